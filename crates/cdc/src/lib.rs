@@ -1,0 +1,1 @@
+//! Content-defined chunking: bytes to cut-points.

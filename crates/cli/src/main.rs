@@ -1,0 +1,2 @@
+//! The onefold command.
+fn main() {}

@@ -1,0 +1,1 @@
+//! Containers: groups of compressed chunks with a self-describing footer.

@@ -1,0 +1,1 @@
+//! Fingerprints of chunks, many at a time.

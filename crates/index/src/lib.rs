@@ -1,0 +1,1 @@
+//! The index: fingerprint to a hint of a location, over sorted runs.

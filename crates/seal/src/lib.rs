@@ -1,0 +1,1 @@
+//! Framing of stored objects: header, identity, check; keys join it later.

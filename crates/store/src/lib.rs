@@ -1,0 +1,1 @@
+//! The repository: ingest, snapshots, restore, check.

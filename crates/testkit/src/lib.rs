@@ -1,0 +1,1 @@
+//! Corpora and reference models for the tests of every crate.
