@@ -1,0 +1,68 @@
+use crate::{Kind, ObjectId};
+
+/// Why stored bytes are not the object they were taken for.
+///
+/// The caller knows the object's name and place and adds them.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SealError {
+    /// Fewer bytes than the smallest object of this form has.
+    #[error("truncated: {found} bytes, expected at least {expected}")]
+    Truncated {
+        /// Bytes that were there.
+        found: u64,
+        /// Bytes that must be there at least.
+        expected: u64,
+    },
+    /// The first bytes are not Onefold's mark.
+    #[error("does not begin with Onefold's mark \"1FLD\": not written by Onefold, or overwritten")]
+    NotOnefold,
+    /// Written by a version of the format that this program does not know.
+    #[error("has format version {found}, this program reads version {known}")]
+    Version {
+        /// The version in the header.
+        found: u8,
+        /// The version this program reads.
+        known: u8,
+    },
+    /// The header names a suite, key epoch or flag that version 0 does not have.
+    #[error("header field '{field}' is {found}, format version 0 knows only 0")]
+    Reserved {
+        /// Which field.
+        field: &'static str,
+        /// Its value.
+        found: u32,
+    },
+    /// An object of another kind stands under this name.
+    #[error("holds a {found}, expected a {expected}")]
+    WrongKind {
+        /// The kind in the header, as a number if unknown.
+        found: String,
+        /// The kind that belongs here.
+        expected: Kind,
+    },
+    /// Another object stands under this name.
+    #[error("holds object {found}, expected {expected}: swapped or copied")]
+    WrongObject {
+        /// The id in the header.
+        found: ObjectId,
+        /// The id that the name says.
+        expected: ObjectId,
+    },
+    /// The object was written for another repository.
+    #[error("belongs to repository {found}, this is repository {expected}")]
+    WrongRepository {
+        /// The repository in the header.
+        found: ObjectId,
+        /// The repository at hand.
+        expected: ObjectId,
+    },
+    /// The bytes are not those that were written.
+    #[error("is damaged: its check is {found}, its bytes give {expected}")]
+    BadCheck {
+        /// The check that was stored.
+        found: String,
+        /// The check of the bytes as they are.
+        expected: String,
+    },
+}
