@@ -1,0 +1,292 @@
+//! What can go wrong: the object, the operation and the place, with the cause kept.
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+/// What a backend was told by the layer below it.
+pub type Cause = Box<dyn Error + Send + Sync>;
+
+/// What was asked of a backend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Operation {
+    /// Opening or making a place, log or file of pages.
+    Open,
+    /// [`Objects::put`](crate::Objects::put).
+    Put,
+    /// [`Objects::get`](crate::Objects::get) or [`Objects::get_range`](crate::Objects::get_range).
+    Get,
+    /// [`Objects::size`](crate::Objects::size).
+    Size,
+    /// [`Objects::list`](crate::Objects::list).
+    List,
+    /// [`Objects::delete`](crate::Objects::delete).
+    Delete,
+    /// [`Log::append`](crate::Log::append).
+    Append,
+    /// `read` of a log or of pages.
+    Read,
+    /// [`Pages::write`](crate::Pages::write).
+    Write,
+    /// [`Log::truncate`](crate::Log::truncate) or [`Pages::set_count`](crate::Pages::set_count).
+    Resize,
+    /// `sync` of a log or of pages.
+    Sync,
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Open => "open",
+            Self::Put => "put",
+            Self::Get => "get",
+            Self::Size => "measure",
+            Self::List => "list",
+            Self::Delete => "delete",
+            Self::Append => "append to",
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Resize => "resize",
+            Self::Sync => "sync",
+        })
+    }
+}
+
+/// Why a backend could not do what it was asked.
+///
+/// `name` is the object, log or file of pages; `place` is the root directory or service it is in.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BackendError {
+    /// The name or prefix is none that this crate stores under.
+    #[error("{name:?} is no object name: {reason}")]
+    BadName {
+        /// The name as given.
+        name: String,
+        /// The rule it breaks.
+        reason: &'static str,
+    },
+    /// There is nothing under this name.
+    #[error("{name} does not exist in {place}")]
+    NotFound {
+        /// The object.
+        name: String,
+        /// Where it was looked for.
+        place: String,
+    },
+    /// Other bytes are already under this name.
+    #[error("{name} exists in {place} with other content")]
+    AlreadyExists {
+        /// The object.
+        name: String,
+        /// Where it is.
+        place: String,
+    },
+    /// The range reaches past the end.
+    #[error("bytes {}..{} of {name} were asked for, its size is {size}", range.start, range.end)]
+    OutOfRange {
+        /// The object, log or file of pages.
+        name: String,
+        /// The bytes asked for.
+        range: Range<u64>,
+        /// The size in bytes.
+        size: u64,
+    },
+    /// No space, or no quota, is left.
+    #[error("cannot {operation} {name}: {place} is full")]
+    Full {
+        /// The object, log or file of pages.
+        name: String,
+        /// What was being done.
+        operation: Operation,
+        /// What is full.
+        place: String,
+        /// What the layer below said.
+        source: Cause,
+    },
+    /// The place is no directory that can serve as a root.
+    #[error("{} cannot hold a repository: {reason}", root.display())]
+    BadRoot {
+        /// The directory.
+        root: PathBuf,
+        /// What is wrong with it.
+        reason: &'static str,
+        /// What the operating system said, if it was asked.
+        source: Option<io::Error>,
+    },
+    /// The root directory is no longer the one that was opened: removed, replaced or unmounted.
+    #[error("cannot {operation} {name}: {} is gone or was replaced", root.display())]
+    RootGone {
+        /// The object.
+        name: String,
+        /// What was being done.
+        operation: Operation,
+        /// The directory.
+        root: PathBuf,
+    },
+    /// Another handle, perhaps of another process, has this file open.
+    #[error("{name} in {place} is in use")]
+    InUse {
+        /// The log or file of pages.
+        name: String,
+        /// Where it is.
+        place: String,
+    },
+    /// The file does not end at the end of a page.
+    #[error(
+        "{name} in {place} has {size} bytes, which is no multiple of its page size {page_size}"
+    )]
+    BadPageSize {
+        /// The file of pages.
+        name: String,
+        /// Where it is.
+        place: String,
+        /// Its size in bytes.
+        size: u64,
+        /// The page size it was opened with.
+        page_size: usize,
+    },
+    /// An earlier sync failed, so nobody knows what this handle's file holds: open it anew.
+    #[error("cannot {operation} {name} in {place}: an earlier sync failed")]
+    Poisoned {
+        /// The log or file of pages.
+        name: String,
+        /// What was being done.
+        operation: Operation,
+        /// Where it is.
+        place: String,
+    },
+    /// The simulated disk has crashed; nothing was done.
+    #[error("cannot {operation} {name}: the simulated disk has crashed")]
+    Crashed {
+        /// The object, log or file of pages.
+        name: String,
+        /// What was being done.
+        operation: Operation,
+    },
+    /// Anything else the layer below reports.
+    #[error("cannot {operation} {name} in {place}")]
+    Io {
+        /// The object, log or file of pages.
+        name: String,
+        /// What was being done.
+        operation: Operation,
+        /// Where it is.
+        place: String,
+        /// What the layer below said.
+        source: Cause,
+    },
+}
+
+impl BackendError {
+    /// Whether nothing is stored under the name asked for.
+    pub fn is_not_found(&self) -> bool {
+        matches!(self, Self::NotFound { .. })
+    }
+
+    /// Whether the place has run out of space or quota.
+    pub fn is_full(&self) -> bool {
+        matches!(self, Self::Full { .. })
+    }
+
+    /// Whether the cause is of the passing kind (an interruption, a timeout, a lost connection),
+    /// so that the same call may succeed a little later.
+    ///
+    /// Calls of [`Objects`](crate::Objects) may always be repeated. An append may not: read
+    /// [`Log::len`](crate::Log::len) first.
+    pub fn may_retry(&self) -> bool {
+        use io::ErrorKind::*;
+        let Self::Io { source, .. } = self else { return false };
+        let passing = |kind| {
+            matches!(
+                kind,
+                Interrupted
+                    | TimedOut
+                    | WouldBlock
+                    | ResourceBusy
+                    | ConnectionRefused
+                    | ConnectionReset
+                    | ConnectionAborted
+                    | NotConnected
+                    | BrokenPipe
+                    | HostUnreachable
+                    | NetworkUnreachable
+                    | NetworkDown
+            )
+        };
+        io_kinds(source.as_ref()).any(passing)
+    }
+
+    /// The error for `cause`: [`Full`](Self::Full) if a lack of space is anywhere in its chain of
+    /// sources, else [`Io`](Self::Io).
+    pub(crate) fn from_cause(
+        operation: Operation,
+        name: &str,
+        place: &str,
+        cause: impl Into<Cause>,
+    ) -> Self {
+        let (name, place, source) = (name.to_owned(), place.to_owned(), cause.into());
+        let full = |kind| matches!(kind, io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+        if io_kinds(source.as_ref()).any(full) {
+            Self::Full { name, operation, place, source }
+        } else {
+            Self::Io { name, operation, place, source }
+        }
+    }
+
+    /// The error of an operation on the file at `path`.
+    pub(crate) fn from_file(operation: Operation, path: &Path, cause: io::Error) -> Self {
+        let (name, place) = name_and_place(path);
+        if cause.kind() == io::ErrorKind::NotFound {
+            return Self::NotFound { name, place };
+        }
+        Self::from_cause(operation, &name, &place, cause)
+    }
+}
+
+/// A file's name and its directory, for errors.
+pub(crate) fn name_and_place(path: &Path) -> (String, String) {
+    let name = path.file_name().unwrap_or(path.as_os_str());
+    let place = path.parent().unwrap_or(Path::new("/"));
+    (name.to_string_lossy().into_owned(), place.display().to_string())
+}
+
+/// The kinds of all I/O errors in a chain of sources.
+fn io_kinds<'a>(first: &'a (dyn Error + 'static)) -> impl Iterator<Item = io::ErrorKind> + 'a {
+    std::iter::successors(Some(first), |&error: &&'a (dyn Error + 'static)| {
+        // An I/O error names as its source the source of what it wraps, passing over that.
+        match error.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
+            Some(wrapped) => Some(wrapped as &(dyn Error + 'static)),
+            None => error.source(),
+        }
+    })
+    .filter_map(|error| error.downcast_ref::<io::Error>())
+    .map(io::Error::kind)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lack_of_space_is_found_below_other_errors() {
+        let below = io::Error::from(io::ErrorKind::StorageFull);
+        let wrapped = io::Error::other(below);
+        let store = object_store::Error::Generic { store: "test", source: Box::new(wrapped) };
+        let error = BackendError::from_cause(Operation::Put, "a", "here", store);
+        assert!(error.is_full(), "{error:?}");
+        assert!(!error.may_retry());
+    }
+
+    #[test]
+    fn only_passing_causes_may_be_retried() {
+        let retry = |kind| {
+            BackendError::from_cause(Operation::Get, "a", "here", io::Error::from(kind)).may_retry()
+        };
+        assert!(retry(io::ErrorKind::TimedOut));
+        assert!(!retry(io::ErrorKind::PermissionDenied));
+    }
+}

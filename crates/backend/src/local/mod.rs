@@ -1,0 +1,19 @@
+//! Storage in directories and files of this machine.
+
+mod log;
+mod objects;
+mod owned;
+mod pages;
+
+pub use log::LocalLog;
+pub use objects::LocalObjects;
+pub use pages::LocalPages;
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+/// Makes the names in a directory durable.
+fn sync_directory(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
+}

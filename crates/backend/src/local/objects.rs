@@ -1,0 +1,228 @@
+//! Objects as files below a root directory.
+//!
+//! The order of a put is what keeps its promise. Directories first: each new one is made and its
+//! parent synced before anything is put in it. Then, in `object_store`: a staging file `name#1` is
+//! written and synced, linked to its name (which fails if the name is taken), the directory is
+//! synced, the staging file removed. What is added here are the cases in which a name is found
+//! instead of made: it may come from a process that was killed before it synced the directory.
+
+use std::collections::{BTreeSet, HashSet};
+use std::fs::{self, File};
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use bytes::Bytes;
+use object_store::local::LocalFileSystem;
+
+use super::sync_directory;
+use crate::name::{check_name, check_prefix, directories_of};
+use crate::stored::{Put, Stored};
+use crate::{BackendError, ObjectInfo, Objects, Operation};
+
+/// Objects as files below a root directory; any number of processes may share it.
+///
+/// A process that is killed while it puts may leave a staging file `name#1`. It is never listed
+/// and never mistaken for an object.
+#[derive(Debug)]
+pub struct LocalObjects {
+    files: Stored<LocalFileSystem>,
+    root: PathBuf,
+    identity: Identity,
+    /// Directories below the root known to be durable, as parts of names.
+    directories: Mutex<HashSet<String>>,
+}
+
+impl LocalObjects {
+    /// Opens a root, which must be an existing directory.
+    ///
+    /// Its path, symbolic links resolved, must be UTF-8: `object_store` panics on others when a
+    /// name is taken.
+    pub fn open(root: &Path) -> Result<Self, BackendError> {
+        let bad = |reason, source| BackendError::BadRoot { root: root.to_owned(), reason, source };
+        let cannot_open = |cause| bad("it cannot be opened", Some(cause));
+        let path = fs::canonicalize(root).map_err(cannot_open)?;
+        let metadata = fs::metadata(&path).map_err(cannot_open)?;
+        if !metadata.is_dir() {
+            return Err(bad("it is no directory", None));
+        }
+        let Some(place) = path.to_str().map(str::to_owned) else {
+            return Err(bad("its path is not UTF-8", None));
+        };
+        let store = LocalFileSystem::new_with_prefix(&path)
+            .map_err(|cause| cannot_open(io::Error::other(cause)))?
+            .with_fsync(true);
+        Ok(Self {
+            files: Stored { store, place },
+            root: path,
+            identity: Identity::of(&metadata),
+            directories: Mutex::default(),
+        })
+    }
+
+    /// Makes a root durably, with the directories above it where they are missing, and opens it.
+    /// A root that exists is opened as it is.
+    pub fn create(root: &Path) -> Result<Self, BackendError> {
+        make_durably(root).map_err(|cause| BackendError::BadRoot {
+            root: root.to_owned(),
+            reason: "it cannot be made",
+            source: Some(cause),
+        })?;
+        Self::open(root)
+    }
+
+    /// The root directory, symbolic links resolved.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Fails if the root is no longer the directory that was opened. Without this a listing of
+    /// an unmounted disk would look like an empty repository, and a put would recreate its root.
+    fn check_root(&self, operation: Operation, name: &str) -> Result<(), BackendError> {
+        match fs::metadata(&self.root) {
+            Ok(metadata) if Identity::of(&metadata) == self.identity => Ok(()),
+            Err(cause) if cause.kind() != io::ErrorKind::NotFound => {
+                Err(self.error(operation, name, cause))
+            }
+            _ => Err(BackendError::RootGone {
+                name: name.to_owned(),
+                operation,
+                root: self.root.clone(),
+            }),
+        }
+    }
+
+    /// Makes the directories of `name`, durable whoever made them.
+    ///
+    /// Each is synced into its parent once per handle, even if it exists: another process may
+    /// have made it and be dead, or not have come to its sync yet.
+    fn make_directories(&self, name: &str) -> Result<(), BackendError> {
+        let mut durable = self.directories.lock().unwrap_or_else(PoisonError::into_inner);
+        for directory in directories_of(name) {
+            if durable.contains(directory) {
+                continue;
+            }
+            let path = self.root.join(directory);
+            match fs::create_dir(&path) {
+                Err(cause) if cause.kind() != io::ErrorKind::AlreadyExists => Err(cause),
+                _ => sync_directory(parent_of(&path)),
+            }
+            .map_err(|cause| self.error(Operation::Put, name, cause))?;
+            durable.insert(directory.to_owned());
+        }
+        Ok(())
+    }
+
+    /// Makes an object that was found, not made, durable.
+    fn sync_object(&self, name: &str) -> io::Result<()> {
+        let path = self.root.join(name);
+        File::open(&path)?.sync_all()?;
+        sync_directory(parent_of(&path))
+    }
+
+    /// Makes names that were found durable: every directory they lie in is synced.
+    fn sync_names(&self, objects: &[ObjectInfo]) -> io::Result<()> {
+        let mut directories: BTreeSet<&str> =
+            objects.iter().flat_map(|object| directories_of(&object.name)).collect();
+        if !objects.is_empty() {
+            directories.insert("");
+        }
+        directories.into_iter().try_for_each(|directory| {
+            match sync_directory(&self.root.join(directory)) {
+                // Nothing is waiting to be written there.
+                Err(cause) if cause.kind() == io::ErrorKind::ReadOnlyFilesystem => Ok(()),
+                result => result,
+            }
+        })
+    }
+
+    fn error(&self, operation: Operation, name: &str, cause: io::Error) -> BackendError {
+        BackendError::from_cause(operation, name, &self.files.place, cause)
+    }
+}
+
+impl Objects for LocalObjects {
+    fn put(&self, name: &str, bytes: Bytes) -> Result<(), BackendError> {
+        check_name(name)?;
+        self.check_root(Operation::Put, name)?;
+        self.make_directories(name)?;
+        match self.files.put(name, bytes)? {
+            Put::New => Ok(()),
+            Put::Same => {
+                self.sync_object(name).map_err(|cause| self.error(Operation::Put, name, cause))
+            }
+        }
+    }
+
+    fn get(&self, name: &str) -> Result<Bytes, BackendError> {
+        self.files.get(name).or_else(|error| {
+            self.check_root(Operation::Get, name)?;
+            Err(error)
+        })
+    }
+
+    fn get_range(&self, name: &str, range: Range<u64>) -> Result<Bytes, BackendError> {
+        self.files.get_range(name, range).or_else(|error| {
+            self.check_root(Operation::Get, name)?;
+            Err(error)
+        })
+    }
+
+    fn size(&self, name: &str) -> Result<u64, BackendError> {
+        self.files.size(name).or_else(|error| {
+            self.check_root(Operation::Size, name)?;
+            Err(error)
+        })
+    }
+
+    fn list(&self, prefix: &str) -> Result<Vec<ObjectInfo>, BackendError> {
+        check_prefix(prefix)?;
+        let objects = self.files.list(prefix)?;
+        // After the listing: a root that vanished in between has made it too short.
+        self.check_root(Operation::List, prefix)?;
+        self.sync_names(&objects).map_err(|cause| self.error(Operation::List, prefix, cause))?;
+        Ok(objects)
+    }
+
+    fn delete(&self, name: &str) -> Result<(), BackendError> {
+        check_name(name)?;
+        self.check_root(Operation::Delete, name)?;
+        self.files.delete(name)
+    }
+}
+
+/// Tells a directory from another that later has the same path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Identity {
+    device: u64,
+    inode: u64,
+}
+
+impl Identity {
+    fn of(metadata: &fs::Metadata) -> Self {
+        Self { device: metadata.dev(), inode: metadata.ino() }
+    }
+}
+
+/// Makes a directory and those above it, each synced into its parent.
+fn make_durably(path: &Path) -> io::Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    let parent = parent_of(path);
+    make_durably(parent)?;
+    match fs::create_dir(path) {
+        Err(cause) if cause.kind() != io::ErrorKind::AlreadyExists => Err(cause),
+        _ => sync_directory(parent),
+    }
+}
+
+/// The directory that holds the name `path`.
+fn parent_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    }
+}

@@ -1,0 +1,180 @@
+//! A local file with one owner, whose failed syncs are never forgotten.
+
+use std::fs::{File, TryLockError};
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use super::sync_directory;
+use crate::error::name_and_place;
+use crate::{BackendError, Operation};
+
+/// A file opened for reading and writing, locked against other handles.
+#[derive(Debug)]
+pub(super) struct OwnedFile {
+    file: File,
+    path: PathBuf,
+    len: u64,
+    /// Set when a sync fails: the kernel may have dropped what it could not write and marked it
+    /// clean, so a second sync would succeed without writing anything.
+    poisoned: bool,
+}
+
+impl OwnedFile {
+    /// Opens the file, made empty if there is none. Its name and what it holds are durable on
+    /// return: a process that was killed may have left bytes that only the cache has.
+    pub(super) fn open(path: &Path) -> Result<Self, BackendError> {
+        let path = std::path::absolute(path)
+            .map_err(|cause| BackendError::from_file(Operation::Open, path, cause))?;
+        let failed = |cause| BackendError::from_file(Operation::Open, &path, cause);
+        let file = open_or_make(&path).map_err(failed)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::Error(cause)) => return Err(failed(cause)),
+            Err(TryLockError::WouldBlock) => {
+                let (name, place) = name_and_place(&path);
+                return Err(BackendError::InUse { name, place });
+            }
+        }
+        file.sync_all().map_err(failed)?;
+        sync_directory(path.parent().unwrap_or(Path::new("/"))).map_err(failed)?;
+        let len = file.metadata().map_err(failed)?.len();
+        Ok(Self { file, path, len, poisoned: false })
+    }
+
+    pub(super) fn len(&self) -> u64 {
+        self.len
+    }
+
+    pub(super) fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), BackendError> {
+        self.check(Operation::Read)?;
+        self.inside(offset..offset.saturating_add(into.len() as u64))?;
+        self.file
+            .read_exact_at(into, offset)
+            .map_err(|cause| BackendError::from_file(Operation::Read, &self.path, cause))
+    }
+
+    /// Writes over bytes that are there.
+    pub(super) fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<(), BackendError> {
+        self.check(Operation::Write)?;
+        self.inside(offset..offset.saturating_add(bytes.len() as u64))?;
+        self.file
+            .write_all_at(bytes, offset)
+            .map_err(|cause| BackendError::from_file(Operation::Write, &self.path, cause))
+    }
+
+    /// Adds bytes at the end and returns where; after an error the length is as before.
+    pub(super) fn append(&mut self, bytes: &[u8]) -> Result<u64, BackendError> {
+        self.check(Operation::Append)?;
+        let offset = self.len;
+        if let Err(cause) = self.file.write_all_at(bytes, offset) {
+            // What did get written would be taken for part of the log by the next to open it. If
+            // it cannot be removed it is the torn tail that every reader of a log expects.
+            let _ = self.file.set_len(offset);
+            return Err(BackendError::from_file(Operation::Append, &self.path, cause));
+        }
+        self.len += bytes.len() as u64;
+        Ok(offset)
+    }
+
+    /// Adds zeros at the end.
+    pub(super) fn grow(&mut self, len: u64) -> Result<(), BackendError> {
+        self.check(Operation::Resize)?;
+        self.file
+            .set_len(len)
+            .map_err(|cause| BackendError::from_file(Operation::Resize, &self.path, cause))?;
+        self.len = len;
+        Ok(())
+    }
+
+    /// Cuts off the end; durable on return.
+    pub(super) fn shrink(&mut self, len: u64) -> Result<(), BackendError> {
+        self.check(Operation::Resize)?;
+        self.inside(0..len)?;
+        let result = self.file.set_len(len).and_then(|()| self.file.sync_all());
+        self.remember(Operation::Resize, result)?;
+        self.len = len;
+        Ok(())
+    }
+
+    pub(super) fn sync(&mut self) -> Result<(), BackendError> {
+        self.check(Operation::Sync)?;
+        let result = self.file.sync_data();
+        self.remember(Operation::Sync, result)
+    }
+
+    pub(super) fn inside(&self, range: Range<u64>) -> Result<(), BackendError> {
+        if range.end <= self.len {
+            return Ok(());
+        }
+        let (name, _) = name_and_place(&self.path);
+        Err(BackendError::OutOfRange { name, range, size: self.len })
+    }
+
+    pub(super) fn name_and_place(&self) -> (String, String) {
+        name_and_place(&self.path)
+    }
+
+    fn remember(
+        &mut self,
+        operation: Operation,
+        result: io::Result<()>,
+    ) -> Result<(), BackendError> {
+        result.map_err(|cause| {
+            self.poisoned = true;
+            BackendError::from_file(operation, &self.path, cause)
+        })
+    }
+
+    fn check(&self, operation: Operation) -> Result<(), BackendError> {
+        if !self.poisoned {
+            return Ok(());
+        }
+        let (name, place) = name_and_place(&self.path);
+        Err(BackendError::Poisoned { name, operation, place })
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "local logs and pages are written here only")]
+fn open_or_make(path: &Path) -> io::Result<File> {
+    File::options().read(true).write(true).create(true).truncate(false).open(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_sync_poisons_every_later_call() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut file = OwnedFile::open(&folder.path().join("log")).unwrap();
+        file.append(b"abc").unwrap();
+        file.remember(Operation::Sync, Err(io::Error::other("lost"))).unwrap_err();
+        let is_poisoned = |error| matches!(error, BackendError::Poisoned { .. });
+        assert!(is_poisoned(file.sync().unwrap_err()));
+        assert!(is_poisoned(file.append(b"d").unwrap_err()));
+        assert!(is_poisoned(file.read(0, &mut [0]).unwrap_err()));
+        assert!(is_poisoned(file.write(0, b"d").unwrap_err()));
+        assert!(is_poisoned(file.shrink(0).unwrap_err()));
+        assert!(is_poisoned(file.grow(9).unwrap_err()));
+    }
+
+    #[test]
+    fn a_file_has_one_owner() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let first = OwnedFile::open(&path).unwrap();
+        assert!(matches!(OwnedFile::open(&path), Err(BackendError::InUse { .. })));
+        drop(first);
+        OwnedFile::open(&path).unwrap();
+    }
+
+    #[test]
+    fn a_missing_directory_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = OwnedFile::open(&folder.path().join("gone/log")).unwrap_err();
+        assert!(error.is_not_found());
+        assert!(error.to_string().contains("gone"), "{error}");
+    }
+}

@@ -1,0 +1,68 @@
+//! Pages in a local file.
+
+use std::path::Path;
+
+use super::owned::OwnedFile;
+use crate::{BackendError, Pages};
+
+/// Pages in a local file, owned by one handle at a time, in this process or any other.
+#[derive(Debug)]
+pub struct LocalPages {
+    file: OwnedFile,
+    page_size: usize,
+}
+
+impl LocalPages {
+    /// Opens the pages at `path`, none if there is no file yet; its directory must exist.
+    ///
+    /// Name and content are durable on return. Pages that another handle holds are
+    /// [`BackendError::InUse`]; a file that does not end at the end of a page is
+    /// [`BackendError::BadPageSize`], and is left as it is.
+    ///
+    /// # Panics
+    ///
+    /// If `page_size` is zero.
+    pub fn open(path: &Path, page_size: usize) -> Result<Self, BackendError> {
+        assert!(page_size > 0, "a page has at least one byte");
+        let file = OwnedFile::open(path)?;
+        let size = file.len();
+        if !size.is_multiple_of(page_size as u64) {
+            let (name, place) = file.name_and_place();
+            return Err(BackendError::BadPageSize { name, place, size, page_size });
+        }
+        Ok(Self { file, page_size })
+    }
+
+    fn offset_of(&self, page: u64) -> u64 {
+        page.saturating_mul(self.page_size as u64)
+    }
+}
+
+impl Pages for LocalPages {
+    fn page_size(&self) -> usize {
+        self.page_size
+    }
+
+    fn count(&self) -> u64 {
+        self.file.len() / self.page_size as u64
+    }
+
+    fn read(&self, page: u64, into: &mut [u8]) -> Result<(), BackendError> {
+        assert_eq!(into.len(), self.page_size, "a page is read whole");
+        self.file.read(self.offset_of(page), into)
+    }
+
+    fn write(&mut self, page: u64, bytes: &[u8]) -> Result<(), BackendError> {
+        assert_eq!(bytes.len(), self.page_size, "a page is written whole");
+        self.file.write(self.offset_of(page), bytes)
+    }
+
+    fn set_count(&mut self, count: u64) -> Result<(), BackendError> {
+        let len = self.offset_of(count);
+        if len < self.file.len() { self.file.shrink(len) } else { self.file.grow(len) }
+    }
+
+    fn sync(&mut self) -> Result<(), BackendError> {
+        self.file.sync()
+    }
+}

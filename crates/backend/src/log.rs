@@ -1,0 +1,64 @@
+//! The contract of a file that grows at its end.
+
+use crate::BackendError;
+
+/// Local bytes that are appended, synced and cut off at the end; a journal.
+///
+/// After a crash a log holds everything up to its length at the last [`sync`](Self::sync)
+/// unchanged. What was appended since may be there, be missing, or be there in part, at any
+/// length, with zeros or older bytes in between: records carry their own checksums.
+///
+/// One handle owns a log at a time. What a handle finds when it is opened is durable.
+pub trait Log: Send {
+    /// Adds `bytes` at the end and returns the offset of their first byte.
+    ///
+    /// Not durable before the next [`sync`](Self::sync). After an error the length is as before.
+    fn append(&mut self, bytes: &[u8]) -> Result<u64, BackendError>;
+
+    /// Makes everything appended so far durable.
+    ///
+    /// After an error it is unknown, and stays unknown, what is durable: every later call on
+    /// this handle is [`BackendError::Poisoned`].
+    fn sync(&mut self) -> Result<(), BackendError>;
+
+    /// Cuts off everything after the first `len` bytes. Durable on return, and with it all that
+    /// is left; an error poisons the handle as in [`sync`](Self::sync).
+    ///
+    /// More than [`len`](Self::len) is [`BackendError::OutOfRange`], and does nothing.
+    fn truncate(&mut self, len: u64) -> Result<(), BackendError>;
+
+    /// The length in bytes, appended and not yet synced bytes included.
+    fn len(&self) -> u64;
+
+    /// Whether the length is zero.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Fills `into` with the bytes from `offset` on, synced or not.
+    ///
+    /// Reading past the end is [`BackendError::OutOfRange`].
+    fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), BackendError>;
+}
+
+impl<T: Log + ?Sized> Log for Box<T> {
+    fn append(&mut self, bytes: &[u8]) -> Result<u64, BackendError> {
+        (**self).append(bytes)
+    }
+
+    fn sync(&mut self) -> Result<(), BackendError> {
+        (**self).sync()
+    }
+
+    fn truncate(&mut self, len: u64) -> Result<(), BackendError> {
+        (**self).truncate(len)
+    }
+
+    fn len(&self) -> u64 {
+        (**self).len()
+    }
+
+    fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), BackendError> {
+        (**self).read(offset, into)
+    }
+}

@@ -1,0 +1,161 @@
+//! Storage that ends with the process, for tests and for what need not last.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+use object_store::memory::InMemory;
+
+use crate::stored::Stored;
+use crate::{BackendError, Log, ObjectInfo, Objects, Pages};
+
+const PLACE: &str = "memory";
+
+/// Objects in memory. "Durable" here means for as long as the value lives.
+#[derive(Debug)]
+pub struct MemoryObjects(Stored<InMemory>);
+
+impl MemoryObjects {
+    /// An empty place.
+    pub fn new() -> Self {
+        Self(Stored { store: InMemory::new(), place: PLACE.to_owned() })
+    }
+}
+
+impl Default for MemoryObjects {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Objects for MemoryObjects {
+    fn put(&self, name: &str, bytes: Bytes) -> Result<(), BackendError> {
+        self.0.put(name, bytes).map(|_| ())
+    }
+
+    fn get(&self, name: &str) -> Result<Bytes, BackendError> {
+        self.0.get(name)
+    }
+
+    fn get_range(&self, name: &str, range: Range<u64>) -> Result<Bytes, BackendError> {
+        self.0.get_range(name, range)
+    }
+
+    fn size(&self, name: &str) -> Result<u64, BackendError> {
+        self.0.size(name)
+    }
+
+    fn list(&self, prefix: &str) -> Result<Vec<ObjectInfo>, BackendError> {
+        self.0.list(prefix)
+    }
+
+    fn delete(&self, name: &str) -> Result<(), BackendError> {
+        self.0.delete(name)
+    }
+}
+
+/// A log in memory. Syncing does nothing.
+#[derive(Debug, Default)]
+pub struct MemoryLog {
+    bytes: Vec<u8>,
+}
+
+impl MemoryLog {
+    /// An empty log.
+    pub fn new() -> Self {
+        Self::default()
+    }
+}
+
+impl Log for MemoryLog {
+    fn append(&mut self, bytes: &[u8]) -> Result<u64, BackendError> {
+        let offset = self.len();
+        self.bytes.extend_from_slice(bytes);
+        Ok(offset)
+    }
+
+    fn sync(&mut self) -> Result<(), BackendError> {
+        Ok(())
+    }
+
+    fn truncate(&mut self, len: u64) -> Result<(), BackendError> {
+        inside("log", 0..len, self.len())?;
+        self.bytes.truncate(len as usize);
+        Ok(())
+    }
+
+    fn len(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
+    fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), BackendError> {
+        let end = offset.saturating_add(into.len() as u64);
+        inside("log", offset..end, self.len())?;
+        into.copy_from_slice(&self.bytes[offset as usize..end as usize]);
+        Ok(())
+    }
+}
+
+/// Pages in memory. Syncing does nothing.
+#[derive(Debug)]
+pub struct MemoryPages {
+    page_size: usize,
+    bytes: Vec<u8>,
+}
+
+impl MemoryPages {
+    /// No pages yet, of `page_size` bytes each.
+    ///
+    /// # Panics
+    ///
+    /// If `page_size` is zero.
+    pub fn new(page_size: usize) -> Self {
+        assert!(page_size > 0, "a page has at least one byte");
+        Self { page_size, bytes: Vec::new() }
+    }
+
+    fn range_of(&self, page: u64) -> Result<Range<usize>, BackendError> {
+        let size = self.page_size as u64;
+        let range = page.saturating_mul(size)..page.saturating_add(1).saturating_mul(size);
+        inside("pages", range.clone(), self.bytes.len() as u64)?;
+        Ok(range.start as usize..range.end as usize)
+    }
+}
+
+impl Pages for MemoryPages {
+    fn page_size(&self) -> usize {
+        self.page_size
+    }
+
+    fn count(&self) -> u64 {
+        (self.bytes.len() / self.page_size) as u64
+    }
+
+    fn read(&self, page: u64, into: &mut [u8]) -> Result<(), BackendError> {
+        assert_eq!(into.len(), self.page_size, "a page is read whole");
+        into.copy_from_slice(&self.bytes[self.range_of(page)?]);
+        Ok(())
+    }
+
+    fn write(&mut self, page: u64, bytes: &[u8]) -> Result<(), BackendError> {
+        assert_eq!(bytes.len(), self.page_size, "a page is written whole");
+        let range = self.range_of(page)?;
+        self.bytes[range].copy_from_slice(bytes);
+        Ok(())
+    }
+
+    fn set_count(&mut self, count: u64) -> Result<(), BackendError> {
+        self.bytes.resize(count as usize * self.page_size, 0);
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Result<(), BackendError> {
+        Ok(())
+    }
+}
+
+fn inside(name: &str, range: Range<u64>, size: u64) -> Result<(), BackendError> {
+    if range.end <= size {
+        return Ok(());
+    }
+    Err(BackendError::OutOfRange { name: name.to_owned(), range, size })
+}

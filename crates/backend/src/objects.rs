@@ -1,0 +1,97 @@
+//! The contract of a place for immutable, named objects.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::BackendError;
+
+/// An object as a listing shows it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ObjectInfo {
+    /// The name it was put under.
+    pub name: String,
+    /// Its length in bytes.
+    pub size: u64,
+}
+
+/// Immutable objects under unique names.
+///
+/// A name is one or more parts of `a-z 0-9 . _ -` joined by single slashes; no part is `.` or
+/// `..`, none is longer than 200 bytes, the whole is no longer than 1,000. Any other name is
+/// [`BackendError::BadName`]. A name must not also be a directory of other names.
+///
+/// Every call may be repeated after an error: a failed call has happened wholly or not at all.
+pub trait Objects: Send + Sync {
+    /// Puts an object once.
+    ///
+    /// On return name and bytes are durable. A name appears only after its bytes are durable, so
+    /// no reader, before or after a crash, finds part of an object.
+    ///
+    /// Putting the same bytes under the same name again succeeds, and makes sure once more that
+    /// they are durable: a put whose answer was lost may be repeated. Other bytes under a taken
+    /// name are [`BackendError::AlreadyExists`]; what is there stays.
+    fn put(&self, name: &str, bytes: Bytes) -> Result<(), BackendError>;
+
+    /// The whole object, or [`BackendError::NotFound`].
+    ///
+    /// An object that another process is putting at this moment may be seen before its name is
+    /// durable; only what `put` acknowledged or [`list`](Self::list) returned is sure to stay.
+    fn get(&self, name: &str) -> Result<Bytes, BackendError>;
+
+    /// Exactly the bytes of `range`, which may be empty.
+    ///
+    /// A range that ends after the object, or ends before it starts, is
+    /// [`BackendError::OutOfRange`].
+    fn get_range(&self, name: &str, range: Range<u64>) -> Result<Bytes, BackendError>;
+
+    /// The object's length in bytes, or [`BackendError::NotFound`].
+    fn size(&self, name: &str) -> Result<u64, BackendError>;
+
+    /// All objects below the directory `prefix`, at any depth, sorted by name.
+    ///
+    /// `prefix` is "" for all, or ends in a slash: `a/` has `a/b` below it, not `ab`. A directory
+    /// that does not exist is empty. Unfinished puts are left out. Names returned are durable,
+    /// even if the put that made them was never acknowledged.
+    fn list(&self, prefix: &str) -> Result<Vec<ObjectInfo>, BackendError>;
+
+    /// Removes an object; succeeds if there is none.
+    ///
+    /// Not durable: after a crash the object may be back, whole.
+    fn delete(&self, name: &str) -> Result<(), BackendError>;
+}
+
+macro_rules! forward_objects {
+    ($pointer:ty) => {
+        impl<T: Objects + ?Sized> Objects for $pointer {
+            fn put(&self, name: &str, bytes: Bytes) -> Result<(), BackendError> {
+                (**self).put(name, bytes)
+            }
+
+            fn get(&self, name: &str) -> Result<Bytes, BackendError> {
+                (**self).get(name)
+            }
+
+            fn get_range(&self, name: &str, range: Range<u64>) -> Result<Bytes, BackendError> {
+                (**self).get_range(name, range)
+            }
+
+            fn size(&self, name: &str) -> Result<u64, BackendError> {
+                (**self).size(name)
+            }
+
+            fn list(&self, prefix: &str) -> Result<Vec<ObjectInfo>, BackendError> {
+                (**self).list(prefix)
+            }
+
+            fn delete(&self, name: &str) -> Result<(), BackendError> {
+                (**self).delete(name)
+            }
+        }
+    };
+}
+
+forward_objects!(&T);
+forward_objects!(Box<T>);
+forward_objects!(Arc<T>);
