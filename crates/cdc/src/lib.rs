@@ -1,1 +1,48 @@
 //! Content-defined chunking: bytes to cut-points.
+//!
+//! A *cut-point* is the offset just after the last byte of a chunk. A [`Chunker`] finds the
+//! cut-points of a buffer, a [`Stream`] those of a reader; both depend only on the bytes and the
+//! [`Params`], never on read sizes or on the [`Kernel`] that does the work.
+//!
+//! ```
+//! use onefold_cdc::{Algorithm, Chunker, Params};
+//!
+//! let chunker = Chunker::new(&Params::for_mean(Algorithm::MinCdc, 8192)?)?;
+//! let data = vec![7; 100_000];
+//! let mut start = 0;
+//! for end in chunker.cut_points(&data) {
+//!     let chunk = &data[start..end];
+//!     assert!(chunk.len() <= chunker.sizes().max());
+//!     start = end;
+//! }
+//! assert_eq!(start, data.len());
+//! # Ok::<(), onefold_cdc::ParamError>(())
+//! ```
+//!
+//! Each algorithm has a file that states its rule and the scalar code that defines it. What they
+//! share: the length p of a chunk satisfies min ≤ p ≤ max; a chunk in which nothing qualifies
+//! before max ends at max; where the data ends, the rest is the last chunk and may be shorter
+//! than min.
+
+mod ae;
+mod algorithm;
+mod chunker;
+mod error;
+mod fastcdc;
+mod fixed;
+mod gear;
+mod kernel;
+mod mincdc;
+mod params;
+mod rabin;
+mod ram;
+mod rule;
+mod splitmix;
+mod stream;
+
+pub use algorithm::Algorithm;
+pub use chunker::{Chunker, cut_points};
+pub use error::ParamError;
+pub use kernel::Kernel;
+pub use params::{ChunkSizes, MAX_CHUNK, Params};
+pub use stream::Stream;

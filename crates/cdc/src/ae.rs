@@ -1,0 +1,86 @@
+//! AE, asymmetric extremum: Y. Zhang et al., "AE: An Asymmetric Extremum Content Defined Chunking
+//! Algorithm for Fast and Bandwidth-Efficient Data Deduplication", INFOCOM 2015.
+//!
+//! **Rule.** The extreme byte is the first that exceeds all bytes before it in the chunk and that
+//! none of the w bytes behind it (the horizon) exceeds; the chunk ends with the horizon. If it is
+//! at position e, p = e + w + 1. AE-min is AE-max of the complemented bytes.
+//! **First legal position.** w + 1, or min if that is more: then the first min − (w + 1) bytes
+//! are not looked at.
+//! **Ties.** The first of equal bytes is the extreme.
+//! **Tail.** The rest, if it ends inside the horizon.
+//! **Horizon.** From avg, by table II of "A Thorough Investigation of Content-Defined Chunking
+//! Algorithms" (2024) up to 1024, w = avg − 256 from 2048 on (in a long chunk the extreme is the
+//! first byte 255, one in 256), linear in between, in proportion below 512. The mean is avg as
+//! long as min ≤ w + 1 and max does not cut often.
+//! **Runs.** Equal bytes give chunks of w + 1 bytes; a rising ramp defers the cut to max.
+//! **Resynchronisation.** Where w is long, two cuttings of the same bytes meet when no byte 255
+//! lies between the starts of two of their chunks; until then the distance of the starts takes a
+//! random walk in steps of about 256·√2 bytes. It takes about (avg / 512)² chunks to come near
+//! and then a few.
+//! **Departures.** None in the rule; the paper's w = avg / (e − 1) misses its mean.
+
+use crate::rule::Rule;
+use crate::{ChunkSizes, Params};
+
+/// `FLIP` is what a byte is xored with before it is compared: 0x00 finds the largest, 0xff the
+/// smallest.
+pub(crate) struct Ae<const FLIP: u8> {
+    sizes: ChunkSizes,
+    horizon: usize,
+    /// Bytes at the start of a chunk that no extreme is sought in.
+    skip: usize,
+}
+
+impl<const FLIP: u8> Ae<FLIP> {
+    pub(crate) fn new(params: &Params) -> Self {
+        let horizon = horizon_for_mean(params.sizes.avg());
+        let skip = params.sizes.min().saturating_sub(horizon + 1);
+        Self { sizes: params.sizes, horizon, skip }
+    }
+}
+
+impl<const FLIP: u8> Rule for Ae<FLIP> {
+    fn next_cut(&self, data: &[u8]) -> Option<usize> {
+        let reach = self.sizes.reach(data)?;
+        let mut extreme = self.skip;
+        loop {
+            let rank = reach[extreme] ^ FLIP;
+            let behind = &reach[extreme + 1..];
+            let horizon = &behind[..behind.len().min(self.horizon)];
+            match horizon.iter().position(|&byte| byte ^ FLIP > rank) {
+                Some(i) => extreme += i + 1,
+                None if horizon.len() == self.horizon => return Some(extreme + self.horizon + 1),
+                None => return self.sizes.forced(reach),
+            }
+        }
+    }
+}
+
+/// The horizon w that gives a mean of `avg` bytes on random data.
+fn horizon_for_mean(avg: usize) -> usize {
+    const MEASURED: [(usize, usize); 5] =
+        [(0, 0), (512, 348), (770, 563), (1024, 793), (2048, 1792)];
+    for pair in MEASURED.windows(2) {
+        let ((avg0, w0), (avg1, w1)) = (pair[0], pair[1]);
+        if avg <= avg1 {
+            return (w0 + (avg - avg0) * (w1 - w0) / (avg1 - avg0)).max(1);
+        }
+    }
+    avg - 256
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_horizon_takes_the_measured_values_and_never_falls() {
+        for (avg, w) in [(512, 348), (770, 563), (1024, 793), (2048, 1792), (8192, 7936)] {
+            assert_eq!(horizon_for_mean(avg), w);
+        }
+        for avg in 1..5000 {
+            let w = horizon_for_mean(avg);
+            assert!(1 <= w && w <= horizon_for_mean(avg + 1), "{avg}");
+        }
+    }
+}

@@ -1,0 +1,136 @@
+use std::fmt;
+use std::str::FromStr;
+
+use crate::ParamError;
+
+/// A rule that decides where chunks end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Algorithm {
+    /// Chunks of one size; the only rule that ignores content.
+    Fixed,
+    /// Rabin fingerprint of a sliding window.
+    Rabin,
+    /// Gear hash of the last 64 bytes.
+    Gear,
+    /// Gear with normalised chunk sizes.
+    FastCdc,
+    /// Asymmetric extremum, largest byte.
+    AeMax,
+    /// Asymmetric extremum, smallest byte.
+    AeMin,
+    /// Rapid asymmetric maximum.
+    Ram,
+    /// Smallest hash of four bytes between the bounds.
+    MinCdc,
+}
+
+impl Algorithm {
+    /// Every algorithm, in the order of [`code`](Self::code).
+    pub const ALL: &[Self] = &[
+        Self::Fixed,
+        Self::Rabin,
+        Self::Gear,
+        Self::FastCdc,
+        Self::AeMax,
+        Self::AeMin,
+        Self::Ram,
+        Self::MinCdc,
+    ];
+
+    /// The name users write; [`FromStr`] reads it back.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Fixed => "fixed",
+            Self::Rabin => "rabin",
+            Self::Gear => "gear",
+            Self::FastCdc => "fastcdc",
+            Self::AeMax => "ae-max",
+            Self::AeMin => "ae-min",
+            Self::Ram => "ram",
+            Self::MinCdc => "mincdc",
+        }
+    }
+
+    /// What the algorithm does, in one line for a terminal.
+    pub const fn summary(self) -> &'static str {
+        match self {
+            Self::Fixed => "chunks of one size; an insertion shifts every later cut-point",
+            Self::Rabin => "Rabin fingerprint of a sliding window; the classic, and slow",
+            Self::Gear => "Gear hash of the last 64 bytes",
+            Self::FastCdc => "Gear with cut-points drawn towards the average size",
+            Self::AeMax => "largest byte followed by a horizon of none larger; no hash",
+            Self::AeMin => "smallest byte followed by a horizon of none smaller; no hash",
+            Self::Ram => "first byte not below the maximum of a leading window; no hash",
+            Self::MinCdc => "smallest four-byte hash between the size bounds; fast, even sizes",
+        }
+    }
+
+    /// Whether cut-points move with the content, so that an edit leaves distant chunks alone.
+    pub const fn is_content_defined(self) -> bool {
+        !matches!(self, Self::Fixed)
+    }
+
+    /// The number that stands for the algorithm on disk. Never reused, never changed.
+    pub const fn code(self) -> u8 {
+        match self {
+            Self::Fixed => 0,
+            Self::Rabin => 1,
+            Self::Gear => 2,
+            Self::FastCdc => 3,
+            Self::AeMax => 4,
+            Self::AeMin => 5,
+            Self::Ram => 6,
+            Self::MinCdc => 7,
+        }
+    }
+
+    /// The algorithm that [`code`](Self::code) numbered so, if this version knows it.
+    pub fn from_code(code: u8) -> Option<Self> {
+        Self::ALL.iter().copied().find(|algorithm| algorithm.code() == code)
+    }
+}
+
+impl fmt::Display for Algorithm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Algorithm {
+    type Err = ParamError;
+
+    fn from_str(name: &str) -> Result<Self, ParamError> {
+        Self::ALL
+            .iter()
+            .copied()
+            .find(|algorithm| algorithm.name() == name)
+            .ok_or_else(|| ParamError::UnknownAlgorithm { name: name.to_owned() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_codes_lead_back() {
+        for (code, &algorithm) in (0..).zip(Algorithm::ALL) {
+            assert_eq!(algorithm.code(), code);
+            assert_eq!(Algorithm::from_code(code), Some(algorithm));
+            assert_eq!(algorithm.name().parse(), Ok(algorithm));
+            assert!(!algorithm.summary().contains('\n'));
+        }
+        assert_eq!(Algorithm::from_code(8), None);
+        assert_eq!(Algorithm::from_code(u8::MAX), None);
+    }
+
+    #[test]
+    fn an_unknown_name_is_told_the_known_ones() {
+        let message = "Gear".parse::<Algorithm>().unwrap_err().to_string();
+        assert!(message.contains("'Gear'"), "{message}");
+        for algorithm in Algorithm::ALL {
+            assert!(message.contains(algorithm.name()), "{message}");
+        }
+    }
+}

@@ -1,0 +1,84 @@
+use crate::{Algorithm, Kernel, MAX_CHUNK};
+
+/// Why parameters were refused: the value, and what was expected of it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ParamError {
+    /// The minimum chunk size is zero.
+    #[error("minimum chunk size is 0, expected at least 1")]
+    ZeroMin,
+    /// The average chunk size lies below the minimum.
+    #[error("average chunk size {avg} is below the minimum {min}")]
+    AvgBelowMin {
+        /// The minimum it should reach.
+        min: usize,
+        /// The average that was asked for.
+        avg: usize,
+    },
+    /// The maximum chunk size lies below the average.
+    #[error("maximum chunk size {max} is below the average {avg}")]
+    MaxBelowAvg {
+        /// The average it should reach.
+        avg: usize,
+        /// The maximum that was asked for.
+        max: usize,
+    },
+    /// The maximum chunk size lies above [`MAX_CHUNK`].
+    #[error("maximum chunk size {max} is above the limit {limit}", limit = MAX_CHUNK)]
+    MaxTooLarge {
+        /// The maximum that was asked for.
+        max: usize,
+    },
+    /// The window of a rolling hash is empty or too long.
+    #[error("window of {window} bytes, expected 1 to 256")]
+    Window {
+        /// The window that was asked for, in bytes.
+        window: usize,
+    },
+    /// The normalisation level of FastCDC is unknown.
+    #[error("normalisation level {level}, expected 0 to 3")]
+    Level {
+        /// The level that was asked for.
+        level: u8,
+    },
+    /// The mean of MinCDC follows from its bounds, and the one asked for is another.
+    #[error(
+        "average chunk size {avg}, expected {expected}: \
+         mincdc with chunks of {min} to {max} bytes has no other mean",
+        expected = min.midpoint(*max)
+    )]
+    MinCdcMean {
+        /// The minimum chunk size.
+        min: usize,
+        /// The average that was asked for.
+        avg: usize,
+        /// The maximum chunk size.
+        max: usize,
+    },
+    /// No algorithm has this name.
+    #[error("unknown algorithm '{name}', expected one of {known}", known = names(Algorithm::ALL))]
+    UnknownAlgorithm {
+        /// The name that was asked for.
+        name: String,
+    },
+    /// No kernel has this name.
+    #[error("unknown kernel '{name}', expected one of {known}", known = names(Kernel::ALL))]
+    UnknownKernel {
+        /// The name that was asked for.
+        name: String,
+    },
+    /// The demanded kernel does not exist for the algorithm, or this CPU cannot run it.
+    #[error("kernel '{kernel}' cannot run {algorithm} here, usable: {usable}", usable = names(usable))]
+    KernelUnusable {
+        /// The kernel that was demanded.
+        kernel: Kernel,
+        /// The algorithm it was demanded for.
+        algorithm: Algorithm,
+        /// The kernels that would run.
+        usable: &'static [Kernel],
+    },
+}
+
+fn names<T: ToString>(all: &[T]) -> String {
+    all.iter().map(T::to_string).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,25 @@
+//! Chunks of one size: what block storage deduplicates by, and the control for all others.
+//!
+//! **Rule.** p = avg, whatever the bytes; min and max play no part.
+//! **Tail.** The rest, of 1 to avg bytes.
+//! **Resynchronisation.** After an overwrite at once; after an insertion or deletion only if its
+//! length is a multiple of avg.
+
+use crate::Params;
+use crate::rule::Rule;
+
+pub(crate) struct Fixed {
+    size: usize,
+}
+
+impl Fixed {
+    pub(crate) fn new(params: &Params) -> Self {
+        Self { size: params.sizes.avg() }
+    }
+}
+
+impl Rule for Fixed {
+    fn next_cut(&self, data: &[u8]) -> Option<usize> {
+        (data.len() >= self.size).then_some(self.size)
+    }
+}

@@ -1,0 +1,99 @@
+//! Gear: W. Xia et al., "Ddelta: A deduplication-inspired fast delta compression approach",
+//! Performance Evaluation 79, 2014.
+//!
+//! **Rule.** h = 2h + table\[b\] mod 2^64 for each byte b, so that h depends on the last 64 bytes;
+//! p is the first position from min on where h < T, with T = ⌊2^64 / (avg − min + 1)⌋. The table
+//! is the first 256 numbers of SplitMix64(seed).
+//! **First legal position.** min. Each position is accepted with probability 1 / (avg − min + 1),
+//! which puts the mean at avg exactly, less what the cut at max takes away: a share
+//! e^−((max − min) / (avg − min)) of (avg − min).
+//! **Ties.** None: the first position that qualifies wins.
+//! **Tail.** The rest.
+//! **Runs.** 64 equal bytes b give h = −table\[b\], so a run is cut at min throughout if that is
+//! below T, and at max throughout otherwise; for most seeds, and seed 0 with avg − min ≥ 256,
+//! the latter.
+//! **Resynchronisation.** With min ≥ 64 whether a position may be a cut-point depends on 64 bytes
+//! alone. One that has no other within min bytes before it, nor a cut at max there, is a
+//! cut-point from wherever the chunk started: a share of about e^−(min / (avg − min)) of them.
+//! So k candidates after an edit the cut-points still differ with probability at most
+//! (1 − e^−(min / (avg − min)))^k.
+//! **Departures.** The paper tests the top bits against zero, which allows means of a power of two
+//! only; a threshold asks the same of the same bits and allows any. The hash is warm at min (it
+//! has seen the 64 bytes before, or all of the chunk if min is less) where the paper hashes every
+//! chunk from its first byte; with min ≥ 64 the results are the same and min bytes fewer are read.
+
+use crate::rule::Rule;
+use crate::splitmix::SplitMix64;
+use crate::{ChunkSizes, Params};
+
+/// Bytes that a hash depends on: each is shifted out after 64 more.
+const WINDOW: usize = 64;
+
+pub(crate) struct Gear {
+    sizes: ChunkSizes,
+    table: Table,
+    limit: u64,
+}
+
+impl Gear {
+    pub(crate) fn new(params: &Params) -> Self {
+        Self {
+            sizes: params.sizes,
+            table: Table::new(params.seed),
+            limit: highest_below(threshold(params.sizes)),
+        }
+    }
+}
+
+impl Rule for Gear {
+    fn next_cut(&self, data: &[u8]) -> Option<usize> {
+        let reach = self.sizes.reach(data)?;
+        let before = self.sizes.min() - 1;
+        let hash = self.table.warm(&reach[..before]);
+        match self.table.scan(hash, &reach[before..], self.limit) {
+            Ok(scanned) => Some(before + scanned),
+            Err(_) => self.sizes.forced(reach),
+        }
+    }
+}
+
+/// T: hashes below it are cut-points. 2^64, where every hash is, takes 65 bits.
+pub(crate) fn threshold(sizes: ChunkSizes) -> u128 {
+    (1 << 64) / sizes.spread() as u128
+}
+
+/// The largest hash below `threshold`, which is at least 1; thresholds above 2^64 act as 2^64.
+pub(crate) fn highest_below(threshold: u128) -> u64 {
+    u64::try_from(threshold - 1).unwrap_or(u64::MAX)
+}
+
+/// One random number for each value of a byte.
+pub(crate) struct Table([u64; 256]);
+
+impl Table {
+    pub(crate) fn new(seed: u64) -> Self {
+        let mut numbers = SplitMix64::new(seed);
+        Self(std::array::from_fn(|_| numbers.next()))
+    }
+
+    /// The hash that the byte after `bytes` is added to, if that byte makes the window full.
+    pub(crate) fn warm(&self, bytes: &[u8]) -> u64 {
+        let recent = &bytes[bytes.len().saturating_sub(WINDOW - 1)..];
+        recent.iter().fold(0, |hash, &byte| self.push(hash, byte))
+    }
+
+    /// How many of `bytes` it takes until the hash is at most `limit`, or the hash after all.
+    pub(crate) fn scan(&self, mut hash: u64, bytes: &[u8], limit: u64) -> Result<usize, u64> {
+        for (i, &byte) in bytes.iter().enumerate() {
+            hash = self.push(hash, byte);
+            if hash <= limit {
+                return Ok(i + 1);
+            }
+        }
+        Err(hash)
+    }
+
+    fn push(&self, hash: u64, byte: u8) -> u64 {
+        (hash << 1).wrapping_add(self.0[usize::from(byte)])
+    }
+}

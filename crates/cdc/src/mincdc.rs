@@ -1,0 +1,68 @@
+//! MinCDC: O. Peters, crate `mincdc` 0.1.0, 2025 (its `MinCdcHash4`).
+//!
+//! **Rule.** p is the position from max(min, 4) to max that minimises the hash of the four bytes
+//! before it; hash(v) = v · 0x915f77f5 + 0x34636463 mod 2^32 of the little-endian number v.
+//! **First legal position.** max(min, 4).
+//! **Ties.** The first of equal hashes. The multiplier is odd, so equal hashes are equal bytes.
+//! **Lookahead.** Every cut-point depends on all bytes up to max.
+//! **Tail.** At the end of the input the choice is among the positions up to the end, so that the
+//! last bytes can make two chunks; a rest of at most max(min, 4) bytes is one chunk.
+//! **Mean.** Every position is as likely as any other, so lengths are uniform from min to max and
+//! avg must be half of min + max (to within one byte).
+//! **Runs.** Equal bytes give chunks of max(min, 4) bytes.
+//! **Resynchronisation.** Two cuttings whose chunks start d apart meet if the minimum over both
+//! ranges lies in the part they share: with probability (r − d) / (r + d), r = max − min + 1 > d.
+//! Over evenly distributed d that is 2 ln 2 − 1, about 0.39 a chunk.
+//! **Departures.** None: cut-points equal the crate's.
+
+use crate::rule::Rule;
+use crate::{ChunkSizes, ParamError, Params};
+
+/// Bytes that a hash covers.
+const WINDOW: usize = 4;
+
+pub(crate) struct MinCdc {
+    sizes: ChunkSizes,
+}
+
+impl MinCdc {
+    pub(crate) fn new(params: &Params) -> Result<Self, ParamError> {
+        let sizes = params.sizes;
+        let (min, avg, max) = (sizes.min(), sizes.avg(), sizes.max());
+        if (2 * avg).abs_diff(min + max) > 2 {
+            return Err(ParamError::MinCdcMean { min, avg, max });
+        }
+        Ok(Self { sizes })
+    }
+}
+
+impl Rule for MinCdc {
+    fn next_cut(&self, data: &[u8]) -> Option<usize> {
+        (data.len() >= self.sizes.max()).then(|| self.last_cut(data))
+    }
+
+    fn last_cut(&self, data: &[u8]) -> usize {
+        let reach = &data[..data.len().min(self.sizes.max())];
+        let first = self.sizes.min().max(WINDOW);
+        if reach.len() <= first {
+            return reach.len();
+        }
+        first + first_least(&reach[first - WINDOW..])
+    }
+}
+
+/// Index of the four bytes with the least hash in `bytes`, the first if several have it.
+fn first_least(bytes: &[u8]) -> usize {
+    let (mut least, mut at) = (u32::MAX, 0);
+    for (i, four) in bytes.windows(WINDOW).enumerate() {
+        let hash = hash(u32::from_le_bytes([four[0], four[1], four[2], four[3]]));
+        if hash < least {
+            (least, at) = (hash, i);
+        }
+    }
+    at
+}
+
+fn hash(v: u32) -> u32 {
+    v.wrapping_mul(0x915f_77f5).wrapping_add(0x3463_6463)
+}

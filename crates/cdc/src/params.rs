@@ -1,0 +1,154 @@
+use crate::{Algorithm, ParamError};
+
+/// The largest chunk that any parameters allow: 64 MiB.
+pub const MAX_CHUNK: usize = 64 << 20;
+
+/// Bounds and mean of chunk lengths in bytes: 1 ≤ min ≤ avg ≤ max ≤ [`MAX_CHUNK`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ChunkSizes {
+    min: usize,
+    avg: usize,
+    max: usize,
+}
+
+impl ChunkSizes {
+    /// Sizes in bytes; refused unless 1 ≤ `min` ≤ `avg` ≤ `max` ≤ [`MAX_CHUNK`].
+    pub const fn new(min: usize, avg: usize, max: usize) -> Result<Self, ParamError> {
+        if min == 0 {
+            return Err(ParamError::ZeroMin);
+        }
+        if avg < min {
+            return Err(ParamError::AvgBelowMin { min, avg });
+        }
+        if max < avg {
+            return Err(ParamError::MaxBelowAvg { avg, max });
+        }
+        if max > MAX_CHUNK {
+            return Err(ParamError::MaxTooLarge { max });
+        }
+        Ok(Self { min, avg, max })
+    }
+
+    /// From a quarter of `avg`, but at least one byte, to four times `avg`.
+    pub fn around(avg: usize) -> Result<Self, ParamError> {
+        Self::new((avg / 4).max(1), avg, avg.saturating_mul(4))
+    }
+
+    /// The shortest chunk but for the last.
+    pub const fn min(self) -> usize {
+        self.min
+    }
+
+    /// The mean that parameters aim at on random data.
+    pub const fn avg(self) -> usize {
+        self.avg
+    }
+
+    /// The longest chunk.
+    pub const fn max(self) -> usize {
+        self.max
+    }
+
+    /// Candidates from min to the mean, both counted. A cut-point that each position from min on
+    /// accepts with one chance in so many lies at avg in the mean.
+    pub(crate) const fn spread(self) -> usize {
+        self.avg - self.min + 1
+    }
+
+    /// As much of `data` as the next chunk can cover; `None` if that is less than min.
+    pub(crate) fn reach(self, data: &[u8]) -> Option<&[u8]> {
+        (data.len() >= self.min).then(|| &data[..data.len().min(self.max)])
+    }
+
+    /// The cut-point where nothing in `reach` qualified: max, once so much is there.
+    pub(crate) fn forced(self, reach: &[u8]) -> Option<usize> {
+        (reach.len() == self.max).then_some(self.max)
+    }
+}
+
+/// Everything that cut-points depend on besides the bytes.
+///
+/// Equal parameters give equal cut-points in every version and on every machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Params {
+    /// The rule.
+    pub algorithm: Algorithm,
+    /// Bounds and mean of the chunk lengths.
+    pub sizes: ChunkSizes,
+    /// Bytes in Rabin's window, 1 to 256; other algorithms ignore it.
+    pub window: usize,
+    /// FastCDC's normalisation level, 0 (none) to 3; other algorithms ignore it.
+    pub level: u8,
+    /// Picks the hash: the table of Gear and FastCDC, the polynomial of Rabin. The algorithms
+    /// without a table (fixed, AE, RAM, MinCDC) ignore it and cut alike for everyone.
+    pub seed: u64,
+}
+
+impl Params {
+    /// `sizes` with a window of 48 bytes, level 2 and seed 0.
+    pub const fn new(algorithm: Algorithm, sizes: ChunkSizes) -> Self {
+        Self { algorithm, sizes, window: 48, level: 2, seed: 0 }
+    }
+
+    /// Bounds that suit `algorithm` at a mean of `avg` bytes.
+    ///
+    /// Fixed knows only `avg`; MinCDC spreads evenly over half of `avg` on either side; the rest
+    /// get [`ChunkSizes::around`].
+    pub fn for_mean(algorithm: Algorithm, avg: usize) -> Result<Self, ParamError> {
+        let sizes = match algorithm {
+            Algorithm::Fixed => ChunkSizes::new(avg, avg, avg)?,
+            Algorithm::MinCdc => {
+                let half = avg / 2;
+                ChunkSizes::new(half.max(1), avg, avg.saturating_add(half))?
+            }
+            _ => ChunkSizes::around(avg)?,
+        };
+        Ok(Self::new(algorithm, sizes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_accepted_exactly_when_they_are_in_order() {
+        let grid = [0, 1, 2, 63, 64, 4096, MAX_CHUNK - 1, MAX_CHUNK, MAX_CHUNK + 1, usize::MAX];
+        for min in grid {
+            for avg in grid {
+                for max in grid {
+                    let ordered = 1 <= min && min <= avg && avg <= max && max <= MAX_CHUNK;
+                    let sizes = ChunkSizes::new(min, avg, max);
+                    assert_eq!(sizes.is_ok(), ordered, "{min} {avg} {max}");
+                    if let Ok(sizes) = sizes {
+                        assert_eq!((sizes.min(), sizes.avg(), sizes.max()), (min, avg, max));
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn refusals_name_the_value_and_the_expectation() {
+        let refusal = |min, avg, max| ChunkSizes::new(min, avg, max).unwrap_err().to_string();
+        assert_eq!(refusal(0, 1, 1), "minimum chunk size is 0, expected at least 1");
+        assert_eq!(refusal(8, 7, 9), "average chunk size 7 is below the minimum 8");
+        assert_eq!(refusal(1, 9, 8), "maximum chunk size 8 is below the average 9");
+        assert_eq!(
+            refusal(1, 1, MAX_CHUNK + 1),
+            "maximum chunk size 67108865 is above the limit 67108864"
+        );
+    }
+
+    #[test]
+    fn every_mean_up_to_a_quarter_of_the_limit_has_bounds() {
+        for &algorithm in Algorithm::ALL {
+            for avg in (1..300).chain([4096, 8191, MAX_CHUNK / 4]) {
+                let sizes = Params::for_mean(algorithm, avg).unwrap().sizes;
+                assert_eq!(sizes.avg(), avg, "{algorithm}");
+            }
+            assert!(Params::for_mean(algorithm, 0).is_err());
+            assert!(Params::for_mean(algorithm, usize::MAX).is_err());
+        }
+    }
+}

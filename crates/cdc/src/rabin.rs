@@ -1,0 +1,142 @@
+//! Rabin: M. O. Rabin, "Fingerprinting by Random Polynomials", Harvard TR-15-81, 1981; as a
+//! chunker: A. Muthitacharoen, B. Chen, D. Mazières, "A Low-bandwidth Network File System",
+//! SOSP 2001.
+//!
+//! **Rule.** The window's bytes, first byte and highest bit foremost, are the coefficients of a
+//! polynomial W(x) over GF(2); its fingerprint is W(x) · x^53 modulo an irreducible polynomial P
+//! of degree 53. p is the first position from min on where the fingerprint of the last w bytes is
+//! at least 2^53 − ⌊2^53 / (avg − min + 1)⌋.
+//! **Polynomial.** The first irreducible one upwards from x^53 + s with the constant term set, s
+//! being the low 53 bits of SplitMix64(seed)'s first number.
+//! **First legal position.** min. The window is full there if min ≥ w; otherwise it starts empty
+//! with the chunk and grows, as if zeros had come before. Each position is accepted with
+//! probability 1 / (avg − min + 1) (for w ≥ 7; a shorter window has no more than 256^w
+//! fingerprints), which puts the mean at avg but for the cut at max.
+//! **Ties.** None: the first position that qualifies wins.
+//! **Tail.** The rest.
+//! **Runs.** A window of zeros has fingerprint 0, the last to qualify: runs of zeros are cut at
+//! max, unless avg = min.
+//! **Resynchronisation.** As Gear's, with w in the place of 64.
+//! **Departures.** LBFS tests low bits against a constant, which allows means of a power of two
+//! only. It hashes from the start of the chunk; with min ≥ w the results are the same.
+
+use std::array;
+
+use crate::rule::Rule;
+use crate::splitmix::SplitMix64;
+use crate::{ChunkSizes, ParamError, Params};
+
+const DEGREE: u32 = 53;
+const MASK: u64 = (1 << DEGREE) - 1;
+const MAX_WINDOW: usize = 256;
+
+pub(crate) struct Rabin {
+    sizes: ChunkSizes,
+    window: usize,
+    /// The least fingerprint that is a cut-point.
+    least: u64,
+    /// b · x^53 mod P: what byte b adds on entering, and what overflowing bits b come back as.
+    enter: [u64; 256],
+    /// b · x^(53 + 8w) mod P: what byte b still adds when w more have followed.
+    leave: [u64; 256],
+}
+
+impl Rabin {
+    pub(crate) fn new(params: &Params) -> Result<Self, ParamError> {
+        let &Params { sizes, window, seed, .. } = params;
+        if !(1..=MAX_WINDOW).contains(&window) {
+            return Err(ParamError::Window { window });
+        }
+        let modulus = polynomial(seed);
+        let shifted_by = |bits: usize| -> [u64; 256] {
+            array::from_fn(|byte| (0..bits).fold(byte as u64, |p, _| times_x(p, modulus)))
+        };
+        Ok(Self {
+            sizes,
+            window,
+            least: (1 << DEGREE) - (1 << DEGREE) / sizes.spread() as u64,
+            enter: shifted_by(DEGREE as usize),
+            leave: shifted_by(DEGREE as usize + 8 * window),
+        })
+    }
+
+    fn push(&self, print: u64, byte: u8) -> u64 {
+        let overflow = (print >> (DEGREE - 8)) as u8;
+        ((print << 8) & MASK) ^ self.enter[usize::from(overflow ^ byte)]
+    }
+
+    fn roll(&self, print: u64, entering: u8, leaving: u8) -> u64 {
+        self.push(print, entering) ^ self.leave[usize::from(leaving)]
+    }
+}
+
+impl Rule for Rabin {
+    fn next_cut(&self, data: &[u8]) -> Option<usize> {
+        let reach = self.sizes.reach(data)?;
+        let min = self.sizes.min();
+        let start = min.saturating_sub(self.window);
+        let full = (start + self.window).min(reach.len());
+
+        let warm = &reach[start..min - 1];
+        let mut print = warm.iter().fold(0, |print, &byte| self.push(print, byte));
+        for (i, &byte) in reach[min - 1..full].iter().enumerate() {
+            print = self.push(print, byte);
+            if print >= self.least {
+                return Some(min + i);
+            }
+        }
+        for (i, (&entering, &leaving)) in reach[full..].iter().zip(&reach[start..]).enumerate() {
+            print = self.roll(print, entering, leaving);
+            if print >= self.least {
+                return Some(full + i + 1);
+            }
+        }
+        self.sizes.forced(reach)
+    }
+}
+
+/// The irreducible polynomial of degree 53 that `seed` picks; bit i is the coefficient of x^i.
+fn polynomial(seed: u64) -> u64 {
+    let start = SplitMix64::new(seed).next() & MASK | 1;
+    let mut candidate = start;
+    // one odd number in about 26 is irreducible, so the next is never far; past the last
+    // polynomial of the degree the search goes on at the first
+    while !is_irreducible(1 << DEGREE | candidate) {
+        candidate = (candidate + 2) & MASK;
+    }
+    1 << DEGREE | candidate
+}
+
+/// Ben-Or's test: a polynomial of degree n is irreducible if and only if it has no factor in
+/// common with x^(2^i) − x for i up to n / 2, the product of all irreducible polynomials whose
+/// degree divides i.
+fn is_irreducible(modulus: u64) -> bool {
+    const X: u64 = 0b10;
+    let mut power = X;
+    (0..DEGREE / 2).all(|_| {
+        power = product(power, power, modulus);
+        greatest_common_divisor(modulus, power ^ X) == 1
+    })
+}
+
+fn product(a: u64, b: u64, modulus: u64) -> u64 {
+    (0..DEGREE).rev().fold(0, |sum, bit| {
+        let doubled = times_x(sum, modulus);
+        if b >> bit & 1 == 1 { doubled ^ a } else { doubled }
+    })
+}
+
+fn times_x(p: u64, modulus: u64) -> u64 {
+    let shifted = p << 1;
+    if shifted >> DEGREE & 1 == 1 { shifted ^ modulus } else { shifted }
+}
+
+fn greatest_common_divisor(mut a: u64, mut b: u64) -> u64 {
+    while b != 0 {
+        while a != 0 && a.ilog2() >= b.ilog2() {
+            a ^= b << (a.ilog2() - b.ilog2());
+        }
+        (a, b) = (b, a);
+    }
+    a
+}

@@ -1,0 +1,109 @@
+//! RAM, rapid asymmetric maximum: R. Widodo, H. Lim, M. Atiquzzaman, "A new content-defined
+//! chunking algorithm for data deduplication in cloud storage", FGCS 71, 2017.
+//!
+//! **Rule.** M is the largest of the chunk's first w bytes; the chunk ends with the first byte
+//! behind them that is not below M.
+//! **First legal position.** w + 1, which is at least min.
+//! **Ties.** A byte equal to M ends the chunk.
+//! **Tail.** The rest, if no byte behind the window reaches M.
+//! **Window.** From avg, by the mean on random data (equation 1 of "A Thorough Investigation of
+//! Content-Defined Chunking Algorithms", 2024, derived anew): if M = m the wait for a byte not
+//! below m is 256 / (256 − m) bytes, and P(M ≤ m) = ((m + 1) / 256)^w, so
+//! E(w) = w + Σ P(M = m) · 256 / (256 − m). w is the largest with E(w) ≤ avg, or min − 1 if that
+//! is more; then the mean is above avg.
+//! **Runs.** Equal bytes give chunks of w + 1 bytes. One rare large byte in the window of
+//! low-entropy data defers the cut to max.
+//! **Resynchronisation.** As AE's: for a long window M is 255, and two cuttings meet when no byte
+//! 255 lies between the ends of their windows.
+//! **Departures.** Max, which the paper recommends against low entropy and the investigation
+//! leaves out.
+
+use crate::rule::Rule;
+use crate::{ChunkSizes, Params};
+
+pub(crate) struct Ram {
+    sizes: ChunkSizes,
+    window: usize,
+}
+
+impl Ram {
+    pub(crate) fn new(params: &Params) -> Self {
+        let sizes = params.sizes;
+        Self { sizes, window: window_for_mean(sizes.avg()).max(sizes.min() - 1) }
+    }
+}
+
+impl Rule for Ram {
+    fn next_cut(&self, data: &[u8]) -> Option<usize> {
+        let reach = self.sizes.reach(data)?;
+        let (window, behind) = reach.split_at(self.window.min(reach.len()));
+        let largest = window.iter().copied().max().unwrap_or(0);
+        match behind.iter().position(|&byte| byte >= largest) {
+            Some(i) => Some(window.len() + i + 1),
+            None => self.sizes.forced(reach),
+        }
+    }
+}
+
+/// The largest window that keeps the mean on random data at or below `avg`.
+fn window_for_mean(avg: usize) -> usize {
+    // mean(low) <= avg < mean(high), since the mean exceeds the window
+    let (mut low, mut high) = (0, avg);
+    while high - low > 1 {
+        let middle = low.midpoint(high);
+        if mean_of_window(middle) <= avg as f64 {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    low
+}
+
+/// E(w). Only operations that IEEE 754 rounds alike everywhere, so that cut-points do not depend
+/// on a mathematics library.
+fn mean_of_window(window: usize) -> f64 {
+    let mut mean = window as f64;
+    let mut up_to_previous = 0.0;
+    for m in 0..256_u16 {
+        let up_to = power(f64::from(m + 1) / 256.0, window);
+        mean += (up_to - up_to_previous) * 256.0 / f64::from(256 - m);
+        up_to_previous = up_to;
+    }
+    mean
+}
+
+/// `base` to the power of `exponent`, by squaring.
+fn power(mut base: f64, mut exponent: usize) -> f64 {
+    let mut product = 1.0;
+    while exponent > 0 {
+        if exponent % 2 == 1 {
+            product *= base;
+        }
+        base *= base;
+        exponent /= 2;
+    }
+    product
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_window_is_the_largest_that_keeps_the_mean() {
+        for avg in (1..2000).chain([4096, 8192, 65536, 1 << 24]) {
+            let window = window_for_mean(avg);
+            assert!(mean_of_window(window) <= avg as f64, "{avg}");
+            assert!(mean_of_window(window + 1) > avg as f64, "{avg}");
+        }
+    }
+
+    #[test]
+    fn the_mean_is_exact_where_it_is_known() {
+        let harmonic: f64 = (1..=256).map(|n| 1.0 / f64::from(n)).sum();
+        assert_eq!(mean_of_window(0), 1.0);
+        assert!((mean_of_window(1) - (1.0 + harmonic)).abs() < 1e-9);
+        assert!((mean_of_window(1 << 20) - ((1 << 20) as f64 + 256.0)).abs() < 1e-3);
+    }
+}

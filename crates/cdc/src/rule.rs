@@ -1,0 +1,36 @@
+use std::sync::Arc;
+
+use crate::ae::Ae;
+use crate::fastcdc::FastCdc;
+use crate::fixed::Fixed;
+use crate::gear::Gear;
+use crate::mincdc::MinCdc;
+use crate::rabin::Rabin;
+use crate::ram::Ram;
+use crate::{Algorithm, ParamError, Params};
+
+/// Where a chunk that starts at the first byte of `data` ends. Called once a chunk.
+pub(crate) trait Rule: Send + Sync {
+    /// The cut-point, or `None` if the bytes after `data` may still decide it; then `data` is
+    /// shorter than max.
+    fn next_cut(&self, data: &[u8]) -> Option<usize>;
+
+    /// The cut-point if nothing follows `data`, which is not empty.
+    fn last_cut(&self, data: &[u8]) -> usize {
+        self.next_cut(data).unwrap_or(data.len())
+    }
+}
+
+/// The scalar reference of the rule that `params` describe.
+pub(crate) fn scalar(params: &Params) -> Result<Arc<dyn Rule>, ParamError> {
+    Ok(match params.algorithm {
+        Algorithm::Fixed => Arc::new(Fixed::new(params)),
+        Algorithm::Rabin => Arc::new(Rabin::new(params)?),
+        Algorithm::Gear => Arc::new(Gear::new(params)),
+        Algorithm::FastCdc => Arc::new(FastCdc::new(params)?),
+        Algorithm::AeMax => Arc::new(Ae::<0x00>::new(params)),
+        Algorithm::AeMin => Arc::new(Ae::<0xff>::new(params)),
+        Algorithm::Ram => Arc::new(Ram::new(params)),
+        Algorithm::MinCdc => Arc::new(MinCdc::new(params)?),
+    })
+}
