@@ -1,2 +1,132 @@
-//! Developer commands.
-fn main() {}
+//! Developer commands: `cargo xtask test | tidy | dataset | bench | bench-smoke`.
+//!
+//! Depends on no crate of the engine, so that it builds, and judges, while they are broken.
+
+#![allow(
+    clippy::disallowed_methods,
+    reason = "writes records, datasets and scratch trees; no byte here belongs to a repository"
+)]
+
+mod bench;
+mod bench_table;
+mod dataset;
+mod digest;
+mod edges;
+mod manifest;
+mod measure;
+mod programs;
+mod record;
+mod sample_tree;
+mod suite;
+mod tally;
+mod tidy;
+mod tool;
+mod workspace;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::tool::Rival;
+use crate::workspace::Cargo;
+
+/// Developer commands of Onefold.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Install what the tests need, run every check, and count what passed, failed and was skipped
+    Test {
+        /// Count each skip as a failure
+        #[arg(long)]
+        require_all: bool,
+        /// Use nothing from the network; what was fetched before is used
+        #[arg(long)]
+        offline: bool,
+    },
+    /// Check the edges between crates, the lints, the docstrings and the length of source files
+    Tidy {
+        /// The workspace to check, if not this one
+        #[arg(long, value_name = "Cargo.toml")]
+        manifest_path: Option<PathBuf>,
+    },
+    /// Fetch a dataset
+    #[command(subcommand)]
+    Dataset(DatasetCommand),
+    /// Measure and write a record
+    #[command(subcommand)]
+    Bench(BenchCommand),
+    /// Run the backup measurement on a small generated tree, to know that it still works
+    BenchSmoke,
+}
+
+#[derive(Subcommand)]
+enum DatasetCommand {
+    /// Source trees of Kubernetes releases, one folder a version
+    Kubernetes {
+        /// How many versions, counted from v1.26.0
+        #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u8).range(1..=30))]
+        versions: u8,
+        /// Where the version folders go
+        #[arg(long)]
+        dir: PathBuf,
+    },
+}
+
+#[derive(Subcommand)]
+enum BenchCommand {
+    /// First backup, unchanged backup and restore, beside other backup tools
+    Backup {
+        /// The tree to back up
+        #[arg(long)]
+        dataset: PathBuf,
+        /// How often each tool runs each phase
+        #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+        rounds: u32,
+        /// Tools to run beside onefold
+        #[arg(long, value_delimiter = ',')]
+        rivals: Vec<Rival>,
+        /// Where repositories and restored trees go; emptied first [default: target/bench/work]
+        #[arg(long)]
+        work: Option<PathBuf>,
+        /// The record to write, e.g. docs/records/NAME.json
+        #[arg(long)]
+        out: PathBuf,
+    },
+}
+
+fn main() -> ExitCode {
+    let outcome = match Arguments::parse().command {
+        Command::Test { require_all, offline } => {
+            return suite::run(suite::Options { require_all, offline });
+        }
+        Command::Tidy { manifest_path } => {
+            let manifest = manifest_path.unwrap_or_else(|| workspace::root().join("Cargo.toml"));
+            return if tidy::run(Cargo::default(), &manifest) {
+                ExitCode::SUCCESS
+            } else {
+                ExitCode::FAILURE
+            };
+        }
+        Command::Dataset(DatasetCommand::Kubernetes { versions, dir }) => {
+            dataset::kubernetes(&dir, &dataset::first_versions(versions.into()))
+        }
+        Command::Bench(BenchCommand::Backup { dataset, rounds, rivals, work, out }) => {
+            bench::backup(bench::Options { dataset, rounds, rivals, work, out })
+        }
+        Command::BenchSmoke => bench::smoke(),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! Measures first backup, unchanged backup and restore, beside other tools on the same data.
+//!
+//! Rounds are interleaved and each starts with another tool, so that a slow minute of the machine
+//! does not fall on one tool alone. Every restored tree is compared with the dataset: a fast tool
+//! that loses data has no time at all.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::digest::{self, TreeDigest};
+use crate::measure::{self, Usage};
+use crate::record::{self, Commit, Dataset, Machine, Record, Sample};
+use crate::tool::{Phase, Place, Rival, Tool};
+use crate::workspace::{self, Cargo};
+use crate::{bench_table, sample_tree};
+
+/// What `cargo xtask bench backup` was asked for.
+pub(crate) struct Options {
+    pub(crate) dataset: PathBuf,
+    pub(crate) rounds: u32,
+    pub(crate) rivals: Vec<Rival>,
+    pub(crate) work: Option<PathBuf>,
+    pub(crate) out: PathBuf,
+}
+
+const CACHE_STATE: &str = "warm: every file of the dataset was read once before the first round; \
+                           what a phase wrote is synced before the next one is timed";
+
+const NOTES: [&str; 3] = [
+    "onefold's first backup includes creating its repository; the rivals' `init` is not timed",
+    "onefold runs with --no-encryption; restic and borg have no time without encryption here",
+    "peak_rss_bytes is that of the largest process, as wait4 reports it",
+];
+
+/// Measures, prints a table and writes the record.
+pub(crate) fn backup(options: Options) -> Result<()> {
+    let mut tools = vec![Tool::Onefold];
+    tools.extend(options.rivals.iter().copied().map(Tool::Rival));
+    let versions = versions(&tools)?;
+
+    let source = options.dataset.canonicalize();
+    let source = source.with_context(|| options.dataset.display().to_string())?;
+    println!("bench: reading {} once", source.display());
+    let tree = digest::of_tree(&source)?;
+
+    let work = options.work.unwrap_or_else(|| workspace::target_dir().join("bench/work"));
+    let work = Work::begin(&work)?;
+    let mut samples = Vec::new();
+    for round in 1..=options.rounds {
+        let first = (round as usize - 1) % tools.len();
+        for tool in tools[first..].iter().chain(&tools[..first]) {
+            samples.extend(run_round(*tool, round, &work, &source, &tree)?);
+        }
+    }
+    work.end()?;
+    print!("{}", bench_table::of(&samples));
+
+    let record = Record {
+        name: options.out.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
+        command_line: command_line(),
+        date: record::now()?,
+        commit: Commit::current(),
+        machine: Machine::this(),
+        rustc_version: record::rustc_version(),
+        cache_state: CACHE_STATE.into(),
+        dataset: Dataset {
+            name: source.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+            digest: tree.digest,
+            files: tree.files,
+            bytes: tree.bytes,
+        },
+        tools: versions,
+        samples,
+        notes: NOTES.map(String::from).to_vec(),
+    };
+    record.write(&options.out)?;
+    println!("bench: wrote {}", options.out.display());
+    Ok(())
+}
+
+/// Measures one round of onefold alone on a small generated tree, and reads the record back.
+pub(crate) fn smoke() -> Result<()> {
+    let mut build = Cargo::default().command();
+    build.args(["build", "--release", "--package", "onefold"]);
+    let status = build.status().context("cargo build")?;
+    ensure!(status.success(), "onefold does not build: cargo ended with {status}");
+
+    let folder = workspace::target_dir().join("bench-smoke");
+    remove(&folder)?;
+    let dataset = folder.join("sample-tree");
+    sample_tree::create(&dataset)?;
+    let out = folder.join("smoke.json");
+    let work = Some(folder.join("work"));
+    backup(Options { dataset, rounds: 1, rivals: Vec::new(), work, out: out.clone() })?;
+
+    let record = Record::read(&out)?;
+    let phases: Vec<&str> = record.samples.iter().map(|sample| sample.phase.as_str()).collect();
+    let expected = Phase::ALL.map(|phase| phase.to_string());
+    ensure!(phases == expected, "{}: {phases:?}, expected {expected:?}", out.display());
+    println!("bench-smoke: ok");
+    Ok(())
+}
+
+fn versions(tools: &[Tool]) -> Result<BTreeMap<String, String>> {
+    tools.iter().map(|tool| Ok((tool.name().to_owned(), tool.version()?))).collect()
+}
+
+/// All phases of one tool, in an empty place.
+fn run_round(
+    tool: Tool,
+    round: u32,
+    work: &Work,
+    source: &Path,
+    tree: &TreeDigest,
+) -> Result<Vec<Sample>> {
+    let name = tool.name();
+    let folder = work.fresh(name)?;
+    let place = Place::below(&folder, source);
+    for made in [&place.home, &place.target] {
+        fs::create_dir_all(made).with_context(|| made.display().to_string())?;
+    }
+    let log = folder.join("output.log");
+    if let Some(mut initialisation) = tool.initialisation(&place) {
+        run_logged(&mut initialisation, &log).with_context(|| format!("{name} init"))?;
+    }
+    let mut samples = Vec::new();
+    for phase in Phase::ALL {
+        rustix::fs::sync();
+        let usage = run_logged(&mut tool.phase(phase, &place), &log)
+            .with_context(|| format!("{name} {phase}, round {round}"))?;
+        println!("bench: round {round}, {name} {phase}: {:.2} s", usage.wall.as_secs_f64());
+        let stored = digest::stored_bytes(&place.repository)?;
+        samples.push(Sample::new(name, &phase.to_string(), round, usage, stored));
+    }
+    verify_restored(tool, &place, tree)?;
+    remove(&folder)?;
+    Ok(samples)
+}
+
+/// Runs `command` with its output in `log`; an error quotes the end of it.
+fn run_logged(command: &mut Command, log: &Path) -> Result<Usage> {
+    let output = File::create(log).with_context(|| log.display().to_string())?;
+    let errors = output.try_clone().with_context(|| log.display().to_string())?;
+    command.stdin(Stdio::null()).stdout(output).stderr(errors);
+    let usage = measure::run(command).with_context(|| format!("{command:?}"))?;
+    if !usage.status.success() {
+        let text = fs::read(log).with_context(|| log.display().to_string())?;
+        let end = &text[text.len().saturating_sub(2000)..];
+        bail!("{command:?}: {}\n{}", usage.status, String::from_utf8_lossy(end));
+    }
+    Ok(usage)
+}
+
+fn verify_restored(tool: Tool, place: &Place, expected: &TreeDigest) -> Result<()> {
+    let candidates = tool.restored(place);
+    let Some(root) = candidates.iter().find(|candidate| candidate.is_dir()) else {
+        bail!("{} restored nothing to {}", tool.name(), place.target.display());
+    };
+    let restored = digest::of_tree(root)?;
+    ensure!(
+        restored == *expected,
+        "{} restored another tree to {}: {restored:?}, expected {expected:?}",
+        tool.name(),
+        root.display()
+    );
+    Ok(())
+}
+
+/// The folder that repositories and restored trees live in while measuring.
+struct Work(PathBuf);
+
+impl Work {
+    /// Refuses a folder that holds anything but what an earlier run left: it will be emptied.
+    fn begin(folder: &Path) -> Result<Self> {
+        const MARK: &str = ".onefold-bench";
+        let place = || folder.display().to_string();
+        let mark = folder.join(MARK);
+        if folder.exists() && !mark.exists() {
+            let empty = fs::read_dir(folder).with_context(place)?.next().is_none();
+            ensure!(empty, "{}: not empty; expected a folder for bench alone", place());
+        }
+        remove(folder)?;
+        fs::create_dir_all(folder).with_context(place)?;
+        File::create(mark).with_context(place)?;
+        Ok(Self(folder.canonicalize().with_context(place)?))
+    }
+
+    fn fresh(&self, name: &str) -> Result<PathBuf> {
+        let folder = self.0.join(name);
+        remove(&folder)?;
+        fs::create_dir(&folder).with_context(|| folder.display().to_string())?;
+        Ok(folder)
+    }
+
+    fn end(self) -> Result<()> {
+        remove(&self.0)
+    }
+}
+
+fn remove(folder: &Path) -> Result<()> {
+    if folder.exists() {
+        fs::remove_dir_all(folder).with_context(|| format!("remove {}", folder.display()))?;
+    }
+    Ok(())
+}
+
+fn command_line() -> String {
+    let arguments: Vec<OsString> = env::args_os().skip(1).collect();
+    format!("cargo xtask {}", arguments.join(" ".as_ref()).to_string_lossy())
+}

@@ -1,0 +1,125 @@
+//! The programs that the tests call, and how to get them.
+
+use std::env;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Result, bail};
+
+use crate::workspace::Cargo;
+
+/// A program that must be on `PATH`, and the Debian package that brings it.
+struct Need {
+    program: &'static str,
+    package: &'static str,
+    why: &'static str,
+}
+
+const NEEDS: &[Need] = &[
+    Need { program: "git", package: "git", why: "a record names the commit it measured" },
+    Need { program: "go", package: "golang-go", why: "fetches the test dataset by checksum" },
+];
+
+/// A cargo subcommand, and the rustup component that brings it.
+const COMPONENTS: &[(&str, &str)] = &[("fmt", "rustfmt"), ("clippy", "clippy")];
+
+/// Installs what is missing, and says what it does.
+///
+/// Failure is only reported: the check that needs the program then fails or skips, by its name.
+pub(crate) fn install(cargo: Cargo) {
+    let missing: Vec<&Need> = NEEDS.iter().filter(|need| !on_path(need.program)).collect();
+    for need in &missing {
+        println!("setup: {} is missing; {}", need.program, need.why);
+    }
+    let packages: Vec<&str> = missing.iter().map(|need| need.package).collect();
+    report(install_packages(cargo, &packages));
+    report(install_components(cargo));
+}
+
+fn report(outcome: Result<()>) {
+    if let Err(error) = outcome {
+        println!("setup: {error:#}");
+    }
+}
+
+fn install_packages(cargo: Cargo, packages: &[&str]) -> Result<()> {
+    if packages.is_empty() {
+        return Ok(());
+    }
+    let list = packages.join(" ");
+    if cargo.offline {
+        bail!("not installed, being offline: {list}");
+    }
+    if !on_path("apt-get") {
+        bail!("no apt-get here; install by hand: {list}");
+    }
+    let Some(prefix) = root_prefix() else {
+        bail!("neither root nor sudo; install by hand: {list}");
+    };
+    println!("setup: apt-get install {list}");
+    let apt_get = |arguments: &[&str]| {
+        let words = [prefix, &["env", "DEBIAN_FRONTEND=noninteractive", "apt-get"], arguments];
+        let words = words.concat();
+        succeeds(Command::new(words[0]).args(&words[1..]).stdin(Stdio::null()))
+    };
+    let install = [&["install", "--yes", "--no-install-recommends"], packages].concat();
+    // A fresh machine has no package lists yet; a used one may have stale ones.
+    if apt_get(&["update"]) && apt_get(&install) {
+        return Ok(());
+    }
+    bail!("apt-get could not install: {list}")
+}
+
+/// The words before a command that needs root, or `None` where root cannot be had unattended.
+fn root_prefix() -> Option<&'static [&'static str]> {
+    if rustix::process::geteuid().is_root() {
+        return Some(&[]);
+    }
+    let sudo: &[&str] = &["sudo", "--non-interactive"];
+    let works = on_path("sudo") && succeeds(quiet(Command::new("sudo").args(["-n", "true"])));
+    works.then_some(sudo)
+}
+
+fn install_components(cargo: Cargo) -> Result<()> {
+    let missing: Vec<&str> = COMPONENTS
+        .iter()
+        .filter(|(subcommand, _)| {
+            !succeeds(quiet(cargo.command().arg(subcommand).arg("--version")))
+        })
+        .map(|(_, component)| *component)
+        .collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let list = missing.join(" ");
+    if cargo.offline {
+        bail!("not installed, being offline: {list}");
+    }
+    if !on_path("rustup") {
+        bail!("no rustup here; install by hand: {list}");
+    }
+    println!("setup: rustup component add {list}");
+    if succeeds(Command::new("rustup").args(["component", "add"]).args(&missing)) {
+        return Ok(());
+    }
+    bail!("rustup could not add: {list}")
+}
+
+/// Whether a command called `program` would be found.
+pub(crate) fn on_path(program: &str) -> bool {
+    let Some(path) = env::var_os("PATH") else { return false };
+    env::split_paths(&path).any(|folder| is_executable(&folder.join(program)))
+}
+
+fn is_executable(file: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    file.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+}
+
+fn quiet(command: &mut Command) -> &mut Command {
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null())
+}
+
+fn succeeds(command: &mut Command) -> bool {
+    command.status().is_ok_and(|status| status.success())
+}

@@ -1,0 +1,209 @@
+//! Every check there is, counted: what `.ci/run` runs.
+
+use std::fs;
+use std::io::{self, BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::time::Instant;
+
+use crate::tally::{Counts, Tally};
+use crate::workspace::{self, Cargo};
+use crate::{dataset, programs, tidy};
+
+/// The profile the tests are built with. Dependencies are optimised in it, the workspace a little:
+/// the tests that drive the built program over hundreds of megabytes need that, and keep the
+/// overflow checks and debug assertions that release drops.
+const TEST_PROFILE: &str = "dev";
+
+/// What `cargo xtask test` was asked for.
+#[derive(Clone, Copy)]
+pub(crate) struct Options {
+    /// A skip is a failure.
+    pub(crate) require_all: bool,
+    /// Use nothing from the network.
+    pub(crate) offline: bool,
+}
+
+/// Runs every check, the later ones too when an earlier one failed.
+///
+/// The last line printed is `N passed, N failed, N skipped`.
+pub(crate) fn run(options: Options) -> ExitCode {
+    let cargo = Cargo { offline: options.offline };
+    programs::install(cargo);
+    let datasets = fetch_datasets(options);
+
+    let mut checks = Checks::default();
+    checks.run("fmt", || succeeds(cargo.command().args(["fmt", "--all", "--check"])));
+    checks.run("tidy", || tidy::run(cargo, &workspace::root().join("Cargo.toml")));
+    checks.run("clippy", || {
+        succeeds(
+            cargo
+                .command()
+                .args(["clippy", "--workspace", "--all-targets", "--all-features"])
+                .args(["--", "-D", "warnings"]),
+        )
+    });
+    let mut tally = Tally::default();
+    checks.time("test", || {
+        run_tests(options, cargo, datasets.as_deref(), &mut tally);
+        tally.counts().failed == 0
+    });
+    checks.run("doc", || {
+        succeeds(
+            cargo
+                .command()
+                .args(["doc", "--no-deps", "--workspace", "--all-features"])
+                .env("RUSTDOCFLAGS", "-D warnings"),
+        )
+    });
+    summarise(options, &checks, &tally)
+}
+
+/// The folder of the test datasets, or `None` where they cannot be had; then tests that need them
+/// skip.
+fn fetch_datasets(options: Options) -> Option<PathBuf> {
+    let folder = match std::env::var_os("ONEFOLD_DATASETS") {
+        // Relative to where the command was typed, not to where cargo runs the tests.
+        Some(folder) => std::path::absolute(folder).ok()?,
+        None => workspace::target_dir().join("datasets"),
+    };
+    let kubernetes = folder.join("kubernetes");
+    let missing = dataset::missing_versions(&kubernetes, &dataset::TEST_VERSIONS);
+    if options.offline && !missing.is_empty() {
+        println!("dataset: offline, {} missing; tests that need it skip", missing.join(" "));
+        return None;
+    }
+    match dataset::kubernetes(&kubernetes, &dataset::TEST_VERSIONS) {
+        Ok(()) => Some(folder),
+        Err(error) => {
+            println!("dataset: {error:#}; tests that need it skip");
+            None
+        }
+    }
+}
+
+/// Runs all tests, doc tests included, and reads off the results as they pass by.
+fn run_tests(options: Options, cargo: Cargo, datasets: Option<&Path>, tally: &mut Tally) {
+    let skip_log = workspace::target_dir().join("skips.log");
+    // Absent after the first line is not an error, stale lines would be.
+    if let Err(error) = fs::remove_file(&skip_log)
+        && error.kind() != io::ErrorKind::NotFound
+    {
+        println!("test: {}: {error}", skip_log.display());
+        tally.note_unexplained_failure();
+        return;
+    }
+    let mut command = cargo.command();
+    command
+        .args(["test", "--workspace", "--all-features", "--no-fail-fast"])
+        .args(["--profile", TEST_PROFILE])
+        .env("ONEFOLD_SKIP_LOG", &skip_log)
+        .env_remove("ONEFOLD_REQUIRE_ALL")
+        .env_remove("ONEFOLD_DATASETS");
+    if options.require_all {
+        command.env("ONEFOLD_REQUIRE_ALL", "1");
+    }
+    if let Some(datasets) = datasets {
+        command.env("ONEFOLD_DATASETS", datasets);
+    }
+    let succeeded = stream(&mut command, |line| tally.read_output_line(line));
+    if !succeeded.unwrap_or_else(|error| {
+        println!("test: cargo test: {error}");
+        false
+    }) {
+        tally.note_unexplained_failure();
+    }
+    for line in fs::read_to_string(&skip_log).unwrap_or_default().lines() {
+        tally.read_skip_line(line);
+    }
+}
+
+/// Runs `command`, shows each line of its output at once and hands it to `each_line`; true if the
+/// command succeeded.
+fn stream(command: &mut Command, mut each_line: impl FnMut(&str)) -> io::Result<bool> {
+    let mut child = command.stdout(Stdio::piped()).spawn()?;
+    let mut output = BufReader::new(child.stdout.take().expect("stdout is piped"));
+    let mut line = Vec::new();
+    while output.read_until(b'\n', &mut line)? > 0 {
+        let text = String::from_utf8_lossy(&line);
+        let text = text.trim_end_matches(['\n', '\r']);
+        println!("{text}");
+        each_line(text);
+        line.clear();
+    }
+    Ok(child.wait()?.success())
+}
+
+fn summarise(options: Options, checks: &Checks, tally: &Tally) -> ExitCode {
+    let mut total = checks.counts();
+    let tests = tally.counts();
+    total.passed += tests.passed;
+    total.failed += tests.failed;
+    if options.require_all {
+        total.failed += tests.skipped;
+    } else {
+        total.skipped += tests.skipped;
+    }
+
+    println!();
+    for Check { name, passed, seconds, .. } in &checks.done {
+        println!("{} {name} ({seconds:.1} s)", if *passed { "ok    " } else { "FAILED" });
+    }
+    for test in tally.failed() {
+        println!("FAILED test {test}");
+    }
+    for (name, reason) in tally.skips() {
+        println!("SKIP: {name}: {reason}");
+    }
+    let Counts { passed, failed, skipped } = total;
+    println!("{passed} passed, {failed} failed, {skipped} skipped");
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// The checks done so far, in order.
+#[derive(Default)]
+struct Checks {
+    done: Vec<Check>,
+}
+
+struct Check {
+    name: &'static str,
+    passed: bool,
+    seconds: f64,
+    /// Whether it is one check by itself, or stands for tests that are counted one by one.
+    counts: bool,
+}
+
+impl Checks {
+    /// Runs something that is one check by itself.
+    fn run(&mut self, name: &'static str, check: impl FnOnce() -> bool) {
+        self.time(name, check);
+        if let Some(last) = self.done.last_mut() {
+            last.counts = true;
+        }
+    }
+
+    /// Runs something whose parts are counted elsewhere.
+    fn time(&mut self, name: &'static str, check: impl FnOnce() -> bool) {
+        println!("\n== {name}");
+        let start = Instant::now();
+        let passed = check();
+        let seconds = start.elapsed().as_secs_f64();
+        self.done.push(Check { name, passed, seconds, counts: false });
+    }
+
+    fn counts(&self) -> Counts {
+        let counted = |passed| self.done.iter().filter(|c| c.counts && c.passed == passed).count();
+        Counts { passed: counted(true) as u64, failed: counted(false) as u64, skipped: 0 }
+    }
+}
+
+fn succeeds(command: &mut Command) -> bool {
+    match command.status() {
+        Ok(status) => status.success(),
+        Err(error) => {
+            println!("{command:?}: {error}");
+            false
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! Adds up what test binaries print, and turns skips into numbers.
+//!
+//! A test that cannot run here returns early and appends `SKIP: name: reason` to the skip log, so
+//! its harness calls it passed. The log says otherwise: a skip whose name is a test's is taken out
+//! of the passed ones. A skip of another name (one kernel inside a test that went on) is added.
+
+use std::collections::BTreeMap;
+
+/// How many checks passed, failed and were skipped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) passed: u64,
+    pub(crate) failed: u64,
+    pub(crate) skipped: u64,
+}
+
+/// What test binaries printed so far.
+#[derive(Default)]
+pub(crate) struct Tally {
+    counts: Counts,
+    passed: Vec<String>,
+    failed: Vec<String>,
+    /// Name to reason.
+    skips: BTreeMap<String, String>,
+}
+
+impl Tally {
+    /// Takes one line of a test binary's output; most lines say nothing.
+    pub(crate) fn read_output_line(&mut self, line: &str) {
+        if let Some(result) = line.strip_prefix("test result: ") {
+            self.counts.passed += number_before(result, " passed");
+            self.counts.failed += number_before(result, " failed");
+            self.counts.skipped += number_before(result, " ignored");
+            return;
+        }
+        let Some((name, outcome)) =
+            line.strip_prefix("test ").and_then(|test| test.rsplit_once(" ... "))
+        else {
+            return;
+        };
+        let name = name.trim_end_matches(" - should panic").to_owned();
+        match outcome.split_once(", ").map_or((outcome, ""), |(word, reason)| (word, reason)) {
+            ("ok", _) => self.passed.push(name),
+            ("FAILED", _) => self.failed.push(name),
+            ("ignored", reason) => {
+                let reason = if reason.is_empty() { "marked #[ignore]" } else { reason };
+                self.skips.insert(name, reason.to_owned());
+            }
+            _ => {}
+        }
+    }
+
+    /// Takes one line of the skip log.
+    ///
+    /// A line of another form counts as a skip too: what a test wrote there is not lost.
+    pub(crate) fn read_skip_line(&mut self, line: &str) {
+        let line = line.trim();
+        let line = line.strip_prefix("SKIP:").unwrap_or(line).trim();
+        let (name, reason) = line.split_once(": ").unwrap_or((line, "no reason given"));
+        if name.is_empty() || self.skips.contains_key(name) {
+            return;
+        }
+        self.skips.insert(name.to_owned(), reason.to_owned());
+        if self.failed.iter().any(|test| is_test(test, name)) {
+            return;
+        }
+        if self.passed.iter().any(|test| is_test(test, name)) {
+            self.counts.passed = self.counts.passed.saturating_sub(1);
+        }
+        self.counts.skipped += 1;
+    }
+
+    /// Counts a run that ended badly though no test said so: one that did not build, or crashed.
+    pub(crate) fn note_unexplained_failure(&mut self) {
+        if self.counts.failed == 0 {
+            self.counts.failed = 1;
+        }
+    }
+
+    pub(crate) fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// Names of the tests that failed.
+    pub(crate) fn failed(&self) -> &[String] {
+        &self.failed
+    }
+
+    /// Name and reason of each skip.
+    pub(crate) fn skips(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.skips.iter().map(|(name, reason)| (name.as_str(), reason.as_str()))
+    }
+}
+
+/// Whether `name`, with or without its module path, names `test`.
+fn is_test(test: &str, name: &str) -> bool {
+    test.strip_suffix(name).is_some_and(|path| path.is_empty() || path.ends_with("::"))
+}
+
+/// The number that stands before `word`, or 0.
+fn number_before(line: &str, word: &str) -> u64 {
+    let Some((before, _)) = line.split_once(word) else { return 0 };
+    let digits = before.rsplit(|c: char| !c.is_ascii_digit()).next().unwrap_or_default();
+    digits.parse().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OUTPUT: &str = "\
+running 5 tests
+test simd::every_kernel_cuts_where_scalar_cuts ... ok
+test restores_the_dataset ... ok
+test zero_is_refused - should panic ... ok
+test long_run ... ignored, takes an hour
+test broken ... FAILED
+
+test result: FAILED. 3 passed; 1 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.01s
+   Doc-tests onefold_cdc
+test crates/cdc/src/lib.rs - cut_points (line 12) ... ok
+test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.10s
+";
+
+    fn tally(skip_log: &str) -> Tally {
+        let mut tally = Tally::default();
+        OUTPUT.lines().for_each(|line| tally.read_output_line(line));
+        skip_log.lines().for_each(|line| tally.read_skip_line(line));
+        tally
+    }
+
+    #[test]
+    fn result_lines_add_up() {
+        let tally = tally("");
+        assert_eq!(tally.counts(), Counts { passed: 4, failed: 1, skipped: 1 });
+        assert_eq!(tally.failed(), ["broken"]);
+        assert_eq!(tally.skips().collect::<Vec<_>>(), [("long_run", "takes an hour")]);
+    }
+
+    #[test]
+    fn a_test_that_skipped_itself_did_not_pass() {
+        let tally = tally("SKIP: restores_the_dataset: no network\n");
+        assert_eq!(tally.counts(), Counts { passed: 3, failed: 1, skipped: 2 });
+    }
+
+    #[test]
+    fn a_skipped_part_of_a_test_is_added() {
+        let tally = tally("SKIP: kernel avx512: no such CPU\nSKIP: kernel avx512: no such CPU\n");
+        assert_eq!(tally.counts(), Counts { passed: 4, failed: 1, skipped: 2 });
+    }
+
+    #[test]
+    fn a_skip_that_failed_its_test_is_counted_once() {
+        let tally = tally("SKIP: broken: no network\n");
+        assert_eq!(tally.counts(), Counts { passed: 4, failed: 1, skipped: 1 });
+    }
+
+    #[test]
+    fn a_crash_without_a_failed_test_is_a_failure() {
+        let mut tally = Tally::default();
+        tally.note_unexplained_failure();
+        assert_eq!(tally.counts().failed, 1);
+    }
+}
