@@ -135,20 +135,6 @@ pub enum BackendError {
         /// Where it is.
         place: String,
     },
-    /// The file does not end at the end of a page.
-    #[error(
-        "{name} in {place} has {size} bytes, which is no multiple of its page size {page_size}"
-    )]
-    BadPageSize {
-        /// The file of pages.
-        name: String,
-        /// Where it is.
-        place: String,
-        /// Its size in bytes.
-        size: u64,
-        /// The page size it was opened with.
-        page_size: usize,
-    },
     /// An earlier sync failed, so nobody knows what this handle's file holds: open it anew.
     #[error("cannot {operation} {name} in {place}: an earlier sync failed")]
     Poisoned {

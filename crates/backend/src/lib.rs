@@ -12,7 +12,11 @@
 //!
 //! Nothing here knows what the bytes mean. All calls block; none needs an async runtime.
 
+#[cfg(feature = "conformance")]
+pub mod conformance;
+pub mod crash;
 mod error;
+pub mod fault;
 mod local;
 mod log;
 mod memory;

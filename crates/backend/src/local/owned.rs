@@ -15,6 +15,7 @@ use crate::{BackendError, Operation};
 pub(super) struct OwnedFile {
     file: File,
     path: PathBuf,
+    /// How much of the file counts.
     len: u64,
     /// Set when a sync fails: the kernel may have dropped what it could not write and marked it
     /// clean, so a second sync would succeed without writing anything.
@@ -45,6 +46,11 @@ impl OwnedFile {
 
     pub(super) fn len(&self) -> u64 {
         self.len
+    }
+
+    /// Leaves the end out of account, without removing it.
+    pub(super) fn ignore_after(&mut self, len: u64) {
+        self.len = self.len.min(len);
     }
 
     pub(super) fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), BackendError> {
@@ -78,11 +84,12 @@ impl OwnedFile {
         Ok(offset)
     }
 
-    /// Adds zeros at the end.
+    /// Adds zeros at the end, also where there were ignored bytes.
     pub(super) fn grow(&mut self, len: u64) -> Result<(), BackendError> {
         self.check(Operation::Resize)?;
         self.file
-            .set_len(len)
+            .set_len(self.len)
+            .and_then(|()| self.file.set_len(len))
             .map_err(|cause| BackendError::from_file(Operation::Resize, &self.path, cause))?;
         self.len = len;
         Ok(())
@@ -104,16 +111,12 @@ impl OwnedFile {
         self.remember(Operation::Sync, result)
     }
 
-    pub(super) fn inside(&self, range: Range<u64>) -> Result<(), BackendError> {
+    fn inside(&self, range: Range<u64>) -> Result<(), BackendError> {
         if range.end <= self.len {
             return Ok(());
         }
         let (name, _) = name_and_place(&self.path);
         Err(BackendError::OutOfRange { name, range, size: self.len })
-    }
-
-    pub(super) fn name_and_place(&self) -> (String, String) {
-        name_and_place(&self.path)
     }
 
     fn remember(

@@ -16,20 +16,16 @@ impl LocalPages {
     /// Opens the pages at `path`, none if there is no file yet; its directory must exist.
     ///
     /// Name and content are durable on return. Pages that another handle holds are
-    /// [`BackendError::InUse`]; a file that does not end at the end of a page is
-    /// [`BackendError::BadPageSize`], and is left as it is.
+    /// [`BackendError::InUse`]. Part of a page at the end, as a crash may leave it, does not count
+    /// as one.
     ///
     /// # Panics
     ///
     /// If `page_size` is zero.
     pub fn open(path: &Path, page_size: usize) -> Result<Self, BackendError> {
         assert!(page_size > 0, "a page has at least one byte");
-        let file = OwnedFile::open(path)?;
-        let size = file.len();
-        if !size.is_multiple_of(page_size as u64) {
-            let (name, place) = file.name_and_place();
-            return Err(BackendError::BadPageSize { name, place, size, page_size });
-        }
+        let mut file = OwnedFile::open(path)?;
+        file.ignore_after(file.len() - file.len() % page_size as u64);
         Ok(Self { file, page_size })
     }
 

@@ -1,0 +1,262 @@
+//! What every implementation does, as tests that panic where one does not.
+//!
+//! Durability is not seen from inside a running process: the crash tests are for that.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+
+use crate::{BackendError, Log, Objects, Pages};
+
+/// Tests objects; `make` returns an empty place each time.
+pub fn objects(make: impl Fn() -> Box<dyn Objects>) {
+    an_object_is_put_once(&*make());
+    one_of_many_puts_wins(&*make());
+    equal_puts_all_succeed(&*make());
+    ranges_are_exact(&*make());
+    lists_are_directories(&*make());
+    deletes_are_repeatable(&*make());
+    bad_names_are_refused(&*make());
+    any_size_is_kept(&*make());
+}
+
+/// Tests a log; `make` returns an empty one each time.
+pub fn log(make: impl Fn() -> Box<dyn Log>) {
+    appends_are_read_back(&mut *make());
+    truncation_cuts_the_end_off(&mut *make());
+    log_reads_stay_inside(&mut *make());
+}
+
+/// Tests pages; `make` returns a file without pages, of the page size it is given, each time.
+pub fn pages(make: impl Fn(usize) -> Box<dyn Pages>) {
+    for page_size in [1, 100, 4_096] {
+        new_pages_are_zero(&mut *make(page_size));
+        pages_are_written_in_place(&mut *make(page_size));
+        pages_come_back_as_zeros(&mut *make(page_size));
+        page_calls_stay_inside(&mut *make(page_size));
+    }
+}
+
+fn an_object_is_put_once(place: &dyn Objects) {
+    place.put("a/b", Bytes::from_static(b"first")).unwrap();
+    place.put("a/b", Bytes::from_static(b"first")).expect("the same bytes may be put again");
+    for other in ["other", "firs", "first and more", ""] {
+        let error = place.put("a/b", Bytes::from(other)).unwrap_err();
+        assert!(matches!(error, BackendError::AlreadyExists { .. }), "{error:?}");
+    }
+    assert_eq!(place.get("a/b").unwrap(), "first");
+    assert_eq!(place.size("a/b").unwrap(), 5);
+    assert_eq!(names(place, ""), ["a/b"], "a refused put leaves nothing");
+}
+
+fn one_of_many_puts_wins(place: &dyn Objects) {
+    let contents: Vec<Bytes> = (0..8).map(|n| Bytes::from(vec![n; 10_000])).collect();
+    let results: Vec<_> = std::thread::scope(|scope| {
+        let put = |bytes: &Bytes| {
+            let bytes = bytes.clone();
+            scope.spawn(move || place.put("d/e/f", bytes))
+        };
+        let threads: Vec<_> = contents.iter().map(put).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    let winners: Vec<_> = (0..8).filter(|&n| results[n].is_ok()).collect();
+    assert_eq!(winners.len(), 1, "{results:?}");
+    assert_eq!(place.get("d/e/f").unwrap(), contents[winners[0]]);
+    let refused = |result: &_| matches!(result, Err(BackendError::AlreadyExists { .. }));
+    assert_eq!(results.iter().filter(|result| refused(result)).count(), 7, "{results:?}");
+    assert_eq!(names(place, ""), ["d/e/f"]);
+}
+
+fn equal_puts_all_succeed(place: &dyn Objects) {
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| place.put("same", Bytes::from(vec![7; 10_000])).unwrap());
+        }
+    });
+    assert_eq!(place.get("same").unwrap(), vec![7; 10_000]);
+    assert_eq!(names(place, ""), ["same"]);
+}
+
+fn ranges_are_exact(place: &dyn Objects) {
+    place.put("r", Bytes::from_static(b"0123456789")).unwrap();
+    let get = |range: Range<u64>| place.get_range("r", range);
+    for range in [0..10, 0..1, 9..10, 3..7, 0..0, 5..5, 10..10] {
+        let expected = &b"0123456789"[range.start as usize..range.end as usize];
+        assert_eq!(get(range.clone()).unwrap(), expected, "{range:?}");
+    }
+    #[expect(clippy::reversed_empty_ranges, reason = "a reversed range is what is tested")]
+    for range in [0..11, 9..11, 10..11, 11..11, 11..12, 5..4, 0..u64::MAX, u64::MAX..u64::MAX] {
+        match get(range.clone()).unwrap_err() {
+            BackendError::OutOfRange { name, range: asked, size } => {
+                assert_eq!((name.as_str(), asked, size), ("r", range, 10));
+            }
+            other => panic!("{range:?}: {other:?}"),
+        }
+    }
+    assert!(place.get_range("none", 0..1).unwrap_err().is_not_found());
+    assert!(place.get_range("none", 0..0).unwrap_err().is_not_found());
+    assert!(place.get("none").unwrap_err().is_not_found());
+    assert!(place.size("none").unwrap_err().is_not_found());
+}
+
+fn lists_are_directories(place: &dyn Objects) {
+    assert!(names(place, "").is_empty());
+    assert!(names(place, "a/").is_empty(), "a missing directory is empty");
+    for name in ["a/c", "ab/x", "a/b/c", "b", "a-/x", "a.x"] {
+        place.put(name, Bytes::from(name)).unwrap();
+    }
+    assert_eq!(names(place, ""), ["a-/x", "a.x", "a/b/c", "a/c", "ab/x", "b"]);
+    assert_eq!(names(place, "a/"), ["a/b/c", "a/c"]);
+    assert_eq!(names(place, "a/b/"), ["a/b/c"]);
+    assert!(names(place, "b/").is_empty(), "an object is no directory");
+    assert!(names(place, "c/").is_empty());
+    for object in place.list("").unwrap() {
+        assert_eq!(object.size, object.name.len() as u64);
+    }
+    for bad in ["a", "/", "a//", "A/", "../"] {
+        let error = place.list(bad).unwrap_err();
+        assert!(matches!(error, BackendError::BadName { .. }), "{error:?}");
+    }
+}
+
+fn deletes_are_repeatable(place: &dyn Objects) {
+    place.delete("x/y").expect("nothing there");
+    place.put("x/y", Bytes::from_static(b"1")).unwrap();
+    place.delete("x/y").unwrap();
+    place.delete("x/y").unwrap();
+    assert!(place.get("x/y").unwrap_err().is_not_found());
+    assert!(names(place, "").is_empty());
+    place.put("x/y", Bytes::from_static(b"2")).expect("a deleted name is free");
+    assert_eq!(place.get("x/y").unwrap(), "2");
+}
+
+fn bad_names_are_refused(place: &dyn Objects) {
+    let long = "a".repeat(201);
+    for bad in ["", "/", "a/", "/a", "a//b", ".", "..", "a/../b", "A", "a b", "a#1", "ä", &long] {
+        let errors = [
+            place.put(bad, Bytes::new()).unwrap_err(),
+            place.get(bad).unwrap_err(),
+            place.get_range(bad, 0..0).unwrap_err(),
+            place.size(bad).unwrap_err(),
+            place.delete(bad).unwrap_err(),
+        ];
+        for error in errors {
+            let named = matches!(&error, BackendError::BadName { name, .. } if name == bad);
+            assert!(named, "{bad:?}: {error:?}");
+        }
+    }
+    let longest = "a".repeat(200);
+    place.put(&longest, Bytes::new()).unwrap();
+    assert_eq!(names(place, ""), [longest]);
+}
+
+fn any_size_is_kept(place: &dyn Objects) {
+    place.put("empty", Bytes::new()).unwrap();
+    assert_eq!(place.get("empty").unwrap(), "");
+    assert_eq!(place.size("empty").unwrap(), 0);
+    place.put("empty", Bytes::new()).unwrap();
+
+    let large: Bytes = (0..20_u32 << 20).map(|n| (n ^ (n >> 8)) as u8).collect();
+    place.put("large", large.clone()).unwrap();
+    assert!(place.get("large").unwrap() == large, "20 MiB come back");
+    let end = large.len() as u64;
+    assert_eq!(place.get_range("large", end - 3..end).unwrap(), large[large.len() - 3..]);
+}
+
+fn names(place: &dyn Objects, prefix: &str) -> Vec<String> {
+    place.list(prefix).unwrap().into_iter().map(|object| object.name).collect()
+}
+
+fn appends_are_read_back(log: &mut dyn Log) {
+    assert!(log.is_empty());
+    assert_eq!(log.append(b"abc").unwrap(), 0);
+    assert_eq!(log.append(b"").unwrap(), 3);
+    log.sync().unwrap();
+    assert_eq!(log.append(b"defg").unwrap(), 3);
+    assert_eq!(log.len(), 7);
+    assert_eq!(log_bytes(log), b"abcdefg");
+    log.sync().unwrap();
+    log.sync().unwrap();
+    assert_eq!(log_bytes(log), b"abcdefg");
+}
+
+fn truncation_cuts_the_end_off(log: &mut dyn Log) {
+    log.append(b"abcdef").unwrap();
+    log.truncate(6).unwrap();
+    log.truncate(2).unwrap();
+    assert_eq!(log_bytes(log), b"ab");
+    assert_eq!(log.append(b"xy").unwrap(), 2);
+    assert_eq!(log_bytes(log), b"abxy");
+    assert!(matches!(log.truncate(5), Err(BackendError::OutOfRange { size: 4, .. })));
+    log.truncate(0).unwrap();
+    assert!(log.is_empty());
+}
+
+fn log_reads_stay_inside(log: &mut dyn Log) {
+    log.append(b"abc").unwrap();
+    log.read(3, &mut []).unwrap();
+    for (offset, len) in [(0, 4), (3, 1), (4, 0), (u64::MAX, 1)] {
+        let error = log.read(offset, &mut vec![0; len]).unwrap_err();
+        assert!(matches!(error, BackendError::OutOfRange { size: 3, .. }), "{error:?}");
+    }
+}
+
+fn log_bytes(log: &dyn Log) -> Vec<u8> {
+    let mut bytes = vec![0; log.len() as usize];
+    log.read(0, &mut bytes).unwrap();
+    bytes
+}
+
+fn new_pages_are_zero(pages: &mut dyn Pages) {
+    assert_eq!(pages.count(), 0);
+    pages.set_count(3).unwrap();
+    assert_eq!(pages.count(), 3);
+    for page in 0..3 {
+        assert_eq!(page_bytes(pages, page), vec![0; pages.page_size()]);
+    }
+}
+
+fn pages_are_written_in_place(pages: &mut dyn Pages) {
+    pages.set_count(4).unwrap();
+    for (page, byte) in [(3, 3), (0, 9), (1, 1), (0, 5)] {
+        pages.write(page, &vec![byte; pages.page_size()]).unwrap();
+    }
+    pages.sync().unwrap();
+    pages.set_count(5).unwrap();
+    for (page, byte) in [(0, 5), (1, 1), (2, 0), (3, 3), (4, 0)] {
+        assert_eq!(page_bytes(pages, page), vec![byte; pages.page_size()]);
+    }
+}
+
+fn pages_come_back_as_zeros(pages: &mut dyn Pages) {
+    pages.set_count(3).unwrap();
+    for page in 0..3 {
+        pages.write(page, &vec![8; pages.page_size()]).unwrap();
+    }
+    pages.set_count(1).unwrap();
+    pages.set_count(3).unwrap();
+    for (page, byte) in [(0, 8), (1, 0), (2, 0)] {
+        assert_eq!(page_bytes(pages, page), vec![byte; pages.page_size()]);
+    }
+    pages.set_count(0).unwrap();
+    assert_eq!(pages.count(), 0);
+}
+
+fn page_calls_stay_inside(pages: &mut dyn Pages) {
+    pages.set_count(2).unwrap();
+    let mut page = vec![0; pages.page_size()];
+    for outside in [2, 3, u64::MAX] {
+        let errors =
+            [pages.read(outside, &mut page).unwrap_err(), pages.write(outside, &page).unwrap_err()];
+        for error in errors {
+            assert!(matches!(error, BackendError::OutOfRange { .. }), "{error:?}");
+        }
+    }
+    assert_eq!(pages.count(), 2);
+}
+
+fn page_bytes(pages: &dyn Pages, page: u64) -> Vec<u8> {
+    let mut bytes = vec![1; pages.page_size()];
+    pages.read(page, &mut bytes).unwrap();
+    bytes
+}

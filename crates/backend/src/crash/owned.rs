@@ -1,0 +1,201 @@
+//! Logs and pages on a simulated disk, by the steps that local ones take.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+
+use super::disk::{CrashDisk, LOCAL, Step};
+use super::file_system::FileId;
+use super::seeded::DiskBug;
+use crate::name::check_name;
+use crate::{BackendError, Log, Operation, Pages};
+
+/// A file with one owner.
+#[derive(Debug)]
+pub(super) struct OwnedFile {
+    disk: CrashDisk,
+    file: FileId,
+    name: String,
+    len: u64,
+}
+
+impl OwnedFile {
+    pub(super) fn open(disk: CrashDisk, name: &str) -> Result<Self, BackendError> {
+        check_name(name)?;
+        if name.contains('/') {
+            let reason = "a log or file of pages lies in no directory here";
+            return Err(BackendError::BadName { name: name.to_owned(), reason });
+        }
+        let path = path_of(name);
+        let file = {
+            let mut disk = disk.step(Operation::Open, name, Step::Create(path.clone()))?;
+            let file = match disk.files.find(&path) {
+                Some(file) => file,
+                None => disk.files.create(&path).expect("the name was not found"),
+            };
+            if !disk.owned.insert(file) {
+                let place = "simulated disk".to_owned();
+                return Err(BackendError::InUse { name: name.to_owned(), place });
+            }
+            file
+        };
+        // From here on dropping the handle releases the file.
+        let mut open = Self { disk, file, name: name.to_owned(), len: 0 };
+        open.sync_file(Operation::Open)?;
+        open.sync_name()?;
+        open.len = open.disk.read(Operation::Open, name)?.files.content(file).live().len() as u64;
+        Ok(open)
+    }
+
+    fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), BackendError> {
+        let end = offset.saturating_add(into.len() as u64);
+        let disk = self.disk.read(Operation::Read, &self.name)?;
+        self.inside(offset..end)?;
+        let live = disk.files.content(self.file).live();
+        into.copy_from_slice(&live[offset as usize..end as usize]);
+        Ok(())
+    }
+
+    fn write(&self, operation: Operation, offset: u64, bytes: &[u8]) -> Result<(), BackendError> {
+        let mut disk = self.disk.step(operation, &self.name, Step::Write(path_of(&self.name)))?;
+        let bytes = Bytes::copy_from_slice(bytes);
+        disk.files.content_mut(self.file).write(offset as usize, bytes);
+        Ok(())
+    }
+
+    fn resize(&mut self, len: u64) -> Result<(), BackendError> {
+        let step = Step::Resize(path_of(&self.name));
+        let mut disk = self.disk.step(Operation::Resize, &self.name, step)?;
+        disk.files.content_mut(self.file).resize(len as usize);
+        self.len = len;
+        Ok(())
+    }
+
+    fn sync_file(&self, operation: Operation) -> Result<(), BackendError> {
+        let step = Step::SyncFile(path_of(&self.name));
+        let mut disk = self.disk.step(operation, &self.name, step)?;
+        disk.files.content_mut(self.file).sync();
+        Ok(())
+    }
+
+    fn sync_name(&self) -> Result<(), BackendError> {
+        let step = Step::SyncDirectory(LOCAL.to_owned());
+        self.disk.step(Operation::Open, &self.name, step)?.files.sync_directory(LOCAL);
+        Ok(())
+    }
+
+    fn inside(&self, range: Range<u64>) -> Result<(), BackendError> {
+        if range.end <= self.len {
+            return Ok(());
+        }
+        Err(BackendError::OutOfRange { name: self.name.clone(), range, size: self.len })
+    }
+}
+
+impl Drop for OwnedFile {
+    fn drop(&mut self) {
+        self.disk.release(self.file);
+    }
+}
+
+/// A log on a [`CrashDisk`].
+#[derive(Debug)]
+pub struct CrashLog(OwnedFile);
+
+impl CrashLog {
+    pub(super) fn new(file: OwnedFile) -> Self {
+        Self(file)
+    }
+}
+
+impl Log for CrashLog {
+    fn append(&mut self, bytes: &[u8]) -> Result<u64, BackendError> {
+        let offset = self.0.len;
+        self.0.write(Operation::Append, offset, bytes)?;
+        self.0.len += bytes.len() as u64;
+        Ok(offset)
+    }
+
+    fn sync(&mut self) -> Result<(), BackendError> {
+        if self.0.disk.has_bug(DiskBug::LogSyncDoesNothing) {
+            return Ok(());
+        }
+        self.0.sync_file(Operation::Sync)
+    }
+
+    fn truncate(&mut self, len: u64) -> Result<(), BackendError> {
+        self.0.inside(0..len)?;
+        self.0.resize(len)?;
+        self.0.sync_file(Operation::Resize)
+    }
+
+    fn len(&self) -> u64 {
+        self.0.len
+    }
+
+    fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), BackendError> {
+        self.0.read(offset, into)
+    }
+}
+
+/// Pages on a [`CrashDisk`].
+#[derive(Debug)]
+pub struct CrashPages {
+    file: OwnedFile,
+    page_size: usize,
+}
+
+impl CrashPages {
+    pub(super) fn new(mut file: OwnedFile, page_size: usize) -> Self {
+        file.len -= file.len % page_size as u64;
+        Self { file, page_size }
+    }
+
+    fn offset_of(&self, page: u64) -> u64 {
+        page.saturating_mul(self.page_size as u64)
+    }
+}
+
+impl Pages for CrashPages {
+    fn page_size(&self) -> usize {
+        self.page_size
+    }
+
+    fn count(&self) -> u64 {
+        self.file.len / self.page_size as u64
+    }
+
+    fn read(&self, page: u64, into: &mut [u8]) -> Result<(), BackendError> {
+        assert_eq!(into.len(), self.page_size, "a page is read whole");
+        self.file.read(self.offset_of(page), into)
+    }
+
+    fn write(&mut self, page: u64, bytes: &[u8]) -> Result<(), BackendError> {
+        assert_eq!(bytes.len(), self.page_size, "a page is written whole");
+        let offset = self.offset_of(page);
+        self.file.inside(offset..offset.saturating_add(bytes.len() as u64))?;
+        self.file.write(Operation::Write, offset, bytes)
+    }
+
+    fn set_count(&mut self, count: u64) -> Result<(), BackendError> {
+        let len = self.offset_of(count);
+        if len < self.file.len {
+            self.file.resize(len)?;
+            return self.file.sync_file(Operation::Resize);
+        }
+        // Part of a page may lie behind the last one; what is added must be zeros.
+        self.file.resize(self.file.len)?;
+        self.file.resize(len)
+    }
+
+    fn sync(&mut self) -> Result<(), BackendError> {
+        if self.file.disk.has_bug(DiskBug::PagesSyncDoesNothing) {
+            return Ok(());
+        }
+        self.file.sync_file(Operation::Sync)
+    }
+}
+
+fn path_of(name: &str) -> String {
+    format!("{LOCAL}/{name}")
+}
