@@ -12,7 +12,7 @@ const DISTINCT: u64 = 40;
 const MEAN_LENGTH: u64 = 96 << 10;
 
 /// Makes a tree at `root`: distinct files, whole copies, copies with bytes put in front, and an
-/// empty file. About 12 MiB.
+/// empty file. About 13 MiB.
 pub(crate) fn create(root: &Path) -> Result<()> {
     let write = |folder: &str, name: &str, content: &[u8]| {
         let path = root.join(folder).join(name);

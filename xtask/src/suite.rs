@@ -152,8 +152,9 @@ fn summarise(options: Options, checks: &Checks, tally: &Tally) -> ExitCode {
     for test in tally.failed() {
         println!("FAILED test {test}");
     }
+    let verdict = if options.require_all { "FAILED, being skipped" } else { "SKIP" };
     for (name, reason) in tally.skips() {
-        println!("SKIP: {name}: {reason}");
+        println!("{verdict}: {name}: {reason}");
     }
     let Counts { passed, failed, skipped } = total;
     println!("{passed} passed, {failed} failed, {skipped} skipped");
