@@ -1,1 +1,41 @@
-//! The repository: ingest, snapshots, restore, check.
+//! The repository: what a backup leaves behind, and how it comes back.
+//!
+//! Writes flow one way. [`backup`] reads a source, cuts it into chunks, fingerprints them, claims
+//! the new ones in the index and appends them to containers; a file becomes a [`Recipe`], a
+//! directory a [`tree`], both chunks themselves; and only when all of them are durable does a
+//! [`Snapshot`] appear that refers to them, then the receipt that acknowledges it. Reads start
+//! from a snapshot: [`restore`], [`check`], [`diff`], [`stats`].
+//!
+//! The order *chunk durable → recipe and tree durable → snapshot → receipt* is what makes a crash
+//! at any point harmless: something may be left that nobody refers to, nothing is ever referred to
+//! that is not there.
+//!
+//! The store knows no terminal: it reports through [`Progress`] and typed reports.
+
+pub mod backup;
+pub mod check;
+mod chunks;
+mod config;
+pub mod diff;
+mod error;
+mod place;
+mod progress;
+mod receipt;
+mod recipe;
+mod repository;
+pub mod restore;
+#[cfg_attr(not(feature = "seeded-bugs"), doc(hidden))]
+pub mod seeded;
+mod select;
+mod snapshot;
+pub mod stats;
+pub mod tree;
+
+pub use config::Config;
+pub use error::StoreError;
+pub use place::Place;
+pub use progress::{Cancel, Issue, IssueKind, Progress};
+pub use recipe::Recipe;
+pub use repository::{Repository, Warning};
+pub use select::PatternError;
+pub use snapshot::{Snapshot, SnapshotSpec, Summary};

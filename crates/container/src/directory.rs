@@ -1,0 +1,287 @@
+//! A container's footer: which groups and chunks it holds, and reading them.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+use onefold_backend::Objects;
+use onefold_fingerprint::{Fingerprint, Fingerprinter};
+use onefold_seal::wire::{Put, Reader, WireError};
+use onefold_seal::{CHECK_LEN, Check, Envelope, HEADER_LEN, Kind, ObjectId, SealError};
+
+use crate::group::decompress;
+use crate::{Codec, ContainerError, Content, MAX_GROUP_LEN, container_name};
+
+/// Length of what follows the footer: its length and its check.
+const TRAILER_LEN: usize = 4 + CHECK_LEN;
+/// The smallest container: nothing but header and an empty footer.
+const MIN_LEN: u64 = (HEADER_LEN + 3 + TRAILER_LEN) as u64;
+/// How much of a container's end is read at first; most footers fit.
+const FIRST_READ: u64 = 64 << 10;
+/// Bytes that a group takes in the footer at least: three varints, a codec, a check.
+const GROUP_ENTRY_MIN: usize = 4 + CHECK_LEN;
+/// Bytes that a chunk takes in the footer at least: a fingerprint and a varint.
+const CHUNK_ENTRY_MIN: usize = 33;
+
+/// Where a group lies in its container.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GroupEntry {
+    /// Offset in bytes of the group's stored bytes.
+    pub offset: u64,
+    /// Length in bytes of the stored bytes.
+    pub stored_len: u32,
+    /// Length in bytes of the chunks together.
+    pub len: u32,
+    /// How the stored bytes give the chunks.
+    pub codec: Codec,
+    /// Check over the stored bytes.
+    pub check: Check,
+}
+
+/// A chunk of a container; its position in [`Directory::chunks`] is its *slot*.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChunkEntry {
+    /// What names the chunk.
+    pub fingerprint: Fingerprint,
+    /// Which group holds it.
+    pub group: u32,
+    /// Offset in bytes within the group, after decompression.
+    pub offset: u32,
+    /// Length in bytes.
+    pub len: u32,
+}
+
+/// What a container holds, as its footer lists it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Directory {
+    /// The container.
+    pub id: ObjectId,
+    /// What its chunks are.
+    pub content: Content,
+    /// Its groups, in the order of their stored bytes.
+    pub groups: Vec<GroupEntry>,
+    /// Its chunks by slot, in the order of their groups.
+    pub chunks: Vec<ChunkEntry>,
+}
+
+impl Directory {
+    /// Reads the footer of container `id`, which is `size` bytes long.
+    pub fn read(
+        objects: &dyn Objects,
+        envelope: &Envelope,
+        id: ObjectId,
+        size: u64,
+    ) -> Result<Self, ContainerError> {
+        let backend = |source| ContainerError::Backend { container: id, source };
+        let sealed = |source| ContainerError::Envelope { container: id, source };
+        if size < MIN_LEN {
+            return Err(sealed(SealError::Truncated { found: size, expected: MIN_LEN }));
+        }
+        let name = container_name(id);
+        let header =
+            objects.get_range(&name, 0..HEADER_LEN as u64).map_err(backend)?;
+        envelope.verify_header(Kind::Container, id, &header).map_err(sealed)?;
+        let mut tail_start = size.saturating_sub(FIRST_READ).max(HEADER_LEN as u64);
+        let mut tail = objects.get_range(&name, tail_start..size).map_err(backend)?;
+        let footer_start = footer_start(&tail, size).map_err(sealed)?;
+        if footer_start < tail_start {
+            tail_start = footer_start;
+            tail = objects.get_range(&name, tail_start..size).map_err(backend)?;
+        }
+        let footer = &tail[(footer_start - tail_start) as usize..];
+        Self::open(envelope, id, footer, footer_start)
+    }
+
+    /// Reads the footer out of the whole container `object`.
+    pub fn of_object(
+        envelope: &Envelope,
+        id: ObjectId,
+        object: &[u8],
+    ) -> Result<Self, ContainerError> {
+        let sealed = |source| ContainerError::Envelope { container: id, source };
+        let size = object.len() as u64;
+        if size < MIN_LEN {
+            return Err(sealed(SealError::Truncated { found: size, expected: MIN_LEN }));
+        }
+        envelope.verify_header(Kind::Container, id, object).map_err(sealed)?;
+        let start = footer_start(&object[HEADER_LEN..], size).map_err(sealed)?;
+        Self::open(envelope, id, &object[start as usize..], start)
+    }
+
+    /// Verifies and decodes `footer`, which is everything from `start` to the container's end.
+    fn open(
+        envelope: &Envelope,
+        id: ObjectId,
+        footer: &[u8],
+        start: u64,
+    ) -> Result<Self, ContainerError> {
+        let (covered, check) =
+            footer.split_last_chunk::<CHECK_LEN>().expect("the trailer was read");
+        let header = envelope.header(Kind::Container, id);
+        Check::from_bytes(*check)
+            .verify(&[&header, covered])
+            .map_err(|source| ContainerError::Envelope { container: id, source })?;
+        Self::decode(id, &covered[..covered.len() - 4], start)
+            .map_err(|source| ContainerError::Footer { container: id, source })
+    }
+
+    /// The footer's bytes, without length and check.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut footer = Vec::with_capacity(
+            8 + self.groups.len() * (GROUP_ENTRY_MIN + 8) + self.chunks.len() * 36,
+        );
+        footer.put_u8(self.content.code());
+        footer.put_varint(self.groups.len() as u64);
+        let mut chunks = self.chunks.iter().peekable();
+        for (number, group) in self.groups.iter().enumerate() {
+            let members = std::iter::from_fn(|| {
+                chunks.next_if(|chunk| chunk.group as usize == number)
+            });
+            let mut listed = Vec::new();
+            let mut count = 0;
+            for chunk in members {
+                listed.extend_from_slice(chunk.fingerprint.as_bytes());
+                listed.put_varint(u64::from(chunk.len));
+                count += 1;
+            }
+            footer.put_varint(u64::from(group.stored_len));
+            footer.put_varint(u64::from(group.len));
+            footer.put_u8(group.codec.code());
+            footer.extend_from_slice(group.check.as_bytes());
+            footer.put_varint(count);
+            footer.extend_from_slice(&listed);
+        }
+        footer
+    }
+
+    /// Decodes a footer that begins at byte `end` of container `id`; its groups fill the room
+    /// between header and footer exactly, and their chunks fill them exactly.
+    pub(crate) fn decode(id: ObjectId, footer: &[u8], end: u64) -> Result<Self, WireError> {
+        let mut reader = Reader::new(footer);
+        let content = Content::from_code(reader.u8("what the container holds")?)
+            .ok_or(reader.error("content 0 (data) or 1 (metadata)"))?;
+        let group_count = reader.count(GROUP_ENTRY_MIN, "the count of groups")?;
+        let mut groups = Vec::with_capacity(group_count);
+        let mut chunks = Vec::new();
+        let mut offset = HEADER_LEN as u64;
+        for group in 0..group_count as u32 {
+            let max = u64::from(MAX_GROUP_LEN);
+            let stored_len = reader.varint_to(max, "a group's stored length")? as u32;
+            let len = reader.varint_to(max, "a group's length")? as u32;
+            let codec = Codec::from_code(reader.u8("a codec")?)
+                .ok_or(reader.error("codec 0 (raw) or 1 (zstd)"))?;
+            let check = Check::from_bytes(reader.array("a group's check")?);
+            let count = reader.count(CHUNK_ENTRY_MIN, "the count of chunks")?;
+            let mut at = 0u32;
+            for _ in 0..count {
+                let fingerprint = Fingerprint::from_bytes(reader.array("a fingerprint")?);
+                let room = u64::from(len - at);
+                let chunk_len = reader.varint_to(room, "a chunk inside its group")? as u32;
+                chunks.push(ChunkEntry { fingerprint, group, offset: at, len: chunk_len });
+                at += chunk_len;
+            }
+            if at != len {
+                return Err(reader.error("chunks that fill their group"));
+            }
+            groups.push(GroupEntry { offset, stored_len, len, codec, check });
+            offset += u64::from(stored_len);
+        }
+        reader.finish()?;
+        if offset != end {
+            return Err(reader.error("groups that end where the footer begins"));
+        }
+        Ok(Self { id, content, groups, chunks })
+    }
+
+    /// Reads group `group` and decompresses it; its stored bytes are checked first.
+    pub fn read_group(&self, objects: &dyn Objects, group: u32) -> Result<Bytes, ContainerError> {
+        let entry = self.group(group)?;
+        let range = entry.offset..entry.offset + u64::from(entry.stored_len);
+        let stored = objects
+            .get_range(&container_name(self.id), range)
+            .map_err(|source| ContainerError::Backend { container: self.id, source })?;
+        self.open_group(group, &stored)
+    }
+
+    /// The bytes of group `group` from the whole container `object`.
+    pub fn group_of_object(&self, object: &[u8], group: u32) -> Result<Bytes, ContainerError> {
+        let entry = self.group(group)?;
+        let start = entry.offset as usize;
+        let stored = object.get(start..start + entry.stored_len as usize).unwrap_or_default();
+        self.open_group(group, stored)
+    }
+
+    fn open_group(&self, group: u32, stored: &[u8]) -> Result<Bytes, ContainerError> {
+        let container = self.id;
+        let entry = self.group(group)?;
+        entry.check.verify(&[stored]).map_err(|source| ContainerError::DamagedGroup {
+            container,
+            group,
+            offset: entry.offset,
+            source,
+        })?;
+        decompress(entry.codec, stored, entry.len).map(Bytes::from).map_err(|reason| {
+            ContainerError::Decompress { container, group, expected: entry.len, reason }
+        })
+    }
+
+    fn group(&self, group: u32) -> Result<&GroupEntry, ContainerError> {
+        self.groups.get(group as usize).ok_or(ContainerError::NoSuchSlot {
+            container: self.id,
+            slot: group,
+            chunks: self.chunks.len() as u32,
+        })
+    }
+
+    /// The chunk in slot `slot`.
+    pub fn chunk(&self, slot: u32) -> Result<&ChunkEntry, ContainerError> {
+        self.chunks.get(slot as usize).ok_or(ContainerError::NoSuchSlot {
+            container: self.id,
+            slot,
+            chunks: self.chunks.len() as u32,
+        })
+    }
+
+    /// Fails unless every chunk of group `group`, whose bytes are `bytes`, has its fingerprint.
+    pub fn verify_group(
+        &self,
+        group: u32,
+        bytes: &[u8],
+        fingerprinter: &Fingerprinter,
+    ) -> Result<(), ContainerError> {
+        let first = self.chunks.partition_point(|chunk| chunk.group < group);
+        let members = self.chunks[first..].iter().take_while(|chunk| chunk.group == group);
+        for (slot, chunk) in (first as u32..).zip(members) {
+            let found = fingerprinter.fingerprint(&bytes[chunk.range()]);
+            if found != chunk.fingerprint {
+                let (container, expected) = (self.id, chunk.fingerprint);
+                return Err(ContainerError::WrongFingerprint {
+                    container,
+                    slot,
+                    found,
+                    expected,
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl ChunkEntry {
+    /// Where the chunk lies in the bytes of its group.
+    pub fn range(&self) -> Range<usize> {
+        self.offset as usize..self.offset as usize + self.len as usize
+    }
+}
+
+/// Where the footer of a container of `size` bytes begins, by the length in its `tail`.
+fn footer_start(tail: &[u8], size: u64) -> Result<u64, SealError> {
+    let trailer = tail.last_chunk::<TRAILER_LEN>().ok_or(SealError::Truncated {
+        found: size,
+        expected: MIN_LEN,
+    })?;
+    let footer_len = u32::from_le_bytes(trailer[..4].try_into().expect("4 bytes"));
+    let needed = u64::from(footer_len) + (HEADER_LEN + TRAILER_LEN) as u64;
+    size.checked_sub(u64::from(footer_len) + TRAILER_LEN as u64)
+        .filter(|_| needed <= size)
+        .ok_or(SealError::Truncated { found: size, expected: needed })
+}

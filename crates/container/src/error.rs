@@ -1,0 +1,90 @@
+use onefold_backend::BackendError;
+use onefold_fingerprint::Fingerprint;
+use onefold_seal::wire::WireError;
+use onefold_seal::{ObjectId, SealError};
+
+/// What can be wrong with a container.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ContainerError {
+    /// The container could not be read at all.
+    #[error("container {container} cannot be read")]
+    Backend {
+        /// Which container.
+        container: ObjectId,
+        /// What the backend said.
+        source: BackendError,
+    },
+    /// Header or footer are not those of this container.
+    #[error("container {container} {source}")]
+    Envelope {
+        /// Which container.
+        container: ObjectId,
+        /// What is wrong.
+        source: SealError,
+    },
+    /// The footer passes its check and still makes no sense.
+    #[error("container {container}: footer is {source}")]
+    Footer {
+        /// Which container.
+        container: ObjectId,
+        /// Where decoding failed.
+        source: WireError,
+    },
+    /// The stored bytes of a group are not those that were written.
+    #[error("container {container}: group {group} at byte {offset} {source}")]
+    DamagedGroup {
+        /// Which container.
+        container: ObjectId,
+        /// The group's number.
+        group: u32,
+        /// Where its stored bytes begin.
+        offset: u64,
+        /// What is wrong.
+        source: SealError,
+    },
+    /// A group's stored bytes are intact but do not decompress to what the footer says.
+    #[error(
+        "container {container}: group {group} does not decompress to {expected} bytes: {reason}"
+    )]
+    Decompress {
+        /// Which container.
+        container: ObjectId,
+        /// The group's number.
+        group: u32,
+        /// Length that the footer gives.
+        expected: u32,
+        /// What the decompressor said.
+        reason: String,
+    },
+    /// A chunk's bytes do not have the fingerprint that the footer gives.
+    #[error("container {container}: chunk {slot} has fingerprint {found}, expected {expected}")]
+    WrongFingerprint {
+        /// Which container.
+        container: ObjectId,
+        /// The chunk's slot.
+        slot: u32,
+        /// Fingerprint of the bytes.
+        found: Fingerprint,
+        /// Fingerprint in the footer.
+        expected: Fingerprint,
+    },
+    /// A chunk was asked for that the container does not have.
+    #[error("container {container} has {chunks} chunks, slot {slot} was asked for")]
+    NoSuchSlot {
+        /// Which container.
+        container: ObjectId,
+        /// Slot asked for.
+        slot: u32,
+        /// How many chunks there are.
+        chunks: u32,
+    },
+    /// The compressor failed.
+    #[error("cannot compress a group of {len} bytes: {reason}")]
+    Compress {
+        /// Length of the group.
+        len: usize,
+        /// What the compressor said.
+        reason: String,
+    },
+}

@@ -1,0 +1,134 @@
+//! Groups: neighbouring chunks, compressed together.
+
+use onefold_fingerprint::Fingerprint;
+use onefold_seal::Check;
+
+use crate::ContainerError;
+
+/// No group is longer than this before compression: the longest chunk fits, and little more.
+pub const MAX_GROUP_LEN: u32 = 65 << 20;
+
+/// How the stored bytes of a group give its bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Codec {
+    /// Stored as they are.
+    Raw,
+    /// One zstd frame.
+    Zstd,
+}
+
+impl Codec {
+    pub(crate) const fn code(self) -> u8 {
+        match self {
+            Codec::Raw => 0,
+            Codec::Zstd => 1,
+        }
+    }
+
+    pub(crate) const fn from_code(code: u8) -> Option<Self> {
+        match code {
+            0 => Some(Codec::Raw),
+            1 => Some(Codec::Zstd),
+            _ => None,
+        }
+    }
+}
+
+/// Collects chunks until there are enough for a group.
+#[derive(Debug, Default)]
+pub struct GroupBuilder {
+    bytes: Vec<u8>,
+    chunks: Vec<(Fingerprint, u32)>,
+}
+
+impl GroupBuilder {
+    /// Appends a chunk.
+    ///
+    /// # Panics
+    /// If the group would exceed [`MAX_GROUP_LEN`].
+    pub fn push(&mut self, fingerprint: Fingerprint, chunk: &[u8]) {
+        assert!(
+            self.bytes.len() + chunk.len() <= MAX_GROUP_LEN as usize,
+            "a group of {} bytes cannot take a chunk of {}",
+            self.bytes.len(),
+            chunk.len()
+        );
+        self.bytes.extend_from_slice(chunk);
+        self.chunks.push((fingerprint, chunk.len() as u32));
+    }
+
+    /// Length in bytes of the chunks so far.
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Whether no chunk was pushed.
+    pub fn is_empty(&self) -> bool {
+        self.chunks.is_empty()
+    }
+}
+
+/// A group ready to be appended to a container.
+#[derive(Debug)]
+pub struct CompressedGroup {
+    pub(crate) stored: Vec<u8>,
+    pub(crate) codec: Codec,
+    pub(crate) len: u32,
+    pub(crate) check: Check,
+    pub(crate) chunks: Vec<(Fingerprint, u32)>,
+}
+
+impl CompressedGroup {
+    /// Length in bytes that the group takes in its container.
+    pub fn stored_len(&self) -> usize {
+        self.stored.len()
+    }
+}
+
+/// Compresses groups; one for each thread, because it holds the compressor's working memory.
+pub struct Compressor(zstd::bulk::Compressor<'static>);
+
+impl Compressor {
+    /// A compressor of zstd level `level`.
+    pub fn new(level: i32) -> Result<Self, ContainerError> {
+        zstd::bulk::Compressor::new(level)
+            .map(Self)
+            .map_err(|e| ContainerError::Compress { len: 0, reason: e.to_string() })
+    }
+
+    /// Compresses what `group` holds and empties it. Bytes that do not shrink are stored raw.
+    pub fn compress(
+        &mut self,
+        group: &mut GroupBuilder,
+    ) -> Result<CompressedGroup, ContainerError> {
+        let len = group.bytes.len();
+        let mut stored = Vec::with_capacity(zstd::zstd_safe::compress_bound(len));
+        self.0
+            .compress_to_buffer(&group.bytes, &mut stored)
+            .map_err(|e| ContainerError::Compress { len, reason: e.to_string() })?;
+        let codec = if stored.len() < len { Codec::Zstd } else { Codec::Raw };
+        if codec == Codec::Raw {
+            stored.clear();
+            stored.extend_from_slice(&group.bytes);
+        }
+        group.bytes.clear();
+        let check = Check::of(&[&stored]);
+        let chunks = std::mem::take(&mut group.chunks);
+        Ok(CompressedGroup { stored, codec, len: len as u32, check, chunks })
+    }
+}
+
+/// The bytes of a group from its stored bytes; exactly `len` of them or an error that says why.
+pub(crate) fn decompress(codec: Codec, stored: &[u8], len: u32) -> Result<Vec<u8>, String> {
+    let bytes = match codec {
+        Codec::Raw => stored.to_vec(),
+        Codec::Zstd => {
+            zstd::bulk::decompress(stored, len as usize).map_err(|e| e.to_string())?
+        }
+    };
+    if bytes.len() != len as usize {
+        return Err(format!("it gives {} bytes", bytes.len()));
+    }
+    Ok(bytes)
+}

@@ -1,0 +1,78 @@
+//! Writing a container.
+
+use bytes::Bytes;
+use onefold_seal::wire::Put;
+use onefold_seal::{Check, Envelope, Kind, ObjectId};
+
+use crate::{ChunkEntry, CompressedGroup, Content, Directory, GroupEntry};
+
+/// A container that still takes groups. Nothing of it is durable.
+#[derive(Debug)]
+pub struct OpenContainer {
+    envelope: Envelope,
+    bytes: Vec<u8>,
+    directory: Directory,
+}
+
+impl OpenContainer {
+    /// An empty container with a new id.
+    pub fn new(envelope: Envelope, content: Content) -> Self {
+        let id = ObjectId::random();
+        Self {
+            envelope,
+            bytes: envelope.header(Kind::Container, id).to_vec(),
+            directory: Directory { id, content, groups: Vec::new(), chunks: Vec::new() },
+        }
+    }
+
+    /// Appends a group.
+    pub fn push(&mut self, group: CompressedGroup) {
+        let number = self.directory.groups.len() as u32;
+        let mut offset = 0;
+        for (fingerprint, len) in group.chunks {
+            let group = number;
+            self.directory.chunks.push(ChunkEntry { fingerprint, group, offset, len });
+            offset += len;
+        }
+        self.directory.groups.push(GroupEntry {
+            offset: self.bytes.len() as u64,
+            stored_len: group.stored.len() as u32,
+            len: group.len,
+            codec: group.codec,
+            check: group.check,
+        });
+        self.bytes.extend_from_slice(&group.stored);
+    }
+
+    /// Length in bytes so far, without the footer.
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Whether no group was pushed.
+    pub fn is_empty(&self) -> bool {
+        self.directory.groups.is_empty()
+    }
+
+    /// Closes the container: appends footer, footer length and check.
+    pub fn seal(mut self) -> SealedContainer {
+        let header = self.envelope.header(Kind::Container, self.directory.id);
+        let footer = self.directory.encode();
+        let mut footer_len = Vec::with_capacity(4);
+        footer_len.put_u32(footer.len() as u32);
+        let check = Check::of(&[&header, &footer, &footer_len]);
+        self.bytes.extend_from_slice(&footer);
+        self.bytes.extend_from_slice(&footer_len);
+        self.bytes.extend_from_slice(check.as_bytes());
+        SealedContainer { bytes: self.bytes.into(), directory: self.directory }
+    }
+}
+
+/// A whole container, ready to be put under its name.
+#[derive(Debug)]
+pub struct SealedContainer {
+    /// Every byte of the object.
+    pub bytes: Bytes,
+    /// What it holds.
+    pub directory: Directory,
+}

@@ -1,0 +1,389 @@
+//! Backing up: read → chunk → fingerprint → look up → append, on all cores.
+//!
+//! ```text
+//! walk ── jobs ──▶ readers ── batches ──▶ storers ── groups ──▶ packer ── containers ──▶ uploader
+//!  names            open, read, cut        fingerprint, claim,     fills containers       puts them,
+//!                        ▲                 compress, assemble                             publishes
+//!                        └──── empty buffers ────┘
+//! ```
+//!
+//! Every queue is bounded, so a slow stage holds back the ones before it and memory does not grow
+//! with the source. A storing thread claims each new chunk in the index, so a chunk is stored once
+//! however many threads meet it at the same time; that the claimer has not stored it yet does not
+//! matter, because the snapshot is put only after every container is durable.
+
+mod assemble;
+mod pack;
+mod read;
+mod sink;
+mod source;
+mod store;
+mod walk;
+
+use std::num::NonZero;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread::{self, ScopedJoinHandle};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use onefold_cdc::Chunker;
+use onefold_seal::ObjectId;
+
+use self::assemble::Tally;
+use self::pack::{Added, Packer, Uploader};
+use self::sink::Sink;
+use self::walk::{Sources, Walk};
+use crate::receipt::Receipt;
+use crate::seeded::{self, Bug};
+use crate::tree::{Entry, Time};
+use crate::{Cancel, Progress, Repository, Snapshot, StoreError, Summary};
+
+/// Jobs that may wait for a reader.
+const QUEUED_JOBS: usize = 1024;
+/// Sealed containers that may wait for the uploader, besides the one it puts.
+const QUEUED_CONTAINERS: usize = 1;
+
+/// How a backup is made.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The host to record; also decides which snapshot is the parent.
+    pub host: String,
+    /// The user to record.
+    pub user: String,
+    /// Tags to record.
+    pub tags: Vec<String>,
+    /// Patterns of what to leave out, as gitignore writes them, relative to the source.
+    pub excludes: Vec<String>,
+    /// Whether `.gitignore`, `.ignore` and `.onefoldignore` files are honoured.
+    pub ignore_files: bool,
+    /// Whether the content of directories with a CACHEDIR.TAG is left out.
+    pub exclude_caches: bool,
+    /// Whether directories on other file systems than their source are left out.
+    pub one_file_system: bool,
+    /// Whether every file is read, even one that looks unchanged.
+    pub force: bool,
+    /// Device and inode of the repository's directory, to leave it out of its own backup.
+    pub own_repository: Option<(u64, u64)>,
+    /// Whether files are counted first, so that progress knows how much there is.
+    pub count_first: bool,
+    /// Reading and storing threads each; as many as there are cores if `None`.
+    pub threads: Option<NonZero<usize>>,
+    /// Length in bytes at which a container is sealed.
+    pub container_len: usize,
+    /// The program to record.
+    pub program: String,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            host: String::new(),
+            user: String::new(),
+            tags: Vec::new(),
+            excludes: Vec::new(),
+            ignore_files: false,
+            exclude_caches: false,
+            one_file_system: false,
+            force: false,
+            own_repository: None,
+            count_first: false,
+            threads: None,
+            container_len: 16 << 20,
+            program: concat!("onefold ", env!("CARGO_PKG_VERSION")).into(),
+        }
+    }
+}
+
+/// Whether the parts of a backup should go on.
+struct Stop<'a> {
+    user: &'a Cancel,
+    failed: AtomicBool,
+}
+
+impl Stop<'_> {
+    fn check(&self) -> Result<(), StoreError> {
+        if self.user.is_cancelled() {
+            return Err(StoreError::Interrupted);
+        }
+        match self.failed.load(Ordering::Relaxed) {
+            true => Err(StoreError::Stopped),
+            false => Ok(()),
+        }
+    }
+
+    /// Tells the other parts when `result` is an error.
+    fn watch<T>(&self, result: Result<T, StoreError>) -> Result<T, StoreError> {
+        if result.is_err() {
+            self.failed.store(true, Ordering::Relaxed);
+        }
+        result
+    }
+}
+
+/// Backs `paths` up and gives the new snapshot with its id.
+///
+/// When this returns, the snapshot and everything it refers to is durable. Files that cannot be
+/// read are reported to `progress` and left out; they do not make the backup fail. On any error no
+/// snapshot was made, and what was stored stays for the next backup to reuse.
+pub fn backup(
+    repository: &Repository,
+    paths: &[PathBuf],
+    options: &Options,
+    progress: &Progress,
+    cancel: &Cancel,
+) -> Result<(ObjectId, Snapshot), StoreError> {
+    let begun = Instant::now();
+    let time = now();
+    let sources = Sources::new(paths)?;
+    let parent = find_parent(repository, &sources, options)?;
+    let tally = Tally::default();
+    let root = Arc::new(OnceLock::new());
+    let parent_root = parent.as_ref().map(|(_, snapshot)| &snapshot.root);
+    let stop = Stop { user: cancel, failed: AtomicBool::new(false) };
+    let backup = Backup { repository, options, progress, stop, tally: &tally };
+    let (result, added) = backup.ingest(&sources, parent_root, time, &root);
+    let objects = &*repository.objects;
+    let runs = match added {
+        // Even an interrupted backup leaves an index of what it stored, for the next one.
+        Some(added) => added.write_runs(objects, &repository.envelope)?,
+        None => Vec::new(),
+    };
+    result?;
+    let root = root.get().expect("every directory was finished").clone();
+    let count = Progress::read;
+    let summary = Summary {
+        files: count(&tally.files),
+        // The root is a directory that no other one counts.
+        directories: count(&tally.directories) + 1,
+        others: count(&tally.others),
+        bytes: count(&tally.bytes),
+        unchanged_files: count(&progress.unchanged_files),
+        new_bytes: count(&progress.new_bytes),
+        stored_bytes: count(&progress.stored_bytes),
+        unreadable: count(&progress.losses),
+        milliseconds: begun.elapsed().as_millis() as u64,
+    };
+    let snapshot = Snapshot {
+        time,
+        host: options.host.clone(),
+        user: options.user.clone(),
+        paths: sources.paths(),
+        tags: options.tags.clone(),
+        parent: parent.map(|(id, _)| id),
+        program: options.program.clone(),
+        summary,
+        root,
+    };
+    let id = ObjectId::random();
+    acknowledge(repository, id, &snapshot, runs)?;
+    Ok((id, snapshot))
+}
+
+/// Puts the snapshot, then the receipt that says it was acknowledged.
+fn acknowledge(
+    repository: &Repository,
+    id: ObjectId,
+    snapshot: &Snapshot,
+    runs: Vec<ObjectId>,
+) -> Result<(), StoreError> {
+    let (objects, envelope) = (&*repository.objects, &repository.envelope);
+    let receipt = Receipt { runs };
+    if seeded::active(Bug::ReceiptBeforeSnapshot) {
+        receipt.write(objects, envelope, id)?;
+    }
+    match snapshot.write(objects, envelope, id) {
+        Err(_) if seeded::active(Bug::AcknowledgedBeforeSnapshot) => return Ok(()),
+        result => result?,
+    }
+    if !seeded::active(Bug::ReceiptBeforeSnapshot) {
+        receipt.write(objects, envelope, id)?;
+    }
+    Ok(())
+}
+
+/// The newest snapshot of the same sources on the same host.
+fn find_parent(
+    repository: &Repository,
+    sources: &Sources,
+    options: &Options,
+) -> Result<Option<(ObjectId, Snapshot)>, StoreError> {
+    if options.force {
+        return Ok(None);
+    }
+    let paths = sources.paths();
+    let (snapshots, _damaged) = repository.snapshots()?;
+    let fits = |snapshot: &Snapshot| snapshot.paths == paths && snapshot.host == options.host;
+    Ok(snapshots.into_iter().rev().find(|(_, snapshot)| fits(snapshot)))
+}
+
+fn now() -> Time {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Time { secs: since.as_secs() as i64, nanos: since.subsec_nanos() }
+}
+
+/// One run of the pipeline.
+struct Backup<'a> {
+    repository: &'a Repository,
+    options: &'a Options,
+    progress: &'a Progress,
+    stop: Stop<'a>,
+    tally: &'a Tally,
+}
+
+impl Backup<'_> {
+    /// Stores the sources. What was added comes back even if the backup was interrupted, nothing
+    /// if it failed.
+    fn ingest(
+        &self,
+        sources: &Sources,
+        parent: Option<&Entry>,
+        time: Time,
+        root: &Arc<OnceLock<Entry>>,
+    ) -> (Result<(), StoreError>, Option<Added>) {
+        match self.run_threads(sources, parent, time, root) {
+            Ok((result, added)) => (result, Some(added)),
+            Err(error) => (Err(error), None),
+        }
+    }
+
+    fn run_threads(
+        &self,
+        sources: &Sources,
+        parent: Option<&Entry>,
+        time: Time,
+        root: &Arc<OnceLock<Entry>>,
+    ) -> Result<(Result<(), StoreError>, Added), StoreError> {
+        let Self { repository, options, progress, stop, tally } = self;
+        let cores = thread::available_parallelism().map_or(1, NonZero::get);
+        let threads = options.threads.map_or(cores, NonZero::get);
+        let config = repository.config();
+        let chunker = Chunker::new(&config.params)?;
+        let loaded = repository.loaded()?;
+        let chunks = repository.reader()?;
+        let (jobs, jobs_in) = crossbeam_channel::bounded(QUEUED_JOBS);
+        let (batches, batches_in) = crossbeam_channel::bounded(threads);
+        let (full, full_in) = crossbeam_channel::bounded(QUEUED_CONTAINERS);
+        // Each reader holds a batch and needs another before it can hand the first over.
+        let (pool, pool_in) = crossbeam_channel::unbounded();
+        for _ in 0..3 * threads + 1 {
+            let buffer = vec![0; read::buffer_len(&chunker)];
+            pool.send(buffer).expect("the pool is open");
+        }
+        let shared = read::Shared {
+            chunker: &chunker,
+            chunks: &chunks,
+            progress,
+            stop,
+            force: options.force,
+            pool: pool_in,
+            batches,
+        };
+        let packer = Arc::new(Packer::new(repository.envelope, options.container_len, full));
+        let uploader = Uploader {
+            objects: &*repository.objects,
+            envelope: repository.envelope,
+            index: &loaded.index,
+            containers: &loaded.containers,
+            progress,
+        };
+        let sinks = (0..threads)
+            .map(|_| {
+                let level = config.compression_level;
+                let (index, fingerprinter) = (&loaded.index, repository.fingerprinter.clone());
+                let packer = Arc::clone(&packer);
+                Sink::new(&chunker, fingerprinter, index, packer, progress, tally, level)
+            })
+            .collect::<Result<Vec<_>, _>>()?;
+        thread::scope(|scope| {
+            let uploading = scope.spawn(move || stop.watch(uploader.run(&full_in)));
+            let storing: Vec<_> = sinks
+                .into_iter()
+                .map(|sink| {
+                    let (batches, pool) = (batches_in.clone(), pool.clone());
+                    scope.spawn(move || stop.watch(store::run(&batches, &pool, sink)))
+                })
+                .collect();
+            // Only the threads hold them now: when all of one kind end, the others notice.
+            drop((batches_in, pool));
+            let shared = Arc::new(shared);
+            let reading: Vec<_> = (0..threads)
+                .map(|_| {
+                    let (shared, jobs) = (Arc::clone(&shared), jobs_in.clone());
+                    scope.spawn(move || stop.watch(read::Reader::run(&shared, &jobs)))
+                })
+                .collect();
+            drop((shared, jobs_in));
+            let counting = options.count_first.then(|| {
+                scope.spawn(|| walk::count(sources, options, progress, stop))
+            });
+            let walk = Walk { options, chunks: &chunks, progress, stop, jobs };
+            let mut results = vec![stop.watch(walk.run(sources, parent, time, root))];
+            drop(walk);
+            results.extend(reading.into_iter().map(join));
+            results.extend(storing.into_iter().map(join));
+            let packer = Arc::into_inner(packer).expect("the storing threads have ended");
+            let packed = match seeded::active(Bug::SnapshotBeforeTree) {
+                false => stop.watch(packer.finish()),
+                true => {
+                    let early = self.snapshot_before_tree(root, time, sources);
+                    early.and_then(|()| stop.watch(packer.finish()))
+                }
+            };
+            results.push(packed);
+            let uploaded = join(uploading);
+            // Counting only serves the progress bar: its errors are met by the walk as well.
+            let _ = counting.map(join);
+            let (added, uploaded) = match uploaded {
+                Ok(added) => (added, Ok(())),
+                Err(error) => (Added::default(), Err(error)),
+            };
+            results.push(uploaded);
+            match worst(results) {
+                Err(error @ StoreError::Interrupted) => Ok((Err(error), added)),
+                Err(error) => Err(error),
+                Ok(()) => Ok((Ok(()), added)),
+            }
+        })
+    }
+
+    /// What [`Bug::SnapshotBeforeTree`] does.
+    fn snapshot_before_tree(
+        &self,
+        root: &OnceLock<Entry>,
+        time: Time,
+        sources: &Sources,
+    ) -> Result<(), StoreError> {
+        let Some(root) = root.get().cloned() else { return Ok(()) };
+        let snapshot = Snapshot {
+            time,
+            host: self.options.host.clone(),
+            user: self.options.user.clone(),
+            paths: sources.paths(),
+            tags: Vec::new(),
+            parent: None,
+            program: self.options.program.clone(),
+            summary: Summary::default(),
+            root,
+        };
+        let Repository { objects, envelope, .. } = self.repository;
+        snapshot.write(&**objects, envelope, ObjectId::random())
+    }
+}
+
+fn join<T>(handle: ScopedJoinHandle<'_, T>) -> T {
+    handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+/// The error that says most: a failure, before the user's wish, before what followed from either.
+fn worst(results: Vec<Result<(), StoreError>>) -> Result<(), StoreError> {
+    let weight = |error: &StoreError| match error {
+        StoreError::Stopped => 0,
+        StoreError::Interrupted => 1,
+        _ => 2,
+    };
+    match results.into_iter().filter_map(Result::err).max_by_key(weight) {
+        Some(error) => Err(error),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,154 @@
+//! From new chunks to durable containers.
+
+use std::sync::Mutex;
+
+use crossbeam_channel::{Receiver, Sender};
+use onefold_backend::Objects;
+use onefold_container::{CompressedGroup, Content, OpenContainer, SealedContainer, container_name};
+use onefold_fingerprint::Fingerprint;
+use onefold_index::{Index, MAX_RUN_ENTRIES, Run};
+use onefold_seal::{Envelope, ObjectId};
+
+use crate::place::Containers;
+use crate::repository::places;
+use crate::seeded::{self, Bug};
+use crate::{Place, Progress, StoreError};
+
+/// Takes groups from all threads and fills containers with them, one for data and one for
+/// metadata; full ones go to the [`Uploader`].
+pub(super) struct Packer {
+    envelope: Envelope,
+    container_len: usize,
+    data: Mutex<OpenContainer>,
+    metadata: Mutex<OpenContainer>,
+    full: Sender<SealedContainer>,
+}
+
+impl Packer {
+    /// A packer whose containers are sealed once they have `container_len` bytes.
+    pub(super) fn new(
+        envelope: Envelope,
+        container_len: usize,
+        full: Sender<SealedContainer>,
+    ) -> Self {
+        Self {
+            envelope,
+            container_len,
+            data: Mutex::new(OpenContainer::new(envelope, Content::Data)),
+            metadata: Mutex::new(OpenContainer::new(envelope, Content::Metadata)),
+            full,
+        }
+    }
+
+    /// Appends a group; waits while the uploader is behind.
+    pub(super) fn push(
+        &self,
+        content: Content,
+        group: CompressedGroup,
+    ) -> Result<(), StoreError> {
+        let full = {
+            let slot = match content {
+                Content::Data => &self.data,
+                Content::Metadata => &self.metadata,
+            };
+            let mut open = slot.lock().expect("no thread panics with a container locked");
+            open.push(group);
+            if open.len() < self.container_len {
+                return Ok(());
+            }
+            std::mem::replace(&mut *open, OpenContainer::new(self.envelope, content))
+        };
+        send(&self.full, full)
+    }
+
+    /// Sends what is left to the uploader.
+    pub(super) fn finish(self) -> Result<(), StoreError> {
+        for open in [self.data, self.metadata] {
+            let last = open.into_inner().expect("no thread panics with a container locked");
+            if !last.is_empty() && !seeded::active(Bug::LastContainerForgotten) {
+                send(&self.full, last)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn send(full: &Sender<SealedContainer>, open: OpenContainer) -> Result<(), StoreError> {
+    full.send(open.seal()).map_err(|_| StoreError::Stopped)
+}
+
+/// Puts sealed containers and remembers what they hold.
+pub(super) struct Uploader<'a> {
+    pub(super) objects: &'a dyn Objects,
+    pub(super) envelope: Envelope,
+    pub(super) index: &'a Index<Place>,
+    pub(super) containers: &'a Containers,
+    pub(super) progress: &'a Progress,
+}
+
+/// What one backup added: the content of its index runs.
+#[derive(Default)]
+pub(super) struct Added {
+    covers: Vec<ObjectId>,
+    entries: Vec<(Fingerprint, Place)>,
+    /// Where each covered container's entries end.
+    ends: Vec<usize>,
+    /// Bytes of containers.
+    pub(super) stored: u64,
+}
+
+impl Uploader<'_> {
+    /// Puts every container that arrives; their chunks are published once they are durable.
+    pub(super) fn run(&self, full: &Receiver<SealedContainer>) -> Result<Added, StoreError> {
+        let mut added = Added::default();
+        for SealedContainer { bytes, directory } in full {
+            let size = bytes.len() as u64;
+            let covered = added.covers.len() as u32;
+            if seeded::active(Bug::IndexBeforeContainer) {
+                let entries = places(&directory, 0).collect();
+                Run::new(vec![directory.id], entries).write(self.objects, &self.envelope)?;
+            }
+            let put = self.objects.put(&container_name(directory.id), bytes);
+            if !seeded::active(Bug::ContainerErrorSwallowed) {
+                put?;
+            }
+            let number = self.containers.add(directory.id, size);
+            for (fingerprint, place) in places(&directory, number) {
+                self.index.publish(fingerprint, place);
+                added.entries.push((fingerprint, Place { container: covered, ..place }));
+            }
+            added.covers.push(directory.id);
+            added.ends.push(added.entries.len());
+            added.stored += size;
+            Progress::add(&self.progress.stored_bytes, size);
+        }
+        Ok(added)
+    }
+}
+
+impl Added {
+    /// Writes the index runs over what was added; their ids, once all are durable.
+    pub(super) fn write_runs(
+        &self,
+        objects: &dyn Objects,
+        envelope: &Envelope,
+    ) -> Result<Vec<ObjectId>, StoreError> {
+        let mut runs = Vec::new();
+        let mut first = 0;
+        while first < self.covers.len() {
+            let start = if first == 0 { 0 } else { self.ends[first - 1] };
+            let fits = |end: &usize| *end - start <= MAX_RUN_ENTRIES;
+            let after = first + self.ends[first..].iter().take_while(|end| fits(end)).count();
+            // A container with more chunks than a run should have still gets its run.
+            let after = after.max(first + 1);
+            let entries = self.entries[start..self.ends[after - 1]]
+                .iter()
+                .map(|(f, place)| (*f, Place { container: place.container - first as u32, ..*place }))
+                .collect();
+            let run = Run::new(self.covers[first..after].to_vec(), entries);
+            runs.push(run.write(objects, envelope)?);
+            first = after;
+        }
+        Ok(runs)
+    }
+}

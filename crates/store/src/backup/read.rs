@@ -1,0 +1,376 @@
+//! Reading files and cutting them into chunks.
+//!
+//! Readers fill *batches*: a buffer of about a mebibyte with the chunks of many small files, or of
+//! a stretch of a large one. A batch is what passes to the storing threads, so that their work
+//! comes in portions worth a hand-over and one large file keeps all of them busy. Buffers come
+//! from a pool of fixed size: when storing falls behind, readers wait.
+
+use std::fs::{File, Metadata};
+use std::io::{self, Read};
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crossbeam_channel::{Receiver, Sender};
+use onefold_cdc::Chunker;
+
+use super::assemble::{LastSegment, OpenDirectory, OpenFile};
+use super::{Stop, source};
+use crate::chunks::ChunkReader;
+use crate::tree::{Entry, Extent, Node};
+use crate::{IssueKind, Progress, Recipe, StoreError};
+
+/// A batch is handed over once it holds this many bytes …
+const BATCH_LEN: usize = 1 << 20;
+/// … or this many entries that need no storing.
+const BATCH_ENTRIES: usize = 512;
+
+/// Something for a reader to do.
+pub(super) enum Job {
+    /// Back up what is at `path`, anything but a directory.
+    Entry {
+        path: PathBuf,
+        directory: Arc<OpenDirectory>,
+        slot: usize,
+        name: Vec<u8>,
+        /// What the parent snapshot has under this name.
+        before: Option<Entry>,
+    },
+    /// The directory's listing is complete.
+    Listed(Arc<OpenDirectory>),
+    /// The directory in this slot could not be listed.
+    Dropped(Arc<OpenDirectory>, usize),
+}
+
+/// What passes from a reader to the storing threads.
+pub(super) struct Batch {
+    /// The chunks' bytes; as long as the pool's buffers, of which a part is used.
+    pub(super) buffer: Vec<u8>,
+    /// Where each chunk lies in the buffer, file after file.
+    pub(super) chunks: Vec<Range<usize>>,
+    /// Which files the chunks belong to.
+    pub(super) segments: Vec<Segment>,
+    /// Entries that are complete as they are.
+    pub(super) entries: Vec<Done>,
+}
+
+/// The chunks of a batch that belong to one file.
+pub(super) struct Segment {
+    pub(super) file: Arc<OpenFile>,
+    /// Which chunk of the file the segment's first is.
+    pub(super) first: u64,
+    /// How many chunks.
+    pub(super) count: usize,
+    /// Set on the file's last segment.
+    pub(super) last: Option<LastSegment>,
+}
+
+/// An entry that needs no storing.
+pub(super) enum Done {
+    Entry(Arc<OpenDirectory>, usize, Option<Entry>),
+    Listed(Arc<OpenDirectory>),
+}
+
+/// How long a batch's buffer must be so that a chunk always fits.
+pub(super) fn buffer_len(chunker: &Chunker) -> usize {
+    BATCH_LEN + 2 * chunker.sizes().max()
+}
+
+/// What all readers share.
+pub(super) struct Shared<'a> {
+    pub(super) chunker: &'a Chunker,
+    pub(super) chunks: &'a ChunkReader<'a>,
+    pub(super) progress: &'a Progress,
+    pub(super) stop: &'a Stop<'a>,
+    pub(super) force: bool,
+    /// Empty buffers, for whoever starts a batch.
+    pub(super) pool: Receiver<Vec<u8>>,
+    pub(super) batches: Sender<Batch>,
+}
+
+/// Takes jobs and fills batches, one of these a thread.
+pub(super) struct Reader<'a> {
+    shared: &'a Shared<'a>,
+    batch: Batch,
+    /// How much of the batch's buffer is filled.
+    filled: usize,
+}
+
+/// The file at hand, while it passes through batches.
+struct Reading {
+    file: Arc<OpenFile>,
+    /// Where in the buffer the bytes begin that are not cut yet.
+    start: usize,
+    /// How many chunks were cut, and how many before this batch.
+    chunks: u64,
+    chunks_before: u64,
+    segments: usize,
+}
+
+impl<'a> Reader<'a> {
+    /// Works until no jobs are left.
+    pub(super) fn run(shared: &'a Shared<'a>, jobs: &Receiver<Job>) -> Result<(), StoreError> {
+        let mut reader = Self { shared, batch: new_batch(shared)?, filled: 0 };
+        for job in jobs {
+            shared.stop.check()?;
+            reader.job(job)?;
+            if reader.filled >= BATCH_LEN || reader.batch.entries.len() >= BATCH_ENTRIES {
+                reader.send()?;
+            }
+        }
+        reader.send()
+    }
+
+    fn job(&mut self, job: Job) -> Result<(), StoreError> {
+        match job {
+            Job::Entry { path, directory, slot, name, before } => {
+                if let Err(issue) = self.entry(&path, &directory, slot, &name, before)? {
+                    let (action, source) = issue;
+                    self.shared.progress.issue(path, IssueKind::Unreadable { action, source });
+                    self.done(directory, slot, None);
+                }
+            }
+            Job::Listed(directory) => self.batch.entries.push(Done::Listed(directory)),
+            Job::Dropped(directory, slot) => self.done(directory, slot, None),
+        }
+        Ok(())
+    }
+
+    fn done(&mut self, directory: Arc<OpenDirectory>, slot: usize, entry: Option<Entry>) {
+        self.batch.entries.push(Done::Entry(directory, slot, entry));
+    }
+
+    /// Backs up one entry. The inner error is the file's, the outer one the repository's.
+    fn entry(
+        &mut self,
+        path: &Path,
+        directory: &Arc<OpenDirectory>,
+        slot: usize,
+        name: &[u8],
+        before: Option<Entry>,
+    ) -> Result<Result<(), (&'static str, io::Error)>, StoreError> {
+        let metadata = match path.symlink_metadata() {
+            Ok(metadata) => metadata,
+            Err(error) => return Ok(Err(("stat", error))),
+        };
+        if metadata.is_file() {
+            if let Some(entry) = before.filter(|entry| self.is_reusable(entry, &metadata)) {
+                Progress::add(&self.shared.progress.files, 1);
+                Progress::add(&self.shared.progress.unchanged_files, 1);
+                Progress::add(&self.shared.progress.bytes, metadata.len());
+                let entry = Entry { meta: reused_meta(&entry, &metadata), ..entry };
+                self.done(Arc::clone(directory), slot, Some(entry));
+                return Ok(Ok(()));
+            }
+            return self.file(path, directory, slot, name);
+        }
+        let special = || -> io::Result<Entry> {
+            let no_node = || {
+                io::Error::other("it became a directory while the directory above was listed")
+            };
+            let node = source::special_node(path, &metadata)?.ok_or_else(no_node)?;
+            let meta = source::meta_of(path, &metadata)?;
+            Ok(Entry { name: name.to_vec(), meta, node })
+        };
+        match special() {
+            Ok(entry) => self.done(Arc::clone(directory), slot, Some(entry)),
+            Err(error) => return Ok(Err(("read", error))),
+        }
+        Ok(Ok(()))
+    }
+
+    /// Whether the parent snapshot's entry can stand for a file that looks like `metadata`.
+    fn is_reusable(&self, entry: &Entry, metadata: &Metadata) -> bool {
+        let Node::File { content, .. } = &entry.node else { return false };
+        // A container may have been lost since: what is gone is read again.
+        !self.shared.force
+            && source::is_unchanged(entry, metadata)
+            && self.shared.chunks.has_all(content)
+    }
+
+    fn file(
+        &mut self,
+        path: &Path,
+        directory: &Arc<OpenDirectory>,
+        slot: usize,
+        name: &[u8],
+    ) -> Result<Result<(), (&'static str, io::Error)>, StoreError> {
+        let opened = || -> io::Result<_> {
+            let file = source::open(path)?;
+            let metadata = file.metadata()?;
+            if !metadata.is_file() {
+                return Err(io::Error::other("it is no longer a regular file"));
+            }
+            let extents = source::extents(&file, &metadata)?;
+            Ok((source::meta_of(path, &metadata)?, extents, file, metadata))
+        };
+        let (meta, extents, file, metadata) = match opened() {
+            Ok(opened) => opened,
+            Err(error) => return Ok(Err(("open", error))),
+        };
+        let mut reading = Reading {
+            file: OpenFile::new(Arc::clone(directory), slot),
+            start: self.filled,
+            chunks: 0,
+            chunks_before: 0,
+            segments: 0,
+        };
+        let size = metadata.len();
+        let whole = [Extent { offset: 0, len: size }];
+        let content = match self.content(&file, extents.as_deref().unwrap_or(&whole), &mut reading)? {
+            Ok(content) => content,
+            Err(error) => {
+                self.finish_file(reading, None);
+                self.shared.progress.issue(path, IssueKind::Unreadable {
+                    action: "read",
+                    source: error,
+                });
+                return Ok(Ok(()));
+            }
+        };
+        let expected = extents.as_ref().map_or(size, |list| list.iter().map(|e| e.len).sum());
+        let changed = content != expected
+            || file.metadata().map_or(true, |now| {
+                let now = source::meta_without_xattrs(&now);
+                (now.mtime, now.ctime) != (meta.mtime, meta.ctime)
+            });
+        if changed {
+            self.shared.progress.issue(path, IssueKind::Changed);
+        }
+        let (size, extents) = as_read(size, extents, content);
+        // The recipe is not known yet; its length is, and `OpenFile` fills the rest in.
+        let content = Recipe { len: content, ..Recipe::EMPTY };
+        let node = Node::File { size, content, extents };
+        self.finish_file(reading, Some(Entry { name: name.to_vec(), meta, node }));
+        Progress::add(&self.shared.progress.files, 1);
+        Ok(Ok(()))
+    }
+
+    /// Reads and cuts the bytes of `extents`, up to where the file ends now; how many there were.
+    fn content(
+        &mut self,
+        file: &File,
+        extents: &[Extent],
+        reading: &mut Reading,
+    ) -> Result<Result<u64, io::Error>, StoreError> {
+        let mut content = 0;
+        let is_sequential = extents.len() == 1 && extents[0].offset == 0;
+        for extent in extents {
+            let mut done = 0;
+            while done < extent.len {
+                if self.filled == self.batch.buffer.len() {
+                    self.cut(reading, false);
+                    self.hand_over(reading)?;
+                }
+                let room = self.batch.buffer.len() - self.filled;
+                let wanted = room.min(usize::try_from(extent.len - done).unwrap_or(room));
+                let buffer = &mut self.batch.buffer[self.filled..self.filled + wanted];
+                let read = match is_sequential {
+                    true => (&*file).read(buffer),
+                    false => file.read_at(buffer, extent.offset + done),
+                };
+                let read = match read {
+                    Ok(0) => break,
+                    Ok(read) => read,
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                    Err(error) => return Ok(Err(error)),
+                };
+                self.filled += read;
+                done += read as u64;
+                Progress::add(&self.shared.progress.bytes, read as u64);
+            }
+            content += done;
+            if done < extent.len {
+                break;
+            }
+        }
+        self.cut(reading, true);
+        Ok(Ok(content))
+    }
+
+    /// Cuts what is filled and not cut yet; with `is_end` to the last byte, else as far as the
+    /// bytes decide.
+    fn cut(&mut self, reading: &mut Reading, is_end: bool) {
+        let chunker = self.shared.chunker;
+        while reading.start < self.filled {
+            let rest = &self.batch.buffer[reading.start..self.filled];
+            let len = match is_end {
+                true => chunker.last_cut(rest),
+                false => chunker.next_cut(rest),
+            };
+            let Some(len) = len else { return };
+            self.batch.chunks.push(reading.start..reading.start + len);
+            reading.start += len;
+            reading.chunks += 1;
+        }
+    }
+
+    /// Sends the batch while a file is being read, and goes on with what is not cut yet at the
+    /// start of the next one.
+    fn hand_over(&mut self, reading: &mut Reading) -> Result<(), StoreError> {
+        self.shared.stop.check()?;
+        self.push_segment(reading, None);
+        let mut next = new_batch(self.shared)?;
+        let uncut = reading.start..self.filled;
+        let kept = uncut.len();
+        next.buffer[..kept].copy_from_slice(&self.batch.buffer[uncut]);
+        let full = std::mem::replace(&mut self.batch, next);
+        self.shared.batches.send(full).map_err(|_| StoreError::Stopped)?;
+        (reading.start, self.filled) = (0, kept);
+        Ok(())
+    }
+
+    fn finish_file(&mut self, mut reading: Reading, entry: Option<Entry>) {
+        let last = LastSegment { segments: reading.segments + 1, entry };
+        self.push_segment(&mut reading, Some(last));
+        // Bytes of a file that failed are not cut; the next file begins after them.
+    }
+
+    fn push_segment(&mut self, reading: &mut Reading, last: Option<LastSegment>) {
+        self.batch.segments.push(Segment {
+            file: Arc::clone(&reading.file),
+            first: reading.chunks_before,
+            count: (reading.chunks - reading.chunks_before) as usize,
+            last,
+        });
+        reading.chunks_before = reading.chunks;
+        reading.segments += 1;
+    }
+
+    fn send(&mut self) -> Result<(), StoreError> {
+        if self.batch.segments.is_empty() && self.batch.entries.is_empty() {
+            return Ok(());
+        }
+        let full = std::mem::replace(&mut self.batch, new_batch(self.shared)?);
+        self.filled = 0;
+        self.shared.batches.send(full).map_err(|_| StoreError::Stopped)
+    }
+}
+
+fn new_batch(shared: &Shared<'_>) -> Result<Batch, StoreError> {
+    let buffer = shared.pool.recv().map_err(|_| StoreError::Stopped)?;
+    Ok(Batch { buffer, chunks: Vec::new(), segments: Vec::new(), entries: Vec::new() })
+}
+
+/// The parent's metadata with what may differ without the file having changed.
+fn reused_meta(entry: &Entry, metadata: &Metadata) -> crate::tree::Meta {
+    let xattrs = entry.meta.xattrs.clone();
+    crate::tree::Meta { xattrs, ..source::meta_without_xattrs(metadata) }
+}
+
+/// Size and extents of a file of which `content` bytes were there when it was read.
+fn as_read(
+    size: u64,
+    extents: Option<Vec<Extent>>,
+    content: u64,
+) -> (u64, Option<Vec<Extent>>) {
+    let Some(mut extents) = extents else { return (content, None) };
+    let mut left = content;
+    for extent in &mut extents {
+        extent.len = extent.len.min(left);
+        left -= extent.len;
+    }
+    extents.retain(|extent| extent.len > 0);
+    (size, Some(extents))
+}

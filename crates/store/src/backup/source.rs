@@ -1,0 +1,140 @@
+//! What the operating system says of a source file.
+
+use std::fs::{File, Metadata};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
+
+use rustix::fs::{Mode, OFlags, SeekFrom};
+use rustix::io::Errno;
+
+use crate::tree::{Entry, Extent, Meta, Node, Time};
+
+/// What `metadata` says, with the extended attributes of `path`, links not followed.
+pub(crate) fn meta_of(path: &Path, metadata: &Metadata) -> io::Result<Meta> {
+    Ok(Meta { xattrs: read_xattrs(path)?, ..meta_without_xattrs(metadata) })
+}
+
+pub(crate) fn meta_without_xattrs(metadata: &Metadata) -> Meta {
+    let time = |secs, nanos: i64| Time { secs, nanos: nanos as u32 };
+    Meta {
+        mode: metadata.mode() & 0o7777,
+        uid: metadata.uid(),
+        gid: metadata.gid(),
+        mtime: time(metadata.mtime(), metadata.mtime_nsec()),
+        ctime: time(metadata.ctime(), metadata.ctime_nsec()),
+        dev: metadata.dev(),
+        ino: metadata.ino(),
+        links: metadata.nlink(),
+        xattrs: Vec::new(),
+    }
+}
+
+/// Whether a file that looks like `metadata` is the one that `entry` recorded, unchanged.
+///
+/// Size, mtime, ctime and inode must agree. The device number is left out: it changes with the
+/// order in which disks are found.
+pub(crate) fn is_unchanged(entry: &Entry, metadata: &Metadata) -> bool {
+    let now = meta_without_xattrs(metadata);
+    let then = &entry.meta;
+    entry.size() == metadata.len()
+        && then.mtime == now.mtime
+        && then.ctime == now.ctime
+        && then.ino == now.ino
+}
+
+/// What a thing is that is neither file nor directory; `None` for what cannot be backed up.
+pub(crate) fn special_node(path: &Path, metadata: &Metadata) -> io::Result<Option<Node>> {
+    let kind = metadata.file_type();
+    let rdev = metadata.rdev();
+    Ok(if kind.is_symlink() {
+        let target = std::fs::read_link(path)?.as_os_str().as_bytes().to_vec();
+        Some(Node::Symlink { target })
+    } else if kind.is_fifo() {
+        Some(Node::Fifo)
+    } else if kind.is_socket() {
+        Some(Node::Socket)
+    } else if kind.is_char_device() {
+        Some(Node::CharDevice { rdev })
+    } else if kind.is_block_device() {
+        Some(Node::BlockDevice { rdev })
+    } else {
+        None
+    })
+}
+
+/// Opens a regular file for reading: never through a link, never waiting for a pipe's writer, and
+/// without touching its access time where that is allowed.
+#[expect(clippy::disallowed_methods, reason = "opens for reading only")]
+pub(crate) fn open(path: &Path) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    match rustix::fs::open(path, flags | OFlags::NOATIME, Mode::empty()) {
+        Ok(fd) => Ok(fd.into()),
+        // Only the owner may leave the access time alone.
+        Err(Errno::PERM) => Ok(rustix::fs::open(path, flags, Mode::empty())?.into()),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// The extents of a file with holes, or `None` if it has none.
+pub(crate) fn extents(file: &File, metadata: &Metadata) -> io::Result<Option<Vec<Extent>>> {
+    let size = metadata.len();
+    if metadata.blocks() * 512 >= size {
+        return Ok(None);
+    }
+    let mut extents = Vec::new();
+    let mut end = 0;
+    while end < size {
+        let offset = match rustix::fs::seek(file, SeekFrom::Data(end)) {
+            Ok(offset) => offset,
+            Err(Errno::NXIO) => break,
+            // The file system cannot tell: the file is read whole.
+            Err(Errno::INVAL | Errno::OPNOTSUPP) => return Ok(None),
+            Err(errno) => return Err(errno.into()),
+        };
+        end = rustix::fs::seek(file, SeekFrom::Hole(offset))?.min(size);
+        if offset >= end {
+            break;
+        }
+        extents.push(Extent { offset, len: end - offset });
+    }
+    let dense = extents == [Extent { offset: 0, len: size }];
+    Ok((!dense).then_some(extents))
+}
+
+fn read_xattrs(path: &Path) -> io::Result<Vec<(Vec<u8>, Vec<u8>)>> {
+    let names = match with_growing_buffer(|buffer| rustix::fs::llistxattr(path, buffer)) {
+        Ok(names) => names,
+        Err(Errno::OPNOTSUPP) => return Ok(Vec::new()),
+        Err(errno) => return Err(errno.into()),
+    };
+    let mut xattrs = Vec::new();
+    for name in names.split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
+        match with_growing_buffer(|buffer| rustix::fs::lgetxattr(path, name, buffer)) {
+            Ok(value) => xattrs.push((name.to_vec(), value)),
+            // Gone since it was listed, or only listed.
+            Err(Errno::NODATA | Errno::OPNOTSUPP) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    xattrs.sort();
+    Ok(xattrs)
+}
+
+/// Calls `read` with a buffer that grows until the answer fits.
+fn with_growing_buffer(
+    mut read: impl FnMut(&mut [u8]) -> rustix::io::Result<usize>,
+) -> rustix::io::Result<Vec<u8>> {
+    let mut small = [0; 512];
+    match read(&mut small) {
+        Ok(len) => return Ok(small[..len].to_vec()),
+        Err(Errno::RANGE) => {}
+        Err(errno) => return Err(errno),
+    }
+    // The kernel allows 64 KiB for a value and for a list of names.
+    let mut large = vec![0; 64 << 10];
+    let len = read(&mut large)?;
+    large.truncate(len);
+    Ok(large)
+}

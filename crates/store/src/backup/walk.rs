@@ -1,0 +1,329 @@
+//! Walking the sources: which entries there are, in which order, and which are left out.
+
+use std::ffi::OsString;
+use std::fs::FileType;
+use std::io::{self, Read};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
+
+use crossbeam_channel::Sender;
+
+use super::assemble::{Above, OpenDirectory};
+use super::read::Job;
+use super::{Options, Stop, source};
+use crate::chunks::ChunkReader;
+use crate::repository::read_tree;
+use crate::select::Patterns;
+use crate::tree::{Entry, Meta, Time};
+use crate::{IssueKind, Progress, StoreError};
+
+/// How a file that marks its directory as a cache begins (bford.info/cachedir).
+const CACHE_MARK: &[u8] = b"Signature: 8a477f597d28d172789f06886806bc55";
+const CACHE_TAG: &str = "CACHEDIR.TAG";
+/// The files whose patterns are honoured on request.
+const IGNORE_FILES: [&str; 3] = [".gitignore", ".ignore", ".onefoldignore"];
+
+/// The sources of a backup, checked.
+pub(super) enum Sources {
+    /// One directory: the snapshot's root.
+    Directory(PathBuf),
+    /// Several sources, or one that is no directory: entries of the snapshot's root, by name.
+    Several(Vec<(Vec<u8>, PathBuf)>),
+}
+
+impl Sources {
+    /// Checks that every path can be reached and has a name of its own.
+    ///
+    /// A path that the user names is followed if it is a link; links found below are not.
+    pub(super) fn new(paths: &[PathBuf]) -> Result<Self, StoreError> {
+        let mut named: Vec<(Vec<u8>, PathBuf)> = Vec::new();
+        for path in paths {
+            let real = path.canonicalize().map_err(StoreError::file("back up", path))?;
+            if paths.len() == 1 && real.is_dir() {
+                return Ok(Self::Directory(real));
+            }
+            let Some(name) = real.file_name() else {
+                return Err(StoreError::Unusable(
+                    "'/' can only be backed up on its own: name it alone, or name directories in it"
+                        .into(),
+                ));
+            };
+            named.push((name.as_bytes().to_vec(), real));
+        }
+        if named.is_empty() {
+            return Err(StoreError::Unusable("no path to back up was given".into()));
+        }
+        named.sort();
+        named.dedup();
+        if let Some([first, second]) = named.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+            return Err(StoreError::SameName {
+                name: String::from_utf8_lossy(&first.0).into_owned(),
+                first: first.1.clone(),
+                second: second.1.clone(),
+            });
+        }
+        Ok(Self::Several(named))
+    }
+
+    /// The sources' absolute paths.
+    pub(super) fn paths(&self) -> Vec<Vec<u8>> {
+        let bytes = |path: &Path| path.as_os_str().as_bytes().to_vec();
+        match self {
+            Self::Directory(path) => vec![bytes(path)],
+            Self::Several(named) => named.iter().map(|(_, path)| bytes(path)).collect(),
+        }
+    }
+}
+
+/// Decides what is left out.
+struct Selection<'a> {
+    options: &'a Options,
+    excludes: Patterns,
+    /// The ignore files of the directories from the source down to the one at hand.
+    ignores: Vec<Patterns>,
+    /// The device of the source, if other file systems are left out.
+    device: Option<u64>,
+}
+
+impl<'a> Selection<'a> {
+    fn new(root: &Path, options: &'a Options) -> Result<Self, StoreError> {
+        let excludes = Patterns::new(root, &options.excludes)?;
+        let device = match options.one_file_system {
+            true => Some(root.metadata().map_err(StoreError::file("stat", root))?.dev()),
+            false => None,
+        };
+        Ok(Self { options, excludes, ignores: Vec::new(), device })
+    }
+
+    /// Whether the user's patterns or the ignore files leave `path` out.
+    fn leaves_out(&self, path: &Path, is_directory: bool) -> bool {
+        let by_ignore_files = || {
+            self.ignores.iter().rev().find_map(|ignore| ignore.verdict(path, is_directory))
+        };
+        let verdict = self.excludes.verdict(path, is_directory).or_else(by_ignore_files);
+        verdict.unwrap_or(false)
+    }
+
+    /// The entries of the directory at `path` that are backed up, in ascending order of names.
+    fn list(&mut self, path: &Path) -> io::Result<Vec<(OsString, FileType)>> {
+        let mut entries = Vec::new();
+        let is_cache = self.options.exclude_caches && is_cache(path);
+        for entry in std::fs::read_dir(path)? {
+            let entry = entry?;
+            entries.push((entry.file_name(), entry.file_type()?));
+        }
+        if self.options.ignore_files {
+            self.push_ignore_files(path, &entries);
+        }
+        entries.retain(|(name, kind)| {
+            let kept_in_cache = !is_cache || name == CACHE_TAG;
+            kept_in_cache && !self.leaves_out(&path.join(name), kind.is_dir())
+        });
+        entries.sort_unstable_by(|(a, _), (b, _)| a.as_bytes().cmp(b.as_bytes()));
+        Ok(entries)
+    }
+
+    fn push_ignore_files(&mut self, path: &Path, entries: &[(OsString, FileType)]) {
+        for name in IGNORE_FILES {
+            if entries.iter().any(|(entry, _)| entry == name) {
+                let patterns = Patterns::of_file(&path.join(name));
+                if !patterns.is_empty() {
+                    self.ignores.push(patterns);
+                }
+            }
+        }
+    }
+
+    /// Whether a directory belongs to another file system than the source and those are left out.
+    fn is_elsewhere(&self, device: u64) -> bool {
+        self.device.is_some_and(|own| own != device)
+    }
+
+    fn is_own_repository(&self, dev: u64, ino: u64) -> bool {
+        self.options.own_repository == Some((dev, ino))
+    }
+}
+
+fn is_cache(directory: &Path) -> bool {
+    let mut head = [0; CACHE_MARK.len()];
+    let read = source::open(&directory.join(CACHE_TAG)).and_then(|mut f| f.read_exact(&mut head));
+    read.is_ok() && head == CACHE_MARK
+}
+
+/// Sends the readers a job for every entry of the sources.
+pub(super) struct Walk<'a> {
+    pub(super) options: &'a Options,
+    pub(super) chunks: &'a ChunkReader<'a>,
+    pub(super) progress: &'a Progress,
+    pub(super) stop: &'a Stop<'a>,
+    pub(super) jobs: Sender<Job>,
+}
+
+impl Walk<'_> {
+    /// Walks `sources`; the snapshot's root will be in `root` when the last job is done.
+    pub(super) fn run(
+        &self,
+        sources: &Sources,
+        parent: Option<&Entry>,
+        time: Time,
+        root: &Arc<OnceLock<Entry>>,
+    ) -> Result<(), StoreError> {
+        let above = Above::Root(Arc::clone(root));
+        match sources {
+            Sources::Directory(path) => {
+                let mut selection = Selection::new(path, self.options)?;
+                let meta = path
+                    .metadata()
+                    .and_then(|metadata| source::meta_of(path, &metadata))
+                    .map_err(StoreError::file("stat", path))?;
+                let listing = selection.list(path).map_err(StoreError::file("list", path))?;
+                let open = OpenDirectory::new(Vec::new(), meta, above, listing.len());
+                self.entries(path, &open, listing, parent, &mut selection)
+            }
+            Sources::Several(named) => {
+                let meta = Meta { mode: 0o755, mtime: time, ctime: time, ..Meta::default() };
+                let open = OpenDirectory::new(Vec::new(), meta, above, named.len());
+                let before = self.entries_before(parent);
+                for (slot, (name, path)) in named.iter().enumerate() {
+                    let kind = path.symlink_metadata().map_err(StoreError::file("stat", path))?;
+                    let base = path.parent().unwrap_or(path);
+                    let mut selection = Selection::new(base, self.options)?;
+                    if self.options.one_file_system {
+                        selection.device = Some(kind.dev());
+                    }
+                    let before = find(&before, name);
+                    let is_directory = kind.is_dir();
+                    self.entry(path.clone(), &open, slot, is_directory, before, &mut selection)?;
+                }
+                self.send(Job::Listed(open))
+            }
+        }
+    }
+
+    /// Sends jobs for the listed entries of an open directory.
+    fn entries(
+        &self,
+        path: &Path,
+        open: &Arc<OpenDirectory>,
+        listing: Vec<(OsString, FileType)>,
+        before: Option<&Entry>,
+        selection: &mut Selection<'_>,
+    ) -> Result<(), StoreError> {
+        let before = self.entries_before(before);
+        for (slot, (name, kind)) in listing.into_iter().enumerate() {
+            let before = find(&before, name.as_bytes());
+            self.entry(path.join(name), open, slot, kind.is_dir(), before, selection)?;
+        }
+        self.send(Job::Listed(Arc::clone(open)))
+    }
+
+    fn entry(
+        &self,
+        path: PathBuf,
+        above: &Arc<OpenDirectory>,
+        slot: usize,
+        is_directory: bool,
+        before: Option<&Entry>,
+        selection: &mut Selection<'_>,
+    ) -> Result<(), StoreError> {
+        self.stop.check()?;
+        let name = path.file_name().map(|name| name.to_os_string().into_vec()).unwrap_or_default();
+        let directory = Arc::clone(above);
+        if !is_directory {
+            let before = before.cloned();
+            return self.send(Job::Entry { path, directory, slot, name, before });
+        }
+        let depth = selection.ignores.len();
+        let opened = || -> Result<_, (&'static str, io::Error)> {
+            let metadata = path.symlink_metadata().map_err(|error| ("stat", error))?;
+            if selection.is_own_repository(metadata.dev(), metadata.ino()) {
+                self.progress.issue(&path, IssueKind::OwnRepository);
+                return Ok(None);
+            }
+            let meta = source::meta_of(&path, &metadata).map_err(|error| ("stat", error))?;
+            let listing = match selection.is_elsewhere(metadata.dev()) {
+                // The mount point stays, as an empty directory.
+                true => Vec::new(),
+                false => selection.list(&path).map_err(|error| ("list", error))?,
+            };
+            Ok(Some((meta, listing)))
+        }();
+        let result = match opened {
+            Ok(Some((meta, listing))) => {
+                let above = Above::Directory(directory, slot);
+                let open = OpenDirectory::new(name, meta, above, listing.len());
+                self.entries(&path, &open, listing, before, selection)
+            }
+            Ok(None) => self.send(Job::Dropped(directory, slot)),
+            Err((action, source)) => {
+                self.progress.issue(&path, IssueKind::Unreadable { action, source });
+                self.send(Job::Dropped(directory, slot))
+            }
+        };
+        selection.ignores.truncate(depth);
+        result
+    }
+
+    /// What the parent snapshot has in a directory, by name. A tree that cannot be read counts as
+    /// empty: its files are then read again.
+    fn entries_before(&self, directory: Option<&Entry>) -> Vec<Entry> {
+        let tree = directory.and_then(|entry| read_tree(self.chunks, entry).ok());
+        tree.flatten().unwrap_or_default()
+    }
+
+    fn send(&self, job: Job) -> Result<(), StoreError> {
+        self.jobs.send(job).map_err(|_| StoreError::Stopped)
+    }
+}
+
+fn find<'a>(entries: &'a [Entry], name: &[u8]) -> Option<&'a Entry> {
+    let at = entries.binary_search_by(|entry| entry.name.as_slice().cmp(name)).ok()?;
+    entries.get(at)
+}
+
+/// Counts the files and bytes of `sources`, for a progress bar, until done or stopped.
+///
+/// Errors are passed over here: the backup itself meets them again and reports them.
+pub(super) fn count(
+    sources: &Sources,
+    options: &Options,
+    progress: &Progress,
+    stop: &Stop<'_>,
+) -> Result<(), StoreError> {
+    let (mut files, mut bytes) = (0, 0);
+    let mut count_below = |root: &Path, base: &Path| -> Result<(), StoreError> {
+        let mut selection = Selection::new(base, options)?;
+        let mut open = vec![(root.to_owned(), 0)];
+        while let Some((path, depth)) = open.pop() {
+            stop.check()?;
+            selection.ignores.truncate(depth);
+            let Ok(metadata) = path.symlink_metadata() else { continue };
+            if metadata.is_file() {
+                files += 1;
+                bytes += metadata.len();
+            }
+            let is_left_out = selection.is_own_repository(metadata.dev(), metadata.ino())
+                || selection.is_elsewhere(metadata.dev());
+            if metadata.is_dir() && !is_left_out {
+                let listing = selection.list(&path).unwrap_or_default();
+                let depth = selection.ignores.len();
+                open.extend(listing.into_iter().map(|(name, _)| (path.join(name), depth)));
+            }
+        }
+        Ok(())
+    };
+    match sources {
+        Sources::Directory(path) => count_below(path, path)?,
+        Sources::Several(named) => {
+            for (_, path) in named {
+                count_below(path, path.parent().unwrap_or(path))?;
+            }
+        }
+    }
+    progress.total_files.store(files, Ordering::Relaxed);
+    progress.total_bytes.store(bytes, Ordering::Relaxed);
+    Ok(())
+}

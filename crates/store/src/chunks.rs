@@ -1,0 +1,156 @@
+//! Reading chunks back: recipe → chunks → bytes, each verified.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use onefold_backend::Objects;
+use onefold_container::Directory;
+use onefold_fingerprint::{Fingerprint, Fingerprinter};
+use onefold_index::{Hint, Index};
+use onefold_seal::Envelope;
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
+
+use crate::place::Containers;
+use crate::{Place, Recipe, StoreError};
+
+/// Bytes of decompressed groups that a reader keeps at most.
+const GROUP_CACHE: u64 = 32 << 20;
+/// Bytes of container footers, about, that a reader keeps at most.
+const DIRECTORY_CACHE: u64 = 8 << 20;
+
+/// Reads the chunks of an open repository, from any number of threads.
+///
+/// A group is read and decompressed once for all threads that want it at the same time.
+pub(crate) struct ChunkReader<'a> {
+    objects: &'a dyn Objects,
+    envelope: Envelope,
+    fingerprinter: Fingerprinter,
+    index: &'a Index<Place>,
+    containers: &'a Containers,
+    directories: Cache<u32, Arc<Directory>, ByLength>,
+    groups: Cache<(u32, u32), Bytes, ByLength>,
+}
+
+#[derive(Clone)]
+struct ByLength;
+
+impl Weighter<u32, Arc<Directory>> for ByLength {
+    fn weight(&self, _: &u32, directory: &Arc<Directory>) -> u64 {
+        (64 + 64 * directory.groups.len() + 48 * directory.chunks.len()) as u64
+    }
+}
+
+impl Weighter<(u32, u32), Bytes> for ByLength {
+    fn weight(&self, _: &(u32, u32), group: &Bytes) -> u64 {
+        64 + group.len() as u64
+    }
+}
+
+impl<'a> ChunkReader<'a> {
+    pub(crate) fn new(
+        objects: &'a dyn Objects,
+        envelope: Envelope,
+        fingerprinter: Fingerprinter,
+        index: &'a Index<Place>,
+        containers: &'a Containers,
+    ) -> Self {
+        Self {
+            objects,
+            envelope,
+            fingerprinter,
+            index,
+            containers,
+            directories: Cache::with_weighter(256, DIRECTORY_CACHE, ByLength),
+            groups: Cache::with_weighter(256, GROUP_CACHE, ByLength),
+        }
+    }
+
+    /// Whether the index knows every chunk of `recipe`. Nodes that cannot be read count as no.
+    pub(crate) fn has_all(&self, recipe: &Recipe) -> bool {
+        let mut all = true;
+        let walk = self.visit(recipe, &mut |leaf| {
+            all &= self.index.get(&leaf.root).is_some();
+            Ok(())
+        });
+        walk.is_ok() && all
+    }
+
+    /// The bytes of the chunk `fingerprint`; they have that fingerprint.
+    pub(crate) fn chunk(&self, fingerprint: &Fingerprint) -> Result<Bytes, StoreError> {
+        let missing = || StoreError::MissingChunk { fingerprint: *fingerprint };
+        let Hint(place) = self.index.get(fingerprint).ok_or_else(missing)?;
+        let directory = self.directory(place.container)?.ok_or_else(missing)?;
+        let wrong = |reason| StoreError::WrongChunk {
+            fingerprint: *fingerprint,
+            container: directory.id,
+            slot: place.slot,
+            reason,
+        };
+        let entry = directory.chunk(place.slot)?;
+        let group = self.groups.get_or_insert_with(&(place.container, entry.group), || {
+            directory.read_group(self.objects, entry.group)
+        })?;
+        let bytes = group.slice(entry.range());
+        let found = self.fingerprinter.fingerprint(&bytes);
+        if found != *fingerprint {
+            return Err(wrong(format!("the bytes there have fingerprint {found}")));
+        }
+        Ok(bytes)
+    }
+
+    fn directory(&self, container: u32) -> Result<Option<Arc<Directory>>, StoreError> {
+        let Some(live) = self.containers.get(container) else { return Ok(None) };
+        let directory = self.directories.get_or_insert_with(&container, || {
+            Directory::read(self.objects, &self.envelope, live.id, live.size).map(Arc::new)
+        })?;
+        Ok(Some(directory))
+    }
+
+    /// Calls `leaf` for every chunk of `recipe`, in order.
+    pub(crate) fn visit(
+        &self,
+        recipe: &Recipe,
+        leaf: &mut dyn FnMut(Recipe) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        if recipe.len == 0 {
+            return Ok(());
+        }
+        if recipe.depth == 0 {
+            return leaf(*recipe);
+        }
+        for child in self.children(recipe)? {
+            self.visit(&child, leaf)?;
+        }
+        Ok(())
+    }
+
+    /// The children of a node.
+    pub(crate) fn children(&self, recipe: &Recipe) -> Result<Vec<Recipe>, StoreError> {
+        let bytes = self.chunk(&recipe.root)?;
+        recipe.decode_node(&bytes).map_err(|source| StoreError::Malformed {
+            object: format!("recipe node {}", recipe.root),
+            source,
+        })
+    }
+
+    /// The bytes of a leaf; as many as the recipe says.
+    pub(crate) fn leaf(&self, leaf: &Recipe) -> Result<Bytes, StoreError> {
+        let bytes = self.chunk(&leaf.root)?;
+        if bytes.len() as u64 != leaf.len {
+            let found = bytes.len() as u64;
+            return Err(StoreError::RecipeLength { expected: leaf.len, found });
+        }
+        Ok(bytes)
+    }
+
+    /// All bytes of `recipe`, for trees: memory grows only with bytes that are really there.
+    pub(crate) fn read_all(&self, recipe: &Recipe) -> Result<Vec<u8>, StoreError> {
+        let mut all = Vec::new();
+        self.visit(recipe, &mut |leaf| {
+            all.extend_from_slice(&self.leaf(&leaf)?);
+            Ok(())
+        })?;
+        Ok(all)
+    }
+}

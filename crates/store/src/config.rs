@@ -1,0 +1,115 @@
+//! A repository's configuration: chosen once, when it is made.
+
+use bytes::Bytes;
+use onefold_backend::{BackendError, Objects};
+use onefold_cdc::{Algorithm, ChunkSizes, Params};
+use onefold_fingerprint::{FingerprintAlgorithm, Fingerprinter};
+use onefold_seal::wire::{Put, Reader, WireError};
+use onefold_seal::{Envelope, Kind, ObjectId};
+
+use crate::StoreError;
+
+/// The name of the configuration's object.
+pub(crate) const NAME: &str = "config";
+
+/// Everything that decides which chunks a backup makes and how they are named.
+///
+/// It cannot change afterwards: other parameters would cut the same data elsewhere.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Config {
+    /// How data is cut.
+    pub params: Params,
+    /// How chunks are named.
+    pub fingerprint: FingerprintAlgorithm,
+    /// The level at which groups are compressed with zstd.
+    pub compression_level: i32,
+}
+
+impl Config {
+    /// FastCDC around 64 KiB, BLAKE3, zstd level 3.
+    pub fn standard() -> Self {
+        let params =
+            Params::for_mean(Algorithm::FastCdc, 64 << 10).expect("the standard sizes are valid");
+        Self { params, fingerprint: FingerprintAlgorithm::Blake3, compression_level: 3 }
+    }
+
+    /// What names chunks; `None` for an algorithm that needs a key, of which version 0 has none.
+    pub(crate) fn fingerprinter(&self) -> Option<Fingerprinter> {
+        match self.fingerprint {
+            FingerprintAlgorithm::Blake3 => Some(Fingerprinter::blake3()),
+            FingerprintAlgorithm::Sha256 => Some(Fingerprinter::sha256()),
+            FingerprintAlgorithm::Sha3 => Some(Fingerprinter::sha3()),
+            FingerprintAlgorithm::Sha1 => Some(Fingerprinter::sha1()),
+            _ => None,
+        }
+    }
+
+    /// Puts the configuration of a new repository, which gets a random id.
+    pub(crate) fn create(&self, objects: &dyn Objects) -> Result<Envelope, StoreError> {
+        let repository = ObjectId::random();
+        let envelope = Envelope::plain(repository);
+        let object = envelope.seal(Kind::Config, repository, &self.encode());
+        match objects.put(NAME, Bytes::from(object)) {
+            Ok(()) => Ok(envelope),
+            Err(BackendError::AlreadyExists { .. }) => Err(StoreError::Exists),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Reads the configuration and with it which repository this is.
+    pub(crate) fn load(objects: &dyn Objects) -> Result<(Envelope, Self), StoreError> {
+        let object = match objects.get(NAME) {
+            Ok(object) => object,
+            Err(error) if error.is_not_found() => {
+                return Err(match crate::repository::any_object(objects)? {
+                    Some(found) => StoreError::LostConfig { found },
+                    None => StoreError::NoRepository,
+                });
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let (envelope, body) = Envelope::discover(Kind::Config, &object)
+            .map_err(|source| StoreError::Envelope { object: NAME.into(), source })?;
+        let config = Self::decode(body)
+            .map_err(|source| StoreError::Malformed { object: NAME.into(), source })?;
+        Ok((envelope, config))
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        let mut body = Vec::new();
+        let Params { algorithm, sizes, window, level, seed, .. } = &self.params;
+        body.put_u8(algorithm.code());
+        body.put_varint(sizes.min() as u64);
+        body.put_varint(sizes.avg() as u64);
+        body.put_varint(sizes.max() as u64);
+        body.put_varint(*window as u64);
+        body.put_u8(*level);
+        body.put_u64(*seed);
+        body.put_u8(self.fingerprint.code());
+        body.put_signed(self.compression_level.into());
+        body
+    }
+
+    fn decode(body: &[u8]) -> Result<Self, WireError> {
+        let mut reader = Reader::new(body);
+        let algorithm = Algorithm::from_code(reader.u8("a chunking algorithm")?)
+            .ok_or(reader.error("a chunking algorithm that this program knows"))?;
+        let mut size = || reader.varint_to(u32::MAX.into(), "a chunk size").map(|n| n as usize);
+        let (min, avg, max) = (size()?, size()?, size()?);
+        let sizes =
+            ChunkSizes::new(min, avg, max).map_err(|_| reader.error("chunk sizes in order"))?;
+        let mut params = Params::new(algorithm, sizes);
+        params.window = reader.varint_to(256, "a window of at most 256 bytes")? as usize;
+        params.level = reader.u8("a normalisation level")?;
+        params.seed = reader.u64("a seed")?;
+        let fingerprint = FingerprintAlgorithm::from_code(reader.u8("a fingerprint")?)
+            .ok_or(reader.error("a fingerprint that this program knows"))?;
+        let compression_level = reader.signed("a compression level")?;
+        let compression_level = i32::try_from(compression_level)
+            .ok()
+            .filter(|level| (-7..=22).contains(level))
+            .ok_or(reader.error("a compression level from -7 to 22"))?;
+        reader.finish()?;
+        Ok(Self { params, fingerprint, compression_level })
+    }
+}

@@ -1,0 +1,169 @@
+use std::io;
+use std::path::{Path, PathBuf};
+
+use onefold_backend::BackendError;
+use onefold_cdc::ParamError;
+use onefold_container::ContainerError;
+use onefold_fingerprint::Fingerprint;
+use onefold_index::IndexError;
+use onefold_seal::wire::WireError;
+use onefold_seal::{ObjectId, SealError};
+
+/// What can go wrong with a repository.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// There is no repository here.
+    #[error("there is no repository: it has no object 'config'")]
+    NoRepository,
+    /// There is a repository's content without its configuration.
+    #[error("'config' is missing, but '{found}' is there: a repository lost its configuration")]
+    LostConfig {
+        /// An object that was found.
+        found: String,
+    },
+    /// A repository cannot be made where something is already.
+    #[error("cannot make a repository: '{found}' is already there")]
+    NotEmpty {
+        /// An object that was found.
+        found: String,
+    },
+    /// There is a repository already.
+    #[error("there is a repository already")]
+    Exists,
+    /// The storage below failed.
+    #[error(transparent)]
+    Backend(#[from] BackendError),
+    /// A container is damaged.
+    #[error(transparent)]
+    Container(#[from] ContainerError),
+    /// A run of the index is damaged.
+    #[error(transparent)]
+    Index(#[from] IndexError),
+    /// The chunker's parameters are not usable.
+    #[error("chunking parameters: {0}")]
+    Params(#[from] ParamError),
+    /// An object's header or check is wrong.
+    #[error("{object} {source}")]
+    Envelope {
+        /// The object's name.
+        object: String,
+        /// What is wrong.
+        source: SealError,
+    },
+    /// An object passes its check and still makes no sense.
+    #[error("{object} is {source}")]
+    Malformed {
+        /// The object's name, or what was decoded.
+        object: String,
+        /// Where decoding failed.
+        source: WireError,
+    },
+    /// A chunk that something refers to is not in the index.
+    #[error("chunk {fingerprint} is in no container")]
+    MissingChunk {
+        /// Which chunk.
+        fingerprint: Fingerprint,
+    },
+    /// The bytes at a chunk's place are not the chunk.
+    #[error(
+        "chunk {fingerprint} is not at its place (container {container}, slot {slot}): {reason}"
+    )]
+    WrongChunk {
+        /// Which chunk.
+        fingerprint: Fingerprint,
+        /// Where it should be.
+        container: ObjectId,
+        /// Where it should be.
+        slot: u32,
+        /// What is there instead.
+        reason: String,
+    },
+    /// A recipe's chunk has another length than the recipe says.
+    #[error("recipe says {expected} bytes, its chunks have {found}")]
+    RecipeLength {
+        /// Length that the recipe gives.
+        expected: u64,
+        /// Length of its chunks.
+        found: u64,
+    },
+    /// No snapshot fits.
+    #[error("no snapshot '{spec}'{hint}")]
+    NoSnapshot {
+        /// What was asked for.
+        spec: String,
+        /// Which snapshots there are, or where to look.
+        hint: String,
+    },
+    /// Several snapshots begin with the same digits.
+    #[error("'{spec}' fits {count} snapshots; give more digits")]
+    AmbiguousSnapshot {
+        /// What was asked for.
+        spec: String,
+        /// How many fit.
+        count: usize,
+    },
+    /// A snapshot has no such path.
+    #[error("snapshot {snapshot} has no '{path}'")]
+    NoPath {
+        /// Which snapshot.
+        snapshot: ObjectId,
+        /// What was asked for, lossily shown.
+        path: String,
+    },
+    /// Two sources would have the same name in the snapshot.
+    #[error(
+        "'{}' and '{}' would both be '{name}' in the snapshot; back up their common parent, or \
+         each on its own", first.display(), second.display()
+    )]
+    SameName {
+        /// The name both would have.
+        name: String,
+        /// One source.
+        first: PathBuf,
+        /// The other source.
+        second: PathBuf,
+    },
+    /// A file operation on the source or the target failed.
+    #[error("cannot {action} '{}'", path.display())]
+    File {
+        /// What was attempted.
+        action: &'static str,
+        /// On which path.
+        path: PathBuf,
+        /// What the operating system said.
+        source: io::Error,
+    },
+    /// A path or option cannot be used as given.
+    #[error("{0}")]
+    Unusable(String),
+    /// A pattern is not a glob.
+    #[error(transparent)]
+    Pattern(#[from] crate::PatternError),
+    /// The user asked to stop.
+    #[error("interrupted; what was stored is kept and will be reused")]
+    Interrupted,
+    /// Another thread of the same operation failed; its error is the one reported.
+    #[error("stopped because another part of the operation failed")]
+    Stopped,
+}
+
+impl StoreError {
+    /// For `map_err` on file operations.
+    pub(crate) fn file(
+        action: &'static str,
+        path: &Path,
+    ) -> impl FnOnce(io::Error) -> StoreError + use<> {
+        let path = path.to_owned();
+        move |source| StoreError::File { action, path, source }
+    }
+
+    /// Whether the target of restore, or the repository, has no room left.
+    pub fn is_full(&self) -> bool {
+        match self {
+            StoreError::Backend(BackendError::Full { .. }) => true,
+            StoreError::File { source, .. } => source.kind() == io::ErrorKind::StorageFull,
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! Where chunks lie.
+
+use std::sync::RwLock;
+
+use onefold_index::Location;
+use onefold_seal::ObjectId;
+use onefold_seal::wire::{Put, Reader, WireError};
+
+/// A chunk's container, slot and length.
+///
+/// Containers are numbered by whoever holds the list: a run by its `covers`, an open repository by
+/// its [`Containers`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    /// The container's number.
+    pub container: u32,
+    /// The chunk's slot in it.
+    pub slot: u32,
+    /// The chunk's length in bytes.
+    pub len: u32,
+}
+
+impl Location for Place {
+    fn encode(&self, bytes: &mut Vec<u8>) {
+        bytes.put_u32(self.container);
+        bytes.put_u32(self.slot);
+        bytes.put_u32(self.len);
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
+        Ok(Self {
+            container: reader.u32("a container's number")?,
+            slot: reader.u32("a slot")?,
+            len: reader.u32("a chunk's length")?,
+        })
+    }
+}
+
+/// The live containers of an open repository: number ↔ id, with sizes.
+#[derive(Debug, Default)]
+pub(crate) struct Containers(RwLock<Vec<LiveContainer>>);
+
+/// A container that was seen on the backend, or put there, since the repository was opened.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LiveContainer {
+    pub(crate) id: ObjectId,
+    pub(crate) size: u64,
+}
+
+impl Containers {
+    /// Numbers a container.
+    pub(crate) fn add(&self, id: ObjectId, size: u64) -> u32 {
+        let mut list = self.0.write().expect("no thread panics with the list locked");
+        list.push(LiveContainer { id, size });
+        (list.len() - 1) as u32
+    }
+
+    /// The container with this number.
+    pub(crate) fn get(&self, number: u32) -> Option<LiveContainer> {
+        self.0.read().expect("no thread panics with the list locked").get(number as usize).copied()
+    }
+}

@@ -1,0 +1,132 @@
+//! How an operation tells how far it is, and is told to stop.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// A request to stop, shared by whoever may ask and whoever must listen.
+#[derive(Debug, Default)]
+pub struct Cancel(AtomicBool);
+
+impl Cancel {
+    /// Asks the operation to stop soon, keeping what is done.
+    pub fn cancel(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether someone asked.
+    pub fn is_cancelled(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Something that did not go as wished and did not end the operation.
+#[derive(Debug)]
+pub struct Issue {
+    /// Which file.
+    pub path: PathBuf,
+    /// What happened.
+    pub kind: IssueKind,
+}
+
+/// What happened to a file.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum IssueKind {
+    /// It could not be read: it is missing from the snapshot.
+    Unreadable {
+        /// What was attempted.
+        action: &'static str,
+        /// What the operating system said.
+        source: std::io::Error,
+    },
+    /// It changed while it was read: the snapshot has it as it was read.
+    Changed,
+    /// It is the repository itself: it was left out.
+    OwnRepository,
+    /// It could not be restored as the snapshot has it.
+    NotRestored {
+        /// Why.
+        reason: String,
+    },
+    /// It was restored, but not all of its metadata.
+    Incomplete {
+        /// What is missing and why.
+        reason: String,
+    },
+}
+
+impl IssueKind {
+    /// Whether content is missing because of this.
+    pub const fn is_loss(&self) -> bool {
+        matches!(self, Self::Unreadable { .. } | Self::NotRestored { .. })
+    }
+}
+
+impl fmt::Display for Issue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = self.path.display();
+        match &self.kind {
+            IssueKind::Unreadable { action, source } => {
+                write!(f, "cannot {action} '{path}': {source}; it is not in the snapshot")
+            }
+            IssueKind::Changed => {
+                write!(f, "'{path}' changed while it was read; backed up as it was read")
+            }
+            IssueKind::OwnRepository => write!(f, "'{path}' is this repository; left out"),
+            IssueKind::NotRestored { reason } => write!(f, "'{path}' was not restored: {reason}"),
+            IssueKind::Incomplete { reason } => write!(f, "'{path}' is restored, but {reason}"),
+        }
+    }
+}
+
+type OnIssue = Box<dyn Fn(&Issue) + Send + Sync>;
+
+/// Counters that an operation raises while it runs, for whoever watches.
+#[derive(Default)]
+pub struct Progress {
+    /// Files to come in all; 0 until it is known.
+    pub total_files: AtomicU64,
+    /// Bytes to come in all; 0 until it is known.
+    pub total_bytes: AtomicU64,
+    /// Files done.
+    pub files: AtomicU64,
+    /// Bytes done, read or not.
+    pub bytes: AtomicU64,
+    /// Bytes of chunks that were new to the repository.
+    pub new_bytes: AtomicU64,
+    /// Bytes written to containers.
+    pub stored_bytes: AtomicU64,
+    /// Files taken over from the parent snapshot without reading them.
+    pub unchanged_files: AtomicU64,
+    /// Issues so far.
+    pub issues: AtomicU64,
+    /// Issues by which content is missing.
+    pub losses: AtomicU64,
+    on_issue: Option<OnIssue>,
+}
+
+impl Progress {
+    /// Counters at zero; `on_issue` hears of every issue as it happens, from any thread.
+    pub fn new(on_issue: impl Fn(&Issue) + Send + Sync + 'static) -> Self {
+        Self { on_issue: Some(Box::new(on_issue)), ..Self::default() }
+    }
+
+    pub(crate) fn add(counter: &AtomicU64, by: u64) {
+        counter.fetch_add(by, Ordering::Relaxed);
+    }
+
+    pub(crate) fn read(counter: &AtomicU64) -> u64 {
+        counter.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn issue(&self, path: impl Into<PathBuf>, kind: IssueKind) {
+        Self::add(&self.issues, 1);
+        if kind.is_loss() {
+            Self::add(&self.losses, 1);
+        }
+        if let Some(on_issue) = &self.on_issue {
+            on_issue(&Issue { path: path.into(), kind });
+        }
+    }
+}

@@ -1,0 +1,303 @@
+//! An open repository.
+
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
+
+use onefold_backend::Objects;
+use onefold_cdc::Chunker;
+use onefold_container::{self as container, Directory};
+use onefold_fingerprint::Fingerprinter;
+use onefold_index::{self as index, Index, Run};
+use onefold_seal::{Envelope, ObjectId};
+
+use crate::chunks::ChunkReader;
+use crate::place::Containers;
+use crate::snapshot::{self, snapshot_id};
+use crate::tree::{self, Entry, Node};
+use crate::{Config, Place, Snapshot, SnapshotSpec, StoreError};
+
+/// Something wrong in the repository that did not stop it from opening.
+pub type Warning = String;
+
+/// An open repository.
+///
+/// Any number of processes may have the same repository open and back up to it at the same time:
+/// they write objects under names of their own and never modify one.
+pub struct Repository {
+    pub(crate) objects: Arc<dyn Objects>,
+    pub(crate) envelope: Envelope,
+    config: Config,
+    pub(crate) fingerprinter: Fingerprinter,
+    loaded: OnceLock<Loaded>,
+}
+
+/// What the repository held when the index was first needed, and what was added since.
+pub(crate) struct Loaded {
+    pub(crate) index: Index<Place>,
+    pub(crate) containers: Containers,
+    /// What was wrong with runs and containers; each is then read another way or done without.
+    pub(crate) warnings: Vec<Warning>,
+}
+
+impl Repository {
+    /// Makes a repository where there is nothing yet, and opens it.
+    pub fn init(objects: Arc<dyn Objects>, config: Config) -> Result<Self, StoreError> {
+        Chunker::new(&config.params)?;
+        let fingerprinter = fingerprinter(&config)?;
+        match any_object(&*objects)? {
+            Some(found) if found == crate::config::NAME => return Err(StoreError::Exists),
+            Some(found) => return Err(StoreError::NotEmpty { found }),
+            None => {}
+        }
+        let envelope = config.create(&*objects)?;
+        Ok(Self { objects, envelope, config, fingerprinter, loaded: OnceLock::new() })
+    }
+
+    /// Opens the repository.
+    pub fn open(objects: Arc<dyn Objects>) -> Result<Self, StoreError> {
+        let (envelope, config) = Config::load(&*objects)?;
+        let fingerprinter = fingerprinter(&config)?;
+        Ok(Self { objects, envelope, config, fingerprinter, loaded: OnceLock::new() })
+    }
+
+    /// Which repository this is.
+    pub fn id(&self) -> ObjectId {
+        self.envelope.repository()
+    }
+
+    /// What was chosen when it was made.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Loads the index if it is not loaded; what was wrong with it.
+    pub fn load(&self) -> Result<&[Warning], StoreError> {
+        Ok(&self.loaded()?.warnings)
+    }
+
+    /// Every snapshot with its id, oldest first. Snapshots that cannot be read are given apart.
+    pub fn snapshots(&self) -> Result<(Vec<(ObjectId, Snapshot)>, Vec<StoreError>), StoreError> {
+        let mut snapshots = Vec::new();
+        let mut damaged = Vec::new();
+        for info in self.objects.list(snapshot::PREFIX)? {
+            let Some(id) = snapshot_id(&info.name) else { continue };
+            match Snapshot::read(&*self.objects, &self.envelope, id) {
+                Ok(snapshot) => snapshots.push((id, snapshot)),
+                Err(error) => damaged.push(error),
+            }
+        }
+        snapshots.sort_by_key(|(id, snapshot)| (snapshot.time, *id));
+        Ok((snapshots, damaged))
+    }
+
+    /// The snapshot that `spec` names.
+    pub fn find(&self, spec: &SnapshotSpec) -> Result<(ObjectId, Snapshot), StoreError> {
+        match spec {
+            SnapshotSpec::Latest => {
+                let (mut snapshots, mut damaged) = self.snapshots()?;
+                // A damaged snapshot may be the newest: saying nothing would restore an older one.
+                match (snapshots.pop(), damaged.pop()) {
+                    (_, Some(error)) => Err(error),
+                    (Some(newest), None) => Ok(newest),
+                    (None, None) => Err(StoreError::NoSnapshot {
+                        spec: spec.to_string(),
+                        hint: ": the repository has none yet".into(),
+                    }),
+                }
+            }
+            SnapshotSpec::Prefix(digits) => self.find_by_prefix(digits),
+        }
+    }
+
+    fn find_by_prefix(&self, digits: &str) -> Result<(ObjectId, Snapshot), StoreError> {
+        let infos = self.objects.list(snapshot::PREFIX)?;
+        let ids = infos.iter().filter_map(|info| snapshot_id(&info.name));
+        let fitting: Vec<_> = ids.filter(|id| id.to_string().starts_with(digits)).collect();
+        match fitting[..] {
+            [id] => Ok((id, Snapshot::read(&*self.objects, &self.envelope, id)?)),
+            [] => Err(StoreError::NoSnapshot { spec: digits.into(), hint: String::new() }),
+            _ => Err(StoreError::AmbiguousSnapshot { spec: digits.into(), count: fitting.len() }),
+        }
+    }
+
+    /// The entry at `path` in a snapshot; components are separated by slashes, empty ones ignored.
+    pub fn entry_at(
+        &self,
+        id: ObjectId,
+        snapshot: &Snapshot,
+        path: &[u8],
+    ) -> Result<Entry, StoreError> {
+        let no_path = || StoreError::NoPath {
+            snapshot: id,
+            path: String::from_utf8_lossy(path).into_owned(),
+        };
+        let reader = self.reader()?;
+        let mut entry = snapshot.root.clone();
+        for component in path.split(|byte| *byte == b'/').filter(|part| !part.is_empty()) {
+            let entries = read_tree(&reader, &entry)?.ok_or_else(no_path)?;
+            let found = entries.into_iter().find(|entry| entry.name == component);
+            entry = found.ok_or_else(no_path)?;
+        }
+        Ok(entry)
+    }
+
+    /// Calls `visit` with path and entry of everything below `entry`, directories before what they
+    /// hold. Paths are relative to `entry`, with slashes between components.
+    pub fn walk(
+        &self,
+        entry: &Entry,
+        visit: &mut dyn FnMut(&[u8], &Entry) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        fn descend(
+            reader: &ChunkReader<'_>,
+            entry: &Entry,
+            path: &mut Vec<u8>,
+            visit: &mut dyn FnMut(&[u8], &Entry) -> Result<(), StoreError>,
+        ) -> Result<(), StoreError> {
+            for child in read_tree(reader, entry)?.unwrap_or_default() {
+                let len = path.len();
+                if len > 0 {
+                    path.push(b'/');
+                }
+                path.extend_from_slice(&child.name);
+                visit(path, &child)?;
+                descend(reader, &child, path, visit)?;
+                path.truncate(len);
+            }
+            Ok(())
+        }
+        descend(&self.reader()?, entry, &mut Vec::new(), visit)
+    }
+
+    pub(crate) fn reader(&self) -> Result<ChunkReader<'_>, StoreError> {
+        let loaded = self.loaded()?;
+        Ok(ChunkReader::new(
+            &*self.objects,
+            self.envelope,
+            self.fingerprinter.clone(),
+            &loaded.index,
+            &loaded.containers,
+        ))
+    }
+
+    pub(crate) fn loaded(&self) -> Result<&Loaded, StoreError> {
+        if let Some(loaded) = self.loaded.get() {
+            return Ok(loaded);
+        }
+        let loaded = self.load_index()?;
+        Ok(self.loaded.get_or_init(|| loaded))
+    }
+
+    /// Learns where every chunk lies: from the runs, and from the footers of containers that no
+    /// readable run covers. What a run says of containers that are gone is passed over.
+    fn load_index(&self) -> Result<Loaded, StoreError> {
+        let loaded = Loaded {
+            index: Index::new(),
+            containers: Containers::default(),
+            warnings: Vec::new(),
+        };
+        let Loaded { index, containers, mut warnings } = loaded;
+        // Runs are listed before containers: what a run covers was durable before the run was.
+        let runs = self.objects.list(index::PREFIX)?;
+        let live: HashMap<ObjectId, u32> = self
+            .objects
+            .list(container::PREFIX)?
+            .into_iter()
+            .filter_map(|info| Some((container::container_id(&info.name)?, info.size)))
+            .map(|(id, size)| (id, containers.add(id, size)))
+            .collect();
+        let mut covered = vec![false; live.len()];
+        for id in runs.iter().filter_map(|info| index::run_id(&info.name)) {
+            match Run::<Place>::read(&*self.objects, &self.envelope, id) {
+                Ok(run) => publish_run(&run, &live, &index, &mut covered),
+                Err(error) => warnings.push(describe(&error)),
+            }
+        }
+        for (id, number) in live {
+            if covered[number as usize] {
+                continue;
+            }
+            let size = containers.get(number).expect("it was just added").size;
+            match Directory::read(&*self.objects, &self.envelope, id, size) {
+                Ok(directory) => publish_directory(&directory, number, &index),
+                Err(error) => warnings.push(describe(&error)),
+            }
+        }
+        Ok(Loaded { index, containers, warnings })
+    }
+}
+
+fn fingerprinter(config: &Config) -> Result<Fingerprinter, StoreError> {
+    config.fingerprinter().ok_or_else(|| {
+        let name = config.fingerprint.name();
+        StoreError::Unusable(format!("fingerprint '{name}' needs a key, and there are none yet"))
+    })
+}
+
+/// Any object of the repository's, or `None` if there is nothing at all.
+pub(crate) fn any_object(objects: &dyn Objects) -> Result<Option<String>, StoreError> {
+    Ok(objects.list("")?.into_iter().next().map(|info| info.name))
+}
+
+/// The entries of a directory, `None` if `entry` is none.
+pub(crate) fn read_tree(
+    reader: &ChunkReader<'_>,
+    entry: &Entry,
+) -> Result<Option<Vec<Entry>>, StoreError> {
+    let Node::Directory { tree } = &entry.node else { return Ok(None) };
+    let bytes = reader.read_all(tree)?;
+    let entries = tree::decode(&bytes).map_err(|source| StoreError::Malformed {
+        object: format!("tree {}", tree.root),
+        source,
+    })?;
+    Ok(Some(entries))
+}
+
+/// What a container's footer lists, as a run or an index has it.
+pub(crate) fn places(
+    directory: &Directory,
+    container: u32,
+) -> impl Iterator<Item = (onefold_fingerprint::Fingerprint, Place)> + '_ {
+    (0u32..).zip(&directory.chunks).map(move |(slot, chunk)| {
+        (chunk.fingerprint, Place { container, slot, len: chunk.len })
+    })
+}
+
+fn publish_run(
+    run: &Run<Place>,
+    live: &HashMap<ObjectId, u32>,
+    index: &Index<Place>,
+    covered: &mut [bool],
+) {
+    let numbers: Vec<_> = run.covers.iter().map(|id| live.get(id).copied()).collect();
+    for number in numbers.iter().flatten() {
+        covered[*number as usize] = true;
+    }
+    for (fingerprint, place) in &run.entries {
+        if let Some(Some(container)) = numbers.get(place.container as usize) {
+            index.publish(*fingerprint, Place { container: *container, ..*place });
+        }
+    }
+}
+
+fn publish_directory(directory: &Directory, number: u32, index: &Index<Place>) {
+    for (fingerprint, place) in places(directory, number) {
+        index.publish(fingerprint, place);
+    }
+}
+
+/// An error with its causes on one line.
+pub(crate) fn describe(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        // Some errors quote their source already.
+        if !text.contains(&cause_text) {
+            text.push_str(": ");
+            text.push_str(&cause_text);
+        }
+        source = cause.source();
+    }
+    text
+}
