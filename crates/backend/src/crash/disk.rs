@@ -125,6 +125,9 @@ impl CrashDisk {
 
     /// Stops the disk as soon as `operations` steps were taken since it was made: every later
     /// call on any handle, reads too, does nothing and is [`BackendError::Crashed`].
+    ///
+    /// Called again with a larger number it lets the disk run on with all that was live: then
+    /// the program was killed, and not the power cut.
     pub fn crash_after(&self, operations: u64) {
         self.lock().last_step = Some(operations);
     }

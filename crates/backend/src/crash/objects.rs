@@ -64,6 +64,9 @@ impl CrashObjects {
         path: &str,
         bytes: Bytes,
     ) -> Result<(), BackendError> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
         let mut disk = self.disk.step(Operation::Put, name, Step::Write(path.to_owned()))?;
         disk.files.content_mut(file).write(0, bytes);
         Ok(())

@@ -57,6 +57,9 @@ impl OwnedFile {
     }
 
     fn write(&self, operation: Operation, offset: u64, bytes: &[u8]) -> Result<(), BackendError> {
+        if bytes.is_empty() {
+            return self.disk.read(operation, &self.name).map(|_| ());
+        }
         let mut disk = self.disk.step(operation, &self.name, Step::Write(path_of(&self.name)))?;
         let bytes = Bytes::copy_from_slice(bytes);
         disk.files.content_mut(self.file).write(offset as usize, bytes);

@@ -1,0 +1,252 @@
+//! What only real directories do: fill up, vanish, forbid, and keep what killed puts left.
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use bytes::Bytes;
+use onefold_backend::{BackendError, LocalLog, LocalObjects, LocalPages, Log, Objects, Pages};
+use onefold_testkit::skip;
+use rustix::mount::{MountFlags, UnmountFlags, mount, mount_remount, unmount};
+
+/// A small file system in memory, mounted on a folder of its own.
+struct SmallDisk {
+    folder: tempfile::TempDir,
+}
+
+impl SmallDisk {
+    /// Mounts 1 MiB, or says why the test is skipped.
+    fn mount() -> Option<Self> {
+        let folder = tempfile::tempdir().unwrap();
+        match mount("tmpfs", folder.path(), "tmpfs", MountFlags::empty(), Some(c"size=1m")) {
+            Ok(()) => Some(Self { folder }),
+            Err(errno) => {
+                skip(&format!("cannot mount a small tmpfs: {errno}"));
+                None
+            }
+        }
+    }
+
+    fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    fn make_read_only(&self) {
+        mount_remount(self.path(), MountFlags::RDONLY, "size=1m").unwrap();
+    }
+
+    fn unmount(&self) {
+        unmount(self.path(), UnmountFlags::DETACH).unwrap();
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        // Fails only if the test has unmounted it already.
+        let _ = unmount(self.path(), UnmountFlags::DETACH);
+    }
+}
+
+/// Names of all files below a directory.
+fn files_below(root: &Path) -> Vec<String> {
+    let mut files = Vec::new();
+    let mut directories = vec![root.to_owned()];
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                directories.push(path);
+            } else {
+                files.push(path.strip_prefix(root).unwrap().to_str().unwrap().to_owned());
+            }
+        }
+    }
+    files.sort();
+    files
+}
+
+#[test]
+fn a_full_disk_is_told_and_leaves_nothing() {
+    let Some(disk) = SmallDisk::mount() else { return };
+    let place = LocalObjects::open(disk.path()).unwrap();
+    place.put("a/first", Bytes::from(vec![1; 300_000])).unwrap();
+    let error = place.put("a/second", Bytes::from(vec![2; 900_000])).unwrap_err();
+    assert!(error.is_full() && !error.may_retry(), "{error:?}");
+    assert!(error.to_string().contains("a/second"), "{error}");
+    assert!(error.to_string().contains(disk.path().to_str().unwrap()), "{error}");
+    assert_eq!(files_below(disk.path()), ["a/first"]);
+    assert!(place.get("a/second").unwrap_err().is_not_found());
+    place.put("a/second", Bytes::from(vec![2; 500_000])).expect("the space is free again");
+}
+
+#[test]
+fn a_log_survives_a_full_disk() {
+    let Some(disk) = SmallDisk::mount() else { return };
+    let path = disk.path().join("journal");
+    let mut log = LocalLog::open(&path).unwrap();
+    log.append(&[1; 300_000]).unwrap();
+    let error = log.append(&[2; 900_000]).unwrap_err();
+    assert!(error.is_full(), "{error:?}");
+    assert_eq!(log.len(), 300_000);
+    assert_eq!(fs::metadata(&path).unwrap().len(), 300_000, "no part of it is left");
+    assert_eq!(log.append(&[3; 1_000]).unwrap(), 300_000);
+    log.sync().unwrap();
+}
+
+#[test]
+fn pages_survive_a_full_disk() {
+    let Some(disk) = SmallDisk::mount() else { return };
+    let mut pages = LocalPages::open(&disk.path().join("table"), 4_096).unwrap();
+    pages.set_count(300).unwrap();
+    let error = (0..300).find_map(|page| pages.write(page, &[1; 4_096]).err());
+    assert!(error.expect("a sparse file is larger than the disk").is_full());
+    pages.set_count(10).unwrap();
+    pages.write(9, &[2; 4_096]).unwrap();
+    pages.sync().unwrap();
+}
+
+#[test]
+fn a_read_only_disk_is_read_and_refuses_the_rest() {
+    let Some(disk) = SmallDisk::mount() else { return };
+    let place = LocalObjects::open(disk.path()).unwrap();
+    place.put("a/first", Bytes::from_static(b"1")).unwrap();
+    disk.make_read_only();
+    assert_eq!(place.get("a/first").unwrap(), "1");
+    assert_eq!(place.list("").unwrap().len(), 1);
+    let errors = [
+        place.put("a/second", Bytes::new()).unwrap_err(),
+        place.put("b/first", Bytes::new()).unwrap_err(),
+        place.delete("a/first").unwrap_err(),
+        LocalLog::open(&disk.path().join("journal")).unwrap_err(),
+    ];
+    for error in errors {
+        let cause = std::error::Error::source(&error).expect("the cause is kept");
+        assert!(matches!(error, BackendError::Io { .. }), "{error:?}");
+        assert!(format!("{cause}: {:?}", cause).contains("ead-only"), "{cause:?}");
+        assert!(!error.may_retry());
+    }
+}
+
+#[test]
+fn an_unmounted_disk_is_no_empty_repository() {
+    let Some(disk) = SmallDisk::mount() else { return };
+    let place = LocalObjects::open(disk.path()).unwrap();
+    place.put("a/first", Bytes::from_static(b"1")).unwrap();
+    disk.unmount();
+    every_call_finds_the_root_gone(&place);
+    assert!(files_below(disk.path()).is_empty(), "nothing is written below the mount point");
+}
+
+#[test]
+fn a_removed_root_is_not_made_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().join("root");
+    let place = LocalObjects::create(&root).unwrap();
+    place.put("a/first", Bytes::from_static(b"1")).unwrap();
+    fs::rename(&root, folder.path().join("elsewhere")).unwrap();
+    every_call_finds_the_root_gone(&place);
+    assert!(!root.exists());
+    fs::create_dir(&root).unwrap();
+    every_call_finds_the_root_gone(&place);
+    assert!(LocalLog::open(&folder.path().join("gone/journal")).unwrap_err().is_not_found());
+}
+
+fn every_call_finds_the_root_gone(place: &LocalObjects) {
+    let errors = [
+        place.put("a/second", Bytes::new()).unwrap_err(),
+        place.get("a/first").unwrap_err(),
+        place.get_range("a/first", 0..1).unwrap_err(),
+        place.size("a/first").unwrap_err(),
+        place.list("").unwrap_err(),
+        place.list("a/").unwrap_err(),
+        place.delete("a/first").unwrap_err(),
+    ];
+    for error in errors {
+        assert!(matches!(error, BackendError::RootGone { .. }), "{error:?}");
+    }
+}
+
+#[test]
+fn only_directories_are_roots() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = tempfile::NamedTempFile::new_in(&folder).unwrap();
+    let reason = |result: Result<LocalObjects, BackendError>| match result.unwrap_err() {
+        BackendError::BadRoot { reason, .. } => reason,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(reason(LocalObjects::open(&folder.path().join("none"))), "it cannot be opened");
+    assert_eq!(reason(LocalObjects::open(file.path())), "it is no directory");
+    assert_eq!(reason(LocalObjects::create(&file.path().join("below"))), "it cannot be made");
+    let odd = folder.path().join(std::ffi::OsStr::from_bytes(b"odd\xff"));
+    assert_eq!(reason(LocalObjects::create(&odd)), "its path is not UTF-8");
+}
+
+#[test]
+fn roots_may_have_any_utf8_path() {
+    let folder = tempfile::tempdir().unwrap();
+    for root in ["with space", "100%25", "a#1", "ünï/köd", "?query"] {
+        let root = folder.path().join(root);
+        let place = LocalObjects::create(&root).unwrap();
+        place.put("a/b", Bytes::from_static(b"1")).unwrap();
+        assert_eq!(place.get("a/b").unwrap(), "1");
+        assert_eq!(place.list("").unwrap().len(), 1, "{}", root.display());
+        assert_eq!(files_below(&root), ["a/b"]);
+    }
+}
+
+#[test]
+fn staging_files_of_killed_puts_are_neither_listed_nor_in_the_way() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = LocalObjects::open(folder.path()).unwrap();
+    place.put("a/b", Bytes::from_static(b"1")).unwrap();
+    for left in ["a/c#1", "a/b#1", "a/c#2"] {
+        fs::copy(folder.path().join("a/b"), folder.path().join(left)).unwrap();
+    }
+    place.put("a/c", Bytes::from_static(b"22")).unwrap();
+    assert_eq!(place.get("a/c").unwrap(), "22");
+    let names: Vec<_> = place.list("").unwrap().into_iter().map(|object| object.name).collect();
+    assert_eq!(names, ["a/b", "a/c"]);
+    assert_eq!(files_below(folder.path()), ["a/b", "a/b#1", "a/c", "a/c#1", "a/c#2"]);
+}
+
+#[test]
+fn no_put_leaves_a_staging_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = LocalObjects::open(folder.path()).unwrap();
+    place.put("a", Bytes::from_static(b"1")).unwrap();
+    place.put("a", Bytes::from_static(b"1")).unwrap();
+    place.put("a", Bytes::from_static(b"2")).unwrap_err();
+    assert_eq!(files_below(folder.path()), ["a"]);
+}
+
+#[test]
+fn local_files_are_found_as_they_were_left() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("journal");
+    LocalLog::open(&path).unwrap().append(b"abc").unwrap();
+    let mut log = LocalLog::open(&path).unwrap();
+    assert_eq!(log.append(b"d").unwrap(), 3);
+
+    let path = folder.path().join("table");
+    let mut pages = LocalPages::open(&path, 2).unwrap();
+    pages.set_count(2).unwrap();
+    pages.write(1, b"xy").unwrap();
+    drop(pages);
+    let pages = LocalPages::open(&path, 2).unwrap();
+    let mut page = [0; 2];
+    pages.read(1, &mut page).unwrap();
+    assert_eq!((pages.count(), &page), (2, b"xy"));
+}
+
+#[test]
+fn part_of_a_page_at_the_end_is_no_page_and_is_zeroed_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("table");
+    LocalLog::open(&path).unwrap().append(b"aaaabbbbcc").unwrap();
+    let mut pages = LocalPages::open(&path, 4).unwrap();
+    assert_eq!(pages.count(), 2);
+    pages.set_count(3).unwrap();
+    let mut page = [1; 4];
+    pages.read(2, &mut page).unwrap();
+    assert_eq!(page, [0; 4]);
+}
