@@ -13,11 +13,14 @@
 //! first byte 255, one in 256), linear in between, in proportion below 512. The mean is avg as
 //! long as min ≤ w + 1 and max does not cut often.
 //! **Runs.** Equal bytes give chunks of w + 1 bytes; a rising ramp defers the cut to max.
-//! **Resynchronisation.** Where w is long, two cuttings of the same bytes meet when no byte 255
-//! lies between the starts of two of their chunks; until then the distance of the starts takes a
-//! random walk in steps of about 256·√2 bytes. It takes about (avg / 512)² chunks to come near
-//! and then a few.
-//! **Departures.** None in the rule; the paper's w = avg / (e − 1) misses its mean.
+//! **Resynchronisation.** Slow, and slower the longer the chunks. Where w is long the extreme is
+//! the first 255, so two cuttings meet when no 255 lies between the starts of two of their
+//! chunks. Until then the distance of the starts takes a random walk in steps with a deviation of
+//! σ = 256·√2 bytes, between 0 and avg, where they meet: from anywhere avg² / 6σ² = (avg / 887)²
+//! chunks in the mean, and a few to strike. The chance that k chunks are not enough falls as
+//! e^(−k (804 / avg)²), since the walk's slowest mode decays by π²σ² / 2avg².
+//! **Departures.** Min and max, which the paper does not have; and its w = avg / (e − 1), which
+//! misses the mean.
 
 use crate::rule::Rule;
 use crate::{ChunkSizes, Params};

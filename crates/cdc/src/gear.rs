@@ -10,8 +10,8 @@
 //! **Ties.** None: the first position that qualifies wins.
 //! **Tail.** The rest.
 //! **Runs.** 64 equal bytes b give h = −table\[b\], so a run is cut at min throughout if that is
-//! below T, and at max throughout otherwise; for most seeds, and seed 0 with avg − min ≥ 256,
-//! the latter.
+//! below T, and at max throughout otherwise. With seed 0 it is the latter for every byte from
+//! avg − min = 112 on.
 //! **Resynchronisation.** With min ≥ 64 whether a position may be a cut-point depends on 64 bytes
 //! alone. One that has no other within min bytes before it, nor a cut at max there, is a
 //! cut-point from wherever the chunk started: a share of about e^−(min / (avg − min)) of them.

@@ -8,11 +8,14 @@
 //! **Tail.** At the end of the input the choice is among the positions up to the end, so that the
 //! last bytes can make two chunks; a rest of at most max(min, 4) bytes is one chunk.
 //! **Mean.** Every position is as likely as any other, so lengths are uniform from min to max and
-//! avg must be half of min + max (to within one byte).
+//! avg must be half of min + max (to within one byte). Where max > 2 min the mean is a little more:
+//! after a short chunk the next one meets positions that have lost to a minimum already. On
+//! random data that is 2.4 % for max = 3 min and 15 % for min = 1.
 //! **Runs.** Equal bytes give chunks of max(min, 4) bytes.
 //! **Resynchronisation.** Two cuttings whose chunks start d apart meet if the minimum over both
 //! ranges lies in the part they share: with probability (r − d) / (r + d), r = max − min + 1 > d.
-//! Over evenly distributed d that is 2 ln 2 − 1, about 0.39 a chunk.
+//! Over evenly distributed d that is 2 ln 2 − 1, about 0.39 for one pair of chunks; every chunk is
+//! one of several pairs, and on random data cuttings meet with 0.75 a chunk.
 //! **Departures.** None: cut-points equal the crate's.
 
 use crate::rule::Rule;

@@ -140,3 +140,28 @@ fn greatest_common_divisor(mut a: u64, mut b: u64) -> u64 {
     }
     a
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use onefold_testkit::model;
+
+    #[test]
+    fn ben_ors_test_finds_what_rabins_test_finds() {
+        for low in 0..2000 {
+            let candidate = 1 << DEGREE | low;
+            assert_eq!(is_irreducible(candidate), model::is_irreducible(candidate), "{low}");
+        }
+    }
+
+    #[test]
+    fn every_seed_picks_an_irreducible_polynomial_not_far_from_its_number() {
+        assert_eq!(polynomial(0), 0x20_a839_7b1d_ce27);
+        for seed in (0..200).chain([u64::MAX]) {
+            let start = 1 << DEGREE | SplitMix64::new(seed).next() & MASK;
+            let found = polynomial(seed);
+            assert!(model::is_irreducible(found), "{seed}");
+            assert!(found.abs_diff(start) < 1000, "{seed}");
+        }
+    }
+}

@@ -13,10 +13,9 @@
 //! is more; then the mean is above avg.
 //! **Runs.** Equal bytes give chunks of w + 1 bytes. One rare large byte in the window of
 //! low-entropy data defers the cut to max.
-//! **Resynchronisation.** As AE's: for a long window M is 255, and two cuttings meet when no byte
-//! 255 lies between the ends of their windows.
-//! **Departures.** Max, which the paper recommends against low entropy and the investigation
-//! leaves out.
+//! **Resynchronisation.** As AE's, and as slow: for a long window M is 255, and two cuttings meet
+//! when no 255 lies between the ends of their windows.
+//! **Departures.** Min, which the paper does not have.
 
 use crate::rule::Rule;
 use crate::{ChunkSizes, Params};

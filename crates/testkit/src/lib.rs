@@ -1,1 +1,15 @@
 //! Corpora and reference models for the tests of every crate.
+//!
+//! Everything is a function of its arguments: a test that fails can be run again. Depends on no
+//! crate of this workspace, so that a model cannot lean on what it judges.
+
+mod corpus;
+mod edit;
+pub mod model;
+mod skip;
+mod splitmix;
+
+pub use corpus::{cycle, low_entropy, random, text};
+pub use edit::{Edit, versions};
+pub use skip::skip;
+pub use splitmix::SplitMix64;

@@ -1,0 +1,11 @@
+//! What every algorithm promises, checked from outside.
+
+mod against_model;
+mod edits;
+mod golden;
+mod mean;
+mod mincdc_crate;
+mod shape;
+mod stream;
+mod support;
+mod window;
