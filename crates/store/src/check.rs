@@ -1,1 +1,420 @@
-//! stub
+//! Checking: is everything there that something refers to, and is it what was written?
+//!
+//! The check starts from the containers, which are the truth about chunks, and holds the index,
+//! the snapshots and everything that snapshots reach against them. It repairs nothing and stops at
+//! nothing: whatever is wrong becomes a [`Finding`] that names its object.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::sync::atomic::Ordering;
+
+use onefold_backend::ObjectInfo;
+use onefold_container::{self as container, Directory, container_id};
+use onefold_fingerprint::Fingerprint;
+use onefold_index::{self as index, Index, Run, run_id};
+use onefold_seal::ObjectId;
+
+use crate::chunks::ChunkReader;
+use crate::place::Containers;
+use crate::receipt::{self, Receipt, receipt_id, receipt_name};
+use crate::repository::{describe, places};
+use crate::snapshot::{self, snapshot_id, snapshot_name};
+use crate::tree::{self, Entry, Node};
+use crate::{Cancel, Place, Progress, Recipe, Repository, Snapshot, StoreError};
+
+/// How much of the containers is read, beyond their footers.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Reading {
+    /// Nothing: finds what is missing, not what is damaged inside a container.
+    Nothing,
+    /// Everything.
+    All,
+    /// This percentage of the containers, picked at random.
+    Percent(f64),
+}
+
+/// Something that is wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// The object's name, or the path in a snapshot.
+    pub object: String,
+    /// What is wrong with it.
+    pub problem: String,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.object, self.problem)
+    }
+}
+
+/// What a check saw and found.
+#[derive(Debug, Clone, Default)]
+pub struct Report {
+    /// What is wrong. Empty if every snapshot can be restored, as far as was read.
+    pub findings: Vec<Finding>,
+    /// What is worth knowing and harms nothing.
+    pub notes: Vec<String>,
+    /// Containers seen.
+    pub containers: u64,
+    /// Chunks listed in containers.
+    pub chunks: u64,
+    /// Index runs seen.
+    pub runs: u64,
+    /// Snapshots seen.
+    pub snapshots: u64,
+    /// Distinct trees read.
+    pub trees: u64,
+    /// Bytes of containers read whole.
+    pub read_bytes: u64,
+}
+
+/// Checks the repository.
+///
+/// An error means that the check itself could not go on, or was interrupted.
+pub fn check(
+    repository: &Repository,
+    reading: Reading,
+    progress: &Progress,
+    cancel: &Cancel,
+) -> Result<Report, StoreError> {
+    let mut check = Check {
+        repository,
+        progress,
+        cancel,
+        report: Report::default(),
+        directories: HashMap::new(),
+        index: Index::new(),
+        containers: Containers::default(),
+    };
+    // Snapshots first: whatever they refer to was durable before them, so that a backup that
+    // runs beside the check cannot make it see a snapshot without its chunks.
+    let objects = &repository.objects;
+    let receipts = objects.list(receipt::PREFIX)?;
+    let snapshots = objects.list(snapshot::PREFIX)?;
+    let runs = objects.list(index::PREFIX)?;
+    check.containers(&objects.list(container::PREFIX)?, reading)?;
+    check.runs(&runs)?;
+    check.receipts(&receipts, &snapshots, &runs)?;
+    check.snapshots(&snapshots)?;
+    Ok(check.report)
+}
+
+struct Check<'a> {
+    repository: &'a Repository,
+    progress: &'a Progress,
+    cancel: &'a Cancel,
+    report: Report,
+    /// What the containers that could be read hold.
+    directories: HashMap<ObjectId, Directory>,
+    index: Index<Place>,
+    containers: Containers,
+}
+
+impl Check<'_> {
+    fn find(&mut self, object: impl Into<String>, problem: impl Into<String>) {
+        self.report.findings.push(Finding { object: object.into(), problem: problem.into() });
+    }
+
+    fn go_on(&self) -> Result<(), StoreError> {
+        match self.cancel.is_cancelled() {
+            true => Err(StoreError::Interrupted),
+            false => Ok(()),
+        }
+    }
+
+    fn containers(&mut self, infos: &[ObjectInfo], reading: Reading) -> Result<(), StoreError> {
+        let total: u64 = infos.iter().map(|info| info.size).sum();
+        self.progress.total_bytes.store(total, Ordering::Relaxed);
+        for info in infos {
+            self.go_on()?;
+            let Some(id) = container_id(&info.name) else {
+                self.report.notes.push(format!("{} is no container and was not read", info.name));
+                continue;
+            };
+            self.report.containers += 1;
+            let directory = match is_picked(reading) {
+                true => self.read_container(id, info),
+                false => {
+                    let Repository { objects, envelope, .. } = self.repository;
+                    Directory::read(&**objects, envelope, id, info.size)
+                        .map_err(|error| self.find(&info.name, describe(&error)))
+                        .ok()
+                }
+            };
+            if let Some(directory) = directory {
+                let number = self.containers.add(id, info.size);
+                for (fingerprint, place) in places(&directory, number) {
+                    self.index.publish(fingerprint, place);
+                }
+                self.report.chunks += directory.chunks.len() as u64;
+                self.directories.insert(id, directory);
+            }
+            Progress::add(&self.progress.bytes, info.size);
+        }
+        Ok(())
+    }
+
+    /// Reads a whole container and verifies each of its chunks.
+    fn read_container(&mut self, id: ObjectId, info: &ObjectInfo) -> Option<Directory> {
+        let Repository { objects, envelope, fingerprinter, .. } = self.repository;
+        let object = match objects.get(&info.name) {
+            Ok(object) => object,
+            Err(error) => {
+                self.find(&info.name, describe(&error));
+                return None;
+            }
+        };
+        self.report.read_bytes += object.len() as u64;
+        let directory = match Directory::of_object(envelope, id, &object) {
+            Ok(directory) => directory,
+            Err(error) => {
+                self.find(&info.name, describe(&error));
+                return None;
+            }
+        };
+        for group in 0..directory.groups.len() as u32 {
+            let verified = directory
+                .group_of_object(&object, group)
+                .and_then(|bytes| directory.verify_group(group, &bytes, fingerprinter));
+            if let Err(error) = verified {
+                self.find(&info.name, describe(&error));
+            }
+        }
+        Some(directory)
+    }
+
+    /// Holds the index at rest against the containers.
+    fn runs(&mut self, infos: &[ObjectInfo]) -> Result<(), StoreError> {
+        let mut covered = HashSet::new();
+        for info in infos {
+            self.go_on()?;
+            let Some(id) = run_id(&info.name) else {
+                self.report.notes.push(format!("{} is no index run and was not read", info.name));
+                continue;
+            };
+            self.report.runs += 1;
+            let Repository { objects, envelope, .. } = self.repository;
+            match Run::<Place>::read(&**objects, envelope, id) {
+                Ok(run) => {
+                    covered.extend(run.covers.iter().copied());
+                    self.run(&info.name, &run);
+                }
+                Err(error) => self.find(&info.name, describe(&error)),
+            }
+        }
+        let uncovered = self.directories.keys().filter(|id| !covered.contains(id)).count();
+        if uncovered > 0 {
+            self.report.notes.push(format!(
+                "{uncovered} containers are in no index run, as an interrupted backup leaves \
+                 them; their footers are read instead"
+            ));
+        }
+        Ok(())
+    }
+
+    fn run(&mut self, name: &str, run: &Run<Place>) {
+        let mut wrong = Vec::new();
+        for id in &run.covers {
+            if !self.directories.contains_key(id) {
+                wrong.push(format!("covers container {id}, which is missing or damaged"));
+            }
+        }
+        let mut listed = HashMap::<ObjectId, usize>::new();
+        for (fingerprint, place) in &run.entries {
+            let Some(id) = run.covers.get(place.container as usize) else {
+                wrong.push(format!("chunk {fingerprint} is in container {}", place.container));
+                continue;
+            };
+            *listed.entry(*id).or_default() += 1;
+            let Some(directory) = self.directories.get(id) else { continue };
+            let is_there = directory
+                .chunk(place.slot)
+                .is_ok_and(|chunk| chunk.fingerprint == *fingerprint && chunk.len == place.len);
+            if !is_there {
+                wrong.push(format!(
+                    "chunk {fingerprint} is not in slot {} of container {id}",
+                    place.slot
+                ));
+            }
+        }
+        for id in &run.covers {
+            let expected = self.directories.get(id).map(|directory| directory.chunks.len());
+            let found = listed.get(id).copied().unwrap_or_default();
+            if expected.is_some_and(|expected| expected != found) {
+                wrong.push(format!("lists {found} chunks of container {id}, which has more"));
+            }
+        }
+        wrong.into_iter().for_each(|problem| self.find(name, problem));
+    }
+
+    /// Looks for what acknowledged backups left behind and is no longer there.
+    fn receipts(
+        &mut self,
+        receipts: &[ObjectInfo],
+        snapshots: &[ObjectInfo],
+        runs: &[ObjectInfo],
+    ) -> Result<(), StoreError> {
+        let names = |infos: &[ObjectInfo]| -> HashSet<String> {
+            infos.iter().map(|info| info.name.clone()).collect()
+        };
+        let (snapshot_names, run_names) = (names(snapshots), names(runs));
+        for info in receipts {
+            self.go_on()?;
+            let Some(id) = receipt_id(&info.name) else {
+                self.report.notes.push(format!("{} is no receipt and was not read", info.name));
+                continue;
+            };
+            if !snapshot_names.contains(&snapshot_name(id)) {
+                self.find(snapshot_name(id), "is missing, though its backup was acknowledged");
+            }
+            let Repository { objects, envelope, .. } = self.repository;
+            match Receipt::read(&**objects, envelope, id) {
+                Ok(receipt) => {
+                    for run in receipt.runs.into_iter().map(index::run_name) {
+                        if !run_names.contains(&run) {
+                            self.find(run, "is missing, though its backup was acknowledged");
+                        }
+                    }
+                }
+                Err(error) => self.find(&info.name, describe(&error)),
+            }
+        }
+        let receipt_names = names(receipts);
+        for id in snapshots.iter().filter_map(|info| snapshot_id(&info.name)) {
+            let receipt = receipt_name(id);
+            if !receipt_names.contains(&receipt) {
+                self.report.notes.push(format!(
+                    "{receipt} is missing: the backup was cut off just before it was \
+                     acknowledged, or the object was removed; the snapshot is whole without it"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads every tree of every snapshot and looks for every chunk.
+    fn snapshots(&mut self, infos: &[ObjectInfo]) -> Result<(), StoreError> {
+        let Repository { objects, envelope, fingerprinter, .. } = self.repository;
+        let index = std::mem::take(&mut self.index);
+        let containers = std::mem::take(&mut self.containers);
+        let fingerprinter = fingerprinter.clone();
+        let reader = ChunkReader::new(&**objects, *envelope, fingerprinter, &index, &containers);
+        let mut seen = Seen::default();
+        for info in infos {
+            let Some(id) = snapshot_id(&info.name) else {
+                self.report.notes.push(format!("{} is no snapshot and was not read", info.name));
+                continue;
+            };
+            self.report.snapshots += 1;
+            match Snapshot::read(&**objects, envelope, id) {
+                Ok(snapshot) => {
+                    let path = format!("snapshot {id}: ");
+                    self.entry(&reader, &index, &path, &snapshot.root, &mut seen)?;
+                }
+                Err(error) => self.find(&info.name, describe(&error)),
+            }
+        }
+        self.report.trees = seen.trees.len() as u64;
+        Ok(())
+    }
+
+    /// Checks an entry and what is below it; `path` leads to it, for the findings.
+    fn entry(
+        &mut self,
+        reader: &ChunkReader<'_>,
+        index: &Index<Place>,
+        path: &str,
+        entry: &Entry,
+        seen: &mut Seen,
+    ) -> Result<(), StoreError> {
+        self.go_on()?;
+        match &entry.node {
+            Node::File { content, .. } => {
+                for problem in self.recipe(reader, index, content, seen) {
+                    self.find(path, problem);
+                }
+            }
+            Node::Directory { tree } => {
+                if !seen.trees.insert(tree.root) {
+                    return Ok(());
+                }
+                let problems = self.recipe(reader, index, tree, seen);
+                let is_whole = problems.is_empty();
+                problems.into_iter().for_each(|problem| self.find(path, problem));
+                let bytes = match is_whole {
+                    true => reader.read_all(tree),
+                    false => return Ok(()),
+                };
+                let entries = bytes.map_err(|error| describe(&error)).and_then(|bytes| {
+                    tree::decode(&bytes).map_err(|error| format!("its tree is {error}"))
+                });
+                match entries {
+                    Ok(entries) => {
+                        for child in entries {
+                            let name = String::from_utf8_lossy(&child.name);
+                            let path = format!("{path}/{name}");
+                            self.entry(reader, index, &path, &child, seen)?;
+                        }
+                    }
+                    Err(problem) => self.find(path, problem),
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// What is wrong with a recipe: nodes that cannot be read, chunks that are not there.
+    fn recipe(
+        &self,
+        reader: &ChunkReader<'_>,
+        index: &Index<Place>,
+        recipe: &Recipe,
+        seen: &mut Seen,
+    ) -> Vec<String> {
+        if recipe.len == 0 || seen.whole.contains(recipe) {
+            return Vec::new();
+        }
+        let problems = if recipe.depth > 0 {
+            match reader.children(recipe) {
+                Ok(children) => children
+                    .iter()
+                    .flat_map(|child| self.recipe(reader, index, child, seen))
+                    .collect(),
+                Err(error) => vec![describe(&error)],
+            }
+        } else {
+            match index.get(&recipe.root).map(|hint| u64::from(hint.0.len)) {
+                Some(len) if len == recipe.len => Vec::new(),
+                Some(len) => {
+                    vec![format!("chunk {} has {len} bytes, expected {}", recipe.root, recipe.len)]
+                }
+                None => vec![format!("chunk {} is in no container", recipe.root)],
+            }
+        };
+        if problems.is_empty() {
+            seen.whole.insert(*recipe);
+        }
+        problems
+    }
+}
+
+/// What was checked already and need not be again.
+#[derive(Default)]
+struct Seen {
+    trees: HashSet<Fingerprint>,
+    whole: HashSet<Recipe>,
+}
+
+fn is_picked(reading: Reading) -> bool {
+    match reading {
+        Reading::Nothing => false,
+        Reading::All => true,
+        Reading::Percent(percent) => {
+            let draw = ObjectId::random();
+            let [a, b, c, d, ..] = *draw.as_bytes();
+            f64::from(u32::from_be_bytes([a, b, c, d])) < percent / 100.0 * 2f64.powi(32)
+        }
+    }
+}

@@ -76,6 +76,11 @@ impl<'a> ChunkReader<'a> {
         walk.is_ok() && all
     }
 
+    /// The fingerprint that `bytes` have in this repository.
+    pub(crate) fn fingerprint(&self, bytes: &[u8]) -> Fingerprint {
+        self.fingerprinter.fingerprint(bytes)
+    }
+
     /// The bytes of the chunk `fingerprint`; they have that fingerprint.
     pub(crate) fn chunk(&self, fingerprint: &Fingerprint) -> Result<Bytes, StoreError> {
         let missing = || StoreError::MissingChunk { fingerprint: *fingerprint };

@@ -1,1 +1,129 @@
-//! stub
+//! What changed from one snapshot to another.
+
+use crate::chunks::ChunkReader;
+use crate::repository::read_tree;
+use crate::tree::{Entry, Meta, Node};
+use crate::{Repository, StoreError};
+
+/// A difference at one path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change<'a> {
+    /// Only the second has it.
+    Added(&'a Entry),
+    /// Only the first has it.
+    Removed(&'a Entry),
+    /// Both have it, with different bytes, target or device number.
+    Content {
+        /// In the first.
+        before: &'a Entry,
+        /// In the second.
+        after: &'a Entry,
+    },
+    /// Both have it with the same content; mode, owner, mtime or attributes differ.
+    Metadata {
+        /// In the first.
+        before: &'a Entry,
+        /// In the second.
+        after: &'a Entry,
+    },
+    /// It was one kind of thing and is another.
+    Kind {
+        /// In the first.
+        before: &'a Entry,
+        /// In the second.
+        after: &'a Entry,
+    },
+}
+
+type Visit<'v> = dyn FnMut(&[u8], Change<'_>) + 'v;
+
+/// Calls `visit` for every difference between two directories, in order of paths.
+///
+/// Paths are relative to the two. What lies below an added or removed directory is visited as
+/// well. Subtrees with the same recipe are equal and not read.
+pub fn diff(
+    repository: &Repository,
+    before: &Entry,
+    after: &Entry,
+    visit: &mut dyn FnMut(&[u8], Change<'_>),
+) -> Result<(), StoreError> {
+    let reader = repository.reader()?;
+    Diff { reader: &reader, path: Vec::new(), visit }.directories(Some(before), Some(after))
+}
+
+struct Diff<'a, 'v> {
+    reader: &'a ChunkReader<'a>,
+    path: Vec<u8>,
+    visit: &'a mut Visit<'v>,
+}
+
+impl Diff<'_, '_> {
+    /// Merges the entries of two directories, either of which may not exist.
+    fn directories(
+        &mut self,
+        before: Option<&Entry>,
+        after: Option<&Entry>,
+    ) -> Result<(), StoreError> {
+        if let (Some(before), Some(after)) = (before, after)
+            && before.node == after.node
+        {
+            return Ok(());
+        }
+        let entries = |directory: Option<&Entry>| match directory {
+            Some(entry) => read_tree(self.reader, entry).map(Option::unwrap_or_default),
+            None => Ok(Vec::new()),
+        };
+        let (before, after) = (entries(before)?, entries(after)?);
+        let mut before = before.iter().peekable();
+        let mut after = after.iter().peekable();
+        loop {
+            let (old, new) = match (before.peek(), after.peek()) {
+                (None, None) => return Ok(()),
+                (Some(old), Some(new)) if old.name == new.name => (before.next(), after.next()),
+                (Some(old), Some(new)) if old.name > new.name => (None, after.next()),
+                (None, Some(_)) => (None, after.next()),
+                _ => (before.next(), None),
+            };
+            self.entries(old, new)?;
+        }
+    }
+
+    fn entries(&mut self, old: Option<&Entry>, new: Option<&Entry>) -> Result<(), StoreError> {
+        let Some(named) = old.or(new) else { return Ok(()) };
+        let len = self.path.len();
+        if len > 0 {
+            self.path.push(b'/');
+        }
+        self.path.extend_from_slice(&named.name);
+        if let Some(change) = change(old, new) {
+            (self.visit)(&self.path, change);
+        }
+        let directory = |entry: Option<&Entry>| {
+            entry.is_some_and(|entry| matches!(entry.node, Node::Directory { .. }))
+        };
+        self.directories(old.filter(|_| directory(old)), new.filter(|_| directory(new)))?;
+        self.path.truncate(len);
+        Ok(())
+    }
+}
+
+fn change<'a>(old: Option<&'a Entry>, new: Option<&'a Entry>) -> Option<Change<'a>> {
+    let (before, after) = match (old, new) {
+        (Some(before), Some(after)) => (before, after),
+        (None, Some(entry)) => return Some(Change::Added(entry)),
+        (Some(entry), None) => return Some(Change::Removed(entry)),
+        (None, None) => return None,
+    };
+    if before.node.kind() != after.node.kind() {
+        return Some(Change::Kind { before, after });
+    }
+    let is_directory = matches!(after.node, Node::Directory { .. });
+    if !is_directory && before.node != after.node {
+        return Some(Change::Content { before, after });
+    }
+    let lasting = |meta: &Meta| {
+        let Meta { mode, uid, gid, mtime, xattrs, .. } = meta;
+        (*mode, *uid, *gid, *mtime, xattrs.clone())
+    };
+    (lasting(&before.meta) != lasting(&after.meta)).then_some(Change::Metadata { before, after })
+}

@@ -36,6 +36,6 @@ pub use error::StoreError;
 pub use place::Place;
 pub use progress::{Cancel, Issue, IssueKind, Progress};
 pub use recipe::Recipe;
-pub use repository::{Repository, Warning};
+pub use repository::{Repository, SnapshotList, Warning};
 pub use select::PatternError;
 pub use snapshot::{Snapshot, SnapshotSpec, Summary};

@@ -109,7 +109,7 @@ impl Recipe {
 /// How many of `parts` the next node takes.
 fn node_end(parts: &[Recipe]) -> usize {
     let limit = parts.len().min(NODE_MAX);
-    let closes = |part: &Recipe| part.root.prefix_u64() % NODE_MEAN == 0;
+    let closes = |part: &Recipe| part.root.prefix_u64().is_multiple_of(NODE_MEAN);
     match parts[..limit].iter().skip(NODE_MIN - 1).position(closes) {
         Some(at) => NODE_MIN + at,
         None => limit,
@@ -161,8 +161,7 @@ mod tests {
         for count in [1, 2, 63, 64, 65, 4096, 4097, 100_000] {
             let parts: Vec<_> = (0..count).map(leaf).collect();
             let mut nodes = HashMap::new();
-            let recipe =
-                Recipe::join(parts.clone(), |bytes| Ok(store(&mut nodes, bytes))).unwrap();
+            let recipe = Recipe::join(parts.clone(), |bytes| Ok(store(&mut nodes, bytes))).unwrap();
             assert_eq!(leaves(&nodes, recipe), parts, "{count} chunks");
             assert!(nodes.values().all(|node| node.len() <= 4 + NODE_MAX * 41));
         }

@@ -19,6 +19,12 @@ use crate::{Config, Place, Snapshot, SnapshotSpec, StoreError};
 /// Something wrong in the repository that did not stop it from opening.
 pub type Warning = String;
 
+/// The snapshots that could be read, with their ids, and what was wrong with the others.
+pub type SnapshotList = (Vec<(ObjectId, Snapshot)>, Vec<StoreError>);
+
+/// What [`Repository::walk`] calls with a path and its entry.
+type Visit<'v> = dyn FnMut(&[u8], &Entry) -> Result<(), StoreError> + 'v;
+
 /// An open repository.
 ///
 /// Any number of processes may have the same repository open and back up to it at the same time:
@@ -76,7 +82,7 @@ impl Repository {
     }
 
     /// Every snapshot with its id, oldest first. Snapshots that cannot be read are given apart.
-    pub fn snapshots(&self) -> Result<(Vec<(ObjectId, Snapshot)>, Vec<StoreError>), StoreError> {
+    pub fn snapshots(&self) -> Result<SnapshotList, StoreError> {
         let mut snapshots = Vec::new();
         let mut damaged = Vec::new();
         for info in self.objects.list(snapshot::PREFIX)? {
@@ -143,16 +149,12 @@ impl Repository {
 
     /// Calls `visit` with path and entry of everything below `entry`, directories before what they
     /// hold. Paths are relative to `entry`, with slashes between components.
-    pub fn walk(
-        &self,
-        entry: &Entry,
-        visit: &mut dyn FnMut(&[u8], &Entry) -> Result<(), StoreError>,
-    ) -> Result<(), StoreError> {
+    pub fn walk(&self, entry: &Entry, visit: &mut Visit<'_>) -> Result<(), StoreError> {
         fn descend(
             reader: &ChunkReader<'_>,
             entry: &Entry,
             path: &mut Vec<u8>,
-            visit: &mut dyn FnMut(&[u8], &Entry) -> Result<(), StoreError>,
+            visit: &mut Visit<'_>,
         ) -> Result<(), StoreError> {
             for child in read_tree(reader, entry)?.unwrap_or_default() {
                 let len = path.len();
@@ -191,11 +193,8 @@ impl Repository {
     /// Learns where every chunk lies: from the runs, and from the footers of containers that no
     /// readable run covers. What a run says of containers that are gone is passed over.
     fn load_index(&self) -> Result<Loaded, StoreError> {
-        let loaded = Loaded {
-            index: Index::new(),
-            containers: Containers::default(),
-            warnings: Vec::new(),
-        };
+        let loaded =
+            Loaded { index: Index::new(), containers: Containers::default(), warnings: Vec::new() };
         let Loaded { index, containers, mut warnings } = loaded;
         // Runs are listed before containers: what a run covers was durable before the run was.
         let runs = self.objects.list(index::PREFIX)?;
@@ -258,9 +257,9 @@ pub(crate) fn places(
     directory: &Directory,
     container: u32,
 ) -> impl Iterator<Item = (onefold_fingerprint::Fingerprint, Place)> + '_ {
-    (0u32..).zip(&directory.chunks).map(move |(slot, chunk)| {
-        (chunk.fingerprint, Place { container, slot, len: chunk.len })
-    })
+    (0u32..)
+        .zip(&directory.chunks)
+        .map(move |(slot, chunk)| (chunk.fingerprint, Place { container, slot, len: chunk.len }))
 }
 
 fn publish_run(

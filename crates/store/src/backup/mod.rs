@@ -314,9 +314,9 @@ impl Backup<'_> {
                 })
                 .collect();
             drop((shared, jobs_in));
-            let counting = options.count_first.then(|| {
-                scope.spawn(|| walk::count(sources, options, progress, stop))
-            });
+            let counting = options
+                .count_first
+                .then(|| scope.spawn(|| walk::count(sources, options, progress, stop)));
             let walk = Walk { options, chunks: &chunks, progress, stop, jobs };
             let mut results = vec![stop.watch(walk.run(sources, parent, time, root))];
             drop(walk);

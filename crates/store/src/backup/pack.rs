@@ -41,11 +41,7 @@ impl Packer {
     }
 
     /// Appends a group; waits while the uploader is behind.
-    pub(super) fn push(
-        &self,
-        content: Content,
-        group: CompressedGroup,
-    ) -> Result<(), StoreError> {
+    pub(super) fn push(&self, content: Content, group: CompressedGroup) -> Result<(), StoreError> {
         let full = {
             let slot = match content {
                 Content::Data => &self.data,
@@ -143,7 +139,9 @@ impl Added {
             let after = after.max(first + 1);
             let entries = self.entries[start..self.ends[after - 1]]
                 .iter()
-                .map(|(f, place)| (*f, Place { container: place.container - first as u32, ..*place }))
+                .map(|(f, place)| {
+                    (*f, Place { container: place.container - first as u32, ..*place })
+                })
                 .collect();
             let run = Run::new(self.covers[first..after].to_vec(), entries);
             runs.push(run.write(objects, envelope)?);

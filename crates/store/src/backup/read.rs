@@ -35,7 +35,7 @@ pub(super) enum Job {
         slot: usize,
         name: Vec<u8>,
         /// What the parent snapshot has under this name.
-        before: Option<Entry>,
+        before: Option<Box<Entry>>,
     },
     /// The directory's listing is complete.
     Listed(Arc<OpenDirectory>),
@@ -68,7 +68,7 @@ pub(super) struct Segment {
 
 /// An entry that needs no storing.
 pub(super) enum Done {
-    Entry(Arc<OpenDirectory>, usize, Option<Entry>),
+    Entry(Arc<OpenDirectory>, usize, Option<Box<Entry>>),
     Listed(Arc<OpenDirectory>),
 }
 
@@ -76,6 +76,9 @@ pub(super) enum Done {
 pub(super) fn buffer_len(chunker: &Chunker) -> usize {
     BATCH_LEN + 2 * chunker.sizes().max()
 }
+
+/// What was attempted on a file and what the operating system said.
+type FileError = (&'static str, io::Error);
 
 /// What all readers share.
 pub(super) struct Shared<'a> {
@@ -138,7 +141,7 @@ impl<'a> Reader<'a> {
     }
 
     fn done(&mut self, directory: Arc<OpenDirectory>, slot: usize, entry: Option<Entry>) {
-        self.batch.entries.push(Done::Entry(directory, slot, entry));
+        self.batch.entries.push(Done::Entry(directory, slot, entry.map(Box::new)));
     }
 
     /// Backs up one entry. The inner error is the file's, the outer one the repository's.
@@ -148,8 +151,8 @@ impl<'a> Reader<'a> {
         directory: &Arc<OpenDirectory>,
         slot: usize,
         name: &[u8],
-        before: Option<Entry>,
-    ) -> Result<Result<(), (&'static str, io::Error)>, StoreError> {
+        before: Option<Box<Entry>>,
+    ) -> Result<Result<(), FileError>, StoreError> {
         let metadata = match path.symlink_metadata() {
             Ok(metadata) => metadata,
             Err(error) => return Ok(Err(("stat", error))),
@@ -159,16 +162,15 @@ impl<'a> Reader<'a> {
                 Progress::add(&self.shared.progress.files, 1);
                 Progress::add(&self.shared.progress.unchanged_files, 1);
                 Progress::add(&self.shared.progress.bytes, metadata.len());
-                let entry = Entry { meta: reused_meta(&entry, &metadata), ..entry };
+                let entry = Entry { meta: reused_meta(&entry, &metadata), ..*entry };
                 self.done(Arc::clone(directory), slot, Some(entry));
                 return Ok(Ok(()));
             }
             return self.file(path, directory, slot, name);
         }
         let special = || -> io::Result<Entry> {
-            let no_node = || {
-                io::Error::other("it became a directory while the directory above was listed")
-            };
+            let no_node =
+                || io::Error::other("it became a directory while the directory above was listed");
             let node = source::special_node(path, &metadata)?.ok_or_else(no_node)?;
             let meta = source::meta_of(path, &metadata)?;
             Ok(Entry { name: name.to_vec(), meta, node })
@@ -195,7 +197,7 @@ impl<'a> Reader<'a> {
         directory: &Arc<OpenDirectory>,
         slot: usize,
         name: &[u8],
-    ) -> Result<Result<(), (&'static str, io::Error)>, StoreError> {
+    ) -> Result<Result<(), FileError>, StoreError> {
         let opened = || -> io::Result<_> {
             let file = source::open(path)?;
             let metadata = file.metadata()?;
@@ -218,17 +220,17 @@ impl<'a> Reader<'a> {
         };
         let size = metadata.len();
         let whole = [Extent { offset: 0, len: size }];
-        let content = match self.content(&file, extents.as_deref().unwrap_or(&whole), &mut reading)? {
-            Ok(content) => content,
-            Err(error) => {
-                self.finish_file(reading, None);
-                self.shared.progress.issue(path, IssueKind::Unreadable {
-                    action: "read",
-                    source: error,
-                });
-                return Ok(Ok(()));
-            }
-        };
+        let content =
+            match self.content(&file, extents.as_deref().unwrap_or(&whole), &mut reading)? {
+                Ok(content) => content,
+                Err(error) => {
+                    self.finish_file(reading, None);
+                    self.shared
+                        .progress
+                        .issue(path, IssueKind::Unreadable { action: "read", source: error });
+                    return Ok(Ok(()));
+                }
+            };
         let expected = extents.as_ref().map_or(size, |list| list.iter().map(|e| e.len).sum());
         let changed = content != expected
             || file.metadata().map_or(true, |now| {
@@ -360,11 +362,7 @@ fn reused_meta(entry: &Entry, metadata: &Metadata) -> crate::tree::Meta {
 }
 
 /// Size and extents of a file of which `content` bytes were there when it was read.
-fn as_read(
-    size: u64,
-    extents: Option<Vec<Extent>>,
-    content: u64,
-) -> (u64, Option<Vec<Extent>>) {
+fn as_read(size: u64, extents: Option<Vec<Extent>>, content: u64) -> (u64, Option<Vec<Extent>>) {
     let Some(mut extents) = extents else { return (content, None) };
     let mut left = content;
     for extent in &mut extents {

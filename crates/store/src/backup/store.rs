@@ -45,7 +45,9 @@ fn store(
     }
     for done in entries {
         match done {
-            Done::Entry(directory, slot, entry) => directory.fill(slot, entry, sink)?,
+            Done::Entry(directory, slot, entry) => {
+                directory.fill(slot, entry.map(|entry| *entry), sink)?;
+            }
             Done::Listed(directory) => directory.listed(sink)?,
         }
     }

@@ -100,9 +100,8 @@ impl<'a> Selection<'a> {
 
     /// Whether the user's patterns or the ignore files leave `path` out.
     fn leaves_out(&self, path: &Path, is_directory: bool) -> bool {
-        let by_ignore_files = || {
-            self.ignores.iter().rev().find_map(|ignore| ignore.verdict(path, is_directory))
-        };
+        let by_ignore_files =
+            || self.ignores.iter().rev().find_map(|ignore| ignore.verdict(path, is_directory));
         let verdict = self.excludes.verdict(path, is_directory).or_else(by_ignore_files);
         verdict.unwrap_or(false)
     }
@@ -233,7 +232,7 @@ impl Walk<'_> {
         let name = path.file_name().map(|name| name.to_os_string().into_vec()).unwrap_or_default();
         let directory = Arc::clone(above);
         if !is_directory {
-            let before = before.cloned();
+            let before = before.cloned().map(Box::new);
             return self.send(Job::Entry { path, directory, slot, name, before });
         }
         let depth = selection.ignores.len();

@@ -1,0 +1,497 @@
+//! Restoring: from a snapshot back to files.
+//!
+//! One thread walks the trees and makes directories; the others write files, long ones in pieces,
+//! each from chunks that were verified as they were read. A file appears under its name only when
+//! all of it is written: until then it has a temporary one, and what stood there before stays.
+//! Hard links follow when all files are there, and directories get their times last.
+
+mod file;
+mod target;
+
+use std::collections::HashMap;
+use std::io;
+use std::num::NonZero;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread;
+
+use crossbeam_channel::{Receiver, Sender};
+use rustix::fs::{FileType, Stat};
+
+use self::file::{Piece, RestoredFile};
+use self::target::{Missing, Target};
+use crate::chunks::ChunkReader;
+use crate::repository::{describe, read_tree};
+use crate::select::Patterns;
+use crate::tree::{Entry, Meta, Node};
+use crate::{Cancel, IssueKind, Progress, Repository, StoreError};
+
+/// Pieces that may wait for a thread.
+const QUEUED_PIECES: usize = 256;
+
+/// What happens to a file that is in the way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Overwrite {
+    /// It is replaced.
+    #[default]
+    Always,
+    /// It is replaced unless size and mtime are those of the snapshot.
+    IfChanged,
+    /// It stays.
+    Never,
+}
+
+/// How a restore is made.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// Patterns of what to restore, as gitignore writes them, relative to the restored entry;
+    /// everything if empty.
+    pub includes: Vec<String>,
+    /// What happens to files that are in the way.
+    pub overwrite: Overwrite,
+    /// Whether every restored file is read again and compared with the snapshot.
+    pub verify: bool,
+    /// Writing threads; as many as there are cores if `None`.
+    pub threads: Option<NonZero<usize>>,
+}
+
+/// What a restore did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Report {
+    /// Files written, hard links included.
+    pub files: u64,
+    /// Directories made or found.
+    pub directories: u64,
+    /// Links, devices, pipes and sockets made.
+    pub others: u64,
+    /// Bytes of the files written.
+    pub bytes: u64,
+    /// Files that were in the way and stayed.
+    pub kept: u64,
+    /// Files that were read again and found right.
+    pub verified: u64,
+    /// Files, directories and others that could not be restored.
+    pub failed: u64,
+}
+
+/// Restores `entry` to `target`.
+///
+/// A directory's content, and its metadata, goes to `target` itself; anything else becomes an
+/// entry of `target`. Whatever cannot be restored is reported to `progress`, counted as failed,
+/// and does not stop the rest. No byte is written that its fingerprint does not vouch for, and
+/// none outside `target`.
+pub fn restore(
+    repository: &Repository,
+    entry: &Entry,
+    target: &Path,
+    options: &Options,
+    progress: &Progress,
+    cancel: &Cancel,
+) -> Result<Report, StoreError> {
+    let root = Arc::new(Target::open(target).map_err(StoreError::file("open target", target))?);
+    let chunks = repository.reader()?;
+    let includes = Patterns::new(Path::new("/"), &options.includes)?;
+    let counts = Counts::default();
+    let full = OnceLock::new();
+    let context =
+        Context { chunks: &chunks, target, options, progress, cancel, counts: &counts, full };
+    let threads = options
+        .threads
+        .map_or_else(|| thread::available_parallelism().map_or(1, NonZero::get), NonZero::get);
+    let (pieces, pieces_in) = crossbeam_channel::bounded(QUEUED_PIECES);
+    let mut plan = Plan {
+        context: &context,
+        includes,
+        pieces,
+        directories: Vec::new(),
+        links: Vec::new(),
+        inodes: HashMap::new(),
+        levels: Vec::new(),
+    };
+    let walked = thread::scope(|scope| {
+        for _ in 0..threads {
+            let pieces = pieces_in.clone();
+            scope.spawn(|| write_pieces(&context, pieces));
+        }
+        drop(pieces_in);
+        let walked = plan.root(&root, entry);
+        // Without a sender the threads end when the queue is empty.
+        plan.close();
+        walked
+    });
+    walked?;
+    context.go_on()?;
+    plan.link_files(&root);
+    plan.finish_directories(&root);
+    Ok(counts.report())
+}
+
+fn write_pieces(context: &Context<'_>, pieces: Receiver<Piece>) {
+    for piece in pieces {
+        piece.write(context);
+    }
+}
+
+/// What all threads of a restore share.
+struct Context<'a> {
+    chunks: &'a ChunkReader<'a>,
+    target: &'a Path,
+    options: &'a Options,
+    progress: &'a Progress,
+    cancel: &'a Cancel,
+    counts: &'a Counts,
+    /// The file at which the target turned out to be full.
+    full: OnceLock<PathBuf>,
+}
+
+impl Context<'_> {
+    fn go_on(&self) -> Result<(), StoreError> {
+        if let Some(path) = self.full.get() {
+            let source = io::ErrorKind::StorageFull.into();
+            return Err(StoreError::File { action: "write", path: path.clone(), source });
+        }
+        match self.cancel.is_cancelled() {
+            true => Err(StoreError::Interrupted),
+            false => Ok(()),
+        }
+    }
+
+    fn failed(&self, path: &[Vec<u8>], reason: String) {
+        Counts::add(&self.counts.failed, 1);
+        self.progress.issue(self.show(path), IssueKind::NotRestored { reason });
+    }
+
+    fn incomplete(&self, path: &[Vec<u8>], missing: Missing) {
+        for reason in missing {
+            self.progress.issue(self.show(path), IssueKind::Incomplete { reason });
+        }
+    }
+
+    /// The path in the target, for messages only.
+    fn show(&self, path: &[Vec<u8>]) -> PathBuf {
+        let mut shown = self.target.to_owned();
+        shown.extend(path.iter().map(|name| std::ffi::OsString::from_vec(name.clone())));
+        shown
+    }
+}
+
+#[derive(Default)]
+struct Counts {
+    files: AtomicU64,
+    directories: AtomicU64,
+    others: AtomicU64,
+    bytes: AtomicU64,
+    kept: AtomicU64,
+    verified: AtomicU64,
+    failed: AtomicU64,
+}
+
+impl Counts {
+    fn add(counter: &AtomicU64, by: u64) {
+        counter.fetch_add(by, Ordering::Relaxed);
+    }
+
+    fn report(&self) -> Report {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Report {
+            files: read(&self.files),
+            directories: read(&self.directories),
+            others: read(&self.others),
+            bytes: read(&self.bytes),
+            kept: read(&self.kept),
+            verified: read(&self.verified),
+            failed: read(&self.failed),
+        }
+    }
+}
+
+/// What the walking thread does now and what it keeps for the end.
+struct Plan<'a> {
+    context: &'a Context<'a>,
+    includes: Patterns,
+    pieces: Sender<Piece>,
+    /// Directories in the order they were made, with the metadata they get at the end.
+    directories: Vec<(Vec<Vec<u8>>, Meta)>,
+    /// Names that become hard links of a file restored under another name.
+    links: Vec<Link>,
+    /// Files with several names: where the first of them is.
+    inodes: HashMap<(u64, u64), Vec<Vec<u8>>>,
+    /// From the target down to the directory at hand.
+    levels: Vec<Level>,
+}
+
+struct Link {
+    path: Vec<Vec<u8>>,
+    first: Vec<Vec<u8>>,
+}
+
+impl Plan<'_> {
+    fn root(&mut self, root: &Arc<Target>, entry: &Entry) -> Result<(), StoreError> {
+        let state = State::Open(Arc::clone(root));
+        self.levels.push(Level { name: Vec::new(), meta: entry.meta.clone(), state });
+        if !matches!(entry.node, Node::Directory { .. }) {
+            return self.entry(entry);
+        }
+        if self.includes.is_empty() {
+            self.directories.push((Vec::new(), entry.meta.clone()));
+        }
+        self.children(entry)
+    }
+
+    /// Lets the writing threads end.
+    fn close(&mut self) {
+        self.pieces = crossbeam_channel::bounded(0).0;
+    }
+
+    /// The path of the directory at hand.
+    fn path(&self) -> Vec<Vec<u8>> {
+        self.levels.iter().skip(1).map(|level| level.name.clone()).collect()
+    }
+
+    fn path_of(&self, entry: &Entry) -> Vec<Vec<u8>> {
+        let mut path = self.path();
+        path.push(entry.name.clone());
+        path
+    }
+
+    fn children(&mut self, entry: &Entry) -> Result<(), StoreError> {
+        let entries = match read_tree(self.context.chunks, entry) {
+            Ok(entries) => entries.unwrap_or_default(),
+            Err(error) => {
+                let reason = format!("what it holds is lost: {}", describe(&error));
+                self.context.failed(&self.path(), reason);
+                return Ok(());
+            }
+        };
+        entries.iter().try_for_each(|child| self.entry(child))
+    }
+
+    fn entry(&mut self, entry: &Entry) -> Result<(), StoreError> {
+        self.context.go_on()?;
+        let is_directory = matches!(entry.node, Node::Directory { .. });
+        let is_picked = self.picks(entry, is_directory);
+        if is_directory {
+            let Entry { name, meta, .. } = entry.clone();
+            self.levels.push(Level { name, meta, state: State::Closed });
+            let may_go_on = !is_picked || self.open().is_some();
+            let result = if may_go_on { self.children(entry) } else { Ok(()) };
+            self.levels.pop();
+            return result;
+        }
+        match is_picked.then(|| self.open()).flatten() {
+            Some(target) => self.leaf(&target, entry),
+            None => Ok(()),
+        }
+    }
+
+    fn picks(&self, entry: &Entry, is_directory: bool) -> bool {
+        self.includes.is_empty() || {
+            let names = self.path_of(entry).into_iter().map(std::ffi::OsString::from_vec);
+            self.includes.picks_with_parents(&names.collect::<PathBuf>(), is_directory)
+        }
+    }
+
+    /// Opens the directory at hand, and makes it and those above it if they are not there yet.
+    ///
+    /// `None` if that cannot be done, which is reported once.
+    fn open(&mut self) -> Option<Arc<Target>> {
+        let mut above: Option<Arc<Target>> = None;
+        for depth in 0..self.levels.len() {
+            let level = &self.levels[depth];
+            above = Some(match &level.state {
+                State::Open(target) => Arc::clone(target),
+                State::Failed => return None,
+                State::Closed => {
+                    let made = above?.make_directory(&level.name);
+                    self.enter(depth, made)?
+                }
+            });
+        }
+        above
+    }
+
+    /// Takes note of the directory that was made, or could not be made, at `depth`.
+    fn enter(&mut self, depth: usize, made: io::Result<(Target, bool)>) -> Option<Arc<Target>> {
+        let path = self.levels[1..=depth].iter().map(|level| level.name.clone()).collect();
+        let level = &mut self.levels[depth];
+        match made {
+            Ok((target, is_new)) => {
+                let target = Arc::new(target);
+                level.state = State::Open(Arc::clone(&target));
+                Counts::add(&self.context.counts.directories, 1);
+                if is_new || self.context.options.overwrite != Overwrite::Never {
+                    self.directories.push((path, level.meta.clone()));
+                }
+                Some(target)
+            }
+            Err(error) => {
+                level.state = State::Failed;
+                self.context.failed(&path, error.to_string());
+                None
+            }
+        }
+    }
+
+    /// Restores what is no directory.
+    fn leaf(&mut self, target: &Arc<Target>, entry: &Entry) -> Result<(), StoreError> {
+        let context = self.context;
+        let path = &self.path_of(entry)[..];
+        match self.is_in_the_way(target, entry) {
+            Ok(InTheWay::Stays) => {
+                Counts::add(&context.counts.kept, 1);
+                Progress::add(&context.progress.files, 1);
+                Progress::add(&context.progress.bytes, entry.size());
+                return Ok(());
+            }
+            Ok(InTheWay::Goes) => {}
+            Err(error) => {
+                context.failed(path, error.to_string());
+                return Ok(());
+            }
+        }
+        if matches!(entry.node, Node::File { .. }) {
+            if self.is_further_name(entry, path) {
+                return Ok(());
+            }
+            return self.file(target, entry, path);
+        }
+        let made = target
+            .remove(&entry.name)
+            .and_then(|()| target.make_special(&entry.name, &entry.node))
+            .and_then(|()| target.set_special_meta(&entry.name, &entry.meta, &entry.node));
+        match made {
+            Ok(missing) => {
+                Counts::add(&context.counts.others, 1);
+                context.incomplete(path, missing);
+            }
+            Err(error) => context.failed(path, error.to_string()),
+        }
+        Ok(())
+    }
+
+    fn is_in_the_way(&self, target: &Target, entry: &Entry) -> io::Result<InTheWay> {
+        let Some(stat) = target.stat(&entry.name)? else { return Ok(InTheWay::Goes) };
+        if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
+            return Err(io::Error::other("a directory stands in its place"));
+        }
+        Ok(match self.context.options.overwrite {
+            Overwrite::Always => InTheWay::Goes,
+            Overwrite::Never => InTheWay::Stays,
+            Overwrite::IfChanged => match looks_the_same(target, entry, &stat)? {
+                true => InTheWay::Stays,
+                false => InTheWay::Goes,
+            },
+        })
+    }
+
+    /// Whether the file was restored under another name already; then only a link is to be made.
+    fn is_further_name(&mut self, entry: &Entry, path: &[Vec<u8>]) -> bool {
+        if entry.meta.links < 2 {
+            return false;
+        }
+        match self.inodes.get(&(entry.meta.dev, entry.meta.ino)) {
+            Some(first) => {
+                self.links.push(Link { path: path.to_vec(), first: first.clone() });
+                true
+            }
+            None => {
+                self.inodes.insert((entry.meta.dev, entry.meta.ino), path.to_vec());
+                false
+            }
+        }
+    }
+
+    /// Hands a file to the writing threads.
+    fn file(
+        &mut self,
+        target: &Arc<Target>,
+        entry: &Entry,
+        path: &[Vec<u8>],
+    ) -> Result<(), StoreError> {
+        let pieces = match RestoredFile::plan(self.context.chunks, target, entry, path) {
+            Ok(pieces) => pieces,
+            Err(error) => {
+                self.context.failed(path, describe(&error));
+                return Ok(());
+            }
+        };
+        for piece in pieces {
+            self.pieces.send(piece).map_err(|_| StoreError::Stopped)?;
+        }
+        Ok(())
+    }
+
+    /// Makes the hard links; every file is there by now.
+    fn link_files(&self, root: &Target) {
+        for Link { path, first } in &self.links {
+            let link = || -> io::Result<()> {
+                let (name, directory) = path.split_last().expect("a file has a name");
+                let (from, from_directory) = first.split_last().expect("a file has a name");
+                let directory = root.descend(directory)?;
+                let from_directory = root.descend(from_directory)?;
+                directory.remove(name)?;
+                directory.link(&from_directory, from, name)
+            };
+            match link() {
+                Ok(()) => Counts::add(&self.context.counts.files, 1),
+                Err(error) => {
+                    let first = self.context.show(first);
+                    let reason = format!("cannot link it to '{}': {error}", first.display());
+                    self.context.failed(path, reason);
+                }
+            }
+        }
+    }
+
+    /// Gives directories their metadata, the deepest first: making entries changed their times.
+    fn finish_directories(&self, root: &Target) {
+        for (path, meta) in self.directories.iter().rev() {
+            match root.descend(path).and_then(|directory| directory.set_meta(meta)) {
+                Ok(missing) => self.context.incomplete(path, missing),
+                Err(error) => self.context.failed(path, error.to_string()),
+            }
+        }
+    }
+}
+
+enum InTheWay {
+    Stays,
+    Goes,
+}
+
+fn looks_the_same(target: &Target, entry: &Entry, stat: &Stat) -> io::Result<bool> {
+    let kind = FileType::from_raw_mode(stat.st_mode);
+    let mtime = &entry.meta.mtime;
+    Ok(match &entry.node {
+        Node::File { size, .. } => {
+            kind == FileType::RegularFile
+                && stat.st_size as u64 == *size
+                && stat.st_mtime == mtime.secs
+                && stat.st_mtime_nsec == u64::from(mtime.nanos)
+        }
+        Node::Symlink { target: to } => {
+            kind == FileType::Symlink && target.read_link(&entry.name)? == *to
+        }
+        Node::Fifo => kind == FileType::Fifo,
+        Node::Socket => kind == FileType::Socket,
+        Node::CharDevice { rdev } => kind == FileType::CharacterDevice && stat.st_rdev == *rdev,
+        Node::BlockDevice { rdev } => kind == FileType::BlockDevice && stat.st_rdev == *rdev,
+        Node::Directory { .. } => false,
+    })
+}
+
+/// A directory on the way to the entry at hand; made only if something goes into it.
+struct Level {
+    name: Vec<u8>,
+    meta: Meta,
+    state: State,
+}
+
+enum State {
+    Open(Arc<Target>),
+    Closed,
+    /// It could not be made, which was reported.
+    Failed,
+}

@@ -1,0 +1,244 @@
+//! The target of a restore: a directory that nothing is written outside of.
+//!
+//! Every directory is opened with `openat2` relative to its parent, beneath it and never through a
+//! symbolic link, and everything else is made relative to such a descriptor by a name of one
+//! component. So neither a snapshot with evil names nor a link that someone planted in the target
+//! leads anywhere else.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use rustix::fs::{
+    AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, ResolveFlags, Stat, Timespec, Timestamps,
+    Uid,
+};
+use rustix::io::Errno;
+
+use crate::tree::{Meta, Node, Time, is_component};
+
+/// An open directory of the target.
+#[derive(Debug)]
+pub(super) struct Target(OwnedFd);
+
+const BENEATH: ResolveFlags =
+    ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_MAGICLINKS);
+
+/// What a restore could not give an inode, though its content is there.
+pub(super) type Missing = Vec<String>;
+
+impl Target {
+    /// Opens the directory that the user named, and makes it if it is missing.
+    #[expect(clippy::disallowed_methods, reason = "the restore target, opened as a directory")]
+    pub(super) fn open(path: &Path) -> io::Result<Self> {
+        std::fs::create_dir_all(path)?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(Self(rustix::fs::open(path, flags, Mode::empty())?))
+    }
+
+    /// Opens the directory `name` of this one.
+    #[expect(clippy::disallowed_methods, reason = "the restore target, opened as a directory")]
+    pub(super) fn directory(&self, name: &[u8]) -> io::Result<Self> {
+        let name = component(name)?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        match rustix::fs::openat2(&self.0, name, flags, Mode::empty(), BENEATH) {
+            Ok(fd) => Ok(Self(fd)),
+            Err(Errno::LOOP | Errno::XDEV) => Err(io::Error::other(
+                "a symbolic link stands where the directory should be; restoring through it \
+                 could write outside the target",
+            )),
+            Err(Errno::NOTDIR) => {
+                Err(io::Error::other("something that is no directory stands in its place"))
+            }
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// Opens the directory at `path` below this one, component by component.
+    pub(super) fn descend(&self, path: &[Vec<u8>]) -> io::Result<Self> {
+        let mut directory = Self(self.0.try_clone()?);
+        for name in path {
+            directory = directory.directory(name)?;
+        }
+        Ok(directory)
+    }
+
+    /// Makes the directory `name` if it is missing, and opens it. True if it was made.
+    pub(super) fn make_directory(&self, name: &[u8]) -> io::Result<(Self, bool)> {
+        let made = match rustix::fs::mkdirat(&self.0, component(name)?, Mode::RWXU) {
+            Ok(()) => true,
+            Err(Errno::EXIST) => false,
+            Err(errno) => return Err(errno.into()),
+        };
+        Ok((self.directory(name)?, made))
+    }
+
+    /// What stands under `name`, links not followed; `None` if nothing does.
+    pub(super) fn stat(&self, name: &[u8]) -> io::Result<Option<Stat>> {
+        match rustix::fs::statat(&self.0, component(name)?, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => Ok(Some(stat)),
+            Err(Errno::NOENT) => Ok(None),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// Where the link `name` points.
+    pub(super) fn read_link(&self, name: &[u8]) -> io::Result<Vec<u8>> {
+        let target = rustix::fs::readlinkat(&self.0, component(name)?, Vec::new())?;
+        Ok(target.into_bytes())
+    }
+
+    /// Makes the file `name`, which must not exist, for writing and reading.
+    #[expect(clippy::disallowed_methods, reason = "the restore target")]
+    pub(super) fn create_file(&self, name: &[u8]) -> io::Result<File> {
+        let flags =
+            OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mode = Mode::RUSR | Mode::WUSR;
+        Ok(rustix::fs::openat2(&self.0, component(name)?, flags, mode, BENEATH)?.into())
+    }
+
+    /// Opens the regular file `name` for reading.
+    #[expect(clippy::disallowed_methods, reason = "opens for reading only")]
+    pub(super) fn open_file(&self, name: &[u8]) -> io::Result<File> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        Ok(rustix::fs::openat2(&self.0, component(name)?, flags, Mode::empty(), BENEATH)?.into())
+    }
+
+    /// Gives `from` the name `to`, in place of whatever but a directory has it.
+    pub(super) fn rename(&self, from: &[u8], to: &[u8]) -> io::Result<()> {
+        let (from, to) = (component(from)?, component(to)?);
+        Ok(rustix::fs::renameat_with(&self.0, from, &self.0, to, RenameFlags::empty())?)
+    }
+
+    /// Removes `name`, which is no directory; nothing to remove is fine.
+    pub(super) fn remove(&self, name: &[u8]) -> io::Result<()> {
+        match rustix::fs::unlinkat(&self.0, component(name)?, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// Makes `name` another name of the file `from` in `directory`.
+    pub(super) fn link(&self, directory: &Self, from: &[u8], name: &[u8]) -> io::Result<()> {
+        let (from, name) = (component(from)?, component(name)?);
+        Ok(rustix::fs::linkat(&directory.0, from, &self.0, name, AtFlags::empty())?)
+    }
+
+    /// Makes what is neither file nor directory.
+    pub(super) fn make_special(&self, name: &[u8], node: &Node) -> io::Result<()> {
+        let name = component(name)?;
+        let mode = Mode::RUSR | Mode::WUSR;
+        let make = |kind, device| rustix::fs::mknodat(&self.0, name, kind, mode, device);
+        match node {
+            Node::Symlink { target } => {
+                rustix::fs::symlinkat(std::ffi::OsStr::from_bytes(target), &self.0, name)
+            }
+            Node::Fifo => make(FileType::Fifo, 0),
+            Node::Socket => make(FileType::Socket, 0),
+            Node::CharDevice { rdev } => make(FileType::CharacterDevice, *rdev),
+            Node::BlockDevice { rdev } => make(FileType::BlockDevice, *rdev),
+            Node::File { .. } | Node::Directory { .. } => Err(Errno::INVAL),
+        }?;
+        Ok(())
+    }
+
+    /// Gives `name`, which is neither file nor directory, its metadata.
+    pub(super) fn set_special_meta(
+        &self,
+        name: &[u8],
+        meta: &Meta,
+        node: &Node,
+    ) -> io::Result<Missing> {
+        let component = component(name)?;
+        let mut missing = Missing::new();
+        let follow = AtFlags::SYMLINK_NOFOLLOW;
+        let owner = rustix::fs::chownat(
+            &self.0,
+            component,
+            Some(Uid::from_raw(meta.uid)),
+            Some(Gid::from_raw(meta.gid)),
+            follow,
+        );
+        note_owner(owner, meta, &mut missing)?;
+        if !matches!(node, Node::Symlink { .. }) {
+            // A link has no mode of its own, and would be followed.
+            rustix::fs::chmodat(&self.0, component, mode_of(meta), AtFlags::empty())?;
+        }
+        // The descriptor's own link leads to the directory whatever happens to its path.
+        let mut path = format!("/proc/self/fd/{}/", self.0.as_raw_fd()).into_bytes();
+        path.extend_from_slice(name);
+        let path = Path::new(std::ffi::OsStr::from_bytes(&path));
+        set_xattrs(meta, &mut missing, |name, value| {
+            rustix::fs::lsetxattr(path, name, value, rustix::fs::XattrFlags::empty())
+        });
+        rustix::fs::utimensat(&self.0, component, &times_of(meta), follow)?;
+        Ok(missing)
+    }
+
+    /// Gives this directory its metadata.
+    pub(super) fn set_meta(&self, meta: &Meta) -> io::Result<Missing> {
+        set_meta(&self.0, meta)
+    }
+}
+
+/// Gives an open file or directory its metadata, in the order that keeps all of it: owner before
+/// mode, which a change of owner strips of its set-id bits, and times last.
+pub(super) fn set_meta(fd: impl AsFd, meta: &Meta) -> io::Result<Missing> {
+    let mut missing = Missing::new();
+    let owner = (Some(Uid::from_raw(meta.uid)), Some(Gid::from_raw(meta.gid)));
+    note_owner(rustix::fs::fchown(&fd, owner.0, owner.1), meta, &mut missing)?;
+    rustix::fs::fchmod(&fd, mode_of(meta))?;
+    set_xattrs(meta, &mut missing, |name, value| {
+        rustix::fs::fsetxattr(&fd, name, value, rustix::fs::XattrFlags::empty())
+    });
+    rustix::fs::futimens(&fd, &times_of(meta))?;
+    Ok(missing)
+}
+
+/// Only root may give files away: to anyone else a refusal is to be expected.
+fn note_owner(
+    result: rustix::io::Result<()>,
+    meta: &Meta,
+    missing: &mut Missing,
+) -> io::Result<()> {
+    match result {
+        Err(Errno::PERM | Errno::INVAL) => {
+            missing.push(format!("its owner {}:{} could not be set", meta.uid, meta.gid));
+            Ok(())
+        }
+        result => Ok(result?),
+    }
+}
+
+fn set_xattrs(
+    meta: &Meta,
+    missing: &mut Missing,
+    set: impl Fn(&[u8], &[u8]) -> rustix::io::Result<()>,
+) {
+    for (name, value) in &meta.xattrs {
+        if let Err(errno) = set(name, value) {
+            let name = String::from_utf8_lossy(name);
+            missing.push(format!("its attribute {name} could not be set: {errno}"));
+        }
+    }
+}
+
+fn mode_of(meta: &Meta) -> Mode {
+    Mode::from_raw_mode(meta.mode)
+}
+
+fn times_of(meta: &Meta) -> Timestamps {
+    let Time { secs, nanos } = meta.mtime;
+    let mtime = Timespec { tv_sec: secs, tv_nsec: nanos.into() };
+    Timestamps { last_access: mtime, last_modification: mtime }
+}
+
+/// `name` as a path of one component; anything else is refused here once more, whoever asks.
+fn component(name: &[u8]) -> io::Result<&std::ffi::OsStr> {
+    if is_component(name) {
+        return Ok(std::ffi::OsStr::from_bytes(name));
+    }
+    Err(io::Error::other("its name is not one path component"))
+}
