@@ -77,8 +77,7 @@ impl Directory {
             return Err(sealed(SealError::Truncated { found: size, expected: MIN_LEN }));
         }
         let name = container_name(id);
-        let header =
-            objects.get_range(&name, 0..HEADER_LEN as u64).map_err(backend)?;
+        let header = objects.get_range(&name, 0..HEADER_LEN as u64).map_err(backend)?;
         envelope.verify_header(Kind::Container, id, &header).map_err(sealed)?;
         let mut tail_start = size.saturating_sub(FIRST_READ).max(HEADER_LEN as u64);
         let mut tail = objects.get_range(&name, tail_start..size).map_err(backend)?;
@@ -133,9 +132,8 @@ impl Directory {
         footer.put_varint(self.groups.len() as u64);
         let mut chunks = self.chunks.iter().peekable();
         for (number, group) in self.groups.iter().enumerate() {
-            let members = std::iter::from_fn(|| {
-                chunks.next_if(|chunk| chunk.group as usize == number)
-            });
+            let members =
+                std::iter::from_fn(|| chunks.next_if(|chunk| chunk.group as usize == number));
             let mut listed = Vec::new();
             let mut count = 0;
             for chunk in members {
@@ -254,12 +252,7 @@ impl Directory {
             let found = fingerprinter.fingerprint(&bytes[chunk.range()]);
             if found != chunk.fingerprint {
                 let (container, expected) = (self.id, chunk.fingerprint);
-                return Err(ContainerError::WrongFingerprint {
-                    container,
-                    slot,
-                    found,
-                    expected,
-                });
+                return Err(ContainerError::WrongFingerprint { container, slot, found, expected });
             }
         }
         Ok(())
@@ -275,10 +268,9 @@ impl ChunkEntry {
 
 /// Where the footer of a container of `size` bytes begins, by the length in its `tail`.
 fn footer_start(tail: &[u8], size: u64) -> Result<u64, SealError> {
-    let trailer = tail.last_chunk::<TRAILER_LEN>().ok_or(SealError::Truncated {
-        found: size,
-        expected: MIN_LEN,
-    })?;
+    let trailer = tail
+        .last_chunk::<TRAILER_LEN>()
+        .ok_or(SealError::Truncated { found: size, expected: MIN_LEN })?;
     let footer_len = u32::from_le_bytes(trailer[..4].try_into().expect("4 bytes"));
     let needed = u64::from(footer_len) + (HEADER_LEN + TRAILER_LEN) as u64;
     size.checked_sub(u64::from(footer_len) + TRAILER_LEN as u64)

@@ -123,9 +123,7 @@ impl Compressor {
 pub(crate) fn decompress(codec: Codec, stored: &[u8], len: u32) -> Result<Vec<u8>, String> {
     let bytes = match codec {
         Codec::Raw => stored.to_vec(),
-        Codec::Zstd => {
-            zstd::bulk::decompress(stored, len as usize).map_err(|e| e.to_string())?
-        }
+        Codec::Zstd => zstd::bulk::decompress(stored, len as usize).map_err(|e| e.to_string())?,
     };
     if bytes.len() != len as usize {
         return Err(format!("it gives {} bytes", bytes.len()));

@@ -60,9 +60,8 @@ impl<L: Location> Run<L> {
         envelope: &Envelope,
         run: ObjectId,
     ) -> Result<Self, IndexError> {
-        let object = objects
-            .get(&run_name(run))
-            .map_err(|source| IndexError::Backend { run, source })?;
+        let object =
+            objects.get(&run_name(run)).map_err(|source| IndexError::Backend { run, source })?;
         let body = envelope
             .open(Kind::Run, run, &object)
             .map_err(|source| IndexError::Envelope { run, source })?;

@@ -322,10 +322,7 @@ mod tests {
             let mut object = envelope().seal(Kind::Run, ID, b"body");
             object[at] = 1;
             assert!(
-                matches!(
-                    envelope().open(Kind::Run, ID, &object),
-                    Err(SealError::Reserved { .. })
-                ),
+                matches!(envelope().open(Kind::Run, ID, &object), Err(SealError::Reserved { .. })),
                 "byte {at}"
             );
         }

@@ -100,10 +100,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Takes an array of `N` bytes.
-    pub fn array<const N: usize>(
-        &mut self,
-        expected: &'static str,
-    ) -> Result<[u8; N], WireError> {
+    pub fn array<const N: usize>(&mut self, expected: &'static str) -> Result<[u8; N], WireError> {
         Ok(self.take(N, expected)?.try_into().expect("N bytes were taken"))
     }
 
