@@ -1,2 +1,48 @@
-//! The onefold command.
-fn main() {}
+//! The `onefold` command: arguments, terminal and exit codes around the store.
+//!
+//! One file a command under `commands`; each reads its arguments, calls the library and shows what
+//! came of it. What a command was asked for goes to standard output, as text or as JSON; progress,
+//! warnings and errors go to standard error.
+
+mod args;
+mod chunking;
+mod commands;
+mod console;
+mod encryption;
+mod exit;
+mod failure;
+mod interrupt;
+mod local;
+mod name;
+mod output;
+mod progress;
+mod size;
+mod snapshot_path;
+mod table;
+mod time;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::args::Arguments;
+use crate::console::Console;
+use crate::exit::Exit;
+
+fn main() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(answer) => {
+            // A terminal that went away is no reason to say more.
+            let _ = answer.print();
+            return if answer.use_stderr() { Exit::Fatal } else { Exit::Fine }.into();
+        }
+    };
+    let console = Console::new(&arguments.common);
+    let result = arguments.command.run(&console);
+    let exit = result.unwrap_or_else(|error| {
+        failure::report(&error, &console);
+        Exit::of(&error)
+    });
+    exit.into()
+}

@@ -1,0 +1,243 @@
+//! `onefold backup`
+
+use std::env;
+use std::fs;
+use std::num::NonZero;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use indicatif::{HumanBytes, HumanCount};
+use onefold_seal::ObjectId;
+use onefold_store::backup::{self, Options};
+use onefold_store::{Snapshot, Summary};
+use serde::Serialize;
+
+use crate::console::Console;
+use crate::exit::Exit;
+use crate::interrupt::cancel_on_signal;
+use crate::local::{LocalRepository, RepositoryArgs};
+use crate::output::Output;
+use crate::progress::watched;
+use crate::time::rfc3339;
+
+const AFTER_HELP: &str = "\
+Patterns are gitignore's: '*.o' matches at any depth, '/target' only at the top of a PATH, 'cache/'
+only directories, '!keep.o' takes back. A file that cannot be read is reported and left out; the
+snapshot is made without it and the exit code is 3. A repository inside a PATH is left out.
+
+Examples:
+  onefold backup --repo /mnt/backup ~/Documents
+  onefold backup --repo /mnt/backup --init --no-encryption /etc /home --one-file-system
+  onefold backup --repo /mnt/backup --tag weekly --exclude '*.tmp' --exclude-caches ~
+
+With --json: one object a line, told apart by \"type\". \"progress\" comes every second and counts
+files, bytes, total_files and total_bytes (0 while unknown), unchanged_files, new_bytes,
+stored_bytes, issues and seconds; \"issue\" has path, loss (whether content is missing because of
+it) and message; \"summary\" comes last, if a snapshot was made, with its id as snapshot.";
+
+/// Make a snapshot of files and directories
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Backup {
+    #[command(flatten)]
+    repository: RepositoryArgs,
+    /// What to back up; symbolic links named here are followed, those below are kept as links
+    #[arg(required = true, value_name = "PATH")]
+    paths: Vec<PathBuf>,
+    /// Make the repository if there is none
+    #[arg(long)]
+    init: bool,
+    /// With --init: say that you know that nothing is encrypted
+    #[arg(long, requires = "init")]
+    no_encryption: bool,
+    /// A word by which to find the snapshot again; may be repeated
+    #[arg(long = "tag", value_name = "T")]
+    tags: Vec<String>,
+    /// The host to record [default: this machine's name]
+    #[arg(long, value_name = "H")]
+    host: Option<String>,
+    /// Leave out what matches; may be repeated
+    #[arg(long = "exclude", value_name = "GLOB")]
+    excludes: Vec<String>,
+    /// Leave out what matches a line of FILE; may be repeated
+    #[arg(long = "exclude-file", value_name = "FILE")]
+    exclude_files: Vec<PathBuf>,
+    /// Leave out the content of directories that hold a CACHEDIR.TAG
+    #[arg(long)]
+    exclude_caches: bool,
+    /// Honour .gitignore, .ignore and .onefoldignore files
+    #[arg(long)]
+    ignore_files: bool,
+    /// Leave out what is mounted below a PATH
+    #[arg(long, short = 'x')]
+    one_file_system: bool,
+    /// Read every file, even one that looks unchanged
+    #[arg(long)]
+    force: bool,
+    /// Threads that read, and as many that store [default: one a core]
+    #[arg(long, value_name = "N")]
+    threads: Option<NonZero<usize>>,
+}
+
+/// A backup in JSON.
+#[derive(Serialize)]
+struct Done {
+    r#type: &'static str,
+    snapshot: String,
+    parent: Option<String>,
+    time: String,
+    files: u64,
+    unchanged_files: u64,
+    directories: u64,
+    others: u64,
+    bytes: u64,
+    new_bytes: u64,
+    stored_bytes: u64,
+    /// Bytes for each byte that was new; none if nothing was.
+    dedup_ratio: Option<f64>,
+    unreadable: u64,
+    seconds: f64,
+}
+
+impl Backup {
+    pub(crate) fn run(self, console: &Console) -> Result<Exit> {
+        let opened = match self.init {
+            true => self.repository.open_or_init(self.no_encryption, console)?,
+            false => self.repository.open(console)?,
+        };
+        refuse_own(&self.paths, &opened.root)?;
+        let options = self.options(&opened, console)?;
+        let cancel = cancel_on_signal(console, "what is stored is kept and will be reused")?;
+        let (losses, result) = watched(console, |progress| {
+            let result =
+                backup::backup(&opened.repository, &self.paths, &options, progress, &cancel);
+            (progress.losses.load(Ordering::Relaxed), result)
+        });
+        let (id, snapshot) = result?;
+        show(id, &snapshot, console)?;
+        if losses == 0 {
+            return Ok(Exit::Fine);
+        }
+        if !console.is_json() {
+            console.warn(format_args!("{losses} could not be read; the snapshot is without them"));
+        }
+        Ok(Exit::Incomplete)
+    }
+
+    fn options(&self, opened: &LocalRepository, console: &Console) -> Result<Options> {
+        let mut excludes = self.excludes.clone();
+        for path in &self.exclude_files {
+            let lines = fs::read_to_string(path)
+                .with_context(|| format!("cannot read the patterns in '{}'", path.display()))?;
+            excludes.extend(lines.lines().map(str::to_owned));
+        }
+        Ok(Options {
+            host: self.host.clone().unwrap_or_else(host_name),
+            user: user_name(),
+            tags: self.tags.clone(),
+            excludes,
+            ignore_files: self.ignore_files,
+            exclude_caches: self.exclude_caches,
+            one_file_system: self.one_file_system,
+            force: self.force,
+            own_repository: Some(opened.identity()?),
+            count_first: console.is_json() || !console.bars().is_hidden(),
+            threads: self.threads,
+            ..Options::default()
+        })
+    }
+}
+
+/// Refuses sources that are the repository or lie in it: a backup would feed on itself.
+fn refuse_own(paths: &[PathBuf], root: &Path) -> Result<()> {
+    for path in paths {
+        // A path that cannot be resolved is for the backup to report.
+        if path.canonicalize().is_ok_and(|real| real.starts_with(root)) {
+            bail!("'{}' is in the repository itself and cannot be backed up to it", path.display());
+        }
+    }
+    Ok(())
+}
+
+fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+/// The user's name as the environment has it, else the number.
+fn user_name() -> String {
+    let named = ["USER", "LOGNAME"].into_iter().find_map(|variable| env::var(variable).ok());
+    named
+        .filter(|name| !name.is_empty())
+        .unwrap_or_else(|| rustix::process::getuid().as_raw().to_string())
+}
+
+fn show(id: ObjectId, snapshot: &Snapshot, console: &Console) -> Result<()> {
+    if let Some(parent) = snapshot.parent {
+        console.detail(format_args!("unchanged files were recognised by snapshot {parent}"));
+    }
+    let mut output = Output::new();
+    if console.is_json() {
+        output.json_line(&Done::of(id, snapshot))?;
+    } else if !console.is_quiet() {
+        for line in describe(&snapshot.summary) {
+            output.line(line)?;
+        }
+        output.line(format!("snapshot {id}"))?;
+    }
+    output.finish()
+}
+
+/// What was seen and stored, in lines.
+fn describe(summary: &Summary) -> [String; 4] {
+    let count = HumanCount;
+    let Summary { files, unchanged_files, directories, others, .. } = *summary;
+    let read = files.saturating_sub(unchanged_files);
+    let dedup = match dedup_ratio(summary) {
+        Some(ratio) => format!("dedup {ratio:.2}"),
+        None => "nothing new".into(),
+    };
+    [
+        format!(
+            "{} files: {} new or changed, {} unchanged",
+            count(files),
+            count(read),
+            count(unchanged_files)
+        ),
+        format!("{} directories, {} others", count(directories), count(others)),
+        format!(
+            "{} in files, {} new, {} stored; {dedup}",
+            HumanBytes(summary.bytes),
+            HumanBytes(summary.new_bytes),
+            HumanBytes(summary.stored_bytes),
+        ),
+        format!("{:.1} s", summary.milliseconds as f64 / 1000.0),
+    ]
+}
+
+fn dedup_ratio(summary: &Summary) -> Option<f64> {
+    (summary.new_bytes > 0).then(|| summary.bytes as f64 / summary.new_bytes as f64)
+}
+
+impl Done {
+    fn of(id: ObjectId, snapshot: &Snapshot) -> Self {
+        let summary = &snapshot.summary;
+        Self {
+            r#type: "summary",
+            snapshot: id.to_string(),
+            parent: snapshot.parent.map(|parent| parent.to_string()),
+            time: rfc3339(snapshot.time),
+            files: summary.files,
+            unchanged_files: summary.unchanged_files,
+            directories: summary.directories,
+            others: summary.others,
+            bytes: summary.bytes,
+            new_bytes: summary.new_bytes,
+            stored_bytes: summary.stored_bytes,
+            dedup_ratio: dedup_ratio(summary),
+            unreadable: summary.unreadable,
+            seconds: summary.milliseconds as f64 / 1000.0,
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! `onefold chunk`
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use clap::Args;
+use indicatif::{HumanBytes, HumanCount};
+use onefold_cdc::{Chunker, Kernel, Stream};
+use onefold_fingerprint::Fingerprinter;
+use serde::Serialize;
+
+use crate::chunking::{ChunkingArgs, kernels};
+use crate::console::Console;
+use crate::exit::Exit;
+use crate::output::Output;
+
+const AFTER_HELP: &str = "\
+One line a chunk: offset, length, fingerprint (BLAKE3). Sizes take suffixes (8KiB, 64k, 1MiB). All
+kernels find the same chunks; one that is named runs or is refused.
+
+Examples:
+  onefold chunk disk.img
+  onefold chunk --algorithm mincdc --avg 8KiB --summary disk.img > /dev/null
+  tar c ~/src | onefold chunk --min 2KiB --avg 8KiB --max 64KiB -
+
+With --json: one object a line with offset, length and fingerprint.";
+
+/// Cut a file into chunks and list them
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Chunk {
+    /// The file to cut; `-` is standard input
+    file: PathBuf,
+    #[command(flatten)]
+    chunking: ChunkingArgs,
+    /// What computes the cut-points
+    #[arg(long, value_name = "K", default_value = "auto", value_parser = kernels())]
+    kernel: Kernel,
+    /// Say at the end, on standard error, how many chunks there were and how long
+    #[arg(long)]
+    summary: bool,
+}
+
+/// A chunk in JSON.
+#[derive(Serialize)]
+struct Cut {
+    offset: u64,
+    length: usize,
+    fingerprint: String,
+}
+
+impl Chunk {
+    pub(crate) fn run(self, console: &Console) -> Result<Exit> {
+        let chunker = Chunker::with_kernel(&self.chunking.params()?, self.kernel)?;
+        console.detail(format_args!("kernel {}", chunker.kernel()));
+        let fingerprinter = Fingerprinter::blake3();
+        let mut stream = Stream::new(chunker, open(&self.file)?);
+        let mut output = Output::new();
+        let (mut offset, mut chunks) = (0, 0);
+        while !output.is_closed() {
+            let next = stream.next();
+            let next = next.with_context(|| format!("cannot read '{}'", self.file.display()))?;
+            let Some(chunk) = next else { break };
+            let length = chunk.len();
+            let fingerprint = fingerprinter.fingerprint(chunk);
+            match console.is_json() {
+                true => {
+                    let fingerprint = fingerprint.to_string();
+                    output.json_line(&Cut { offset, length, fingerprint })
+                }
+                false => output.line(format!("{offset} {length} {fingerprint}")),
+            }?;
+            offset += length as u64;
+            chunks += 1;
+        }
+        output.finish()?;
+        if self.summary {
+            let mean = offset.checked_div(chunks).unwrap_or(0);
+            let (bytes, count) = (HumanBytes(offset), HumanCount(chunks));
+            console.line(format_args!("{bytes} in {count} chunks, {mean} bytes in the mean"));
+        }
+        Ok(Exit::Fine)
+    }
+}
+
+fn open(path: &Path) -> Result<Box<dyn Read>> {
+    if path.as_os_str() == "-" {
+        return Ok(Box::new(io::stdin().lock()));
+    }
+    let file = File::open(path).with_context(|| format!("cannot open '{}'", path.display()))?;
+    Ok(Box::new(file))
+}

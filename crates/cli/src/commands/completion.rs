@@ -1,0 +1,34 @@
+//! `onefold completion`
+
+use anyhow::Result;
+use clap::{Args, CommandFactory};
+use clap_complete::Shell;
+
+use crate::args::Arguments;
+use crate::exit::Exit;
+use crate::output::Output;
+
+const AFTER_HELP: &str = "\
+Examples:
+  onefold completion bash > ~/.local/share/bash-completion/completions/onefold
+  onefold completion zsh > \"${fpath[1]}/_onefold\"
+  onefold completion fish > ~/.config/fish/completions/onefold.fish";
+
+/// Print a script with which a shell completes onefold's arguments
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Completion {
+    /// Which shell
+    shell: Shell,
+}
+
+impl Completion {
+    pub(crate) fn run(self) -> Result<Exit> {
+        let mut script = Vec::new();
+        clap_complete::generate(self.shell, &mut Arguments::command(), "onefold", &mut script);
+        let mut output = Output::new();
+        output.line(script.trim_ascii_end())?;
+        output.finish()?;
+        Ok(Exit::Fine)
+    }
+}

@@ -1,0 +1,106 @@
+//! `onefold init`
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::Args;
+use onefold_cdc::Params;
+use onefold_store::Config;
+use serde::Serialize;
+
+use crate::chunking::ChunkingArgs;
+use crate::console::Console;
+use crate::encryption::PasswordArgs;
+use crate::exit::Exit;
+use crate::local::LocalRepository;
+use crate::name::PathFields;
+use crate::output::Output;
+
+const AFTER_HELP: &str = "\
+Algorithm and sizes cannot be changed later: other ones would cut the same data elsewhere. Sizes
+take suffixes (8KiB, 64k, 1MiB).
+
+Examples:
+  onefold init /mnt/backup --no-encryption
+  onefold init /mnt/images --algorithm mincdc --avg 32KiB
+  onefold init /mnt/mail --min 2KiB --avg 8KiB --max 64KiB
+
+With --json: one document with id, path, encrypted, algorithm, min, avg, max, fingerprint and
+compression_level.";
+
+/// Make a repository
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Init {
+    /// The repository's directory: empty, or made if it does not exist
+    #[arg(env = "ONEFOLD_REPOSITORY")]
+    repo: PathBuf,
+    #[command(flatten)]
+    chunking: ChunkingArgs,
+    /// Say that you know that nothing is encrypted
+    #[arg(long)]
+    no_encryption: bool,
+    #[command(flatten)]
+    password: PasswordArgs,
+}
+
+/// A new repository in JSON.
+#[derive(Serialize)]
+struct Made {
+    id: String,
+    #[serde(flatten)]
+    path: PathFields,
+    encrypted: bool,
+    algorithm: &'static str,
+    min: usize,
+    avg: usize,
+    max: usize,
+    fingerprint: &'static str,
+    compression_level: i32,
+}
+
+impl Init {
+    pub(crate) fn run(self, console: &Console) -> Result<Exit> {
+        let params = self.chunking.params()?;
+        self.password.check_new(self.no_encryption, console)?;
+        let config = Config { params, ..Config::standard() };
+        let made = LocalRepository::init(&self.repo, config)?;
+        let mut output = Output::new();
+        if console.is_json() {
+            output.json_document(&Made::of(&made))?;
+        } else if !console.is_quiet() {
+            tell(&made, &mut output)?;
+        }
+        output.finish()?;
+        Ok(Exit::Fine)
+    }
+}
+
+fn tell(made: &LocalRepository, output: &mut Output) -> Result<()> {
+    let Params { algorithm, sizes, .. } = made.repository.config().params;
+    let (min, avg, max) = (sizes.min(), sizes.avg(), sizes.max());
+    output.line(format!(
+        "made repository {} in '{}'",
+        made.repository.id(),
+        made.root.display()
+    ))?;
+    output.line(format!("chunks by {algorithm}: {min} to {max} bytes, {avg} in the mean"))?;
+    output.line("not encrypted")
+}
+
+impl Made {
+    fn of(made: &LocalRepository) -> Self {
+        let Config { params, fingerprint, compression_level } = *made.repository.config();
+        Self {
+            id: made.repository.id().to_string(),
+            path: PathFields::of_path(&made.root),
+            encrypted: false,
+            algorithm: params.algorithm.name(),
+            min: params.sizes.min(),
+            avg: params.sizes.avg(),
+            max: params.sizes.max(),
+            fingerprint: fingerprint.name(),
+            compression_level,
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! The commands, one file each: arguments, what is done with them, how the result is shown.
+
+pub(crate) mod algorithms;
+pub(crate) mod backup;
+pub(crate) mod check;
+pub(crate) mod chunk;
+pub(crate) mod completion;
+pub(crate) mod diff;
+pub(crate) mod init;
+pub(crate) mod ls;
+pub(crate) mod restore;
+pub(crate) mod snapshots;
+pub(crate) mod stats;

@@ -1,0 +1,172 @@
+//! `onefold restore`
+
+use std::num::NonZero;
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::{Args, ValueEnum};
+use indicatif::{HumanBytes, HumanCount};
+use onefold_store::restore::{self, Options, Overwrite, Report};
+use serde::Serialize;
+
+use crate::console::Console;
+use crate::exit::Exit;
+use crate::interrupt::cancel_on_signal;
+use crate::local::RepositoryArgs;
+use crate::name::PathFields;
+use crate::output::Output;
+use crate::progress::watched;
+use crate::snapshot_path::{Found, SnapshotPath};
+
+const AFTER_HELP: &str = "\
+A directory's content goes to DIR itself; anything else becomes an entry of DIR. What DIR holds
+besides is left alone, and nothing is written outside it, whatever links it contains. If something
+cannot be restored it is reported, the rest is restored, and the exit code is 1.
+
+Examples:
+  onefold restore --repo /mnt/backup latest --target /tmp/restored
+  onefold restore --repo /mnt/backup 1a2b3c4d:projects/onefold --target . --overwrite never
+  onefold restore --repo /mnt/backup latest --target /srv --include '*.conf' --verify
+
+With --json: one object a line, told apart by \"type\". \"progress\" comes every second and \"issue\" as
+it happens, both as `onefold backup --help` tells; \"summary\" comes last with snapshot, path, target,
+files, directories, others, bytes, kept, verified and failed.";
+
+/// Restore a snapshot, or something in it
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Restore {
+    #[command(flatten)]
+    repository: RepositoryArgs,
+    /// `latest` or the first digits of an id; after a colon, a path in the snapshot
+    #[arg(value_name = "SNAPSHOT[:PATH]", value_parser = SnapshotPath::parser())]
+    snapshot: SnapshotPath,
+    /// Where to; made if it does not exist
+    #[arg(long, short, value_name = "DIR")]
+    target: PathBuf,
+    /// Restore only what matches, as gitignore writes patterns; may be repeated
+    #[arg(long = "include", value_name = "GLOB")]
+    includes: Vec<String>,
+    /// What happens to files that are there already
+    #[arg(long, value_enum, default_value_t = OverwriteArg::Always)]
+    overwrite: OverwriteArg,
+    /// Read every restored file again and compare it with the snapshot
+    #[arg(long)]
+    verify: bool,
+    /// Threads that write [default: one a core]
+    #[arg(long, value_name = "N")]
+    threads: Option<NonZero<usize>>,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum OverwriteArg {
+    /// They are replaced
+    Always,
+    /// They are replaced unless size and time of last change are the snapshot's
+    IfChanged,
+    /// They stay
+    Never,
+}
+
+/// A restore in JSON.
+#[derive(Serialize)]
+struct Done {
+    r#type: &'static str,
+    snapshot: String,
+    #[serde(flatten)]
+    path: PathFields,
+    target: String,
+    files: u64,
+    directories: u64,
+    others: u64,
+    bytes: u64,
+    kept: u64,
+    verified: u64,
+    failed: u64,
+}
+
+impl Restore {
+    pub(crate) fn run(self, console: &Console) -> Result<Exit> {
+        let opened = self.repository.open(console)?;
+        let found = self.snapshot.find(&opened.repository)?;
+        console.detail(format_args!("restoring snapshot {}", found.id));
+        let options = Options {
+            includes: self.includes.clone(),
+            overwrite: self.overwrite.into(),
+            verify: self.verify,
+            threads: self.threads,
+        };
+        let cancel = cancel_on_signal(console, "files that are complete stay")?;
+        let report = watched(console, |progress| {
+            let Found { entry, .. } = &found;
+            restore::restore(&opened.repository, entry, &self.target, &options, progress, &cancel)
+        })?;
+        self.show(&report, &found, console)?;
+        if report.failed == 0 {
+            return Ok(Exit::Fine);
+        }
+        if !console.is_json() {
+            console.line(format_args!("error: {} could not be restored", report.failed));
+        }
+        Ok(Exit::Fatal)
+    }
+
+    fn show(&self, report: &Report, found: &Found, console: &Console) -> Result<()> {
+        let mut output = Output::new();
+        if console.is_json() {
+            output.json_line(&self.done(report, found))?;
+        } else if !console.is_quiet() {
+            output.line(describe(report, self.verify))?;
+        }
+        output.finish()
+    }
+
+    fn done(&self, report: &Report, found: &Found) -> Done {
+        let Report { files, directories, others, bytes, kept, verified, failed } = *report;
+        Done {
+            r#type: "summary",
+            snapshot: found.id.to_string(),
+            path: PathFields::new(&found.path),
+            target: self.target.to_string_lossy().into_owned(),
+            files,
+            directories,
+            others,
+            bytes,
+            kept,
+            verified,
+            failed,
+        }
+    }
+}
+
+fn describe(report: &Report, verify: bool) -> String {
+    let count = HumanCount;
+    let Report { files, directories, others, bytes, kept, verified, failed } = *report;
+    let mut text = format!(
+        "restored {} files with {}, {} directories, {} others",
+        count(files),
+        HumanBytes(bytes),
+        count(directories),
+        count(others)
+    );
+    if kept > 0 {
+        text.push_str(&format!("; {} left as they were", count(kept)));
+    }
+    if verify {
+        text.push_str(&format!("; {} verified", count(verified)));
+    }
+    if failed > 0 {
+        text.push_str(&format!("; {} failed", count(failed)));
+    }
+    text
+}
+
+impl From<OverwriteArg> for Overwrite {
+    fn from(arg: OverwriteArg) -> Self {
+        match arg {
+            OverwriteArg::Always => Self::Always,
+            OverwriteArg::IfChanged => Self::IfChanged,
+            OverwriteArg::Never => Self::Never,
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! `onefold snapshots`
+
+use anyhow::Result;
+use clap::Args;
+use indicatif::{HumanBytes, HumanCount};
+use onefold_seal::ObjectId;
+use onefold_store::Snapshot;
+use serde::Serialize;
+
+use crate::console::Console;
+use crate::exit::Exit;
+use crate::local::RepositoryArgs;
+use crate::name::{hex_unless_utf8, lossy, shown};
+use crate::output::Output;
+use crate::table;
+use crate::time::{local, rfc3339};
+
+const AFTER_HELP: &str = "\
+Examples:
+  onefold snapshots --repo /mnt/backup
+  onefold snapshots --repo /mnt/backup --tag weekly --host atlas
+
+With --json: one document, a list, oldest first; each snapshot has id, time, host, user, tags, paths
+(and paths_hex if one is not UTF-8), parent, program, files, unchanged_files, directories, others,
+bytes, new_bytes, stored_bytes, unreadable and seconds.";
+
+/// How many digits of an id are shown.
+const SHORT: usize = 8;
+
+/// List the snapshots, oldest first
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Snapshots {
+    #[command(flatten)]
+    repository: RepositoryArgs,
+    /// Only snapshots of this host
+    #[arg(long, value_name = "H")]
+    host: Option<String>,
+    /// Only snapshots with this tag; repeated, with all of them
+    #[arg(long = "tag", value_name = "T")]
+    tags: Vec<String>,
+}
+
+/// A snapshot in JSON.
+#[derive(Serialize)]
+struct Listed {
+    id: String,
+    time: String,
+    host: String,
+    user: String,
+    tags: Vec<String>,
+    paths: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    paths_hex: Option<Vec<Option<String>>>,
+    parent: Option<String>,
+    program: String,
+    files: u64,
+    unchanged_files: u64,
+    directories: u64,
+    others: u64,
+    bytes: u64,
+    new_bytes: u64,
+    stored_bytes: u64,
+    unreadable: u64,
+    seconds: f64,
+}
+
+impl Snapshots {
+    pub(crate) fn run(self, console: &Console) -> Result<Exit> {
+        let opened = self.repository.open_unloaded(console)?;
+        let (mut snapshots, damaged) = opened.repository.snapshots()?;
+        snapshots.retain(|(_, snapshot)| self.wants(snapshot));
+        let mut output = Output::new();
+        if console.is_json() {
+            let listed: Vec<_> = snapshots.iter().map(Listed::of).collect();
+            output.json_document(&listed)?;
+        } else {
+            for line in lines(&snapshots) {
+                output.line(line)?;
+            }
+        }
+        output.finish()?;
+        if snapshots.is_empty() {
+            console.notice("no snapshots");
+        }
+        for error in &damaged {
+            console.line(format_args!("error: a snapshot cannot be read: {error}"));
+        }
+        Ok(if damaged.is_empty() { Exit::Fine } else { Exit::Fatal })
+    }
+
+    fn wants(&self, snapshot: &Snapshot) -> bool {
+        self.host.as_ref().is_none_or(|host| *host == snapshot.host)
+            && self.tags.iter().all(|tag| snapshot.tags.contains(tag))
+    }
+}
+
+fn lines(snapshots: &[(ObjectId, Snapshot)]) -> Vec<String> {
+    if snapshots.is_empty() {
+        return Vec::new();
+    }
+    let header = ["ID", "Time", "Host", "Tags", "Files", "Size", "New", "Paths"];
+    let mut rows = vec![header.map(str::to_owned).to_vec()];
+    for (id, snapshot) in snapshots {
+        let paths: Vec<_> = snapshot.paths.iter().map(|path| shown(path)).collect();
+        rows.push(vec![
+            id.to_string()[..SHORT].to_owned(),
+            local(snapshot.time),
+            shown(snapshot.host.as_bytes()),
+            shown(snapshot.tags.join(",").as_bytes()),
+            HumanCount(snapshot.summary.files).to_string(),
+            HumanBytes(snapshot.summary.bytes).to_string(),
+            HumanBytes(snapshot.summary.new_bytes).to_string(),
+            paths.join(" "),
+        ]);
+    }
+    table::lines(&rows, &[4, 5, 6])
+}
+
+impl Listed {
+    fn of((id, snapshot): &(ObjectId, Snapshot)) -> Self {
+        let summary = &snapshot.summary;
+        let paths_hex: Vec<_> = snapshot.paths.iter().map(|path| hex_unless_utf8(path)).collect();
+        Self {
+            id: id.to_string(),
+            time: rfc3339(snapshot.time),
+            host: snapshot.host.clone(),
+            user: snapshot.user.clone(),
+            tags: snapshot.tags.clone(),
+            paths: snapshot.paths.iter().map(|path| lossy(path)).collect(),
+            paths_hex: paths_hex.iter().any(Option::is_some).then_some(paths_hex),
+            parent: snapshot.parent.map(|parent| parent.to_string()),
+            program: snapshot.program.clone(),
+            files: summary.files,
+            unchanged_files: summary.unchanged_files,
+            directories: summary.directories,
+            others: summary.others,
+            bytes: summary.bytes,
+            new_bytes: summary.new_bytes,
+            stored_bytes: summary.stored_bytes,
+            unreadable: summary.unreadable,
+            seconds: summary.milliseconds as f64 / 1000.0,
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! `onefold stats`
+
+use anyhow::Result;
+use clap::Args;
+use indicatif::{HumanBytes, HumanCount};
+use onefold_store::stats::{self, Quantiles};
+use serde::Serialize;
+
+use crate::console::Console;
+use crate::exit::Exit;
+use crate::local::RepositoryArgs;
+use crate::output::Output;
+use crate::table;
+
+const AFTER_HELP: &str = "\
+Logical bytes are those of all files of all snapshots, unique bytes those of the distinct chunks,
+stored bytes those of the containers, in which the chunks are compressed. The dedup ratio is logical
+by unique, the compression ratio unique by stored bytes.
+
+Examples:
+  onefold stats --repo /mnt/backup
+  onefold stats --repo /mnt/backup --json
+
+With --json: one document with snapshots, logical_bytes, unique_bytes, stored_bytes, dedup_ratio,
+compression_ratio (null if there is nothing), data_chunks, metadata_chunks, metadata_bytes,
+containers, index_bytes and chunk_sizes (null, or min, p10, p25, median, p75, p90, p99, max, mean).";
+
+/// Tell how much the repository holds and what that saves
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Stats {
+    #[command(flatten)]
+    repository: RepositoryArgs,
+}
+
+/// Statistics in JSON.
+#[derive(Serialize)]
+struct Counted {
+    snapshots: u64,
+    logical_bytes: u64,
+    unique_bytes: u64,
+    stored_bytes: u64,
+    dedup_ratio: Option<f64>,
+    compression_ratio: Option<f64>,
+    data_chunks: u64,
+    metadata_chunks: u64,
+    metadata_bytes: u64,
+    containers: u64,
+    index_bytes: u64,
+    chunk_sizes: Option<ChunkSizes>,
+}
+
+#[derive(Serialize)]
+struct ChunkSizes {
+    min: u32,
+    p10: u32,
+    p25: u32,
+    median: u32,
+    p75: u32,
+    p90: u32,
+    p99: u32,
+    max: u32,
+    mean: f64,
+}
+
+impl Stats {
+    pub(crate) fn run(self, console: &Console) -> Result<Exit> {
+        let opened = self.repository.open_unloaded(console)?;
+        let stats = stats::stats(&opened.repository)?;
+        let mut output = Output::new();
+        if console.is_json() {
+            output.json_document(&Counted::of(&stats))?;
+        } else {
+            for line in lines(&stats) {
+                output.line(line)?;
+            }
+        }
+        output.finish()?;
+        Ok(Exit::Fine)
+    }
+}
+
+fn lines(stats: &stats::Stats) -> Vec<String> {
+    let bytes = |bytes| format!("{} ({bytes} bytes)", HumanBytes(bytes));
+    let count = |count| HumanCount(count).to_string();
+    let ratio = |ratio: Option<f64>| ratio.map_or("none".into(), |ratio| format!("{ratio:.2}"));
+    let mut rows = vec![
+        ("snapshots", count(stats.snapshots)),
+        ("logical", bytes(stats.logical_bytes)),
+        ("unique", bytes(stats.unique_bytes)),
+        ("stored", bytes(stats.stored_bytes)),
+        ("dedup ratio", ratio(stats.dedup_ratio())),
+        ("compression ratio", ratio(stats.compression_ratio())),
+        ("chunks of files", count(stats.data_chunks)),
+        ("chunks of metadata", count(stats.metadata_chunks)),
+        ("metadata", bytes(stats.metadata_bytes)),
+        ("containers", count(stats.containers)),
+        ("index", bytes(stats.index_bytes)),
+    ];
+    if let Some(sizes) = stats.chunk_sizes {
+        let Quantiles { min, p10, p25, median, p75, p90, p99, max, mean } = sizes;
+        let quantiles = format!(
+            "min {min}, p10 {p10}, p25 {p25}, median {median}, p75 {p75}, p90 {p90}, p99 {p99}, \
+             max {max}, mean {mean:.0}"
+        );
+        rows.push(("chunk sizes", quantiles));
+    }
+    let rows: Vec<_> = rows.into_iter().map(|(name, value)| vec![name.into(), value]).collect();
+    table::lines(&rows, &[])
+}
+
+impl Counted {
+    fn of(stats: &stats::Stats) -> Self {
+        Self {
+            snapshots: stats.snapshots,
+            logical_bytes: stats.logical_bytes,
+            unique_bytes: stats.unique_bytes,
+            stored_bytes: stats.stored_bytes,
+            dedup_ratio: stats.dedup_ratio(),
+            compression_ratio: stats.compression_ratio(),
+            data_chunks: stats.data_chunks,
+            metadata_chunks: stats.metadata_chunks,
+            metadata_bytes: stats.metadata_bytes,
+            containers: stats.containers,
+            index_bytes: stats.index_bytes,
+            chunk_sizes: stats.chunk_sizes.map(ChunkSizes::of),
+        }
+    }
+}
+
+impl ChunkSizes {
+    const fn of(quantiles: Quantiles) -> Self {
+        let Quantiles { min, p10, p25, median, p75, p90, p99, max, mean } = quantiles;
+        Self { min, p10, p25, median, p75, p90, p99, max, mean }
+    }
+}

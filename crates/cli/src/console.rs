@@ -1,0 +1,72 @@
+//! Standard error: what is said beside the answer.
+
+use std::fmt::Display;
+use std::io::{self, Write};
+
+use indicatif::{MultiProgress, ProgressDrawTarget};
+
+use crate::args::Common;
+use crate::name::shown;
+
+/// Says things on standard error, above a progress bar if there is one.
+#[derive(Clone, Debug)]
+pub(crate) struct Console {
+    json: bool,
+    quiet: bool,
+    verbose: bool,
+    bars: MultiProgress,
+}
+
+impl Console {
+    /// A console as talkative as the user wants it.
+    pub(crate) fn new(common: &Common) -> Self {
+        let Common { json, quiet, verbose } = *common;
+        // Draws nothing where standard error is no terminal.
+        let bars = MultiProgress::new();
+        if quiet || json {
+            bars.set_draw_target(ProgressDrawTarget::hidden());
+        }
+        Self { json, quiet, verbose, bars }
+    }
+
+    /// Whether standard output is for programs.
+    pub(crate) const fn is_json(&self) -> bool {
+        self.json
+    }
+
+    /// Whether summaries are left out.
+    pub(crate) const fn is_quiet(&self) -> bool {
+        self.quiet
+    }
+
+    /// Where progress bars are drawn.
+    pub(crate) const fn bars(&self) -> &MultiProgress {
+        &self.bars
+    }
+
+    /// Says what the user should know and need not act on.
+    pub(crate) fn notice(&self, text: impl Display) {
+        if !self.quiet {
+            self.line(text);
+        }
+    }
+
+    /// Says what is being done, if the user wants to know.
+    pub(crate) fn detail(&self, text: impl Display) {
+        if self.verbose {
+            self.line(text);
+        }
+    }
+
+    /// Says what may need the user's attention.
+    pub(crate) fn warn(&self, text: impl Display) {
+        self.line(format_args!("warning: {text}"));
+    }
+
+    /// Writes one line; control characters, which a file's name may have, are escaped.
+    pub(crate) fn line(&self, text: impl Display) {
+        let line = shown(text.to_string().as_bytes());
+        // A standard error that is closed cannot be told of.
+        self.bars.suspend(|| drop(writeln!(io::stderr(), "{line}")));
+    }
+}

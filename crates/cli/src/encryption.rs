@@ -1,0 +1,78 @@
+//! Passwords, of which no use can be made yet: nobody may believe otherwise.
+
+use std::env;
+use std::fmt;
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::Args;
+
+use crate::console::Console;
+
+const PASSWORD_VARIABLE: &str = "ONEFOLD_PASSWORD";
+
+/// How a password is given.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Reserved for encryption, which this version does not have")]
+pub(crate) struct PasswordArgs {
+    /// Read the password from the first line of FILE; ONEFOLD_PASSWORD may hold it as well
+    #[arg(long, value_name = "FILE", conflicts_with = "password_command")]
+    password_file: Option<PathBuf>,
+    /// Take what COMMAND prints for the password
+    #[arg(long, value_name = "COMMAND")]
+    password_command: Option<String>,
+}
+
+/// A password was given for a new repository, which would not be encrypted.
+#[derive(Debug)]
+pub(crate) struct CannotEncrypt {
+    given_by: &'static str,
+}
+
+impl fmt::Display for CannotEncrypt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let given_by = self.given_by;
+        write!(f, "a password was given by {given_by}, but this version cannot encrypt anything")
+    }
+}
+
+impl std::error::Error for CannotEncrypt {}
+
+impl PasswordArgs {
+    /// Refuses to make a repository for a user who may expect it to be encrypted, and warns one
+    /// who has not said that it need not be.
+    pub(crate) fn check_new(&self, no_encryption: bool, console: &Console) -> Result<()> {
+        match (no_encryption, self.given_by()) {
+            (true, None) => {}
+            (true, Some(given_by)) => console.warn(unused(given_by)),
+            (false, Some(given_by)) => return Err(CannotEncrypt { given_by }.into()),
+            (false, None) => console.warn(
+                "nothing in this repository will be encrypted, because this version cannot \
+                 encrypt; --no-encryption says that you know",
+            ),
+        }
+        Ok(())
+    }
+
+    /// Tells a user who gives a password for a repository without one.
+    pub(crate) fn check_existing(&self, console: &Console) {
+        if let Some(given_by) = self.given_by() {
+            console.warn(unused(given_by));
+        }
+    }
+
+    fn given_by(&self) -> Option<&'static str> {
+        if self.password_file.is_some() {
+            return Some("--password-file");
+        }
+        if self.password_command.is_some() {
+            return Some("--password-command");
+        }
+        let in_environment = env::var_os(PASSWORD_VARIABLE).is_some_and(|value| !value.is_empty());
+        in_environment.then_some(PASSWORD_VARIABLE)
+    }
+}
+
+fn unused(given_by: &str) -> String {
+    format!("the repository is not encrypted; the password given by {given_by} is not used")
+}

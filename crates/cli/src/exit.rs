@@ -1,0 +1,50 @@
+//! Exit codes, which are restic's, so that scripts can be kept.
+
+use std::process::ExitCode;
+
+use onefold_backend::BackendError;
+use onefold_store::StoreError;
+
+use crate::local::NoRepository;
+
+/// How the program ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// All went well.
+    Fine = 0,
+    /// The command failed, or was used wrongly.
+    Fatal = 1,
+    /// A snapshot was made, but some files could not be read and are missing from it.
+    Incomplete = 3,
+    /// There is no repository at the given place.
+    NoRepository = 10,
+    /// Another process uses what the command needs.
+    Locked = 11,
+    /// A signal asked the command to stop.
+    Interrupted = 130,
+}
+
+impl Exit {
+    /// How the program ends after `error`.
+    pub(crate) fn of(error: &anyhow::Error) -> Self {
+        if error.downcast_ref::<NoRepository>().is_some() {
+            return Self::NoRepository;
+        }
+        match error.downcast_ref() {
+            Some(StoreError::Interrupted) => Self::Interrupted,
+            Some(StoreError::Backend(BackendError::InUse { .. })) => Self::Locked,
+            _ => Self::Fatal,
+        }
+    }
+
+    /// The number that the shell sees.
+    pub(crate) const fn code(self) -> u8 {
+        self as u8
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit.code())
+    }
+}

@@ -1,0 +1,103 @@
+//! What is said of an error before the program ends.
+
+use std::path::Path;
+
+use onefold_backend::BackendError;
+use onefold_store::StoreError;
+use serde::Serialize;
+
+use crate::console::Console;
+use crate::encryption::CannotEncrypt;
+use crate::exit::Exit;
+use crate::local::NoRepository;
+
+/// An error as programs read it: one JSON object on standard error.
+#[derive(Serialize)]
+struct Failure {
+    r#type: &'static str,
+    code: u8,
+    message: String,
+    causes: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hint: Option<String>,
+}
+
+/// Says what went wrong, why, and what can be done about it.
+pub(crate) fn report(error: &anyhow::Error, console: &Console) {
+    let mut told = tell(error);
+    let hint = hint(error);
+    let message = told.remove(0);
+    if console.is_json() {
+        let code = Exit::of(error).code();
+        let failure = Failure { r#type: "error", code, message, causes: told, hint };
+        console.line(serde_json::to_string(&failure).expect("texts and a number make JSON"));
+        return;
+    }
+    console.line(format_args!("error: {message}"));
+    for cause in told {
+        console.line(format_args!("  caused by: {cause}"));
+    }
+    if let Some(hint) = hint {
+        console.line(format_args!("hint: {hint}"));
+    }
+}
+
+/// The error, then its causes; those that an error before them quotes are left out.
+fn tell(error: &anyhow::Error) -> Vec<String> {
+    let mut told: Vec<String> = Vec::new();
+    for cause in error.chain() {
+        let text = cause.to_string();
+        if !told.iter().any(|before| before.contains(&text)) {
+            told.push(text);
+        }
+    }
+    told
+}
+
+/// A way out, where one is known.
+fn hint(error: &anyhow::Error) -> Option<String> {
+    if let Some(missing) = error.downcast_ref::<NoRepository>() {
+        return Some(missing.hint());
+    }
+    if error.downcast_ref::<CannotEncrypt>().is_some() {
+        return Some("--no-encryption makes a repository in which nothing is encrypted".into());
+    }
+    let store = error.downcast_ref::<StoreError>()?;
+    if store.is_full() {
+        return Some(match store {
+            StoreError::File { path, .. } => format!("free space for {}", of_parent(path)),
+            _ => "free space and run it again; what was stored is kept and will be reused".into(),
+        });
+    }
+    let advice = match store {
+        StoreError::Exists => "back up into it with `onefold backup`, or name another directory",
+        StoreError::NotEmpty { .. } => "name a directory that is empty or does not exist yet",
+        StoreError::NoSnapshot { .. } | StoreError::AmbiguousSnapshot { .. } => {
+            "`onefold snapshots` lists what there is"
+        }
+        StoreError::NoPath { .. } => "`onefold ls` lists what a snapshot holds",
+        StoreError::Backend(BackendError::InUse { .. }) => "wait until the other process is done",
+        StoreError::MissingChunk { .. }
+        | StoreError::WrongChunk { .. }
+        | StoreError::Container(_)
+        | StoreError::Malformed { .. }
+        | StoreError::Envelope { .. } => "`onefold check --read-data` tells how much is damaged",
+        _ => return None,
+    };
+    Some(advice.to_owned())
+}
+
+fn of_parent(path: &Path) -> String {
+    format!("'{}'", path.parent().unwrap_or(path).display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn causes_follow_unless_they_were_quoted() {
+        let error = anyhow::anyhow!("no space").context("cannot put x: no space").context("top");
+        assert_eq!(tell(&error), ["top", "cannot put x: no space"]);
+    }
+}

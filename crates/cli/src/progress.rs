@@ -1,0 +1,179 @@
+//! Showing how far an operation is: a bar on a terminal, lines of JSON for programs, else nothing.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressStyle};
+use onefold_store::{Issue, Progress};
+use serde::Serialize;
+
+use crate::console::Console;
+use crate::name::PathFields;
+use crate::output::Output;
+
+/// How often a bar is drawn.
+const DRAWN_EVERY: Duration = Duration::from_millis(100);
+/// How often programs are told.
+const TOLD_EVERY: Duration = Duration::from_secs(1);
+
+const KNOWN_END: &str = "{spinner} [{elapsed_precise}] {bar:24} {percent:>3}%  \
+                         {binary_bytes}/{binary_total_bytes}  {binary_bytes_per_sec}  eta {eta}  {wide_msg}";
+const UNKNOWN_END: &str =
+    "{spinner} [{elapsed_precise}] {binary_bytes}  {binary_bytes_per_sec}  {wide_msg}";
+
+/// A line of JSON about an operation that runs.
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Event {
+    Progress {
+        files: u64,
+        bytes: u64,
+        /// 0 until it is known.
+        total_files: u64,
+        /// 0 until it is known.
+        total_bytes: u64,
+        unchanged_files: u64,
+        new_bytes: u64,
+        stored_bytes: u64,
+        issues: u64,
+        seconds: f64,
+    },
+    Issue {
+        #[serde(flatten)]
+        path: PathFields,
+        /// Whether content is missing because of it.
+        loss: bool,
+        message: String,
+    },
+}
+
+/// Does `work`, which raises the counters it is given, and shows them until it is done.
+///
+/// Issues are told as they happen.
+pub(crate) fn watched<T>(console: &Console, work: impl FnOnce(&Progress) -> T) -> T {
+    match console.is_json() {
+        true => work_beside(tell_programs, console, work),
+        false => watched_in_silence(console, work),
+    }
+}
+
+/// As [`watched`], but leaves standard output alone, for a command that writes one document.
+pub(crate) fn watched_in_silence<T>(console: &Console, work: impl FnOnce(&Progress) -> T) -> T {
+    work_beside(show_bar, console, work)
+}
+
+/// How an operation is shown until the receiver's other end is gone.
+type Show = fn(&Progress, &Console, &Receiver<()>);
+
+fn work_beside<T>(show: Show, console: &Console, work: impl FnOnce(&Progress) -> T) -> T {
+    let teller = console.clone();
+    let progress = Progress::new(move |issue| tell(issue, &teller));
+    thread::scope(|scope| {
+        let (done, ended) = mpsc::channel();
+        let progress = &progress;
+        scope.spawn(move || show(progress, console, &ended));
+        let result = work(progress);
+        drop(done);
+        result
+    })
+}
+
+fn tell_programs(progress: &Progress, _console: &Console, ended: &Receiver<()>) {
+    let begun = Instant::now();
+    while !ends_within(TOLD_EVERY, ended) {
+        emit(&Event::progress(progress, begun));
+    }
+}
+
+fn show_bar(progress: &Progress, console: &Console, ended: &Receiver<()>) {
+    if console.bars().is_hidden() {
+        return;
+    }
+    let bar = console.bars().add(ProgressBar::no_length());
+    bar.set_style(style(UNKNOWN_END));
+    while !ends_within(DRAWN_EVERY, ended) {
+        draw(&bar, progress);
+    }
+    bar.finish_and_clear();
+}
+
+fn ends_within(time: Duration, ended: &Receiver<()>) -> bool {
+    ended.recv_timeout(time) != Err(RecvTimeoutError::Timeout)
+}
+
+fn tell(issue: &Issue, console: &Console) {
+    match console.is_json() {
+        true => emit(&Event::issue(issue)),
+        false if issue.kind.is_loss() => console.line(format_args!("error: {issue}")),
+        false => console.warn(issue),
+    }
+}
+
+fn draw(bar: &ProgressBar, progress: &Progress) {
+    let total_bytes = read(&progress.total_bytes);
+    if total_bytes > 0 && bar.length().is_none() {
+        bar.set_style(style(KNOWN_END));
+    }
+    let bytes = read(&progress.bytes);
+    if total_bytes > 0 {
+        // Files may grow while they are read.
+        bar.set_length(total_bytes.max(bytes));
+    }
+    bar.set_position(bytes);
+    bar.set_message(message(progress));
+}
+
+/// Files done, and what of them was new.
+fn message(progress: &Progress) -> String {
+    let files = HumanCount(read(&progress.files));
+    let mut message = match read(&progress.total_files) {
+        0 => format!("{files} files"),
+        total => format!("{files}/{} files", HumanCount(total)),
+    };
+    let (bytes, new_bytes) = (read(&progress.bytes), read(&progress.new_bytes));
+    if new_bytes > 0 {
+        let ratio = bytes as f64 / new_bytes as f64;
+        message.push_str(&format!(", {} new, dedup {ratio:.1}", HumanBytes(new_bytes)));
+    }
+    message
+}
+
+fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template).expect("the templates above are valid")
+}
+
+/// Writes a line to standard output. The work goes on if nobody reads it.
+fn emit(event: &Event) {
+    let mut output = Output::new();
+    let _ = output.json_line(event).and_then(|()| output.finish());
+}
+
+fn read(counter: &AtomicU64) -> u64 {
+    counter.load(Ordering::Relaxed)
+}
+
+impl Event {
+    fn progress(progress: &Progress, begun: Instant) -> Self {
+        Self::Progress {
+            files: read(&progress.files),
+            bytes: read(&progress.bytes),
+            total_files: read(&progress.total_files),
+            total_bytes: read(&progress.total_bytes),
+            unchanged_files: read(&progress.unchanged_files),
+            new_bytes: read(&progress.new_bytes),
+            stored_bytes: read(&progress.stored_bytes),
+            issues: read(&progress.issues),
+            seconds: begun.elapsed().as_secs_f64(),
+        }
+    }
+
+    fn issue(issue: &Issue) -> Self {
+        Self::Issue {
+            path: PathFields::of_path(&issue.path),
+            loss: issue.kind.is_loss(),
+            message: issue.to_string(),
+        }
+    }
+}

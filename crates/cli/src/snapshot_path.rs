@@ -1,0 +1,66 @@
+//! How a user names a snapshot, or something in it.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+
+use anyhow::Result;
+use clap::builder::{OsStringValueParser, TypedValueParser};
+use onefold_seal::ObjectId;
+use onefold_store::tree::Entry;
+use onefold_store::{Repository, SnapshotSpec, StoreError};
+
+/// A snapshot, and a path in it: `latest`, `1a2b3c`, `latest:home/ann`.
+#[derive(Debug, Clone)]
+pub(crate) struct SnapshotPath {
+    spec: SnapshotSpec,
+    /// Bytes, not necessarily UTF-8; empty for the snapshot's root.
+    path: Vec<u8>,
+}
+
+/// What a [`SnapshotPath`] names.
+pub(crate) struct Found {
+    pub(crate) id: ObjectId,
+    pub(crate) entry: Entry,
+    /// The entry's path in the snapshot: no slashes before, after, or next to one another.
+    pub(crate) path: Vec<u8>,
+}
+
+impl SnapshotPath {
+    /// Reads `SNAPSHOT` or `SNAPSHOT:PATH`.
+    pub(crate) fn parser() -> impl TypedValueParser<Value = Self> {
+        OsStringValueParser::new().try_map(Self::parse)
+    }
+
+    fn parse(text: OsString) -> Result<Self, StoreError> {
+        let bytes = text.as_bytes();
+        let colon = bytes.iter().position(|byte| *byte == b':').unwrap_or(bytes.len());
+        let spec = String::from_utf8_lossy(&bytes[..colon]).parse()?;
+        let path = bytes.get(colon + 1..).unwrap_or_default().to_vec();
+        Ok(Self { spec, path })
+    }
+
+    /// Looks it up.
+    pub(crate) fn find(&self, repository: &Repository) -> Result<Found> {
+        let (id, snapshot) = repository.find(&self.spec)?;
+        let entry = repository.entry_at(id, &snapshot, &self.path)?;
+        let components = self.path.split(|byte| *byte == b'/').filter(|part| !part.is_empty());
+        let path = components.collect::<Vec<_>>().join(&b'/');
+        Ok(Found { id, entry, path })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_colon_ends_the_snapshot() {
+        let parse = |text: &str| SnapshotPath::parse(text.into()).unwrap();
+        assert_eq!(parse("latest").path, b"");
+        assert_eq!(parse("latest:").path, b"");
+        let named = parse("12ab:/a:b");
+        assert_eq!(named.spec, SnapshotSpec::Prefix("12ab".into()));
+        assert_eq!(named.path, b"/a:b");
+        assert!(SnapshotPath::parse("home:x".into()).is_err());
+    }
+}

@@ -1,0 +1,49 @@
+//! Times, for people and for programs.
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use onefold_store::tree::Time;
+
+/// `time` in RFC 3339, in UTC with nanoseconds. A year that RFC 3339 cannot write, as a damaged
+/// file system may have, is given as `@` and seconds since 1970.
+pub(crate) fn rfc3339(time: Time) -> String {
+    match timestamp(time) {
+        Some(timestamp) => format!("{timestamp:.9}"),
+        None => seconds(time),
+    }
+}
+
+/// `time` as a clock on the wall would show it here.
+pub(crate) fn local(time: Time) -> String {
+    match timestamp(time) {
+        Some(timestamp) => {
+            timestamp.to_zoned(TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S").to_string()
+        }
+        None => seconds(time),
+    }
+}
+
+fn timestamp(time: Time) -> Option<Timestamp> {
+    let timestamp = Timestamp::new(time.secs, i32::try_from(time.nanos).ok()?).ok()?;
+    // Below year 0 the year would have a sign.
+    (timestamp.as_second() >= -62_167_219_200).then_some(timestamp)
+}
+
+fn seconds(time: Time) -> String {
+    format!("@{}.{:09}", time.secs, time.nanos)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nanoseconds_are_kept_on_either_side_of_1970() {
+        let time = |secs, nanos| rfc3339(Time { secs, nanos });
+        assert_eq!(time(0, 0), "1970-01-01T00:00:00.000000000Z");
+        assert_eq!(time(1_700_000_000, 1), "2023-11-14T22:13:20.000000001Z");
+        assert_eq!(time(-1, 999_999_999), "1969-12-31T23:59:59.999999999Z");
+        assert_eq!(time(i64::MAX, 5), "@9223372036854775807.000000005");
+        assert_eq!(time(-99_999_999_999, 0), "@-99999999999.000000000");
+    }
+}
