@@ -1,0 +1,188 @@
+//! What the tests of the store share: repositories, source trees and pictures of directories.
+#![allow(dead_code, reason = "each test file uses a part of it")]
+#![allow(unreachable_pub, reason = "a module of every test crate, a library of none")]
+
+pub mod picture;
+pub mod scene;
+pub mod sealed;
+
+use std::num::NonZero;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use onefold_backend::{MemoryObjects, Objects};
+use onefold_cdc::{Algorithm, ChunkSizes, Params};
+use onefold_fingerprint::FingerprintAlgorithm;
+use onefold_seal::ObjectId;
+use onefold_store::check::{self, Reading};
+use onefold_store::{Cancel, Config, Progress, Repository, Snapshot, StoreError, backup, restore};
+use tempfile::TempDir;
+
+use self::picture::Picture;
+
+/// A configuration whose chunks have about `avg` bytes.
+pub fn config(min: usize, avg: usize, max: usize) -> Config {
+    let sizes = ChunkSizes::new(min, avg, max).unwrap();
+    Config {
+        params: Params::new(Algorithm::FastCdc, sizes),
+        fingerprint: FingerprintAlgorithm::Blake3,
+        compression_level: 1,
+    }
+}
+
+/// Chunks of about 1 KiB: small files have several.
+pub fn small_chunks() -> Config {
+    config(256, 1024, 4096)
+}
+
+/// A new repository in memory, and where its objects are.
+pub fn in_memory(config: Config) -> (Arc<dyn Objects>, Repository) {
+    let objects: Arc<dyn Objects> = Arc::new(MemoryObjects::new());
+    let repository = Repository::init(Arc::clone(&objects), config).unwrap();
+    (objects, repository)
+}
+
+/// The repository in `objects`, opened anew.
+pub fn open(objects: &Arc<dyn Objects>) -> Repository {
+    Repository::open(Arc::clone(objects)).unwrap()
+}
+
+/// The same objects at another place in memory.
+pub fn copy(objects: &dyn Objects) -> Arc<dyn Objects> {
+    let copy = MemoryObjects::new();
+    for info in objects.list("").unwrap() {
+        copy.put(&info.name, objects.get(&info.name).unwrap()).unwrap();
+    }
+    Arc::new(copy)
+}
+
+/// Puts other bytes under a name that is taken.
+pub fn replace(objects: &dyn Objects, name: &str, bytes: impl Into<Bytes>) {
+    objects.delete(name).unwrap();
+    objects.put(name, bytes.into()).unwrap();
+}
+
+/// The names of the objects below `prefix`.
+pub fn names(objects: &dyn Objects, prefix: &str) -> Vec<String> {
+    objects.list(prefix).unwrap().into_iter().map(|info| info.name).collect()
+}
+
+/// Options of the tests: two threads of each kind and small containers.
+pub fn options() -> backup::Options {
+    backup::Options {
+        host: "host".into(),
+        user: "user".into(),
+        threads: NonZero::new(2),
+        container_len: 64 << 10,
+        ..backup::Options::default()
+    }
+}
+
+/// What an operation reported while it ran.
+#[derive(Clone, Default)]
+pub struct Issues(Arc<Mutex<Vec<String>>>);
+
+impl Issues {
+    /// Counters whose issues are kept here.
+    pub fn progress(&self) -> Progress {
+        let issues = Arc::clone(&self.0);
+        Progress::new(move |issue| issues.lock().unwrap().push(issue.to_string()))
+    }
+
+    /// The issues so far.
+    pub fn all(&self) -> Vec<String> {
+        self.0.lock().unwrap().clone()
+    }
+
+    /// Whether some issue says `text`.
+    pub fn say(&self, text: &str) -> bool {
+        self.all().iter().any(|issue| issue.contains(text))
+    }
+}
+
+/// Backs up one directory without any issue.
+pub fn back_up(repository: &Repository, source: &Path) -> (ObjectId, Snapshot) {
+    let issues = Issues::default();
+    let done = try_back_up(repository, &[source], &options(), &issues.progress());
+    assert_eq!(issues.all(), [] as [&str; 0]);
+    done.unwrap()
+}
+
+/// Backs up, and does not mind how it ends.
+pub fn try_back_up(
+    repository: &Repository,
+    sources: &[&Path],
+    options: &backup::Options,
+    progress: &Progress,
+) -> Result<(ObjectId, Snapshot), StoreError> {
+    let sources: Vec<PathBuf> = sources.iter().map(|path| path.to_path_buf()).collect();
+    backup::backup(repository, &sources, options, progress, &Cancel::default())
+}
+
+/// What a restore gave.
+pub struct Restored {
+    /// Where it went.
+    pub folder: TempDir,
+    /// What it counted.
+    pub report: restore::Report,
+    /// What it complained of.
+    pub issues: Vec<String>,
+}
+
+/// Restores a snapshot to a folder of its own.
+pub fn try_restore(
+    repository: &Repository,
+    snapshot: &Snapshot,
+    options: &restore::Options,
+) -> Result<Restored, StoreError> {
+    let folder = tempfile::tempdir().unwrap();
+    let issues = Issues::default();
+    let report = restore::restore(
+        repository,
+        &snapshot.root,
+        folder.path(),
+        options,
+        &issues.progress(),
+        &Cancel::default(),
+    )?;
+    Ok(Restored { folder, report, issues: issues.all() })
+}
+
+/// What a snapshot restores to; fails if any of it cannot be restored.
+pub fn restored(repository: &Repository, snapshot: &Snapshot) -> Result<Picture, String> {
+    let options = restore::Options { threads: NonZero::new(2), ..restore::Options::default() };
+    let restored = try_restore(repository, snapshot, &options).map_err(|error| chain(&error))?;
+    if restored.report.failed > 0 || !restored.issues.is_empty() {
+        return Err(format!("{:?}, {:?}", restored.report, restored.issues));
+    }
+    Ok(Picture::of(restored.folder.path()))
+}
+
+/// Checks with all data read.
+pub fn checked(repository: &Repository) -> Result<check::Report, StoreError> {
+    check::check(repository, Reading::All, &Progress::default(), &Cancel::default())
+}
+
+/// Fails unless a check that reads all data finds nothing.
+pub fn expect_clean(repository: &Repository) -> Result<(), String> {
+    let report = checked(repository).map_err(|error| chain(&error))?;
+    match &report.findings[..] {
+        [] => Ok(()),
+        [first, others @ ..] => Err(format!("{first} (and {} other findings)", others.len())),
+    }
+}
+
+/// An error with its causes.
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.map(|cause| format!("{cause}: ")).collect()
+}
+
+/// Writes a source file, and the directories on the way to it.
+#[expect(clippy::disallowed_methods, reason = "a source of backups, no durable byte")]
+pub fn write(path: impl AsRef<Path>, bytes: impl AsRef<[u8]>) {
+    let path = path.as_ref();
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(path, bytes).unwrap();
+}

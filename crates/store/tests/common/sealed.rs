@@ -1,0 +1,108 @@
+//! Objects made by hand, for what no backup would write.
+
+use std::sync::Arc;
+
+use onefold_backend::Objects;
+use onefold_container::{Compressor, Content, GroupBuilder, OpenContainer, container_name};
+use onefold_fingerprint::Fingerprinter;
+use onefold_seal::wire::Put;
+use onefold_seal::{Envelope, Kind, ObjectId};
+use onefold_store::{Recipe, Repository};
+
+/// Writes objects that pass every check into a repository of small BLAKE3 chunks.
+pub struct Forger {
+    objects: Arc<dyn Objects>,
+    envelope: Envelope,
+}
+
+impl Forger {
+    pub fn new(objects: &Arc<dyn Objects>, repository: &Repository) -> Self {
+        Self { objects: Arc::clone(objects), envelope: Envelope::plain(repository.id()) }
+    }
+
+    /// Stores `bytes` as one chunk in a container of its own.
+    pub fn chunk(&self, content: Content, bytes: &[u8]) -> Recipe {
+        let fingerprint = Fingerprinter::blake3().fingerprint(bytes);
+        let mut group = GroupBuilder::default();
+        group.push(fingerprint, bytes);
+        let mut container = OpenContainer::new(self.envelope, content);
+        container.push(Compressor::new(1).unwrap().compress(&mut group).unwrap());
+        let sealed = container.seal();
+        self.objects.put(&container_name(sealed.directory.id), sealed.bytes).unwrap();
+        Recipe::chunk(fingerprint, bytes.len() as u64)
+    }
+
+    /// Stores the tree with these encoded entries.
+    pub fn tree(&self, entries: &[Vec<u8>]) -> Recipe {
+        self.chunk(Content::Metadata, &entries.concat())
+    }
+
+    /// Puts a snapshot whose root has the tree `root`.
+    pub fn snapshot(&self, root: Recipe) -> ObjectId {
+        let mut body = Vec::new();
+        body.put_signed(1);
+        body.put_varint(0);
+        for text in ["host", "user", "program"] {
+            body.put_bytes(text.as_bytes());
+        }
+        body.put_varint(1);
+        body.put_bytes(b"/source");
+        body.put_varint(0);
+        body.put_bytes(b"");
+        (0..9).for_each(|_| body.put_varint(0));
+        body.extend(directory(b"", root));
+        let id = ObjectId::random();
+        let object = self.envelope.seal(Kind::Snapshot, id, &body);
+        self.objects.put(&format!("snapshots/{id}"), object.into()).unwrap();
+        id
+    }
+}
+
+/// The encoding of a directory's entry.
+pub fn directory(name: &[u8], tree: Recipe) -> Vec<u8> {
+    let mut entry = entry(2, name, 0o755);
+    put_recipe(&mut entry, tree);
+    entry
+}
+
+/// The encoding of a file's entry.
+pub fn file(name: &[u8], content: Recipe) -> Vec<u8> {
+    let mut entry = entry(0, name, 0o644);
+    entry.put_varint(content.len);
+    put_recipe(&mut entry, content);
+    entry
+}
+
+/// The encoding of a link's entry.
+pub fn symlink(name: &[u8], target: &[u8]) -> Vec<u8> {
+    let mut entry = entry(3, name, 0o777);
+    entry.put_bytes(target);
+    entry
+}
+
+fn entry(kind: u8, name: &[u8], mode: u64) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    bytes.put_u8(kind);
+    bytes.put_bytes(name);
+    bytes.put_varint(mode);
+    for owner in [rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw()] {
+        bytes.put_varint(owner.into());
+    }
+    for _ in ["mtime", "ctime"] {
+        bytes.put_signed(1);
+        bytes.put_varint(0);
+    }
+    for number in ["dev", "ino", "links"] {
+        bytes.put_varint(u64::from(number == "links"));
+    }
+    bytes.put_varint(0);
+    bytes
+}
+
+fn put_recipe(bytes: &mut Vec<u8>, recipe: Recipe) {
+    bytes.put_varint(recipe.len);
+    if recipe.len > 0 {
+        bytes.put_u8(recipe.depth);
+        bytes.extend_from_slice(recipe.root.as_bytes());
+    }
+}

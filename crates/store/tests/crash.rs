@@ -1,0 +1,26 @@
+//! The power goes after every single operation of a backup.
+
+mod common;
+
+use common::scene::{Scene, cut_power_while_making_a_repository};
+
+#[test]
+fn a_backup_cut_anywhere_loses_nothing_that_was_acknowledged() {
+    let count = Scene::new().cut_power_everywhere(8, |disk| disk).unwrap();
+    println!("a backup: {count}");
+    assert!(count.operations > 60 && count.states > 2 * count.operations, "{count}");
+}
+
+#[test]
+fn a_repository_cut_in_the_making_is_there_or_is_made_again() {
+    let count = cut_power_while_making_a_repository(64).unwrap();
+    println!("a new repository: {count}");
+    assert!(count.operations > 4 && count.states > count.operations, "{count}");
+}
+
+#[test]
+fn what_the_backup_after_a_killed_one_acknowledges_lasts() {
+    let count = Scene::new().kill_and_cut_power_later(5, 4).unwrap();
+    println!("a killed backup and another: {count}");
+    assert!(count.states >= count.operations, "{count}");
+}
