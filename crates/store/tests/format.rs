@@ -1,0 +1,688 @@
+//! A second reader of repositories, written from docs/format.md alone.
+//!
+//! Nothing of the library reads here: files are read with `std`, and every field is taken and
+//! refused as the document says. What comes out is compared with the source tree. A stored byte
+//! that changes without the document fails this test.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use onefold_backend::LocalObjects;
+use onefold_cdc::{Algorithm, ChunkSizes, Params};
+use onefold_store::backup::{Options, backup};
+use onefold_store::{Cancel, Config, Progress, Repository};
+use onefold_testkit::{random, skip};
+
+type Id = [u8; 16];
+type Print = [u8; 32];
+
+/// "Conventions": takes fields from bytes and refuses what the document refuses.
+struct Fields<'a>(&'a [u8]);
+
+impl<'a> Fields<'a> {
+    fn take(&mut self, len: usize) -> &'a [u8] {
+        assert!(len <= self.0.len(), "{len} bytes expected, {} left", self.0.len());
+        let (taken, rest) = self.0.split_at(len);
+        self.0 = rest;
+        taken
+    }
+
+    fn array<const N: usize>(&mut self) -> [u8; N] {
+        self.take(N).try_into().unwrap()
+    }
+
+    fn u8(&mut self) -> u8 {
+        self.take(1)[0]
+    }
+
+    fn u32(&mut self) -> u32 {
+        u32::from_le_bytes(self.array())
+    }
+
+    fn varint(&mut self) -> u64 {
+        let mut value = 0;
+        for at in 0..10 {
+            let byte = self.u8();
+            value |= u64::from(byte & 0x7f) << (7 * at);
+            if byte & 0x80 == 0 {
+                assert!(at == 0 || byte != 0, "a varint is longer than needed");
+                assert!(at < 9 || byte == 1, "a varint is above 64 bits");
+                return value;
+            }
+        }
+        panic!("a varint has more than ten bytes");
+    }
+
+    fn signed(&mut self) -> i64 {
+        let n = self.varint();
+        if n.is_multiple_of(2) { (n / 2) as i64 } else { -((n / 2) as i64) - 1 }
+    }
+
+    fn bytes(&mut self) -> &'a [u8] {
+        let len = self.varint() as usize;
+        self.take(len)
+    }
+
+    fn text(&mut self) -> String {
+        String::from_utf8(self.bytes().to_vec()).expect("text is UTF-8")
+    }
+
+    fn time(&mut self) -> (i64, u64) {
+        let time = (self.signed(), self.varint());
+        assert!(time.1 <= 999_999_999);
+        time
+    }
+
+    fn list<T>(&mut self, mut item: impl FnMut(&mut Self) -> T) -> Vec<T> {
+        (0..self.varint()).map(|_| item(self)).collect()
+    }
+
+    fn end(&self) {
+        assert!(self.0.is_empty(), "{} bytes are left over", self.0.len());
+    }
+}
+
+fn hash(parts: &[&[u8]]) -> Print {
+    *blake3::hash(&parts.concat()).as_bytes()
+}
+
+fn check(parts: &[&[u8]]) -> [u8; 16] {
+    hash(parts)[..16].try_into().unwrap()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// "Containers": where a group's stored bytes are, and what they give.
+struct Group {
+    offset: usize,
+    stored: usize,
+    len: usize,
+    codec: u8,
+    check: [u8; 16],
+}
+
+struct Container {
+    content: u8,
+    groups: Vec<Group>,
+    /// Fingerprint, group, offset in the group, length; by slot.
+    chunks: Vec<(Print, usize, usize, usize)>,
+}
+
+/// "Recipes".
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Recipe {
+    len: u64,
+    depth: u8,
+    root: Print,
+}
+
+/// "Trees": what is compared with the source.
+#[derive(Debug, PartialEq)]
+struct Thing {
+    mode: u64,
+    owner: (u64, u64),
+    mtime: (i64, u64),
+    inode: (u64, u64, u64),
+    attributes: Vec<(Vec<u8>, Vec<u8>)>,
+    is: Is,
+}
+
+#[derive(Debug, PartialEq)]
+enum Is {
+    File(Contents),
+    Directory,
+    Link(Vec<u8>),
+    Pipe,
+}
+
+/// A file's bytes, shown shortly when they differ.
+#[derive(PartialEq)]
+struct Contents(Vec<u8>);
+
+impl std::fmt::Debug for Contents {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} bytes of hash {}", self.0.len(), &hex(&hash(&[&self.0]))[..8])
+    }
+}
+
+struct Entry {
+    name: Vec<u8>,
+    thing: Thing,
+    /// A file's content and extents, or a directory's tree.
+    recipe: Recipe,
+    extents: Option<Vec<(u64, u64)>>,
+    size: u64,
+}
+
+struct Snapshot {
+    paths: Vec<Vec<u8>>,
+    tags: Vec<String>,
+    parent: Option<Id>,
+    counts: [u64; 9],
+    root: Entry,
+}
+
+/// A repository as the document describes it.
+struct Reader {
+    root: PathBuf,
+    id: Id,
+    containers: HashMap<Id, Container>,
+    /// From the footers: every chunk and a place where it is.
+    places: HashMap<Print, (Id, usize)>,
+}
+
+impl Reader {
+    fn open(root: &Path) -> Self {
+        let mut reader = Self {
+            root: root.into(),
+            id: [0; 16],
+            containers: HashMap::new(),
+            places: HashMap::new(),
+        };
+        reader.id = reader.file("config")[16..32].try_into().unwrap();
+        for name in reader.names("containers") {
+            let id = parse_id(name.rsplit('/').next().unwrap());
+            assert_eq!(name, format!("containers/{}/{}", &hex(&id)[..2], hex(&id)));
+            let container = reader.container(&name, id);
+            for (slot, chunk) in container.chunks.iter().enumerate() {
+                reader.places.insert(chunk.0, (id, slot));
+            }
+            reader.containers.insert(id, container);
+        }
+        reader
+    }
+
+    fn file(&self, name: &str) -> Vec<u8> {
+        fs::read(self.root.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+    }
+
+    /// "Names": all objects below a directory.
+    fn names(&self, directory: &str) -> Vec<String> {
+        let mut names = Vec::new();
+        for found in fs::read_dir(self.root.join(directory)).unwrap() {
+            let found = found.unwrap();
+            let name = format!("{directory}/{}", found.file_name().into_string().unwrap());
+            match found.file_type().unwrap().is_dir() {
+                true => names.extend(self.names(&name)),
+                false => names.push(name),
+            }
+        }
+        names.sort();
+        names
+    }
+
+    fn ids(&self, directory: &str) -> BTreeSet<Id> {
+        self.names(directory)
+            .iter()
+            .map(|name| parse_id(name.strip_prefix(directory).unwrap().strip_prefix('/').unwrap()))
+            .collect()
+    }
+
+    /// "Envelope": fails unless `object` has the header that it must have.
+    fn header(&self, object: &[u8], kind: u8, id: Id) {
+        let mut fields = Fields(object);
+        assert_eq!(fields.array(), *b"1FLD");
+        assert_eq!((fields.u8(), fields.u8()), (0, kind), "version and kind");
+        assert_eq!((fields.u8(), fields.u8()), (0, 0), "suite and reserved");
+        assert_eq!((fields.u32(), fields.u32()), (0, 0), "key epoch and flags");
+        assert_eq!(fields.array::<16>(), self.id, "repository");
+        assert_eq!(fields.array::<16>(), id, "object");
+    }
+
+    fn body(&self, name: &str, kind: u8, id: Id) -> Vec<u8> {
+        let object = self.file(name);
+        self.header(&object, kind, id);
+        let (covered, found) = object.split_at(object.len() - 16);
+        assert_eq!(found, check(&[covered]), "{name}");
+        covered[48..].to_vec()
+    }
+
+    fn container(&self, name: &str, id: Id) -> Container {
+        let object = self.file(name);
+        self.header(&object, 2, id);
+        let (covered, found) = object.split_at(object.len() - 16);
+        let (before, footer_len) = covered.split_at(covered.len() - 4);
+        let len = u32::from_le_bytes(footer_len.try_into().unwrap()) as usize;
+        assert!(48 + len <= before.len(), "{name}: a footer longer than the container");
+        let (stored, footer) = before.split_at(before.len() - len);
+        assert_eq!(found, check(&[&object[..48], footer, footer_len]), "{name}");
+
+        let mut fields = Fields(footer);
+        let content = fields.u8();
+        assert!(content < 2);
+        let (mut groups, mut chunks) = (Vec::new(), Vec::new());
+        let mut offset = 48;
+        for group in 0..fields.varint() as usize {
+            let (stored, len) = (fields.varint() as usize, fields.varint() as usize);
+            let (codec, check) = (fields.u8(), fields.array());
+            assert!(stored <= 65 << 20 && len <= 65 << 20 && codec < 2);
+            let mut at = 0;
+            for _ in 0..fields.varint() {
+                let (print, chunk_len) = (fields.array(), fields.varint() as usize);
+                assert!(chunk_len > 0);
+                chunks.push((print, group, at, chunk_len));
+                at += chunk_len;
+            }
+            assert!(len > 0 && at == len, "chunks fill their group");
+            groups.push(Group { offset, stored, len, codec, check });
+            offset += stored;
+        }
+        fields.end();
+        assert!(!groups.is_empty());
+        assert_eq!(offset, stored.len(), "groups end where the footer begins");
+        Container { content, groups, chunks }
+    }
+
+    fn group(&self, id: Id, group: &Group) -> Vec<u8> {
+        let object = self.file(&format!("containers/{}/{}", &hex(&id)[..2], hex(&id)));
+        let stored = &object[group.offset..group.offset + group.stored];
+        assert_eq!(check(&[stored]), group.check);
+        let bytes = match group.codec {
+            0 => stored.to_vec(),
+            _ => zstd::bulk::decompress(stored, group.len).unwrap(),
+        };
+        assert_eq!(bytes.len(), group.len);
+        bytes
+    }
+
+    /// "Reading a file", step 4.
+    fn chunk(&self, print: &Print) -> Vec<u8> {
+        let (id, slot) = self.places.get(print).expect("the chunk is in a container");
+        let container = &self.containers[id];
+        let (_, group, offset, len) = container.chunks[*slot];
+        let bytes = self.group(*id, &container.groups[group])[offset..offset + len].to_vec();
+        assert_eq!(hash(&[&bytes]), *print);
+        bytes
+    }
+
+    /// "Recipes": the children of a node.
+    fn children(&self, node: &Recipe) -> Vec<Recipe> {
+        let bytes = self.chunk(&node.root);
+        let mut fields = Fields(&bytes);
+        let children = fields.list(|fields| {
+            let (root, len) = (fields.array(), fields.varint());
+            assert!(len > 0);
+            Recipe { len, depth: node.depth - 1, root }
+        });
+        fields.end();
+        assert_eq!(children.iter().map(|child| child.len).sum::<u64>(), node.len);
+        children
+    }
+
+    fn read(&self, recipe: &Recipe) -> Vec<u8> {
+        let bytes = match (recipe.len, recipe.depth) {
+            (0, _) => Vec::new(),
+            (_, 0) => self.chunk(&recipe.root),
+            _ => {
+                let children = self.children(recipe);
+                assert!(children.len() <= 4096);
+                children.iter().flat_map(|child| self.read(child)).collect()
+            }
+        };
+        assert_eq!(bytes.len() as u64, recipe.len);
+        bytes
+    }
+
+    /// Fails unless every level below `recipe` is divided as writers divide it.
+    fn assert_split(&self, recipe: &Recipe) {
+        let mut nodes = vec![*recipe];
+        while nodes[0].depth > 0 {
+            let lists: Vec<_> = nodes.iter().map(|node| self.children(node)).collect();
+            for (at, list) in lists.iter().enumerate() {
+                let closes = |child: &Recipe| {
+                    u64::from_be_bytes(child.root[..8].try_into().unwrap()) % 512 == 0
+                };
+                let early = list[..list.len() - 1].iter().skip(63).any(closes);
+                assert!(!early, "a node goes on behind its end");
+                let ends = list.len() >= 64 && closes(list.last().unwrap());
+                assert!(ends || list.len() == 4096 || at + 1 == lists.len());
+            }
+            nodes = lists.concat();
+        }
+    }
+
+    /// "Snapshots".
+    fn snapshot(&self, id: Id) -> Snapshot {
+        let body = self.body(&format!("snapshots/{}", hex(&id)), 4, id);
+        let mut fields = Fields(&body);
+        fields.time();
+        assert_eq!([fields.text(), fields.text()], ["somewhere", "someone"]);
+        assert!(fields.text().starts_with("onefold "));
+        let paths = fields.list(|fields| fields.bytes().to_vec());
+        let tags = fields.list(Fields::text);
+        let parent = fields.bytes();
+        assert!(matches!(parent.len(), 0 | 16));
+        let counts = std::array::from_fn(|_| fields.varint());
+        let root = entry(&mut fields);
+        fields.end();
+        assert!(root.name.is_empty() && root.thing.is == Is::Directory);
+        Snapshot { paths, tags, parent: parent.try_into().ok(), counts, root }
+    }
+
+    /// "Trees": everything below `directory`, by path.
+    fn below(&self, directory: &Entry, path: &[u8], things: &mut BTreeMap<Vec<u8>, Thing>) {
+        let bytes = self.read(&directory.recipe);
+        let mut fields = Fields(&bytes);
+        let mut last = Vec::new();
+        while !fields.0.is_empty() {
+            let mut entry = entry(&mut fields);
+            assert!(!matches!(&entry.name[..], b"" | b"." | b".."));
+            assert!(!entry.name.iter().any(|byte| matches!(byte, 0 | b'/')));
+            assert!(last < entry.name, "names ascend");
+            last = entry.name.clone();
+            let path = [path, &entry.name].join(&b'/');
+            match entry.thing.is {
+                Is::Directory => self.below(&entry, &path, things),
+                Is::File(_) => entry.thing.is = Is::File(Contents(self.contents(&entry))),
+                _ => {}
+            }
+            things.insert(path, entry.thing);
+        }
+    }
+
+    fn contents(&self, file: &Entry) -> Vec<u8> {
+        let content = self.read(&file.recipe);
+        let Some(extents) = &file.extents else { return content };
+        let mut bytes = vec![0; file.size as usize];
+        let (mut end, mut from) = (0, 0);
+        for (hole, len) in extents {
+            let (offset, len) = (end + *hole as usize, *len as usize);
+            bytes[offset..offset + len].copy_from_slice(&content[from..from + len]);
+            (end, from) = (offset + len, from + len);
+        }
+        assert_eq!(from, content.len());
+        bytes
+    }
+
+    /// Every entry below `directory`.
+    fn entries(&self, directory: &Entry) -> Vec<Entry> {
+        let bytes = self.read(&directory.recipe);
+        let mut fields = Fields(&bytes);
+        let mut entries = Vec::new();
+        while !fields.0.is_empty() {
+            let entry = entry(&mut fields);
+            if entry.thing.is == Is::Directory {
+                entries.extend(self.entries(&entry));
+            }
+            entries.push(entry);
+        }
+        entries
+    }
+}
+
+fn parse_id(text: &str) -> Id {
+    assert!(text.len() == 32 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')));
+    std::array::from_fn(|at| u8::from_str_radix(&text[2 * at..2 * at + 2], 16).unwrap())
+}
+
+fn recipe(fields: &mut Fields<'_>) -> Recipe {
+    match fields.varint() {
+        0 => Recipe { len: 0, depth: 0, root: [0; 32] },
+        len => {
+            let recipe = Recipe { len, depth: fields.u8(), root: fields.array() };
+            assert!(recipe.depth <= 11);
+            recipe
+        }
+    }
+}
+
+fn entry(fields: &mut Fields<'_>) -> Entry {
+    let kind = fields.u8();
+    let name = fields.bytes().to_vec();
+    let mode = fields.varint();
+    assert!(mode <= 4095);
+    let owner = (fields.varint(), fields.varint());
+    let mtime = fields.time();
+    fields.time();
+    let inode = (fields.varint(), fields.varint(), fields.varint());
+    let attributes = fields.list(|fields| (fields.bytes().to_vec(), fields.bytes().to_vec()));
+    assert!(attributes.is_sorted());
+    let no_bytes = Recipe { len: 0, depth: 0, root: [0; 32] };
+    let (mut size, mut content, mut extents) = (0, no_bytes, None);
+    let is = match kind {
+        0 | 1 => {
+            size = fields.varint();
+            content = recipe(fields);
+            if kind == 1 {
+                extents = Some(fields.list(|fields| (fields.varint(), fields.varint())));
+            }
+            let listed = extents.as_ref().map_or(size, |list| list.iter().map(|e| e.1).sum());
+            assert_eq!(listed, content.len);
+            Is::File(Contents(Vec::new()))
+        }
+        2 => {
+            content = recipe(fields);
+            Is::Directory
+        }
+        3 => Is::Link(fields.bytes().to_vec()),
+        4 => Is::Pipe,
+        _ => panic!("the source has nothing of kind {kind}"),
+    };
+    let thing = Thing { mode, owner, mtime, inode, attributes, is };
+    Entry { name, thing, recipe: content, extents, size }
+}
+
+const ATTRIBUTE: (&str, &[u8]) = ("user.onefold.test", b"value \0 \xff");
+
+/// What the operating system says of everything below `directory`, by path below `base`.
+fn source(base: &Path, directory: &Path, things: &mut BTreeMap<Vec<u8>, Thing>) {
+    for found in fs::read_dir(directory).unwrap() {
+        let path = found.unwrap().path();
+        if path.is_dir() && !path.is_symlink() {
+            source(base, &path, things);
+        }
+        let below = path.strip_prefix(base).unwrap().as_os_str().as_bytes();
+        things.insert([b"/", below].concat(), thing(&path));
+    }
+}
+
+fn thing(path: &Path) -> Thing {
+    let meta = path.symlink_metadata().unwrap();
+    let kind = meta.file_type();
+    let is = if kind.is_dir() {
+        Is::Directory
+    } else if kind.is_symlink() {
+        Is::Link(fs::read_link(path).unwrap().into_os_string().into_vec())
+    } else if kind.is_fifo() {
+        Is::Pipe
+    } else {
+        Is::File(Contents(fs::read(path).unwrap()))
+    };
+    let mut value = [0; 64];
+    let attributes = match rustix::fs::lgetxattr(path, ATTRIBUTE.0, &mut value) {
+        Ok(len) => vec![(ATTRIBUTE.0.into(), value[..len].to_vec())],
+        Err(_) => Vec::new(),
+    };
+    Thing {
+        mode: (meta.mode() & 0o7777).into(),
+        owner: (meta.uid().into(), meta.gid().into()),
+        mtime: (meta.mtime(), meta.mtime_nsec() as u64),
+        inode: (meta.dev(), meta.ino(), meta.nlink()),
+        attributes,
+        is,
+    }
+}
+
+/// Files of every kind that a user without privileges can make.
+#[expect(clippy::disallowed_methods, reason = "the source of a backup, no durable byte")]
+fn make_source(root: &Path) {
+    fs::create_dir_all(root.join("deep/er")).unwrap();
+    fs::create_dir(root.join("empty directory")).unwrap();
+    fs::write(root.join("large"), random(1, 1 << 20)).unwrap();
+    fs::write(root.join("zeros"), vec![0; 300_000]).unwrap();
+    fs::write(root.join("empty"), b"").unwrap();
+    fs::write(root.join("one byte"), b"1").unwrap();
+    fs::write(root.join("deep/er").join(OsStr::from_bytes(b"not UTF-8 \xff")), b"name").unwrap();
+    fs::hard_link(root.join("large"), root.join("deep/second name")).unwrap();
+    symlink(OsStr::from_bytes(b"nowhere/\xfe"), root.join("link")).unwrap();
+    let pipe = rustix::fs::FileType::Fifo;
+    rustix::fs::mknodat(rustix::fs::CWD, root.join("pipe"), pipe, 0o600.into(), 0).unwrap();
+    // As many as it takes for the tree itself to be cut into chunks below nodes.
+    for number in 0..200 {
+        fs::write(root.join(format!("deep/{number}")), number.to_string()).unwrap();
+    }
+    fs::set_permissions(root.join("one byte"), fs::Permissions::from_mode(0o4751)).unwrap();
+    let sparse = fs::File::create(root.join("sparse")).unwrap();
+    sparse.set_len(8 << 20).unwrap();
+    sparse.write_all_at(&random(2, 70_000), 1 << 20).unwrap();
+    sparse.write_all_at(b"near the end", 7 << 20).unwrap();
+    fs::File::create(root.join("hole")).unwrap().set_len(1 << 20).unwrap();
+    for name in ["one byte", "deep"] {
+        let flags = rustix::fs::XattrFlags::empty();
+        if let Err(error) = rustix::fs::setxattr(root.join(name), ATTRIBUTE.0, ATTRIBUTE.1, flags) {
+            skip(&format!("no extended attributes in {}: {error}", root.display()));
+            break;
+        }
+    }
+}
+
+fn options(tags: &[&str]) -> Options {
+    Options {
+        host: "somewhere".into(),
+        user: "someone".into(),
+        tags: tags.iter().map(|tag| (*tag).to_owned()).collect(),
+        container_len: 200_000,
+        ..Options::default()
+    }
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "the source of a backup, no durable byte")]
+fn a_reader_of_the_document_reads_every_byte() {
+    let folder = tempfile::tempdir().unwrap();
+    let (home, root) = (folder.path().join("home"), folder.path().join("repository"));
+    make_source(&home);
+    let config = Config {
+        params: Params::new(Algorithm::FastCdc, ChunkSizes::new(64, 256, 1024).unwrap()),
+        ..Config::standard()
+    };
+    let objects = Arc::new(LocalObjects::create(&root).unwrap());
+    let repository = Repository::init(objects, config).unwrap();
+    let mut expected = BTreeMap::new();
+    let mut back_up = |paths: &[PathBuf], tags: &[&str]| {
+        let (progress, cancel) = (Progress::default(), Cancel::default());
+        let (id, _) = backup(&repository, paths, &options(tags), &progress, &cancel).unwrap();
+        let mut things = BTreeMap::new();
+        for path in paths {
+            let base = if paths.len() == 1 { path } else { path.parent().unwrap() };
+            if paths.len() > 1 {
+                let name = path.file_name().unwrap().as_bytes();
+                things.insert([b"/", name].concat(), thing(path));
+            }
+            if path.is_dir() {
+                source(base, path, &mut things);
+            }
+        }
+        expected.insert(*id.as_bytes(), things);
+        *id.as_bytes()
+    };
+    let first = back_up(std::slice::from_ref(&home), &[]);
+    let mut large = fs::read(home.join("large")).unwrap();
+    large.splice(500_000..500_010, *b"something else");
+    fs::write(home.join("large"), large).unwrap();
+    fs::remove_file(home.join("deep/7")).unwrap();
+    let second = back_up(std::slice::from_ref(&home), &["changed", "größer"]);
+    fs::write(home.join("single"), b"a file as a source").unwrap();
+    let third = back_up(&[home.join("deep"), home.join("single")], &[]);
+
+    let reader = Reader::open(&root);
+    assert_eq!(reader.names("snapshots").len(), 3);
+
+    let body = reader.body("config", 1, reader.id);
+    let mut fields = Fields(&body);
+    assert_eq!(fields.u8(), 3, "FastCDC");
+    assert_eq!([fields.varint(), fields.varint(), fields.varint()], [64, 256, 1024]);
+    assert_eq!((fields.varint(), fields.u8(), fields.array()), (48, 2, [0; 8]));
+    assert_eq!((fields.u8(), fields.signed()), (0, 3), "BLAKE3 and zstd 3");
+    fields.end();
+
+    let mut sparse = 0;
+    for (id, expected) in &expected {
+        let snapshot = reader.snapshot(*id);
+        let mut found = BTreeMap::new();
+        reader.below(&snapshot.root, b"", &mut found);
+        let names = |things: &BTreeMap<Vec<u8>, Thing>| -> Vec<OsString> {
+            things.keys().map(|name| OsString::from_vec(name.clone())).collect()
+        };
+        assert_eq!(names(&found), names(expected));
+        for (name, thing) in expected {
+            assert_eq!(found[name], *thing, "{}", String::from_utf8_lossy(name));
+        }
+        let is_file = |thing: &&Thing| matches!(thing.is, Is::File(_));
+        assert_eq!(snapshot.counts[0], found.values().filter(is_file).count() as u64);
+        let directories = found.values().filter(|thing| thing.is == Is::Directory).count();
+        assert_eq!(snapshot.counts[1], directories as u64 + 1);
+        assert_eq!(snapshot.counts[7], 0, "unreadable");
+        let entries = reader.entries(&snapshot.root);
+        let recipes: Vec<_> = entries.iter().map(|entry| entry.recipe).collect();
+        recipes.iter().for_each(|recipe| reader.assert_split(recipe));
+        assert!(recipes.iter().any(|recipe| recipe.depth >= 2), "no recipe is deep");
+        if *id != third {
+            sparse += entries.iter().filter(|entry| entry.extents.is_some()).count();
+        }
+    }
+    match sparse {
+        0 => skip(&format!("no holes in {}", home.display())),
+        sparse => assert_eq!(sparse, 4, "two files with holes, twice"),
+    }
+
+    let home_path = home.canonicalize().unwrap().into_os_string().into_vec();
+    let snapshot = reader.snapshot(first);
+    assert_eq!((snapshot.paths, snapshot.parent), (vec![home_path.clone()], None));
+    assert_eq!(snapshot.root.thing.mode, thing(&home).mode);
+    let snapshot = reader.snapshot(second);
+    assert_eq!((snapshot.paths, snapshot.parent), (vec![home_path], Some(first)));
+    assert_eq!(snapshot.tags, ["changed", "größer"]);
+    let snapshot = reader.snapshot(third);
+    assert_eq!((snapshot.paths.len(), snapshot.parent), (2, None));
+    assert_eq!((snapshot.root.thing.mode, snapshot.root.thing.owner), (0o755, (0, 0)));
+    assert_eq!(snapshot.root.thing.inode, (0, 0, 0));
+
+    assert_runs_say_what_footers_say(&reader, &expected.keys().copied().collect());
+}
+
+/// "Index runs" and "Receipts".
+fn assert_runs_say_what_footers_say(reader: &Reader, snapshots: &BTreeSet<Id>) {
+    let mut acknowledged = BTreeSet::new();
+    assert_eq!(reader.ids("receipts"), *snapshots);
+    for id in snapshots {
+        let body = reader.body(&format!("receipts/{}", hex(id)), 5, *id);
+        let mut fields = Fields(&body);
+        acknowledged.extend(fields.list(Fields::array::<16>));
+        fields.end();
+    }
+    assert_eq!(reader.ids("index"), acknowledged);
+
+    let mut covered = BTreeSet::new();
+    for id in acknowledged {
+        let body = reader.body(&format!("index/{}", hex(&id)), 3, id);
+        let mut fields = Fields(&body);
+        let covers = fields.list(Fields::array::<16>);
+        let entries = fields.list(|fields| {
+            let print: Print = fields.array();
+            (print, fields.u32() as usize, fields.u32() as usize, fields.u32() as usize)
+        });
+        fields.end();
+        assert!(entries.is_sorted_by_key(|entry| entry.0));
+        for (print, container, slot, len) in &entries {
+            let chunk = reader.containers[&covers[*container]].chunks[*slot];
+            assert_eq!((chunk.0, chunk.3), (*print, *len));
+        }
+        let listed: usize = covers.iter().map(|id| reader.containers[id].chunks.len()).sum();
+        assert_eq!(entries.len(), listed);
+        covered.extend(covers);
+    }
+    assert!(covered.iter().eq(reader.containers.keys().collect::<BTreeSet<_>>()));
+    let contents: BTreeSet<_> = reader.containers.values().map(|c| c.content).collect();
+    assert_eq!(contents, BTreeSet::from([0, 1]));
+    let groups = reader.containers.values().flat_map(|container| &container.groups);
+    let codecs: BTreeSet<_> = groups.map(|group| group.codec).collect();
+    assert_eq!(codecs, BTreeSet::from([0, 1]));
+}
