@@ -39,19 +39,24 @@ impl fmt::Display for CannotEncrypt {
 impl std::error::Error for CannotEncrypt {}
 
 impl PasswordArgs {
-    /// Refuses to make a repository for a user who may expect it to be encrypted, and warns one
-    /// who has not said that it need not be.
-    pub(crate) fn check_new(&self, no_encryption: bool, console: &Console) -> Result<()> {
-        match (no_encryption, self.given_by()) {
-            (true, None) => {}
-            (true, Some(given_by)) => console.warn(unused(given_by)),
-            (false, Some(given_by)) => return Err(CannotEncrypt { given_by }.into()),
-            (false, None) => console.warn(
-                "nothing in this repository will be encrypted, because this version cannot \
-                 encrypt; --no-encryption says that you know",
-            ),
+    /// Refuses to make a repository for a user who may expect it to be encrypted.
+    pub(crate) fn refuse_new(&self, no_encryption: bool) -> Result<()> {
+        match self.given_by() {
+            Some(given_by) if !no_encryption => Err(CannotEncrypt { given_by }.into()),
+            _ => Ok(()),
         }
-        Ok(())
+    }
+
+    /// Tells a user for whom a repository was made, and who has not said that it need not be
+    /// encrypted, that it is not.
+    pub(crate) fn warn_new(&self, no_encryption: bool, console: &Console) {
+        self.check_existing(console);
+        if !no_encryption {
+            console.warn(
+                "nothing in this repository is encrypted, because this version cannot encrypt; \
+                 --no-encryption says that you know",
+            );
+        }
     }
 
     /// Tells a user who gives a password for a repository without one.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Error, Result};
 use clap::Args;
-use onefold_backend::{BackendError, LocalObjects};
+use onefold_backend::{BackendError, LocalObjects, Operation};
 use onefold_seal::SealError;
 use onefold_store::{Config, Repository, StoreError};
 
@@ -90,11 +90,12 @@ impl RepositoryArgs {
             Err(error) if error.downcast_ref().is_some_and(NoRepository::is_free) => {}
             Err(error) => return Err(error),
         }
-        self.password.check_new(no_encryption, console)?;
+        self.password.refuse_new(no_encryption)?;
         match LocalRepository::init(&self.repo, Config::standard()) {
             Ok(made) => {
                 let place = made.root.display();
                 console.notice(format_args!("made a repository in '{place}', not encrypted"));
+                self.password.warn_new(no_encryption, console);
                 Ok(made)
             }
             // Another process was faster.
@@ -130,7 +131,9 @@ impl LocalRepository {
         let root = objects.root().to_owned();
         let repository = Repository::open(Arc::new(objects)).map_err(|error| match error {
             StoreError::NoRepository => missing(error.into(), true),
+            // Listed is what lies there only after no configuration was found.
             StoreError::LostConfig { .. }
+            | StoreError::Backend(BackendError::Io { operation: Operation::List, .. })
             | StoreError::Envelope { source: SealError::NotOnefold, .. } => {
                 missing(error.into(), false)
             }

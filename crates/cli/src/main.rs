@@ -8,6 +8,7 @@ mod args;
 mod chunking;
 mod commands;
 mod console;
+mod count;
 mod encryption;
 mod exit;
 mod failure;

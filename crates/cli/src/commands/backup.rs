@@ -15,6 +15,7 @@ use onefold_store::{Snapshot, Summary};
 use serde::Serialize;
 
 use crate::console::Console;
+use crate::count;
 use crate::exit::Exit;
 use crate::interrupt::cancel_on_signal;
 use crate::local::{LocalRepository, RepositoryArgs};
@@ -184,36 +185,34 @@ fn show(id: ObjectId, snapshot: &Snapshot, console: &Console) -> Result<()> {
         for line in describe(&snapshot.summary) {
             output.line(line)?;
         }
-        output.line(format!("snapshot {id}"))?;
+        output.line(format!("snapshot {id} in {:.1} s", seconds(&snapshot.summary)))?;
     }
     output.finish()
 }
 
 /// What was seen and stored, in lines.
-fn describe(summary: &Summary) -> [String; 4] {
-    let count = HumanCount;
+fn describe(summary: &Summary) -> [String; 3] {
     let Summary { files, unchanged_files, directories, others, .. } = *summary;
-    let read = files.saturating_sub(unchanged_files);
+    let read = HumanCount(files.saturating_sub(unchanged_files));
+    let unchanged = HumanCount(unchanged_files);
     let dedup = match dedup_ratio(summary) {
         Some(ratio) => format!("dedup {ratio:.2}"),
         None => "nothing new".into(),
     };
     [
-        format!(
-            "{} files: {} new or changed, {} unchanged",
-            count(files),
-            count(read),
-            count(unchanged_files)
-        ),
-        format!("{} directories, {} others", count(directories), count(others)),
+        format!("{}: {read} new or changed, {unchanged} unchanged", count::files(files)),
+        format!("{}, {}", count::directories(directories), count::others(others)),
         format!(
             "{} in files, {} new, {} stored; {dedup}",
             HumanBytes(summary.bytes),
             HumanBytes(summary.new_bytes),
             HumanBytes(summary.stored_bytes),
         ),
-        format!("{:.1} s", summary.milliseconds as f64 / 1000.0),
     ]
+}
+
+fn seconds(summary: &Summary) -> f64 {
+    summary.milliseconds as f64 / 1000.0
 }
 
 fn dedup_ratio(summary: &Summary) -> Option<f64> {
@@ -237,7 +236,7 @@ impl Done {
             stored_bytes: summary.stored_bytes,
             dedup_ratio: dedup_ratio(summary),
             unreadable: summary.unreadable,
-            seconds: summary.milliseconds as f64 / 1000.0,
+            seconds: seconds(summary),
         }
     }
 }

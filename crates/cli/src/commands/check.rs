@@ -2,11 +2,12 @@
 
 use anyhow::Result;
 use clap::Args;
-use indicatif::{HumanBytes, HumanCount};
+use indicatif::HumanBytes;
 use onefold_store::check::{self, Reading, Report};
 use serde::Serialize;
 
 use crate::console::Console;
+use crate::count::count;
 use crate::exit::Exit;
 use crate::interrupt::cancel_on_signal;
 use crate::local::RepositoryArgs;
@@ -103,19 +104,18 @@ fn show(report: &Report, console: &Console) -> Result<()> {
 }
 
 fn describe(report: &Report) -> String {
-    let count = HumanCount;
     let verdict = match report.findings.len() {
         0 => "nothing is wrong".to_owned(),
         1 => "1 thing is wrong".to_owned(),
         several => format!("{several} things are wrong"),
     };
     format!(
-        "{} snapshots, {} trees, {} chunks in {} containers, {} runs; {} read: {verdict}",
-        count(report.snapshots),
-        count(report.trees),
-        count(report.chunks),
-        count(report.containers),
-        count(report.runs),
+        "{}, {}, {} in {}, {}; {} read: {verdict}",
+        count(report.snapshots, "snapshot", "snapshots"),
+        count(report.trees, "tree", "trees"),
+        count(report.chunks, "chunk", "chunks"),
+        count(report.containers, "container", "containers"),
+        count(report.runs, "run", "runs"),
         HumanBytes(report.read_bytes),
     )
 }

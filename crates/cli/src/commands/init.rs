@@ -62,7 +62,7 @@ struct Made {
 impl Init {
     pub(crate) fn run(self, console: &Console) -> Result<Exit> {
         let params = self.chunking.params()?;
-        self.password.check_new(self.no_encryption, console)?;
+        self.password.refuse_new(self.no_encryption)?;
         let config = Config { params, ..Config::standard() };
         let made = LocalRepository::init(&self.repo, config)?;
         let mut output = Output::new();
@@ -72,6 +72,7 @@ impl Init {
             tell(&made, &mut output)?;
         }
         output.finish()?;
+        self.password.warn_new(self.no_encryption, console);
         Ok(Exit::Fine)
     }
 }

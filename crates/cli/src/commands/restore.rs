@@ -10,6 +10,7 @@ use onefold_store::restore::{self, Options, Overwrite, Report};
 use serde::Serialize;
 
 use crate::console::Console;
+use crate::count;
 use crate::exit::Exit;
 use crate::interrupt::cancel_on_signal;
 use crate::local::RepositoryArgs;
@@ -140,23 +141,22 @@ impl Restore {
 }
 
 fn describe(report: &Report, verify: bool) -> String {
-    let count = HumanCount;
     let Report { files, directories, others, bytes, kept, verified, failed } = *report;
     let mut text = format!(
-        "restored {} files with {}, {} directories, {} others",
-        count(files),
+        "restored {} with {}, {}, {}",
+        count::files(files),
         HumanBytes(bytes),
-        count(directories),
-        count(others)
+        count::directories(directories),
+        count::others(others)
     );
     if kept > 0 {
-        text.push_str(&format!("; {} left as they were", count(kept)));
+        text.push_str(&format!("; {} left as they were", HumanCount(kept)));
     }
     if verify {
-        text.push_str(&format!("; {} verified", count(verified)));
+        text.push_str(&format!("; {} verified", HumanCount(verified)));
     }
     if failed > 0 {
-        text.push_str(&format!("; {} failed", count(failed)));
+        text.push_str(&format!("; {} failed", HumanCount(failed)));
     }
     text
 }

@@ -1,0 +1,23 @@
+//! Counts with the right form of what was counted.
+
+use indicatif::HumanCount;
+
+/// `1 file`, `2,000 files`.
+pub(crate) fn count(number: u64, one: &str, several: &str) -> String {
+    format!("{} {}", HumanCount(number), if number == 1 { one } else { several })
+}
+
+/// [`count`] of files.
+pub(crate) fn files(number: u64) -> String {
+    count(number, "file", "files")
+}
+
+/// [`count`] of directories.
+pub(crate) fn directories(number: u64) -> String {
+    count(number, "directory", "directories")
+}
+
+/// [`count`] of links, devices, pipes and sockets.
+pub(crate) fn others(number: u64) -> String {
+    count(number, "other", "others")
+}
