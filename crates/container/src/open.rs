@@ -49,6 +49,11 @@ impl OpenContainer {
         self.bytes.len()
     }
 
+    /// How many chunks so far.
+    pub fn chunks(&self) -> usize {
+        self.directory.chunks.len()
+    }
+
     /// Whether no group was pushed.
     pub fn is_empty(&self) -> bool {
         self.directory.groups.is_empty()

@@ -1,5 +1,6 @@
 //! Reading chunks back: recipe → chunks → bytes, each verified.
 
+use std::hash::Hash;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -8,16 +9,16 @@ use onefold_container::Directory;
 use onefold_fingerprint::{Fingerprint, Fingerprinter};
 use onefold_index::{Hint, Index};
 use onefold_seal::Envelope;
-use quick_cache::Weighter;
 use quick_cache::sync::Cache;
+use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 
 use crate::place::Containers;
 use crate::{Place, Recipe, StoreError};
 
 /// Bytes of decompressed groups that a reader keeps at most.
-const GROUP_CACHE: u64 = 32 << 20;
+const GROUP_CACHE: u64 = 24 << 20;
 /// Bytes of container footers, about, that a reader keeps at most.
-const DIRECTORY_CACHE: u64 = 8 << 20;
+const DIRECTORY_CACHE: u64 = 12 << 20;
 
 /// Reads the chunks of an open repository, from any number of threads.
 ///
@@ -47,6 +48,21 @@ impl Weighter<(u32, u32), Bytes> for ByLength {
     }
 }
 
+/// A cache for `capacity` bytes. It is one shard: split into several, none of them could keep an
+/// item that is a large part of the whole, as a footer or a long chunk's group can be.
+fn cache<K: Eq + Hash, V: Clone>(capacity: u64) -> Cache<K, V, ByLength>
+where
+    ByLength: Weighter<K, V>,
+{
+    let options = OptionsBuilder::new()
+        .shards(1)
+        .estimated_items_capacity(256)
+        .weight_capacity(capacity)
+        .build()
+        .expect("capacities are given");
+    Cache::with_options(options, ByLength, DefaultHashBuilder::default(), Default::default())
+}
+
 impl<'a> ChunkReader<'a> {
     pub(crate) fn new(
         objects: &'a dyn Objects,
@@ -61,8 +77,8 @@ impl<'a> ChunkReader<'a> {
             fingerprinter,
             index,
             containers,
-            directories: Cache::with_weighter(256, DIRECTORY_CACHE, ByLength),
-            groups: Cache::with_weighter(256, GROUP_CACHE, ByLength),
+            directories: cache(DIRECTORY_CACHE),
+            groups: cache(GROUP_CACHE),
         }
     }
 

@@ -14,6 +14,10 @@ use crate::repository::places;
 use crate::seeded::{self, Bug};
 use crate::{Place, Progress, StoreError};
 
+/// A container is sealed once it has this many chunks, however small: whoever reads one of them
+/// holds the whole footer in memory.
+const CONTAINER_CHUNKS: usize = 1 << 16;
+
 /// Takes groups from all threads and fills containers with them, one for data and one for
 /// metadata; full ones go to the [`Uploader`].
 pub(super) struct Packer {
@@ -49,7 +53,7 @@ impl Packer {
             };
             let mut open = slot.lock().expect("no thread panics with a container locked");
             open.push(group);
-            if open.len() < self.container_len {
+            if open.len() < self.container_len && open.chunks() < CONTAINER_CHUNKS {
                 return Ok(());
             }
             std::mem::replace(&mut *open, OpenContainer::new(self.envelope, content))
