@@ -90,6 +90,14 @@ impl<L: Copy> Index<L> {
         shard.insert(fingerprint, Some(location));
     }
 
+    /// Gives up every claim that was not published: whoever owed those chunks will not store them.
+    pub fn forget_claims(&self) {
+        for shard in &self.shards {
+            let mut shard = shard.write().expect("no thread panics with a shard locked");
+            shard.retain(|_, location| location.is_some());
+        }
+    }
+
     /// How many fingerprints are known or claimed.
     pub fn len(&self) -> usize {
         self.shards
@@ -152,6 +160,17 @@ mod tests {
         assert_eq!(index.claim(&f), Claim::Known(Hint(7)));
         assert_eq!(index.get(&f), Some(Hint(7)));
         assert_eq!(index.len(), 1);
+    }
+
+    #[test]
+    fn a_forgotten_claim_is_new_again_and_what_is_known_stays() {
+        let index = Index::new();
+        index.claim(&fingerprint(1));
+        index.publish(fingerprint(2), 7u32);
+        index.forget_claims();
+        assert_eq!(index.len(), 1);
+        assert_eq!(index.claim(&fingerprint(1)), Claim::New);
+        assert_eq!(index.claim(&fingerprint(2)), Claim::Known(Hint(7)));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! An open repository.
 
 use std::collections::HashMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use onefold_backend::Objects;
 use onefold_cdc::Chunker;
@@ -41,6 +41,8 @@ pub struct Repository {
 pub(crate) struct Loaded {
     pub(crate) index: Index<Place>,
     pub(crate) containers: Containers,
+    /// Held by the backup whose claims are in the index.
+    pub(crate) backing_up: Mutex<()>,
     /// What was wrong with runs and containers; each is then read another way or done without.
     pub(crate) warnings: Vec<Warning>,
 }
@@ -193,9 +195,8 @@ impl Repository {
     /// Learns where every chunk lies: from the runs, and from the footers of containers that no
     /// readable run covers. What a run says of containers that are gone is passed over.
     fn load_index(&self) -> Result<Loaded, StoreError> {
-        let loaded =
-            Loaded { index: Index::new(), containers: Containers::default(), warnings: Vec::new() };
-        let Loaded { index, containers, mut warnings } = loaded;
+        let (index, containers) = (Index::new(), Containers::default());
+        let mut warnings = Vec::new();
         // Runs are listed before containers: what a run covers was durable before the run was.
         let runs = self.objects.list(index::PREFIX)?;
         let live: HashMap<ObjectId, u32> = self
@@ -222,7 +223,7 @@ impl Repository {
                 Err(error) => warnings.push(describe(&error)),
             }
         }
-        Ok(Loaded { index, containers, warnings })
+        Ok(Loaded { index, containers, backing_up: Mutex::new(()), warnings })
     }
 }
 

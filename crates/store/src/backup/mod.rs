@@ -241,10 +241,21 @@ impl Backup<'_> {
         time: Time,
         root: &Arc<OnceLock<Entry>>,
     ) -> (Result<(), StoreError>, Option<Added>) {
-        match self.run_threads(sources, parent, time, root) {
+        let loaded = match self.repository.loaded() {
+            Ok(loaded) => loaded,
+            Err(error) => return (Err(error), None),
+        };
+        // One backup of this process at a time: another must not take chunks for stored that this
+        // one has only claimed.
+        let _turn = loaded.backing_up.lock().expect("no backup panics");
+        let (result, added) = match self.run_threads(sources, parent, time, root) {
             Ok((result, added)) => (result, Some(added)),
             Err(error) => (Err(error), None),
+        };
+        if result.is_err() {
+            loaded.index.forget_claims();
         }
+        (result, added)
     }
 
     fn run_threads(
