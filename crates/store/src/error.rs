@@ -161,9 +161,16 @@ impl StoreError {
     /// Whether the target of restore, or the repository, has no room left.
     pub fn is_full(&self) -> bool {
         match self {
-            StoreError::Backend(BackendError::Full { .. }) => true,
-            StoreError::File { source, .. } => source.kind() == io::ErrorKind::StorageFull,
+            StoreError::Backend(source)
+            | StoreError::Container(ContainerError::Backend { source, .. })
+            | StoreError::Index(IndexError::Backend { source, .. }) => source.is_full(),
+            StoreError::File { source, .. } => is_lack_of_space(source),
             _ => false,
         }
     }
+}
+
+/// Whether no space, or no quota, was left.
+pub(crate) fn is_lack_of_space(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }

@@ -12,6 +12,7 @@ use onefold_seal::ObjectId;
 use super::target::{Target, set_meta};
 use super::{Context, Counts};
 use crate::chunks::ChunkReader;
+use crate::error::is_lack_of_space;
 use crate::repository::describe;
 use crate::tree::{Entry, Extent, Meta, Node};
 use crate::{Progress, Recipe, StoreError};
@@ -221,7 +222,7 @@ impl Piece {
                 .layout
                 .place(start, bytes.len(), |offset, part| file.write_all_at(&bytes[part], offset))
                 .map_err(|error| {
-                    if error.kind() == io::ErrorKind::StorageFull {
+                    if is_lack_of_space(&error) {
                         context.full.get_or_init(|| context.show(&self.file.path));
                     }
                     error.to_string()
