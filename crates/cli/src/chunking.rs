@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use onefold_cdc::{Algorithm, ChunkSizes, Kernel, Params};
+use onefold_cdc::{Algorithm, ChunkSizes, Chunker, Kernel, Params};
 
 use crate::size;
 
@@ -28,7 +28,8 @@ pub(crate) struct ChunkingArgs {
 }
 
 impl ChunkingArgs {
-    /// The parameters asked for, with what suits them where nothing was asked for.
+    /// The parameters asked for, with what suits them where nothing was asked for. A chunker can
+    /// be made of them.
     pub(crate) fn params(&self) -> Result<Params> {
         let avg = self.avg.unwrap_or(DEFAULT_AVG);
         let sizes = match (self.min, self.max) {
@@ -40,7 +41,9 @@ impl ChunkingArgs {
                 ChunkSizes::new(min.unwrap_or(suited.min()), avg, max.unwrap_or(suited.max()))?
             }
         };
-        Ok(Params::new(self.algorithm, sizes))
+        let params = Params::new(self.algorithm, sizes);
+        Chunker::new(&params)?;
+        Ok(params)
     }
 }
 

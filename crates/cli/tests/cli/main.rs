@@ -1,0 +1,19 @@
+//! The `onefold` binary, driven as users and scripts drive it.
+
+#![expect(clippy::disallowed_methods, reason = "the tests write sources, not repositories")]
+
+mod commands;
+mod encryption;
+mod end_to_end;
+mod exit_codes;
+mod interruption;
+mod lab;
+mod oddities;
+mod own_repository;
+mod restore_onto;
+mod selection;
+mod side_by_side;
+mod streams;
+mod tree;
+mod tree_equality;
+mod unreadable;

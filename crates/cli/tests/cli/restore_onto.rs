@@ -1,0 +1,88 @@
+//! Restoring where something is already.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use crate::lab::{Lab, number};
+use crate::tree_equality::assert_same_tree;
+
+/// A snapshot of two files, and a target in which one is the same and one is not.
+fn lab() -> Lab {
+    let lab = Lab::with_repository();
+    lab.write("src/same", "same");
+    lab.write("src/sub/other", "as backed up");
+    lab.ok("backup --repo repo src");
+    lab.ok("restore --repo repo latest --target out");
+    lab.write("out/sub/other", "as changed");
+    lab.write("out/own", "mine");
+    lab
+}
+
+fn kept(lab: &Lab, overwrite: &str) -> u64 {
+    let line = format!("restore --repo repo latest --target out --json --overwrite {overwrite}");
+    number(&lab.ok(&line).summary(), "kept")
+}
+
+fn read(lab: &Lab, name: &str) -> String {
+    fs::read_to_string(lab.path(name)).unwrap()
+}
+
+#[test]
+fn always_replaces_and_leaves_alone_what_is_not_in_the_snapshot() {
+    let lab = lab();
+    assert_eq!(kept(&lab, "always"), 0);
+    assert_eq!(read(&lab, "out/own"), "mine");
+    fs::remove_file(lab.path("out/own")).unwrap();
+    lab.ok("restore --repo repo latest --target out");
+    assert_same_tree(&lab.path("src"), &lab.path("out"));
+}
+
+#[test]
+fn if_changed_keeps_what_is_the_same() {
+    let lab = lab();
+    assert_eq!(kept(&lab, "if-changed"), 1);
+    assert_eq!(read(&lab, "out/sub/other"), "as backed up");
+}
+
+#[test]
+fn never_keeps_all_that_is_there() {
+    let lab = lab();
+    fs::remove_file(lab.path("out/same")).unwrap();
+    assert_eq!(kept(&lab, "never"), 1);
+    assert_eq!(read(&lab, "out/sub/other"), "as changed");
+    assert_eq!(read(&lab, "out/same"), "same");
+}
+
+#[test]
+fn a_link_in_the_target_leads_nothing_outside() {
+    for overwrite in ["always", "if-changed", "never"] {
+        let lab = lab();
+        fs::remove_dir_all(lab.path("out/sub")).unwrap();
+        fs::create_dir(lab.path("outside")).unwrap();
+        symlink(lab.path("outside"), lab.path("out/sub")).unwrap();
+        let line = format!("restore --repo repo latest --target out --overwrite {overwrite}");
+        lab.run(&line).expect(1).says(&["out/sub"]);
+        assert_eq!(fs::read_dir(lab.path("outside")).unwrap().count(), 0, "{overwrite}");
+        assert_eq!(read(&lab, "out/same"), "same", "the rest is restored");
+    }
+}
+
+#[test]
+fn a_link_in_place_of_a_file_is_replaced_and_not_written_through() {
+    let lab = lab();
+    lab.write("outside", "untouched");
+    fs::remove_file(lab.path("out/same")).unwrap();
+    symlink(lab.path("outside"), lab.path("out/same")).unwrap();
+    lab.ok("restore --repo repo latest --target out");
+    assert_eq!(read(&lab, "outside"), "untouched");
+    assert!(lab.path("out/same").symlink_metadata().unwrap().is_file());
+    assert_eq!(read(&lab, "out/same"), "same");
+}
+
+#[test]
+fn a_target_that_is_a_file_is_refused() {
+    let lab = lab();
+    lab.write("file", "x");
+    lab.run("restore --repo repo latest --target file").expect(1).says(&["'file'"]);
+    assert_eq!(read(&lab, "file"), "x");
+}
