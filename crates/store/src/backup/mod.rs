@@ -39,8 +39,8 @@ use crate::seeded::{self, Bug};
 use crate::tree::{Entry, Time};
 use crate::{Cancel, Progress, Repository, Snapshot, StoreError, Summary};
 
-/// Jobs that may wait for a reader.
-const QUEUED_JOBS: usize = 1024;
+/// Lists of jobs that may wait for a reader.
+const QUEUED_JOBS: usize = 64;
 /// Sealed containers that may wait for the uploader, besides the one it puts.
 const QUEUED_CONTAINERS: usize = 1;
 
@@ -328,9 +328,8 @@ impl Backup<'_> {
             let counting = options
                 .count_first
                 .then(|| scope.spawn(|| walk::count(sources, options, progress, stop)));
-            let walk = Walk { options, chunks: &chunks, progress, stop, jobs };
+            let walk = Walk { options, chunks: &chunks, progress, stop, jobs, waiting: Vec::new() };
             let mut results = vec![stop.watch(walk.run(sources, parent, time, root))];
-            drop(walk);
             results.extend(reading.into_iter().map(join));
             results.extend(storing.into_iter().map(join));
             let packer = Arc::into_inner(packer).expect("the storing threads have ended");

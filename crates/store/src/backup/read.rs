@@ -113,9 +113,9 @@ struct Reading {
 
 impl<'a> Reader<'a> {
     /// Works until no jobs are left.
-    pub(super) fn run(shared: &'a Shared<'a>, jobs: &Receiver<Job>) -> Result<(), StoreError> {
+    pub(super) fn run(shared: &'a Shared<'a>, jobs: &Receiver<Vec<Job>>) -> Result<(), StoreError> {
         let mut reader = Self { shared, batch: new_batch(shared)?, filled: 0 };
-        for job in jobs {
+        for job in jobs.iter().flatten() {
             shared.stop.check()?;
             reader.job(job)?;
             if reader.filled >= BATCH_LEN || reader.batch.entries.len() >= BATCH_ENTRIES {

@@ -23,6 +23,8 @@ use crate::{IssueKind, Progress, StoreError};
 /// How a file that marks its directory as a cache begins (bford.info/cachedir).
 const CACHE_MARK: &[u8] = b"Signature: 8a477f597d28d172789f06886806bc55";
 const CACHE_TAG: &str = "CACHEDIR.TAG";
+/// Few enough that the last ones of a source are spread over all readers.
+const JOBS_AT_A_TIME: usize = 16;
 /// The files whose patterns are honoured on request.
 const IGNORE_FILES: [&str; 3] = [".gitignore", ".ignore", ".onefoldignore"];
 
@@ -158,13 +160,15 @@ pub(super) struct Walk<'a> {
     pub(super) chunks: &'a ChunkReader<'a>,
     pub(super) progress: &'a Progress,
     pub(super) stop: &'a Stop<'a>,
-    pub(super) jobs: Sender<Job>,
+    pub(super) jobs: Sender<Vec<Job>>,
+    /// Jobs that are not sent yet.
+    pub(super) waiting: Vec<Job>,
 }
 
 impl Walk<'_> {
     /// Walks `sources`; the snapshot's root will be in `root` when the last job is done.
     pub(super) fn run(
-        &self,
+        mut self,
         sources: &Sources,
         parent: Option<&Entry>,
         time: Time,
@@ -180,7 +184,7 @@ impl Walk<'_> {
                     .map_err(StoreError::file("stat", path))?;
                 let listing = selection.list(path).map_err(StoreError::file("list", path))?;
                 let open = OpenDirectory::new(Vec::new(), meta, above, listing.len());
-                self.entries(path, &open, listing, parent, &mut selection)
+                self.entries(path, &open, listing, parent, &mut selection)?;
             }
             Sources::Several(named) => {
                 let meta = Meta { mode: 0o755, mtime: time, ctime: time, ..Meta::default() };
@@ -197,14 +201,15 @@ impl Walk<'_> {
                     let is_directory = kind.is_dir();
                     self.entry(path.clone(), &open, slot, is_directory, before, &mut selection)?;
                 }
-                self.send(Job::Listed(open))
+                self.send(Job::Listed(open))?;
             }
         }
+        self.flush()
     }
 
     /// Sends jobs for the listed entries of an open directory.
     fn entries(
-        &self,
+        &mut self,
         path: &Path,
         open: &Arc<OpenDirectory>,
         listing: Vec<(OsString, FileType)>,
@@ -220,7 +225,7 @@ impl Walk<'_> {
     }
 
     fn entry(
-        &self,
+        &mut self,
         path: PathBuf,
         above: &Arc<OpenDirectory>,
         slot: usize,
@@ -273,8 +278,18 @@ impl Walk<'_> {
         tree.flatten().unwrap_or_default()
     }
 
-    fn send(&self, job: Job) -> Result<(), StoreError> {
-        self.jobs.send(job).map_err(|_| StoreError::Stopped)
+    /// Sends a job, several at a time: waking a reader for each small file costs more than the file.
+    fn send(&mut self, job: Job) -> Result<(), StoreError> {
+        self.waiting.push(job);
+        match self.waiting.len() < JOBS_AT_A_TIME {
+            true => Ok(()),
+            false => self.flush(),
+        }
+    }
+
+    fn flush(&mut self) -> Result<(), StoreError> {
+        let jobs = std::mem::take(&mut self.waiting);
+        self.jobs.send(jobs).map_err(|_| StoreError::Stopped)
     }
 }
 
