@@ -1,4 +1,4 @@
-//! Developer commands: `cargo xtask test | tidy | dataset | bench | bench-smoke`.
+//! Developer commands: `cargo xtask test | tidy | dataset | bench | campaign | bench-smoke`.
 //!
 //! Depends on no crate of the engine, so that it builds, and judges, while they are broken.
 
@@ -9,6 +9,7 @@
 
 mod bench;
 mod bench_table;
+mod campaign;
 mod dataset;
 mod digest;
 mod edges;
@@ -62,8 +63,21 @@ enum Command {
     /// Measure and write a record
     #[command(subcommand)]
     Bench(BenchCommand),
+    /// Run something long by hand
+    #[command(subcommand)]
+    Campaign(CampaignCommand),
     /// Run the backup measurement on a small generated tree, to know that it still works
     BenchSmoke,
+}
+
+#[derive(Subcommand)]
+enum CampaignCommand {
+    /// Fuzz every decoder of stored bytes, and the chunkers
+    Fuzz {
+        /// How long each target runs
+        #[arg(long, default_value_t = 60)]
+        seconds: u32,
+    },
 }
 
 #[derive(Subcommand)]
@@ -120,6 +134,7 @@ fn main() -> ExitCode {
         Command::Bench(BenchCommand::Backup { dataset, rounds, rivals, work, out }) => {
             bench::backup(bench::Options { dataset, rounds, rivals, work, out })
         }
+        Command::Campaign(CampaignCommand::Fuzz { seconds }) => campaign::fuzz(seconds),
         Command::BenchSmoke => bench::smoke(),
     };
     match outcome {

@@ -18,6 +18,11 @@ struct Need {
 const NEEDS: &[Need] = &[
     Need { program: "git", package: "git", why: "a record names the commit it measured" },
     Need { program: "go", package: "golang-go", why: "fetches the test dataset by checksum" },
+    Need {
+        program: "strace",
+        package: "strace",
+        why: "shows that the simulated disk takes the steps that the real one takes",
+    },
 ];
 
 /// A cargo subcommand, and the rustup component that brings it.
