@@ -18,10 +18,10 @@ const DRAWN_EVERY: Duration = Duration::from_millis(100);
 /// How often programs are told.
 const TOLD_EVERY: Duration = Duration::from_secs(1);
 
-const KNOWN_END: &str = "{spinner} [{elapsed_precise}] {bar:24} {percent:>3}%  \
-                         {binary_bytes}/{binary_total_bytes}  {binary_bytes_per_sec}  eta {eta}  {wide_msg}";
-const UNKNOWN_END: &str =
-    "{spinner} [{elapsed_precise}] {binary_bytes}  {binary_bytes_per_sec}  {wide_msg}";
+/// Two lines, each of which fits in 80 columns: a bar that wraps cannot be drawn over.
+const KNOWN_END: &str = "{bar:20} {percent:>3}%  {binary_bytes}/{binary_total_bytes}  \
+                         {binary_bytes_per_sec}  eta {eta}\n{wide_msg}";
+const UNKNOWN_END: &str = "{spinner} {elapsed}  {binary_bytes}  {binary_bytes_per_sec}\n{wide_msg}";
 
 /// A line of JSON about an operation that runs.
 #[derive(Serialize)]
@@ -121,8 +121,8 @@ fn draw(bar: &ProgressBar, progress: &Progress) {
         // Files may grow while they are read.
         bar.set_length(total_bytes.max(bytes));
     }
-    bar.set_position(bytes);
     bar.set_message(message(progress));
+    bar.set_position(bytes);
 }
 
 /// Files done, and what of them was new.

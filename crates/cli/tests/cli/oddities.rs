@@ -169,7 +169,7 @@ fn make_modes(root: &Path) {
     }
     fs::create_dir(root.join("modes/sticky")).unwrap();
     fs::set_permissions(root.join("modes/sticky"), Permissions::from_mode(0o1777)).unwrap();
-    fs::set_permissions(root.join("modes"), Permissions::from_mode(0o2550)).unwrap();
+    fs::set_permissions(root.join("modes"), Permissions::from_mode(0o2750)).unwrap();
 }
 
 fn make_times(root: &Path) {
