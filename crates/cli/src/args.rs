@@ -99,6 +99,16 @@ mod tests {
     }
 
     #[test]
+    fn only_passwords_are_reserved() {
+        for command in Arguments::command().get_subcommands() {
+            for argument in command.get_arguments().filter(|one| one.get_help_heading().is_some()) {
+                let name = argument.get_id();
+                assert!(name.as_str().starts_with("password_"), "{name} of {command}");
+            }
+        }
+    }
+
+    #[test]
     fn every_command_says_what_it_does_and_gives_an_example() {
         for command in Arguments::command().get_subcommands() {
             let name = command.get_name();

@@ -10,16 +10,17 @@ use clap::Args;
 use crate::console::Console;
 
 const PASSWORD_VARIABLE: &str = "ONEFOLD_PASSWORD";
+/// Set on each argument: a heading set on all would take in whatever the command adds.
+const HEADING: &str = "Reserved for encryption, which this version does not have";
 
 /// How a password is given.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Reserved for encryption, which this version does not have")]
 pub(crate) struct PasswordArgs {
     /// Read the password from the first line of FILE; ONEFOLD_PASSWORD may hold it as well
-    #[arg(long, value_name = "FILE", conflicts_with = "password_command")]
+    #[arg(long, value_name = "FILE", help_heading = HEADING, conflicts_with = "password_command")]
     password_file: Option<PathBuf>,
     /// Take what COMMAND prints for the password
-    #[arg(long, value_name = "COMMAND")]
+    #[arg(long, value_name = "COMMAND", help_heading = HEADING)]
     password_command: Option<String>,
 }
 
