@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test file uses a part of it")]
 #![allow(unreachable_pub, reason = "a module of every test crate, a library of none")]
 
+pub mod hooked;
 pub mod picture;
 pub mod scene;
 pub mod sealed;
@@ -16,7 +17,9 @@ use onefold_cdc::{Algorithm, ChunkSizes, Params};
 use onefold_fingerprint::FingerprintAlgorithm;
 use onefold_seal::ObjectId;
 use onefold_store::check::{self, Reading};
-use onefold_store::{Cancel, Config, Progress, Repository, Snapshot, StoreError, backup, restore};
+use onefold_store::{
+    Cancel, Config, Issue, Progress, Repository, Snapshot, StoreError, backup, restore,
+};
 use tempfile::TempDir;
 
 use self::picture::Picture;
@@ -86,8 +89,13 @@ pub struct Issues(Arc<Mutex<Vec<String>>>);
 impl Issues {
     /// Counters whose issues are kept here.
     pub fn progress(&self) -> Progress {
-        let issues = Arc::clone(&self.0);
-        Progress::new(move |issue| issues.lock().unwrap().push(issue.to_string()))
+        let issues = self.clone();
+        Progress::new(move |issue| issues.note(issue))
+    }
+
+    /// Keeps an issue.
+    pub fn note(&self, issue: &Issue) {
+        self.0.lock().unwrap().push(issue.to_string());
     }
 
     /// The issues so far.
