@@ -42,7 +42,8 @@ impl Target {
     #[expect(clippy::disallowed_methods, reason = "the restore target, opened as a directory")]
     pub(super) fn directory(&self, name: &[u8]) -> io::Result<Self> {
         let name = component(name)?;
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        // Not NOFOLLOW: with it a link would be told as no directory. `BENEATH` follows none.
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         match rustix::fs::openat2(&self.0, name, flags, Mode::empty(), BENEATH) {
             Ok(fd) => Ok(Self(fd)),
             Err(Errno::LOOP | Errno::XDEV) => Err(io::Error::other(
