@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, Metadata};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Everything in a directory, the directory itself included under the empty path.
 #[derive(Clone, PartialEq, Eq)]
@@ -45,6 +46,12 @@ impl Picture {
             What::File { bytes, .. } => Some(bytes),
             _ => None,
         }
+    }
+
+    /// When the thing at `path` was modified.
+    pub fn mtime_of(&self, path: &str) -> SystemTime {
+        let (secs, nanos) = self.0[Path::new(path)].mtime;
+        UNIX_EPOCH + Duration::new(secs as u64, nanos as u32)
     }
 
     /// Every path, in order.

@@ -1,0 +1,542 @@
+//! What a restore brings back, what it leaves alone, and that it writes nowhere else.
+
+mod common;
+
+use std::fs::{self, File, FileTimes, Permissions};
+use std::num::NonZero;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
+
+use common::hooked::Hooked;
+use common::picture::Picture;
+use common::sealed::{self, Forger};
+use common::{
+    Issues, back_up, chain, checked, config, in_memory, open, restored, small_chunks, try_restore,
+    write,
+};
+use onefold_backend::Objects;
+use onefold_container::Content;
+use onefold_fingerprint::Fingerprint;
+use onefold_seal::wire::Put;
+use onefold_store::restore::{Options, Overwrite, Report, restore};
+use onefold_store::{Cancel, Progress, Recipe, Repository, Snapshot, StoreError};
+use onefold_testkit::{random, skip, text};
+use rustix::fs::{CWD, FileType, Mode, XattrFlags};
+use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+use tempfile::TempDir;
+
+fn folder() -> TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+/// A repository with one snapshot of `source`.
+fn backed_up(source: &Path) -> (Arc<dyn Objects>, Repository, Snapshot) {
+    let (objects, repository) = in_memory(small_chunks());
+    let (_, snapshot) = back_up(&repository, source);
+    (objects, repository, snapshot)
+}
+
+/// Restores over what is in `target`.
+fn restore_over(
+    repository: &Repository,
+    snapshot: &Snapshot,
+    target: &Path,
+    options: &Options,
+) -> (Report, Vec<String>) {
+    let issues = Issues::default();
+    let progress = issues.progress();
+    let report =
+        restore(repository, &snapshot.root, target, options, &progress, &Cancel::default());
+    (report.unwrap(), issues.all())
+}
+
+fn overwriting(overwrite: Overwrite) -> Options {
+    Options { overwrite, ..Options::default() }
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+}
+
+#[test]
+fn everything_comes_back_as_it_was() {
+    let source = folder();
+    let at = |name: &str| source.path().join(name);
+    write(at("file"), text(1, 100_000));
+    write(at("deep/er/and/deeper/file"), "x");
+    write(at("empty"), "");
+    fs::create_dir(at("empty-directory")).unwrap();
+    for (name, mode) in [("set-id", 0o6755), ("secret", 0o000), ("sticky", 0o1644)] {
+        write(at(name), name);
+        set_mode(&at(name), mode);
+    }
+    set_mode(&at("deep/er"), 0o1777);
+    set_mode(&at("empty-directory"), 0o500);
+    symlink("nowhere/at/all", at("dangling")).unwrap();
+    symlink("/etc", at("absolute")).unwrap();
+    fs::hard_link(at("file"), at("deep/link")).unwrap();
+    fs::hard_link(at("file"), at("another")).unwrap();
+    rustix::fs::mknodat(CWD, at("fifo"), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    let _socket = UnixListener::bind(at("socket")).unwrap();
+    let odd = UNIX_EPOCH - Duration::new(1_000_000, 123_456_789);
+    File::open(at("empty")).unwrap().set_times(FileTimes::new().set_modified(odd)).unwrap();
+
+    let (objects, _, snapshot) = backed_up(source.path());
+    let options = Options { verify: true, ..Options::default() };
+    let restored = try_restore(&open(&objects), &snapshot, &options).unwrap();
+    let found = Picture::of(restored.folder.path());
+    found.expect(&Picture::of(source.path())).unwrap();
+    assert!(found.are_linked("file", "deep/link") && found.are_linked("file", "another"));
+    assert_eq!(restored.issues, [] as [&str; 0]);
+    let Report { files, directories, others, verified, failed, .. } = restored.report;
+    // Two of the eight names of files are links to a third.
+    assert_eq!((files, verified, failed), (8, 6, 0));
+    assert_eq!((directories, others), (5, 4));
+    assert_eq!(restored.report.bytes, 100_000 + 1 + 6 + 6 + 6);
+}
+
+#[test]
+fn extended_attributes_come_back() {
+    let source = folder();
+    let file = source.path().join("file");
+    write(&file, "x");
+    let value = random(1, 3000);
+    for path in [&file, source.path()] {
+        let set = rustix::fs::lsetxattr(path, c"user.onefold", &value, XattrFlags::empty());
+        if let Err(errno) = set {
+            return skip(&format!("no extended attributes here: {errno}"));
+        }
+    }
+    let (objects, _, snapshot) = backed_up(source.path());
+    let restored = try_restore(&open(&objects), &snapshot, &Options::default()).unwrap();
+    for path in [restored.folder.path().join("file"), restored.folder.path().to_owned()] {
+        let mut found = vec![0; 4000];
+        let len = rustix::fs::lgetxattr(&path, c"user.onefold", &mut found[..]).unwrap();
+        assert_eq!(found[..len], value);
+    }
+}
+
+#[test]
+fn a_restore_does_not_depend_on_the_number_of_threads() {
+    let source = folder();
+    for number in 0..50 {
+        write(source.path().join(format!("{}/{number}", number % 5)), text(number, 9000));
+    }
+    // Several pieces, written by several threads.
+    write(source.path().join("large"), random(1, 30_000_000));
+    let (objects, repository) = in_memory(config(4096, 16384, 65536));
+    let (_, snapshot) = back_up(&repository, source.path());
+    let expected = Picture::of(source.path());
+    for threads in [1, 2, 3, 8] {
+        let options =
+            Options { threads: NonZero::new(threads), verify: true, ..Options::default() };
+        let restored = try_restore(&open(&objects), &snapshot, &options).unwrap();
+        assert_eq!((restored.report.failed, restored.report.verified), (0, 51));
+        Picture::of(restored.folder.path()).expect(&expected).unwrap();
+    }
+}
+
+#[test]
+fn an_entry_is_restored_alone() {
+    let source = folder();
+    write(source.path().join("a/b/file"), "content");
+    write(source.path().join("a/other"), "x");
+    symlink("b", source.path().join("a/link")).unwrap();
+    let (_, repository, snapshot) = backed_up(source.path());
+    let restore_entry = |path: &str| {
+        let target = folder();
+        let id = repository.snapshots().unwrap().0[0].0;
+        let entry = repository.entry_at(id, &snapshot, path.as_bytes()).unwrap();
+        let (progress, cancel) = (Progress::default(), Cancel::default());
+        let options = Options::default();
+        restore(&repository, &entry, target.path(), &options, &progress, &cancel).unwrap();
+        Picture::of(target.path())
+    };
+    let file = restore_entry("a/b/file");
+    assert_eq!(file.bytes("file").unwrap(), b"content");
+    assert_eq!(file.paths().count(), 2);
+    assert!(restore_entry("a/link").has("link"));
+    restore_entry("a/b").expect(&Picture::of(&source.path().join("a/b"))).unwrap();
+}
+
+#[test]
+fn includes_pick_what_they_fit_and_the_directories_on_the_way() {
+    let source = folder();
+    for path in ["a/x.txt", "a/y.log", "b/c/x.txt", "b/c/z", "d/keep/1", "d/keep/2", "x.txt"] {
+        write(source.path().join(path), path);
+    }
+    set_mode(&source.path().join("b"), 0o711);
+    let (_, repository, snapshot) = backed_up(source.path());
+    let picked = |patterns: &[&str]| {
+        let includes = patterns.iter().map(ToString::to_string).collect();
+        let options = Options { includes, ..Options::default() };
+        let restored = try_restore(&repository, &snapshot, &options).unwrap();
+        assert_eq!(restored.report.failed, 0);
+        let picture = Picture::of(restored.folder.path());
+        let paths: Vec<_> = picture.paths().map(|path| path.display().to_string()).collect();
+        assert_eq!(paths[0], "");
+        if picture.has("b") {
+            let mode = restored.folder.path().join("b").metadata().unwrap().mode();
+            assert_eq!(mode & 0o7777, 0o711, "a directory on the way has its own mode");
+        }
+        paths[1..].to_vec()
+    };
+    assert_eq!(picked(&["*.txt"]), ["a", "a/x.txt", "b", "b/c", "b/c/x.txt", "x.txt"]);
+    assert_eq!(picked(&["/x.txt"]), ["x.txt"]);
+    assert_eq!(picked(&["keep/"]), ["d", "d/keep", "d/keep/1", "d/keep/2"]);
+    assert_eq!(picked(&["/b/c/z", "y.log"]), ["a", "a/y.log", "b", "b/c", "b/c/z"]);
+    assert_eq!(picked(&["*.txt", "!/a/**"]), ["b", "b/c", "b/c/x.txt", "x.txt"]);
+    assert_eq!(picked(&["nothing"]), [] as [&str; 0]);
+    let bad = Options { includes: vec!["{a".into()], ..Options::default() };
+    let refused = try_restore(&repository, &snapshot, &bad).map(drop).unwrap_err();
+    assert!(matches!(refused, StoreError::Pattern(_)), "{refused}");
+}
+
+#[test]
+fn what_is_in_the_way_goes_or_stays_as_the_user_chose() {
+    let source = folder();
+    for name in ["same", "other-size", "other-time", "missing"] {
+        write(source.path().join(name), name);
+    }
+    symlink("same", source.path().join("link")).unwrap();
+    let (_, repository, snapshot) = backed_up(source.path());
+    let expected = Picture::of(source.path());
+    let target_in_the_way = || {
+        let target = folder();
+        restore_over(&repository, &snapshot, target.path(), &Options::default());
+        let at = |name: &str| target.path().join(name);
+        let before = at("same").metadata().unwrap().modified().unwrap();
+        // Looks the same though it is not.
+        write(at("same"), "SAME");
+        File::open(at("same")).unwrap().set_modified(before).unwrap();
+        write(at("other-size"), "longer than before");
+        write(at("other-time"), "OTHER-TIME");
+        fs::remove_file(at("missing")).unwrap();
+        fs::remove_file(at("link")).unwrap();
+        symlink("elsewhere", at("link")).unwrap();
+        write(at("extra"), "extra");
+        target
+    };
+
+    let target = target_in_the_way();
+    let (report, _) =
+        restore_over(&repository, &snapshot, target.path(), &overwriting(Overwrite::Always));
+    assert_eq!((report.files, report.others, report.kept), (4, 1, 0));
+    assert_eq!(fs::read(target.path().join("extra")).unwrap(), b"extra", "no concern of ours");
+    fs::remove_file(target.path().join("extra")).unwrap();
+    // Removing it changed the directory's time.
+    restore_over(&repository, &snapshot, target.path(), &Options::default());
+    Picture::of(target.path()).expect(&expected).unwrap();
+
+    let target = target_in_the_way();
+    let (report, _) =
+        restore_over(&repository, &snapshot, target.path(), &overwriting(Overwrite::IfChanged));
+    assert_eq!((report.files, report.others, report.kept), (3, 1, 1));
+    assert_eq!(fs::read(target.path().join("same")).unwrap(), b"SAME");
+    assert_eq!(fs::read(target.path().join("other-time")).unwrap(), b"other-time");
+
+    let target = target_in_the_way();
+    let (report, _) =
+        restore_over(&repository, &snapshot, target.path(), &overwriting(Overwrite::Never));
+    assert_eq!((report.files, report.others, report.kept), (1, 0, 4));
+    assert_eq!(fs::read(target.path().join("other-size")).unwrap(), b"longer than before");
+    assert_eq!(fs::read(target.path().join("missing")).unwrap(), b"missing");
+    assert_eq!(fs::read_link(target.path().join("link")).unwrap(), Path::new("elsewhere"));
+}
+
+#[test]
+fn a_file_for_a_directory_or_a_directory_for_a_file_fails_and_the_rest_is_restored() {
+    let source = folder();
+    for path in ["directory/x", "file", "rest/y"] {
+        write(source.path().join(path), path);
+    }
+    let (_, repository, snapshot) = backed_up(source.path());
+    let target = folder();
+    write(target.path().join("directory"), "a file");
+    write(target.path().join("file/z"), "in a directory");
+    let (report, issues) = restore_over(&repository, &snapshot, target.path(), &Options::default());
+    assert_eq!((report.failed, report.files), (2, 1));
+    assert!(issues.iter().any(|issue| issue.contains("'file'") || issue.contains("/file'")));
+    let found = Picture::of(target.path());
+    assert_eq!(found.bytes("rest/y").unwrap(), b"rest/y");
+    assert_eq!(found.bytes("directory").unwrap(), b"a file");
+    assert_eq!(found.bytes("file/z").unwrap(), b"in a directory");
+}
+
+/// A folder that nothing may be written to, and what it looks like.
+struct Outside {
+    folder: TempDir,
+    before: Picture,
+}
+
+impl Outside {
+    fn new() -> Self {
+        let folder = folder();
+        write(folder.path().join("precious"), "precious");
+        write(folder.path().join("x"), "precious too");
+        let before = Picture::of(folder.path());
+        Self { folder, before }
+    }
+
+    fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    fn expect_untouched(&self) {
+        Picture::of(self.path()).expect(&self.before).unwrap();
+    }
+}
+
+#[test]
+fn links_planted_in_the_target_lead_nowhere() {
+    let source = folder();
+    for path in ["directory/x", "directory/sub/x", "x", "linked"] {
+        write(source.path().join(path), path);
+    }
+    fs::hard_link(source.path().join("linked"), source.path().join("linked-too")).unwrap();
+    let (_, repository, snapshot) = backed_up(source.path());
+    for overwrite in [Overwrite::Always, Overwrite::IfChanged, Overwrite::Never] {
+        for planted in ["directory", "directory/sub", "x", "linked", "linked-too", "directory/x"] {
+            let (outside, target) = (Outside::new(), folder());
+            let (at, to) = (target.path().join(planted), outside.path());
+            fs::create_dir_all(at.parent().unwrap()).unwrap();
+            let is_directory = matches!(planted, "directory" | "directory/sub");
+            let to = if is_directory { to.to_owned() } else { to.join("precious") };
+            symlink(&to, &at).unwrap();
+            let (report, issues) =
+                restore_over(&repository, &snapshot, target.path(), &overwriting(overwrite));
+            outside.expect_untouched();
+            let is_refused = report.failed > 0;
+            assert_eq!(is_refused, is_directory, "{planted}: {issues:?}");
+            if is_directory {
+                assert!(issues.iter().any(|issue| issue.contains("symbolic link")), "{issues:?}");
+            } else if overwrite != Overwrite::Never {
+                let found = Picture::of(target.path());
+                found.expect(&Picture::of(source.path())).unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn a_link_of_one_snapshot_does_not_lead_the_next_one_outside() {
+    let outside = Outside::new();
+    let (first, second) = (folder(), folder());
+    symlink(outside.path(), first.path().join("a")).unwrap();
+    write(second.path().join("a/x"), "evil");
+    let (_, repository) = in_memory(small_chunks());
+    let (_, with_link) = back_up(&repository, first.path());
+    let (_, through_link) = back_up(&repository, second.path());
+    let target = folder();
+    restore_over(&repository, &with_link, target.path(), &Options::default());
+    let (report, _) = restore_over(&repository, &through_link, target.path(), &Options::default());
+    assert_eq!(report.failed, 1);
+    outside.expect_untouched();
+}
+
+#[test]
+fn the_target_itself_may_be_a_link_and_is_made_if_missing() {
+    let source = folder();
+    write(source.path().join("x"), "x");
+    let (_, repository, snapshot) = backed_up(source.path());
+    let place = folder();
+    fs::create_dir(place.path().join("real")).unwrap();
+    symlink("real", place.path().join("link")).unwrap();
+    for target in ["link", "new/and/deep"] {
+        let target = place.path().join(target);
+        restore_over(&repository, &snapshot, &target, &Options::default());
+        assert_eq!(fs::read(target.join("x")).unwrap(), b"x");
+    }
+    write(place.path().join("file"), "in the way");
+    let (progress, cancel) = (Progress::default(), Cancel::default());
+    let no_directory = place.path().join("file");
+    let refused = restore(
+        &repository,
+        &snapshot.root,
+        &no_directory,
+        &Options::default(),
+        &progress,
+        &cancel,
+    );
+    assert!(matches!(refused, Err(StoreError::File { .. })));
+}
+
+#[test]
+fn trees_whose_names_lead_elsewhere_are_refused_and_nothing_is_written() {
+    let outside = Outside::new();
+    let absolute = outside.path().join("evil").as_os_str().as_bytes().to_vec();
+    let names: [&[u8]; 8] = [b"..", b".", b"", b"../evil", b"a/b", b"/evil", b"nul\0", &absolute];
+    for name in names {
+        for depth in [0, 2] {
+            let (objects, repository) = in_memory(small_chunks());
+            let forger = Forger::new(&objects, &repository);
+            let content = forger.chunk(Content::Data, b"evil");
+            for evil in [
+                sealed::file(name, content),
+                sealed::symlink(name, b"/etc/passwd"),
+                sealed::directory(name, forger.tree(&[sealed::file(b"x", content)])),
+            ] {
+                let mut tree = forger.tree(&[evil]);
+                for _ in 0..depth {
+                    tree = forger.tree(&[sealed::directory(b"sub", tree)]);
+                }
+                let id = forger.snapshot(tree);
+                let repository = open(&objects);
+                let (_, snapshot) = repository.find(&id.to_string().parse().unwrap()).unwrap();
+                // The target is a folder of the one that must stay as it is.
+                let target = outside.path().join("target");
+                let (report, issues) =
+                    restore_over(&repository, &snapshot, &target, &Options::default());
+                assert_eq!((report.failed, report.files, report.others), (1, 0, 0), "{name:?}");
+                assert!(issues[0].contains("one path component"), "{issues:?}");
+                fs::remove_dir_all(&target).unwrap();
+                restore_mtime(&outside);
+                outside.expect_untouched();
+                let findings = checked(&repository).unwrap().findings;
+                assert!(findings.iter().any(|f| f.problem.contains("one path component")));
+                let walked = repository.walk(&snapshot.root, &mut |_, _| Ok(()));
+                assert!(matches!(walked, Err(StoreError::Malformed { .. })));
+            }
+        }
+    }
+}
+
+/// Undoes what making and removing the target in it did to the folder's time.
+fn restore_mtime(outside: &Outside) {
+    let file = File::open(outside.path()).unwrap();
+    file.set_modified(outside.before.mtime_of("")).unwrap();
+}
+
+#[test]
+fn a_name_that_is_a_link_and_a_directory_at_once_is_refused() {
+    let outside = Outside::new();
+    let (objects, repository) = in_memory(small_chunks());
+    let forger = Forger::new(&objects, &repository);
+    let content = forger.chunk(Content::Data, b"evil");
+    let below = forger.tree(&[sealed::file(b"x", content)]);
+    let to = outside.path().as_os_str().as_bytes();
+    let id =
+        forger.snapshot(forger.tree(&[sealed::symlink(b"a", to), sealed::directory(b"a", below)]));
+    let repository = open(&objects);
+    let (_, snapshot) = repository.find(&id.to_string().parse().unwrap()).unwrap();
+    let restored = try_restore(&repository, &snapshot, &Options::default()).unwrap();
+    assert_eq!((restored.report.failed, restored.report.others), (1, 0));
+    outside.expect_untouched();
+}
+
+#[test]
+fn recipes_that_lie_fail_their_file_and_no_other() {
+    let (objects, repository) = in_memory(small_chunks());
+    let forger = Forger::new(&objects, &repository);
+    let chunk = forger.chunk(Content::Data, b"eight by");
+    let node = |children: &[Recipe]| {
+        let mut bytes = Vec::new();
+        bytes.put_varint(children.len() as u64);
+        for child in children {
+            bytes.extend_from_slice(child.root.as_bytes());
+            bytes.put_varint(child.len);
+        }
+        forger.chunk(Content::Metadata, &bytes).root
+    };
+    let good = Recipe { len: 16, depth: 1, root: node(&[chunk, chunk]) };
+    let nowhere = Fingerprint::from_bytes([7; 32]);
+    let bad = [
+        ("longer than its chunk", Recipe { len: 9, ..chunk }),
+        ("shorter than its chunk", Recipe { len: 7, ..chunk }),
+        ("of a chunk that is no node", Recipe { depth: 1, ..chunk }),
+        ("of a chunk that is nowhere", Recipe { root: nowhere, ..chunk }),
+        ("deeper than its nodes", Recipe { depth: 2, ..good }),
+        ("of a node as data", Recipe { depth: 0, ..good }),
+        ("longer than its children", Recipe { len: 17, ..good }),
+        ("shorter than its children", Recipe { len: 15, ..good }),
+        ("as long as can be", Recipe { len: u64::MAX, ..good }),
+        ("with a child that is too long", {
+            Recipe { len: 17, depth: 1, root: node(&[chunk, Recipe { len: 9, ..chunk }]) }
+        }),
+    ];
+    for (what, recipe) in bad {
+        let entries = [sealed::file(b"bad", recipe), sealed::file(b"good", good)];
+        let id = forger.snapshot(forger.tree(&entries));
+        let repository = open(&objects);
+        let (_, snapshot) = repository.find(&id.to_string().parse().unwrap()).unwrap();
+        let restored = try_restore(&repository, &snapshot, &Options::default()).unwrap();
+        assert_eq!((restored.report.failed, restored.report.files), (1, 1), "a recipe {what}");
+        let found = Picture::of(restored.folder.path());
+        assert_eq!(found.bytes("good").unwrap(), b"eight byeight by");
+        assert_eq!(found.paths().count(), 2, "a recipe {what} left something behind");
+        let findings = checked(&repository).unwrap().findings;
+        assert!(findings.iter().any(|finding| finding.object.ends_with("/bad")), "a recipe {what}");
+        objects.delete(&format!("snapshots/{id}")).unwrap();
+    }
+}
+
+#[test]
+fn a_cancelled_restore_stops_and_leaves_no_unfinished_files() {
+    let source = folder();
+    for number in 0..200 {
+        write(source.path().join(number.to_string()), random(number, 100_000));
+    }
+    let (objects, _, snapshot) = backed_up(source.path());
+    let (target, cancel) = (folder(), Cancel::default());
+    // The target has some files already when the user stops it.
+    let progress = Progress::default();
+    let repository = open(&objects);
+    let options = Options { threads: NonZero::new(2), ..Options::default() };
+    let result = std::thread::scope(|scope| {
+        let running = scope.spawn(|| {
+            restore(&repository, &snapshot.root, target.path(), &options, &progress, &cancel)
+        });
+        while progress.files.load(std::sync::atomic::Ordering::Relaxed) < 10 {
+            std::thread::yield_now();
+        }
+        cancel.cancel();
+        running.join().unwrap()
+    });
+    let found = Picture::of(target.path());
+    found.expect_no_other_bytes(&Picture::of(source.path())).unwrap();
+    assert!(matches!(result, Err(StoreError::Interrupted)) || found.paths().count() == 201);
+}
+
+#[test]
+fn a_full_target_ends_the_restore_with_an_error_that_says_so() {
+    let source = folder();
+    for number in 0..50 {
+        write(source.path().join(number.to_string()), random(number, 100_000));
+    }
+    let (_, repository, snapshot) = backed_up(source.path());
+    let target = folder();
+    match mount("tmpfs", target.path(), "tmpfs", MountFlags::empty(), Some(c"size=1m")) {
+        Ok(()) => {}
+        Err(errno) => return skip(&format!("cannot mount a small tmpfs: {errno}")),
+    }
+    let (progress, cancel) = (Progress::default(), Cancel::default());
+    let full = restore(
+        &repository,
+        &snapshot.root,
+        target.path(),
+        &Options::default(),
+        &progress,
+        &cancel,
+    );
+    let found = Picture::of(target.path());
+    unmount(target.path(), UnmountFlags::DETACH).unwrap();
+    let error = full.unwrap_err();
+    assert!(error.is_full(), "{}", chain(&error));
+    assert!(error.to_string().contains(target.path().to_str().unwrap()), "{error}");
+    found.expect_no_other_bytes(&Picture::of(source.path())).unwrap();
+}
+
+#[test]
+fn opening_and_restoring_put_nothing() {
+    let source = folder();
+    write(source.path().join("x"), "x");
+    let (objects, _, snapshot) = backed_up(source.path());
+    let read_only = Hooked::new(&objects, |name| panic!("{name} was put"));
+    let repository = Repository::open(Arc::new(read_only)).unwrap();
+    restored(&repository, &snapshot).unwrap();
+    assert!(checked(&repository).unwrap().findings.is_empty());
+}
