@@ -13,8 +13,8 @@ use crate::{Codec, ContainerError, Content, MAX_GROUP_LEN, container_name};
 
 /// Length of what follows the footer: its length and its check.
 const TRAILER_LEN: usize = 4 + CHECK_LEN;
-/// The smallest container: nothing but header and an empty footer.
-const MIN_LEN: u64 = (HEADER_LEN + 3 + TRAILER_LEN) as u64;
+/// The smallest container: header, and a footer that says what it holds and that it holds nothing.
+const MIN_LEN: u64 = (HEADER_LEN + 2 + TRAILER_LEN) as u64;
 /// How much of a container's end is read at first; most footers fit.
 const FIRST_READ: u64 = 64 << 10;
 /// Bytes that a group takes in the footer at least: three varints, a codec, a check.
@@ -78,7 +78,6 @@ impl Directory {
         }
         let name = container_name(id);
         let header = objects.get_range(&name, 0..HEADER_LEN as u64).map_err(backend)?;
-        envelope.verify_header(Kind::Container, id, &header).map_err(sealed)?;
         let mut tail_start = size.saturating_sub(FIRST_READ).max(HEADER_LEN as u64);
         let mut tail = objects.get_range(&name, tail_start..size).map_err(backend)?;
         let footer_start = footer_start(&tail, size).map_err(sealed)?;
@@ -87,7 +86,7 @@ impl Directory {
             tail = objects.get_range(&name, tail_start..size).map_err(backend)?;
         }
         let footer = &tail[(footer_start - tail_start) as usize..];
-        Self::open(envelope, id, footer, footer_start)
+        Self::open(envelope, id, &header, footer, footer_start)
     }
 
     /// Reads the footer out of the whole container `object`.
@@ -101,23 +100,25 @@ impl Directory {
         if size < MIN_LEN {
             return Err(sealed(SealError::Truncated { found: size, expected: MIN_LEN }));
         }
-        envelope.verify_header(Kind::Container, id, object).map_err(sealed)?;
-        let start = footer_start(&object[HEADER_LEN..], size).map_err(sealed)?;
-        Self::open(envelope, id, &object[start as usize..], start)
+        let (header, rest) = object.split_at(HEADER_LEN);
+        let start = footer_start(rest, size).map_err(sealed)?;
+        Self::open(envelope, id, header, &object[start as usize..], start)
     }
 
     /// Verifies and decodes `footer`, which is everything from `start` to the container's end.
     fn open(
         envelope: &Envelope,
         id: ObjectId,
+        header: &[u8],
         footer: &[u8],
         start: u64,
     ) -> Result<Self, ContainerError> {
         let (covered, check) =
             footer.split_last_chunk::<CHECK_LEN>().expect("the trailer was read");
-        let header = envelope.header(Kind::Container, id);
+        // The check goes first: a damaged version number must not be taken for another version.
         Check::from_bytes(*check)
-            .verify(&[&header, covered])
+            .verify(&[header, covered])
+            .and_then(|()| envelope.verify_header(Kind::Container, id, header))
             .map_err(|source| ContainerError::Envelope { container: id, source })?;
         Self::decode(id, &covered[..covered.len() - 4], start)
             .map_err(|source| ContainerError::Footer { container: id, source })
@@ -174,11 +175,17 @@ impl Directory {
                 let fingerprint = Fingerprint::from_bytes(reader.array("a fingerprint")?);
                 let room = u64::from(len - at);
                 let chunk_len = reader.varint_to(room, "a chunk inside its group")? as u32;
+                if chunk_len == 0 {
+                    return Err(reader.error("a chunk that is not empty"));
+                }
                 chunks.push(ChunkEntry { fingerprint, group, offset: at, len: chunk_len });
                 at += chunk_len;
             }
-            if at != len {
+            if at != len || count == 0 {
                 return Err(reader.error("chunks that fill their group"));
+            }
+            if codec == Codec::Raw && stored_len != len {
+                return Err(reader.error("a raw group stored in its own length"));
             }
             groups.push(GroupEntry { offset, stored_len, len, codec, check });
             offset += u64::from(stored_len);

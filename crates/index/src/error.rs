@@ -14,6 +14,16 @@ pub enum IndexError {
         /// What the backend said.
         source: BackendError,
     },
+    /// The run is longer than any that this program writes.
+    #[error("index run {run} has {len} bytes, expected at most {max}")]
+    TooLong {
+        /// Which run.
+        run: ObjectId,
+        /// Its length in bytes.
+        len: u64,
+        /// The longest that is read.
+        max: u64,
+    },
     /// The object is damaged or not this run.
     #[error("index run {run} {source}")]
     Envelope {

@@ -14,6 +14,9 @@ pub const PREFIX: &str = "index/";
 /// A writer starts another run before one has more entries than this.
 pub const MAX_RUN_ENTRIES: usize = 1 << 18;
 
+/// No run is longer than this: four times what [`MAX_RUN_ENTRIES`] take.
+const MAX_LEN: u64 = 64 << 20;
+
 /// The name of run `id`.
 pub fn run_name(id: ObjectId) -> String {
     format!("{PREFIX}{id}")
@@ -60,8 +63,12 @@ impl<L: Location> Run<L> {
         envelope: &Envelope,
         run: ObjectId,
     ) -> Result<Self, IndexError> {
-        let object =
-            objects.get(&run_name(run)).map_err(|source| IndexError::Backend { run, source })?;
+        let backend = |source| IndexError::Backend { run, source };
+        let len = objects.size(&run_name(run)).map_err(backend)?;
+        if len > MAX_LEN {
+            return Err(IndexError::TooLong { run, len, max: MAX_LEN });
+        }
+        let object = objects.get(&run_name(run)).map_err(backend)?;
         let body = envelope
             .open(Kind::Run, run, &object)
             .map_err(|source| IndexError::Envelope { run, source })?;

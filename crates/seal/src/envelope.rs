@@ -195,22 +195,35 @@ impl Envelope {
         id: ObjectId,
         object: &'a [u8],
     ) -> Result<&'a [u8], SealError> {
+        let body = verified_body(object)?;
         self.verify_header(kind, id, object)?;
-        verified_body(object)
+        Ok(body)
     }
 
-    /// Opens the object that says which repository this is: its header's repository is believed.
+    /// Opens the object that says which repository this is: its header's repository is believed,
+    /// and the object must have the repository's id.
     ///
     /// Gives the envelope of that repository and the object's body.
     pub fn discover(kind: Kind, object: &[u8]) -> Result<(Self, &[u8]), SealError> {
+        let body = verified_body(object)?;
         let found = Header::read(kind, object)?;
-        Ok((Self::plain(found.repository), verified_body(object)?))
+        if found.id != found.repository {
+            return Err(SealError::WrongObject { found: found.id, expected: found.repository });
+        }
+        Ok((Self::plain(found.repository), body))
     }
 }
 
+/// The body of an object that bears Onefold's mark and passes its check.
+///
+/// What the header says is judged only afterwards: a damaged version number must not be taken for
+/// another version.
 fn verified_body(object: &[u8]) -> Result<&[u8], SealError> {
     let expected = (HEADER_LEN + CHECK_LEN) as u64;
     let too_short = SealError::Truncated { found: object.len() as u64, expected };
+    if object.len() >= MARK.len() && !object.starts_with(MARK) {
+        return Err(SealError::NotOnefold);
+    }
     let (covered, check) = object.split_last_chunk::<CHECK_LEN>().ok_or(too_short.clone())?;
     Check(*check).verify(&[covered])?;
     covered.get(HEADER_LEN..).ok_or(too_short)
@@ -316,11 +329,27 @@ mod tests {
         );
     }
 
+    fn renew_check(object: &mut [u8]) {
+        let (covered, check) = object.split_last_chunk_mut::<CHECK_LEN>().unwrap();
+        check.copy_from_slice(Check::of(&[covered]).as_bytes());
+    }
+
+    #[test]
+    fn another_version_is_told_from_a_damaged_version_number() {
+        let mut object = envelope().seal(Kind::Run, ID, b"body");
+        object[4] = 1;
+        let opened = |object: &[u8]| envelope().open(Kind::Run, ID, object).unwrap_err();
+        assert!(matches!(opened(&object), SealError::BadCheck { .. }));
+        renew_check(&mut object);
+        assert_eq!(opened(&object), SealError::Version { found: 1, known: 0 });
+    }
+
     #[test]
     fn what_version_0_reserves_must_be_zero() {
         for at in [6, 7, 8, 11, 12, 15] {
             let mut object = envelope().seal(Kind::Run, ID, b"body");
             object[at] = 1;
+            renew_check(&mut object);
             assert!(
                 matches!(envelope().open(Kind::Run, ID, &object), Err(SealError::Reserved { .. })),
                 "byte {at}"

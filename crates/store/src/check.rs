@@ -10,7 +10,6 @@ use std::sync::atomic::Ordering;
 
 use onefold_backend::ObjectInfo;
 use onefold_container::{self as container, Directory, container_id};
-use onefold_fingerprint::Fingerprint;
 use onefold_index::{self as index, Index, Run, run_id};
 use onefold_seal::ObjectId;
 
@@ -329,6 +328,10 @@ impl Check<'_> {
         seen: &mut Seen,
     ) -> Result<(), StoreError> {
         self.go_on()?;
+        if let Err(error) = tree::check_depth(seen.depth) {
+            self.find(path, describe(&error));
+            return Ok(());
+        }
         match &entry.node {
             Node::File { content, .. } => {
                 for problem in self.recipe(reader, index, content, seen) {
@@ -336,7 +339,7 @@ impl Check<'_> {
                 }
             }
             Node::Directory { tree } => {
-                if !seen.trees.insert(tree.root) {
+                if !seen.trees.insert(*tree) {
                     return Ok(());
                 }
                 let problems = self.recipe(reader, index, tree, seen);
@@ -351,11 +354,13 @@ impl Check<'_> {
                 });
                 match entries {
                     Ok(entries) => {
+                        seen.depth += 1;
                         for child in entries {
                             let name = String::from_utf8_lossy(&child.name);
                             let path = format!("{path}/{name}");
                             self.entry(reader, index, &path, &child, seen)?;
                         }
+                        seen.depth -= 1;
                     }
                     Err(problem) => self.find(path, problem),
                 }
@@ -403,8 +408,10 @@ impl Check<'_> {
 /// What was checked already and need not be again.
 #[derive(Default)]
 struct Seen {
-    trees: HashSet<Fingerprint>,
+    trees: HashSet<Recipe>,
     whole: HashSet<Recipe>,
+    /// How deep the directory at hand is nested.
+    depth: usize,
 }
 
 fn is_picked(reading: Reading) -> bool {

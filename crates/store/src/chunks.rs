@@ -1,7 +1,7 @@
 //! Reading chunks back: recipe → chunks → bytes, each verified.
 
 use std::hash::Hash;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use onefold_backend::Objects;
@@ -13,12 +13,16 @@ use quick_cache::sync::Cache;
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 
 use crate::place::Containers;
+use crate::repository::places;
 use crate::{Place, Recipe, StoreError};
 
 /// Bytes of decompressed groups that a reader keeps at most.
 const GROUP_CACHE: u64 = 24 << 20;
 /// Bytes of container footers, about, that a reader keeps at most.
 const DIRECTORY_CACHE: u64 = 12 << 20;
+
+/// The longest tree that is read: some ten million entries in one directory.
+const MAX_TREE_LEN: u64 = 1 << 30;
 
 /// Reads the chunks of an open repository, from any number of threads.
 ///
@@ -31,6 +35,8 @@ pub(crate) struct ChunkReader<'a> {
     containers: &'a Containers,
     directories: Cache<u32, Arc<Directory>, ByLength>,
     groups: Cache<(u32, u32), Bytes, ByLength>,
+    /// What all footers list; read only when the index turned out to be wrong.
+    listed: OnceLock<Vec<(Fingerprint, Place)>>,
 }
 
 #[derive(Clone)]
@@ -79,6 +85,7 @@ impl<'a> ChunkReader<'a> {
             containers,
             directories: cache(DIRECTORY_CACHE),
             groups: cache(GROUP_CACHE),
+            listed: OnceLock::new(),
         }
     }
 
@@ -99,8 +106,38 @@ impl<'a> ChunkReader<'a> {
 
     /// The bytes of the chunk `fingerprint`; they have that fingerprint.
     pub(crate) fn chunk(&self, fingerprint: &Fingerprint) -> Result<Bytes, StoreError> {
+        let hint = self.index.get(fingerprint).map(|Hint(place)| place);
+        let found = match hint {
+            Some(place) => self.chunk_at(fingerprint, place),
+            None => Err(StoreError::MissingChunk { fingerprint: *fingerprint }),
+        };
+        found.or_else(|error| self.chunk_elsewhere(fingerprint, hint).ok_or(error))
+    }
+
+    /// The chunk from a place that the index did not give: the index is advisory, and a chunk may
+    /// be in several containers of which one is damaged.
+    fn chunk_elsewhere(&self, fingerprint: &Fingerprint, tried: Option<Place>) -> Option<Bytes> {
+        let listed = self.listed.get_or_init(|| self.list_footers());
+        let first = listed.partition_point(|(listed, _)| listed < fingerprint);
+        let places = listed[first..].iter().take_while(|(listed, _)| listed == fingerprint);
+        let mut others = places.map(|(_, place)| *place).filter(|place| Some(*place) != tried);
+        others.find_map(|place| self.chunk_at(fingerprint, place).ok())
+    }
+
+    /// What the footers of all readable containers list, sorted by fingerprint.
+    fn list_footers(&self) -> Vec<(Fingerprint, Place)> {
+        let mut listed = Vec::new();
+        for (number, live) in (0..).zip(self.containers.all()) {
+            // What cannot be read was or will be reported by whoever needs it.
+            let read = Directory::read(self.objects, &self.envelope, live.id, live.size);
+            listed.extend(read.iter().flat_map(|directory| places(directory, number)));
+        }
+        listed.sort_unstable_by_key(|(fingerprint, _)| *fingerprint);
+        listed
+    }
+
+    fn chunk_at(&self, fingerprint: &Fingerprint, place: Place) -> Result<Bytes, StoreError> {
         let missing = || StoreError::MissingChunk { fingerprint: *fingerprint };
-        let Hint(place) = self.index.get(fingerprint).ok_or_else(missing)?;
         let directory = self.directory(place.container)?.ok_or_else(missing)?;
         let wrong = |reason| StoreError::WrongChunk {
             fingerprint: *fingerprint,
@@ -167,6 +204,10 @@ impl<'a> ChunkReader<'a> {
 
     /// All bytes of `recipe`, for trees: memory grows only with bytes that are really there.
     pub(crate) fn read_all(&self, recipe: &Recipe) -> Result<Vec<u8>, StoreError> {
+        if recipe.len > MAX_TREE_LEN {
+            let object = format!("tree {}", recipe.root);
+            return Err(StoreError::TooLong { object, len: recipe.len, max: MAX_TREE_LEN });
+        }
         let mut all = Vec::new();
         self.visit(recipe, &mut |leaf| {
             all.extend_from_slice(&self.leaf(&leaf)?);

@@ -2,15 +2,19 @@
 
 use bytes::Bytes;
 use onefold_backend::{BackendError, Objects};
-use onefold_cdc::{Algorithm, ChunkSizes, Params};
+use onefold_cdc::{Algorithm, ChunkSizes, Chunker, Params};
 use onefold_fingerprint::{FingerprintAlgorithm, Fingerprinter};
 use onefold_seal::wire::{Put, Reader, WireError};
 use onefold_seal::{Envelope, Kind, ObjectId};
 
 use crate::StoreError;
+use crate::object::read_object;
 
 /// The name of the configuration's object.
 pub(crate) const NAME: &str = "config";
+
+/// No configuration is longer than this.
+const MAX_LEN: u64 = 64 << 10;
 
 /// Everything that decides which chunks a backup makes and how they are named.
 ///
@@ -33,13 +37,13 @@ impl Config {
         Self { params, fingerprint: FingerprintAlgorithm::Blake3, compression_level: 3 }
     }
 
-    /// What names chunks; `None` for an algorithm that needs a key, of which version 0 has none.
+    /// What names chunks; `None` for an algorithm that no repository may use: one that needs a key,
+    /// of which version 0 has none, and SHA-1, whose collisions can be made.
     pub(crate) fn fingerprinter(&self) -> Option<Fingerprinter> {
         match self.fingerprint {
             FingerprintAlgorithm::Blake3 => Some(Fingerprinter::blake3()),
             FingerprintAlgorithm::Sha256 => Some(Fingerprinter::sha256()),
             FingerprintAlgorithm::Sha3 => Some(Fingerprinter::sha3()),
-            FingerprintAlgorithm::Sha1 => Some(Fingerprinter::sha1()),
             _ => None,
         }
     }
@@ -58,20 +62,21 @@ impl Config {
 
     /// Reads the configuration and with it which repository this is.
     pub(crate) fn load(objects: &dyn Objects) -> Result<(Envelope, Self), StoreError> {
-        let object = match objects.get(NAME) {
+        let object = match read_object(objects, NAME, MAX_LEN) {
             Ok(object) => object,
-            Err(error) if error.is_not_found() => {
-                return Err(match crate::repository::any_object(objects)? {
+            Err(StoreError::Backend(error)) if error.is_not_found() => {
+                return Err(match crate::repository::any_own_object(objects)? {
                     Some(found) => StoreError::LostConfig { found },
                     None => StoreError::NoRepository,
                 });
             }
-            Err(error) => return Err(error.into()),
+            Err(error) => return Err(error),
         };
         let (envelope, body) = Envelope::discover(Kind::Config, &object)
             .map_err(|source| StoreError::Envelope { object: NAME.into(), source })?;
         let config = Self::decode(body)
             .map_err(|source| StoreError::Malformed { object: NAME.into(), source })?;
+        Chunker::new(&config.params)?;
         Ok((envelope, config))
     }
 

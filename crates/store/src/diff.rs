@@ -2,7 +2,7 @@
 
 use crate::chunks::ChunkReader;
 use crate::repository::read_tree;
-use crate::tree::{Entry, Meta, Node};
+use crate::tree::{self, Entry, Meta, Node};
 use crate::{Repository, StoreError};
 
 /// A difference at one path.
@@ -39,7 +39,7 @@ type Visit<'v> = dyn FnMut(&[u8], Change<'_>) + 'v;
 
 /// Calls `visit` for every difference between two directories, in order of paths.
 ///
-/// Paths are relative to the two. What lies below an added or removed directory is visited as
+/// Paths are relative to the two, which are themselves `.`. What lies below an added or removed directory is visited as
 /// well. Subtrees with the same recipe are equal and not read.
 pub fn diff(
     repository: &Repository,
@@ -48,12 +48,17 @@ pub fn diff(
     visit: &mut dyn FnMut(&[u8], Change<'_>),
 ) -> Result<(), StoreError> {
     let reader = repository.reader()?;
-    Diff { reader: &reader, path: Vec::new(), visit }.directories(Some(before), Some(after))
+    if let Some(own) = change(Some(before), Some(after)) {
+        visit(b".", own);
+    }
+    Diff { reader: &reader, path: Vec::new(), depth: 0, visit }
+        .directories(Some(before), Some(after))
 }
 
 struct Diff<'a, 'v> {
     reader: &'a ChunkReader<'a>,
     path: Vec<u8>,
+    depth: usize,
     visit: &'a mut Visit<'v>,
 }
 
@@ -101,7 +106,10 @@ impl Diff<'_, '_> {
         let directory = |entry: Option<&Entry>| {
             entry.is_some_and(|entry| matches!(entry.node, Node::Directory { .. }))
         };
+        self.depth += 1;
+        tree::check_depth(self.depth)?;
         self.directories(old.filter(|_| directory(old)), new.filter(|_| directory(new)))?;
+        self.depth -= 1;
         self.path.truncate(len);
         Ok(())
     }

@@ -59,6 +59,22 @@ pub enum StoreError {
         /// Where decoding failed.
         source: WireError,
     },
+    /// An object or a tree is longer than any that this program writes.
+    #[error("{object} has {len} bytes, expected at most {max}")]
+    TooLong {
+        /// The object's name, or what was to be read.
+        object: String,
+        /// Its length in bytes.
+        len: u64,
+        /// The longest that is read.
+        max: u64,
+    },
+    /// Directories are nested deeper than any path can name.
+    #[error("directories are nested more than {max} deep")]
+    TooDeep {
+        /// The deepest that is followed.
+        max: usize,
+    },
     /// A chunk that something refers to is not in the index.
     #[error("chunk {fingerprint} is in no container")]
     MissingChunk {
@@ -141,7 +157,7 @@ pub enum StoreError {
     #[error(transparent)]
     Pattern(#[from] crate::PatternError),
     /// The user asked to stop.
-    #[error("interrupted; what was stored is kept and will be reused")]
+    #[error("interrupted")]
     Interrupted,
     /// Another thread of the same operation failed; its error is the one reported.
     #[error("stopped because another part of the operation failed")]
@@ -156,6 +172,21 @@ impl StoreError {
     ) -> impl FnOnce(io::Error) -> StoreError + use<> {
         let path = path.to_owned();
         move |source| StoreError::File { action, path, source }
+    }
+
+    /// Whether an object was written by a version of the format that this program does not know.
+    ///
+    /// Such an object is not damaged, and must not be taken for lost.
+    pub(crate) fn is_unknown_version(&self) -> bool {
+        matches!(
+            self,
+            StoreError::Envelope { source: SealError::Version { .. }, .. }
+                | StoreError::Container(ContainerError::Envelope {
+                    source: SealError::Version { .. },
+                    ..
+                })
+                | StoreError::Index(IndexError::Envelope { source: SealError::Version { .. }, .. })
+        )
     }
 
     /// Whether the target of restore, or the repository, has no room left.

@@ -18,6 +18,7 @@ mod chunks;
 mod config;
 pub mod diff;
 mod error;
+mod object;
 mod place;
 mod progress;
 mod receipt;

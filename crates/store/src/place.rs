@@ -55,6 +55,11 @@ impl Containers {
         (list.len() - 1) as u32
     }
 
+    /// Every container, by number.
+    pub(crate) fn all(&self) -> Vec<LiveContainer> {
+        self.0.read().expect("no thread panics with the list locked").clone()
+    }
+
     /// The container with this number.
     pub(crate) fn get(&self, number: u32) -> Option<LiveContainer> {
         self.0.read().expect("no thread panics with the list locked").get(number as usize).copied()

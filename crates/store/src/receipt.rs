@@ -10,9 +10,13 @@ use onefold_seal::wire::{Put, Reader, WireError};
 use onefold_seal::{Envelope, Kind, ObjectId};
 
 use crate::StoreError;
+use crate::object::read_object;
 
 /// Under which prefix of a repository receipts lie.
 pub(crate) const PREFIX: &str = "receipts/";
+
+/// No receipt is longer than this.
+const MAX_LEN: u64 = 16 << 20;
 
 /// The name of the receipt of snapshot `snapshot`.
 pub(crate) fn receipt_name(snapshot: ObjectId) -> String {
@@ -53,7 +57,7 @@ impl Receipt {
         snapshot: ObjectId,
     ) -> Result<Self, StoreError> {
         let object = receipt_name(snapshot);
-        let bytes = objects.get(&object)?;
+        let bytes = read_object(objects, &object, MAX_LEN)?;
         match envelope.open(Kind::Receipt, snapshot, &bytes) {
             Ok(body) => {
                 Self::decode(body).map_err(|source| StoreError::Malformed { object, source })

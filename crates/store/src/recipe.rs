@@ -87,6 +87,9 @@ impl Recipe {
     pub(crate) fn decode_node(&self, bytes: &[u8]) -> Result<Vec<Recipe>, WireError> {
         let mut reader = Reader::new(bytes);
         let count = reader.count(33, "the count of a node's children")?;
+        if count > NODE_MAX {
+            return Err(reader.error("at most 4096 children"));
+        }
         let mut children = Vec::with_capacity(count);
         let mut room = self.len;
         for _ in 0..count {

@@ -155,9 +155,11 @@ impl Repository {
         fn descend(
             reader: &ChunkReader<'_>,
             entry: &Entry,
+            depth: usize,
             path: &mut Vec<u8>,
             visit: &mut Visit<'_>,
         ) -> Result<(), StoreError> {
+            tree::check_depth(depth)?;
             for child in read_tree(reader, entry)?.unwrap_or_default() {
                 let len = path.len();
                 if len > 0 {
@@ -165,12 +167,12 @@ impl Repository {
                 }
                 path.extend_from_slice(&child.name);
                 visit(path, &child)?;
-                descend(reader, &child, path, visit)?;
+                descend(reader, &child, depth + 1, path, visit)?;
                 path.truncate(len);
             }
             Ok(())
         }
-        descend(&self.reader()?, entry, &mut Vec::new(), visit)
+        descend(&self.reader()?, entry, 0, &mut Vec::new(), visit)
     }
 
     pub(crate) fn reader(&self) -> Result<ChunkReader<'_>, StoreError> {
@@ -210,7 +212,7 @@ impl Repository {
         for id in runs.iter().filter_map(|info| index::run_id(&info.name)) {
             match Run::<Place>::read(&*self.objects, &self.envelope, id) {
                 Ok(run) => publish_run(&run, &live, &index, &mut covered),
-                Err(error) => warnings.push(describe(&error)),
+                Err(error) => warnings.push(damage(error.into())?),
             }
         }
         for (id, number) in live {
@@ -220,7 +222,7 @@ impl Repository {
             let size = containers.get(number).expect("it was just added").size;
             match Directory::read(&*self.objects, &self.envelope, id, size) {
                 Ok(directory) => publish_directory(&directory, number, &index),
-                Err(error) => warnings.push(describe(&error)),
+                Err(error) => warnings.push(damage(error.into())?),
             }
         }
         Ok(Loaded { index, containers, backing_up: Mutex::new(()), warnings })
@@ -230,11 +232,23 @@ impl Repository {
 fn fingerprinter(config: &Config) -> Result<Fingerprinter, StoreError> {
     config.fingerprinter().ok_or_else(|| {
         let name = config.fingerprint.name();
-        StoreError::Unusable(format!("fingerprint '{name}' needs a key, and there are none yet"))
+        StoreError::Unusable(format!(
+            "a repository cannot name chunks by '{name}': expected blake3, sha256 or sha3-256"
+        ))
     })
 }
 
-/// Any object of the repository's, or `None` if there is nothing at all.
+/// Any object that only a repository has; anything else under the same root is not looked at.
+pub(crate) fn any_own_object(objects: &dyn Objects) -> Result<Option<String>, StoreError> {
+    for prefix in [snapshot::PREFIX, container::PREFIX, index::PREFIX] {
+        if let Some(info) = objects.list(prefix)?.into_iter().next() {
+            return Ok(Some(info.name));
+        }
+    }
+    Ok(None)
+}
+
+/// Any object at all, or `None` if there is nothing.
 pub(crate) fn any_object(objects: &dyn Objects) -> Result<Option<String>, StoreError> {
     Ok(objects.list("")?.into_iter().next().map(|info| info.name))
 }
@@ -261,6 +275,14 @@ pub(crate) fn places(
     (0u32..)
         .zip(&directory.chunks)
         .map(move |(slot, chunk)| (chunk.fingerprint, Place { container, slot, len: chunk.len }))
+}
+
+/// What is wrong with an object that can be done without, or the error if it cannot.
+fn damage(error: StoreError) -> Result<Warning, StoreError> {
+    match error.is_unknown_version() {
+        true => Err(error),
+        false => Ok(describe(&error)),
+    }
 }
 
 fn publish_run(

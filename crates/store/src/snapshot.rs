@@ -9,10 +9,14 @@ use onefold_seal::wire::{Put, Reader, WireError};
 use onefold_seal::{Envelope, Kind, ObjectId};
 
 use crate::StoreError;
+use crate::object::read_object;
 use crate::tree::{self, Entry, Time};
 
 /// Under which prefix of a repository snapshots lie.
 pub(crate) const PREFIX: &str = "snapshots/";
+
+/// No snapshot is longer than this.
+const MAX_LEN: u64 = 16 << 20;
 
 /// The name of snapshot `id`.
 pub(crate) fn snapshot_name(id: ObjectId) -> String {
@@ -87,7 +91,7 @@ impl Snapshot {
         id: ObjectId,
     ) -> Result<Self, StoreError> {
         let object = snapshot_name(id);
-        let bytes = objects.get(&object)?;
+        let bytes = read_object(objects, &object, MAX_LEN)?;
         match envelope.open(Kind::Snapshot, id, &bytes) {
             Ok(body) => {
                 Self::decode(body).map_err(|source| StoreError::Malformed { object, source })

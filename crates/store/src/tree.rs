@@ -6,7 +6,18 @@
 
 use onefold_seal::wire::{Put, Reader, WireError};
 
-use crate::Recipe;
+use crate::{Recipe, StoreError};
+
+/// Directories are followed this deep: a path of 4,096 bytes cannot have more components.
+const MAX_DEPTH: usize = 2048;
+
+/// Fails where directories are nested deeper than any path that a backup can have read.
+pub(crate) fn check_depth(depth: usize) -> Result<(), StoreError> {
+    match depth > MAX_DEPTH {
+        true => Err(StoreError::TooDeep { max: MAX_DEPTH }),
+        false => Ok(()),
+    }
+}
 
 /// A moment, as file systems keep it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -235,7 +246,13 @@ pub(crate) fn decode_entry(reader: &mut Reader<'_>) -> Result<Entry, WireError> 
             Node::File { size, content, extents }
         }
         2 => Node::Directory { tree: Recipe::decode(reader)? },
-        3 => Node::Symlink { target: reader.bytes("a link's target")?.to_vec() },
+        3 => {
+            let target = reader.bytes("a link's target")?.to_vec();
+            if target.is_empty() || target.contains(&0) {
+                return Err(reader.error("a link's target without NUL"));
+            }
+            Node::Symlink { target }
+        }
         4 => Node::Fifo,
         5 => Node::Socket,
         6 => Node::CharDevice { rdev: reader.varint("a device number")? },
@@ -260,11 +277,14 @@ fn decode_meta(reader: &mut Reader<'_>) -> Result<Meta, WireError> {
     let ino = reader.varint("an inode")?;
     let links = reader.varint("a link count")?;
     let count = reader.count(2, "the count of extended attributes")?;
-    let mut xattrs = Vec::with_capacity(count);
+    let mut xattrs: Vec<(Vec<u8>, Vec<u8>)> = Vec::with_capacity(count);
     for _ in 0..count {
         let name = reader.bytes("an attribute's name")?.to_vec();
         if name.is_empty() || name.contains(&0) {
             return Err(reader.error("an attribute's name without NUL"));
+        }
+        if xattrs.last().is_some_and(|(last, _)| *last >= name) {
+            return Err(reader.error("attributes in ascending order of names"));
         }
         xattrs.push((name, reader.bytes("an attribute's value")?.to_vec()));
     }
@@ -289,6 +309,9 @@ fn decode_extents(reader: &mut Reader<'_>, size: u64) -> Result<Vec<Extent>, Wir
     for _ in 0..count {
         let offset = end + reader.varint_to(size - end, "a hole inside the file")?;
         let len = reader.varint_to(size - offset, "an extent inside the file")?;
+        if len == 0 {
+            return Err(reader.error("an extent that is not empty"));
+        }
         extents.push(Extent { offset, len });
         end = offset + len;
     }
@@ -317,7 +340,7 @@ mod tests {
         let dense = any::<u64>().prop_flat_map(|size| {
             recipe(size).prop_map(move |content| Node::File { size, content, extents: None })
         });
-        let pairs = proptest::collection::vec((0..1u64 << 40, 0..1u64 << 40), 0..5);
+        let pairs = proptest::collection::vec((0..1u64 << 40, 1..1u64 << 40), 0..5);
         let sparse = pairs.prop_flat_map(|pairs| {
             let mut end = 0;
             let mut extents = Vec::new();
@@ -335,7 +358,7 @@ mod tests {
             dense,
             sparse,
             (0..1000u64).prop_flat_map(recipe).prop_map(|tree| Node::Directory { tree }),
-            bytes(40).prop_map(|target| Node::Symlink { target }),
+            proptest::collection::vec(1..=255u8, 1..40).prop_map(|target| Node::Symlink { target }),
             Just(Node::Fifo),
             Just(Node::Socket),
             any::<u64>().prop_map(|rdev| Node::CharDevice { rdev }),
@@ -351,7 +374,7 @@ mod tests {
         fn meta()(mode in 0..=0o7777u32, uid in any::<u32>(), gid in any::<u32>(),
                   mtime in time(), ctime in time(), dev in any::<u64>(), ino in any::<u64>(),
                   links in any::<u64>(),
-                  xattrs in proptest::collection::vec(("[a-z.]{1,9}", bytes(9)), 0..3)) -> Meta {
+                  xattrs in proptest::collection::btree_map("[a-z.]{1,9}", bytes(9), 0..3)) -> Meta {
             let xattrs = xattrs.into_iter().map(|(n, v)| (n.into_bytes(), v)).collect();
             Meta { mode, uid, gid, mtime, ctime, dev, ino, links, xattrs }
         }

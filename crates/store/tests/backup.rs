@@ -525,6 +525,7 @@ fn a_diff_names_every_kind_of_change_and_nothing_else() {
         changes
     };
     let forward = [
+        "metadata .",
         "added added",
         "added added/y",
         "content edited",

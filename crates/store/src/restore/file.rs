@@ -7,9 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use onefold_seal::ObjectId;
-
-use super::target::{Target, set_meta};
+use super::target::{Target, set_meta, temporary_name};
 use super::{Context, Counts};
 use crate::chunks::ChunkReader;
 use crate::error::is_lack_of_space;
@@ -111,7 +109,7 @@ impl RestoredFile {
             target: Arc::clone(target),
             path: path.to_vec(),
             name: entry.name.clone(),
-            temporary: format!(".onefold-restore-{}", ObjectId::random()).into_bytes(),
+            temporary: temporary_name(),
             meta: entry.meta.clone(),
             size: *size,
             layout: Layout::new(extents.as_deref()),
@@ -216,7 +214,7 @@ impl Piece {
         let file = self.file.open()?;
         let mut start = self.start;
         for leaf in &self.file.leaves[self.leaves.clone()] {
-            context.go_on().map_err(|error| error.to_string())?;
+            context.go_on().map_err(|_| "the restore was stopped before it was written")?;
             let bytes = context.chunks.leaf(leaf).map_err(|error| describe(&error))?;
             self.file
                 .layout

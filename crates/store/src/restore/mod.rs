@@ -25,11 +25,14 @@ use self::target::{Missing, Target};
 use crate::chunks::ChunkReader;
 use crate::repository::{describe, read_tree};
 use crate::select::Patterns;
-use crate::tree::{Entry, Meta, Node};
+use crate::tree::{self, Entry, Meta, Node};
 use crate::{Cancel, IssueKind, Progress, Repository, StoreError};
 
 /// Pieces that may wait for a thread.
 const QUEUED_PIECES: usize = 256;
+
+/// A path below the target, as the names that lead there.
+type Components = Vec<Vec<u8>>;
 
 /// What happens to a file that is in the way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -60,7 +63,7 @@ pub struct Options {
 /// What a restore did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Report {
-    /// Files written, hard links included.
+    /// Files written, hard links of anything included.
     pub files: u64,
     /// Directories made or found.
     pub directories: u64,
@@ -149,7 +152,7 @@ struct Context<'a> {
 impl Context<'_> {
     fn go_on(&self) -> Result<(), StoreError> {
         if let Some(path) = self.full.get() {
-            let source = io::ErrorKind::StorageFull.into();
+            let source = rustix::io::Errno::NOSPC.into();
             return Err(StoreError::File { action: "write", path: path.clone(), source });
         }
         match self.cancel.is_cancelled() {
@@ -213,18 +216,18 @@ struct Plan<'a> {
     includes: Patterns,
     pieces: Sender<Piece>,
     /// Directories in the order they were made, with the metadata they get at the end.
-    directories: Vec<(Vec<Vec<u8>>, Meta)>,
+    directories: Vec<(Components, Meta)>,
     /// Names that become hard links of a file restored under another name.
     links: Vec<Link>,
-    /// Files with several names: where the first of them is.
-    inodes: HashMap<(u64, u64), Vec<Vec<u8>>>,
+    /// Files with several names: where the first of them is, and what it is.
+    inodes: HashMap<(u64, u64), (Components, Node)>,
     /// From the target down to the directory at hand.
     levels: Vec<Level>,
 }
 
 struct Link {
-    path: Vec<Vec<u8>>,
-    first: Vec<Vec<u8>>,
+    path: Components,
+    first: Components,
 }
 
 impl Plan<'_> {
@@ -235,6 +238,7 @@ impl Plan<'_> {
             return self.entry(entry);
         }
         if self.includes.is_empty() {
+            Counts::add(&self.context.counts.directories, 1);
             self.directories.push((Vec::new(), entry.meta.clone()));
         }
         self.children(entry)
@@ -275,6 +279,7 @@ impl Plan<'_> {
         if is_directory {
             let Entry { name, meta, .. } = entry.clone();
             self.levels.push(Level { name, meta, state: State::Closed });
+            tree::check_depth(self.levels.len())?;
             let may_go_on = !is_picked || self.open().is_some();
             let result = if may_go_on { self.children(entry) } else { Ok(()) };
             self.levels.pop();
@@ -351,16 +356,16 @@ impl Plan<'_> {
                 return Ok(());
             }
         }
+        if self.is_further_name(entry, path) {
+            return Ok(());
+        }
         if matches!(entry.node, Node::File { .. }) {
-            if self.is_further_name(entry, path) {
-                return Ok(());
-            }
             return self.file(target, entry, path);
         }
-        let made = target
-            .remove(&entry.name)
-            .and_then(|()| target.make_special(&entry.name, &entry.node))
-            .and_then(|()| target.set_special_meta(&entry.name, &entry.meta, &entry.node));
+        let made = target.replace(&entry.name, |temporary| {
+            target.make_special(temporary, &entry.node)?;
+            target.set_special_meta(temporary, &entry.meta, &entry.node)
+        });
         match made {
             Ok(missing) => {
                 Counts::add(&context.counts.others, 1);
@@ -391,13 +396,15 @@ impl Plan<'_> {
         if entry.meta.links < 2 {
             return false;
         }
+        // An inode number may have passed to another file while the backup ran.
         match self.inodes.get(&(entry.meta.dev, entry.meta.ino)) {
-            Some(first) => {
+            Some((first, node)) if *node == entry.node => {
                 self.links.push(Link { path: path.to_vec(), first: first.clone() });
                 true
             }
-            None => {
-                self.inodes.insert((entry.meta.dev, entry.meta.ino), path.to_vec());
+            _ => {
+                let first = (path.to_vec(), entry.node.clone());
+                self.inodes.insert((entry.meta.dev, entry.meta.ino), first);
                 false
             }
         }
@@ -431,8 +438,8 @@ impl Plan<'_> {
                 let (from, from_directory) = first.split_last().expect("a file has a name");
                 let directory = root.descend(directory)?;
                 let from_directory = root.descend(from_directory)?;
-                directory.remove(name)?;
-                directory.link(&from_directory, from, name)
+                directory
+                    .replace(name, |temporary| directory.link(&from_directory, from, temporary))
             };
             match link() {
                 Ok(()) => Counts::add(&self.context.counts.files, 1),

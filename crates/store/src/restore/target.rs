@@ -9,8 +9,9 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use onefold_seal::ObjectId;
 use rustix::fs::{
     AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, ResolveFlags, Stat, Timespec, Timestamps,
     Uid,
@@ -107,6 +108,23 @@ impl Target {
         Ok(rustix::fs::openat2(&self.0, component(name)?, flags, Mode::empty(), BENEATH)?.into())
     }
 
+    /// Makes something under a temporary name and then gives it the name `name`, so that what has
+    /// that name stays until there is something to take its place.
+    pub(super) fn replace<T>(
+        &self,
+        name: &[u8],
+        make: impl FnOnce(&[u8]) -> io::Result<T>,
+    ) -> io::Result<T> {
+        let temporary = temporary_name();
+        let made = make(&temporary).and_then(|made| {
+            self.rename(&temporary, name)?;
+            Ok(made)
+        });
+        // Renaming one name of a file to another of the same file does nothing, and leaves both.
+        let removed = self.remove(&temporary);
+        made.and_then(|made| removed.map(|()| made))
+    }
+
     /// Gives `from` the name `to`, in place of whatever but a directory has it.
     pub(super) fn rename(&self, from: &[u8], to: &[u8]) -> io::Result<()> {
         let (from, to) = (component(from)?, component(to)?);
@@ -164,13 +182,12 @@ impl Target {
         );
         note_owner(owner, meta, &mut missing)?;
         if !matches!(node, Node::Symlink { .. }) {
-            // A link has no mode of its own, and would be followed.
-            rustix::fs::chmodat(&self.0, component, mode_of(meta), AtFlags::empty())?;
+            // A link has no mode of its own. The mode is set through a descriptor, which cannot
+            // come to mean something else as a name can.
+            let inode = self.open_path(component)?;
+            rustix::fs::chmod(proc_path(&inode, b""), mode_of(meta))?;
         }
-        // The descriptor's own link leads to the directory whatever happens to its path.
-        let mut path = format!("/proc/self/fd/{}/", self.0.as_raw_fd()).into_bytes();
-        path.extend_from_slice(name);
-        let path = Path::new(std::ffi::OsStr::from_bytes(&path));
+        let path = &proc_path(&self.0, name);
         set_xattrs(meta, &mut missing, |name, value| {
             rustix::fs::lsetxattr(path, name, value, rustix::fs::XattrFlags::empty())
         });
@@ -178,10 +195,31 @@ impl Target {
         Ok(missing)
     }
 
+    /// A descriptor that only stands for what `name` is.
+    #[expect(clippy::disallowed_methods, reason = "opens nothing for writing")]
+    fn open_path(&self, name: &std::ffi::OsStr) -> io::Result<OwnedFd> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        Ok(rustix::fs::openat2(&self.0, name, flags, Mode::empty(), BENEATH)?)
+    }
+
     /// Gives this directory its metadata.
     pub(super) fn set_meta(&self, meta: &Meta) -> io::Result<Missing> {
         set_meta(&self.0, meta)
     }
+}
+
+/// A name that nothing has.
+pub(super) fn temporary_name() -> Vec<u8> {
+    format!(".onefold-restore-{}", ObjectId::random()).into_bytes()
+}
+
+/// A path to what `fd` stands for, or to `name` in it, whatever happened to its own path since.
+fn proc_path(fd: &OwnedFd, name: &[u8]) -> PathBuf {
+    let mut path = PathBuf::from(format!("/proc/self/fd/{}", fd.as_raw_fd()));
+    if !name.is_empty() {
+        path.push(std::ffi::OsStr::from_bytes(name));
+    }
+    path
 }
 
 /// Gives an open file or directory its metadata, in the order that keeps all of it: owner before
