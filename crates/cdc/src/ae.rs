@@ -23,6 +23,10 @@
 //! misses the mean.
 
 use crate::rule::Rule;
+use crate::simd::VectorRule;
+use crate::simd::extremum::{BLOCK, Extreme, Largest, Smallest, extremes_of_block, prefetch_block};
+use crate::simd::scan::first_equal;
+use crate::simd::vector::ByteVector;
 use crate::{ChunkSizes, Params};
 
 /// `FLIP` is what a byte is xored with before it is compared: 0x00 finds the largest, 0xff the
@@ -56,6 +60,64 @@ impl<const FLIP: u8> Rule for Ae<FLIP> {
                 None => return self.sizes.forced(reach),
             }
         }
+    }
+}
+
+impl VectorRule for Ae<0x00> {
+    #[inline(always)]
+    fn next_cut_on<I: ByteVector>(&self, isa: I, data: &[u8]) -> Option<usize> {
+        self.next_cut_by::<I, Largest>(isa, data)
+    }
+}
+
+impl VectorRule for Ae<0xff> {
+    #[inline(always)]
+    fn next_cut_on<I: ByteVector>(&self, isa: I, data: &[u8]) -> Option<usize> {
+        self.next_cut_by::<I, Smallest>(isa, data)
+    }
+}
+
+impl<const FLIP: u8> Ae<FLIP> {
+    /// The rule, a block of the horizon at a time.
+    ///
+    /// Where all of a block lies within the horizon of the extreme and has a byte beyond it, the
+    /// new extreme is the first of the block's most extreme bytes: each byte that was beyond all
+    /// before it has the next such byte in its own horizon. An extreme that none can be beyond
+    /// decides the cut-point at once, and its horizon is not read.
+    #[inline(always)]
+    fn next_cut_by<I: ByteVector, E: Extreme>(&self, isa: I, data: &[u8]) -> Option<usize> {
+        let reach = self.sizes.reach(data)?;
+        let mut extreme = self.skip;
+        let mut rank = reach[extreme];
+        let mut ranks = isa.splat(rank);
+        let mut end = reach.len().min(extreme + 1 + self.horizon);
+        let mut at = extreme + 1;
+        while at < end && rank != E::MOST {
+            let from = reach.as_ptr().wrapping_add(at);
+            let left = end - at;
+            let (len, beyond) = if left >= BLOCK * I::LANES {
+                prefetch_block::<I>(from);
+                // SAFETY: a block is left, and `end` lies inside `reach`.
+                let block = unsafe { extremes_of_block::<I, E>(isa, from) };
+                (BLOCK * I::LANES, (E::beyond(isa, block, ranks) != 0).then_some(block))
+            } else if left >= I::LANES {
+                // SAFETY: a vector is left, and `end` lies inside `reach`.
+                let vector = unsafe { isa.load(from) };
+                (I::LANES, (E::beyond(isa, vector, ranks) != 0).then_some(vector))
+            } else {
+                let byte = isa.splat(reach[at]);
+                (1, (E::beyond(isa, byte, ranks) != 0).then_some(byte))
+            };
+            if let Some(extremes) = beyond {
+                rank = E::of_all(isa, extremes);
+                ranks = isa.splat(rank);
+                extreme = at + first_equal(isa, &reach[at..at + len], rank).unwrap_or(0);
+                end = reach.len().min(extreme + 1 + self.horizon);
+            }
+            at += len;
+        }
+        let cut = extreme + 1 + self.horizon;
+        if cut <= reach.len() { Some(cut) } else { self.sizes.forced(reach) }
     }
 }
 

@@ -2,7 +2,8 @@ use std::fmt;
 use std::iter;
 use std::sync::Arc;
 
-use crate::rule::{self, Rule};
+use crate::rule::Rule;
+use crate::simd;
 use crate::{ChunkSizes, Kernel, ParamError, Params};
 
 /// Finds cut-points. Keeps no state between calls, and clones share their tables.
@@ -22,7 +23,7 @@ impl Chunker {
     /// A chunker on the demanded kernel, which runs or is refused, never replaced.
     pub fn with_kernel(params: &Params, kernel: Kernel) -> Result<Self, ParamError> {
         let kernel = kernel.choose(params.algorithm)?;
-        let rule = rule::scalar(params)?;
+        let rule = simd::rule(params, kernel)?;
         Ok(Self { params: *params, kernel, rule })
     }
 

@@ -37,6 +37,7 @@ mod params;
 mod rabin;
 mod ram;
 mod rule;
+mod simd;
 mod splitmix;
 mod stream;
 

@@ -19,6 +19,9 @@
 //! **Departures.** None: cut-points equal the crate's.
 
 use crate::rule::Rule;
+use crate::simd::VectorRule;
+use crate::simd::minimum::{self, Hash};
+use crate::simd::vector::ByteVector;
 use crate::{ChunkSizes, ParamError, Params};
 
 /// Bytes that a hash covers.
@@ -39,33 +42,58 @@ impl MinCdc {
     }
 }
 
+impl MinCdc {
+    /// What the next chunk can cover and its first position, or the cut-point if there is no
+    /// choice.
+    #[inline(always)]
+    fn choice<'a>(&self, data: &'a [u8]) -> Result<(usize, &'a [u8]), usize> {
+        let reach = &data[..data.len().min(self.sizes.max())];
+        let first = self.sizes.min().max(WINDOW);
+        if reach.len() <= first {
+            return Err(reach.len());
+        }
+        Ok((first, &reach[first - WINDOW..]))
+    }
+}
+
 impl Rule for MinCdc {
     fn next_cut(&self, data: &[u8]) -> Option<usize> {
         (data.len() >= self.sizes.max()).then(|| self.last_cut(data))
     }
 
     fn last_cut(&self, data: &[u8]) -> usize {
-        let reach = &data[..data.len().min(self.sizes.max())];
-        let first = self.sizes.min().max(WINDOW);
-        if reach.len() <= first {
-            return reach.len();
+        match self.choice(data) {
+            Ok((first, bytes)) => first + first_least(bytes),
+            Err(cut) => cut,
         }
-        first + first_least(&reach[first - WINDOW..])
     }
 }
+
+impl VectorRule for MinCdc {
+    #[inline(always)]
+    fn next_cut_on<I: ByteVector>(&self, isa: I, data: &[u8]) -> Option<usize> {
+        if data.len() >= self.sizes.max() { Some(self.last_cut_on(isa, data)) } else { None }
+    }
+
+    #[inline(always)]
+    fn last_cut_on<I: ByteVector>(&self, isa: I, data: &[u8]) -> usize {
+        match self.choice(data) {
+            Ok((first, bytes)) => first + minimum::first_least(isa, bytes, HASH),
+            Err(cut) => cut,
+        }
+    }
+}
+
+const HASH: Hash = Hash { factor: 0x915f_77f5, addend: 0x3463_6463 };
 
 /// Index of the four bytes with the least hash in `bytes`, the first if several have it.
 fn first_least(bytes: &[u8]) -> usize {
     let (mut least, mut at) = (u32::MAX, 0);
     for (i, four) in bytes.windows(WINDOW).enumerate() {
-        let hash = hash(u32::from_le_bytes([four[0], four[1], four[2], four[3]]));
+        let hash = HASH.of(u32::from_le_bytes([four[0], four[1], four[2], four[3]]));
         if hash < least {
             (least, at) = (hash, i);
         }
     }
     at
-}
-
-fn hash(v: u32) -> u32 {
-    v.wrapping_mul(0x915f_77f5).wrapping_add(0x3463_6463)
 }

@@ -18,6 +18,10 @@
 //! **Departures.** Min, which the paper does not have.
 
 use crate::rule::Rule;
+use crate::simd::VectorRule;
+use crate::simd::extremum::{Largest, extreme};
+use crate::simd::scan::first_not_below;
+use crate::simd::vector::ByteVector;
 use crate::{ChunkSizes, Params};
 
 pub(crate) struct Ram {
@@ -38,6 +42,19 @@ impl Rule for Ram {
         let (window, behind) = reach.split_at(self.window.min(reach.len()));
         let largest = window.iter().copied().max().unwrap_or(0);
         match behind.iter().position(|&byte| byte >= largest) {
+            Some(i) => Some(window.len() + i + 1),
+            None => self.sizes.forced(reach),
+        }
+    }
+}
+
+impl VectorRule for Ram {
+    #[inline(always)]
+    fn next_cut_on<I: ByteVector>(&self, isa: I, data: &[u8]) -> Option<usize> {
+        let reach = self.sizes.reach(data)?;
+        let (window, behind) = reach.split_at(self.window.min(reach.len()));
+        let largest = extreme::<I, Largest>(isa, window);
+        match first_not_below(isa, behind, largest) {
             Some(i) => Some(window.len() + i + 1),
             None => self.sizes.forced(reach),
         }

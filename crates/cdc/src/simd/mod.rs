@@ -1,0 +1,123 @@
+//! Vector kernels: each algorithm once over [`ByteVector`], compiled for each instruction set.
+
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod avx2;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod avx512;
+pub(crate) mod extremum;
+pub(crate) mod minimum;
+#[cfg(target_arch = "aarch64")]
+pub(crate) mod neon;
+pub(crate) mod scan;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod sse41;
+pub(crate) mod vector;
+
+use std::sync::Arc;
+
+use crate::ae::Ae;
+use crate::mincdc::MinCdc;
+use crate::ram::Ram;
+use crate::rule::{self, Rule};
+use crate::{Algorithm, Kernel, ParamError, Params};
+use vector::{ByteVector, Task};
+
+/// The rule that `params` describe on a kernel that [`Kernel::usable`] lists for it.
+pub(crate) fn rule(params: &Params, kernel: Kernel) -> Result<Arc<dyn Rule>, ParamError> {
+    match kernel {
+        Kernel::Auto | Kernel::Scalar => rule::scalar(params),
+        #[cfg(target_arch = "x86_64")]
+        Kernel::Sse41 => on(params, sse41::Sse41::new().expect(DETECTED)),
+        #[cfg(target_arch = "x86_64")]
+        Kernel::Avx2 => on(params, avx2::Avx2::new().expect(DETECTED)),
+        #[cfg(target_arch = "x86_64")]
+        Kernel::Avx512 => on(params, avx512::Avx512::new().expect(DETECTED)),
+        #[cfg(target_arch = "aarch64")]
+        Kernel::Neon => on(params, neon::Neon::new().expect(DETECTED)),
+        foreign => unreachable!("{foreign} is a kernel of another architecture"),
+    }
+}
+
+const DETECTED: &str = "usable kernels are those that this CPU has";
+
+/// Whether this CPU has what `kernel` needs.
+pub(crate) fn detected(kernel: Kernel) -> bool {
+    match kernel {
+        Kernel::Auto | Kernel::Scalar => true,
+        #[cfg(target_arch = "x86_64")]
+        Kernel::Sse41 => sse41::Sse41::new().is_some(),
+        #[cfg(target_arch = "x86_64")]
+        Kernel::Avx2 => avx2::Avx2::new().is_some(),
+        #[cfg(target_arch = "x86_64")]
+        Kernel::Avx512 => avx512::Avx512::new().is_some(),
+        #[cfg(target_arch = "aarch64")]
+        Kernel::Neon => neon::Neon::new().is_some(),
+        _ => false,
+    }
+}
+
+/// The rule that `params` describe on the instruction set of `isa`.
+fn on<I: ByteVector>(params: &Params, isa: I) -> Result<Arc<dyn Rule>, ParamError> {
+    Ok(match params.algorithm {
+        Algorithm::AeMax => Arc::new(OnVectors { rule: Ae::<0x00>::new(params), isa }),
+        Algorithm::AeMin => Arc::new(OnVectors { rule: Ae::<0xff>::new(params), isa }),
+        Algorithm::Ram => Arc::new(OnVectors { rule: Ram::new(params), isa }),
+        Algorithm::MinCdc => Arc::new(OnVectors { rule: MinCdc::new(params)?, isa }),
+        scalar => unreachable!("no vector kernel of {scalar} is usable"),
+    })
+}
+
+/// A rule with a second way to its cut-points: vectors. See [`Rule`] for what they promise.
+pub(crate) trait VectorRule: Send + Sync {
+    /// Always inlined, so that it becomes code for the instruction set of `isa`.
+    fn next_cut_on<I: ByteVector>(&self, isa: I, data: &[u8]) -> Option<usize>;
+
+    /// Always inlined, like the other.
+    #[inline(always)]
+    fn last_cut_on<I: ByteVector>(&self, isa: I, data: &[u8]) -> usize {
+        self.next_cut_on(isa, data).unwrap_or(data.len())
+    }
+}
+
+struct OnVectors<R, I> {
+    rule: R,
+    isa: I,
+}
+
+impl<R: VectorRule, I: ByteVector> Rule for OnVectors<R, I> {
+    fn next_cut(&self, data: &[u8]) -> Option<usize> {
+        self.isa.run(NextCut { rule: &self.rule, data })
+    }
+
+    fn last_cut(&self, data: &[u8]) -> usize {
+        self.isa.run(LastCut { rule: &self.rule, data })
+    }
+}
+
+struct NextCut<'a, R> {
+    rule: &'a R,
+    data: &'a [u8],
+}
+
+impl<R: VectorRule> Task for NextCut<'_, R> {
+    type Output = Option<usize>;
+
+    #[inline(always)]
+    fn run<I: ByteVector>(self, isa: I) -> Option<usize> {
+        self.rule.next_cut_on(isa, self.data)
+    }
+}
+
+struct LastCut<'a, R> {
+    rule: &'a R,
+    data: &'a [u8],
+}
+
+impl<R: VectorRule> Task for LastCut<'_, R> {
+    type Output = usize;
+
+    #[inline(always)]
+    fn run<I: ByteVector>(self, isa: I) -> usize {
+        self.rule.last_cut_on(isa, self.data)
+    }
+}

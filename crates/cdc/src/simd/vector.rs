@@ -1,0 +1,107 @@
+/// One instruction set. A value of it is the proof that this CPU has it: every constructor asks.
+///
+/// Algorithms are written once over this trait and run through [`run`](Self::run), which compiles
+/// them for the instruction set. For that to work, every function between `run` and the methods
+/// below is `#[inline(always)]`, and none of them is a closure.
+pub(crate) trait ByteVector: Copy + Send + Sync + 'static {
+    /// `LANES` bytes, or a quarter as many 32-bit numbers.
+    type V: Copy;
+
+    /// Bytes in a vector.
+    const LANES: usize;
+
+    /// Each lane has 2^`MASK_SHIFT` equal bits in a mask, the first lane the lowest.
+    const MASK_SHIFT: u32;
+
+    /// Runs `task` as code for this instruction set.
+    fn run<T: Task>(self, task: T) -> T::Output;
+
+    /// The `LANES` bytes from `from` on.
+    ///
+    /// # Safety
+    ///
+    /// They can be read.
+    unsafe fn load(self, from: *const u8) -> Self::V;
+
+    /// `byte` in every lane.
+    fn splat(self, byte: u8) -> Self::V;
+    /// The larger byte of each lane.
+    fn max(self, a: Self::V, b: Self::V) -> Self::V;
+    /// The smaller byte of each lane.
+    fn min(self, a: Self::V, b: Self::V) -> Self::V;
+    /// The lanes where the bytes are equal.
+    fn eq(self, a: Self::V, b: Self::V) -> u64;
+    /// The lanes where the byte of `a` is not below that of `b`.
+    fn ge(self, a: Self::V, b: Self::V) -> u64;
+    /// The lanes where the byte of `a` is above that of `b`.
+    fn gt(self, a: Self::V, b: Self::V) -> u64;
+    /// The largest byte.
+    fn largest(self, v: Self::V) -> u8;
+    /// The smallest byte.
+    fn smallest(self, v: Self::V) -> u8;
+
+    /// `number` in every quarter of the lanes.
+    fn splat_u32(self, number: u32) -> Self::V;
+    /// The sum of each pair of numbers, modulo 2^32.
+    fn add_u32(self, a: Self::V, b: Self::V) -> Self::V;
+    /// The product of each pair of numbers, modulo 2^32.
+    fn mul_u32(self, a: Self::V, b: Self::V) -> Self::V;
+    /// The smaller number of each pair.
+    fn min_u32(self, a: Self::V, b: Self::V) -> Self::V;
+    /// The lanes, as of bytes, where the numbers are equal.
+    fn eq_u32(self, a: Self::V, b: Self::V) -> u64;
+    /// For each number: `with` and `there` where `with` is below `least`, else `least` and `at`.
+    fn lower_u32(
+        self,
+        least: Self::V,
+        at: Self::V,
+        with: Self::V,
+        there: Self::V,
+    ) -> (Self::V, Self::V);
+    /// The numbers; those behind the vector's are 0.
+    fn to_u32s(self, v: Self::V) -> [u32; 16];
+}
+
+/// What an instruction set can [`run`](ByteVector::run).
+pub(crate) trait Task {
+    type Output;
+
+    /// Always inlined, so that it becomes code for the instruction set of `isa`.
+    fn run<I: ByteVector>(self, isa: I) -> Self::Output;
+}
+
+/// The first lane of `mask`, which is not 0.
+#[inline(always)]
+pub(crate) fn first_lane<I: ByteVector>(mask: u64) -> usize {
+    (mask.trailing_zeros() >> I::MASK_SHIFT) as usize
+}
+
+/// How far ahead of the bytes at work memory is asked for the next ones. The hardware does that
+/// for even streams only, and only within a page; 16 KiB were best on Zen 5.
+pub(crate) const AHEAD: usize = 16 << 10;
+
+/// Bytes that memory hands over at once.
+pub(crate) const LINE: usize = 64;
+
+/// Asks memory for the line `ahead` bytes behind `at`. Nothing happens if it is no memory of ours.
+#[inline(always)]
+pub(crate) fn prefetch(at: *const u8, ahead: usize) {
+    let line = at.wrapping_add(ahead);
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: SSE is part of x86-64, and a prefetch of any address whatever is no access.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(line.cast());
+    }
+    #[cfg(all(target_arch = "aarch64", not(miri)))]
+    // SAFETY: a prefetch of any address whatever is no access, and changes no register.
+    unsafe {
+        std::arch::asm!(
+            "prfm pldl1keep, [{line}]",
+            line = in(reg) line,
+            options(nostack, preserves_flags, readonly)
+        );
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    let _ = line;
+}

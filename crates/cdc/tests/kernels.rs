@@ -1,0 +1,332 @@
+//! Every kernel cuts where scalar cuts: on every length, alignment and kind of data, and without a
+//! look at a byte before or behind its input.
+//!
+//! A kernel that this CPU lacks is skipped, and says so; one that `ONEFOLD_REQUIRE_KERNELS` names
+//! (`avx512,avx2`) fails instead.
+
+use std::env;
+
+use onefold_cdc::{Algorithm, ChunkSizes, Chunker, Kernel, Params};
+use onefold_testkit::{cycle, low_entropy, random, skip, text};
+use proptest::prelude::*;
+
+/// The widest vector of any kernel, in bytes.
+const WIDEST: usize = 64;
+
+/// The algorithms that `kernel` can run here; none if the CPU lacks it, which is skipped aloud.
+fn algorithms_on(kernel: Kernel) -> Vec<Algorithm> {
+    let written = |algorithm: &Algorithm| Kernel::written(*algorithm).contains(&kernel);
+    let usable = |algorithm: &Algorithm| Kernel::usable(*algorithm).contains(&kernel);
+    let (usable, unusable): (Vec<_>, Vec<_>) =
+        Algorithm::ALL.iter().copied().filter(written).partition(usable);
+    if !unusable.is_empty() {
+        assert!(!is_required(kernel), "ONEFOLD_REQUIRE_KERNELS: no {kernel} for {unusable:?} here");
+        skip(&format!("this CPU lacks {kernel} for {unusable:?}"));
+    }
+    usable
+}
+
+fn is_required(kernel: Kernel) -> bool {
+    let required = env::var("ONEFOLD_REQUIRE_KERNELS").unwrap_or_default();
+    required.split(',').filter(|name| !name.is_empty()).any(|name| name.parse() == Ok(kernel))
+}
+
+fn assert_as_scalar(params: &Params, kernel: Kernel, data: &[u8]) {
+    let scalar = Chunker::with_kernel(params, Kernel::Scalar).unwrap();
+    let vector = Chunker::with_kernel(params, kernel).unwrap();
+    assert_eq!(vector.kernel(), kernel);
+    let expected: Vec<_> = scalar.cut_points(data).collect();
+    let found: Vec<_> = vector.cut_points(data).collect();
+    assert_eq!(found, expected, "{kernel}, {params:?}, {} bytes", data.len());
+    assert_eq!(vector.next_cut(data), scalar.next_cut(data), "{kernel}, {params:?}");
+}
+
+/// Parameters of `algorithm` with sizes below, at, next to and far above the width of a vector.
+fn all_params(algorithm: Algorithm) -> Vec<Params> {
+    let mut all = Vec::new();
+    for avg in [1, 3, 17, 33, 64, 65, 129, 200, 517, 700, 1025, 2000] {
+        all.extend(Params::for_mean(algorithm, avg));
+    }
+    for (min, max) in [(1, 1), (1, 97), (5, 15), (31, 65), (63, 191), (64, 64), (129, 1031)] {
+        let avg = usize::midpoint(min, max);
+        all.push(Params::new(algorithm, ChunkSizes::new(min, avg, max).unwrap()));
+    }
+    for (min, avg, max) in [(1, 300, 301), (2, 300, 4000), (299, 300, 601), (400, 400, 1200)] {
+        all.push(Params::new(algorithm, ChunkSizes::new(min, avg, max).unwrap()));
+    }
+    all.retain(|params| Chunker::new(params).is_ok());
+    all
+}
+
+/// Inputs that provoke ties, runs, deferred cuts, extremes at every place and none of them.
+fn all_inputs(seed: u64, len: usize) -> Vec<Vec<u8>> {
+    let mut sparse = vec![0; len];
+    let mut with_runs = random(seed, len);
+    let mut with_zero_runs = random(seed + 1, len);
+    let places = random(seed + 2, len / 40 + 1);
+    let mut at = 0;
+    for step in places {
+        at += usize::from(step);
+        if at < len {
+            sparse[at] = step;
+            let end = len.min(at + usize::from(step) / 2);
+            with_runs[at..end].fill(0xff);
+            with_zero_runs[at..end].fill(0);
+        }
+    }
+    let middle = random(seed + 3, len).into_iter().map(|byte| byte.clamp(1, 0xfe)).collect();
+    vec![
+        cycle(&[0], len),
+        cycle(&[0x7f], len),
+        cycle(&[0x80], len),
+        cycle(&[0xff], len),
+        (0..len).map(|i| i as u8).collect(),
+        (0..len).map(|i| !(i as u8)).collect(),
+        (0..len).map(|i| (i / 9) as u8).collect(),
+        (0..len).map(|i| !((i / 70) as u8)).collect(),
+        low_entropy(seed, len, 2),
+        low_entropy(seed, len, 2).into_iter().map(|byte| 0xfe + byte).collect(),
+        sparse,
+        with_runs,
+        with_zero_runs,
+        middle,
+        text(seed, len),
+        random(seed, len),
+    ]
+}
+
+fn every_length(kernel: Kernel) {
+    let longest = 4 * WIDEST + 1;
+    for algorithm in algorithms_on(kernel) {
+        for data in all_inputs(1, longest) {
+            for params in all_params(algorithm) {
+                // chunks longer than the data for the tails, and shorter for what follows a cut
+                for len in (0..=longest).filter(|len| len % 7 == 0 || params.sizes.max() >= *len) {
+                    assert_as_scalar(&params, kernel, &data[..len]);
+                }
+            }
+        }
+    }
+}
+
+fn every_alignment(kernel: Kernel) {
+    for algorithm in algorithms_on(kernel) {
+        let params = all_params(algorithm);
+        for (i, data) in all_inputs(2, 1500).iter().enumerate() {
+            for offset in 0..WIDEST {
+                let params = &params[(i + offset) % params.len()];
+                assert_as_scalar(params, kernel, &data[offset..]);
+            }
+        }
+    }
+}
+
+fn every_kind_of_data(kernel: Kernel) {
+    for algorithm in algorithms_on(kernel) {
+        for params in all_params(algorithm) {
+            for data in all_inputs(3, 9000) {
+                assert_as_scalar(&params, kernel, &data);
+            }
+        }
+        let common = Params::for_mean(algorithm, 8192).unwrap();
+        for data in all_inputs(4, 100_000) {
+            assert_as_scalar(&common, kernel, &data);
+        }
+    }
+}
+
+/// One byte that stands out, at every place of a chunk.
+fn every_place_of_an_extreme(kernel: Kernel) {
+    for algorithm in algorithms_on(kernel) {
+        for avg in [200, 700] {
+            let params = Params::for_mean(algorithm, avg).unwrap();
+            let len = 2 * params.sizes.max() + 1;
+            for (ground, peak) in [(3, 4), (0, 0xff), (0xff, 0), (0x80, 0x7f), (0x7f, 0x80)] {
+                for place in (0..len.min(1200)).chain([len - 1]) {
+                    let mut data = vec![ground; len];
+                    data[place] = peak;
+                    assert_as_scalar(&params, kernel, &data);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(unix)]
+fn no_byte_outside(kernel: Kernel) {
+    let mut fenced = fence::Fenced::new();
+    for algorithm in algorithms_on(kernel) {
+        for params in all_params(algorithm) {
+            for len in (0..300).chain([1031, 2000, 4095, 4096]) {
+                let data = random(len as u64, len);
+                assert_as_scalar(&params, kernel, fenced.at_end(&data));
+                assert_as_scalar(&params, kernel, fenced.at_start(&data));
+            }
+        }
+    }
+}
+
+/// Memory with nothing readable before and behind it.
+#[cfg(unix)]
+mod fence {
+    use std::ptr;
+    use std::slice;
+
+    const ROOM: usize = 64 << 10;
+
+    pub(super) struct Fenced {
+        /// Three times `ROOM`, of which the middle can be used.
+        start: *mut u8,
+    }
+
+    impl Fenced {
+        pub(super) fn new() -> Self {
+            // SAFETY: a new mapping, at a place that the system chooses; both calls are checked.
+            unsafe {
+                let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+                let start = libc::mmap(ptr::null_mut(), 3 * ROOM, libc::PROT_NONE, flags, -1, 0);
+                assert_ne!(start, libc::MAP_FAILED);
+                let usable = libc::PROT_READ | libc::PROT_WRITE;
+                assert_eq!(libc::mprotect(start.add(ROOM), ROOM, usable), 0);
+                Self { start: start.cast() }
+            }
+        }
+
+        /// A copy of `data` that ends where nothing can be read.
+        pub(super) fn at_end(&mut self, data: &[u8]) -> &[u8] {
+            self.copy(data, 2 * ROOM - data.len())
+        }
+
+        /// A copy of `data` that begins behind what cannot be read.
+        pub(super) fn at_start(&mut self, data: &[u8]) -> &[u8] {
+            self.copy(data, ROOM)
+        }
+
+        fn copy(&mut self, data: &[u8], at: usize) -> &[u8] {
+            assert!(data.len() <= ROOM);
+            // SAFETY: the copy lies in the usable third, by the assertion and the two callers, and
+            // `self` is borrowed as long as the slice lives.
+            unsafe {
+                let copy = slice::from_raw_parts_mut(self.start.add(at), data.len());
+                copy.copy_from_slice(data);
+                copy
+            }
+        }
+    }
+
+    impl Drop for Fenced {
+        fn drop(&mut self) {
+            // SAFETY: the mapping is ours, and no slice outlives the borrow it came from.
+            unsafe { libc::munmap(self.start.cast(), 3 * ROOM) };
+        }
+    }
+}
+
+fn any_data() -> impl Strategy<Value = Vec<u8>> {
+    let len = 0..4000_usize;
+    prop_oneof![
+        (any::<u64>(), len.clone()).prop_map(|(seed, len)| random(seed, len)),
+        (any::<u64>(), len.clone()).prop_map(|(seed, len)| text(seed, len)),
+        (any::<u64>(), len.clone(), 1..40_usize)
+            .prop_map(|(seed, len, alphabet)| low_entropy(seed, len, alphabet)),
+        (prop::collection::vec(any::<u8>(), 1..150), len)
+            .prop_map(|(pattern, len)| cycle(&pattern, len)),
+    ]
+}
+
+fn any_input(kernel: Kernel) {
+    let algorithms = algorithms_on(kernel);
+    if algorithms.is_empty() {
+        return;
+    }
+    let sizes = (1..400_usize, 0..400_usize, 0..900_usize);
+    let numbers = (1..100_usize, 0..4_u8, 0..3_u64);
+    let input = (prop::sample::select(algorithms), sizes, numbers, any_data());
+    let test = |(algorithm, (min, more, most), (window, level, seed), data): (_, _, _, Vec<u8>)| {
+        let sizes = match algorithm {
+            Algorithm::MinCdc => ChunkSizes::new(min, min + most / 2, min + most),
+            _ => ChunkSizes::new(min, min + more, min + more + most),
+        };
+        let params = Params { window, level, seed, ..Params::new(algorithm, sizes.unwrap()) };
+        if Chunker::new(&params).is_ok() {
+            assert_as_scalar(&params, kernel, &data);
+        }
+        Ok(())
+    };
+    proptest::test_runner::TestRunner::default().run(&input, test).unwrap();
+}
+
+macro_rules! cuts_where_scalar_cuts {
+    ($($(#[$attribute:meta])* $name:ident: $kernel:expr,)*) => {$(
+        $(#[$attribute])*
+        mod $name {
+            use super::*;
+
+            #[test]
+            fn for_every_length() {
+                every_length($kernel);
+            }
+
+            #[test]
+            fn at_every_alignment() {
+                every_alignment($kernel);
+            }
+
+            #[test]
+            fn on_every_kind_of_data() {
+                every_kind_of_data($kernel);
+            }
+
+            #[test]
+            fn with_an_extreme_at_every_place() {
+                every_place_of_an_extreme($kernel);
+            }
+
+            #[cfg(unix)]
+            #[test]
+            fn and_reads_no_byte_outside() {
+                no_byte_outside($kernel);
+            }
+
+            #[test]
+            fn on_any_input() {
+                any_input($kernel);
+            }
+        }
+    )*};
+}
+
+cuts_where_scalar_cuts! {
+    #[cfg(target_arch = "x86_64")]
+    sse41: Kernel::Sse41,
+    #[cfg(target_arch = "x86_64")]
+    avx2: Kernel::Avx2,
+    #[cfg(target_arch = "x86_64")]
+    avx512: Kernel::Avx512,
+    #[cfg(target_arch = "aarch64")]
+    neon: Kernel::Neon,
+}
+
+#[test]
+fn every_required_kernel_is_one_and_runs_here() {
+    let required = env::var("ONEFOLD_REQUIRE_KERNELS").unwrap_or_default();
+    for name in required.split(',').filter(|name| !name.is_empty()) {
+        let kernel: Kernel = name.parse().unwrap();
+        let runs =
+            |&algorithm: &Algorithm| Chunker::with_kernel(&params(algorithm), kernel).is_ok();
+        assert!(Algorithm::ALL.iter().any(runs), "ONEFOLD_REQUIRE_KERNELS: no {kernel} here");
+    }
+}
+
+#[test]
+fn a_kernel_of_another_architecture_is_refused() {
+    let foreign = if cfg!(target_arch = "aarch64") { Kernel::Avx2 } else { Kernel::Neon };
+    for &algorithm in Algorithm::ALL {
+        let refusal = Chunker::with_kernel(&params(algorithm), foreign).unwrap_err().to_string();
+        assert!(refusal.starts_with(&format!("kernel '{foreign}' cannot run {algorithm}")));
+    }
+}
+
+fn params(algorithm: Algorithm) -> Params {
+    Params::for_mean(algorithm, 8192).unwrap()
+}
