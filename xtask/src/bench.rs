@@ -29,8 +29,10 @@ pub(crate) struct Options {
     pub(crate) out: PathBuf,
 }
 
-const CACHE_STATE: &str = "warm: every file of the dataset was read once before the first round; \
+const CACHE_STATE: &str = "warm: every file of the dataset is read once before each tool's round; \
                            what a phase wrote is synced before the next one is timed";
+
+const STAGES_CACHE_STATE: &str = "warm: every file of the dataset was read once before";
 
 const NOTES: [&str; 3] = [
     "onefold's first backup includes creating its repository; the rivals' `init` is not timed",
@@ -44,11 +46,7 @@ pub(crate) fn backup(options: Options) -> Result<()> {
     tools.extend(options.rivals.iter().copied().map(Tool::Rival));
     let versions = versions(&tools)?;
 
-    let source = options.dataset.canonicalize();
-    let source = source.with_context(|| options.dataset.display().to_string())?;
-    println!("bench: reading {} once", source.display());
-    let tree = digest::of_tree(&source)?;
-
+    let (source, tree) = read_dataset(&options.dataset)?;
     let work = options.work.unwrap_or_else(|| workspace::target_dir().join("bench/work"));
     let work = Work::begin(&work)?;
     let mut samples = Vec::new();
@@ -60,27 +58,77 @@ pub(crate) fn backup(options: Options) -> Result<()> {
     }
     work.end()?;
     print!("{}", bench_table::of(&samples));
+    write_record(&options.out, &source, tree, CACHE_STATE, versions, samples, &NOTES)
+}
 
+/// Times each stage of a backup alone and writes the record.
+pub(crate) fn stages(dataset: &Path, rounds: u32, out: &Path) -> Result<()> {
+    #[derive(serde::Deserialize)]
+    struct Stage {
+        stage: String,
+        bytes: u64,
+        seconds: f64,
+    }
+    let (source, tree) = read_dataset(dataset)?;
+    let mut samples = Vec::new();
+    for round in 1..=rounds {
+        let mut stages = Cargo::default().command();
+        stages.args(["run", "--quiet", "--release", "--package", "onefold-store"]);
+        stages.args(["--example", "stages", "--"]).arg(&source);
+        let output = stages.stderr(Stdio::inherit()).output().context("cargo run")?;
+        ensure!(output.status.success(), "stages ended with {}", output.status);
+        for line in String::from_utf8(output.stdout)?.lines() {
+            let Stage { stage, bytes, seconds } = serde_json::from_str(line)?;
+            println!("bench: round {round}, {stage}: {seconds:.3} s, {bytes} bytes");
+            let wall = std::time::Duration::from_secs_f64(seconds);
+            samples.push(Sample::of_stage(&stage, round, wall, bytes));
+        }
+    }
+    let notes = [
+        "one thread, each stage timed apart; the walk has no bytes, the read opens every file",
+        "compress has the bytes of distinct chunks only",
+    ];
+    write_record(out, &source, tree, STAGES_CACHE_STATE, BTreeMap::new(), samples, &notes)
+}
+
+/// Reads the dataset once, so that its files are in memory, and says what it is.
+fn read_dataset(dataset: &Path) -> Result<(PathBuf, TreeDigest)> {
+    let source = dataset.canonicalize();
+    let source = source.with_context(|| dataset.display().to_string())?;
+    println!("bench: reading {} once", source.display());
+    let tree = digest::of_tree(&source)?;
+    Ok((source, tree))
+}
+
+fn write_record(
+    out: &Path,
+    source: &Path,
+    tree: TreeDigest,
+    cache_state: &str,
+    tools: BTreeMap<String, String>,
+    samples: Vec<Sample>,
+    notes: &[&str],
+) -> Result<()> {
     let record = Record {
-        name: options.out.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
+        name: out.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
         command_line: command_line(),
         date: record::now()?,
         commit: Commit::current(),
         machine: Machine::this(),
         rustc_version: record::rustc_version(),
-        cache_state: CACHE_STATE.into(),
+        cache_state: cache_state.into(),
         dataset: Dataset {
             name: source.file_name().unwrap_or_default().to_string_lossy().into_owned(),
             digest: tree.digest,
             files: tree.files,
             bytes: tree.bytes,
         },
-        tools: versions,
+        tools,
         samples,
-        notes: NOTES.map(String::from).to_vec(),
+        notes: notes.iter().map(|note| String::from(*note)).collect(),
     };
-    record.write(&options.out)?;
-    println!("bench: wrote {}", options.out.display());
+    record.write(out)?;
+    println!("bench: wrote {}", out.display());
     Ok(())
 }
 
@@ -120,7 +168,9 @@ fn run_round(
     tree: &TreeDigest,
 ) -> Result<Vec<Sample>> {
     let name = tool.name();
-    let folder = work.fresh(name)?;
+    // What earlier rounds wrote may have pushed the dataset out of memory.
+    digest::of_tree(source)?;
+    let folder = work.fresh(&format!("{name}-{round}"))?;
     let place = Place::below(&folder, source);
     for made in [&place.home, &place.target] {
         fs::create_dir_all(made).with_context(|| made.display().to_string())?;
@@ -139,7 +189,8 @@ fn run_round(
         samples.push(Sample::new(name, &phase.to_string(), round, usage, stored));
     }
     verify_restored(tool, &place, tree)?;
-    remove(&folder)?;
+    // The folder stays until the end: ext4 is slow to make files where it deleted some lately, and
+    // the next tool's restore would pay for it.
     Ok(samples)
 }
 

@@ -82,6 +82,7 @@ mod tests {
             system_seconds: 0.0,
             peak_rss_bytes: 1 << 20,
             stored_bytes: 1_000_000,
+            stage_bytes: None,
         };
         let table = of(&[sample("onefold", 2.0), sample("restic", 8.0), sample("onefold", 4.0)]);
         let rows: Vec<&str> = table.lines().skip(2).collect();

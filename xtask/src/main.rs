@@ -95,6 +95,18 @@ enum DatasetCommand {
 
 #[derive(Subcommand)]
 enum BenchCommand {
+    /// Each stage of a backup alone: walk, read, chunk, fingerprint, look up, compress
+    Stages {
+        /// The tree to read
+        #[arg(long)]
+        dataset: PathBuf,
+        /// How often
+        #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+        rounds: u32,
+        /// The record to write, e.g. docs/records/NAME.json
+        #[arg(long)]
+        out: PathBuf,
+    },
     /// First backup, unchanged backup and restore, beside other backup tools
     Backup {
         /// The tree to back up
@@ -130,6 +142,9 @@ fn main() -> ExitCode {
         }
         Command::Dataset(DatasetCommand::Kubernetes { versions, dir }) => {
             dataset::kubernetes(&dir, &dataset::first_versions(versions.into()))
+        }
+        Command::Bench(BenchCommand::Stages { dataset, rounds, out }) => {
+            bench::stages(&dataset, rounds, &out)
         }
         Command::Bench(BenchCommand::Backup { dataset, rounds, rivals, work, out }) => {
             bench::backup(bench::Options { dataset, rounds, rivals, work, out })

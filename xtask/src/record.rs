@@ -7,6 +7,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
@@ -77,6 +78,9 @@ pub(crate) struct Sample {
     pub(crate) peak_rss_bytes: u64,
     /// Size of the repository after the run.
     pub(crate) stored_bytes: u64,
+    /// Bytes that a stage took in, where a stage and not a program was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) stage_bytes: Option<u64>,
 }
 
 impl Sample {
@@ -96,6 +100,24 @@ impl Sample {
             system_seconds: usage.system.as_secs_f64(),
             peak_rss_bytes: usage.peak_rss,
             stored_bytes,
+            stage_bytes: None,
+        }
+    }
+}
+
+impl Sample {
+    /// A stage within one process, of which only time and bytes are known.
+    pub(crate) fn of_stage(stage: &str, round: u32, wall: Duration, bytes: u64) -> Self {
+        Self {
+            tool: "onefold".to_owned(),
+            phase: stage.to_owned(),
+            round,
+            seconds: wall.as_secs_f64(),
+            user_seconds: 0.0,
+            system_seconds: 0.0,
+            peak_rss_bytes: 0,
+            stored_bytes: 0,
+            stage_bytes: Some(bytes),
         }
     }
 }
@@ -199,6 +221,7 @@ mod tests {
             system_seconds: 0.0,
             peak_rss_bytes: u64::MAX,
             stored_bytes: 0,
+            stage_bytes: Some(7),
         };
         let record = Record {
             name: "one".into(),

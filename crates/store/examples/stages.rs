@@ -1,0 +1,130 @@
+//! Times each stage of a backup alone, on one thread, over the files below a directory.
+//!
+//! `cargo run --release -p onefold-store --example stages -- DIRECTORY` prints a JSON line a stage:
+//! its name, the bytes it took in and the seconds it needed. `cargo xtask bench stages` makes a
+//! record of them.
+
+use std::collections::HashSet;
+use std::env;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use onefold_cdc::Chunker;
+use onefold_container::{Compressor, GroupBuilder};
+use onefold_fingerprint::{Fingerprint, Fingerprinter};
+use onefold_store::Config;
+
+/// Files are taken in portions of about this many bytes, so that memory stays bounded.
+const PORTION: usize = 64 << 20;
+/// As in a backup.
+const GROUP_LEN: usize = 256 << 10;
+
+#[derive(Default)]
+struct Stage {
+    bytes: u64,
+    time: Duration,
+}
+
+impl Stage {
+    fn measure<T>(&mut self, bytes: usize, work: impl FnOnce() -> T) -> T {
+        let begun = Instant::now();
+        let result = work();
+        self.time += begun.elapsed();
+        self.bytes += bytes as u64;
+        result
+    }
+
+    fn print(&self, name: &str) {
+        let seconds = self.time.as_secs_f64();
+        println!(r#"{{"stage":"{name}","bytes":{},"seconds":{seconds}}}"#, self.bytes);
+    }
+}
+
+fn main() -> io::Result<()> {
+    let root = env::args_os().nth(1).map(PathBuf::from);
+    let root = root.ok_or_else(|| io::Error::other("name the directory to read"))?;
+    let config = Config::standard();
+    let chunker = Chunker::new(&config.params).map_err(io::Error::other)?;
+    let fingerprinter = Fingerprinter::blake3();
+    let mut compressor = Compressor::new(config.compression_level).map_err(io::Error::other)?;
+    let [mut walk, mut read, mut chunk, mut fingerprint, mut look_up, mut compress]: [Stage; 6] =
+        Default::default();
+    let files = walk.measure(0, || list(&root))?;
+    let mut known = HashSet::<Fingerprint>::new();
+    let mut group = GroupBuilder::default();
+    let mut files = files.into_iter();
+    loop {
+        let mut portion = Vec::new();
+        let mut lengths = Vec::new();
+        while portion.len() < PORTION {
+            let Some(file) = files.next() else { break };
+            let before = portion.len();
+            let bytes = read.measure(0, || fs::read(file))?;
+            read.bytes += bytes.len() as u64;
+            portion.extend_from_slice(&bytes);
+            lengths.push(portion.len() - before);
+        }
+        if lengths.is_empty() {
+            break;
+        }
+        let chunks = chunk.measure(portion.len(), || cut(&chunker, &portion, &lengths));
+        let mut names = Vec::new();
+        fingerprint.measure(portion.len(), || fingerprinter.fingerprint_many(&chunks, &mut names));
+        let is_new: Vec<bool> = look_up
+            .measure(portion.len(), || names.iter().map(|name| known.insert(*name)).collect());
+        let new =
+            names.iter().zip(&chunks).zip(is_new).filter_map(|(pair, new)| new.then_some(pair));
+        for (name, bytes) in new {
+            compress.measure(bytes.len(), || -> io::Result<()> {
+                group.push(*name, bytes);
+                if group.len() >= GROUP_LEN {
+                    compressor.compress(&mut group).map_err(io::Error::other)?;
+                }
+                Ok(())
+            })?;
+        }
+    }
+    walk.print("walk");
+    read.print("read");
+    chunk.print("chunk");
+    fingerprint.print("fingerprint");
+    look_up.print("look up");
+    compress.print("compress");
+    Ok(())
+}
+
+/// The regular files below `directory`.
+fn list(directory: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    let mut open = vec![directory.to_owned()];
+    while let Some(directory) = open.pop() {
+        for entry in fs::read_dir(directory)? {
+            let entry = entry?;
+            let metadata = entry.path().symlink_metadata()?;
+            if metadata.is_dir() {
+                open.push(entry.path());
+            } else if metadata.is_file() {
+                files.push(entry.path());
+            }
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// The chunks of files of `lengths` bytes, which follow one another in `bytes`.
+fn cut<'a>(chunker: &Chunker, mut bytes: &'a [u8], lengths: &[usize]) -> Vec<&'a [u8]> {
+    let mut chunks = Vec::new();
+    for len in lengths {
+        let (file, rest) = bytes.split_at(*len);
+        let mut start = 0;
+        for end in chunker.cut_points(file) {
+            chunks.push(&file[start..end]);
+            start = end;
+        }
+        bytes = rest;
+    }
+    chunks
+}
