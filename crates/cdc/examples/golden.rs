@@ -5,7 +5,7 @@
 //! The cut-points come from the plain models of the testkit, never from the chunkers that are
 //! tested against them. Once published, a case is never changed, only joined by others.
 
-use onefold_cdc::{Algorithm, ChunkSizes, Params};
+use onefold_cdc::{Algorithm, ChunkSizes, Divisors, Params};
 use onefold_testkit::model::Model;
 use onefold_testkit::{cycle, random};
 use serde_json::{Value, json};
@@ -14,6 +14,7 @@ use sha2::{Digest, Sha256};
 const ABOUT: &str = "Cut-points (offsets just after each chunk's last byte) of whole inputs. \
     Input splitmix64: the numbers that SplitMix64 yields from the seed, little-endian, each byte \
     and-ed with mask; input cycle: the bytes of hex over and over; both cut to len bytes. \
+    divisors: the pairs of bytes of BFBC in a row, if not drawn by the seed; \
     count: how many cut-points; first: up to 8 of them; sha256: digest of all, as 64-bit \
     little-endian numbers.";
 
@@ -44,13 +45,20 @@ fn all_params() -> Vec<Params> {
     for level in [0, 1, 3] {
         all.push(Params { level, seed: 2, ..around(Algorithm::FastCdc) });
     }
+    for algorithm in [Algorithm::Tttd, Algorithm::Crc, Algorithm::Buzhash] {
+        for window in [1, 16, 256] {
+            all.push(Params { window, seed: 2, ..around(algorithm) });
+        }
+    }
+    let divisors = Divisors::from_pairs([[0, 1], [1, 1], [0xfe, 0xff], [7, 200], [0xff, 0xff]]);
+    let divisors = Some(divisors.expect("some pairs"));
+    all.push(Params { divisors, ..around(Algorithm::Bfbc) });
     all
 }
 
 /// Random, low-entropy and degenerate inputs that end inside a chunk of at most `max` bytes.
 fn inputs(max: usize) -> [Value; 5] {
     let len = 5 * max + 3;
-    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     let ramp: Vec<u8> = (0..=255).collect();
     [
         json!({"kind": "splitmix64", "seed": 1, "mask": 255, "len": 4 * len}),
@@ -62,6 +70,7 @@ fn inputs(max: usize) -> [Value; 5] {
 }
 
 fn case(params: &Params, input: &Value) -> Value {
+    let divisors: Vec<_> = params.divisors.iter().flat_map(Divisors::pairs).collect();
     let model = Model {
         algorithm: params.algorithm.name(),
         min: params.sizes.min(),
@@ -70,11 +79,12 @@ fn case(params: &Params, input: &Value) -> Value {
         window: params.window,
         level: params.level,
         seed: params.seed,
+        divisors: &divisors,
     };
     let cut_points = model.cut_points(&bytes(input));
     let encoded: Vec<u8> = cut_points.iter().flat_map(|&p| (p as u64).to_le_bytes()).collect();
-    let digest: String = Sha256::digest(encoded).iter().map(|b| format!("{b:02x}")).collect();
-    json!({
+    let digest = hex(&Sha256::digest(encoded));
+    let mut case = json!({
         "algorithm": model.algorithm,
         "min": model.min,
         "avg": model.avg,
@@ -86,7 +96,15 @@ fn case(params: &Params, input: &Value) -> Value {
         "count": cut_points.len(),
         "first": &cut_points[..cut_points.len().min(8)],
         "sha256": digest,
-    })
+    });
+    if !divisors.is_empty() {
+        case["divisors"] = json!(hex(divisors.as_flattened()));
+    }
+    case
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn bytes(input: &Value) -> Vec<u8> {

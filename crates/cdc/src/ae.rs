@@ -27,6 +27,7 @@ use crate::simd::VectorRule;
 use crate::simd::extremum::{BLOCK, Extreme, Largest, Smallest, extremes_of_block, prefetch_block};
 use crate::simd::scan::first_equal;
 use crate::simd::vector::ByteVector;
+use crate::walk::{Past, Step};
 use crate::{ChunkSizes, Params};
 
 /// `FLIP` is what a byte is xored with before it is compared: 0x00 finds the largest, 0xff the
@@ -118,6 +119,28 @@ impl<const FLIP: u8> Ae<FLIP> {
         }
         let cut = extreme + 1 + self.horizon;
         if cut <= reach.len() { Some(cut) } else { self.sizes.forced(reach) }
+    }
+}
+
+/// What a chunk without a maximum size remembers.
+#[derive(Default)]
+pub(crate) struct Extremum {
+    byte: u8,
+    /// The length of the chunk up to the extreme byte; 0 if there is none yet.
+    len: u64,
+}
+
+impl<const FLIP: u8> Step for Ae<FLIP> {
+    type State = Extremum;
+
+    fn step(&self, extreme: &mut Extremum, len: u64, byte: u8, _: &Past) -> Option<usize> {
+        if len <= self.skip as u64 {
+            return None;
+        }
+        if extreme.len == 0 || byte ^ FLIP > extreme.byte ^ FLIP {
+            *extreme = Extremum { byte, len };
+        }
+        (len == extreme.len + self.horizon as u64).then_some(0)
     }
 }
 

@@ -23,6 +23,28 @@ pub enum Algorithm {
     Ram,
     /// Smallest hash of four bytes between the bounds.
     MinCdc,
+    /// CRC-32 of a sliding window.
+    Crc,
+    /// Cyclic polynomial of a sliding window.
+    Buzhash,
+    /// Gear with a hash of 32 bits.
+    Gear32,
+    /// Gear with a hash of 16 bits, made for vectors.
+    Gear16,
+    /// Two thresholds, two divisors.
+    Tttd,
+    /// Local maximum.
+    Maxp,
+    /// Minimal incremental interval.
+    Mii,
+    /// Parity check of interval.
+    Pci,
+    /// Bytes-frequency-based chunking.
+    Bfbc,
+    /// Rising sequences, with skipping.
+    SeqInc,
+    /// Falling sequences, with skipping.
+    SeqDec,
 }
 
 impl Algorithm {
@@ -36,6 +58,17 @@ impl Algorithm {
         Self::AeMin,
         Self::Ram,
         Self::MinCdc,
+        Self::Crc,
+        Self::Buzhash,
+        Self::Gear32,
+        Self::Gear16,
+        Self::Tttd,
+        Self::Maxp,
+        Self::Mii,
+        Self::Pci,
+        Self::Bfbc,
+        Self::SeqInc,
+        Self::SeqDec,
     ];
 
     /// The name users write; [`FromStr`] reads it back.
@@ -49,6 +82,17 @@ impl Algorithm {
             Self::AeMin => "ae-min",
             Self::Ram => "ram",
             Self::MinCdc => "mincdc",
+            Self::Crc => "crc",
+            Self::Buzhash => "buzhash",
+            Self::Gear32 => "gear32",
+            Self::Gear16 => "gear16",
+            Self::Tttd => "tttd",
+            Self::Maxp => "maxp",
+            Self::Mii => "mii",
+            Self::Pci => "pci",
+            Self::Bfbc => "bfbc",
+            Self::SeqInc => "seqcdc-inc",
+            Self::SeqDec => "seqcdc-dec",
         }
     }
 
@@ -63,6 +107,21 @@ impl Algorithm {
             Self::AeMin => "smallest byte followed by a horizon of none smaller; no hash",
             Self::Ram => "first byte not below the maximum of a leading window; no hash",
             Self::MinCdc => "smallest four-byte hash between the size bounds; fast, even sizes",
+            Self::Crc => "CRC-32 of a sliding window",
+            Self::Buzhash => "cyclic polynomial of a sliding window; Rabin's way at less cost",
+            Self::Gear32 => "Gear hash of the last 32 bytes, in 32 bits",
+            Self::Gear16 => "Gear hash of 16 bytes, in 16 bits; made for vector instructions",
+            Self::Tttd => "Rabin with a second, likelier divisor where a chunk would grow too long",
+            Self::Maxp => "byte larger than all within a horizon on both sides; no hash",
+            Self::Mii => "a few bytes of which each is larger than the one before; no hash",
+            Self::Pci => "many bits set in a sliding window; no hash",
+            Self::Bfbc => "pairs of bytes from a set, which can be trained on a sample; no hash",
+            Self::SeqInc => {
+                "rising bytes, skipping ahead where bytes fall; no hash, does not read all"
+            }
+            Self::SeqDec => {
+                "falling bytes, skipping ahead where bytes rise; no hash, does not read all"
+            }
         }
     }
 
@@ -82,6 +141,17 @@ impl Algorithm {
             Self::AeMin => 5,
             Self::Ram => 6,
             Self::MinCdc => 7,
+            Self::Crc => 8,
+            Self::Buzhash => 9,
+            Self::Gear32 => 10,
+            Self::Gear16 => 11,
+            Self::Tttd => 12,
+            Self::Maxp => 13,
+            Self::Mii => 14,
+            Self::Pci => 15,
+            Self::Bfbc => 16,
+            Self::SeqInc => 17,
+            Self::SeqDec => 18,
         }
     }
 
@@ -121,7 +191,7 @@ mod tests {
             assert_eq!(algorithm.name().parse(), Ok(algorithm));
             assert!(!algorithm.summary().contains('\n'));
         }
-        assert_eq!(Algorithm::from_code(8), None);
+        assert_eq!(Algorithm::from_code(19), None);
         assert_eq!(Algorithm::from_code(u8::MAX), None);
     }
 

@@ -9,7 +9,8 @@ use crate::{ChunkSizes, Kernel, ParamError, Params};
 /// Finds cut-points. Keeps no state between calls, and clones share their tables.
 #[derive(Clone)]
 pub struct Chunker {
-    params: Params,
+    /// Shared, since divisors are 8 KiB.
+    params: Arc<Params>,
     kernel: Kernel,
     rule: Arc<dyn Rule>,
 }
@@ -24,7 +25,7 @@ impl Chunker {
     pub fn with_kernel(params: &Params, kernel: Kernel) -> Result<Self, ParamError> {
         let kernel = kernel.choose(params.algorithm)?;
         let rule = simd::rule(params, kernel)?;
-        Ok(Self { params: *params, kernel, rule })
+        Ok(Self { params: Arc::new(*params), kernel, rule })
     }
 
     /// What the cut-points depend on.

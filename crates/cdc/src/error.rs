@@ -55,6 +55,27 @@ pub enum ParamError {
         /// The maximum chunk size.
         max: usize,
     },
+    /// The average chunk size lies above [`MAX_CHUNK`], though chunks may be longer.
+    #[error("average chunk size {avg} is above the limit {limit}", limit = MAX_CHUNK)]
+    AvgTooLarge {
+        /// The average that was asked for.
+        avg: usize,
+    },
+    /// The algorithm chooses among all positions up to the maximum, and there is none.
+    #[error("{algorithm} needs a maximum chunk size, and these sizes are unbounded")]
+    NeedsMax {
+        /// The algorithm that was asked for.
+        algorithm: Algorithm,
+    },
+    /// The sample to find divisors in holds no pair of bytes.
+    #[error("sample of {len} bytes holds no pair of bytes to train on, expected at least 2 bytes")]
+    EmptySample {
+        /// How long the sample is.
+        len: usize,
+    },
+    /// A set of divisors without any.
+    #[error("no pairs of bytes to divide at, expected at least 1")]
+    NoDivisors,
     /// No algorithm has this name.
     #[error("unknown algorithm '{name}', expected one of {known}", known = names(Algorithm::ALL))]
     UnknownAlgorithm {

@@ -21,6 +21,7 @@
 
 use crate::gear::{self, Table};
 use crate::rule::Rule;
+use crate::walk::{Past, Step};
 use crate::{ChunkSizes, ParamError, Params};
 
 const MAX_LEVEL: u8 = 3;
@@ -65,5 +66,16 @@ impl Rule for FastCdc {
             Ok(scanned) => Some(normal + scanned),
             Err(_) => self.sizes.forced(reach),
         }
+    }
+}
+
+impl Step for FastCdc {
+    type State = u64;
+
+    fn step(&self, hash: &mut u64, len: u64, byte: u8, _: &Past) -> Option<usize> {
+        *hash = self.table.push(*hash, byte);
+        let is_small = len < self.sizes.avg() as u64;
+        let limit = if is_small { self.small_limit } else { self.large_limit };
+        (len >= self.sizes.min() as u64 && *hash <= limit).then_some(0)
     }
 }

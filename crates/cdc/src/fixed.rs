@@ -7,6 +7,7 @@
 
 use crate::Params;
 use crate::rule::Rule;
+use crate::walk::{Past, Step};
 
 pub(crate) struct Fixed {
     size: usize,
@@ -21,5 +22,13 @@ impl Fixed {
 impl Rule for Fixed {
     fn next_cut(&self, data: &[u8]) -> Option<usize> {
         (data.len() >= self.size).then_some(self.size)
+    }
+}
+
+impl Step for Fixed {
+    type State = ();
+
+    fn step(&self, (): &mut (), len: u64, _: u8, _: &Past) -> Option<usize> {
+        (len == self.size as u64).then_some(0)
     }
 }

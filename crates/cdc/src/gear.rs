@@ -24,6 +24,7 @@
 
 use crate::rule::Rule;
 use crate::splitmix::SplitMix64;
+use crate::walk::{Past, Step};
 use crate::{ChunkSizes, Params};
 
 /// Bytes that a hash depends on: each is shifted out after 64 more.
@@ -54,6 +55,15 @@ impl Rule for Gear {
             Ok(scanned) => Some(before + scanned),
             Err(_) => self.sizes.forced(reach),
         }
+    }
+}
+
+impl Step for Gear {
+    type State = u64;
+
+    fn step(&self, hash: &mut u64, len: u64, byte: u8, _: &Past) -> Option<usize> {
+        *hash = self.table.push(*hash, byte);
+        (len >= self.sizes.min() as u64 && *hash <= self.limit).then_some(0)
     }
 }
 
@@ -93,7 +103,7 @@ impl Table {
         Err(hash)
     }
 
-    fn push(&self, hash: u64, byte: u8) -> u64 {
+    pub(crate) fn push(&self, hash: u64, byte: u8) -> u64 {
         (hash << 1).wrapping_add(self.0[usize::from(byte)])
     }
 }

@@ -34,6 +34,9 @@ pub(crate) struct MinCdc {
 impl MinCdc {
     pub(crate) fn new(params: &Params) -> Result<Self, ParamError> {
         let sizes = params.sizes;
+        if !sizes.is_bounded() {
+            return Err(ParamError::NeedsMax { algorithm: params.algorithm });
+        }
         let (min, avg, max) = (sizes.min(), sizes.avg(), sizes.max());
         if (2 * avg).abs_diff(min + max) > 2 {
             return Err(ParamError::MinCdcMean { min, avg, max });

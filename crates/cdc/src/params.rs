@@ -1,9 +1,12 @@
-use crate::{Algorithm, ParamError};
+use crate::{Algorithm, Divisors, ParamError};
 
 /// The largest chunk that any parameters allow: 64 MiB.
 pub const MAX_CHUNK: usize = 64 << 20;
 
-/// Bounds and mean of chunk lengths in bytes: 1 ≤ min ≤ avg ≤ max ≤ [`MAX_CHUNK`].
+/// The longest window of a rolling hash.
+const MAX_WINDOW: usize = 256;
+
+/// Bounds and mean of chunk lengths in bytes: 1 ≤ min ≤ avg ≤ max ≤ [`MAX_CHUNK`], or no max.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ChunkSizes {
     min: usize,
@@ -29,6 +32,29 @@ impl ChunkSizes {
         Ok(Self { min, avg, max })
     }
 
+    /// Sizes without a maximum, for research: chunks as long as the rule has them. A `min` of 1 is
+    /// no minimum. Refused unless 1 ≤ `min` ≤ `avg` ≤ [`MAX_CHUNK`].
+    ///
+    /// [`Cuts`](crate::Cuts) takes them; a [`Stream`](crate::Stream), which holds its chunks, does
+    /// not, nor does a repository.
+    pub const fn unbounded(min: usize, avg: usize) -> Result<Self, ParamError> {
+        if min == 0 {
+            return Err(ParamError::ZeroMin);
+        }
+        if avg < min {
+            return Err(ParamError::AvgBelowMin { min, avg });
+        }
+        if avg > MAX_CHUNK {
+            return Err(ParamError::AvgTooLarge { avg });
+        }
+        Ok(Self { min, avg, max: usize::MAX })
+    }
+
+    /// Whether there is a maximum, as everything that holds whole chunks needs.
+    pub const fn is_bounded(self) -> bool {
+        self.max <= MAX_CHUNK
+    }
+
     /// From a quarter of `avg`, but at least one byte, to four times `avg`.
     pub fn around(avg: usize) -> Result<Self, ParamError> {
         Self::new((avg / 4).max(1), avg, avg.saturating_mul(4))
@@ -44,7 +70,7 @@ impl ChunkSizes {
         self.avg
     }
 
-    /// The longest chunk.
+    /// The longest chunk; `usize::MAX` if sizes are unbounded.
     pub const fn max(self) -> usize {
         self.max
     }
@@ -75,25 +101,32 @@ pub struct Params {
     pub algorithm: Algorithm,
     /// Bounds and mean of the chunk lengths.
     pub sizes: ChunkSizes,
-    /// Bytes in Rabin's window, 1 to 256; other algorithms ignore it.
+    /// Bytes in the window of Rabin, TTTD, CRC and Buzhash, 1 to 256; other algorithms ignore it.
+    ///
+    /// With min no shorter than the window, whether a position may end a chunk depends on the
+    /// window alone.
     pub window: usize,
     /// FastCDC's normalisation level, 0 (none) to 3; other algorithms ignore it.
     pub level: u8,
-    /// Picks the hash: the table of Gear and FastCDC, the polynomial of Rabin. The algorithms
-    /// without a table (fixed, AE, RAM, MinCDC) ignore it and cut alike for everyone.
+    /// Picks the hash: the table of the Gears, FastCDC and Buzhash, the polynomial of Rabin and
+    /// TTTD, the divisors of BFBC if none are given. The other algorithms have nothing to pick,
+    /// ignore it and cut alike for everyone.
     pub seed: u64,
+    /// The pairs of bytes that BFBC cuts at; other algorithms ignore them. With `None` the seed
+    /// draws as many as cut random data at avg, which is no training.
+    pub divisors: Option<Divisors>,
 }
 
 impl Params {
-    /// `sizes` with a window of 48 bytes, level 2 and seed 0.
+    /// `sizes` with a window of 48 bytes, level 2, seed 0 and no divisors.
     pub const fn new(algorithm: Algorithm, sizes: ChunkSizes) -> Self {
-        Self { algorithm, sizes, window: 48, level: 2, seed: 0 }
+        Self { algorithm, sizes, window: 48, level: 2, seed: 0, divisors: None }
     }
 
     /// Bounds that suit `algorithm` at a mean of `avg` bytes.
     ///
-    /// Fixed knows only `avg`; MinCDC spreads evenly over half of `avg` on either side; the rest
-    /// get [`ChunkSizes::around`].
+    /// Fixed knows only `avg`; MinCDC spreads evenly over half of `avg` on either side; SeqCDC gets
+    /// half and twice of `avg`; the rest get [`ChunkSizes::around`].
     pub fn for_mean(algorithm: Algorithm, avg: usize) -> Result<Self, ParamError> {
         let sizes = match algorithm {
             Algorithm::Fixed => ChunkSizes::new(avg, avg, avg)?,
@@ -101,10 +134,36 @@ impl Params {
                 let half = avg / 2;
                 ChunkSizes::new(half.max(1), avg, avg.saturating_add(half))?
             }
+            Algorithm::SeqInc | Algorithm::SeqDec => {
+                ChunkSizes::new((avg / 2).max(1), avg, avg.saturating_mul(2))?
+            }
             _ => ChunkSizes::around(avg)?,
         };
         Ok(Self::new(algorithm, sizes))
     }
+
+    pub(crate) fn checked_window(&self) -> Result<usize, ParamError> {
+        let window = self.window;
+        if (1..=MAX_WINDOW).contains(&window) {
+            Ok(window)
+        } else {
+            Err(ParamError::Window { window })
+        }
+    }
+}
+
+/// `base` to the power of `exponent`, by squaring: only operations that IEEE 754 rounds alike
+/// everywhere, so that cut-points do not depend on a mathematics library.
+pub(crate) fn power(mut base: f64, mut exponent: usize) -> f64 {
+    let mut product = 1.0;
+    while exponent > 0 {
+        if exponent % 2 == 1 {
+            product *= base;
+        }
+        base *= base;
+        exponent /= 2;
+    }
+    product
 }
 
 #[cfg(test)]

@@ -22,42 +22,76 @@
 
 use std::array;
 
+use crate::rolling::{self, Rolling};
 use crate::rule::Rule;
 use crate::splitmix::SplitMix64;
+use crate::walk::{Past, Step};
 use crate::{ChunkSizes, ParamError, Params};
 
 const DEGREE: u32 = 53;
 const MASK: u64 = (1 << DEGREE) - 1;
-const MAX_WINDOW: usize = 256;
 
 pub(crate) struct Rabin {
     sizes: ChunkSizes,
-    window: usize,
+    fingerprint: Fingerprint,
     /// The least fingerprint that is a cut-point.
     least: u64,
+}
+
+impl Rabin {
+    pub(crate) fn new(params: &Params) -> Result<Self, ParamError> {
+        Ok(Self {
+            sizes: params.sizes,
+            fingerprint: Fingerprint::new(params.checked_window()?, params.seed),
+            least: (1 << DEGREE) - rolling::accepted(DEGREE, params.sizes),
+        })
+    }
+}
+
+impl Rule for Rabin {
+    fn next_cut(&self, data: &[u8]) -> Option<usize> {
+        let reach = self.sizes.reach(data)?;
+        rolling::first_position(&self.fingerprint, self.sizes, reach, |_, print| {
+            print >= self.least
+        })
+        .or_else(|| self.sizes.forced(reach))
+    }
+}
+
+impl Step for Rabin {
+    type State = u64;
+
+    fn step(&self, print: &mut u64, len: u64, byte: u8, past: &Past) -> Option<usize> {
+        *print = past.rolled(&self.fingerprint, *print, byte, len);
+        (len >= self.sizes.min() as u64 && *print >= self.least).then_some(0)
+    }
+}
+
+/// The fingerprint of a window, by tables for what a byte adds to it.
+pub(crate) struct Fingerprint {
+    window: usize,
     /// b · x^53 mod P: what byte b adds on entering, and what overflowing bits b come back as.
     enter: [u64; 256],
     /// b · x^(53 + 8w) mod P: what byte b still adds when w more have followed.
     leave: [u64; 256],
 }
 
-impl Rabin {
-    pub(crate) fn new(params: &Params) -> Result<Self, ParamError> {
-        let &Params { sizes, window, seed, .. } = params;
-        if !(1..=MAX_WINDOW).contains(&window) {
-            return Err(ParamError::Window { window });
-        }
+impl Fingerprint {
+    pub(crate) fn new(window: usize, seed: u64) -> Self {
         let modulus = polynomial(seed);
         let shifted_by = |bits: usize| -> [u64; 256] {
             array::from_fn(|byte| (0..bits).fold(byte as u64, |p, _| times_x(p, modulus)))
         };
-        Ok(Self {
-            sizes,
-            window,
-            least: (1 << DEGREE) - (1 << DEGREE) / sizes.spread() as u64,
-            enter: shifted_by(DEGREE as usize),
-            leave: shifted_by(DEGREE as usize + 8 * window),
-        })
+        let enter = shifted_by(DEGREE as usize);
+        Self { window, enter, leave: shifted_by(DEGREE as usize + 8 * window) }
+    }
+}
+
+impl Rolling for Fingerprint {
+    type Print = u64;
+
+    fn window(&self) -> usize {
+        self.window
     }
 
     fn push(&self, print: u64, byte: u8) -> u64 {
@@ -67,31 +101,6 @@ impl Rabin {
 
     fn roll(&self, print: u64, entering: u8, leaving: u8) -> u64 {
         self.push(print, entering) ^ self.leave[usize::from(leaving)]
-    }
-}
-
-impl Rule for Rabin {
-    fn next_cut(&self, data: &[u8]) -> Option<usize> {
-        let reach = self.sizes.reach(data)?;
-        let min = self.sizes.min();
-        let start = min.saturating_sub(self.window);
-        let full = (start + self.window).min(reach.len());
-
-        let warm = &reach[start..min - 1];
-        let mut print = warm.iter().fold(0, |print, &byte| self.push(print, byte));
-        for (i, &byte) in reach[min - 1..full].iter().enumerate() {
-            print = self.push(print, byte);
-            if print >= self.least {
-                return Some(min + i);
-            }
-        }
-        for (i, (&entering, &leaving)) in reach[full..].iter().zip(&reach[start..]).enumerate() {
-            print = self.roll(print, entering, leaving);
-            if print >= self.least {
-                return Some(full + i + 1);
-            }
-        }
-        self.sizes.forced(reach)
     }
 }
 

@@ -22,7 +22,8 @@ use crate::simd::VectorRule;
 use crate::simd::extremum::{Largest, extreme};
 use crate::simd::scan::first_not_below;
 use crate::simd::vector::ByteVector;
-use crate::{ChunkSizes, Params};
+use crate::walk::{Past, Step};
+use crate::{ChunkSizes, Params, params};
 
 pub(crate) struct Ram {
     sizes: ChunkSizes,
@@ -61,6 +62,19 @@ impl VectorRule for Ram {
     }
 }
 
+impl Step for Ram {
+    /// The largest byte of the window.
+    type State = u8;
+
+    fn step(&self, largest: &mut u8, len: u64, byte: u8, _: &Past) -> Option<usize> {
+        if len <= self.window as u64 {
+            *largest = byte.max(*largest);
+            return None;
+        }
+        (byte >= *largest).then_some(0)
+    }
+}
+
 /// The largest window that keeps the mean on random data at or below `avg`.
 fn window_for_mean(avg: usize) -> usize {
     // mean(low) <= avg < mean(high), since the mean exceeds the window
@@ -76,30 +90,16 @@ fn window_for_mean(avg: usize) -> usize {
     low
 }
 
-/// E(w). Only operations that IEEE 754 rounds alike everywhere, so that cut-points do not depend
-/// on a mathematics library.
+/// E(w).
 fn mean_of_window(window: usize) -> f64 {
     let mut mean = window as f64;
     let mut up_to_previous = 0.0;
     for m in 0..256_u16 {
-        let up_to = power(f64::from(m + 1) / 256.0, window);
+        let up_to = params::power(f64::from(m + 1) / 256.0, window);
         mean += (up_to - up_to_previous) * 256.0 / f64::from(256 - m);
         up_to_previous = up_to;
     }
     mean
-}
-
-/// `base` to the power of `exponent`, by squaring.
-fn power(mut base: f64, mut exponent: usize) -> f64 {
-    let mut product = 1.0;
-    while exponent > 0 {
-        if exponent % 2 == 1 {
-            product *= base;
-        }
-        base *= base;
-        exponent /= 2;
-    }
-    product
 }
 
 #[cfg(test)]

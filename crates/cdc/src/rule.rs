@@ -1,12 +1,22 @@
 use std::sync::Arc;
 
 use crate::ae::Ae;
+use crate::bfbc::Bfbc;
+use crate::buzhash::Buzhash;
+use crate::crc::Crc;
 use crate::fastcdc::FastCdc;
 use crate::fixed::Fixed;
 use crate::gear::Gear;
+use crate::gear16::Gear16;
+use crate::gear32::Gear32;
+use crate::maxp::Maxp;
+use crate::mii::Mii;
 use crate::mincdc::MinCdc;
+use crate::pci::Pci;
 use crate::rabin::Rabin;
 use crate::ram::Ram;
+use crate::seqcdc::SeqCdc;
+use crate::tttd::Tttd;
 use crate::{Algorithm, ParamError, Params};
 
 /// Where a chunk that starts at the first byte of `data` ends. Called once a chunk.
@@ -32,5 +42,16 @@ pub(crate) fn scalar(params: &Params) -> Result<Arc<dyn Rule>, ParamError> {
         Algorithm::AeMin => Arc::new(Ae::<0xff>::new(params)),
         Algorithm::Ram => Arc::new(Ram::new(params)),
         Algorithm::MinCdc => Arc::new(MinCdc::new(params)?),
+        Algorithm::Crc => Arc::new(Crc::new(params)?),
+        Algorithm::Buzhash => Arc::new(Buzhash::new(params)?),
+        Algorithm::Gear32 => Arc::new(Gear32::new(params)),
+        Algorithm::Gear16 => Arc::new(Gear16::new(params)),
+        Algorithm::Tttd => Arc::new(Tttd::new(params)?),
+        Algorithm::Maxp => Arc::new(Maxp::new(params)),
+        Algorithm::Mii => Arc::new(Mii::new(params)),
+        Algorithm::Pci => Arc::new(Pci::new(params)),
+        Algorithm::Bfbc => Arc::new(Bfbc::new(params)),
+        Algorithm::SeqInc => Arc::new(SeqCdc::<0x00>::new(params)),
+        Algorithm::SeqDec => Arc::new(SeqCdc::<0xff>::new(params)),
     })
 }

@@ -24,7 +24,11 @@ pub struct Stream<R> {
 
 impl<R: Read> Stream<R> {
     /// A stream whose first chunk starts at the next byte of `reader`.
+    ///
+    /// Panics if the chunker's sizes are unbounded, since no buffer is sure to hold a chunk:
+    /// [`Cuts`](crate::Cuts) is for those.
     pub fn new(chunker: Chunker, reader: R) -> Self {
+        assert!(chunker.sizes().is_bounded(), "a stream holds its chunks, so they need a maximum");
         let max = chunker.sizes().max();
         let buffer = vec![0; max + max.max(READ_AHEAD)].into();
         Self { chunker, reader, buffer, start: 0, end: 0, offset: 0, ended: false }

@@ -4,25 +4,41 @@
 //! qualifies, from nothing but the rule. Agreement of the two is what the tests and the golden
 //! vectors rest on.
 
-use crate::SplitMix64;
+mod choice;
+mod hash;
+
+use std::cmp::Ordering;
+use std::collections::BTreeSet;
+
+use choice::{
+    ae_horizon, drawn_divisors, maxp_horizon, mii_interval, pci_window, ram_window, seqcdc_sequence,
+};
+use hash::{
+    buzhash, crc, gear_hash, gear_table, gear16_table, gear32_table, irreducible_polynomial,
+    rabin_fingerprint,
+};
+
+pub use hash::is_irreducible;
 
 /// A rule and its parameters, with the names and meanings that `onefold-cdc` gives them.
 #[derive(Clone, Copy, Debug)]
 pub struct Model<'a> {
-    /// `fixed`, `rabin`, `gear`, `fastcdc`, `ae-max`, `ae-min`, `ram` or `mincdc`.
+    /// The name of the algorithm, such as `fixed`.
     pub algorithm: &'a str,
     /// Shortest chunk in bytes.
     pub min: usize,
     /// Mean that the parameters aim at.
     pub avg: usize,
-    /// Longest chunk in bytes.
+    /// Longest chunk in bytes; `usize::MAX` for no limit.
     pub max: usize,
-    /// Bytes in Rabin's window.
+    /// Bytes in the window of Rabin, TTTD, CRC and Buzhash.
     pub window: usize,
     /// FastCDC's normalisation level.
     pub level: u8,
     /// What the hash is made from.
     pub seed: u64,
+    /// What BFBC divides at; drawn by the seed if there are none.
+    pub divisors: &'a [[u8; 2]],
 }
 
 /// The length of the first chunk of an input that is not empty.
@@ -42,7 +58,8 @@ impl Model<'_> {
     }
 
     fn rule(&self) -> Rule {
-        let &Self { algorithm, min, avg, max, window, level, seed } = self;
+        let &Self { algorithm, min, avg, max, window, level, seed, divisors } = self;
+        let spread = avg - min + 1;
         let first = move |qualifies: &dyn Fn(usize) -> bool, rest: &[u8]| {
             let last = max.min(rest.len());
             (min..=last).find(|&p| qualifies(p)).unwrap_or(last)
@@ -103,106 +120,135 @@ impl Model<'_> {
                 };
                 (min.max(4)..=last).min_by_key(hash).unwrap_or(last)
             }),
+            "crc" | "buzhash" => {
+                let table = gear_table(seed);
+                let is_crc = algorithm == "crc";
+                let least = (1_u64 << 32) - (1 << 32) / spread as u64;
+                Box::new(move |rest| {
+                    let qualifies = |p: usize| {
+                        let window = &rest[p.saturating_sub(window)..p];
+                        let print = if is_crc { crc(window) } else { buzhash(window, &table) };
+                        u64::from(print) >= least
+                    };
+                    first(&qualifies, rest)
+                })
+            }
+            "gear32" => {
+                let table = gear32_table(seed);
+                Box::new(move |rest| {
+                    let qualifies = |p: usize| {
+                        let hash = gear_hash(&rest[p.saturating_sub(32)..p], &table);
+                        hash % (1 << 32) < (1 << 32) / spread as u64
+                    };
+                    first(&qualifies, rest)
+                })
+            }
+            "gear16" => {
+                let table = gear16_table(seed);
+                let threshold = 65536_u64.div_ceil(spread as u64);
+                let earlier_threshold = (1 << 32) / (spread as u64 * threshold);
+                Box::new(move |rest| {
+                    let hash_at =
+                        |p: usize| gear_hash(&rest[p.saturating_sub(16)..p], &table) % (1 << 16);
+                    let qualifies = |p: usize| {
+                        hash_at(p) < threshold && hash_at(p.saturating_sub(16)) < earlier_threshold
+                    };
+                    first(&qualifies, rest)
+                })
+            }
+            "tttd" => {
+                let polynomial = irreducible_polynomial(seed);
+                let accepted = (1 << 53) / spread as u64;
+                Box::new(move |rest| {
+                    let reach = &rest[..max.min(rest.len())];
+                    let print = |p: usize| {
+                        rabin_fingerprint(&reach[p.saturating_sub(window)..p], polynomial)
+                    };
+                    // a rest without 2^53, so that it may be negative
+                    let gap = |p: usize| (1 << 53) - print(p);
+                    let main = (min..=reach.len()).find(|&p| gap(p) <= accepted);
+                    let backup = || (min..=max).rev().find(|&p| gap(p) <= 2 * accepted);
+                    let forced = || if reach.len() == max { backup() } else { None };
+                    main.or_else(forced).unwrap_or(reach.len())
+                })
+            }
+            "maxp" => {
+                let whole = maxp_horizon(avg);
+                let wide = if whole + 1 >= min { whole } else { maxp_horizon(spread) };
+                let horizon = wide.min((max - 1) / 2);
+                Box::new(move |rest| {
+                    let reach = &rest[..max.min(rest.len())];
+                    let qualifies = |p: usize| {
+                        p > horizon
+                            && p + horizon <= reach.len()
+                            && reach[p - 1 - horizon..p - 1].iter().all(|&b| b < reach[p - 1])
+                            && reach[p..p + horizon].iter().all(|&b| b < reach[p - 1])
+                    };
+                    first(&qualifies, rest)
+                })
+            }
+            "mii" => {
+                let interval = mii_interval(min, avg);
+                Box::new(move |rest| {
+                    let rises = |bytes: &[u8]| bytes.windows(2).all(|pair| pair[0] < pair[1]);
+                    first(&|p| p >= interval && rises(&rest[p - interval..p]), rest)
+                })
+            }
+            "pci" => {
+                let (window, threshold) = pci_window(min, avg);
+                Box::new(move |rest| {
+                    let set = |bytes: &[u8]| bytes.iter().map(|b| b.count_ones()).sum::<u32>();
+                    first(&|p| p >= window && set(&rest[p - window..p]) >= threshold, rest)
+                })
+            }
+            "bfbc" => {
+                let mut known: BTreeSet<_> =
+                    divisors.iter().map(|&pair| u16::from_be_bytes(pair)).collect();
+                if known.is_empty() {
+                    known = drawn_divisors(seed, spread);
+                }
+                Box::new(move |rest| {
+                    let number = |p: usize| u16::from_be_bytes([rest[p - 2], rest[p - 1]]);
+                    first(&|p| p >= 2 && known.contains(&number(p)), rest)
+                })
+            }
+            "seqcdc-inc" | "seqcdc-dec" => {
+                let (rises, trigger, jump) = seqcdc_sequence(spread);
+                let wanted =
+                    if algorithm == "seqcdc-inc" { Ordering::Greater } else { Ordering::Less };
+                Box::new(move |rest| {
+                    let last = max.min(rest.len());
+                    let (mut at, mut opposed) = (min, 0);
+                    let mut sequence = Vec::new();
+                    while at < last {
+                        match rest[at].cmp(&rest[at - 1]) {
+                            Ordering::Equal => {}
+                            order if order == wanted => sequence.push(at),
+                            _ => {
+                                sequence.clear();
+                                opposed += 1;
+                            }
+                        }
+                        if sequence.len() == rises {
+                            return at;
+                        }
+                        at += 1;
+                        if opposed == trigger {
+                            opposed = 0;
+                            at += jump;
+                        }
+                    }
+                    last
+                })
+            }
             unknown => panic!("no model of '{unknown}'"),
         }
     }
 }
 
-fn gear_table(seed: u64) -> Vec<u64> {
-    let mut numbers = SplitMix64::new(seed);
-    (0..256).map(|_| numbers.next_u64()).collect()
-}
-
-/// Each byte's number, doubled for every byte behind it, summed up modulo 2^64.
-fn gear_hash(window: &[u8], table: &[u64]) -> u64 {
-    let shifted = |(age, byte): (usize, &u8)| table[usize::from(*byte)] << age;
-    window.iter().rev().enumerate().map(shifted).fold(0, u64::wrapping_add)
-}
-
-/// The rest of the division of the window's bits and 53 zeros, bit by bit.
-fn rabin_fingerprint(window: &[u8], polynomial: u64) -> u64 {
-    let bits = window.iter().flat_map(|byte| (0..8).rev().map(move |i| u64::from(byte >> i & 1)));
-    bits.chain([0; 53]).fold(0, |rest, bit| divide_once(rest << 1 | bit, polynomial))
-}
-
-fn divide_once(dividend: u64, polynomial: u64) -> u64 {
-    if dividend >> 53 == 1 { dividend ^ polynomial } else { dividend }
-}
-
-fn irreducible_polynomial(seed: u64) -> u64 {
-    let low = SplitMix64::new(seed).next_u64() % (1 << 53);
-    (0_u64..)
-        .map(|i| (1 << 53) + ((low | 1) + 2 * i) % (1 << 53))
-        .find(|&polynomial| is_irreducible(polynomial))
-        .expect("some polynomial is irreducible")
-}
-
-/// Rabin's test. 53 is prime, so if x^(2^53) = x modulo a polynomial of that degree, its factors
-/// have degree 1 or 53; those of degree 1 show as roots 0 and 1.
-pub fn is_irreducible(polynomial: u64) -> bool {
-    assert_eq!(polynomial >> 53, 1, "a polynomial of degree 53");
-    let no_root = polynomial & 1 == 1 && polynomial.count_ones() % 2 == 1;
-    let frobenius = (0..53).fold(0b10, |power, _| square(power, polynomial));
-    no_root && frobenius == 0b10
-}
-
-/// Squaring spreads the bits: (Σ x^i)² = Σ x^2i.
-fn square(p: u64, polynomial: u64) -> u64 {
-    (0..53).rev().fold(0, |sum, i| {
-        let times_x = divide_once(sum << 1, polynomial);
-        divide_once(times_x << 1, polynomial) ^ (p >> i & 1)
-    })
-}
-
-/// Table II of the investigation up to 1024, avg − 256 from 2048 on, lines in between.
-fn ae_horizon(avg: usize) -> usize {
-    let horizon = match avg {
-        0..=512 => avg * 348 / 512,
-        513..=770 => 348 + (avg - 512) * (563 - 348) / (770 - 512),
-        771..=1024 => 563 + (avg - 770) * (793 - 563) / (1024 - 770),
-        1025..=2048 => 793 + (avg - 1024) * (1792 - 793) / 1024,
-        _ => avg - 256,
-    };
-    horizon.max(1)
-}
-
-/// The last window, counting up, whose mean does not exceed `avg`.
-fn ram_window(avg: usize) -> usize {
-    let mean = |window: usize| {
-        let at_most = |m: i32| (f64::from(m + 1) / 256.0).powi(window as i32);
-        let wait = |m: i32| (at_most(m) - at_most(m - 1)) * 256.0 / f64::from(256 - m);
-        // no byte is below 0, even if the window is empty
-        window as f64 + at_most(0) + (1..256).map(wait).sum::<f64>()
-    };
-    // the wait is at most 256
-    (avg.saturating_sub(256)..).take_while(|&window| mean(window) <= avg as f64).last().unwrap_or(0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_is_irreducible_has_no_small_factor_and_is_as_frequent_as_it_should() {
-        let divisible = |polynomial: u64, divisor: u64| {
-            let mut rest = polynomial;
-            while rest != 0 && rest.ilog2() >= divisor.ilog2() {
-                rest ^= divisor << (rest.ilog2() - divisor.ilog2());
-            }
-            rest == 0
-        };
-        let mut irreducible = 0;
-        for polynomial in (1 << 53..).take(2000) {
-            if is_irreducible(polynomial) {
-                irreducible += 1;
-                assert!((2..1 << 10).all(|divisor| !divisible(polynomial, divisor)));
-            }
-        }
-        // one in 53 of all polynomials of the degree, so 38 with a deviation of 6
-        assert!((20..60).contains(&irreducible), "{irreducible}");
-        // x^53 + x^6 + x^2 + x + 1, from tables of primitive polynomials
-        assert!(is_irreducible(1 << 53 | 0b100_0111));
-    }
 
     #[test]
     fn small_cuts_are_as_by_hand() {
@@ -214,6 +260,7 @@ mod tests {
             window: 48,
             level: 2,
             seed: 0,
+            divisors: &[],
         };
         assert_eq!(model("fixed", 3, 3, 3).cut_points(b"abcdefg"), [3, 6, 7]);
         // horizon 2: the c that no larger byte follows, and two bytes more
@@ -222,5 +269,10 @@ mod tests {
         // window 1 (its mean is 7.1): the next byte that is not smaller
         assert_eq!(model("ram", 1, 8, 20).cut_points(b"dabce"), [5]);
         assert_eq!(model("ram", 1, 8, 20).cut_points(b"dabdce"), [4, 6]);
+        // the interval of 2 bytes: its mean is 2.01
+        assert_eq!(model("mii", 1, 3, 9).cut_points(b"cbbacc"), [5, 6]);
+        assert_eq!(model("maxp", 1, 4, 9).cut_points(b"abaacab"), [2, 5, 7]);
+        let bfbc = Model { divisors: &[*b"ab", *b"bb"], ..model("bfbc", 1, 100, 200) };
+        assert_eq!(bfbc.cut_points(b"xabbbabc"), [3, 5, 7, 8]);
     }
 }

@@ -62,12 +62,15 @@ proptest! {
 fn chunks_to_meet(algorithm: Algorithm) -> usize {
     let differ_again = match algorithm {
         // 1 - e^(-min / (avg - min))
-        Algorithm::Rabin | Algorithm::Gear => 0.29_f64,
+        Algorithm::Rabin | Algorithm::Gear | Algorithm::Gear32 | Algorithm::Gear16 => 0.29_f64,
+        Algorithm::Tttd | Algorithm::Crc | Algorithm::Buzhash | Algorithm::Bfbc => 0.29,
         Algorithm::FastCdc => 0.6,
         // e^-(804 / avg)^2
         Algorithm::AeMax | Algorithm::AeMin | Algorithm::Ram => 0.54,
         // 2 - 2 ln 2
-        _ => 0.62,
+        Algorithm::MinCdc => 0.62,
+        // measured: they differ less often
+        _ => 0.6,
     };
     (1e-9_f64.ln() / differ_again.ln()).ceil() as usize
 }

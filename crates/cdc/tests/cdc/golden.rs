@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use onefold_cdc::{Algorithm, ChunkSizes, Chunker, Kernel, Params, Stream};
+use onefold_cdc::{Algorithm, ChunkSizes, Chunker, Divisors, Kernel, Params, Stream};
 use onefold_testkit::{cycle, random};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -21,7 +21,17 @@ fn params(case: &Value) -> Params {
         window: number(case, "window"),
         level: number(case, "level") as u8,
         seed: number(case, "seed") as u64,
+        divisors: case["divisors"].as_str().map(|hex| {
+            let pairs = bytes(hex);
+            Divisors::from_pairs(pairs.chunks(2).map(|pair| [pair[0], pair[1]])).unwrap()
+        }),
     }
+}
+
+fn bytes(hex: &str) -> Vec<u8> {
+    let digits: Vec<_> = hex.chars().collect();
+    let digit = |c: char| c.to_digit(16).unwrap() as u8;
+    digits.chunks(2).map(|pair| digit(pair[0]) << 4 | digit(pair[1])).collect()
 }
 
 fn input(spec: &Value) -> Vec<u8> {
@@ -31,12 +41,7 @@ fn input(spec: &Value) -> Vec<u8> {
             let mask = number(spec, "mask") as u8;
             random(number(spec, "seed") as u64, len).into_iter().map(|byte| byte & mask).collect()
         }
-        "cycle" => {
-            let digits: Vec<_> = spec["hex"].as_str().unwrap().chars().collect();
-            let digit = |c: char| c.to_digit(16).unwrap() as u8;
-            let bytes = digits.chunks(2).map(|pair| digit(pair[0]) << 4 | digit(pair[1]));
-            cycle(&bytes.collect::<Vec<_>>(), len)
-        }
+        "cycle" => cycle(&bytes(spec["hex"].as_str().unwrap()), len),
         unknown => panic!("input of kind {unknown}"),
     }
 }

@@ -1,6 +1,7 @@
 //! What every algorithm promises, checked from outside.
 
 mod against_model;
+mod cuts;
 mod edits;
 mod golden;
 mod mean;

@@ -1,6 +1,6 @@
 //! Chunks tile the input and keep to their bounds.
 
-use onefold_cdc::{Algorithm, Chunker, Kernel, ParamError, Params, cut_points};
+use onefold_cdc::{Algorithm, ChunkSizes, Chunker, Kernel, ParamError, Params, cut_points};
 use onefold_testkit::{cycle, random};
 use proptest::prelude::*;
 
@@ -94,6 +94,7 @@ fn zeros_are_cut_where_the_files_say() {
         // avg - 256, the horizon or window, and the byte before or behind it
         Algorithm::AeMax | Algorithm::AeMin | Algorithm::Ram => avg - 255,
         Algorithm::MinCdc => avg / 2,
+        Algorithm::SeqInc | Algorithm::SeqDec => 2 * avg,
         _ => 4 * avg,
     };
     for &algorithm in Algorithm::ALL {
@@ -112,13 +113,24 @@ fn gear_cuts_runs_at_max_with_seed_0_and_means_from_112_above_min_on() {
     assert_eq!(cut(211, 240), Some(100));
 }
 
+const SEEDED: [Algorithm; 8] = [
+    Algorithm::Rabin,
+    Algorithm::Gear,
+    Algorithm::FastCdc,
+    Algorithm::Buzhash,
+    Algorithm::Gear32,
+    Algorithm::Gear16,
+    Algorithm::Tttd,
+    Algorithm::Bfbc,
+];
+
 #[test]
-fn seeds_move_the_cut_points_of_hashes_with_tables_only() {
+fn seeds_move_the_cut_points_of_what_has_something_to_pick() {
     let data = random(1, 100_000);
     for &algorithm in Algorithm::ALL {
         let params = Params::for_mean(algorithm, 1024).unwrap();
         let cuts = |seed| cut_points(&Params { seed, ..params }, &data).unwrap();
-        let seeded = matches!(algorithm, Algorithm::Rabin | Algorithm::Gear | Algorithm::FastCdc);
+        let seeded = SEEDED.contains(&algorithm);
         assert_eq!(cuts(0) != cuts(1), seeded, "{algorithm}");
     }
 }
@@ -133,11 +145,13 @@ fn level_0_of_fastcdc_is_gear() {
 
 #[test]
 fn parameters_an_algorithm_cannot_have_are_refused() {
-    let params = Params::for_mean(Algorithm::Rabin, 1024).unwrap();
-    for window in [0, 257, usize::MAX] {
-        let refusal = Chunker::new(&Params { window, ..params }).unwrap_err();
-        assert_eq!(refusal, ParamError::Window { window });
-        assert_eq!(refusal.to_string(), format!("window of {window} bytes, expected 1 to 256"));
+    for algorithm in [Algorithm::Rabin, Algorithm::Tttd, Algorithm::Crc, Algorithm::Buzhash] {
+        let params = Params::for_mean(algorithm, 1024).unwrap();
+        for window in [0, 257, usize::MAX] {
+            let refusal = Chunker::new(&Params { window, ..params }).unwrap_err();
+            assert_eq!(refusal, ParamError::Window { window });
+            assert_eq!(refusal.to_string(), format!("window of {window} bytes, expected 1 to 256"));
+        }
     }
     let params = Params { level: 4, ..Params::for_mean(Algorithm::FastCdc, 1024).unwrap() };
     let refusal = Chunker::new(&params).unwrap_err();
@@ -151,6 +165,10 @@ fn parameters_an_algorithm_cannot_have_are_refused() {
     for avg in [200, 201] {
         assert!(mincdc(avg).is_ok());
     }
+    let unbounded = ChunkSizes::unbounded(100, 200).unwrap();
+    let refusal = Chunker::new(&Params::new(Algorithm::MinCdc, unbounded)).unwrap_err();
+    let expected = "mincdc needs a maximum chunk size, and these sizes are unbounded";
+    assert_eq!(refusal.to_string(), expected);
 }
 
 #[test]

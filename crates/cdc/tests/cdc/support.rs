@@ -1,4 +1,4 @@
-use onefold_cdc::{Algorithm, ChunkSizes, Chunker, Params};
+use onefold_cdc::{Algorithm, ChunkSizes, Chunker, Divisors, Params};
 use onefold_testkit::model::Model;
 use onefold_testkit::{cycle, low_entropy, random, text};
 use proptest::prelude::*;
@@ -11,9 +11,10 @@ pub(crate) fn chunker(params: Params) -> Chunker {
     Chunker::new(&params).unwrap()
 }
 
-/// The plain second definition of the rule that `params` describe.
-pub(crate) fn model(params: &Params) -> Model<'static> {
-    Model {
+/// The cut-points of `data` by the plain second definition of the rule that `params` describe.
+pub(crate) fn model_cuts(params: &Params, data: &[u8]) -> Vec<usize> {
+    let divisors: Vec<_> = params.divisors.iter().flat_map(Divisors::pairs).collect();
+    let model = Model {
         algorithm: params.algorithm.name(),
         min: params.sizes.min(),
         avg: params.sizes.avg(),
@@ -21,7 +22,9 @@ pub(crate) fn model(params: &Params) -> Model<'static> {
         window: params.window,
         level: params.level,
         seed: params.seed,
-    }
+        divisors: &divisors,
+    };
+    model.cut_points(data)
 }
 
 /// Parameters of every algorithm: sizes below, at and above the windows of the rules, bounds
@@ -56,9 +59,13 @@ pub(crate) fn any_params() -> impl Strategy<Value = Params> {
             Algorithm::MinCdc => sizes(min, min + most / 2, min + most),
             _ => sizes(min, min + more, min + more + most),
         };
-        Params { window, level, seed, ..Params::new(algorithm, sizes) }
+        let divisors = (seed == 2).then(|| Divisors::from_pairs(PAIRS).expect("some pairs"));
+        Params { window, level, seed, divisors, ..Params::new(algorithm, sizes) }
     })
 }
+
+/// Divisors that text, low-entropy and random inputs have.
+const PAIRS: [[u8; 2]; 6] = [*b"e ", *b" t", [0, 1], [3, 3], [200, 100], [7, 9]];
 
 /// Inputs that rules find easy, hard and degenerate.
 pub(crate) fn any_input() -> impl Strategy<Value = Vec<u8>> {

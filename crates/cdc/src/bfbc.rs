@@ -1,0 +1,58 @@
+//! BFBC, bytes-frequency-based chunking: A. S. M. Saeed, L. E. George, "Data Deduplication System
+//! Based on Content-Defined Chunking Using Bytes Pair Frequency Occurrence", Symmetry 12, 2020; and
+//! BFBC* of "A Thorough Investigation of Content-Defined Chunking Algorithms", 2024.
+//!
+//! **Rule.** The chunk ends with the first byte, from min on, that makes a divisor with the byte
+//! before it in the chunk. The two algorithms differ in how the divisors are found: see
+//! [`Divisors`].
+//! **First legal position.** 2, or min if that is more.
+//! **Ties.** None: the first position that qualifies wins.
+//! **Tail.** The rest.
+//! **Mean.** If a pair is a divisor with probability q, min − 1 + 1 / q, as far as neighbouring
+//! pairs are independent.
+//! **Runs.** A run of a byte is cut at min throughout if the byte twice is a divisor, and at max
+//! otherwise.
+//! **Resynchronisation.** As Gear's, with 2 in the place of 64, on data like the sample.
+//! **Departures.** Without a sample the divisors are drawn by the seed, as many as cut random data
+//! at avg: a two-byte hash, not the paper's algorithm, and on data with frequent pairs far from avg.
+
+use crate::rule::Rule;
+use crate::walk::{Past, Step};
+use crate::{ChunkSizes, Divisors, Params};
+
+pub(crate) struct Bfbc {
+    sizes: ChunkSizes,
+    divisors: Divisors,
+}
+
+impl Bfbc {
+    pub(crate) fn new(params: &Params) -> Self {
+        let &Params { sizes, seed, divisors, .. } = params;
+        Self { sizes, divisors: divisors.unwrap_or_else(|| Divisors::drawn(seed, sizes)) }
+    }
+
+    fn first(&self) -> usize {
+        self.sizes.min().max(2)
+    }
+}
+
+impl Rule for Bfbc {
+    fn next_cut(&self, data: &[u8]) -> Option<usize> {
+        let reach = self.sizes.reach(data)?;
+        let pairs = reach.get(self.first() - 2..).unwrap_or(&[]).windows(2);
+        let found = pairs.enumerate().find(|(_, pair)| self.divisors.contains([pair[0], pair[1]]));
+        match found {
+            Some((i, _)) => Some(self.first() + i),
+            None => self.sizes.forced(reach),
+        }
+    }
+}
+
+impl Step for Bfbc {
+    type State = ();
+
+    fn step(&self, (): &mut (), len: u64, byte: u8, past: &Past) -> Option<usize> {
+        let qualifies = len >= self.first() as u64 && self.divisors.contains([past.ago(1), byte]);
+        qualifies.then_some(0)
+    }
+}

@@ -1,0 +1,92 @@
+//! Buzhash, the hash by cyclic polynomials: R. Uzgalis, "Random Numbers, Hashing and Permutations",
+//! 1992; J. D. Cohen, "Recursive Hashing Functions for n-Grams", ACM TOIS 15, 1997.
+//!
+//! **Rule.** h is the exclusive or of the 32-bit table entries of the window's bytes, each rotated
+//! left by the number of bytes behind it; p is the first position from min on where h of the last w
+//! bytes is at least 2^32 − ⌊2^32 / (avg − min + 1)⌋. The table is the upper halves of the first
+//! 256 numbers of SplitMix64(seed).
+//! **First legal position.** min. The window is full there if min ≥ w; otherwise it starts empty
+//! with the chunk and grows. Each position is accepted with probability 1 / (avg − min + 1), which
+//! puts the mean at avg but for the cut at max.
+//! **Ties.** None: the first position that qualifies wins.
+//! **Tail.** The rest.
+//! **Runs.** Equal bytes 32 apart cancel. Where w is a multiple of 64, every run of equal bytes and
+//! every pattern whose period divides 32 has h = 0, the last to qualify, and is cut at max.
+//! **Resynchronisation.** As Gear's, with w in the place of 64.
+//! **Departures.** The usual test is of low bits against zero, which allows means of a power of two
+//! only and cuts such runs at min.
+
+use std::array;
+
+use crate::rolling::{self, Rolling};
+use crate::rule::Rule;
+use crate::splitmix::SplitMix64;
+use crate::walk::{Past, Step};
+use crate::{ChunkSizes, ParamError, Params};
+
+pub(crate) struct Buzhash {
+    sizes: ChunkSizes,
+    hash: CyclicPolynomial,
+    /// The least hash that is a cut-point.
+    least: u64,
+}
+
+impl Buzhash {
+    pub(crate) fn new(params: &Params) -> Result<Self, ParamError> {
+        Ok(Self {
+            sizes: params.sizes,
+            hash: CyclicPolynomial::new(params.checked_window()?, params.seed),
+            least: (1 << 32) - rolling::accepted(32, params.sizes),
+        })
+    }
+}
+
+impl Rule for Buzhash {
+    fn next_cut(&self, data: &[u8]) -> Option<usize> {
+        let reach = self.sizes.reach(data)?;
+        rolling::first_position(&self.hash, self.sizes, reach, |_, hash| {
+            u64::from(hash) >= self.least
+        })
+        .or_else(|| self.sizes.forced(reach))
+    }
+}
+
+impl Step for Buzhash {
+    type State = u32;
+
+    fn step(&self, hash: &mut u32, len: u64, byte: u8, past: &Past) -> Option<usize> {
+        *hash = past.rolled(&self.hash, *hash, byte, len);
+        (len >= self.sizes.min() as u64 && u64::from(*hash) >= self.least).then_some(0)
+    }
+}
+
+struct CyclicPolynomial {
+    window: usize,
+    enter: [u32; 256],
+    /// `enter`, rotated by the window.
+    leave: [u32; 256],
+}
+
+impl CyclicPolynomial {
+    fn new(window: usize, seed: u64) -> Self {
+        let mut numbers = SplitMix64::new(seed);
+        let enter = array::from_fn(|_| (numbers.next() >> 32) as u32);
+        Self { window, enter, leave: enter.map(|entry| entry.rotate_left(window as u32 % 32)) }
+    }
+}
+
+impl Rolling for CyclicPolynomial {
+    type Print = u32;
+
+    fn window(&self) -> usize {
+        self.window
+    }
+
+    fn push(&self, hash: u32, byte: u8) -> u32 {
+        hash.rotate_left(1) ^ self.enter[usize::from(byte)]
+    }
+
+    fn roll(&self, hash: u32, entering: u8, leaving: u8) -> u32 {
+        self.push(hash, entering) ^ self.leave[usize::from(leaving)]
+    }
+}

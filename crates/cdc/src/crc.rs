@@ -1,0 +1,113 @@
+//! CRC: F. Ni, X. Lin, S. Jiang, "SS-CDC: A Two-stage Parallel Content-Defined Chunking for
+//! Deduplicating Backup Storage", SYSTOR 2019; the checksum is that of ISO 3309.
+//!
+//! **Rule.** The window's bytes, first byte and lowest bit foremost, are the coefficients of a
+//! polynomial W(x) over GF(2); its checksum is W(x) · x^32 modulo x^32 and what the bits of
+//! 0x04c11db7 stand for, read as a number whose lowest bit is the coefficient of x^31. p is the
+//! first position from min on where the checksum of the last w bytes is at least
+//! 2^32 − ⌊2^32 / (avg − min + 1)⌋.
+//! **First legal position.** min. The window is full there if min ≥ w; otherwise it starts empty
+//! with the chunk and grows, as if zeros had come before. Each position is accepted with
+//! probability 1 / (avg − min + 1) (for w ≥ 4), which puts the mean at avg but for the cut at max.
+//! **Ties.** None: the first position that qualifies wins.
+//! **Tail.** The rest.
+//! **Runs.** A window of zeros has checksum 0, the last to qualify: runs of zeros are cut at max,
+//! unless avg = min.
+//! **Resynchronisation.** As Gear's, with w in the place of 64.
+//! **Departures.** SS-CDC tests low bits against zero, which allows means of a power of two only
+//! and cuts runs of zeros at min. No inversion before and after, which would change which windows
+//! qualify and nothing else. The polynomial is the standard's: the seed is ignored.
+
+use std::array;
+
+use crate::rolling::{self, Rolling};
+use crate::rule::Rule;
+use crate::walk::{Past, Step};
+use crate::{ChunkSizes, ParamError, Params};
+
+/// The polynomial without x^32, the coefficient of x^31 lowest.
+const POLYNOMIAL: u32 = 0xedb8_8320;
+
+pub(crate) struct Crc {
+    sizes: ChunkSizes,
+    checksum: Checksum,
+    /// The least checksum that is a cut-point.
+    least: u64,
+}
+
+impl Crc {
+    pub(crate) fn new(params: &Params) -> Result<Self, ParamError> {
+        Ok(Self {
+            sizes: params.sizes,
+            checksum: Checksum::new(params.checked_window()?),
+            least: (1 << 32) - rolling::accepted(32, params.sizes),
+        })
+    }
+}
+
+impl Rule for Crc {
+    fn next_cut(&self, data: &[u8]) -> Option<usize> {
+        let reach = self.sizes.reach(data)?;
+        rolling::first_position(&self.checksum, self.sizes, reach, |_, crc| {
+            u64::from(crc) >= self.least
+        })
+        .or_else(|| self.sizes.forced(reach))
+    }
+}
+
+impl Step for Crc {
+    type State = u32;
+
+    fn step(&self, crc: &mut u32, len: u64, byte: u8, past: &Past) -> Option<usize> {
+        *crc = past.rolled(&self.checksum, *crc, byte, len);
+        (len >= self.sizes.min() as u64 && u64::from(*crc) >= self.least).then_some(0)
+    }
+}
+
+struct Checksum {
+    window: usize,
+    /// What byte b adds on entering.
+    enter: [u32; 256],
+    /// What byte b still adds when w more have followed.
+    leave: [u32; 256],
+}
+
+impl Checksum {
+    fn new(window: usize) -> Self {
+        let enter = array::from_fn(|byte| {
+            (0..8).fold(byte as u32, |crc, _| crc >> 1 ^ if crc & 1 == 1 { POLYNOMIAL } else { 0 })
+        });
+        let mut checksum = Self { window, enter, leave: [0; 256] };
+        checksum.leave =
+            array::from_fn(|byte| (0..window).fold(enter[byte], |crc, _| checksum.push(crc, 0)));
+        checksum
+    }
+}
+
+impl Rolling for Checksum {
+    type Print = u32;
+
+    fn window(&self) -> usize {
+        self.window
+    }
+
+    fn push(&self, crc: u32, byte: u8) -> u32 {
+        crc >> 8 ^ self.enter[usize::from(crc as u8 ^ byte)]
+    }
+
+    fn roll(&self, crc: u32, entering: u8, leaving: u8) -> u32 {
+        self.push(crc, entering) ^ self.leave[usize::from(leaving)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn inverted_before_and_after_it_is_the_standards_checksum() {
+        let checksum = Checksum::new(9);
+        let crc = b"123456789".iter().fold(u32::MAX, |crc, &byte| checksum.push(crc, byte));
+        assert_eq!(!crc, 0xcbf4_3926);
+    }
+}

@@ -1,0 +1,68 @@
+//! TTTD, two thresholds, two divisors: K. Eshghi, H. K. Tang, "A Framework for Analyzing and
+//! Improving Content-Based Chunking Algorithms", HP Labs HPL-2005-30, 2005.
+//!
+//! **Rule.** The fingerprint is Rabin's in rabin.rs, with its polynomial and window. p is the first
+//! position from min on whose fingerprint is at least 2^53 − A, with A = ⌊2^53 / (avg − min + 1)⌋.
+//! If there is none up to max, p is the last position there whose fingerprint is at least 2^53 − 2A
+//! (the backup, which has half the divisor), and max if there is none of these either.
+//! **First legal position.** min, for both divisors. The window starts as Rabin's does.
+//! **Lookahead.** A cut-point by the backup divisor depends on all bytes up to max.
+//! **Ties.** The first position by the main divisor, the last one by the backup.
+//! **Tail.** The rest, if the data ends before max: the backup is for chunks that would be too long
+//! and says nothing there.
+//! **Mean.** At max the backup lies about avg − min bytes back, so the mean is below Rabin's by the
+//! share e^−((max − min) / (avg − min)) of avg − min.
+//! **Runs.** As Rabin's: a window of zeros is the last to qualify.
+//! **Resynchronisation.** As Rabin's, and where Rabin cuts at max this cuts at content.
+//! **Departures.** The thresholds compare where the paper takes remainders, for any mean.
+
+use crate::rabin::Fingerprint;
+use crate::rolling;
+use crate::rule::Rule;
+use crate::walk::{Past, Step};
+use crate::{ChunkSizes, ParamError, Params};
+
+pub(crate) struct Tttd {
+    sizes: ChunkSizes,
+    fingerprint: Fingerprint,
+    /// The least fingerprint that is a cut-point.
+    least: u64,
+    /// The least fingerprint that is a backup.
+    backup_least: u64,
+}
+
+impl Tttd {
+    pub(crate) fn new(params: &Params) -> Result<Self, ParamError> {
+        let accepted = rolling::accepted(53, params.sizes);
+        Ok(Self {
+            sizes: params.sizes,
+            fingerprint: Fingerprint::new(params.checked_window()?, params.seed),
+            least: (1 << 53) - accepted,
+            backup_least: (1_u64 << 53).saturating_sub(2 * accepted),
+        })
+    }
+}
+
+impl Rule for Tttd {
+    fn next_cut(&self, data: &[u8]) -> Option<usize> {
+        let reach = self.sizes.reach(data)?;
+        let mut backup = None;
+        let main = rolling::first_position(&self.fingerprint, self.sizes, reach, |p, print| {
+            if print >= self.backup_least {
+                backup = Some(p);
+            }
+            print >= self.least
+        });
+        main.or_else(|| self.sizes.forced(reach).map(|max| backup.unwrap_or(max)))
+    }
+}
+
+/// Without a maximum there is nothing to back up: this is Rabin.
+impl Step for Tttd {
+    type State = u64;
+
+    fn step(&self, print: &mut u64, len: u64, byte: u8, past: &Past) -> Option<usize> {
+        *print = past.rolled(&self.fingerprint, *print, byte, len);
+        (len >= self.sizes.min() as u64 && *print >= self.least).then_some(0)
+    }
+}

@@ -1,0 +1,114 @@
+use crate::SplitMix64;
+
+pub(super) fn gear_table(seed: u64) -> Vec<u64> {
+    let mut numbers = SplitMix64::new(seed);
+    (0..256).map(|_| numbers.next_u64()).collect()
+}
+
+/// Each byte's number, doubled for every byte behind it, summed up modulo 2^64.
+pub(super) fn gear_hash(window: &[u8], table: &[u64]) -> u64 {
+    let shifted = |(age, byte): (usize, &u8)| table[usize::from(*byte)] << age;
+    window.iter().rev().enumerate().map(shifted).fold(0, u64::wrapping_add)
+}
+
+/// The rest of the division of the window's bits and 53 zeros, bit by bit.
+pub(super) fn rabin_fingerprint(window: &[u8], polynomial: u64) -> u64 {
+    let bits = window.iter().flat_map(|byte| (0..8).rev().map(move |i| u64::from(byte >> i & 1)));
+    bits.chain([0; 53]).fold(0, |rest, bit| divide_once(rest << 1 | bit, polynomial))
+}
+
+pub(super) fn divide_once(dividend: u64, polynomial: u64) -> u64 {
+    if dividend >> 53 == 1 { dividend ^ polynomial } else { dividend }
+}
+
+pub(super) fn irreducible_polynomial(seed: u64) -> u64 {
+    let low = SplitMix64::new(seed).next_u64() % (1 << 53);
+    (0_u64..)
+        .map(|i| (1 << 53) + ((low | 1) + 2 * i) % (1 << 53))
+        .find(|&polynomial| is_irreducible(polynomial))
+        .expect("some polynomial is irreducible")
+}
+
+/// Rabin's test. 53 is prime, so if x^(2^53) = x modulo a polynomial of that degree, its factors
+/// have degree 1 or 53; those of degree 1 show as roots 0 and 1.
+pub fn is_irreducible(polynomial: u64) -> bool {
+    assert_eq!(polynomial >> 53, 1, "a polynomial of degree 53");
+    let no_root = polynomial & 1 == 1 && polynomial.count_ones() % 2 == 1;
+    let frobenius = (0..53).fold(0b10, |power, _| square(power, polynomial));
+    no_root && frobenius == 0b10
+}
+
+/// Squaring spreads the bits: (Σ x^i)² = Σ x^2i.
+pub(super) fn square(p: u64, polynomial: u64) -> u64 {
+    (0..53).rev().fold(0, |sum, i| {
+        let times_x = divide_once(sum << 1, polynomial);
+        divide_once(times_x << 1, polynomial) ^ (p >> i & 1)
+    })
+}
+
+/// The rest of the division by the polynomial of ISO 3309 of the window's bits, each byte's lowest
+/// first, and 32 zeros; the coefficient of x^31 lowest.
+pub(super) fn crc(window: &[u8]) -> u32 {
+    let bits = window.iter().flat_map(|byte| (0..8).map(move |i| u64::from(byte >> i & 1)));
+    let rest = bits.chain([0; 32]).fold(0, |rest, bit| {
+        let dividend = rest << 1 | bit;
+        if dividend >> 32 == 1 { dividend ^ 0x1_04c1_1db7 } else { dividend }
+    });
+    (rest as u32).reverse_bits()
+}
+
+/// Each byte's number, rotated once for every byte behind it, exclusive or.
+pub(super) fn buzhash(window: &[u8], table: &[u64]) -> u32 {
+    let number = |byte: &u8| (table[usize::from(*byte)] >> 32) as u32;
+    let rotated = |(age, byte)| number(byte).rotate_left(age as u32 % 32);
+    window.iter().rev().enumerate().map(rotated).fold(0, |sum, entry| sum ^ entry)
+}
+
+/// The numbers that Gear adds up to a hash of 32 bits.
+pub(super) fn gear32_table(seed: u64) -> Vec<u64> {
+    gear_table(seed).into_iter().map(|number| number >> 32).collect()
+}
+
+/// The numbers that Gear adds up to a hash of 16 bits: one for each half of a byte, joined.
+pub(super) fn gear16_table(seed: u64) -> Vec<u64> {
+    let numbers = gear_table(seed);
+    (0..256).map(|byte| (numbers[byte % 16] ^ numbers[16 + byte / 16]) >> 48).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_irreducible_has_no_small_factor_and_is_as_frequent_as_it_should() {
+        let divisible = |polynomial: u64, divisor: u64| {
+            let mut rest = polynomial;
+            while rest != 0 && rest.ilog2() >= divisor.ilog2() {
+                rest ^= divisor << (rest.ilog2() - divisor.ilog2());
+            }
+            rest == 0
+        };
+        let mut irreducible = 0;
+        for polynomial in (1 << 53..).take(2000) {
+            if is_irreducible(polynomial) {
+                irreducible += 1;
+                assert!((2..1 << 10).all(|divisor| !divisible(polynomial, divisor)));
+            }
+        }
+        // one in 53 of all polynomials of the degree, so 38 with a deviation of 6
+        assert!((20..60).contains(&irreducible), "{irreducible}");
+        // x^53 + x^6 + x^2 + x + 1, from tables of primitive polynomials
+        assert!(is_irreducible(1 << 53 | 0b100_0111));
+    }
+
+    #[test]
+    fn crc_is_the_standards_but_for_the_inversions() {
+        // inverting the first 32 bits is to start from ones
+        let inverted: Vec<_> = b"123456789"
+            .iter()
+            .enumerate()
+            .map(|(i, byte)| if i < 4 { !byte } else { *byte })
+            .collect();
+        assert_eq!(!crc(&inverted), 0xcbf4_3926);
+    }
+}
