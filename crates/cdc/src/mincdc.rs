@@ -21,7 +21,7 @@
 use crate::rule::Rule;
 use crate::simd::VectorRule;
 use crate::simd::minimum::{self, Hash};
-use crate::simd::vector::ByteVector;
+use crate::simd::vector::{AHEAD, ByteVector, LINE, prefetch};
 use crate::{ChunkSizes, ParamError, Params};
 
 /// Bytes that a hash covers.
@@ -81,7 +81,16 @@ impl VectorRule for MinCdc {
     #[inline(always)]
     fn last_cut_on<I: ByteVector>(&self, isa: I, data: &[u8]) -> usize {
         match self.choice(data) {
-            Ok((first, bytes)) => first + minimum::first_least(isa, bytes, HASH),
+            Ok((first, bytes)) => {
+                let cut = first + minimum::first_least(isa, bytes, HASH);
+                // what the next search jumps over was not asked for, and will be needed
+                let (mut line, next) = (first - WINDOW + bytes.len(), cut + first - WINDOW);
+                while line < next {
+                    prefetch(data.as_ptr(), AHEAD + line);
+                    line += LINE;
+                }
+                cut
+            }
             Err(cut) => cut,
         }
     }

@@ -130,6 +130,21 @@ impl ByteVector for Avx512 {
     }
 
     #[inline(always)]
+    unsafe fn sliding(self, _from: *const u8, v: __m512i, next: __m512i) -> [__m512i; 4] {
+        // Each load but the first would touch two lines, which costs more than to shuffle.
+        avx512!({
+            // each 16 bytes beside those that follow them
+            let behind = _mm512_alignr_epi64::<2>(next, v);
+            [
+                v,
+                _mm512_alignr_epi8::<1>(behind, v),
+                _mm512_alignr_epi8::<2>(behind, v),
+                _mm512_alignr_epi8::<3>(behind, v),
+            ]
+        })
+    }
+
+    #[inline(always)]
     fn to_u32s(self, v: __m512i) -> [u32; 16] {
         avx512!(transmute::<__m512i, [u32; 16]>(v))
     }

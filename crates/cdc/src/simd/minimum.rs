@@ -1,6 +1,6 @@
 //! The least hash of four bytes: a vector of them for each offset of the four within a number.
 
-use super::vector::{AHEAD, ByteVector, LINE, prefetch};
+use super::vector::{AHEAD, ByteVector, LINE, first_lane, prefetch};
 
 /// hash(v) = v · `factor` + `addend` modulo 2^32 of the little-endian number v of four bytes.
 #[derive(Clone, Copy)]
@@ -26,27 +26,49 @@ pub(crate) fn first_least<I: ByteVector>(isa: I, bytes: &[u8], hash: Hash) -> us
     }
 
     // Each number of `least` is the least hash that was at its place in a block, and that of `at`
-    // the number of the first block where it was. A block is every position in a vector.
-    let hashes =
-        Hashes { isa, factor: isa.splat_u32(hash.factor), addend: isa.splat_u32(hash.addend) };
-    let mut least = isa.splat_u32(u32::MAX);
-    let mut at = isa.splat_u32(0);
-    let mut number = isa.splat_u32(0);
-    let one = isa.splat_u32(1);
-    let blocks = positions / I::LANES;
-    for block in 0..blocks {
-        let from = bytes.as_ptr().wrapping_add(block * I::LANES);
-        // SAFETY: the block ends at or before the last position, behind which are three bytes.
-        let lowest = unsafe { hashes.least_of_block(from) };
-        if block * I::LANES % LINE == 0 {
-            prefetch(from, AHEAD);
-        }
-        (least, at) = isa.lower_u32(least, at, lowest, number);
-        number = isa.add_u32(number, one);
-    }
+    // the number of the first block where it was. A block is every position in a vector: the
+    // first of all, then those that are aligned, and the last of all.
+    let start = bytes.as_ptr();
     let last = positions - I::LANES;
+    let aligned = I::LANES - start as usize % I::LANES;
+    let factor = isa.splat_u32(hash.factor);
+    let hashes = Hashes { isa, factor, addend: isa.splat_u32(hash.addend) };
+    // SAFETY: there are as many positions as in a block, and three bytes behind the last.
+    let mut least = unsafe { hashes.least_of_block(start) };
+    let mut at = isa.splat_u32(0);
+    let mut number = at;
+    let one = isa.splat_u32(1);
+    let mut base = aligned;
+    if base < last {
+        // SAFETY: a vector at or before the last position is inside.
+        let mut vector = unsafe { isa.load(start.add(base)) };
+        // the vector behind the block must be inside as well
+        while base + 2 * I::LANES <= bytes.len() {
+            // SAFETY: by the condition of the loop.
+            let next = unsafe { isa.load(start.add(base + I::LANES)) };
+            if (base - aligned).is_multiple_of(LINE) {
+                prefetch(start.wrapping_add(base), AHEAD);
+            }
+            number = isa.add_u32(number, one);
+            // SAFETY: there and behind is where the two were read.
+            let sliding = unsafe { isa.sliding(start.add(base), vector, next) };
+            let lowest = hashes.least_of(sliding);
+            (least, at) = isa.lower_u32(least, at, lowest, number);
+            vector = next;
+            base += I::LANES;
+        }
+    }
+    // blocks with no vector behind them
+    while base < last {
+        number = isa.add_u32(number, one);
+        // SAFETY: the block begins before the last one, which ends with the last position.
+        let lowest = unsafe { hashes.least_of_block(start.add(base)) };
+        (least, at) = isa.lower_u32(least, at, lowest, number);
+        base += I::LANES;
+    }
+    number = isa.add_u32(number, one);
     // SAFETY: the block ends with the last position, behind which are three bytes.
-    let lowest = unsafe { hashes.least_of_block(bytes.as_ptr().add(last)) };
+    let lowest = unsafe { hashes.least_of_block(start.add(last)) };
     (least, at) = isa.lower_u32(least, at, lowest, number);
 
     // The first block with the least hash holds the first position with it.
@@ -55,10 +77,13 @@ pub(crate) fn first_least<I: ByteVector>(isa: I, bytes: &[u8], hash: Hash) -> us
     for i in 0..I::LANES / 4 {
         lowest = lowest.min((least[i], at[i]));
     }
-    let (least, block) = lowest;
-    let base = (block as usize * I::LANES).min(last);
+    let (least, number) = lowest;
+    let base = match number as usize {
+        0 => 0,
+        number => last.min(aligned + (number - 1) * I::LANES),
+    };
     // SAFETY: no block begins behind the last, which ends with the last position.
-    base + unsafe { hashes.find_in_block(bytes.as_ptr().add(base), isa.splat_u32(least)) }
+    base + unsafe { hashes.find_in_block(start.add(base), isa.splat_u32(least)) }
 }
 
 fn first_least_of_few(bytes: &[u8], hash: Hash) -> usize {
@@ -80,19 +105,22 @@ struct Hashes<I: ByteVector> {
 }
 
 impl<I: ByteVector> Hashes<I> {
-    /// The hashes of the fours that begin in the first, fifth… byte from `from` on.
-    ///
-    /// # Safety
-    ///
-    /// `I::LANES` bytes can be read there.
+    /// The hash of each number in `fours`.
     #[inline(always)]
-    unsafe fn every_fourth(self, from: *const u8) -> I::V {
-        // SAFETY: a vector is `I::LANES` bytes.
-        let fours = unsafe { self.isa.load(from) };
+    fn of(self, fours: I::V) -> I::V {
         self.isa.add_u32(self.isa.mul_u32(fours, self.factor), self.addend)
     }
 
-    /// The least hash of each four neighbours among `I::LANES` positions from `from` on.
+    /// The least hash of each four neighbours among the positions that `sliding` vectors show.
+    #[inline(always)]
+    fn least_of(self, sliding: [I::V; 4]) -> I::V {
+        let [a, b, c, d] = sliding;
+        let low = self.isa.min_u32(self.of(a), self.of(b));
+        let high = self.isa.min_u32(self.of(c), self.of(d));
+        self.isa.min_u32(low, high)
+    }
+
+    /// The same for `I::LANES` positions from `from` on.
     ///
     /// # Safety
     ///
@@ -100,17 +128,15 @@ impl<I: ByteVector> Hashes<I> {
     #[inline(always)]
     unsafe fn least_of_block(self, from: *const u8) -> I::V {
         // SAFETY: the last of these vectors ends three bytes behind the first.
-        let [a, b, c, d] = unsafe {
+        let sliding = unsafe {
             [
-                self.every_fourth(from),
-                self.every_fourth(from.add(1)),
-                self.every_fourth(from.add(2)),
-                self.every_fourth(from.add(3)),
+                self.isa.load(from),
+                self.isa.load(from.add(1)),
+                self.isa.load(from.add(2)),
+                self.isa.load(from.add(3)),
             ]
         };
-        let low = self.isa.min_u32(a, b);
-        let high = self.isa.min_u32(c, d);
-        self.isa.min_u32(low, high)
+        self.least_of(sliding)
     }
 
     /// The first of `I::LANES` positions from `from` on where the hash is `sought`.
@@ -123,10 +149,10 @@ impl<I: ByteVector> Hashes<I> {
         let mut first = I::LANES;
         for offset in 0..4 {
             // SAFETY: the vector ends at most three bytes behind the block.
-            let hashes = unsafe { self.every_fourth(from.add(offset)) };
-            let found = self.isa.eq_u32(hashes, sought);
+            let fours = unsafe { self.isa.load(from.add(offset)) };
+            let found = self.isa.eq_u32(self.of(fours), sought);
             if found != 0 {
-                first = first.min(super::vector::first_lane::<I>(found) + offset);
+                first = first.min(first_lane::<I>(found) + offset);
             }
         }
         debug_assert!(first < I::LANES, "the least hash is in its block");

@@ -23,7 +23,7 @@ pub(crate) fn first_not_below<I: ByteVector>(isa: I, bytes: &[u8], bound: u8) ->
     while len - at >= I::LANES {
         // SAFETY: a vector from `at` on lies inside `bytes`, by the condition of the loop.
         let found = isa.ge(unsafe { isa.load(start.add(at)) }, bounds);
-        if at % LINE == 0 {
+        if at.is_multiple_of(LINE) {
             prefetch(start, at + AHEAD);
         }
         if found != 0 {

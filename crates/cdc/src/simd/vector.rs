@@ -58,6 +58,17 @@ pub(crate) trait ByteVector: Copy + Send + Sync + 'static {
         with: Self::V,
         there: Self::V,
     ) -> (Self::V, Self::V);
+    /// The vectors from `from`, from one, from two and from three bytes behind it on. The first
+    /// is `v`, and what lies behind that is `next`.
+    ///
+    /// # Safety
+    ///
+    /// `v` and `next` were read there.
+    #[inline(always)]
+    unsafe fn sliding(self, from: *const u8, v: Self::V, _next: Self::V) -> [Self::V; 4] {
+        // SAFETY: the vectors end at most three bytes behind `v`, where `next` was read.
+        unsafe { [v, self.load(from.add(1)), self.load(from.add(2)), self.load(from.add(3))] }
+    }
     /// The numbers; those behind the vector's are 0.
     fn to_u32s(self, v: Self::V) -> [u32; 16];
 }
