@@ -8,7 +8,7 @@ use std::num::NonZero;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Barrier, Once};
+use std::sync::{Arc, Barrier, Once, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -107,26 +107,27 @@ fn backups_into_one_repository_at_the_same_time_both_succeed() {
 
 #[test]
 fn backups_through_one_handle_never_rely_on_what_another_only_claimed() {
+    let source = folder();
+    write(source.path().join("file"), random(1, 200_000));
     let memory: Arc<dyn Objects> = Arc::new(MemoryObjects::new());
-    // Containers take their time: whoever relies on them too early is found out.
     let place = Arc::clone(&memory);
-    let slow = Hooked::new(&memory, move |name| match name.split('/').next() {
-        Some("containers") => thread::sleep(Duration::from_millis(20)),
+    let (has_claimed, first_has_claimed) = mpsc::channel();
+    let first_container = Once::new();
+    let hooked = Hooked::new(&memory, move |name| match name.split('/').next() {
+        // All is claimed and nothing stored: the other backup has time to end first.
+        Some("containers") => first_container.call_once(|| {
+            has_claimed.send(()).unwrap();
+            thread::sleep(Duration::from_millis(300));
+        }),
         // The snapshot is there by now.
         Some("receipts") => expect_clean(&open(&place)).unwrap(),
         _ => {}
     });
-    let repository = Repository::init(Arc::new(slow), small_chunks()).unwrap();
-    let sources = [folder(), folder()];
-    for (number, source) in sources.iter().enumerate() {
-        write(source.path().join("shared"), random(1, 600_000));
-        // The one with less of its own is done first.
-        write(source.path().join("own"), random(2, 1_000_000 * number));
-    }
+    let repository = Repository::init(Arc::new(hooked), small_chunks()).unwrap();
     thread::scope(|scope| {
-        for source in &sources {
-            scope.spawn(|| back_up(&repository, source.path()));
-        }
+        scope.spawn(|| back_up(&repository, source.path()));
+        first_has_claimed.recv().unwrap();
+        back_up(&repository, source.path());
     });
     expect_clean(&open(&memory)).unwrap();
     expect_nothing_stored_twice(&memory, &repository).unwrap();

@@ -81,6 +81,7 @@ fn everything_comes_back_as_it_was() {
     fs::hard_link(at("file"), at("deep/link")).unwrap();
     fs::hard_link(at("file"), at("another")).unwrap();
     rustix::fs::mknodat(CWD, at("fifo"), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    fs::hard_link(at("fifo"), at("deep/fifo")).unwrap();
     let _socket = UnixListener::bind(at("socket")).unwrap();
     let odd = UNIX_EPOCH - Duration::new(1_000_000, 123_456_789);
     File::open(at("empty")).unwrap().set_times(FileTimes::new().set_modified(odd)).unwrap();
@@ -93,10 +94,19 @@ fn everything_comes_back_as_it_was() {
     assert!(found.are_linked("file", "deep/link") && found.are_linked("file", "another"));
     assert_eq!(restored.issues, [] as [&str; 0]);
     let Report { files, directories, others, verified, failed, .. } = restored.report;
-    // Two of the eight names of files are links to a third.
-    assert_eq!((files, verified, failed), (8, 6, 0));
-    assert_eq!((directories, others), (5, 4));
+    // Two of the eight names of files are links to a third, and one is a link to the pipe.
+    assert_eq!((files, verified, failed), (9, 6, 0));
+    assert_eq!((directories, others), (6, 4));
+    let inode = |name: &str| restored.folder.path().join(name).metadata().unwrap().ino();
+    assert_eq!(inode("fifo"), inode("deep/fifo"));
     assert_eq!(restored.report.bytes, 100_000 + 1 + 6 + 6 + 6);
+
+    // Once more over what is there: nothing is left behind, links stay links.
+    let again = Options::default();
+    let (report, _) = restore_over(&open(&objects), &snapshot, restored.folder.path(), &again);
+    assert_eq!((report.files, report.others, report.failed), (9, 4, 0));
+    Picture::of(restored.folder.path()).expect(&found).unwrap();
+    assert_eq!(inode("fifo"), inode("deep/fifo"));
 }
 
 #[test]
