@@ -79,3 +79,62 @@ impl Step for FastCdc {
         (len >= self.sizes.min() as u64 && *hash <= limit).then_some(0)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Algorithm;
+    use crate::splitmix::SplitMix64;
+    use crate::walk;
+
+    /// Mean and deviation of 40,000 chunks of random data.
+    fn measure(rule: FastCdc) -> (f64, f64) {
+        const CHUNKS: usize = 40_000;
+        let mut numbers = SplitMix64::new(1);
+        let mut walk = walk::walker(rule);
+        let (mut len, mut lens) = (0, Vec::with_capacity(CHUNKS));
+        while lens.len() < CHUNKS {
+            let mut bytes = &numbers.next().to_le_bytes()[..];
+            while !bytes.is_empty() {
+                let (walked, cut) = walk.walk(bytes);
+                len += walked;
+                bytes = &bytes[walked..];
+                if cut.is_some() {
+                    lens.push(len as f64);
+                    len = 0;
+                }
+            }
+        }
+        let mean = lens.iter().sum::<f64>() / lens.len() as f64;
+        let squares = lens.iter().map(|len| (len - mean) * (len - mean)).sum::<f64>();
+        (mean, (squares / lens.len() as f64).sqrt())
+    }
+
+    /// Appendix B of "A Thorough Investigation" has two columns whose masks are those of the
+    /// nearest power of two while the normal point is the target: 993 bytes come of 770 so, where
+    /// thresholds made for 770 give 839.
+    #[test]
+    fn masks_of_another_mean_than_the_normal_point_give_what_the_investigation_reports() {
+        let reported = [
+            (770, 1024, [(993.0, 613.0), (913.0, 349.0), (852.0, 203.0)]),
+            (5482, 4096, [(5045.0, 3134.0), (5391.0, 2140.0), (5479.0, 1432.0)]),
+        ];
+        for (normal, power_of_two, rows) in reported {
+            for (level, (mean, deviation)) in (1..).zip(rows) {
+                let sizes = ChunkSizes::unbounded(1, normal).unwrap();
+                let params = Params { level, ..Params::new(Algorithm::FastCdc, sizes) };
+                let threshold = (1 << 64) / power_of_two;
+                let found = measure(FastCdc {
+                    small_limit: gear::highest_below(threshold >> level),
+                    large_limit: gear::highest_below(threshold << level),
+                    ..FastCdc::new(&params).unwrap()
+                });
+                assert!((found.0 / mean - 1.0_f64).abs() < 0.01, "{normal} {level}: {found:?}");
+                assert!(
+                    (found.1 / deviation - 1.0_f64).abs() < 0.03,
+                    "{normal} {level}: {found:?}"
+                );
+            }
+        }
+    }
+}

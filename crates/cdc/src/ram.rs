@@ -115,6 +115,17 @@ mod tests {
         }
     }
 
+    /// Its equation 1 takes the wait for the inverse of the mean chance, which is less than the
+    /// mean of the inverses; with the windows that solve it the investigation measured more than
+    /// it aimed at: as much as E(w).
+    #[test]
+    fn the_mean_is_what_the_investigation_measured_with_its_windows() {
+        for (window, aim, measured) in [(327, 512, 544.0), (544, 770, 785.0), (780, 1024, 1030.0)] {
+            let mean = mean_of_window(window);
+            assert!((mean / measured - 1.0_f64).abs() < 0.0015, "{aim}: {mean}");
+        }
+    }
+
     #[test]
     fn the_mean_is_exact_where_it_is_known() {
         let harmonic: f64 = (1..=256).map(|n| 1.0 / f64::from(n)).sum();

@@ -11,7 +11,8 @@
 //! **Tail.** The rest, if the data ends before max: the backup is for chunks that would be too long
 //! and says nothing there.
 //! **Mean.** At max the backup lies about avg − min bytes back, so the mean is below Rabin's by the
-//! share e^−((max − min) / (avg − min)) of avg − min.
+//! share e^−((max − min) / (avg − min)) of avg − min; less below, as bytes behind a backup have lost
+//! once and make the next chunk longer.
 //! **Runs.** As Rabin's: a window of zeros is the last to qualify.
 //! **Resynchronisation.** As Rabin's, and where Rabin cuts at max this cuts at content.
 //! **Departures.** The thresholds compare where the paper takes remainders, for any mean.

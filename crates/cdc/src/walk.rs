@@ -111,7 +111,7 @@ pub(crate) fn walk(params: &Params) -> Result<Box<dyn Walk>, ParamError> {
     })
 }
 
-fn walker<S: Step + 'static>(rule: S) -> Box<dyn Walk> {
+pub(crate) fn walker<S: Step + 'static>(rule: S) -> Box<dyn Walk> {
     let past = Past { bytes: array::from_fn(|_| 0), next: 0 };
     Box::new(Walker { rule, state: S::State::default(), past, len: 0 })
 }

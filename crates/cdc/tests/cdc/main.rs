@@ -6,6 +6,8 @@ mod edits;
 mod golden;
 mod mean;
 mod mincdc_crate;
+mod paper002;
+mod rand_rows;
 mod shape;
 mod stream;
 mod support;

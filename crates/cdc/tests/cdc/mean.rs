@@ -33,8 +33,15 @@ fn mean_of_first_accepted(params: Params, accept: impl Fn(usize) -> f64) -> f64 
 }
 
 #[test]
-fn rabin_and_gear_lose_only_what_max_cuts_off() {
-    for algorithm in [Algorithm::Rabin, Algorithm::Gear] {
+fn hashes_lose_only_what_max_cuts_off() {
+    for algorithm in [
+        Algorithm::Rabin,
+        Algorithm::Crc,
+        Algorithm::Buzhash,
+        Algorithm::Gear,
+        Algorithm::Gear32,
+        Algorithm::Gear16,
+    ] {
         for (min, avg, max) in [(256, 1000, 4000), (64, 777, 1000), (500, 512, 2000)] {
             let params = Params::new(algorithm, sizes(min, avg, max));
             let chance = 1.0 / (avg - min + 1) as f64;
@@ -91,5 +98,68 @@ fn mincdc_has_the_mean_of_its_bounds() {
     for (min, max, excess) in [(512, 1536, 1.024), (1, 2047, 1.15)] {
         let params = Params::new(Algorithm::MinCdc, sizes(min, 1024, max));
         assert_mean(params, 1024.0 * excess);
+    }
+}
+
+/// At max the last backup before it ends the chunk; what lies behind it has lost once and makes the
+/// next chunk longer, where it is longer than min.
+#[test]
+fn tttd_loses_what_lies_behind_the_last_backup() {
+    for (min, avg, max) in [(256, 1000, 4000), (500, 777, 1000), (256, 1024, 1 << 20)] {
+        let params = Params::new(Algorithm::Tttd, sizes(min, avg, max));
+        let chance = 1.0 / (avg - min + 1) as f64;
+        let whole = mean_of_first_accepted(params, |_| chance);
+        // of the positions that the main divisor does not take, the backup takes these
+        let backup = chance / (1.0 - chance);
+        let forced = (1.0 - chance).powi((max - min + 1) as i32);
+        let mut lost = 0.0;
+        for behind in 0..=max - min {
+            lost += behind as f64 * backup * (1.0 - backup).powi(behind as i32);
+        }
+        assert_mean(params, whole - forced * lost);
+    }
+}
+
+/// The horizon is a whole number, in steps of e^(1 / 128) of the mean.
+#[test]
+fn maxp_has_the_mean_that_its_horizon_is_derived_from() {
+    for avg in [100, 512, 1024, 4096, 8192] {
+        let found = mean(Params::new(Algorithm::Maxp, sizes(1, avg, 1 << 20)));
+        assert!((found / avg as f64 - 0.99).abs() < 0.04, "{avg}: {found}");
+    }
+    // with a min that passes over maxima, and a max that cuts some chunks off
+    for avg in [4096, 8192] {
+        let found = mean(Params::for_mean(Algorithm::Maxp, avg).unwrap());
+        assert!((found / avg as f64 - 0.98).abs() < 0.08, "{avg}: {found}");
+    }
+}
+
+#[test]
+fn seqcdc_has_the_mean_that_its_jumps_are_derived_from() {
+    for algorithm in [Algorithm::SeqInc, Algorithm::SeqDec] {
+        for avg in [512, 1024, 4096, 8192] {
+            let found = mean(Params::new(algorithm, sizes(avg / 2, avg, 1 << 20)));
+            assert!((found / avg as f64 - 1.0).abs() < 0.03, "{algorithm} {avg}: {found}");
+        }
+    }
+}
+
+#[test]
+fn mii_and_pci_have_a_mean_near_the_one_asked_for() {
+    for avg in [512, 1024, 4096, 8192] {
+        let found = mean(Params::for_mean(Algorithm::Pci, avg).unwrap()) / avg as f64;
+        assert!((found - 1.0).abs() < 0.2, "{avg}: {found}");
+    }
+    for (avg, expected) in [(1024, 1.13), (8192, 1.0)] {
+        let found = mean(Params::for_mean(Algorithm::Mii, avg).unwrap()) / avg as f64;
+        assert!((found - expected).abs() < 0.1, "{avg}: {found}");
+    }
+}
+
+#[test]
+fn untrained_divisors_cut_random_data_at_the_mean() {
+    for avg in [256, 512, 1024] {
+        let params = Params::new(Algorithm::Bfbc, sizes(1, avg, 1 << 20));
+        assert_mean(params, avg as f64);
     }
 }

@@ -36,10 +36,32 @@ fn gear_and_fastcdc_see_64_bytes() {
 }
 
 #[test]
-fn rabin_sees_its_window() {
+fn the_narrower_gears_see_32_and_16_bytes() {
+    for min in [32, 33, 300] {
+        for (window, algorithm) in [(32, Algorithm::Gear32), (16, Algorithm::Gear16)] {
+            assert_depends_on(window, Params::new(algorithm, sizes(min, min + 1, min + 2)));
+        }
+    }
+}
+
+#[test]
+fn pairs_are_seen_whole() {
+    for min in [2, 3, 300] {
+        assert_depends_on(2, Params::new(Algorithm::Bfbc, sizes(min, min + 1, min + 2)));
+    }
+}
+
+#[test]
+fn rabin_tttd_crc_and_buzhash_see_their_window() {
+    for algorithm in [Algorithm::Rabin, Algorithm::Tttd, Algorithm::Crc, Algorithm::Buzhash] {
+        assert_sees_its_window(algorithm);
+    }
+}
+
+fn assert_sees_its_window(algorithm: Algorithm) {
     for window in [1, 2, 6, 7, 16, 48, 64, 255, 256] {
         for min in [window, window + 1, 400] {
-            let params = Params::new(Algorithm::Rabin, sizes(min, min + 1, min + 2));
+            let params = Params::new(algorithm, sizes(min, min + 1, min + 2));
             assert_depends_on(window, Params { window, ..params });
         }
     }
