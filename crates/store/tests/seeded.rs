@@ -9,7 +9,7 @@ use onefold_backend::crash::DiskBug;
 use onefold_store::seeded::{self, Bug};
 
 /// States drawn after each operation.
-const CUTS: usize = 6;
+const CUTS: usize = 4;
 
 /// The errors of a disk that objects pass through; the others are errors of logs and pages.
 const DISK_BUGS: [DiskBug; 3] =
