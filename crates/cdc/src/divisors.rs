@@ -72,6 +72,9 @@ impl Divisors {
         let spread = sizes.spread();
         let count = ((PAIRS + spread / 2) / spread).max(1);
         let mut numbers = SplitMix64::new(seed);
+        if count == PAIRS {
+            return Self { words: [u64::MAX; PAIRS / 64] };
+        }
         let mut drawn = Self { words: [0; PAIRS / 64] };
         let mut missing = count;
         while missing > 0 {

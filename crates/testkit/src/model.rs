@@ -8,7 +8,6 @@ mod choice;
 mod hash;
 
 use std::cmp::Ordering;
-use std::collections::BTreeSet;
 
 use choice::{
     ae_horizon, drawn_divisors, maxp_horizon, mii_interval, pci_window, ram_window, seqcdc_sequence,
@@ -202,14 +201,16 @@ impl Model<'_> {
                 })
             }
             "bfbc" => {
-                let mut known: BTreeSet<_> =
-                    divisors.iter().map(|&pair| u16::from_be_bytes(pair)).collect();
-                if known.is_empty() {
-                    known = drawn_divisors(seed, spread);
-                }
+                let drawn = drawn_divisors(seed, spread);
+                let given: Vec<_> = divisors.to_vec();
                 Box::new(move |rest| {
-                    let number = |p: usize| u16::from_be_bytes([rest[p - 2], rest[p - 1]]);
-                    first(&|p| p >= 2 && known.contains(&number(p)), rest)
+                    let number =
+                        |p: usize| 256 * usize::from(rest[p - 2]) + usize::from(rest[p - 1]);
+                    let is_divisor = |p: usize| {
+                        let pair = [rest[p - 2], rest[p - 1]];
+                        if given.is_empty() { drawn[number(p)] } else { given.contains(&pair) }
+                    };
+                    first(&|p| p >= 2 && is_divisor(p), rest)
                 })
             }
             "seqcdc-inc" | "seqcdc-dec" => {

@@ -1,5 +1,3 @@
-use std::collections::BTreeSet;
-
 use crate::SplitMix64;
 
 /// Table II of the investigation up to 1024, avg − 256 from 2048 on, lines in between.
@@ -128,13 +126,18 @@ pub(super) fn seqcdc_sequence(spread: usize) -> (usize, usize, usize) {
     (rises, trigger, ((spread as f64 - compared).max(0.0) / jumps).floor() as usize)
 }
 
-/// The divisors that a seed draws, as numbers with the first byte in the upper half.
-pub(super) fn drawn_divisors(seed: u64, spread: usize) -> BTreeSet<u16> {
-    let count = ((65536.0 / spread as f64).round() as usize).max(1);
+/// Which pairs a seed draws, by the number that has the first byte in the upper half.
+pub(super) fn drawn_divisors(seed: u64, spread: usize) -> Vec<bool> {
+    if spread == 1 {
+        return vec![true; 65536];
+    }
+    let mut missing = ((65536.0 / spread as f64).round() as usize).max(1);
     let mut numbers = SplitMix64::new(seed);
-    let mut drawn = BTreeSet::new();
-    while drawn.len() < count {
-        drawn.insert((numbers.next_u64() % 65536) as u16);
+    let mut drawn = vec![false; 65536];
+    while missing > 0 {
+        let is_known = &mut drawn[(numbers.next_u64() % 65536) as usize];
+        missing -= usize::from(!*is_known);
+        *is_known = true;
     }
     drawn
 }
