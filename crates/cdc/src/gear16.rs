@@ -22,6 +22,9 @@
 use crate::ChunkSizes;
 use crate::Params;
 use crate::rule::Rule;
+use crate::simd::VectorRule;
+use crate::simd::gear::{HalfTables, first_at_most};
+use crate::simd::vector::{ByteVector, prefetch_jump};
 use crate::splitmix::SplitMix64;
 use crate::walk::{Past, Step};
 
@@ -64,6 +67,24 @@ impl Rule for Gear16 {
                 if self.tables.hash_at_end_of(earlier) <= self.earlier_limit {
                     return Some(p);
                 }
+            }
+        }
+        self.sizes.forced(reach)
+    }
+}
+
+impl VectorRule for Gear16 {
+    #[inline(always)]
+    fn next_cut_on<I: ByteVector>(&self, isa: I, data: &[u8]) -> Option<usize> {
+        let reach = self.sizes.reach(data)?;
+        let tables = HalfTables { low: &self.tables.low, high: &self.tables.high };
+        let mut p = self.sizes.min() - 1;
+        while let Some(i) = first_at_most(isa, tables, reach, p, self.limit) {
+            p = i + 1;
+            let earlier = &reach[..p.saturating_sub(WINDOW)];
+            if self.tables.hash_at_end_of(earlier) <= self.earlier_limit {
+                prefetch_jump(data, p, p + self.sizes.min());
+                return Some(p);
             }
         }
         self.sizes.forced(reach)

@@ -59,7 +59,11 @@ impl Kernel {
     /// As measured with `examples/speed.rs` at a mean of 8 KiB on one core of an AMD Zen 5.
     pub fn written(algorithm: Algorithm) -> &'static [Self] {
         match algorithm {
-            Algorithm::AeMax | Algorithm::AeMin | Algorithm::Ram | Algorithm::MinCdc => {
+            Algorithm::AeMax
+            | Algorithm::AeMin
+            | Algorithm::Ram
+            | Algorithm::MinCdc
+            | Algorithm::Gear16 => {
                 if cfg!(target_arch = "x86_64") {
                     &[Self::Avx512, Self::Avx2, Self::Sse41, Self::Scalar]
                 } else if cfg!(target_arch = "aarch64") {

@@ -21,7 +21,7 @@
 use crate::rule::Rule;
 use crate::simd::VectorRule;
 use crate::simd::minimum::{self, Hash};
-use crate::simd::vector::{AHEAD, ByteVector, LINE, prefetch};
+use crate::simd::vector::{ByteVector, prefetch_jump};
 use crate::{ChunkSizes, ParamError, Params};
 
 /// Bytes that a hash covers.
@@ -83,12 +83,8 @@ impl VectorRule for MinCdc {
         match self.choice(data) {
             Ok((first, bytes)) => {
                 let cut = first + minimum::first_least(isa, bytes, HASH);
-                // what the next search jumps over was not asked for, and will be needed
-                let (mut line, next) = (first - WINDOW + bytes.len(), cut + first - WINDOW);
-                while line < next {
-                    prefetch(data.as_ptr(), AHEAD + line);
-                    line += LINE;
-                }
+                // what the next search jumps over was not asked for
+                prefetch_jump(data, first - WINDOW + bytes.len(), cut + first - WINDOW);
                 cut
             }
             Err(cut) => cut,

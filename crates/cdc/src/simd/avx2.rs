@@ -87,6 +87,90 @@ impl ByteVector for Avx2 {
     }
 
     #[inline(always)]
+    fn and(self, a: __m256i, b: __m256i) -> __m256i {
+        avx2!(_mm256_and_si256(a, b))
+    }
+
+    #[inline(always)]
+    fn or(self, a: __m256i, b: __m256i) -> __m256i {
+        avx2!(_mm256_or_si256(a, b))
+    }
+
+    #[inline(always)]
+    fn xor(self, a: __m256i, b: __m256i) -> __m256i {
+        avx2!(_mm256_xor_si256(a, b))
+    }
+
+    #[inline(always)]
+    fn table(self, table: [u8; 16]) -> __m256i {
+        // 16 bytes can be read from an array of them
+        avx2!(_mm256_broadcastsi128_si256(_mm_loadu_si128(table.as_ptr().cast())))
+    }
+
+    #[inline(always)]
+    fn look_up(self, table: __m256i, v: __m256i) -> __m256i {
+        avx2!(_mm256_shuffle_epi8(table, v))
+    }
+
+    #[inline(always)]
+    fn back_2(self, before: __m256i, v: __m256i) -> __m256i {
+        avx2!({
+            // each 16 bytes beside those in front of them
+            let before = _mm256_permute2x128_si256::<0x21>(before, v);
+            _mm256_alignr_epi8::<14>(v, before)
+        })
+    }
+
+    #[inline(always)]
+    fn back_4(self, before: __m256i, v: __m256i) -> __m256i {
+        avx2!({
+            // each 16 bytes beside those in front of them
+            let before = _mm256_permute2x128_si256::<0x21>(before, v);
+            _mm256_alignr_epi8::<12>(v, before)
+        })
+    }
+
+    #[inline(always)]
+    fn back_8(self, before: __m256i, v: __m256i) -> __m256i {
+        avx2!({
+            // each 16 bytes beside those in front of them
+            let before = _mm256_permute2x128_si256::<0x21>(before, v);
+            _mm256_alignr_epi8::<8>(v, before)
+        })
+    }
+
+    #[inline(always)]
+    fn splat_u16(self, number: u16) -> __m256i {
+        avx2!(_mm256_set1_epi16(number as i16))
+    }
+
+    #[inline(always)]
+    fn add_u16(self, a: __m256i, b: __m256i) -> __m256i {
+        avx2!(_mm256_add_epi16(a, b))
+    }
+
+    #[inline(always)]
+    fn min_u16(self, a: __m256i, b: __m256i) -> __m256i {
+        avx2!(_mm256_min_epu16(a, b))
+    }
+
+    #[inline(always)]
+    fn up_u16<const N: u32>(self, v: __m256i) -> __m256i {
+        avx2!(_mm256_sll_epi16(v, _mm_cvtsi32_si128(N as i32)))
+    }
+
+    #[inline(always)]
+    fn down_u16<const N: u32>(self, v: __m256i) -> __m256i {
+        avx2!(_mm256_srl_epi16(v, _mm_cvtsi32_si128(N as i32)))
+    }
+
+    #[inline(always)]
+    fn le_u16(self, a: __m256i, b: __m256i) -> u64 {
+        let mask = avx2!(_mm256_movemask_epi8(_mm256_cmpeq_epi16(_mm256_min_epu16(a, b), a)));
+        u64::from(mask as u32)
+    }
+
+    #[inline(always)]
     fn splat_u32(self, number: u32) -> __m256i {
         avx2!(_mm256_set1_epi32(number as i32))
     }

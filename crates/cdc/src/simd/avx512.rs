@@ -88,6 +88,84 @@ impl ByteVector for Avx512 {
     }
 
     #[inline(always)]
+    fn and(self, a: __m512i, b: __m512i) -> __m512i {
+        avx512!(_mm512_and_si512(a, b))
+    }
+
+    #[inline(always)]
+    fn or(self, a: __m512i, b: __m512i) -> __m512i {
+        avx512!(_mm512_or_si512(a, b))
+    }
+
+    #[inline(always)]
+    fn xor(self, a: __m512i, b: __m512i) -> __m512i {
+        avx512!(_mm512_xor_si512(a, b))
+    }
+
+    #[inline(always)]
+    fn table(self, table: [u8; 16]) -> __m512i {
+        // 16 bytes can be read from an array of them
+        avx512!(_mm512_broadcast_i32x4(_mm_loadu_si128(table.as_ptr().cast())))
+    }
+
+    #[inline(always)]
+    fn look_up(self, table: __m512i, v: __m512i) -> __m512i {
+        avx512!(_mm512_shuffle_epi8(table, v))
+    }
+
+    #[inline(always)]
+    fn back_2(self, before: __m512i, v: __m512i) -> __m512i {
+        avx512!({
+            // each 16 bytes beside those in front of them
+            let before = _mm512_alignr_epi64::<6>(v, before);
+            _mm512_alignr_epi8::<14>(v, before)
+        })
+    }
+
+    #[inline(always)]
+    fn back_4(self, before: __m512i, v: __m512i) -> __m512i {
+        avx512!(_mm512_alignr_epi32::<15>(v, before))
+    }
+
+    #[inline(always)]
+    fn back_8(self, before: __m512i, v: __m512i) -> __m512i {
+        avx512!(_mm512_alignr_epi64::<7>(v, before))
+    }
+
+    #[inline(always)]
+    fn splat_u16(self, number: u16) -> __m512i {
+        avx512!(_mm512_set1_epi16(number as i16))
+    }
+
+    #[inline(always)]
+    fn add_u16(self, a: __m512i, b: __m512i) -> __m512i {
+        avx512!(_mm512_add_epi16(a, b))
+    }
+
+    #[inline(always)]
+    fn min_u16(self, a: __m512i, b: __m512i) -> __m512i {
+        avx512!(_mm512_min_epu16(a, b))
+    }
+
+    #[inline(always)]
+    fn up_u16<const N: u32>(self, v: __m512i) -> __m512i {
+        avx512!(_mm512_sllv_epi16(v, _mm512_set1_epi16(N as i16)))
+    }
+
+    #[inline(always)]
+    fn down_u16<const N: u32>(self, v: __m512i) -> __m512i {
+        avx512!(_mm512_srlv_epi16(v, _mm512_set1_epi16(N as i16)))
+    }
+
+    #[inline(always)]
+    fn le_u16(self, a: __m512i, b: __m512i) -> u64 {
+        avx512!({
+            let below = _mm512_cmple_epu16_mask(a, b);
+            _mm512_movepi8_mask(_mm512_maskz_set1_epi16(below, -1))
+        })
+    }
+
+    #[inline(always)]
     fn splat_u32(self, number: u32) -> __m512i {
         avx512!(_mm512_set1_epi32(number as i32))
     }

@@ -5,6 +5,7 @@ pub(crate) mod avx2;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx512;
 pub(crate) mod extremum;
+pub(crate) mod gear;
 pub(crate) mod minimum;
 #[cfg(target_arch = "aarch64")]
 pub(crate) mod neon;
@@ -16,6 +17,7 @@ pub(crate) mod vector;
 use std::sync::Arc;
 
 use crate::ae::Ae;
+use crate::gear16::Gear16;
 use crate::mincdc::MinCdc;
 use crate::ram::Ram;
 use crate::rule::{self, Rule};
@@ -62,6 +64,7 @@ fn on<I: ByteVector>(params: &Params, isa: I) -> Result<Arc<dyn Rule>, ParamErro
         Algorithm::AeMax => Arc::new(OnVectors { rule: Ae::<0x00>::new(params), isa }),
         Algorithm::AeMin => Arc::new(OnVectors { rule: Ae::<0xff>::new(params), isa }),
         Algorithm::Ram => Arc::new(OnVectors { rule: Ram::new(params), isa }),
+        Algorithm::Gear16 => Arc::new(OnVectors { rule: Gear16::new(params), isa }),
         Algorithm::MinCdc => Arc::new(OnVectors { rule: MinCdc::new(params)?, isa }),
         scalar => unreachable!("no vector kernel of {scalar} is usable"),
     })

@@ -93,6 +93,92 @@ impl ByteVector for Neon {
     }
 
     #[inline(always)]
+    fn and(self, a: uint8x16_t, b: uint8x16_t) -> uint8x16_t {
+        neon!(vandq_u8(a, b))
+    }
+
+    #[inline(always)]
+    fn or(self, a: uint8x16_t, b: uint8x16_t) -> uint8x16_t {
+        neon!(vorrq_u8(a, b))
+    }
+
+    #[inline(always)]
+    fn xor(self, a: uint8x16_t, b: uint8x16_t) -> uint8x16_t {
+        neon!(veorq_u8(a, b))
+    }
+
+    #[inline(always)]
+    fn table(self, table: [u8; 16]) -> uint8x16_t {
+        // 16 bytes can be read from an array of them
+        neon!(vld1q_u8(table.as_ptr()))
+    }
+
+    #[inline(always)]
+    fn look_up(self, table: uint8x16_t, v: uint8x16_t) -> uint8x16_t {
+        neon!(vqtbl1q_u8(table, v))
+    }
+
+    #[inline(always)]
+    fn back_2(self, before: uint8x16_t, v: uint8x16_t) -> uint8x16_t {
+        neon!(vextq_u8::<14>(before, v))
+    }
+
+    #[inline(always)]
+    fn back_4(self, before: uint8x16_t, v: uint8x16_t) -> uint8x16_t {
+        neon!(vextq_u8::<12>(before, v))
+    }
+
+    #[inline(always)]
+    fn back_8(self, before: uint8x16_t, v: uint8x16_t) -> uint8x16_t {
+        neon!(vextq_u8::<8>(before, v))
+    }
+
+    #[inline(always)]
+    fn splat_u16(self, number: u16) -> uint8x16_t {
+        neon!(vreinterpretq_u8_u16(vdupq_n_u16(number)))
+    }
+
+    #[inline(always)]
+    fn add_u16(self, a: uint8x16_t, b: uint8x16_t) -> uint8x16_t {
+        neon!({
+            let each = vaddq_u16(vreinterpretq_u16_u8(a), vreinterpretq_u16_u8(b));
+            vreinterpretq_u8_u16(each)
+        })
+    }
+
+    #[inline(always)]
+    fn min_u16(self, a: uint8x16_t, b: uint8x16_t) -> uint8x16_t {
+        neon!({
+            let each = vminq_u16(vreinterpretq_u16_u8(a), vreinterpretq_u16_u8(b));
+            vreinterpretq_u8_u16(each)
+        })
+    }
+
+    #[inline(always)]
+    fn up_u16<const N: u32>(self, v: uint8x16_t) -> uint8x16_t {
+        neon!({
+            let by = vdupq_n_s16(N as i16);
+            vreinterpretq_u8_u16(vshlq_u16(vreinterpretq_u16_u8(v), by))
+        })
+    }
+
+    #[inline(always)]
+    fn down_u16<const N: u32>(self, v: uint8x16_t) -> uint8x16_t {
+        neon!({
+            let by = vdupq_n_s16(-(N as i16));
+            vreinterpretq_u8_u16(vshlq_u16(vreinterpretq_u16_u8(v), by))
+        })
+    }
+
+    #[inline(always)]
+    fn le_u16(self, a: uint8x16_t, b: uint8x16_t) -> u64 {
+        self.mask(neon!({
+            let below = vcleq_u16(vreinterpretq_u16_u8(a), vreinterpretq_u16_u8(b));
+            vreinterpretq_u8_u16(below)
+        }))
+    }
+
+    #[inline(always)]
     fn splat_u32(self, number: u32) -> uint8x16_t {
         neon!(vreinterpretq_u8_u32(vdupq_n_u32(number)))
     }

@@ -86,6 +86,77 @@ impl ByteVector for Sse41 {
     }
 
     #[inline(always)]
+    fn and(self, a: __m128i, b: __m128i) -> __m128i {
+        sse41!(_mm_and_si128(a, b))
+    }
+
+    #[inline(always)]
+    fn or(self, a: __m128i, b: __m128i) -> __m128i {
+        sse41!(_mm_or_si128(a, b))
+    }
+
+    #[inline(always)]
+    fn xor(self, a: __m128i, b: __m128i) -> __m128i {
+        sse41!(_mm_xor_si128(a, b))
+    }
+
+    #[inline(always)]
+    fn table(self, table: [u8; 16]) -> __m128i {
+        // 16 bytes can be read from an array of them
+        sse41!(_mm_loadu_si128(table.as_ptr().cast()))
+    }
+
+    #[inline(always)]
+    fn look_up(self, table: __m128i, v: __m128i) -> __m128i {
+        sse41!(_mm_shuffle_epi8(table, v))
+    }
+
+    #[inline(always)]
+    fn back_2(self, before: __m128i, v: __m128i) -> __m128i {
+        sse41!(_mm_alignr_epi8::<14>(v, before))
+    }
+
+    #[inline(always)]
+    fn back_4(self, before: __m128i, v: __m128i) -> __m128i {
+        sse41!(_mm_alignr_epi8::<12>(v, before))
+    }
+
+    #[inline(always)]
+    fn back_8(self, before: __m128i, v: __m128i) -> __m128i {
+        sse41!(_mm_alignr_epi8::<8>(v, before))
+    }
+
+    #[inline(always)]
+    fn splat_u16(self, number: u16) -> __m128i {
+        sse41!(_mm_set1_epi16(number as i16))
+    }
+
+    #[inline(always)]
+    fn add_u16(self, a: __m128i, b: __m128i) -> __m128i {
+        sse41!(_mm_add_epi16(a, b))
+    }
+
+    #[inline(always)]
+    fn min_u16(self, a: __m128i, b: __m128i) -> __m128i {
+        sse41!(_mm_min_epu16(a, b))
+    }
+
+    #[inline(always)]
+    fn up_u16<const N: u32>(self, v: __m128i) -> __m128i {
+        sse41!(_mm_sll_epi16(v, _mm_cvtsi32_si128(N as i32)))
+    }
+
+    #[inline(always)]
+    fn down_u16<const N: u32>(self, v: __m128i) -> __m128i {
+        sse41!(_mm_srl_epi16(v, _mm_cvtsi32_si128(N as i32)))
+    }
+
+    #[inline(always)]
+    fn le_u16(self, a: __m128i, b: __m128i) -> u64 {
+        sse41!(_mm_movemask_epi8(_mm_cmpeq_epi16(_mm_min_epu16(a, b), a))) as u64
+    }
+
+    #[inline(always)]
     fn splat_u32(self, number: u32) -> __m128i {
         sse41!(_mm_set1_epi32(number as i32))
     }

@@ -40,6 +40,36 @@ pub(crate) trait ByteVector: Copy + Send + Sync + 'static {
     /// The smallest byte.
     fn smallest(self, v: Self::V) -> u8;
 
+    /// The bits set in both.
+    fn and(self, a: Self::V, b: Self::V) -> Self::V;
+    /// The bits set in either.
+    fn or(self, a: Self::V, b: Self::V) -> Self::V;
+    /// The bits set in one only.
+    fn xor(self, a: Self::V, b: Self::V) -> Self::V;
+    /// `table` for every 16 lanes.
+    fn table(self, table: [u8; 16]) -> Self::V;
+    /// The byte of `table` that each byte of `v`, which is below 16, is the number of.
+    fn look_up(self, table: Self::V, v: Self::V) -> Self::V;
+    /// The vector that starts 2 bytes before `v`, where `before` are the bytes in front of it.
+    fn back_2(self, before: Self::V, v: Self::V) -> Self::V;
+    /// The same, 4 bytes before.
+    fn back_4(self, before: Self::V, v: Self::V) -> Self::V;
+    /// The same, 8 bytes before.
+    fn back_8(self, before: Self::V, v: Self::V) -> Self::V;
+
+    /// `number` in every half of the lanes.
+    fn splat_u16(self, number: u16) -> Self::V;
+    /// The sum of each pair of numbers, modulo 2^16.
+    fn add_u16(self, a: Self::V, b: Self::V) -> Self::V;
+    /// The smaller number of each pair.
+    fn min_u16(self, a: Self::V, b: Self::V) -> Self::V;
+    /// Each number, `N` bits up, modulo 2^16.
+    fn up_u16<const N: u32>(self, v: Self::V) -> Self::V;
+    /// Each number, `N` bits down.
+    fn down_u16<const N: u32>(self, v: Self::V) -> Self::V;
+    /// The lanes, as of bytes, where the number of `a` is not above that of `b`.
+    fn le_u16(self, a: Self::V, b: Self::V) -> u64;
+
     /// `number` in every quarter of the lanes.
     fn splat_u32(self, number: u32) -> Self::V;
     /// The sum of each pair of numbers, modulo 2^32.
@@ -115,4 +145,15 @@ pub(crate) fn prefetch(at: *const u8, ahead: usize) {
     }
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     let _ = line;
+}
+
+/// Asks memory for what a search would have asked for, had it not jumped over the bytes of `data`
+/// between the two indices: all that is [`AHEAD`] of them will be searched.
+#[inline(always)]
+pub(crate) fn prefetch_jump(data: &[u8], from: usize, to: usize) {
+    let mut line = from;
+    while line < to {
+        prefetch(data.as_ptr(), AHEAD + line);
+        line += LINE;
+    }
 }
