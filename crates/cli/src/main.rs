@@ -25,6 +25,7 @@ mod time;
 use std::process::ExitCode;
 
 use clap::Parser;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::args::Arguments;
 use crate::console::Console;
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
             return if answer.use_stderr() { Exit::Fatal } else { Exit::Fine }.into();
         }
     };
+    raise_descriptor_limit();
     let console = Console::new(&arguments.common);
     let result = arguments.command.run(&console);
     let exit = result.unwrap_or_else(|error| {
@@ -46,4 +48,13 @@ fn main() -> ExitCode {
         Exit::of(&error)
     });
     exit.into()
+}
+
+/// Allows as many open files as the system does: restore keeps one for each directory on the way
+/// to the file at hand, and trees can be deeper than the usual limit.
+fn raise_descriptor_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, ..limit };
+    // Where it cannot be raised, only trees that deep fail, and say so.
+    let _ = setrlimit(Resource::Nofile, raised);
 }

@@ -90,6 +90,17 @@ impl<L: Copy> Index<L> {
         shard.insert(fingerprint, Some(location));
     }
 
+    /// Forgets where `fingerprint` was said to lie, because it is not there. A claim stays.
+    pub fn retract(&self, fingerprint: &Fingerprint) {
+        let mut shard =
+            self.shard(fingerprint).write().expect("no thread panics with a shard locked");
+        if let Entry::Occupied(entry) = shard.entry(*fingerprint)
+            && entry.get().is_some()
+        {
+            entry.remove();
+        }
+    }
+
     /// Gives up every claim that was not published: whoever owed those chunks will not store them.
     pub fn forget_claims(&self) {
         for shard in &self.shards {
@@ -160,6 +171,17 @@ mod tests {
         assert_eq!(index.claim(&f), Claim::Known(Hint(7)));
         assert_eq!(index.get(&f), Some(Hint(7)));
         assert_eq!(index.len(), 1);
+    }
+
+    #[test]
+    fn what_was_retracted_is_new_again_and_a_claim_stays() {
+        let index = Index::new();
+        index.publish(fingerprint(1), 7u32);
+        index.claim(&fingerprint(2));
+        index.retract(&fingerprint(1));
+        index.retract(&fingerprint(2));
+        assert_eq!(index.claim(&fingerprint(1)), Claim::New);
+        assert_eq!(index.claim(&fingerprint(2)), Claim::Pending);
     }
 
     #[test]

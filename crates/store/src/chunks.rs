@@ -111,7 +111,13 @@ impl<'a> ChunkReader<'a> {
             Some(place) => self.chunk_at(fingerprint, place),
             None => Err(StoreError::MissingChunk { fingerprint: *fingerprint }),
         };
-        found.or_else(|error| self.chunk_elsewhere(fingerprint, hint).ok_or(error))
+        found.or_else(|error| {
+            self.chunk_elsewhere(fingerprint, hint).ok_or_else(|| {
+                // Whoever meets these bytes again stores them again.
+                self.index.retract(fingerprint);
+                error
+            })
+        })
     }
 
     /// The chunk from a place that the index did not give: the index is advisory, and a chunk may

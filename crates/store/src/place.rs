@@ -9,7 +9,7 @@ use onefold_seal::wire::{Put, Reader, WireError};
 /// A chunk's container, slot and length.
 ///
 /// Containers are numbered by whoever holds the list: a run by its `covers`, an open repository by
-/// its [`Containers`].
+/// its list of containers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
     /// The container's number.

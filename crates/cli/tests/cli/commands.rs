@@ -62,6 +62,7 @@ fn backup_tells_what_was_new() {
     let lab = Lab::with_repository();
     lab.write("src/a", random(1, 200_000));
     lab.write("src/copy", random(1, 200_000));
+    lab.settle();
     let ran = lab.ok("backup --repo repo src");
     for text in
         ["2 files: 2 new or changed, 0 unchanged", "1 directory, 0 others", "dedup ", "snapshot "]
@@ -168,17 +169,18 @@ fn diff_tells_every_kind_of_change() {
     lab.ok("backup --repo repo src");
     let ran = lab.ok(&format!("diff --repo repo {before} latest"));
     let lines: Vec<_> = ran.stdout.lines().collect();
-    let expected = ["M changed", "- gone", "+ new/", "+ new/below", "U touched", "T turned"];
-    assert_eq!(lines[..6], expected, "{ran:#?}");
+    let expected =
+        ["U ./", "M changed", "- gone", "+ new/", "+ new/below", "U touched", "T turned"];
+    assert_eq!(lines[..7], expected, "{ran:#?}");
     assert!(
-        lines[6].starts_with("2 added (5 B), 1 removed (4 B), 1 with other content"),
+        lines[7].starts_with("2 added (5 B), 1 removed (4 B), 1 with other content"),
         "{ran:#?}"
     );
     let changes = lab.ok(&format!("diff --repo repo --json {before} latest")).json_lines();
-    assert_eq!(changes.len(), 7);
-    assert_eq!((&changes[0]["change"], number(&changes[0], "size_after")), (&json!("content"), 9));
-    assert_eq!(changes[5]["kind_after"], "symlink");
-    assert_eq!((number(&changes[6], "added"), number(&changes[6], "kind")), (2, 1));
+    assert_eq!(changes.len(), 8);
+    assert_eq!((&changes[1]["change"], number(&changes[1], "size_after")), (&json!("content"), 9));
+    assert_eq!(changes[6]["kind_after"], "symlink");
+    assert_eq!((number(&changes[7], "added"), number(&changes[7], "kind")), (2, 1));
     let same = lab.ok("diff --repo repo --json latest latest").summary();
     assert_eq!((number(&same, "content"), number(&same, "metadata")), (0, 0));
 }

@@ -31,7 +31,7 @@ fn what_is_no_repository_is_10() {
     ran.says(&["no repository in 'restic'", "not written by Onefold", "hint: name the directory"]);
     lab.write("documents/letter.txt", "x");
     lab.run("snapshots --repo documents").expect(10).says(&["documents"]);
-    lab.run("backup --init --repo documents file").expect(10);
+    lab.run("backup --init --repo documents file").expect(1).says(&["'letter.txt'", "hint:"]);
     assert!(!lab.path("documents/config").exists());
 }
 

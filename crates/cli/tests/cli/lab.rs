@@ -50,6 +50,11 @@ impl Lab {
         fs::write(path, content).unwrap();
     }
 
+    /// Waits for the file clock to tick: only then is a file sure not to change unseen.
+    pub(crate) fn settle(&self) {
+        std::thread::sleep(std::time::Duration::from_millis(15));
+    }
+
     /// `onefold` with the words of `line` for arguments, in the lab's directory and without the
     /// variables that it heeds.
     pub(crate) fn command(&self, line: &str) -> Command {

@@ -28,6 +28,7 @@ fn a_tree_with_every_oddity_comes_back_as_it_was() {
     make_xattrs(&root);
     make_modes(&root);
     make_times(&root);
+    lab.settle();
     let made = lab.ok("backup --repo repo --json src");
     assert_eq!(number(&made.summary(), "unreadable"), 0, "{}", made.stdout);
     let restored = lab.ok("restore --repo repo latest --target out --verify");

@@ -139,10 +139,10 @@ pub fn backup(
     let parent = find_parent(repository, &sources, options)?;
     let tally = Tally::default();
     let root = Arc::new(OnceLock::new());
-    let parent_root = parent.as_ref().map(|(_, snapshot)| &snapshot.root);
+    let parent_snapshot = parent.as_ref().map(|(_, snapshot)| snapshot);
     let stop = Stop { user: cancel, failed: AtomicBool::new(false) };
     let backup = Backup { repository, options, progress, stop, tally: &tally };
-    let (result, added) = backup.ingest(&sources, parent_root, time, &root);
+    let (result, added) = backup.ingest(&sources, parent_snapshot, time, &root);
     let objects = &*repository.objects;
     let runs = match added {
         // Even an interrupted backup leaves an index of what it stored, for the next one.
@@ -237,7 +237,7 @@ impl Backup<'_> {
     fn ingest(
         &self,
         sources: &Sources,
-        parent: Option<&Entry>,
+        parent: Option<&Snapshot>,
         time: Time,
         root: &Arc<OnceLock<Entry>>,
     ) -> (Result<(), StoreError>, Option<Added>) {
@@ -261,7 +261,7 @@ impl Backup<'_> {
     fn run_threads(
         &self,
         sources: &Sources,
-        parent: Option<&Entry>,
+        parent: Option<&Snapshot>,
         time: Time,
         root: &Arc<OnceLock<Entry>>,
     ) -> Result<(Result<(), StoreError>, Added), StoreError> {
@@ -287,6 +287,7 @@ impl Backup<'_> {
             progress,
             stop,
             force: options.force,
+            parent_time: parent.map(|snapshot| snapshot.time),
             pool: pool_in,
             batches,
         };
@@ -329,7 +330,8 @@ impl Backup<'_> {
                 .count_first
                 .then(|| scope.spawn(|| walk::count(sources, options, progress, stop)));
             let walk = Walk { options, chunks: &chunks, progress, stop, jobs, waiting: Vec::new() };
-            let mut results = vec![stop.watch(walk.run(sources, parent, time, root))];
+            let parent_root = parent.map(|snapshot| &snapshot.root);
+            let mut results = vec![stop.watch(walk.run(sources, parent_root, time, root))];
             results.extend(reading.into_iter().map(join));
             results.extend(storing.into_iter().map(join));
             let packer = Arc::into_inner(packer).expect("the storing threads have ended");

@@ -18,7 +18,7 @@ use onefold_cdc::Chunker;
 use super::assemble::{LastSegment, OpenDirectory, OpenFile};
 use super::{Stop, source};
 use crate::chunks::ChunkReader;
-use crate::tree::{Entry, Extent, Node};
+use crate::tree::{Entry, Extent, Node, Time};
 use crate::{IssueKind, Progress, Recipe, StoreError};
 
 /// A batch is handed over once it holds this many bytes …
@@ -87,6 +87,8 @@ pub(super) struct Shared<'a> {
     pub(super) progress: &'a Progress,
     pub(super) stop: &'a Stop<'a>,
     pub(super) force: bool,
+    /// When the parent snapshot's backup began.
+    pub(super) parent_time: Option<Time>,
     /// Empty buffers, for whoever starts a batch.
     pub(super) pool: Receiver<Vec<u8>>,
     pub(super) batches: Sender<Batch>,
@@ -187,6 +189,7 @@ impl<'a> Reader<'a> {
         let Node::File { content, .. } = &entry.node else { return false };
         // A container may have been lost since: what is gone is read again.
         !self.shared.force
+            && self.shared.parent_time.is_some_and(|time| source::is_settled(entry, time))
             && source::is_unchanged(entry, metadata)
             && self.shared.chunks.has_all(content)
     }

@@ -44,6 +44,16 @@ pub(crate) fn is_unchanged(entry: &Entry, metadata: &Metadata) -> bool {
         && then.ino == now.ino
 }
 
+/// Whether `entry` changed clearly before the backup that recorded it began, at `begun`.
+///
+/// The kernel's clock for files ticks every 10 ms at the slowest. A file that changed within a tick
+/// of being read may have changed once more, to the same size, with the same times.
+pub(crate) fn is_settled(entry: &Entry, begun: Time) -> bool {
+    const TICK: i128 = 10_000_000;
+    let nanoseconds = |time: Time| i128::from(time.secs) * 1_000_000_000 + i128::from(time.nanos);
+    nanoseconds(entry.meta.ctime) < nanoseconds(begun) - TICK
+}
+
 /// What a thing is that is neither file nor directory; `None` for what cannot be backed up.
 pub(crate) fn special_node(path: &Path, metadata: &Metadata) -> io::Result<Option<Node>> {
     let kind = metadata.file_type();
@@ -137,4 +147,22 @@ fn with_growing_buffer(
     let len = read(&mut large)?;
     large.truncate(len);
     Ok(large)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_settled_once_the_clock_has_ticked_since_it_changed() {
+        let changed_at = |secs, nanos| Entry {
+            name: b"file".to_vec(),
+            meta: Meta { ctime: Time { secs, nanos }, ..Meta::default() },
+            node: Node::Fifo,
+        };
+        let begun = Time { secs: 100, nanos: 5_000_000 };
+        assert!(is_settled(&changed_at(99, 994_999_999), begun));
+        assert!(!is_settled(&changed_at(99, 995_000_000), begun), "within a tick before");
+        assert!(!is_settled(&changed_at(100, 6_000_000), begun), "while the backup ran");
+    }
 }

@@ -10,6 +10,8 @@ pub mod sealed;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
 
 use bytes::Bytes;
 use onefold_backend::{MemoryObjects, Objects};
@@ -118,6 +120,9 @@ pub fn back_up(repository: &Repository, source: &Path) -> (ObjectId, Snapshot) {
 }
 
 /// Backs up, and does not mind how it ends.
+///
+/// Waits for the file clock to tick first: a file is only recognised as unchanged if it was last
+/// changed clearly before the backup that read it.
 pub fn try_back_up(
     repository: &Repository,
     sources: &[&Path],
@@ -125,6 +130,7 @@ pub fn try_back_up(
     progress: &Progress,
 ) -> Result<(ObjectId, Snapshot), StoreError> {
     let sources: Vec<PathBuf> = sources.iter().map(|path| path.to_path_buf()).collect();
+    thread::sleep(Duration::from_millis(15));
     backup::backup(repository, &sources, options, progress, &Cancel::default())
 }
 
