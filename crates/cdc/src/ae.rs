@@ -24,9 +24,9 @@
 
 use crate::rule::Rule;
 use crate::simd::VectorRule;
-use crate::simd::extremum::{BLOCK, Extreme, Largest, Smallest, extremes_of_block, prefetch_block};
+use crate::simd::extremum::{Extreme, Largest, Smallest, block, extremes_of, prefetch_block};
 use crate::simd::scan::first_equal;
-use crate::simd::vector::ByteVector;
+use crate::simd::vector::{ByteVector, misalignment};
 use crate::walk::{Past, Step};
 use crate::{ChunkSizes, Params};
 
@@ -93,29 +93,30 @@ impl<const FLIP: u8> Ae<FLIP> {
         let mut ranks = isa.splat(rank);
         let mut end = reach.len().min(extreme + 1 + self.horizon);
         let mut at = extreme + 1;
+        let block = block::<I>() * I::LANES;
         while at < end && rank != E::MOST {
             let from = reach.as_ptr().wrapping_add(at);
+            let misaligned = misalignment::<I>(from);
             let left = end - at;
-            let (len, beyond) = if left >= BLOCK * I::LANES {
-                prefetch_block::<I>(from);
+            // A vector that touches two lines is followed by one that overlaps it and does not:
+            // no byte that was seen is beyond the extreme.
+            let (len, seen, extremes) = if left >= block && misaligned == 0 {
+                prefetch_block(from, block);
                 // SAFETY: a block is left, and `end` lies inside `reach`.
-                let block = unsafe { extremes_of_block::<I, E>(isa, from) };
-                (BLOCK * I::LANES, (E::beyond(isa, block, ranks) != 0).then_some(block))
+                (block, block, unsafe { extremes_of::<I, E>(isa, from, block / I::LANES) })
             } else if left >= I::LANES {
                 // SAFETY: a vector is left, and `end` lies inside `reach`.
-                let vector = unsafe { isa.load(from) };
-                (I::LANES, (E::beyond(isa, vector, ranks) != 0).then_some(vector))
+                (I::LANES, I::LANES - misaligned, unsafe { isa.load(from) })
             } else {
-                let byte = isa.splat(reach[at]);
-                (1, (E::beyond(isa, byte, ranks) != 0).then_some(byte))
+                (1, 1, isa.splat(reach[at]))
             };
-            if let Some(extremes) = beyond {
+            if E::beyond(isa, extremes, ranks) != 0 {
                 rank = E::of_all(isa, extremes);
                 ranks = isa.splat(rank);
                 extreme = at + first_equal(isa, &reach[at..at + len], rank).unwrap_or(0);
                 end = reach.len().min(extreme + 1 + self.horizon);
             }
-            at += len;
+            at += seen;
         }
         let cut = extreme + 1 + self.horizon;
         if cut <= reach.len() { Some(cut) } else { self.sizes.forced(reach) }

@@ -23,8 +23,15 @@
 //! lets a byte before the maximum be equal to it.
 
 use crate::rule::Rule;
+use crate::simd::VectorRule;
+use crate::simd::extremum::{Extreme, Largest, extreme, extremes_of, prefetch_block};
+use crate::simd::scan::last_equal;
+use crate::simd::vector::{AHEAD, ByteVector, last_lane, misalignment, prefetch, prefetch_jump};
 use crate::walk::{Past, Step};
 use crate::{ChunkSizes, Params, params};
+
+/// Vectors that are compared with a candidate at once, if it can be exceeded.
+const BLOCK: usize = 4;
 
 pub(crate) struct Maxp {
     sizes: ChunkSizes,
@@ -59,6 +66,99 @@ impl Rule for Maxp {
             }
         }
         self.sizes.forced(reach)
+    }
+}
+
+impl VectorRule for Maxp {
+    /// The rule, a block of the bytes behind the candidate at a time.
+    ///
+    /// A block with a byte that is not below the candidate has one candidate at most, the last of
+    /// its largest bytes: those before it are followed by it, and those behind it are smaller.
+    #[inline(always)]
+    fn next_cut_on<I: ByteVector>(&self, isa: I, data: &[u8]) -> Option<usize> {
+        if self.horizon < I::LANES {
+            return self.next_cut(data);
+        }
+        let reach = self.sizes.reach(data)?;
+        // bytes between the candidate and `next` are smaller than it
+        let (mut at, mut next) = self.first_candidate(isa, reach, self.first() - 1);
+        let most = isa.splat(Largest::MOST);
+        let block = BLOCK * I::LANES;
+        while at + self.horizon < reach.len() {
+            if reach[at] == Largest::MOST {
+                // Only such a byte can take its place, and it always does: no need to ask which
+                // is the largest, nor to branch, in data where they are frequent.
+                while next + I::LANES <= reach.len().min(at + 1 + self.horizon) {
+                    let from = reach.as_ptr().wrapping_add(next);
+                    prefetch(from, AHEAD);
+                    // SAFETY: the vector lies inside `reach`, by the condition of the loop.
+                    let found = isa.eq(unsafe { isa.load(from) }, most);
+                    let last = next + last_lane::<I>(found | 1);
+                    at = if found == 0 { at } else { last };
+                    // what overlaps the vector before has no such byte behind `at`
+                    next += I::LANES - misalignment::<I>(from);
+                }
+                if at + self.horizon >= reach.len() {
+                    break;
+                }
+                next = next.max(at + 1);
+            }
+            let bytes = isa.splat(reach[at]);
+            let end = at + 1 + self.horizon;
+            let from = reach.as_ptr().wrapping_add(next);
+            let misaligned = misalignment::<I>(from);
+            let left = end - next;
+            let (start, len, seen, largest) = if left >= block && misaligned == 0 {
+                prefetch_block(from, block);
+                // SAFETY: a block is left, and `end` lies inside `reach`.
+                let largest = unsafe { extremes_of::<I, Largest>(isa, from, BLOCK) };
+                (next, block, next + block, largest)
+            } else if left >= I::LANES {
+                // SAFETY: a vector is left, and `end` lies inside `reach`. The next one may
+                // overlap it, to touch one line only.
+                (next, I::LANES, next + I::LANES - misaligned, unsafe { isa.load(from) })
+            } else if left > 0 {
+                let start = end - I::LANES;
+                // SAFETY: the horizon is at least a vector, so this one begins behind `at`.
+                let vector = unsafe { isa.load(reach.as_ptr().add(start)) };
+                (start, I::LANES, end, vector)
+            } else {
+                let before = &reach[at - self.horizon..at];
+                if extreme::<I, Largest>(isa, before) < reach[at] {
+                    prefetch_jump(data, at + 1, at + self.first());
+                    return Some(at + 1);
+                }
+                // nothing within the horizon is a maximum, since this byte is larger
+                (at, next) = self.first_candidate(isa, reach, at + self.horizon + 1);
+                continue;
+            };
+            next = seen;
+            if isa.ge(largest, bytes) != 0 {
+                let byte = isa.largest(largest);
+                let last = last_equal(isa, &reach[start..start + len], byte);
+                at = start + last.unwrap_or(0);
+                next = start + len;
+            }
+        }
+        self.sizes.forced(reach)
+    }
+}
+
+impl Maxp {
+    /// A candidate from `from` on, such that none is before it, and the end of what was seen.
+    #[inline(always)]
+    fn first_candidate<I: ByteVector>(&self, isa: I, reach: &[u8], from: usize) -> (usize, usize) {
+        let block = BLOCK * I::LANES;
+        if self.horizon < block || reach.len().saturating_sub(from) < block {
+            return (from, from + 1);
+        }
+        let start = reach.as_ptr().wrapping_add(from);
+        prefetch_block(start, block);
+        // SAFETY: so much lies behind `from`, by the condition.
+        let largest = unsafe { extremes_of::<I, Largest>(isa, start, BLOCK) };
+        let byte = isa.largest(largest);
+        let last = last_equal(isa, &reach[from..from + block], byte);
+        (from + last.unwrap_or(0), from + block)
     }
 }
 

@@ -1,7 +1,7 @@
 //! The tree-based search for an extreme byte of VectorCDC (FAST 2025): vectors are reduced to one
 //! by pairs, and that one to a byte.
 
-use super::vector::{AHEAD, ByteVector, LINE, prefetch};
+use super::vector::{AHEAD, ByteVector, LINE, misalignment, prefetch};
 
 /// An order of bytes: what "extreme" means.
 pub(crate) trait Extreme: Copy + Send + Sync + 'static {
@@ -78,38 +78,44 @@ impl Extreme for Smallest {
     }
 }
 
-/// Vectors in a block: enough loads in flight, few enough registers for every instruction set.
-pub(crate) const BLOCK: usize = 4;
-
-/// The most extreme bytes of the lanes of `BLOCK` vectors.
+/// The most extreme bytes of the lanes of `vectors`, of which there is one or more.
 ///
 /// # Safety
 ///
-/// `BLOCK * I::LANES` bytes can be read from `from` on.
+/// `vectors * I::LANES` bytes can be read from `from` on.
 #[inline(always)]
-pub(crate) unsafe fn extremes_of_block<I: ByteVector, E: Extreme>(isa: I, from: *const u8) -> I::V {
-    // SAFETY: four vectors are a block, and that much can be read.
-    let [a, b, c, d] = unsafe {
-        [
-            isa.load(from),
-            isa.load(from.add(I::LANES)),
-            isa.load(from.add(2 * I::LANES)),
-            isa.load(from.add(3 * I::LANES)),
-        ]
-    };
-    let low = E::of_each(isa, a, b);
-    let high = E::of_each(isa, c, d);
-    E::of_each(isa, low, high)
+pub(crate) unsafe fn extremes_of<I: ByteVector, E: Extreme>(
+    isa: I,
+    from: *const u8,
+    vectors: usize,
+) -> I::V {
+    // SAFETY: that much can be read.
+    let mut extremes = unsafe { isa.load(from) };
+    let mut i = 1;
+    while i < vectors {
+        // SAFETY: that much can be read.
+        let vector = unsafe { isa.load(from.add(i * I::LANES)) };
+        extremes = E::of_each(isa, extremes, vector);
+        i += 1;
+    }
+    extremes
 }
 
-/// Asks memory for the block that lies [`AHEAD`] of the one at `from`.
+/// Asks memory for what lies [`AHEAD`] of `len` bytes at `from`.
 #[inline(always)]
-pub(crate) fn prefetch_block<I: ByteVector>(from: *const u8) {
+pub(crate) fn prefetch_block(from: *const u8, len: usize) {
     let mut line = 0;
-    while line < BLOCK * I::LANES {
+    while line < len {
         prefetch(from, AHEAD + line);
         line += LINE;
     }
+}
+
+/// Vectors that are asked for a byte at once: few, as the search often ends with the first, and
+/// two lines at most, which was the fastest.
+#[inline(always)]
+pub(crate) const fn block<I: ByteVector>() -> usize {
+    if 4 * I::LANES <= 2 * LINE { 4 } else { 2 }
 }
 
 /// The most extreme byte of `bytes`; `E::LEAST` if there are none.
@@ -127,17 +133,18 @@ pub(crate) fn extreme<I: ByteVector, E: Extreme>(isa: I, bytes: &[u8]) -> u8 {
     }
 
     let most = isa.splat(E::MOST);
-    let mut extremes = isa.splat(E::LEAST);
-    let mut at = 0;
-    while len - at >= BLOCK * I::LANES {
+    // SAFETY: `bytes` are at least one vector. The next one overlaps it and touches one line only.
+    let mut extremes = unsafe { isa.load(start) };
+    let mut at = I::LANES - misalignment::<I>(start);
+    while len - at >= block::<I>() * I::LANES {
+        prefetch_block(start.wrapping_add(at), block::<I>() * I::LANES);
         // SAFETY: a block from `at` on lies inside `bytes`, by the condition of the loop.
-        let block = unsafe { extremes_of_block::<I, E>(isa, start.add(at)) };
-        prefetch_block::<I>(start.wrapping_add(at));
-        extremes = E::of_each(isa, extremes, block);
-        if isa.eq(block, most) != 0 {
+        let among = unsafe { extremes_of::<I, E>(isa, start.add(at), block::<I>()) };
+        extremes = E::of_each(isa, extremes, among);
+        if isa.eq(among, most) != 0 {
             return E::MOST;
         }
-        at += BLOCK * I::LANES;
+        at += block::<I>() * I::LANES;
     }
     while len - at >= I::LANES {
         // SAFETY: a vector from `at` on lies inside `bytes`, by the condition of the loop.

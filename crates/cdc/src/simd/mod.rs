@@ -18,6 +18,7 @@ use std::sync::Arc;
 
 use crate::ae::Ae;
 use crate::gear16::Gear16;
+use crate::maxp::Maxp;
 use crate::mincdc::MinCdc;
 use crate::ram::Ram;
 use crate::rule::{self, Rule};
@@ -65,6 +66,7 @@ fn on<I: ByteVector>(params: &Params, isa: I) -> Result<Arc<dyn Rule>, ParamErro
         Algorithm::AeMin => Arc::new(OnVectors { rule: Ae::<0xff>::new(params), isa }),
         Algorithm::Ram => Arc::new(OnVectors { rule: Ram::new(params), isa }),
         Algorithm::Gear16 => Arc::new(OnVectors { rule: Gear16::new(params), isa }),
+        Algorithm::Maxp => Arc::new(OnVectors { rule: Maxp::new(params), isa }),
         Algorithm::MinCdc => Arc::new(OnVectors { rule: MinCdc::new(params)?, isa }),
         scalar => unreachable!("no vector kernel of {scalar} is usable"),
     })

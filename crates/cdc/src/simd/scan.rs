@@ -1,7 +1,7 @@
 //! The packed range scan of VectorCDC (FAST 2025): the first byte that reaches a bound, a vector
 //! at a time.
 
-use super::vector::{AHEAD, ByteVector, LINE, first_lane, prefetch};
+use super::vector::{AHEAD, ByteVector, first_lane, last_lane, misalignment, prefetch};
 
 /// Index of the first of `bytes` that is not below `bound`.
 #[inline(always)]
@@ -21,15 +21,15 @@ pub(crate) fn first_not_below<I: ByteVector>(isa: I, bytes: &[u8], bound: u8) ->
     let bounds = isa.splat(bound);
     let mut at = 0;
     while len - at >= I::LANES {
+        let from = start.wrapping_add(at);
         // SAFETY: a vector from `at` on lies inside `bytes`, by the condition of the loop.
-        let found = isa.ge(unsafe { isa.load(start.add(at)) }, bounds);
-        if at.is_multiple_of(LINE) {
-            prefetch(start, at + AHEAD);
-        }
+        let found = isa.ge(unsafe { isa.load(from) }, bounds);
+        prefetch(from, AHEAD);
         if found != 0 {
             return Some(at + first_lane::<I>(found));
         }
-        at += I::LANES;
+        // all but the first touch one line only
+        at += I::LANES - misalignment::<I>(from);
     }
     // SAFETY: `bytes` are at least one vector. The last one overlaps bytes that are below.
     let found = isa.ge(unsafe { isa.load(start.add(len - I::LANES)) }, bounds);
@@ -55,6 +55,29 @@ pub(crate) fn first_equal<I: ByteVector>(isa: I, bytes: &[u8], byte: u8) -> Opti
             return Some(at);
         }
         at += 1;
+    }
+    None
+}
+
+/// Index of the last of `bytes` that equals `byte`, if one does.
+#[inline(always)]
+pub(crate) fn last_equal<I: ByteVector>(isa: I, bytes: &[u8], byte: u8) -> Option<usize> {
+    let start = bytes.as_ptr();
+    let sought = isa.splat(byte);
+    let mut end = bytes.len();
+    while end >= I::LANES {
+        // SAFETY: a vector up to `end` lies inside `bytes`, by the condition of the loop.
+        let found = isa.eq(unsafe { isa.load(start.add(end - I::LANES)) }, sought);
+        if found != 0 {
+            return Some(end - I::LANES + last_lane::<I>(found));
+        }
+        end -= I::LANES;
+    }
+    while end > 0 {
+        end -= 1;
+        if bytes[end] == byte {
+            return Some(end);
+        }
     }
     None
 }

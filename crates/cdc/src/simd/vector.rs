@@ -117,6 +117,18 @@ pub(crate) fn first_lane<I: ByteVector>(mask: u64) -> usize {
     (mask.trailing_zeros() >> I::MASK_SHIFT) as usize
 }
 
+/// The last lane of `mask`, which is not 0.
+#[inline(always)]
+pub(crate) fn last_lane<I: ByteVector>(mask: u64) -> usize {
+    (mask.ilog2() >> I::MASK_SHIFT) as usize
+}
+
+/// How far `from` lies behind the last place where a vector touches one line only.
+#[inline(always)]
+pub(crate) fn misalignment<I: ByteVector>(from: *const u8) -> usize {
+    from as usize % I::LANES
+}
+
 /// How far ahead of the bytes at work memory is asked for the next ones. The hardware does that
 /// for even streams only, and only within a page; 16 KiB were best on Zen 5.
 pub(crate) const AHEAD: usize = 16 << 10;
