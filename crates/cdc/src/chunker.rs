@@ -23,7 +23,14 @@ impl Chunker {
 
     /// A chunker on the demanded kernel, which runs or is refused, never replaced.
     pub fn with_kernel(params: &Params, kernel: Kernel) -> Result<Self, ParamError> {
-        let kernel = kernel.choose(params.algorithm)?;
+        let kernel = match params.preset {
+            None => kernel.choose(params.algorithm)?,
+            Some(_) if matches!(kernel, Kernel::Auto | Kernel::Scalar) => Kernel::Scalar,
+            Some(_) => {
+                let (algorithm, usable) = (params.algorithm, &[Kernel::Scalar]);
+                return Err(ParamError::KernelUnusable { kernel, algorithm, usable });
+            }
+        };
         let rule = simd::rule(params, kernel)?;
         Ok(Self { params: Arc::new(*params), kernel, rule })
     }

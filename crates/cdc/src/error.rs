@@ -1,4 +1,4 @@
-use crate::{Algorithm, Kernel, MAX_CHUNK};
+use crate::{Algorithm, Kernel, MAX_CHUNK, Preset};
 
 /// Why parameters were refused: the value, and what was expected of it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -76,6 +76,26 @@ pub enum ParamError {
     /// A set of divisors without any.
     #[error("no pairs of bytes to divide at, expected at least 1")]
     NoDivisors,
+    /// The tool of a preset cannot have these parameters.
+    #[error("{preset} cannot have these parameters, expected {expected}")]
+    Preset {
+        /// The preset that was asked for.
+        preset: Preset,
+        /// What the tool takes.
+        expected: &'static str,
+    },
+    /// The modulus of a fingerprint is no irreducible polynomial of degree 53.
+    #[error("polynomial {polynomial:#x}, expected an irreducible one of degree 53")]
+    Polynomial {
+        /// The polynomial that was asked for; bit i is the coefficient of x^i.
+        polynomial: u64,
+    },
+    /// No preset has this name.
+    #[error("unknown preset '{name}', expected one of {known}", known = names(Preset::ALL))]
+    UnknownPreset {
+        /// The name that was asked for.
+        name: String,
+    },
     /// No algorithm has this name.
     #[error("unknown algorithm '{name}', expected one of {known}", known = names(Algorithm::ALL))]
     UnknownAlgorithm {

@@ -1,4 +1,4 @@
-use crate::{Algorithm, Divisors, ParamError};
+use crate::{Algorithm, Divisors, ParamError, Preset};
 
 /// The largest chunk that any parameters allow: 64 MiB.
 pub const MAX_CHUNK: usize = 64 << 20;
@@ -115,12 +115,16 @@ pub struct Params {
     /// The pairs of bytes that BFBC cuts at; other algorithms ignore them. With `None` the seed
     /// draws as many as cut random data at avg, which is no training.
     pub divisors: Option<Divisors>,
+    /// The tool whose form of the algorithm this is; `None` for this crate's own. What the fields
+    /// before mean to it is said there.
+    pub preset: Option<Preset>,
 }
 
 impl Params {
-    /// `sizes` with a window of 48 bytes, level 2, seed 0 and no divisors.
+    /// `sizes` with a window of 48 bytes, level 2, seed 0, no divisors and
+    /// no preset.
     pub const fn new(algorithm: Algorithm, sizes: ChunkSizes) -> Self {
-        Self { algorithm, sizes, window: 48, level: 2, seed: 0, divisors: None }
+        Self { algorithm, sizes, window: 48, level: 2, seed: 0, divisors: None, preset: None }
     }
 
     /// Bounds that suit `algorithm` at a mean of `avg` bytes.
@@ -140,6 +144,12 @@ impl Params {
             _ => ChunkSizes::around(avg)?,
         };
         Ok(Self::new(algorithm, sizes))
+    }
+
+    /// Whether algorithm, sizes, window, level and seed say all there is to say, and chunks have a
+    /// maximum: what a repository can note down and read back.
+    pub const fn is_plain(&self) -> bool {
+        self.divisors.is_none() && self.preset.is_none() && self.sizes.is_bounded()
     }
 
     pub(crate) fn checked_window(&self) -> Result<usize, ParamError> {

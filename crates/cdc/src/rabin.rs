@@ -104,6 +104,43 @@ impl Rolling for Fingerprint {
     }
 }
 
+/// The rest of the window's own polynomial, without the factor x^53.
+pub(crate) struct PlainFingerprint {
+    window: usize,
+    /// b · x^53 mod P: what overflowing bits b come back as.
+    overflow: [u64; 256],
+    /// b · x^8w mod P: what byte b still adds when w more have followed.
+    leave: [u64; 256],
+}
+
+impl PlainFingerprint {
+    /// For a `polynomial` of degree 53.
+    pub(crate) fn new(window: usize, polynomial: u64) -> Self {
+        let shifted_by = |bits: usize| -> [u64; 256] {
+            array::from_fn(|byte| (0..bits).fold(byte as u64, |p, _| times_x(p, polynomial)))
+        };
+        let overflow = shifted_by(DEGREE as usize);
+        Self { window, overflow, leave: shifted_by(8 * window) }
+    }
+}
+
+impl Rolling for PlainFingerprint {
+    type Print = u64;
+
+    fn window(&self) -> usize {
+        self.window
+    }
+
+    fn push(&self, print: u64, byte: u8) -> u64 {
+        let overflow = (print >> (DEGREE - 8)) as u8;
+        (print << 8) & MASK ^ u64::from(byte) ^ self.overflow[usize::from(overflow)]
+    }
+
+    fn roll(&self, print: u64, entering: u8, leaving: u8) -> u64 {
+        self.push(print, entering) ^ self.leave[usize::from(leaving)]
+    }
+}
+
 /// The irreducible polynomial of degree 53 that `seed` picks; bit i is the coefficient of x^i.
 fn polynomial(seed: u64) -> u64 {
     let start = SplitMix64::new(seed).next() & MASK | 1;
@@ -119,7 +156,7 @@ fn polynomial(seed: u64) -> u64 {
 /// Ben-Or's test: a polynomial of degree n is irreducible if and only if it has no factor in
 /// common with x^(2^i) − x for i up to n / 2, the product of all irreducible polynomials whose
 /// degree divides i.
-fn is_irreducible(modulus: u64) -> bool {
+pub(crate) fn is_irreducible(modulus: u64) -> bool {
     const X: u64 = 0b10;
     let mut power = X;
     (0..DEGREE / 2).all(|_| {

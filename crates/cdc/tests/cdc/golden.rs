@@ -25,6 +25,7 @@ fn params(case: &Value) -> Params {
             let pairs = bytes(hex);
             Divisors::from_pairs(pairs.chunks(2).map(|pair| [pair[0], pair[1]])).unwrap()
         }),
+        preset: None,
     }
 }
 

@@ -7,6 +7,7 @@ mod golden;
 mod mean;
 mod mincdc_crate;
 mod paper002;
+mod presets;
 mod rand_rows;
 mod shape;
 mod stream;

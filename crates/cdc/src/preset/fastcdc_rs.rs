@@ -1,0 +1,148 @@
+//! FastCDC as the crate fastcdc 5.0.0 has it (N. Fiedler, MIT).
+//!
+//! **Rule.** The hash is Gear's in 64 bits, over a table of the first halves of MD5 digests: entry b
+//! is that of 64 bytes b. It starts at 0 behind the first min bytes. The chunk ends *before* the
+//! first byte from there on whose hash has no bit in common with the mask: the mask of
+//! log2 avg + level bits before avg, of log2 avg − level bits from it on, the logarithm rounded. The
+//! masks are those of destor and restic-FastCDC.
+//! **First legal position.** min, decided by one byte.
+//! **Tail.** A rest of at most min bytes is a chunk.
+//! **2020.** Every entry of the table is xored with the seed. Bytes are tested in pairs, and where the
+//! bytes left are odd in number and fewer than max the last has no partner and is not tested. Sizes
+//! must be even.
+
+use super::md5::first_half_of_md5;
+use crate::rule::Rule;
+use crate::{ChunkSizes, Params};
+
+pub(super) struct FastCdc {
+    sizes: ChunkSizes,
+    table: Box<[u64; 256]>,
+    /// Before avg.
+    small_mask: u64,
+    /// From avg on.
+    large_mask: u64,
+    in_pairs: bool,
+}
+
+impl FastCdc {
+    /// Refuses, with what is expected, parameters that the crate would not take.
+    pub(super) fn v2016(params: &Params) -> Result<Self, &'static str> {
+        Self::new(params, 0, false)
+    }
+
+    pub(super) fn v2020(params: &Params) -> Result<Self, &'static str> {
+        let sizes = params.sizes;
+        if [sizes.min(), sizes.avg(), sizes.max()].iter().any(|size| size % 2 == 1) {
+            return Err("even sizes");
+        }
+        Self::new(params, params.seed, true)
+    }
+
+    fn new(params: &Params, seed: u64, in_pairs: bool) -> Result<Self, &'static str> {
+        let &Params { sizes, level, .. } = params;
+        let level = usize::from(level);
+        if level > 3 {
+            return Err("a level from 0 to 3");
+        }
+        let fits = (64..=1 << 20).contains(&sizes.min())
+            && (256..=4 << 20).contains(&sizes.avg())
+            && (1024..=16 << 20).contains(&sizes.max());
+        if !fits {
+            return Err("a minimum of 64 bytes to 1 MiB, an average of 256 bytes to 4 MiB \
+                        and a maximum of 1 to 16,384 KiB");
+        }
+        let bits = rounded_log2(sizes.avg());
+        let entry = |byte: usize| first_half_of_md5(&[byte as u8; 64]) ^ seed;
+        Ok(Self {
+            sizes,
+            table: Box::new(std::array::from_fn(entry)),
+            small_mask: MASKS[bits + level - 5],
+            large_mask: MASKS[bits - level - 5],
+            in_pairs,
+        })
+    }
+
+    /// The first byte of `reach` that qualifies.
+    fn first(&self, reach: &[u8]) -> Option<usize> {
+        let min = self.sizes.min();
+        let mut hash: u64 = 0;
+        for (i, &byte) in reach.iter().enumerate().skip(min) {
+            hash = (hash << 1).wrapping_add(self.table[usize::from(byte)]);
+            let mask = if i < self.sizes.avg() { self.small_mask } else { self.large_mask };
+            if hash & mask == 0 {
+                return Some(i);
+            }
+        }
+        None
+    }
+
+    /// `data` as far as it is tested if nothing follows it.
+    fn reach<'a>(&self, data: &'a [u8]) -> &'a [u8] {
+        let len = data.len().min(self.sizes.max());
+        &data[..if self.in_pairs { len - len % 2 } else { len }]
+    }
+}
+
+impl Rule for FastCdc {
+    fn next_cut(&self, data: &[u8]) -> Option<usize> {
+        // a byte that has no partner yet may get one
+        let cut = self.first(self.reach(data));
+        cut.or_else(|| (data.len() >= self.sizes.max()).then_some(self.sizes.max()))
+    }
+
+    fn last_cut(&self, data: &[u8]) -> usize {
+        self.first(self.reach(data)).unwrap_or(data.len().min(self.sizes.max()))
+    }
+}
+
+/// The logarithm to base 2, rounded: up if the square of `size` reaches an odd power of two.
+fn rounded_log2(size: usize) -> usize {
+    let below = size.ilog2();
+    let is_nearer_above = (size as u128).pow(2) >> (2 * below + 1) != 0;
+    below as usize + usize::from(is_nearer_above)
+}
+
+/// The masks of 5 to 25 bits.
+const MASKS: [u64; 21] = [
+    0x0000_0000_0180_4110,
+    0x0000_0000_0180_3110,
+    0x0000_0000_1803_5100,
+    0x0000_0018_0003_5300,
+    0x0000_0190_0035_3000,
+    0x0000_5900_0353_0000,
+    0x0000_d900_0353_0000,
+    0x0000_d901_0353_0000,
+    0x0000_d903_0353_0000,
+    0x0000_d903_1353_0000,
+    0x0000_d90f_0353_0000,
+    0x0000_d903_0353_7000,
+    0x0000_d907_0353_7000,
+    0x0000_d907_0753_7000,
+    0x0000_d917_0753_7000,
+    0x0000_d917_4753_7000,
+    0x0000_d917_6753_7000,
+    0x0000_d937_6753_7000,
+    0x0000_d937_7753_7000,
+    0x0000_d937_7757_7000,
+    0x0000_db37_7757_7000,
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn masks_have_the_bits_that_they_are_for() {
+        for (bits, mask) in (5..).zip(MASKS).filter(|&(bits, _)| bits != 5) {
+            assert_eq!(mask.count_ones(), bits, "{mask:x}");
+        }
+    }
+
+    #[test]
+    fn logarithms_are_rounded() {
+        for size in (1..100_000).chain([1 << 20, (1 << 22) - 1]) {
+            assert_eq!(rounded_log2(size), (size as f64).log2().round() as usize, "{size}");
+        }
+    }
+}

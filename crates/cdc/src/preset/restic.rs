@@ -1,0 +1,52 @@
+//! restic's chunker (A. Neumann, BSD 2-Clause), which rustic has too.
+//!
+//! **Rule.** The window's 64 bytes, first byte and highest bit foremost, are the coefficients of a
+//! polynomial W(x) over GF(2); its fingerprint is W(x) modulo the repository's irreducible
+//! polynomial of degree 53. p is the first position from min on where the lowest log2 avg bits of
+//! the fingerprint of the last 64 bytes are all 0. (A byte 1 that the tool puts in front of a chunk
+//! has left the window there.)
+//! **First legal position.** min, which is at least 64.
+//! **Ties.** None.
+//! **Tail.** The rest.
+//! **Runs.** Zeros have fingerprint 0 and are cut at min.
+
+use crate::rabin::{PlainFingerprint, is_irreducible};
+use crate::rolling;
+use crate::rule::Rule;
+use crate::{ChunkSizes, ParamError, Params, Preset};
+
+const WINDOW: usize = 64;
+
+pub(super) struct Restic {
+    sizes: ChunkSizes,
+    fingerprint: PlainFingerprint,
+    mask: u64,
+}
+
+impl Restic {
+    pub(super) fn new(params: &Params) -> Result<Self, ParamError> {
+        let &Params { sizes, window, seed: polynomial, .. } = params;
+        let refused = |expected| Err(ParamError::Preset { preset: Preset::Restic, expected });
+        if !sizes.avg().is_power_of_two() {
+            return refused("a power of two for an average");
+        }
+        if sizes.min() < WINDOW || window != WINDOW || !sizes.is_bounded() {
+            return refused("a window of 64 bytes, a minimum no shorter and a maximum");
+        }
+        if polynomial >> 53 != 1 || !is_irreducible(polynomial) {
+            return Err(ParamError::Polynomial { polynomial });
+        }
+        let fingerprint = PlainFingerprint::new(WINDOW, polynomial);
+        Ok(Self { sizes, fingerprint, mask: sizes.avg() as u64 - 1 })
+    }
+}
+
+impl Rule for Restic {
+    fn next_cut(&self, data: &[u8]) -> Option<usize> {
+        let reach = self.sizes.reach(data)?;
+        rolling::first_position(&self.fingerprint, self.sizes, reach, |_, print| {
+            print & self.mask == 0
+        })
+        .or_else(|| self.sizes.forced(reach))
+    }
+}
