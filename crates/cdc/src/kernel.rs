@@ -63,7 +63,7 @@ impl Kernel {
     pub fn written(algorithm: Algorithm) -> &'static [Self] {
         use Algorithm as A;
         let compares = matches!(algorithm, A::AeMax | A::AeMin | A::Ram);
-        let computes = matches!(algorithm, A::MinCdc | A::Gear16 | A::Maxp);
+        let computes = matches!(algorithm, A::MinCdc | A::Gear16 | A::Maxp | A::SeqInc | A::SeqDec);
         if !(compares || computes) {
             &[Self::Scalar]
         } else if cfg!(target_arch = "aarch64") {

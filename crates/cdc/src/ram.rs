@@ -41,7 +41,7 @@ impl Rule for Ram {
     fn next_cut(&self, data: &[u8]) -> Option<usize> {
         let reach = self.sizes.reach(data)?;
         let (window, behind) = reach.split_at(self.window.min(reach.len()));
-        let largest = window.iter().copied().max().unwrap_or(0);
+        let largest = window.iter().fold(0, |largest: u8, &byte| largest.max(byte));
         match behind.iter().position(|&byte| byte >= largest) {
             Some(i) => Some(window.len() + i + 1),
             None => self.sizes.forced(reach),

@@ -22,6 +22,8 @@
 //! are what [`Params::for_mean`] gives.
 
 use crate::rule::Rule;
+use crate::simd::VectorRule;
+use crate::simd::vector::{AHEAD, ByteVector, bit_a_lane, prefetch, prefetch_jump};
 use crate::walk::{Past, Step};
 use crate::{ChunkSizes, Params};
 
@@ -60,8 +62,20 @@ impl<const FLIP: u8> SeqCdc<FLIP> {
 impl<const FLIP: u8> Rule for SeqCdc<FLIP> {
     fn next_cut(&self, data: &[u8]) -> Option<usize> {
         let reach = self.sizes.reach(data)?;
-        let (mut risen, mut opposed) = (0, 0);
-        let mut at = self.sizes.min();
+        self.next_cut_from(reach, self.sizes.min(), 0, 0)
+    }
+}
+
+impl<const FLIP: u8> SeqCdc<FLIP> {
+    /// The cut-point, where `at` is the next byte to compare, after `risen` rises of a sequence
+    /// and `opposed` bytes.
+    fn next_cut_from(
+        &self,
+        reach: &[u8],
+        mut at: usize,
+        mut risen: u32,
+        mut opposed: u32,
+    ) -> Option<usize> {
         while at < reach.len() {
             let (previous, byte) = (reach[at - 1] ^ FLIP, reach[at] ^ FLIP);
             if byte > previous {
@@ -81,6 +95,132 @@ impl<const FLIP: u8> Rule for SeqCdc<FLIP> {
         }
         self.sizes.forced(reach)
     }
+}
+
+impl<const FLIP: u8> VectorRule for SeqCdc<FLIP> {
+    /// The rule, a vector of comparisons at a time, each a bit.
+    #[inline(always)]
+    fn next_cut_on<I: ByteVector>(&self, isa: I, data: &[u8]) -> Option<usize> {
+        let reach = self.sizes.reach(data)?;
+        let (mut risen, mut opposed) = (0, 0);
+        let mut at = self.sizes.min();
+        while at < reach.len() && reach.len() - at >= I::LANES {
+            let from = reach.as_ptr().wrapping_add(at);
+            prefetch(from, AHEAD);
+            // SAFETY: a vector from `at` on lies inside `reach`, by the condition of the loop, and
+            // so does the byte before it: min is at least 1.
+            let (previous, bytes) = unsafe { (isa.load(from.sub(1)), isa.load(from)) };
+            let (higher, lower) = (isa.gt(bytes, previous), isa.gt(previous, bytes));
+            let (rises, falls) = if FLIP == 0 { (higher, lower) } else { (lower, higher) };
+            let steps = Steps::new(bit_a_lane::<I>(rises), bit_a_lane::<I>(falls), I::LANES as u32);
+
+            let end = steps.end_of_sequence(risen, self.rises);
+            let falls = steps.falls.count_ones();
+            if opposed + falls >= self.trigger {
+                let last = nth_bit(steps.falls, self.trigger - opposed - 1);
+                if end >= last {
+                    let jump = at + steps.place_of(last) + 1;
+                    at = jump.saturating_add(self.jump);
+                    prefetch_jump(data, jump, at.min(data.len()));
+                    (risen, opposed) = (0, 0);
+                    continue;
+                }
+            }
+            if end < u64::BITS {
+                let cut = at + steps.place_of(end);
+                prefetch_jump(data, cut, cut + self.sizes.min());
+                return Some(cut);
+            }
+            risen = steps.risen_at_end(risen);
+            opposed += falls;
+            at += I::LANES;
+        }
+        self.next_cut_from(reach, at, risen, opposed)
+    }
+}
+
+/// What comes of comparing the bytes of a vector with those before them, equal ones left out: bit
+/// i of `rises` or of `falls` is set for the i-th of `count` that differ.
+#[derive(Clone, Copy)]
+struct Steps {
+    rises: u64,
+    falls: u64,
+    count: u32,
+    /// A bit for each byte of the vector that equals the one before it.
+    equal: u64,
+}
+
+impl Steps {
+    #[inline(always)]
+    fn new(rises: u64, falls: u64, lanes: u32) -> Self {
+        let all = u64::MAX >> (u64::BITS - lanes);
+        let equal = all & !(rises | falls);
+        if equal == all {
+            return Self { rises: 0, falls: 0, count: 0, equal };
+        }
+        let (mut rises, mut falls, mut left) = (rises, falls, equal);
+        // from the last on, so that the places of those before it stay
+        while left != 0 {
+            let place = left.ilog2();
+            let before = (1 << place) - 1;
+            rises = rises & before | rises >> 1 & !before;
+            falls = falls & before | falls >> 1 & !before;
+            left &= before;
+        }
+        Self { rises, falls, count: lanes - equal.count_ones(), equal }
+    }
+
+    /// The step that makes `needed` rises in a row, of which `risen` came before the first step,
+    /// or 64 if none does.
+    #[inline(always)]
+    fn end_of_sequence(self, risen: u32, needed: u32) -> u32 {
+        if risen + self.rises.trailing_ones() >= needed {
+            return needed - 1 - risen;
+        }
+        let mut starts = self.rises;
+        let mut i = 1;
+        while i < needed {
+            starts &= self.rises >> i;
+            i += 1;
+        }
+        if starts == 0 { u64::BITS } else { starts.trailing_zeros() + needed - 1 }
+    }
+
+    /// Rises since the last fall, of which `risen` came before the first step.
+    #[inline(always)]
+    fn risen_at_end(self, risen: u32) -> u32 {
+        match self.falls.checked_ilog2() {
+            Some(last) => self.count - 1 - last,
+            None => risen + self.count,
+        }
+    }
+
+    /// The place in the vector of a step.
+    #[inline(always)]
+    fn place_of(self, step: u32) -> usize {
+        let (mut place, mut left) = (step, self.equal);
+        while left != 0 && left.trailing_zeros() <= place {
+            place += 1;
+            left &= left - 1;
+        }
+        place as usize
+    }
+}
+
+/// The place of the bit of `bits` that has `n` bits before it; there are more than `n`.
+#[inline(always)]
+fn nth_bit(mut bits: u64, mut n: u32) -> u32 {
+    let (mut place, mut half) = (0, u64::BITS / 2);
+    while half > 0 {
+        let below = (bits & ((1 << half) - 1)).count_ones();
+        if n >= below {
+            n -= below;
+            bits >>= half;
+            place += half;
+        }
+        half /= 2;
+    }
+    place
 }
 
 /// What a chunk without a maximum size remembers.

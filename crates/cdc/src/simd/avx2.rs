@@ -3,21 +3,26 @@ use std::mem::transmute;
 
 use super::vector::{ByteVector, Task};
 
-/// AVX2.
+/// AVX2, and BMI1, BMI2, LZCNT and POPCNT, which came with it.
 #[derive(Clone, Copy)]
 pub(crate) struct Avx2(());
 
 impl Avx2 {
     /// The proof, if this CPU can give it.
     pub(crate) fn new() -> Option<Self> {
-        is_x86_feature_detected!("avx2").then_some(Self(()))
+        let vectors = is_x86_feature_detected!("avx2");
+        let bits = is_x86_feature_detected!("bmi1")
+            && is_x86_feature_detected!("bmi2")
+            && is_x86_feature_detected!("lzcnt")
+            && is_x86_feature_detected!("popcnt");
+        (vectors && bits).then_some(Self(()))
     }
 }
 
 macro_rules! avx2 {
     ($call:expr) => {
-        // SAFETY: `Avx2::new` found AVX2 before it made the `self` at hand; what is asked of
-        // pointers is asked of the caller.
+        // SAFETY: `Avx2::new` found AVX2 and its companions before it made the `self` at hand; what
+        // is asked of pointers is asked of the caller.
         unsafe { $call }
     };
 }
@@ -29,7 +34,7 @@ impl ByteVector for Avx2 {
 
     #[inline(always)]
     fn run<T: Task>(self, task: T) -> T::Output {
-        #[target_feature(enable = "avx2")]
+        #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
         fn compiled<T: Task>(isa: Avx2, task: T) -> T::Output {
             task.run(isa)
         }

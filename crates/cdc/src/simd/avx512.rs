@@ -1,24 +1,25 @@
 use std::arch::x86_64::*;
 use std::mem::transmute;
 
+use super::avx2::Avx2;
 use super::vector::{ByteVector, Task};
 
-/// AVX-512 F and BW.
+/// AVX-512 F and BW, and what [`Avx2`] has.
 #[derive(Clone, Copy)]
 pub(crate) struct Avx512(());
 
 impl Avx512 {
     /// The proof, if this CPU can give it.
     pub(crate) fn new() -> Option<Self> {
-        (is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw"))
-            .then_some(Self(()))
+        let vectors = is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw");
+        (vectors && Avx2::new().is_some()).then_some(Self(()))
     }
 }
 
 macro_rules! avx512 {
     ($call:expr) => {
-        // SAFETY: `Avx512::new` found AVX-512 F and BW before it made the `self` at hand; what is
-        // asked of pointers is asked of the caller.
+        // SAFETY: `Avx512::new` found AVX-512 F and BW and what AVX2 brings before it made the
+        // `self` at hand; what is asked of pointers is asked of the caller.
         unsafe { $call }
     };
 }
@@ -30,7 +31,7 @@ impl ByteVector for Avx512 {
 
     #[inline(always)]
     fn run<T: Task>(self, task: T) -> T::Output {
-        #[target_feature(enable = "avx512f,avx512bw")]
+        #[target_feature(enable = "avx512f,avx512bw,bmi1,bmi2,lzcnt,popcnt")]
         fn compiled<T: Task>(isa: Avx512, task: T) -> T::Output {
             task.run(isa)
         }

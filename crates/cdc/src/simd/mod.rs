@@ -22,6 +22,7 @@ use crate::maxp::Maxp;
 use crate::mincdc::MinCdc;
 use crate::ram::Ram;
 use crate::rule::{self, Rule};
+use crate::seqcdc::SeqCdc;
 use crate::{Algorithm, Kernel, ParamError, Params};
 use vector::{ByteVector, Task};
 
@@ -67,6 +68,8 @@ fn on<I: ByteVector>(params: &Params, isa: I) -> Result<Arc<dyn Rule>, ParamErro
         Algorithm::Ram => Arc::new(OnVectors { rule: Ram::new(params), isa }),
         Algorithm::Gear16 => Arc::new(OnVectors { rule: Gear16::new(params), isa }),
         Algorithm::Maxp => Arc::new(OnVectors { rule: Maxp::new(params), isa }),
+        Algorithm::SeqInc => Arc::new(OnVectors { rule: SeqCdc::<0x00>::new(params), isa }),
+        Algorithm::SeqDec => Arc::new(OnVectors { rule: SeqCdc::<0xff>::new(params), isa }),
         Algorithm::MinCdc => Arc::new(OnVectors { rule: MinCdc::new(params)?, isa }),
         scalar => unreachable!("no vector kernel of {scalar} is usable"),
     })

@@ -123,6 +123,20 @@ pub(crate) fn last_lane<I: ByteVector>(mask: u64) -> usize {
     (mask.ilog2() >> I::MASK_SHIFT) as usize
 }
 
+/// `mask` with one bit a lane.
+#[inline(always)]
+pub(crate) fn bit_a_lane<I: ByteVector>(mask: u64) -> u64 {
+    if I::MASK_SHIFT == 0 {
+        return mask;
+    }
+    debug_assert!(I::MASK_SHIFT == 2, "one bit a lane, or four");
+    let pairs = mask & 0x1111_1111_1111_1111;
+    let pairs = (pairs | pairs >> 3) & 0x0303_0303_0303_0303;
+    let fours = (pairs | pairs >> 6) & 0x000f_000f_000f_000f;
+    let eights = (fours | fours >> 12) & 0x0000_00ff_0000_00ff;
+    (eights | eights >> 24) & 0xffff
+}
+
 /// How far `from` lies behind the last place where a vector touches one line only.
 #[inline(always)]
 pub(crate) fn misalignment<I: ByteVector>(from: *const u8) -> usize {
