@@ -15,12 +15,16 @@ pub struct OpenContainer {
 }
 
 impl OpenContainer {
-    /// An empty container with a new id.
-    pub fn new(envelope: Envelope, content: Content) -> Self {
+    /// An empty container with a new id, which is about to take `expected_len` bytes.
+    ///
+    /// Room that is not used costs no memory; growing past it copies the container.
+    pub fn new(envelope: Envelope, content: Content, expected_len: usize) -> Self {
         let id = ObjectId::random();
+        let mut bytes = Vec::with_capacity(expected_len);
+        bytes.extend_from_slice(&envelope.header(Kind::Container, id));
         Self {
             envelope,
-            bytes: envelope.header(Kind::Container, id).to_vec(),
+            bytes,
             directory: Directory { id, content, groups: Vec::new(), chunks: Vec::new() },
         }
     }

@@ -22,7 +22,7 @@ fn fingerprinter() -> Fingerprinter {
 /// A container of `groups`, each a list of chunks.
 fn container(content: Content, groups: &[Vec<Vec<u8>>]) -> SealedContainer {
     let mut compressor = Compressor::new(1).unwrap();
-    let mut open = OpenContainer::new(ENVELOPE, content);
+    let mut open = OpenContainer::new(ENVELOPE, content, 0);
     for chunks in groups {
         let mut group = GroupBuilder::default();
         for chunk in chunks {
@@ -283,7 +283,7 @@ fn a_chunk_with_another_fingerprint_is_named() {
     let mut group = GroupBuilder::default();
     group.push(fingerprinter().fingerprint(b"right"), b"right");
     group.push(fingerprinter().fingerprint(b"promised"), b"given");
-    let mut open = OpenContainer::new(ENVELOPE, Content::Data);
+    let mut open = OpenContainer::new(ENVELOPE, Content::Data, 0);
     open.push(Compressor::new(1).unwrap().compress(&mut group).unwrap());
     let sealed = open.seal();
     let directory = &sealed.directory;

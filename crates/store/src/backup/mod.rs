@@ -41,8 +41,9 @@ use crate::{Cancel, Progress, Repository, Snapshot, StoreError, Summary};
 
 /// Lists of jobs that may wait for a reader.
 const QUEUED_JOBS: usize = 64;
-/// Sealed containers that may wait for the uploader, besides the one it puts.
-const QUEUED_CONTAINERS: usize = 1;
+/// Sealed containers that may wait for the uploader, besides the one it puts and the one whose
+/// sender waits: memory for containers is bounded by this.
+const QUEUED_CONTAINERS: usize = 0;
 
 /// How a backup is made.
 #[derive(Debug, Clone)]

@@ -38,27 +38,27 @@ impl Packer {
         Self {
             envelope,
             container_len,
-            data: Mutex::new(OpenContainer::new(envelope, Content::Data)),
-            metadata: Mutex::new(OpenContainer::new(envelope, Content::Metadata)),
+            data: Mutex::new(open_container(envelope, Content::Data, container_len)),
+            metadata: Mutex::new(open_container(envelope, Content::Metadata, container_len)),
             full,
         }
     }
 
-    /// Appends a group; waits while the uploader is behind.
+    /// Appends a group. While the uploader is behind, whoever fills a container waits with it, and
+    /// the others wait for whoever waits: so there is never more than one being put, one waiting,
+    /// and one of the other content.
     pub(super) fn push(&self, content: Content, group: CompressedGroup) -> Result<(), StoreError> {
-        let full = {
-            let slot = match content {
-                Content::Data => &self.data,
-                Content::Metadata => &self.metadata,
-            };
-            let mut open = slot.lock().expect("no thread panics with a container locked");
-            open.push(group);
-            if open.len() < self.container_len && open.chunks() < CONTAINER_CHUNKS {
-                return Ok(());
-            }
-            std::mem::replace(&mut *open, OpenContainer::new(self.envelope, content))
+        let slot = match content {
+            Content::Data => &self.data,
+            Content::Metadata => &self.metadata,
         };
-        send(&self.full, full)
+        let mut open = slot.lock().expect("no thread panics with a container locked");
+        open.push(group);
+        if open.len() < self.container_len && open.chunks() < CONTAINER_CHUNKS {
+            return Ok(());
+        }
+        let next = open_container(self.envelope, content, self.container_len);
+        send(&self.full, std::mem::replace(&mut *open, next))
     }
 
     /// Sends what is left to the uploader.
@@ -71,6 +71,13 @@ impl Packer {
         }
         Ok(())
     }
+}
+
+/// Room for what comes after the length is reached: the last group and the footer.
+const BEYOND: usize = 2 << 20;
+
+fn open_container(envelope: Envelope, content: Content, len: usize) -> OpenContainer {
+    OpenContainer::new(envelope, content, len + BEYOND)
 }
 
 fn send(full: &Sender<SealedContainer>, open: OpenContainer) -> Result<(), StoreError> {

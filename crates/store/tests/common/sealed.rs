@@ -25,7 +25,7 @@ impl Forger {
         let fingerprint = Fingerprinter::blake3().fingerprint(bytes);
         let mut group = GroupBuilder::default();
         group.push(fingerprint, bytes);
-        let mut container = OpenContainer::new(self.envelope, content);
+        let mut container = OpenContainer::new(self.envelope, content, 0);
         container.push(Compressor::new(1).unwrap().compress(&mut group).unwrap());
         let sealed = container.seal();
         self.objects.put(&container_name(sealed.directory.id), sealed.bytes).unwrap();
