@@ -23,6 +23,10 @@
 //! share: the length p of a chunk satisfies min ≤ p ≤ max; a chunk in which nothing qualifies
 //! before max ends at max; where the data ends, the rest is the last chunk and may be shorter
 //! than min.
+//!
+//! [`Cuts`] yields the cut-points of a reader without its chunks, and so can do without a maximum:
+//! [`ChunkSizes::unbounded`]. A [`Preset`] cuts where another tool does. [`Divisors`] are what BFBC
+//! learns from a sample.
 
 mod ae;
 mod algorithm;
