@@ -1,0 +1,147 @@
+//! Several threads find the cut-points of one.
+
+use std::io::{self, ErrorKind};
+use std::num::NonZero;
+
+use onefold_cdc::{
+    Algorithm, Chunker, Params, ReadAt, cut_points_parallel, parallel_cuts, parallel_file_cuts,
+};
+use onefold_testkit::{cycle, low_entropy, random, text};
+
+const KIB: usize = 1 << 10;
+const MIB: usize = 1 << 20;
+
+fn chunker(algorithm: Algorithm, avg: usize) -> Chunker {
+    Chunker::new(&Params::for_mean(algorithm, avg).unwrap()).unwrap()
+}
+
+fn threads(threads: usize) -> NonZero<usize> {
+    NonZero::new(threads).unwrap()
+}
+
+#[test]
+fn every_number_of_threads_finds_the_serial_cut_points() {
+    let len = 2 * MIB + 12_345;
+    let ramp: Vec<u8> = (0..=255).collect();
+    let inputs = [
+        random(1, len),
+        text(2, len),
+        low_entropy(3, len, 2),
+        cycle(&[0], len),
+        cycle(&ramp, len),
+        cycle(&random(4, 997), len),
+    ];
+    for &algorithm in Algorithm::ALL {
+        let chunker = chunker(algorithm, 1000);
+        for (i, data) in inputs.iter().enumerate() {
+            let serial: Vec<usize> = chunker.cut_points(data).collect();
+            for n in 1..=8 {
+                let cuts = parallel_cuts(&chunker, data, threads(n));
+                assert_eq!(cuts.segments, n, "{algorithm}");
+                assert!(cuts.cut_points == serial, "{algorithm}, input {i}, {n} threads");
+            }
+        }
+    }
+}
+
+#[test]
+fn small_inputs_are_cut_by_one_thread() {
+    for &algorithm in Algorithm::ALL {
+        let chunker = chunker(algorithm, 64);
+        for len in [0, 1, 2, 15, 16, 17, 63, 64, 65, 255, 256, 257, 5000] {
+            let data = random(len as u64, len);
+            let cuts = parallel_cuts(&chunker, &data, threads(8));
+            assert_eq!(cuts.cut_points, chunker.cut_points(&data).collect::<Vec<_>>());
+            assert_eq!((cuts.segments, cuts.stitched), (1, 0), "{algorithm}");
+            assert_eq!(cut_points_parallel(&chunker, &data, threads(8)), cuts.cut_points);
+        }
+    }
+}
+
+#[test]
+fn little_of_random_data_is_stitched() {
+    let data = random(5, 8 * MIB);
+    for &algorithm in Algorithm::ALL {
+        let cuts = parallel_cuts(&chunker(algorithm, 1024), &data, threads(4));
+        assert_eq!(cuts.segments, 4);
+        assert!(cuts.stitched < 256 * KIB as u64, "{algorithm}: {}", cuts.stitched);
+    }
+}
+
+#[test]
+fn chunks_of_one_size_are_never_stitched() {
+    for len in [2 * MIB, 2 * MIB + 1, 2 * MIB + 999] {
+        let cuts = parallel_cuts(&chunker(Algorithm::Fixed, 1000), &random(6, len), threads(7));
+        assert!(cuts.stitched < 1000, "{}", cuts.stitched);
+    }
+}
+
+#[test]
+fn where_cuttings_never_meet_all_but_the_first_segment_is_stitched() {
+    // chunks of max and segments that are no multiple of it
+    let (len, n) = (2 * MIB, 4);
+    let chunker = chunker(Algorithm::Gear, 1000);
+    let data = cycle(&[0], len);
+    let cuts = parallel_cuts(&chunker, &data, threads(n));
+    assert_eq!(cuts.cut_points, chunker.cut_points(&data).collect::<Vec<_>>());
+    let behind_the_first = (len - len / n) as u64;
+    assert!(cuts.stitched <= behind_the_first);
+    assert!(cuts.stitched + chunker.sizes().max() as u64 >= behind_the_first);
+}
+
+#[test]
+fn a_file_is_cut_as_its_bytes_are() {
+    // this program: a file that is there
+    let path = std::env::current_exe().unwrap();
+    let data = std::fs::read(&path).unwrap();
+    let data = &data[..data.len().min(4 * MIB)];
+    let file = std::fs::File::open(&path).unwrap();
+    for algorithm in [Algorithm::Gear, Algorithm::MinCdc, Algorithm::AeMax, Algorithm::Maxp] {
+        let chunker = chunker(algorithm, 2000);
+        let serial: Vec<u64> = chunker.cut_points(data).map(|cut| cut as u64).collect();
+        for n in [1, 3, 8] {
+            let cuts = parallel_file_cuts(&chunker, &file, data.len() as u64, threads(n)).unwrap();
+            assert_eq!(cuts.cut_points, serial, "{algorithm}, {n} threads");
+        }
+    }
+}
+
+#[test]
+fn a_file_that_ends_early_is_an_error_and_one_that_grew_is_not() {
+    let data = random(9, 2 * MIB);
+    let chunker = chunker(Algorithm::Gear, 2000);
+    for n in [1, 3] {
+        let longer = data.len() as u64 + 1;
+        let error = parallel_file_cuts(&chunker, &data[..], longer, threads(n)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::UnexpectedEof);
+        assert_eq!(error.to_string(), "ends at 2097152, expected 2097153 bytes");
+
+        let part = MIB + 1;
+        let cuts = parallel_file_cuts(&chunker, &data[..], part as u64, threads(n)).unwrap();
+        let serial: Vec<u64> = chunker.cut_points(&data[..part]).map(|cut| cut as u64).collect();
+        assert_eq!(cuts.cut_points, serial);
+    }
+}
+
+/// Cannot be read from a place on.
+struct Broken<'a>(&'a [u8], usize);
+
+impl ReadAt for Broken<'_> {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        match self.0[..self.1].read_at(buffer, offset)? {
+            0 => Err(io::Error::other("broken")),
+            read => Ok(read),
+        }
+    }
+}
+
+#[test]
+fn a_read_error_of_any_thread_is_reported() {
+    let data = random(10, 2 * MIB);
+    let chunker = chunker(Algorithm::Gear, 2000);
+    for broken in [0, 1, MIB - 1, MIB, 2 * MIB - 1] {
+        let file = Broken(&data, broken);
+        let cuts = parallel_file_cuts(&chunker, &file, data.len() as u64, threads(4));
+        assert_eq!(cuts.unwrap_err().to_string(), "broken", "{broken}");
+    }
+}
