@@ -16,6 +16,7 @@
 //! **Departures.** Without a sample the divisors are drawn by the seed, as many as cut random data
 //! at avg: a two-byte hash, not the paper's algorithm, and on data with frequent pairs far from avg.
 
+use crate::boundary::Boundary;
 use crate::rule::Rule;
 use crate::walk::{Past, Step};
 use crate::{ChunkSizes, Divisors, Params};
@@ -33,6 +34,12 @@ impl Bfbc {
 
     fn first(&self) -> usize {
         self.sizes.min().max(2)
+    }
+}
+
+impl Boundary for Bfbc {
+    fn may_end(&self, reach: &[u8], cut: usize) -> bool {
+        cut >= self.first() && self.divisors.contains([reach[cut - 2], reach[cut - 1]])
     }
 }
 

@@ -18,6 +18,7 @@
 
 use std::array;
 
+use crate::boundary::Boundary;
 use crate::rolling::{self, Rolling};
 use crate::rule::Rule;
 use crate::splitmix::SplitMix64;
@@ -38,6 +39,12 @@ impl Buzhash {
             hash: CyclicPolynomial::new(params.checked_window()?, params.seed),
             least: (1 << 32) - rolling::accepted(32, params.sizes),
         })
+    }
+}
+
+impl Boundary for Buzhash {
+    fn may_end(&self, reach: &[u8], cut: usize) -> bool {
+        u64::from(rolling::at_end_of(&self.hash, &reach[..cut])) >= self.least
     }
 }
 

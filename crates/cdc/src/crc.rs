@@ -20,6 +20,7 @@
 
 use std::array;
 
+use crate::boundary::Boundary;
 use crate::rolling::{self, Rolling};
 use crate::rule::Rule;
 use crate::walk::{Past, Step};
@@ -42,6 +43,12 @@ impl Crc {
             checksum: Checksum::new(params.checked_window()?),
             least: (1 << 32) - rolling::accepted(32, params.sizes),
         })
+    }
+}
+
+impl Boundary for Crc {
+    fn may_end(&self, reach: &[u8], cut: usize) -> bool {
+        u64::from(rolling::at_end_of(&self.checksum, &reach[..cut])) >= self.least
     }
 }
 

@@ -19,6 +19,7 @@
 //! top bits see all 64. The hash is warm at min, which the paper's is not: its cut-points just
 //! behind min differ from these.
 
+use crate::boundary::Boundary;
 use crate::gear::{self, Table};
 use crate::rule::Rule;
 use crate::walk::{Past, Step};
@@ -48,6 +49,14 @@ impl FastCdc {
             small_limit: gear::highest_below(threshold >> level),
             large_limit: gear::highest_below(threshold << level),
         })
+    }
+}
+
+impl Boundary for FastCdc {
+    fn may_end(&self, reach: &[u8], cut: usize) -> bool {
+        let is_small = cut < self.sizes.avg();
+        let limit = if is_small { self.small_limit } else { self.large_limit };
+        self.table.at_end_of(&reach[..cut]) <= limit
     }
 }
 

@@ -6,6 +6,7 @@
 //! length is a multiple of avg.
 
 use crate::Params;
+use crate::boundary::Boundary;
 use crate::rule::Rule;
 use crate::walk::{Past, Step};
 
@@ -16,6 +17,12 @@ pub(crate) struct Fixed {
 impl Fixed {
     pub(crate) fn new(params: &Params) -> Self {
         Self { size: params.sizes.avg() }
+    }
+}
+
+impl Boundary for Fixed {
+    fn may_end(&self, _: &[u8], cut: usize) -> bool {
+        cut == self.size
     }
 }
 

@@ -22,6 +22,7 @@
 //! has seen the 64 bytes before, or all of the chunk if min is less) where the paper hashes every
 //! chunk from its first byte; with min ≥ 64 the results are the same and min bytes fewer are read.
 
+use crate::boundary::Boundary;
 use crate::rule::Rule;
 use crate::simd::vector::{AHEAD, prefetch};
 use crate::splitmix::SplitMix64;
@@ -47,6 +48,12 @@ impl Gear {
             table: Table::new(params.seed),
             limit: highest_below(threshold(params.sizes)),
         }
+    }
+}
+
+impl Boundary for Gear {
+    fn may_end(&self, reach: &[u8], cut: usize) -> bool {
+        self.table.at_end_of(&reach[..cut]) <= self.limit
     }
 }
 
@@ -88,6 +95,12 @@ impl Table {
     pub(crate) fn new(seed: u64) -> Self {
         let mut numbers = SplitMix64::new(seed);
         Self(std::array::from_fn(|_| numbers.next()))
+    }
+
+    /// The hash of the last 64 of `bytes`, or of all if they are fewer.
+    pub(crate) fn at_end_of(&self, bytes: &[u8]) -> u64 {
+        let window = &bytes[bytes.len().saturating_sub(WINDOW)..];
+        window.iter().fold(0, |hash, &byte| self.push(hash, byte))
     }
 
     /// The hash that the byte after `bytes` is added to, if that byte makes the window full.

@@ -21,6 +21,7 @@
 
 use crate::ChunkSizes;
 use crate::Params;
+use crate::boundary::Boundary;
 use crate::rule::Rule;
 use crate::simd::VectorRule;
 use crate::simd::gear::{HalfTables, first_at_most};
@@ -51,6 +52,14 @@ impl Gear16 {
             limit: (threshold - 1) as u16,
             earlier_limit: (earlier - 1) as u16,
         }
+    }
+}
+
+impl Boundary for Gear16 {
+    fn may_end(&self, reach: &[u8], cut: usize) -> bool {
+        let earlier = &reach[..cut.saturating_sub(WINDOW)];
+        self.tables.hash_at_end_of(&reach[..cut]) <= self.limit
+            && self.tables.hash_at_end_of(earlier) <= self.earlier_limit
     }
 }
 

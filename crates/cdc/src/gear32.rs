@@ -12,6 +12,7 @@
 
 use std::array;
 
+use crate::boundary::Boundary;
 use crate::rolling;
 use crate::rule::Rule;
 use crate::splitmix::SplitMix64;
@@ -40,6 +41,13 @@ impl Gear32 {
 
     fn push(&self, hash: u32, byte: u8) -> u32 {
         (hash << 1).wrapping_add(self.table[usize::from(byte)])
+    }
+}
+
+impl Boundary for Gear32 {
+    fn may_end(&self, reach: &[u8], cut: usize) -> bool {
+        let window = &reach[cut.saturating_sub(WINDOW)..cut];
+        window.iter().fold(0, |hash, &byte| self.push(hash, byte)) <= self.limit
     }
 }
 

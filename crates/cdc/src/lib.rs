@@ -31,6 +31,7 @@
 mod ae;
 mod algorithm;
 mod bfbc;
+mod boundary;
 mod buzhash;
 mod chunker;
 mod crc;
@@ -62,6 +63,7 @@ mod tttd;
 mod walk;
 
 pub use algorithm::Algorithm;
+pub use boundary::{BoundaryTest, Lookahead};
 pub use chunker::{Chunker, cut_points};
 pub use cuts::Cuts;
 pub use divisors::Divisors;

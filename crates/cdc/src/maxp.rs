@@ -22,6 +22,7 @@
 //! **Departures.** Min and max, which the paper does not have; and the implementation in DedupBench
 //! lets a byte before the maximum be equal to it.
 
+use crate::boundary::Boundary;
 use crate::rule::Rule;
 use crate::simd::VectorRule;
 use crate::simd::extremum::{Extreme, Largest, extreme, extremes_of, prefetch_block};
@@ -43,8 +44,25 @@ impl Maxp {
         Self { sizes: params.sizes, horizon: horizon(params.sizes) }
     }
 
+    /// Bytes behind a cut-point that it depends on.
+    pub(crate) fn horizon(&self) -> usize {
+        self.horizon
+    }
+
     fn first(&self) -> usize {
         self.sizes.min().max(self.horizon + 1)
+    }
+}
+
+impl Boundary for Maxp {
+    fn may_end(&self, reach: &[u8], cut: usize) -> bool {
+        if cut < self.first() || cut + self.horizon > reach.len() {
+            return false;
+        }
+        let byte = reach[cut - 1];
+        let is_less = |&other: &u8| other < byte;
+        reach[cut - 1 - self.horizon..cut - 1].iter().all(is_less)
+            && reach[cut..cut + self.horizon].iter().all(is_less)
     }
 }
 

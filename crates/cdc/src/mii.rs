@@ -18,6 +18,7 @@
 //! **Resynchronisation.** Whether a position may be a cut-point depends on w bytes: as Gear's.
 //! **Departures.** Min and max, which the paper does not have.
 
+use crate::boundary::Boundary;
 use crate::rule::Rule;
 use crate::walk::{Past, Step};
 use crate::{ChunkSizes, Params};
@@ -36,6 +37,13 @@ impl Mii {
         let sizes = params.sizes;
         let interval = interval(sizes);
         Self { sizes, interval, skip: sizes.min().saturating_sub(interval) }
+    }
+}
+
+impl Boundary for Mii {
+    fn may_end(&self, reach: &[u8], cut: usize) -> bool {
+        let interval = cut.checked_sub(self.interval).map(|start| &reach[start..cut]);
+        interval.is_some_and(|interval| interval.is_sorted_by(|a, b| a < b))
     }
 }
 

@@ -19,6 +19,7 @@
 //! **Departures.** Min and max, which the paper does not have; the number of set bits is kept up to
 //! date where the paper counts anew.
 
+use crate::boundary::Boundary;
 use crate::rule::Rule;
 use crate::walk::{Past, Step};
 use crate::{ChunkSizes, Params};
@@ -79,6 +80,15 @@ impl Pci {
         let best = SIMULATED.iter().copied().min_by_key(distance);
         let (window, threshold, _) = best.unwrap_or(SIMULATED[0]);
         Self { sizes, window, threshold }
+    }
+}
+
+impl Boundary for Pci {
+    fn may_end(&self, reach: &[u8], cut: usize) -> bool {
+        let window = cut.checked_sub(self.window).map(|start| &reach[start..cut]);
+        window.is_some_and(|window| {
+            window.iter().map(|byte| byte.count_ones()).sum::<u32>() >= self.threshold
+        })
     }
 }
 

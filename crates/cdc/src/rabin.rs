@@ -22,6 +22,7 @@
 
 use std::array;
 
+use crate::boundary::Boundary;
 use crate::rolling::{self, Rolling};
 use crate::rule::Rule;
 use crate::splitmix::SplitMix64;
@@ -45,6 +46,12 @@ impl Rabin {
             fingerprint: Fingerprint::new(params.checked_window()?, params.seed),
             least: (1 << DEGREE) - rolling::accepted(DEGREE, params.sizes),
         })
+    }
+}
+
+impl Boundary for Rabin {
+    fn may_end(&self, reach: &[u8], cut: usize) -> bool {
+        rolling::at_end_of(&self.fingerprint, &reach[..cut]) >= self.least
     }
 }
 

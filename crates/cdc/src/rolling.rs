@@ -46,6 +46,12 @@ pub(crate) fn first_position<H: Rolling>(
     None
 }
 
+/// The hash of the window at the end of `chunk`, or of all of it if that is less.
+pub(crate) fn at_end_of<H: Rolling>(hash: &H, chunk: &[u8]) -> H::Print {
+    let window = &chunk[chunk.len().saturating_sub(hash.window())..];
+    window.iter().fold(H::Print::default(), |print, &byte| hash.push(print, byte))
+}
+
 /// How many of the hashes below 2^`bits` a cut-point may have, so that one position in as many
 /// as there are from min to avg is one.
 pub(crate) fn accepted(bits: u32, sizes: ChunkSizes) -> u64 {

@@ -21,6 +21,7 @@
 //! **Departures.** J from the mean; max, where the authors' minimum of avg / 2 and maximum of 2 avg
 //! are what [`Params::for_mean`] gives.
 
+use crate::boundary::Boundary;
 use crate::rule::Rule;
 use crate::simd::VectorRule;
 use crate::simd::vector::{AHEAD, ByteVector, bit_a_lane, prefetch, prefetch_jump};
@@ -56,6 +57,29 @@ impl<const FLIP: u8> SeqCdc<FLIP> {
         // rounded down; a length is one less than min and the bytes compared and skipped
         let jump = ((wait - compared) / jumps).max(0.0) as usize;
         Self { sizes, rises, trigger, jump }
+    }
+}
+
+impl<const FLIP: u8> Boundary for SeqCdc<FLIP> {
+    fn may_end(&self, reach: &[u8], cut: usize) -> bool {
+        if cut >= reach.len() {
+            return false;
+        }
+        // back from the byte behind the cut-point, over what may be the sequence
+        let pairs = reach[self.sizes.min() - 1..=cut].windows(2).rev();
+        let mut risen = 0;
+        for (i, pair) in pairs.enumerate() {
+            let (previous, byte) = (pair[0] ^ FLIP, pair[1] ^ FLIP);
+            if byte > previous {
+                risen += 1;
+                if risen == self.rises {
+                    return true;
+                }
+            } else if byte < previous || i == 0 {
+                return false;
+            }
+        }
+        false
     }
 }
 

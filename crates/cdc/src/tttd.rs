@@ -17,6 +17,7 @@
 //! **Resynchronisation.** As Rabin's, and where Rabin cuts at max this cuts at content.
 //! **Departures.** The thresholds compare where the paper takes remainders, for any mean.
 
+use crate::boundary::Boundary;
 use crate::rabin::Fingerprint;
 use crate::rolling;
 use crate::rule::Rule;
@@ -41,6 +42,13 @@ impl Tttd {
             least: (1 << 53) - accepted,
             backup_least: (1_u64 << 53).saturating_sub(2 * accepted),
         })
+    }
+}
+
+impl Boundary for Tttd {
+    fn may_end(&self, reach: &[u8], cut: usize) -> bool {
+        // either divisor ends chunks, and both pass the likelier
+        rolling::at_end_of(&self.fingerprint, &reach[..cut]) >= self.backup_least
     }
 }
 
