@@ -67,6 +67,33 @@ pub enum ParamError {
         /// The algorithm that was asked for.
         algorithm: Algorithm,
     },
+    /// RapidCDC keeps lengths of chunks, and these have no maximum.
+    #[error("next-chunk hints need a maximum chunk size, and these sizes are unbounded")]
+    RapidNeedsMax,
+    /// The algorithm has no window to test a hint by.
+    #[error(
+        "{algorithm} has no window that tells whether a chunk may end at a position: \
+         it compares bytes all over the chunk"
+    )]
+    NoWindowTest {
+        /// The algorithm that was asked for.
+        algorithm: Algorithm,
+    },
+    /// The same bytes need not be a chunk again, so that a known fingerprint proves nothing.
+    #[error(
+        "the fingerprint test is not exact for {algorithm}: \
+         where its chunks end depends on bytes behind them"
+    )]
+    InexactFingerprintTest {
+        /// The algorithm that was asked for.
+        algorithm: Algorithm,
+    },
+    /// The marker is too long, or empty.
+    #[error("marker of {bytes} bytes, expected 1 to 4")]
+    MarkerBytes {
+        /// How many bytes were asked for.
+        bytes: u8,
+    },
     /// The sample to find divisors in holds no pair of bytes.
     #[error("sample of {len} bytes holds no pair of bytes to train on, expected at least 2 bytes")]
     EmptySample {

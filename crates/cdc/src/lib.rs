@@ -19,6 +19,10 @@
 //! # Ok::<(), onefold_cdc::ParamError>(())
 //! ```
 //!
+//! [`cut_points_parallel`] cuts one input by several threads, at the same cut-points. [`Rapid`] jumps
+//! over chunks that followed others before; which of its cut-points are those of the algorithm, its
+//! [`Criterion`] says.
+//!
 //! Each algorithm has a file that states its rule and the scalar code that defines it. What they
 //! share: the length p of a chunk satisfies min ≤ p ≤ max; a chunk in which nothing qualifies
 //! before max ends at max; where the data ends, the rest is the last chunk and may be shorter
@@ -53,6 +57,7 @@ mod pci;
 mod preset;
 mod rabin;
 mod ram;
+mod rapid;
 mod rolling;
 mod rule;
 mod seqcdc;
@@ -72,4 +77,8 @@ pub use kernel::Kernel;
 pub use parallel::{ParallelCuts, ReadAt, cut_points_parallel, parallel_cuts, parallel_file_cuts};
 pub use params::{ChunkSizes, MAX_CHUNK, Params};
 pub use preset::Preset;
+pub use rapid::{
+    Criterion, Hints, KnownChunk, MAX_NEXT, MemoryHints, NextChunk, NextChunks, Rapid, RapidChunk,
+    RapidCounters, RapidInput,
+};
 pub use stream::Stream;

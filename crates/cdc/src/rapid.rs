@@ -1,0 +1,551 @@
+//! RapidCDC: F. Ni, S. Jiang, "RapidCDC: Leveraging Duplicate Locality to Accelerate Chunking in
+//! CDC-based Deduplication Systems", SoCC 2019; in front of any algorithm.
+//!
+//! **Rule.** With the fingerprint of a chunk go the lengths of the chunks that came after it, the
+//! latest first. Behind a chunk whose fingerprint is known, these lengths are tried in turn; the
+//! first that the [`Criterion`] accepts ends the chunk. Where none is accepted, or the chunk before
+//! was new, the algorithm seeks the cut-point from the last one on. Each pair of neighbours goes
+//! into the hints.
+//! **First legal position.** The algorithm's min; a hint outside min to max or past the end of the
+//! input is refused whatever the criterion.
+//! **Tail.** What the end of the input cut short never goes into the hints, neither as a chunk nor
+//! as a next one, since no rule put its end there.
+//! **What depends on what.** With [`Criterion::FingerprintTest`] cut-points are those of the
+//! algorithm alone: history and threads change how fast they are found. With the other criteria they
+//! depend on what the hints hold, hence on which inputs were cut before and in what order; where
+//! several threads share hints, on the order in which they came by, so that two runs may differ.
+//! **Departures.** The paper's fingerprint test rests on a pool without chunks that were forwarded
+//! to; here each known chunk says whether the rule cut it, so that criteria may share hints. Rules
+//! without a window have the fingerprint test alone, which is all that exactness takes. The marker
+//! is the last byte or up to four.
+
+use std::collections::HashMap;
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hash};
+use std::ops::AddAssign;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::{BoundaryTest, Chunker, Lookahead, ParamError};
+
+/// The most next chunks that are kept for a chunk.
+pub const MAX_NEXT: usize = 8;
+
+/// Bytes of a chunk's end that are kept of it.
+const MARKER: usize = 4;
+
+/// When a chunk may end where one like it ended before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Criterion {
+    /// Always: the paper's FF.
+    FastForward,
+    /// If the rule's window there could end a chunk, or the chunk has the maximum length: FF+RWT.
+    /// Refused for algorithms without a [`BoundaryTest`].
+    WindowTest,
+    /// If the last bytes are those of the chunk before: FF+MT.
+    MarkerTest {
+        /// How many are compared, 1 to 4; the paper has 1.
+        bytes: u8,
+    },
+    /// If the chunk that it makes is one that the algorithm has made: FF+RWT+FPT. The cut-points are
+    /// the algorithm's own, whatever the hints. Refused for algorithms with a
+    /// [lookahead](Chunker::lookahead).
+    FingerprintTest,
+}
+
+/// The end of a chunk that followed another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NextChunk {
+    len: u32,
+    marker: [u8; MARKER],
+}
+
+impl NextChunk {
+    /// What is kept of `chunk`, which is at most [`MAX_CHUNK`](crate::MAX_CHUNK) long.
+    pub fn of(chunk: &[u8]) -> Self {
+        let mut marker = [0; MARKER];
+        for (kept, &byte) in marker.iter_mut().rev().zip(chunk.iter().rev()) {
+            *kept = byte;
+        }
+        Self { len: u32::try_from(chunk.len()).unwrap_or(u32::MAX), marker }
+    }
+
+    /// A chunk of `len` bytes that ends with the bytes of `marker`, as stored.
+    pub const fn new(len: u32, marker: [u8; MARKER]) -> Self {
+        Self { len, marker }
+    }
+
+    /// Length in bytes.
+    pub const fn len(self) -> u32 {
+        self.len
+    }
+
+    /// Whether the length is 0, which no chunk has and no criterion accepts.
+    pub const fn is_empty(self) -> bool {
+        self.len == 0
+    }
+
+    /// The last four bytes; zeros stand before a shorter chunk.
+    pub const fn marker(self) -> [u8; MARKER] {
+        self.marker
+    }
+}
+
+/// The next chunks of a chunk, the most recently seen first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NextChunks {
+    all: [NextChunk; MAX_NEXT],
+    count: u8,
+}
+
+impl NextChunks {
+    /// No chunks.
+    pub const fn new() -> Self {
+        Self { all: [NextChunk::new(0, [0; MARKER]); MAX_NEXT], count: 0 }
+    }
+
+    /// Puts `next` in front, of at most `most` (and [`MAX_NEXT`]) in all. The one of the same length
+    /// moves there and takes the new marker; if there is none and no room, the last one goes.
+    pub fn touch(&mut self, next: NextChunk, most: usize) {
+        let most = most.min(MAX_NEXT);
+        let count = usize::from(self.count).min(most);
+        let known = self.all[..count].iter().position(|other| other.len == next.len);
+        let behind = known.map_or((count + 1).min(most), |i| i + 1);
+        self.count = count.max(behind) as u8;
+        if behind > 0 {
+            self.all[..behind].rotate_right(1);
+            self.all[0] = next;
+        }
+    }
+
+    /// The chunks, the most recently seen first.
+    pub fn as_slice(&self) -> &[NextChunk] {
+        &self.all[..usize::from(self.count)]
+    }
+}
+
+/// What is known of a chunk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KnownChunk {
+    /// Whether the algorithm put its end where it is; a hint did otherwise.
+    pub by_rule: bool,
+    /// What came after it.
+    pub next: NextChunks,
+}
+
+/// Chunks that were seen, by fingerprint, and the chunks that came after them.
+///
+/// Belongs to one set of [`Params`](crate::Params): lengths are those that these cut, and
+/// `by_rule` speaks of their rule. Losing entries costs speed only. Methods are called from all
+/// threads that cut.
+pub trait Hints {
+    /// Identifies a chunk: chunks with equal fingerprints count as equal.
+    type Fingerprint: Copy;
+
+    /// The fingerprint of `chunk`.
+    fn fingerprint(&self, chunk: &[u8]) -> Self::Fingerprint;
+
+    /// What is known of the chunk, or `None` if it is new.
+    ///
+    /// With [`Criterion::FingerprintTest`] cut-points are exact as long as `by_rule` is true only of
+    /// chunks [learned](Self::learn) so: an index that also holds the ends of files must not say so
+    /// of these.
+    fn look_up(&self, fingerprint: &Self::Fingerprint) -> Option<KnownChunk>;
+
+    /// Takes note of a chunk, and of whether the algorithm put its end where it is; what was so
+    /// once remains so.
+    fn learn(&self, fingerprint: &Self::Fingerprint, by_rule: bool);
+
+    /// Takes note that `next` came after the chunk, as [`NextChunks::touch`] does.
+    fn learn_next(&self, fingerprint: &Self::Fingerprint, next: NextChunk);
+}
+
+impl<H: Hints + ?Sized> Hints for &H {
+    type Fingerprint = H::Fingerprint;
+
+    fn fingerprint(&self, chunk: &[u8]) -> Self::Fingerprint {
+        (**self).fingerprint(chunk)
+    }
+
+    fn look_up(&self, fingerprint: &Self::Fingerprint) -> Option<KnownChunk> {
+        (**self).look_up(fingerprint)
+    }
+
+    fn learn(&self, fingerprint: &Self::Fingerprint, by_rule: bool) {
+        (**self).learn(fingerprint, by_rule);
+    }
+
+    fn learn_next(&self, fingerprint: &Self::Fingerprint, next: NextChunk) {
+        (**self).learn_next(fingerprint, next);
+    }
+}
+
+/// A [`Chunker`] that jumps where hints allow it.
+#[derive(Clone)]
+pub struct Rapid {
+    chunker: Chunker,
+    acceptance: Acceptance,
+}
+
+/// A criterion with what it needs.
+#[derive(Clone)]
+enum Acceptance {
+    Always,
+    Window(BoundaryTest),
+    Marker(usize),
+    Fingerprint(Option<BoundaryTest>),
+}
+
+impl Rapid {
+    /// Refuses a criterion that the chunker's algorithm has no test for, and unbounded sizes.
+    pub fn new(chunker: Chunker, criterion: Criterion) -> Result<Self, ParamError> {
+        let algorithm = chunker.params().algorithm;
+        if !chunker.sizes().is_bounded() {
+            return Err(ParamError::RapidNeedsMax);
+        }
+        let window = BoundaryTest::new(chunker.params())?;
+        let acceptance = match criterion {
+            Criterion::FastForward => Acceptance::Always,
+            Criterion::WindowTest => {
+                Acceptance::Window(window.ok_or(ParamError::NoWindowTest { algorithm })?)
+            }
+            Criterion::MarkerTest { bytes } => {
+                let compared = usize::from(bytes);
+                if !(1..=MARKER).contains(&compared) {
+                    return Err(ParamError::MarkerBytes { bytes });
+                }
+                Acceptance::Marker(compared)
+            }
+            Criterion::FingerprintTest => {
+                if chunker.lookahead() != Lookahead::None {
+                    return Err(ParamError::InexactFingerprintTest { algorithm });
+                }
+                Acceptance::Fingerprint(window)
+            }
+        };
+        Ok(Self { chunker, acceptance })
+    }
+
+    /// What cuts where no hint is accepted.
+    pub fn chunker(&self) -> &Chunker {
+        &self.chunker
+    }
+
+    /// Starts on an input, with `hints` that other inputs and threads may share.
+    pub fn start<H: Hints>(&self, hints: H) -> RapidInput<'_, H> {
+        RapidInput { rapid: self, hints, previous: None, counters: RapidCounters::default() }
+    }
+
+    /// All cut-points of `data`, a whole input; the last is its length. And what they took.
+    pub fn cut_points<H: Hints>(&self, hints: H, data: &[u8]) -> (Vec<usize>, RapidCounters) {
+        let mut input = self.start(hints);
+        let mut cut_points = Vec::new();
+        let mut start = 0;
+        while let Some(chunk) = input.next(&data[start..]) {
+            start += chunk.len;
+            cut_points.push(start);
+        }
+        (cut_points, input.counters)
+    }
+}
+
+/// A chunk with what became known of it on the way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RapidChunk<F> {
+    /// Length in bytes.
+    pub len: usize,
+    /// The fingerprint, so that it is not computed again.
+    pub fingerprint: F,
+    /// The hint that ended it, as a position in the list; `None` if the algorithm did.
+    pub hint: Option<usize>,
+}
+
+/// One input that is being cut, from its first byte to its last.
+pub struct RapidInput<'a, H: Hints> {
+    rapid: &'a Rapid,
+    hints: H,
+    /// The chunk before: its fingerprint and what came after it.
+    previous: Option<(H::Fingerprint, NextChunks)>,
+    counters: RapidCounters,
+}
+
+/// A hint that was accepted.
+struct Hit<F> {
+    place: usize,
+    len: usize,
+    /// What the fingerprint test found out, if it was made.
+    tested: Option<(F, KnownChunk)>,
+}
+
+impl<H: Hints> RapidInput<'_, H> {
+    /// The next chunk; `None` once all are cut.
+    ///
+    /// `data` is what follows the last chunk: at least max bytes of it, or all up to the end of the
+    /// input. Bytes behind max make no difference.
+    pub fn next(&mut self, data: &[u8]) -> Option<RapidChunk<H::Fingerprint>> {
+        let chunker = &self.rapid.chunker;
+        let reach = &data[..data.len().min(chunker.sizes().max())];
+        let (len, hint, by_rule, tested) = match self.hit(reach) {
+            Some(Hit { place, len, tested }) => {
+                let by_rule = tested.as_ref().is_some_and(|(_, known)| known.by_rule);
+                (len, Some(place), by_rule, tested)
+            }
+            None => match chunker.next_cut(reach) {
+                Some(len) => (len, None, true, None),
+                None => (chunker.last_cut(reach)?, None, false, None),
+            },
+        };
+        let chunk = &reach[..len];
+        match hint {
+            Some(place) => {
+                self.counters.hits[place] += 1;
+                self.counters.forwarded_bytes += len as u64;
+            }
+            None => self.counters.scanned_bytes += len as u64,
+        }
+        let cut_short = hint.is_none() && !by_rule;
+        let fingerprint = self.enter(chunk, tested, by_rule, cut_short);
+        Some(RapidChunk { len, fingerprint, hint })
+    }
+
+    /// What the chunks so far took.
+    pub fn counters(&self) -> &RapidCounters {
+        &self.counters
+    }
+
+    /// The first of the hints that is accepted.
+    fn hit(&mut self, reach: &[u8]) -> Option<Hit<H::Fingerprint>> {
+        let next = self.previous.as_ref().map(|(_, next)| *next)?;
+        if reach.is_empty() {
+            return None;
+        }
+        for (place, &hint) in next.as_slice().iter().enumerate() {
+            if let Some(hit) = self.accept(reach, place, hint) {
+                return Some(hit);
+            }
+            self.counters.refused += 1;
+        }
+        if !next.as_slice().is_empty() {
+            self.counters.misses += 1;
+        }
+        None
+    }
+
+    fn accept(
+        &mut self,
+        reach: &[u8],
+        place: usize,
+        hint: NextChunk,
+    ) -> Option<Hit<H::Fingerprint>> {
+        let len = hint.len as usize;
+        if !(self.rapid.chunker.sizes().min()..=reach.len()).contains(&len) {
+            return None;
+        }
+        let chunk = &reach[..len];
+        let mut tested = None;
+        let accepted = match &self.rapid.acceptance {
+            Acceptance::Always => true,
+            Acceptance::Window(test) => test.accepts(reach, len),
+            &Acceptance::Marker(bytes) => {
+                let compared = bytes.min(len);
+                chunk[len - compared..] == hint.marker[MARKER - compared..]
+            }
+            Acceptance::Fingerprint(test) => {
+                if test.as_ref().is_some_and(|test| !test.accepts(reach, len)) {
+                    return None;
+                }
+                let fingerprint = self.hints.fingerprint(chunk);
+                let known = self.hints.look_up(&fingerprint).filter(|known| known.by_rule);
+                if known.is_none() {
+                    self.counters.fingerprinted_in_vain += len as u64;
+                }
+                tested = known.map(|known| (fingerprint, known));
+                tested.is_some()
+            }
+        };
+        accepted.then_some(Hit { place, len, tested })
+    }
+
+    /// Learns `chunk` and that it came after the one before, and makes it the one before.
+    fn enter(
+        &mut self,
+        chunk: &[u8],
+        tested: Option<(H::Fingerprint, KnownChunk)>,
+        by_rule: bool,
+        cut_short: bool,
+    ) -> H::Fingerprint {
+        let previous = self.previous.take();
+        if cut_short {
+            // there may be a second one, of a rule that chooses anew at the end
+            return self.hints.fingerprint(chunk);
+        }
+        let (fingerprint, known) = match tested {
+            Some((fingerprint, known)) => (fingerprint, Some(known)),
+            None => {
+                let fingerprint = self.hints.fingerprint(chunk);
+                (fingerprint, self.hints.look_up(&fingerprint))
+            }
+        };
+        if known.is_none_or(|known| by_rule && !known.by_rule) {
+            self.hints.learn(&fingerprint, by_rule);
+        }
+        if let Some((before, _)) = previous {
+            self.hints.learn_next(&before, NextChunk::of(chunk));
+        }
+        self.previous = Some((fingerprint, known.unwrap_or_default().next));
+        fingerprint
+    }
+}
+
+/// What cutting took. Counters of several inputs can be added up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RapidCounters {
+    /// Chunks that ended where a hint said, by its position in the list.
+    pub hits: [u64; MAX_NEXT],
+    /// Chunks for which there were hints and none was accepted.
+    pub misses: u64,
+    /// Hints that were tried and not accepted.
+    pub refused: u64,
+    /// Bytes of the chunks that ended where a hint said, in which no cut-point was sought.
+    pub forwarded_bytes: u64,
+    /// Bytes of all other chunks.
+    pub scanned_bytes: u64,
+    /// Bytes whose fingerprint was computed to test a hint that was then refused.
+    pub fingerprinted_in_vain: u64,
+}
+
+impl RapidCounters {
+    /// Chunks that ended where a hint said.
+    pub fn all_hits(&self) -> u64 {
+        self.hits.iter().sum()
+    }
+}
+
+impl AddAssign for RapidCounters {
+    fn add_assign(&mut self, other: Self) {
+        for (hits, more) in self.hits.iter_mut().zip(other.hits) {
+            *hits += more;
+        }
+        self.misses += other.misses;
+        self.refused += other.refused;
+        self.forwarded_bytes += other.forwarded_bytes;
+        self.scanned_bytes += other.scanned_bytes;
+        self.fingerprinted_in_vain += other.fingerprinted_in_vain;
+    }
+}
+
+/// Hints in memory, shared by threads: for research and tests. Forgets nothing, so that it grows
+/// with the number of different chunks.
+pub struct MemoryHints<K, F> {
+    fingerprint: F,
+    most: usize,
+    shards: Box<[Shard<K>]>,
+    hasher: RandomState,
+}
+
+type Shard<K> = Mutex<HashMap<K, KnownChunk>>;
+
+/// Parts with a lock each, so that threads seldom meet.
+const SHARDS: usize = 64;
+
+impl<K: Copy + Eq + Hash, F: Fn(&[u8]) -> K> MemoryHints<K, F> {
+    /// Empty hints with two next chunks for each chunk, as in the paper, and this function to
+    /// compute fingerprints.
+    pub fn new(fingerprint: F) -> Self {
+        Self::with_next(fingerprint, 2)
+    }
+
+    /// As [`new`](Self::new), with up to `most` next chunks for each chunk and no more than
+    /// [`MAX_NEXT`]. With 0 nothing is ever forwarded.
+    pub fn with_next(fingerprint: F, most: usize) -> Self {
+        let shards = (0..SHARDS).map(|_| Shard::default()).collect();
+        Self { fingerprint, most, shards, hasher: RandomState::new() }
+    }
+
+    /// How many chunks are known.
+    pub fn len(&self) -> usize {
+        self.shards.iter().map(|shard| lock(shard).len()).sum()
+    }
+
+    /// Whether no chunk is known.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn shard(&self, fingerprint: &K) -> MutexGuard<'_, HashMap<K, KnownChunk>> {
+        lock(&self.shards[self.hasher.hash_one(fingerprint) as usize % SHARDS])
+    }
+}
+
+/// A thread that panicked left an entry whole: none is ever taken apart.
+fn lock<K>(shard: &Shard<K>) -> MutexGuard<'_, HashMap<K, KnownChunk>> {
+    shard.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<K: Copy + Eq + Hash, F: Fn(&[u8]) -> K> Hints for MemoryHints<K, F> {
+    type Fingerprint = K;
+
+    fn fingerprint(&self, chunk: &[u8]) -> K {
+        (self.fingerprint)(chunk)
+    }
+
+    fn look_up(&self, fingerprint: &K) -> Option<KnownChunk> {
+        self.shard(fingerprint).get(fingerprint).copied()
+    }
+
+    fn learn(&self, fingerprint: &K, by_rule: bool) {
+        self.shard(fingerprint).entry(*fingerprint).or_default().by_rule |= by_rule;
+    }
+
+    fn learn_next(&self, fingerprint: &K, next: NextChunk) {
+        if let Some(known) = self.shard(fingerprint).get_mut(fingerprint) {
+            known.next.touch(next, self.most);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_chunk_is_known_by_its_length_and_its_last_bytes() {
+        assert_eq!(NextChunk::of(b"abcdef"), NextChunk::new(6, *b"cdef"));
+        assert_eq!(NextChunk::of(b"ab"), NextChunk::new(2, *b"\0\0ab"));
+        assert!(NextChunk::of(b"").is_empty());
+    }
+
+    #[test]
+    fn the_least_recently_seen_goes() {
+        let mut next = NextChunks::new();
+        let lens = |next: &NextChunks| next.as_slice().iter().map(|n| n.len()).collect::<Vec<_>>();
+        for (len, expected) in
+            [(1, vec![1]), (2, vec![2, 1]), (1, vec![1, 2]), (3, vec![3, 1]), (3, vec![3, 1])]
+        {
+            next.touch(NextChunk::new(len, [0; 4]), 2);
+            assert_eq!(lens(&next), expected);
+        }
+        next.touch(NextChunk::new(1, *b"mark"), 2);
+        assert_eq!(next.as_slice()[0], NextChunk::new(1, *b"mark"));
+    }
+
+    proptest! {
+        #[test]
+        fn lists_of_any_length_hold_the_last_different_ones(
+            lens in prop::collection::vec(1..12_u32, 0..60),
+            most in 0..12_usize,
+        ) {
+            let mut next = NextChunks::new();
+            let mut expected: Vec<u32> = Vec::new();
+            for len in lens {
+                next.touch(NextChunk::new(len, [0; 4]), most);
+                expected.retain(|&other| other != len);
+                expected.insert(0, len);
+                expected.truncate(most.min(MAX_NEXT));
+                let held: Vec<u32> = next.as_slice().iter().map(|next| next.len()).collect();
+                prop_assert_eq!(&held, &expected);
+            }
+        }
+    }
+}
