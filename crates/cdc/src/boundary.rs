@@ -15,6 +15,7 @@ use crate::maxp::Maxp;
 use crate::mii::Mii;
 use crate::pci::Pci;
 use crate::rabin::Rabin;
+use crate::rule::Rule;
 use crate::seqcdc::SeqCdc;
 use crate::tttd::Tttd;
 use crate::{Algorithm, ChunkSizes, Chunker, ParamError, Params};
@@ -39,6 +40,11 @@ pub(crate) trait Boundary: Send + Sync {
     /// `reach` is what the chunk can cover, and min ≤ `cut` ≤ its length.
     fn may_end(&self, reach: &[u8], cut: usize) -> bool;
 }
+
+/// A rule and its test.
+pub(crate) trait TestedRule: Rule + Boundary {}
+
+impl<T: Rule + Boundary> TestedRule for T {}
 
 /// The test that a rule makes at a position, on its own.
 ///
@@ -82,6 +88,9 @@ impl Chunker {
     /// The bytes behind a cut-point that it depends on.
     pub fn lookahead(&self) -> Lookahead {
         let params = self.params();
+        if let Some(preset) = params.preset {
+            return preset.lookahead();
+        }
         match params.algorithm {
             Algorithm::Fixed
             | Algorithm::Rabin
@@ -108,6 +117,9 @@ impl Chunker {
 }
 
 fn boundary(params: &Params) -> Result<Option<Arc<dyn Boundary>>, ParamError> {
+    if let Some(preset) = params.preset {
+        return Ok(Some(preset.rule(params)?));
+    }
     Ok(Some(match params.algorithm {
         Algorithm::AeMax | Algorithm::AeMin | Algorithm::Ram | Algorithm::MinCdc => {
             return Ok(None);

@@ -13,8 +13,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use crate::rule::Rule;
-use crate::{Algorithm, ChunkSizes, ParamError, Params};
+use crate::boundary::TestedRule;
+use crate::{Algorithm, ChunkSizes, Lookahead, ParamError, Params};
 
 /// A tool whose cut-points are wanted exactly, on every input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -64,8 +64,8 @@ impl Preset {
         Params { window: 64, level: 1, seed, preset: Some(self), ..params }
     }
 
-    /// The rule, if `params` are such as the tool can have.
-    pub(crate) fn rule(self, params: &Params) -> Result<Arc<dyn Rule>, ParamError> {
+    /// The rule and its test, if `params` are such as the tool can have.
+    pub(crate) fn rule(self, params: &Params) -> Result<Arc<dyn TestedRule>, ParamError> {
         let refused = |expected| ParamError::Preset { preset: self, expected };
         let is_own = params.algorithm == self.params().algorithm;
         if !is_own {
@@ -77,6 +77,17 @@ impl Preset {
             Self::Xet => Arc::new(xet::Xet::new(params).map_err(refused)?),
             Self::Restic => Arc::new(restic::Restic::new(params)?),
         })
+    }
+
+    /// The bytes behind a cut-point that it depends on.
+    pub(crate) const fn lookahead(self) -> Lookahead {
+        match self {
+            // the byte that qualifies, which begins the next chunk
+            Self::FastCdc2016 => Lookahead::Bytes(1),
+            // and its partner
+            Self::FastCdc2020 => Lookahead::Bytes(2),
+            Self::Xet | Self::Restic => Lookahead::None,
+        }
     }
 }
 

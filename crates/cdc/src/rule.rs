@@ -34,7 +34,7 @@ pub(crate) trait Rule: Send + Sync {
 /// The scalar reference of the rule that `params` describe.
 pub(crate) fn scalar(params: &Params) -> Result<Arc<dyn Rule>, ParamError> {
     if let Some(preset) = params.preset {
-        return preset.rule(params);
+        return Ok(preset.rule(params)?);
     }
     Ok(match params.algorithm {
         Algorithm::Fixed => Arc::new(Fixed::new(params)),

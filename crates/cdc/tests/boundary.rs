@@ -1,6 +1,6 @@
 //! The tests of single positions agree with the rules that seek them.
 
-use onefold_cdc::{Algorithm, BoundaryTest, ChunkSizes, Chunker, Lookahead, Params};
+use onefold_cdc::{Algorithm, BoundaryTest, ChunkSizes, Chunker, Lookahead, Params, Preset};
 use onefold_testkit::{cycle, low_entropy, random, text};
 use proptest::prelude::*;
 
@@ -118,5 +118,37 @@ fn positions_that_no_chunk_can_have_are_refused() {
         }
         assert!(!test.accepts(&data[..max - 1], max), "{algorithm}");
         assert!(!test.accepts(&[], min), "{algorithm}");
+    }
+}
+
+fn small(preset: Preset) -> Params {
+    let sizes = match preset {
+        Preset::FastCdc2016 => ChunkSizes::new(65, 257, 1025),
+        _ => ChunkSizes::new(66, 256, 1024),
+    };
+    Params { sizes: sizes.unwrap(), ..preset.params() }
+}
+
+#[test]
+fn the_cut_points_of_presets_are_accepted_and_depend_on_no_more_than_they_say() {
+    let data = [random(4, 100_000), text(5, 100_000), cycle(&[0], 5_000)].concat();
+    for &preset in Preset::ALL {
+        let params = small(preset);
+        let chunker = Chunker::new(&params).unwrap();
+        let test = BoundaryTest::new(&params).unwrap().unwrap();
+        let mut start = 0;
+        while let Some(len) = chunker.next_cut(&data[start..]) {
+            assert!(test.accepts(&data[start..], len), "{preset} at {start}");
+            let seen = match chunker.lookahead() {
+                Lookahead::None => len,
+                Lookahead::Bytes(behind) => len + behind,
+                Lookahead::ToMax => params.sizes.max(),
+            };
+            let seen = &data[start..data.len().min(start + seen.min(params.sizes.max()))];
+            assert_eq!(chunker.next_cut(seen), Some(len), "{preset} at {start}");
+            start += len;
+        }
+        let passed = (0..1000).filter(|&cut| test.accepts(&data, cut)).count();
+        assert!(passed < 30, "{preset}: {passed}");
     }
 }

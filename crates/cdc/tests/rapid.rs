@@ -5,7 +5,7 @@ use std::thread;
 
 use onefold_cdc::{
     Algorithm, BoundaryTest, ChunkSizes, Chunker, Criterion, Hints, KnownChunk, Lookahead,
-    MemoryHints, NextChunk, NextChunks, ParamError, Params, Rapid, RapidCounters,
+    MemoryHints, NextChunk, NextChunks, ParamError, Params, Preset, Rapid, RapidCounters,
 };
 use onefold_testkit::{SplitMix64, cycle, low_entropy, random, text, versions};
 use proptest::prelude::*;
@@ -84,6 +84,31 @@ fn the_fingerprint_test_cuts_where_the_algorithm_cuts() {
         tried += 1;
     }
     assert_eq!(tried, 14);
+}
+
+#[test]
+fn presets_are_jumped_through_as_exactly() {
+    let series = series();
+    for preset in [Preset::Xet, Preset::Restic] {
+        let sizes = ChunkSizes::new(128, 1024, 4096).unwrap();
+        let chunker = Chunker::new(&Params { sizes, ..preset.params() }).unwrap();
+        let rapid = Rapid::new(chunker, Criterion::FingerprintTest).unwrap();
+        let hints = MemoryHints::new(sha256);
+        let mut forwarded = 0;
+        for file in &series {
+            let (cut_points, counters) = rapid.cut_points(&hints, file);
+            assert_eq!(cut_points, serial(&rapid, file), "{preset}");
+            forwarded += counters.forwarded_bytes;
+        }
+        assert!(forwarded > 0, "{preset}");
+    }
+    // the byte behind the chunk decides
+    for preset in [Preset::FastCdc2016, Preset::FastCdc2020] {
+        let chunker = Chunker::new(&preset.params()).unwrap();
+        let refusal = Rapid::new(chunker, Criterion::FingerprintTest).err();
+        let algorithm = Algorithm::FastCdc;
+        assert_eq!(refusal, Some(ParamError::InexactFingerprintTest { algorithm }));
+    }
 }
 
 #[test]

@@ -12,6 +12,7 @@
 //! must be even.
 
 use super::md5::first_half_of_md5;
+use crate::boundary::Boundary;
 use crate::rule::Rule;
 use crate::{ChunkSizes, Params};
 
@@ -81,6 +82,19 @@ impl FastCdc {
     fn reach<'a>(&self, data: &'a [u8]) -> &'a [u8] {
         let len = data.len().min(self.sizes.max());
         &data[..if self.in_pairs { len - len % 2 } else { len }]
+    }
+}
+
+impl Boundary for FastCdc {
+    fn may_end(&self, reach: &[u8], cut: usize) -> bool {
+        // the hash is older bytes' no more after 64
+        let window = reach.get(self.sizes.min().max((cut + 1).saturating_sub(64))..=cut);
+        window.is_some_and(|window| {
+            let mask = if cut < self.sizes.avg() { self.small_mask } else { self.large_mask };
+            let push =
+                |hash: u64, &byte: &u8| (hash << 1).wrapping_add(self.table[usize::from(byte)]);
+            window.iter().fold(0, push) & mask == 0
+        })
     }
 }
 

@@ -10,6 +10,7 @@
 //! **Tail.** The rest.
 //! **Runs.** Zeros have fingerprint 0 and are cut at min.
 
+use crate::boundary::Boundary;
 use crate::rabin::{PlainFingerprint, is_irreducible};
 use crate::rolling;
 use crate::rule::Rule;
@@ -38,6 +39,12 @@ impl Restic {
         }
         let fingerprint = PlainFingerprint::new(WINDOW, polynomial);
         Ok(Self { sizes, fingerprint, mask: sizes.avg() as u64 - 1 })
+    }
+}
+
+impl Boundary for Restic {
+    fn may_end(&self, reach: &[u8], cut: usize) -> bool {
+        rolling::at_end_of(&self.fingerprint, &reach[..cut]) & self.mask == 0
     }
 }
 

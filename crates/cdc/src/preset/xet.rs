@@ -7,6 +7,7 @@
 //! **Tail.** The rest.
 
 use super::xet_table::TABLE;
+use crate::boundary::Boundary;
 use crate::rule::Rule;
 use crate::{ChunkSizes, Params};
 
@@ -29,6 +30,13 @@ impl Xet {
             return Err("a minimum of more than 64 bytes and a maximum");
         }
         Ok(Self { sizes, mask: u64::MAX << (64 - sizes.avg().ilog2()) })
+    }
+}
+
+impl Boundary for Xet {
+    fn may_end(&self, reach: &[u8], cut: usize) -> bool {
+        let push = |hash: u64, &byte: &u8| (hash << 1).wrapping_add(TABLE[usize::from(byte)]);
+        reach[cut - WINDOW..cut].iter().fold(0, push) & self.mask == 0
     }
 }
 
