@@ -51,6 +51,13 @@ impl Repository {
     /// Makes a repository where there is nothing yet, and opens it.
     pub fn init(objects: Arc<dyn Objects>, config: Config) -> Result<Self, StoreError> {
         Chunker::new(&config.params)?;
+        if !config.params.is_plain() {
+            return Err(StoreError::Unusable(
+                "a repository cuts by an algorithm, sizes, window, level and seed; divisors, \
+                 presets and chunks without a maximum cannot be recorded in it"
+                    .into(),
+            ));
+        }
         let fingerprinter = fingerprinter(&config)?;
         match any_object(&*objects)? {
             Some(found) if found == crate::config::NAME => return Err(StoreError::Exists),

@@ -20,6 +20,7 @@ use common::{
     try_back_up, write,
 };
 use onefold_backend::{LocalObjects, MemoryObjects, Objects};
+use onefold_cdc::{Algorithm, ChunkSizes, Params};
 use onefold_container::{Directory, container_id};
 use onefold_fingerprint::Fingerprinter;
 use onefold_seal::{Envelope, ObjectId};
@@ -27,7 +28,7 @@ use onefold_store::diff::{Change, diff};
 use onefold_store::stats::stats;
 use onefold_store::tree::{Entry, Node};
 use onefold_store::{
-    Cancel, Progress, Recipe, Repository, Snapshot, SnapshotSpec, StoreError, backup,
+    Cancel, Config, Progress, Recipe, Repository, Snapshot, SnapshotSpec, StoreError, backup,
 };
 use onefold_testkit::{random, text};
 use tempfile::TempDir;
@@ -813,4 +814,15 @@ fn names_that_are_no_text_come_back() {
     let (objects, repository) = in_memory(small_chunks());
     let (_, snapshot) = back_up(&repository, source.path());
     restored(&open(&objects), &snapshot).unwrap().expect(&Picture::of(source.path())).unwrap();
+}
+
+#[test]
+fn a_repository_refuses_parameters_that_it_cannot_record() {
+    let sizes = ChunkSizes::unbounded(1, 4096).unwrap();
+    let params = Params::new(Algorithm::Gear, sizes);
+    let config = Config { params, ..Config::standard() };
+    let objects = Arc::new(MemoryObjects::new());
+    let error = Repository::init(objects.clone(), config).err().unwrap();
+    assert!(error.to_string().contains("without a maximum"), "{error}");
+    assert_eq!(objects.list("").unwrap(), []);
 }
