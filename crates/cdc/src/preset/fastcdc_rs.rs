@@ -13,6 +13,7 @@
 
 use super::md5::first_half_of_md5;
 use crate::boundary::Boundary;
+use crate::gear;
 use crate::rule::Rule;
 use crate::{ChunkSizes, Params};
 
@@ -67,15 +68,14 @@ impl FastCdc {
     /// The first byte of `reach` that qualifies.
     fn first(&self, reach: &[u8]) -> Option<usize> {
         let min = self.sizes.min();
-        let mut hash: u64 = 0;
-        for (i, &byte) in reach.iter().enumerate().skip(min) {
-            hash = (hash << 1).wrapping_add(self.table[usize::from(byte)]);
-            let mask = if i < self.sizes.avg() { self.small_mask } else { self.large_mask };
-            if hash & mask == 0 {
-                return Some(i);
-            }
+        let normal = self.sizes.avg().clamp(min, reach.len().max(min));
+        let (small, large) = reach.get(min..)?.split_at_checked(normal - min)?;
+        match gear::scan(&self.table, 0, small, |hash| hash & self.small_mask == 0) {
+            Ok(scanned) => Some(min + scanned - 1),
+            Err(hash) => gear::scan(&self.table, hash, large, |hash| hash & self.large_mask == 0)
+                .ok()
+                .map(|scanned| normal + scanned - 1),
         }
-        None
     }
 
     /// `data` as far as it is tested if nothing follows it.

@@ -8,6 +8,7 @@
 
 use super::xet_table::TABLE;
 use crate::boundary::Boundary;
+use crate::gear;
 use crate::rule::Rule;
 use crate::{ChunkSizes, Params};
 
@@ -43,14 +44,12 @@ impl Boundary for Xet {
 impl Rule for Xet {
     fn next_cut(&self, data: &[u8]) -> Option<usize> {
         let reach = self.sizes.reach(data)?;
-        let min = self.sizes.min();
-        let mut hash: u64 = 0;
-        for (i, &byte) in reach.iter().enumerate().skip(min - WINDOW) {
-            hash = (hash << 1).wrapping_add(TABLE[usize::from(byte)]);
-            if hash & self.mask == 0 && i + 1 >= min {
-                return Some(i + 1);
-            }
+        let before = self.sizes.min() - 1;
+        let warm = gear::scan(&TABLE, 0, &reach[before + 1 - WINDOW..before], |_| false);
+        let Err(hash) = warm else { unreachable!("nothing stops it") };
+        match gear::scan(&TABLE, hash, &reach[before..], |hash| hash & self.mask == 0) {
+            Ok(scanned) => Some(before + scanned),
+            Err(_) => self.sizes.forced(reach),
         }
-        self.sizes.forced(reach)
     }
 }
