@@ -261,7 +261,15 @@ fn remove(folder: &Path) -> Result<()> {
     Ok(())
 }
 
+/// The command as it was given; of absolute paths only the last component, because where a machine
+/// keeps its data is nobody's business.
 fn command_line() -> String {
-    let arguments: Vec<OsString> = env::args_os().skip(1).collect();
-    format!("cargo xtask {}", arguments.join(" ".as_ref()).to_string_lossy())
+    let shown = |argument: OsString| match Path::new(&argument) {
+        path if path.is_absolute() => {
+            format!("…/{}", path.file_name().unwrap_or_default().to_string_lossy())
+        }
+        _ => argument.to_string_lossy().into_owned(),
+    };
+    let arguments: Vec<String> = env::args_os().skip(1).map(shown).collect();
+    format!("cargo xtask {}", arguments.join(" "))
 }
