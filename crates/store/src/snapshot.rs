@@ -112,7 +112,7 @@ impl Snapshot {
         body.put_varint(self.tags.len() as u64);
         self.tags.iter().for_each(|tag| body.put_bytes(tag.as_bytes()));
         body.put_bytes(self.parent.as_ref().map_or(&[][..], |id| id.as_bytes()));
-        self.summary.fields().into_iter().for_each(|count| body.put_varint(count));
+        self.summary.encode(&mut body);
         tree::encode_entry(&self.root, &mut body);
         body
     }
@@ -134,10 +134,7 @@ impl Snapshot {
                 Some(ObjectId::from_bytes(id))
             }
         };
-        let mut counts = [0; Summary::FIELDS];
-        for count in &mut counts {
-            *count = reader.varint("a count")?;
-        }
+        let summary = Summary::decode(&mut reader)?;
         let root = tree::decode_entry(&mut reader)?;
         if !root.name.is_empty() || !matches!(root.node, tree::Node::Directory { .. }) {
             return Err(reader.error("a root that is a directory without a name"));
@@ -151,54 +148,38 @@ impl Snapshot {
             tags,
             parent,
             program,
-            summary: Summary::from_fields(counts),
+            summary,
             root,
         })
     }
 }
 
 impl Summary {
-    const FIELDS: usize = 9;
-
-    fn fields(&self) -> [u64; Self::FIELDS] {
+    fn encode(&self, body: &mut Vec<u8>) {
         let Self { files, directories, others, bytes, unchanged_files, .. } = *self;
         let Self { new_bytes, stored_bytes, unreadable, milliseconds, .. } = *self;
-        [
-            files,
-            directories,
-            others,
-            bytes,
-            unchanged_files,
-            new_bytes,
-            stored_bytes,
-            unreadable,
-            milliseconds,
-        ]
+        for count in [files, directories, others, bytes, unchanged_files] {
+            body.put_varint(count);
+        }
+        for count in [new_bytes, stored_bytes, unreadable, milliseconds] {
+            body.put_varint(count);
+        }
     }
 
-    fn from_fields(fields: [u64; Self::FIELDS]) -> Self {
-        let [
-            files,
-            directories,
-            others,
-            bytes,
-            unchanged_files,
-            new_bytes,
-            stored_bytes,
-            unreadable,
-            milliseconds,
-        ] = fields;
-        Self {
-            files,
-            directories,
-            others,
-            bytes,
-            unchanged_files,
-            new_bytes,
-            stored_bytes,
-            unreadable,
-            milliseconds,
-        }
+    /// Takes the counts in the order in which they stand here.
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
+        let mut count = || reader.varint("a count");
+        Ok(Self {
+            files: count()?,
+            directories: count()?,
+            others: count()?,
+            bytes: count()?,
+            unchanged_files: count()?,
+            new_bytes: count()?,
+            stored_bytes: count()?,
+            unreadable: count()?,
+            milliseconds: count()?,
+        })
     }
 }
 
@@ -262,6 +243,19 @@ mod tests {
     use crate::Recipe;
     use crate::tree::{Meta, Node};
 
+    /// Each count another, so that none can stand in another's place.
+    const SUMMARY: Summary = Summary {
+        files: 1,
+        directories: 2,
+        others: 3,
+        bytes: 4,
+        unchanged_files: 5,
+        new_bytes: 6,
+        stored_bytes: 7,
+        unreadable: 8,
+        milliseconds: 900,
+    };
+
     fn snapshot() -> Snapshot {
         Snapshot {
             time: Time { secs: -5, nanos: 7 },
@@ -271,7 +265,7 @@ mod tests {
             tags: vec!["one".into()],
             parent: Some(ObjectId::from_bytes([3; 16])),
             program: "onefold 0".into(),
-            summary: Summary { files: 1, directories: 2, milliseconds: 9, ..Summary::default() },
+            summary: SUMMARY,
             root: Entry {
                 name: Vec::new(),
                 meta: Meta::default(),
