@@ -5,7 +5,7 @@
 //! The cut-points come from the plain models of the testkit, never from the chunkers that are
 //! tested against them. Once published, a case is never changed, only joined by others.
 
-use onefold_cdc::{Algorithm, ChunkSizes, Divisors, Params};
+use onefold_cdc::{Algorithm, ChunkSizes, Divisors, Params, Secret};
 use onefold_testkit::model::Model;
 use onefold_testkit::{cycle, random};
 use serde_json::{Value, json};
@@ -14,7 +14,8 @@ use sha2::{Digest, Sha256};
 const ABOUT: &str = "Cut-points (offsets just after each chunk's last byte) of whole inputs. \
     Input splitmix64: the numbers that SplitMix64 yields from the seed, little-endian, each byte \
     and-ed with mask; input cycle: the bytes of hex over and over; both cut to len bytes. \
-    divisors: the pairs of bytes of BFBC in a row, if not drawn by the seed; \
+    divisors: the pairs of bytes of BFBC in a row, if not drawn; \
+    secret: what the numbers are derived from together with the seed; \
     count: how many cut-points; first: up to 8 of them; sha256: digest of all, as 64-bit \
     little-endian numbers.";
 
@@ -53,6 +54,10 @@ fn all_params() -> Vec<Params> {
     let divisors = Divisors::from_pairs([[0, 1], [1, 1], [0xfe, 0xff], [7, 200], [0xff, 0xff]]);
     let divisors = Some(divisors.expect("some pairs"));
     all.push(Params { divisors, ..around(Algorithm::Bfbc) });
+    let secret = Some(Secret::new(std::array::from_fn(|i| i as u8)));
+    for &algorithm in Algorithm::ALL.iter().filter(|algorithm| algorithm.takes_secret()) {
+        all.push(Params { secret, seed: 2, ..around(algorithm) });
+    }
     all
 }
 
@@ -79,6 +84,7 @@ fn case(params: &Params, input: &Value) -> Value {
         window: params.window,
         level: params.level,
         seed: params.seed,
+        secret: params.secret.map(|secret| *secret.as_bytes()),
         divisors: &divisors,
     };
     let cut_points = model.cut_points(&bytes(input));
@@ -99,6 +105,9 @@ fn case(params: &Params, input: &Value) -> Value {
     });
     if !divisors.is_empty() {
         case["divisors"] = json!(hex(divisors.as_flattened()));
+    }
+    if let Some(secret) = model.secret {
+        case["secret"] = json!(hex(&secret));
     }
     case
 }

@@ -130,6 +130,18 @@ impl Algorithm {
         !matches!(self, Self::Fixed)
     }
 
+    /// Whether a [`Secret`](crate::Secret) can pick what the algorithm hashes by: a table, a
+    /// polynomial, constants, or the divisors of BFBC where none are given.
+    pub const fn takes_secret(self) -> bool {
+        match self {
+            Self::Rabin | Self::Tttd | Self::Crc | Self::Buzhash => true,
+            Self::Gear | Self::FastCdc | Self::Gear32 | Self::Gear16 => true,
+            Self::MinCdc | Self::Bfbc => true,
+            Self::Fixed | Self::AeMax | Self::AeMin | Self::Ram | Self::Maxp => false,
+            Self::Mii | Self::Pci | Self::SeqInc | Self::SeqDec => false,
+        }
+    }
+
     /// The number that stands for the algorithm on disk. Never reused, never changed.
     pub const fn code(self) -> u8 {
         match self {

@@ -13,11 +13,12 @@
 //! **Runs.** A run of a byte is cut at min throughout if the byte twice is a divisor, and at max
 //! otherwise.
 //! **Resynchronisation.** As Gear's, with 2 in the place of 64, on data like the sample.
-//! **Departures.** Without a sample the divisors are drawn by the seed, as many as cut random data
+//! **Departures.** Without a sample the divisors are drawn by the seed or secret, as many as cut random data
 //! at avg: a two-byte hash, not the paper's algorithm, and on data with frequent pairs far from avg.
 
 use crate::boundary::Boundary;
 use crate::rule::Rule;
+use crate::secret::Numbers;
 use crate::walk::{Past, Step};
 use crate::{ChunkSizes, Divisors, Params};
 
@@ -28,8 +29,11 @@ pub(crate) struct Bfbc {
 
 impl Bfbc {
     pub(crate) fn new(params: &Params) -> Self {
-        let &Params { sizes, seed, divisors, .. } = params;
-        Self { sizes, divisors: divisors.unwrap_or_else(|| Divisors::drawn(seed, sizes)) }
+        let &Params { sizes, divisors, .. } = params;
+        Self {
+            sizes,
+            divisors: divisors.unwrap_or_else(|| Divisors::drawn(Numbers::of(params), sizes)),
+        }
     }
 
     fn first(&self) -> usize {

@@ -16,6 +16,7 @@ use crate::mii::Mii;
 use crate::pci::Pci;
 use crate::rabin::Rabin;
 use crate::rule::Rule;
+use crate::secret;
 use crate::seqcdc::SeqCdc;
 use crate::tttd::Tttd;
 use crate::{Algorithm, ChunkSizes, Chunker, ParamError, Params};
@@ -62,6 +63,7 @@ impl BoundaryTest {
     /// The test of the rule that `params` describe; `None` if it has none: AE, RAM and MinCDC
     /// compare bytes all over the chunk.
     pub fn new(params: &Params) -> Result<Option<Self>, ParamError> {
+        secret::check(params)?;
         let Some(rule) = boundary(params)? else {
             return Ok(None);
         };

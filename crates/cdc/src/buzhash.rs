@@ -4,7 +4,7 @@
 //! **Rule.** h is the exclusive or of the 32-bit table entries of the window's bytes, each rotated
 //! left by the number of bytes behind it; p is the first position from min on where h of the last w
 //! bytes is at least 2^32 − ⌊2^32 / (avg − min + 1)⌋. The table is the upper halves of the first
-//! 256 numbers of SplitMix64(seed).
+//! 256 numbers of the seed or secret (secret.rs).
 //! **First legal position.** min. The window is full there if min ≥ w; otherwise it starts empty
 //! with the chunk and grows. Each position is accepted with probability 1 / (avg − min + 1), which
 //! puts the mean at avg but for the cut at max.
@@ -21,7 +21,7 @@ use std::array;
 use crate::boundary::Boundary;
 use crate::rolling::{self, Rolling};
 use crate::rule::Rule;
-use crate::splitmix::SplitMix64;
+use crate::secret::Numbers;
 use crate::walk::{Past, Step};
 use crate::{ChunkSizes, ParamError, Params};
 
@@ -36,7 +36,7 @@ impl Buzhash {
     pub(crate) fn new(params: &Params) -> Result<Self, ParamError> {
         Ok(Self {
             sizes: params.sizes,
-            hash: CyclicPolynomial::new(params.checked_window()?, params.seed),
+            hash: CyclicPolynomial::new(params.checked_window()?, Numbers::of(params)),
             least: (1 << 32) - rolling::accepted(32, params.sizes),
         })
     }
@@ -75,8 +75,7 @@ struct CyclicPolynomial {
 }
 
 impl CyclicPolynomial {
-    fn new(window: usize, seed: u64) -> Self {
-        let mut numbers = SplitMix64::new(seed);
+    fn new(window: usize, mut numbers: Numbers) -> Self {
         let enter = array::from_fn(|_| (numbers.next() >> 32) as u32);
         Self { window, enter, leave: enter.map(|entry| entry.rotate_left(window as u32 % 32)) }
     }

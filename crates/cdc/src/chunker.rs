@@ -3,6 +3,7 @@ use std::iter;
 use std::sync::Arc;
 
 use crate::rule::Rule;
+use crate::secret;
 use crate::simd;
 use crate::{ChunkSizes, Kernel, ParamError, Params};
 
@@ -23,6 +24,7 @@ impl Chunker {
 
     /// A chunker on the demanded kernel, which runs or is refused, never replaced.
     pub fn with_kernel(params: &Params, kernel: Kernel) -> Result<Self, ParamError> {
+        secret::check(params)?;
         let kernel = match params.preset {
             None => kernel.choose(params.algorithm)?,
             Some(_) if matches!(kernel, Kernel::Auto | Kernel::Scalar) => Kernel::Scalar,

@@ -3,7 +3,7 @@
 //!
 //! **Rule.** The window's bytes, first byte and lowest bit foremost, are the coefficients of a
 //! polynomial W(x) over GF(2); its checksum is W(x) · x^32 modulo x^32 and what the bits of
-//! 0x04c11db7 stand for, read as a number whose lowest bit is the coefficient of x^31. p is the
+//! 0x04c11db7 (or another, see below) stand for, read as a number whose lowest bit is the coefficient of x^31. p is the
 //! first position from min on where the checksum of the last w bytes is at least
 //! 2^32 − ⌊2^32 / (avg − min + 1)⌋.
 //! **First legal position.** min. The window is full there if min ≥ w; otherwise it starts empty
@@ -16,18 +16,23 @@
 //! **Resynchronisation.** As Gear's, with w in the place of 64.
 //! **Departures.** SS-CDC tests low bits against zero, which allows means of a power of two only
 //! and cuts runs of zeros at min. No inversion before and after, which would change which windows
-//! qualify and nothing else. The polynomial is the standard's: the seed is ignored.
+//! qualify and nothing else.
+//! **Polynomial.** The standard's, whatever the seed. With a secret, the first irreducible one of
+//! degree 32 upwards from x^32 and the low 32 bits of the secret's first number (secret.rs), with
+//! the constant term set. There are 2^27 of them, no more than a search tries in minutes.
 
 use std::array;
 
 use crate::boundary::Boundary;
+use crate::polynomial::irreducible_from;
 use crate::rolling::{self, Rolling};
 use crate::rule::Rule;
+use crate::secret::Numbers;
 use crate::walk::{Past, Step};
 use crate::{ChunkSizes, ParamError, Params};
 
-/// The polynomial without x^32, the coefficient of x^31 lowest.
-const POLYNOMIAL: u32 = 0xedb8_8320;
+/// The standard's polynomial; bit i is the coefficient of x^i.
+const POLYNOMIAL: u64 = 0x1_04c1_1db7;
 
 pub(crate) struct Crc {
     sizes: ChunkSizes,
@@ -40,7 +45,7 @@ impl Crc {
     pub(crate) fn new(params: &Params) -> Result<Self, ParamError> {
         Ok(Self {
             sizes: params.sizes,
-            checksum: Checksum::new(params.checked_window()?),
+            checksum: Checksum::new(params.checked_window()?, polynomial(params)),
             least: (1 << 32) - rolling::accepted(32, params.sizes),
         })
     }
@@ -71,6 +76,13 @@ impl Step for Crc {
     }
 }
 
+fn polynomial(params: &Params) -> u64 {
+    match params.secret {
+        None => POLYNOMIAL,
+        Some(_) => irreducible_from(32, Numbers::of(params).next()),
+    }
+}
+
 struct Checksum {
     window: usize,
     /// What byte b adds on entering.
@@ -80,9 +92,11 @@ struct Checksum {
 }
 
 impl Checksum {
-    fn new(window: usize) -> Self {
+    fn new(window: usize, polynomial: u64) -> Self {
+        // without x^32, and the coefficient of x^31 lowest
+        let rest = (polynomial as u32).reverse_bits();
         let enter = array::from_fn(|byte| {
-            (0..8).fold(byte as u32, |crc, _| crc >> 1 ^ if crc & 1 == 1 { POLYNOMIAL } else { 0 })
+            (0..8).fold(byte as u32, |crc, _| crc >> 1 ^ if crc & 1 == 1 { rest } else { 0 })
         });
         let mut checksum = Self { window, enter, leave: [0; 256] };
         checksum.leave =
@@ -113,7 +127,7 @@ mod tests {
 
     #[test]
     fn inverted_before_and_after_it_is_the_standards_checksum() {
-        let checksum = Checksum::new(9);
+        let checksum = Checksum::new(9, POLYNOMIAL);
         let crc = b"123456789".iter().fold(u32::MAX, |crc, &byte| checksum.push(crc, byte));
         assert_eq!(!crc, 0xcbf4_3926);
     }

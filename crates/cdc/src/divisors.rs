@@ -2,7 +2,7 @@ use std::array;
 use std::cmp::Reverse;
 use std::fmt;
 
-use crate::splitmix::SplitMix64;
+use crate::secret::Numbers;
 use crate::{ChunkSizes, ParamError};
 
 /// How many pairs of bytes there are.
@@ -66,12 +66,10 @@ impl Divisors {
         Self::from_numbers(pairs.into_iter().map(u16::from_be_bytes))
     }
 
-    /// As many pairs as cut random data at avg, drawn by SplitMix64(seed): the lowest 16 bits of
-    /// its numbers, until ⌊(2^16 + n / 2) / n⌋ are different, with n = avg − min + 1, or one.
-    pub(crate) fn drawn(seed: u64, sizes: ChunkSizes) -> Self {
+    /// As many pairs as cut random data at avg: the lowest 16 bits of `numbers`, until ⌊(2^16 + n / 2) / n⌋ are different, with n = avg − min + 1, or one.
+    pub(crate) fn drawn(mut numbers: Numbers, sizes: ChunkSizes) -> Self {
         let spread = sizes.spread();
         let count = ((PAIRS + spread / 2) / spread).max(1);
-        let mut numbers = SplitMix64::new(seed);
         if count == PAIRS {
             return Self { words: [u64::MAX; PAIRS / 64] };
         }
@@ -140,6 +138,7 @@ fn ranked_pairs(sample: &[u8]) -> Result<Vec<(u16, u64)>, ParamError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::splitmix::SplitMix64;
 
     fn sizes(min: usize, avg: usize) -> ChunkSizes {
         ChunkSizes::new(min, avg, 4 * avg).unwrap()
@@ -183,9 +182,11 @@ mod tests {
 
     #[test]
     fn as_many_pairs_are_drawn_as_positions_must_qualify() {
-        let count = |avg| Divisors::drawn(7, sizes(1, avg)).pairs().count();
+        let drawn =
+            |seed, avg| Divisors::drawn(Numbers::Public(SplitMix64::new(seed)), sizes(1, avg));
+        let count = |avg| drawn(7, avg).pairs().count();
         let counts = [1, 2, 128, 65536, 1 << 20].map(count);
         assert_eq!(counts, [65536, 32768, 512, 1, 1]);
-        assert_ne!(Divisors::drawn(1, sizes(1, 512)), Divisors::drawn(2, sizes(1, 512)));
+        assert_ne!(drawn(1, 512), drawn(2, 512));
     }
 }

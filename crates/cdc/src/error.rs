@@ -103,6 +103,15 @@ pub enum ParamError {
     /// A set of divisors without any.
     #[error("no pairs of bytes to divide at, expected at least 1")]
     NoDivisors,
+    /// A secret would not change where chunks end.
+    #[error(
+        "{algorithm} has nothing to key: with these parameters no hash decides where its chunks \
+         end, and a secret would change nothing"
+    )]
+    NothingToKey {
+        /// The algorithm that was asked for.
+        algorithm: Algorithm,
+    },
     /// The tool of a preset cannot have these parameters.
     #[error("{preset} cannot have these parameters, expected {expected}")]
     Preset {

@@ -22,6 +22,7 @@
 use crate::boundary::Boundary;
 use crate::gear::{self, Table};
 use crate::rule::Rule;
+use crate::secret::Numbers;
 use crate::walk::{Past, Step};
 use crate::{ChunkSizes, ParamError, Params};
 
@@ -38,14 +39,14 @@ pub(crate) struct FastCdc {
 
 impl FastCdc {
     pub(crate) fn new(params: &Params) -> Result<Self, ParamError> {
-        let &Params { sizes, level, seed, .. } = params;
+        let &Params { sizes, level, .. } = params;
         if level > MAX_LEVEL {
             return Err(ParamError::Level { level });
         }
         let threshold = gear::threshold(sizes);
         Ok(Self {
             sizes,
-            table: Table::new(seed),
+            table: Table::new(Numbers::of(params)),
             small_limit: gear::highest_below(threshold >> level),
             large_limit: gear::highest_below(threshold << level),
         })

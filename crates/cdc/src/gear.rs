@@ -3,7 +3,7 @@
 //!
 //! **Rule.** h = 2h + table\[b\] mod 2^64 for each byte b, so that h depends on the last 64 bytes;
 //! p is the first position from min on where h < T, with T = ⌊2^64 / (avg − min + 1)⌋. The table
-//! is the first 256 numbers of SplitMix64(seed).
+//! is the first 256 numbers of the seed or secret (secret.rs).
 //! **First legal position.** min. Each position is accepted with probability 1 / (avg − min + 1),
 //! which puts the mean at avg exactly, less what the cut at max takes away: a share
 //! e^−((max − min) / (avg − min)) of (avg − min).
@@ -24,8 +24,8 @@
 
 use crate::boundary::Boundary;
 use crate::rule::Rule;
+use crate::secret::Numbers;
 use crate::simd::vector::{AHEAD, prefetch};
-use crate::splitmix::SplitMix64;
 use crate::walk::{Past, Step};
 use crate::{ChunkSizes, Params};
 
@@ -45,7 +45,7 @@ impl Gear {
     pub(crate) fn new(params: &Params) -> Self {
         Self {
             sizes: params.sizes,
-            table: Table::new(params.seed),
+            table: Table::new(Numbers::of(params)),
             limit: highest_below(threshold(params.sizes)),
         }
     }
@@ -92,8 +92,7 @@ pub(crate) fn highest_below(threshold: u128) -> u64 {
 pub(crate) struct Table([u64; 256]);
 
 impl Table {
-    pub(crate) fn new(seed: u64) -> Self {
-        let mut numbers = SplitMix64::new(seed);
+    pub(crate) fn new(mut numbers: Numbers) -> Self {
         Self(std::array::from_fn(|_| numbers.next()))
     }
 

@@ -4,7 +4,8 @@
 //! **Rule.** h = 2h + t(b) mod 2^16, which depends on the last 16 bytes, with t(b) = low\[b mod 16\]
 //! xor high\[⌊b / 16⌋\]. p is the first position from min on where h < T and h of 16 bytes earlier
 //! is below U, with T = ⌈2^16 / n⌉, U = ⌊2^32 / nT⌋, at most 2^16, and n = avg − min + 1. The entries
-//! of low, then those of high, are the upper 16 bits of the first 32 numbers of SplitMix64(seed).
+//! of low, then those of high, are the upper 16 bits of the first 32 numbers of the seed or secret
+//! (secret.rs).
 //! **Why two tests.** 16 bits alone allow no n above 2^16 and few below. The second, on the 16 bytes
 //! in front of the first's, makes every n exact to one in U and is asked of one position in 2^16 / T
 //! only. Where n divides 2^16, U is 2^16 and it passes always.
@@ -23,10 +24,10 @@ use crate::ChunkSizes;
 use crate::Params;
 use crate::boundary::Boundary;
 use crate::rule::Rule;
+use crate::secret::Numbers;
 use crate::simd::VectorRule;
 use crate::simd::gear::{HalfTables, first_at_most};
 use crate::simd::vector::{ByteVector, prefetch_jump};
-use crate::splitmix::SplitMix64;
 use crate::walk::{Past, Step};
 
 /// Bytes that a hash depends on.
@@ -48,7 +49,7 @@ impl Gear16 {
         let earlier = ((1 << 32) / (spread * threshold)).min(1 << 16);
         Self {
             sizes: params.sizes,
-            tables: Tables::new(params.seed),
+            tables: Tables::new(Numbers::of(params)),
             limit: (threshold - 1) as u16,
             earlier_limit: (earlier - 1) as u16,
         }
@@ -122,8 +123,7 @@ struct Tables {
 }
 
 impl Tables {
-    fn new(seed: u64) -> Self {
-        let mut numbers = SplitMix64::new(seed);
+    fn new(mut numbers: Numbers) -> Self {
         let mut table = || std::array::from_fn(|_| (numbers.next() >> 48) as u16);
         Self { low: table(), high: table() }
     }

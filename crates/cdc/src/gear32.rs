@@ -4,7 +4,7 @@
 //!
 //! **Rule.** As Gear's in gear.rs, modulo 2^32: h = 2h + table\[b\], which depends on the last 32
 //! bytes; p is the first position from min on where h < ⌊2^32 / (avg − min + 1)⌋. The table is the
-//! upper halves of the first 256 numbers of SplitMix64(seed).
+//! upper halves of the first 256 numbers of the seed or secret (secret.rs).
 //! **First legal position, ties, tail, runs, resynchronisation.** As Gear's, with 32 in the place
 //! of 64 bytes.
 //! **Departures.** As Gear's. The threshold is a whole number, so that the mean exceeds avg by up
@@ -15,7 +15,7 @@ use std::array;
 use crate::boundary::Boundary;
 use crate::rolling;
 use crate::rule::Rule;
-use crate::splitmix::SplitMix64;
+use crate::secret::Numbers;
 use crate::walk::{Past, Step};
 use crate::{ChunkSizes, Params};
 
@@ -31,7 +31,7 @@ pub(crate) struct Gear32 {
 
 impl Gear32 {
     pub(crate) fn new(params: &Params) -> Self {
-        let mut numbers = SplitMix64::new(params.seed);
+        let mut numbers = Numbers::of(params);
         Self {
             sizes: params.sizes,
             table: array::from_fn(|_| (numbers.next() >> 32) as u32),

@@ -30,7 +30,7 @@
 //!
 //! [`Cuts`] yields the cut-points of a reader without its chunks, and so can do without a maximum:
 //! [`ChunkSizes::unbounded`]. A [`Preset`] cuts where another tool does. [`Divisors`] are what BFBC
-//! learns from a sample.
+//! learns from a sample. A [`Secret`] keys what has something to key.
 
 mod ae;
 mod algorithm;
@@ -54,12 +54,14 @@ mod mincdc;
 mod parallel;
 mod params;
 mod pci;
+mod polynomial;
 mod preset;
 mod rabin;
 mod ram;
 mod rapid;
 mod rolling;
 mod rule;
+mod secret;
 mod seqcdc;
 mod simd;
 mod splitmix;
@@ -81,4 +83,5 @@ pub use rapid::{
     Criterion, Hints, KnownChunk, MAX_NEXT, MemoryHints, NextChunk, NextChunks, Rapid, RapidChunk,
     RapidCounters, RapidInput,
 };
+pub use secret::Secret;
 pub use stream::Stream;

@@ -1,7 +1,9 @@
 //! MinCDC: O. Peters, crate `mincdc` 0.1.0, 2025 (its `MinCdcHash4`).
 //!
 //! **Rule.** p is the position from max(min, 4) to max that minimises the hash of the four bytes
-//! before it; hash(v) = v · 0x915f77f5 + 0x34636463 mod 2^32 of the little-endian number v.
+//! before it; hash(v) = v · 0x915f77f5 + 0x34636463 mod 2^32 of the little-endian number v. With a
+//! secret the factor is the lower half of its first number (secret.rs), made odd, and the addend is
+//! the upper half.
 //! **First legal position.** max(min, 4).
 //! **Ties.** The first of equal hashes. The multiplier is odd, so equal hashes are equal bytes.
 //! **Lookahead.** Every cut-point depends on all bytes up to max.
@@ -16,9 +18,10 @@
 //! ranges lies in the part they share: with probability (r − d) / (r + d), r = max − min + 1 > d.
 //! Over evenly distributed d that is 2 ln 2 − 1, about 0.39 for one pair of chunks; every chunk is
 //! one of several pairs, and on random data cuttings meet with 0.75 a chunk.
-//! **Departures.** None: cut-points equal the crate's.
+//! **Departures.** None without a secret: cut-points equal the crate's.
 
 use crate::rule::Rule;
+use crate::secret::Numbers;
 use crate::simd::VectorRule;
 use crate::simd::minimum::{self, Hash};
 use crate::simd::vector::{ByteVector, prefetch_jump};
@@ -29,6 +32,7 @@ const WINDOW: usize = 4;
 
 pub(crate) struct MinCdc {
     sizes: ChunkSizes,
+    hash: Hash,
 }
 
 impl MinCdc {
@@ -41,7 +45,7 @@ impl MinCdc {
         if (2 * avg).abs_diff(min + max) > 2 {
             return Err(ParamError::MinCdcMean { min, avg, max });
         }
-        Ok(Self { sizes })
+        Ok(Self { sizes, hash: hash(params) })
     }
 }
 
@@ -66,7 +70,7 @@ impl Rule for MinCdc {
 
     fn last_cut(&self, data: &[u8]) -> usize {
         match self.choice(data) {
-            Ok((first, bytes)) => first + first_least(bytes),
+            Ok((first, bytes)) => first + first_least(bytes, self.hash),
             Err(cut) => cut,
         }
     }
@@ -82,7 +86,7 @@ impl VectorRule for MinCdc {
     fn last_cut_on<I: ByteVector>(&self, isa: I, data: &[u8]) -> usize {
         match self.choice(data) {
             Ok((first, bytes)) => {
-                let cut = first + minimum::first_least(isa, bytes, HASH);
+                let cut = first + minimum::first_least(isa, bytes, self.hash);
                 // what the next search jumps over was not asked for
                 prefetch_jump(data, first - WINDOW + bytes.len(), cut + first - WINDOW);
                 cut
@@ -92,13 +96,21 @@ impl VectorRule for MinCdc {
     }
 }
 
-const HASH: Hash = Hash { factor: 0x915f_77f5, addend: 0x3463_6463 };
+fn hash(params: &Params) -> Hash {
+    match params.secret {
+        None => Hash { factor: 0x915f_77f5, addend: 0x3463_6463 },
+        Some(_) => {
+            let number = Numbers::of(params).next();
+            Hash { factor: number as u32 | 1, addend: (number >> 32) as u32 }
+        }
+    }
+}
 
 /// Index of the four bytes with the least hash in `bytes`, the first if several have it.
-fn first_least(bytes: &[u8]) -> usize {
+fn first_least(bytes: &[u8], hash: Hash) -> usize {
     let (mut least, mut at) = (u32::MAX, 0);
     for (i, four) in bytes.windows(WINDOW).enumerate() {
-        let hash = HASH.of(u32::from_le_bytes([four[0], four[1], four[2], four[3]]));
+        let hash = hash.of(u32::from_le_bytes([four[0], four[1], four[2], four[3]]));
         if hash < least {
             (least, at) = (hash, i);
         }

@@ -1,4 +1,4 @@
-use crate::{Algorithm, Divisors, ParamError, Preset};
+use crate::{Algorithm, Divisors, ParamError, Preset, Secret};
 
 /// The largest chunk that any parameters allow: 64 MiB.
 pub const MAX_CHUNK: usize = 64 << 20;
@@ -115,16 +115,29 @@ pub struct Params {
     /// The pairs of bytes that BFBC cuts at; other algorithms ignore them. With `None` the seed
     /// draws as many as cut random data at avg, which is no training.
     pub divisors: Option<Divisors>,
+    /// Picks the hash together with the seed, so that who does not know it has to find out where
+    /// chunks end. Refused where there is [nothing to key](Algorithm::takes_secret), by given
+    /// divisors and by presets.
+    pub secret: Option<Secret>,
     /// The tool whose form of the algorithm this is; `None` for this crate's own. What the fields
     /// before mean to it is said there.
     pub preset: Option<Preset>,
 }
 
 impl Params {
-    /// `sizes` with a window of 48 bytes, level 2, seed 0, no divisors and
-    /// no preset.
+    /// `sizes` with a window of 48 bytes, level 2, seed 0, no divisors, no secret
+    /// and no preset.
     pub const fn new(algorithm: Algorithm, sizes: ChunkSizes) -> Self {
-        Self { algorithm, sizes, window: 48, level: 2, seed: 0, divisors: None, preset: None }
+        Self {
+            algorithm,
+            sizes,
+            window: 48,
+            level: 2,
+            seed: 0,
+            divisors: None,
+            secret: None,
+            preset: None,
+        }
     }
 
     /// Bounds that suit `algorithm` at a mean of `avg` bytes.
@@ -147,9 +160,11 @@ impl Params {
     }
 
     /// Whether algorithm, sizes, window, level and seed say all there is to say, and chunks have a
-    /// maximum: what a repository can note down and read back.
+    /// maximum: what a repository can note down for all to read.
     pub const fn is_plain(&self) -> bool {
-        self.divisors.is_none() && self.preset.is_none() && self.sizes.is_bounded()
+        let nothing_else =
+            self.divisors.is_none() && self.secret.is_none() && self.preset.is_none();
+        nothing_else && self.sizes.is_bounded()
     }
 
     pub(crate) fn checked_window(&self) -> Result<usize, ParamError> {

@@ -71,6 +71,9 @@ impl Preset {
         if !is_own {
             return Err(refused("the algorithm of its own parameters"));
         }
+        if params.secret.is_some() {
+            return Err(refused("no secret, as the tool takes none"));
+        }
         Ok(match self {
             Self::FastCdc2016 => Arc::new(fastcdc_rs::FastCdc::v2016(params).map_err(refused)?),
             Self::FastCdc2020 => Arc::new(fastcdc_rs::FastCdc::v2020(params).map_err(refused)?),

@@ -7,7 +7,7 @@
 //! of degree 53. p is the first position from min on where the fingerprint of the last w bytes is
 //! at least 2^53 − ⌊2^53 / (avg − min + 1)⌋.
 //! **Polynomial.** The first irreducible one upwards from x^53 + s with the constant term set, s
-//! being the low 53 bits of SplitMix64(seed)'s first number.
+//! being the low 53 bits of the first number of the seed or secret (secret.rs).
 //! **First legal position.** min. The window is full there if min ≥ w; otherwise it starts empty
 //! with the chunk and grows, as if zeros had come before. Each position is accepted with
 //! probability 1 / (avg − min + 1) (for w ≥ 7; a shorter window has no more than 256^w
@@ -23,9 +23,10 @@
 use std::array;
 
 use crate::boundary::Boundary;
+use crate::polynomial::{irreducible_from, times_x};
 use crate::rolling::{self, Rolling};
 use crate::rule::Rule;
-use crate::splitmix::SplitMix64;
+use crate::secret::Numbers;
 use crate::walk::{Past, Step};
 use crate::{ChunkSizes, ParamError, Params};
 
@@ -43,7 +44,7 @@ impl Rabin {
     pub(crate) fn new(params: &Params) -> Result<Self, ParamError> {
         Ok(Self {
             sizes: params.sizes,
-            fingerprint: Fingerprint::new(params.checked_window()?, params.seed),
+            fingerprint: Fingerprint::new(params.checked_window()?, Numbers::of(params)),
             least: (1 << DEGREE) - rolling::accepted(DEGREE, params.sizes),
         })
     }
@@ -84,8 +85,8 @@ pub(crate) struct Fingerprint {
 }
 
 impl Fingerprint {
-    pub(crate) fn new(window: usize, seed: u64) -> Self {
-        let modulus = polynomial(seed);
+    pub(crate) fn new(window: usize, numbers: Numbers) -> Self {
+        let modulus = polynomial(numbers);
         let shifted_by = |bits: usize| -> [u64; 256] {
             array::from_fn(|byte| (0..bits).fold(byte as u64, |p, _| times_x(p, modulus)))
         };
@@ -148,71 +149,27 @@ impl Rolling for PlainFingerprint {
     }
 }
 
-/// The irreducible polynomial of degree 53 that `seed` picks; bit i is the coefficient of x^i.
-fn polynomial(seed: u64) -> u64 {
-    let start = SplitMix64::new(seed).next() & MASK | 1;
-    let mut candidate = start;
-    // one odd number in about 26 is irreducible, so the next is never far; past the last
-    // polynomial of the degree the search goes on at the first
-    while !is_irreducible(1 << DEGREE | candidate) {
-        candidate = (candidate + 2) & MASK;
-    }
-    1 << DEGREE | candidate
-}
-
-/// Ben-Or's test: a polynomial of degree n is irreducible if and only if it has no factor in
-/// common with x^(2^i) − x for i up to n / 2, the product of all irreducible polynomials whose
-/// degree divides i.
-pub(crate) fn is_irreducible(modulus: u64) -> bool {
-    const X: u64 = 0b10;
-    let mut power = X;
-    (0..DEGREE / 2).all(|_| {
-        power = product(power, power, modulus);
-        greatest_common_divisor(modulus, power ^ X) == 1
-    })
-}
-
-fn product(a: u64, b: u64, modulus: u64) -> u64 {
-    (0..DEGREE).rev().fold(0, |sum, bit| {
-        let doubled = times_x(sum, modulus);
-        if b >> bit & 1 == 1 { doubled ^ a } else { doubled }
-    })
-}
-
-fn times_x(p: u64, modulus: u64) -> u64 {
-    let shifted = p << 1;
-    if shifted >> DEGREE & 1 == 1 { shifted ^ modulus } else { shifted }
-}
-
-fn greatest_common_divisor(mut a: u64, mut b: u64) -> u64 {
-    while b != 0 {
-        while a != 0 && a.ilog2() >= b.ilog2() {
-            a ^= b << (a.ilog2() - b.ilog2());
-        }
-        (a, b) = (b, a);
-    }
-    a
+/// The irreducible polynomial of degree 53 that `numbers` pick.
+fn polynomial(mut numbers: Numbers) -> u64 {
+    irreducible_from(DEGREE, numbers.next())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::splitmix::SplitMix64;
     use onefold_testkit::model;
 
-    #[test]
-    fn ben_ors_test_finds_what_rabins_test_finds() {
-        for low in 0..2000 {
-            let candidate = 1 << DEGREE | low;
-            assert_eq!(is_irreducible(candidate), model::is_irreducible(candidate), "{low}");
-        }
+    fn of_seed(seed: u64) -> Numbers {
+        Numbers::Public(SplitMix64::new(seed))
     }
 
     #[test]
     fn every_seed_picks_an_irreducible_polynomial_not_far_from_its_number() {
-        assert_eq!(polynomial(0), 0x20_a839_7b1d_ce27);
+        assert_eq!(polynomial(of_seed(0)), 0x20_a839_7b1d_ce27);
         for seed in (0..200).chain([u64::MAX]) {
             let start = 1 << DEGREE | SplitMix64::new(seed).next() & MASK;
-            let found = polynomial(seed);
+            let found = polynomial(of_seed(seed));
             assert!(model::is_irreducible(found), "{seed}");
             assert!(found.abs_diff(start) < 1000, "{seed}");
         }

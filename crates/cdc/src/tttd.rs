@@ -1,7 +1,7 @@
 //! TTTD, two thresholds, two divisors: K. Eshghi, H. K. Tang, "A Framework for Analyzing and
 //! Improving Content-Based Chunking Algorithms", HP Labs HPL-2005-30, 2005.
 //!
-//! **Rule.** The fingerprint is Rabin's in rabin.rs, with its polynomial and window. p is the first
+//! **Rule.** The fingerprint is Rabin's in rabin.rs, with its window and its way to a polynomial. p is the first
 //! position from min on whose fingerprint is at least 2^53 − A, with A = ⌊2^53 / (avg − min + 1)⌋.
 //! If there is none up to max, p is the last position there whose fingerprint is at least 2^53 − 2A
 //! (the backup, which has half the divisor), and max if there is none of these either.
@@ -21,6 +21,7 @@ use crate::boundary::Boundary;
 use crate::rabin::Fingerprint;
 use crate::rolling;
 use crate::rule::Rule;
+use crate::secret::Numbers;
 use crate::walk::{Past, Step};
 use crate::{ChunkSizes, ParamError, Params};
 
@@ -38,7 +39,7 @@ impl Tttd {
         let accepted = rolling::accepted(53, params.sizes);
         Ok(Self {
             sizes: params.sizes,
-            fingerprint: Fingerprint::new(params.checked_window()?, params.seed),
+            fingerprint: Fingerprint::new(params.checked_window()?, Numbers::of(params)),
             least: (1 << 53) - accepted,
             backup_least: (1_u64 << 53).saturating_sub(2 * accepted),
         })

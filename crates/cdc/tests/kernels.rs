@@ -6,7 +6,7 @@
 
 use std::env;
 
-use onefold_cdc::{Algorithm, ChunkSizes, Chunker, Kernel, Params};
+use onefold_cdc::{Algorithm, ChunkSizes, Chunker, Kernel, Params, Secret};
 use onefold_testkit::{cycle, low_entropy, random, skip, text};
 use proptest::prelude::*;
 
@@ -53,6 +53,11 @@ fn all_params(algorithm: Algorithm) -> Vec<Params> {
     }
     for (min, avg, max) in [(1, 300, 301), (2, 300, 4000), (299, 300, 601), (400, 400, 1200)] {
         all.push(Params::new(algorithm, ChunkSizes::new(min, avg, max).unwrap()));
+    }
+    if algorithm.takes_secret() {
+        let keyed = all.iter().skip(6).step_by(4);
+        let keyed = keyed.map(|&params| Params { secret: Some(Secret::new([7; 32])), ..params });
+        all.extend(keyed.collect::<Vec<_>>());
     }
     all.retain(|params| Chunker::new(params).is_ok());
     all
@@ -247,7 +252,9 @@ fn any_input(kernel: Kernel) {
             Algorithm::MinCdc => ChunkSizes::new(min, min + most / 2, min + most),
             _ => ChunkSizes::new(min, min + more, min + more + most),
         };
-        let params = Params { window, level, seed, ..Params::new(algorithm, sizes.unwrap()) };
+        let secret = (seed == 2 && algorithm.takes_secret()).then(|| Secret::new([level; 32]));
+        let params =
+            Params { window, level, seed, secret, ..Params::new(algorithm, sizes.unwrap()) };
         if Chunker::new(&params).is_ok() {
             assert_as_scalar(&params, kernel, &data);
         }

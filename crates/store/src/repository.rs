@@ -54,7 +54,7 @@ impl Repository {
         if !config.params.is_plain() {
             return Err(StoreError::Unusable(
                 "a repository cuts by an algorithm, sizes, window, level and seed; divisors, \
-                 presets and chunks without a maximum cannot be recorded in it"
+                 secrets, presets and chunks without a maximum cannot be recorded in it"
                     .into(),
             ));
         }

@@ -13,8 +13,8 @@ use choice::{
     ae_horizon, drawn_divisors, maxp_horizon, mii_interval, pci_window, ram_window, seqcdc_sequence,
 };
 use hash::{
-    buzhash, crc, gear_hash, gear_table, gear16_table, gear32_table, irreducible_polynomial,
-    rabin_fingerprint,
+    buzhash, crc, crc_polynomial, gear_hash, gear_table, gear16_table, gear32_table,
+    irreducible_polynomial, mincdc_hash, numbers, rabin_fingerprint,
 };
 
 pub use hash::is_irreducible;
@@ -36,7 +36,9 @@ pub struct Model<'a> {
     pub level: u8,
     /// What the hash is made from.
     pub seed: u64,
-    /// What BFBC divides at; drawn by the seed if there are none.
+    /// What the hash is made from together with the seed.
+    pub secret: Option<[u8; 32]>,
+    /// What BFBC divides at; drawn if there are none.
     pub divisors: &'a [[u8; 2]],
 }
 
@@ -57,7 +59,8 @@ impl Model<'_> {
     }
 
     fn rule(&self) -> Rule {
-        let &Self { algorithm, min, avg, max, window, level, seed, divisors } = self;
+        let &Self { algorithm, min, avg, max, window, level, seed, secret, divisors } = self;
+        let mut numbers = numbers(algorithm, seed, secret);
         let spread = avg - min + 1;
         let first = move |qualifies: &dyn Fn(usize) -> bool, rest: &[u8]| {
             let last = max.min(rest.len());
@@ -66,7 +69,7 @@ impl Model<'_> {
         match algorithm {
             "fixed" => Box::new(move |rest| avg.min(rest.len())),
             "rabin" => {
-                let polynomial = irreducible_polynomial(seed);
+                let polynomial = irreducible_polynomial(&mut numbers);
                 let accepted = (1 << 53) / (avg - min + 1) as u64;
                 Box::new(move |rest| {
                     let qualifies = |p: usize| {
@@ -78,7 +81,7 @@ impl Model<'_> {
             }
             "gear" | "fastcdc" => {
                 let level = if algorithm == "gear" { 0 } else { level };
-                let table = gear_table(seed);
+                let table = gear_table(&mut numbers);
                 let threshold = (1_u128 << 64) / (avg - min + 1) as u128;
                 Box::new(move |rest| {
                     let qualifies = |p: usize| {
@@ -111,29 +114,36 @@ impl Model<'_> {
                     first(&|p| p > window && rest[p - 1] >= largest, rest)
                 })
             }
-            "mincdc" => Box::new(move |rest| {
-                let last = max.min(rest.len());
-                let hash = |p: &usize| {
-                    let v = (0..4).map(|i| u32::from(rest[p - 4 + i]) << (8 * i)).sum::<u32>();
-                    v.wrapping_mul(0x915f_77f5).wrapping_add(0x3463_6463)
-                };
-                (min.max(4)..=last).min_by_key(hash).unwrap_or(last)
-            }),
+            "mincdc" => {
+                let (factor, addend) = mincdc_hash(secret.map(|_| numbers));
+                Box::new(move |rest| {
+                    let last = max.min(rest.len());
+                    let hash = |p: &usize| {
+                        let v = (0..4).map(|i| u32::from(rest[p - 4 + i]) << (8 * i)).sum::<u32>();
+                        v.wrapping_mul(factor).wrapping_add(addend)
+                    };
+                    (min.max(4)..=last).min_by_key(hash).unwrap_or(last)
+                })
+            }
             "crc" | "buzhash" => {
-                let table = gear_table(seed);
                 let is_crc = algorithm == "crc";
+                let (table, polynomial) = match algorithm {
+                    "crc" => (Vec::new(), crc_polynomial(secret.map(|_| numbers))),
+                    _ => (gear_table(&mut numbers), 0),
+                };
                 let least = (1_u64 << 32) - (1 << 32) / spread as u64;
                 Box::new(move |rest| {
                     let qualifies = |p: usize| {
                         let window = &rest[p.saturating_sub(window)..p];
-                        let print = if is_crc { crc(window) } else { buzhash(window, &table) };
+                        let print =
+                            if is_crc { crc(window, polynomial) } else { buzhash(window, &table) };
                         u64::from(print) >= least
                     };
                     first(&qualifies, rest)
                 })
             }
             "gear32" => {
-                let table = gear32_table(seed);
+                let table = gear32_table(&mut numbers);
                 Box::new(move |rest| {
                     let qualifies = |p: usize| {
                         let hash = gear_hash(&rest[p.saturating_sub(32)..p], &table);
@@ -143,7 +153,7 @@ impl Model<'_> {
                 })
             }
             "gear16" => {
-                let table = gear16_table(seed);
+                let table = gear16_table(&mut numbers);
                 let threshold = 65536_u64.div_ceil(spread as u64);
                 let earlier_threshold = (1 << 32) / (spread as u64 * threshold);
                 Box::new(move |rest| {
@@ -156,7 +166,7 @@ impl Model<'_> {
                 })
             }
             "tttd" => {
-                let polynomial = irreducible_polynomial(seed);
+                let polynomial = irreducible_polynomial(&mut numbers);
                 let accepted = (1 << 53) / spread as u64;
                 Box::new(move |rest| {
                     let reach = &rest[..max.min(rest.len())];
@@ -201,7 +211,7 @@ impl Model<'_> {
                 })
             }
             "bfbc" => {
-                let drawn = drawn_divisors(seed, spread);
+                let drawn = drawn_divisors(&mut numbers, spread);
                 let given: Vec<_> = divisors.to_vec();
                 Box::new(move |rest| {
                     let number =
@@ -261,6 +271,7 @@ mod tests {
             window: 48,
             level: 2,
             seed: 0,
+            secret: None,
             divisors: &[],
         };
         assert_eq!(model("fixed", 3, 3, 3).cut_points(b"abcdefg"), [3, 6, 7]);

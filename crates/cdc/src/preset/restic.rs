@@ -11,7 +11,8 @@
 //! **Runs.** Zeros have fingerprint 0 and are cut at min.
 
 use crate::boundary::Boundary;
-use crate::rabin::{PlainFingerprint, is_irreducible};
+use crate::polynomial::is_irreducible;
+use crate::rabin::PlainFingerprint;
 use crate::rolling;
 use crate::rule::Rule;
 use crate::{ChunkSizes, ParamError, Params, Preset};

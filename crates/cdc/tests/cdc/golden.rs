@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use onefold_cdc::{Algorithm, ChunkSizes, Chunker, Divisors, Kernel, Params, Stream};
+use onefold_cdc::{Algorithm, ChunkSizes, Chunker, Divisors, Kernel, Params, Secret, Stream};
 use onefold_testkit::{cycle, random};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -25,6 +25,9 @@ fn params(case: &Value) -> Params {
             let pairs = bytes(hex);
             Divisors::from_pairs(pairs.chunks(2).map(|pair| [pair[0], pair[1]])).unwrap()
         }),
+        secret: case["secret"]
+            .as_str()
+            .map(|hex| Secret::new(bytes(hex).try_into().expect("32 bytes"))),
         preset: None,
     }
 }

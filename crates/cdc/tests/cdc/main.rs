@@ -9,6 +9,7 @@ mod mincdc_crate;
 mod paper002;
 mod presets;
 mod rand_rows;
+mod secret;
 mod shape;
 mod stream;
 mod support;

@@ -1,4 +1,4 @@
-use onefold_cdc::{Algorithm, ChunkSizes, Chunker, Divisors, Params};
+use onefold_cdc::{Algorithm, ChunkSizes, Chunker, Divisors, Params, Secret};
 use onefold_testkit::model::Model;
 use onefold_testkit::{cycle, low_entropy, random, text};
 use proptest::prelude::*;
@@ -22,6 +22,7 @@ pub(crate) fn model_cuts(params: &Params, data: &[u8]) -> Vec<usize> {
         window: params.window,
         level: params.level,
         seed: params.seed,
+        secret: params.secret.map(|secret| *secret.as_bytes()),
         divisors: &divisors,
     };
     model.cut_points(data)
@@ -49,18 +50,19 @@ pub(crate) fn corner_params() -> Vec<Params> {
     all
 }
 
-/// Parameters of every algorithm with small random sizes, windows, levels and seeds.
+/// Parameters of every algorithm with small random sizes, windows, levels, seeds and secrets.
 pub(crate) fn any_params() -> impl Strategy<Value = Params> {
     let algorithm = prop::sample::select(Algorithm::ALL);
     let lens = (1..200_usize, 0..200_usize, 0..400_usize);
-    let rest = (1..100_usize, 0..4_u8, 0..3_u64);
+    let rest = (1..100_usize, 0..4_u8, 0..4_u64);
     (algorithm, lens, rest).prop_map(|(algorithm, (min, more, most), (window, level, seed))| {
         let sizes = match algorithm {
             Algorithm::MinCdc => sizes(min, min + most / 2, min + most),
             _ => sizes(min, min + more, min + more + most),
         };
         let divisors = (seed == 2).then(|| Divisors::from_pairs(PAIRS).expect("some pairs"));
-        Params { window, level, seed, divisors, ..Params::new(algorithm, sizes) }
+        let secret = (seed == 3 && algorithm.takes_secret()).then(|| Secret::new([level; 32]));
+        Params { window, level, seed, divisors, secret, ..Params::new(algorithm, sizes) }
     })
 }
 

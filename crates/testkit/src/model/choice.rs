@@ -1,4 +1,4 @@
-use crate::SplitMix64;
+use super::hash::Numbers;
 
 /// Table II of the investigation up to 1024, avg − 256 from 2048 on, lines in between.
 pub(super) fn ae_horizon(avg: usize) -> usize {
@@ -126,16 +126,16 @@ pub(super) fn seqcdc_sequence(spread: usize) -> (usize, usize, usize) {
     (rises, trigger, ((spread as f64 - compared).max(0.0) / jumps).floor() as usize)
 }
 
-/// Which pairs a seed draws, by the number that has the first byte in the upper half.
-pub(super) fn drawn_divisors(seed: u64, spread: usize) -> Vec<bool> {
+/// Which pairs are drawn, by the number that has the first byte in the upper half.
+pub(super) fn drawn_divisors(numbers: &mut Numbers, spread: usize) -> Vec<bool> {
     if spread == 1 {
         return vec![true; 65536];
     }
     let mut missing = ((65536.0 / spread as f64).round() as usize).max(1);
-    let mut numbers = SplitMix64::new(seed);
     let mut drawn = vec![false; 65536];
     while missing > 0 {
-        let is_known = &mut drawn[(numbers.next_u64() % 65536) as usize];
+        let number = numbers.next().expect("there is no end of numbers");
+        let is_known = &mut drawn[(number % 65536) as usize];
         missing -= usize::from(!*is_known);
         *is_known = true;
     }
