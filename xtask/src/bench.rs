@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use crate::digest::{self, TreeDigest};
 use crate::measure::{self, Usage};
@@ -32,7 +34,7 @@ pub(crate) struct Options {
 const CACHE_STATE: &str = "warm: every file of the dataset is read once before each tool's round; \
                            what a phase wrote is synced before the next one is timed";
 
-const STAGES_CACHE_STATE: &str = "warm: every file of the dataset was read once before";
+pub(crate) const READ_ONCE: &str = "warm: every file of the dataset was read once before";
 
 const NOTES: [&str; 3] = [
     "onefold's first backup includes creating its repository; the rivals' `init` is not timed",
@@ -88,11 +90,11 @@ pub(crate) fn stages(dataset: &Path, rounds: u32, out: &Path) -> Result<()> {
         "one thread, each stage timed apart; the walk has no bytes, the read opens every file",
         "compress has the bytes of distinct chunks only",
     ];
-    write_record(out, &source, tree, STAGES_CACHE_STATE, BTreeMap::new(), samples, &notes)
+    write_record(out, &source, tree, READ_ONCE, BTreeMap::new(), samples, &notes)
 }
 
 /// Reads the dataset once, so that its files are in memory, and says what it is.
-fn read_dataset(dataset: &Path) -> Result<(PathBuf, TreeDigest)> {
+pub(crate) fn read_dataset(dataset: &Path) -> Result<(PathBuf, TreeDigest)> {
     let source = dataset.canonicalize();
     let source = source.with_context(|| dataset.display().to_string())?;
     println!("bench: reading {} once", source.display());
@@ -100,13 +102,14 @@ fn read_dataset(dataset: &Path) -> Result<(PathBuf, TreeDigest)> {
     Ok((source, tree))
 }
 
-fn write_record(
+/// Writes `samples` with all that must be known of them.
+pub(crate) fn write_record<S: PartialEq + Serialize + DeserializeOwned>(
     out: &Path,
     source: &Path,
     tree: TreeDigest,
     cache_state: &str,
     tools: BTreeMap<String, String>,
-    samples: Vec<Sample>,
+    samples: Vec<S>,
     notes: &[&str],
 ) -> Result<()> {
     let record = Record {
@@ -147,7 +150,7 @@ pub(crate) fn smoke() -> Result<()> {
     let work = Some(folder.join("work"));
     backup(Options { dataset, rounds: 1, rivals: Vec::new(), work, out: out.clone() })?;
 
-    let record = Record::read(&out)?;
+    let record = Record::<Sample>::read(&out)?;
     let phases: Vec<&str> = record.samples.iter().map(|sample| sample.phase.as_str()).collect();
     let expected = Phase::ALL.map(|phase| phase.to_string());
     ensure!(phases == expected, "{}: {phases:?}, expected {expected:?}", out.display());
@@ -155,7 +158,7 @@ pub(crate) fn smoke() -> Result<()> {
     Ok(())
 }
 
-fn versions(tools: &[Tool]) -> Result<BTreeMap<String, String>> {
+pub(crate) fn versions(tools: &[Tool]) -> Result<BTreeMap<String, String>> {
     tools.iter().map(|tool| Ok((tool.name().to_owned(), tool.version()?))).collect()
 }
 
@@ -195,7 +198,7 @@ fn run_round(
 }
 
 /// Runs `command` with its output in `log`; an error quotes the end of it.
-fn run_logged(command: &mut Command, log: &Path) -> Result<Usage> {
+pub(crate) fn run_logged(command: &mut Command, log: &Path) -> Result<Usage> {
     let output = File::create(log).with_context(|| log.display().to_string())?;
     let errors = output.try_clone().with_context(|| log.display().to_string())?;
     command.stdin(Stdio::null()).stdout(output).stderr(errors);
@@ -224,11 +227,11 @@ fn verify_restored(tool: Tool, place: &Place, expected: &TreeDigest) -> Result<(
 }
 
 /// The folder that repositories and restored trees live in while measuring.
-struct Work(PathBuf);
+pub(crate) struct Work(PathBuf);
 
 impl Work {
     /// Refuses a folder that holds anything but what an earlier run left: it will be emptied.
-    fn begin(folder: &Path) -> Result<Self> {
+    pub(crate) fn begin(folder: &Path) -> Result<Self> {
         const MARK: &str = ".onefold-bench";
         let place = || folder.display().to_string();
         let mark = folder.join(MARK);
@@ -242,19 +245,19 @@ impl Work {
         Ok(Self(folder.canonicalize().with_context(place)?))
     }
 
-    fn fresh(&self, name: &str) -> Result<PathBuf> {
+    pub(crate) fn fresh(&self, name: &str) -> Result<PathBuf> {
         let folder = self.0.join(name);
         remove(&folder)?;
         fs::create_dir(&folder).with_context(|| folder.display().to_string())?;
         Ok(folder)
     }
 
-    fn end(self) -> Result<()> {
+    pub(crate) fn end(self) -> Result<()> {
         remove(&self.0)
     }
 }
 
-fn remove(folder: &Path) -> Result<()> {
+pub(crate) fn remove(folder: &Path) -> Result<()> {
     if folder.exists() {
         fs::remove_dir_all(folder).with_context(|| format!("remove {}", folder.display()))?;
     }

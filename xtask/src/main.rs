@@ -8,6 +8,7 @@
 )]
 
 mod bench;
+mod bench_sizes;
 mod bench_table;
 mod campaign;
 mod dataset;
@@ -107,6 +108,28 @@ enum BenchCommand {
         #[arg(long)]
         out: PathBuf,
     },
+    /// What a repository of a dataset takes, by algorithm and mean chunk size
+    Sizes {
+        /// The tree to back up, or the folder of disk images
+        #[arg(long)]
+        dataset: PathBuf,
+        /// The algorithms to compare, as `onefold algorithms` names them
+        #[arg(long, value_delimiter = ',', default_values = ["fastcdc", "gear16", "mincdc"])]
+        algorithms: Vec<String>,
+        /// The mean chunk sizes that are asked for, in KiB
+        #[arg(long, value_delimiter = ',', value_name = "KIB",
+              default_values_t = [4, 8, 16, 32, 64, 128, 256, 512, 1024])]
+        means: Vec<u64>,
+        /// How often each is measured
+        #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+        rounds: u32,
+        /// Where repositories go; emptied first [default: target/bench/work]
+        #[arg(long)]
+        work: Option<PathBuf>,
+        /// The record to write, e.g. docs/records/NAME.json
+        #[arg(long)]
+        out: PathBuf,
+    },
     /// First backup, unchanged backup and restore, beside other backup tools
     Backup {
         /// The tree to back up
@@ -145,6 +168,16 @@ fn main() -> ExitCode {
         }
         Command::Bench(BenchCommand::Stages { dataset, rounds, out }) => {
             bench::stages(&dataset, rounds, &out)
+        }
+        Command::Bench(BenchCommand::Sizes { dataset, algorithms, means, rounds, work, out }) => {
+            bench_sizes::sizes(bench_sizes::Options {
+                dataset,
+                algorithms,
+                means,
+                rounds,
+                work,
+                out,
+            })
         }
         Command::Bench(BenchCommand::Backup { dataset, rounds, rivals, work, out }) => {
             bench::backup(bench::Options { dataset, rounds, rivals, work, out })

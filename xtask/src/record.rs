@@ -10,14 +10,15 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::measure::Usage;
 use crate::workspace;
 
-/// One measurement: what was run, on what, with which raw samples.
+/// One measurement: what was run, on what, with which raw samples of the kind `S`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Record {
+pub(crate) struct Record<S> {
     pub(crate) name: String,
     pub(crate) command_line: String,
     /// UTC, RFC 3339, when the record was written.
@@ -31,7 +32,7 @@ pub(crate) struct Record {
     pub(crate) dataset: Dataset,
     /// Version of each tool, in its own words.
     pub(crate) tools: BTreeMap<String, String>,
-    pub(crate) samples: Vec<Sample>,
+    pub(crate) samples: Vec<S>,
     /// What a reader must know to compare the numbers fairly.
     pub(crate) notes: Vec<String>,
 }
@@ -122,7 +123,7 @@ impl Sample {
     }
 }
 
-impl Record {
+impl<S: PartialEq + Serialize + DeserializeOwned> Record<S> {
     /// Writes the record whole or not at all, and reads it back.
     pub(crate) fn write(&self, path: &Path) -> Result<()> {
         let place = || path.display().to_string();
@@ -237,7 +238,7 @@ mod tests {
             notes: vec!["made up".into()],
         };
         record.write(&path).unwrap();
-        assert_eq!(Record::read(&path).unwrap(), record);
+        assert_eq!(Record::<Sample>::read(&path).unwrap(), record);
     }
 
     #[test]
