@@ -23,6 +23,9 @@ const NEEDS: &[Need] = &[
         package: "strace",
         why: "shows that the simulated disk takes the steps that the real one takes",
     },
+    Need { program: "borg", package: "borgbackup", why: "cuts what its preset must cut alike" },
+    Need { program: "casync", package: "casync", why: "cuts what its preset must cut alike" },
+    Need { program: "restic", package: "restic", why: "cuts what its preset must cut alike" },
 ];
 
 /// A cargo subcommand, and the rustup component that brings it.

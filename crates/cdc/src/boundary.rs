@@ -91,7 +91,7 @@ impl Chunker {
     pub fn lookahead(&self) -> Lookahead {
         let params = self.params();
         if let Some(preset) = params.preset {
-            return preset.lookahead();
+            return preset.lookahead(params);
         }
         match params.algorithm {
             Algorithm::Fixed

@@ -67,7 +67,7 @@ impl Step for Buzhash {
     }
 }
 
-struct CyclicPolynomial {
+pub(crate) struct CyclicPolynomial {
     window: usize,
     enter: [u32; 256],
     /// `enter`, rotated by the window.
@@ -76,8 +76,12 @@ struct CyclicPolynomial {
 
 impl CyclicPolynomial {
     fn new(window: usize, mut numbers: Numbers) -> Self {
-        let enter = array::from_fn(|_| (numbers.next() >> 32) as u32);
-        Self { window, enter, leave: enter.map(|entry| entry.rotate_left(window as u32 % 32)) }
+        Self::from_table(window, array::from_fn(|_| (numbers.next() >> 32) as u32))
+    }
+
+    /// The hash of the last `window` bytes by a table of its own.
+    pub(crate) fn from_table(window: usize, enter: [u32; 256]) -> Self {
+        Self { window, enter, leave: enter.map(|entry| entry.rotate_left((window % 32) as u32)) }
     }
 }
 

@@ -101,7 +101,8 @@ pub struct Params {
     pub algorithm: Algorithm,
     /// Bounds and mean of the chunk lengths.
     pub sizes: ChunkSizes,
-    /// Bytes in the window of Rabin, TTTD, CRC and Buzhash, 1 to 256; other algorithms ignore it.
+    /// Bytes in the window of Rabin, TTTD, CRC and Buzhash, 1 to 256; other algorithms ignore it. A
+    /// preset has a window of its own, or a range of its own.
     ///
     /// With min no shorter than the window, whether a position may end a chunk depends on the
     /// window alone.

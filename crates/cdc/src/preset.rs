@@ -1,8 +1,12 @@
 //! The chunkers of other tools, so that chunks can be shared with them.
 //!
 //! Their rules differ from this crate's of the same name in what they start with, test and do at
-//! the end; each file says how. All are compared with the tool's own code.
+//! the end; each file says how. All but desync are compared with the tool's own code.
 
+mod borg;
+mod borg_table;
+mod casync;
+mod casync_table;
 mod fastcdc_rs;
 mod md5;
 mod restic;
@@ -29,11 +33,26 @@ pub enum Preset {
     Xet,
     /// restic and rustic: a power of two for a mean, the repository's polynomial for a seed.
     Restic,
+    /// borg 1's buzhash: powers of two for sizes, any window that fits, the repository's seed of 32
+    /// bits.
+    Borg,
+    /// casync 2: any sizes that have a discriminator.
+    Casync,
+    /// desync 1: a minimum of 48 bytes or more. It cuts as casync does but never at the minimum.
+    Desync,
 }
 
 impl Preset {
     /// Every preset.
-    pub const ALL: &[Self] = &[Self::FastCdc2016, Self::FastCdc2020, Self::Xet, Self::Restic];
+    pub const ALL: &[Self] = &[
+        Self::FastCdc2016,
+        Self::FastCdc2020,
+        Self::Xet,
+        Self::Restic,
+        Self::Borg,
+        Self::Casync,
+        Self::Desync,
+    ];
 
     /// The name users write; [`FromStr`] reads it back.
     pub const fn name(self) -> &'static str {
@@ -42,26 +61,36 @@ impl Preset {
             Self::FastCdc2020 => "fastcdc-2020",
             Self::Xet => "xet",
             Self::Restic => "restic",
+            Self::Borg => "borg",
+            Self::Casync => "casync",
+            Self::Desync => "desync",
         }
     }
 
     /// The tool's own parameters: those that the crate fastcdc shows (4 KiB, 16 KiB, 64 KiB less
     /// two bytes, level 1) or the protocol fixes.
     ///
-    /// restic draws a polynomial for each repository; this is the one of its tests.
+    /// restic draws a polynomial for each repository; this is the one of its tests. borg draws a
+    /// seed for each encrypted one; this is that of the others, 0.
     pub fn params(self) -> Params {
-        let (algorithm, sizes, seed) = match self {
+        let (algorithm, sizes, window, seed) = match self {
             Self::FastCdc2016 | Self::FastCdc2020 => {
-                (Algorithm::FastCdc, ChunkSizes::new(4 << 10, 16 << 10, (64 << 10) - 2), 0)
+                (Algorithm::FastCdc, ChunkSizes::new(4 << 10, 16 << 10, (64 << 10) - 2), 64, 0)
             }
-            Self::Xet => (Algorithm::Gear, ChunkSizes::new(8 << 10, 64 << 10, 128 << 10), 0),
+            Self::Xet => (Algorithm::Gear, ChunkSizes::new(8 << 10, 64 << 10, 128 << 10), 64, 0),
             Self::Restic => {
                 let sizes = ChunkSizes::new(512 << 10, 1 << 20, 8 << 20);
-                (Algorithm::Rabin, sizes, 0x3d_a335_8b4d_c173)
+                (Algorithm::Rabin, sizes, 64, 0x3d_a335_8b4d_c173)
+            }
+            Self::Borg => {
+                (Algorithm::Buzhash, ChunkSizes::new(512 << 10, 2 << 20, 8 << 20), 4095, 0)
+            }
+            Self::Casync | Self::Desync => {
+                (Algorithm::Buzhash, ChunkSizes::new(16 << 10, 64 << 10, 256 << 10), 48, 0)
             }
         };
         let params = Params::new(algorithm, sizes.expect("the sizes of a tool are in order"));
-        Params { window: 64, level: 1, seed, preset: Some(self), ..params }
+        Params { window, level: 1, seed, preset: Some(self), ..params }
     }
 
     /// The rule and its test, if `params` are such as the tool can have.
@@ -79,17 +108,22 @@ impl Preset {
             Self::FastCdc2020 => Arc::new(fastcdc_rs::FastCdc::v2020(params).map_err(refused)?),
             Self::Xet => Arc::new(xet::Xet::new(params).map_err(refused)?),
             Self::Restic => Arc::new(restic::Restic::new(params)?),
+            Self::Borg => Arc::new(borg::Borg::new(params).map_err(refused)?),
+            Self::Casync => Arc::new(casync::Casync::as_casync(params).map_err(refused)?),
+            Self::Desync => Arc::new(casync::Casync::as_desync(params).map_err(refused)?),
         })
     }
 
-    /// The bytes behind a cut-point that it depends on.
-    pub(crate) const fn lookahead(self) -> Lookahead {
+    /// The bytes behind a cut-point that it depends on, with `params` that it can have.
+    pub(crate) const fn lookahead(self, params: &Params) -> Lookahead {
         match self {
             // the byte that qualifies, which begins the next chunk
             Self::FastCdc2016 => Lookahead::Bytes(1),
             // and its partner
             Self::FastCdc2020 => Lookahead::Bytes(2),
-            Self::Xet | Self::Restic => Lookahead::None,
+            // the window behind it, and one more
+            Self::Borg => Lookahead::Bytes(params.window + 1),
+            Self::Xet | Self::Restic | Self::Casync | Self::Desync => Lookahead::None,
         }
     }
 }

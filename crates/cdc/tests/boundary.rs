@@ -124,9 +124,11 @@ fn positions_that_no_chunk_can_have_are_refused() {
 fn small(preset: Preset) -> Params {
     let sizes = match preset {
         Preset::FastCdc2016 => ChunkSizes::new(65, 257, 1025),
+        Preset::Borg => ChunkSizes::new(64, 256, 1024),
         _ => ChunkSizes::new(66, 256, 1024),
     };
-    Params { sizes: sizes.unwrap(), ..preset.params() }
+    let window = preset.params().window.min(95);
+    Params { sizes: sizes.unwrap(), window, ..preset.params() }
 }
 
 #[test]

@@ -10,6 +10,11 @@ use rustic_cdc::{Rabin64, RollingHash64};
 
 use crate::support::{any_input, corner_inputs, sizes};
 
+#[path = "../../src/preset/borg_table.rs"]
+mod borg_table;
+#[path = "../../src/preset/casync_table.rs"]
+mod casync_table;
+
 const FAST_CDC: [Preset; 2] = [Preset::FastCdc2016, Preset::FastCdc2020];
 
 /// The cut-points by the crate fastcdc.
@@ -72,10 +77,69 @@ fn by_chunks(
     cut_points
 }
 
+/// The hash by cyclic polynomials of any window, from the hashes of the beginnings of the data.
+struct Cyclic(Vec<u32>);
+
+impl Cyclic {
+    fn new(data: &[u8], table: impl Fn(usize) -> u32) -> Self {
+        let mut hashes = vec![0_u32];
+        for &byte in data {
+            hashes.push(hashes[hashes.len() - 1].rotate_left(1) ^ table(usize::from(byte)));
+        }
+        Self(hashes)
+    }
+
+    /// What is before the window cancels out.
+    fn of(&self, start: usize, len: usize) -> u32 {
+        self.0[start + len] ^ self.0[start].rotate_left((len % 32) as u32)
+    }
+}
+
+/// The cut-points by borg's rule, written without a rolling hash.
+fn by_borg(params: &Params, data: &[u8]) -> Vec<usize> {
+    let &Params { sizes, window, seed, .. } = params;
+    let hashes = Cyclic::new(data, |byte| borg_table::TABLE[byte] ^ seed as u32);
+    by_ends(data, |start| {
+        let end = data.len().min(start + sizes.max());
+        (start + sizes.min()..end)
+            .take_while(|cut| cut + window < end)
+            .find(|&cut| hashes.of(cut, window).trailing_zeros() >= sizes.avg().ilog2())
+            .unwrap_or(end)
+    })
+}
+
+/// The cut-points by casync's or desync's rule, written without a rolling hash.
+fn by_casync(params: &Params, data: &[u8]) -> Vec<usize> {
+    let (min, avg, max) = (params.sizes.min(), params.sizes.avg(), params.sizes.max());
+    let hashes = Cyclic::new(data, |byte| casync_table::TABLE[byte]);
+    let d = (avg as f64 / (-1.42888852e-7 * avg as f64 + 1.33237515)) as usize;
+    let (first, d) = match params.preset {
+        Some(Preset::Casync) => (min.max(48), d.max(min).min(max)),
+        _ => (min + 1, d),
+    };
+    by_ends(data, |start| {
+        let end = data.len().min(start + max);
+        (start + first..end)
+            .find(|cut| hashes.of(cut - 48, 48) as usize % d == d - 1)
+            .unwrap_or(end)
+    })
+}
+
+/// The cut-points where `end` finds the end of the chunk that starts at an offset of `data`.
+fn by_ends(data: &[u8], end: impl Fn(usize) -> usize) -> Vec<usize> {
+    let mut cut_points = vec![0];
+    while let Some(&start) = cut_points.last().filter(|&&cut| cut < data.len()) {
+        cut_points.push(end(start));
+    }
+    cut_points.split_off(1)
+}
+
 fn by_tool(params: &Params, data: &[u8]) -> Vec<usize> {
     match params.preset.unwrap() {
         Preset::Xet => by_gearhash(params, data),
         Preset::Restic => by_rustic(params, data),
+        Preset::Borg => by_borg(params, data),
+        Preset::Casync | Preset::Desync => by_casync(params, data),
         _ => by_fastcdc(params, data),
     }
 }
@@ -103,6 +167,22 @@ fn small_params() -> Vec<Params> {
         let sizes = sizes(min, avg.max(min.next_power_of_two()), max);
         all.push(Params { sizes, ..Preset::Xet.params() });
         all.push(Params { sizes, ..Preset::Restic.params() });
+    }
+    for (min, avg, max) in [(1, 1, 4), (1, 8, 512), (16, 64, 128), (128, 128, 1024)] {
+        for (window, seed) in [(1, 0), (2, 7), (31, 1), (64, 1 << 31), (95, u64::from(u32::MAX))] {
+            if min + window < max {
+                let sizes = sizes(min, avg, max);
+                all.push(Params { sizes, window, seed, ..Preset::Borg.params() });
+            }
+        }
+    }
+    for (min, avg, max) in [(48, 48, 48), (48, 50, 300), (49, 200, 700), (100, 101, 1001)] {
+        for preset in [Preset::Casync, Preset::Desync] {
+            all.push(Params { sizes: sizes(min, avg, max), ..preset.params() });
+        }
+    }
+    for (min, avg, max) in [(1, 1, 48), (1, 64, 256), (47, 100, 100)] {
+        all.push(Params { sizes: sizes(min, avg, max), ..Preset::Casync.params() });
     }
     all
 }
@@ -210,6 +290,30 @@ fn what_a_tool_cannot_have_is_refused() {
         let params = Params { seed: polynomial, ..Preset::Restic.params() };
         let refusal = Chunker::new(&params).unwrap_err();
         assert_eq!(refusal, ParamError::Polynomial { polynomial });
+    }
+    for (min, avg, max) in [(3, 64, 1024), (4, 65, 1024), (4, 64, 1025), (4, 64, 32 << 20)] {
+        assert!(refusal(with(Preset::Borg, min, avg, max)).contains("powers of two"));
+    }
+    for (window, fits) in [(0, false), (1, true), (959, true), (960, false), (usize::MAX, false)] {
+        let params = Params { window, ..with(Preset::Borg, 64, 128, 1024) };
+        match Chunker::new(&params) {
+            Ok(_) => assert!(fits, "{window}"),
+            Err(error) => {
+                assert!(!fits, "{window}");
+                assert!(error.to_string().contains("fit into max"), "{error}");
+            }
+        }
+    }
+    let message = refusal(Params { seed: 1 << 32, ..Preset::Borg.params() });
+    assert!(message.contains("a seed of 32 bits"), "{message}");
+    assert!(refusal(with(Preset::Casync, 1, 40, 47)).contains("a maximum of at least 48"));
+    assert!(refusal(with(Preset::Desync, 47, 100, 200)).contains("a minimum of at least 48"));
+    for preset in [Preset::Casync, Preset::Desync] {
+        let largest = 9_309_387;
+        assert!(Chunker::new(&with(preset, 64, largest, 64 << 20)).is_ok());
+        assert!(refusal(with(preset, 64, largest + 1, 64 << 20)).contains("9,309,387"));
+        let message = refusal(Params { window: 64, ..preset.params() });
+        assert!(message.contains("a window of 48 bytes"), "{message}");
     }
     for &preset in Preset::ALL {
         let sizes = ChunkSizes::unbounded(4096, 65536).unwrap();
