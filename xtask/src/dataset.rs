@@ -30,6 +30,45 @@ pub(crate) fn first_versions(count: usize) -> Vec<String> {
         .collect()
 }
 
+/// An input of golden vectors that another project publishes: a file of a Go module.
+struct VectorInput {
+    name: &'static str,
+    module: &'static str,
+    version: &'static str,
+    path: &'static str,
+}
+
+const VECTOR_INPUTS: &[VectorInput] = &[VectorInput {
+    name: "desync-chunker.input",
+    module: "github.com/folbricht/desync",
+    version: "v1.0.4",
+    path: "testdata/chunker.input",
+}];
+
+/// Puts the inputs that `vectors/` names but does not hold, a few megabytes, into `dir`.
+pub(crate) fn vector_inputs(dir: &Path, offline: bool) -> Result<()> {
+    let dir = create(dir)?;
+    // Locked until dropped.
+    let lock = File::open(&dir).with_context(|| dir.display().to_string())?;
+    lock.lock().with_context(|| format!("lock {}", dir.display()))?;
+
+    for input in VECTOR_INPUTS {
+        let home = dir.join(input.name);
+        if home.exists() {
+            continue;
+        }
+        ensure!(!offline, "offline, {} missing", home.display());
+        ensure!(programs::on_path("go"), "no `go` on PATH to fetch {}", home.display());
+        println!("dataset: fetching {} {} for {}", input.module, input.version, home.display());
+        let download = Download::begin(dir.join(DOWNLOAD_FOLDER))?;
+        let file = download.module(input.module, input.version)?.join(input.path);
+        fs::rename(&file, &home)
+            .with_context(|| format!("move {} to {}", file.display(), home.display()))?;
+        download.end()?;
+    }
+    Ok(())
+}
+
 /// Makes `dir/VERSION` the source tree of each of `versions`.
 ///
 /// A version that is there already is complete and left alone, so a broken run is resumed. Says

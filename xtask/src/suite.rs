@@ -67,6 +67,9 @@ fn fetch_datasets(options: Options) -> Option<PathBuf> {
         Some(folder) => std::path::absolute(folder).ok()?,
         None => workspace::target_dir().join("datasets"),
     };
+    if let Err(error) = dataset::vector_inputs(&folder.join("vectors"), options.offline) {
+        println!("dataset: {error:#}; tests that need it skip");
+    }
     let kubernetes = folder.join("kubernetes");
     let missing = dataset::missing_versions(&kubernetes, &dataset::TEST_VERSIONS);
     if options.offline && !missing.is_empty() {

@@ -1,7 +1,8 @@
 //! The chunkers of other tools, so that chunks can be shared with them.
 //!
 //! Their rules differ from this crate's of the same name in what they start with, test and do at
-//! the end; each file says how. All but desync are compared with the tool's own code.
+//! the end; each file says how. All but desync are compared with the tool's own code, and all but
+//! casync with what its tests publish.
 
 mod borg;
 mod borg_table;

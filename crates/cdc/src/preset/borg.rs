@@ -41,19 +41,18 @@ impl Borg {
         if [min, avg, max].iter().any(|size| !size.is_power_of_two()) || max > LONGEST {
             return Err("powers of two for sizes, up to 16 MiB");
         }
-        let ends = first_end(min, window, max)
-            .and_then(|first| ChunkSizes::new(first, first.max(avg.min(max - 1)), max - 1).ok())
-            .ok_or("a window, min and one byte more that fit into max")?;
         let seed = u32::try_from(seed).map_err(|_| "a seed of 32 bits")?;
-        let hash = CyclicPolynomial::from_table(window, TABLE.map(|entry| entry ^ seed));
-        Ok(Self { max, ends, hash, mask: (avg - 1) as u32 })
+        Self::with_mask(min, max, (avg - 1) as u32, window, seed)
+            .ok_or("a window, min and one byte more that fit into max")
     }
-}
 
-/// Where the window behind the first legal position ends, if a byte can follow it.
-fn first_end(min: usize, window: usize, max: usize) -> Option<usize> {
-    let end = min.checked_add(window)?;
-    (window > 0 && end < max).then_some(end)
+    /// `None` if the window behind the first legal position and one byte more do not fit into max.
+    fn with_mask(min: usize, max: usize, mask: u32, window: usize, seed: u32) -> Option<Self> {
+        let first = min.checked_add(window).filter(|&first| window > 0 && first < max)?;
+        let ends = ChunkSizes::new(first, first, max - 1).ok()?;
+        let hash = CyclicPolynomial::from_table(window, TABLE.map(|entry| entry ^ seed));
+        Some(Self { max, ends, hash, mask })
+    }
 }
 
 impl Boundary for Borg {
@@ -70,5 +69,87 @@ impl Rule for Borg {
         rolling::first_position(&self.hash, self.ends, reach, |_, hash| hash & self.mask == 0)
             .map(|end| end - self.hash.window())
             .or_else(|| (data.len() >= self.max).then_some(self.max))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::Value;
+    use sha2::{Digest, Sha256};
+
+    const VECTORS: &str = include_str!("../../../../vectors/presets.json");
+
+    fn vectors() -> Value {
+        serde_json::from_str(VECTORS).unwrap()
+    }
+
+    fn number(value: &Value) -> usize {
+        value.as_u64().unwrap() as usize
+    }
+
+    fn numbers(value: &Value) -> impl Iterator<Item = usize> {
+        value.as_array().unwrap().iter().map(number)
+    }
+
+    fn chunks<'a>(rule: &Borg, mut data: &'a [u8]) -> Vec<&'a [u8]> {
+        let mut chunks = Vec::new();
+        while !data.is_empty() {
+            let (chunk, rest) = data.split_at(rule.last_cut(data));
+            chunks.push(chunk);
+            data = rest;
+        }
+        chunks
+    }
+
+    #[test]
+    fn what_only_the_library_takes_is_cut_as_published() {
+        for case in vectors()["borg_beyond"].as_array().unwrap() {
+            let value = |key: &str| number(&case[key]);
+            let mask = value("avg") as u32 - 1;
+            let rule = Borg::with_mask(
+                value("min"),
+                value("max"),
+                mask,
+                value("window"),
+                value("seed") as u32,
+            );
+            let data = b"foobarboobaz".repeat(3);
+            let lens: Vec<usize> = chunks(&rule.unwrap(), &data).iter().map(|c| c.len()).collect();
+            assert_eq!(lens, numbers(&case["lengths"]).collect::<Vec<_>>(), "{case}");
+        }
+    }
+
+    /// The low bytes of a congruential generator, as borg's test has it.
+    fn congruential(len: usize) -> Vec<u8> {
+        let next = |x: &u32| Some(x.wrapping_mul(1_103_515_245).wrapping_add(12_345) & 0x7fff_ffff);
+        std::iter::successors(Some(1), next).skip(1).map(|x| x as u8).take(len).collect()
+    }
+
+    #[test]
+    fn a_grid_of_parameters_has_the_published_digest() {
+        let grid = &vectors()["borg_grid"];
+        let data = congruential(number(&grid["input"]["len"]));
+        let mut runs = Sha256::new();
+        for window in numbers(&grid["windows"]) {
+            for min in numbers(&grid["min_bits"]) {
+                for max in numbers(&grid["max_bits"]) {
+                    for mask in numbers(&grid["mask_bits"]) {
+                        for seed in numbers(&grid["seeds"]) {
+                            let mask = (1 << mask) - 1;
+                            let rule =
+                                Borg::with_mask(1 << min, 1 << max, mask, window, seed as u32);
+                            let mut run = Sha256::new();
+                            for chunk in chunks(&rule.unwrap(), &data) {
+                                run.update(Sha256::digest(chunk));
+                            }
+                            runs.update(run.finalize());
+                        }
+                    }
+                }
+            }
+        }
+        let digest: String = runs.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(digest, grid["sha256"]);
     }
 }

@@ -8,6 +8,7 @@ mod mean;
 mod mincdc_crate;
 mod paper002;
 mod presets;
+mod published;
 mod rand_rows;
 mod secret;
 mod shape;
