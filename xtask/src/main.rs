@@ -14,6 +14,7 @@ mod campaign;
 mod dataset;
 mod digest;
 mod edges;
+mod emulate;
 mod manifest;
 mod measure;
 mod programs;
@@ -51,6 +52,9 @@ enum Command {
         /// Use nothing from the network; what was fetched before is used
         #[arg(long)]
         offline: bool,
+        /// Leave out the tests on emulated CPUs; the reason is printed and each counted as a skip
+        #[arg(long, value_name = "REASON")]
+        skip_emulation: Option<String>,
     },
     /// Check the edges between crates, the lints, the docstrings and the length of source files
     Tidy {
@@ -152,8 +156,8 @@ enum BenchCommand {
 
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
-        Command::Test { require_all, offline } => {
-            return suite::run(suite::Options { require_all, offline });
+        Command::Test { require_all, offline, skip_emulation } => {
+            return suite::run(&suite::Options { require_all, offline, skip_emulation });
         }
         Command::Tidy { manifest_path } => {
             let manifest = manifest_path.unwrap_or_else(|| workspace::root().join("Cargo.toml"));

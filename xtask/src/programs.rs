@@ -6,13 +6,25 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Result, bail};
 
+use crate::emulate::Target;
 use crate::workspace::Cargo;
 
-/// A program that must be on `PATH`, and the Debian package that brings it.
-struct Need {
-    program: &'static str,
-    package: &'static str,
-    why: &'static str,
+/// A program that must be on `PATH`, or a file at a place of its own, and the Debian package that
+/// brings it.
+pub(crate) struct Need {
+    pub(crate) program: &'static str,
+    pub(crate) package: &'static str,
+    pub(crate) why: &'static str,
+}
+
+impl Need {
+    pub(crate) fn is_met(&self) -> bool {
+        if self.program.starts_with('/') {
+            Path::new(self.program).exists()
+        } else {
+            on_path(self.program)
+        }
+    }
 }
 
 const NEEDS: &[Need] = &[
@@ -34,14 +46,17 @@ const COMPONENTS: &[(&str, &str)] = &[("fmt", "rustfmt"), ("clippy", "clippy")];
 /// Installs what is missing, and says what it does.
 ///
 /// Failure is only reported: the check that needs the program then fails or skips, by its name.
-pub(crate) fn install(cargo: Cargo) {
-    let missing: Vec<&Need> = NEEDS.iter().filter(|need| !on_path(need.program)).collect();
+pub(crate) fn install<'a>(cargo: Cargo, emulated: impl IntoIterator<Item = &'a Target>) {
+    let emulated: Vec<&Target> = emulated.into_iter().collect();
+    let needs = NEEDS.iter().chain(emulated.iter().flat_map(|target| target.needs));
+    let missing: Vec<&Need> = needs.filter(|need| !need.is_met()).collect();
     for need in &missing {
         println!("setup: {} is missing; {}", need.program, need.why);
     }
     let packages: Vec<&str> = missing.iter().map(|need| need.package).collect();
     report(install_packages(cargo, &packages));
     report(install_components(cargo));
+    report(install_targets(cargo, &emulated));
 }
 
 fn report(outcome: Result<()>) {
@@ -111,6 +126,39 @@ fn install_components(cargo: Cargo) -> Result<()> {
         return Ok(());
     }
     bail!("rustup could not add: {list}")
+}
+
+fn install_targets(cargo: Cargo, targets: &[&Target]) -> Result<()> {
+    let missing: Vec<&str> = targets
+        .iter()
+        .filter(|target| !has_standard_library(target.triple))
+        .map(|target| target.triple)
+        .collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let list = missing.join(" ");
+    if cargo.offline {
+        bail!("no standard library, being offline: {list}");
+    }
+    if !on_path("rustup") {
+        bail!("no rustup here; install the standard library by hand for {list}");
+    }
+    println!("setup: rustup target add {list}");
+    if succeeds(Command::new("rustup").args(["target", "add"]).args(&missing)) {
+        return Ok(());
+    }
+    bail!("rustup could not add: {list}")
+}
+
+/// Whether the compiler in use has a standard library for the target called `triple`.
+pub(crate) fn has_standard_library(triple: &str) -> bool {
+    let mut rustc = Command::new(env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
+    let output = rustc.args(["--print", "target-libdir", "--target", triple]).output();
+    output.is_ok_and(|output| {
+        let folder = String::from_utf8_lossy(&output.stdout);
+        output.status.success() && Path::new(folder.trim()).exists()
+    })
 }
 
 /// Whether a command called `program` would be found.

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
 
+use crate::emulate::{self, Target};
 use crate::tally::{Counts, Tally};
 use crate::workspace::{self, Cargo};
 use crate::{dataset, programs, tidy};
@@ -16,20 +17,22 @@ use crate::{dataset, programs, tidy};
 const TEST_PROFILE: &str = "dev";
 
 /// What `cargo xtask test` was asked for.
-#[derive(Clone, Copy)]
 pub(crate) struct Options {
     /// A skip is a failure.
     pub(crate) require_all: bool,
     /// Use nothing from the network.
     pub(crate) offline: bool,
+    /// Why nothing is to run on emulated CPUs, if so.
+    pub(crate) skip_emulation: Option<String>,
 }
 
 /// Runs every check, the later ones too when an earlier one failed.
 ///
 /// The last line printed is `N passed, N failed, N skipped`.
-pub(crate) fn run(options: Options) -> ExitCode {
+pub(crate) fn run(options: &Options) -> ExitCode {
     let cargo = Cargo { offline: options.offline };
-    programs::install(cargo);
+    let emulated = emulate::TARGETS.iter().filter(|_| options.skip_emulation.is_none());
+    programs::install(cargo, emulated);
     let datasets = fetch_datasets(options);
 
     let mut checks = Checks::default();
@@ -45,9 +48,17 @@ pub(crate) fn run(options: Options) -> ExitCode {
     });
     let mut tally = Tally::default();
     checks.time("test", || {
-        run_tests(options, cargo, datasets.as_deref(), &mut tally);
+        tally = run_tests(options, cargo, datasets.as_deref());
         tally.counts().failed == 0
     });
+    for target in emulate::TARGETS {
+        checks.time(&format!("test on {}", target.arch), || {
+            let tests = run_emulated_tests(options, cargo, target);
+            let passed = tests.counts().failed == 0;
+            tally.add(target.arch, tests);
+            passed
+        });
+    }
     checks.run("doc", || {
         succeeds(
             cargo
@@ -61,7 +72,7 @@ pub(crate) fn run(options: Options) -> ExitCode {
 
 /// The folder of the test datasets, or `None` where they cannot be had; then tests that need them
 /// skip.
-fn fetch_datasets(options: Options) -> Option<PathBuf> {
+fn fetch_datasets(options: &Options) -> Option<PathBuf> {
     let folder = match std::env::var_os("ONEFOLD_DATASETS") {
         // Relative to where the command was typed, not to where cargo runs the tests.
         Some(folder) => std::path::absolute(folder).ok()?,
@@ -85,8 +96,43 @@ fn fetch_datasets(options: Options) -> Option<PathBuf> {
     }
 }
 
-/// Runs all tests, doc tests included, and reads off the results as they pass by.
-fn run_tests(options: Options, cargo: Cargo, datasets: Option<&Path>, tally: &mut Tally) {
+/// Runs all tests, doc tests included.
+fn run_tests(options: &Options, cargo: Cargo, datasets: Option<&Path>) -> Tally {
+    let mut command = cargo.command();
+    command
+        .args(["test", "--workspace", "--all-features", "--no-fail-fast"])
+        .args(["--profile", TEST_PROFILE])
+        .env_remove("ONEFOLD_DATASETS");
+    if let Some(datasets) = datasets {
+        command.env("ONEFOLD_DATASETS", datasets);
+    }
+    let mut tally = Tally::default();
+    count_tests(options, &mut command, &mut tally);
+    tally
+}
+
+/// Runs the tests of the chunkers on another kind of CPU.
+fn run_emulated_tests(options: &Options, cargo: Cargo, target: &Target) -> Tally {
+    let mut tally = Tally::default();
+    let missing = target.missing().join(", ");
+    if let Some(reason) = &options.skip_emulation {
+        tally.note_skip("tests", reason);
+    } else if missing.is_empty() {
+        for mut command in target.commands(cargo) {
+            count_tests(options, &mut command, &mut tally);
+        }
+    } else if options.offline {
+        tally.note_skip("tests", &format!("offline, and not installed: {missing}"));
+    } else {
+        println!("test on {}: cannot run without {missing}", target.arch);
+        println!("install them, or leave the tests out with --skip-emulation REASON");
+        tally.note_failure("tests");
+    }
+    tally
+}
+
+/// Runs a test command, and reads off the results as they pass by.
+fn count_tests(options: &Options, command: &mut Command, tally: &mut Tally) {
     let skip_log = workspace::target_dir().join("skips.log");
     // Absent after the first line is not an error, stale lines would be.
     if let Err(error) = fs::remove_file(&skip_log)
@@ -96,20 +142,11 @@ fn run_tests(options: Options, cargo: Cargo, datasets: Option<&Path>, tally: &mu
         tally.note_unexplained_failure();
         return;
     }
-    let mut command = cargo.command();
-    command
-        .args(["test", "--workspace", "--all-features", "--no-fail-fast"])
-        .args(["--profile", TEST_PROFILE])
-        .env("ONEFOLD_SKIP_LOG", &skip_log)
-        .env_remove("ONEFOLD_REQUIRE_ALL")
-        .env_remove("ONEFOLD_DATASETS");
+    command.env("ONEFOLD_SKIP_LOG", &skip_log).env_remove("ONEFOLD_REQUIRE_ALL");
     if options.require_all {
         command.env("ONEFOLD_REQUIRE_ALL", "1");
     }
-    if let Some(datasets) = datasets {
-        command.env("ONEFOLD_DATASETS", datasets);
-    }
-    let succeeded = stream(&mut command, |line| tally.read_output_line(line));
+    let succeeded = stream(command, |line| tally.read_output_line(line));
     if !succeeded.unwrap_or_else(|error| {
         println!("test: cargo test: {error}");
         false
@@ -137,7 +174,7 @@ fn stream(command: &mut Command, mut each_line: impl FnMut(&str)) -> io::Result<
     Ok(child.wait()?.success())
 }
 
-fn summarise(options: Options, checks: &Checks, tally: &Tally) -> ExitCode {
+fn summarise(options: &Options, checks: &Checks, tally: &Tally) -> ExitCode {
     let mut total = checks.counts();
     let tests = tally.counts();
     total.passed += tests.passed;
@@ -171,7 +208,7 @@ struct Checks {
 }
 
 struct Check {
-    name: &'static str,
+    name: String,
     passed: bool,
     seconds: f64,
     /// Whether it is one check by itself, or stands for tests that are counted one by one.
@@ -180,7 +217,7 @@ struct Check {
 
 impl Checks {
     /// Runs something that is one check by itself.
-    fn run(&mut self, name: &'static str, check: impl FnOnce() -> bool) {
+    fn run(&mut self, name: &str, check: impl FnOnce() -> bool) {
         self.time(name, check);
         if let Some(last) = self.done.last_mut() {
             last.counts = true;
@@ -188,12 +225,12 @@ impl Checks {
     }
 
     /// Runs something whose parts are counted elsewhere.
-    fn time(&mut self, name: &'static str, check: impl FnOnce() -> bool) {
+    fn time(&mut self, name: &str, check: impl FnOnce() -> bool) {
         println!("\n== {name}");
         let start = Instant::now();
         let passed = check();
         let seconds = start.elapsed().as_secs_f64();
-        self.done.push(Check { name, passed, seconds, counts: false });
+        self.done.push(Check { name: name.to_owned(), passed, seconds, counts: false });
     }
 
     fn counts(&self) -> Counts {

@@ -70,6 +70,29 @@ impl Tally {
         self.counts.skipped += 1;
     }
 
+    /// Counts a check that was left out.
+    pub(crate) fn note_skip(&mut self, name: &str, reason: &str) {
+        self.counts.skipped += 1;
+        self.skips.insert(name.to_owned(), reason.to_owned());
+    }
+
+    /// Counts a check that failed before a test could say so.
+    pub(crate) fn note_failure(&mut self, name: &str) {
+        self.counts.failed += 1;
+        self.failed.push(name.to_owned());
+    }
+
+    /// Adds what `other` counted, under names that begin with `place`.
+    pub(crate) fn add(&mut self, place: &str, other: Self) {
+        let named = |name: String| format!("{place}: {name}");
+        self.counts.passed += other.counts.passed;
+        self.counts.failed += other.counts.failed;
+        self.counts.skipped += other.counts.skipped;
+        self.passed.extend(other.passed.into_iter().map(named));
+        self.failed.extend(other.failed.into_iter().map(named));
+        self.skips.extend(other.skips.into_iter().map(|(name, reason)| (named(name), reason)));
+    }
+
     /// Counts a run that ended badly though no test said so: one that did not build, or crashed.
     pub(crate) fn note_unexplained_failure(&mut self) {
         if self.counts.failed == 0 {
@@ -153,6 +176,26 @@ test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
     fn a_skip_that_failed_its_test_is_counted_once() {
         let tally = tally("SKIP: broken: no network\n");
         assert_eq!(tally.counts(), Counts { passed: 4, failed: 1, skipped: 1 });
+    }
+
+    #[test]
+    fn what_other_machines_counted_is_added_under_their_names() {
+        let mut sum = tally("");
+        sum.add("aarch64", tally("SKIP: restores_the_dataset: no network\n"));
+        assert_eq!(sum.counts(), Counts { passed: 7, failed: 2, skipped: 3 });
+        assert_eq!(sum.failed(), ["broken", "aarch64: broken"]);
+        let names: Vec<_> = sum.skips().map(|(name, _)| name).collect();
+        assert_eq!(names, ["aarch64: long_run", "aarch64: restores_the_dataset", "long_run"]);
+    }
+
+    #[test]
+    fn checks_that_are_no_tests_count_by_name() {
+        let mut tally = Tally::default();
+        tally.note_skip("riscv", "no emulator");
+        tally.note_failure("aarch64");
+        assert_eq!(tally.counts(), Counts { passed: 0, failed: 1, skipped: 1 });
+        assert_eq!(tally.failed(), ["aarch64"]);
+        assert_eq!(tally.skips().collect::<Vec<_>>(), [("riscv", "no emulator")]);
     }
 
     #[test]

@@ -32,6 +32,11 @@
 //! [`ChunkSizes::unbounded`]. A [`Preset`] cuts where another tool does. [`Divisors`] are what BFBC
 //! learns from a sample. A [`Secret`] keys what has something to key.
 
+#![cfg_attr(
+    not(any(target_arch = "x86_64", target_arch = "aarch64")),
+    allow(dead_code, reason = "nothing calls vector code where there are no vectors")
+)]
+
 mod ae;
 mod algorithm;
 mod bfbc;

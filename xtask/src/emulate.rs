@@ -1,0 +1,139 @@
+//! Kinds of CPU that this machine emulates to run the tests of the chunkers on them.
+
+use std::process::Command;
+
+use crate::programs::{self, Need};
+use crate::workspace::Cargo;
+
+/// A kind of CPU, and what it takes to run tests on it here.
+pub(crate) struct Target {
+    /// As the compiler calls it.
+    pub(crate) triple: &'static str,
+    /// As [`std::env::consts::ARCH`] calls it.
+    pub(crate) arch: &'static str,
+    /// Compiler driver, C library and emulator.
+    pub(crate) needs: &'static [Need],
+    /// Links the tests.
+    linker: &'static str,
+    /// The emulator, told where the C library is.
+    runner: &'static str,
+    /// The kernels that must run, for `ONEFOLD_REQUIRE_KERNELS`.
+    kernels: &'static str,
+    /// Arguments of `cargo test`, one run each.
+    runs: &'static [&'static [&'static str]],
+}
+
+/// The kind that has vector kernels of its own, and one that has none, 32 bits and the other order
+/// of bytes.
+pub(crate) const TARGETS: &[Target] = &[
+    Target {
+        triple: "aarch64-unknown-linux-gnu",
+        arch: "aarch64",
+        needs: &[
+            Need {
+                program: "aarch64-linux-gnu-gcc",
+                package: "gcc-aarch64-linux-gnu",
+                why: "links the tests of the NEON kernels",
+            },
+            Need {
+                program: "/usr/aarch64-linux-gnu/lib/libc.so.6",
+                package: "libc6-dev-arm64-cross",
+                why: "the tests of the NEON kernels are linked with it",
+            },
+            Need {
+                program: "qemu-aarch64",
+                package: "qemu-user",
+                why: "runs the tests of the NEON kernels",
+            },
+        ],
+        linker: "aarch64-linux-gnu-gcc",
+        runner: "qemu-aarch64 -L /usr/aarch64-linux-gnu",
+        kernels: "neon",
+        runs: &[
+            &["--lib", "--test", "kernels", "--", "--skip", FLOATS],
+            &["--test", "cdc", "--", "golden::", "stream::"],
+        ],
+    },
+    Target {
+        triple: "powerpc-unknown-linux-gnu",
+        arch: "powerpc",
+        needs: &[
+            Need {
+                program: "powerpc-linux-gnu-gcc",
+                package: "gcc-powerpc-linux-gnu",
+                why: "links the tests without vector kernels",
+            },
+            Need {
+                program: "/usr/powerpc-linux-gnu/lib/libc.so.6",
+                package: "libc6-dev-powerpc-cross",
+                why: "the tests without vector kernels are linked with it",
+            },
+            Need {
+                program: "qemu-ppc",
+                package: "qemu-user",
+                why: "runs the tests without vector kernels",
+            },
+        ],
+        linker: "powerpc-linux-gnu-gcc",
+        runner: "qemu-ppc -L /usr/powerpc-linux-gnu",
+        kernels: "",
+        runs: &[
+            // The C library's sine has an instruction that the emulated CPU lacks.
+            &[
+                "--lib",
+                "--test",
+                "kernels",
+                "--",
+                "--skip",
+                FLOATS,
+                "--skip",
+                "md5::tests::the_constants_are_sines",
+            ],
+            &[
+                "--test",
+                "cdc",
+                "--",
+                "golden::",
+                "stream::",
+                "window::",
+                "presets::any",
+                "presets::xet",
+            ],
+        ],
+    },
+];
+
+/// Minutes of floating-point numbers that have little to do with the CPU, and are tested here.
+const FLOATS: &str = "masks_of_another_mean";
+
+impl Target {
+    /// What cannot be had here, of all that the tests take.
+    pub(crate) fn missing(&self) -> Vec<String> {
+        let unmet = self.needs.iter().filter(|need| !need.is_met());
+        let mut missing: Vec<String> = unmet
+            .map(|need| format!("{} (Debian package {})", need.program, need.package))
+            .collect();
+        if !programs::has_standard_library(self.triple) {
+            missing.push(format!("Rust's standard library for {}", self.triple));
+        }
+        missing
+    }
+
+    /// The commands that build and run the tests.
+    pub(crate) fn commands(&self, cargo: Cargo) -> impl Iterator<Item = Command> {
+        let variable = |name| {
+            let triple = self.triple.to_uppercase().replace('-', "_");
+            format!("CARGO_TARGET_{triple}_{name}")
+        };
+        self.runs.iter().map(move |arguments| {
+            let mut command = cargo.command();
+            command
+                .args(["test", "-p", "onefold-cdc", "--no-fail-fast", "--target", self.triple])
+                .args(*arguments)
+                .env(variable("LINKER"), self.linker)
+                .env(variable("RUNNER"), self.runner)
+                .env("ONEFOLD_REQUIRE_KERNELS", self.kernels);
+            command
+        })
+    }
+}
