@@ -15,6 +15,8 @@ mod dataset;
 mod digest;
 mod edges;
 mod emulate;
+mod instructions;
+mod loops;
 mod manifest;
 mod measure;
 mod programs;
@@ -71,6 +73,12 @@ enum Command {
     /// Run something long by hand
     #[command(subcommand)]
     Campaign(CampaignCommand),
+    /// Count the instructions that each chunker takes a byte, and show what differs from the table
+    Instructions {
+        /// Write the table anew
+        #[arg(long)]
+        write: bool,
+    },
     /// Run the backup measurement on a small generated tree, to know that it still works
     BenchSmoke,
 }
@@ -187,6 +195,7 @@ fn main() -> ExitCode {
             bench::backup(bench::Options { dataset, rounds, rivals, work, out })
         }
         Command::Campaign(CampaignCommand::Fuzz { seconds }) => campaign::fuzz(seconds),
+        Command::Instructions { write } => instructions::run(Cargo::default(), write),
         Command::BenchSmoke => bench::smoke(),
     };
     match outcome {

@@ -38,6 +38,16 @@ const NEEDS: &[Need] = &[
     Need { program: "borg", package: "borgbackup", why: "cuts what its preset must cut alike" },
     Need { program: "casync", package: "casync", why: "cuts what its preset must cut alike" },
     Need { program: "restic", package: "restic", why: "cuts what its preset must cut alike" },
+    Need {
+        program: "valgrind",
+        package: "valgrind",
+        why: "counts the instructions of each kernel",
+    },
+    Need {
+        program: "objdump",
+        package: "binutils",
+        why: "shows the loops of the kernels that valgrind cannot run",
+    },
 ];
 
 /// A cargo subcommand, and the rustup component that brings it.

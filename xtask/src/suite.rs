@@ -9,7 +9,7 @@ use std::time::Instant;
 use crate::emulate::{self, Target};
 use crate::tally::{Counts, Tally};
 use crate::workspace::{self, Cargo};
-use crate::{dataset, programs, tidy};
+use crate::{dataset, instructions, programs, tidy};
 
 /// The profile the tests are built with. Dependencies are optimised in it, the workspace a little:
 /// the tests that drive the built program over hundreds of megabytes need that, and keep the
@@ -59,6 +59,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
             passed
         });
     }
+    checks.run("instructions", || count_instructions(cargo, &mut tally));
     checks.run("doc", || {
         succeeds(
             cargo
@@ -129,6 +130,21 @@ fn run_emulated_tests(options: &Options, cargo: Cargo, target: &Target) -> Tally
         tally.note_failure("tests");
     }
     tally
+}
+
+/// Compares what the chunkers take with what they took; true if nothing became more.
+fn count_instructions(cargo: Cargo, tally: &mut Tally) -> bool {
+    let report = instructions::check(cargo).unwrap_or_else(|error| instructions::Report {
+        findings: vec![format!("{error:#}")],
+        ..instructions::Report::default()
+    });
+    for finding in &report.findings {
+        println!("error: {finding}");
+    }
+    for (name, reason) in &report.skips {
+        tally.note_skip(name, reason);
+    }
+    report.findings.is_empty()
 }
 
 /// Runs a test command, and reads off the results as they pass by.
