@@ -5,7 +5,10 @@
 //! latest first. Behind a chunk whose fingerprint is known, these lengths are tried in turn; the
 //! first that the [`Criterion`] accepts ends the chunk. Where none is accepted, or the chunk before
 //! was new, the algorithm seeks the cut-point from the last one on. Each pair of neighbours goes
-//! into the hints.
+//! into the hints; a hint that was accepted goes to the front with the marker that it has.
+//! **Cost.** A chunk that a hint ends costs its fingerprint, which deduplication needs anyway, and
+//! one look-up. Apart from the fingerprint none of its bytes is read but those that the criterion
+//! asks for: under FF none at all. Nothing is written unless the hint was not the first.
 //! **First legal position.** The algorithm's min; a hint outside min to max or past the end of the
 //! input is refused whatever the criterion.
 //! **Tail.** What the end of the input cut short never goes into the hints, neither as a chunk nor
@@ -19,12 +22,11 @@
 //! without a window have the fingerprint test alone, which is all that exactness takes. The marker
 //! is the last byte or up to four.
 
-use std::collections::HashMap;
-use std::collections::hash_map::RandomState;
-use std::hash::{BuildHasher, Hash};
-use std::ops::AddAssign;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+mod memory;
 
+use std::ops::AddAssign;
+
+pub use self::memory::MemoryHints;
 use crate::{BoundaryTest, Chunker, Lookahead, ParamError};
 
 /// The most next chunks that are kept for a chunk.
@@ -138,6 +140,19 @@ pub struct KnownChunk {
 /// Belongs to one set of [`Params`](crate::Params): lengths are those that these cut, and
 /// `by_rule` speaks of their rule. Losing entries costs speed only. Methods are called from all
 /// threads that cut.
+///
+/// **What is stored.** With each fingerprint one bit, `by_rule`, and a list of at most
+/// [`MAX_NEXT`] chunks that came after it, the latest first; two are enough as the paper has it.
+/// Of each the length, of which [`MAX_CHUNK`](crate::MAX_CHUNK) takes 26 bits, and the last four
+/// bytes: 8 bytes a hint. Who wants [`Criterion::FastForward`], [`Criterion::WindowTest`] or
+/// [`Criterion::FingerprintTest`] alone need not store the four, and may give zeros. The bit may be
+/// left out, and be false always, if nobody asks for [`Criterion::FingerprintTest`].
+///
+/// **What a chunk costs.** One [`look_up`](Self::look_up) of every chunk but one that the end of
+/// the input cut short; a [`learn`](Self::learn) of every new one; a
+/// [`learn_next`](Self::learn_next) of every one whose next chunk was sought, or was not the first
+/// of the list. In a series of like inputs nearly all calls are look-ups, so these should be cheap
+/// and need no lock that others hold.
 pub trait Hints {
     /// Identifies a chunk: chunks with equal fingerprints count as equal.
     type Fingerprint: Copy;
@@ -264,18 +279,25 @@ pub struct RapidChunk<F> {
 pub struct RapidInput<'a, H: Hints> {
     rapid: &'a Rapid,
     hints: H,
-    /// The chunk before: its fingerprint and what came after it.
-    previous: Option<(H::Fingerprint, NextChunks)>,
+    previous: Option<Previous<H::Fingerprint>>,
     counters: RapidCounters,
+}
+
+/// The chunk before, and what came after it.
+struct Previous<F> {
+    fingerprint: F,
+    next: NextChunks,
 }
 
 /// A hint that was accepted.
 struct Hit<F> {
     place: usize,
-    len: usize,
-    /// What the fingerprint test found out, if it was made.
-    tested: Option<(F, KnownChunk)>,
+    hint: NextChunk,
+    tested: Tested<F>,
 }
+
+/// What the fingerprint test found out, if it was made: only chunks by the rule pass it.
+type Tested<F> = Option<(F, KnownChunk)>;
 
 impl<H: Hints> RapidInput<'_, H> {
     /// The next chunk; `None` once all are cut.
@@ -285,27 +307,64 @@ impl<H: Hints> RapidInput<'_, H> {
     pub fn next(&mut self, data: &[u8]) -> Option<RapidChunk<H::Fingerprint>> {
         let chunker = &self.rapid.chunker;
         let reach = &data[..data.len().min(chunker.sizes().max())];
-        let (len, hint, by_rule, tested) = match self.hit(reach) {
-            Some(Hit { place, len, tested }) => {
-                let by_rule = tested.as_ref().is_some_and(|(_, known)| known.by_rule);
-                (len, Some(place), by_rule, tested)
-            }
-            None => match chunker.next_cut(reach) {
-                Some(len) => (len, None, true, None),
-                None => (chunker.last_cut(reach)?, None, false, None),
-            },
+        if let Some(hit) = self.hit(reach) {
+            return Some(self.forward(reach, hit));
+        }
+        let (len, by_rule) = match chunker.next_cut(reach) {
+            Some(len) => (len, true),
+            None => (chunker.last_cut(reach)?, false),
         };
         let chunk = &reach[..len];
-        match hint {
-            Some(place) => {
-                self.counters.hits[place] += 1;
-                self.counters.forwarded_bytes += len as u64;
+        self.counters.scanned_bytes += len as u64;
+        let fingerprint = self.hints.fingerprint(chunk);
+        let previous = self.previous.take();
+        // where the input cut one short there may be a second, of a rule that chooses anew at the end
+        if by_rule {
+            if let Some(previous) = previous {
+                self.hints.learn_next(&previous.fingerprint, NextChunk::of(chunk));
             }
-            None => self.counters.scanned_bytes += len as u64,
+            let known = self.hints.look_up(&fingerprint);
+            self.enter(fingerprint, known, true);
         }
-        let cut_short = hint.is_none() && !by_rule;
-        let fingerprint = self.enter(chunk, tested, by_rule, cut_short);
-        Some(RapidChunk { len, fingerprint, hint })
+        Some(RapidChunk { len, fingerprint, hint: None })
+    }
+
+    /// The chunk that a hint ends. Nothing of it is read but to make its fingerprint.
+    #[inline]
+    fn forward(
+        &mut self,
+        reach: &[u8],
+        Hit { place, hint, tested }: Hit<H::Fingerprint>,
+    ) -> RapidChunk<H::Fingerprint> {
+        let len = hint.len as usize;
+        self.counters.hits[place] += 1;
+        self.counters.forwarded_bytes += len as u64;
+        // what is in front already stays there
+        if place > 0
+            && let Some(previous) = &self.previous
+        {
+            self.hints.learn_next(&previous.fingerprint, hint);
+        }
+        let (fingerprint, known) = match tested {
+            Some((fingerprint, known)) => (fingerprint, Some(known)),
+            None => {
+                let fingerprint = self.hints.fingerprint(&reach[..len]);
+                (fingerprint, self.hints.look_up(&fingerprint))
+            }
+        };
+        let by_rule = tested.is_some();
+        self.enter(fingerprint, known, by_rule);
+        RapidChunk { len, fingerprint, hint: Some(place) }
+    }
+
+    /// Learns a chunk, and makes it the one before.
+    #[inline]
+    fn enter(&mut self, fingerprint: H::Fingerprint, known: Option<KnownChunk>, by_rule: bool) {
+        if known.is_none_or(|known| by_rule && !known.by_rule) {
+            self.hints.learn(&fingerprint, by_rule);
+        }
+        let next = known.unwrap_or_default().next;
+        self.previous = Some(Previous { fingerprint, next });
     }
 
     /// What the chunks so far took.
@@ -314,41 +373,38 @@ impl<H: Hints> RapidInput<'_, H> {
     }
 
     /// The first of the hints that is accepted.
+    #[inline]
     fn hit(&mut self, reach: &[u8]) -> Option<Hit<H::Fingerprint>> {
-        let next = self.previous.as_ref().map(|(_, next)| *next)?;
-        if reach.is_empty() {
+        let next = self.previous.as_ref()?.next;
+        if reach.is_empty() || next.as_slice().is_empty() {
             return None;
         }
         for (place, &hint) in next.as_slice().iter().enumerate() {
-            if let Some(hit) = self.accept(reach, place, hint) {
-                return Some(hit);
+            if let Some(tested) = self.accept(reach, hint) {
+                return Some(Hit { place, hint, tested });
             }
             self.counters.refused += 1;
         }
-        if !next.as_slice().is_empty() {
-            self.counters.misses += 1;
-        }
+        self.counters.misses += 1;
         None
     }
 
-    fn accept(
-        &mut self,
-        reach: &[u8],
-        place: usize,
-        hint: NextChunk,
-    ) -> Option<Hit<H::Fingerprint>> {
+    /// What the fingerprint test found out, if there was one, of a chunk that may end where `hint`
+    /// says; `None` if it may not.
+    #[inline]
+    fn accept(&mut self, reach: &[u8], hint: NextChunk) -> Option<Tested<H::Fingerprint>> {
         let len = hint.len as usize;
         if !(self.rapid.chunker.sizes().min()..=reach.len()).contains(&len) {
             return None;
         }
         let chunk = &reach[..len];
-        let mut tested = None;
-        let accepted = match &self.rapid.acceptance {
-            Acceptance::Always => true,
-            Acceptance::Window(test) => test.accepts(reach, len),
+        match &self.rapid.acceptance {
+            Acceptance::Always => Some(None),
+            Acceptance::Window(test) => test.accepts(reach, len).then_some(None),
             &Acceptance::Marker(bytes) => {
                 let compared = bytes.min(len);
-                chunk[len - compared..] == hint.marker[MARKER - compared..]
+                let is_same = chunk[len - compared..] == hint.marker[MARKER - compared..];
+                is_same.then_some(None)
             }
             Acceptance::Fingerprint(test) => {
                 if test.as_ref().is_some_and(|test| !test.accepts(reach, len)) {
@@ -359,41 +415,9 @@ impl<H: Hints> RapidInput<'_, H> {
                 if known.is_none() {
                     self.counters.fingerprinted_in_vain += len as u64;
                 }
-                tested = known.map(|known| (fingerprint, known));
-                tested.is_some()
+                known.map(|known| Some((fingerprint, known)))
             }
-        };
-        accepted.then_some(Hit { place, len, tested })
-    }
-
-    /// Learns `chunk` and that it came after the one before, and makes it the one before.
-    fn enter(
-        &mut self,
-        chunk: &[u8],
-        tested: Option<(H::Fingerprint, KnownChunk)>,
-        by_rule: bool,
-        cut_short: bool,
-    ) -> H::Fingerprint {
-        let previous = self.previous.take();
-        if cut_short {
-            // there may be a second one, of a rule that chooses anew at the end
-            return self.hints.fingerprint(chunk);
         }
-        let (fingerprint, known) = match tested {
-            Some((fingerprint, known)) => (fingerprint, Some(known)),
-            None => {
-                let fingerprint = self.hints.fingerprint(chunk);
-                (fingerprint, self.hints.look_up(&fingerprint))
-            }
-        };
-        if known.is_none_or(|known| by_rule && !known.by_rule) {
-            self.hints.learn(&fingerprint, by_rule);
-        }
-        if let Some((before, _)) = previous {
-            self.hints.learn_next(&before, NextChunk::of(chunk));
-        }
-        self.previous = Some((fingerprint, known.unwrap_or_default().next));
-        fingerprint
     }
 }
 
@@ -431,76 +455,6 @@ impl AddAssign for RapidCounters {
         self.forwarded_bytes += other.forwarded_bytes;
         self.scanned_bytes += other.scanned_bytes;
         self.fingerprinted_in_vain += other.fingerprinted_in_vain;
-    }
-}
-
-/// Hints in memory, shared by threads: for research and tests. Forgets nothing, so that it grows
-/// with the number of different chunks.
-pub struct MemoryHints<K, F> {
-    fingerprint: F,
-    most: usize,
-    shards: Box<[Shard<K>]>,
-    hasher: RandomState,
-}
-
-type Shard<K> = Mutex<HashMap<K, KnownChunk>>;
-
-/// Parts with a lock each, so that threads seldom meet.
-const SHARDS: usize = 64;
-
-impl<K: Copy + Eq + Hash, F: Fn(&[u8]) -> K> MemoryHints<K, F> {
-    /// Empty hints with two next chunks for each chunk, as in the paper, and this function to
-    /// compute fingerprints.
-    pub fn new(fingerprint: F) -> Self {
-        Self::with_next(fingerprint, 2)
-    }
-
-    /// As [`new`](Self::new), with up to `most` next chunks for each chunk and no more than
-    /// [`MAX_NEXT`]. With 0 nothing is ever forwarded.
-    pub fn with_next(fingerprint: F, most: usize) -> Self {
-        let shards = (0..SHARDS).map(|_| Shard::default()).collect();
-        Self { fingerprint, most, shards, hasher: RandomState::new() }
-    }
-
-    /// How many chunks are known.
-    pub fn len(&self) -> usize {
-        self.shards.iter().map(|shard| lock(shard).len()).sum()
-    }
-
-    /// Whether no chunk is known.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    fn shard(&self, fingerprint: &K) -> MutexGuard<'_, HashMap<K, KnownChunk>> {
-        lock(&self.shards[self.hasher.hash_one(fingerprint) as usize % SHARDS])
-    }
-}
-
-/// A thread that panicked left an entry whole: none is ever taken apart.
-fn lock<K>(shard: &Shard<K>) -> MutexGuard<'_, HashMap<K, KnownChunk>> {
-    shard.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl<K: Copy + Eq + Hash, F: Fn(&[u8]) -> K> Hints for MemoryHints<K, F> {
-    type Fingerprint = K;
-
-    fn fingerprint(&self, chunk: &[u8]) -> K {
-        (self.fingerprint)(chunk)
-    }
-
-    fn look_up(&self, fingerprint: &K) -> Option<KnownChunk> {
-        self.shard(fingerprint).get(fingerprint).copied()
-    }
-
-    fn learn(&self, fingerprint: &K, by_rule: bool) {
-        self.shard(fingerprint).entry(*fingerprint).or_default().by_rule |= by_rule;
-    }
-
-    fn learn_next(&self, fingerprint: &K, next: NextChunk) {
-        if let Some(known) = self.shard(fingerprint).get_mut(fingerprint) {
-            known.next.touch(next, self.most);
-        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Jumps by next-chunk hints: exact where that is promised, in bounds everywhere.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::thread;
 
@@ -274,6 +275,66 @@ fn threads_that_share_hints_cut_as_the_algorithm_does() {
             }
         });
         assert!(hints.len() > 200);
+    }
+}
+
+/// Hints that are told the fingerprints, in the order in which they are asked for.
+struct Told<'a, H> {
+    hints: H,
+    fingerprints: &'a [Print],
+    at: Cell<usize>,
+}
+
+impl<H: Hints<Fingerprint = Print>> Hints for Told<'_, H> {
+    type Fingerprint = Print;
+
+    fn fingerprint(&self, _: &[u8]) -> Print {
+        self.at.set(self.at.get() + 1);
+        self.fingerprints[self.at.get() - 1]
+    }
+
+    fn look_up(&self, fingerprint: &Print) -> Option<KnownChunk> {
+        self.hints.look_up(fingerprint)
+    }
+
+    fn learn(&self, fingerprint: &Print, by_rule: bool) {
+        self.hints.learn(fingerprint, by_rule);
+    }
+
+    fn learn_next(&self, fingerprint: &Print, next: NextChunk) {
+        self.hints.learn_next(fingerprint, next);
+    }
+}
+
+#[test]
+fn nothing_of_a_forwarded_chunk_is_read_but_its_marker() {
+    let data = random(17, 200_000);
+    for (criterion, marker) in [
+        (Criterion::FastForward, 0),
+        (Criterion::MarkerTest { bytes: 1 }, 1),
+        (Criterion::MarkerTest { bytes: 4 }, 4),
+    ] {
+        let rapid = Rapid::new(chunker(Algorithm::Gear, 1024), criterion).unwrap();
+        let hints = MemoryHints::new(sha256);
+        let (expected, _) = rapid.cut_points(&hints, &data);
+        let fingerprints: Vec<Print> = chunks(&expected, &data).map(sha256).collect();
+
+        // other bytes but for the first chunk, the last, which is sought, and the markers
+        let mut other = random(18, data.len());
+        let last = expected[expected.len() - 2];
+        for kept in [0..expected[0], last..data.len()] {
+            other[kept.clone()].copy_from_slice(&data[kept]);
+        }
+        for &end in &expected {
+            other[end - marker..end].copy_from_slice(&data[end - marker..end]);
+        }
+        let told = Told { hints: &hints, fingerprints: &fingerprints, at: Cell::new(0) };
+        let (cut_points, counters) = rapid.cut_points(&told, &other);
+        assert_eq!(cut_points, expected, "{criterion:?}");
+        assert_eq!(counters.hits[0], expected.len() as u64 - 2);
+
+        // nor is anything learned from these bytes
+        assert_eq!(rapid.cut_points(&hints, &data).1, counters);
     }
 }
 
