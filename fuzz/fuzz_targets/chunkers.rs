@@ -2,16 +2,18 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use onefold_cdc::{Algorithm, ChunkSizes, Chunker, Params, Stream};
+use onefold_cdc::{Algorithm, ChunkSizes, Chunker, Params, Secret, Stream};
 
-fuzz_target!(|input: (u8, u16, u16, u16, Vec<u8>)| {
-    let (algorithm, min, more, most, data) = input;
+fuzz_target!(|input: (u8, u16, u16, u16, Option<[u8; 32]>, Vec<u8>)| {
+    let (algorithm, min, more, most, secret, data) = input;
     let algorithm = Algorithm::ALL[algorithm as usize % Algorithm::ALL.len()];
     let min = usize::from(min % 512) + 1;
     let avg = min + usize::from(more % 1024);
     let max = avg + usize::from(most % 2048);
     let Ok(sizes) = ChunkSizes::new(min, avg, max) else { return };
-    let Ok(chunker) = Chunker::new(&Params::new(algorithm, sizes)) else { return };
+    let secret = secret.map(Secret::new);
+    let params = Params { secret, ..Params::new(algorithm, sizes) };
+    let Ok(chunker) = Chunker::new(&params) else { return };
     let cuts: Vec<usize> = chunker.cut_points(&data).collect();
     let mut start = 0;
     for (number, &cut) in cuts.iter().enumerate() {

@@ -45,6 +45,8 @@ pub enum Algorithm {
     SeqInc,
     /// Falling sequences, with skipping.
     SeqDec,
+    /// Gear made a universal hash, then AES: the one whose cut-points do not tell its secret.
+    GearAes,
 }
 
 impl Algorithm {
@@ -69,6 +71,7 @@ impl Algorithm {
         Self::Bfbc,
         Self::SeqInc,
         Self::SeqDec,
+        Self::GearAes,
     ];
 
     /// The name users write; [`FromStr`] reads it back.
@@ -93,6 +96,7 @@ impl Algorithm {
             Self::Bfbc => "bfbc",
             Self::SeqInc => "seqcdc-inc",
             Self::SeqDec => "seqcdc-dec",
+            Self::GearAes => "gear-aes",
         }
     }
 
@@ -122,6 +126,9 @@ impl Algorithm {
             Self::SeqDec => {
                 "falling bytes, skipping ahead where bytes rise; no hash, does not read all"
             }
+            Self::GearAes => {
+                "Gear hash of the last 32 bytes, then AES, for use with a secret; slower"
+            }
         }
     }
 
@@ -132,11 +139,14 @@ impl Algorithm {
 
     /// Whether a [`Secret`](crate::Secret) can pick what the algorithm hashes by: a table, a
     /// polynomial, constants, or the divisors of BFBC where none are given.
+    ///
+    /// Of all that can, only [`GearAes`](Self::GearAes) keeps the secret from who sees lengths of
+    /// chunks and knows what is in them.
     pub const fn takes_secret(self) -> bool {
         match self {
             Self::Rabin | Self::Tttd | Self::Crc | Self::Buzhash => true,
             Self::Gear | Self::FastCdc | Self::Gear32 | Self::Gear16 => true,
-            Self::MinCdc | Self::Bfbc => true,
+            Self::MinCdc | Self::Bfbc | Self::GearAes => true,
             Self::Fixed | Self::AeMax | Self::AeMin | Self::Ram | Self::Maxp => false,
             Self::Mii | Self::Pci | Self::SeqInc | Self::SeqDec => false,
         }
@@ -164,6 +174,7 @@ impl Algorithm {
             Self::Bfbc => 16,
             Self::SeqInc => 17,
             Self::SeqDec => 18,
+            Self::GearAes => 19,
         }
     }
 
@@ -203,7 +214,7 @@ mod tests {
             assert_eq!(algorithm.name().parse(), Ok(algorithm));
             assert!(!algorithm.summary().contains('\n'));
         }
-        assert_eq!(Algorithm::from_code(19), None);
+        assert_eq!(Algorithm::from_code(20), None);
         assert_eq!(Algorithm::from_code(u8::MAX), None);
     }
 

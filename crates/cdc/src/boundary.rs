@@ -9,6 +9,7 @@ use crate::crc::Crc;
 use crate::fastcdc::FastCdc;
 use crate::fixed::Fixed;
 use crate::gear::Gear;
+use crate::gear_aes::GearAes;
 use crate::gear16::Gear16;
 use crate::gear32::Gear32;
 use crate::maxp::Maxp;
@@ -107,7 +108,8 @@ impl Chunker {
             | Algorithm::Gear16
             | Algorithm::Mii
             | Algorithm::Pci
-            | Algorithm::Bfbc => Lookahead::None,
+            | Algorithm::Bfbc
+            | Algorithm::GearAes => Lookahead::None,
             Algorithm::SeqInc | Algorithm::SeqDec => Lookahead::Bytes(1),
             Algorithm::Maxp => match Maxp::new(params).horizon() {
                 0 => Lookahead::None,
@@ -141,5 +143,6 @@ fn boundary(params: &Params) -> Result<Option<Arc<dyn Boundary>>, ParamError> {
         Algorithm::Bfbc => Arc::new(Bfbc::new(params)),
         Algorithm::SeqInc => Arc::new(SeqCdc::<0x00>::new(params)),
         Algorithm::SeqDec => Arc::new(SeqCdc::<0xff>::new(params)),
+        Algorithm::GearAes => Arc::new(GearAes::new(params)),
     }))
 }

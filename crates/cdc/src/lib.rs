@@ -30,7 +30,8 @@
 //!
 //! [`Cuts`] yields the cut-points of a reader without its chunks, and so can do without a maximum:
 //! [`ChunkSizes::unbounded`]. A [`Preset`] cuts where another tool does. [`Divisors`] are what BFBC
-//! learns from a sample. A [`Secret`] keys what has something to key.
+//! learns from a sample. A [`Secret`] keys what has something to key;
+//! [`Algorithm::GearAes`] is the one that keeps it.
 
 #![cfg_attr(
     not(any(target_arch = "x86_64", target_arch = "aarch64")),
@@ -52,6 +53,7 @@ mod fixed;
 mod gear;
 mod gear16;
 mod gear32;
+mod gear_aes;
 mod kernel;
 mod maxp;
 mod mii;

@@ -110,15 +110,16 @@ pub struct Params {
     /// FastCDC's normalisation level, 0 (none) to 3; other algorithms ignore it.
     pub level: u8,
     /// Picks the hash: the table of the Gears, FastCDC and Buzhash, the polynomial of Rabin and
-    /// TTTD, the divisors of BFBC if none are given. The other algorithms have nothing to pick,
-    /// ignore it and cut alike for everyone.
+    /// TTTD, the divisors of BFBC if none are given, table and key of gear-aes. The other
+    /// algorithms have nothing to pick, ignore it and cut alike for everyone.
     pub seed: u64,
     /// The pairs of bytes that BFBC cuts at; other algorithms ignore them. With `None` the seed
     /// draws as many as cut random data at avg, which is no training.
     pub divisors: Option<Divisors>,
-    /// Picks the hash together with the seed, so that who does not know it has to find out where
-    /// chunks end. Refused where there is [nothing to key](Algorithm::takes_secret), by given
-    /// divisors and by presets.
+    /// Picks the hash together with the seed, that of CRC and MinCDC too, so that who does not know
+    /// it has to find out where chunks end. Refused where there is [nothing to key](Algorithm::takes_secret), by given
+    /// divisors and by presets. What this protects is in `docs/keyed-chunking.md`, and is little
+    /// but with [`Algorithm::GearAes`].
     pub secret: Option<Secret>,
     /// The tool whose form of the algorithm this is; `None` for this crate's own. What the fields
     /// before mean to it is said there.

@@ -102,7 +102,7 @@ impl Preset {
             return Err(refused("the algorithm of its own parameters"));
         }
         if params.secret.is_some() {
-            return Err(refused("no secret, as the tool takes none"));
+            return Err(refused("no secret: what the tool is keyed by is the seed"));
         }
         Ok(match self {
             Self::FastCdc2016 => Arc::new(fastcdc_rs::FastCdc::v2016(params).map_err(refused)?),

@@ -7,6 +7,7 @@ use crate::crc::Crc;
 use crate::fastcdc::FastCdc;
 use crate::fixed::Fixed;
 use crate::gear::Gear;
+use crate::gear_aes::GearAes;
 use crate::gear16::Gear16;
 use crate::gear32::Gear32;
 use crate::maxp::Maxp;
@@ -56,5 +57,6 @@ pub(crate) fn scalar(params: &Params) -> Result<Arc<dyn Rule>, ParamError> {
         Algorithm::Bfbc => Arc::new(Bfbc::new(params)),
         Algorithm::SeqInc => Arc::new(SeqCdc::<0x00>::new(params)),
         Algorithm::SeqDec => Arc::new(SeqCdc::<0xff>::new(params)),
+        Algorithm::GearAes => Arc::new(GearAes::new(params)),
     })
 }

@@ -108,6 +108,7 @@ pub(crate) fn walk(params: &Params) -> Result<Box<dyn Walk>, ParamError> {
         A::Bfbc => walker(crate::bfbc::Bfbc::new(params)),
         A::SeqInc => walker(crate::seqcdc::SeqCdc::<0x00>::new(params)),
         A::SeqDec => walker(crate::seqcdc::SeqCdc::<0xff>::new(params)),
+        A::GearAes => walker(crate::gear_aes::GearAes::new(params)),
     })
 }
 

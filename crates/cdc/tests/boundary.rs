@@ -83,6 +83,7 @@ fn the_first_position_that_is_accepted_is_the_cut_point_where_the_window_decides
         Algorithm::Mii,
         Algorithm::Pci,
         Algorithm::Bfbc,
+        Algorithm::GearAes,
     ] {
         let chunker = Chunker::new(&params(algorithm)).unwrap();
         let test = BoundaryTest::new(&params(algorithm)).unwrap().unwrap();

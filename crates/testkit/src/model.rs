@@ -4,17 +4,19 @@
 //! qualifies, from nothing but the rule. Agreement of the two is what the tests and the golden
 //! vectors rest on.
 
+mod aes;
 mod choice;
 mod hash;
 
 use std::cmp::Ordering;
 
+use aes::Aes;
 use choice::{
     ae_horizon, drawn_divisors, maxp_horizon, mii_interval, pci_window, ram_window, seqcdc_sequence,
 };
 use hash::{
     buzhash, crc, crc_polynomial, gear_hash, gear_table, gear16_table, gear32_table,
-    irreducible_polynomial, mincdc_hash, numbers, rabin_fingerprint,
+    irreducible_polynomial, mincdc_hash, numbers, pairs_of, rabin_fingerprint,
 };
 
 pub use hash::is_irreducible;
@@ -250,6 +252,23 @@ impl Model<'_> {
                         }
                     }
                     last
+                })
+            }
+            "gear-aes" => {
+                let mut pairs = pairs_of(numbers);
+                let table: Vec<u128> = pairs.by_ref().take(256).collect();
+                let key = pairs.next().expect("there is no end of numbers");
+                let aes = Aes::new(key.to_le_bytes());
+                let threshold = (1_u128 << 64) / spread as u128;
+                Box::new(move |rest| {
+                    let qualifies = |p: usize| {
+                        let window = rest[p.saturating_sub(32)..p].iter().rev().enumerate();
+                        let shifted = |(age, byte): (usize, &u8)| table[usize::from(*byte)] << age;
+                        let hash = window.map(shifted).fold(0, u128::wrapping_add);
+                        let output = u128::from_le_bytes(aes.encrypt(hash.to_le_bytes()));
+                        output % (1 << 64) < threshold
+                    };
+                    first(&qualifies, rest)
                 })
             }
             unknown => panic!("no model of '{unknown}'"),

@@ -64,6 +64,7 @@ fn chunks_to_meet(algorithm: Algorithm) -> usize {
         // 1 - e^(-min / (avg - min))
         Algorithm::Rabin | Algorithm::Gear | Algorithm::Gear32 | Algorithm::Gear16 => 0.29_f64,
         Algorithm::Tttd | Algorithm::Crc | Algorithm::Buzhash | Algorithm::Bfbc => 0.29,
+        Algorithm::GearAes => 0.29,
         Algorithm::FastCdc => 0.6,
         // e^-(804 / avg)^2
         Algorithm::AeMax | Algorithm::AeMin | Algorithm::Ram => 0.54,

@@ -41,6 +41,7 @@ fn hashes_lose_only_what_max_cuts_off() {
         Algorithm::Gear,
         Algorithm::Gear32,
         Algorithm::Gear16,
+        Algorithm::GearAes,
     ] {
         for (min, avg, max) in [(256, 1000, 4000), (64, 777, 1000), (500, 512, 2000)] {
             let params = Params::new(algorithm, sizes(min, avg, max));

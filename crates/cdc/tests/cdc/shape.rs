@@ -113,7 +113,7 @@ fn gear_cuts_runs_at_max_with_seed_0_and_means_from_112_above_min_on() {
     assert_eq!(cut(211, 240), Some(100));
 }
 
-const SEEDED: [Algorithm; 8] = [
+const SEEDED: [Algorithm; 9] = [
     Algorithm::Rabin,
     Algorithm::Gear,
     Algorithm::FastCdc,
@@ -122,6 +122,7 @@ const SEEDED: [Algorithm; 8] = [
     Algorithm::Gear16,
     Algorithm::Tttd,
     Algorithm::Bfbc,
+    Algorithm::GearAes,
 ];
 
 #[test]

@@ -38,7 +38,9 @@ fn gear_and_fastcdc_see_64_bytes() {
 #[test]
 fn the_narrower_gears_see_32_and_16_bytes() {
     for min in [32, 33, 300] {
-        for (window, algorithm) in [(32, Algorithm::Gear32), (16, Algorithm::Gear16)] {
+        for (window, algorithm) in
+            [(32, Algorithm::Gear32), (16, Algorithm::Gear16), (32, Algorithm::GearAes)]
+        {
             assert_depends_on(window, Params::new(algorithm, sizes(min, min + 1, min + 2)));
         }
     }

@@ -19,6 +19,13 @@ pub(super) fn numbers(algorithm: &str, seed: u64, secret: Option<[u8; 32]>) -> N
 
 pub(super) type Numbers = Box<dyn Iterator<Item = u64>>;
 
+/// Two numbers as one each, the lower half first.
+pub(super) fn pairs_of(mut numbers: Numbers) -> impl Iterator<Item = u128> {
+    std::iter::repeat_with(move || {
+        u128::from(first(&mut numbers)) + (u128::from(first(&mut numbers)) << 64)
+    })
+}
+
 pub(super) fn gear_table(numbers: &mut Numbers) -> Vec<u64> {
     numbers.take(256).collect()
 }
