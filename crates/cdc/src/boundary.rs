@@ -8,10 +8,10 @@ use crate::buzhash::Buzhash;
 use crate::crc::Crc;
 use crate::fastcdc::FastCdc;
 use crate::fixed::Fixed;
-use crate::gear::Gear;
-use crate::gear_aes::GearAes;
-use crate::gear16::Gear16;
-use crate::gear32::Gear32;
+use crate::gear::{self, Gear};
+use crate::gear_aes::{self, GearAes};
+use crate::gear16::{self, Gear16};
+use crate::gear32::{self, Gear32};
 use crate::maxp::Maxp;
 use crate::mii::Mii;
 use crate::pci::Pci;
@@ -116,6 +116,38 @@ impl Chunker {
                 horizon => Lookahead::Bytes(horizon),
             },
             Algorithm::MinCdc | Algorithm::Tttd => Lookahead::ToMax,
+        }
+    }
+
+    /// The bytes just before a position that alone tell whether it qualifies, wherever the chunk
+    /// started, if no fewer than min; then the first that qualifies from min on is the cut-point.
+    ///
+    /// `None` for rules that look at more, take the place in the chunk into account, or prefer one
+    /// qualifying position to another.
+    pub fn window(&self) -> Option<usize> {
+        let params = self.params();
+        if let Some(preset) = params.preset {
+            return preset.window();
+        }
+        match params.algorithm {
+            Algorithm::Rabin | Algorithm::Crc | Algorithm::Buzhash => Some(params.window),
+            Algorithm::Gear => Some(gear::WINDOW),
+            Algorithm::Gear32 => Some(gear32::WINDOW),
+            Algorithm::Gear16 => Some(2 * gear16::WINDOW),
+            Algorithm::GearAes => Some(gear_aes::WINDOW),
+            Algorithm::Mii => Some(Mii::new(params).window()),
+            Algorithm::Pci => Some(Pci::new(params).window()),
+            Algorithm::Bfbc => Some(2),
+            Algorithm::Fixed
+            | Algorithm::FastCdc
+            | Algorithm::AeMax
+            | Algorithm::AeMin
+            | Algorithm::Ram
+            | Algorithm::MinCdc
+            | Algorithm::Tttd
+            | Algorithm::Maxp
+            | Algorithm::SeqInc
+            | Algorithm::SeqDec => None,
         }
     }
 }

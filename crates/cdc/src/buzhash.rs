@@ -22,6 +22,7 @@ use crate::boundary::Boundary;
 use crate::rolling::{self, Rolling};
 use crate::rule::Rule;
 use crate::secret::Numbers;
+use crate::two_stage::{Mark, Marks};
 use crate::walk::{Past, Step};
 use crate::{ChunkSizes, ParamError, Params};
 
@@ -64,6 +65,16 @@ impl Step for Buzhash {
     fn step(&self, hash: &mut u32, len: u64, byte: u8, past: &Past) -> Option<usize> {
         *hash = past.rolled(&self.hash, *hash, byte, len);
         (len >= self.sizes.min() as u64 && u64::from(*hash) >= self.least).then_some(0)
+    }
+}
+
+impl Mark for Buzhash {
+    fn window(&self) -> usize {
+        self.hash.window()
+    }
+
+    fn mark(&self, data: &[u8], marks: &mut Marks<'_>) {
+        marks.of(&self.hash, data, |hash| u64::from(hash) >= self.least);
     }
 }
 

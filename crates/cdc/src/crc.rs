@@ -28,6 +28,7 @@ use crate::polynomial::irreducible_from;
 use crate::rolling::{self, Rolling};
 use crate::rule::Rule;
 use crate::secret::Numbers;
+use crate::two_stage::{Mark, Marks};
 use crate::walk::{Past, Step};
 use crate::{ChunkSizes, ParamError, Params};
 
@@ -80,6 +81,16 @@ fn polynomial(params: &Params) -> u64 {
     match params.secret {
         None => POLYNOMIAL,
         Some(_) => irreducible_from(32, Numbers::of(params).next()),
+    }
+}
+
+impl Mark for Crc {
+    fn window(&self) -> usize {
+        self.checksum.window()
+    }
+
+    fn mark(&self, data: &[u8], marks: &mut Marks<'_>) {
+        marks.of(&self.checksum, data, |crc| u64::from(crc) >= self.least);
     }
 }
 

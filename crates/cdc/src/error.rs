@@ -112,6 +112,26 @@ pub enum ParamError {
         /// The algorithm that was asked for.
         algorithm: Algorithm,
     },
+    /// The rule has no candidates that could be found before the cut-points.
+    #[error(
+        "{name} cannot be cut in two stages: which positions qualify depends \
+         on more than a window of bytes just before them"
+    )]
+    NotTwoStage {
+        /// The algorithm or preset that was asked for.
+        name: &'static str,
+    },
+    /// In two stages chunks are at least a window long.
+    #[error(
+        "minimum chunk size {min} is below the window of {window} bytes: \
+         which positions qualify would depend on where chunks start"
+    )]
+    TwoStageMin {
+        /// The minimum chunk size.
+        min: usize,
+        /// The bytes that the test of a position sees.
+        window: usize,
+    },
     /// The tool of a preset cannot have these parameters.
     #[error("{preset} cannot have these parameters, expected {expected}")]
     Preset {

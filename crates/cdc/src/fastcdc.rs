@@ -23,6 +23,7 @@ use crate::boundary::Boundary;
 use crate::gear::{self, Table};
 use crate::rule::Rule;
 use crate::secret::Numbers;
+use crate::two_stage::{Mark, Marks};
 use crate::walk::{Past, Step};
 use crate::{ChunkSizes, ParamError, Params};
 
@@ -87,6 +88,17 @@ impl Step for FastCdc {
         let is_small = len < self.sizes.avg() as u64;
         let limit = if is_small { self.small_limit } else { self.large_limit };
         (len >= self.sizes.min() as u64 && *hash <= limit).then_some(0)
+    }
+}
+
+impl Mark for FastCdc {
+    fn window(&self) -> usize {
+        gear::WINDOW
+    }
+
+    fn mark(&self, data: &[u8], marks: &mut Marks<'_>) {
+        let strict = |hash| hash <= self.small_limit;
+        marks.of_two(&self.table.0, data, |hash| hash <= self.large_limit, strict);
     }
 }
 

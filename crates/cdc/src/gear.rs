@@ -23,14 +23,16 @@
 //! chunk from its first byte; with min ≥ 64 the results are the same and min bytes fewer are read.
 
 use crate::boundary::Boundary;
+use crate::rolling::Rolling;
 use crate::rule::Rule;
 use crate::secret::Numbers;
 use crate::simd::vector::{AHEAD, prefetch};
+use crate::two_stage::{Mark, Marks};
 use crate::walk::{Past, Step};
 use crate::{ChunkSizes, Params};
 
 /// Bytes that a hash depends on: each is shifted out after 64 more.
-const WINDOW: usize = 64;
+pub(crate) const WINDOW: usize = 64;
 
 /// Bytes that a loop is unrolled for: threes, and no more than are in a line.
 const STEP: usize = 24;
@@ -78,6 +80,16 @@ impl Step for Gear {
     }
 }
 
+impl Mark for Gear {
+    fn window(&self) -> usize {
+        WINDOW
+    }
+
+    fn mark(&self, data: &[u8], marks: &mut Marks<'_>) {
+        marks.of(&self.table.0, data, |hash| hash <= self.limit);
+    }
+}
+
 /// T: hashes below it are cut-points. 2^64, where every hash is, takes 65 bits.
 pub(crate) fn threshold(sizes: ChunkSizes) -> u128 {
     (1 << 64) / sizes.spread() as u128
@@ -89,7 +101,7 @@ pub(crate) fn highest_below(threshold: u128) -> u64 {
 }
 
 /// One random number for each value of a byte.
-pub(crate) struct Table([u64; 256]);
+pub(crate) struct Table(pub(crate) [u64; 256]);
 
 impl Table {
     pub(crate) fn new(mut numbers: Numbers) -> Self {
@@ -117,6 +129,23 @@ impl Table {
 
     pub(crate) fn push(&self, hash: u64, byte: u8) -> u64 {
         (hash << 1).wrapping_add(self.0[usize::from(byte)])
+    }
+}
+
+/// Gear's hash by these numbers. What leaves the window is shifted out.
+impl Rolling for [u64; 256] {
+    type Print = u64;
+
+    fn window(&self) -> usize {
+        WINDOW
+    }
+
+    fn push(&self, hash: u64, byte: u8) -> u64 {
+        (hash << 1).wrapping_add(self[usize::from(byte)])
+    }
+
+    fn roll(&self, hash: u64, entering: u8, _: u8) -> u64 {
+        self.push(hash, entering)
     }
 }
 

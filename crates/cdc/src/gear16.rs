@@ -30,8 +30,8 @@ use crate::simd::gear::{HalfTables, first_at_most};
 use crate::simd::vector::{ByteVector, prefetch_jump};
 use crate::walk::{Past, Step};
 
-/// Bytes that a hash depends on.
-const WINDOW: usize = 16;
+/// Bytes that a hash depends on; each test takes two of them.
+pub(crate) const WINDOW: usize = 16;
 
 pub(crate) struct Gear16 {
     sizes: ChunkSizes,

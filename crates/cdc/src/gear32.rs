@@ -13,14 +13,15 @@
 use std::array;
 
 use crate::boundary::Boundary;
-use crate::rolling;
+use crate::rolling::{self, Rolling};
 use crate::rule::Rule;
 use crate::secret::Numbers;
+use crate::two_stage::{Mark, Marks};
 use crate::walk::{Past, Step};
 use crate::{ChunkSizes, Params};
 
 /// Bytes that a hash depends on.
-const WINDOW: usize = 32;
+pub(crate) const WINDOW: usize = 32;
 
 pub(crate) struct Gear32 {
     sizes: ChunkSizes,
@@ -73,5 +74,32 @@ impl Step for Gear32 {
     fn step(&self, hash: &mut u32, len: u64, byte: u8, _: &Past) -> Option<usize> {
         *hash = self.push(*hash, byte);
         (len >= self.sizes.min() as u64 && *hash <= self.limit).then_some(0)
+    }
+}
+
+impl Mark for Gear32 {
+    fn window(&self) -> usize {
+        WINDOW
+    }
+
+    fn mark(&self, data: &[u8], marks: &mut Marks<'_>) {
+        marks.of(self, data, |hash| hash <= self.limit);
+    }
+}
+
+/// What leaves the window is shifted out.
+impl Rolling for Gear32 {
+    type Print = u32;
+
+    fn window(&self) -> usize {
+        WINDOW
+    }
+
+    fn push(&self, hash: u32, byte: u8) -> u32 {
+        self.push(hash, byte)
+    }
+
+    fn roll(&self, hash: u32, entering: u8, _: u8) -> u32 {
+        self.push(hash, entering)
     }
 }

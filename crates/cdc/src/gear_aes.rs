@@ -46,7 +46,7 @@ use crate::walk::{Past, Step};
 use crate::{ChunkSizes, Params};
 
 /// Bytes that the hash depends on.
-const WINDOW: usize = 32;
+pub(crate) const WINDOW: usize = 32;
 
 /// Positions that are judged together, since encrypting one block after the other takes the time
 /// of one only if there are many. The widest vectors have this many under way.

@@ -74,6 +74,7 @@ mod simd;
 mod splitmix;
 mod stream;
 mod tttd;
+mod two_stage;
 mod walk;
 
 pub use algorithm::Algorithm;
@@ -92,3 +93,4 @@ pub use rapid::{
 };
 pub use secret::Secret;
 pub use stream::Stream;
+pub use two_stage::{Candidates, TwoStage};

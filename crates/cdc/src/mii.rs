@@ -38,6 +38,11 @@ impl Mii {
         let interval = interval(sizes);
         Self { sizes, interval, skip: sizes.min().saturating_sub(interval) }
     }
+
+    /// Bytes that tell whether a chunk may end with them.
+    pub(crate) fn window(&self) -> usize {
+        self.interval
+    }
 }
 
 impl Boundary for Mii {

@@ -81,6 +81,11 @@ impl Pci {
         let (window, threshold, _) = best.unwrap_or(SIMULATED[0]);
         Self { sizes, window, threshold }
     }
+
+    /// Bytes that tell whether a chunk may end with them.
+    pub(crate) fn window(&self) -> usize {
+        self.window
+    }
 }
 
 impl Boundary for Pci {

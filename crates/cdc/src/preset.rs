@@ -19,6 +19,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use crate::boundary::TestedRule;
+use crate::two_stage::Mark;
 use crate::{Algorithm, ChunkSizes, Lookahead, ParamError, Params};
 
 /// A tool whose cut-points are wanted exactly, on every input.
@@ -96,7 +97,7 @@ impl Preset {
 
     /// The rule and its test, if `params` are such as the tool can have.
     pub(crate) fn rule(self, params: &Params) -> Result<Arc<dyn TestedRule>, ParamError> {
-        let refused = |expected| ParamError::Preset { preset: self, expected };
+        let refused = |expected| self.refused(expected);
         let is_own = params.algorithm == self.params().algorithm;
         if !is_own {
             return Err(refused("the algorithm of its own parameters"));
@@ -115,6 +116,27 @@ impl Preset {
         })
     }
 
+    /// The bytes just before a position that alone tell whether it qualifies, if there are such.
+    pub(crate) const fn window(self) -> Option<usize> {
+        match self {
+            // places in the chunk count, a window behind the position, other minima
+            Self::FastCdc2016 | Self::FastCdc2020 => None,
+            Self::Borg | Self::Casync | Self::Desync => None,
+            Self::Xet => Some(xet::WINDOW),
+            Self::Restic => Some(restic::WINDOW),
+        }
+    }
+
+    /// The rule, if its candidates can be found in streams.
+    pub(crate) fn streams(self, params: &Params) -> Result<Option<Arc<dyn Mark>>, ParamError> {
+        Ok(match self {
+            Self::FastCdc2016 | Self::FastCdc2020 => None,
+            Self::Borg | Self::Casync | Self::Desync => None,
+            Self::Xet => Some(Arc::new(xet::Xet::new(params).map_err(|e| self.refused(e))?)),
+            Self::Restic => Some(Arc::new(restic::Restic::new(params)?)),
+        })
+    }
+
     /// The bytes behind a cut-point that it depends on, with `params` that it can have.
     pub(crate) const fn lookahead(self, params: &Params) -> Lookahead {
         match self {
@@ -126,6 +148,12 @@ impl Preset {
             Self::Borg => Lookahead::Bytes(params.window + 1),
             Self::Xet | Self::Restic | Self::Casync | Self::Desync => Lookahead::None,
         }
+    }
+}
+
+impl Preset {
+    fn refused(self, expected: &'static str) -> ParamError {
+        ParamError::Preset { preset: self, expected }
     }
 }
 

@@ -27,6 +27,7 @@ use crate::polynomial::{irreducible_from, times_x};
 use crate::rolling::{self, Rolling};
 use crate::rule::Rule;
 use crate::secret::Numbers;
+use crate::two_stage::{Mark, Marks};
 use crate::walk::{Past, Step};
 use crate::{ChunkSizes, ParamError, Params};
 
@@ -72,6 +73,16 @@ impl Step for Rabin {
     fn step(&self, print: &mut u64, len: u64, byte: u8, past: &Past) -> Option<usize> {
         *print = past.rolled(&self.fingerprint, *print, byte, len);
         (len >= self.sizes.min() as u64 && *print >= self.least).then_some(0)
+    }
+}
+
+impl Mark for Rabin {
+    fn window(&self) -> usize {
+        self.fingerprint.window()
+    }
+
+    fn mark(&self, data: &[u8], marks: &mut Marks<'_>) {
+        marks.of(&self.fingerprint, data, |print| print >= self.least);
     }
 }
 

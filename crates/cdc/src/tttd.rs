@@ -19,9 +19,10 @@
 
 use crate::boundary::Boundary;
 use crate::rabin::Fingerprint;
-use crate::rolling;
+use crate::rolling::{self, Rolling};
 use crate::rule::Rule;
 use crate::secret::Numbers;
+use crate::two_stage::{Mark, Marks};
 use crate::walk::{Past, Step};
 use crate::{ChunkSizes, ParamError, Params};
 
@@ -74,5 +75,16 @@ impl Step for Tttd {
     fn step(&self, print: &mut u64, len: u64, byte: u8, past: &Past) -> Option<usize> {
         *print = past.rolled(&self.fingerprint, *print, byte, len);
         (len >= self.sizes.min() as u64 && *print >= self.least).then_some(0)
+    }
+}
+
+impl Mark for Tttd {
+    fn window(&self) -> usize {
+        self.fingerprint.window()
+    }
+
+    fn mark(&self, data: &[u8], marks: &mut Marks<'_>) {
+        let strict = |print| print >= self.least;
+        marks.of_two(&self.fingerprint, data, |print| print >= self.backup_least, strict);
     }
 }

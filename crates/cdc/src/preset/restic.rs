@@ -15,9 +15,10 @@ use crate::polynomial::is_irreducible;
 use crate::rabin::PlainFingerprint;
 use crate::rolling;
 use crate::rule::Rule;
+use crate::two_stage::{Mark, Marks};
 use crate::{ChunkSizes, ParamError, Params, Preset};
 
-const WINDOW: usize = 64;
+pub(super) const WINDOW: usize = 64;
 
 pub(super) struct Restic {
     sizes: ChunkSizes,
@@ -56,5 +57,15 @@ impl Rule for Restic {
             print & self.mask == 0
         })
         .or_else(|| self.sizes.forced(reach))
+    }
+}
+
+impl Mark for Restic {
+    fn window(&self) -> usize {
+        WINDOW
+    }
+
+    fn mark(&self, data: &[u8], marks: &mut Marks<'_>) {
+        marks.of(&self.fingerprint, data, |print| print & self.mask == 0);
     }
 }

@@ -10,10 +10,11 @@ use super::xet_table::TABLE;
 use crate::boundary::Boundary;
 use crate::gear;
 use crate::rule::Rule;
+use crate::two_stage::{Mark, Marks};
 use crate::{ChunkSizes, Params};
 
 /// Bytes that a hash depends on.
-const WINDOW: usize = 64;
+pub(super) const WINDOW: usize = 64;
 
 pub(super) struct Xet {
     sizes: ChunkSizes,
@@ -51,5 +52,15 @@ impl Rule for Xet {
             Ok(scanned) => Some(before + scanned),
             Err(_) => self.sizes.forced(reach),
         }
+    }
+}
+
+impl Mark for Xet {
+    fn window(&self) -> usize {
+        WINDOW
+    }
+
+    fn mark(&self, data: &[u8], marks: &mut Marks<'_>) {
+        marks.of(&TABLE, data, |hash| hash & self.mask == 0);
     }
 }
