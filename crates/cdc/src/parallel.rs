@@ -6,19 +6,27 @@
 //! true ones on all of its cut-points are true. Behind each segment the true cut-points are continued
 //! by one thread until they meet those of the next segment; these bytes are *stitched*.
 //!
+//! **By candidates.** Where a [window](Chunker::window) tells whether a position is a candidate, a
+//! segment's cut-points are a list of its candidates, though cut as if from a wrong start: each is
+//! one, and there are no others but where the minimum was skipped. The true cut-points are selected
+//! from this list, and the gaps in it are searched when the selection comes to them. So no position
+//! is tested twice, whatever the data, and the threads skip minima as one does.
+//! **By speculation.** With other rules the bytes are cut anew until the cuttings meet.
+//!
 //! **Cost.** With rules that re-synchronise soon a few chunks are stitched a segment. AE and RAM
 //! with large chunks take long to, which their files state; constant and periodic data may never let
-//! cuttings meet. Then all segments but the first are stitched: each byte is cut twice, the first
-//! time by many threads at once, and the whole takes as long as with one thread, the start of the
-//! threads aside. Without a maximum chunk size a thread may look for the end of a chunk far behind
-//! its segment.
+//! cuttings meet. Then all segments but the first are stitched. By candidates, that takes a search
+//! of the minima at most: of constant data, for one, a sixteenth where max is 16 times min. By
+//! speculation each byte is cut twice, the first time by many threads at once, and the whole takes
+//! as long as with one thread, the start of the threads aside. Without a maximum chunk size a thread
+//! may look for the end of a chunk far behind its segment.
 
 use std::convert::Infallible;
 use std::io::{self, ErrorKind, Read};
 use std::num::NonZero;
 use std::{iter, thread};
 
-use crate::{Chunker, Stream};
+use crate::{ChunkSizes, Chunker, Stream};
 
 /// The least a segment holds: a thread takes about as long to start as this to be cut.
 const LEAST_SEGMENT: u64 = 256 << 10;
@@ -34,16 +42,17 @@ pub struct ParallelCuts<P> {
     pub cut_points: Vec<P>,
     /// Into how many segments the input was divided: as many as threads, but fewer if it is short.
     pub segments: usize,
-    /// Bytes that were cut once more by a single thread, since the cut-points of their segment were
-    /// not yet true.
+    /// Bytes that a single thread searched at the end, since the cut-points of their segment were not
+    /// yet true.
     pub stitched: u64,
 }
 
 /// All cut-points of `data`, a whole input, by up to `threads` threads: those that
 /// [`Chunker::cut_points`] finds, in its order.
 ///
-/// Short data is cut by fewer threads. In the worst case, where cuttings never meet, this takes as
-/// long as one thread does and the time to start the others.
+/// Short data is cut by fewer threads. In the worst case, of a rule without a
+/// [window](Chunker::window) whose cuttings never meet, this takes as long as one thread does and the
+/// time to start the others.
 ///
 /// Panics if the system cannot start a thread.
 pub fn cut_points_parallel(chunker: &Chunker, data: &[u8], threads: NonZero<usize>) -> Vec<usize> {
@@ -140,14 +149,7 @@ fn segment_starts(chunker: &Chunker, len: u64, threads: NonZero<usize>) -> Vec<u
 }
 
 fn cut_slice(chunker: &Chunker, data: &[u8], starts: &[u64]) -> ParallelCuts<usize> {
-    let cuts_from = |start: u64| {
-        let mut start = start as usize;
-        iter::from_fn(move || {
-            start += chunker.last_cut(&data[start..])?;
-            Some(Ok::<_, Infallible>(start as u64))
-        })
-    };
-    let Ok(cuts) = cut(starts, data.len() as u64, cuts_from);
+    let Ok(cuts) = cut(chunker, &Slice { chunker, data }, starts);
     ParallelCuts {
         cut_points: cuts.cut_points.into_iter().map(|cut| cut as usize).collect(),
         segments: cuts.segments,
@@ -161,105 +163,267 @@ fn cut_file<F: ReadAt + ?Sized>(
     len: u64,
     starts: &[u64],
 ) -> io::Result<ParallelCuts<u64>> {
-    cut(starts, len, |start| {
-        let mut stream = Stream::new(chunker.clone(), Section { file, at: start, end: len });
+    cut(chunker, &File { chunker, file, len }, starts)
+}
+
+/// Bytes that several threads search.
+trait Input: Sync {
+    type Error: Send;
+
+    fn len(&self) -> u64;
+
+    /// The cut-points behind `start` as if that were one, the last of them at the end.
+    fn cuts_from(&self, start: u64) -> impl Iterator<Item = Result<u64, Self::Error>>;
+
+    /// The first candidate from position `first` to `last`, by a chunker that has a window. `first`
+    /// is at least min, and from min before it to `last` it is less than max.
+    fn first_candidate(&self, first: u64, last: u64) -> Result<Option<u64>, Self::Error>;
+}
+
+struct Slice<'a> {
+    chunker: &'a Chunker,
+    data: &'a [u8],
+}
+
+impl Input for Slice<'_> {
+    type Error = Infallible;
+
+    fn len(&self) -> u64 {
+        self.data.len() as u64
+    }
+
+    fn cuts_from(&self, start: u64) -> impl Iterator<Item = Result<u64, Infallible>> {
+        let mut start = start as usize;
+        iter::from_fn(move || {
+            start += self.chunker.last_cut(&self.data[start..])?;
+            Some(Ok(start as u64))
+        })
+    }
+
+    fn first_candidate(&self, first: u64, last: u64) -> Result<Option<u64>, Infallible> {
+        let start = first as usize - self.chunker.sizes().min();
+        let found = self.chunker.next_cut(&self.data[start..last as usize]);
+        Ok(found.map(|len| (start + len) as u64))
+    }
+}
+
+struct File<'a, F: ?Sized> {
+    chunker: &'a Chunker,
+    file: &'a F,
+    len: u64,
+}
+
+impl<F: ReadAt + ?Sized> File<'_, F> {
+    fn section(&self, start: u64, end: u64) -> Section<'_, F> {
+        Section { file: self.file, at: start, end }
+    }
+}
+
+impl<F: ReadAt + ?Sized> Input for File<'_, F> {
+    type Error = io::Error;
+
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn cuts_from(&self, start: u64) -> impl Iterator<Item = io::Result<u64>> {
+        let mut stream = Stream::new(self.chunker.clone(), self.section(start, self.len));
         iter::from_fn(move || match stream.next() {
             Ok(Some(_)) => Some(Ok(start + stream.offset())),
             Ok(None) => None,
             Err(error) => Some(Err(error)),
         })
-    })
+    }
+
+    fn first_candidate(&self, first: u64, last: u64) -> io::Result<Option<u64>> {
+        let start = first - self.chunker.sizes().min() as u64;
+        let mut bytes = vec![0; (last - start) as usize];
+        self.section(start, last).read_exact(&mut bytes)?;
+        Ok(self.chunker.next_cut(&bytes).map(|len| start + len as u64))
+    }
 }
 
-/// The cut-points of an input of `end` bytes, by a thread for each of the segments that begin at
-/// `starts`: 0 and then not falling. `cuts_from` gives the cut-points behind a start as if that were
-/// one, the last of them at `end`.
-fn cut<I, E>(
+/// The cut-points of `input`, by a thread for each of the segments that begin at `starts`: 0 and
+/// then not falling.
+fn cut<I: Input>(
+    chunker: &Chunker,
+    input: &I,
     starts: &[u64],
-    end: u64,
-    cuts_from: impl Fn(u64) -> I + Sync,
-) -> Result<ParallelCuts<u64>, E>
-where
-    I: Iterator<Item = Result<u64, E>>,
-    E: Send,
-{
-    let ends = starts[1..].iter().copied().chain([end]);
+) -> Result<ParallelCuts<u64>, I::Error> {
+    let has_candidates = chunker.window().is_some_and(|window| window <= chunker.sizes().min());
+    let ends = starts[1..].iter().copied().chain([input.len()]);
     let mut segments = starts.iter().copied().zip(ends);
-    let (first_start, first_end) = segments.next().unwrap_or((0, end));
+    let (first_start, first_end) = segments.next().unwrap_or((0, input.len()));
     thread::scope(|scope| {
-        let cuts_from = &cuts_from;
-        let speculative: Vec<_> = segments
-            .map(|(start, end)| {
-                let thread = scope.spawn(move || cut_segment(cuts_from(start), start, end));
-                (start, end, thread)
-            })
+        let assumed: Vec<_> = segments
+            .map(|(start, end)| scope.spawn(move || Segment::cut(input, start, end)))
             .collect();
 
-        let mut cut_points = cut_segment(cuts_from(first_start), first_start, first_end)?;
+        let mut cut_points = Segment::cut(input, first_start, first_end)?.cut_points;
         let mut stitched = 0;
-        for (start, end, thread) in speculative {
-            let assumed = match thread.join() {
-                Ok(assumed) => assumed?,
+        for thread in assumed {
+            let segment = match thread.join() {
+                Ok(segment) => segment?,
                 Err(panic) => std::panic::resume_unwind(panic),
             };
-            stitched += stitch(&mut cut_points, start, end, &assumed, cuts_from)?;
+            stitched += if has_candidates {
+                let (start, ends) = (segment.start, &segment.cut_points[..]);
+                let selection = Selection { sizes: chunker.sizes(), input, start, ends };
+                segment.stitch(&mut cut_points, selection)?
+            } else {
+                let from = cut_points.last().copied().unwrap_or(0);
+                let anew = Anew {
+                    cuts: Box::new(iter::once_with(move || input.cuts_from(from)).flatten()),
+                };
+                segment.stitch(&mut cut_points, anew)?
+            };
         }
         Ok(ParallelCuts { cut_points, segments: starts.len(), stitched })
     })
 }
 
-/// The cut-points from `start`, up to the first at or behind `end`.
-fn cut_segment<E>(
-    cuts: impl Iterator<Item = Result<u64, E>>,
+/// A part of the input, cut as if from a cut-point.
+struct Segment {
     start: u64,
     end: u64,
-) -> Result<Vec<u64>, E> {
-    let mut cut_points = Vec::new();
-    if start < end {
-        for cut in cuts {
-            let cut = cut?;
-            cut_points.push(cut);
-            if cut >= end {
-                break;
-            }
-        }
-    }
-    Ok(cut_points)
+    /// From the first behind `start` to the first at or behind `end`.
+    cut_points: Vec<u64>,
 }
 
-/// Continues the true `cut_points` to the first at or behind `end`, by those that were `assumed` in
-/// the segment from `start` on as soon as they are true. How many bytes that took.
-fn stitch<I, E>(
-    cut_points: &mut Vec<u64>,
-    start: u64,
-    end: u64,
-    assumed: &[u64],
-    cuts_from: impl Fn(u64) -> I,
-) -> Result<u64, E>
-where
-    I: Iterator<Item = Result<u64, E>>,
-{
-    let from = cut_points.last().copied().unwrap_or(0);
-    if from == start {
-        cut_points.extend_from_slice(assumed);
-        return Ok(0);
-    }
-    let mut at = from;
-    let mut cuts = None;
-    let mut next = 0;
-    while at < end {
-        next += assumed[next..].iter().take_while(|&&cut| cut < at).count();
-        if assumed.get(next) == Some(&at) {
-            cut_points.extend_from_slice(&assumed[next + 1..]);
-            break;
+impl Segment {
+    fn cut<I: Input>(input: &I, start: u64, end: u64) -> Result<Self, I::Error> {
+        let mut cut_points = Vec::new();
+        if start < end {
+            for cut in input.cuts_from(start) {
+                let cut = cut?;
+                cut_points.push(cut);
+                if cut >= end {
+                    break;
+                }
+            }
         }
-        let Some(cut) = cuts.get_or_insert_with(|| cuts_from(from)).next() else {
-            break;
-        };
-        at = cut?;
-        cut_points.push(at);
+        Ok(Self { start, end, cut_points })
     }
-    Ok(at - from)
+
+    /// Continues the true `cut_points` to the first at or behind the end of the segment, by its own
+    /// as soon as they are true. How many bytes were searched for that.
+    fn stitch<C: Continue>(
+        &self,
+        cut_points: &mut Vec<u64>,
+        mut continuation: C,
+    ) -> Result<u64, C::Error> {
+        let mut at = cut_points.last().copied().unwrap_or(0);
+        let mut searched = 0;
+        let mut next = 0;
+        while at < self.end {
+            next += self.cut_points[next..].iter().take_while(|&&cut| cut < at).count();
+            if at == self.start {
+                cut_points.extend_from_slice(&self.cut_points);
+                break;
+            }
+            if self.cut_points.get(next) == Some(&at) {
+                cut_points.extend_from_slice(&self.cut_points[next + 1..]);
+                break;
+            }
+            at = continuation.next_cut(at, &mut searched)?;
+            cut_points.push(at);
+        }
+        Ok(searched)
+    }
+}
+
+/// A way to find the true cut-points in a segment where the assumed ones are not.
+trait Continue {
+    type Error;
+
+    /// The cut-point behind the one at `from`, which is the last that was found and not the end.
+    /// Adds the bytes that are searched to `searched`.
+    fn next_cut(&mut self, from: u64, searched: &mut u64) -> Result<u64, Self::Error>;
+}
+
+/// By speculation: the bytes are cut anew.
+struct Anew<'a, E> {
+    cuts: Box<dyn Iterator<Item = Result<u64, E>> + 'a>,
+}
+
+impl<E> Continue for Anew<'_, E> {
+    type Error = E;
+
+    fn next_cut(&mut self, from: u64, searched: &mut u64) -> Result<u64, E> {
+        let cut = self.cuts.next().expect("the last cut-point is the end of the input")?;
+        *searched += cut - from;
+        Ok(cut)
+    }
+}
+
+/// By candidates: the cut-points are selected from what a segment's own cutting tells of them.
+struct Selection<'a, I> {
+    sizes: ChunkSizes,
+    input: &'a I,
+    /// The chunk of the segment that was reached, and those behind it.
+    start: u64,
+    ends: &'a [u64],
+}
+
+impl<I: Input> Continue for Selection<'_, I> {
+    type Error = I::Error;
+
+    fn next_cut(&mut self, from: u64, searched: &mut u64) -> Result<u64, I::Error> {
+        let forced = from.saturating_add(self.sizes.max() as u64).min(self.input.len());
+        // whether that is a candidate makes no difference
+        let found = self.first_candidate(from + self.sizes.min() as u64, forced - 1, searched)?;
+        Ok(found.unwrap_or(forced))
+    }
+}
+
+impl<I: Input> Selection<'_, I> {
+    /// The first candidate from position `first` to `last`; `first` never falls.
+    fn first_candidate(
+        &mut self,
+        mut first: u64,
+        last: u64,
+        searched: &mut u64,
+    ) -> Result<Option<u64>, I::Error> {
+        while first <= last {
+            let Some(end) = self.chunk_up_to(first) else {
+                return self.search(first, last, searched);
+            };
+            let skipped = (self.start + self.sizes.min() as u64 - 1).min(last);
+            if first <= skipped {
+                let found = self.search(first, skipped, searched)?;
+                if found.is_some() {
+                    return Ok(found);
+                }
+            }
+            // the chunk would have ended at a candidate before its end
+            if last < end {
+                return Ok(None);
+            }
+            let is_forced = end - self.start == self.sizes.max() as u64;
+            if !is_forced || self.search(end, end, searched)?.is_some() {
+                return Ok(Some(end));
+            }
+            first = end + 1;
+        }
+        Ok(None)
+    }
+
+    /// Goes on to the segment's chunk that has byte `position - 1`: where it ends.
+    fn chunk_up_to(&mut self, position: u64) -> Option<u64> {
+        while let [end, rest @ ..] = self.ends {
+            if position <= *end {
+                return Some(*end);
+            }
+            (self.start, self.ends) = (*end, rest);
+        }
+        None
+    }
+
+    fn search(&self, first: u64, last: u64, searched: &mut u64) -> Result<Option<u64>, I::Error> {
+        let found = self.input.first_candidate(first, last)?;
+        *searched += found.unwrap_or(last) + 1 - first;
+        Ok(found)
+    }
 }
 
 #[cfg(test)]
@@ -280,30 +444,112 @@ mod tests {
         ]
     }
 
+    /// The means of all algorithms, and any bounds for those that have candidates.
+    fn any_params() -> impl Strategy<Value = Params> {
+        const WINDOWED: [Algorithm; 9] = [
+            Algorithm::Rabin,
+            Algorithm::Gear,
+            Algorithm::Crc,
+            Algorithm::Buzhash,
+            Algorithm::Gear32,
+            Algorithm::Gear16,
+            Algorithm::Mii,
+            Algorithm::Pci,
+            Algorithm::Bfbc,
+        ];
+        let of_mean = (prop::sample::select(Algorithm::ALL), 1..200_usize)
+            .prop_map(|(algorithm, avg)| Params::for_mean(algorithm, avg).unwrap());
+        let bounds = (1..150_usize, 0..100_usize, 0..300_usize);
+        let of_bounds = (prop::sample::select(&WINDOWED[..]), bounds, 1..100_usize).prop_map(
+            |(algorithm, (min, to_avg, to_max), window)| {
+                let avg = min + to_avg;
+                let sizes = ChunkSizes::new(min, avg, avg + to_max).unwrap();
+                Params { window, ..Params::new(algorithm, sizes) }
+            },
+        );
+        prop_oneof![of_mean, of_bounds]
+    }
+
     proptest! {
         #[test]
         fn segments_of_any_lengths_give_the_serial_cut_points(
-            algorithm in prop::sample::select(Algorithm::ALL),
-            avg in 1..200_usize,
+            params in any_params(),
             data in any_input(),
             places in prop::collection::vec(any::<prop::sample::Index>(), 0..8),
         ) {
-            let chunker = Chunker::new(&Params::for_mean(algorithm, avg).unwrap()).unwrap();
-            let serial: Vec<usize> = chunker.cut_points(&data).collect();
-
             let mut starts: Vec<u64> =
                 places.iter().map(|place| place.index(data.len() + 1) as u64).chain([0]).collect();
             starts.sort_unstable();
-            let cuts = cut_slice(&chunker, &data, &starts);
-            prop_assert_eq!(&cuts.cut_points, &serial);
-            prop_assert!(cuts.stitched <= data.len() as u64);
-
-            let of_file = cut_file(&chunker, &data[..], data.len() as u64, &starts).unwrap();
-            prop_assert_eq!(of_file.stitched, cuts.stitched);
-            let of_file: Vec<usize> =
-                of_file.cut_points.into_iter().map(|cut| cut as usize).collect();
-            prop_assert_eq!(of_file, serial);
+            let stitched = assert_serial(&params, &data, &starts);
+            assert_serial_of_file(&params, &data, &starts, stitched);
         }
+    }
+
+    /// How many bytes are stitched.
+    fn assert_serial(params: &Params, data: &[u8], starts: &[u64]) -> u64 {
+        let chunker = Chunker::new(params).unwrap();
+        let serial: Vec<usize> = chunker.cut_points(data).collect();
+        let cuts = cut_slice(&chunker, data, starts);
+        assert_eq!(cuts.cut_points, serial, "{params:?} {starts:?}");
+        assert!(cuts.stitched <= data.len() as u64);
+        cuts.stitched
+    }
+
+    fn assert_serial_of_file(params: &Params, data: &[u8], starts: &[u64], stitched: u64) {
+        let chunker = Chunker::new(params).unwrap();
+        let cuts = cut_file(&chunker, data, data.len() as u64, starts).unwrap();
+        assert!(cuts.cut_points.into_iter().eq(chunker.cut_points(data).map(|cut| cut as u64)));
+        assert_eq!(cuts.stitched, stitched);
+    }
+
+    #[test]
+    fn one_border_anywhere_gives_the_serial_cut_points() {
+        let len = 260;
+        let ramp: Vec<u8> = (0..=255).collect();
+        let inputs = [
+            random(1, len),
+            text(2, len),
+            low_entropy(3, len, 2),
+            cycle(&[0], len),
+            cycle(&[255], len),
+            cycle(&ramp, len),
+            cycle(&random(4, 19), len),
+        ];
+        for algorithm in [Algorithm::Crc, Algorithm::Gear16, Algorithm::Bfbc, Algorithm::FastCdc] {
+            for (min, avg, max) in [(32, 33, 34), (32, 40, 50), (33, 60, 1000)] {
+                let sizes = ChunkSizes::new(min, avg, max).unwrap();
+                let params = Params { window: 32, ..Params::new(algorithm, sizes) };
+                for data in &inputs {
+                    for border in 0..=len as u64 {
+                        assert_serial(&params, data, &[0, border]);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn sizes_without_a_maximum_are_selected_by_candidates() {
+        let sizes = ChunkSizes::unbounded(64, 500).unwrap();
+        for algorithm in [Algorithm::Gear, Algorithm::Rabin, Algorithm::Pci] {
+            let params = Params::new(algorithm, sizes);
+            for data in [random(5, 20_000), text(5, 20_000), cycle(&[0], 20_000)] {
+                assert_serial(&params, &data, &[0, 1, 4000, 4001, 9999, 10_000, 20_000]);
+            }
+        }
+    }
+
+    #[test]
+    fn candidates_are_sought_where_the_minimum_was_skipped_and_nowhere_else() {
+        // no candidates: chunks of max in every segment, never in step with the true ones
+        let sizes = ChunkSizes::new(64, 1000, 1024).unwrap();
+        let data = cycle(&[0], 100 * 1024);
+        let params = Params::new(Algorithm::Gear, sizes);
+        let stitched = assert_serial(&params, &data, &[0, 513]);
+        // 99 chunks' minima and their ends, which might have been candidates
+        assert!((99 * 64..=100 * 65).contains(&stitched), "{stitched}");
+        let stitched = assert_serial(&params, &data, &[0, 1024]);
+        assert_eq!(stitched, 0);
     }
 
     #[test]

@@ -80,7 +80,7 @@ fn chunks_of_one_size_are_never_stitched() {
 fn where_cuttings_never_meet_all_but_the_first_segment_is_stitched() {
     // chunks of max and segments that are no multiple of it
     let (len, n) = (2 * MIB, 4);
-    let chunker = chunker(Algorithm::Gear, 1000);
+    let chunker = chunker(Algorithm::FastCdc, 1000);
     let data = cycle(&[0], len);
     let cuts = parallel_cuts(&chunker, &data, threads(n));
     assert_eq!(cuts.cut_points, chunker.cut_points(&data).collect::<Vec<_>>());
@@ -90,13 +90,30 @@ fn where_cuttings_never_meet_all_but_the_first_segment_is_stitched() {
 }
 
 #[test]
+fn where_cuttings_never_meet_the_minima_are_searched_of_rules_with_candidates() {
+    let (len, n) = (2 * MIB, 4);
+    let data = cycle(&[0], len);
+    let windowed = Algorithm::ALL.iter().map(|&algorithm| chunker(algorithm, 1000));
+    for chunker in windowed.filter(|chunker| chunker.window().is_some()) {
+        let cuts = parallel_cuts(&chunker, &data, threads(n));
+        assert_eq!(cuts.cut_points, chunker.cut_points(&data).collect::<Vec<_>>());
+        let sizes = chunker.sizes();
+        // a minimum and an end in each chunk of max, and what lies behind a segment
+        let minima = len / sizes.max() * (sizes.min() + 1) + n * sizes.max();
+        assert!(cuts.stitched <= minima as u64, "{chunker:?}: {}", cuts.stitched);
+    }
+}
+
+#[test]
 fn a_file_is_cut_as_its_bytes_are() {
     // this program: a file that is there
     let path = std::env::current_exe().unwrap();
     let data = std::fs::read(&path).unwrap();
     let data = &data[..data.len().min(4 * MIB)];
     let file = std::fs::File::open(&path).unwrap();
-    for algorithm in [Algorithm::Gear, Algorithm::MinCdc, Algorithm::AeMax, Algorithm::Maxp] {
+    let gears = [Algorithm::Gear, Algorithm::Gear16, Algorithm::FastCdc];
+    let others = [Algorithm::MinCdc, Algorithm::AeMax, Algorithm::Maxp];
+    for algorithm in gears.into_iter().chain(others) {
         let chunker = chunker(algorithm, 2000);
         let serial: Vec<u64> = chunker.cut_points(data).map(|cut| cut as u64).collect();
         for n in [1, 3, 8] {
