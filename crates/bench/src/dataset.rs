@@ -59,6 +59,16 @@ impl Dataset {
         Self { name: format!("random-{seed}"), bytes, ends: vec![len] }
     }
 
+    /// The bytes of `files`, one after another, under `name`.
+    pub fn of(name: impl Into<String>, files: impl IntoIterator<Item = Vec<u8>>) -> Self {
+        let mut dataset = Self { name: name.into(), bytes: Vec::new(), ends: Vec::new() };
+        for file in files {
+            dataset.bytes.extend(file);
+            dataset.ends.push(dataset.bytes.len());
+        }
+        dataset
+    }
+
     fn append(&mut self, file: &Path, most: u64) -> Result<()> {
         File::open(file)?.take(most).read_to_end(&mut self.bytes)?;
         self.ends.push(self.bytes.len());

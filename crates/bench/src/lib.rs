@@ -6,6 +6,7 @@
 //! all of it with what is needed to doubt it.
 
 mod dataset;
+pub mod equal_mean;
 mod limit;
 mod metrics;
 mod record;
