@@ -187,10 +187,16 @@ fn small_params() -> Vec<Params> {
     all
 }
 
+/// What the remote-execution API asks for: level 2, a quarter and four times the mean.
+fn remote_execution(seed: u64) -> Params {
+    let sizes = sizes(128 << 10, 512 << 10, 2 << 20);
+    Params { sizes, level: 2, seed, ..Preset::FastCdc2020.params() }
+}
+
 #[test]
 fn standard_parameters_cut_where_the_tool_cuts() {
-    for &preset in Preset::ALL {
-        let params = preset.params();
+    let others = [remote_execution(0), remote_execution(666)];
+    for params in Preset::ALL.iter().map(|preset| preset.params()).chain(others) {
         for data in [random(90, 5 << 20), text(91, 5 << 20), cycle(&[0], 9 << 20)] {
             assert_as_tool(&params, &data);
         }
