@@ -108,6 +108,11 @@ impl Table {
         Self(std::array::from_fn(|_| numbers.next()))
     }
 
+    /// The numbers with their lower halves 0.
+    pub(crate) fn upper_halves(self) -> Self {
+        Self(self.0.map(|number| number >> 32 << 32))
+    }
+
     /// The hash of the last 64 of `bytes`, or of all if they are fewer.
     pub(crate) fn at_end_of(&self, bytes: &[u8]) -> u64 {
         let window = &bytes[bytes.len().saturating_sub(WINDOW)..];

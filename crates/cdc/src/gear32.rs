@@ -10,9 +10,8 @@
 //! **Departures.** As Gear's. The threshold is a whole number, so that the mean exceeds avg by up
 //! to 2^−32 (avg − min)², which is 0.02 % at 1 MiB and at most 1.6 %.
 
-use std::array;
-
 use crate::boundary::Boundary;
+use crate::gear::Table;
 use crate::rolling::{self, Rolling};
 use crate::rule::Rule;
 use crate::secret::Numbers;
@@ -25,30 +24,26 @@ pub(crate) const WINDOW: usize = 32;
 
 pub(crate) struct Gear32 {
     sizes: ChunkSizes,
-    table: [u32; 256],
+    /// Gear's numbers with their lower halves 0: so are those of its hashes then, and the upper
+    /// ones are hashes modulo 2^32.
+    table: Table,
     /// The largest hash that is a cut-point.
-    limit: u32,
+    limit: u64,
 }
 
 impl Gear32 {
     pub(crate) fn new(params: &Params) -> Self {
-        let mut numbers = Numbers::of(params);
         Self {
             sizes: params.sizes,
-            table: array::from_fn(|_| (numbers.next() >> 32) as u32),
-            limit: (rolling::accepted(32, params.sizes) - 1) as u32,
+            table: Table::new(Numbers::of(params)).upper_halves(),
+            limit: (rolling::accepted(32, params.sizes) - 1) << 32,
         }
-    }
-
-    fn push(&self, hash: u32, byte: u8) -> u32 {
-        (hash << 1).wrapping_add(self.table[usize::from(byte)])
     }
 }
 
 impl Boundary for Gear32 {
     fn may_end(&self, reach: &[u8], cut: usize) -> bool {
-        let window = &reach[cut.saturating_sub(WINDOW)..cut];
-        window.iter().fold(0, |hash, &byte| self.push(hash, byte)) <= self.limit
+        self.table.at_end_of(&reach[..cut]) <= self.limit
     }
 }
 
@@ -56,23 +51,19 @@ impl Rule for Gear32 {
     fn next_cut(&self, data: &[u8]) -> Option<usize> {
         let reach = self.sizes.reach(data)?;
         let before = self.sizes.min() - 1;
-        let warm = &reach[(before + 1).saturating_sub(WINDOW)..before];
-        let mut hash = warm.iter().fold(0, |hash, &byte| self.push(hash, byte));
-        for (i, &byte) in reach[before..].iter().enumerate() {
-            hash = self.push(hash, byte);
-            if hash <= self.limit {
-                return Some(before + i + 1);
-            }
+        let hash = self.table.warm(&reach[..before]);
+        match self.table.scan(hash, &reach[before..], self.limit) {
+            Ok(scanned) => Some(before + scanned),
+            Err(_) => self.sizes.forced(reach),
         }
-        self.sizes.forced(reach)
     }
 }
 
 impl Step for Gear32 {
-    type State = u32;
+    type State = u64;
 
-    fn step(&self, hash: &mut u32, len: u64, byte: u8, _: &Past) -> Option<usize> {
-        *hash = self.push(*hash, byte);
+    fn step(&self, hash: &mut u64, len: u64, byte: u8, _: &Past) -> Option<usize> {
+        *hash = self.table.push(*hash, byte);
         (len >= self.sizes.min() as u64 && *hash <= self.limit).then_some(0)
     }
 }
@@ -89,17 +80,17 @@ impl Mark for Gear32 {
 
 /// What leaves the window is shifted out.
 impl Rolling for Gear32 {
-    type Print = u32;
+    type Print = u64;
 
     fn window(&self) -> usize {
         WINDOW
     }
 
-    fn push(&self, hash: u32, byte: u8) -> u32 {
-        self.push(hash, byte)
+    fn push(&self, hash: u64, byte: u8) -> u64 {
+        self.table.push(hash, byte)
     }
 
-    fn roll(&self, hash: u32, entering: u8, _: u8) -> u32 {
+    fn roll(&self, hash: u64, entering: u8, _: u8) -> u64 {
         self.push(hash, entering)
     }
 }
