@@ -19,21 +19,28 @@
 use crate::boundary::Boundary;
 use crate::rule::Rule;
 use crate::secret::Numbers;
+use crate::simd::VectorRule;
+use crate::simd::pairs::Buckets;
+use crate::simd::vector::{AHEAD, ByteVector, first_lane, lane_bits, prefetch, prefetch_jump};
 use crate::walk::{Past, Step};
 use crate::{ChunkSizes, Divisors, Params};
+
+/// How many of the 2^16 pairs may pass the buckets: two in 64 random bytes.
+const FEW: usize = 2048;
 
 pub(crate) struct Bfbc {
     sizes: ChunkSizes,
     divisors: Divisors,
+    /// What every divisor and few other pairs pass, if the divisors are few.
+    buckets: Option<Buckets>,
 }
 
 impl Bfbc {
     pub(crate) fn new(params: &Params) -> Self {
         let &Params { sizes, divisors, .. } = params;
-        Self {
-            sizes,
-            divisors: divisors.unwrap_or_else(|| Divisors::drawn(Numbers::of(params), sizes)),
-        }
+        let divisors = divisors.unwrap_or_else(|| Divisors::drawn(Numbers::of(params), sizes));
+        let buckets = Buckets::new(divisors.pairs(), FEW);
+        Self { sizes, divisors, buckets }
     }
 
     fn first(&self) -> usize {
@@ -50,12 +57,50 @@ impl Boundary for Bfbc {
 impl Rule for Bfbc {
     fn next_cut(&self, data: &[u8]) -> Option<usize> {
         let reach = self.sizes.reach(data)?;
-        let pairs = reach.get(self.first() - 2..).unwrap_or(&[]).windows(2);
+        self.next_cut_from(reach, self.first() - 1)
+    }
+}
+
+impl Bfbc {
+    /// The cut-point, where `at` is the second byte of the next pair.
+    fn next_cut_from(&self, reach: &[u8], at: usize) -> Option<usize> {
+        let pairs = reach.get(at - 1..).unwrap_or(&[]).windows(2);
         let found = pairs.enumerate().find(|(_, pair)| self.divisors.contains([pair[0], pair[1]]));
         match found {
-            Some((i, _)) => Some(self.first() + i),
+            Some((i, _)) => Some(at + i + 1),
             None => self.sizes.forced(reach),
         }
+    }
+}
+
+impl VectorRule for Bfbc {
+    #[inline(always)]
+    fn next_cut_on<I: ByteVector>(&self, isa: I, data: &[u8]) -> Option<usize> {
+        let reach = self.sizes.reach(data)?;
+        let mut at = self.first() - 1;
+        if let Some(buckets) = &self.buckets {
+            let tables = buckets.tables(isa);
+            while at < reach.len() && reach.len() - at >= I::LANES {
+                let from = reach.as_ptr().wrapping_add(at);
+                prefetch(from, AHEAD);
+                // SAFETY: a vector from `at` on lies inside `reach`, by the condition of the loop,
+                // and so does the byte before it: `at` is at least 1.
+                let (firsts, seconds) = unsafe { (isa.load(from.sub(1)), isa.load(from)) };
+                let mut passing = tables.passing(firsts, seconds);
+                while passing != 0 {
+                    let lane = first_lane::<I>(passing);
+                    let second = at + lane;
+                    if self.divisors.contains([reach[second - 1], reach[second]]) {
+                        let cut = second + 1;
+                        prefetch_jump(data, cut, cut + self.sizes.min());
+                        return Some(cut);
+                    }
+                    passing &= !lane_bits::<I>(lane);
+                }
+                at += I::LANES;
+            }
+        }
+        self.next_cut_from(reach, at)
     }
 }
 

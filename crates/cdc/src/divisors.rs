@@ -89,7 +89,11 @@ impl Divisors {
 
     /// All pairs, in ascending order.
     pub fn pairs(&self) -> impl Iterator<Item = [u8; 2]> + '_ {
-        (0..=u16::MAX).map(u16::to_be_bytes).filter(|&pair| self.contains(pair))
+        let numbers = self.words.iter().enumerate().flat_map(|(i, &word)| {
+            let bits = (0..64).take_while(move |&bit| word >> bit != 0);
+            bits.filter(move |bit| word >> bit & 1 == 1).map(move |bit| (64 * i + bit) as u16)
+        });
+        numbers.map(u16::to_be_bytes)
     }
 
     fn from_numbers(numbers: impl IntoIterator<Item = u16>) -> Result<Self, ParamError> {

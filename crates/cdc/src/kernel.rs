@@ -64,6 +64,7 @@ impl Kernel {
         match algorithm {
             A::AeMax | A::AeMin | A::Ram | A::Maxp => Self::WITH_VECTORS,
             A::MinCdc | A::Gear16 | A::SeqInc | A::SeqDec => Self::WITH_VECTORS,
+            A::Mii | A::Pci | A::Bfbc => Self::WITH_VECTORS,
             _ => &[Self::Scalar],
         }
     }

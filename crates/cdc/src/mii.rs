@@ -20,6 +20,8 @@
 
 use crate::boundary::Boundary;
 use crate::rule::Rule;
+use crate::simd::VectorRule;
+use crate::simd::vector::{AHEAD, ByteVector, first_lane, prefetch, prefetch_jump};
 use crate::walk::{Past, Step};
 use crate::{ChunkSizes, Params};
 
@@ -55,17 +57,82 @@ impl Boundary for Mii {
 impl Rule for Mii {
     fn next_cut(&self, data: &[u8]) -> Option<usize> {
         let reach = self.sizes.reach(data)?;
-        let mut risen = 0;
-        let mut previous = 0;
-        for (i, &byte) in reach[self.skip..].iter().enumerate() {
-            risen = if byte > previous { risen + 1 } else { 1 };
-            previous = byte;
+        self.next_cut_from(reach, self.skip + 1, 1)
+    }
+}
+
+impl Mii {
+    /// The cut-point, where `at` is the next byte to compare, behind `risen` bytes that rise.
+    fn next_cut_from(&self, reach: &[u8], at: usize, mut risen: usize) -> Option<usize> {
+        if risen >= self.interval {
+            return Some(at);
+        }
+        for (i, pair) in reach[at - 1..].windows(2).enumerate() {
+            risen = if pair[1] > pair[0] { risen + 1 } else { 1 };
             if risen >= self.interval {
-                return Some(self.skip + i + 1);
+                return Some(at + i + 1);
             }
         }
         self.sizes.forced(reach)
     }
+}
+
+impl VectorRule for Mii {
+    /// The rule, a vector of comparisons at a time, whose masks are as good as bytes that rise: of
+    /// w − 1 in a row each is the end of one, of two, of four, and so on.
+    #[inline(always)]
+    fn next_cut_on<I: ByteVector>(&self, isa: I, data: &[u8]) -> Option<usize> {
+        let reach = self.sizes.reach(data)?;
+        let (mut at, mut risen) = (self.skip + 1, 1);
+        if self.interval > 1 {
+            let shifts = shifts_to_last_of(self.interval - 1, 1 << I::MASK_SHIFT);
+            while reach.len() - at >= I::LANES {
+                let from = reach.as_ptr().wrapping_add(at);
+                prefetch(from, AHEAD);
+                // SAFETY: a vector from `at` on lies inside `reach`, by the condition of the loop,
+                // and so does the byte before it: `at` is at least 1.
+                let (previous, bytes) = unsafe { (isa.load(from.sub(1)), isa.load(from)) };
+                let rises = isa.gt(bytes, previous);
+                let mut ends = rises;
+                let mut i = 0;
+                while i < shifts.len() {
+                    ends &= ends << shifts[i];
+                    i += 1;
+                }
+                let first = (rises.trailing_ones() >> I::MASK_SHIFT) as usize;
+                if ends != 0 || risen + first >= self.interval {
+                    let cut = if risen + first >= self.interval {
+                        at + self.interval - risen
+                    } else {
+                        at + first_lane::<I>(ends) + 1
+                    };
+                    prefetch_jump(data, cut, cut + self.skip);
+                    return Some(cut);
+                }
+                // no vector is full of rises: it is no shorter than the longest interval
+                let unused = u64::BITS - ((I::LANES as u32) << I::MASK_SHIFT);
+                let last = (rises << unused).leading_ones() >> I::MASK_SHIFT;
+                risen = 1 + last as usize;
+                at += I::LANES;
+            }
+        }
+        self.next_cut_from(reach, at, risen)
+    }
+}
+
+/// By how much to shift a mask again and again, each time keeping what is set in both, to be left
+/// with the last of every `run` ones in a row, where each takes `bits` bits.
+#[inline(always)]
+fn shifts_to_last_of(run: usize, bits: usize) -> [usize; 4] {
+    let mut shifts = [0; 4];
+    let (mut ones, mut i) = (1, 0);
+    while ones < run {
+        let more = ones.min(run - ones);
+        shifts[i] = more * bits;
+        ones += more;
+        i += 1;
+    }
+    shifts
 }
 
 impl Step for Mii {

@@ -21,6 +21,9 @@
 
 use crate::boundary::Boundary;
 use crate::rule::Rule;
+use crate::simd::VectorRule;
+use crate::simd::clear;
+use crate::simd::vector::{ByteVector, prefetch_jump};
 use crate::walk::{Past, Step};
 use crate::{ChunkSizes, Params};
 
@@ -119,6 +122,23 @@ impl Rule for Pci {
     }
 }
 
+impl VectorRule for Pci {
+    #[inline(always)]
+    fn next_cut_on<I: ByteVector>(&self, isa: I, data: &[u8]) -> Option<usize> {
+        let reach = self.sizes.reach(data)?;
+        let start = self.sizes.min().saturating_sub(self.window);
+        let clear = (8 * self.window as u32 - self.threshold) as u8;
+        match clear::first_window(isa, &reach[start..], self.window, clear) {
+            Some(end) => {
+                let cut = start + end;
+                prefetch_jump(data, cut, cut + start);
+                Some(cut)
+            }
+            None => self.sizes.forced(reach),
+        }
+    }
+}
+
 impl Step for Pci {
     /// Bits set in the window.
     type State = u32;
@@ -152,5 +172,13 @@ mod tests {
     fn the_means_rise_and_so_does_the_share_of_set_bits_of_one_window() {
         assert!(SIMULATED.windows(2).all(|pair| pair[0].2 < pair[1].2));
         assert!(SIMULATED.iter().all(|&(window, threshold, _)| threshold <= 8 * window as u32));
+    }
+
+    #[test]
+    fn vectors_can_count_the_clear_bits_of_every_window() {
+        for (window, threshold, _) in SIMULATED {
+            assert!(window <= clear::MOST_BYTES);
+            assert!(8 * window as u32 - threshold <= u32::from(clear::MOST_CLEAR));
+        }
     }
 }

@@ -6,7 +6,7 @@
 
 use std::env;
 
-use onefold_cdc::{Algorithm, ChunkSizes, Chunker, Kernel, Params, Secret};
+use onefold_cdc::{Algorithm, ChunkSizes, Chunker, Divisors, Kernel, Params, Secret};
 use onefold_testkit::{cycle, low_entropy, random, skip, text};
 use proptest::prelude::*;
 
@@ -31,14 +31,26 @@ fn is_required(kernel: Kernel) -> bool {
     required.split(',').filter(|name| !name.is_empty()).any(|name| name.parse() == Ok(kernel))
 }
 
-fn assert_as_scalar(params: &Params, kernel: Kernel, data: &[u8]) {
-    let scalar = Chunker::with_kernel(params, Kernel::Scalar).unwrap();
-    let vector = Chunker::with_kernel(params, kernel).unwrap();
-    assert_eq!(vector.kernel(), kernel);
-    let expected: Vec<_> = scalar.cut_points(data).collect();
-    let found: Vec<_> = vector.cut_points(data).collect();
-    assert_eq!(found, expected, "{kernel}, {params:?}, {} bytes", data.len());
-    assert_eq!(vector.next_cut(data), scalar.next_cut(data), "{kernel}, {params:?}");
+/// The scalar rule and a kernel that is to cut where it cuts.
+struct Pair {
+    scalar: Chunker,
+    vector: Chunker,
+}
+
+impl Pair {
+    fn new(params: &Params, kernel: Kernel) -> Self {
+        let scalar = Chunker::with_kernel(params, Kernel::Scalar).unwrap();
+        let vector = Chunker::with_kernel(params, kernel).unwrap();
+        assert_eq!(vector.kernel(), kernel);
+        Self { scalar, vector }
+    }
+
+    fn assert_on(&self, data: &[u8]) {
+        let Self { scalar, vector } = self;
+        let name = || format!("{}, {:?}, {} bytes", vector.kernel(), vector.params(), data.len());
+        assert!(vector.cut_points(data).eq(scalar.cut_points(data)), "{}", name());
+        assert_eq!(vector.next_cut(data), scalar.next_cut(data), "{}", name());
+    }
 }
 
 /// Parameters of `algorithm` with sizes below, at, next to and far above the width of a vector.
@@ -59,8 +71,51 @@ fn all_params(algorithm: Algorithm) -> Vec<Params> {
         let keyed = keyed.map(|&params| Params { secret: Some(Secret::new([7; 32])), ..params });
         all.extend(keyed.collect::<Vec<_>>());
     }
+    all.extend(own_params(algorithm));
     all.retain(|params| Chunker::new(params).is_ok());
     all
+}
+
+/// Parameters for every way that the one algorithm has.
+fn own_params(algorithm: Algorithm) -> Vec<Params> {
+    let own = |sizes: ChunkSizes| Params::new(algorithm, sizes);
+    let without_min = |avg: usize| own(ChunkSizes::new(1, avg, 64 << 20).unwrap());
+    match algorithm {
+        // the means of intervals of 2 to 11 bytes
+        Algorithm::Mii => {
+            let means = [2, 8, 31, 149, 888, 6232, 50_000, 450_000, 4_500_000, 50_000_000];
+            means.map(without_min).into()
+        }
+        // the means of its table, one in each factor of 1.4, and those between them
+        Algorithm::Pci => {
+            let means = (0..40).map(|i| 1.4_f64.powi(i) as usize);
+            means
+                .chain([13, 20, 60, 114, 209, 507, 762, 1019, 2087, 4300])
+                .map(without_min)
+                .collect()
+        }
+        Algorithm::Bfbc => {
+            let few = ChunkSizes::new(3, 100, 700).unwrap();
+            let text = text(9, 20_000);
+            let every = |step| (0..=u16::MAX).step_by(step).map(u16::to_be_bytes);
+            let sets = [
+                Divisors::from_pairs([[0, 0]]),
+                Divisors::from_pairs([[0xff, 0xff], [0, 1], [0x7f, 0x80]]),
+                Divisors::from_pairs(every(1)),
+                Divisors::from_pairs(every(3)),
+                Divisors::from_pairs(every(257)),
+                Divisors::from_pairs(every(1009)),
+                Divisors::from_pairs(every(4099)),
+                Divisors::most_frequent(&text, 1),
+                Divisors::most_frequent(&text, 40),
+                Divisors::for_mean(&text, few),
+                Divisors::for_mean(&text, ChunkSizes::around(2000).unwrap()),
+                Divisors::for_mean(&random(9, 20_000), few),
+            ];
+            sets.map(|set| Params { divisors: Some(set.unwrap()), ..own(few) }).into()
+        }
+        _ => Vec::new(),
+    }
 }
 
 /// Inputs that provoke ties, runs, deferred cuts, extremes at every place and none of them.
@@ -103,11 +158,13 @@ fn all_inputs(seed: u64, len: usize) -> Vec<Vec<u8>> {
 fn every_length(kernel: Kernel) {
     let longest = 4 * WIDEST + 1;
     for algorithm in algorithms_on(kernel) {
-        for data in all_inputs(1, longest) {
-            for params in all_params(algorithm) {
+        let inputs = all_inputs(1, longest);
+        for params in all_params(algorithm) {
+            let pair = Pair::new(&params, kernel);
+            for data in &inputs {
                 // chunks longer than the data for the tails, and shorter for what follows a cut
                 for len in (0..=longest).filter(|len| len % 7 == 0 || params.sizes.max() >= *len) {
-                    assert_as_scalar(&params, kernel, &data[..len]);
+                    pair.assert_on(&data[..len]);
                 }
             }
         }
@@ -117,10 +174,10 @@ fn every_length(kernel: Kernel) {
 fn every_alignment(kernel: Kernel) {
     for algorithm in algorithms_on(kernel) {
         let params = all_params(algorithm);
+        let pairs: Vec<_> = params.iter().map(|params| Pair::new(params, kernel)).collect();
         for (i, data) in all_inputs(2, 1500).iter().enumerate() {
             for offset in 0..WIDEST {
-                let params = &params[(i + offset) % params.len()];
-                assert_as_scalar(params, kernel, &data[offset..]);
+                pairs[(i + offset) % pairs.len()].assert_on(&data[offset..]);
             }
         }
     }
@@ -128,14 +185,14 @@ fn every_alignment(kernel: Kernel) {
 
 fn every_kind_of_data(kernel: Kernel) {
     for algorithm in algorithms_on(kernel) {
+        let inputs = all_inputs(3, 9000);
         for params in all_params(algorithm) {
-            for data in all_inputs(3, 9000) {
-                assert_as_scalar(&params, kernel, &data);
-            }
+            let pair = Pair::new(&params, kernel);
+            inputs.iter().for_each(|data| pair.assert_on(data));
         }
-        let common = Params::for_mean(algorithm, 8192).unwrap();
+        let common = Pair::new(&params(algorithm), kernel);
         for data in all_inputs(4, 100_000) {
-            assert_as_scalar(&common, kernel, &data);
+            common.assert_on(&data);
         }
     }
 }
@@ -145,12 +202,13 @@ fn every_place_of_an_extreme(kernel: Kernel) {
     for algorithm in algorithms_on(kernel) {
         for avg in [200, 700] {
             let params = Params::for_mean(algorithm, avg).unwrap();
+            let pair = Pair::new(&params, kernel);
             let len = 2 * params.sizes.max() + 1;
             for (ground, peak) in [(3, 4), (0, 0xff), (0xff, 0), (0x80, 0x7f), (0x7f, 0x80)] {
                 for place in (0..len.min(1200)).chain([len - 1]) {
                     let mut data = vec![ground; len];
                     data[place] = peak;
-                    assert_as_scalar(&params, kernel, &data);
+                    pair.assert_on(&data);
                 }
             }
         }
@@ -162,10 +220,11 @@ fn no_byte_outside(kernel: Kernel) {
     let mut fenced = fence::Fenced::new();
     for algorithm in algorithms_on(kernel) {
         for params in all_params(algorithm) {
+            let pair = Pair::new(&params, kernel);
             for len in (0..300).chain([1031, 2000, 4095, 4096]) {
                 let data = random(len as u64, len);
-                assert_as_scalar(&params, kernel, fenced.at_end(&data));
-                assert_as_scalar(&params, kernel, fenced.at_start(&data));
+                pair.assert_on(fenced.at_end(&data));
+                pair.assert_on(fenced.at_start(&data));
             }
         }
     }
@@ -256,7 +315,7 @@ fn any_input(kernel: Kernel) {
         let params =
             Params { window, level, seed, secret, ..Params::new(algorithm, sizes.unwrap()) };
         if Chunker::new(&params).is_ok() {
-            assert_as_scalar(&params, kernel, &data);
+            Pair::new(&params, kernel).assert_on(&data);
         }
         Ok(())
     };

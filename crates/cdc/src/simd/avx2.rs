@@ -52,6 +52,11 @@ impl ByteVector for Avx2 {
     }
 
     #[inline(always)]
+    fn add_to_255(self, a: __m256i, b: __m256i) -> __m256i {
+        avx2!(_mm256_adds_epu8(a, b))
+    }
+
+    #[inline(always)]
     fn max(self, a: __m256i, b: __m256i) -> __m256i {
         avx2!(_mm256_max_epu8(a, b))
     }
@@ -118,6 +123,15 @@ impl ByteVector for Avx2 {
     }
 
     #[inline(always)]
+    fn back_1(self, before: __m256i, v: __m256i) -> __m256i {
+        avx2!({
+            // each 16 bytes beside those in front of them
+            let before = _mm256_permute2x128_si256::<0x21>(before, v);
+            _mm256_alignr_epi8::<15>(v, before)
+        })
+    }
+
+    #[inline(always)]
     fn back_2(self, before: __m256i, v: __m256i) -> __m256i {
         avx2!({
             // each 16 bytes beside those in front of them
@@ -142,6 +156,11 @@ impl ByteVector for Avx2 {
             let before = _mm256_permute2x128_si256::<0x21>(before, v);
             _mm256_alignr_epi8::<8>(v, before)
         })
+    }
+
+    #[inline(always)]
+    fn back_16(self, before: __m256i, v: __m256i) -> __m256i {
+        avx2!(_mm256_permute2x128_si256::<0x21>(before, v))
     }
 
     #[inline(always)]

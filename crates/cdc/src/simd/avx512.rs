@@ -49,6 +49,11 @@ impl ByteVector for Avx512 {
     }
 
     #[inline(always)]
+    fn add_to_255(self, a: __m512i, b: __m512i) -> __m512i {
+        avx512!(_mm512_adds_epu8(a, b))
+    }
+
+    #[inline(always)]
     fn max(self, a: __m512i, b: __m512i) -> __m512i {
         avx512!(_mm512_max_epu8(a, b))
     }
@@ -115,6 +120,15 @@ impl ByteVector for Avx512 {
     }
 
     #[inline(always)]
+    fn back_1(self, before: __m512i, v: __m512i) -> __m512i {
+        avx512!({
+            // each 16 bytes beside those in front of them
+            let before = _mm512_alignr_epi64::<6>(v, before);
+            _mm512_alignr_epi8::<15>(v, before)
+        })
+    }
+
+    #[inline(always)]
     fn back_2(self, before: __m512i, v: __m512i) -> __m512i {
         avx512!({
             // each 16 bytes beside those in front of them
@@ -131,6 +145,11 @@ impl ByteVector for Avx512 {
     #[inline(always)]
     fn back_8(self, before: __m512i, v: __m512i) -> __m512i {
         avx512!(_mm512_alignr_epi64::<7>(v, before))
+    }
+
+    #[inline(always)]
+    fn back_16(self, before: __m512i, v: __m512i) -> __m512i {
+        avx512!(_mm512_alignr_epi64::<6>(v, before))
     }
 
     #[inline(always)]

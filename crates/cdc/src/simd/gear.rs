@@ -1,7 +1,7 @@
 //! Gear with 16-bit hashes by doubling: the hash of 2 bytes from those of 1, that of 4 from those
 //! of 2, then of 8 and of 16, at every place of a vector at once.
 
-use super::vector::{AHEAD, ByteVector, first_lane, prefetch};
+use super::vector::{AHEAD, ByteVector, first_lane, lane_bits, prefetch};
 
 /// Bytes that a hash depends on.
 const WINDOW: usize = 16;
@@ -67,13 +67,6 @@ pub(crate) fn first_at_most<I: ByteVector>(
         i += 1;
     }
     None
-}
-
-/// The bits of a mask that belong to the lane.
-#[inline(always)]
-const fn lane_bits<I: ByteVector>(lane: usize) -> u64 {
-    let bits = (1_u64 << (1 << I::MASK_SHIFT)) - 1;
-    bits << (lane << I::MASK_SHIFT)
 }
 
 /// The bits of a mask that belong to the first, third… lane.

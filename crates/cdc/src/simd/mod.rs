@@ -4,11 +4,13 @@
 pub(crate) mod avx2;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx512;
+pub(crate) mod clear;
 pub(crate) mod extremum;
 pub(crate) mod gear;
 pub(crate) mod minimum;
 #[cfg(target_arch = "aarch64")]
 pub(crate) mod neon;
+pub(crate) mod pairs;
 pub(crate) mod scan;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod sse41;
@@ -17,9 +19,12 @@ pub(crate) mod vector;
 use std::sync::Arc;
 
 use crate::ae::Ae;
+use crate::bfbc::Bfbc;
 use crate::gear16::Gear16;
 use crate::maxp::Maxp;
+use crate::mii::Mii;
 use crate::mincdc::MinCdc;
+use crate::pci::Pci;
 use crate::ram::Ram;
 use crate::rule::{self, Rule};
 use crate::seqcdc::SeqCdc;
@@ -70,6 +75,9 @@ fn on<I: ByteVector>(params: &Params, isa: I) -> Result<Arc<dyn Rule>, ParamErro
         Algorithm::Maxp => Arc::new(OnVectors { rule: Maxp::new(params), isa }),
         Algorithm::SeqInc => Arc::new(OnVectors { rule: SeqCdc::<0x00>::new(params), isa }),
         Algorithm::SeqDec => Arc::new(OnVectors { rule: SeqCdc::<0xff>::new(params), isa }),
+        Algorithm::Mii => Arc::new(OnVectors { rule: Mii::new(params), isa }),
+        Algorithm::Pci => Arc::new(OnVectors { rule: Pci::new(params), isa }),
+        Algorithm::Bfbc => Arc::new(OnVectors { rule: Bfbc::new(params), isa }),
         Algorithm::MinCdc => Arc::new(OnVectors { rule: MinCdc::new(params)?, isa }),
         scalar => unreachable!("no vector kernel of {scalar} is usable"),
     })

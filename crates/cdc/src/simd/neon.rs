@@ -58,6 +58,11 @@ impl ByteVector for Neon {
     }
 
     #[inline(always)]
+    fn add_to_255(self, a: uint8x16_t, b: uint8x16_t) -> uint8x16_t {
+        neon!(vqaddq_u8(a, b))
+    }
+
+    #[inline(always)]
     fn max(self, a: uint8x16_t, b: uint8x16_t) -> uint8x16_t {
         neon!(vmaxq_u8(a, b))
     }
@@ -119,6 +124,11 @@ impl ByteVector for Neon {
     }
 
     #[inline(always)]
+    fn back_1(self, before: uint8x16_t, v: uint8x16_t) -> uint8x16_t {
+        neon!(vextq_u8::<15>(before, v))
+    }
+
+    #[inline(always)]
     fn back_2(self, before: uint8x16_t, v: uint8x16_t) -> uint8x16_t {
         neon!(vextq_u8::<14>(before, v))
     }
@@ -131,6 +141,11 @@ impl ByteVector for Neon {
     #[inline(always)]
     fn back_8(self, before: uint8x16_t, v: uint8x16_t) -> uint8x16_t {
         neon!(vextq_u8::<8>(before, v))
+    }
+
+    #[inline(always)]
+    fn back_16(self, before: uint8x16_t, _v: uint8x16_t) -> uint8x16_t {
+        before
     }
 
     #[inline(always)]

@@ -48,6 +48,11 @@ impl ByteVector for Sse41 {
     }
 
     #[inline(always)]
+    fn add_to_255(self, a: __m128i, b: __m128i) -> __m128i {
+        sse41!(_mm_adds_epu8(a, b))
+    }
+
+    #[inline(always)]
     fn max(self, a: __m128i, b: __m128i) -> __m128i {
         sse41!(_mm_max_epu8(a, b))
     }
@@ -112,6 +117,11 @@ impl ByteVector for Sse41 {
     }
 
     #[inline(always)]
+    fn back_1(self, before: __m128i, v: __m128i) -> __m128i {
+        sse41!(_mm_alignr_epi8::<15>(v, before))
+    }
+
+    #[inline(always)]
     fn back_2(self, before: __m128i, v: __m128i) -> __m128i {
         sse41!(_mm_alignr_epi8::<14>(v, before))
     }
@@ -124,6 +134,11 @@ impl ByteVector for Sse41 {
     #[inline(always)]
     fn back_8(self, before: __m128i, v: __m128i) -> __m128i {
         sse41!(_mm_alignr_epi8::<8>(v, before))
+    }
+
+    #[inline(always)]
+    fn back_16(self, before: __m128i, _v: __m128i) -> __m128i {
+        before
     }
 
     #[inline(always)]

@@ -25,6 +25,8 @@ pub(crate) trait ByteVector: Copy + Send + Sync + 'static {
 
     /// `byte` in every lane.
     fn splat(self, byte: u8) -> Self::V;
+    /// The sum of each pair of bytes, or 255 if that is less.
+    fn add_to_255(self, a: Self::V, b: Self::V) -> Self::V;
     /// The larger byte of each lane.
     fn max(self, a: Self::V, b: Self::V) -> Self::V;
     /// The smaller byte of each lane.
@@ -50,12 +52,16 @@ pub(crate) trait ByteVector: Copy + Send + Sync + 'static {
     fn table(self, table: [u8; 16]) -> Self::V;
     /// The byte of `table` that each byte of `v`, which is below 16, is the number of.
     fn look_up(self, table: Self::V, v: Self::V) -> Self::V;
-    /// The vector that starts 2 bytes before `v`, where `before` are the bytes in front of it.
+    /// The vector that starts 1 byte before `v`, where `before` are the bytes in front of it.
+    fn back_1(self, before: Self::V, v: Self::V) -> Self::V;
+    /// The same, 2 bytes before.
     fn back_2(self, before: Self::V, v: Self::V) -> Self::V;
     /// The same, 4 bytes before.
     fn back_4(self, before: Self::V, v: Self::V) -> Self::V;
     /// The same, 8 bytes before.
     fn back_8(self, before: Self::V, v: Self::V) -> Self::V;
+    /// The same, 16 bytes before.
+    fn back_16(self, before: Self::V, v: Self::V) -> Self::V;
 
     /// `number` in every half of the lanes.
     fn splat_u16(self, number: u16) -> Self::V;
@@ -121,6 +127,13 @@ pub(crate) fn first_lane<I: ByteVector>(mask: u64) -> usize {
 #[inline(always)]
 pub(crate) fn last_lane<I: ByteVector>(mask: u64) -> usize {
     (mask.ilog2() >> I::MASK_SHIFT) as usize
+}
+
+/// The bits of a mask that belong to the lane.
+#[inline(always)]
+pub(crate) const fn lane_bits<I: ByteVector>(lane: usize) -> u64 {
+    let bits = (1_u64 << (1 << I::MASK_SHIFT)) - 1;
+    bits << (lane << I::MASK_SHIFT)
 }
 
 /// `mask` with one bit a lane.
