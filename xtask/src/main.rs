@@ -1,4 +1,4 @@
-//! Developer commands: `cargo xtask test | tidy | dataset | bench | campaign | bench-smoke`.
+//! Developer commands: `cargo xtask test | tidy | dataset | bench | rivals | campaign | bench-smoke`.
 //!
 //! Depends on no crate of the engine, so that it builds, and judges, while they are broken.
 
@@ -21,6 +21,7 @@ mod manifest;
 mod measure;
 mod programs;
 mod record;
+mod rivals;
 mod sample_tree;
 mod suite;
 mod tally;
@@ -70,6 +71,13 @@ enum Command {
     /// Measure and write a record
     #[command(subcommand)]
     Bench(BenchCommand),
+    /// Cut the same data by Onefold and by the chunkers of other crates; --help for its options
+    #[command(disable_help_flag = true)]
+    Rivals {
+        /// Handed on to the package in bench/rivals
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
     /// Run something long by hand
     #[command(subcommand)]
     Campaign(CampaignCommand),
@@ -194,6 +202,7 @@ fn main() -> ExitCode {
         Command::Bench(BenchCommand::Backup { dataset, rounds, rivals, work, out }) => {
             bench::backup(bench::Options { dataset, rounds, rivals, work, out })
         }
+        Command::Rivals { arguments } => rivals::run(&arguments),
         Command::Campaign(CampaignCommand::Fuzz { seconds }) => campaign::fuzz(seconds),
         Command::Instructions { write } => instructions::run(Cargo::default(), write),
         Command::BenchSmoke => bench::smoke(),

@@ -37,6 +37,16 @@ impl<'a> Contender<'a> {
         Self { name: name.into(), equal_to: None, work: Box::new(work) }
     }
 
+    /// What it is called in tables and records.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whose cut-points it claims.
+    pub fn model(&self) -> Option<&str> {
+        self.equal_to.as_deref()
+    }
+
     /// Claims the cut-points of the contender of that name.
     #[must_use]
     pub fn equal_to(mut self, name: impl Into<String>) -> Self {
@@ -196,8 +206,9 @@ fn thread_time() -> Result<Duration> {
     Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).context("the clock of the thread")
 }
 
-/// Reasons to distrust the times, one a line; none on a quiet machine.
-pub fn noise(outcomes: &[Outcome]) -> Vec<String> {
+/// Reasons to distrust the times of contenders that work on one thread, one a line; none on a quiet
+/// machine.
+pub fn noise<'a>(outcomes: impl IntoIterator<Item = &'a Outcome>) -> Vec<String> {
     let mut reasons = Vec::new();
     for outcome in outcomes {
         let (wall, thread) = (outcome.seconds(), outcome.thread_seconds());
@@ -295,9 +306,9 @@ mod tests {
             cut_points: Vec::new(),
             samples: vec![sample(1, 1.0), sample(2, 1.01), sample(3, 1.02)],
         };
-        assert_eq!(noise(std::slice::from_ref(&outcome)), Vec::<String>::new());
+        assert_eq!(noise([&outcome]), Vec::<String>::new());
         outcome.samples[2] = sample(3, 1.2);
         outcome.samples[0] = sample(1, 0.8);
-        assert_eq!(noise(&[outcome]).len(), 1);
+        assert_eq!(noise([&outcome]).len(), 1);
     }
 }
