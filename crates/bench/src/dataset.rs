@@ -69,6 +69,12 @@ impl Dataset {
         dataset
     }
 
+    /// The same bytes as one file.
+    #[must_use]
+    pub fn one_stream(self) -> Self {
+        Self { ends: vec![self.bytes.len()], ..self }
+    }
+
     fn append(&mut self, file: &Path, most: u64) -> Result<()> {
         File::open(file)?.take(most).read_to_end(&mut self.bytes)?;
         self.ends.push(self.bytes.len());

@@ -5,15 +5,19 @@
 //! cut-points are worth, [`read_all`] how fast they could be had at best, and a [`Record`] keeps
 //! all of it with what is needed to doubt it.
 
+mod build;
 mod dataset;
 pub mod equal_mean;
 mod limit;
 mod metrics;
+mod rapid;
 mod record;
 mod rounds;
 
+pub use build::{TYPESCRIPT, root_file_systems, typescript, version_series};
 pub use dataset::Dataset;
 pub use limit::{read_all, read_kernel};
 pub use metrics::{Metrics, Tally};
+pub use rapid::{CriterionResult, RapidPlan, RapidResult, Times, measure_rapid, name};
 pub use record::{Commit, DatasetRecord, Header, Machine, Record, command_line};
 pub use rounds::{Contender, FEWEST_ROUNDS, Outcome, Sample, Summary, measure, noise};
