@@ -1,23 +1,35 @@
-//! Long runs that are started by hand: fuzzing for as long as one likes.
+//! Long runs that are started by hand: fuzzing for as long as one likes, and the kernels under what
+//! watches each access to memory.
 
+use std::fs;
 use std::process::Command;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
+use crate::programs::{self, on_path};
 use crate::workspace;
 
-/// The fuzz targets, as `fuzz/Cargo.toml` names them.
-const FUZZ_TARGETS: &[&str] = &["tree", "snapshot", "run", "container", "repository", "chunkers"];
+/// The tests of the code that has `unsafe` blocks.
+const KERNEL_TESTS: &[&str] =
+    &["test", "-p", "onefold-cdc", "--lib", "--test", "kernels", "--test", "edges"];
 
-/// Runs each fuzz target for `seconds`; stops at the first that fails.
+const SANITIZER_TARGET: &str = "x86_64-unknown-linux-gnu";
+
+/// Runs the fuzz targets called in `only`, or all if it is empty, for `seconds` each; stops at the
+/// first that fails.
 ///
-/// The stable compiler is told to accept the sanitizer flags; only fuzzing does that.
-pub(crate) fn fuzz(seconds: u32) -> Result<()> {
-    if !has_cargo_fuzz() {
+/// The stable compiler is told to accept the sanitizer flags; only these campaigns do that.
+pub(crate) fn fuzz(seconds: u32, only: &[String]) -> Result<()> {
+    if !succeeds(Command::new("cargo").args(["fuzz", "--version"])) {
         println!("campaign: cargo install cargo-fuzz --locked");
         run(Command::new("cargo").args(["install", "cargo-fuzz", "--locked"]))?;
     }
-    for target in FUZZ_TARGETS {
+    let all = fuzz_targets()?;
+    if let Some(unknown) = only.iter().find(|target| !all.contains(target)) {
+        bail!("no fuzz target '{unknown}', expected one of {}", all.join(", "));
+    }
+    let targets = if only.is_empty() { &all } else { only };
+    for target in targets {
         println!("campaign: fuzzing {target} for {seconds} s");
         let limit = format!("-max_total_time={seconds}");
         run(Command::new("cargo")
@@ -25,16 +37,76 @@ pub(crate) fn fuzz(seconds: u32) -> Result<()> {
             .env("RUSTC_BOOTSTRAP", "1")
             .current_dir(workspace::root()))?;
     }
-    println!(
-        "campaign: {} fuzz targets ran {seconds} s each and found nothing",
-        FUZZ_TARGETS.len()
-    );
+    println!("campaign: {} fuzz targets ran {seconds} s each and found nothing", targets.len());
     Ok(())
 }
 
-fn has_cargo_fuzz() -> bool {
-    let output = Command::new("cargo").args(["fuzz", "--version"]).output();
-    output.is_ok_and(|output| output.status.success())
+/// Every target that `fuzz/Cargo.toml` names.
+fn fuzz_targets() -> Result<Vec<String>> {
+    let file = workspace::root().join("fuzz/Cargo.toml");
+    let text = fs::read_to_string(&file).with_context(|| file.display().to_string())?;
+    let targets = program_names(&text);
+    ensure!(!targets.is_empty(), "{}: no fuzz target, expected some", file.display());
+    Ok(targets)
+}
+
+/// The names in the `[[bin]]` sections of a `Cargo.toml`.
+fn program_names(manifest: &str) -> Vec<String> {
+    let name = |section: &str| {
+        let line = section.lines().find_map(|line| line.strip_prefix("name = "))?;
+        Some(line.trim_matches('"').to_owned())
+    };
+    manifest.split("[[bin]]").skip(1).filter_map(name).collect()
+}
+
+/// Runs the tests of the kernels under the address sanitizer, which sees a read outside of an
+/// allocation.
+pub(crate) fn asan() -> Result<()> {
+    if !programs::has_standard_library(SANITIZER_TARGET) {
+        bail!("the standard library for {SANITIZER_TARGET} is not installed");
+    }
+    // Another target folder keeps what was built without the sanitizer.
+    run(Command::new("cargo")
+        .args(KERNEL_TESTS)
+        .args(["--target", SANITIZER_TARGET])
+        .env("CARGO_TARGET_DIR", workspace::target_dir().join("asan"))
+        .env("RUSTC_BOOTSTRAP", "1")
+        .env("RUSTFLAGS", "-Zsanitizer=address")
+        .current_dir(workspace::root()))?;
+    println!("campaign: the address sanitizer found nothing");
+    Ok(())
+}
+
+/// Runs the tests of the kernels in Miri, which sees undefined behaviour of other kinds, too, on
+/// inputs that are short enough for it.
+///
+/// Miri has no AVX-512, and is part of no stable compiler: a nightly one is installed for it.
+pub(crate) fn miri() -> Result<()> {
+    if !succeeds(Command::new("cargo").args(["+nightly", "miri", "--version"])) {
+        if !on_path("rustup") {
+            bail!("no rustup here, which is how Miri is installed");
+        }
+        println!("campaign: rustup toolchain install nightly with miri");
+        run(Command::new("rustup")
+            .args(["toolchain", "install", "nightly", "--profile", "minimal"])
+            .args(["--component", "miri", "--component", "rust-src"]))?;
+    }
+    // What a test asks of the CPU is answered by these flags.
+    let flags = "-C target-feature=+avx2,+bmi1,+bmi2,+lzcnt,+popcnt";
+    run(Command::new("cargo")
+        .args(["+nightly", "miri", "test", "-p", "onefold-cdc", "--test", "edges"])
+        .env("CARGO_TARGET_DIR", workspace::target_dir().join("miri"))
+        .env("RUSTFLAGS", flags)
+        .env("ONEFOLD_REQUIRE_KERNELS", "sse4.1,avx2")
+        .env_remove("RUSTUP_TOOLCHAIN")
+        .current_dir(workspace::root()))?;
+    println!("campaign: Miri found nothing");
+    Ok(())
+}
+
+fn succeeds(command: &mut Command) -> bool {
+    let command = command.env_remove("RUSTUP_TOOLCHAIN").env_remove("CARGO");
+    command.output().is_ok_and(|output| output.status.success())
 }
 
 fn run(command: &mut Command) -> Result<()> {
@@ -43,4 +115,23 @@ fn run(command: &mut Command) -> Result<()> {
         bail!("{command:?} ended with {status}");
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_fuzz_target_is_found() {
+        let targets = fuzz_targets().unwrap();
+        let folder = workspace::root().join("fuzz/fuzz_targets");
+        let mut files: Vec<_> = fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().path().file_stem().unwrap().display().to_string())
+            .collect();
+        files.sort();
+        let mut sorted = targets.clone();
+        sorted.sort();
+        assert_eq!(sorted, files);
+    }
 }

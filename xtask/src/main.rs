@@ -98,7 +98,13 @@ enum CampaignCommand {
         /// How long each target runs
         #[arg(long, default_value_t = 60)]
         seconds: u32,
+        /// The targets to run, if not all
+        targets: Vec<String>,
     },
+    /// Run the tests of the kernels under the address sanitizer
+    Asan,
+    /// Run the tests of the kernels' edges in Miri
+    Miri,
 }
 
 #[derive(Subcommand)]
@@ -203,7 +209,11 @@ fn main() -> ExitCode {
             bench::backup(bench::Options { dataset, rounds, rivals, work, out })
         }
         Command::Rivals { arguments } => rivals::run(&arguments),
-        Command::Campaign(CampaignCommand::Fuzz { seconds }) => campaign::fuzz(seconds),
+        Command::Campaign(CampaignCommand::Fuzz { seconds, targets }) => {
+            campaign::fuzz(seconds, &targets)
+        }
+        Command::Campaign(CampaignCommand::Asan) => campaign::asan(),
+        Command::Campaign(CampaignCommand::Miri) => campaign::miri(),
         Command::Instructions { write } => instructions::run(Cargo::default(), write),
         Command::BenchSmoke => bench::smoke(),
     };
