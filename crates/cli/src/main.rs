@@ -17,6 +17,7 @@ mod local;
 mod name;
 mod output;
 mod progress;
+mod secret_file;
 mod size;
 mod snapshot_path;
 mod table;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use clap::Args;
 use indicatif::{HumanBytes, HumanCount};
-use onefold_cdc::{Chunker, Kernel, Stream};
+use onefold_cdc::{Chunker, Kernel, Params, Stream};
 use onefold_fingerprint::Fingerprinter;
 use serde::Serialize;
 
@@ -15,15 +15,18 @@ use crate::chunking::{ChunkingArgs, kernels};
 use crate::console::Console;
 use crate::exit::Exit;
 use crate::output::Output;
+use crate::secret_file;
 
 const AFTER_HELP: &str = "\
 One line a chunk: offset, length, fingerprint (BLAKE3). Sizes take suffixes (8KiB, 64k, 1MiB). All
-kernels find the same chunks; one that is named runs or is refused.
+kernels find the same chunks; one that is named runs or is refused. What a secret protects, and
+what it does not, is in docs/keyed-chunking.md.
 
 Examples:
   onefold chunk disk.img
   onefold chunk --algorithm mincdc --avg 8KiB --summary disk.img > /dev/null
   tar c ~/src | onefold chunk --min 2KiB --avg 8KiB --max 64KiB -
+  onefold chunk --algorithm gear-aes --secret-file key disk.img
 
 With --json: one object a line with offset, length and fingerprint.";
 
@@ -38,6 +41,9 @@ pub(crate) struct Chunk {
     /// What computes the cut-points
     #[arg(long, value_name = "K", default_value = "auto", value_parser = kernels())]
     kernel: Kernel,
+    /// A file of 32 bytes, or 64 hexadecimal digits, that pick what the algorithm hashes by
+    #[arg(long, value_name = "FILE")]
+    secret_file: Option<PathBuf>,
     /// Say at the end, on standard error, how many chunks there were and how long
     #[arg(long)]
     summary: bool,
@@ -53,7 +59,9 @@ struct Cut {
 
 impl Chunk {
     pub(crate) fn run(self, console: &Console) -> Result<Exit> {
-        let chunker = Chunker::with_kernel(&self.chunking.params()?, self.kernel)?;
+        let secret = self.secret_file.as_deref().map(secret_file::read).transpose()?;
+        let params = Params { secret, ..self.chunking.params()? };
+        let chunker = Chunker::with_kernel(&params, self.kernel)?;
         console.detail(format_args!("kernel {}", chunker.kernel()));
         let fingerprinter = Fingerprinter::blake3();
         let mut stream = Stream::new(chunker, open(&self.file)?);

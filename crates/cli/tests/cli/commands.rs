@@ -287,6 +287,27 @@ fn chunks_cover_the_input_and_are_the_same_from_standard_input() {
 }
 
 #[test]
+fn a_secret_moves_the_cut_points_and_is_refused_where_it_would_not() {
+    let lab = Lab::new();
+    lab.write("file", random(4, 300_000));
+    lab.write("bytes", [0xab; 32]);
+    lab.write("digits", format!("{}\n", "aB".repeat(32)));
+    lab.write("other", [0xac; 32]);
+    lab.write("short", [0xab; 31]);
+    let cuts = |line: &str| lab.ok(&format!("chunk --avg 8KiB file {line}")).stdout;
+    for algorithm in ["gear-aes", "fastcdc", "mincdc"] {
+        let open = cuts(&format!("--algorithm {algorithm}"));
+        let keyed = |file| cuts(&format!("--algorithm {algorithm} --secret-file {file}"));
+        assert_eq!(keyed("bytes"), keyed("digits"), "{algorithm}");
+        assert!(keyed("bytes") != open && keyed("bytes") != keyed("other"), "{algorithm}");
+    }
+    let refused = |line: &str| lab.run(&format!("chunk file {line}")).expect(1);
+    refused("--algorithm ram --secret-file bytes").says(&["ram has nothing to key"]);
+    refused("--secret-file short").says(&["'short'", "32 bytes or 64 hexadecimal digits"]);
+    refused("--secret-file missing").says(&["cannot read 'missing'"]);
+}
+
+#[test]
 fn algorithms_are_listed_with_their_kernels() {
     let lab = Lab::new();
     let listed = lab.ok("algorithms --json").json();
