@@ -47,7 +47,7 @@ pub(crate) const TARGETS: &[Target] = &[
         ],
         linker: "aarch64-linux-gnu-gcc",
         runner: "qemu-aarch64 -L /usr/aarch64-linux-gnu",
-        kernels: "neon",
+        kernels: "neon,interleaved",
         runs: &[
             &["--lib", "--test", "kernels", "--", "--skip", FLOATS],
             &["--test", "cdc", "--", "golden::", "stream::"],
@@ -75,7 +75,7 @@ pub(crate) const TARGETS: &[Target] = &[
         ],
         linker: "s390x-linux-gnu-gcc",
         runner: "qemu-s390x -L /usr/s390x-linux-gnu",
-        kernels: "",
+        kernels: "interleaved",
         runs: &[
             &["--lib", "--test", "kernels", "--", "--skip", FLOATS],
             &[

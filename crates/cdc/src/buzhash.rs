@@ -19,7 +19,7 @@
 use std::array;
 
 use crate::boundary::Boundary;
-use crate::rolling::{self, Rolling};
+use crate::rolling::{self, EveryPosition, Rolling, Search, WindowRule};
 use crate::rule::Rule;
 use crate::secret::Numbers;
 use crate::two_stage::{Mark, Marks};
@@ -51,11 +51,30 @@ impl Boundary for Buzhash {
 
 impl Rule for Buzhash {
     fn next_cut(&self, data: &[u8]) -> Option<usize> {
+        self.next_cut_by(&EveryPosition, data)
+    }
+}
+
+impl WindowRule for Buzhash {
+    type Hash = CyclicPolynomial;
+
+    fn hash(&self) -> &CyclicPolynomial {
+        &self.hash
+    }
+
+    fn sizes(&self) -> ChunkSizes {
+        self.sizes
+    }
+
+    fn is_candidate(&self, hash: u32) -> bool {
+        u64::from(hash) >= self.least
+    }
+
+    fn next_cut_by<S: Search<Self>>(&self, search: &S, data: &[u8]) -> Option<usize> {
         let reach = self.sizes.reach(data)?;
-        rolling::first_position(&self.hash, self.sizes, reach, |_, hash| {
-            u64::from(hash) >= self.least
-        })
-        .or_else(|| self.sizes.forced(reach))
+        search
+            .first_position(self, reach, |_, hash| self.is_candidate(hash))
+            .or_else(|| self.sizes.forced(reach))
     }
 }
 

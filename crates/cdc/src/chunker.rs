@@ -25,14 +25,11 @@ impl Chunker {
     /// A chunker on the demanded kernel, which runs or is refused, never replaced.
     pub fn with_kernel(params: &Params, kernel: Kernel) -> Result<Self, ParamError> {
         secret::check(params)?;
-        let kernel = match params.preset {
-            None => kernel.choose(params.algorithm)?,
-            Some(_) if matches!(kernel, Kernel::Auto | Kernel::Scalar) => Kernel::Scalar,
-            Some(_) => {
-                let (algorithm, usable) = (params.algorithm, &[Kernel::Scalar]);
-                return Err(ParamError::KernelUnusable { kernel, algorithm, usable });
-            }
+        let usable = match params.preset {
+            None => Kernel::usable(params.algorithm),
+            Some(preset) => preset.kernels(),
         };
+        let kernel = kernel.choose(usable, params.algorithm)?;
         let rule = simd::rule(params, kernel)?;
         Ok(Self { params: Arc::new(*params), kernel, rule })
     }

@@ -25,7 +25,7 @@ use std::array;
 
 use crate::boundary::Boundary;
 use crate::polynomial::irreducible_from;
-use crate::rolling::{self, Rolling};
+use crate::rolling::{self, EveryPosition, LinearRule, Rolling, Search, WindowRule};
 use crate::rule::Rule;
 use crate::secret::Numbers;
 use crate::two_stage::{Mark, Marks};
@@ -60,11 +60,40 @@ impl Boundary for Crc {
 
 impl Rule for Crc {
     fn next_cut(&self, data: &[u8]) -> Option<usize> {
+        self.next_cut_by(&EveryPosition, data)
+    }
+}
+
+impl WindowRule for Crc {
+    type Hash = Checksum;
+
+    fn hash(&self) -> &Checksum {
+        &self.checksum
+    }
+
+    fn sizes(&self) -> ChunkSizes {
+        self.sizes
+    }
+
+    fn is_candidate(&self, crc: u32) -> bool {
+        u64::from(crc) >= self.least
+    }
+
+    fn next_cut_by<S: Search<Self>>(&self, search: &S, data: &[u8]) -> Option<usize> {
         let reach = self.sizes.reach(data)?;
-        rolling::first_position(&self.checksum, self.sizes, reach, |_, crc| {
-            u64::from(crc) >= self.least
-        })
-        .or_else(|| self.sizes.forced(reach))
+        search
+            .first_position(self, reach, |_, crc| self.is_candidate(crc))
+            .or_else(|| self.sizes.forced(reach))
+    }
+}
+
+impl LinearRule for Crc {
+    fn decisive(&self, crc: u32) -> u16 {
+        (crc >> 16) as u16
+    }
+
+    fn least_decisive(&self) -> u16 {
+        (self.least >> 16) as u16
     }
 }
 
@@ -94,7 +123,7 @@ impl Mark for Crc {
     }
 }
 
-struct Checksum {
+pub(crate) struct Checksum {
     window: usize,
     /// What byte b adds on entering.
     enter: [u32; 256],

@@ -18,9 +18,11 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+pub(crate) use restic::Restic;
+
 use crate::boundary::TestedRule;
 use crate::two_stage::Mark;
-use crate::{Algorithm, ChunkSizes, Lookahead, ParamError, Params};
+use crate::{Algorithm, ChunkSizes, Kernel, Lookahead, ParamError, Params};
 
 /// A tool whose cut-points are wanted exactly, on every input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -95,8 +97,17 @@ impl Preset {
         Params { window, level: 1, seed, preset: Some(self), ..params }
     }
 
-    /// The rule and its test, if `params` are such as the tool can have.
-    pub(crate) fn rule(self, params: &Params) -> Result<Arc<dyn TestedRule>, ParamError> {
+    /// The kernels that run the preset on this CPU, fastest first; never
+    /// [`Auto`](Kernel::Auto).
+    pub fn kernels(self) -> &'static [Kernel] {
+        match self {
+            Self::Restic => Kernel::usable(Algorithm::Rabin),
+            _ => &[Kernel::Scalar],
+        }
+    }
+
+    /// Refuses what no preset can have.
+    pub(crate) fn check(self, params: &Params) -> Result<(), ParamError> {
         let refused = |expected| self.refused(expected);
         let is_own = params.algorithm == self.params().algorithm;
         if !is_own {
@@ -105,6 +116,13 @@ impl Preset {
         if params.secret.is_some() {
             return Err(refused("no secret: what the tool is keyed by is the seed"));
         }
+        Ok(())
+    }
+
+    /// The rule and its test, if `params` are such as the tool can have.
+    pub(crate) fn rule(self, params: &Params) -> Result<Arc<dyn TestedRule>, ParamError> {
+        let refused = |expected| self.refused(expected);
+        self.check(params)?;
         Ok(match self {
             Self::FastCdc2016 => Arc::new(fastcdc_rs::FastCdc::v2016(params).map_err(refused)?),
             Self::FastCdc2020 => Arc::new(fastcdc_rs::FastCdc::v2020(params).map_err(refused)?),

@@ -24,7 +24,7 @@ use std::array;
 
 use crate::boundary::Boundary;
 use crate::polynomial::{irreducible_from, times_x};
-use crate::rolling::{self, Rolling};
+use crate::rolling::{self, EveryPosition, LinearRule, Rolling, Search, WindowRule};
 use crate::rule::Rule;
 use crate::secret::Numbers;
 use crate::two_stage::{Mark, Marks};
@@ -59,11 +59,40 @@ impl Boundary for Rabin {
 
 impl Rule for Rabin {
     fn next_cut(&self, data: &[u8]) -> Option<usize> {
+        self.next_cut_by(&EveryPosition, data)
+    }
+}
+
+impl WindowRule for Rabin {
+    type Hash = Fingerprint;
+
+    fn hash(&self) -> &Fingerprint {
+        &self.fingerprint
+    }
+
+    fn sizes(&self) -> ChunkSizes {
+        self.sizes
+    }
+
+    fn is_candidate(&self, print: u64) -> bool {
+        print >= self.least
+    }
+
+    fn next_cut_by<S: Search<Self>>(&self, search: &S, data: &[u8]) -> Option<usize> {
         let reach = self.sizes.reach(data)?;
-        rolling::first_position(&self.fingerprint, self.sizes, reach, |_, print| {
-            print >= self.least
-        })
-        .or_else(|| self.sizes.forced(reach))
+        search
+            .first_position(self, reach, |_, print| self.is_candidate(print))
+            .or_else(|| self.sizes.forced(reach))
+    }
+}
+
+impl LinearRule for Rabin {
+    fn decisive(&self, print: u64) -> u16 {
+        (print >> (DEGREE - 16)) as u16
+    }
+
+    fn least_decisive(&self) -> u16 {
+        (self.least >> (DEGREE - 16)) as u16
     }
 }
 

@@ -19,7 +19,7 @@
 
 use crate::boundary::Boundary;
 use crate::rabin::Fingerprint;
-use crate::rolling::{self, Rolling};
+use crate::rolling::{self, EveryPosition, LinearRule, Rolling, Search, WindowRule};
 use crate::rule::Rule;
 use crate::secret::Numbers;
 use crate::two_stage::{Mark, Marks};
@@ -56,15 +56,45 @@ impl Boundary for Tttd {
 
 impl Rule for Tttd {
     fn next_cut(&self, data: &[u8]) -> Option<usize> {
+        self.next_cut_by(&EveryPosition, data)
+    }
+}
+
+impl WindowRule for Tttd {
+    type Hash = Fingerprint;
+
+    fn hash(&self) -> &Fingerprint {
+        &self.fingerprint
+    }
+
+    fn sizes(&self) -> ChunkSizes {
+        self.sizes
+    }
+
+    fn is_candidate(&self, print: u64) -> bool {
+        print >= self.backup_least
+    }
+
+    fn next_cut_by<S: Search<Self>>(&self, search: &S, data: &[u8]) -> Option<usize> {
         let reach = self.sizes.reach(data)?;
         let mut backup = None;
-        let main = rolling::first_position(&self.fingerprint, self.sizes, reach, |p, print| {
+        let main = search.first_position(self, reach, |p, print| {
             if print >= self.backup_least {
                 backup = Some(p);
             }
             print >= self.least
         });
         main.or_else(|| self.sizes.forced(reach).map(|max| backup.unwrap_or(max)))
+    }
+}
+
+impl LinearRule for Tttd {
+    fn decisive(&self, print: u64) -> u16 {
+        (print >> (53 - 16)) as u16
+    }
+
+    fn least_decisive(&self) -> u16 {
+        (self.backup_least >> (53 - 16)) as u16
     }
 }
 

@@ -101,7 +101,12 @@ impl TwoStage {
             return Err(ParamError::TwoStageMin { min: sizes.min(), window });
         }
         let search = match streams {
-            Some(streams) if chunker.kernel() == Kernel::Scalar => Search::Streams(streams),
+            // a search finds what ends chunks, not what else a selection asks for
+            Some(streams)
+                if chunker.kernel() == Kernel::Scalar || !matches!(selection, Selection::First) =>
+            {
+                Search::Streams(streams)
+            }
             _ => {
                 let sizes = ChunkSizes::unbounded(sizes.min(), sizes.avg())?;
                 Search::Chunker(Chunker::with_kernel(&Params { sizes, ..*params }, kernel)?)

@@ -6,7 +6,7 @@
 
 use std::env;
 
-use onefold_cdc::{Algorithm, ChunkSizes, Chunker, Divisors, Kernel, Params, Secret};
+use onefold_cdc::{Algorithm, ChunkSizes, Chunker, Divisors, Kernel, Params, Preset, Secret};
 use onefold_testkit::{cycle, low_entropy, random, skip, text};
 use proptest::prelude::*;
 
@@ -215,6 +215,35 @@ fn every_place_of_an_extreme(kernel: Kernel) {
     }
 }
 
+/// Windows longer and shorter than min, on inputs that hold several blocks of lanes and vectors.
+fn every_kind_of_window(kernel: Kernel) {
+    for algorithm in algorithms_on(kernel).into_iter().filter(|&algorithm| has_window(algorithm)) {
+        let inputs = all_inputs(5, 7001);
+        let mut i = 0;
+        for window in [1, 2, 7, 31, 32, 33, 48, 63, 64, 65, 255, 256] {
+            for min in [1, window - 1, window, window + 1, window + 300] {
+                for (more, most) in [(1, 2), (90, 1200), (5000, 6000)] {
+                    let min = min.max(1);
+                    let sizes = ChunkSizes::new(min, min + more, min + most).unwrap();
+                    let params = Params { window, ..Params::new(algorithm, sizes) };
+                    let pair = Pair::new(&params, kernel);
+                    // random bytes, and five of the other inputs in turn
+                    pair.assert_on(&inputs[inputs.len() - 1]);
+                    for _ in 0..5 {
+                        i = (i + 1) % inputs.len();
+                        pair.assert_on(&inputs[i]);
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn has_window(algorithm: Algorithm) -> bool {
+    use Algorithm as A;
+    matches!(algorithm, A::Rabin | A::Tttd | A::Crc | A::Buzhash)
+}
+
 #[cfg(unix)]
 fn no_byte_outside(kernel: Kernel) {
     let mut fenced = fence::Fenced::new();
@@ -225,6 +254,19 @@ fn no_byte_outside(kernel: Kernel) {
                 let data = random(len as u64, len);
                 pair.assert_on(fenced.at_end(&data));
                 pair.assert_on(fenced.at_start(&data));
+            }
+        }
+        let windows = if has_window(algorithm) { &[1, 32, 64, 256][..] } else { &[] };
+        for &window in windows {
+            for min in [1, 64, 256] {
+                let sizes = ChunkSizes::new(min, 3000, 9000).unwrap();
+                let params = Params { window, ..Params::new(algorithm, sizes) };
+                let pair = Pair::new(&params, kernel);
+                for len in (0..600).step_by(7).chain([1023 + min, 1024 + window, 4095, 4096]) {
+                    let data = random(len as u64, len);
+                    pair.assert_on(fenced.at_end(&data));
+                    pair.assert_on(fenced.at_start(&data));
+                }
             }
         }
     }
@@ -304,7 +346,7 @@ fn any_input(kernel: Kernel) {
         return;
     }
     let sizes = (1..400_usize, 0..400_usize, 0..900_usize);
-    let numbers = (1..100_usize, 0..4_u8, 0..3_u64);
+    let numbers = (1..=256_usize, 0..4_u8, 0..3_u64);
     let input = (prop::sample::select(algorithms), sizes, numbers, any_data());
     let test = |(algorithm, (min, more, most), (window, level, seed), data): (_, _, _, Vec<u8>)| {
         let sizes = match algorithm {
@@ -348,6 +390,11 @@ macro_rules! cuts_where_scalar_cuts {
                 every_place_of_an_extreme($kernel);
             }
 
+            #[test]
+            fn for_every_kind_of_window() {
+                every_kind_of_window($kernel);
+            }
+
             #[cfg(unix)]
             #[test]
             fn and_reads_no_byte_outside() {
@@ -363,14 +410,48 @@ macro_rules! cuts_where_scalar_cuts {
 }
 
 cuts_where_scalar_cuts! {
+    interleaved: Kernel::Interleaved,
     #[cfg(target_arch = "x86_64")]
     sse41: Kernel::Sse41,
     #[cfg(target_arch = "x86_64")]
     avx2: Kernel::Avx2,
     #[cfg(target_arch = "x86_64")]
     avx512: Kernel::Avx512,
+    #[cfg(target_arch = "x86_64")]
+    avx512_vbmi: Kernel::Avx512Vbmi,
     #[cfg(target_arch = "aarch64")]
     neon: Kernel::Neon,
+}
+
+#[test]
+fn every_kernel_of_restic_cuts_where_scalar_cuts() {
+    let restic = Preset::Restic.params();
+    for &kernel in Preset::Restic.kernels() {
+        for (min, avg, max) in [(64, 64, 64), (64, 128, 9000), (65, 1024, 2000), (300, 4096, 8000)]
+        {
+            let params = Params { sizes: ChunkSizes::new(min, avg, max).unwrap(), ..restic };
+            let pair = Pair::new(&params, kernel);
+            for data in all_inputs(6, 9000) {
+                pair.assert_on(&data);
+            }
+            for len in 0..400 {
+                pair.assert_on(&random(len as u64, len));
+            }
+        }
+        Pair::new(&restic, kernel).assert_on(&random(7, 6 << 20));
+    }
+}
+
+#[test]
+fn a_preset_runs_on_its_kernels_and_no_other() {
+    for &preset in Preset::ALL {
+        let params = preset.params();
+        for &kernel in Kernel::ALL {
+            let runs = kernel == Kernel::Auto || preset.kernels().contains(&kernel);
+            assert_eq!(Chunker::with_kernel(&params, kernel).is_ok(), runs, "{preset} {kernel}");
+        }
+        assert_eq!(Chunker::new(&params).unwrap().kernel(), preset.kernels()[0]);
+    }
 }
 
 #[test]

@@ -66,7 +66,7 @@ impl Rule for Borg {
     fn next_cut(&self, data: &[u8]) -> Option<usize> {
         // all that a window may cover: a byte follows it
         let reach = self.ends.reach(&data[..data.len().saturating_sub(1)])?;
-        rolling::first_position(&self.hash, self.ends, reach, |_, hash| hash & self.mask == 0)
+        rolling::first_position(&self.hash, reach, self.ends.min(), |_, hash| hash & self.mask == 0)
             .map(|end| end - self.hash.window())
             .or_else(|| (data.len() >= self.max).then_some(self.max))
     }

@@ -88,7 +88,7 @@ impl Boundary for Casync {
 impl Rule for Casync {
     fn next_cut(&self, data: &[u8]) -> Option<usize> {
         let reach = self.sizes.reach(data)?;
-        rolling::first_position(&self.hash, self.sizes, reach, |_, hash| self.stops(hash))
+        rolling::first_position(&self.hash, reach, self.sizes.min(), |_, hash| self.stops(hash))
             .or_else(|| self.sizes.forced(reach))
     }
 }

@@ -13,21 +13,21 @@
 use crate::boundary::Boundary;
 use crate::polynomial::is_irreducible;
 use crate::rabin::PlainFingerprint;
-use crate::rolling;
+use crate::rolling::{self, EveryPosition, LinearRule, Search, WindowRule};
 use crate::rule::Rule;
 use crate::two_stage::{Mark, Marks};
 use crate::{ChunkSizes, ParamError, Params, Preset};
 
 pub(super) const WINDOW: usize = 64;
 
-pub(super) struct Restic {
+pub(crate) struct Restic {
     sizes: ChunkSizes,
     fingerprint: PlainFingerprint,
     mask: u64,
 }
 
 impl Restic {
-    pub(super) fn new(params: &Params) -> Result<Self, ParamError> {
+    pub(crate) fn new(params: &Params) -> Result<Self, ParamError> {
         let &Params { sizes, window, seed: polynomial, .. } = params;
         let refused = |expected| Err(ParamError::Preset { preset: Preset::Restic, expected });
         if !sizes.avg().is_power_of_two() {
@@ -52,11 +52,42 @@ impl Boundary for Restic {
 
 impl Rule for Restic {
     fn next_cut(&self, data: &[u8]) -> Option<usize> {
+        self.next_cut_by(&EveryPosition, data)
+    }
+}
+
+impl WindowRule for Restic {
+    type Hash = PlainFingerprint;
+
+    fn hash(&self) -> &PlainFingerprint {
+        &self.fingerprint
+    }
+
+    fn sizes(&self) -> ChunkSizes {
+        self.sizes
+    }
+
+    fn is_candidate(&self, print: u64) -> bool {
+        print & self.mask == 0
+    }
+
+    fn next_cut_by<S: Search<Self>>(&self, search: &S, data: &[u8]) -> Option<usize> {
         let reach = self.sizes.reach(data)?;
-        rolling::first_position(&self.fingerprint, self.sizes, reach, |_, print| {
-            print & self.mask == 0
-        })
-        .or_else(|| self.sizes.forced(reach))
+        search
+            .first_position(self, reach, |_, print| self.is_candidate(print))
+            .or_else(|| self.sizes.forced(reach))
+    }
+}
+
+impl LinearRule for Restic {
+    fn decisive(&self, print: u64) -> u16 {
+        // of the lowest bits as many as count, foremost, and inverted since they must be 0
+        let unasked = self.mask.leading_zeros().saturating_sub(48);
+        !((print << unasked) as u16)
+    }
+
+    fn least_decisive(&self) -> u16 {
+        u16::MAX
     }
 }
 

@@ -4,9 +4,12 @@
 pub(crate) mod avx2;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx512;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod avx512_vbmi;
 pub(crate) mod clear;
 pub(crate) mod extremum;
 pub(crate) mod gear;
+pub(crate) mod interleaved;
 pub(crate) mod minimum;
 #[cfg(target_arch = "aarch64")]
 pub(crate) mod neon;
@@ -20,21 +23,33 @@ use std::sync::Arc;
 
 use crate::ae::Ae;
 use crate::bfbc::Bfbc;
+use crate::buzhash::Buzhash;
+use crate::crc::Crc;
 use crate::gear16::Gear16;
 use crate::maxp::Maxp;
 use crate::mii::Mii;
 use crate::mincdc::MinCdc;
 use crate::pci::Pci;
+use crate::preset::Restic;
+use crate::rabin::Rabin;
 use crate::ram::Ram;
+use crate::rolling::{LinearRule, Search, WindowRule};
 use crate::rule::{self, Rule};
 use crate::seqcdc::SeqCdc;
+use crate::tttd::Tttd;
 use crate::{Algorithm, Kernel, ParamError, Params};
+#[cfg(target_arch = "x86_64")]
+use avx512_vbmi::{Avx512Vbmi, Filter};
+use interleaved::Interleaved;
 use vector::{ByteVector, Task};
 
 /// The rule that `params` describe on a kernel that [`Kernel::usable`] lists for it.
 pub(crate) fn rule(params: &Params, kernel: Kernel) -> Result<Arc<dyn Rule>, ParamError> {
     match kernel {
         Kernel::Auto | Kernel::Scalar => rule::scalar(params),
+        Kernel::Interleaved => interleaved(params),
+        #[cfg(target_arch = "x86_64")]
+        Kernel::Avx512Vbmi => linear(params, Avx512Vbmi::new().expect(DETECTED)),
         #[cfg(target_arch = "x86_64")]
         Kernel::Sse41 => on(params, sse41::Sse41::new().expect(DETECTED)),
         #[cfg(target_arch = "x86_64")]
@@ -52,13 +67,15 @@ const DETECTED: &str = "usable kernels are those that this CPU has";
 /// Whether this CPU has what `kernel` needs.
 pub(crate) fn detected(kernel: Kernel) -> bool {
     match kernel {
-        Kernel::Auto | Kernel::Scalar => true,
+        Kernel::Auto | Kernel::Scalar | Kernel::Interleaved => true,
         #[cfg(target_arch = "x86_64")]
         Kernel::Sse41 => sse41::Sse41::new().is_some(),
         #[cfg(target_arch = "x86_64")]
         Kernel::Avx2 => avx2::Avx2::new().is_some(),
         #[cfg(target_arch = "x86_64")]
         Kernel::Avx512 => avx512::Avx512::new().is_some(),
+        #[cfg(target_arch = "x86_64")]
+        Kernel::Avx512Vbmi => Avx512Vbmi::new().is_some(),
         #[cfg(target_arch = "aarch64")]
         Kernel::Neon => neon::Neon::new().is_some(),
         _ => false,
@@ -81,6 +98,55 @@ fn on<I: ByteVector>(params: &Params, isa: I) -> Result<Arc<dyn Rule>, ParamErro
         Algorithm::MinCdc => Arc::new(OnVectors { rule: MinCdc::new(params)?, isa }),
         scalar => unreachable!("no vector kernel of {scalar} is usable"),
     })
+}
+
+/// The rule that `params` describe, at several places at once.
+fn interleaved(params: &Params) -> Result<Arc<dyn Rule>, ParamError> {
+    fn at_once<R: WindowRule + 'static>(rule: R) -> Arc<dyn Rule> {
+        Arc::new(Searched { rule, search: Interleaved })
+    }
+    if let Some(preset) = params.preset {
+        preset.check(params)?;
+        return Ok(at_once(Restic::new(params)?));
+    }
+    Ok(match params.algorithm {
+        Algorithm::Rabin => at_once(Rabin::new(params)?),
+        Algorithm::Tttd => at_once(Tttd::new(params)?),
+        Algorithm::Crc => at_once(Crc::new(params)?),
+        Algorithm::Buzhash => at_once(Buzhash::new(params)?),
+        other => unreachable!("no interleaved kernel of {other} is usable"),
+    })
+}
+
+/// The rule that `params` describe, as matrices of bits.
+#[cfg(target_arch = "x86_64")]
+fn linear(params: &Params, isa: Avx512Vbmi) -> Result<Arc<dyn Rule>, ParamError> {
+    fn filtered<R: LinearRule + 'static>(rule: R, isa: Avx512Vbmi) -> Arc<dyn Rule> {
+        let search = Filter::new(&rule, isa);
+        Arc::new(Searched { rule, search })
+    }
+    if let Some(preset) = params.preset {
+        preset.check(params)?;
+        return Ok(filtered(Restic::new(params)?, isa));
+    }
+    Ok(match params.algorithm {
+        Algorithm::Rabin => filtered(Rabin::new(params)?, isa),
+        Algorithm::Tttd => filtered(Tttd::new(params)?, isa),
+        Algorithm::Crc => filtered(Crc::new(params)?, isa),
+        other => unreachable!("no linear kernel of {other} is usable"),
+    })
+}
+
+/// A rule with a way to its candidates.
+struct Searched<R, S> {
+    rule: R,
+    search: S,
+}
+
+impl<R: WindowRule, S: Search<R>> Rule for Searched<R, S> {
+    fn next_cut(&self, data: &[u8]) -> Option<usize> {
+        self.rule.next_cut_by(&self.search, data)
+    }
 }
 
 /// A rule with a second way to its cut-points: vectors. See [`Rule`] for what they promise.

@@ -2,7 +2,7 @@
 
 use fastcdc::{v2016, v2020};
 use onefold_cdc::{
-    Algorithm, ChunkSizes, Chunker, Cuts, Kernel, ParamError, Params, Preset, Stream, cut_points,
+    Algorithm, ChunkSizes, Chunker, Cuts, ParamError, Params, Preset, Stream, cut_points,
 };
 use onefold_testkit::{cycle, random, text};
 use proptest::prelude::*;
@@ -322,7 +322,7 @@ fn presets_are_told_apart_from_what_a_repository_can_note_down() {
         assert_eq!(preset.name().parse(), Ok(preset));
         assert!(!preset.params().is_plain());
         let chunker = Chunker::new(&preset.params()).unwrap();
-        assert_eq!(chunker.kernel(), Kernel::Scalar);
+        assert_eq!(chunker.kernel(), preset.kernels()[0]);
         let mut stream = Stream::new(chunker, &[1, 2, 3][..]);
         assert_eq!(stream.next().unwrap(), Some(&[1, 2, 3][..]));
     }
