@@ -37,18 +37,29 @@ pub(crate) fn entries(data: &[u8]) -> Result<Vec<Entry<'_>>> {
             entries.push(cutting(Chunker::with_kernel(&params, kernel)?, algorithm.name(), data));
         }
         if SHARED.contains(&algorithm) {
-            entries.push(shared(Chunker::new(&params)?, algorithm, data));
+            entries.push(shared(Chunker::with_kernel(&params, Kernel::Scalar)?, algorithm, data));
         }
     }
     for &preset in Preset::ALL {
         let own = preset.params();
         let sizes = if HAVE_RIVALS.contains(&preset) { hash_sizes() } else { own.sizes };
         let params = Params { sizes, ..own };
-        entries.push(cutting(Chunker::new(&params)?, &format!("preset {preset}"), data));
+        entries.extend(by_preset(preset, &params, &format!("preset {preset}"), data)?);
     }
     let restic = Params { sizes: restic_sizes(), ..Preset::Restic.params() };
-    entries.push(cutting(Chunker::new(&restic)?, "preset restic, 1 MiB", data));
+    entries.extend(by_preset(Preset::Restic, &restic, "preset restic, 1 MiB", data)?);
     Ok(entries)
+}
+
+/// A preset on every kernel that runs it.
+fn by_preset<'a>(
+    preset: Preset,
+    params: &Params,
+    name: &str,
+    data: &'a [u8],
+) -> Result<Vec<Entry<'a>>> {
+    let on = |&kernel: &Kernel| Ok(cutting(Chunker::with_kernel(params, kernel)?, name, data));
+    preset.kernels().iter().map(on).collect()
 }
 
 fn sizes(algorithm: Algorithm) -> ChunkSizes {

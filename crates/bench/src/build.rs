@@ -140,7 +140,7 @@ const ADDED: &[&str] = &[
     "libncursesw6",
     "libonig5",
     "libpopt0",
-    "libprocps8",
+    "libproc2-0",
     "libreadline8",
     "logrotate",
     "lsof",
@@ -158,6 +158,7 @@ const ADDED: &[&str] = &[
     "time",
     "tree",
     "unzip",
+    "zip",
 ];
 
 /// `dir/NN-PACKAGE.tar`: a root file system of Debian packages, and `count` − 1 later states of it,
