@@ -70,9 +70,10 @@ impl FastCdc {
         let min = self.sizes.min();
         let normal = self.sizes.avg().clamp(min, reach.len().max(min));
         let (small, large) = reach.get(min..)?.split_at_checked(normal - min)?;
-        match gear::scan(&self.table, 0, small, |hash| hash & self.small_mask == 0) {
+        let Self { small_mask, large_mask, .. } = *self;
+        match gear::scan(&self.table, 0, small, |hash| hash & small_mask == 0) {
             Ok(scanned) => Some(min + scanned - 1),
-            Err(hash) => gear::scan(&self.table, hash, large, |hash| hash & self.large_mask == 0)
+            Err(hash) => gear::scan(&self.table, hash, large, |hash| hash & large_mask == 0)
                 .ok()
                 .map(|scanned| normal + scanned - 1),
         }

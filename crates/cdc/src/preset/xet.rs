@@ -48,7 +48,8 @@ impl Rule for Xet {
         let before = self.sizes.min() - 1;
         let warm = gear::scan(&TABLE, 0, &reach[before + 1 - WINDOW..before], |_| false);
         let Err(hash) = warm else { unreachable!("nothing stops it") };
-        match gear::scan(&TABLE, hash, &reach[before..], |hash| hash & self.mask == 0) {
+        let mask = self.mask;
+        match gear::scan(&TABLE, hash, &reach[before..], |hash| hash & mask == 0) {
             Ok(scanned) => Some(before + scanned),
             Err(_) => self.sizes.forced(reach),
         }
