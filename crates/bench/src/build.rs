@@ -158,7 +158,6 @@ const ADDED: &[&str] = &[
     "time",
     "tree",
     "unzip",
-    "zip",
 ];
 
 /// `dir/NN-PACKAGE.tar`: a root file system of Debian packages, and `count` − 1 later states of it,
