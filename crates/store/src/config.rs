@@ -30,10 +30,10 @@ pub struct Config {
 }
 
 impl Config {
-    /// FastCDC around 64 KiB, BLAKE3, zstd level 3.
+    /// MinCDC around 16 KiB, BLAKE3, zstd level 3: chosen in docs/decisions/0008-chunking.md.
     pub fn standard() -> Self {
         let params =
-            Params::for_mean(Algorithm::FastCdc, 64 << 10).expect("the standard sizes are valid");
+            Params::for_mean(Algorithm::MinCdc, 16 << 10).expect("the standard sizes are valid");
         Self { params, fingerprint: FingerprintAlgorithm::Blake3, compression_level: 3 }
     }
 

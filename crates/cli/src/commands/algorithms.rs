@@ -12,7 +12,7 @@ use crate::output::Output;
 use crate::table;
 
 const AFTER_HELP: &str = "\
-The sizes are those for an average of 64 KiB; others follow from --avg. Kernels are those that this
+The sizes are those for an average of 16 KiB; others follow from --avg. Kernels are those that this
 CPU can run, the fastest first: it is the one that `auto` takes.
 
 Examples:

@@ -25,7 +25,7 @@ what it does not, is in docs/keyed-chunking.md.
 Examples:
   onefold chunk disk.img
   onefold chunk --algorithm mincdc --avg 8KiB --summary disk.img > /dev/null
-  tar c ~/src | onefold chunk --min 2KiB --avg 8KiB --max 64KiB -
+  tar c ~/src | onefold chunk --algorithm fastcdc --min 2KiB --avg 8KiB --max 64KiB -
   onefold chunk --algorithm gear-aes --secret-file key disk.img
 
 With --json: one object a line with offset, length and fingerprint.";

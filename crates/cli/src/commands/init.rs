@@ -22,8 +22,8 @@ take suffixes (8KiB, 64k, 1MiB).
 
 Examples:
   onefold init /mnt/backup --no-encryption
-  onefold init /mnt/images --algorithm mincdc --avg 32KiB
-  onefold init /mnt/mail --min 2KiB --avg 8KiB --max 64KiB
+  onefold init /mnt/images --avg 8KiB
+  onefold init /mnt/mail --algorithm fastcdc --min 2KiB --avg 8KiB --max 64KiB
 
 With --json: one document with id, path, encrypted, algorithm, min, avg, max, fingerprint and
 compression_level.";

@@ -29,7 +29,7 @@ fn lab() -> Lab {
 fn init_tells_what_was_made() {
     let lab = Lab::new();
     let ran = lab.ok("init one --no-encryption");
-    for text in ["made repository ", "fastcdc: 16384 to 262144 bytes, 65536", "not encrypted"] {
+    for text in ["made repository ", "mincdc: 8192 to 24576 bytes, 16384", "not encrypted"] {
         assert!(ran.stdout.contains(text), "{ran:#?}");
     }
     let sizes = "--algorithm gear --min 2KiB --avg 8k --max 1MiB";

@@ -62,7 +62,7 @@ fn sizes_out_of_order_or_absurd_are_1_and_told_by_value() {
     let refusals: &[(&str, &[&str])] = &[
         ("--min 0", &["minimum chunk size is 0", "at least 1"]),
         ("--avg 0", &["average chunk size 0", "below the minimum 1"]),
-        ("--max 0", &["maximum chunk size 0", "below the average 65536"]),
+        ("--max 0", &["maximum chunk size 0", "below the average 16384"]),
         ("--min 9k --avg 8k", &["average chunk size 8192", "below the minimum 9216"]),
         ("--avg 8k --max 4KiB", &["maximum chunk size 4096", "below the average 8192"]),
         ("--min 1 --avg 2 --max 1", &["maximum chunk size 1", "below the average 2"]),

@@ -40,7 +40,7 @@ fn quiet_leaves_only_what_was_asked_for() {
 #[test]
 fn verbose_tells_about_the_repository() {
     let lab = Lab::with_repository();
-    lab.ok("snapshots --repo repo --verbose").says(&["repository ", "fastcdc", "blake3"]);
+    lab.ok("snapshots --repo repo --verbose").says(&["repository ", "mincdc", "blake3"]);
 }
 
 #[test]
@@ -52,8 +52,8 @@ fn a_reader_that_has_seen_enough_ends_the_output_quietly() {
     }
     lab.ok("backup --repo repo src");
     for line in [
-        "chunk --min 16 --avg 64 --max 256 big",
-        "chunk --min 16 --avg 64 --max 256 --json big",
+        "chunk --algorithm gear --min 16 --avg 64 --max 256 big",
+        "chunk --algorithm gear --min 16 --avg 64 --max 256 --json big",
         "ls --repo repo latest",
         "ls --repo repo --json latest",
     ] {
