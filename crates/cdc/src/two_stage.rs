@@ -75,6 +75,18 @@ pub struct Candidates {
     strict: Bitmap,
 }
 
+impl Selection {
+    /// The kernel to search by, `kernel` being the one asked for: other kernels than the scalar one
+    /// find what ends chunks, and not what else there is to select from.
+    fn kernel(self, kernel: Kernel, algorithm: Algorithm) -> Result<Kernel, ParamError> {
+        match (self, kernel) {
+            (Self::First, _) => Ok(kernel),
+            (_, Kernel::Auto | Kernel::Scalar) => Ok(Kernel::Scalar),
+            _ => Err(ParamError::KernelUnusable { kernel, algorithm, usable: &[Kernel::Scalar] }),
+        }
+    }
+}
+
 impl TwoStage {
     /// On the fastest kernel. Refuses parameters that their algorithm cannot have, rules that look
     /// at more than a window, and a minimum below the window.
@@ -84,12 +96,13 @@ impl TwoStage {
 
     /// On the demanded kernel, which runs or is refused, never replaced.
     pub fn with_kernel(params: &Params, kernel: Kernel) -> Result<Self, ParamError> {
-        let chunker = Chunker::with_kernel(params, kernel)?;
         let selection = match params.algorithm {
             Algorithm::FastCdc => Selection::Normalised,
             Algorithm::Tttd => Selection::Backup,
             _ => Selection::First,
         };
+        let kernel = selection.kernel(kernel, params.algorithm)?;
+        let chunker = Chunker::with_kernel(params, kernel)?;
         let streams = streams(params)?;
         let window = streams.as_ref().map(|streams| streams.window()).or(chunker.window());
         let Some(window) = window else {
@@ -101,12 +114,7 @@ impl TwoStage {
             return Err(ParamError::TwoStageMin { min: sizes.min(), window });
         }
         let search = match streams {
-            // a search finds what ends chunks, not what else a selection asks for
-            Some(streams)
-                if chunker.kernel() == Kernel::Scalar || !matches!(selection, Selection::First) =>
-            {
-                Search::Streams(streams)
-            }
+            Some(streams) if chunker.kernel() == Kernel::Scalar => Search::Streams(streams),
             _ => {
                 let sizes = ChunkSizes::unbounded(sizes.min(), sizes.avg())?;
                 Search::Chunker(Chunker::with_kernel(&Params { sizes, ..*params }, kernel)?)

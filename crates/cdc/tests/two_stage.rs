@@ -59,7 +59,12 @@ fn assert_as_one_search(params: &Params, data: &[u8]) {
 }
 
 fn kernels(params: &Params) -> &'static [Kernel] {
-    if params.preset.is_some() { &[Kernel::Scalar] } else { Kernel::usable(params.algorithm) }
+    match params.algorithm {
+        _ if params.preset.is_some() => &[Kernel::Scalar],
+        // two thresholds
+        Algorithm::FastCdc | Algorithm::Tttd => &[Kernel::Scalar],
+        algorithm => Kernel::usable(algorithm),
+    }
 }
 
 #[test]
@@ -188,6 +193,14 @@ fn rules_that_look_at_more_than_a_window_are_refused() {
     }
     let kernel = Kernel::Avx2;
     let refusal = TwoStage::with_kernel(&Preset::Xet.params(), kernel).err().unwrap();
+    assert!(matches!(refusal, ParamError::KernelUnusable { .. }), "{refusal}");
+}
+
+#[test]
+fn a_kernel_that_finds_no_backups_is_refused_and_not_replaced() {
+    let params = Params::for_mean(Algorithm::Tttd, 8192).unwrap();
+    assert!(TwoStage::new(&params).is_ok());
+    let refusal = TwoStage::with_kernel(&params, Kernel::Interleaved).err().unwrap();
     assert!(matches!(refusal, ParamError::KernelUnusable { .. }), "{refusal}");
 }
 
