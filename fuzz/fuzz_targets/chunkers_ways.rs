@@ -1,4 +1,4 @@
-//! A stream, several threads and jumps by exact hints cut where a slice is cut.
+//! A stream, two stages, several threads and jumps by exact hints cut where a slice is cut.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

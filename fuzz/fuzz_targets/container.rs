@@ -15,8 +15,7 @@ fuzz_target!(|input: (Vec<u8>, Vec<u8>)| {
     let header = envelope.header(Kind::Container, id);
     let footer_len = (footer.len() as u32).to_le_bytes();
     let check = Check::of(&[&header, &footer, &footer_len]);
-    let object =
-        [&header[..], &groups, &footer, &footer_len, check.as_bytes()].concat();
+    let object = [&header[..], &groups, &footer, &footer_len, check.as_bytes()].concat();
     let Ok(directory) = Directory::of_object(&envelope, id, &object) else { return };
     let stored: u64 = directory.groups.iter().map(|group| u64::from(group.stored_len)).sum();
     assert_eq!(stored, groups.len() as u64, "groups fill the room before the footer");

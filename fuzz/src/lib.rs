@@ -4,7 +4,7 @@ use std::num::NonZero;
 
 use onefold_cdc::{
     Algorithm, ChunkSizes, Chunker, Criterion, Cuts, Kernel, MemoryHints, Params, Rapid, Secret,
-    Stream, cut_points_parallel,
+    Stream, TwoStage, cut_points_parallel,
 };
 
 /// The chunkers that hash what they read.
@@ -94,6 +94,10 @@ pub fn assert_all_ways_agree(params: &Params, data: &[u8], step: usize) {
     let cuts = Cuts::new(params, Steps { data, step }).expect("accepted before");
     let alone: Vec<usize> = cuts.map(|cut| cut.expect("a slice can be read") as usize).collect();
     assert_eq!(alone, expected, "without chunks, {params:?}");
+
+    if let Ok(two_stage) = TwoStage::new(params) {
+        assert_eq!(two_stage.cut_points(data), expected, "in two stages, {params:?}");
+    }
 
     // long enough that several threads take part
     let long = data.repeat((600 << 10) / data.len().max(1));
