@@ -32,6 +32,7 @@ pub(crate) trait WindowRule: Send + Sync + Sized {
 
 /// A rule whose hash is linear over GF(2): that of the exclusive or of two windows is the exclusive
 /// or of theirs.
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "GFNI is x86's"))]
 pub(crate) trait LinearRule: WindowRule {
     /// Bits of a hash, or their inverses, that tell most positions from candidates: those have at
     /// least [`least_decisive`](Self::least_decisive) there.

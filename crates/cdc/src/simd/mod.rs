@@ -33,7 +33,9 @@ use crate::pci::Pci;
 use crate::preset::Restic;
 use crate::rabin::Rabin;
 use crate::ram::Ram;
-use crate::rolling::{LinearRule, Search, WindowRule};
+#[cfg(target_arch = "x86_64")]
+use crate::rolling::LinearRule;
+use crate::rolling::{Search, WindowRule};
 use crate::rule::{self, Rule};
 use crate::seqcdc::SeqCdc;
 use crate::tttd::Tttd;
