@@ -1,5 +1,7 @@
 //! The command line as a whole: the commands and what they have in common.
 
+use std::path::{Path, PathBuf};
+
 use anyhow::Result;
 use clap::{Args, Parser, Subcommand};
 
@@ -42,14 +44,25 @@ pub(crate) struct Arguments {
 #[derive(Debug, Args)]
 pub(crate) struct Common {
     /// Write JSON to standard output instead of text
-    #[arg(long, global = true)]
-    pub(crate) json: bool,
+    // A place, since commands of `onefold bench` take one: there it is where the JSON goes.
+    #[arg(long, global = true, num_args = 0, default_missing_value = STANDARD_OUTPUT)]
+    json: Option<PathBuf>,
     /// Show no progress, notices and summaries; warnings and errors are still shown
     #[arg(long, short, global = true, conflicts_with = "verbose")]
     pub(crate) quiet: bool,
     /// Say on standard error what is being done
     #[arg(long, short, global = true)]
     pub(crate) verbose: bool,
+}
+
+/// The place of JSON for which none was named.
+pub(crate) const STANDARD_OUTPUT: &str = "-";
+
+impl Common {
+    /// Whether standard output is for programs.
+    pub(crate) fn is_json(&self) -> bool {
+        self.json.as_deref() == Some(Path::new(STANDARD_OUTPUT))
+    }
 }
 
 /// What can be done.
@@ -65,6 +78,7 @@ pub(crate) enum Command {
     Stats(commands::stats::Stats),
     Chunk(commands::chunk::Chunk),
     Algorithms(commands::algorithms::Algorithms),
+    Bench(commands::bench::Bench),
     Completion(commands::completion::Completion),
 }
 
@@ -82,6 +96,7 @@ impl Command {
             Self::Stats(stats) => stats.run(console),
             Self::Chunk(chunk) => chunk.run(console),
             Self::Algorithms(algorithms) => algorithms.run(console),
+            Self::Bench(bench) => bench.run(console),
             Self::Completion(completion) => completion.run(),
         }
     }
@@ -110,11 +125,26 @@ mod tests {
 
     #[test]
     fn every_command_says_what_it_does_and_gives_an_example() {
-        for command in Arguments::command().get_subcommands() {
-            let name = command.get_name();
-            assert!(command.get_about().is_some(), "{name} says nothing of itself");
+        assert_helpful(&Arguments::command(), "onefold");
+    }
+
+    fn assert_helpful(above: &clap::Command, path: &str) {
+        for command in above.get_subcommands() {
+            let path = format!("{path} {}", command.get_name());
+            assert!(command.get_about().is_some(), "{path} says nothing of itself");
             let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
-            assert!(help.contains(&format!("onefold {name}")), "{name} gives no example");
+            assert!(help.contains(&path), "{path} gives no example");
+            assert_helpful(command, &path);
         }
+    }
+
+    #[test]
+    fn json_goes_to_standard_output_unless_a_command_lets_it_be_placed() {
+        let parse = |line: &str| Arguments::try_parse_from(line.split(' ')).unwrap().common;
+        assert!(!parse("onefold algorithms").is_json());
+        assert!(parse("onefold algorithms --json").is_json());
+        assert!(parse("onefold --json bench run --data x").is_json());
+        assert!(parse("onefold bench run --data x --json").is_json());
+        assert!(!parse("onefold bench run --data x --json out.json").is_json());
     }
 }

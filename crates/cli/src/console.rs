@@ -20,7 +20,8 @@ pub(crate) struct Console {
 impl Console {
     /// A console as talkative as the user wants it.
     pub(crate) fn new(common: &Common) -> Self {
-        let Common { json, quiet, verbose } = *common;
+        let Common { quiet, verbose, .. } = *common;
+        let json = common.is_json();
         // Draws nothing where standard error is no terminal.
         let bars = MultiProgress::new();
         if quiet || json {

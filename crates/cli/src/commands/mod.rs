@@ -2,6 +2,7 @@
 
 pub(crate) mod algorithms;
 pub(crate) mod backup;
+pub(crate) mod bench;
 pub(crate) mod check;
 pub(crate) mod chunk;
 pub(crate) mod completion;
