@@ -27,13 +27,7 @@ impl Dataset {
         let place = || path.display().to_string();
         let whole = path.canonicalize().with_context(place)?;
         let name = whole.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let mut files = Vec::new();
-        if whole.is_dir() {
-            collect(&whole, &mut files)?;
-            files.sort_by(|a, b| path_bytes(a).cmp(path_bytes(b)));
-        } else {
-            files.push(whole);
-        }
+        let files = if whole.is_dir() { files_below(&whole)? } else { vec![whole] };
         let most = most.unwrap_or(u64::MAX);
         let len = usize::try_from(length_of(&files)?.min(most))?;
         let mut dataset = Self { name, bytes: buffer(len), ends: Vec::new() };
@@ -133,6 +127,14 @@ fn length_of(files: &[PathBuf]) -> Result<u64> {
 
 fn path_bytes(path: &Path) -> &[u8] {
     path.as_os_str().as_encoded_bytes()
+}
+
+/// The regular files below `folder` in the order of their paths' bytes.
+pub(crate) fn files_below(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    collect(folder, &mut files)?;
+    files.sort_by(|a, b| path_bytes(a).cmp(path_bytes(b)));
+    Ok(files)
 }
 
 /// Adds the regular files below `folder`.

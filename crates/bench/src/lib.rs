@@ -5,7 +5,7 @@
 //! cut-points are worth, [`read_all`] how fast they could be had at best, and a [`Record`] keeps
 //! all of it with what is needed to doubt it.
 
-mod build;
+pub mod build;
 mod dataset;
 pub mod equal_mean;
 mod limit;
@@ -14,7 +14,6 @@ mod rapid;
 mod record;
 mod rounds;
 
-pub use build::{TYPESCRIPT, root_file_systems, typescript, version_series};
 pub use dataset::Dataset;
 pub use limit::{read_all, read_kernel};
 pub use metrics::{Metrics, Tally};

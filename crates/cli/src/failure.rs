@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use onefold_backend::BackendError;
+use onefold_bench::build::BuildError;
 use onefold_store::StoreError;
 use serde::Serialize;
 
@@ -61,6 +62,9 @@ fn hint(error: &anyhow::Error) -> Option<String> {
     }
     if error.downcast_ref::<CannotEncrypt>().is_some() {
         return Some("--no-encryption makes a repository in which nothing is encrypted".into());
+    }
+    if let Some(unbuilt) = error.downcast_ref::<BuildError>() {
+        return unbuilt.hint();
     }
     let store = error.downcast_ref::<StoreError>()?;
     if store.is_full() {

@@ -3,6 +3,7 @@
 #![expect(clippy::disallowed_methods, reason = "the tests write sources, not repositories")]
 
 mod commands;
+mod datasets;
 mod encryption;
 mod end_to_end;
 mod exit_codes;

@@ -1,6 +1,7 @@
 //! `onefold bench`: the commands that measure chunkers, one file each.
 
 mod choices;
+mod dataset;
 mod run;
 
 use anyhow::Result;
@@ -13,6 +14,7 @@ const AFTER_HELP: &str = "\
 Nothing here touches a repository. Times count on a machine that has nothing else to do.
 
 Examples:
+  onefold bench dataset build numpy --dir /data
   onefold bench run --data disk.img --mean 8KiB,16KiB
   onefold bench run --data ~/src --per-file --equalise-mean --json src.json";
 
@@ -26,12 +28,14 @@ pub(crate) struct Bench {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Dataset(dataset::Dataset),
     Run(run::Run),
 }
 
 impl Bench {
     pub(crate) fn run(self, console: &Console) -> Result<Exit> {
         match self.command {
+            Command::Dataset(dataset) => dataset.run(console),
             Command::Run(run) => run.run(console),
         }
     }

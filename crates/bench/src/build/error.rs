@@ -1,0 +1,127 @@
+use std::fmt;
+use std::path::PathBuf;
+
+use crate::build::Tool;
+
+/// Why a dataset cannot be built.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// No recipe has this name.
+    Unknown {
+        /// What was asked for.
+        name: String,
+        /// Names that are like it, the nearest first; all of them if none is.
+        nearest: Vec<&'static str>,
+    },
+    /// A recipe has no such choice, or not with this value.
+    Choice {
+        /// Of the recipe.
+        name: &'static str,
+        /// What was asked for.
+        choice: String,
+        /// What could have been.
+        expected: String,
+    },
+    /// Programs are not there.
+    MissingTools {
+        /// Of the dataset.
+        name: String,
+        /// What is missing.
+        tools: Vec<Tool>,
+    },
+    /// The disk is too small; nothing was downloaded.
+    DiskTooSmall {
+        /// Of the dataset.
+        name: String,
+        /// Where it should have been built.
+        dir: PathBuf,
+        /// Bytes that it takes.
+        needed: u64,
+        /// Bytes that are free.
+        free: u64,
+    },
+    /// Something could not be fetched.
+    Unfetched {
+        /// What.
+        what: String,
+        /// From where.
+        source: &'static str,
+        /// What the program that tried says.
+        reason: String,
+    },
+    /// The bytes are not those that were recorded.
+    OtherBytes {
+        /// Of the dataset.
+        name: String,
+        /// Where it was built.
+        dir: PathBuf,
+        /// What came out.
+        found: String,
+        /// What was recorded.
+        expected: &'static str,
+    },
+    /// Its user asked it to stop; the parts that are done are kept.
+    Stopped,
+}
+
+impl BuildError {
+    /// A way out, where one is known.
+    pub fn hint(&self) -> Option<String> {
+        Some(match self {
+            Self::Unknown { .. } => "`onefold bench dataset list` tells what there is".into(),
+            Self::MissingTools { tools, .. } => {
+                let packages: Vec<&str> = tools.iter().map(|tool| tool.package).collect();
+                format!("on Debian: apt-get install {}", packages.join(" "))
+            }
+            Self::DiskTooSmall { .. } => {
+                "name a folder on a larger disk with --dir, or free space".into()
+            }
+            Self::Unfetched { source, .. } => format!(
+                "check the network, the proxy settings and that the {source} can be reached, then \
+                 run it again: parts that are done are kept"
+            ),
+            Self::OtherBytes { dir, .. } => {
+                format!("remove '{}' and build it again", dir.display())
+            }
+            Self::Stopped => "run it again to go on: parts that are done are kept".into(),
+            Self::Choice { .. } => return None,
+        })
+    }
+}
+
+impl fmt::Display for BuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown { name, nearest } => {
+                write!(f, "no dataset '{name}', expected one like {}", nearest.join(", "))
+            }
+            Self::Choice { name, choice, expected } => {
+                write!(f, "{name}: no choice '{choice}', expected {expected}")
+            }
+            Self::MissingTools { name, tools } => {
+                let tools: Vec<String> = tools
+                    .iter()
+                    .map(|tool| format!("{} (package {})", tool.program, tool.package))
+                    .collect();
+                write!(f, "{name}: cannot be built without {}", tools.join(", "))
+            }
+            Self::DiskTooSmall { name, dir, needed, free } => write!(
+                f,
+                "{name}: takes {} MB in '{}', where {} MB are free; nothing was downloaded",
+                needed.div_ceil(1_000_000),
+                dir.display(),
+                free / 1_000_000,
+            ),
+            Self::Unfetched { what, source, reason } => {
+                write!(f, "{what} could not be fetched from the {source}: {reason}")
+            }
+            Self::OtherBytes { name, dir, found, expected } => {
+                write!(f, "{name}: '{}' has the digest {found}, expected {expected}", dir.display())
+            }
+            Self::Stopped => f.write_str("stopped"),
+        }
+    }
+}
+
+impl std::error::Error for BuildError {}

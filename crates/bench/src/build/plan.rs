@@ -1,0 +1,282 @@
+//! A build before it happens, as it happens, and its receipt.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+
+use crate::build::site::{Site, Watch, create, remove};
+use crate::build::{BuildError, Cost, Order, Recipe, Tool};
+use crate::dataset::files_below;
+
+/// What was built, as it is noted down beside its folder.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Receipt {
+    /// The name of the folder.
+    pub name: String,
+    /// Files in it.
+    pub files: u64,
+    /// Their sum.
+    pub bytes: u64,
+    /// Of the bytes as they are cut, see [`Dataset::digest`](crate::Dataset::digest).
+    pub digest: String,
+}
+
+/// What a build came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Built {
+    /// It was there.
+    Before(Receipt),
+    /// It is there now.
+    Now(Receipt),
+}
+
+/// A build that is about to happen.
+pub struct Plan {
+    /// What is built.
+    pub order: Order,
+    /// Where.
+    pub folder: PathBuf,
+    /// What it takes, as if nothing were there.
+    pub cost: Cost,
+    /// Bytes of it that are there.
+    pub present: u64,
+    /// Bytes that are free on the disk.
+    pub free: u64,
+    /// What it was built to, if it was.
+    pub receipt: Option<Receipt>,
+}
+
+impl Plan {
+    /// A plan to build `order` in a folder of its name below `dir`, which need not exist.
+    pub fn new(order: Order, dir: &Path) -> Result<Self> {
+        let folder = dir.join(order.folder());
+        let receipt = Receipt::read(&folder);
+        let present = match receipt {
+            Some(ref receipt) => receipt.bytes,
+            None if folder.is_dir() => lengths(&folder)?.1,
+            None => 0,
+        };
+        Ok(Self { cost: order.cost(), free: free_space(dir)?, order, folder, present, receipt })
+    }
+
+    /// Bytes that the disk must still have room for.
+    pub fn needed(&self) -> u64 {
+        (self.cost.built + self.cost.scratch).saturating_sub(self.present)
+    }
+
+    /// Programs that are missing.
+    pub fn missing_tools(&self) -> Vec<Tool> {
+        let tools = self.order.recipe.tools.iter().copied();
+        tools.filter(|tool| tool.find().is_none()).collect()
+    }
+
+    /// What stands in the way, before anything was downloaded.
+    pub fn check(&self) -> Result<(), BuildError> {
+        let name = || self.order.folder();
+        let tools = self.missing_tools();
+        if !tools.is_empty() {
+            return Err(BuildError::MissingTools { name: name(), tools });
+        }
+        if self.needed() > self.free {
+            return Err(BuildError::DiskTooSmall {
+                name: name(),
+                dir: self.folder.parent().unwrap_or(&self.folder).to_owned(),
+                needed: self.needed(),
+                free: self.free,
+            });
+        }
+        Ok(())
+    }
+
+    /// Builds what is missing.
+    ///
+    /// Two builds of one folder take turns. What comes out is digested, and refused if other bytes
+    /// were recorded.
+    pub fn build(self, watch: &dyn Watch) -> Result<Built> {
+        if let Some(receipt) = self.receipt {
+            return Ok(Built::Before(receipt));
+        }
+        self.check()?;
+        create(&self.folder)?;
+        // Locked until dropped.
+        let lock = File::open(&self.folder).with_context(|| self.folder.display().to_string())?;
+        lock.lock().with_context(|| format!("lock {}", self.folder.display()))?;
+        if let Some(receipt) = Receipt::read(&self.folder) {
+            return Ok(Built::Before(receipt));
+        }
+
+        let work = beside(&self.folder, ".work");
+        remove(&work)?;
+        create(&work)?;
+        let folder = self.folder.canonicalize()?;
+        let site = Site { folder, work: work.canonicalize()?, choices: &self.order.choices, watch };
+        let outcome = (self.order.recipe.build)(&site);
+        remove(&work)?;
+        // A program that the signal reached too fails first.
+        if outcome.is_err() && watch.is_stopped() {
+            return Err(BuildError::Stopped.into());
+        }
+        outcome?;
+        let receipt = self.receipt()?;
+        receipt.write(&self.folder)?;
+        Ok(Built::Now(receipt))
+    }
+
+    fn receipt(&self) -> Result<Receipt> {
+        let (files, bytes) = lengths(&self.folder)?;
+        let digest = digest(&self.folder)?;
+        let name = self.order.folder();
+        match self.order.digest() {
+            Some(expected) if expected != digest => Err(BuildError::OtherBytes {
+                name,
+                dir: self.folder.clone(),
+                found: digest,
+                expected,
+            }
+            .into()),
+            _ => Ok(Receipt { name, files, bytes, digest }),
+        }
+    }
+}
+
+impl Receipt {
+    /// Of the dataset in `folder`, if it was built and is there.
+    pub fn read(folder: &Path) -> Option<Self> {
+        let text = fs::read(beside(folder, ".json")).ok().filter(|_| folder.is_dir())?;
+        serde_json::from_slice(&text).ok()
+    }
+
+    /// Of all that was built of a recipe below `dir`, in the order of their names.
+    pub fn all(dir: &Path, recipe: &Recipe) -> Vec<Self> {
+        let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+        let folders = entries.map(|entry| entry.path()).filter(|path| path.is_dir());
+        let mut all: Vec<Self> = folders.filter_map(|folder| Self::read(&folder)).collect();
+        let prefix = format!("{}-", recipe.name);
+        all.retain(|receipt| receipt.name == recipe.name || receipt.name.starts_with(&prefix));
+        all.sort_by(|a, b| a.name.cmp(&b.name));
+        all
+    }
+
+    fn write(&self, folder: &Path) -> Result<()> {
+        let path = beside(folder, ".json");
+        let mut text = serde_json::to_string_pretty(self).context("a receipt in JSON")?;
+        text.push('\n');
+        fs::write(&path, text).with_context(|| path.display().to_string())
+    }
+}
+
+fn beside(folder: &Path, ending: &str) -> PathBuf {
+    let mut name = folder.as_os_str().to_owned();
+    name.push(ending);
+    name.into()
+}
+
+/// Regular files below `folder`, and their bytes.
+fn lengths(folder: &Path) -> Result<(u64, u64)> {
+    let files = files_below(folder)?;
+    let mut bytes = 0;
+    for file in &files {
+        bytes += file.metadata().with_context(|| file.display().to_string())?.len();
+    }
+    Ok((files.len() as u64, bytes))
+}
+
+/// As [`Dataset::digest`](crate::Dataset::digest), in little memory.
+fn digest(folder: &Path) -> Result<String> {
+    let mut hasher = blake3::Hasher::new();
+    for file in files_below(folder)? {
+        let place = || file.display().to_string();
+        hasher.update_reader(File::open(&file).with_context(place)?).with_context(place)?;
+    }
+    Ok(format!("blake3:{}", hasher.finalize().to_hex()))
+}
+
+/// Bytes free on the disk of `dir`, or of the nearest folder above it that exists.
+fn free_space(dir: &Path) -> Result<u64> {
+    let exists = dir.ancestors().find(|ancestor| ancestor.exists());
+    let place = exists.filter(|place| !place.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let disk = rustix::fs::statvfs(place).with_context(|| place.display().to_string())?;
+    Ok(disk.f_bavail * disk.f_frsize)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+    use crate::Dataset;
+
+    /// Stops after so many steps.
+    struct Patience(Cell<usize>);
+
+    impl Watch for Patience {
+        fn step(&self, _: usize, _: usize, _: &str) {
+            self.0.set(self.0.get() - 1);
+        }
+
+        fn is_stopped(&self) -> bool {
+            self.0.get() == 0
+        }
+    }
+
+    fn plan(order: &str, dir: &Path) -> Plan {
+        Plan::new(order.parse().unwrap(), dir).unwrap()
+    }
+
+    #[test]
+    fn a_broken_build_is_resumed_and_comes_to_the_same() {
+        const ORDER: &str = "series:versions=4,bytes=100000,edits=3";
+        let folder = tempfile::tempdir().unwrap();
+        let whole = plan(ORDER, &folder.path().join("whole")).build(&Patience(Cell::new(99)));
+        let Built::Now(whole) = whole.unwrap() else { panic!("was built before") };
+
+        let broken = folder.path().join("broken");
+        let error = plan(ORDER, &broken).build(&Patience(Cell::new(2))).unwrap_err();
+        assert!(matches!(error.downcast_ref(), Some(BuildError::Stopped)), "{error:#}");
+        let rest = plan(ORDER, &broken);
+        assert_eq!(rest.receipt, None);
+        assert_eq!(lengths(&rest.folder).unwrap().0, 2);
+        assert_eq!(rest.build(&Patience(Cell::new(99))).unwrap(), Built::Now(whole.clone()));
+        let again = plan(ORDER, &broken).build(&Patience(Cell::new(1)));
+        assert_eq!(again.unwrap(), Built::Before(whole.clone()));
+
+        let dataset = Dataset::read(&plan(ORDER, &broken).folder, None).unwrap();
+        assert_eq!(dataset.digest(), whole.digest);
+        assert_eq!((dataset.files().len(), dataset.bytes().len()), (4, whole.bytes as usize));
+    }
+
+    #[test]
+    fn a_disk_too_small_is_told_before_anything_happens() {
+        let folder = tempfile::tempdir().unwrap();
+        let plan = plan("rand:bytes=1000000000000000", &folder.path().join("below/here"));
+        let error = plan.build(&Patience(Cell::new(1))).unwrap_err().to_string();
+        assert!(error.contains("takes 1000000000 MB"), "{error}");
+        assert!(error.contains("nothing was downloaded"), "{error}");
+        assert!(!folder.path().join("below").exists());
+    }
+
+    #[test]
+    fn what_was_built_of_a_recipe_is_found_whatever_was_chosen() {
+        let folder = tempfile::tempdir().unwrap();
+        for order in ["rand:bytes=10", "rand:bytes=20", "series:bytes=1000,versions=1"] {
+            plan(order, folder.path()).build(&Patience(Cell::new(9))).unwrap();
+        }
+        let rand = "rand".parse::<Order>().unwrap().recipe;
+        let bytes: Vec<u64> = Receipt::all(folder.path(), rand).iter().map(|r| r.bytes).collect();
+        assert_eq!(bytes, [10, 20]);
+        assert_eq!(Receipt::all(&folder.path().join("nowhere"), rand), []);
+    }
+
+    #[test]
+    fn a_receipt_without_its_folder_is_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let built = plan("rand:bytes=1000", folder.path()).build(&Patience(Cell::new(9)));
+        assert!(matches!(built, Ok(Built::Now(_))), "{built:?}");
+        let home = folder.path().join("rand-bytes-1000");
+        assert!(Receipt::read(&home).is_some());
+        remove(&home).unwrap();
+        assert_eq!(Receipt::read(&home), None);
+    }
+}

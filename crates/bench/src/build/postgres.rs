@@ -1,0 +1,150 @@
+//! A PostgreSQL database between rounds of transactions, as tars of its folder.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use crate::build::order::{Allowed, Choice};
+use crate::build::site::Site;
+use crate::build::tool::{output, run, run_into};
+use crate::build::{Cost, MB, Recipe, Sameness, Tool, apt};
+
+const INITDB: Tool = Tool::new("initdb", "postgresql");
+const PG_CTL: Tool = Tool::new("pg_ctl", "postgresql");
+const PGBENCH: Tool = Tool::new("pgbench", "postgresql-contrib");
+const RUNUSER: Tool = Tool::new("runuser", "util-linux");
+
+pub(super) const POSTGRES: Recipe = Recipe {
+    name: "postgres",
+    kind: "database",
+    about: "a database of pgbench between rounds of 10,000 transactions, as tars",
+    source: None,
+    choices: &[
+        Choice { name: "count", about: "states", standard: "6", allowed: Allowed::Number(1, 99) },
+        Choice {
+            name: "scale",
+            about: "of pgbench: hundreds of thousands of accounts",
+            standard: "30",
+            allowed: Allowed::Number(1, 1000),
+        },
+    ],
+    sameness: Sameness::NotBytes("the database notes down times"),
+    tools: &[INITDB, PG_CTL, PGBENCH, RUNUSER, apt::TAR],
+    cost: |choices| {
+        // the tables, and the log that is kept of changes to them
+        let state = choices.number("scale") * 15 * MB + 120 * MB;
+        Cost { built: choices.number("count") * state, download: 0, scratch: 2 * state + 1000 * MB }
+    },
+    build,
+};
+
+/// One database goes through all states.
+fn build(site: &Site) -> Result<()> {
+    site.start_over()?;
+    let count = site.count("count");
+    let home = site.room("postgres")?;
+    let database = Database { data: home.join("data"), home };
+    site.step(0, count, "an empty database")?;
+    database.create()?;
+    for number in 0..count {
+        let part = format!("{number:02}.tar");
+        site.step(number, count, &part)?;
+        database.start()?;
+        let worked = match number {
+            0 => {
+                database.bench(&["--initialize", "--quiet", "--scale", site.choices.word("scale")])
+            }
+            _ => database.bench(&["--client=2", "--transactions=5000", "--no-vacuum"]),
+        };
+        // also what writes everything to the tables
+        database.stop()?;
+        worked?;
+        let unfinished = site.work.join(&part);
+        database.pack(&unfinished)?;
+        site.keep(&part, &unfinished)?;
+    }
+    Ok(())
+}
+
+struct Database {
+    /// Of its socket and log too.
+    home: PathBuf,
+    data: PathBuf,
+}
+
+impl Database {
+    fn create(&self) -> Result<()> {
+        if rustix::process::geteuid().is_root() {
+            run(Command::new("chown").arg(USER).arg(&self.home))?;
+        }
+        let mut command = self.command(INITDB)?;
+        run(command.args(["--no-sync", "--auth=trust", "--username=bench", "-D"]).arg(&self.data))
+    }
+
+    fn start(&self) -> Result<()> {
+        let options = "-c listen_addresses= -c unix_socket_directories=. -c fsync=off";
+        let mut command = self.command(PG_CTL)?;
+        command.args(["start", "--wait", "--silent", "-o", options, "-D"]).arg(&self.data);
+        // the server keeps the streams that it is given
+        let log = self.home.join("log");
+        run_into(command.arg("--log").arg(log), &self.home.join("start"))
+    }
+
+    fn stop(&self) -> Result<()> {
+        let mut command = self.command(PG_CTL)?;
+        run(command.args(["stop", "--wait", "--silent", "--mode=fast", "-D"]).arg(&self.data))
+    }
+
+    fn bench(&self, arguments: &[&str]) -> Result<()> {
+        let mut command = self.command(PGBENCH)?;
+        // the server's folder, by a name that is short enough for a socket
+        command.args(["--username=bench", "--host"]).arg(self.short_socket()?);
+        output(command.args(arguments).arg("postgres")).map(|_| ())
+    }
+
+    fn short_socket(&self) -> Result<PathBuf> {
+        let inode = self.data.metadata().with_context(|| self.data.display().to_string())?.ino();
+        let link = std::env::temp_dir().join(format!("onefold-{inode}"));
+        if !link.exists() {
+            std::os::unix::fs::symlink(&self.data, &link)
+                .with_context(|| link.display().to_string())?;
+        }
+        Ok(link)
+    }
+
+    /// PostgreSQL refuses to be run by root, who therefore becomes the user of Debian's package.
+    fn command(&self, tool: Tool) -> Result<Command> {
+        let program = tool.find().with_context(|| format!("{} is gone", tool.program))?;
+        let mut command = if rustix::process::geteuid().is_root() {
+            let mut command = RUNUSER.command();
+            command.args(["-u", USER, "--"]).arg(program);
+            command
+        } else {
+            Command::new(program)
+        };
+        command.current_dir(&self.home);
+        Ok(command)
+    }
+
+    fn pack(&self, tar: &Path) -> Result<()> {
+        let mut command = apt::TAR.command();
+        command.args(["--sort=name", "--format=gnu", "--numeric-owner"]);
+        command.args(["--owner=0", "--group=0", "-C"]).arg(&self.data).args(["-c", "."]);
+        run_into(&mut command, tar)
+    }
+}
+
+/// As which the database runs where root builds it.
+const USER: &str = "postgres";
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        // where nothing runs any more this fails, and that is as well
+        let _ = self.stop();
+        if let Ok(link) = self.short_socket() {
+            let _ = std::fs::remove_file(link);
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Where a recipe works: the dataset's folder, room beside it, and someone who watches.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use crate::build::{BuildError, Choices};
+
+/// Who is told how far a build is, and may stop it.
+pub trait Watch {
+    /// `done` of `of` parts are there; `what` is next.
+    fn step(&self, done: usize, of: usize, what: &str);
+
+    /// Whether to stop before the next part.
+    fn is_stopped(&self) -> bool;
+}
+
+/// Where a recipe works.
+pub(crate) struct Site<'a> {
+    pub(super) folder: PathBuf,
+    /// For what is on its way to the folder; empty when a build begins, removed when it ends.
+    pub(super) work: PathBuf,
+    pub(super) choices: &'a Choices,
+    pub(super) watch: &'a dyn Watch,
+}
+
+impl Site<'_> {
+    /// Makes those of `parts` that the folder lacks, in order.
+    ///
+    /// `make` is given a part and the path at which to create it, a file or a folder; it moves to
+    /// its place when `make` is done. Stops between parts if it is asked to.
+    pub(super) fn each<P: AsRef<str>>(
+        &self,
+        parts: &[P],
+        mut make: impl FnMut(&str, &Path) -> Result<()>,
+    ) -> Result<()> {
+        for (done, part) in parts.iter().enumerate() {
+            let part = part.as_ref();
+            self.step(done, parts.len(), part)?;
+            let home = self.folder.join(part);
+            if home.exists() {
+                continue;
+            }
+            let unfinished = self.work.join(format!("unfinished-{part}"));
+            remove(&unfinished)?;
+            make(part, &unfinished).with_context(|| format!("build {part}"))?;
+            self.keep(part, &unfinished)?;
+        }
+        Ok(())
+    }
+
+    /// Tells the watch, and stops if it says so.
+    pub(super) fn step(&self, done: usize, of: usize, what: &str) -> Result<()> {
+        if self.watch.is_stopped() {
+            return Err(BuildError::Stopped.into());
+        }
+        self.watch.step(done, of, what);
+        Ok(())
+    }
+
+    /// Moves what is finished to its place.
+    pub(super) fn keep(&self, part: &str, finished: &Path) -> Result<()> {
+        let home = self.folder.join(part);
+        fs::rename(finished, &home)
+            .with_context(|| format!("move {} to {}", finished.display(), home.display()))
+    }
+
+    /// An empty folder with room for what is fetched or unpacked.
+    pub(super) fn room(&self, name: &str) -> Result<PathBuf> {
+        let room = self.work.join(name);
+        remove(&room)?;
+        create(&room)?;
+        Ok(room)
+    }
+
+    /// Empties the folder, for recipes whose parts depend on what came before by more than bytes.
+    pub(super) fn start_over(&self) -> Result<()> {
+        let entries =
+            fs::read_dir(&self.folder).with_context(|| self.folder.display().to_string())?;
+        for entry in entries {
+            remove(&entry.with_context(|| self.folder.display().to_string())?.path())?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn number(&self, choice: &str) -> u64 {
+        self.choices.number(choice)
+    }
+
+    pub(super) fn count(&self, choice: &str) -> usize {
+        usize::try_from(self.number(choice)).expect("counts and sizes are limited to what fits")
+    }
+}
+
+pub(super) fn create(dir: &Path) -> Result<()> {
+    fs::create_dir_all(dir).with_context(|| format!("create {}", dir.display()))
+}
+
+pub(super) fn remove(path: &Path) -> Result<()> {
+    let place = || format!("remove {}", path.display());
+    if path.is_dir() {
+        fs::remove_dir_all(path).with_context(place)?;
+    } else if path.exists() {
+        fs::remove_file(path).with_context(place)?;
+    }
+    Ok(())
+}
+
+/// The only file in a folder, where a program put it under a name of its own.
+pub(super) fn only_file(folder: &Path) -> Result<PathBuf> {
+    let mut files = fs::read_dir(folder).with_context(|| folder.display().to_string())?;
+    let file = files.next().with_context(|| format!("{}: empty", folder.display()))?;
+    Ok(file.with_context(|| folder.display().to_string())?.path())
+}
