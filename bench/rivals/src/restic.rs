@@ -61,6 +61,7 @@ impl Restic {
             equal_to: Some(MODEL.into()),
             cut_points: Chunker::new(&params)?.cut_points(data).collect(),
             samples: Vec::new(),
+            counts: None,
         };
         let mut restic = Self { child, input: Some(input), output, outcome };
         restic.run()?;

@@ -10,6 +10,8 @@ use anyhow::{Context, Result, bail};
 #[cfg(target_os = "linux")]
 use rustix::mm::Advice;
 
+use crate::source::Source;
+
 /// Some bytes under a name, as one stream that remembers which files it is made of.
 pub struct Dataset {
     name: String,
@@ -42,6 +44,26 @@ impl Dataset {
             bail!("{}: no bytes to cut", path.display());
         }
         Ok(dataset)
+    }
+
+    /// The first so many bytes of `source` if `stretches` is 1, otherwise that many equal parts of
+    /// it, evenly spread; all of it if it is no longer. A stretch within a file is a file here.
+    ///
+    /// What cannot be read is left out, and listed by `source`.
+    pub fn sample(source: &mut Source, most: usize, stretches: u64) -> Self {
+        let all = source.bytes();
+        let len = most.min(usize::try_from(all).unwrap_or(usize::MAX));
+        let mut dataset =
+            Self { name: source.name().to_owned(), bytes: buffer(len), ends: Vec::new() };
+        let (count, part) = match all > most as u64 {
+            true => (stretches, most as u64 / stretches),
+            false => (1, all),
+        };
+        for i in 0..count {
+            let from = if count > 1 { (all - part) / (count - 1) * i } else { 0 };
+            source.read_stretch(from, part, &mut dataset.bytes, &mut dataset.ends);
+        }
+        dataset
     }
 
     /// Bytes without any pattern: the output that BLAKE3 can be asked for at any length, of the
@@ -204,6 +226,22 @@ mod tests {
             let error = Dataset::read(&path, None).err().unwrap();
             assert!(error.to_string().contains(path.to_str().unwrap()), "{error:#}");
         }
+    }
+
+    #[test]
+    fn a_sample_is_spread_over_everything() {
+        let content: String = ('a'..='z').collect();
+        let root = tree(&[("1", &content[..5]), ("2", ""), ("3", &content[5..])]);
+        let sample = |most, stretches| {
+            let mut source = Source::list(&[root.path().join("data")]).unwrap();
+            let sample = Dataset::sample(&mut source, most, stretches);
+            let files = sample.files().map(|file| String::from_utf8(file.to_vec()).unwrap());
+            files.collect::<Vec<_>>()
+        };
+        assert_eq!(sample(26, 4), ["abcde", "", "fghijklmnopqrstuvwxyz"]);
+        assert_eq!(sample(12, 3), ["abcd", "lmno", "wxyz"]);
+        assert_eq!(sample(20, 2), ["abcde", "", "fghij", "qrstuvwxyz"]);
+        assert_eq!(sample(7, 1), ["abcde", "", "fg"]);
     }
 
     #[test]

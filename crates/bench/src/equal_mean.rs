@@ -8,10 +8,6 @@ use anyhow::{Context, Result};
 use onefold_cdc::{Algorithm, Chunker, Params};
 use serde::{Deserialize, Serialize};
 
-use crate::metrics::{Metrics, Tally};
-use crate::rounds::{self, Contender, Sample};
-use crate::{Dataset, Summary};
-
 /// A reached mean this near, as a share of the one that was wanted, will do.
 const NEAR: f64 = 0.005;
 
@@ -28,99 +24,18 @@ pub enum Borders {
     Files,
 }
 
-/// One algorithm at one mean.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Trial {
-    /// As [`Algorithm::name`] has it.
-    pub algorithm: String,
-    /// The kernel that was timed.
-    pub kernel: String,
-    /// The mean in bytes that all algorithms should reach.
-    pub wanted_mean: usize,
-    /// The mean in bytes that this algorithm had to be asked for.
-    pub avg: usize,
-    /// The bounds that went with it.
-    pub min: usize,
-    /// The bounds that went with it.
-    pub max: usize,
-    /// What came of it; [`Metrics::mean`] tells how near the algorithm could come.
-    pub metrics: Metrics,
-    /// Times of cutting alone, one a round.
-    pub samples: Vec<Sample>,
-}
-
-impl Trial {
-    /// How far the reached mean lies from the wanted one, as a share of that.
-    pub fn error(&self) -> f64 {
-        self.metrics.mean / self.wanted_mean as f64 - 1.0
-    }
-
-    /// Bytes cut in a second of the thread's time, in the median.
-    pub fn bytes_per_second(&self) -> f64 {
-        let seconds = Summary::of(self.samples.iter().map(|sample| sample.thread_seconds));
-        self.metrics.bytes as f64 / seconds.median
-    }
-}
-
-/// Cuts `dataset` by each algorithm so that it reaches `mean`, and times that in interleaved rounds.
-///
-/// An algorithm with few means to choose from (MII, PCI) comes as near as it can.
-pub fn compare(
-    dataset: &Dataset,
-    borders: Borders,
-    algorithms: &[Algorithm],
-    mean: usize,
-    rounds: u32,
-) -> Result<Vec<Trial>> {
-    let inputs: Vec<&[u8]> = match borders {
-        Borders::Stream => vec![dataset.bytes()],
-        Borders::Files => dataset.files().collect(),
-    };
-    let chunkers = algorithms.iter().map(|&algorithm| {
-        chunker_that_reaches(algorithm, &inputs, mean)
-            .with_context(|| format!("{algorithm} at a mean of {mean} bytes"))
-    });
-    let chunkers = chunkers.collect::<Result<Vec<_>>>()?;
-    let contenders = chunkers.iter().map(|chunker| {
-        let inputs = &inputs;
-        Contender::new(chunker.params().algorithm.name(), move |found| {
-            for input in inputs {
-                found.extend(chunker.cut_points(input));
-            }
-        })
-    });
-    let outcomes = rounds::measure(contenders.collect(), rounds, |_| Ok(()))?;
-    Ok(chunkers
-        .iter()
-        .zip(outcomes)
-        .map(|(chunker, outcome)| Trial {
-            algorithm: outcome.name,
-            kernel: chunker.kernel().name().to_owned(),
-            wanted_mean: mean,
-            avg: chunker.sizes().avg(),
-            min: chunker.sizes().min(),
-            max: chunker.sizes().max(),
-            metrics: metrics(chunker, &inputs),
-            samples: outcome.samples,
-        })
-        .collect())
-}
-
-fn metrics(chunker: &Chunker, inputs: &[&[u8]]) -> Metrics {
-    let mut tally = Tally::default();
-    for input in inputs {
-        tally.add(input, chunker.cut_points(input));
-    }
-    tally.metrics()
-}
-
 /// The chunker by `algorithm`, with the bounds that suit it, whose mean over `inputs` is next to
 /// `mean` of all that were tried.
 ///
 /// The reached mean grows about as the one that is asked for does, so each trial asks for more or
 /// less by the factor that the last one was short or long; where two enclose the goal, for the
-/// middle of them once that step leads out.
-fn chunker_that_reaches(algorithm: Algorithm, inputs: &[&[u8]], mean: usize) -> Result<Chunker> {
+/// middle of them once that step leads out. An algorithm with few means to choose from (MII, PCI)
+/// comes as near as it can.
+pub fn chunker_that_reaches(
+    algorithm: Algorithm,
+    inputs: &[&[u8]],
+    mean: usize,
+) -> Result<Chunker> {
     let bytes: usize = inputs.iter().map(|input| input.len()).sum();
     let mut avg = mean;
     let (mut below, mut above) = (0, usize::MAX);
@@ -159,20 +74,22 @@ mod tests {
     use super::*;
     use onefold_testkit::text;
 
-    /// Text, in which rules without a hash miss the mean that they are asked for.
-    fn dataset() -> Dataset {
-        Dataset::of("text", vec![text(1, 1 << 20), text(2, 1 << 19), Vec::new(), text(1, 3000)])
+    fn reached(algorithm: Algorithm, inputs: &[&[u8]], mean: usize) -> f64 {
+        let chunker = chunker_that_reaches(algorithm, inputs, mean).unwrap();
+        let chunks: usize = inputs.iter().map(|input| chunker.cut_points(input).count()).sum();
+        let bytes: usize = inputs.iter().map(|input| input.len()).sum();
+        bytes as f64 / chunks as f64
     }
 
     #[test]
     fn every_algorithm_with_means_to_choose_from_reaches_the_one_that_is_wanted() {
-        let algorithms = [Algorithm::AeMax, Algorithm::Ram, Algorithm::FastCdc, Algorithm::MinCdc];
-        for borders in [Borders::Stream, Borders::Files] {
-            let trials = compare(&dataset(), borders, &algorithms, 2000, 1).unwrap();
-            for trial in trials {
-                assert!(trial.error().abs() < 0.02, "{trial:?}");
-                assert_eq!(trial.metrics.bytes, dataset().bytes().len() as u64);
-                assert_eq!(trial.samples.len(), 1);
+        // text, in which rules without a hash miss the mean that they are asked for
+        let files = [text(1, 1 << 20), text(2, 1 << 19), Vec::new(), text(1, 3000)];
+        let stream = files.concat();
+        for algorithm in [Algorithm::AeMax, Algorithm::Ram, Algorithm::FastCdc, Algorithm::MinCdc] {
+            for inputs in [vec![&stream[..]], files.iter().map(|file| &file[..]).collect()] {
+                let mean = reached(algorithm, &inputs, 2000);
+                assert!((mean / 2000.0 - 1.0).abs() < 0.02, "{algorithm}: {mean}");
             }
         }
     }
@@ -180,8 +97,9 @@ mod tests {
     #[test]
     fn a_mean_beyond_reach_is_approached() {
         // whole files are the longest chunks there are
-        let trials =
-            compare(&dataset(), Borders::Files, &[Algorithm::FastCdc], 8 << 20, 1).unwrap();
-        assert_eq!(trials[0].metrics.chunks, 3);
+        let files = [text(1, 1 << 20), text(2, 1 << 19), text(1, 3000)];
+        let inputs: Vec<&[u8]> = files.iter().map(|file| &file[..]).collect();
+        let whole = files.concat().len() as f64 / 3.0;
+        assert_eq!(reached(Algorithm::FastCdc, &inputs, 8 << 20), whole);
     }
 }

@@ -6,17 +6,31 @@
 //! all of it with what is needed to doubt it.
 
 pub mod build;
+mod counters;
 mod dataset;
+mod distribution;
 pub mod equal_mean;
 mod limit;
 mod metrics;
+mod pin;
 mod rapid;
 mod record;
 mod rounds;
+pub mod run;
+mod source;
+mod survey;
+mod watch;
 
+pub use counters::{Counters, Counts};
 pub use dataset::Dataset;
+pub use distribution::{Bin, Distribution, Quantiles};
 pub use limit::{read_all, read_kernel};
-pub use metrics::{Metrics, Tally};
+pub use metrics::{Findings, Metrics, Tally, Zeros};
 pub use rapid::{CriterionResult, RapidPlan, RapidResult, Times, measure_rapid, name};
 pub use record::{Commit, DatasetRecord, Header, Machine, Record, command_line};
-pub use rounds::{Contender, FEWEST_ROUNDS, Outcome, Sample, Summary, measure, noise};
+pub use rounds::{
+    Contender, FEWEST_ROUNDS, Outcome, Sample, Summary, measure, measure_while, noise,
+};
+pub use source::{Piece, Source, Unreadable};
+pub use survey::{Survey, survey};
+pub use watch::Watch;

@@ -11,6 +11,8 @@ use anyhow::{Context, Result, ensure};
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
+use crate::counters::{Counters, Counts};
+
 /// With fewer rounds a median says little.
 pub const FEWEST_ROUNDS: u32 = 7;
 
@@ -77,6 +79,8 @@ pub struct Outcome {
     pub cut_points: Vec<usize>,
     /// One a round.
     pub samples: Vec<Sample>,
+    /// Of one run beside the rounds, if the CPU's counters were at hand.
+    pub counts: Option<Counts>,
 }
 
 impl Outcome {
@@ -133,20 +137,49 @@ fn median(samples: &mut [f64]) -> f64 {
 /// elsewhere. An error if cut-points that were claimed equal are not, or a later run of a contender
 /// finds another number of them than its first.
 pub fn measure(
-    mut contenders: Vec<Contender>,
+    contenders: Vec<Contender>,
     rounds: u32,
     mut between: impl FnMut(u32) -> Result<()>,
 ) -> Result<Vec<Outcome>> {
-    let mut outcomes: Vec<Outcome> = contenders.iter_mut().map(first_run).collect();
+    let mut begun = 0;
+    measure_while(contenders, rounds, None, |round| {
+        if round > begun {
+            begun = round;
+            between(round)?;
+        }
+        Ok(true)
+    })
+}
+
+/// As [`measure`], and one run of each besides for the CPU to count; `goes_on` is asked before each
+/// run of each contender, with the number of the round, which is 0 until times are taken.
+///
+/// Where it says no, what was measured until then is the outcome: the samples of some contenders,
+/// or of all, are fewer or none.
+pub fn measure_while(
+    mut contenders: Vec<Contender>,
+    rounds: u32,
+    mut counters: Option<&mut Counters>,
+    mut goes_on: impl FnMut(u32) -> Result<bool>,
+) -> Result<Vec<Outcome>> {
+    let mut outcomes = Vec::new();
+    for contender in &mut contenders {
+        if !goes_on(0)? {
+            return Ok(outcomes);
+        }
+        outcomes.push(first_run(contender));
+    }
     for outcome in &outcomes {
         assert_agrees(outcome, &outcomes)?;
     }
     let longest = outcomes.iter().map(|outcome| outcome.cut_points.len()).max();
     let mut cut_points = Vec::with_capacity(longest.unwrap_or(0));
     for round in 1..=rounds {
-        between(round)?;
         let count = contenders.len();
         for place in (0..count).map(|i| (i + round as usize - 1) % count) {
+            if !goes_on(round)? {
+                return Ok(outcomes);
+            }
             let (contender, outcome) = (&mut contenders[place], &mut outcomes[place]);
             outcome.samples.push(timed_run(contender, round, &mut cut_points)?);
             ensure!(
@@ -156,6 +189,14 @@ pub fn measure(
                 cut_points.len(),
                 outcome.cut_points.len()
             );
+        }
+    }
+    if let Some(counters) = &mut counters {
+        for (contender, outcome) in contenders.iter_mut().zip(&mut outcomes) {
+            cut_points.clear();
+            let work = || (contender.work)(black_box(&mut cut_points));
+            // shared counters are counters that are missing
+            outcome.counts = counters.count(work).ok();
         }
     }
     Ok(outcomes)
@@ -169,6 +210,7 @@ fn first_run(contender: &mut Contender) -> Outcome {
         equal_to: contender.equal_to.clone(),
         cut_points,
         samples: Vec::new(),
+        counts: None,
     }
 }
 
@@ -289,6 +331,25 @@ mod tests {
     }
 
     #[test]
+    fn who_stops_keeps_the_samples_there_are() {
+        let stopped_after = |runs: u32| {
+            let mut left = runs;
+            let contenders = vec![finds("a", &[1]), finds("b", &[2])];
+            let outcomes = measure_while(contenders, 3, None, |_| {
+                left = left.wrapping_sub(1);
+                Ok(left != u32::MAX)
+            });
+            outcomes.unwrap().iter().map(|outcome| outcome.samples.len()).collect::<Vec<_>>()
+        };
+        assert!(stopped_after(0).is_empty());
+        assert_eq!(stopped_after(1), [0]);
+        assert_eq!(stopped_after(2), [0, 0]);
+        // the second round begins with the second
+        assert_eq!(stopped_after(5), [1, 2]);
+        assert_eq!(stopped_after(99), [3, 3]);
+    }
+
+    #[test]
     fn time_asleep_is_wall_time_only() {
         let sleeper = Contender::new("sleeper", |_| std::thread::sleep(Duration::from_millis(30)));
         let outcomes = measure(vec![sleeper], 1, |_| Ok(())).unwrap();
@@ -305,6 +366,7 @@ mod tests {
             equal_to: None,
             cut_points: Vec::new(),
             samples: vec![sample(1, 1.0), sample(2, 1.01), sample(3, 1.02)],
+            counts: None,
         };
         assert_eq!(noise([&outcome]), Vec::<String>::new());
         outcome.samples[2] = sample(3, 1.2);

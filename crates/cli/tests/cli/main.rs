@@ -2,6 +2,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "the tests write sources, not repositories")]
 
+mod bench;
 mod commands;
 mod datasets;
 mod encryption;

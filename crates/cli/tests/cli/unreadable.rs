@@ -56,7 +56,7 @@ fn what_permissions_forbid_is_left_out_with_3() {
 }
 
 /// Runs `onefold` as a user whom permissions bind.
-fn unprivileged(lab: &Lab) -> Option<impl Fn(&str) -> Ran> {
+pub(crate) fn unprivileged(lab: &Lab) -> Option<impl Fn(&str) -> Ran> {
     let is_root = rustix::process::geteuid().is_root();
     // The build's own directory may be closed to other users.
     let binary = lab.path("onefold");

@@ -1,7 +1,7 @@
 //! Lists of what is to be measured, as the user writes them.
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use onefold_cdc::Algorithm;
+use onefold_cdc::{Algorithm, Kernel};
 
 /// The word for every one of a list.
 const ALL: &str = "all";
@@ -19,6 +19,15 @@ pub(super) fn algorithms() -> impl TypedValueParser<Value = Choice<Algorithm>> {
     PossibleValuesParser::new(names.chain([ALL])).try_map(|name| match &*name {
         ALL => Ok(Choice::All),
         name => name.parse::<Algorithm>().map(Choice::One),
+    })
+}
+
+/// Reads the name of a kernel, or `all`.
+pub(super) fn kernels() -> impl TypedValueParser<Value = Choice<Kernel>> {
+    let names = Kernel::ALL.iter().map(|kernel| kernel.name());
+    PossibleValuesParser::new(names.chain([ALL])).try_map(|name| match &*name {
+        ALL => Ok(Choice::All),
+        name => name.parse::<Kernel>().map(Choice::One),
     })
 }
 

@@ -3,6 +3,7 @@
 mod choices;
 mod dataset;
 mod run;
+mod watch;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};

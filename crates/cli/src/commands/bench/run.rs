@@ -1,32 +1,43 @@
 //! `onefold bench run`
 
-use std::path::PathBuf;
+use std::num::NonZero;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use clap::{ArgAction, Args};
-use onefold_bench::equal_mean::{self, Borders, Trial};
-use onefold_bench::{Dataset, DatasetRecord, FEWEST_ROUNDS, Header, Record, command_line};
-use onefold_cdc::Algorithm;
-use serde::{Deserialize, Serialize};
+use clap::Args;
+use indicatif::HumanBytes;
+use onefold_bench::equal_mean::Borders;
+use onefold_bench::run::{self, Entry, Plan, Results, Timing, Work};
+use onefold_bench::{FEWEST_ROUNDS, Header, Record, Source, Unreadable, Watch, command_line};
+use onefold_cdc::{Algorithm, Kernel};
 
-use super::choices::{Choice, algorithms, chosen};
+use super::choices::{Choice, algorithms, chosen, kernels};
+use super::watch::Bar;
 use crate::args::STANDARD_OUTPUT;
 use crate::console::Console;
+use crate::count;
 use crate::exit::Exit;
 use crate::output::Output;
 use crate::{size, table};
 
 const AFTER_HELP: &str = "\
-A folder is the regular files below it, in the order of their paths. Each PATH is measured by
-itself. Chunkers are compared at the mean chunk size that they reach on the data.
+Each PATH is measured by itself; a folder is the regular files below it, in the order of their
+paths. All of it is cut, in bounded memory, to tell duplicates and sizes. Speed is measured on a
+sample in memory, by one thread, and equal cut-points of all kernels are verified before. Chunkers
+asked for the same mean reach different ones; compare what they find with --equalise-mean.
+
+Ctrl-C ends the measurement, and what was measured until then is shown and written.
 
 Examples:
-  onefold bench run --data disk.img --mean 8KiB,16KiB
+  onefold bench run --data disk.img --mean 8KiB,16KiB --html report.html
   onefold bench run --data ~/src --per-file --algorithms mincdc,fastcdc --json src.json
+  onefold bench run --data a.tar b.tar --equalise-mean --kernels auto
 
-With --json: one record with commit, machine, datasets and their digests, and every sample.";
+Exit codes: 3 if something could not be read and is missing from the result; 130 after Ctrl-C.
 
-/// Cut data by several chunkers and compare duplicates found, chunk sizes and speed
+With --json: one record with commit, machine, data and their digests, and every sample.";
+
+/// Compare chunkers on your data: duplicates found, chunk sizes, speed
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub(super) struct Run {
@@ -35,90 +46,244 @@ pub(super) struct Run {
     data: Vec<PathBuf>,
     /// The chunkers, or `all`
     #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "all")]
-    #[arg(action = ArgAction::Append, value_parser = algorithms())]
+    #[arg(value_parser = algorithms())]
     algorithms: Vec<Choice<Algorithm>>,
-    /// The mean chunk sizes to reach
+    /// The mean chunk sizes to ask for
     #[arg(long, value_name = "BYTES", value_delimiter = ',', value_parser = size::parse)]
-    #[arg(default_values = ["4KiB", "8KiB", "16KiB", "64KiB"])]
+    #[arg(default_values = ["4KiB", "8KiB", "16KiB", "32KiB", "64KiB"])]
     mean: Vec<usize>,
-    /// How often each is timed
-    #[arg(long, value_name = "N", default_value_t = FEWEST_ROUNDS)]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
-    rounds: u32,
-    /// Cut each file by itself, and not all as one stream
+    /// Look for parameters with which all reach these means on the data
     #[arg(long)]
+    equalise_mean: bool,
+    /// Cut each file by itself
+    #[arg(long, conflicts_with = "one_stream")]
     per_file: bool,
-    /// Write everything as JSON to OUT, or to standard output instead of the table
+    /// Cut all files as one stream, as an archive of them would be; this is the default
+    #[arg(long)]
+    one_stream: bool,
+    /// The kernels whose speed is measured where they run: `all`, or `auto` for the fastest
+    #[arg(long, value_name = "K", value_delimiter = ',', default_value = "all")]
+    #[arg(value_parser = kernels())]
+    kernels: Vec<Choice<Kernel>>,
+    /// How often each is timed; with 0 there are no times
+    #[arg(long, value_name = "N", default_value_t = FEWEST_ROUNDS)]
+    rounds: u32,
+    /// Time cutting by so many threads too, and cutting in two stages
+    #[arg(long, value_name = "N", default_value = "1")]
+    threads: NonZero<usize>,
+    /// How much of the data is held in memory to measure speed
+    #[arg(long, value_name = "BYTES", default_value = "128MiB", value_parser = size::parse)]
+    sample: usize,
+    /// Leave out the time of fingerprinting
+    #[arg(long)]
+    no_fingerprints: bool,
+    /// Write everything as JSON to OUT, or to standard output instead of tables
     #[arg(long, value_name = "OUT", num_args = 0..=1, default_missing_value = STANDARD_OUTPUT)]
     json: Option<PathBuf>,
 }
 
-#[derive(PartialEq, Serialize, Deserialize)]
-struct Results {
-    dataset: DatasetRecord,
-    borders: Borders,
-    trials: Vec<Trial>,
-}
-
 impl Run {
     pub(super) fn run(self, console: &Console) -> Result<Exit> {
-        let borders = if self.per_file { Borders::Files } else { Borders::Stream };
-        let algorithms = chosen(&self.algorithms, &content_defined());
-        let mut output = Output::new();
-        let mut results = Vec::new();
+        let plan = self.plan();
+        let watch = Bar::new(console, "what was measured will be shown")?;
+        let mut results: Vec<Results> = Vec::new();
         for path in &self.data {
-            let dataset = Dataset::read(path, None)?;
-            let mut trials = Vec::new();
-            for &mean in &self.mean {
-                trials.extend(equal_mean::compare(
-                    &dataset,
-                    borders,
-                    &algorithms,
-                    mean,
-                    self.rounds,
-                )?);
+            let mut source = Source::list(std::slice::from_ref(path))?;
+            tell_unreadable(source.unreadable(), console);
+            let listed = source.unreadable().len();
+            let measured = run::run(&mut source, &plan, &watch)?;
+            tell_unreadable(&measured.unreadable[listed..], console);
+            results.push(measured);
+            if watch.is_cancelled() {
+                break;
             }
-            if !console.is_json() {
-                for line in lines(&dataset, &trials) {
-                    output.line(line)?;
-                }
-            }
-            results.push(Results { dataset: DatasetRecord::from(&dataset), borders, trials });
         }
+        drop(watch);
+        self.show(&results, console)?;
         if let Some(out) = &self.json {
-            let command = command_line("onefold", std::env::args().skip(1));
-            let record = Record { header: Header::here(out, command, "in memory")?, results };
-            match console.is_json() {
-                true => output.json_document(&record)?,
-                false => record.write(out)?,
-            }
+            self.write_json(out, results.clone(), console)?;
         }
-        output.finish()?;
-        Ok(Exit::Fine)
+        Ok(exit(&results, console))
+    }
+
+    fn plan(&self) -> Plan {
+        Plan {
+            algorithms: chosen(&self.algorithms, Algorithm::ALL),
+            means: self.mean.clone(),
+            equalise_mean: self.equalise_mean,
+            borders: if self.per_file { Borders::Files } else { Borders::Stream },
+            kernels: chosen(&self.kernels, Kernel::ALL),
+            rounds: self.rounds,
+            sample: self.sample,
+            fingerprints: !self.no_fingerprints,
+            threads: self.threads,
+        }
+    }
+
+    fn show(&self, results: &[Results], console: &Console) -> Result<()> {
+        if console.is_json() {
+            return Ok(());
+        }
+        let mut output = Output::new();
+        for results in results {
+            for line in describe(results) {
+                output.line(line)?;
+            }
+            warn_of_noise(results, console);
+        }
+        output.finish()
+    }
+
+    fn write_json(&self, out: &Path, results: Vec<Results>, console: &Console) -> Result<()> {
+        let command = command_line("onefold", std::env::args().skip(1));
+        let record = Record { header: Header::here(out, command, "in memory")?, results };
+        if !console.is_json() {
+            return record.write(out);
+        }
+        let mut output = Output::new();
+        output.json_document(&record)?;
+        output.finish()
     }
 }
 
-/// Fixed chunks have the mean that they are asked for, and are no chunker to compare.
-fn content_defined() -> Vec<Algorithm> {
-    let all = Algorithm::ALL.iter().copied();
-    all.filter(|algorithm| algorithm.is_content_defined()).collect()
+fn tell_unreadable(unreadable: &[Unreadable], console: &Console) {
+    for Unreadable { path, reason } in unreadable {
+        console.line(format_args!("error: cannot read '{path}': {reason}"));
+    }
 }
 
-fn lines(dataset: &Dataset, trials: &[Trial]) -> Vec<String> {
-    let header = ["Algorithm", "Kernel", "Wanted", "Mean", "Deviation", "Dedup ratio", "GB/s"];
+fn exit(results: &[Results], console: &Console) -> Exit {
+    let unreadable: usize = results.iter().map(|results| results.unreadable.len()).sum();
+    if unreadable > 0 {
+        console.warn(format_args!("{unreadable} could not be read and are missing"));
+    }
+    match results.iter().any(|results| !results.is_complete) {
+        true => Exit::Interrupted,
+        false if unreadable > 0 => Exit::Incomplete,
+        false => Exit::Fine,
+    }
+}
+
+fn warn_of_noise(results: &Results, console: &Console) {
+    if let Some(first) = results.noise.first() {
+        let more = results.noise.len() - 1;
+        console.warn(format_args!("the machine is noisy; {first}, and {more} more such reasons"));
+    }
+    for missing in &results.missing {
+        console.notice(format_args!("not measured: {missing}"));
+    }
+}
+
+/// What was measured on one dataset.
+fn describe(results: &Results) -> Vec<String> {
+    let Results { dataset, sample, .. } = results;
+    let mut lines = vec![format!(
+        "{}: {} in {}, {}{}",
+        dataset.name,
+        HumanBytes(dataset.bytes),
+        count::files(dataset.files),
+        match results.borders {
+            Borders::Stream => "cut as one stream",
+            Borders::Files => "each cut by itself",
+        },
+        if results.is_complete { "" } else { "; STOPPED before the end" },
+    )];
+    lines.push(match sample.stretches {
+        1 => "speed: of one thread, on all of it, in memory".into(),
+        stretches => format!(
+            "speed: of one thread, on a sample of {} from {stretches} places, in memory",
+            HumanBytes(sample.bytes)
+        ),
+    });
+    lines.push(String::new());
+    lines.extend(entries(results));
+    lines.extend(speed_ups(results));
+    lines.push(String::new());
+    lines
+}
+
+/// A line for each algorithm and mean, most duplicates first.
+fn entries(results: &Results) -> Vec<String> {
+    let header = [
+        "Algorithm",
+        "Asked",
+        "Mean",
+        "Deviation",
+        "Dedup ratio",
+        "Savings",
+        "Zeros apart",
+        "Cut GB/s",
+        "±",
+        "Kernel",
+        "Fingerprint",
+        "Both",
+    ];
     let mut rows = vec![header.map(str::to_owned).to_vec()];
-    rows.extend(trials.iter().map(|trial| {
-        vec![
-            trial.algorithm.clone(),
-            trial.kernel.clone(),
-            trial.wanted_mean.to_string(),
-            format!("{:.0}", trial.metrics.mean),
-            format!("{:.0}", trial.metrics.deviation),
-            format!("{:.4}", trial.metrics.dedup_ratio()),
-            format!("{:.2}", trial.bytes_per_second() / 1e9),
-        ]
-    }));
-    let mut lines = vec![format!("{}: {} bytes", dataset.name(), dataset.bytes().len())];
-    lines.extend(table::lines(&rows, &[2, 3, 4, 5, 6]));
+    let mut entries: Vec<&Entry> = results.entries.iter().collect();
+    entries.sort_by_key(|entry| (entry.wanted_mean, entry.findings.metrics.unique_bytes));
+    for entry in entries {
+        let metrics = &entry.findings.metrics;
+        let cut = entry.fastest(Work::Cut);
+        let spread = cut.and_then(Timing::seconds).map(|seconds| 100.0 * seconds.spread());
+        rows.push(vec![
+            entry.algorithm.clone(),
+            entry.wanted_mean.to_string(),
+            format!("{:.0}", metrics.mean),
+            format!("{:.0}", metrics.deviation),
+            format!("{:.4}", metrics.dedup_ratio()),
+            format!("{:.2} %", 100.0 * metrics.space_savings()),
+            format!("{:.4}", entry.findings.dedup_ratio_without_zeros()),
+            gigabytes(cut),
+            spread.map_or(String::new(), |spread| format!("{spread:.0} %")),
+            cut.map_or(String::new(), |timing| timing.kernel.clone()),
+            gigabytes(entry.fastest(Work::Fingerprint)),
+            gigabytes(entry.fastest(Work::CutAndFingerprint)),
+        ]);
+    }
+    let mut lines = table::lines(&rows, &[1, 2, 3, 4, 5, 6, 7, 8, 10, 11]);
+    if let Some(limit) = results.read_limit.bytes_per_second() {
+        let kernel = &results.read_limit.kernel;
+        lines.push(format!("reading alone, {kernel}: {:.2} GB/s", limit / 1e9));
+    }
+    if results.entries.iter().any(|entry| entry.findings.one_in > 1) {
+        lines.push("unique chunks were too many to remember: ratios are estimates".into());
+    }
+    lines
+}
+
+fn gigabytes(timing: Option<&Timing>) -> String {
+    let speed = timing.and_then(Timing::bytes_per_second);
+    speed.map_or("-".into(), |speed| format!("{:.2}", speed / 1e9))
+}
+
+/// How much faster kernels, threads and stages are, at the first mean.
+fn speed_ups(results: &Results) -> Vec<String> {
+    let first = results.entries.iter().map(|entry| entry.wanted_mean).next();
+    let mut rows = vec![];
+    for entry in results.entries.iter().filter(|entry| Some(entry.wanted_mean) == first) {
+        let speed_ups = entry.speed_ups();
+        let kernels = speed_ups.iter().filter(|(kernel, _)| *kernel != Kernel::Scalar.name());
+        let mut cells: Vec<String> =
+            kernels.map(|(kernel, factor)| format!("{kernel} {factor:.1}")).collect();
+        let one = entry.fastest(Work::Cut).and_then(Timing::bytes_per_second);
+        for timing in &entry.timings {
+            let (Some(one), Some(speed)) = (one, timing.bytes_per_second()) else { continue };
+            match (timing.work, timing.threads) {
+                (Work::CutInTwoStages, _) => cells.push(format!("two stages {:.1}", speed / one)),
+                (Work::Cut, threads) if threads > 1 => {
+                    cells.push(format!("{threads} threads {:.1}", speed / one));
+                }
+                _ => {}
+            }
+        }
+        if !cells.is_empty() {
+            rows.push(vec![entry.algorithm.clone(), cells.join(", ")]);
+        }
+    }
+    if rows.is_empty() {
+        return rows.concat();
+    }
+    let mut lines = vec![String::new(), "times as fast: kernels as scalar, threads as one".into()];
+    lines.extend(table::lines(&rows, &[]));
     lines
 }

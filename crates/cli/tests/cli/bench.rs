@@ -1,0 +1,151 @@
+//! `onefold bench`: what it reports is what was planted, and what it cannot do it says.
+
+use std::fs::{self, Permissions};
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
+use std::process::Stdio;
+use std::thread;
+use std::time::Duration;
+
+use onefold_testkit::random;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::lab::{Lab, Ran, number};
+use crate::unreadable::unprivileged;
+
+/// Of each dataset the results, by way of a file.
+fn results(lab: &Lab, arguments: &str) -> Vec<Value> {
+    let ran = lab.ok(&format!("bench run {arguments} --json out.json"));
+    assert!(ran.stdout.contains("Dedup ratio"), "{ran:#?}");
+    read_results(lab)
+}
+
+fn read_results(lab: &Lab) -> Vec<Value> {
+    let text = fs::read_to_string(lab.path("out.json")).unwrap();
+    let record: Value = serde_json::from_str(&text).unwrap();
+    record["results"].as_array().unwrap().clone()
+}
+
+#[test]
+fn planted_duplicates_are_reported_to_the_byte() {
+    let lab = Lab::new();
+    // the second file twice, and so often that chunks at its borders do not matter
+    lab.write("data/a", random(1, 300_000));
+    lab.write("data/b", random(2, 500_000));
+    lab.write("data/c/b", random(2, 500_000));
+    let results = results(&lab, "--data data --per-file --rounds 1 --mean 2KiB,8KiB");
+    let [results] = &results[..] else { panic!("{results:#?}") };
+    assert_eq!(results["dataset"]["name"], "data");
+    assert_eq!(
+        (number(&results["dataset"], "bytes"), number(&results["dataset"], "files")),
+        (1_300_000, 3)
+    );
+    let all = [random(1, 300_000), random(2, 500_000), random(2, 500_000)].concat();
+    let digest = results["dataset"]["digest"].as_str().unwrap();
+    assert_eq!(
+        digest,
+        format!("blake3:{}", onefold_fingerprint::Fingerprinter::blake3().fingerprint(&all))
+    );
+    let entries = results["entries"].as_array().unwrap();
+    assert!(entries.len() >= 2 * 20, "{}", entries.len());
+    for entry in entries {
+        let metrics = &entry["findings"]["metrics"];
+        assert_eq!(number(metrics, "bytes"), 1_300_000, "{entry}");
+        assert_eq!(number(metrics, "unique_bytes"), 800_000, "{entry}");
+        assert!(!entry["timings"].as_array().unwrap().is_empty(), "{entry}");
+    }
+}
+
+#[test]
+fn blocks_of_zeros_are_reported_apart() {
+    let lab = Lab::new();
+    lab.write("image", [vec![0; 64 << 10], random(1, 32 << 10), vec![0; 32 << 10]].concat());
+    let line = "--data image --algorithms fixed --mean 4KiB --rounds 0";
+    let results = results(&lab, line);
+    let findings = &results[0]["entries"][0]["findings"];
+    let zeros = &findings["zeros"];
+    assert_eq!((number(zeros, "chunks"), number(zeros, "bytes")), (24, 96 << 10));
+    assert_eq!(number(zeros, "unique_bytes"), 4096);
+    assert_eq!(number(&findings["metrics"], "unique_bytes"), (32 << 10) + 4096);
+}
+
+#[test]
+fn each_path_is_a_dataset_and_json_can_go_to_standard_output() {
+    let lab = Lab::new();
+    lab.write("a", random(1, 100_000));
+    lab.write("b", random(2, 50_000));
+    let line = "bench run --data a b --algorithms ram --mean 1KiB --rounds 1 --json";
+    let record = lab.ok(line).json();
+    let names: Vec<&Value> =
+        record["results"].as_array().unwrap().iter().map(|one| &one["dataset"]["name"]).collect();
+    assert_eq!(names, ["a", "b"]);
+    for field in ["command_line", "commit", "cpu_model", "rustc_version", "kernel_version"] {
+        assert!(!record[field].is_null(), "{field}");
+    }
+}
+
+#[test]
+fn means_are_equal_where_that_is_asked_for() {
+    let lab = Lab::new();
+    lab.write("data", random(1, 3_000_000));
+    let line = "--data data --algorithms ae-max,ram,gear,fastcdc --mean 2000 --rounds 0";
+    let results = results(&lab, &format!("{line} --equalise-mean"));
+    for entry in results[0]["entries"].as_array().unwrap() {
+        let mean = entry["findings"]["metrics"]["mean"].as_f64().unwrap();
+        assert!((mean / 2000.0 - 1.0).abs() < 0.02, "{entry}");
+    }
+}
+
+#[test]
+fn bad_input_is_named() {
+    let lab = Lab::new();
+    lab.write("empty/a", "");
+    lab.ok("bench run --help");
+    lab.run("bench run").expect(1).says(&["--data"]);
+    lab.run("bench run --data nowhere").expect(1).says(&["cannot read 'nowhere'"]);
+    lab.run("bench run --data empty").expect(1).says(&["empty: no bytes to cut"]);
+    let ran = lab.run("bench run --data empty --algorithms fastcdd,ram").expect(1);
+    ran.says(&["invalid value 'fastcdd'", "'fastcdc'"]);
+    lab.run("bench run --data empty --kernels avx3").expect(1).says(&["'avx2'"]);
+    lab.run("bench run --data empty --mean 0").expect(1);
+}
+
+#[test]
+fn what_cannot_be_read_is_named_counted_and_known_by_the_exit_code() {
+    let lab = Lab::new();
+    lab.write("data/open", random(1, 50_000));
+    lab.write("data/forbidden", "x");
+    fs::set_permissions(lab.path("data/forbidden"), Permissions::from_mode(0o000)).unwrap();
+    fs::set_permissions(lab.path(""), Permissions::from_mode(0o777)).unwrap();
+    let Some(run) = unprivileged(&lab) else { return };
+    let line = "bench run --data data --algorithms ram --mean 1KiB --rounds 1 --json out.json";
+    let ran = run(line).expect(3);
+    ran.says(&["data/forbidden'", "Permission denied", "warning: 1 could not be read"]);
+    let results = read_results(&lab);
+    assert_eq!(results[0]["unreadable"].as_array().unwrap().len(), 1);
+    assert_eq!(number(&results[0]["dataset"], "bytes"), 50_000);
+}
+
+#[test]
+fn a_measurement_that_is_stopped_keeps_what_it_has() {
+    let lab = Lab::new();
+    lab.write("data", random(1, 2 << 20));
+    let line = "bench run --verbose --data data --algorithms ram,gear --kernels auto \
+                --mean 4KiB,8KiB --rounds 1000000 --json out.json";
+    let mut command = lab.command(line);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
+    assert!(said.any(|line| line.unwrap() == "taking times"));
+    thread::sleep(Duration::from_millis(500));
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let ran = Ran::of(line, child.wait_with_output().unwrap()).expect(130);
+    assert!(ran.stdout.contains("STOPPED"), "{ran:#?}");
+    let results = read_results(&lab);
+    assert_eq!(results[0]["is_complete"], false);
+    for entry in results[0]["entries"].as_array().unwrap() {
+        assert_eq!(number(&entry["findings"]["metrics"], "bytes"), 2 << 20, "{entry}");
+    }
+    let first = &results[0]["entries"][0]["timings"][0]["samples"];
+    assert!(!first.as_array().unwrap().is_empty());
+}
