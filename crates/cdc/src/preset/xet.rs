@@ -46,8 +46,7 @@ impl Rule for Xet {
     fn next_cut(&self, data: &[u8]) -> Option<usize> {
         let reach = self.sizes.reach(data)?;
         let before = self.sizes.min() - 1;
-        let warm = gear::scan(&TABLE, 0, &reach[before + 1 - WINDOW..before], |_| false);
-        let Err(hash) = warm else { unreachable!("nothing stops it") };
+        let hash = gear::warm(&TABLE, &reach[..before]);
         let mask = self.mask;
         match gear::scan(&TABLE, hash, &reach[before..], |hash| hash & mask == 0) {
             Ok(scanned) => Some(before + scanned),
