@@ -1,7 +1,7 @@
 //! Measures RapidCDC in front of some algorithms, prints a table of each and keeps a record.
 //!
 //!     cargo run --release -p onefold-bench --example rapid -- --data PATH [--one-stream]
-//!         [--algorithm rabin,gear,…] [--criterion ff,rwt,mt1,mt4,fpt] [--sizes MIN,AVG,MAX]
+//!         [--algorithm rabin,gear,…] [--criterion ff,rwt,mt1,mt4,fpt,mfpt] [--sizes MIN,AVG,MAX]
 //!         [--next N] [--rounds N] [--bytes MAX] [--out docs/records/NAME.json]
 //!
 //! Each file is an input of its own, unless --one-stream makes one of all. --data may be given
@@ -110,11 +110,12 @@ fn criteria(names: &str) -> Result<Vec<Criterion>> {
             "ff" => Criterion::FastForward,
             "rwt" => Criterion::WindowTest,
             "fpt" => Criterion::FingerprintTest,
+            "mfpt" => Criterion::MarkerFingerprintTest,
             "mt1" => Criterion::MarkerTest { bytes: 1 },
             "mt2" => Criterion::MarkerTest { bytes: 2 },
             "mt3" => Criterion::MarkerTest { bytes: 3 },
             "mt4" => Criterion::MarkerTest { bytes: 4 },
-            _ => bail!("--criterion {name}: expected ff, rwt, mt1 to mt4 or fpt"),
+            _ => bail!("--criterion {name}: expected ff, rwt, mt1 to mt4, fpt or mfpt"),
         })
     };
     names.split(',').map(criterion).collect()

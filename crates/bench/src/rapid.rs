@@ -16,8 +16,8 @@ use std::hint::black_box;
 
 use anyhow::{Context, Result};
 use onefold_cdc::{
-    Algorithm, Chunker, Criterion, Hints, Kernel, KnownChunk, MemoryHints, NextChunk, Params,
-    Rapid, RapidCounters,
+    Algorithm, Chunker, Criterion, Hints, Kernel, MemoryHints, NextChunk, Params, Rapid,
+    RapidCounters,
 };
 use serde::{Deserialize, Serialize};
 
@@ -66,7 +66,7 @@ pub struct RapidResult {
 /// What one criterion came to; its times are those under its name.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CriterionResult {
-    /// FF, FF+RWT, FF+MT1 to FF+MT4, FF+RWT+FPT.
+    /// FF, FF+RWT, FF+MT1 to FF+MT4, FF+RWT+FPT, FF+MT4+FPT.
     pub name: String,
     /// Of its cut-points.
     pub metrics: Metrics,
@@ -241,6 +241,7 @@ pub fn name(criterion: Criterion) -> String {
         Criterion::WindowTest => "FF+RWT".into(),
         Criterion::MarkerTest { bytes } => format!("FF+MT{bytes}"),
         Criterion::FingerprintTest => "FF+RWT+FPT".into(),
+        Criterion::MarkerFingerprintTest => "FF+MT4+FPT".into(),
         other => format!("{other:?}"),
     }
 }
@@ -330,7 +331,9 @@ impl<'a> Ways<'a> {
         });
         let scalar = Some(Kernel::Scalar);
         let model = match criterion {
-            Criterion::FingerprintTest => label("alone", scalar, false).1,
+            Criterion::FingerprintTest | Criterion::MarkerFingerprintTest => {
+                label("alone", scalar, false).1
+            }
             _ => label(&self::name(criterion), scalar, false).1,
         };
         Ok((times, if model == contender.name() { contender } else { contender.equal_to(model) }))
@@ -393,7 +396,7 @@ impl Known {
     fn take_in(&mut self, chunk: &[u8]) {
         if let Some(table) = &self.0 {
             let fingerprint = table.fingerprint(chunk);
-            if table.look_up(&fingerprint).is_none() {
+            if table.look_up(&fingerprint, None).is_none() {
                 table.learn(&fingerprint, true);
             }
         }
@@ -460,6 +463,7 @@ struct Replaying<'a, H> {
 
 impl<H: Hints<Fingerprint = Print>> Hints for Replaying<'_, H> {
     type Fingerprint = Print;
+    type Place = H::Place;
 
     #[inline]
     fn fingerprint(&self, chunk: &[u8]) -> Print {
@@ -472,16 +476,26 @@ impl<H: Hints<Fingerprint = Print>> Hints for Replaying<'_, H> {
     }
 
     #[inline]
-    fn look_up(&self, fingerprint: &Print) -> Option<KnownChunk> {
-        self.hints.look_up(fingerprint)
+    fn look_up(&self, fingerprint: &Print, guess: Option<H::Place>) -> Option<H::Place> {
+        self.hints.look_up(fingerprint, guess)
     }
 
-    fn learn(&self, fingerprint: &Print, by_rule: bool) {
-        self.hints.learn(fingerprint, by_rule);
+    #[inline]
+    fn is_by_rule(&self, place: H::Place) -> bool {
+        self.hints.is_by_rule(place)
     }
 
-    fn learn_next(&self, fingerprint: &Print, next: NextChunk) {
-        self.hints.learn_next(fingerprint, next);
+    #[inline]
+    fn next(&self, place: H::Place, position: usize) -> Option<(NextChunk, Option<H::Place>)> {
+        self.hints.next(place, position)
+    }
+
+    fn learn(&self, fingerprint: &Print, by_rule: bool) -> Option<H::Place> {
+        self.hints.learn(fingerprint, by_rule)
+    }
+
+    fn learn_next(&self, place: H::Place, next: NextChunk, kept: H::Place) {
+        self.hints.learn_next(place, next, kept);
     }
 }
 

@@ -88,7 +88,7 @@ pub use parallel::{ParallelCuts, ReadAt, cut_points_parallel, parallel_cuts, par
 pub use params::{ChunkSizes, MAX_CHUNK, Params};
 pub use preset::Preset;
 pub use rapid::{
-    Criterion, Hints, KnownChunk, MAX_NEXT, MemoryHints, NextChunk, NextChunks, Rapid, RapidChunk,
+    Criterion, Hints, MAX_NEXT, MemoryHints, MemoryPlace, NextChunk, NextChunks, Rapid, RapidChunk,
     RapidCounters, RapidInput,
 };
 pub use secret::Secret;

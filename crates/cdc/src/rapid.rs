@@ -7,8 +7,10 @@
 //! was new, the algorithm seeks the cut-point from the last one on. Each pair of neighbours goes
 //! into the hints; a hint that was accepted goes to the front with the marker that it has.
 //! **Cost.** A chunk that a hint ends costs its fingerprint, which deduplication needs anyway, and
-//! one look-up. Apart from the fingerprint none of its bytes is read but those that the criterion
-//! asks for: under FF none at all. Nothing is written unless the hint was not the first.
+//! one look-up, at the place that the hint tells. Apart from the fingerprint none of its bytes is
+//! read but those that the criterion asks for: under FF none at all. Those that the chunks to come
+//! will need are asked of memory some chunks ahead. Nothing is written unless the hint was not the
+//! first, or tells a place where the chunk is not.
 //! **First legal position.** The algorithm's min; a hint outside min to max or past the end of the
 //! input is refused whatever the criterion.
 //! **Tail.** What the end of the input cut short never goes into the hints, neither as a chunk nor
@@ -20,17 +22,22 @@
 //! **Departures.** The paper's fingerprint test rests on a pool without chunks that were forwarded
 //! to; here each known chunk says whether the rule cut it, so that criteria may share hints. Rules
 //! without a window have the fingerprint test alone, which is all that exactness takes. The marker
-//! is the last byte or up to four.
+//! is the last byte or up to four, and may stand before the fingerprint test in the window's stead.
 
 mod memory;
 
 use std::ops::AddAssign;
 
-pub use self::memory::MemoryHints;
+pub use self::memory::{MemoryHints, MemoryPlace};
+use crate::simd::vector::prefetch;
 use crate::{BoundaryTest, Chunker, Lookahead, ParamError};
 
 /// The most next chunks that are kept for a chunk.
-pub const MAX_NEXT: usize = 8;
+pub const MAX_NEXT: usize = 16;
+
+/// How many chunks ahead the bytes that a test reads are asked of memory: enough that they have
+/// come when it is their turn, few enough that most are read at all.
+const CHUNKS_AHEAD: u32 = 8;
 
 /// Bytes of a chunk's end that are kept of it.
 const MARKER: usize = 4;
@@ -53,6 +60,11 @@ pub enum Criterion {
     /// the algorithm's own, whatever the hints. Refused for algorithms with a
     /// [lookahead](Chunker::lookahead).
     FingerprintTest,
+    /// If the last four bytes are those of the chunk before, and the chunk that it makes is one that
+    /// the algorithm has made. As exact as [`FingerprintTest`](Self::FingerprintTest) and refused
+    /// where that is; the marker, for which no window is needed, refuses most of what a fingerprint
+    /// would be computed for in vain.
+    MarkerFingerprintTest,
 }
 
 /// The end of a chunk that followed another.
@@ -126,72 +138,90 @@ impl NextChunks {
     }
 }
 
-/// What is known of a chunk.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct KnownChunk {
-    /// Whether the algorithm put its end where it is; a hint did otherwise.
-    pub by_rule: bool,
-    /// What came after it.
-    pub next: NextChunks,
-}
-
 /// Chunks that were seen, by fingerprint, and the chunks that came after them.
 ///
-/// Belongs to one set of [`Params`](crate::Params): lengths are those that these cut, and
-/// `by_rule` speaks of their rule. Losing entries costs speed only. Methods are called from all
-/// threads that cut.
+/// Belongs to one set of [`Params`](crate::Params): lengths are those that these cut, and whether
+/// a chunk is by the rule speaks of their rule. Losing entries costs speed only. Methods are called
+/// from all threads that cut.
 ///
-/// **What is stored.** With each fingerprint one bit, `by_rule`, and a list of at most
-/// [`MAX_NEXT`] chunks that came after it, the latest first; two are enough as the paper has it.
-/// Of each the length, of which [`MAX_CHUNK`](crate::MAX_CHUNK) takes 26 bits, and the last four
-/// bytes: 8 bytes a hint. Who wants [`Criterion::FastForward`], [`Criterion::WindowTest`] or
-/// [`Criterion::FingerprintTest`] alone need not store the four, and may give zeros. The bit may be
-/// left out, and be false always, if nobody asks for [`Criterion::FingerprintTest`].
+/// **What is stored.** With each fingerprint one bit, whether the chunk is by the rule, and a list
+/// of at most [`MAX_NEXT`] chunks that came after it, the latest first; two are enough as the paper
+/// has it. Of each the length, of which [`MAX_CHUNK`](crate::MAX_CHUNK) takes 26 bits, the last four
+/// bytes, and, where that is of use, the place where it is kept. Who wants
+/// [`Criterion::FastForward`], [`Criterion::WindowTest`] or [`Criterion::FingerprintTest`] alone
+/// need not store the four, and may give zeros. The bit may be left out, and be false always, if
+/// nobody asks for a fingerprint test.
 ///
 /// **What a chunk costs.** One [`look_up`](Self::look_up) of every chunk but one that the end of
-/// the input cut short; a [`learn`](Self::learn) of every new one; a
-/// [`learn_next`](Self::learn_next) of every one whose next chunk was sought, or was not the first
-/// of the list. In a series of like inputs nearly all calls are look-ups, so these should be cheap
-/// and need no lock that others hold.
+/// the input cut short, and one [`next`](Self::next) or a few; a [`learn`](Self::learn) of every
+/// new one; a [`learn_next`](Self::learn_next) of every one whose next chunk was sought, or was not
+/// the first of the list. In a series of like inputs nearly all calls are those that read, so these
+/// should be cheap and need no lock that others hold.
 pub trait Hints {
     /// Identifies a chunk: chunks with equal fingerprints count as equal.
     type Fingerprint: Copy;
 
+    /// Where a known chunk is kept, good for as long as the hints are. The fingerprint does, where
+    /// there is nothing shorter.
+    type Place: Copy + PartialEq;
+
     /// The fingerprint of `chunk`.
     fn fingerprint(&self, chunk: &[u8]) -> Self::Fingerprint;
 
-    /// What is known of the chunk, or `None` if it is new.
+    /// Where the chunk is kept, or `None` if it is new. It may well be at `guess`, or not.
+    fn look_up(
+        &self,
+        fingerprint: &Self::Fingerprint,
+        guess: Option<Self::Place>,
+    ) -> Option<Self::Place>;
+
+    /// Whether the algorithm put the chunk's end where it is; a hint did otherwise.
     ///
-    /// With [`Criterion::FingerprintTest`] cut-points are exact as long as `by_rule` is true only of
+    /// With [`Criterion::FingerprintTest`] cut-points are exact as long as this is true only of
     /// chunks [learned](Self::learn) so: an index that also holds the ends of files must not say so
     /// of these.
-    fn look_up(&self, fingerprint: &Self::Fingerprint) -> Option<KnownChunk>;
+    fn is_by_rule(&self, place: Self::Place) -> bool;
+
+    /// What came after the chunk kept at `place`, by its position in the list, and a guess where it
+    /// is kept. The guess may be wrong; not so the length with its marker.
+    fn next(&self, place: Self::Place, position: usize)
+    -> Option<(NextChunk, Option<Self::Place>)>;
 
     /// Takes note of a chunk, and of whether the algorithm put its end where it is; what was so
-    /// once remains so.
-    fn learn(&self, fingerprint: &Self::Fingerprint, by_rule: bool);
+    /// once remains so. Where it is kept, or `None` if there is no room.
+    fn learn(&self, fingerprint: &Self::Fingerprint, by_rule: bool) -> Option<Self::Place>;
 
-    /// Takes note that `next` came after the chunk, as [`NextChunks::touch`] does.
-    fn learn_next(&self, fingerprint: &Self::Fingerprint, next: NextChunk);
+    /// Takes note that `next`, which is kept at `kept`, came after the chunk at `place`: as
+    /// [`NextChunks::touch`] does.
+    fn learn_next(&self, place: Self::Place, next: NextChunk, kept: Self::Place);
 }
 
 impl<H: Hints + ?Sized> Hints for &H {
     type Fingerprint = H::Fingerprint;
+    type Place = H::Place;
 
-    fn fingerprint(&self, chunk: &[u8]) -> Self::Fingerprint {
+    fn fingerprint(&self, chunk: &[u8]) -> H::Fingerprint {
         (**self).fingerprint(chunk)
     }
 
-    fn look_up(&self, fingerprint: &Self::Fingerprint) -> Option<KnownChunk> {
-        (**self).look_up(fingerprint)
+    fn look_up(&self, fingerprint: &H::Fingerprint, guess: Option<H::Place>) -> Option<H::Place> {
+        (**self).look_up(fingerprint, guess)
     }
 
-    fn learn(&self, fingerprint: &Self::Fingerprint, by_rule: bool) {
-        (**self).learn(fingerprint, by_rule);
+    fn is_by_rule(&self, place: H::Place) -> bool {
+        (**self).is_by_rule(place)
     }
 
-    fn learn_next(&self, fingerprint: &Self::Fingerprint, next: NextChunk) {
-        (**self).learn_next(fingerprint, next);
+    fn next(&self, place: H::Place, position: usize) -> Option<(NextChunk, Option<H::Place>)> {
+        (**self).next(place, position)
+    }
+
+    fn learn(&self, fingerprint: &H::Fingerprint, by_rule: bool) -> Option<H::Place> {
+        (**self).learn(fingerprint, by_rule)
+    }
+
+    fn learn_next(&self, place: H::Place, next: NextChunk, kept: H::Place) {
+        (**self).learn_next(place, next, kept);
     }
 }
 
@@ -199,16 +229,17 @@ impl<H: Hints + ?Sized> Hints for &H {
 #[derive(Clone)]
 pub struct Rapid {
     chunker: Chunker,
-    acceptance: Acceptance,
+    test: Test,
+    /// Whether the chunk must also be one that the algorithm has made.
+    is_exact: bool,
 }
 
-/// A criterion with what it needs.
+/// What the bytes before a cut-point must be like.
 #[derive(Clone)]
-enum Acceptance {
-    Always,
+enum Test {
+    None,
     Window(BoundaryTest),
     Marker(usize),
-    Fingerprint(Option<BoundaryTest>),
 }
 
 impl Rapid {
@@ -219,26 +250,27 @@ impl Rapid {
             return Err(ParamError::RapidNeedsMax);
         }
         let window = BoundaryTest::new(chunker.params())?;
-        let acceptance = match criterion {
-            Criterion::FastForward => Acceptance::Always,
+        let test = match criterion {
+            Criterion::FastForward => Test::None,
             Criterion::WindowTest => {
-                Acceptance::Window(window.ok_or(ParamError::NoWindowTest { algorithm })?)
+                Test::Window(window.ok_or(ParamError::NoWindowTest { algorithm })?)
             }
             Criterion::MarkerTest { bytes } => {
                 let compared = usize::from(bytes);
                 if !(1..=MARKER).contains(&compared) {
                     return Err(ParamError::MarkerBytes { bytes });
                 }
-                Acceptance::Marker(compared)
+                Test::Marker(compared)
             }
-            Criterion::FingerprintTest => {
-                if chunker.lookahead() != Lookahead::None {
-                    return Err(ParamError::InexactFingerprintTest { algorithm });
-                }
-                Acceptance::Fingerprint(window)
-            }
+            Criterion::FingerprintTest => window.map_or(Test::None, Test::Window),
+            Criterion::MarkerFingerprintTest => Test::Marker(MARKER),
         };
-        Ok(Self { chunker, acceptance })
+        let is_exact =
+            matches!(criterion, Criterion::FingerprintTest | Criterion::MarkerFingerprintTest);
+        if is_exact && chunker.lookahead() != Lookahead::None {
+            return Err(ParamError::InexactFingerprintTest { algorithm });
+        }
+        Ok(Self { chunker, test, is_exact })
     }
 
     /// What cuts where no hint is accepted.
@@ -248,7 +280,13 @@ impl Rapid {
 
     /// Starts on an input, with `hints` that other inputs and threads may share.
     pub fn start<H: Hints>(&self, hints: H) -> RapidInput<'_, H> {
-        RapidInput { rapid: self, hints, previous: None, counters: RapidCounters::default() }
+        RapidInput {
+            rapid: self,
+            hints,
+            previous: None,
+            scout: None,
+            counters: RapidCounters::default(),
+        }
     }
 
     /// All cut-points of `data`, a whole input; the last is its length. And what they took.
@@ -279,37 +317,67 @@ pub struct RapidChunk<F> {
 pub struct RapidInput<'a, H: Hints> {
     rapid: &'a Rapid,
     hints: H,
-    previous: Option<Previous<H::Fingerprint>>,
+    /// The chunk before; `None` if none is known.
+    previous: Option<H::Place>,
+    scout: Option<Scout<H::Place>>,
     counters: RapidCounters,
 }
 
-/// The chunk before, and what came after it.
-struct Previous<F> {
-    fingerprint: F,
-    next: NextChunks,
+/// Who goes from first hint to first hint ahead of the cut-points, so that memory is asked in time
+/// for what will be read there. What it believes decides nothing.
+struct Scout<P> {
+    place: P,
+    /// Bytes between the last cut-point and where it is.
+    ahead: usize,
+    /// Chunks in these.
+    chunks: u32,
+}
+
+impl<P> Scout<P> {
+    /// The same one, seen from behind a chunk of `len` bytes; `None` if it is not that far.
+    #[inline]
+    fn behind(self, len: usize) -> Option<Self> {
+        let ahead = self.ahead.checked_sub(len)?;
+        Some(Self { ahead, chunks: self.chunks.checked_sub(1)?, ..self })
+    }
 }
 
 /// A hint that was accepted.
-struct Hit<F> {
-    place: usize,
+struct Hit<H: Hints> {
+    position: usize,
     hint: NextChunk,
-    tested: Tested<F>,
+    guess: Option<H::Place>,
+    tested: Tested<H>,
 }
 
 /// What the fingerprint test found out, if it was made: only chunks by the rule pass it.
-type Tested<F> = Option<(F, KnownChunk)>;
+type Tested<H> = Option<(<H as Hints>::Fingerprint, <H as Hints>::Place)>;
 
 impl<H: Hints> RapidInput<'_, H> {
     /// The next chunk; `None` once all are cut.
     ///
     /// `data` is what follows the last chunk: at least max bytes of it, or all up to the end of the
-    /// input. Bytes behind max make no difference.
+    /// input. Bytes behind max make no difference, but where they are given memory is asked in time
+    /// for those that will be read.
+    #[inline]
     pub fn next(&mut self, data: &[u8]) -> Option<RapidChunk<H::Fingerprint>> {
-        let chunker = &self.rapid.chunker;
-        let reach = &data[..data.len().min(chunker.sizes().max())];
-        if let Some(hit) = self.hit(reach) {
-            return Some(self.forward(reach, hit));
+        let reach = &data[..data.len().min(self.rapid.chunker.sizes().max())];
+        if let Some(previous) = self.previous
+            && !reach.is_empty()
+        {
+            if !matches!(self.rapid.test, Test::None) {
+                self.look_ahead(previous, data);
+            }
+            if let Some(hit) = self.hit(previous, reach) {
+                return Some(self.forward(previous, reach, hit));
+            }
         }
+        self.seek(reach)
+    }
+
+    /// The chunk that the algorithm ends.
+    fn seek(&mut self, reach: &[u8]) -> Option<RapidChunk<H::Fingerprint>> {
+        let chunker = &self.rapid.chunker;
         let (len, by_rule) = match chunker.next_cut(reach) {
             Some(len) => (len, true),
             None => (chunker.last_cut(reach)?, false),
@@ -318,13 +386,14 @@ impl<H: Hints> RapidInput<'_, H> {
         self.counters.scanned_bytes += len as u64;
         let fingerprint = self.hints.fingerprint(chunk);
         let previous = self.previous.take();
+        self.scout = None;
         // where the input cut one short there may be a second, of a rule that chooses anew at the end
         if by_rule {
-            if let Some(previous) = previous {
-                self.hints.learn_next(&previous.fingerprint, NextChunk::of(chunk));
+            let known = self.hints.look_up(&fingerprint, None);
+            self.previous = self.kept(&fingerprint, known, true);
+            if let (Some(previous), Some(kept)) = (previous, self.previous) {
+                self.hints.learn_next(previous, NextChunk::of(chunk), kept);
             }
-            let known = self.hints.look_up(&fingerprint);
-            self.enter(fingerprint, known, true);
         }
         Some(RapidChunk { len, fingerprint, hint: None })
     }
@@ -333,38 +402,62 @@ impl<H: Hints> RapidInput<'_, H> {
     #[inline]
     fn forward(
         &mut self,
+        previous: H::Place,
         reach: &[u8],
-        Hit { place, hint, tested }: Hit<H::Fingerprint>,
+        Hit { position, hint, guess, tested }: Hit<H>,
     ) -> RapidChunk<H::Fingerprint> {
         let len = hint.len as usize;
-        self.counters.hits[place] += 1;
+        self.counters.hits[position] += 1;
         self.counters.forwarded_bytes += len as u64;
-        // what is in front already stays there
-        if place > 0
-            && let Some(previous) = &self.previous
-        {
-            self.hints.learn_next(&previous.fingerprint, hint);
-        }
         let (fingerprint, known) = match tested {
-            Some((fingerprint, known)) => (fingerprint, Some(known)),
+            Some((fingerprint, place)) => (fingerprint, Some(place)),
             None => {
                 let fingerprint = self.hints.fingerprint(&reach[..len]);
-                (fingerprint, self.hints.look_up(&fingerprint))
+                (fingerprint, self.hints.look_up(&fingerprint, guess))
             }
         };
         let by_rule = tested.is_some();
-        self.enter(fingerprint, known, by_rule);
-        RapidChunk { len, fingerprint, hint: Some(place) }
+        self.previous = self.kept(&fingerprint, known, by_rule);
+        let led_astray = guess.is_some() && guess != self.previous;
+        // what is in front already stays there
+        if (position > 0 || led_astray)
+            && let Some(kept) = self.previous
+        {
+            self.hints.learn_next(previous, hint, kept);
+        }
+        let is_foreseen = position == 0 && !led_astray;
+        self.scout = self.scout.take().filter(|_| is_foreseen).and_then(|scout| scout.behind(len));
+        RapidChunk { len, fingerprint, hint: Some(position) }
     }
 
-    /// Learns a chunk, and makes it the one before.
+    /// Where a chunk is kept, which is learned if it must be.
     #[inline]
-    fn enter(&mut self, fingerprint: H::Fingerprint, known: Option<KnownChunk>, by_rule: bool) {
-        if known.is_none_or(|known| by_rule && !known.by_rule) {
-            self.hints.learn(&fingerprint, by_rule);
+    fn kept(
+        &self,
+        fingerprint: &H::Fingerprint,
+        known: Option<H::Place>,
+        by_rule: bool,
+    ) -> Option<H::Place> {
+        match known {
+            Some(place) if !by_rule || self.hints.is_by_rule(place) => Some(place),
+            _ => self.hints.learn(fingerprint, by_rule),
         }
-        let next = known.unwrap_or_default().next;
-        self.previous = Some(Previous { fingerprint, next });
+    }
+
+    /// Asks memory for the bytes that the tests of the chunks to come will read, if the first hints
+    /// are right. `data` begins behind the chunk at `previous`.
+    #[inline]
+    fn look_ahead(&mut self, previous: H::Place, data: &[u8]) {
+        let mut scout = self.scout.take().unwrap_or(Scout { place: previous, ahead: 0, chunks: 0 });
+        while scout.chunks < CHUNKS_AHEAD
+            && let Some((next, Some(place))) = self.hints.next(scout.place, 0)
+            && let Some(last) = scout.ahead.saturating_add(next.len as usize).checked_sub(1)
+            && last < data.len()
+        {
+            prefetch(data[last..].as_ptr(), 0);
+            scout = Scout { place, ahead: last + 1, chunks: scout.chunks + 1 };
+        }
+        self.scout = Some(scout);
     }
 
     /// What the chunks so far took.
@@ -372,16 +465,16 @@ impl<H: Hints> RapidInput<'_, H> {
         &self.counters
     }
 
-    /// The first of the hints that is accepted.
+    /// The first of the hints behind the chunk at `previous` that is accepted.
     #[inline]
-    fn hit(&mut self, reach: &[u8]) -> Option<Hit<H::Fingerprint>> {
-        let next = self.previous.as_ref()?.next;
-        if reach.is_empty() || next.as_slice().is_empty() {
-            return None;
-        }
-        for (place, &hint) in next.as_slice().iter().enumerate() {
-            if let Some(tested) = self.accept(reach, hint) {
-                return Some(Hit { place, hint, tested });
+    fn hit(&mut self, previous: H::Place, reach: &[u8]) -> Option<Hit<H>> {
+        for position in 0..MAX_NEXT {
+            let Some((hint, guess)) = self.hints.next(previous, position) else {
+                self.counters.misses += u64::from(position > 0);
+                return None;
+            };
+            if let Some(tested) = self.accept(reach, hint, guess) {
+                return Some(Hit { position, hint, guess, tested });
             }
             self.counters.refused += 1;
         }
@@ -392,32 +485,38 @@ impl<H: Hints> RapidInput<'_, H> {
     /// What the fingerprint test found out, if there was one, of a chunk that may end where `hint`
     /// says; `None` if it may not.
     #[inline]
-    fn accept(&mut self, reach: &[u8], hint: NextChunk) -> Option<Tested<H::Fingerprint>> {
+    fn accept(
+        &mut self,
+        reach: &[u8],
+        hint: NextChunk,
+        guess: Option<H::Place>,
+    ) -> Option<Tested<H>> {
         let len = hint.len as usize;
         if !(self.rapid.chunker.sizes().min()..=reach.len()).contains(&len) {
             return None;
         }
         let chunk = &reach[..len];
-        match &self.rapid.acceptance {
-            Acceptance::Always => Some(None),
-            Acceptance::Window(test) => test.accepts(reach, len).then_some(None),
-            &Acceptance::Marker(bytes) => {
+        let passes = match &self.rapid.test {
+            Test::None => true,
+            Test::Window(test) => test.accepts(reach, len),
+            &Test::Marker(bytes) => {
                 let compared = bytes.min(len);
-                let is_same = chunk[len - compared..] == hint.marker[MARKER - compared..];
-                is_same.then_some(None)
+                chunk[len - compared..] == hint.marker[MARKER - compared..]
             }
-            Acceptance::Fingerprint(test) => {
-                if test.as_ref().is_some_and(|test| !test.accepts(reach, len)) {
-                    return None;
-                }
-                let fingerprint = self.hints.fingerprint(chunk);
-                let known = self.hints.look_up(&fingerprint).filter(|known| known.by_rule);
-                if known.is_none() {
-                    self.counters.fingerprinted_in_vain += len as u64;
-                }
-                known.map(|known| Some((fingerprint, known)))
-            }
+        };
+        if !passes {
+            return None;
         }
+        if !self.rapid.is_exact {
+            return Some(None);
+        }
+        let fingerprint = self.hints.fingerprint(chunk);
+        let known = self.hints.look_up(&fingerprint, guess);
+        let known = known.filter(|&place| self.hints.is_by_rule(place));
+        if known.is_none() {
+            self.counters.fingerprinted_in_vain += len as u64;
+        }
+        known.map(|place| Some((fingerprint, place)))
     }
 }
 

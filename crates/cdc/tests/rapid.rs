@@ -1,24 +1,29 @@
 //! Jumps by next-chunk hints: exact where that is promised, in bounds everywhere.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::thread;
 
 use onefold_cdc::{
-    Algorithm, BoundaryTest, ChunkSizes, Chunker, Criterion, Hints, KnownChunk, Lookahead,
-    MemoryHints, NextChunk, NextChunks, ParamError, Params, Preset, Rapid, RapidCounters,
+    Algorithm, BoundaryTest, ChunkSizes, Chunker, Criterion, Hints, Lookahead, MAX_NEXT,
+    MemoryHints, MemoryPlace, NextChunk, NextChunks, ParamError, Params, Preset, Rapid,
+    RapidCounters,
 };
 use onefold_testkit::{SplitMix64, cycle, low_entropy, random, text, versions};
 use proptest::prelude::*;
 use sha2::{Digest, Sha256};
 
-const ALL: [Criterion; 5] = [
+const ALL: [Criterion; 6] = [
     Criterion::FastForward,
     Criterion::WindowTest,
     Criterion::MarkerTest { bytes: 1 },
     Criterion::MarkerTest { bytes: 4 },
     Criterion::FingerprintTest,
+    Criterion::MarkerFingerprintTest,
 ];
+
+/// Those whose cut-points are the algorithm's own.
+const EXACT: [Criterion; 2] = [Criterion::FingerprintTest, Criterion::MarkerFingerprintTest];
 
 type Print = [u8; 32];
 
@@ -70,7 +75,7 @@ fn the_fingerprint_test_cuts_where_the_algorithm_cuts() {
     let series = series();
     let mut tried = 0;
     for (algorithm, criterion, rapid) in all_rapid(1024) {
-        if criterion != Criterion::FingerprintTest {
+        if !EXACT.contains(&criterion) {
             continue;
         }
         let hints = MemoryHints::new(sha256);
@@ -84,7 +89,7 @@ fn the_fingerprint_test_cuts_where_the_algorithm_cuts() {
         assert!(sum.forwarded_bytes > 0, "{algorithm}");
         tried += 1;
     }
-    assert_eq!(tried, 15);
+    assert_eq!(tried, 2 * 15);
 }
 
 #[test]
@@ -93,22 +98,26 @@ fn presets_are_jumped_through_as_exactly() {
     for preset in [Preset::Xet, Preset::Restic] {
         let sizes = ChunkSizes::new(128, 1024, 4096).unwrap();
         let chunker = Chunker::new(&Params { sizes, ..preset.params() }).unwrap();
-        let rapid = Rapid::new(chunker, Criterion::FingerprintTest).unwrap();
-        let hints = MemoryHints::new(sha256);
-        let mut forwarded = 0;
-        for file in &series {
-            let (cut_points, counters) = rapid.cut_points(&hints, file);
-            assert_eq!(cut_points, serial(&rapid, file), "{preset}");
-            forwarded += counters.forwarded_bytes;
+        for criterion in EXACT {
+            let rapid = Rapid::new(chunker.clone(), criterion).unwrap();
+            let hints = MemoryHints::new(sha256);
+            let mut forwarded = 0;
+            for file in &series {
+                let (cut_points, counters) = rapid.cut_points(&hints, file);
+                assert_eq!(cut_points, serial(&rapid, file), "{preset}");
+                forwarded += counters.forwarded_bytes;
+            }
+            assert!(forwarded > 0, "{preset}");
         }
-        assert!(forwarded > 0, "{preset}");
     }
     // the byte behind the chunk decides
     for preset in [Preset::FastCdc2016, Preset::FastCdc2020] {
         let chunker = Chunker::new(&preset.params()).unwrap();
-        let refusal = Rapid::new(chunker, Criterion::FingerprintTest).err();
-        let algorithm = Algorithm::FastCdc;
-        assert_eq!(refusal, Some(ParamError::InexactFingerprintTest { algorithm }));
+        for criterion in EXACT {
+            let refusal = Rapid::new(chunker.clone(), criterion).err();
+            let algorithm = Algorithm::FastCdc;
+            assert_eq!(refusal, Some(ParamError::InexactFingerprintTest { algorithm }));
+        }
     }
 }
 
@@ -116,7 +125,7 @@ fn presets_are_jumped_through_as_exactly() {
 fn the_ends_of_files_do_not_mislead_the_fingerprint_test() {
     let data = random(5, 60_000);
     for (algorithm, criterion, rapid) in all_rapid(256) {
-        if criterion != Criterion::FingerprintTest {
+        if !EXACT.contains(&criterion) {
             continue;
         }
         let hints = MemoryHints::new(sha256);
@@ -140,7 +149,7 @@ fn the_fingerprint_test_stays_exact_among_hints_of_all_criteria() {
             for criterion in ALL {
                 let rapid = Rapid::new(chunker(algorithm, 1024), criterion).unwrap();
                 let cut_points = rapid.cut_points(&hints, file).0;
-                if criterion == Criterion::FingerprintTest {
+                if EXACT.contains(&criterion) {
                     assert_eq!(cut_points, serial(&rapid, file), "{algorithm}");
                 }
             }
@@ -216,7 +225,7 @@ fn the_chunk_seen_before_the_last_is_found_where_two_are_kept() {
     let (a, b) = (file(13), file(14));
     let rapid = |criterion| Rapid::new(chunker(Algorithm::Gear, 1024), criterion).unwrap();
 
-    for criterion in [Criterion::MarkerTest { bytes: 4 }, Criterion::FingerprintTest] {
+    for criterion in [Criterion::MarkerTest { bytes: 4 }, EXACT[0], EXACT[1]] {
         let two = MemoryHints::new(sha256);
         let one = MemoryHints::with_next(sha256, 1);
         for (hits, misses, hints) in [(1, 0, &two), (0, 1, &one)] {
@@ -287,22 +296,31 @@ struct Told<'a, H> {
 
 impl<H: Hints<Fingerprint = Print>> Hints for Told<'_, H> {
     type Fingerprint = Print;
+    type Place = H::Place;
 
     fn fingerprint(&self, _: &[u8]) -> Print {
         self.at.set(self.at.get() + 1);
         self.fingerprints[self.at.get() - 1]
     }
 
-    fn look_up(&self, fingerprint: &Print) -> Option<KnownChunk> {
-        self.hints.look_up(fingerprint)
+    fn look_up(&self, fingerprint: &Print, guess: Option<H::Place>) -> Option<H::Place> {
+        self.hints.look_up(fingerprint, guess)
     }
 
-    fn learn(&self, fingerprint: &Print, by_rule: bool) {
-        self.hints.learn(fingerprint, by_rule);
+    fn is_by_rule(&self, place: H::Place) -> bool {
+        self.hints.is_by_rule(place)
     }
 
-    fn learn_next(&self, fingerprint: &Print, next: NextChunk) {
-        self.hints.learn_next(fingerprint, next);
+    fn next(&self, place: H::Place, position: usize) -> Option<(NextChunk, Option<H::Place>)> {
+        self.hints.next(place, position)
+    }
+
+    fn learn(&self, fingerprint: &Print, by_rule: bool) -> Option<H::Place> {
+        self.hints.learn(fingerprint, by_rule)
+    }
+
+    fn learn_next(&self, place: H::Place, next: NextChunk, kept: H::Place) {
+        self.hints.learn_next(place, next, kept);
     }
 }
 
@@ -338,30 +356,56 @@ fn nothing_of_a_forwarded_chunk_is_read_but_its_marker() {
     }
 }
 
-/// Hints whose chunks are known and whose lengths are lies.
-struct Liar<H> {
+/// Hints whose chunks are known and whose lengths are lies, which lead anywhere.
+struct Liar<H: Hints> {
     hints: H,
     lies: NextChunks,
+    somewhere: Cell<Option<H::Place>>,
+}
+
+impl<H: Hints> Liar<H> {
+    fn new(hints: H, lies: NextChunks) -> Self {
+        Self { hints, lies, somewhere: Cell::new(None) }
+    }
 }
 
 impl<H: Hints> Hints for Liar<H> {
     type Fingerprint = H::Fingerprint;
+    type Place = Option<H::Place>;
 
     fn fingerprint(&self, chunk: &[u8]) -> H::Fingerprint {
         self.hints.fingerprint(chunk)
     }
 
-    fn look_up(&self, fingerprint: &H::Fingerprint) -> Option<KnownChunk> {
-        let known = self.hints.look_up(fingerprint).unwrap_or_default();
-        Some(KnownChunk { next: self.lies, ..known })
+    fn look_up(
+        &self,
+        fingerprint: &H::Fingerprint,
+        guess: Option<Self::Place>,
+    ) -> Option<Self::Place> {
+        Some(self.hints.look_up(fingerprint, guess.flatten()))
     }
 
-    fn learn(&self, fingerprint: &H::Fingerprint, by_rule: bool) {
-        self.hints.learn(fingerprint, by_rule);
+    fn is_by_rule(&self, place: Self::Place) -> bool {
+        place.is_some_and(|place| self.hints.is_by_rule(place))
     }
 
-    fn learn_next(&self, fingerprint: &H::Fingerprint, next: NextChunk) {
-        self.hints.learn_next(fingerprint, next);
+    fn next(&self, _: Self::Place, position: usize) -> Option<(NextChunk, Option<Self::Place>)> {
+        let lie = self.lies.as_slice().get(position)?;
+        Some((*lie, (!position.is_multiple_of(3)).then(|| self.somewhere.get())))
+    }
+
+    fn learn(&self, fingerprint: &H::Fingerprint, by_rule: bool) -> Option<Self::Place> {
+        let place = self.hints.learn(fingerprint, by_rule);
+        if self.somewhere.get().is_none() || by_rule {
+            self.somewhere.set(place);
+        }
+        Some(place)
+    }
+
+    fn learn_next(&self, place: Self::Place, next: NextChunk, kept: Self::Place) {
+        if let (Some(place), Some(kept)) = (place, kept) {
+            self.hints.learn_next(place, next, kept);
+        }
     }
 }
 
@@ -386,11 +430,11 @@ fn wrong_hints_break_nothing() {
             vec![min + 1, max - 1, 100, 3],
         ] {
             let nowhere = wrong.iter().all(|len| !(min..=max).contains(len));
-            let hints = Liar { hints: MemoryHints::new(sha256), lies: lies(wrong) };
+            let hints = Liar::new(MemoryHints::new(sha256), lies(wrong));
             for _ in 0..2 {
                 let (cut_points, counters) = rapid.cut_points(&hints, &data);
                 assert_tiles(&rapid, &data, &cut_points, &counters);
-                if nowhere || criterion == Criterion::FingerprintTest {
+                if nowhere || EXACT.contains(&criterion) {
                     assert_eq!(cut_points, serial(&rapid, &data), "{algorithm}, {criterion:?}");
                 }
             }
@@ -416,14 +460,145 @@ proptest! {
         let chunker = Chunker::new(&Params::new(algorithm, sizes.unwrap())).unwrap();
         if let Ok(rapid) = Rapid::new(chunker, criterion) {
             let data = low_entropy(seed, len, alphabet);
-            let hints = Liar { hints: MemoryHints::new(sha256), lies: lies(wrong) };
+            let hints = Liar::new(MemoryHints::new(sha256), lies(wrong));
             for file in [&data[..], &data[len / 3..], &data] {
                 let (cut_points, counters) = rapid.cut_points(&hints, file);
                 assert_tiles(&rapid, file, &cut_points, &counters);
-                if criterion == Criterion::FingerprintTest {
+                if EXACT.contains(&criterion) {
                     prop_assert_eq!(cut_points, serial(&rapid, file));
                 }
             }
+        }
+    }
+}
+
+/// Hints as the trait describes them and as plain as can be: a map, and no guesses.
+#[derive(Default)]
+struct Plain {
+    known: RefCell<HashMap<Print, (bool, NextChunks)>>,
+    most: usize,
+    /// How many chunks there is room for.
+    room: usize,
+}
+
+impl Hints for Plain {
+    type Fingerprint = Print;
+    type Place = Print;
+
+    fn fingerprint(&self, chunk: &[u8]) -> Print {
+        sha256(chunk)
+    }
+
+    fn look_up(&self, fingerprint: &Print, _: Option<Print>) -> Option<Print> {
+        self.known.borrow().get(fingerprint).map(|_| *fingerprint)
+    }
+
+    fn is_by_rule(&self, place: Print) -> bool {
+        self.known.borrow()[&place].0
+    }
+
+    fn next(&self, place: Print, position: usize) -> Option<(NextChunk, Option<Print>)> {
+        let next = self.known.borrow()[&place].1.as_slice().get(position).copied();
+        next.map(|next| (next, None))
+    }
+
+    fn learn(&self, fingerprint: &Print, by_rule: bool) -> Option<Print> {
+        let mut known = self.known.borrow_mut();
+        if known.len() == self.room && !known.contains_key(fingerprint) {
+            return None;
+        }
+        known.entry(*fingerprint).or_default().0 |= by_rule;
+        Some(*fingerprint)
+    }
+
+    fn learn_next(&self, place: Print, next: NextChunk, _: Print) {
+        let mut known = self.known.borrow_mut();
+        known.get_mut(&place).unwrap().1.touch(next, self.most);
+    }
+}
+
+/// Hints in memory whose guesses are of another chunk, of one that is right, or missing.
+struct Misleading<F> {
+    hints: MemoryHints<Print, F>,
+    places: RefCell<Vec<MemoryPlace>>,
+    numbers: RefCell<SplitMix64>,
+}
+
+impl<F: Fn(&[u8]) -> Print> Hints for Misleading<F> {
+    type Fingerprint = Print;
+    type Place = MemoryPlace;
+
+    fn fingerprint(&self, chunk: &[u8]) -> Print {
+        self.hints.fingerprint(chunk)
+    }
+
+    fn look_up(&self, fingerprint: &Print, guess: Option<MemoryPlace>) -> Option<MemoryPlace> {
+        self.hints.look_up(fingerprint, guess)
+    }
+
+    fn is_by_rule(&self, place: MemoryPlace) -> bool {
+        self.hints.is_by_rule(place)
+    }
+
+    fn next(&self, place: MemoryPlace, i: usize) -> Option<(NextChunk, Option<MemoryPlace>)> {
+        let (next, guess) = self.hints.next(place, i)?;
+        let mut numbers = self.numbers.borrow_mut();
+        let places = self.places.borrow();
+        match numbers.below(3) {
+            0 => Some((next, guess)),
+            1 => Some((next, Some(places[numbers.below(places.len())]))),
+            _ => Some((next, None)),
+        }
+    }
+
+    fn learn(&self, fingerprint: &Print, by_rule: bool) -> Option<MemoryPlace> {
+        let place = self.hints.learn(fingerprint, by_rule);
+        self.places.borrow_mut().extend(place);
+        place
+    }
+
+    fn learn_next(&self, place: MemoryPlace, next: NextChunk, kept: MemoryPlace) {
+        self.hints.learn_next(place, next, kept);
+    }
+}
+
+#[test]
+fn no_guess_changes_what_is_cut_or_learned() {
+    let series = series();
+    for criterion in ALL {
+        let rapid = Rapid::new(chunker(Algorithm::Buzhash, 512), criterion).unwrap();
+        for most in [1, 2, 3, MAX_NEXT] {
+            let plain = Plain { most, room: usize::MAX, ..Plain::default() };
+            let memory = MemoryHints::with_next(sha256, most);
+            let misleading = Misleading {
+                hints: MemoryHints::with_next(sha256, most),
+                places: RefCell::default(),
+                numbers: RefCell::new(SplitMix64::new(19)),
+            };
+            for file in series.iter().chain(&series[1..3]) {
+                let expected = rapid.cut_points(&plain, file);
+                assert_eq!(rapid.cut_points(&memory, file), expected, "{criterion:?}, {most}");
+                assert_eq!(rapid.cut_points(&misleading, file), expected, "{criterion:?}, {most}");
+            }
+        }
+    }
+}
+
+#[test]
+fn hints_without_room_for_more_cost_speed_only() {
+    let series = series();
+    for room in [0, 1, 30] {
+        for criterion in ALL {
+            let rapid = Rapid::new(chunker(Algorithm::Gear, 1024), criterion).unwrap();
+            let hints = Plain { most: 2, room, ..Plain::default() };
+            for file in &series {
+                let (cut_points, counters) = rapid.cut_points(&hints, file);
+                assert_tiles(&rapid, file, &cut_points, &counters);
+                if EXACT.contains(&criterion) {
+                    assert_eq!(cut_points, serial(&rapid, file), "{criterion:?}");
+                }
+            }
+            assert_eq!(hints.known.borrow().len(), room);
         }
     }
 }
@@ -461,10 +636,10 @@ fn criteria_without_a_test_are_refused_with_the_reason() {
             refusal(Criterion::WindowTest),
             (!has_window).then_some(ParamError::NoWindowTest { algorithm })
         );
-        assert_eq!(
-            refusal(Criterion::FingerprintTest),
-            (!is_exact).then_some(ParamError::InexactFingerprintTest { algorithm })
-        );
+        for criterion in EXACT {
+            let expected = (!is_exact).then_some(ParamError::InexactFingerprintTest { algorithm });
+            assert_eq!(refusal(criterion), expected);
+        }
         for bytes in 0..=255 {
             let expected = !(1..=4).contains(&bytes);
             assert_eq!(
