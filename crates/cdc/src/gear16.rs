@@ -10,7 +10,7 @@
 //! in front of the first's, makes every n exact to one in U and is asked of one position in 2^16 / T
 //! only. Where n divides 2^16, U is 2^16 and it passes always.
 //! **Why two short tables.** Each is four shuffles wide at most, where 256 entries take 16. That
-//! h depends on 16 bytes only lets it be had by doubling: of 1 byte, of 2, 4, 8 and 16.
+//! h depends on 16 bytes only lets short streams be hashed side by side (simd/gear.rs).
 //! **First legal position.** min. The hashes start empty with the chunk if min < 32, as if bytes of
 //! entry 0 had come before. Each position is accepted with probability 1 / n, which puts the mean
 //! at avg but for the cut at max.

@@ -164,6 +164,21 @@ impl ByteVector for Avx2 {
     }
 
     #[inline(always)]
+    fn back_2_in_16(self, before: __m256i, v: __m256i) -> __m256i {
+        avx2!(_mm256_alignr_epi8::<14>(v, before))
+    }
+
+    #[inline(always)]
+    fn zip_first(self, a: __m256i, b: __m256i) -> __m256i {
+        avx2!(_mm256_unpacklo_epi8(a, b))
+    }
+
+    #[inline(always)]
+    fn zip_last(self, a: __m256i, b: __m256i) -> __m256i {
+        avx2!(_mm256_unpackhi_epi8(a, b))
+    }
+
+    #[inline(always)]
     fn splat_u16(self, number: u16) -> __m256i {
         avx2!(_mm256_set1_epi16(number as i16))
     }
@@ -176,11 +191,6 @@ impl ByteVector for Avx2 {
     #[inline(always)]
     fn min_u16(self, a: __m256i, b: __m256i) -> __m256i {
         avx2!(_mm256_min_epu16(a, b))
-    }
-
-    #[inline(always)]
-    fn up_u16<const N: u32>(self, v: __m256i) -> __m256i {
-        avx2!(_mm256_sll_epi16(v, _mm_cvtsi32_si128(N as i32)))
     }
 
     #[inline(always)]

@@ -153,6 +153,21 @@ impl ByteVector for Avx512 {
     }
 
     #[inline(always)]
+    fn back_2_in_16(self, before: __m512i, v: __m512i) -> __m512i {
+        avx512!(_mm512_alignr_epi8::<14>(v, before))
+    }
+
+    #[inline(always)]
+    fn zip_first(self, a: __m512i, b: __m512i) -> __m512i {
+        avx512!(_mm512_unpacklo_epi8(a, b))
+    }
+
+    #[inline(always)]
+    fn zip_last(self, a: __m512i, b: __m512i) -> __m512i {
+        avx512!(_mm512_unpackhi_epi8(a, b))
+    }
+
+    #[inline(always)]
     fn splat_u16(self, number: u16) -> __m512i {
         avx512!(_mm512_set1_epi16(number as i16))
     }
@@ -165,11 +180,6 @@ impl ByteVector for Avx512 {
     #[inline(always)]
     fn min_u16(self, a: __m512i, b: __m512i) -> __m512i {
         avx512!(_mm512_min_epu16(a, b))
-    }
-
-    #[inline(always)]
-    fn up_u16<const N: u32>(self, v: __m512i) -> __m512i {
-        avx512!(_mm512_sllv_epi16(v, _mm512_set1_epi16(N as i16)))
     }
 
     #[inline(always)]

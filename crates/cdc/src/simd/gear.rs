@@ -1,10 +1,35 @@
-//! Gear with 16-bit hashes by doubling: the hash of 2 bytes from those of 1, that of 4 from those
-//! of 2, then of 8 and of 16, at every place of a vector at once.
+//! Gear with 16-bit hashes, a byte of each of many streams at a time.
+//!
+//! A block is cut into streams of 16 bytes, as many as a vector has 16-bit numbers. Transposed, it
+//! has the first byte of every stream, then the second of every stream and so on, so that a hash is
+//! what its definition says, a doubling and a sum, with no shift from lane to lane. Each stream
+//! starts empty; what is missing is the hash at the end of the stream before it, doubled with each
+//! byte.
 
-use super::vector::{AHEAD, ByteVector, first_lane, lane_bits, prefetch};
+use super::vector::{AHEAD, ByteVector, LINE, first_lane, lane_bits, prefetch};
 
-/// Bytes that a hash depends on.
+/// Bytes that a hash depends on, and bytes in a stream.
 const WINDOW: usize = 16;
+
+/// Vectors in a block.
+const ROWS: usize = 8;
+
+/// Bytes in a block at most.
+const MOST: usize = 512;
+
+/// The array of an expression of each number below [`ROWS`]: no loop, whose arrays would be in
+/// memory and not in registers.
+macro_rules! each {
+    ($i:ident => $each:expr) => {
+        each!($i => $each, 0 1 2 3 4 5 6 7)
+    };
+    ($i:ident => $each:expr, $($number:literal)*) => {
+        [$({
+            const $i: usize = $number;
+            $each
+        }),*]
+    };
+}
 
 /// A number for each value of a byte: that of its low half xor that of its high half.
 #[derive(Clone, Copy)]
@@ -19,6 +44,33 @@ impl HalfTables<'_> {
         let entry = self.low[usize::from(byte & 15)] ^ self.high[usize::from(byte >> 4)];
         (hash << 1).wrapping_add(entry)
     }
+
+    /// The hash that the byte at `at` is added to. It is empty before the first of `bytes`.
+    #[inline(always)]
+    fn before(self, bytes: &[u8], at: usize) -> u16 {
+        let mut hash = 0;
+        let mut i = at.saturating_sub(WINDOW);
+        while i < at {
+            hash = self.push(hash, bytes[i]);
+            i += 1;
+        }
+        hash
+    }
+
+    /// Index of the first of `bytes` from `from` up to `to` with which the hash is at most `limit`.
+    #[inline(always)]
+    fn first_at_most(self, bytes: &[u8], from: usize, to: usize, limit: u16) -> Option<usize> {
+        let mut hash = self.before(bytes, from);
+        let mut i = from;
+        while i < to {
+            hash = self.push(hash, bytes[i]);
+            if hash <= limit {
+                return Some(i);
+            }
+            i += 1;
+        }
+        None
+    }
 }
 
 /// Index of the first of `bytes` from `start` on with which the hash is at most `limit`. The hash
@@ -31,52 +83,110 @@ pub(crate) fn first_at_most<I: ByteVector>(
     start: usize,
     limit: u16,
 ) -> Option<usize> {
-    // what the first hash depends on
-    let mut at = start.saturating_sub(WINDOW - 1);
+    const { assert!(ROWS * I::LANES <= MOST) };
+    let block = ROWS * I::LANES;
     let entries = Entries::new(isa, tables);
     let limits = isa.splat_u16(limit);
-    let mut past = Past::empty(isa);
-    while bytes.len() - at >= I::LANES {
+    let mut before = isa.splat_u16(tables.before(bytes, start));
+    let mut at = start;
+    while bytes.len() - at >= block {
         let from = bytes.as_ptr().wrapping_add(at);
-        prefetch(from, AHEAD);
-        // SAFETY: a vector from `at` on lies inside `bytes`, by the condition of the loop.
-        let (even, odd) = entries.of(unsafe { isa.load(from) });
-        let (even, odd) = past.hashes(isa, even, odd);
-        if isa.le_u16(isa.min_u16(even, odd), limits) != 0 {
-            // each number has the lanes of two bytes: of one the first counts, of one the second
-            let first = even_lanes::<I>();
-            let mut found = isa.le_u16(even, limits) & first | isa.le_u16(odd, limits) & !first;
-            while found != 0 {
-                let lane = first_lane::<I>(found);
-                if at + lane >= start {
-                    return Some(at + lane);
-                }
-                found &= !lane_bits::<I>(lane);
-            }
+        // SAFETY: a block from `at` on lies inside `bytes`, by the condition of the loop.
+        let hashes = unsafe { hashes(isa, entries, from) };
+        if let Some(stream) = first_stream(isa, least(isa, hashes, &mut before), limits) {
+            let from = at + stream * WINDOW;
+            return tables.first_at_most(bytes, from, from + WINDOW, limit);
         }
-        at += I::LANES;
+        at += block;
     }
 
-    let mut hash = 0;
-    let mut i = at.saturating_sub(WINDOW);
-    while i < bytes.len() {
-        hash = tables.push(hash, bytes[i]);
-        if i >= at && i >= start && hash <= limit {
-            return Some(i);
-        }
-        i += 1;
-    }
-    None
+    let mut rest = [0; MOST];
+    rest[..bytes.len() - at].copy_from_slice(&bytes[at..]);
+    // SAFETY: a block is no longer than the array.
+    let hashes = unsafe { hashes(isa, entries, rest.as_ptr()) };
+    let stream = first_stream(isa, least(isa, hashes, &mut before), limits)?;
+    let from = (at + stream * WINDOW).min(bytes.len());
+    tables.first_at_most(bytes, from, (from + WINDOW).min(bytes.len()), limit)
 }
 
-/// The bits of a mask that belong to the first, third… lane.
+/// The hashes with the first, second… byte of the streams of the block from `from` on, as if each
+/// stream started empty. The streams are in the order of their rows, a row's in every 16 lanes.
+///
+/// # Safety
+///
+/// The block can be read.
 #[inline(always)]
-const fn even_lanes<I: ByteVector>() -> u64 {
-    match I::MASK_SHIFT {
-        0 => 0x5555_5555_5555_5555,
-        1 => 0x3333_3333_3333_3333,
-        _ => 0x0f0f_0f0f_0f0f_0f0f,
+unsafe fn hashes<I: ByteVector>(isa: I, entries: Entries<I>, from: *const u8) -> [[I::V; 2]; ROWS] {
+    // SAFETY: the rows are the block.
+    let rows = each!(ROW => unsafe { isa.load(from.add(ROW * I::LANES)) });
+    let columns = transposed(isa, rows);
+    let mut hash = isa.splat(0);
+    each!(PAIR => {
+        // one line at a time: the CPU can wait for so many only
+        if (PAIR * I::LANES).is_multiple_of(LINE) {
+            prefetch(from, AHEAD + PAIR * I::LANES);
+        }
+        let [first, second] = entries.of(columns[PAIR]);
+        let after_first = isa.add_u16(isa.add_u16(hash, hash), first);
+        hash = isa.add_u16(isa.add_u16(after_first, after_first), second);
+        [after_first, hash]
+    })
+}
+
+/// In every 16 lanes, the first byte of each row and then the second of each, the third and the
+/// fourth, and so on.
+#[inline(always)]
+fn transposed<I: ByteVector>(isa: I, rows: [I::V; ROWS]) -> [I::V; ROWS] {
+    const { assert!(ROWS == 1 << 3) };
+    zipped(isa, zipped(isa, zipped(isa, rows)))
+}
+
+/// The rows with the highest bit of a row's number made the lowest of a lane's, and the highest of
+/// a lane's the lowest of a row's.
+#[inline(always)]
+fn zipped<I: ByteVector>(isa: I, rows: [I::V; ROWS]) -> [I::V; ROWS] {
+    each!(ROW => {
+        let (a, b) = (rows[ROW / 2], rows[ROW / 2 + ROWS / 2]);
+        if ROW.is_multiple_of(2) { isa.zip_first(a, b) } else { isa.zip_last(a, b) }
+    })
+}
+
+/// The least hash of each stream, by those as if it had started empty. The last number of `before`
+/// is the hash at the end of the block before this one, and then at the end of this one.
+#[inline(always)]
+fn least<I: ByteVector>(isa: I, hashes: [[I::V; 2]; ROWS], before: &mut I::V) -> I::V {
+    // the stream before is in the 16 lanes before, or, for the first 16, a row earlier in the last
+    let ends = hashes[ROWS - 1][1];
+    let row_before = isa.back_2_in_16(*before, ends);
+    let mut missing = isa.back_16(row_before, ends);
+    *before = ends;
+
+    let mut least = isa.splat(255);
+    each!(PAIR => {
+        let [first, second] = hashes[PAIR];
+        missing = isa.add_u16(missing, missing);
+        least = isa.min_u16(least, isa.add_u16(first, missing));
+        missing = isa.add_u16(missing, missing);
+        least = isa.min_u16(least, isa.add_u16(second, missing));
+    });
+    least
+}
+
+/// The first stream whose number is not above that of `limits`.
+#[inline(always)]
+fn first_stream<I: ByteVector>(isa: I, numbers: I::V, limits: I::V) -> Option<usize> {
+    let mut lanes = isa.le_u16(numbers, limits);
+    if lanes == 0 {
+        return None;
     }
+    let in_row = I::LANES / WINDOW;
+    let mut first = usize::MAX;
+    while lanes != 0 {
+        let lane = first_lane::<I>(lanes);
+        first = first.min(lane % WINDOW / 2 * in_row + lane / WINDOW);
+        lanes &= !lane_bits::<I>(lane);
+    }
+    Some(first)
 }
 
 /// The tables a byte of the entries at a time, for shuffles.
@@ -86,8 +196,6 @@ struct Entries<I: ByteVector> {
     low: [I::V; 2],
     high: [I::V; 2],
     half: I::V,
-    first: I::V,
-    second: I::V,
 }
 
 impl<I: ByteVector> Entries<I> {
@@ -98,22 +206,18 @@ impl<I: ByteVector> Entries<I> {
             low: bytes_of(isa, tables.low),
             high: bytes_of(isa, tables.high),
             half: isa.splat(0x0f),
-            first: isa.splat_u16(0x00ff),
-            second: isa.splat_u16(0xff00),
         }
     }
 
-    /// The entries of the first, third… byte of `v`, and those of the others.
+    /// In every 16 lanes, the entries of the first 8 bytes and those of the last 8.
     #[inline(always)]
-    fn of(self, v: I::V) -> (I::V, I::V) {
+    fn of(self, v: I::V) -> [I::V; 2] {
         let isa = self.isa;
         let low = isa.and(v, self.half);
         let high = isa.and(isa.down_u16::<4>(v), self.half);
         let lower = isa.xor(isa.look_up(self.low[0], low), isa.look_up(self.high[0], high));
         let upper = isa.xor(isa.look_up(self.low[1], low), isa.look_up(self.high[1], high));
-        let even = isa.or(isa.and(lower, self.first), isa.up_u16::<8>(upper));
-        let odd = isa.or(isa.down_u16::<8>(lower), isa.and(upper, self.second));
-        (even, odd)
+        [isa.zip_first(lower, upper), isa.zip_last(lower, upper)]
     }
 }
 
@@ -129,58 +233,69 @@ fn bytes_of<I: ByteVector>(isa: I, entries: &[u16; 16]) -> [I::V; 2] {
     [isa.table(lower), isa.table(upper)]
 }
 
-/// What the vector before left for the next: its entries and its hashes of 2, 4 and 8 bytes, of
-/// even and of odd places.
-struct Past<I: ByteVector> {
-    entries: I::V,
-    of_2: [I::V; 2],
-    of_4: [I::V; 2],
-    of_8: [I::V; 2],
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::splitmix::SplitMix64;
 
-impl<I: ByteVector> Past<I> {
-    #[inline(always)]
-    fn empty(isa: I) -> Self {
-        let zero = isa.splat(0);
-        Self { entries: zero, of_2: [zero; 2], of_4: [zero; 2], of_8: [zero; 2] }
+    /// By the definition: every hash from the first byte on.
+    fn first_by_definition(
+        tables: HalfTables<'_>,
+        bytes: &[u8],
+        start: usize,
+        limit: u16,
+    ) -> Option<usize> {
+        let mut hash = 0;
+        for (i, &byte) in bytes.iter().enumerate() {
+            hash = tables.push(hash, byte);
+            if i >= start && hash <= limit {
+                return Some(i);
+            }
+        }
+        None
     }
 
-    /// The hashes of 16 bytes at even and at odd places, from the entries there.
-    #[inline(always)]
-    fn hashes(&mut self, isa: I, even: I::V, odd: I::V) -> (I::V, I::V) {
-        let of_2 = [
-            isa.add_u16(even, isa.up_u16::<1>(isa.back_2(self.entries, odd))),
-            isa.add_u16(odd, isa.up_u16::<1>(even)),
-        ];
-        self.entries = odd;
-
-        // two places before are one number before, and so on
-        let mut of_4 = of_2;
-        let mut i = 0;
-        while i < 2 {
-            let before = isa.back_2(self.of_2[i], of_2[i]);
-            of_4[i] = isa.add_u16(of_2[i], isa.up_u16::<2>(before));
-            i += 1;
+    fn check<I: ByteVector>(isa: Option<I>) {
+        struct First<'a>(HalfTables<'a>, &'a [u8], usize, u16);
+        impl crate::simd::vector::Task for First<'_> {
+            type Output = Option<usize>;
+            #[inline(always)]
+            fn run<I: ByteVector>(self, isa: I) -> Option<usize> {
+                first_at_most(isa, self.0, self.1, self.2, self.3)
+            }
         }
-        self.of_2 = of_2;
 
-        let mut of_8 = of_4;
-        i = 0;
-        while i < 2 {
-            let before = isa.back_4(self.of_4[i], of_4[i]);
-            of_8[i] = isa.add_u16(of_4[i], isa.up_u16::<4>(before));
-            i += 1;
+        let Some(isa) = isa else { return };
+        let mut numbers = SplitMix64::new(7);
+        let mut table = || std::array::from_fn(|_| numbers.next() as u16);
+        let (low, high) = (table(), table());
+        let tables = HalfTables { low: &low, high: &high };
+        let lens = if cfg!(miri) { 500..540 } else { 0..3 * MOST };
+        let bytes: Vec<u8> = (0..lens.end).map(|_| numbers.next() as u8).collect();
+        // of 2^16 hashes: none, about one a stream, a block, four blocks; all
+        for limit in [0, 4000, 127, 31, u16::MAX] {
+            for len in lens.clone() {
+                for start in
+                    [0, 1, 15, 16, 17, 31, 300, len].into_iter().filter(|&start| start <= len)
+                {
+                    let bytes = &bytes[lens.end - len..];
+                    let expected = first_by_definition(tables, bytes, start, limit);
+                    let found = isa.run(First(tables, bytes, start, limit));
+                    assert_eq!(found, expected, "{limit}, {len} bytes from {start}");
+                }
+            }
         }
-        self.of_4 = of_4;
+    }
 
-        let mut of_16 = of_8;
-        i = 0;
-        while i < 2 {
-            let before = isa.back_8(self.of_8[i], of_8[i]);
-            of_16[i] = isa.add_u16(of_8[i], isa.up_u16::<8>(before));
-            i += 1;
+    #[test]
+    fn finds_the_first_by_definition_for_every_length() {
+        #[cfg(target_arch = "x86_64")]
+        {
+            check(crate::simd::sse41::Sse41::new());
+            check(crate::simd::avx2::Avx2::new());
+            check(crate::simd::avx512::Avx512::new());
         }
-        self.of_8 = of_8;
-        (of_16[0], of_16[1])
+        #[cfg(target_arch = "aarch64")]
+        check(crate::simd::neon::Neon::new());
     }
 }

@@ -149,6 +149,21 @@ impl ByteVector for Neon {
     }
 
     #[inline(always)]
+    fn back_2_in_16(self, before: uint8x16_t, v: uint8x16_t) -> uint8x16_t {
+        neon!(vextq_u8::<14>(before, v))
+    }
+
+    #[inline(always)]
+    fn zip_first(self, a: uint8x16_t, b: uint8x16_t) -> uint8x16_t {
+        neon!(vzip1q_u8(a, b))
+    }
+
+    #[inline(always)]
+    fn zip_last(self, a: uint8x16_t, b: uint8x16_t) -> uint8x16_t {
+        neon!(vzip2q_u8(a, b))
+    }
+
+    #[inline(always)]
     fn splat_u16(self, number: u16) -> uint8x16_t {
         neon!(vreinterpretq_u8_u16(vdupq_n_u16(number)))
     }
@@ -166,14 +181,6 @@ impl ByteVector for Neon {
         neon!({
             let each = vminq_u16(vreinterpretq_u16_u8(a), vreinterpretq_u16_u8(b));
             vreinterpretq_u8_u16(each)
-        })
-    }
-
-    #[inline(always)]
-    fn up_u16<const N: u32>(self, v: uint8x16_t) -> uint8x16_t {
-        neon!({
-            let by = vdupq_n_s16(N as i16);
-            vreinterpretq_u8_u16(vshlq_u16(vreinterpretq_u16_u8(v), by))
         })
     }
 

@@ -142,6 +142,21 @@ impl ByteVector for Sse41 {
     }
 
     #[inline(always)]
+    fn back_2_in_16(self, before: __m128i, v: __m128i) -> __m128i {
+        sse41!(_mm_alignr_epi8::<14>(v, before))
+    }
+
+    #[inline(always)]
+    fn zip_first(self, a: __m128i, b: __m128i) -> __m128i {
+        sse41!(_mm_unpacklo_epi8(a, b))
+    }
+
+    #[inline(always)]
+    fn zip_last(self, a: __m128i, b: __m128i) -> __m128i {
+        sse41!(_mm_unpackhi_epi8(a, b))
+    }
+
+    #[inline(always)]
     fn splat_u16(self, number: u16) -> __m128i {
         sse41!(_mm_set1_epi16(number as i16))
     }
@@ -154,11 +169,6 @@ impl ByteVector for Sse41 {
     #[inline(always)]
     fn min_u16(self, a: __m128i, b: __m128i) -> __m128i {
         sse41!(_mm_min_epu16(a, b))
-    }
-
-    #[inline(always)]
-    fn up_u16<const N: u32>(self, v: __m128i) -> __m128i {
-        sse41!(_mm_sll_epi16(v, _mm_cvtsi32_si128(N as i32)))
     }
 
     #[inline(always)]

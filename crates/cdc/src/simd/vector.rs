@@ -63,14 +63,20 @@ pub(crate) trait ByteVector: Copy + Send + Sync + 'static {
     /// The same, 16 bytes before.
     fn back_16(self, before: Self::V, v: Self::V) -> Self::V;
 
+    /// In every 16 lanes: the vector that starts 2 bytes before `v`, where those of `before` are in
+    /// front of it.
+    fn back_2_in_16(self, before: Self::V, v: Self::V) -> Self::V;
+    /// In every 16 lanes: the first 8 bytes of `a`, each with that of `b` behind it.
+    fn zip_first(self, a: Self::V, b: Self::V) -> Self::V;
+    /// In every 16 lanes: the last 8 bytes of `a`, each with that of `b` behind it.
+    fn zip_last(self, a: Self::V, b: Self::V) -> Self::V;
+
     /// `number` in every half of the lanes.
     fn splat_u16(self, number: u16) -> Self::V;
     /// The sum of each pair of numbers, modulo 2^16.
     fn add_u16(self, a: Self::V, b: Self::V) -> Self::V;
     /// The smaller number of each pair.
     fn min_u16(self, a: Self::V, b: Self::V) -> Self::V;
-    /// Each number, `N` bits up, modulo 2^16.
-    fn up_u16<const N: u32>(self, v: Self::V) -> Self::V;
     /// Each number, `N` bits down.
     fn down_u16<const N: u32>(self, v: Self::V) -> Self::V;
     /// The lanes, as of bytes, where the number of `a` is not above that of `b`.
