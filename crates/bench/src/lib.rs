@@ -12,6 +12,7 @@ mod distribution;
 pub mod equal_mean;
 mod limit;
 mod metrics;
+pub mod paper;
 mod pin;
 mod rapid;
 mod record;

@@ -23,7 +23,7 @@ mod postgres;
 mod random;
 mod redis;
 mod roots;
-mod series;
+pub(crate) mod series;
 mod site;
 mod tool;
 mod vm;

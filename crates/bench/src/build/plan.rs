@@ -99,6 +99,10 @@ impl Plan {
             return Ok(Built::Before(receipt));
         }
         self.check()?;
+        if !self.folder.exists() {
+            // of a dataset that was removed since
+            remove(&beside(&self.folder, ".json"))?;
+        }
         create(&self.folder)?;
         // Locked until dropped.
         let lock = File::open(&self.folder).with_context(|| self.folder.display().to_string())?;
@@ -278,5 +282,8 @@ mod tests {
         assert!(Receipt::read(&home).is_some());
         remove(&home).unwrap();
         assert_eq!(Receipt::read(&home), None);
+        let again = plan("rand:bytes=1000", folder.path()).build(&Patience(Cell::new(9)));
+        assert!(matches!(again, Ok(Built::Now(_))), "{again:?}");
+        assert!(home.join("random.bin").exists());
     }
 }

@@ -1,18 +1,21 @@
 //! The means and deviations that "A Thorough Investigation" reports for random data.
 
-use onefold_cdc::{Algorithm, ChunkSizes, Divisors, Params, cut_points};
-use onefold_testkit::random;
+use std::io::{self, Read};
 
-use crate::rand_rows::{Row, measure, rows};
+use onefold_cdc::{Algorithm, ChunkSizes, Divisors, Params, cut_points};
+use onefold_testkit::{SplitMix64, random};
+
+use crate::rand_rows::{self, Row, rows};
 
 /// So many that the mean of an exponential distribution is 0.41 % from its own, one deviation,
 /// and its deviation 0.6 %; the seed is fixed.
 const CHUNKS: usize = 60_000;
 
-/// The larger sizes take minutes: `cargo run --release --example paper002_table` has them.
+/// The larger sizes take minutes: `onefold bench paper investigation` has them.
 #[test]
 fn rows_up_to_2_kib_come_out_as_reported() {
-    let rows: Vec<_> = rows().into_iter().filter(|row| row.target <= 2048).collect();
+    let rows: Vec<_> =
+        rows(&random(80, 64 << 20)).into_iter().filter(|row| row.target <= 2048).collect();
     let half = rows.len().div_ceil(2);
     let failures = |rows: &[Row]| -> Vec<_> {
         rows.iter()
@@ -38,6 +41,22 @@ fn rows_up_to_2_kib_come_out_as_reported() {
         all
     });
     assert!(failures.is_empty(), "{failures:#?}");
+}
+
+fn measure(params: &Params, chunks: usize) -> (f64, f64) {
+    rand_rows::measure(params, chunks, Endless(SplitMix64::new(20_240_906)))
+}
+
+struct Endless(SplitMix64);
+
+impl Read for Endless {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let (numbers, _) = buffer.as_chunks_mut::<8>();
+        for number in &mut *numbers {
+            *number = self.0.next_u64().to_le_bytes();
+        }
+        Ok(8 * numbers.len())
+    }
 }
 
 /// The paper's BFBC* is trained on the data that it cuts, and so are these, on less: the reported

@@ -2,10 +2,9 @@
 //! Algorithms for Data Deduplication" (2024), with the parameters that make ours the same
 //! experiment.
 
-use std::io::{self, Read};
+use std::io::Read;
 
 use onefold_cdc::{Algorithm, ChunkSizes, Cuts, Divisors, Params};
-use onefold_testkit::{SplitMix64, random};
 
 /// One measurement: a target, and the mean and deviation to be found.
 pub(crate) struct Row {
@@ -19,8 +18,9 @@ pub(crate) struct Row {
 }
 
 /// The paper has columns for 770 and 5482 bytes, which it heads 737 and 5152. Its rows have no
-/// maximum, no minimum but what a window implies, and leave out the last chunk.
-pub(crate) fn rows() -> Vec<Row> {
+/// maximum, no minimum but what a window implies, and leave out the last chunk. `sample` are random
+/// bytes to train on, other than those that are measured.
+pub(crate) fn rows(sample: &[u8]) -> Vec<Row> {
     let mut rows = Vec::new();
     let mut add = |name, algorithm, figures: &[(usize, u32, u32)]| {
         for &(target, mean, deviation) in figures {
@@ -42,8 +42,7 @@ pub(crate) fn rows() -> Vec<Row> {
     add("RAM", Algorithm::Ram, &RAM);
     add("PCI", Algorithm::Pci, &PCI);
     add("MII", Algorithm::Mii, &MII);
-    let sample = random(80, 64 << 20);
-    rows.extend(BFBC_TARGETS.map(|target| bfbc(&sample, target)));
+    rows.extend(BFBC_TARGETS.map(|target| bfbc(sample, target)));
     rows
 }
 
@@ -111,7 +110,8 @@ const PCI: [(usize, u32, u32); 7] = [
 const MII: [(usize, u32, u32); 2] = [(770, 887, 882), (5482, 6238, 6228)];
 const BFBC_TARGETS: [usize; 7] = [512, 770, 1024, 2048, 4096, 5482, 8192];
 
-fn experiment(name: &str, algorithm: Algorithm, target: usize, mean: f64) -> Params {
+/// The parameters that make an algorithm the paper's; `mean` is the reported one.
+pub(crate) fn experiment(name: &str, algorithm: Algorithm, target: usize, mean: f64) -> Params {
     // a position that qualifies once in `target`, from the first full window on
     let from = |window: usize| ChunkSizes::unbounded(window, window - 1 + target);
     let (sizes, window) = match algorithm {
@@ -142,9 +142,8 @@ fn bfbc(sample: &[u8], target: usize) -> Row {
     Row { name: "BFBC*", target, params, mean, deviation: mean, instead }
 }
 
-/// Mean and deviation of the first `chunks` chunks of random data.
-pub(crate) fn measure(params: &Params, chunks: usize) -> (f64, f64) {
-    let endless = Endless(SplitMix64::new(20_240_906));
+/// Mean and deviation of the first `chunks` chunks of endless random bytes.
+pub(crate) fn measure(params: &Params, chunks: usize, endless: impl Read) -> (f64, f64) {
     let (mut previous, mut sum, mut squares) = (0, 0.0, 0.0);
     for cut in Cuts::new(params, endless).expect("parameters in order").take(chunks) {
         let cut = cut.expect("no failure");
@@ -155,16 +154,4 @@ pub(crate) fn measure(params: &Params, chunks: usize) -> (f64, f64) {
     }
     let mean = sum / chunks as f64;
     (mean, (squares / chunks as f64 - mean * mean).sqrt())
-}
-
-struct Endless(SplitMix64);
-
-impl Read for Endless {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let (numbers, _) = buffer.as_chunks_mut::<8>();
-        for number in &mut *numbers {
-            *number = self.0.next_u64().to_le_bytes();
-        }
-        Ok(8 * numbers.len())
-    }
 }

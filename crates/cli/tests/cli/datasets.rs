@@ -1,4 +1,4 @@
-//! `onefold bench dataset`: what is told before, and what is told when it cannot be.
+//! `onefold bench dataset` and `paper`: what is told before, and what is told when it cannot be.
 
 use std::fs;
 use std::process::Command;
@@ -91,4 +91,11 @@ fn offline_it_is_told_what_could_not_be_fetched_and_from_where() {
         ]);
         assert!(!lab.path("d").join(format!("{name}.json")).exists());
     }
+}
+
+#[test]
+fn a_paper_that_is_not_known_is_told_those_that_are() {
+    let lab = Lab::new();
+    let ran = lab.run("bench paper vectorcd --dir d").expect(1);
+    ran.says(&["vectorcd", "vectorcdc", "rapidcdc", "investigation"]);
 }

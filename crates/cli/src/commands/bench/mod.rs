@@ -2,6 +2,7 @@
 
 mod choices;
 mod dataset;
+mod paper;
 mod run;
 mod watch;
 
@@ -17,6 +18,7 @@ Nothing here touches a repository. Times count on a machine that has nothing els
 Examples:
   onefold bench dataset build numpy --dir /data
   onefold bench run --data disk.img --mean 8KiB,16KiB
+  onefold bench paper vectorcdc --dir /data --quick
   onefold bench run --data ~/src --per-file --equalise-mean --json src.json";
 
 /// Measure which chunker suits which data
@@ -30,6 +32,7 @@ pub(crate) struct Bench {
 #[derive(Debug, Subcommand)]
 enum Command {
     Dataset(dataset::Dataset),
+    Paper(paper::Paper),
     Run(run::Run),
 }
 
@@ -37,6 +40,7 @@ impl Bench {
     pub(crate) fn run(self, console: &Console) -> Result<Exit> {
         match self.command {
             Command::Dataset(dataset) => dataset.run(console),
+            Command::Paper(paper) => paper.run(console),
             Command::Run(run) => run.run(console),
         }
     }

@@ -1,0 +1,154 @@
+//! What the papers claim, beside what comes out here.
+//!
+//! A [`Session`] knows where datasets lie and how much time there is. [`Paper::reproduce`] measures
+//! what a paper's figures show and puts each headline claim beside the result, as a [`Finding`]
+//! with the way it was measured, and a reason where it differs or could not be measured. A session
+//! that is stopped keeps what was measured.
+#![allow(clippy::disallowed_methods, reason = "writes pages; no byte here belongs to a repository")]
+
+mod finding;
+mod html;
+mod investigation;
+mod ram_phases;
+mod rapidcdc;
+mod session;
+mod vectorcdc;
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+
+pub use finding::{Finding, Table, Verdict};
+pub use session::{Effort, Measurement, Session};
+
+use crate::DatasetRecord;
+
+/// A paper whose results can be reproduced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Paper {
+    /// S. Udayashankar, A. Baba, S. Al-Kiswany, FAST 2025.
+    VectorCdc,
+    /// F. Ni, S. Jiang, SoCC 2019.
+    RapidCdc,
+    /// M. Gregoriadis, L. Balduf, B. Scheuermann, J. Pouwelse, 2024.
+    Investigation,
+}
+
+/// What came of a paper's claims.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Reproduction {
+    /// The paper's title.
+    pub paper: String,
+    /// What was cut.
+    pub datasets: Vec<DatasetRecord>,
+    /// Datasets that were asked for and not there.
+    pub missing: Vec<String>,
+    /// Claim by claim.
+    pub findings: Vec<Finding>,
+    /// Figure by figure.
+    pub tables: Vec<Table>,
+    /// Everything that was timed, raw.
+    pub measurements: Vec<Measurement>,
+    /// Reasons to distrust the times.
+    pub noise: Vec<String>,
+    /// Whether little was measured for want of time.
+    pub quick: bool,
+    /// Whether it was stopped before the end.
+    pub interrupted: bool,
+}
+
+impl Paper {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::VectorCdc, Self::RapidCdc, Self::Investigation];
+
+    /// What users write.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::VectorCdc => "vectorcdc",
+            Self::RapidCdc => "rapidcdc",
+            Self::Investigation => "investigation",
+        }
+    }
+
+    /// As printed.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::VectorCdc => {
+                "VectorCDC: Accelerating Data Deduplication with Vector Instructions (FAST 2025)"
+            }
+            Self::RapidCdc => {
+                "RapidCDC: Leveraging Duplicate Locality to Accelerate Chunking (SoCC 2019)"
+            }
+            Self::Investigation => {
+                "A Thorough Investigation of Content-Defined Chunking Algorithms for Data \
+                 Deduplication (2024)"
+            }
+        }
+    }
+
+    /// Measures what the paper's figures show, as far as `session` allows.
+    pub fn reproduce(self, mut session: Session) -> Result<Reproduction> {
+        let outcome = match self {
+            Self::VectorCdc => vectorcdc::measure(&mut session),
+            Self::RapidCdc => rapidcdc::measure(&mut session),
+            Self::Investigation => investigation::measure(&mut session),
+        };
+        session.end(self.title(), outcome)
+    }
+}
+
+impl Reproduction {
+    /// For the terminal and for documents, in Markdown.
+    pub fn markdown(&self) -> String {
+        let mut text = format!("## {}\n\n", self.paper);
+        if self.interrupted {
+            text.push_str("Stopped before the end: what is missing was not measured.\n\n");
+        }
+        if self.quick {
+            text.push_str("Measured on little data and in few rounds.\n\n");
+        }
+        for dataset in &self.datasets {
+            text.push_str(&format!(
+                "- {}: {} files, {} bytes, {}\n",
+                dataset.name, dataset.files, dataset.bytes, dataset.digest
+            ));
+        }
+        text.push('\n');
+        text.push_str(&finding::table(&self.findings).markdown());
+        for table in &self.tables {
+            text.push_str(&table.markdown());
+        }
+        for reason in &self.noise {
+            text.push_str(&format!("noise: {reason}\n"));
+        }
+        text
+    }
+
+    /// A page for a browser that needs nothing from the network.
+    pub fn write_html(&self, path: &Path) -> Result<()> {
+        std::fs::write(path, html::page(self)).with_context(|| path.display().to_string())
+    }
+
+    /// What a reader of a record must know.
+    pub fn notes(&self) -> Vec<String> {
+        let mut notes = vec![
+            "a ratio of speeds holds if its median over the datasets is at least 0.8 of the \
+             paper's; other claims say in measured_by when they hold"
+                .to_owned(),
+            "of a dataset with few files that exceeds the limit, the first bytes of each file are \
+             cut"
+            .to_owned(),
+        ];
+        if self.interrupted {
+            notes.push("interrupted: the claims that are missing were not measured".to_owned());
+        }
+        notes
+    }
+
+    /// Claims that hold, that differ, and that were not measured.
+    pub fn count(&self) -> [usize; 3] {
+        [Verdict::Holds, Verdict::Differs, Verdict::NotMeasured]
+            .map(|verdict| self.findings.iter().filter(|one| one.verdict == verdict).count())
+    }
+}

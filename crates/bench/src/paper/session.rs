@@ -1,0 +1,293 @@
+//! Where datasets lie, how much time there is, and what was measured so far.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use serde::{Deserialize, Serialize};
+
+use super::{Finding, Reproduction, Table};
+use crate::build::Order;
+use crate::{Contender, Dataset, DatasetRecord, Outcome, RapidResult, Sample, measure, noise};
+
+/// What the measurements of a paper share.
+pub struct Session<'a> {
+    dir: PathBuf,
+    effort: Effort,
+    told: &'a dyn Fn(&str),
+    is_stopped: &'a dyn Fn() -> bool,
+    datasets: Vec<DatasetRecord>,
+    missing: Vec<String>,
+    findings: Vec<Finding>,
+    tables: Vec<Table>,
+    measurements: Vec<Measurement>,
+    noise: Vec<String>,
+}
+
+/// How much may be measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Effort {
+    /// Bytes of each dataset.
+    pub bytes: u64,
+    /// Random bytes.
+    pub random_bytes: usize,
+    /// Chunks of random data of which mean and deviation are taken.
+    pub chunks: usize,
+    /// Timed rounds.
+    pub rounds: u32,
+}
+
+impl Effort {
+    /// For a record; about an hour for all papers.
+    pub const FULL: Self =
+        Self { bytes: 512 << 20, random_bytes: 256 << 20, chunks: 400_000, rounds: 5 };
+    /// For a look; minutes.
+    pub const QUICK: Self =
+        Self { bytes: 24 << 20, random_bytes: 16 << 20, chunks: 10_000, rounds: 3 };
+}
+
+/// What was timed under one name.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Measurement {
+    /// The dataset's.
+    pub dataset: String,
+    /// Bytes that each sample cut.
+    pub bytes: u64,
+    /// Algorithm and kernel.
+    pub name: String,
+    /// One a round.
+    pub samples: Vec<Sample>,
+}
+
+/// The session was stopped; what was measured is kept.
+#[derive(Debug)]
+struct Stopped;
+
+impl std::fmt::Display for Stopped {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("stopped")
+    }
+}
+
+impl std::error::Error for Stopped {}
+
+impl<'a> Session<'a> {
+    /// Datasets are taken from the folders of their names below `dir`, as [`crate::build`] makes
+    /// them. `told` hears what is measured; `is_stopped` is asked before each measurement.
+    pub fn new(
+        dir: &Path,
+        effort: Effort,
+        told: &'a dyn Fn(&str),
+        is_stopped: &'a dyn Fn() -> bool,
+    ) -> Self {
+        Self {
+            dir: dir.to_owned(),
+            effort,
+            told,
+            is_stopped,
+            datasets: Vec::new(),
+            missing: Vec::new(),
+            findings: Vec::new(),
+            tables: Vec::new(),
+            measurements: Vec::new(),
+            noise: Vec::new(),
+        }
+    }
+
+    /// How much may be measured.
+    pub(super) fn effort(&self) -> Effort {
+        self.effort
+    }
+
+    /// Says what comes next, and stops here if that is wished.
+    pub(super) fn step(&self, what: &str) -> Result<()> {
+        if (self.is_stopped)() {
+            return Err(Stopped.into());
+        }
+        (self.told)(what);
+        Ok(())
+    }
+
+    /// The dataset of a recipe's name, an even part of each file up to `most` bytes in all; `None`
+    /// if it was not built.
+    pub(super) fn load(&mut self, name: &str, most: u64) -> Result<Option<Dataset>> {
+        self.step(&format!("reading {name}"))?;
+        let folder = self.dir.join(name);
+        if !folder.is_dir() {
+            if !self.is_missing(name) {
+                self.missing.push(name.to_owned());
+            }
+            return Ok(None);
+        }
+        let dataset = Dataset::read_evenly(&folder, most)?;
+        self.note(&dataset);
+        Ok(Some(dataset))
+    }
+
+    /// Whether a dataset was asked for and not there.
+    pub(super) fn is_missing(&self, name: &str) -> bool {
+        self.missing.iter().any(|missing| missing == name)
+    }
+
+    /// Random bytes, which need no folder.
+    pub(super) fn random(&mut self, len: usize) -> Dataset {
+        let dataset = Dataset::random(1, len);
+        self.note(&dataset);
+        dataset
+    }
+
+    /// Puts a dataset on the record.
+    pub(super) fn note(&mut self, dataset: &Dataset) {
+        let record = DatasetRecord::from(dataset);
+        if !self.datasets.contains(&record) {
+            self.datasets.push(record);
+        }
+    }
+
+    /// Times contenders on a dataset, and keeps the samples.
+    pub(super) fn measure(
+        &mut self,
+        dataset: &str,
+        bytes: u64,
+        contenders: Vec<Contender>,
+    ) -> Result<Vec<Outcome>> {
+        self.step(&format!("cutting {dataset} in {} ways", contenders.len()))?;
+        let rounds = self.effort.rounds;
+        let outcomes = measure(contenders, rounds, |round| {
+            self.step(&format!("{dataset}: round {round} of {rounds}"))
+        })?;
+        self.noise.extend(noise(&outcomes).into_iter().map(|one| format!("{dataset}: {one}")));
+        self.measurements.extend(outcomes.iter().map(|outcome| Measurement {
+            dataset: dataset.to_owned(),
+            bytes,
+            name: outcome.name.clone(),
+            samples: outcome.samples.clone(),
+        }));
+        Ok(outcomes)
+    }
+
+    /// Keeps the samples of RapidCDC.
+    pub(super) fn rapid(&mut self, dataset: &str, result: &RapidResult) {
+        self.noise.extend(result.noise.iter().map(|one| format!("{dataset}: {one}")));
+        let [min, avg, max] = result.sizes;
+        let of = format!("{} {min}/{avg}/{max}, lists of {}", result.algorithm, result.next);
+        self.measurements.extend(result.times.iter().map(|times| Measurement {
+            dataset: dataset.to_owned(),
+            bytes: result.metrics.bytes,
+            name: format!(
+                "{of}: {}, {}{}",
+                times.way,
+                times.kernel.as_deref().unwrap_or("no kernel"),
+                if times.end_to_end { ", end to end" } else { "" }
+            ),
+            samples: times.samples.clone(),
+        }));
+    }
+
+    pub(super) fn finding(&mut self, finding: Finding) {
+        self.findings.push(finding);
+    }
+
+    pub(super) fn table(&mut self, table: Table) {
+        self.tables.push(table);
+    }
+
+    /// All that was measured; an error but for being stopped is passed on.
+    pub(super) fn end(self, paper: &str, outcome: Result<()>) -> Result<Reproduction> {
+        let interrupted = match outcome {
+            Ok(()) => false,
+            Err(error) if error.is::<Stopped>() => true,
+            Err(error) => return Err(error),
+        };
+        Ok(Reproduction {
+            paper: paper.to_owned(),
+            datasets: self.datasets,
+            missing: self.missing,
+            findings: self.findings,
+            tables: self.tables,
+            measurements: self.measurements,
+            noise: self.noise,
+            quick: self.effort != Effort::FULL,
+            interrupted,
+        })
+    }
+}
+
+/// What to type to have a dataset that is missing.
+pub(super) fn build_command(name: &str) -> String {
+    debug_assert!(name.parse::<Order>().is_ok(), "{name} can be built");
+    format!("`onefold bench dataset build {name} --dir DIR`")
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+    use crate::build::{Plan, Watch};
+    use crate::paper::{Paper, Verdict};
+
+    /// So little that only the way is tested.
+    pub(in crate::paper) const TINY: Effort =
+        Effort { bytes: 300_000, random_bytes: 200_000, chunks: 100, rounds: 1 };
+
+    struct Nobody;
+
+    impl Watch for Nobody {
+        fn step(&self, _: usize, _: usize, _: &str) {}
+
+        fn is_stopped(&self) -> bool {
+            false
+        }
+    }
+
+    /// A folder in which a dataset has the name of another, and little in it.
+    pub(in crate::paper) fn folder(names: &[&str]) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        for name in names {
+            let order = "series:versions=3,bytes=100000,edits=3".parse().unwrap();
+            let plan = Plan::new(order, folder.path()).unwrap();
+            let home = plan.folder.clone();
+            plan.build(&Nobody).unwrap();
+            std::fs::rename(home, folder.path().join(name)).unwrap();
+        }
+        folder
+    }
+
+    #[test]
+    fn every_paper_says_something_of_each_claim_whatever_there_is() {
+        for paper in Paper::ALL {
+            let nothing = folder(&[]);
+            let silent = |_: &str| {};
+            let session = Session::new(nothing.path(), TINY, &silent, &|| false);
+            let result = paper.reproduce(session).unwrap();
+            assert!(!result.interrupted && result.quick);
+            assert!(!result.missing.is_empty() && !result.findings.is_empty(), "{paper:?}");
+            for finding in &result.findings {
+                let has_result = !finding.found.is_empty();
+                assert_eq!(has_result, finding.verdict != Verdict::NotMeasured, "{finding:?}");
+                assert_eq!(finding.reason.is_empty(), finding.verdict == Verdict::Holds);
+            }
+            assert_eq!(result.count().iter().sum::<usize>(), result.findings.len());
+            assert!(result.markdown().contains(paper.title()));
+        }
+    }
+
+    #[test]
+    fn what_was_measured_before_a_stop_is_kept() {
+        let folder = folder(&["vm", "roots", "redis"]);
+        let silent = |_: &str| {};
+        let whole = Session::new(folder.path(), TINY, &silent, &|| false);
+        let whole = Paper::VectorCdc.reproduce(whole).unwrap();
+        assert_eq!(whole.datasets.len(), 4);
+        let asked = Cell::new(0);
+        let is_stopped = || {
+            asked.set(asked.get() + 1);
+            asked.get() > 30
+        };
+        let part = Session::new(folder.path(), TINY, &silent, &is_stopped);
+        let part = Paper::VectorCdc.reproduce(part).unwrap();
+        assert!(part.interrupted && !whole.interrupted);
+        assert!(!part.measurements.is_empty() && !part.findings.is_empty());
+        assert!(part.measurements.len() < whole.measurements.len());
+    }
+}
