@@ -25,14 +25,14 @@
 use crate::boundary::Boundary;
 use crate::rule::Rule;
 use crate::simd::VectorRule;
-use crate::simd::extremum::{Extreme, Largest, extreme, extremes_of, prefetch_block};
-use crate::simd::scan::last_equal;
+use crate::simd::extremum::{Extreme, Largest, extreme, prefetch_block};
 use crate::simd::vector::{AHEAD, ByteVector, last_lane, misalignment, prefetch, prefetch_jump};
 use crate::walk::{Past, Step};
 use crate::{ChunkSizes, Params, params};
 
-/// Vectors that are compared with a candidate at once, if it can be exceeded.
-const BLOCK: usize = 4;
+/// Bytes that a candidate is compared with at once, if it can be exceeded: a multiple of every
+/// vector, and few, so that most blocks lie within the horizon wherever the candidate is.
+const BLOCK: usize = 128;
 
 pub(crate) struct Maxp {
     sizes: ChunkSizes,
@@ -101,7 +101,6 @@ impl VectorRule for Maxp {
         // bytes between the candidate and `next` are smaller than it
         let (mut at, mut next) = self.first_candidate(isa, reach, self.first() - 1);
         let most = isa.splat(Largest::MOST);
-        let block = BLOCK * I::LANES;
         while at + self.horizon < reach.len() {
             if reach[at] == Largest::MOST {
                 // Only such a byte can take its place, and it always does: no need to ask which
@@ -121,25 +120,36 @@ impl VectorRule for Maxp {
                 }
                 next = next.max(at + 1);
             }
-            let bytes = isa.splat(reach[at]);
+            // Nothing but the choice at the end waits for the candidate, which nothing foretells:
+            // no branch on it.
+            let mut byte = reach[at];
+            while next + BLOCK <= reach.len().min(at + 1 + self.horizon) {
+                let from = reach.as_ptr().wrapping_add(next);
+                prefetch_block(from, BLOCK);
+                // SAFETY: the block lies inside `reach`, by the condition of the loop.
+                let (largest, last) = unsafe { last_largest(isa, from, BLOCK) };
+                at = if largest >= byte { next + last } else { at };
+                byte = byte.max(largest);
+                next += BLOCK;
+            }
+            if at + self.horizon >= reach.len() {
+                break;
+            }
             let end = at + 1 + self.horizon;
-            let from = reach.as_ptr().wrapping_add(next);
-            let misaligned = misalignment::<I>(from);
             let left = end - next;
-            let (start, len, seen, largest) = if left >= block && misaligned == 0 {
-                prefetch_block(from, block);
-                // SAFETY: a block is left, and `end` lies inside `reach`.
-                let largest = unsafe { extremes_of::<I, Largest>(isa, from, BLOCK) };
-                (next, block, next + block, largest)
-            } else if left >= I::LANES {
-                // SAFETY: a vector is left, and `end` lies inside `reach`. The next one may
-                // overlap it, to touch one line only.
-                (next, I::LANES, next + I::LANES - misaligned, unsafe { isa.load(from) })
+            if left >= I::LANES {
+                let from = reach.as_ptr().wrapping_add(next);
+                // SAFETY: less than a block is left, and `end` lies inside `reach`.
+                let (largest, last) = unsafe { last_largest(isa, from, left) };
+                at = if largest >= byte { next + last } else { at };
+                next = end;
             } else if left > 0 {
                 let start = end - I::LANES;
                 // SAFETY: the horizon is at least a vector, so this one begins behind `at`.
-                let vector = unsafe { isa.load(reach.as_ptr().add(start)) };
-                (start, I::LANES, end, vector)
+                let (largest, last) =
+                    unsafe { last_largest(isa, reach.as_ptr().add(start), I::LANES) };
+                at = if largest >= byte { start + last } else { at };
+                next = end;
             } else {
                 let before = &reach[at - self.horizon..at];
                 if extreme::<I, Largest>(isa, before) < reach[at] {
@@ -148,14 +158,6 @@ impl VectorRule for Maxp {
                 }
                 // nothing within the horizon is a maximum, since this byte is larger
                 (at, next) = self.first_candidate(isa, reach, at + self.horizon + 1);
-                continue;
-            };
-            next = seen;
-            if isa.ge(largest, bytes) != 0 {
-                let byte = isa.largest(largest);
-                let last = last_equal(isa, &reach[start..start + len], byte);
-                at = start + last.unwrap_or(0);
-                next = start + len;
             }
         }
         self.sizes.forced(reach)
@@ -166,18 +168,47 @@ impl Maxp {
     /// A candidate from `from` on, such that none is before it, and the end of what was seen.
     #[inline(always)]
     fn first_candidate<I: ByteVector>(&self, isa: I, reach: &[u8], from: usize) -> (usize, usize) {
-        let block = BLOCK * I::LANES;
-        if self.horizon < block || reach.len().saturating_sub(from) < block {
+        if self.horizon < BLOCK || reach.len().saturating_sub(from) < BLOCK {
             return (from, from + 1);
         }
         let start = reach.as_ptr().wrapping_add(from);
-        prefetch_block(start, block);
+        prefetch_block(start, BLOCK);
         // SAFETY: so much lies behind `from`, by the condition.
-        let largest = unsafe { extremes_of::<I, Largest>(isa, start, BLOCK) };
-        let byte = isa.largest(largest);
-        let last = last_equal(isa, &reach[from..from + block], byte);
-        (from + last.unwrap_or(0), from + block)
+        let (_, last) = unsafe { last_largest(isa, start, BLOCK) };
+        (from + last, from + BLOCK)
     }
+}
+
+/// The largest of `len` bytes, and the index of the last that is as large. They are a vector to a
+/// block.
+///
+/// Without a branch on where that is.
+///
+/// # Safety
+///
+/// `len` bytes can be read from `from` on.
+#[inline(always)]
+unsafe fn last_largest<I: ByteVector>(isa: I, from: *const u8, len: usize) -> (u8, usize) {
+    // the last vectors of a shorter block are one and the same
+    let mut largest = isa.splat(0);
+    let mut at = 0;
+    while at < BLOCK {
+        // SAFETY: the vector ends with the `len` bytes at most.
+        largest = isa.max(largest, unsafe { isa.load(from.add(at.min(len - I::LANES))) });
+        at += I::LANES;
+    }
+    let byte = isa.largest(largest);
+    let largest = isa.splat(byte);
+    let mut last = 0;
+    let mut at = 0;
+    while at < BLOCK {
+        let place = at.min(len - I::LANES);
+        // SAFETY: as before.
+        let equal = isa.eq(unsafe { isa.load(from.add(place)) }, largest);
+        last = if equal == 0 { last } else { place + last_lane::<I>(equal | 1) };
+        at += I::LANES;
+    }
+    (byte, last)
 }
 
 /// What a chunk without a maximum size remembers.

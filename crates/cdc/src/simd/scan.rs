@@ -1,7 +1,7 @@
 //! The packed range scan of VectorCDC (FAST 2025): the first byte that reaches a bound, a vector
 //! at a time.
 
-use super::vector::{AHEAD, ByteVector, first_lane, last_lane, misalignment, prefetch};
+use super::vector::{AHEAD, ByteVector, first_lane, misalignment, prefetch};
 
 /// Index of the first of `bytes` that is not below `bound`.
 #[inline(always)]
@@ -55,29 +55,6 @@ pub(crate) fn first_equal<I: ByteVector>(isa: I, bytes: &[u8], byte: u8) -> Opti
             return Some(at);
         }
         at += 1;
-    }
-    None
-}
-
-/// Index of the last of `bytes` that equals `byte`, if one does.
-#[inline(always)]
-pub(crate) fn last_equal<I: ByteVector>(isa: I, bytes: &[u8], byte: u8) -> Option<usize> {
-    let start = bytes.as_ptr();
-    let sought = isa.splat(byte);
-    let mut end = bytes.len();
-    while end >= I::LANES {
-        // SAFETY: a vector up to `end` lies inside `bytes`, by the condition of the loop.
-        let found = isa.eq(unsafe { isa.load(start.add(end - I::LANES)) }, sought);
-        if found != 0 {
-            return Some(end - I::LANES + last_lane::<I>(found));
-        }
-        end -= I::LANES;
-    }
-    while end > 0 {
-        end -= 1;
-        if bytes[end] == byte {
-            return Some(end);
-        }
     }
     None
 }
