@@ -38,6 +38,7 @@ const NEEDS: &[Need] = &[
     Need { program: "borg", package: "borgbackup", why: "cuts what its preset must cut alike" },
     Need { program: "casync", package: "casync", why: "cuts what its preset must cut alike" },
     Need { program: "restic", package: "restic", why: "cuts what its preset must cut alike" },
+    Need { program: "chromium", package: "chromium", why: "shows that the bench's page works" },
     Need {
         program: "valgrind",
         package: "valgrind",

@@ -6,6 +6,7 @@
 //! all of it with what is needed to doubt it.
 
 pub mod build;
+pub mod compare;
 mod counters;
 mod dataset;
 mod distribution;
@@ -15,7 +16,9 @@ mod metrics;
 pub mod paper;
 mod pin;
 mod rapid;
+pub mod recommend;
 mod record;
+pub mod report;
 mod rounds;
 pub mod run;
 mod source;

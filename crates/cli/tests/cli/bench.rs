@@ -149,3 +149,66 @@ fn a_measurement_that_is_stopped_keeps_what_it_has() {
     let first = &results[0]["entries"][0]["timings"][0]["samples"];
     assert!(!first.as_array().unwrap().is_empty());
 }
+
+#[test]
+fn a_recommendation_names_sizes_that_a_repository_takes_and_a_runner_up() {
+    let lab = Lab::new();
+    lab.write("data/a", random(1, 2_000_000));
+    lab.write("data/b", random(1, 2_000_000));
+    let advice = lab.ok("bench recommend --data data --sample 1MiB --json").json();
+    let choice = &advice["choice"];
+    assert_eq!(choice["dedup_ratio"], 2.0, "{advice:#}");
+    // 2,000,000 bytes, 36 for each chunk and 79 for each that is distinct
+    let kept = number(choice, "kept_bytes") as f64 - 2_000_000.0;
+    let chunks = 4_000_000.0 / choice["mean"].as_f64().unwrap();
+    assert!((kept / (36.0 * chunks + 79.0 * chunks / 2.0) - 1.0).abs() < 0.01, "{advice:#}");
+    assert_ne!(advice["runner_up"]["algorithm"], choice["algorithm"]);
+
+    let answer = lab.ok("bench recommend --data data --sample 1MiB").stdout;
+    let taken = answer.lines().find_map(|line| line.strip_prefix("take  ")).unwrap();
+    lab.ok(&format!("init repo --no-encryption {taken}"));
+}
+
+#[test]
+fn two_runs_are_compared_and_what_is_not_the_same_is_said() {
+    let lab = Lab::new();
+    lab.write("data", random(1, 1_000_000));
+    let run = |out: &str, more: &str| {
+        let line = "bench run --data data --algorithms ram,gear --mean 4KiB --kernels auto --json";
+        lab.ok(&format!("{line} {out} {more}"));
+    };
+    run("a.json", "");
+    run("few.json", "--rounds 2");
+    let same = lab.ok("bench compare a.json a.json --all").stdout;
+    assert!(same.contains("0 slower, 0 faster, 7 the same"), "{same}");
+    assert!(same.contains("on the same data: the same"), "{same}");
+    let few = lab.ok("bench compare a.json few.json").stdout;
+    assert!(few.contains("7 with too few rounds"), "{few}");
+
+    // half the time of every sample of one contender
+    let text = fs::read_to_string(lab.path("a.json")).unwrap();
+    let mut record: Value = serde_json::from_str(&text).unwrap();
+    for sample in
+        record["results"][0]["entries"][1]["timings"][0]["samples"].as_array_mut().unwrap()
+    {
+        let seconds = sample["thread_seconds"].as_f64().unwrap();
+        sample["thread_seconds"] = (seconds / 10.0).into();
+    }
+    record["cpu_model"] = "another".into();
+    record["results"][0]["entries"][0]["findings"]["metrics"]["chunks"] = 1.into();
+    lab.write("b.json", record.to_string());
+    let told = lab.ok("bench compare a.json b.json").stdout;
+    for part in ["another machine", "1 faster, 6 the same", "faster", "1 numbers differ", "chunks"]
+    {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    let json = lab.ok("bench compare a.json b.json --json").json();
+    assert_eq!(json["findings"][0]["after"], 1.0);
+
+    lab.write("data", random(2, 1_000_000));
+    run("c.json", "");
+    let other = lab.ok("bench compare a.json c.json").stdout;
+    assert!(other.contains("other data"), "{other}");
+    lab.write("no.json", "{}");
+    lab.run("bench compare a.json no.json").expect(1).says(&["no.json: no record"]);
+}

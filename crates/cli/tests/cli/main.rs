@@ -3,6 +3,7 @@
 #![expect(clippy::disallowed_methods, reason = "the tests write sources, not repositories")]
 
 mod bench;
+mod bench_page;
 mod commands;
 mod datasets;
 mod encryption;

@@ -41,22 +41,34 @@ enum Command {
     Build(Build),
 }
 
+const LIST_AFTER_HELP: &str = "\
+Examples:
+  onefold bench dataset list
+  onefold bench dataset list --dir /data --json
+
+With --json: one document, a list; each has name, kind, about, bytes, download_bytes, source (null if
+nothing is downloaded), reproducible, digest or reason, choices, missing_tools and built: a list of
+what was built below DIR, each with name, files, bytes and digest.";
+
 /// List the datasets that can be built, and what that takes
-///
-/// With --json: one document, a list; each has name, kind, about, bytes, download_bytes, source
-/// (null if nothing is downloaded), reproducible, digest or reason, choices, missing_tools and
-/// built: a list of what was built below DIR, each with name, files, bytes and digest.
 #[derive(Debug, Args)]
+#[command(after_help = LIST_AFTER_HELP)]
 struct List {
     /// Say of each whether it was built below DIR
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 }
 
+const BUILD_AFTER_HELP: &str = "\
+Examples:
+  onefold bench dataset build numpy --dir /data
+  onefold bench dataset build series:edits=1000,kind=overwrite --dir /data
+
+With --json: one document, a list; each has name, files, bytes, digest and folder.";
+
 /// Build datasets
-///
-/// With --json: one document, a list; each has name, files, bytes, digest and folder.
 #[derive(Debug, Args)]
+#[command(after_help = BUILD_AFTER_HELP)]
 struct Build {
     /// What to build: NAME, or NAME:CHOICE=VALUE,…
     #[arg(value_name = "NAME", required = true)]

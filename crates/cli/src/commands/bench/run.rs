@@ -1,14 +1,17 @@
 //! `onefold bench run`
 
+use std::fs;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::Args;
 use indicatif::HumanBytes;
 use onefold_bench::equal_mean::Borders;
 use onefold_bench::run::{self, Entry, Plan, Results, Timing, Work};
-use onefold_bench::{FEWEST_ROUNDS, Header, Record, Source, Unreadable, Watch, command_line};
+use onefold_bench::{
+    FEWEST_ROUNDS, Header, Record, Source, Unreadable, Watch, command_line, report,
+};
 use onefold_cdc::{Algorithm, Kernel};
 
 use super::choices::{Choice, algorithms, chosen, kernels};
@@ -80,6 +83,9 @@ pub(super) struct Run {
     /// Write everything as JSON to OUT, or to standard output instead of tables
     #[arg(long, value_name = "OUT", num_args = 0..=1, default_missing_value = STANDARD_OUTPUT)]
     json: Option<PathBuf>,
+    /// Write a page with tables and plots to OUT, which any browser shows without a network
+    #[arg(long, value_name = "OUT")]
+    html: Option<PathBuf>,
 }
 
 impl Run {
@@ -100,10 +106,9 @@ impl Run {
         }
         drop(watch);
         self.show(&results, console)?;
-        if let Some(out) = &self.json {
-            self.write_json(out, results.clone(), console)?;
-        }
-        Ok(exit(&results, console))
+        let exit = exit(&results, console);
+        self.write(results, console)?;
+        Ok(exit)
     }
 
     fn plan(&self) -> Plan {
@@ -134,25 +139,38 @@ impl Run {
         output.finish()
     }
 
-    fn write_json(&self, out: &Path, results: Vec<Results>, console: &Console) -> Result<()> {
+    /// Everything, to where it was asked for.
+    fn write(&self, results: Vec<Results>, console: &Console) -> Result<()> {
+        let Some(out) = self.json.as_ref().or(self.html.as_ref()) else { return Ok(()) };
         let command = command_line("onefold", std::env::args().skip(1));
         let record = Record { header: Header::here(out, command, "in memory")?, results };
-        if !console.is_json() {
-            return record.write(out);
+        if let Some(html) = &self.html {
+            write_text(html, &report::of_run(&record)?.html()?)?;
         }
-        let mut output = Output::new();
-        output.json_document(&record)?;
-        output.finish()
+        match &self.json {
+            None => Ok(()),
+            Some(_) if console.is_json() => {
+                let mut output = Output::new();
+                output.json_document(&record)?;
+                output.finish()
+            }
+            Some(out) => record.write(out),
+        }
     }
 }
 
-fn tell_unreadable(unreadable: &[Unreadable], console: &Console) {
+#[expect(clippy::disallowed_methods, reason = "an output of the command, not of a repository")]
+fn write_text(path: &Path, text: &str) -> Result<()> {
+    fs::write(path, text).with_context(|| format!("cannot write '{}'", path.display()))
+}
+
+pub(super) fn tell_unreadable(unreadable: &[Unreadable], console: &Console) {
     for Unreadable { path, reason } in unreadable {
         console.line(format_args!("error: cannot read '{path}': {reason}"));
     }
 }
 
-fn exit(results: &[Results], console: &Console) -> Exit {
+pub(super) fn exit(results: &[Results], console: &Console) -> Exit {
     let unreadable: usize = results.iter().map(|results| results.unreadable.len()).sum();
     if unreadable > 0 {
         console.warn(format_args!("{unreadable} could not be read and are missing"));

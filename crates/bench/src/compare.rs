@@ -1,0 +1,362 @@
+//! What changed between two runs, as far as noise lets it be told.
+
+use serde::Serialize;
+
+use crate::record::{Header, Record};
+use crate::run::{Entry, Results, Timing, Work};
+
+/// How sure an interval is.
+pub const CONFIDENCE: f64 = 0.99;
+
+/// Less than this, either way, is no change: two builds of the same source differ by as much.
+pub const NEGLIGIBLE: f64 = 0.02;
+
+/// Two runs side by side.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Comparison {
+    /// What was not the same around them, and weakens what follows.
+    pub circumstances: Vec<String>,
+    /// Of everything that was timed in both.
+    pub speeds: Vec<Speed>,
+    /// What the chunkers found differently.
+    pub findings: Vec<Finding>,
+    /// Measured in the first run only.
+    pub only_before: Vec<String>,
+    /// Measured in the second run only.
+    pub only_after: Vec<String>,
+}
+
+/// How the speed of one thing changed.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Speed {
+    /// Which.
+    pub what: String,
+    /// Bytes a second in the first run, in the median.
+    pub before: f64,
+    /// In the second.
+    pub after: f64,
+    /// How many times as fast, and between which bounds; `None` with too few rounds.
+    pub change: Option<Interval>,
+    /// What that means.
+    pub verdict: Verdict,
+}
+
+/// What can be said of two speeds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// The interval lies below one.
+    Slower,
+    /// The interval lies above one.
+    Faster,
+    /// It does neither by more than what is negligible.
+    Same,
+    /// There are too few rounds for an interval.
+    TooFewRounds,
+}
+
+/// A ratio and its bounds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Interval {
+    /// The likeliest.
+    pub ratio: f64,
+    /// The lower bound.
+    pub low: f64,
+    /// The upper bound.
+    pub high: f64,
+}
+
+/// A number that depends on nothing but data and parameters, and still is another.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Finding {
+    /// Of which.
+    pub what: String,
+    /// The number's name.
+    pub number: &'static str,
+    /// In the first run.
+    pub before: f64,
+    /// In the second.
+    pub after: f64,
+}
+
+/// What changed from `before` to `after`.
+///
+/// Speeds are compared by the ratios of all pairs of samples: their median (Hodges and Lehmann), and
+/// the [`CONFIDENCE`] interval that belongs to the test of Mann and Whitney. A change is one if that
+/// interval lies beyond [`NEGLIGIBLE`]. What both runs had in common all along, such as a busy
+/// neighbour during one of them, no such test can see.
+pub fn compare(before: &Record<Vec<Results>>, after: &Record<Vec<Results>>) -> Comparison {
+    let mut comparison = Comparison {
+        circumstances: header_differences(&before.header, &after.header),
+        ..Comparison::default()
+    };
+    for (i, old) in before.results.iter().enumerate() {
+        match after.results.iter().find(|new| new.dataset.name == old.dataset.name) {
+            // paths of runs over one dataset each may have other names
+            None if before.results.len() == 1 && after.results.len() == 1 => {
+                comparison.add(old, &after.results[i]);
+            }
+            None => comparison.only_before.push(old.dataset.name.clone()),
+            Some(new) => comparison.add(old, new),
+        }
+    }
+    let is_new = |new: &&Results| {
+        before.results.len() + after.results.len() > 2
+            && before.results.iter().all(|old| old.dataset.name != new.dataset.name)
+    };
+    let new = after.results.iter().filter(is_new);
+    comparison.only_after.extend(new.map(|new| new.dataset.name.clone()));
+    comparison
+}
+
+fn header_differences(before: &Header, after: &Header) -> Vec<String> {
+    let of = |header: &Header| {
+        let machine = &header.machine;
+        [
+            ("machine", format!("{}, {} cores", machine.cpu_model, machine.cores)),
+            ("instruction sets", machine.cpu_features.join(" ")),
+            ("kernel", machine.kernel_version.clone()),
+            ("compiler", header.rustc_version.clone()),
+            ("commit", header.commit.id.clone()),
+        ]
+    };
+    let differs = |((name, old), (_, new)): ((&str, String), (&str, String))| {
+        (old != new).then(|| format!("another {name}: {old} before, {new} after"))
+    };
+    let mut found: Vec<String> =
+        of(before).into_iter().zip(of(after)).filter_map(differs).collect();
+    for (header, when) in [(before, "before"), (after, "after")] {
+        if header.commit.dirty {
+            found.push(format!("{when}, the source was not that of its commit"));
+        }
+    }
+    found
+}
+
+impl Comparison {
+    fn add(&mut self, old: &Results, new: &Results) {
+        let name = &new.dataset.name;
+        let is_same_data = old.dataset.digest == new.dataset.digest;
+        if !is_same_data {
+            self.circumstances.push(format!("{name}: other data, so all but speed will differ"));
+        }
+        let is_comparable = is_same_data && old.borders == new.borders;
+        if old.borders != new.borders {
+            self.circumstances
+                .push(format!("{name}: cut as one stream in one run, by files in one"));
+        }
+        if old.sample != new.sample {
+            self.circumstances.push(format!("{name}: another sample to measure speed on"));
+        }
+        for (results, when) in [(old, "before"), (new, "after")] {
+            if !results.is_complete {
+                self.circumstances.push(format!("{name}: stopped before its end, {when}"));
+            }
+            if !results.noise.is_empty() {
+                let count = results.noise.len();
+                self.circumstances.push(format!("{name}: {count} signs of noise, {when}"));
+            }
+        }
+        self.add_timing(format!("{name}: reading alone"), &old.read_limit, &new.read_limit);
+        for entry in &old.entries {
+            let key = |one: &Entry| (one.algorithm.clone(), one.wanted_mean);
+            let what = label(name, entry);
+            match new.entries.iter().find(|other| key(other) == key(entry)) {
+                None => self.only_before.push(what),
+                Some(other) => self.add_entry(what, entry, other, is_comparable),
+            }
+        }
+        for entry in &new.entries {
+            let is_same = |other: &Entry| label(name, other) == label(name, entry);
+            if !old.entries.iter().any(is_same) {
+                self.only_after.push(label(name, entry));
+            }
+        }
+    }
+
+    fn add_entry(&mut self, what: String, old: &Entry, new: &Entry, is_comparable: bool) {
+        if is_comparable {
+            let numbers = |entry: &Entry| {
+                let metrics = &entry.findings.metrics;
+                [
+                    ("avg", entry.avg as f64),
+                    ("min", entry.min as f64),
+                    ("max", entry.max as f64),
+                    ("chunks", metrics.chunks as f64),
+                    ("unique bytes", metrics.unique_bytes as f64),
+                    ("deviation", metrics.deviation),
+                ]
+            };
+            for ((number, before), (_, after)) in numbers(old).into_iter().zip(numbers(new)) {
+                if before != after {
+                    self.findings.push(Finding { what: what.clone(), number, before, after });
+                }
+            }
+        }
+        for timing in &old.timings {
+            let key = |one: &Timing| (one.work, one.kernel.clone(), one.threads);
+            let Some(other) = new.timings.iter().find(|other| key(other) == key(timing)) else {
+                continue;
+            };
+            let work = match timing.work {
+                Work::Read => "reading",
+                Work::Cut => "cutting",
+                Work::CutInTwoStages => "cutting in two stages",
+                Work::Fingerprint => "fingerprinting",
+                Work::CutAndFingerprint => "both",
+            };
+            let threads = match timing.threads {
+                1 => String::new(),
+                threads => format!(", {threads} threads"),
+            };
+            let what = format!("{what}, {}, {work}{threads}", timing.kernel);
+            self.add_timing(what, timing, other);
+        }
+    }
+
+    fn add_timing(&mut self, what: String, old: &Timing, new: &Timing) {
+        let (Some(before), Some(after)) = (old.bytes_per_second(), new.bytes_per_second()) else {
+            return;
+        };
+        let change = ratio_interval(&speeds(old), &speeds(new), CONFIDENCE);
+        let verdict = change.map_or(Verdict::TooFewRounds, |change| {
+            match (change.low > 1.0 + NEGLIGIBLE, change.high < 1.0 - NEGLIGIBLE) {
+                (true, _) => Verdict::Faster,
+                (_, true) => Verdict::Slower,
+                _ => Verdict::Same,
+            }
+        });
+        self.speeds.push(Speed { what, before, after, change, verdict });
+    }
+}
+
+fn label(dataset: &str, entry: &Entry) -> String {
+    format!("{dataset}: {} at {}", entry.algorithm, entry.wanted_mean)
+}
+
+/// Bytes a second, one a round.
+fn speeds(timing: &Timing) -> Vec<f64> {
+    let seconds = timing.samples.iter().map(|sample| match timing.threads {
+        1 => sample.thread_seconds,
+        _ => sample.seconds,
+    });
+    seconds.map(|seconds| timing.bytes as f64 / seconds).collect()
+}
+
+/// How many times `before` makes `after`, with bounds that hold with `confidence` if both are samples
+/// of one distribution but for that factor. `None` if there are too few of them.
+///
+/// Of all n·m ratios in order, the bounds are the (k+1)-th from either end, where the statistic of
+/// Mann and Whitney is k or less in at most half of what `confidence` leaves.
+fn ratio_interval(before: &[f64], after: &[f64], confidence: f64) -> Option<Interval> {
+    let tail = (1.0 - confidence) / 2.0;
+    let k = lower_quantile(before.len(), after.len(), tail)?;
+    let mut ratios: Vec<f64> =
+        after.iter().flat_map(|after| before.iter().map(move |before| after / before)).collect();
+    ratios.sort_by(f64::total_cmp);
+    let count = ratios.len();
+    let ratio = (ratios[(count - 1) / 2] * ratios[count / 2]).sqrt();
+    Some(Interval { ratio, low: ratios[k], high: ratios[count - 1 - k] })
+}
+
+/// The largest k for which the statistic of Mann and Whitney, of samples of n and m, is at most k with
+/// a probability of `tail` or less, if they are of one distribution; `None` if there is no such k.
+fn lower_quantile(n: usize, m: usize, tail: f64) -> Option<usize> {
+    const MOST_PAIRS: usize = 2500;
+    if n * m > MOST_PAIRS {
+        // for so many, the normal distribution of the same mean and variance; 2.5758 is its
+        // quantile at 0.995
+        let (n, m) = (n as f64, m as f64);
+        let k = n * m / 2.0 - 2.5758 * (n * m * (n + m + 1.0) / 12.0).sqrt();
+        return (tail >= 0.005 - 1e-9 && k >= 1.0).then(|| k as usize - 1);
+    }
+    let ways = ways(n, m);
+    let all: f64 = ways.iter().sum();
+    let mut below = 0.0;
+    let mut quantile = None;
+    for (k, ways) in ways.iter().enumerate() {
+        below += ways;
+        if below / all > tail {
+            break;
+        }
+        quantile = Some(k);
+    }
+    quantile
+}
+
+/// In how many of the orders of n and m samples the statistic is 0, 1, … n·m.
+///
+/// Coefficients of the product of (1 − x^(m+i)) / (1 − x^i) for i from 1 to n.
+fn ways(n: usize, m: usize) -> Vec<f64> {
+    let mut ways = vec![0.0; n * m + 1];
+    ways[0] = 1.0;
+    for i in 1..=n {
+        for u in (m + i..ways.len()).rev() {
+            ways[u] -= ways[u - m - i];
+        }
+        for u in i..ways.len() {
+            ways[u] += ways[u - i];
+        }
+    }
+    ways
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// By looking at every order.
+    fn naive_ways(n: usize, m: usize) -> Vec<f64> {
+        let mut ways = vec![0.0; n * m + 1];
+        for order in 0..1_u32 << (n + m) {
+            if order.count_ones() as usize == n {
+                let (mut u, mut zeros) = (0, 0);
+                for i in 0..n + m {
+                    match order >> i & 1 {
+                        0 => zeros += 1,
+                        _ => u += zeros,
+                    }
+                }
+                ways[u] += 1.0;
+            }
+        }
+        ways
+    }
+
+    #[test]
+    fn the_statistic_is_distributed_as_counting_says() {
+        for (n, m) in [(1, 1), (1, 5), (3, 4), (5, 5), (7, 7), (8, 3)] {
+            assert_eq!(ways(n, m), naive_ways(n, m), "{n}, {m}");
+        }
+    }
+
+    #[test]
+    fn quantiles_are_those_of_published_tables() {
+        // critical values of U, two-sided, at 0.05 and 0.01
+        for (n, m, at_5, at_1) in
+            [(5, 5, Some(2), Some(0)), (7, 7, Some(8), Some(4)), (10, 10, Some(23), Some(16))]
+        {
+            assert_eq!(lower_quantile(n, m, 0.025), at_5, "{n}, {m}");
+            assert_eq!(lower_quantile(n, m, 0.005), at_1, "{n}, {m}");
+        }
+        assert_eq!(lower_quantile(3, 3, 0.005), None);
+        assert_eq!(lower_quantile(0, 7, 0.005), None);
+        // near the exact one where both can be had
+        let (exact, normal) = (lower_quantile(50, 50, 0.005), lower_quantile(50, 51, 0.005));
+        assert!(normal.unwrap().abs_diff(exact.unwrap()) < 30, "{exact:?} {normal:?}");
+    }
+
+    #[test]
+    fn the_interval_encloses_the_factor_and_noise_hides_small_ones() {
+        let noise = [0.99, 1.01, 1.0, 1.02, 0.98, 1.005, 0.995];
+        let times = |factor: f64| noise.map(|one| one * factor);
+        let interval = |factor| ratio_interval(&times(1.0), &times(factor), 0.99).unwrap();
+        for factor in [0.5, 1.0, 1.1] {
+            let Interval { ratio, low, high } = interval(factor);
+            assert!(low < factor && factor < high, "{factor}: {low} {high}");
+            assert!((ratio / factor - 1.0).abs() < 0.001, "{ratio}");
+        }
+        assert!(interval(1.1).low > 1.0 && interval(0.5).high < 1.0);
+        assert!(interval(1.01).low < 1.0);
+    }
+}

@@ -1,0 +1,269 @@
+//! Which chunker to take for some data: the fewest bytes to keep, then speed.
+
+use onefold_cdc::Algorithm;
+use serde::Serialize;
+
+use crate::run::{Results, Timing, Work};
+
+/// What a recipe takes for each chunk that it lists: a fingerprint, and its share of lengths and
+/// nodes. See docs/format.md.
+const LISTED_BYTES: u64 = 36;
+
+/// What each distinct chunk takes in a container's footer (35 bytes) and in an index run (44).
+const STORED_BYTES: u64 = 79;
+
+/// What differs by less than this is as good: other data would differ by more.
+const AS_GOOD: f64 = 0.01;
+
+/// Below this there is nothing to choose a chunker by but its speed.
+const HARDLY_ANY: f64 = 1.005;
+
+/// A chunker at one mean, and what it promises.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Candidate {
+    /// As [`Algorithm::name`] has it.
+    pub algorithm: String,
+    /// The shortest chunk in bytes.
+    pub min: usize,
+    /// The mean to ask for.
+    pub avg: usize,
+    /// The longest chunk.
+    pub max: usize,
+    /// The mean that was reached.
+    pub mean: f64,
+    /// Logical by unique bytes.
+    pub dedup_ratio: f64,
+    /// Unique bytes, and what recipes, footers and index take for the chunks; not compressed.
+    pub kept_bytes: u64,
+    /// Logical by kept bytes.
+    pub kept_ratio: f64,
+    /// Of cutting alone by one thread, in the median.
+    pub cut_bytes_per_second: Option<f64>,
+    /// Of cutting and fingerprinting.
+    pub bytes_per_second: Option<f64>,
+}
+
+/// An answer.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Advice {
+    /// Take this.
+    pub choice: Candidate,
+    /// Or this, which is another algorithm.
+    pub runner_up: Option<Candidate>,
+    /// Sentences.
+    pub reasons: Vec<String>,
+    /// The best of each algorithm, the fewest kept bytes first.
+    pub candidates: Vec<Candidate>,
+}
+
+/// The advice that follows from `results`, whose means should be equalised; `None` if they are empty.
+///
+/// Of each algorithm that mean counts with which the fewest bytes are kept, or the largest for which
+/// that is nearly so: larger chunks are fewer, and the index is held in memory. Of algorithms that
+/// keep nearly as little as the best, the fastest is taken.
+pub fn recommend(results: &Results) -> Option<Advice> {
+    let mut candidates: Vec<Candidate> =
+        Algorithm::ALL.iter().filter_map(|algorithm| best_of(algorithm.name(), results)).collect();
+    candidates.sort_by_key(|candidate| candidate.kept_bytes);
+    let least = candidates.first()?.kept_bytes;
+    let mut good: Vec<&Candidate> =
+        candidates.iter().filter(|candidate| is_as_good(candidate.kept_bytes, least)).collect();
+    let speed = |candidate: &Candidate| candidate.cut_bytes_per_second.unwrap_or(0.0);
+    good.sort_by(|a, b| speed(b).total_cmp(&speed(a)));
+    let choice = good[0].clone();
+    let others = candidates.iter().filter(|candidate| candidate.algorithm != choice.algorithm);
+    let runner_up = good.get(1).copied().or(others.clone().next()).cloned();
+    let reasons = reasons(&choice, good.len(), candidates.len(), runner_up.as_ref(), least);
+    Some(Advice { choice, runner_up, reasons, candidates })
+}
+
+fn is_as_good(bytes: u64, least: u64) -> bool {
+    bytes as f64 <= (1.0 + AS_GOOD) * least as f64
+}
+
+fn best_of(algorithm: &str, results: &Results) -> Option<Candidate> {
+    let entries = results.entries.iter().filter(|entry| entry.algorithm == algorithm);
+    let all: Vec<Candidate> = entries
+        .map(|entry| {
+            let metrics = &entry.findings.metrics;
+            let kept_bytes = metrics.unique_bytes
+                + LISTED_BYTES * metrics.chunks
+                + STORED_BYTES * metrics.unique_chunks;
+            let speed = |work| entry.fastest(work).and_then(Timing::bytes_per_second);
+            Candidate {
+                algorithm: algorithm.to_owned(),
+                min: entry.min,
+                avg: entry.avg,
+                max: entry.max,
+                mean: metrics.mean,
+                dedup_ratio: metrics.dedup_ratio(),
+                kept_bytes,
+                kept_ratio: metrics.bytes as f64 / kept_bytes.max(1) as f64,
+                cut_bytes_per_second: speed(Work::Cut),
+                bytes_per_second: speed(Work::CutAndFingerprint),
+            }
+        })
+        .collect();
+    let least = all.iter().map(|candidate| candidate.kept_bytes).min()?;
+    let good = all.into_iter().filter(|candidate| is_as_good(candidate.kept_bytes, least));
+    good.max_by(|a, b| a.mean.total_cmp(&b.mean))
+}
+
+fn reasons(
+    choice: &Candidate,
+    good: usize,
+    all: usize,
+    runner_up: Option<&Candidate>,
+    least: u64,
+) -> Vec<String> {
+    let percent = 100.0 * AS_GOOD;
+    let mut reasons = Vec::new();
+    let Candidate { algorithm, mean, kept_bytes, .. } = choice;
+    if choice.dedup_ratio < HARDLY_ANY {
+        reasons.push(
+            "Hardly anything in these data is there twice: the choice is by speed alone, and \
+             deduplication gains little."
+                .to_owned(),
+        );
+    }
+    reasons.push(match *kept_bytes == least {
+        true => format!(
+            "{algorithm} keeps the fewest bytes of {all} algorithms, recipes, footers and index \
+             counted."
+        ),
+        false => format!(
+            "{algorithm} keeps {:.1} % more than the fewest bytes, recipes, footers and index \
+             counted, and is the fastest of the {good} algorithms within {percent:.0} % of them.",
+            100.0 * (*kept_bytes as f64 / least as f64 - 1.0)
+        ),
+    });
+    reasons.push(format!(
+        "Of its mean sizes, {mean:.0} bytes is the largest within {percent:.0} % of its fewest \
+         bytes; larger chunks are fewer to remember."
+    ));
+    if let Some(other) = runner_up {
+        let bytes = 100.0 * (other.kept_bytes as f64 / *kept_bytes as f64 - 1.0);
+        let mut against = format!("{} keeps {bytes:+.1} %", other.algorithm);
+        if let (Some(a), Some(b)) = (other.cut_bytes_per_second, choice.cut_bytes_per_second) {
+            against.push_str(&format!(" and cuts {:.2} times as fast", a / b));
+        }
+        reasons.push(format!("{against}."));
+    }
+    reasons
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::equal_mean::Borders;
+    use crate::metrics::{Findings, Metrics, Zeros};
+    use crate::rounds::Sample;
+    use crate::run::{Entry, SampleRecord};
+    use crate::{DatasetRecord, Distribution};
+
+    fn timing(work: Work, seconds: f64) -> Timing {
+        let sample = Sample { round: 1, seconds, thread_seconds: seconds };
+        Timing {
+            work,
+            kernel: "scalar".into(),
+            threads: 1,
+            bytes: 1_000_000,
+            samples: vec![sample],
+            counts: None,
+        }
+    }
+
+    /// Of 1,000,000 bytes in chunks of `mean`.
+    fn entry(algorithm: &str, mean: usize, unique_bytes: u64, seconds: f64) -> Entry {
+        let chunks = 1_000_000 / mean as u64;
+        let metrics = Metrics {
+            chunks,
+            bytes: 1_000_000,
+            mean: mean as f64,
+            deviation: 0.0,
+            longest: mean as u64,
+            unique_chunks: unique_bytes / mean as u64,
+            unique_bytes,
+        };
+        let findings = Findings {
+            metrics,
+            zeros: Zeros::default(),
+            one_in: 1,
+            sizes: Distribution::default(),
+        };
+        Entry {
+            algorithm: algorithm.into(),
+            wanted_mean: mean,
+            avg: mean,
+            min: mean,
+            max: mean,
+            findings,
+            timings: vec![timing(Work::Cut, seconds)],
+        }
+    }
+
+    fn advice(entries: Vec<Entry>) -> Advice {
+        recommend(&Results {
+            dataset: DatasetRecord {
+                name: "made up".into(),
+                digest: String::new(),
+                files: 1,
+                bytes: 1_000_000,
+            },
+            is_complete: true,
+            unreadable: Vec::new(),
+            borders: Borders::Stream,
+            equalised: true,
+            sample: SampleRecord { bytes: 1_000_000, stretches: 1 },
+            read_limit: timing(Work::Read, 1e-4),
+            entries,
+            noise: Vec::new(),
+            missing: Vec::new(),
+        })
+        .unwrap()
+    }
+
+    #[test]
+    fn what_a_chunk_costs_is_counted() {
+        // 1,000 chunks of 1,000 bytes, 500 of them distinct
+        let advice = advice(vec![entry("ram", 1000, 500_000, 1.0)]);
+        assert_eq!(advice.choice.kept_bytes, 500_000 + 1000 * 36 + 500 * 79);
+        assert_eq!((advice.choice.dedup_ratio, advice.runner_up), (2.0, None));
+    }
+
+    #[test]
+    fn small_chunks_must_earn_what_they_cost() {
+        // of 10,000 chunks the lists take 36 % of all bytes
+        let advice =
+            advice(vec![entry("ram", 100, 400_000, 1.0), entry("ram", 10_000, 500_000, 1.0)]);
+        assert_eq!(advice.choice.avg, 10_000);
+    }
+
+    #[test]
+    fn among_equals_the_fastest_wins_and_the_next_is_named() {
+        let advice = advice(vec![
+            entry("rabin", 10_000, 500_000, 5.0),
+            entry("gear", 10_000, 501_000, 2.0),
+            entry("ram", 10_000, 502_000, 1.0),
+            entry("ae-max", 10_000, 600_000, 0.1),
+        ]);
+        assert_eq!(advice.choice.algorithm, "ram");
+        assert_eq!(advice.runner_up.unwrap().algorithm, "gear");
+        assert_eq!(advice.candidates[0].algorithm, "rabin");
+        assert!(advice.reasons.iter().any(|reason| reason.contains("fastest of the 3")));
+    }
+
+    #[test]
+    fn who_finds_clearly_more_wins_however_slow() {
+        let advice =
+            advice(vec![entry("rabin", 10_000, 500_000, 9.0), entry("ram", 10_000, 600_000, 1.0)]);
+        assert_eq!(advice.choice.algorithm, "rabin");
+        assert_eq!(advice.runner_up.unwrap().algorithm, "ram");
+    }
+
+    #[test]
+    fn data_without_duplicates_are_said_to_be_so() {
+        let advice = advice(vec![entry("ram", 10_000, 1_000_000, 1.0)]);
+        assert!(advice.reasons[0].contains("Hardly anything"), "{:?}", advice.reasons);
+    }
+}

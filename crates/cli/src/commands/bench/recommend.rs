@@ -1,0 +1,143 @@
+//! `onefold bench recommend`
+
+use std::num::NonZero;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use indicatif::HumanBytes;
+use onefold_bench::Source;
+use onefold_bench::equal_mean::Borders;
+use onefold_bench::recommend::{Advice, Candidate, recommend};
+use onefold_bench::run::{self, Plan, Results};
+use onefold_cdc::{Algorithm, Kernel};
+use serde::Serialize;
+
+use super::run::{exit, tell_unreadable};
+use super::watch::Bar;
+use crate::console::Console;
+use crate::exit::Exit;
+use crate::output::Output;
+use crate::{count, size};
+
+/// Enough to tell speeds apart that differ by half.
+const ROUNDS: u32 = 3;
+
+const AFTER_HELP: &str = "\
+All PATHs are taken together, as they would be in one repository. Every algorithm cuts all of it, at
+six mean sizes that all of them reach. What is compared is the bytes that a repository would keep,
+before compression: distinct chunks, and what recipes, footers and index take for each. Among
+algorithms within 1 % of the fewest bytes, the fastest is recommended.
+
+Examples:
+  onefold bench recommend --data /srv/images
+  onefold bench recommend --data ~/Documents ~/src --per-file
+
+With --json: one document with dataset, choice, runner_up, reasons and candidates.";
+
+/// Recommend a chunker and sizes for your data
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub(super) struct Recommend {
+    /// Files or folders to cut
+    #[arg(long, value_name = "PATH", required = true, num_args = 1..)]
+    data: Vec<PathBuf>,
+    /// Cut all files as one stream, as an archive of them would be, and not each by itself
+    #[arg(long, conflicts_with = "per_file")]
+    one_stream: bool,
+    /// Cut each file by itself, as a backup does; this is the default
+    #[arg(long)]
+    per_file: bool,
+    /// How much of the data is held in memory to measure speed
+    #[arg(long, value_name = "BYTES", default_value = "64MiB", value_parser = size::parse)]
+    sample: usize,
+}
+
+/// The answer in JSON.
+#[derive(Serialize)]
+struct Answer<'a> {
+    dataset: &'a onefold_bench::DatasetRecord,
+    is_complete: bool,
+    #[serde(flatten)]
+    advice: &'a Advice,
+}
+
+impl Recommend {
+    pub(super) fn run(self, console: &Console) -> Result<Exit> {
+        let mut source = Source::list(&self.data)?;
+        tell_unreadable(source.unreadable(), console);
+        let listed = source.unreadable().len();
+        let watch = Bar::new(console, "the answer will be from what was measured")?;
+        let results = run::run(&mut source, &self.plan(), &watch)?;
+        drop(watch);
+        tell_unreadable(&results.unreadable[listed..], console);
+        let advice = recommend(&results).context("nothing was measured")?;
+        let mut output = Output::new();
+        if console.is_json() {
+            let Results { dataset, is_complete, .. } = &results;
+            output.json_document(&Answer {
+                dataset,
+                is_complete: *is_complete,
+                advice: &advice,
+            })?;
+        } else {
+            for line in describe(&results, &advice) {
+                output.line(line)?;
+            }
+        }
+        output.finish()?;
+        Ok(exit(&[results], console))
+    }
+
+    fn plan(&self) -> Plan {
+        Plan {
+            algorithms: Algorithm::ALL.to_vec(),
+            means: [4, 8, 16, 32, 64, 128].map(|kib| kib << 10).to_vec(),
+            equalise_mean: true,
+            borders: if self.one_stream { Borders::Stream } else { Borders::Files },
+            kernels: vec![Kernel::Auto],
+            rounds: ROUNDS,
+            sample: self.sample,
+            fingerprints: true,
+            threads: NonZero::<usize>::MIN,
+        }
+    }
+}
+
+fn describe(results: &Results, advice: &Advice) -> Vec<String> {
+    let dataset = &results.dataset;
+    let mut lines = vec![format!(
+        "{}: {} in {}{}",
+        dataset.name,
+        HumanBytes(dataset.bytes),
+        count::files(dataset.files),
+        if results.is_complete { "" } else { "; STOPPED before the end" },
+    )];
+    lines.push(String::new());
+    lines.extend(promise("take", &advice.choice));
+    if let Some(runner_up) = &advice.runner_up {
+        lines.extend(promise("else", runner_up));
+    }
+    lines.push(String::new());
+    lines.extend(advice.reasons.iter().cloned());
+    lines
+}
+
+fn promise(word: &str, candidate: &Candidate) -> [String; 3] {
+    let Candidate { algorithm, min, avg, max, mean, dedup_ratio, kept_bytes, .. } = candidate;
+    let speed =
+        |speed: Option<f64>| speed.map_or("?".into(), |speed| format!("{:.2}", speed / 1e9));
+    [
+        format!("{word}  --algorithm {algorithm} --min {min} --avg {avg} --max {max}"),
+        format!(
+            "      dedup ratio {dedup_ratio:.3} at a mean of {mean:.0} bytes; {} to keep before \
+             compression",
+            HumanBytes(*kept_bytes)
+        ),
+        format!(
+            "      cuts {} GB/s, {} with fingerprints, one thread",
+            speed(candidate.cut_bytes_per_second),
+            speed(candidate.bytes_per_second)
+        ),
+    ]
+}
