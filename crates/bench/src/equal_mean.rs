@@ -14,6 +14,10 @@ const NEAR: f64 = 0.005;
 /// Cuttings that the search may take.
 const MOST_TRIALS: usize = 12;
 
+/// How many times the wanted mean is asked for at most. Files that are shorter than it keep any
+/// chunker from it, whatever is asked for.
+const MOST_ASKED: usize = 16;
+
 /// Whether chunks reach over the borders of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -62,7 +66,8 @@ pub fn chunker_that_reaches(
             _ if below < next && next < above => next,
             _ => usize::midpoint(below, above),
         };
-        if avg <= below || avg >= above || Params::for_mean(algorithm, avg).is_err() {
+        let is_beyond = avg <= below || avg >= above || avg > mean.saturating_mul(MOST_ASKED);
+        if is_beyond || Params::for_mean(algorithm, avg).is_err() {
             break;
         }
     }
@@ -101,5 +106,8 @@ mod tests {
         let inputs: Vec<&[u8]> = files.iter().map(|file| &file[..]).collect();
         let whole = files.concat().len() as f64 / 3.0;
         assert_eq!(reached(Algorithm::FastCdc, &inputs, 8 << 20), whole);
+        let small: Vec<&[u8]> = files[0].chunks(1000).collect();
+        let chunker = chunker_that_reaches(Algorithm::FastCdc, &small, 4096).unwrap();
+        assert!(chunker.sizes().avg() <= 16 * 4096, "{chunker:?}");
     }
 }

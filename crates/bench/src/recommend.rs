@@ -15,6 +15,9 @@ const STORED_BYTES: u64 = 79;
 /// What differs by less than this is as good: other data would differ by more.
 const AS_GOOD: f64 = 0.01;
 
+/// What is faster by less than this, cutting and fingerprinting together, is as fast.
+const AS_FAST: f64 = 0.1;
+
 /// Below this there is nothing to choose a chunker by but its speed.
 const HARDLY_ANY: f64 = 1.005;
 
@@ -56,25 +59,49 @@ pub struct Advice {
     pub candidates: Vec<Candidate>,
 }
 
-/// The advice that follows from `results`, whose means should be equalised; `None` if they are empty.
+/// The advice that follows from `results`; `None` if they are empty.
 ///
-/// Of each algorithm that mean counts with which the fewest bytes are kept, or the largest for which
-/// that is nearly so: larger chunks are fewer, and the index is held in memory. Of algorithms that
-/// keep nearly as little as the best, the fastest is taken.
+/// Means need not be equalised, since what each chunk costs is counted. Of each algorithm that mean
+/// counts with which the fewest bytes are kept, or the largest for which that is nearly so: larger
+/// chunks are fewer, and the index is held in memory. Of the algorithms that keep nearly as little as
+/// the best, those that are nearly as fast as the fastest are left, and of these the one that keeps
+/// the least is taken. Fixed chunks are taken only where they keep clearly less than all others: the
+/// first byte that is put into a file would undo them.
 pub fn recommend(results: &Results) -> Option<Advice> {
     let mut candidates: Vec<Candidate> =
         Algorithm::ALL.iter().filter_map(|algorithm| best_of(algorithm.name(), results)).collect();
     candidates.sort_by_key(|candidate| candidate.kept_bytes);
-    let least = candidates.first()?.kept_bytes;
-    let mut good: Vec<&Candidate> =
-        candidates.iter().filter(|candidate| is_as_good(candidate.kept_bytes, least)).collect();
-    let speed = |candidate: &Candidate| candidate.cut_bytes_per_second.unwrap_or(0.0);
-    good.sort_by(|a, b| speed(b).total_cmp(&speed(a)));
-    let choice = good[0].clone();
-    let others = candidates.iter().filter(|candidate| candidate.algorithm != choice.algorithm);
-    let runner_up = good.get(1).copied().or(others.clone().next()).cloned();
-    let reasons = reasons(&choice, good.len(), candidates.len(), runner_up.as_ref(), least);
+    let ranked = ranked(&candidates);
+    let choice = (*ranked.first()?).clone();
+    let runner_up = ranked.get(1).map(|candidate| (*candidate).clone());
+    let reasons = reasons(&choice, runner_up.as_ref(), &candidates);
     Some(Advice { choice, runner_up, reasons, candidates })
+}
+
+/// The best first; `candidates` are in the order of the bytes they keep.
+fn ranked(candidates: &[Candidate]) -> Vec<&Candidate> {
+    let mut rest: Vec<&Candidate> = candidates.iter().collect();
+    let mut ranked = Vec::new();
+    while let Some(&first) = rest.first() {
+        let others: Vec<&Candidate> =
+            rest.iter().copied().filter(|one| one.algorithm != Algorithm::Fixed.name()).collect();
+        let fixed_wins =
+            others.first().is_none_or(|least| !is_as_good(least.kept_bytes, first.kept_bytes));
+        let best = if fixed_wins { first } else { fast_and_small(&others) };
+        ranked.push(best);
+        rest.retain(|one| one.algorithm != best.algorithm);
+    }
+    ranked
+}
+
+/// Of at least one, in the order of the bytes they keep.
+fn fast_and_small<'a>(candidates: &[&'a Candidate]) -> &'a Candidate {
+    let least = candidates[0].kept_bytes;
+    let good = candidates.iter().copied().filter(|one| is_as_good(one.kept_bytes, least));
+    let speed = |one: &Candidate| one.bytes_per_second.unwrap_or(0.0);
+    let fastest = good.clone().map(speed).fold(0.0, f64::max);
+    let mut fast = good.filter(|one| speed(one) >= (1.0 - AS_FAST) * fastest);
+    fast.next().unwrap_or(candidates[0])
 }
 
 fn is_as_good(bytes: u64, least: u64) -> bool {
@@ -111,29 +138,34 @@ fn best_of(algorithm: &str, results: &Results) -> Option<Candidate> {
 
 fn reasons(
     choice: &Candidate,
-    good: usize,
-    all: usize,
     runner_up: Option<&Candidate>,
-    least: u64,
+    candidates: &[Candidate],
 ) -> Vec<String> {
     let percent = 100.0 * AS_GOOD;
     let mut reasons = Vec::new();
     let Candidate { algorithm, mean, kept_bytes, .. } = choice;
     if choice.dedup_ratio < HARDLY_ANY {
         reasons.push(
-            "Hardly anything in these data is there twice: the choice is by speed alone, and \
-             deduplication gains little."
+            "Hardly anything in these data is there twice: deduplication gains little, and the \
+             choice is one of speed."
                 .to_owned(),
         );
     }
+    let least = candidates[0].kept_bytes;
+    let good = candidates.iter().filter(|one| is_as_good(one.kept_bytes, least)).count();
     reasons.push(match *kept_bytes == least {
         true => format!(
-            "{algorithm} keeps the fewest bytes of {all} algorithms, recipes, footers and index \
-             counted."
+            "{algorithm} keeps the fewest bytes of {} algorithms, recipes, footers and index \
+             counted; within {percent:.0} % of it: {}.",
+            candidates.len(),
+            match good {
+                1 => "none".into(),
+                good => format!("{} more, none of them clearly faster", good - 1),
+            }
         ),
         false => format!(
             "{algorithm} keeps {:.1} % more than the fewest bytes, recipes, footers and index \
-             counted, and is the fastest of the {good} algorithms within {percent:.0} % of them.",
+             counted; of the {good} algorithms within {percent:.0} % none is clearly faster.",
             100.0 * (*kept_bytes as f64 / least as f64 - 1.0)
         ),
     });
@@ -141,11 +173,19 @@ fn reasons(
         "Of its mean sizes, {mean:.0} bytes is the largest within {percent:.0} % of its fewest \
          bytes; larger chunks are fewer to remember."
     ));
+    if algorithm == Algorithm::Fixed.name() {
+        reasons.push(
+            "Fixed chunks suit data that are overwritten in place, as disk images are; bytes put \
+             into a file hide all duplicates behind them."
+                .to_owned(),
+        );
+    }
     if let Some(other) = runner_up {
         let bytes = 100.0 * (other.kept_bytes as f64 / *kept_bytes as f64 - 1.0);
         let mut against = format!("{} keeps {bytes:+.1} %", other.algorithm);
-        if let (Some(a), Some(b)) = (other.cut_bytes_per_second, choice.cut_bytes_per_second) {
-            against.push_str(&format!(" and cuts {:.2} times as fast", a / b));
+        if let (Some(a), Some(b)) = (other.bytes_per_second, choice.bytes_per_second) {
+            let times = a / b;
+            against.push_str(&format!(" and is {times:.2} times as fast, fingerprints included"));
         }
         reasons.push(format!("{against}."));
     }
@@ -198,7 +238,7 @@ mod tests {
             min: mean,
             max: mean,
             findings,
-            timings: vec![timing(Work::Cut, seconds)],
+            timings: vec![timing(Work::CutAndFingerprint, seconds)],
         }
     }
 
@@ -250,7 +290,29 @@ mod tests {
         assert_eq!(advice.choice.algorithm, "ram");
         assert_eq!(advice.runner_up.unwrap().algorithm, "gear");
         assert_eq!(advice.candidates[0].algorithm, "rabin");
-        assert!(advice.reasons.iter().any(|reason| reason.contains("fastest of the 3")));
+        assert!(advice.reasons.iter().any(|reason| reason.contains("of the 3 algorithms")));
+    }
+
+    #[test]
+    fn among_the_fast_the_one_that_keeps_the_least_wins() {
+        let advice = advice(vec![
+            entry("mincdc", 10_000, 500_000, 1.05),
+            entry("ram", 10_000, 502_000, 1.0),
+        ]);
+        assert_eq!(advice.choice.algorithm, "mincdc");
+    }
+
+    #[test]
+    fn fixed_chunks_must_be_clearly_better() {
+        let fixed = |unique_bytes| {
+            let entries =
+                vec![entry("fixed", 10_000, unique_bytes, 0.5), entry("ram", 10_000, 502_000, 1.0)];
+            advice(entries)
+        };
+        assert_eq!(fixed(500_000).choice.algorithm, "ram");
+        let advice = fixed(400_000);
+        assert_eq!(advice.choice.algorithm, "fixed");
+        assert!(advice.reasons.iter().any(|reason| reason.contains("in place")));
     }
 
     #[test]

@@ -153,7 +153,15 @@ impl Timing {
     }
 }
 
+/// Further than this from the mean that was asked for, as a share of it, duplicates do not compare.
+const FAR: f64 = 0.05;
+
 impl Entry {
+    /// Whether the mean that was reached is not near the one that was asked for.
+    pub fn misses_mean(&self) -> bool {
+        (self.findings.metrics.mean / self.wanted_mean as f64 - 1.0).abs() > FAR
+    }
+
     /// The timing of some work by one thread, by the fastest of the kernels.
     pub fn fastest(&self, work: Work) -> Option<&Timing> {
         let timings = self.timings.iter().filter(|one| one.work == work && one.threads == 1);

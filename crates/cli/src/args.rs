@@ -20,7 +20,7 @@ Examples:
 Exit codes:
     0  all went well
     1  the command failed, or check found damage
-    3  some files could not be read; the snapshot was made without them
+    3  some files could not be read; the snapshot or measurement was made without them
    10  there is no repository at the given place
    11  something the command needs is in use by another process
    12  wrong password (reserved: nothing is encrypted yet)

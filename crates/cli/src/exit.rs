@@ -14,7 +14,7 @@ pub(crate) enum Exit {
     Fine = 0,
     /// The command failed, or was used wrongly.
     Fatal = 1,
-    /// A snapshot was made, but some files could not be read and are missing from it.
+    /// A snapshot or measurement was made, but some files could not be read and are missing from it.
     Incomplete = 3,
     /// There is no repository at the given place.
     NoRepository = 10,

@@ -108,6 +108,18 @@ fn circumstances(results: &Results) -> Vec<String> {
     });
     if results.equalised {
         text.push("Parameters were sought with which each reaches the mean asked for.".into());
+        let missed: Vec<String> = results
+            .entries
+            .iter()
+            .filter(|entry| entry.misses_mean())
+            .map(|entry| format!("{} at {}", entry.algorithm, entry.wanted_mean))
+            .collect();
+        if !missed.is_empty() {
+            text.push(format!(
+                "These miss it on all of the data by more than 5 %, and do not compare: {}.",
+                missed.join(", ")
+            ));
+        }
     } else {
         text.push(
             "Chunkers reach other means than were asked for; duplicates found at different means \
@@ -147,10 +159,10 @@ fn glance(results: &Results, entries: &[&Entry], mean: &str) -> Result<Vec<Figur
         figures.push(throughput(results, entries, mean)?);
     }
     figures.push(curve(results)?);
+    figures.push(cumulative(entries, mean)?);
     if is_timed {
         figures.extend(speed_ups(entries, mean)?);
     }
-    figures.push(cumulative(entries, mean)?);
     Ok(figures)
 }
 

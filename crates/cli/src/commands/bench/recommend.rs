@@ -25,9 +25,10 @@ const ROUNDS: u32 = 3;
 
 const AFTER_HELP: &str = "\
 All PATHs are taken together, as they would be in one repository. Every algorithm cuts all of it, at
-six mean sizes that all of them reach. What is compared is the bytes that a repository would keep,
-before compression: distinct chunks, and what recipes, footers and index take for each. Among
-algorithms within 1 % of the fewest bytes, the fastest is recommended.
+six mean sizes. What is compared is the bytes that a repository would keep, before compression:
+distinct chunks, and what recipes, footers and index take for each. Of the algorithms within 1 % of
+the fewest bytes, those within 10 % of the fastest are left, fingerprinting included; of these the
+one that keeps the fewest bytes is recommended. Fixed chunks must be clearly better than all others.
 
 Examples:
   onefold bench recommend --data /srv/images
@@ -93,7 +94,8 @@ impl Recommend {
         Plan {
             algorithms: Algorithm::ALL.to_vec(),
             means: [4, 8, 16, 32, 64, 128].map(|kib| kib << 10).to_vec(),
-            equalise_mean: true,
+            // what each chunk costs is counted, so that means need not be equal
+            equalise_mean: false,
             borders: if self.one_stream { Borders::Stream } else { Borders::Files },
             kernels: vec![Kernel::Auto],
             rounds: ROUNDS,
