@@ -91,8 +91,8 @@ pub fn compare(before: &Record<Vec<Results>>, after: &Record<Vec<Results>>) -> C
         ..Comparison::default()
     };
     for (i, old) in before.results.iter().enumerate() {
-        match after.results.iter().find(|new| new.dataset.name == old.dataset.name) {
-            // paths of runs over one dataset each may have other names
+        match after.results.iter().find(|new| is_same(old, new)) {
+            // runs over one dataset each may have other names for it
             None if before.results.len() == 1 && after.results.len() == 1 => {
                 comparison.add(old, &after.results[i]);
             }
@@ -102,11 +102,16 @@ pub fn compare(before: &Record<Vec<Results>>, after: &Record<Vec<Results>>) -> C
     }
     let is_new = |new: &&Results| {
         before.results.len() + after.results.len() > 2
-            && before.results.iter().all(|old| old.dataset.name != new.dataset.name)
+            && !before.results.iter().any(|old| is_same(old, new))
     };
     let new = after.results.iter().filter(is_new);
     comparison.only_after.extend(new.map(|new| new.dataset.name.clone()));
     comparison
+}
+
+/// Whether two runs measured the same thing, by its name.
+fn is_same(old: &Results, new: &Results) -> bool {
+    (&old.dataset.name, old.borders) == (&new.dataset.name, new.borders)
 }
 
 fn header_differences(before: &Header, after: &Header) -> Vec<String> {

@@ -20,7 +20,8 @@ pub fn of_run(record: &Record<Vec<Results>>) -> Result<Page> {
     for results in &record.results {
         sections.extend(dataset(results)?);
     }
-    let names: Vec<&str> = record.results.iter().map(|one| &one.dataset.name[..]).collect();
+    let mut names: Vec<&str> = record.results.iter().map(|one| &one.dataset.name[..]).collect();
+    names.dedup();
     Ok(Page {
         title: format!("Chunkers on {}", names.join(", ")),
         lead: vec![
@@ -41,7 +42,10 @@ pub fn of_run(record: &Record<Vec<Results>>) -> Result<Page> {
 
 fn dataset(results: &Results) -> Result<Vec<Section>> {
     let mut sections = vec![Section {
-        heading: results.dataset.name.clone(),
+        heading: match results.borders {
+            Borders::Stream => results.dataset.name.clone(),
+            Borders::Files => format!("{}, each file by itself", results.dataset.name),
+        },
         text: circumstances(results),
         ..Section::default()
     }];

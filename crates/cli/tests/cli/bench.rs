@@ -86,6 +86,24 @@ fn each_path_is_a_dataset_and_json_can_go_to_standard_output() {
 }
 
 #[test]
+fn files_can_be_cut_apart_and_together_in_one_run() {
+    let lab = Lab::new();
+    lab.write("data/a", random(1, 10_000));
+    lab.write("data/b", random(2, 10_000));
+    let line = "--data data --algorithms fixed --mean 4KiB --rounds 0 --one-stream --per-file";
+    let results = results(&lab, line);
+    let cut = |results: &Value| {
+        let metrics = &results["entries"][0]["findings"]["metrics"];
+        (results["borders"].clone(), number(metrics, "chunks"))
+    };
+    // 20,000 bytes in chunks of 4096, and twice 10,000
+    let found: Vec<_> = results.iter().map(cut).collect();
+    assert_eq!(found, [("stream".into(), 5), ("files".into(), 6)]);
+    let same = lab.ok("bench compare out.json out.json").stdout;
+    assert!(!same.contains("note: data"), "{same}");
+}
+
+#[test]
 fn means_are_equal_where_that_is_asked_for() {
     let lab = Lab::new();
     lab.write("data", random(1, 3_000_000));
@@ -119,7 +137,8 @@ fn what_cannot_be_read_is_named_counted_and_known_by_the_exit_code() {
     fs::set_permissions(lab.path("data/forbidden"), Permissions::from_mode(0o000)).unwrap();
     fs::set_permissions(lab.path(""), Permissions::from_mode(0o777)).unwrap();
     let Some(run) = unprivileged(&lab) else { return };
-    let line = "bench run --data data --algorithms ram --mean 1KiB --rounds 1 --json out.json";
+    let line = "bench run --data data --algorithms ram --mean 1KiB --rounds 1 --per-file \
+                --one-stream --json out.json";
     let ran = run(line).expect(3);
     ran.says(&["data/forbidden'", "Permission denied", "warning: 1 could not be read"]);
     let results = read_results(&lab);

@@ -1,5 +1,6 @@
 //! `onefold bench run`
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
@@ -59,9 +60,10 @@ pub(super) struct Run {
     #[arg(long)]
     equalise_mean: bool,
     /// Cut each file by itself
-    #[arg(long, conflicts_with = "one_stream")]
+    #[arg(long)]
     per_file: bool,
-    /// Cut all files as one stream, as an archive of them would be; this is the default
+    /// Cut all files as one stream, as an archive of them would be: what is done if neither is
+    /// asked for; with both, each is measured
     #[arg(long)]
     one_stream: bool,
     /// The kernels whose speed is measured where they run: `all`, or `auto` for the fastest
@@ -90,14 +92,17 @@ pub(super) struct Run {
 
 impl Run {
     pub(super) fn run(self, console: &Console) -> Result<Exit> {
-        let plan = self.plan();
         let watch = Bar::new(console, "what was measured will be shown")?;
         let mut results: Vec<Results> = Vec::new();
-        for path in &self.data {
+        let each = |path| self.borders().into_iter().map(move |borders| (path, borders));
+        for (path, borders) in self.data.iter().flat_map(each) {
             let mut source = Source::list(std::slice::from_ref(path))?;
-            tell_unreadable(source.unreadable(), console);
             let listed = source.unreadable().len();
-            let measured = run::run(&mut source, &plan, &watch)?;
+            let is_new = results.last().is_none_or(|last| last.unreadable != source.unreadable());
+            if is_new {
+                tell_unreadable(source.unreadable(), console);
+            }
+            let measured = run::run(&mut source, &self.plan(borders), &watch)?;
             tell_unreadable(&measured.unreadable[listed..], console);
             results.push(measured);
             if watch.is_cancelled() {
@@ -111,12 +116,20 @@ impl Run {
         Ok(exit)
     }
 
-    fn plan(&self) -> Plan {
+    fn borders(&self) -> Vec<Borders> {
+        match (self.one_stream, self.per_file) {
+            (true, true) => vec![Borders::Stream, Borders::Files],
+            (_, true) => vec![Borders::Files],
+            _ => vec![Borders::Stream],
+        }
+    }
+
+    fn plan(&self, borders: Borders) -> Plan {
         Plan {
             algorithms: chosen(&self.algorithms, Algorithm::ALL),
             means: self.mean.clone(),
             equalise_mean: self.equalise_mean,
-            borders: if self.per_file { Borders::Files } else { Borders::Stream },
+            borders,
             kernels: chosen(&self.kernels, Kernel::ALL),
             rounds: self.rounds,
             sample: self.sample,
@@ -171,7 +184,8 @@ pub(super) fn tell_unreadable(unreadable: &[Unreadable], console: &Console) {
 }
 
 pub(super) fn exit(results: &[Results], console: &Console) -> Exit {
-    let unreadable: usize = results.iter().map(|results| results.unreadable.len()).sum();
+    let paths = results.iter().flat_map(|results| &results.unreadable).map(|one| &one.path);
+    let unreadable = paths.collect::<BTreeSet<_>>().len();
     if unreadable > 0 {
         console.warn(format_args!("{unreadable} could not be read and are missing"));
     }
