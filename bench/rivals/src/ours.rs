@@ -1,6 +1,7 @@
 //! Onefold's chunkers: every algorithm on every kernel that runs here, and the presets.
 
 use std::num::NonZero;
+use std::thread;
 
 use anyhow::Result;
 use onefold_bench::{Contender, read_all, read_kernel};
@@ -37,7 +38,9 @@ pub(crate) fn entries(data: &[u8]) -> Result<Vec<Entry<'_>>> {
             entries.push(cutting(Chunker::with_kernel(&params, kernel)?, algorithm.name(), data));
         }
         if SHARED.contains(&algorithm) {
-            entries.push(shared(Chunker::with_kernel(&params, Kernel::Scalar)?, algorithm, data));
+            let chunker = Chunker::with_kernel(&params, Kernel::Scalar)?;
+            entries.push(halves(chunker.clone(), algorithm, data));
+            entries.push(shared(chunker, algorithm, data));
         }
     }
     for &preset in Preset::ALL {
@@ -108,6 +111,28 @@ fn shared(chunker: Chunker, algorithm: Algorithm, data: &[u8]) -> Entry<'_> {
     let name = format!("{algorithm}, {kernel}{TWO_THREADS}");
     Entry {
         contender: Contender::new(name, cut).equal_to(format!("{algorithm}, {kernel}")),
+        by: "onefold",
+        kernel: kernel.to_string(),
+        parameters: parameters(&params),
+    }
+}
+
+/// Two threads that have nothing to do with one another: what the machine gives to a second one.
+fn halves(chunker: Chunker, algorithm: Algorithm, data: &[u8]) -> Entry<'_> {
+    let params = *chunker.params();
+    let kernel = chunker.kernel();
+    let cut = move |found: &mut Vec<usize>| {
+        let (first, second) = data.split_at(data.len() / 2);
+        let cut_alone = |half| chunker.cut_points(half).collect::<Vec<_>>();
+        thread::scope(|scope| {
+            let second = scope.spawn(|| cut_alone(second));
+            found.extend(cut_alone(first));
+            let second = second.join().expect("cutting does not panic");
+            found.extend(second.into_iter().map(|cut| first.len() + cut));
+        });
+    };
+    Entry {
+        contender: Contender::new(format!("{algorithm}, {kernel}, halves{TWO_THREADS}"), cut),
         by: "onefold",
         kernel: kernel.to_string(),
         parameters: parameters(&params),
