@@ -15,7 +15,7 @@ pub fn page(record: &Record<Reproduction>) -> Result<Page> {
     let machine = &header.machine;
     let [hold, differ, not_measured] = results.count();
     let mut lead = vec![
-        format!("{hold} claims hold, {differ} differ, {not_measured} were not measured."),
+        format!("{hold} claims hold, {differ} differ, {not_measured} not measured."),
         format!("{}; {} cores; {}", machine.cpu_model, machine.cores, machine.kernel_version),
         format!("{}; commit {}; {}", header.date, header.commit.id, header.command_line),
     ];
@@ -39,6 +39,12 @@ pub fn page(record: &Record<Reproduction>) -> Result<Page> {
             blocks: vec![Block::Table(claims(&results.findings))],
             ..Section::default()
         },
+        Section {
+            heading: "Why, and how".into(),
+            is_part: true,
+            text: results.findings.iter().map(explained).collect(),
+            ..Section::default()
+        },
         Section { heading: "Data".into(), text: datasets.collect(), ..Section::default() },
     ];
     let figures = speeds(results)?;
@@ -58,24 +64,28 @@ pub fn page(record: &Record<Reproduction>) -> Result<Page> {
     Ok(Page { title: results.paper.clone(), lead, sections })
 }
 
+/// What fits beside one another on a screen.
 fn claims(findings: &[Finding]) -> report::Table {
-    let heads = ["Claim", "Where", "Paper", "Here", "", "Reason", "Measured by"];
+    let heads = ["Claim", "", "Paper", "Here", "Where"];
     let rows = findings.iter().map(|one| {
-        let texts = [
-            one.claim.as_str(),
-            &one.place,
-            &one.reported,
-            &one.found,
-            one.verdict.name(),
-            &one.reason,
-            &one.measured_by,
-        ];
+        let texts = [one.claim.as_str(), one.verdict.name(), &one.reported, &one.found, &one.place];
         texts.into_iter().map(Cell::text).collect()
     });
     report::Table {
         columns: heads.into_iter().map(|head| Column::text(head, "")).collect(),
         rows: rows.collect(),
     }
+}
+
+/// The sentences that do not fit into a table.
+fn explained(finding: &Finding) -> String {
+    let mut text = format!("{} ({}): {}", finding.claim, finding.place, finding.verdict.name());
+    for (what, sentence) in [("because", &finding.reason), ("measured by", &finding.measured_by)] {
+        if !sentence.is_empty() {
+            text.push_str(&format!("; {what}: {sentence}"));
+        }
+    }
+    text
 }
 
 /// Sorted by the number that a cell begins with.

@@ -80,7 +80,7 @@ impl Paper {
         let [hold, differ, not_measured] = result.count();
         self.show(result, console)?;
         console.notice(format_args!(
-            "{hold} claims hold, {differ} differ, {not_measured} were not measured"
+            "{hold} claims hold, {differ} differ, {not_measured} not measured"
         ));
         Ok(exit)
     }
