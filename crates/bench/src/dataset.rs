@@ -106,6 +106,12 @@ impl Dataset {
         dataset
     }
 
+    /// The same under another name.
+    #[must_use]
+    pub(crate) fn named(self, name: &str) -> Self {
+        Self { name: name.to_owned(), ..self }
+    }
+
     /// The same bytes as one file.
     #[must_use]
     pub fn one_stream(self) -> Self {

@@ -4,22 +4,20 @@
 //! what a paper's figures show and puts each headline claim beside the result, as a [`Finding`]
 //! with the way it was measured, and a reason where it differs or could not be measured. A session
 //! that is stopped keeps what was measured.
-#![allow(clippy::disallowed_methods, reason = "writes pages; no byte here belongs to a repository")]
 
 mod finding;
-mod html;
 mod investigation;
+mod page;
 mod ram_phases;
 mod rapidcdc;
 mod session;
 mod vectorcdc;
 
-use std::path::Path;
-
-use anyhow::{Context, Result};
+use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
 pub use finding::{Finding, Table, Verdict};
+pub use page::page;
 pub use session::{Effort, Measurement, Session};
 
 use crate::DatasetRecord;
@@ -119,15 +117,13 @@ impl Reproduction {
         for table in &self.tables {
             text.push_str(&table.markdown());
         }
-        for reason in &self.noise {
-            text.push_str(&format!("noise: {reason}\n"));
+        if let Some(first) = self.noise.first() {
+            let more = self.noise.len() - 1;
+            text.push_str(&format!(
+                "The machine was noisy: {first}, and {more} more such reasons.\n"
+            ));
         }
         text
-    }
-
-    /// A page for a browser that needs nothing from the network.
-    pub fn write_html(&self, path: &Path) -> Result<()> {
-        std::fs::write(path, html::page(self)).with_context(|| path.display().to_string())
     }
 
     /// What a reader of a record must know.

@@ -44,7 +44,7 @@ impl RamPhases {
         match (self.search, self.scan) {
             (false, false) => "RAM, byte by byte",
             (true, false) => "VRAM-EBS, 16 bytes",
-            (false, true) => "RAM with range scan alone, 16 bytes",
+            (false, true) => "RAM scan, 16 bytes",
             (true, true) => "VRAM-128, 16 bytes",
         }
     }
@@ -95,7 +95,7 @@ fn opaque(byte: u8) -> u8 {
 }
 
 fn largest_bytewise(window: &[u8]) -> u8 {
-    window.iter().fold(0, |largest: u8, &byte| opaque(largest.max(byte)))
+    window.iter().fold(0, |largest: u8, &byte| largest.max(opaque(byte)))
 }
 
 fn find_bytewise(behind: &[u8], least: u8) -> Option<usize> {

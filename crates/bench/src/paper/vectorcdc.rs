@@ -169,8 +169,12 @@ fn best_over(found: &[Found], fast: Algorithm, slow: &str) -> Vec<f64> {
     found.iter().filter_map(|one| Some(one.best(fast)? / one.speeds.get(slow)?)).collect()
 }
 
-const TWO_STAGES: &str = "two stages here hash four streams in plain instructions, and search by a \
-                          vector kernel where the rule has one: see crates/cdc/src/two_stage.rs";
+const TWO_STAGES: &str = "two stages are faster here than there: four streams in plain \
+                          instructions, or a vector kernel where the rule has one, in place of \
+                          gathers; see crates/cdc/src/two_stage.rs";
+
+const SS_GEAR: &str = "the scalar rule walks Gear's hash by one instruction a byte and skips the \
+                       minimum; two stages hash every byte, and Gear has no vector kernel";
 
 fn figure_1(session: &mut Session, random: &Found) {
     let random = std::slice::from_ref(random);
@@ -198,7 +202,8 @@ fn figure_1(session: &mut Session, random: &Found) {
             "gear, scalar",
         ),
     ] {
-        session.finding(claim.ratio(reported, &ratios(random, fast, slow), TWO_STAGES));
+        let reason = if fast == "ss-gear" { SS_GEAR } else { TWO_STAGES };
+        session.finding(claim.ratio(reported, &ratios(random, fast, slow), reason));
     }
 }
 
@@ -288,7 +293,8 @@ fn figure_6(session: &mut Session, found: &[Found]) {
     }
     let native = RAM_NATIVE;
     let speeds: Vec<f64> = found.iter().filter_map(|one| one.speeds.get(native).copied()).collect();
-    speed(session, "RAM without vectors", "1.5 to 1.6 GB/s", 1.5, &speeds, "RAM byte by byte");
+    let by = "RAM byte by byte, held back from vectors, which the paper's compiler may have found";
+    speed(session, "RAM without vectors", "1.5 to 1.6 GB/s", 1.5, &speeds, by);
     for (name, least, reported) in [("ss-gear", 1.2, "1.2 GB/s"), ("ss-crc", 0.53, "0.53 GB/s")] {
         let speeds: Vec<f64> =
             found.iter().filter_map(|one| one.speeds.get(name).copied()).collect();
@@ -320,15 +326,14 @@ fn figure_6(session: &mut Session, found: &[Found]) {
             Claim { place: "Figure 6", claim, reported: reported_text, measured_by: widest };
         session.finding(claim.ratio(reported, &best_over(found, Algorithm::Ram, slow), reason));
     }
-    let claim = Claim {
-        place: "Figure 6c",
-        claim: "SS-CDC speeds hash-based algorithms up by little",
-        reported: "1.2 to 2×",
-        measured_by: "CRC and Gear in two stages over their scalar rules",
-    };
-    let mut gains = ratios(found, "ss-crc", "crc, scalar");
-    gains.extend(ratios(found, "ss-gear", "gear, scalar"));
-    session.finding(claim.ratio(1.2, &gains, TWO_STAGES));
+    for (claim, reported_text, reported, fast, slow, reason) in [
+        ("SS-CRC over CRC", "1.3×", 1.3, "ss-crc", "crc, scalar", TWO_STAGES),
+        ("SS-Gear over Gear", "1.2×", 1.2, "ss-gear", "gear, scalar", SS_GEAR),
+    ] {
+        let measured_by = "two stages over the scalar rule";
+        let claim = Claim { place: "Figure 6c", claim, reported: reported_text, measured_by };
+        session.finding(claim.ratio(reported, &ratios(found, fast, slow), reason));
+    }
     let claim = Claim {
         place: "Section 5.2",
         claim: "FastCDC gains nothing from SS-CDC, whose first stage skips no minimum",

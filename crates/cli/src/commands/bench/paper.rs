@@ -6,9 +6,10 @@ use anyhow::Result;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use indicatif::{ProgressBar, ProgressStyle};
-use onefold_bench::paper::{Effort, Paper as Reproduced, Reproduction, Session};
+use onefold_bench::paper::{Effort, Paper as Reproduced, Reproduction, Session, page};
 use onefold_bench::{Header, Record, command_line};
 
+use super::run::write_text;
 use crate::args::STANDARD_OUTPUT;
 use crate::console::Console;
 use crate::exit::Exit;
@@ -79,7 +80,7 @@ impl Paper {
         let [hold, differ, not_measured] = result.count();
         self.show(result, console)?;
         console.notice(format_args!(
-            "{hold} claims hold, {differ} differ, {not_measured} were not measured"
+            "{hold} claims hold, {differ} differ, {not_measured} not measured"
         ));
         Ok(exit)
     }
@@ -89,17 +90,18 @@ impl Paper {
         if !console.is_json() {
             output.line(result.markdown())?;
         }
-        if let Some(out) = &self.html {
-            result.write_html(out)?;
-        }
-        if let Some(out) = &self.json {
+        if let Some(out) = self.json.as_ref().or(self.html.as_ref()) {
             let command = command_line("onefold", std::env::args().skip(1));
             let mut header = Header::here(out, command, "in memory")?;
             header.notes.extend(result.notes());
             let record = Record { header, results: result };
-            match console.is_json() {
-                true => output.json_document(&record)?,
-                false => record.write(out)?,
+            if let Some(html) = &self.html {
+                write_text(html, &page(&record)?.html()?)?;
+            }
+            match &self.json {
+                None => {}
+                Some(_) if console.is_json() => output.json_document(&record)?,
+                Some(out) => record.write(out)?,
             }
         }
         output.finish()

@@ -173,7 +173,7 @@ impl Run {
 }
 
 #[expect(clippy::disallowed_methods, reason = "an output of the command, not of a repository")]
-fn write_text(path: &Path, text: &str) -> Result<()> {
+pub(super) fn write_text(path: &Path, text: &str) -> Result<()> {
     fs::write(path, text).with_context(|| format!("cannot write '{}'", path.display()))
 }
 
