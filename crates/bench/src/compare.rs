@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::record::{Header, Record};
+use crate::record::{DatasetRecord, Header, Record};
 use crate::run::{Entry, Results, Timing, Work};
 
 /// How sure an interval is.
@@ -45,11 +45,13 @@ pub struct Speed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// The interval lies below one.
+    /// The interval lies below one, by more than what is negligible.
     Slower,
-    /// The interval lies above one.
+    /// The interval lies above one by as much.
     Faster,
-    /// It does neither by more than what is negligible.
+    /// The interval reaches from what is negligible to what is not: too much noise to tell.
+    Unclear,
+    /// All of the interval is negligible.
     Same,
     /// There are too few rounds for an interval.
     TooFewRounds,
@@ -83,35 +85,53 @@ pub struct Finding {
 ///
 /// Speeds are compared by the ratios of all pairs of samples: their median (Hodges and Lehmann), and
 /// the [`CONFIDENCE`] interval that belongs to the test of Mann and Whitney. A change is one if that
-/// interval lies beyond [`NEGLIGIBLE`]. What both runs had in common all along, such as a busy
+/// interval lies beyond [`NEGLIGIBLE`], and none if it lies within. What both runs had in common all along, such as a busy
 /// neighbour during one of them, no such test can see.
 pub fn compare(before: &Record<Vec<Results>>, after: &Record<Vec<Results>>) -> Comparison {
     let mut comparison = Comparison {
         circumstances: header_differences(&before.header, &after.header),
         ..Comparison::default()
     };
-    for (i, old) in before.results.iter().enumerate() {
-        match after.results.iter().find(|new| is_same(old, new)) {
-            // runs over one dataset each may have other names for it
-            None if before.results.len() == 1 && after.results.len() == 1 => {
-                comparison.add(old, &after.results[i]);
-            }
+    let partners = partners(&before.results, &after.results);
+    for (old, partner) in before.results.iter().zip(&partners) {
+        match *partner {
             None => comparison.only_before.push(old.dataset.name.clone()),
-            Some(new) => comparison.add(old, new),
+            Some(place) => comparison.add(old, &after.results[place]),
         }
     }
-    let is_new = |new: &&Results| {
-        before.results.len() + after.results.len() > 2
-            && !before.results.iter().any(|old| is_same(old, new))
-    };
-    let new = after.results.iter().filter(is_new);
-    comparison.only_after.extend(new.map(|new| new.dataset.name.clone()));
+    for (place, new) in after.results.iter().enumerate() {
+        if !partners.contains(&Some(place)) {
+            comparison.only_after.push(new.dataset.name.clone());
+        }
+    }
     comparison
 }
 
-/// Whether two runs measured the same thing, by its name.
-fn is_same(old: &Results, new: &Results) -> bool {
-    (&old.dataset.name, old.borders) == (&new.dataset.name, new.borders)
+/// The place in `after` of what each of `before` is compared with: the same data first, then the
+/// next of the same name, since names are those of last components and may occur twice.
+fn partners(before: &[Results], after: &[Results]) -> Vec<Option<usize>> {
+    type Rule = fn(&DatasetRecord, &DatasetRecord) -> bool;
+    let rules: [Rule; 3] = [
+        |old, new| old.digest == new.digest && old.name == new.name,
+        |old, new| old.digest == new.digest,
+        |old, new| old.name == new.name,
+    ];
+    let mut partners = vec![None; before.len()];
+    for rule in rules {
+        for (i, old) in before.iter().enumerate() {
+            let is_free = |place: &usize| !partners.contains(&Some(*place));
+            let fits = |place: &usize| old.borders == after[*place].borders;
+            if partners[i].is_none() {
+                let mut places = (0..after.len()).filter(is_free).filter(fits);
+                partners[i] = places.find(|&place| rule(&old.dataset, &after[place].dataset));
+            }
+        }
+    }
+    // runs over one dataset each may have other names for it
+    if let ([one @ None], 1) = (&mut partners[..], after.len()) {
+        *one = Some(0);
+    }
+    partners
 }
 
 fn header_differences(before: &Header, after: &Header) -> Vec<String> {
@@ -199,40 +219,67 @@ impl Comparison {
             }
         }
         for timing in &old.timings {
-            let key = |one: &Timing| (one.work, one.kernel.clone(), one.threads);
-            let Some(other) = new.timings.iter().find(|other| key(other) == key(timing)) else {
-                continue;
-            };
-            let work = match timing.work {
-                Work::Read => "reading",
-                Work::Cut => "cutting",
-                Work::CutInTwoStages => "cutting in two stages",
-                Work::Fingerprint => "fingerprinting",
-                Work::CutAndFingerprint => "both",
-            };
-            let threads = match timing.threads {
-                1 => String::new(),
-                threads => format!(", {threads} threads"),
-            };
-            let what = format!("{what}, {}, {work}{threads}", timing.kernel);
-            self.add_timing(what, timing, other);
+            let what = timing_label(&what, timing);
+            match new.timings.iter().find(|other| is_same_work(other, timing)) {
+                None => self.only_before.push(what),
+                Some(other) => self.add_timing(what, timing, other),
+            }
+        }
+        for timing in &new.timings {
+            if !old.timings.iter().any(|other| is_same_work(other, timing)) {
+                self.only_after.push(timing_label(&what, timing));
+            }
         }
     }
 
     fn add_timing(&mut self, what: String, old: &Timing, new: &Timing) {
-        let (Some(before), Some(after)) = (old.bytes_per_second(), new.bytes_per_second()) else {
-            return;
+        let (before, after) = match (old.bytes_per_second(), new.bytes_per_second()) {
+            (Some(before), Some(after)) => (before, after),
+            (Some(_), None) => return self.only_before.push(what),
+            (None, Some(_)) => return self.only_after.push(what),
+            (None, None) => return,
         };
         let change = ratio_interval(&speeds(old), &speeds(new), CONFIDENCE);
-        let verdict = change.map_or(Verdict::TooFewRounds, |change| {
-            match (change.low > 1.0 + NEGLIGIBLE, change.high < 1.0 - NEGLIGIBLE) {
-                (true, _) => Verdict::Faster,
-                (_, true) => Verdict::Slower,
-                _ => Verdict::Same,
-            }
-        });
+        let verdict = change.map_or(Verdict::TooFewRounds, Verdict::of);
         self.speeds.push(Speed { what, before, after, change, verdict });
     }
+
+    /// How many of the intervals are expected not to enclose the true ratio, by chance alone.
+    pub fn expected_misses(&self) -> f64 {
+        let intervals = self.speeds.iter().filter(|speed| speed.change.is_some()).count();
+        (1.0 - CONFIDENCE) * intervals as f64
+    }
+}
+
+impl Verdict {
+    fn of(change: Interval) -> Self {
+        let (least, most) = (1.0 - NEGLIGIBLE, 1.0 + NEGLIGIBLE);
+        match change {
+            Interval { low, .. } if low > most => Self::Faster,
+            Interval { high, .. } if high < least => Self::Slower,
+            Interval { low, high, .. } if low >= least && high <= most => Self::Same,
+            _ => Self::Unclear,
+        }
+    }
+}
+
+fn is_same_work(one: &Timing, other: &Timing) -> bool {
+    (one.work, &one.kernel, one.threads) == (other.work, &other.kernel, other.threads)
+}
+
+fn timing_label(entry: &str, timing: &Timing) -> String {
+    let work = match timing.work {
+        Work::Read => "reading",
+        Work::Cut => "cutting",
+        Work::CutInTwoStages => "cutting in two stages",
+        Work::Fingerprint => "fingerprinting",
+        Work::CutAndFingerprint => "both",
+    };
+    let threads = match timing.threads {
+        1 => String::new(),
+        threads => format!(", {threads} threads"),
+    };
+    format!("{entry}, {}, {work}{threads}", timing.kernel)
 }
 
 fn label(dataset: &str, entry: &Entry) -> String {
@@ -309,6 +356,9 @@ fn ways(n: usize, m: usize) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Sample;
+    use crate::equal_mean::Borders;
+    use crate::run::SampleRecord;
 
     /// By looking at every order.
     fn naive_ways(n: usize, m: usize) -> Vec<f64> {
@@ -349,6 +399,62 @@ mod tests {
         // near the exact one where both can be had
         let (exact, normal) = (lower_quantile(50, 50, 0.005), lower_quantile(50, 51, 0.005));
         assert!(normal.unwrap().abs_diff(exact.unwrap()) < 30, "{exact:?} {normal:?}");
+    }
+
+    #[test]
+    fn a_wide_interval_is_not_taken_for_sameness() {
+        let verdict = |low, high| Verdict::of(Interval { ratio: 1.0, low, high });
+        assert_eq!(verdict(0.5, 2.0), Verdict::Unclear);
+        assert_eq!(verdict(1.01, 1.03), Verdict::Unclear);
+        assert_eq!(verdict(0.99, 1.01), Verdict::Same);
+        assert_eq!(verdict(1.03, 2.0), Verdict::Faster);
+        assert_eq!(verdict(0.5, 0.97), Verdict::Slower);
+    }
+
+    /// Nothing was found in these data, and nothing timed but reading, `rounds` times.
+    fn results(name: &str, digest: &str, rounds: u32) -> Results {
+        let sample = |round| Sample { round, seconds: 1.0, thread_seconds: 1.0 };
+        Results {
+            dataset: DatasetRecord { name: name.into(), digest: digest.into(), files: 1, bytes: 1 },
+            is_complete: true,
+            unreadable: Vec::new(),
+            borders: Borders::Stream,
+            equalised: false,
+            sample: SampleRecord { bytes: 1, stretches: 1 },
+            read_limit: Timing {
+                work: Work::Read,
+                kernel: "scalar".into(),
+                threads: 1,
+                bytes: 1,
+                samples: (1..=rounds).map(sample).collect(),
+                counts: None,
+            },
+            entries: Vec::new(),
+            noise: Vec::new(),
+            missing: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn data_are_compared_with_the_same_data_and_then_with_those_of_the_same_name() {
+        let of = |known: &[(&str, &str)]| -> Vec<Results> {
+            known.iter().map(|(name, digest)| results(name, digest, 0)).collect()
+        };
+        let before = of(&[("data", "1"), ("data", "2"), ("old", "3"), ("gone", "4")]);
+        let after = of(&[("data", "2"), ("new", "3"), ("data", "5"), ("data", "6")]);
+        assert_eq!(partners(&before, &after), [Some(2), Some(0), Some(1), None]);
+        assert_eq!(partners(&before[..1], &after[1..2]), [Some(0)]);
+        assert_eq!(partners(&before[..1], &after[1..]), [Some(1)]);
+    }
+
+    #[test]
+    fn what_was_timed_in_one_run_only_is_listed() {
+        let mut compared = Comparison::default();
+        compared.add(&results("data", "1", 7), &results("data", "1", 0));
+        assert_eq!(compared.only_before, ["data: reading alone"]);
+        compared.add(&results("data", "1", 0), &results("data", "1", 7));
+        assert_eq!(compared.only_after, ["data: reading alone"]);
+        assert!(compared.speeds.is_empty());
     }
 
     #[test]

@@ -199,7 +199,9 @@ fn two_runs_are_compared_and_what_is_not_the_same_is_said() {
     run("a.json", "");
     run("few.json", "--rounds 2");
     let same = lab.ok("bench compare a.json a.json --all").stdout;
-    assert!(same.contains("0 slower, 0 faster, 7 the same"), "{same}");
+    // as many of the intervals are narrow as the machine is quiet
+    assert!(same.contains("0 slower, 0 faster"), "{same}");
+    assert!(same.contains("of 7 intervals of 99 %, 0.1 are expected to miss"), "{same}");
     assert!(same.contains("on the same data: the same"), "{same}");
     let few = lab.ok("bench compare a.json few.json").stdout;
     assert!(few.contains("7 with too few rounds"), "{few}");
@@ -217,8 +219,7 @@ fn two_runs_are_compared_and_what_is_not_the_same_is_said() {
     record["results"][0]["entries"][0]["findings"]["metrics"]["chunks"] = 1.into();
     lab.write("b.json", record.to_string());
     let told = lab.ok("bench compare a.json b.json").stdout;
-    for part in ["another machine", "1 faster, 6 the same", "faster", "1 numbers differ", "chunks"]
-    {
+    for part in ["another machine", "0 slower, 1 faster", "1 numbers differ", "chunks"] {
         assert!(told.contains(part), "{part}: {told}");
     }
     let json = lab.ok("bench compare a.json b.json --json").json();

@@ -15,7 +15,8 @@ use crate::table;
 const AFTER_HELP: &str = "\
 A and B are written by `onefold bench run --json`. A speed counts as changed if the 99 % interval of
 the ratio (Hodges-Lehmann, by the Mann-Whitney test) lies more than 2 % from one; five rounds at
-least are needed in each run. What disturbed one of the runs from its beginning to its end cannot be
+least are needed in each run. It is the same if all of the interval lies within 2 %, and not clear
+otherwise. Of many intervals a few miss by chance; how many is said. What disturbed one of the runs from its beginning to its end cannot be
 told from a change: repeat the runs in turn if that matters.
 
 Examples:
@@ -69,14 +70,23 @@ fn lines(comparison: &Comparison, all: bool) -> Vec<String> {
     let counted = |verdict| speeds.iter().filter(|speed| speed.verdict == verdict).count();
     let percent = 100.0 * CONFIDENCE;
     lines.push(format!(
-        "speeds: {} slower, {} faster, {} the same within {:.0} % or noise, {} with too few \
-         rounds to tell ({percent:.0} % intervals)",
+        "speeds: {} slower, {} faster, {} the same within {:.0} %, {} not clear for noise, {} with \
+         too few rounds to tell",
         counted(Verdict::Slower),
         counted(Verdict::Faster),
         counted(Verdict::Same),
         100.0 * NEGLIGIBLE,
+        counted(Verdict::Unclear),
         counted(Verdict::TooFewRounds),
     ));
+    let intervals = speeds.len() - counted(Verdict::TooFewRounds);
+    if intervals > 0 {
+        lines.push(format!(
+            "of {intervals} intervals of {percent:.0} %, {:.1} are expected to miss the true ratio \
+             by chance",
+            comparison.expected_misses()
+        ));
+    }
     let mut rows = vec![
         ["", "Before GB/s", "After GB/s", "Times", "From", "To", ""].map(String::from).to_vec(),
     ];
@@ -87,6 +97,7 @@ fn lines(comparison: &Comparison, all: bool) -> Vec<String> {
         let verdict = match speed.verdict {
             Verdict::Slower => "slower",
             Verdict::Faster => "faster",
+            Verdict::Unclear => "not clear",
             Verdict::Same => "same",
             Verdict::TooFewRounds => "too few rounds",
         };
