@@ -122,7 +122,8 @@ impl Header {
 }
 
 impl<R: Serialize + DeserializeOwned + PartialEq> Record<R> {
-    /// Writes the record whole or not at all, and reads it back.
+    /// Writes the record whole or not at all, and reads it back; into a device, a pipe or what a
+    /// link leads to it is only written.
     pub fn write(&self, path: &Path) -> Result<()> {
         let place = || path.display().to_string();
         if let Some(folder) = path.parent() {
@@ -130,6 +131,10 @@ impl<R: Serialize + DeserializeOwned + PartialEq> Record<R> {
         }
         let mut text = serde_json::to_string_pretty(self).with_context(place)?;
         text.push('\n');
+        // nothing may take the place of /dev/stdout
+        if path.symlink_metadata().is_ok_and(|there| !there.is_file()) {
+            return fs::write(path, text).with_context(place);
+        }
         let unfinished = path.with_extension("json.part");
         fs::write(&unfinished, text).with_context(place)?;
         fs::rename(&unfinished, path).with_context(place)?;
@@ -252,6 +257,21 @@ mod tests {
         record.write(&path).unwrap();
         assert_eq!(Record::read(&path).unwrap(), record);
         assert_eq!(record.header.name, "one");
+    }
+
+    #[test]
+    fn a_record_does_not_take_the_place_of_what_is_no_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let (link, file) = (folder.path().join("link.json"), folder.path().join("file.json"));
+        fs::write(&file, "before").unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        let header = Header::here(&link, String::new(), "").unwrap();
+        let record = Record { header, results: vec![1] };
+        record.write(&link).unwrap();
+        assert!(link.is_symlink());
+        assert_eq!(Record::read(&file).unwrap(), record);
+        let error = record.write(folder.path()).unwrap_err();
+        assert!(format!("{error:#}").contains("directory"), "{error:#}");
     }
 
     #[test]

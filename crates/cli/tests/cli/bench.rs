@@ -1,7 +1,9 @@
 //! `onefold bench`: what it reports is what was planted, and what it cannot do it says.
 
+use std::ffi::OsStr;
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 use std::thread;
@@ -127,6 +129,47 @@ fn bad_input_is_named() {
     ran.says(&["invalid value 'fastcdd'", "'fastcdc'"]);
     lab.run("bench run --data empty --kernels avx3").expect(1).says(&["'avx2'"]);
     lab.run("bench run --data empty --mean 0").expect(1);
+}
+
+#[test]
+fn a_path_or_place_that_is_not_there_is_known_before_anything_is_measured() {
+    let lab = Lab::new();
+    lab.write("data", random(1, 10_000));
+    let line = "bench run --algorithms ram --mean 1KiB --rounds 1 --verbose --data data";
+    let failures = [
+        ("nowhere", "cannot read 'nowhere'"),
+        ("--html data/page.html", "cannot write 'data/page.html'"),
+        ("--json data/out.json", "cannot write 'data/out.json'"),
+        ("--json .", "cannot write '.': it is a folder"),
+    ];
+    for (more, reason) in failures {
+        let ran = lab.run(&format!("{line} {more}")).expect(1).says(&[reason]);
+        assert!(!ran.stderr.contains("taking times") && ran.stdout.is_empty(), "{ran:#?}");
+    }
+}
+
+#[test]
+fn what_was_measured_before_an_error_is_shown_and_written() {
+    let lab = Lab::new();
+    lab.write("data", random(1, 10_000));
+    lab.write("empty", "");
+    let line =
+        "bench run --data data empty --algorithms ram --mean 1KiB --rounds 1 --json out.json";
+    let ran = lab.run(line).expect(1).says(&["empty: no bytes to cut"]);
+    assert!(ran.stdout.contains("Dedup ratio"), "{ran:#?}");
+    let results = read_results(&lab);
+    assert_eq!(results.len(), 1);
+    assert_eq!(results[0]["dataset"]["name"], "data");
+}
+
+#[test]
+fn names_that_are_no_utf_8_and_outputs_that_are_no_files_are_taken() {
+    let lab = Lab::new();
+    let name = OsStr::from_bytes(b"data\xff");
+    fs::write(lab.path("").join(name), random(1, 10_000)).unwrap();
+    let line = "bench run --algorithms ram --mean 1KiB --rounds 1 --json /dev/null --data";
+    let mut command = lab.command(line);
+    Ran::of(line, command.arg(name).output().unwrap()).expect(0);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use onefold_bench::paper::{Effort, Paper as Reproduced, Reproduction, Session, page};
 use onefold_bench::{Header, Record, command_line};
 
-use super::run::write_text;
+use super::run::{make_places, typed, write_text};
 use crate::args::STANDARD_OUTPUT;
 use crate::console::Console;
 use crate::exit::Exit;
@@ -59,6 +59,7 @@ fn papers() -> impl TypedValueParser<Value = Reproduced> {
 
 impl Paper {
     pub(super) fn run(self, console: &Console) -> Result<Exit> {
+        make_places(self.json.iter().chain(&self.html))?;
         let cancel = cancel_on_signal(console, "what was measured will be shown")?;
         let bar = spinner(console);
         let told = |what: &str| {
@@ -91,17 +92,17 @@ impl Paper {
             output.line(result.markdown())?;
         }
         if let Some(out) = self.json.as_ref().or(self.html.as_ref()) {
-            let command = command_line("onefold", std::env::args().skip(1));
+            let command = command_line("onefold", typed());
             let mut header = Header::here(out, command, "in memory")?;
             header.notes.extend(result.notes());
             let record = Record { header, results: result };
-            if let Some(html) = &self.html {
-                write_text(html, &page(&record)?.html()?)?;
-            }
             match &self.json {
                 None => {}
                 Some(_) if console.is_json() => output.json_document(&record)?,
                 Some(out) => record.write(out)?,
+            }
+            if let Some(html) = &self.html {
+                write_text(html, &page(&record)?.html()?)?;
             }
         }
         output.finish()

@@ -5,7 +5,7 @@ use std::fs;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::Args;
 use indicatif::HumanBytes;
 use onefold_bench::equal_mean::Borders;
@@ -14,6 +14,7 @@ use onefold_bench::{
     FEWEST_ROUNDS, Header, Record, Source, Unreadable, Watch, command_line, report,
 };
 use onefold_cdc::{Algorithm, Kernel};
+use rustix::fs::{Access, access};
 
 use super::choices::{Choice, algorithms, chosen, kernels};
 use super::watch::Bar;
@@ -66,7 +67,7 @@ pub(super) struct Run {
     /// asked for; with both, each is measured
     #[arg(long)]
     one_stream: bool,
-    /// The kernels whose speed is measured where they run: `all`, or `auto` for the fastest
+    /// The kernels whose speed is measured: `all` that run, or `auto` for the fastest
     #[arg(long, value_name = "K", value_delimiter = ',', default_value = "all")]
     #[arg(value_parser = kernels())]
     kernels: Vec<Choice<Kernel>>,
@@ -92,27 +93,50 @@ pub(super) struct Run {
 
 impl Run {
     pub(super) fn run(self, console: &Console) -> Result<Exit> {
+        // what cannot be found or written is known before hours of measuring
+        let list = |path| Source::list(std::slice::from_ref(path));
+        let mut sources = self.data.iter().map(list).collect::<Result<Vec<_>>>()?;
+        make_places(self.json.iter().chain(&self.html))?;
+        let mut results = Vec::new();
+        let measured = self.measure(&mut sources, &mut results, console);
+        let kept = match results.is_empty() {
+            true => Ok(Exit::Fine),
+            false => self.keep(results, measured.is_ok(), console),
+        };
+        if let (Err(_), Err(error)) = (&measured, &kept) {
+            console.line(format_args!("error: {error:#}"));
+        }
+        measured.and(kept)
+    }
+
+    /// Each source in turn; what was measured before an error is in `results`.
+    fn measure(
+        &self,
+        sources: &mut [Source],
+        results: &mut Vec<Results>,
+        console: &Console,
+    ) -> Result<()> {
         let watch = Bar::new(console, "what was measured will be shown")?;
-        let mut results: Vec<Results> = Vec::new();
-        let each = |path| self.borders().into_iter().map(move |borders| (path, borders));
-        for (path, borders) in self.data.iter().flat_map(each) {
-            let mut source = Source::list(std::slice::from_ref(path))?;
-            let listed = source.unreadable().len();
-            let is_new = results.last().is_none_or(|last| last.unreadable != source.unreadable());
-            if is_new {
-                tell_unreadable(source.unreadable(), console);
-            }
-            let measured = run::run(&mut source, &self.plan(borders), &watch)?;
-            tell_unreadable(&measured.unreadable[listed..], console);
-            results.push(measured);
-            if watch.is_cancelled() {
-                break;
+        for source in sources {
+            tell_unreadable(source.unreadable(), console);
+            for borders in self.borders() {
+                let known = source.unreadable().len();
+                let measured = run::run(source, &self.plan(borders), &watch)?;
+                tell_unreadable(&measured.unreadable[known..], console);
+                results.push(measured);
+                if watch.is_cancelled() {
+                    return Ok(());
+                }
             }
         }
-        drop(watch);
+        Ok(())
+    }
+
+    /// Shows the results and writes them; `is_all` if no error came before the last.
+    fn keep(&self, results: Vec<Results>, is_all: bool, console: &Console) -> Result<Exit> {
         self.show(&results, console)?;
         let exit = exit(&results, console);
-        self.write(results, console)?;
+        self.write(results, is_all, console)?;
         Ok(exit)
     }
 
@@ -153,23 +177,46 @@ impl Run {
     }
 
     /// Everything, to where it was asked for.
-    fn write(&self, results: Vec<Results>, console: &Console) -> Result<()> {
+    fn write(&self, results: Vec<Results>, is_all: bool, console: &Console) -> Result<()> {
         let Some(out) = self.json.as_ref().or(self.html.as_ref()) else { return Ok(()) };
-        let command = command_line("onefold", std::env::args().skip(1));
-        let record = Record { header: Header::here(out, command, "in memory")?, results };
-        if let Some(html) = &self.html {
-            write_text(html, &report::of_run(&record)?.html()?)?;
+        let mut header = Header::here(out, command_line("onefold", typed()), "in memory")?;
+        if !is_all {
+            header.notes.push("an error ended the measurement before all data were cut".into());
         }
+        let record = Record { header, results };
         match &self.json {
-            None => Ok(()),
+            None => {}
             Some(_) if console.is_json() => {
                 let mut output = Output::new();
                 output.json_document(&record)?;
-                output.finish()
+                output.finish()?;
             }
-            Some(out) => record.write(out),
+            Some(out) => record.write(out)?,
+        }
+        match &self.html {
+            None => Ok(()),
+            Some(html) => write_text(html, &report::of_run(&record)?.html()?),
         }
     }
+}
+
+/// The arguments of this process; what is no UTF-8 is shown as near as may be.
+pub(super) fn typed() -> impl Iterator<Item = String> {
+    std::env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned())
+}
+
+/// Makes the folders of `outs`. An error if that fails, or if it is clear that one cannot be written.
+pub(super) fn make_places<'a>(outs: impl Iterator<Item = &'a PathBuf>) -> Result<()> {
+    for out in outs.filter(|out| out.as_os_str() != STANDARD_OUTPUT) {
+        let place = || format!("cannot write '{}'", out.display());
+        ensure!(!out.is_dir(), "{}: it is a folder", place());
+        let folder = out.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let folder = folder.unwrap_or(Path::new("."));
+        fs::create_dir_all(folder).with_context(place)?;
+        let written = if out.exists() { out } else { folder };
+        access(written, Access::WRITE_OK).with_context(place)?;
+    }
+    Ok(())
 }
 
 #[expect(clippy::disallowed_methods, reason = "an output of the command, not of a repository")]
