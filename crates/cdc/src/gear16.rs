@@ -9,7 +9,7 @@
 //! **Why two tests.** 16 bits alone allow no n above 2^16 and few below. The second, on the 16 bytes
 //! in front of the first's, makes every n exact to one in U and is asked of one position in 2^16 / T
 //! only. Where n divides 2^16, U is 2^16 and it passes always.
-//! **Why two short tables.** Each is four shuffles wide at most, where 256 entries take 16. That
+//! **Why two short tables.** Both take four shuffles, where 256 entries take 16 and more. That
 //! h depends on 16 bytes only lets short streams be hashed side by side (simd/gear.rs).
 //! **First legal position.** min. The hashes start empty with the chunk if min < 32, as if bytes of
 //! entry 0 had come before. Each position is accepted with probability 1 / n, which puts the mean

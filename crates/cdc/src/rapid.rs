@@ -15,9 +15,9 @@
 //! input is refused whatever the criterion.
 //! **Tail.** What the end of the input cut short never goes into the hints, neither as a chunk nor
 //! as a next one, since no rule put its end there.
-//! **What depends on what.** With [`Criterion::FingerprintTest`] cut-points are those of the
-//! algorithm alone: history and threads change how fast they are found. With the other criteria they
-//! depend on what the hints hold, hence on which inputs were cut before and in what order; where
+//! **What depends on what.** With a fingerprint test, alone or behind the marker, cut-points are
+//! those of the algorithm alone: history and threads change how fast they are found. With the other
+//! criteria they depend on what the hints hold, hence on which inputs were cut before and in what order; where
 //! several threads share hints, on the order in which they came by, so that two runs may differ.
 //! **Departures.** The paper's fingerprint test rests on a pool without chunks that were forwarded
 //! to; here each known chunk says whether the rule cut it, so that criteria may share hints. Rules
@@ -153,9 +153,10 @@ impl NextChunks {
 /// nobody asks for a fingerprint test.
 ///
 /// **What a chunk costs.** One [`look_up`](Self::look_up) of every chunk but one that the end of
-/// the input cut short, and one [`next`](Self::next) or a few; a [`learn`](Self::learn) of every
-/// new one; a [`learn_next`](Self::learn_next) of every one whose next chunk was sought, or was not
-/// the first of the list. In a series of like inputs nearly all calls are those that read, so these
+/// the input cut short, and under a fingerprint test one more of each that was tested in vain; one
+/// [`next`](Self::next) or a few; a [`learn`](Self::learn) of every new one; a
+/// [`learn_next`](Self::learn_next) of every one whose next chunk was sought, was not the first of
+/// the list, or was not where the guess said. In a series of like inputs nearly all calls are those that read, so these
 /// should be cheap and need no lock that others hold.
 pub trait Hints {
     /// Identifies a chunk: chunks with equal fingerprints count as equal.
@@ -177,7 +178,7 @@ pub trait Hints {
 
     /// Whether the algorithm put the chunk's end where it is; a hint did otherwise.
     ///
-    /// With [`Criterion::FingerprintTest`] cut-points are exact as long as this is true only of
+    /// With a fingerprint test, alone or behind the marker, cut-points are exact as long as this is true only of
     /// chunks [learned](Self::learn) so: an index that also holds the ends of files must not say so
     /// of these.
     fn is_by_rule(&self, place: Self::Place) -> bool;
@@ -444,8 +445,8 @@ impl<H: Hints> RapidInput<'_, H> {
         }
     }
 
-    /// Asks memory for the bytes that the tests of the chunks to come will read, if the first hints
-    /// are right. `data` begins behind the chunk at `previous`.
+    /// Asks memory for the lines in which the chunks to come end, where their tests begin to read,
+    /// if the first hints are right. `data` begins behind the chunk at `previous`.
     #[inline]
     fn look_ahead(&mut self, previous: H::Place, data: &[u8]) {
         let mut scout = self.scout.take().unwrap_or(Scout { place: previous, ahead: 0, chunks: 0 });

@@ -41,6 +41,13 @@ pub enum BuildError {
         /// Bytes that are free.
         free: u64,
     },
+    /// Something is where the dataset would be built, and no build began it; it was left alone.
+    InTheWay {
+        /// Of the dataset.
+        name: String,
+        /// What is there.
+        path: PathBuf,
+    },
     /// Something could not be fetched.
     Unfetched {
         /// What.
@@ -61,7 +68,7 @@ pub enum BuildError {
         /// What was recorded.
         expected: &'static str,
     },
-    /// Its user asked it to stop; the parts that are done are kept.
+    /// Its user asked it to stop; the parts that are done are kept, where parts can be made alone.
     Stopped,
 }
 
@@ -77,6 +84,9 @@ impl BuildError {
             Self::DiskTooSmall { .. } => {
                 "name a folder on a larger disk with --dir, or free space".into()
             }
+            Self::InTheWay { .. } => {
+                "name another folder with --dir, or move away what is there".into()
+            }
             Self::Unfetched { source, .. } => format!(
                 "check the network, the proxy settings and that the {source} can be reached, then \
                  run it again: parts that are done are kept"
@@ -84,7 +94,9 @@ impl BuildError {
             Self::OtherBytes { dir, .. } => {
                 format!("remove '{}' and build it again", dir.display())
             }
-            Self::Stopped => "run it again to go on: parts that are done are kept".into(),
+            Self::Stopped => {
+                "run it again to go on; recipes that download keep the parts that are done".into()
+            }
             Self::Choice { .. } => return None,
         })
     }
@@ -112,6 +124,12 @@ impl fmt::Display for BuildError {
                 needed.div_ceil(1_000_000),
                 dir.display(),
                 free / 1_000_000,
+            ),
+            Self::InTheWay { name, path } => write!(
+                f,
+                "{name}: '{}' is there already and was not built by this command; nothing was \
+                 changed",
+                path.display()
             ),
             Self::Unfetched { what, source, reason } => {
                 write!(f, "{what} could not be fetched from the {source}: {reason}")

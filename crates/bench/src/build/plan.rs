@@ -10,6 +10,15 @@ use crate::build::site::{Site, Watch, create, remove};
 use crate::build::{BuildError, Cost, Order, Recipe, Tool};
 use crate::dataset::files_below;
 
+/// Ends the name of the receipt beside a dataset's folder.
+const RECEIPT: &str = ".json";
+
+/// Ends the name of the mark beside a folder that a build began and has not ended.
+const BEGUN: &str = ".begun";
+
+/// Ends the name of the folder for what is on its way.
+const WORK: &str = ".work";
+
 /// What was built, as it is noted down beside its folder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Receipt {
@@ -93,25 +102,22 @@ impl Plan {
     /// Builds what is missing.
     ///
     /// Two builds of one folder take turns. What comes out is digested, and refused if other bytes
-    /// were recorded.
+    /// were recorded. A folder with something in it that no build began is left alone.
     pub fn build(self, watch: &dyn Watch) -> Result<Built> {
         if let Some(receipt) = self.receipt {
             return Ok(Built::Before(receipt));
         }
         self.check()?;
-        if !self.folder.exists() {
-            // of a dataset that was removed since
-            remove(&beside(&self.folder, ".json"))?;
-        }
-        create(&self.folder)?;
+        self.claim()?;
         // Locked until dropped.
         let lock = File::open(&self.folder).with_context(|| self.folder.display().to_string())?;
         lock.lock().with_context(|| format!("lock {}", self.folder.display()))?;
         if let Some(receipt) = Receipt::read(&self.folder) {
+            remove(&beside(&self.folder, BEGUN))?;
             return Ok(Built::Before(receipt));
         }
 
-        let work = beside(&self.folder, ".work");
+        let work = beside(&self.folder, WORK);
         remove(&work)?;
         create(&work)?;
         let folder = self.folder.canonicalize()?;
@@ -125,7 +131,38 @@ impl Plan {
         outcome?;
         let receipt = self.receipt()?;
         receipt.write(&self.folder)?;
+        remove(&beside(&self.folder, BEGUN))?;
         Ok(Built::Now(receipt))
+    }
+
+    /// Makes the folder, and a mark beside it that it is a build's.
+    ///
+    /// What is there without that mark is somebody's, and none of it may be touched.
+    fn claim(&self) -> Result<()> {
+        let [begun, work, receipt] =
+            [BEGUN, WORK, RECEIPT].map(|ending| beside(&self.folder, ending));
+        if !begun.exists() {
+            // of a dataset that was removed since
+            let is_left_over = fs::read(&receipt).is_ok_and(|text| {
+                serde_json::from_slice(&text)
+                    .is_ok_and(|receipt: Receipt| receipt.name == self.order.folder())
+            });
+            if is_left_over && !self.folder.exists() {
+                remove(&receipt)?;
+            }
+            let is_empty = |folder: &Path| {
+                fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_none())
+            };
+            let is_foreign = |path: &&PathBuf| path.symlink_metadata().is_ok() && !is_empty(path);
+            if let Some(path) = [&self.folder, &work, &receipt].into_iter().find(is_foreign) {
+                let (name, path) = (self.order.folder(), path.clone());
+                return Err(BuildError::InTheWay { name, path }.into());
+            }
+            create(begun.parent().unwrap_or(Path::new(".")))?;
+            fs::write(&begun, "Begun by `onefold bench dataset build`, and not yet whole.\n")
+                .with_context(|| begun.display().to_string())?;
+        }
+        create(&self.folder)
     }
 
     fn receipt(&self) -> Result<Receipt> {
@@ -148,7 +185,7 @@ impl Plan {
 impl Receipt {
     /// Of the dataset in `folder`, if it was built and is there.
     pub fn read(folder: &Path) -> Option<Self> {
-        let text = fs::read(beside(folder, ".json")).ok().filter(|_| folder.is_dir())?;
+        let text = fs::read(beside(folder, RECEIPT)).ok().filter(|_| folder.is_dir())?;
         serde_json::from_slice(&text).ok()
     }
 
@@ -164,7 +201,7 @@ impl Receipt {
     }
 
     fn write(&self, folder: &Path) -> Result<()> {
-        let path = beside(folder, ".json");
+        let path = beside(folder, RECEIPT);
         let mut text = serde_json::to_string_pretty(self).context("a receipt in JSON")?;
         text.push('\n');
         fs::write(&path, text).with_context(|| path.display().to_string())
@@ -271,6 +308,32 @@ mod tests {
         let bytes: Vec<u64> = Receipt::all(folder.path(), rand).iter().map(|r| r.bytes).collect();
         assert_eq!(bytes, [10, 20]);
         assert_eq!(Receipt::all(&folder.path().join("nowhere"), rand), []);
+    }
+
+    #[test]
+    fn what_no_build_began_is_left_alone() {
+        for (name, is_folder) in [
+            ("rand-bytes-1000", true),
+            ("rand-bytes-1000.work", true),
+            ("rand-bytes-1000.json", false),
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            let theirs = folder.path().join(name);
+            let file = if is_folder { theirs.join("letter.txt") } else { theirs.clone() };
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(&file, "dear").unwrap();
+            let refused = plan("rand:bytes=1000", folder.path()).build(&Patience(Cell::new(9)));
+            let error = refused.unwrap_err().to_string();
+            assert!(error.contains(name), "{error}");
+            assert!(error.contains("nothing was changed"), "{error}");
+            assert_eq!(fs::read_to_string(&file).unwrap(), "dear");
+            assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+        }
+        // an empty folder is nobody's
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("rand-bytes-1000")).unwrap();
+        let built = plan("rand:bytes=1000", folder.path()).build(&Patience(Cell::new(9)));
+        assert!(matches!(built, Ok(Built::Now(_))), "{built:?}");
     }
 
     #[test]

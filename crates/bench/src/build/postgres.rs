@@ -104,14 +104,25 @@ impl Database {
         output(command.args(arguments).arg("postgres")).map(|_| ())
     }
 
+    /// A link to the server's folder, made if it is not there.
     fn short_socket(&self) -> Result<PathBuf> {
-        let inode = self.data.metadata().with_context(|| self.data.display().to_string())?.ino();
-        let link = std::env::temp_dir().join(format!("onefold-{inode}"));
-        if !link.exists() {
-            std::os::unix::fs::symlink(&self.data, &link)
-                .with_context(|| link.display().to_string())?;
+        let link = self.short_name()?;
+        match std::os::unix::fs::symlink(&self.data, &link) {
+            Err(error) if !self.is_ours(&link) => {
+                Err(error).with_context(|| link.display().to_string())
+            }
+            _ => Ok(link),
         }
-        Ok(link)
+    }
+
+    fn short_name(&self) -> Result<PathBuf> {
+        let inode = self.data.metadata().with_context(|| self.data.display().to_string())?.ino();
+        Ok(std::env::temp_dir().join(format!("onefold-{inode}")))
+    }
+
+    /// The name can be guessed, and what another put there leads elsewhere.
+    fn is_ours(&self, link: &Path) -> bool {
+        std::fs::read_link(link).is_ok_and(|target| target == self.data)
     }
 
     /// PostgreSQL refuses to be run by root, who therefore becomes the user of Debian's package.
@@ -143,7 +154,7 @@ impl Drop for Database {
     fn drop(&mut self) {
         // where nothing runs any more this fails, and that is as well
         let _ = self.stop();
-        if let Ok(link) = self.short_socket() {
+        if let Some(link) = self.short_name().ok().filter(|link| self.is_ours(link)) {
             let _ = std::fs::remove_file(link);
         }
     }

@@ -81,7 +81,7 @@ struct Segment<K> {
     far: Box<[(AtomicU64, AtomicU32)]>,
 }
 
-/// One line of memory, if fingerprints have 32 bytes.
+/// One line of memory, if fingerprints have 32 bytes and `Once` has four, as on Linux and Windows.
 #[repr(align(64))]
 struct Entry<K> {
     fingerprint: OnceLock<K>,

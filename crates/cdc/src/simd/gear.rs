@@ -100,6 +100,9 @@ pub(crate) fn first_at_most<I: ByteVector>(
         at += block;
     }
 
+    if at == bytes.len() {
+        return None;
+    }
     let mut rest = [0; MOST];
     rest[..bytes.len() - at].copy_from_slice(&bytes[at..]);
     // SAFETY: a block is no longer than the array.
