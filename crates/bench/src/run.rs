@@ -132,7 +132,7 @@ pub struct Timing {
     pub bytes: u64,
     /// One a round; fewer if nobody waited for the rest.
     pub samples: Vec<Sample>,
-    /// Of one run; `None` if this machine does not count.
+    /// Of one run; `None` if this machine does not count, or several threads share the work.
     pub counts: Option<Counts>,
 }
 
@@ -224,7 +224,7 @@ pub fn run(source: &mut Source, plan: &Plan, watch: &dyn Watch) -> Result<Result
         },
         entries: Vec::new(),
         noise: Vec::new(),
-        missing: missing(&sample),
+        missing: missing(plan, &sample),
     };
     let wanted = plan.means.iter().flat_map(|&mean| plan.algorithms.iter().map(move |_| mean));
     for ((chunker, findings), wanted_mean) in chunkers.iter().zip(survey.findings).zip(wanted) {
@@ -271,7 +271,7 @@ fn chunkers(plan: &Plan, inputs: &[&[u8]], watch: &dyn Watch) -> Result<Vec<Chun
 }
 
 /// What is known from the outset not to be measured.
-fn missing(sample: &Dataset) -> Vec<String> {
+fn missing(plan: &Plan, sample: &Dataset) -> Vec<String> {
     let mut missing =
         vec!["bytes scanned a byte: the chunkers do not count what they look at".to_owned()];
     if let Some(cache) = last_cache_bytes()
@@ -281,6 +281,32 @@ fn missing(sample: &Dataset) -> Vec<String> {
         missing.push(format!(
             "speed from memory: the sample is no longer than twice the last cache, which is {mib} MiB"
         ));
+    }
+    missing.extend(missing_kernels(plan));
+    missing
+}
+
+/// The kernels of the plan that are written but do not run here, and the algorithms that are left
+/// without any.
+fn missing_kernels(plan: &Plan) -> Vec<String> {
+    let names = |is_one: &dyn Fn(Algorithm) -> bool| -> Vec<&str> {
+        let ones = plan.algorithms.iter().filter(|&&algorithm| is_one(algorithm));
+        ones.map(|algorithm| algorithm.name()).collect()
+    };
+    let mut missing = Vec::new();
+    for &kernel in &plan.kernels {
+        let without = names(&|algorithm| {
+            Kernel::written(algorithm).contains(&kernel)
+                && !Kernel::usable(algorithm).contains(&kernel)
+        });
+        if !without.is_empty() {
+            missing.push(format!("kernel {kernel} of {}: not on this CPU", without.join(", ")));
+        }
+    }
+    let without = names(&|algorithm| kernels(plan, algorithm).is_empty());
+    if !without.is_empty() {
+        let without = without.join(", ");
+        missing.push(format!("cutting by {without}: none of the kernels asked for runs it here"));
     }
     missing
 }
@@ -379,17 +405,17 @@ impl<'a> Field<'a> {
         let name = place.name(algorithm.map(|(_, algorithm)| algorithm));
         let contender = Contender::new(name, run);
         // whoever finds the cut-points of an algorithm finds those of its first contender
-        let first = self.places.iter().position(|other| other.cell == place.cell);
+        let finds = |work| work != Work::Fingerprint;
+        let mut others = self.places.iter();
+        let first = others.position(|other| other.cell == place.cell && finds(other.work));
         self.contenders.push(match first {
-            Some(first) if work != Work::Fingerprint => {
-                contender.equal_to(self.contenders[first].name())
-            }
+            Some(first) if finds(work) => contender.equal_to(self.contenders[first].name()),
             _ => contender,
         });
         self.places.push(place);
     }
 
-    /// All that is timed of one chunker; the first of them finds cut-points.
+    /// All that is timed of one chunker.
     fn enter_all(
         &mut self,
         cell: usize,
@@ -462,15 +488,14 @@ impl<'a> Field<'a> {
     }
 }
 
-/// Those of the plan that run `algorithm` here, the fastest first; the fastest if there are none.
+/// Those of the plan that run `algorithm` here, the fastest first.
 fn kernels(plan: &Plan, algorithm: Algorithm) -> Vec<Kernel> {
     let usable = Kernel::usable(algorithm);
     let is_wanted = |kernel: &Kernel| {
         plan.kernels.contains(kernel)
             || plan.kernels.contains(&Kernel::Auto) && *kernel == usable[0]
     };
-    let wanted: Vec<Kernel> = usable.iter().copied().filter(is_wanted).collect();
-    if wanted.is_empty() { usable[..1].to_vec() } else { wanted }
+    usable.iter().copied().filter(is_wanted).collect()
 }
 
 impl Place {
@@ -495,7 +520,36 @@ impl Place {
             threads: self.threads,
             bytes,
             samples: outcome.samples.clone(),
-            counts: outcome.counts,
+            // the counters are those of the thread that measures
+            counts: outcome.counts.filter(|_| self.threads == 1),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_one_of_many_threads_counted_is_not_told() {
+        let counts = Counts {
+            instructions: 1,
+            branches: None,
+            branch_misses: None,
+            l1d_read_misses: None,
+            cache_misses: None,
+        };
+        let outcome = Outcome {
+            name: String::new(),
+            equal_to: None,
+            cut_points: Vec::new(),
+            samples: Vec::new(),
+            counts: Some(counts),
+        };
+        let counted = |threads| {
+            let place = Place { cell: None, work: Work::Cut, kernel: String::new(), threads };
+            place.timing(&outcome, 1).counts
+        };
+        assert_eq!((counted(1), counted(2)), (Some(counts), None));
     }
 }

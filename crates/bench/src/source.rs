@@ -3,13 +3,14 @@
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Range;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 
-/// The regular files at or below some paths, one after another. Links, devices and the like are
-/// no data.
+/// Files and block devices, and the regular files below folders, one after another. Links, devices
+/// and the like below a folder are no data.
 #[derive(Clone, Debug)]
 pub struct Source {
     name: String,
@@ -44,8 +45,9 @@ pub struct Piece<'a> {
 impl Source {
     /// What lies at `paths`, each file in the order of its path's bytes.
     ///
-    /// The name is made of the paths' last components. A path that does not exist is an error;
-    /// what cannot be opened is listed as [unreadable](Self::unreadable).
+    /// The name is made of the paths' last components. A path that does not exist is an error, and
+    /// one to a pipe, a socket or the like, which cannot be read twice; what cannot be opened is
+    /// listed as [unreadable](Self::unreadable).
     pub fn list(paths: &[PathBuf]) -> Result<Self> {
         let mut names = Vec::new();
         let mut source = Self { name: String::new(), files: Vec::new(), unreadable: Vec::new() };
@@ -55,8 +57,14 @@ impl Source {
             names.push(
                 whole.file_name().unwrap_or(whole.as_os_str()).to_string_lossy().into_owned(),
             );
+            let kind = whole.metadata().with_context(place)?.file_type();
+            ensure!(
+                kind.is_file() || kind.is_dir() || kind.is_block_device(),
+                "{}: it is no file, folder or block device",
+                place()
+            );
             let first = source.files.len();
-            source.add(path, whole.metadata().with_context(place)?.is_dir());
+            source.add(path, kind.is_dir());
             source.files[first..].sort_by(|a, b| bytes_of(&a.path).cmp(bytes_of(&b.path)));
         }
         source.name = names.join("+");
@@ -154,8 +162,8 @@ impl Source {
     }
 
     fn add_file(&mut self, path: &Path) -> io::Result<()> {
-        // opened to know now that it can be
-        let bytes = File::open(path)?.metadata()?.len();
+        // opened to know now that it can be; of a block device, the end alone tells its size
+        let bytes = File::open(path)?.seek(SeekFrom::End(0))?;
         self.files.push(Listed { path: path.to_owned(), bytes });
         Ok(())
     }
@@ -205,6 +213,8 @@ fn bytes_of(path: &Path) -> &[u8] {
 #[cfg(test)]
 #[allow(clippy::disallowed_methods, reason = "the tests make their own files")]
 mod tests {
+    use std::os::unix::net::UnixListener;
+
     use super::*;
     use onefold_testkit::random;
 
@@ -282,5 +292,17 @@ mod tests {
     fn a_path_that_is_not_there_is_an_error_that_names_it() {
         let error = Source::list(&["/nowhere/at/all".into()]).unwrap_err();
         assert!(error.to_string().contains("/nowhere/at/all"), "{error}");
+    }
+
+    #[test]
+    fn what_cannot_be_read_twice_is_refused_by_name() {
+        let root = tempfile::tempdir().unwrap();
+        let socket = root.path().join("socket");
+        let _listener = UnixListener::bind(&socket).unwrap();
+        for path in [Path::new("/dev/null"), &socket] {
+            let error = Source::list(&[path.into()]).unwrap_err().to_string();
+            assert!(error.contains(&path.display().to_string()), "{error}");
+            assert!(error.ends_with("it is no file, folder or block device"), "{error}");
+        }
     }
 }

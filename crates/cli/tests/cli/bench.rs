@@ -149,6 +149,21 @@ fn a_path_or_place_that_is_not_there_is_known_before_anything_is_measured() {
 }
 
 #[test]
+fn a_kernel_that_does_not_run_here_is_not_replaced_by_another() {
+    let lab = Lab::new();
+    lab.write("data", random(1, 10_000));
+    let foreign = if cfg!(target_arch = "aarch64") { "avx2" } else { "neon" };
+    let line = "--data data --algorithms ram,gear --mean 1KiB --rounds 1 --threads 2 --kernels";
+    let results = results(&lab, &format!("{line} {foreign}"));
+    for entry in results[0]["entries"].as_array().unwrap() {
+        let cuts = |timing: &&Value| timing["work"] == "cut" && timing["threads"] == 1;
+        assert_eq!(entry["timings"].as_array().unwrap().iter().find(cuts), None);
+    }
+    let missing = results[0]["missing"].to_string();
+    assert!(missing.contains("cutting by gear, ram: none of the kernels"), "{missing}");
+}
+
+#[test]
 fn what_was_measured_before_an_error_is_shown_and_written() {
     let lab = Lab::new();
     lab.write("data", random(1, 10_000));
