@@ -31,6 +31,7 @@ mod wheels;
 
 pub use error::BuildError;
 pub use order::{Choices, Order};
+pub(crate) use plan::Standing;
 pub use plan::{Built, Plan, Receipt};
 pub use site::Watch;
 pub use tool::Tool;

@@ -208,6 +208,34 @@ impl Receipt {
     }
 }
 
+/// Whose work a folder is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// Ours and whole: it holds as many files and bytes as its receipt says.
+    Built,
+    /// Ours and not whole, or no longer what its receipt says.
+    Unfinished,
+    /// Somebody else's: no build left anything beside it.
+    Foreign,
+}
+
+impl Standing {
+    /// By what lies beside `folder`, or beside the folder that it is a link to.
+    pub(crate) fn of(folder: &Path) -> Result<Self> {
+        let place = || folder.display().to_string();
+        let home = folder.canonicalize().with_context(place)?;
+        let both = [folder, &home];
+        let has_any = |endings: &[&str]| {
+            both.iter().any(|place| endings.iter().any(|ending| beside(place, ending).exists()))
+        };
+        Ok(match both.iter().find_map(|place| Receipt::read(place)) {
+            Some(receipt) if lengths(&home)? == (receipt.files, receipt.bytes) => Self::Built,
+            None if !has_any(&[RECEIPT, BEGUN, WORK]) => Self::Foreign,
+            _ => Self::Unfinished,
+        })
+    }
+}
+
 fn beside(folder: &Path, ending: &str) -> PathBuf {
     let mut name = folder.as_os_str().to_owned();
     name.push(ending);
@@ -279,13 +307,38 @@ mod tests {
         let rest = plan(ORDER, &broken);
         assert_eq!(rest.receipt, None);
         assert_eq!(lengths(&rest.folder).unwrap().0, 2);
+        assert_eq!(Standing::of(&rest.folder).unwrap(), Standing::Unfinished);
         assert_eq!(rest.build(&Patience(Cell::new(99))).unwrap(), Built::Now(whole.clone()));
         let again = plan(ORDER, &broken).build(&Patience(Cell::new(1)));
         assert_eq!(again.unwrap(), Built::Before(whole.clone()));
 
         let dataset = Dataset::read(&plan(ORDER, &broken).folder, None).unwrap();
         assert_eq!(dataset.digest(), whole.digest);
+        assert_eq!(Standing::of(&plan(ORDER, &broken).folder).unwrap(), Standing::Built);
         assert_eq!((dataset.files().len(), dataset.bytes().len()), (4, whole.bytes as usize));
+    }
+
+    #[test]
+    fn a_folder_is_whole_only_as_its_receipt_says() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = folder.path().join("rand-bytes-1000");
+        plan("rand:bytes=1000", folder.path()).build(&Patience(Cell::new(9))).unwrap();
+        let link = folder.path().join("elsewhere/link");
+        fs::create_dir(link.parent().unwrap()).unwrap();
+        std::os::unix::fs::symlink(&home, &link).unwrap();
+        let standing = || [&home, &link].map(|place| Standing::of(place).unwrap());
+        assert_eq!(standing(), [Standing::Built; 2]);
+        fs::write(home.join("more"), "x").unwrap();
+        assert_eq!(standing(), [Standing::Unfinished; 2]);
+        fs::write(beside(&home, RECEIPT), "no receipt").unwrap();
+        assert_eq!(standing(), [Standing::Unfinished; 2]);
+        fs::remove_file(beside(&home, RECEIPT)).unwrap();
+        assert_eq!(standing(), [Standing::Foreign; 2]);
+        for mark in [BEGUN, WORK] {
+            fs::write(beside(&home, mark), "").unwrap();
+            assert_eq!(standing(), [Standing::Unfinished; 2], "{mark}");
+            fs::remove_file(beside(&home, mark)).unwrap();
+        }
     }
 
     #[test]

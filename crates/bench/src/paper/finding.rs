@@ -27,6 +27,8 @@ pub struct Finding {
 pub enum Verdict {
     /// It is so here.
     Holds,
+    /// It holds, by a figure far above the paper's.
+    Exceeds,
     /// It is otherwise here.
     Differs,
     /// It cannot be said.
@@ -38,8 +40,40 @@ impl Verdict {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Holds => "holds",
+            Self::Exceeds => "exceeds",
             Self::Differs => "differs",
             Self::NotMeasured => "not measured",
+        }
+    }
+
+    /// Whether it is so here, by whatever figure.
+    pub const fn holds(self) -> bool {
+        matches!(self, Self::Holds | Self::Exceeds)
+    }
+
+    /// Of a figure that is to reach `least`, where the paper has `reported`.
+    fn of_figure(found: f64, least: f64, reported: f64) -> Self {
+        if found > 1.25 * reported {
+            Self::Exceeds
+        } else if found >= least {
+            Self::Holds
+        } else {
+            Self::Differs
+        }
+    }
+}
+
+impl Finding {
+    /// What an error left without results.
+    pub(super) fn failed(place: &str, error: &anyhow::Error) -> Self {
+        Self {
+            place: place.to_owned(),
+            claim: "what is claimed there".to_owned(),
+            reported: String::new(),
+            found: String::new(),
+            verdict: Verdict::NotMeasured,
+            reason: format!("it failed: {error:#}"),
+            measured_by: String::new(),
         }
     }
 }
@@ -55,14 +89,17 @@ pub(super) struct Claim {
 impl Claim {
     /// With what was found; `reason` is kept only where the claim does not hold.
     pub(super) fn found(&self, holds: bool, found: String, reason: &str) -> Finding {
-        let verdict = if holds { Verdict::Holds } else { Verdict::Differs };
+        self.judged(if holds { Verdict::Holds } else { Verdict::Differs }, found, reason)
+    }
+
+    fn judged(&self, verdict: Verdict, found: String, reason: &str) -> Finding {
         Finding {
             place: self.place.to_owned(),
             claim: self.claim.to_owned(),
             reported: self.reported.to_owned(),
             found,
             verdict,
-            reason: if holds { String::new() } else { reason.to_owned() },
+            reason: if verdict.holds() { String::new() } else { reason.to_owned() },
             measured_by: self.measured_by.to_owned(),
         }
     }
@@ -76,14 +113,33 @@ impl Claim {
         }
     }
 
-    /// A ratio of speeds on each dataset: holds if the middle one is at least 0.8 of what the paper
-    /// has, which leaves room for another CPU; not measured where there is none.
+    /// A ratio of speeds on each dataset: holds if the gain of the middle one, which is what is
+    /// above 1, is at least 0.8 of the paper's, which leaves room for another CPU; not measured
+    /// where there is none.
     pub(super) fn ratio(&self, reported: f64, found: &[f64], reason: &str) -> Finding {
         if found.is_empty() {
             return self.not_measured("no dataset that it could be measured on, or no such kernel");
         }
         let middle = crate::Summary::of(found.iter().copied()).median;
-        self.found(middle >= 0.8 * reported, format!("{}×", range(found)), reason)
+        let least = if reported > 1.0 { 1.0 + 0.8 * (reported - 1.0) } else { 0.8 * reported };
+        let verdict = Verdict::of_figure(middle, least, reported);
+        self.judged(verdict, format!("{}×", range(found)), reason)
+    }
+
+    /// A speed in GB/s on each dataset: holds if the middle one reaches the paper's.
+    pub(super) fn speed(&self, reported: f64, found: &[f64], reason: &str) -> Finding {
+        if found.is_empty() {
+            return self.not_measured("no such kernel on this CPU");
+        }
+        let middle = crate::Summary::of(found.iter().copied()).median;
+        let verdict = Verdict::of_figure(middle, reported, reported);
+        let finding = self.judged(verdict, format!("{} GB/s", range(found)), reason);
+        let rule = format!(
+            "{}; the median over the datasets holds from {reported} GB/s and exceeds above {:.2}",
+            self.measured_by,
+            1.25 * reported
+        );
+        Finding { measured_by: rule, ..finding }
     }
 }
 
@@ -166,11 +222,35 @@ mod tests {
 
     #[test]
     fn a_ratio_holds_where_the_middle_comes_near() {
-        assert_eq!(CLAIM.ratio(2.0, &[1.0, 1.7, 9.0], "why").verdict, Verdict::Holds);
-        let differs = CLAIM.ratio(2.0, &[1.0, 1.5, 9.0], "why");
+        assert_eq!(CLAIM.ratio(2.0, &[1.0, 1.81, 9.0], "why").verdict, Verdict::Holds);
+        let differs = CLAIM.ratio(2.0, &[1.0, 1.79, 9.0], "why");
         assert_eq!((differs.verdict, differs.reason.as_str()), (Verdict::Differs, "why"));
         assert_eq!(differs.found, "1.00 to 9.00×");
         assert_eq!(CLAIM.ratio(2.0, &[], "why").verdict, Verdict::NotMeasured);
+    }
+
+    #[test]
+    fn no_gain_is_not_most_of_a_gain() {
+        let verdict = |reported, found| CLAIM.ratio(reported, &[found], "why").verdict;
+        assert_eq!(verdict(1.18, 0.95), Verdict::Differs);
+        assert_eq!(verdict(1.18, 1.0), Verdict::Differs);
+        assert_eq!(verdict(1.18, 1.15), Verdict::Holds);
+        assert_eq!(verdict(1.18, 1.47), Verdict::Holds);
+        assert_eq!(verdict(1.18, 1.48), Verdict::Exceeds);
+        assert_eq!(verdict(0.5, 0.41), Verdict::Holds);
+        assert_eq!(verdict(0.5, 0.39), Verdict::Differs);
+        assert_eq!(verdict(2.0, f64::NAN), Verdict::Differs);
+    }
+
+    #[test]
+    fn a_speed_says_from_where_it_holds() {
+        let finding = |found| CLAIM.speed(2.0, &[found], "another CPU");
+        assert_eq!(finding(1.99).verdict, Verdict::Differs);
+        assert_eq!(finding(2.0).verdict, Verdict::Holds);
+        assert_eq!(finding(2.6).verdict, Verdict::Exceeds);
+        assert!(finding(2.6).reason.is_empty() && finding(2.6).verdict.holds());
+        assert!(finding(1.0).measured_by.contains("holds from 2 GB/s and exceeds above 2.50"));
+        assert_eq!(CLAIM.speed(2.0, &[], "why").verdict, Verdict::NotMeasured);
     }
 
     #[test]

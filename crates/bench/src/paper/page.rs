@@ -146,7 +146,7 @@ mod tests {
         let folder = folder(&["redis"]);
         let silent = |_: &str| {};
         let session = Session::new(folder.path(), TINY, &silent, &|| false);
-        let results = Paper::VectorCdc.reproduce(session).unwrap();
+        let results = Paper::VectorCdc.reproduce(session);
         let header = Header::here(Path::new("x.json"), "a command".into(), "in memory").unwrap();
         let html = page(&Record { header, results }).unwrap().html().unwrap();
         for text in ["VRAM-EBS", "Figure 5", "not measured", "<svg", "redis (for RDS)"] {

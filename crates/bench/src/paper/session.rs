@@ -6,8 +6,10 @@ use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
 use super::{Finding, Reproduction, Table};
-use crate::build::Order;
-use crate::{Contender, Dataset, DatasetRecord, Outcome, RapidResult, Sample, measure, noise};
+use crate::build::{Order, Standing};
+use crate::{
+    Contender, Dataset, DatasetRecord, Outcome, RapidResult, Sample, measure_while, noise,
+};
 
 /// What the measurements of a paper share.
 pub struct Session<'a> {
@@ -16,7 +18,8 @@ pub struct Session<'a> {
     told: &'a dyn Fn(&str),
     is_stopped: &'a dyn Fn() -> bool,
     datasets: Vec<DatasetRecord>,
-    missing: Vec<String>,
+    /// Names, and what is there instead.
+    missing: Vec<(String, &'static str)>,
     findings: Vec<Finding>,
     tables: Vec<Table>,
     measurements: Vec<Measurement>,
@@ -108,13 +111,23 @@ impl<'a> Session<'a> {
     }
 
     /// The dataset of a recipe's name, an even part of each file up to `most` bytes in all; `None`
-    /// if it was not built.
+    /// if it was not built, or not to its end.
+    ///
+    /// A folder beside which no build left anything is the user's own: it is taken, and named so.
     pub(super) fn load(&mut self, name: &str, most: u64) -> Result<Option<Dataset>> {
         self.step(&format!("reading {name}"))?;
         let folder = self.dir.join(name);
-        if !folder.is_dir() {
-            if !self.is_missing(name) {
-                self.missing.push(name.to_owned());
+        let standing = if folder.is_dir() { Some(Standing::of(&folder)?) } else { None };
+        let instead = match standing {
+            None => Some("is not there"),
+            Some(Standing::Unfinished) => {
+                Some("is not finished or not built by `onefold bench dataset build`")
+            }
+            Some(Standing::Built | Standing::Foreign) => None,
+        };
+        if let Some(instead) = instead {
+            if self.why_missing(name).is_none() {
+                self.missing.push((name.to_owned(), instead));
             }
             return Ok(None);
         }
@@ -124,14 +137,18 @@ impl<'a> Session<'a> {
             "roots" if most >= SOME_ROOTS => Dataset::read(&folder, Some(most))?,
             _ => Dataset::read_evenly(&folder, most)?,
         };
-        let dataset = dataset.named(name);
+        let dataset = match standing {
+            Some(Standing::Foreign) => dataset.named(&format!("{name}, not built by the command")),
+            _ => dataset.named(name),
+        };
         self.note(&dataset);
         Ok(Some(dataset))
     }
 
-    /// Whether a dataset was asked for and not there.
-    pub(super) fn is_missing(&self, name: &str) -> bool {
-        self.missing.iter().any(|missing| missing == name)
+    /// If a dataset was asked for and not there: what is, and what to type to have it.
+    pub(super) fn why_missing(&self, name: &str) -> Option<String> {
+        let (_, instead) = self.missing.iter().find(|(missing, _)| missing == name)?;
+        Some(format!("'{name}' {instead}: {}", build_command(name)))
     }
 
     /// Random bytes, which need no folder.
@@ -158,9 +175,16 @@ impl<'a> Session<'a> {
     ) -> Result<Vec<Outcome>> {
         self.step(&format!("cutting {dataset} in {} ways", contenders.len()))?;
         let rounds = self.effort.rounds;
-        let outcomes = measure(contenders, rounds, |round| {
-            self.step(&format!("{dataset}: round {round} of {rounds}"))
+        let (mut begun, mut stopped) = (0, None);
+        let mut outcomes = measure_while(contenders, rounds, None, |round| {
+            if round > begun {
+                begun = round;
+                stopped = self.step(&format!("{dataset}: round {round} of {rounds}")).err();
+            }
+            Ok(stopped.is_none())
         })?;
+        // of those that a stop left without a sample nothing can be said
+        outcomes.retain(|outcome| !outcome.samples.is_empty());
         self.noise.extend(noise(&outcomes).into_iter().map(|one| format!("{dataset}: {one}")));
         self.measurements.extend(outcomes.iter().map(|outcome| Measurement {
             dataset: dataset.to_owned(),
@@ -168,7 +192,10 @@ impl<'a> Session<'a> {
             name: outcome.name.clone(),
             samples: outcome.samples.clone(),
         }));
-        Ok(outcomes)
+        match stopped {
+            None => Ok(outcomes),
+            Some(stop) => Err(stop),
+        }
     }
 
     /// Keeps the samples of RapidCDC.
@@ -189,6 +216,22 @@ impl<'a> Session<'a> {
         }));
     }
 
+    /// Measures a part of the paper. An error becomes a finding, behind which others can go on; a
+    /// stop is passed on.
+    pub(super) fn part(
+        &mut self,
+        place: &str,
+        part: impl FnOnce(&mut Self) -> Result<()>,
+    ) -> Result<()> {
+        match part(self) {
+            Err(error) if !error.is::<Stopped>() => {
+                self.findings.push(Finding::failed(place, &error));
+                Ok(())
+            }
+            outcome => outcome,
+        }
+    }
+
     pub(super) fn finding(&mut self, finding: Finding) {
         self.findings.push(finding);
     }
@@ -197,29 +240,25 @@ impl<'a> Session<'a> {
         self.tables.push(table);
     }
 
-    /// All that was measured; an error but for being stopped is passed on.
-    pub(super) fn end(self, paper: &str, outcome: Result<()>) -> Result<Reproduction> {
-        let interrupted = match outcome {
-            Ok(()) => false,
-            Err(error) if error.is::<Stopped>() => true,
-            Err(error) => return Err(error),
-        };
-        Ok(Reproduction {
+    /// All that was measured, whatever ended it.
+    pub(super) fn end(mut self, paper: &str, outcome: Result<()>) -> Reproduction {
+        let interrupted = self.part("all that was to follow", |_| outcome).is_err();
+        Reproduction {
             paper: paper.to_owned(),
             datasets: self.datasets,
-            missing: self.missing,
+            missing: self.missing.into_iter().map(|(name, _)| name).collect(),
             findings: self.findings,
             tables: self.tables,
             measurements: self.measurements,
             noise: self.noise,
             quick: self.effort != Effort::FULL,
             interrupted,
-        })
+        }
     }
 }
 
 /// What to type to have a dataset that is missing.
-pub(super) fn build_command(name: &str) -> String {
+fn build_command(name: &str) -> String {
     debug_assert!(name.parse::<Order>().is_ok(), "{name} can be built");
     format!("`onefold bench dataset build {name} --dir DIR`")
 }
@@ -254,7 +293,9 @@ pub(super) mod tests {
             let plan = Plan::new(order, folder.path()).unwrap();
             let home = plan.folder.clone();
             plan.build(&Nobody).unwrap();
-            std::fs::rename(home, folder.path().join(name)).unwrap();
+            std::fs::rename(&home, folder.path().join(name)).unwrap();
+            let receipt = folder.path().join(format!("{name}.json"));
+            std::fs::rename(home.with_extension("json"), receipt).unwrap();
         }
         folder
     }
@@ -265,13 +306,13 @@ pub(super) mod tests {
             let nothing = folder(&[]);
             let silent = |_: &str| {};
             let session = Session::new(nothing.path(), TINY, &silent, &|| false);
-            let result = paper.reproduce(session).unwrap();
+            let result = paper.reproduce(session);
             assert!(!result.interrupted && result.quick);
             assert!(!result.missing.is_empty() && !result.findings.is_empty(), "{paper:?}");
             for finding in &result.findings {
                 let has_result = !finding.found.is_empty();
                 assert_eq!(has_result, finding.verdict != Verdict::NotMeasured, "{finding:?}");
-                assert_eq!(finding.reason.is_empty(), finding.verdict == Verdict::Holds);
+                assert_eq!(finding.reason.is_empty(), finding.verdict.holds());
             }
             assert_eq!(result.count().iter().sum::<usize>(), result.findings.len());
             assert!(result.markdown().contains(paper.title()));
@@ -279,11 +320,31 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn half_a_dataset_is_missing_and_the_users_own_is_named_so() {
+        let folder = folder(&["vm", "roots", "redis"]);
+        let silent = |_: &str| {};
+        let mut session = Session::new(folder.path(), TINY, &silent, &|| false);
+        std::fs::remove_file(folder.path().join("roots.json")).unwrap();
+        std::fs::remove_file(folder.path().join("redis.json")).unwrap();
+        std::fs::create_dir(folder.path().join("redis.work")).unwrap();
+        let mut name_of = |name| session.load(name, 1000).unwrap().map(|one| one.name().to_owned());
+        assert_eq!(name_of("vm").unwrap(), "vm");
+        assert_eq!(name_of("roots").unwrap(), "roots, not built by the command");
+        assert_eq!(name_of("redis"), None);
+        assert_eq!(name_of("kernel"), None);
+        assert!(session.why_missing("redis").unwrap().contains("not finished"));
+        assert!(session.why_missing("kernel").unwrap().contains("is not there"));
+        assert_eq!(session.why_missing("roots"), None);
+        let names: Vec<&str> = session.datasets.iter().map(|one| one.name.as_str()).collect();
+        assert_eq!(names, ["vm", "roots, not built by the command"]);
+    }
+
+    #[test]
     fn what_was_measured_before_a_stop_is_kept() {
         let folder = folder(&["vm", "roots", "redis"]);
         let silent = |_: &str| {};
         let whole = Session::new(folder.path(), TINY, &silent, &|| false);
-        let whole = Paper::VectorCdc.reproduce(whole).unwrap();
+        let whole = Paper::VectorCdc.reproduce(whole);
         assert_eq!(whole.datasets.len(), 4);
         let asked = Cell::new(0);
         let is_stopped = || {
@@ -291,9 +352,29 @@ pub(super) mod tests {
             asked.get() > 30
         };
         let part = Session::new(folder.path(), TINY, &silent, &is_stopped);
-        let part = Paper::VectorCdc.reproduce(part).unwrap();
+        let part = Paper::VectorCdc.reproduce(part);
         assert!(part.interrupted && !whole.interrupted);
         assert!(!part.measurements.is_empty() && !part.findings.is_empty());
         assert!(part.measurements.len() < whole.measurements.len());
+    }
+
+    #[test]
+    fn a_stop_keeps_the_rounds_before_it_and_an_error_what_came_before() {
+        let rounds = Cell::new(0);
+        let told = |what: &str| rounds.set(rounds.get() + u32::from(what.contains("round")));
+        let is_stopped = || rounds.get() == 2;
+        let effort = Effort { rounds: 5, ..TINY };
+        let mut session = Session::new(Path::new("nowhere"), effort, &told, &is_stopped);
+        let contender = || Contender::new("one", |found: &mut Vec<usize>| found.push(1));
+        let stop = session.measure("data", 1, vec![contender()]).unwrap_err();
+        assert!(stop.is::<Stopped>());
+        assert_eq!(session.measurements[0].samples.len(), 2);
+
+        assert!(session.part("Figure 1", |_| Err(anyhow::anyhow!("no disk"))).is_ok());
+        let result = session.end("a paper", Err(stop));
+        assert!(result.interrupted);
+        assert_eq!((result.measurements.len(), result.findings.len()), (1, 1));
+        assert_eq!(result.findings[0].verdict, Verdict::NotMeasured);
+        assert!(result.findings[0].reason.contains("no disk"));
     }
 }

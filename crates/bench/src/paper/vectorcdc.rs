@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use anyhow::Result;
 use onefold_cdc::{Algorithm, Chunker, Kernel, Params, TwoStage};
 
-use super::finding::{Claim, Table, range};
+use super::finding::{Claim, Finding, Table, range};
 use super::ram_phases::RamPhases;
-use super::session::{Session, build_command};
+use super::session::Session;
 use crate::{Contender, Dataset, Metrics};
 
 /// The paper's chunk size.
@@ -31,10 +31,19 @@ struct Found {
     speeds: BTreeMap<String, f64>,
     /// Space savings in percent, by algorithm.
     savings: BTreeMap<&'static str, f64>,
-    /// Kernels that found the cut-points of the scalar rule.
-    equal_kernels: usize,
+    /// Of every vector kernel.
+    vectors: Vec<Beside>,
     /// The mean chunk of RAM in bytes.
     ram_mean: f64,
+}
+
+/// A vector kernel beside the scalar rule.
+struct Beside {
+    /// Algorithm and kernel.
+    name: String,
+    /// Space savings in percent, of the kernel and of the scalar rule; none if they cut at the
+    /// same places.
+    apart: Option<[f64; 2]>,
 }
 
 impl Found {
@@ -51,17 +60,15 @@ impl Found {
 }
 
 pub(super) fn measure(session: &mut Session) -> Result<()> {
-    let random = session.random(session.effort().random_bytes);
-    let on_random = cut(session, &random)?;
-    figure_1(session, &on_random);
-    drop(random);
+    let mut on_random = None;
+    session.part("Figure 1", |session| on_random_bytes(session, &mut on_random))?;
 
     let mut found = Vec::new();
     let outcome = cut_datasets(session, &mut found);
     tables(session, &found);
     if found.is_empty() {
         // the claims about speed can be put to random bytes, those about savings cannot
-        found.push(on_random);
+        found.extend(on_random);
     } else {
         figure_5(session, &found);
     }
@@ -72,13 +79,32 @@ pub(super) fn measure(session: &mut Session) -> Result<()> {
     outcome
 }
 
+fn on_random_bytes(session: &mut Session, found: &mut Option<Found>) -> Result<()> {
+    let random = session.random(session.effort().random_bytes);
+    let on_random = cut(session, &random)?;
+    figure_1(session, found.insert(on_random));
+    Ok(())
+}
+
 /// What is found before the session is stopped stays in `found`.
 fn cut_datasets(session: &mut Session, found: &mut Vec<Found>) -> Result<()> {
     for (name, theirs) in DATASETS {
-        let Some(dataset) = session.load(name, session.effort().bytes)? else { continue };
-        let of_dataset = cut(session, &dataset)?;
-        found.push(Found { dataset: format!("{name} (for {theirs})"), ..of_dataset });
+        session.part(&format!("Figures 5 to 8 on {name}"), |session| {
+            cut_dataset(session, name, theirs, found)
+        })?;
     }
+    Ok(())
+}
+
+fn cut_dataset(
+    session: &mut Session,
+    name: &str,
+    theirs: &str,
+    found: &mut Vec<Found>,
+) -> Result<()> {
+    let Some(dataset) = session.load(name, session.effort().bytes)? else { return Ok(()) };
+    let of_dataset = cut(session, &dataset)?;
+    found.push(Found { dataset: format!("{} (for {theirs})", dataset.name()), ..of_dataset });
     Ok(())
 }
 
@@ -86,19 +112,20 @@ fn cut_datasets(session: &mut Session, found: &mut Vec<Found>) -> Result<()> {
 fn cut(session: &mut Session, dataset: &Dataset) -> Result<Found> {
     let data = dataset.bytes();
     let mut contenders = Vec::new();
-    let mut equal_kernels = 0;
+    let mut kernels = Vec::new();
     for algorithm in HASHED.into_iter().chain(HASHLESS) {
         let params = Params::for_mean(algorithm, MEAN)?;
         let scalar = format!("{algorithm}, scalar");
-        // the model comes first
         for &kernel in Kernel::usable(algorithm).iter().rev() {
             let chunker = Chunker::with_kernel(&params, kernel)?;
-            let contender = Contender::new(format!("{algorithm}, {kernel}"), move |found| {
+            let name = format!("{algorithm}, {kernel}");
+            // that they cut alike is a claim, and compared below
+            if kernel != Kernel::Scalar {
+                kernels.push((name.clone(), scalar.clone()));
+            }
+            contenders.push(Contender::new(name, move |found| {
                 found.extend(chunker.cut_points(data));
-            });
-            let is_model = kernel == Kernel::Scalar;
-            equal_kernels += usize::from(!is_model);
-            contenders.push(if is_model { contender } else { contender.equal_to(&scalar) });
+            }));
         }
     }
     for algorithm in [Algorithm::Crc, Algorithm::Gear, Algorithm::FastCdc] {
@@ -106,7 +133,6 @@ fn cut(session: &mut Session, dataset: &Dataset) -> Result<Found> {
         let contender = Contender::new(format!("ss-{algorithm}"), move |found| {
             found.extend(two_stage.cut_points(data));
         });
-        equal_kernels += 1;
         contenders.push(contender.equal_to(format!("{algorithm}, scalar")));
     }
     let ram = Params::for_mean(Algorithm::Ram, MEAN)?;
@@ -136,7 +162,21 @@ fn cut(session: &mut Session, dataset: &Dataset) -> Result<Found> {
     let fixed = Chunker::new(&Params::for_mean(Algorithm::Fixed, MEAN)?)?;
     let metrics = Metrics::of(data, fixed.cut_points(data));
     savings.insert(Algorithm::Fixed.name(), 100.0 * metrics.space_savings());
-    Ok(Found { dataset: dataset.name().to_owned(), speeds, savings, equal_kernels, ram_mean })
+    let points_of = |name: &str| {
+        outcomes.iter().find(|outcome| outcome.name == name).map(|outcome| &outcome.cut_points[..])
+    };
+    let vectors = kernels.into_iter().filter_map(|(name, scalar)| {
+        let (kernel, model) = (points_of(&name)?, points_of(&scalar)?);
+        Some(beside(name, data, kernel, model))
+    });
+    let vectors = vectors.collect();
+    Ok(Found { dataset: dataset.name().to_owned(), speeds, savings, vectors, ram_mean })
+}
+
+fn beside(name: String, data: &[u8], kernel: &[usize], model: &[usize]) -> Beside {
+    let savings =
+        |points: &[usize]| 100.0 * Metrics::of(data, points.iter().copied()).space_savings();
+    Beside { name, apart: (kernel != model).then(|| [kernel, model].map(savings)) }
 }
 
 fn tables(session: &mut Session, found: &[Found]) {
@@ -207,17 +247,34 @@ fn figure_1(session: &mut Session, random: &Found) {
     }
 }
 
-fn figure_5(session: &mut Session, found: &[Found]) {
+/// Kernels that cut alike save alike.
+fn equal_savings(found: &[Found]) -> Finding {
     let claim = Claim {
         place: "Figure 5",
         claim: "vectors change no space savings",
         reported: "equal",
-        measured_by: "cut-points of every kernel, and in two stages, compared with the scalar \
-                      rule's before any clock starts",
+        measured_by: "cut-points of every vector kernel beside the scalar rule's, on each dataset; \
+                      where they differ, the space savings of both, which are to be equal",
     };
-    let equal = found.iter().map(|one| one.equal_kernels).min().unwrap_or(0);
-    let text = format!("{equal} kernels cut alike on {} datasets", found.len());
-    session.finding(claim.found(equal > 0, text, "no vector kernel runs on this CPU"));
+    let kernels: Vec<(&Found, &Beside)> =
+        found.iter().flat_map(|one| one.vectors.iter().map(move |kernel| (one, kernel))).collect();
+    if kernels.is_empty() {
+        return claim.not_measured("no vector kernel runs on this CPU");
+    }
+    let mut text = format!("{} kernels on {} datasets", found[0].vectors.len(), found.len());
+    let mut holds = true;
+    for (one, kernel) in kernels {
+        if let Some([of_kernel, of_scalar]) = kernel.apart {
+            holds &= of_kernel == of_scalar;
+            let (name, dataset) = (&kernel.name, &one.dataset);
+            text += &format!("; {name} cuts {dataset} otherwise, {of_kernel} % for {of_scalar} %");
+        }
+    }
+    claim.found(holds, text, "a vector kernel is wrong")
+}
+
+fn figure_5(session: &mut Session, found: &[Found]) {
+    session.finding(equal_savings(found));
 
     let points = |one: &Found, algorithm: Algorithm| one.savings[algorithm.name()];
     let best_hashed = |one: &Found| {
@@ -278,7 +335,6 @@ fn figure_5(session: &mut Session, found: &[Found]) {
 }
 
 fn figure_6(session: &mut Session, found: &[Found]) {
-    // another CPU: the figures are put beside one another, and hold if they are reached
     for (algorithm, name, least, reported) in [
         (Algorithm::FastCdc, "FastCDC, scalar", 2.0, "2 GB/s"),
         (Algorithm::Gear, "Gear, scalar", 0.95, "0.95 GB/s"),
@@ -341,8 +397,12 @@ fn figure_6(session: &mut Session, found: &[Found]) {
         measured_by: "FastCDC in two stages over its scalar rule; nothing: below 1.1",
     };
     let gains = ratios(found, "ss-fastcdc", "fastcdc, scalar");
-    let most = gains.iter().copied().fold(0.0, f64::max);
-    session.finding(claim.found(most < 1.1, format!("{}×", range(&gains)), TWO_STAGES));
+    session.finding(if gains.is_empty() {
+        claim.not_measured("no dataset that it could be measured on")
+    } else {
+        let is_nothing = gains.iter().all(|&gain| gain < 1.1);
+        claim.found(is_nothing, format!("{}×", range(&gains)), TWO_STAGES)
+    });
 }
 
 /// A figure in GB/s, which another CPU is to reach.
@@ -355,15 +415,7 @@ fn speed(
     measured_by: &'static str,
 ) {
     let claim = Claim { place: "Figure 6", claim, reported, measured_by };
-    let finding = match found {
-        [] => claim.not_measured("no such kernel on this CPU"),
-        found => {
-            let middle = crate::Summary::of(found.iter().copied()).median;
-            let reason = "another CPU and other data";
-            claim.found(middle >= least, format!("{} GB/s", range(found)), reason)
-        }
-    };
-    session.finding(finding);
+    session.finding(claim.speed(least, found, "another CPU and other data"));
 }
 
 /// RAM without any vector, as the paper's own scalar code.
@@ -392,6 +444,10 @@ fn figure_7(session: &mut Session, found: &[Found]) {
     };
     let ram = best_over(found, Algorithm::Ram, RAM_NATIVE);
     let ae = best_over(found, Algorithm::AeMax, "ae-max, scalar");
+    if !found.iter().any(|one| !one.vectors.is_empty()) {
+        session.finding(claim.not_measured("no vector kernel runs on this CPU"));
+        return;
+    }
     let holds = ram.iter().zip(&ae).all(|(ram, ae)| ram > ae);
     let text = format!("RAM {}×, AE {}×", range(&ram), range(&ae));
     let reason = "AE finds its extreme in one pass here, as fast as memory: see \
@@ -444,15 +500,69 @@ fn not_measured(session: &mut Session) {
     };
     session.finding(claim.not_measured("one machine; its CPU is in the record"));
     for (name, theirs) in DATASETS {
-        if session.is_missing(name) {
+        if let Some(reason) = session.why_missing(name) {
             let claim = Claim {
                 place: "Figure 5",
                 claim: "results on a dataset like theirs",
                 reported: theirs,
                 measured_by: "",
             };
-            let reason = format!("'{name}' is not there: {}", build_command(name));
             session.finding(claim.not_measured(&reason));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::paper::Verdict;
+
+    fn found(kernels: Vec<Beside>) -> Found {
+        Found {
+            dataset: "data".to_owned(),
+            speeds: BTreeMap::new(),
+            savings: BTreeMap::new(),
+            vectors: kernels,
+            ram_mean: 0.0,
+        }
+    }
+
+    #[test]
+    fn one_kernel_that_saves_otherwise_is_enough() {
+        let data = [1, 2, 1, 2, 3, 4];
+        let kernel = |points: &[usize]| beside("ram, wide".to_owned(), &data, points, &[2, 4, 6]);
+        let verdict = |points: &[usize]| {
+            equal_savings(&[found(vec![kernel(&[2, 4, 6])]), found(vec![kernel(points)])]).verdict
+        };
+        assert_eq!(verdict(&[2, 4, 6]), Verdict::Holds);
+        // other places and equal savings, two bytes of six
+        assert_eq!(verdict(&[2, 4, 5, 6]), Verdict::Holds);
+        assert_eq!(verdict(&[3, 6]), Verdict::Differs);
+        let text = equal_savings(&[found(vec![kernel(&[3, 6])])]).found;
+        assert!(text.contains("ram, wide cuts data otherwise, 0 % for 33.3"), "{text}");
+        assert_eq!(equal_savings(&[found(Vec::new())]).verdict, Verdict::NotMeasured);
+        assert_eq!(equal_savings(&[]).verdict, Verdict::NotMeasured);
+    }
+
+    #[test]
+    fn a_gain_of_ss_cdc_for_fastcdc_or_its_absence_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let silent = |_: &str| {};
+        let effort = crate::paper::Effort::QUICK;
+        let verdict = |gain: Option<f64>| {
+            let mut session = Session::new(folder.path(), effort, &silent, &|| false);
+            let mut one = found(Vec::new());
+            if let Some(gain) = gain {
+                one.speeds.insert("fastcdc, scalar".to_owned(), 1.0);
+                one.speeds.insert("ss-fastcdc".to_owned(), gain);
+            }
+            figure_6(&mut session, &[one]);
+            let result = session.end("a paper", Ok(()));
+            let finding = result.findings.iter().find(|one| one.claim.contains("SS-CDC, whose"));
+            finding.unwrap().verdict
+        };
+        assert_eq!(verdict(Some(1.0)), Verdict::Holds);
+        assert_eq!(verdict(Some(1.2)), Verdict::Differs);
+        assert_eq!(verdict(None), Verdict::NotMeasured);
     }
 }

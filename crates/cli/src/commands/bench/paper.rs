@@ -18,7 +18,8 @@ use crate::output::Output;
 
 const AFTER_HELP: &str = "\
 Datasets are taken from the folders below DIR that `onefold bench dataset build` makes; those that
-are not there are named, and the claims about them count as not measured. Random and synthetic data
+are not there or not finished are named, and the claims about them count as not measured. A folder of
+your own in the place of one is cut, and called 'not built by the command'. Random and synthetic data
 are made as they are needed. Stopped by a signal, it shows and writes what was measured.
 
 Examples:
@@ -69,11 +70,11 @@ impl Paper {
         let effort = if self.quick { Effort::QUICK } else { Effort::FULL };
         let is_stopped = || cancel.is_cancelled();
         let session = Session::new(&self.dir, effort, &told, &is_stopped);
-        let result = self.paper.reproduce(session)?;
+        let result = self.paper.reproduce(session);
         bar.finish_and_clear();
         for missing in &result.missing {
             console.warn(format_args!(
-                "no '{missing}' in '{}': `onefold bench dataset build {missing}` makes it",
+                "no finished '{missing}' in '{}': `onefold bench dataset build {missing}` makes it",
                 self.dir.display()
             ));
         }
