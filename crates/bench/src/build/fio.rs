@@ -68,17 +68,8 @@ mod tests {
 
     use super::*;
     use crate::Dataset;
-    use crate::build::{Plan, Watch};
-
-    struct Nobody;
-
-    impl Watch for Nobody {
-        fn step(&self, _: usize, _: usize, _: &str) {}
-
-        fn is_stopped(&self) -> bool {
-            false
-        }
-    }
+    use crate::build::Plan;
+    use crate::build::site::tests::Nobody;
 
     /// 4,096 blocks of which the share is a duplicate: four deviations are 3 %.
     #[test]

@@ -24,7 +24,7 @@ mod random;
 mod redis;
 mod roots;
 pub(crate) mod series;
-mod site;
+pub(crate) mod site;
 mod tool;
 mod vm;
 mod wheels;

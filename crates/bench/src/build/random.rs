@@ -61,17 +61,7 @@ fn write(site: &Site, seed: u64, len: u64, to: &Path) -> Result<()> {
 mod tests {
     use crate::Dataset;
     use crate::build::Plan;
-    use crate::build::site::Watch;
-
-    struct Nobody;
-
-    impl Watch for Nobody {
-        fn step(&self, _: usize, _: usize, _: &str) {}
-
-        fn is_stopped(&self) -> bool {
-            false
-        }
-    }
+    use crate::build::site::tests::Nobody;
 
     #[test]
     fn random_bytes_are_the_seed_s_across_pieces() {

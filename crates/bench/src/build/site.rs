@@ -113,3 +113,19 @@ pub(super) fn only_file(folder: &Path) -> Result<PathBuf> {
     let file = files.next().with_context(|| format!("{}: empty", folder.display()))?;
     Ok(file.with_context(|| folder.display().to_string())?.path())
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::Watch;
+
+    /// Lets a build go on to its end.
+    pub(crate) struct Nobody;
+
+    impl Watch for Nobody {
+        fn step(&self, _: usize, _: usize, _: &str) {}
+
+        fn is_stopped(&self) -> bool {
+            false
+        }
+    }
+}

@@ -268,22 +268,13 @@ pub(super) mod tests {
     use std::cell::Cell;
 
     use super::*;
-    use crate::build::{Plan, Watch};
+    use crate::build::Plan;
+    use crate::build::site::tests::Nobody;
     use crate::paper::{Paper, Verdict};
 
     /// So little that only the way is tested.
     pub(in crate::paper) const TINY: Effort =
         Effort { bytes: 300_000, random_bytes: 200_000, chunks: 100, rounds: 1 };
-
-    struct Nobody;
-
-    impl Watch for Nobody {
-        fn step(&self, _: usize, _: usize, _: &str) {}
-
-        fn is_stopped(&self) -> bool {
-            false
-        }
-    }
 
     /// A folder in which a dataset has the name of another, and little in it.
     pub(in crate::paper) fn folder(names: &[&str]) -> tempfile::TempDir {
