@@ -3,8 +3,8 @@
 use std::num::NonZero;
 
 use onefold_cdc::{
-    Algorithm, ChunkSizes, Chunker, Criterion, Cuts, Kernel, MemoryHints, Params, Rapid, Secret,
-    Stream, TwoStage, cut_points_parallel,
+    Algorithm, ChunkSizes, Chunker, Criterion, Cuts, Kernel, MAX_NEXT, MemoryHints, Params, Rapid,
+    Secret, Stream, TwoStage, cut_points_parallel,
 };
 
 /// The chunkers that hash what they read.
@@ -105,12 +105,14 @@ pub fn assert_all_ways_agree(params: &Params, data: &[u8], step: usize) {
     let threads = NonZero::new(2 + step % 3).expect("not 0");
     assert!(cut_points_parallel(&chunker, &long, threads) == serial, "parallel, {params:?}");
 
-    if let Ok(rapid) = Rapid::new(chunker, Criterion::FingerprintTest) {
-        let hints = MemoryHints::new(|chunk: &[u8]| *blake3::hash(chunk).as_bytes());
-        let edited = [&data[..data.len() / 3], &data[data.len() / 3 + data.len() % 2..]].concat();
+    let edited = [&data[..data.len() / 3], &data[data.len() / 3 + data.len() % 2..]].concat();
+    for criterion in [Criterion::FingerprintTest, Criterion::MarkerFingerprintTest] {
+        let Ok(rapid) = Rapid::new(chunker.clone(), criterion) else { continue };
+        let fingerprint = |chunk: &[u8]| *blake3::hash(chunk).as_bytes();
+        let hints = MemoryHints::with_next(fingerprint, 1 + step % MAX_NEXT);
         for file in [data, &edited, &data[..data.len() / 2], data] {
             let regular: Vec<usize> = rapid.chunker().cut_points(file).collect();
-            assert_eq!(rapid.cut_points(&hints, file).0, regular, "rapid, {params:?}");
+            assert_eq!(rapid.cut_points(&hints, file).0, regular, "{criterion:?}, {params:?}");
         }
     }
 }

@@ -93,13 +93,16 @@ pub(crate) fn miri() -> Result<()> {
     }
     // What a test asks of the CPU is answered by these flags.
     let flags = "-C target-feature=+avx2,+bmi1,+bmi2,+lzcnt,+popcnt";
-    run(Command::new("cargo")
-        .args(["+nightly", "miri", "test", "-p", "onefold-cdc", "--test", "edges"])
-        .env("CARGO_TARGET_DIR", workspace::target_dir().join("miri"))
-        .env("RUSTFLAGS", flags)
-        .env("ONEFOLD_REQUIRE_KERNELS", "sse4.1,avx2")
-        .env_remove("RUSTUP_TOOLCHAIN")
-        .current_dir(workspace::root()))?;
+    for tests in [["--test", "edges"].as_slice(), &["--lib", "simd::"]] {
+        run(Command::new("cargo")
+            .args(["+nightly", "miri", "test", "-p", "onefold-cdc"])
+            .args(tests)
+            .env("CARGO_TARGET_DIR", workspace::target_dir().join("miri"))
+            .env("RUSTFLAGS", flags)
+            .env("ONEFOLD_REQUIRE_KERNELS", "ssse3,sse4.1,avx2")
+            .env_remove("RUSTUP_TOOLCHAIN")
+            .current_dir(workspace::root()))?;
+    }
     println!("campaign: Miri found nothing");
     Ok(())
 }

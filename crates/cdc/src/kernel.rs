@@ -15,6 +15,8 @@ pub enum Kernel {
     Scalar,
     /// Portable code that rolls a hash at several places at once.
     Interleaved,
+    /// x86 vectors of 16 bytes: SSSE3 (2006 and later).
+    Ssse3,
     /// x86 vectors of 16 bytes: SSE4.1 (2008 and later), and SSSE3 with it.
     Sse41,
     /// x86 vectors of 32 bytes: AVX2, and the bit instructions that came with it (2013 and later).
@@ -34,6 +36,7 @@ impl Kernel {
         Self::Auto,
         Self::Scalar,
         Self::Interleaved,
+        Self::Ssse3,
         Self::Sse41,
         Self::Avx2,
         Self::Avx512,
@@ -47,6 +50,7 @@ impl Kernel {
             Self::Auto => "auto",
             Self::Scalar => "scalar",
             Self::Interleaved => "interleaved",
+            Self::Ssse3 => "ssse3",
             Self::Sse41 => "sse4.1",
             Self::Avx2 => "avx2",
             Self::Avx512 => "avx512",
@@ -97,7 +101,7 @@ impl Kernel {
 
     /// All of this architecture, the widest first.
     const WITH_VECTORS: &[Self] = if cfg!(target_arch = "x86_64") {
-        &[Self::Avx512, Self::Avx2, Self::Sse41, Self::Scalar]
+        &[Self::Avx512, Self::Avx2, Self::Sse41, Self::Ssse3, Self::Scalar]
     } else if cfg!(target_arch = "aarch64") {
         &[Self::Neon, Self::Scalar]
     } else {
@@ -167,8 +171,8 @@ mod tests {
         let message = "mmx".parse::<Kernel>().unwrap_err().to_string();
         assert_eq!(
             message,
-            "unknown kernel 'mmx', expected one of auto, scalar, interleaved, sse4.1, avx2, avx512, \
-             avx512-vbmi, neon"
+            "unknown kernel 'mmx', expected one of auto, scalar, interleaved, ssse3, sse4.1, avx2, \
+             avx512, avx512-vbmi, neon"
         );
     }
 }

@@ -192,7 +192,7 @@ pub trait Hints {
     /// once remains so. Where it is kept, or `None` if there is no room.
     fn learn(&self, fingerprint: &Self::Fingerprint, by_rule: bool) -> Option<Self::Place>;
 
-    /// Takes note that `next`, which is kept at `kept`, came after the chunk at `place`: as
+    /// Takes note that `next`, not empty and kept at `kept`, came after the chunk at `place`: as
     /// [`NextChunks::touch`] does.
     fn learn_next(&self, place: Self::Place, next: NextChunk, kept: Self::Place);
 }

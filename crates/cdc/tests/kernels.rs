@@ -412,6 +412,8 @@ macro_rules! cuts_where_scalar_cuts {
 cuts_where_scalar_cuts! {
     interleaved: Kernel::Interleaved,
     #[cfg(target_arch = "x86_64")]
+    ssse3: Kernel::Ssse3,
+    #[cfg(target_arch = "x86_64")]
     sse41: Kernel::Sse41,
     #[cfg(target_arch = "x86_64")]
     avx2: Kernel::Avx2,

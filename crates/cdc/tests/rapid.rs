@@ -268,15 +268,17 @@ fn fast_forward_follows_a_wrong_hint_once_and_then_seeks() {
 #[test]
 fn threads_that_share_hints_cut_as_the_algorithm_does() {
     let series = series();
-    for algorithm in [Algorithm::Gear, Algorithm::AeMax] {
-        let exact = Rapid::new(chunker(algorithm, 1024), Criterion::FingerprintTest).unwrap();
-        let fast = Rapid::new(chunker(algorithm, 1024), Criterion::FastForward).unwrap();
-        let hints = MemoryHints::new(sha256);
+    let lists = [2, MAX_NEXT];
+    for (algorithm, most) in [Algorithm::Gear, Algorithm::AeMax].into_iter().zip(lists) {
+        let rapid = |criterion| Rapid::new(chunker(algorithm, 1024), criterion).unwrap();
+        let exact = EXACT.map(rapid);
+        let fast = rapid(Criterion::FastForward);
+        let hints = MemoryHints::with_next(sha256, most);
         thread::scope(|scope| {
             for file in &series {
                 scope.spawn(|| {
-                    for _ in 0..3 {
-                        assert_eq!(exact.cut_points(&hints, file).0, serial(&exact, file));
+                    for exact in exact.iter().cycle().take(4) {
+                        assert_eq!(exact.cut_points(&hints, file).0, serial(exact, file));
                         let (cut_points, counters) = fast.cut_points(&hints, file);
                         assert_tiles(&fast, file, &cut_points, &counters);
                     }

@@ -224,10 +224,15 @@ impl Table {
         Self { slots: (0..slots).map(|_| AtomicU64::new(0)).collect() }
     }
 
+    /// The number of the slot so many behind where this hash belongs.
+    #[inline]
+    fn slot(&self, hash: u32, behind: usize) -> usize {
+        (hash as usize).wrapping_add(behind) & (self.slots.len() - 1)
+    }
+
     /// What the slots hold from where this hash belongs, up to the first free one.
     fn from(&self, hash: u32) -> impl Iterator<Item = (u32, MemoryPlace)> {
-        let last = self.slots.len() - 1;
-        let slots = (hash as usize..).map(move |slot| &self.slots[slot & last]);
+        let slots = (0..self.slots.len()).map(move |behind| &self.slots[self.slot(hash, behind)]);
         slots.map_while(|slot| taken(slot.load(Ordering::Acquire)))
     }
 
@@ -241,7 +246,7 @@ impl Table {
 
     /// Takes in a new chunk. For the thread that writes.
     fn insert(&self, hash: u32, place: MemoryPlace) {
-        let slot = (hash as usize + self.from(hash).count()) & (self.slots.len() - 1);
+        let slot = self.slot(hash, self.from(hash).count());
         let taken = u64::from(hash) << 32 | u64::from(place.0.get());
         self.slots[slot].store(taken, Ordering::Release);
     }

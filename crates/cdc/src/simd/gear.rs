@@ -294,7 +294,9 @@ mod tests {
     fn finds_the_first_by_definition_for_every_length() {
         #[cfg(target_arch = "x86_64")]
         {
-            check(crate::simd::sse41::Sse41::new());
+            use crate::simd::sse::{Sse, Sse41, Ssse3};
+            check(Sse::<Ssse3>::new());
+            check(Sse::<Sse41>::new());
             check(crate::simd::avx2::Avx2::new());
             check(crate::simd::avx512::Avx512::new());
         }

@@ -16,7 +16,7 @@ pub(crate) mod neon;
 pub(crate) mod pairs;
 pub(crate) mod scan;
 #[cfg(target_arch = "x86_64")]
-pub(crate) mod sse41;
+pub(crate) mod sse;
 pub(crate) mod vector;
 
 use std::sync::Arc;
@@ -43,6 +43,8 @@ use crate::{Algorithm, Kernel, ParamError, Params};
 #[cfg(target_arch = "x86_64")]
 use avx512_vbmi::{Avx512Vbmi, Filter};
 use interleaved::Interleaved;
+#[cfg(target_arch = "x86_64")]
+use sse::{Sse, Sse41, Ssse3};
 use vector::{ByteVector, Task};
 
 /// The rule that `params` describe on a kernel that [`Kernel::usable`] lists for it.
@@ -53,7 +55,9 @@ pub(crate) fn rule(params: &Params, kernel: Kernel) -> Result<Arc<dyn Rule>, Par
         #[cfg(target_arch = "x86_64")]
         Kernel::Avx512Vbmi => linear(params, Avx512Vbmi::new().expect(DETECTED)),
         #[cfg(target_arch = "x86_64")]
-        Kernel::Sse41 => on(params, sse41::Sse41::new().expect(DETECTED)),
+        Kernel::Ssse3 => on(params, Sse::<Ssse3>::new().expect(DETECTED)),
+        #[cfg(target_arch = "x86_64")]
+        Kernel::Sse41 => on(params, Sse::<Sse41>::new().expect(DETECTED)),
         #[cfg(target_arch = "x86_64")]
         Kernel::Avx2 => on(params, avx2::Avx2::new().expect(DETECTED)),
         #[cfg(target_arch = "x86_64")]
@@ -71,7 +75,9 @@ pub(crate) fn detected(kernel: Kernel) -> bool {
     match kernel {
         Kernel::Auto | Kernel::Scalar | Kernel::Interleaved => true,
         #[cfg(target_arch = "x86_64")]
-        Kernel::Sse41 => sse41::Sse41::new().is_some(),
+        Kernel::Ssse3 => Sse::<Ssse3>::new().is_some(),
+        #[cfg(target_arch = "x86_64")]
+        Kernel::Sse41 => Sse::<Sse41>::new().is_some(),
         #[cfg(target_arch = "x86_64")]
         Kernel::Avx2 => avx2::Avx2::new().is_some(),
         #[cfg(target_arch = "x86_64")]
