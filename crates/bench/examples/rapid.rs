@@ -48,8 +48,9 @@ fn main() -> Result<()> {
                 criteria: options.criteria.clone(),
                 next: options.next,
                 rounds: options.rounds,
+                end_to_end: true,
             };
-            let result = measure_rapid(&dataset, &plan)?;
+            let result = measure_rapid(&dataset, &plan, |_| Ok(true))?;
             println!("{}", result.table());
             for reason in &result.noise {
                 println!("noise: {reason}");

@@ -98,7 +98,9 @@ impl Dataset {
 
     /// The bytes of `files`, one after another, under `name`.
     pub fn of(name: impl Into<String>, files: impl IntoIterator<Item = Vec<u8>>) -> Self {
-        let mut dataset = Self { name: name.into(), bytes: Vec::new(), ends: Vec::new() };
+        let files: Vec<Vec<u8>> = files.into_iter().collect();
+        let len = files.iter().map(Vec::len).sum();
+        let mut dataset = Self { name: name.into(), bytes: buffer(len), ends: Vec::new() };
         for file in files {
             dataset.bytes.extend(file);
             dataset.ends.push(dataset.bytes.len());

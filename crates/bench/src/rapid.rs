@@ -14,14 +14,15 @@ use std::cell::{Cell, RefCell};
 use std::fmt::Write as _;
 use std::hint::black_box;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use onefold_cdc::{
     Algorithm, Chunker, Criterion, Hints, Kernel, MemoryHints, NextChunk, Params, Rapid,
     RapidCounters,
 };
 use serde::{Deserialize, Serialize};
 
-use crate::{Contender, Dataset, Metrics, Outcome, Sample, measure, noise};
+use crate::pin::Pin;
+use crate::{Contender, Dataset, Metrics, Outcome, Sample, measure_while, noise};
 
 type Print = [u8; 32];
 
@@ -42,6 +43,8 @@ pub struct RapidPlan {
     pub next: usize,
     /// Times that everything is timed.
     pub rounds: u32,
+    /// Whether chunking with fingerprints and look-ups is timed as well.
+    pub end_to_end: bool,
 }
 
 /// What one algorithm came to on one dataset.
@@ -55,7 +58,7 @@ pub struct RapidResult {
     pub next: usize,
     /// Of the algorithm alone.
     pub metrics: Metrics,
-    /// With each criterion, in the order of the plan.
+    /// With each criterion that was reached, in the order of the plan.
     pub criteria: Vec<CriterionResult>,
     /// Everything that was timed.
     pub times: Vec<Times>,
@@ -101,6 +104,9 @@ impl RapidResult {
         let timed = self.times.iter().find(|times| {
             times.way == way && times.kernel.as_deref() == kernel && times.end_to_end == end_to_end
         })?;
+        if timed.samples.is_empty() {
+            return None;
+        }
         Some(crate::Summary::of(timed.samples.iter().map(|sample| sample.thread_seconds)).median)
     }
 
@@ -175,11 +181,17 @@ impl RapidResult {
     }
 }
 
-/// Measures one algorithm on `dataset`, each file an input of its own.
+/// Measures one algorithm on `dataset`, each file an input of its own, on one CPU.
 ///
 /// Before the clock starts, the kernels are compared, and the cut-points under the fingerprint test
-/// with those of the algorithm alone.
-pub fn measure_rapid(dataset: &Dataset, plan: &RapidPlan) -> Result<RapidResult> {
+/// with those of the algorithm alone. `goes_on` is asked as by [`measure_while`]; where it says no,
+/// what was measured until then is the result.
+pub fn measure_rapid(
+    dataset: &Dataset,
+    plan: &RapidPlan,
+    mut goes_on: impl FnMut(u32) -> Result<bool>,
+) -> Result<RapidResult> {
+    let pin = Pin::to(1);
     let files: Vec<&[u8]> = dataset.files().collect();
     let mut kernels = vec![Kernel::Scalar];
     let fastest = Chunker::new(&plan.params)?.kernel();
@@ -194,6 +206,9 @@ pub fn measure_rapid(dataset: &Dataset, plan: &RapidPlan) -> Result<RapidResult>
 
     let mut criteria = Vec::new();
     for &criterion in &plan.criteria {
+        if !goes_on(0)? {
+            break;
+        }
         if let Ok(rapid) = Rapid::new(chunkers[chunkers.len() - 1].clone(), criterion) {
             criteria.push((criterion, Replay::record(&rapid, &files, plan.next)));
         }
@@ -201,27 +216,30 @@ pub fn measure_rapid(dataset: &Dataset, plan: &RapidPlan) -> Result<RapidResult>
     let ways = Ways { files: &files, plan, chunkers: &chunkers, regular: &regular };
     let mut labels = Vec::new();
     let mut contenders = Vec::new();
-    for end_to_end in [false, true] {
+    let ends: &[bool] = if plan.end_to_end { &[false, true] } else { &[false] };
+    for &end_to_end in ends {
         for (label, contender) in ways.all(&criteria, end_to_end)? {
             labels.push(label);
             contenders.push(contender);
         }
     }
-    let outcomes = measure(contenders, plan.rounds, |_| Ok(()))?;
+    let outcomes = measure_while(contenders, plan.rounds, None, goes_on)?;
 
     let metrics = Metrics::of(dataset.bytes(), regular.iter().copied());
     let mut results = Vec::new();
     for (criterion, replay) in &criteria {
         let name = name(*criterion);
         let of_it = |outcome: &&Outcome| outcome.name.starts_with(&format!("{name}, "));
-        let outcome = outcomes.iter().find(of_it).context("every criterion was timed")?;
+        let Some(outcome) = outcomes.iter().find(of_it) else { break };
         let metrics = Metrics::of(dataset.bytes(), outcome.cut_points.iter().copied());
         results.push(replay.result(name, metrics));
     }
-    let noise = noise(&outcomes);
+    let mut noise = noise(outcomes.iter().filter(|outcome| !outcome.samples.is_empty()));
+    noise.extend(pin.err().map(|reason| format!("{reason:#}")));
     for (times, outcome) in labels.iter_mut().zip(outcomes) {
         times.samples = outcome.samples;
     }
+    labels.retain(|times| !times.samples.is_empty());
     let sizes = plan.params.sizes;
     Ok(RapidResult {
         algorithm: plan.params.algorithm.to_string(),
@@ -521,9 +539,9 @@ mod tests {
             Criterion::MarkerTest { bytes: 4 },
             Criterion::FingerprintTest,
         ];
-        let plan =
-            RapidPlan { params: Params::new(Algorithm::Gear, sizes), criteria, next: 2, rounds: 1 };
-        let result = measure_rapid(&copies(), &plan).unwrap();
+        let params = Params::new(Algorithm::Gear, sizes);
+        let plan = RapidPlan { params, criteria, next: 2, rounds: 1, end_to_end: true };
+        let result = measure_rapid(&copies(), &plan, |_| Ok(true)).unwrap();
         assert_eq!(result.metrics.bytes, 600_000);
         // the first copy is sought, and of the others the first chunk and those around the change
         let others = 4.0 * 8192.0 / 600_000.0;
@@ -541,5 +559,42 @@ mod tests {
         let kernels = result.kernels().len();
         assert_eq!(result.times.len(), 2 * (kernels * 4 + 2));
         assert!(result.table().contains("| FF+RWT+FPT | scalar |"), "{}", result.table());
+        let chunking = RapidPlan { end_to_end: false, ..plan };
+        let result = measure_rapid(&copies(), &chunking, |_| Ok(true)).unwrap();
+        assert_eq!(result.times.len(), kernels * 4 + 2);
+        assert!(result.times.iter().all(|times| !times.end_to_end));
+    }
+
+    #[test]
+    fn who_stops_keeps_the_rounds_and_criteria_there_are() {
+        let sizes = ChunkSizes::new(512, 2048, 8192).unwrap();
+        let plan = RapidPlan {
+            params: Params::new(Algorithm::Gear, sizes),
+            criteria: vec![Criterion::FastForward, Criterion::FingerprintTest],
+            next: 2,
+            rounds: 3,
+            end_to_end: false,
+        };
+        let copies = copies();
+        let mut asked = 0;
+        let whole = measure_rapid(&copies, &plan, |_| {
+            asked += 1;
+            Ok(true)
+        });
+        assert_eq!(whole.unwrap().criteria.len(), 2);
+        for answers in [0, 1, 2, 3, asked / 2, asked - 1] {
+            let mut left = answers;
+            let result = measure_rapid(&copies, &plan, |_| {
+                left -= 1;
+                Ok(left >= 0)
+            });
+            let result = result.unwrap();
+            let samples: usize = result.times.iter().map(|times| times.samples.len()).sum();
+            // the criteria are recorded first, then each contender runs once before the rounds
+            let before = asked - 3 * (asked - 2) / 4;
+            assert_eq!(samples, usize::try_from(answers - before).unwrap_or(0), "{answers}");
+            assert!(result.criteria.len() <= 2 && !result.table().is_empty());
+            assert_eq!(result.metrics.bytes, 600_000);
+        }
     }
 }

@@ -9,10 +9,8 @@
 )]
 
 use std::collections::BTreeMap;
-use std::env;
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 use std::thread;
 
 use anyhow::{Context, Result, ensure};
@@ -40,12 +38,12 @@ pub struct Header {
     pub command_line: String,
     /// UTC, RFC 3339, to the second, when the record was made.
     pub date: String,
-    /// The source that was measured.
+    /// The source that this program is built from.
     pub commit: Commit,
     /// The machine that measured.
     #[serde(flatten)]
     pub machine: Machine,
-    /// In the compiler's own words.
+    /// The compiler that built this program, in its own words.
     pub rustc_version: String,
     /// Which of the data were in memory.
     pub cache_state: String,
@@ -55,12 +53,12 @@ pub struct Header {
     pub notes: Vec<String>,
 }
 
-/// The source that was measured.
+/// The source that a program is built from.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Commit {
     /// Its hash, or `unknown`.
     pub id: String,
-    /// Whether tracked files differed from the commit.
+    /// Whether files of it that matter to a measurement differed from the commit.
     pub dirty: bool,
 }
 
@@ -104,16 +102,16 @@ impl From<&Dataset> for DatasetRecord {
 }
 
 impl Header {
-    /// For a record at `path`, of this machine, commit and moment, without tools and notes.
+    /// For a record at `path`, of this machine, program and moment, without tools and notes.
     pub fn here(path: &Path, command_line: String, cache_state: &str) -> Result<Self> {
         let now = jiff::Timestamp::now().round(jiff::Unit::Second).context("the clock")?;
         Ok(Self {
             name: path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
             command_line,
             date: now.to_string(),
-            commit: Commit::current(),
+            commit: Commit::built(),
             machine: Machine::this(),
-            rustc_version: rustc_version(),
+            rustc_version: env!("ONEFOLD_BENCH_COMPILER").to_owned(),
             cache_state: cache_state.to_owned(),
             tools: BTreeMap::new(),
             notes: Vec::new(),
@@ -167,15 +165,12 @@ fn shown(argument: &str) -> &str {
 }
 
 impl Commit {
-    /// The commit that is checked out; where there is no git, `unknown` and dirty.
-    pub fn current() -> Self {
-        let git = |arguments: &[&str]| {
-            first_words(Command::new("git").current_dir(env!("CARGO_MANIFEST_DIR")).args(arguments))
-        };
-        let changed = git(&["status", "--porcelain", "--untracked-files=no"]);
+    /// That of this program, whatever was checked out since; `unknown` and dirty if it was built
+    /// without the repository.
+    pub fn built() -> Self {
         Self {
-            id: git(&["rev-parse", "HEAD"]).unwrap_or_else(|| "unknown".into()),
-            dirty: changed.is_none_or(|changed| !changed.is_empty()),
+            id: env!("ONEFOLD_BENCH_COMMIT").to_owned(),
+            dirty: env!("ONEFOLD_BENCH_IS_DIRTY") == "true",
         }
     }
 }
@@ -215,18 +210,6 @@ fn cpu_features() -> Vec<&'static str> {
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     let known: [(&str, bool); 0] = [];
     known.into_iter().filter_map(|(feature, is_here)| is_here.then_some(feature)).collect()
-}
-
-/// The version of the compiler in use.
-fn rustc_version() -> String {
-    let rustc = env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
-    first_words(Command::new(rustc).arg("--version")).unwrap_or_else(|| "unknown".into())
-}
-
-/// What `command` prints, trimmed; `None` if it cannot be run or fails.
-fn first_words(command: &mut Command) -> Option<String> {
-    let output = command.output().ok().filter(|output| output.status.success())?;
-    Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
 /// The value of the first `key : value` line of a file in /proc.
@@ -272,6 +255,15 @@ mod tests {
         assert_eq!(Record::read(&file).unwrap(), record);
         let error = record.write(folder.path()).unwrap_err();
         assert!(format!("{error:#}").contains("directory"), "{error:#}");
+    }
+
+    #[test]
+    fn a_record_names_the_commit_and_compiler_of_the_program() {
+        let header = Header::here(Path::new("x.json"), String::new(), "").unwrap();
+        let Commit { id, dirty } = header.commit;
+        let is_hash = id.len() >= 40 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+        assert!(is_hash || id == "unknown" && dirty, "{id}, {dirty}");
+        assert!(header.rustc_version.starts_with("rustc "), "{}", header.rustc_version);
     }
 
     #[test]

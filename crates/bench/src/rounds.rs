@@ -152,7 +152,8 @@ pub fn measure(
 }
 
 /// As [`measure`], and one run of each besides for the CPU to count; `goes_on` is asked before each
-/// run of each contender, with the number of the round, which is 0 until times are taken.
+/// run of each contender, with the number of the round, which is 0 until times are taken, and stays
+/// when they are.
 ///
 /// Where it says no, what was measured until then is the outcome: the samples of some contenders,
 /// or of all, are fewer or none.
@@ -193,6 +194,9 @@ pub fn measure_while(
     }
     if let Some(counters) = &mut counters {
         for (contender, outcome) in contenders.iter_mut().zip(&mut outcomes) {
+            if !goes_on(rounds)? {
+                break;
+            }
             cut_points.clear();
             let work = || (contender.work)(black_box(&mut cut_points));
             // shared counters are counters that are missing

@@ -13,7 +13,7 @@ use crate::counters::{Counters, Counts};
 use crate::equal_mean::{Borders, chunker_that_reaches};
 use crate::limit::{read_all, read_kernel};
 use crate::metrics::Findings;
-use crate::pin::on_pinned_thread;
+use crate::pin::Pin;
 use crate::record::Machine;
 use crate::rounds::{Contender, Outcome, Sample, Summary, measure_while, noise};
 use crate::source::{Source, Unreadable};
@@ -238,12 +238,11 @@ pub fn run(source: &mut Source, plan: &Plan, watch: &dyn Watch) -> Result<Result
             timings: Vec::new(),
         });
     }
-    on_pinned_thread(plan.threads.get(), |pinned| {
-        if let Err(reason) = pinned {
-            results.missing.push(format!("{reason:#}"));
-        }
-        take_times(plan, &chunkers, &inputs, &mut results, watch)
-    })?;
+    let pin = Pin::to(plan.threads.get());
+    if let Err(reason) = &pin {
+        results.missing.push(format!("{reason:#}"));
+    }
+    take_times(plan, &chunkers, &inputs, &mut results, watch)?;
     Ok(results)
 }
 

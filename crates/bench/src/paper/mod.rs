@@ -5,6 +5,7 @@
 //! with the way it was measured, and a reason where it differs or could not be measured. A session
 //! that is stopped keeps what was measured.
 
+mod counted;
 mod finding;
 mod investigation;
 mod page;
@@ -49,6 +50,8 @@ pub struct Reproduction {
     pub measurements: Vec<Measurement>,
     /// Reasons to distrust the times.
     pub noise: Vec<String>,
+    /// How often each contender was timed.
+    pub rounds: u32,
     /// Whether little was measured for want of time.
     pub quick: bool,
     /// Whether it was stopped before the end.
@@ -106,6 +109,7 @@ impl Reproduction {
         if self.quick {
             text.push_str("Measured on little data and in few rounds.\n\n");
         }
+        text.push_str(&format!("Each speed is of the median of {} rounds.\n\n", self.rounds));
         for dataset in &self.datasets {
             text.push_str(&format!(
                 "- {}: {} files, {} bytes, {}\n",
@@ -129,6 +133,7 @@ impl Reproduction {
     /// What a reader of a record must know.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = vec![
+            format!("each speed is of the median of {} rounds, on one CPU", self.rounds),
             "a ratio of speeds holds if the gain, the median over the datasets less one, is at \
              least 0.8 of the paper's, and exceeds if that median is above 1.25 of the paper's, \
              which counts as holding; other claims say in measured_by when they hold"

@@ -1,7 +1,7 @@
 //! RapidCDC, figures 1 to 4 and 8 to 18: duplicate locality, gain over the regular algorithm, and
 //! how it depends on changes, sizes, hash, lists and threads.
 //!
-//! How the gain is measured is said in [`measure_rapid`]: chunking alone, with fingerprints computed
+//! How the gain is measured is said in [`measure_rapid`](crate::measure_rapid): chunking alone, with fingerprints computed
 //! before, and end to end, with BLAKE3 and look-ups.
 
 use std::collections::{BTreeMap, HashSet};
@@ -13,7 +13,7 @@ use onefold_cdc::{Algorithm, ChunkSizes, Chunker, Criterion, MemoryHints, Params
 use super::finding::{Claim, Finding, Table, range};
 use super::session::Session;
 use crate::build::series::{Edit, first_version, next_version};
-use crate::{Dataset, RapidPlan, RapidResult, measure_rapid};
+use crate::{Dataset, RapidPlan, RapidResult};
 
 /// Our datasets, and those of the paper that they stand for.
 const DATASETS: [(&str, &str); 6] = [
@@ -100,34 +100,19 @@ pub(super) fn measure(session: &mut Session) -> Result<()> {
     outcome
 }
 
-/// Lists of two, by every criterion.
-fn run(
-    session: &mut Session,
-    dataset: &Dataset,
-    algorithm: Algorithm,
-    sizes: ChunkSizes,
-) -> Result<Run> {
-    run_by(session, dataset, Params::new(algorithm, sizes), &CRITERIA, 2)
+/// Lists of two, by every criterion; chunking alone, which is all that most figures show.
+fn plan(session: &Session, algorithm: Algorithm, sizes: ChunkSizes) -> RapidPlan {
+    RapidPlan {
+        params: Params::new(algorithm, sizes),
+        criteria: CRITERIA.to_vec(),
+        next: 2,
+        rounds: session.effort().rounds,
+        end_to_end: false,
+    }
 }
 
-fn run_by(
-    session: &mut Session,
-    dataset: &Dataset,
-    params: Params,
-    criteria: &[Criterion],
-    next: usize,
-) -> Result<Run> {
-    let algorithm = params.algorithm;
-    session
-        .step(&format!("RapidCDC with {algorithm} and lists of {next} on {}", dataset.name()))?;
-    let plan = RapidPlan {
-        params,
-        criteria: criteria.to_vec(),
-        next,
-        rounds: session.effort().rounds.min(3),
-    };
-    let result = measure_rapid(dataset, &plan)?;
-    session.rapid(dataset.name(), &result);
+fn run(session: &mut Session, dataset: &Dataset, plan: &RapidPlan) -> Result<Run> {
+    let result = session.measure_rapid(dataset, plan)?;
     Ok(Run { dataset: dataset.name().to_owned(), result })
 }
 
@@ -157,7 +142,8 @@ fn synthetic(session: &mut Session) -> Result<()> {
         for (changes, ..) in CHANGES {
             let dataset = series(session, changes, edit, 100);
             for (hash, algorithm) in [("Rabin", Algorithm::Rabin), ("Gear", Algorithm::Gear)] {
-                match run(session, &dataset, algorithm, default_sizes()?) {
+                let plan = plan(session, algorithm, default_sizes()?);
+                match run(session, &dataset, &plan) {
                     Ok(run) => drop(runs.insert((hash, kind, changes), run)),
                     Err(error) => {
                         outcome = Err(error);
@@ -263,7 +249,8 @@ fn shares(session: &mut Session) -> Result<()> {
     let mut gains = Vec::new();
     for share in [10, 40, 70, 100] {
         let dataset = series(session, 1000, Edit::InsertOrDelete, share);
-        let run = run(session, &dataset, Algorithm::Rabin, default_sizes()?)?;
+        let plan = plan(session, Algorithm::Rabin, default_sizes()?);
+        let run = run(session, &dataset, &plan)?;
         // where changes share chunks more chunks stay, and both ratio and gain are higher
         gains.extend(run.speed_up(FF).map(|gain| gain / run.ratio()));
         let cells = [cell(&run, FF), cell(&run, MT)];
@@ -297,7 +284,8 @@ fn minimum_sizes(session: &mut Session) -> Result<()> {
     let mut gains = Vec::new();
     for min in [2048, 4096, 8192] {
         let sizes = ChunkSizes::new(min, 16384, 65536)?;
-        let run = run(session, &dataset, Algorithm::Rabin, sizes)?;
+        let plan = plan(session, Algorithm::Rabin, sizes);
+        let run = run(session, &dataset, &plan)?;
         gains.extend(run.speed_up(FF));
         let cells = [cell(&run, FF), cell(&run, MT)];
         table.row([min.to_string(), format!("{:.2}", run.ratio())].into_iter().chain(cells));
@@ -346,7 +334,8 @@ fn never_right(len: usize) -> Result<Dataset> {
 fn worst_case(session: &mut Session) -> Result<()> {
     let dataset = never_right((session.effort().bytes as usize).min(128 << 20))?;
     session.note(&dataset);
-    let run = run(session, &dataset, Algorithm::Rabin, default_sizes()?)?;
+    let plan = plan(session, Algorithm::Rabin, default_sizes()?);
+    let run = run(session, &dataset, &plan)?;
     let mut table = Table::new(
         "Figure 12",
         "a known chunk before ever new ones, Rabin",
@@ -418,16 +407,19 @@ fn real_dataset(
         // many files of less than a chunk
         dataset = dataset.one_stream();
     }
-    let standard = run(session, &dataset, Algorithm::Rabin, default_sizes()?)?;
-    let mut runs = BTreeMap::from([(2, standard)]);
+    let standard = plan(session, Algorithm::Rabin, default_sizes()?);
+    let whole = RapidPlan { end_to_end: true, ..standard.clone() };
+    let mut runs = BTreeMap::from([(2, run(session, &dataset, &whole)?)]);
     for next in [1, 4] {
-        let params = Params::new(Algorithm::Rabin, default_sizes()?);
-        let run = run_by(session, &dataset, params, &[Criterion::WindowTest], next)?;
-        runs.insert(next, run);
+        let criteria = vec![Criterion::WindowTest];
+        let lists = RapidPlan { criteria, next, ..standard.clone() };
+        runs.insert(next, run(session, &dataset, &lists)?);
     }
     let sizes = ChunkSizes::new(2048, 16384, 65536)?;
-    let large = run(session, &dataset, Algorithm::Rabin, sizes)?;
-    let gear = run(session, &dataset, Algorithm::Gear, default_sizes()?)?;
+    let large = plan(session, Algorithm::Rabin, sizes);
+    let large = run(session, &dataset, &large)?;
+    let gear = plan(session, Algorithm::Gear, default_sizes()?);
+    let gear = run(session, &dataset, &gear)?;
     session.step(&format!("duplicate locality of {name}"))?;
     let locality = Locality::of(&dataset)?;
     let threads = threads(session, &dataset)?;
@@ -488,8 +480,8 @@ impl Locality {
     }
 }
 
-/// Figure 18: each thread takes the next file, all share the hints. Chunks are identified by some of
-/// their bytes, as the paper leaves fingerprinting out.
+/// Figure 18: each thread takes the next file, all share the hints; as many CPUs as threads. Chunks
+/// are identified by some of their bytes, as the paper leaves fingerprinting out.
 fn threads(session: &mut Session, dataset: &Dataset) -> Result<Vec<(usize, f64)>> {
     use std::sync::atomic::{AtomicUsize, Ordering};
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -499,11 +491,11 @@ fn threads(session: &mut Session, dataset: &Dataset) -> Result<Vec<(usize, f64)>
     let mut counts: Vec<usize> =
         (0..).map(|power| 1 << power).take_while(|&n| n <= cores).collect();
     counts.retain(|&count| count <= files.len());
-    let mut found = Vec::new();
-    for count in counts {
-        session.step(&format!("{} threads on {}", count, dataset.name()))?;
-        let mut seconds = Vec::new();
-        for _ in 0..session.effort().rounds {
+    let mut seconds = vec![Vec::new(); counts.len()];
+    for _ in 0..session.effort().rounds {
+        for (&count, seconds) in counts.iter().zip(&mut seconds) {
+            session.step(&format!("{} threads on {}", count, dataset.name()))?;
+            let _pin = session.pin(count);
             let hints = MemoryHints::with_next(some_bytes, 2);
             let next = AtomicUsize::new(0);
             let begun = Instant::now();
@@ -522,10 +514,10 @@ fn threads(session: &mut Session, dataset: &Dataset) -> Result<Vec<(usize, f64)>
             });
             seconds.push(begun.elapsed().as_secs_f64());
         }
-        let median = crate::Summary::of(seconds).median;
-        found.push((count, dataset.bytes().len() as f64 / median / 1e9));
     }
-    Ok(found)
+    let rate =
+        |seconds: Vec<f64>| dataset.bytes().len() as f64 / crate::Summary::of(seconds).median / 1e9;
+    Ok(counts.into_iter().zip(seconds.into_iter().map(rate)).collect())
 }
 
 /// Enough to know a chunk again, at little cost.
@@ -853,6 +845,7 @@ fn not_measured(session: &mut Session) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::measure_rapid;
     use crate::paper::Verdict;
 
     #[test]
@@ -887,8 +880,9 @@ mod tests {
             criteria: vec![Criterion::FingerprintTest],
             next: 2,
             rounds: 1,
+            end_to_end: false,
         };
-        let result = measure_rapid(&dataset, &plan).unwrap();
+        let result = measure_rapid(&dataset, &plan, |_| Ok(true)).unwrap();
         let criterion = &result.criteria[0];
         // every second chunk is the known one, and all but its first coming have hints
         let known = criterion.metrics.chunks / 2;

@@ -7,8 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use super::{Finding, Reproduction, Table};
 use crate::build::{Order, Standing};
+use crate::pin::Pin;
 use crate::{
-    Contender, Dataset, DatasetRecord, Outcome, RapidResult, Sample, measure_while, noise,
+    Contender, Counters, Counts, Dataset, DatasetRecord, Outcome, RapidPlan, RapidResult, Sample,
+    measure_rapid, measure_while, noise,
 };
 
 /// What the measurements of a paper share.
@@ -17,6 +19,8 @@ pub struct Session<'a> {
     effort: Effort,
     told: &'a dyn Fn(&str),
     is_stopped: &'a dyn Fn() -> bool,
+    /// Or why this machine counts nothing.
+    counters: Result<Counters, String>,
     datasets: Vec<DatasetRecord>,
     /// Names, and what is there instead.
     missing: Vec<(String, &'static str)>,
@@ -40,7 +44,8 @@ pub struct Effort {
 }
 
 impl Effort {
-    /// For a record; about an hour for all papers.
+    /// For a record; about an hour for all papers. Five rounds are the fewest of which
+    /// `bench compare` says anything.
     pub const FULL: Self =
         Self { bytes: 512 << 20, random_bytes: 256 << 20, chunks: 400_000, rounds: 5 };
     /// For a look; minutes.
@@ -59,6 +64,8 @@ pub struct Measurement {
     pub name: String,
     /// One a round.
     pub samples: Vec<Sample>,
+    /// Of one run beside the rounds, where the CPU's counters were at hand.
+    pub counts: Option<Counts>,
 }
 
 /// The session was stopped; what was measured is kept.
@@ -87,6 +94,7 @@ impl<'a> Session<'a> {
             effort,
             told,
             is_stopped,
+            counters: Counters::open().map_err(|reason| format!("{reason:#}")),
             datasets: Vec::new(),
             missing: Vec::new(),
             findings: Vec::new(),
@@ -166,7 +174,35 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Times contenders on a dataset, and keeps the samples.
+    /// Keeps this thread to so many CPUs while it measures. That it cannot be kept is a reason to
+    /// distrust the times.
+    pub(super) fn pin(&mut self, cores: usize) -> Option<Pin> {
+        let reason = match Pin::to(cores) {
+            Ok(pin) => return Some(pin),
+            Err(reason) => format!("{reason:#}"),
+        };
+        if !self.noise.contains(&reason) {
+            self.noise.push(reason);
+        }
+        None
+    }
+
+    /// What [`measure_while`] asks before each run: says of each round that it begins, and that
+    /// all is to end where that is wished.
+    fn goes_on(&self, what: String) -> impl FnMut(u32) -> Result<bool> + use<'a> {
+        let Self { told, is_stopped, effort, .. } = *self;
+        let mut begun = 0;
+        move |round| {
+            let goes_on = !is_stopped();
+            if goes_on && round > begun {
+                begun = round;
+                told(&format!("{what}: round {round} of {}", effort.rounds));
+            }
+            Ok(goes_on)
+        }
+    }
+
+    /// Times contenders on a dataset, on one CPU, and keeps the samples.
     pub(super) fn measure(
         &mut self,
         dataset: &str,
@@ -174,15 +210,10 @@ impl<'a> Session<'a> {
         contenders: Vec<Contender>,
     ) -> Result<Vec<Outcome>> {
         self.step(&format!("cutting {dataset} in {} ways", contenders.len()))?;
-        let rounds = self.effort.rounds;
-        let (mut begun, mut stopped) = (0, None);
-        let mut outcomes = measure_while(contenders, rounds, None, |round| {
-            if round > begun {
-                begun = round;
-                stopped = self.step(&format!("{dataset}: round {round} of {rounds}")).err();
-            }
-            Ok(stopped.is_none())
-        })?;
+        let _pin = self.pin(1);
+        let goes_on = self.goes_on(dataset.to_owned());
+        let counters = self.counters.as_mut().ok();
+        let mut outcomes = measure_while(contenders, self.effort.rounds, counters, goes_on)?;
         // of those that a stop left without a sample nothing can be said
         outcomes.retain(|outcome| !outcome.samples.is_empty());
         self.noise.extend(noise(&outcomes).into_iter().map(|one| format!("{dataset}: {one}")));
@@ -191,15 +222,26 @@ impl<'a> Session<'a> {
             bytes,
             name: outcome.name.clone(),
             samples: outcome.samples.clone(),
+            counts: outcome.counts,
         }));
-        match stopped {
-            None => Ok(outcomes),
-            Some(stop) => Err(stop),
-        }
+        self.unless_stopped(outcomes)
     }
 
-    /// Keeps the samples of RapidCDC.
-    pub(super) fn rapid(&mut self, dataset: &str, result: &RapidResult) {
+    /// Times RapidCDC on a dataset, and keeps the samples.
+    pub(super) fn measure_rapid(
+        &mut self,
+        dataset: &Dataset,
+        plan: &RapidPlan,
+    ) -> Result<RapidResult> {
+        let (name, algorithm) = (dataset.name(), plan.params.algorithm);
+        let what = format!("RapidCDC with {algorithm} and lists of {} on {name}", plan.next);
+        self.step(&what)?;
+        let result = measure_rapid(dataset, plan, self.goes_on(what))?;
+        self.keep_rapid(name, &result);
+        self.unless_stopped(result)
+    }
+
+    fn keep_rapid(&mut self, dataset: &str, result: &RapidResult) {
         self.noise.extend(result.noise.iter().map(|one| format!("{dataset}: {one}")));
         let [min, avg, max] = result.sizes;
         let of = format!("{} {min}/{avg}/{max}, lists of {}", result.algorithm, result.next);
@@ -213,7 +255,26 @@ impl<'a> Session<'a> {
                 if times.end_to_end { ", end to end" } else { "" }
             ),
             samples: times.samples.clone(),
+            counts: None,
         }));
+    }
+
+    fn unless_stopped<T>(&self, measured: T) -> Result<T> {
+        if (self.is_stopped)() { Err(Stopped.into()) } else { Ok(measured) }
+    }
+
+    /// What was timed so far.
+    pub(super) fn measurements(&self) -> &[Measurement] {
+        &self.measurements
+    }
+
+    /// Why nothing was counted, if nothing was.
+    pub(super) fn why_uncounted(&self) -> String {
+        match &self.counters {
+            Err(reason) => reason.clone(),
+            Ok(_) if self.measurements.is_empty() => "nothing was timed".to_owned(),
+            Ok(_) => "others used the CPU's counters meanwhile".to_owned(),
+        }
     }
 
     /// Measures a part of the paper. An error becomes a finding, behind which others can go on; a
@@ -251,6 +312,7 @@ impl<'a> Session<'a> {
             tables: self.tables,
             measurements: self.measurements,
             noise: self.noise,
+            rounds: self.effort.rounds,
             quick: self.effort != Effort::FULL,
             interrupted,
         }
@@ -340,7 +402,7 @@ pub(super) mod tests {
         let asked = Cell::new(0);
         let is_stopped = || {
             asked.set(asked.get() + 1);
-            asked.get() > 30
+            asked.get() > 150
         };
         let part = Session::new(folder.path(), TINY, &silent, &is_stopped);
         let part = Paper::VectorCdc.reproduce(part);
