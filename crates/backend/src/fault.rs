@@ -243,6 +243,10 @@ impl<T: Objects> Objects for Faulty<T> {
     fn delete(&self, name: &str) -> Result<(), BackendError> {
         self.on_object(Operation::Delete, name, |inner| inner.delete(name))
     }
+
+    fn settle(&self) -> Result<(), BackendError> {
+        self.inner.settle()
+    }
 }
 
 impl<T: Log> Log for Faulty<T> {

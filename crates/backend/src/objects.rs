@@ -53,13 +53,22 @@ pub trait Objects: Send + Sync {
     ///
     /// `prefix` is "" for all, or ends in a slash: `a/` has `a/b` below it, not `ab`. A directory
     /// that does not exist is empty. Unfinished puts are left out. Names returned are durable,
-    /// even if the put that made them was never acknowledged.
+    /// even if the put that made them was never acknowledged; and a name right below `prefix`
+    /// that was deleted and is not returned stays deleted.
     fn list(&self, prefix: &str) -> Result<Vec<ObjectInfo>, BackendError>;
 
     /// Removes an object; succeeds if there is none.
     ///
-    /// Not durable: after a crash the object may be back, whole.
+    /// Not durable until the next [`list`](Self::list) of the directory that it was in: after a
+    /// crash before that the object may be back, whole.
     fn delete(&self, name: &str) -> Result<(), BackendError>;
+
+    /// Returns when every listing shows what was put and deleted before the call, by whomever.
+    ///
+    /// For storage whose listings lag behind; where they do not, there is nothing to wait for.
+    fn settle(&self) -> Result<(), BackendError> {
+        Ok(())
+    }
 }
 
 macro_rules! forward_objects {
@@ -87,6 +96,10 @@ macro_rules! forward_objects {
 
             fn delete(&self, name: &str) -> Result<(), BackendError> {
                 (**self).delete(name)
+            }
+
+            fn settle(&self) -> Result<(), BackendError> {
+                (**self).settle()
             }
         }
     };

@@ -409,3 +409,20 @@ fn states_include_both_extremes_and_repeat_with_the_seed() {
     log.sync().unwrap();
     assert_eq!(lens(7), [5_000], "nothing is left to chance");
 }
+
+#[test]
+fn what_was_deleted_and_then_listed_stays_deleted() {
+    for others in [0, 2] {
+        let disk = CrashDisk::new();
+        let objects = disk.objects();
+        objects.put("a/gone", Bytes::from_static(b"1")).unwrap();
+        for other in 0..others {
+            objects.put(&format!("a/{other}"), Bytes::from_static(b"2")).unwrap();
+        }
+        objects.delete("a/gone").unwrap();
+        let is_back = |state: CrashDisk| state.objects().get("a/gone").is_ok();
+        assert!(disk.durable_states(4, 0).any(is_back), "a delete alone is not durable");
+        assert_eq!(disk.objects().list("a/").unwrap().len(), others);
+        assert!(!disk.durable_states(16, 0).any(is_back), "with {others} others");
+    }
+}

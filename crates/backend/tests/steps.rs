@@ -35,6 +35,7 @@ fn program<L: Log, P: Pages>(
     place.list("none/").unwrap();
     place.delete("a/b/one").unwrap();
     place.delete("a/b/one").unwrap();
+    place.list("a/b/").unwrap();
 
     for _ in 0..2 {
         let mut log = log().unwrap();

@@ -86,6 +86,11 @@ impl FileSystem {
         }
     }
 
+    /// Whether there is such a directory.
+    pub(super) fn has_directory(&self, path: &str) -> bool {
+        self.directories.contains_key(path)
+    }
+
     /// Makes the names in a directory durable.
     pub(super) fn sync_directory(&mut self, path: &str) {
         self.directory(path).sync();

@@ -185,7 +185,14 @@ impl Objects for CrashObjects {
 
     fn list(&self, prefix: &str) -> Result<Vec<ObjectInfo>, BackendError> {
         check_prefix(prefix)?;
-        let files = self.disk.read(Operation::List, prefix)?.files.files();
+        let directory = match prefix.trim_end_matches('/') {
+            "" => OBJECTS.to_owned(),
+            directory => path_of(directory),
+        };
+        let (files, has_directory) = {
+            let disk = self.disk.read(Operation::List, prefix)?;
+            (disk.files.files(), disk.files.has_directory(&directory))
+        };
         let mut objects: Vec<_> = files
             .into_iter()
             .filter_map(|(path, bytes)| {
@@ -199,6 +206,9 @@ impl Objects for CrashObjects {
             objects.iter().flat_map(|object| directories_of(&object.name)).map(path_of).collect();
         if !objects.is_empty() {
             directories.insert(OBJECTS.to_owned());
+        }
+        if has_directory {
+            directories.insert(directory);
         }
         for directory in directories {
             self.sync_directory(Operation::List, prefix, &directory)?;

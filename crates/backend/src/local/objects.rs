@@ -122,17 +122,23 @@ impl LocalObjects {
         sync_directory(parent_of(&path))
     }
 
-    /// Makes names that were found durable: every directory they lie in is synced.
-    fn sync_names(&self, objects: &[ObjectInfo]) -> io::Result<()> {
+    /// Makes what a listing of `prefix` shows durable: every directory in which a name was found
+    /// is synced, and that of the prefix, from which a name may have been deleted.
+    fn sync_names(&self, prefix: &str, objects: &[ObjectInfo]) -> io::Result<()> {
         let mut directories: BTreeSet<&str> =
             objects.iter().flat_map(|object| directories_of(&object.name)).collect();
         if !objects.is_empty() {
             directories.insert("");
         }
+        directories.insert(prefix.trim_end_matches('/'));
         directories.into_iter().try_for_each(|directory| {
             match sync_directory(&self.root.join(directory)) {
                 // Nothing is waiting to be written there.
                 Err(cause) if cause.kind() == io::ErrorKind::ReadOnlyFilesystem => Ok(()),
+                // Nothing was ever put below the prefix.
+                Err(cause) if cause.kind() == io::ErrorKind::NotFound && objects.is_empty() => {
+                    Ok(())
+                }
                 result => result,
             }
         })
@@ -182,7 +188,7 @@ impl Objects for LocalObjects {
         let objects = self.files.list(prefix)?;
         // After the listing: a root that vanished in between has made it too short.
         self.check_root(Operation::List, prefix)?;
-        self.sync_names(&objects).map_err(|cause| self.error(Operation::List, prefix, cause))?;
+        self.sync_names(prefix, &objects).map_err(|cause| self.error(Operation::List, prefix, cause))?;
         Ok(objects)
     }
 
