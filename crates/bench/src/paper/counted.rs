@@ -126,7 +126,7 @@ fn claims(session: &mut Session, counted: &[Counted]) {
 mod tests {
     use super::*;
     use crate::paper::session::tests::TINY;
-    use crate::paper::{Finding, Verdict};
+    use crate::paper::{Finding, Paper, Verdict};
 
     fn counted(name: &str, instructions: u64, branch_misses: Option<u64>) -> Counted {
         let counts = Counts {
@@ -144,7 +144,7 @@ mod tests {
         let silent = |_: &str| {};
         let mut session = Session::new("nowhere".as_ref(), TINY, &silent, &|| false);
         claims(&mut session, counted);
-        session.end("a paper", Ok(())).findings
+        session.end(Paper::Investigation, Ok(())).findings
     }
 
     #[test]
@@ -184,7 +184,7 @@ mod tests {
         let counted = session.measurements()[0].counts.is_some();
         let reason = session.why_uncounted();
         report(&mut session);
-        let result = session.end("a paper", Ok(()));
+        let result = session.end(Paper::Investigation, Ok(()));
         assert_eq!(result.tables.len(), usize::from(counted));
         if !counted {
             assert_eq!(result.findings[0].verdict, Verdict::NotMeasured);

@@ -19,6 +19,8 @@ pub struct Finding {
     pub reason: String,
     /// What was measured, and how.
     pub measured_by: String,
+    /// What to type to measure it again.
+    pub command: String,
 }
 
 /// What became of a claim.
@@ -74,6 +76,7 @@ impl Finding {
             verdict: Verdict::NotMeasured,
             reason: format!("it failed: {error:#}"),
             measured_by: String::new(),
+            command: String::new(),
         }
     }
 }
@@ -101,6 +104,7 @@ impl Claim {
             verdict,
             reason: if verdict.holds() { String::new() } else { reason.to_owned() },
             measured_by: self.measured_by.to_owned(),
+            command: String::new(),
         }
     }
 
@@ -198,12 +202,13 @@ impl Table {
 
 /// All findings.
 pub(super) fn table(findings: &[Finding]) -> Table {
-    let columns = ["claim", "where", "paper", "here", "", "reason", "measured by"];
+    let columns = ["claim", "where", "paper", "here", "", "reason", "measured by", "command"];
     let mut table = Table::new("Claims", "the paper's figure and ours", &columns);
     for one in findings {
         let cells = [&one.claim, &one.place, &one.reported, &one.found];
         let verdict = one.verdict.name().to_owned();
-        let rest = [verdict, one.reason.clone(), one.measured_by.clone()];
+        let command = format!("`{}`", one.command);
+        let rest = [verdict, one.reason.clone(), one.measured_by.clone(), command];
         table.row(cells.into_iter().cloned().chain(rest));
     }
     table

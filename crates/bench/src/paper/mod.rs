@@ -95,7 +95,7 @@ impl Paper {
             Self::RapidCdc => rapidcdc::measure(&mut session),
             Self::Investigation => investigation::measure(&mut session),
         };
-        session.end(self.title(), outcome)
+        session.end(self, outcome)
     }
 }
 

@@ -85,7 +85,7 @@ fn explained(finding: &Finding) -> String {
             text.push_str(&format!("; {what}: {sentence}"));
         }
     }
-    text
+    format!("{text}; by: {}", finding.command)
 }
 
 /// Sorted by the number that a cell begins with.
@@ -149,7 +149,8 @@ mod tests {
         let results = Paper::VectorCdc.reproduce(session);
         let header = Header::here(Path::new("x.json"), "a command".into(), "in memory").unwrap();
         let html = page(&Record { header, results }).unwrap().html().unwrap();
-        for text in ["VRAM-EBS", "Figure 5", "not measured", "<svg", "redis (for RDS)"] {
+        let command = "by: onefold bench paper vectorcdc --dir DIR";
+        for text in [command, "VRAM-EBS", "Figure 5", "not measured", "<svg", "redis (for RDS)"] {
             assert!(html.contains(text), "{text}");
         }
     }

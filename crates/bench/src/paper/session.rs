@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
-use super::{Finding, Reproduction, Table};
+use super::{Finding, Paper, Reproduction, Table};
 use crate::build::{Order, Standing};
 use crate::pin::Pin;
 use crate::{
@@ -302,10 +302,12 @@ impl<'a> Session<'a> {
     }
 
     /// All that was measured, whatever ended it.
-    pub(super) fn end(mut self, paper: &str, outcome: Result<()>) -> Reproduction {
+    pub(super) fn end(mut self, paper: Paper, outcome: Result<()>) -> Reproduction {
         let interrupted = self.part("all that was to follow", |_| outcome).is_err();
+        let command = self.command(paper);
+        self.findings.iter_mut().for_each(|finding| finding.command.clone_from(&command));
         Reproduction {
-            paper: paper.to_owned(),
+            paper: paper.title().to_owned(),
             datasets: self.datasets,
             missing: self.missing.into_iter().map(|(name, _)| name).collect(),
             findings: self.findings,
@@ -316,6 +318,14 @@ impl<'a> Session<'a> {
             quick: self.effort != Effort::FULL,
             interrupted,
         }
+    }
+}
+
+impl Session<'_> {
+    /// What to type to measure the same again.
+    fn command(&self, paper: Paper) -> String {
+        let quick = if self.effort == Effort::QUICK { " --quick" } else { "" };
+        format!("onefold bench paper {} --dir DIR{quick}", paper.name())
     }
 }
 
@@ -332,7 +342,7 @@ pub(super) mod tests {
     use super::*;
     use crate::build::Plan;
     use crate::build::site::tests::Nobody;
-    use crate::paper::{Paper, Verdict};
+    use crate::paper::Verdict;
 
     /// So little that only the way is tested.
     pub(in crate::paper) const TINY: Effort =
@@ -366,6 +376,9 @@ pub(super) mod tests {
                 let has_result = !finding.found.is_empty();
                 assert_eq!(has_result, finding.verdict != Verdict::NotMeasured, "{finding:?}");
                 assert_eq!(finding.reason.is_empty(), finding.verdict.holds());
+                assert!(
+                    finding.command.starts_with(&format!("onefold bench paper {}", paper.name()))
+                );
             }
             assert_eq!(result.count().iter().sum::<usize>(), result.findings.len());
             assert!(result.markdown().contains(paper.title()));
@@ -424,7 +437,7 @@ pub(super) mod tests {
         assert_eq!(session.measurements[0].samples.len(), 2);
 
         assert!(session.part("Figure 1", |_| Err(anyhow::anyhow!("no disk"))).is_ok());
-        let result = session.end("a paper", Err(stop));
+        let result = session.end(Paper::VectorCdc, Err(stop));
         assert!(result.interrupted);
         assert_eq!((result.measurements.len(), result.findings.len()), (1, 1));
         assert_eq!(result.findings[0].verdict, Verdict::NotMeasured);
