@@ -15,12 +15,7 @@ pub(super) const FIO: Recipe = Recipe {
     about: "blocks of 4 KiB as fio writes them, a share of them duplicates",
     source: None,
     choices: &[
-        Choice {
-            name: "bytes",
-            about: "length of the file",
-            standard: "1073741824",
-            allowed: Allowed::Number(4096, 1 << 50),
-        },
+        Choice::length(4096),
         Choice {
             name: "dedupe",
             about: "blocks that are duplicates, in percent",
@@ -33,12 +28,7 @@ pub(super) const FIO: Recipe = Recipe {
             standard: "50",
             allowed: Allowed::Number(0, 100),
         },
-        Choice {
-            name: "seed",
-            about: "of the random bytes",
-            standard: "42",
-            allowed: Allowed::Number(0, u64::MAX),
-        },
+        Choice::seed("42"),
     ],
     sameness: Sameness::NotBytes("versions of fio draw differently"),
     tools: &[TOOL],

@@ -45,6 +45,21 @@ impl Allowed {
 }
 
 impl Choice {
+    /// Of a recipe that makes one file.
+    pub(super) const fn length(least: u64) -> Self {
+        Self {
+            name: "bytes",
+            about: "length of the file",
+            standard: "1073741824",
+            allowed: Allowed::Number(least, 1 << 50),
+        }
+    }
+
+    pub(super) const fn seed(standard: &'static str) -> Self {
+        let allowed = Allowed::Number(0, u64::MAX);
+        Self { name: "seed", about: "of the random bytes", standard, allowed }
+    }
+
     /// What may be chosen, in words.
     pub fn expectation(&self) -> String {
         self.allowed.expectation()

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use crate::build::order::{Allowed, Choice};
+use crate::build::order::Choice;
 use crate::build::site::Site;
 use crate::build::{Cost, Recipe, Sameness};
 
@@ -15,20 +15,7 @@ pub(super) const RAND: Recipe = Recipe {
     kind: "random bytes",
     about: "bytes without any pattern, from BLAKE3 and a seed",
     source: None,
-    choices: &[
-        Choice {
-            name: "bytes",
-            about: "length of the file",
-            standard: "1073741824",
-            allowed: Allowed::Number(1, 1 << 50),
-        },
-        Choice {
-            name: "seed",
-            about: "of the random bytes",
-            standard: "1",
-            allowed: Allowed::Number(0, u64::MAX),
-        },
-    ],
+    choices: &[Choice::length(1), Choice::seed("1")],
     sameness: Sameness::Bytes(
         "blake3:e157de06093266f673ca2692cbe286f619c63cc50bee87e535cd125cb63b2add",
     ),
