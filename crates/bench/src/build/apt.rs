@@ -20,17 +20,20 @@ pub(super) const TAR: Tool = Tool::new("tar", "tar");
 /// Why nothing from the archive is the same for ever.
 pub(super) const ROTATES: &str = "versions rotate out of the archive";
 
+/// How many of [`versions`].
+pub(super) const VERSIONS: Choice = Choice {
+    name: "count",
+    about: "versions, the oldest first; fewer if fewer are offered",
+    standard: "6",
+    allowed: Allowed::Number(1, 99),
+};
+
 pub(super) const WEB: Recipe = Recipe {
     name: "web",
     kind: "HTML",
     about: "the kernel's documentation as web pages, each version that Debian 12 offers",
     source: Some(ARCHIVE),
-    choices: &[Choice {
-        name: "count",
-        about: "versions, the oldest first; fewer if fewer are offered",
-        standard: "6",
-        allowed: Allowed::Number(1, 99),
-    }],
+    choices: &[VERSIONS],
     sameness: Sameness::NotBytes(ROTATES),
     tools: &[APT_GET, APT_CACHE, DPKG_DEB],
     cost: |choices| {
@@ -106,6 +109,11 @@ pub(super) fn download(package: &str, room: &Path) -> Result<PathBuf> {
 
 pub(super) fn unpack(package: &Path, to: &Path) -> Result<()> {
     run(DPKG_DEB.command().arg("-x").arg(package).arg(to))
+}
+
+/// What a tar of the recipes holds, with the rights noted there.
+pub(super) fn unpack_tar(tar: &Path, to: &Path) -> Result<()> {
+    run(TAR.command().arg("-C").arg(to).args(["--numeric-owner", "-xpf"]).arg(tar))
 }
 
 /// Moves the files with an ending from below `tree` to the same places below `to`.

@@ -41,6 +41,24 @@ pub enum BuildError {
         /// Bytes that are free.
         free: u64,
     },
+    /// The disk ran full; the parts that are done are kept.
+    DiskFull {
+        /// Of the dataset.
+        name: String,
+        /// Where it is built.
+        dir: PathBuf,
+        /// What could not be written.
+        reason: String,
+    },
+    /// What is there is not what its receipt says; it was left alone.
+    Changed {
+        /// Where it was built.
+        dir: PathBuf,
+        /// Files and bytes that are there.
+        found: (u64, u64),
+        /// Files and bytes that were.
+        expected: (u64, u64),
+    },
     /// Something is where the dataset would be built, and no build began it; it was left alone.
     InTheWay {
         /// Of the dataset.
@@ -68,7 +86,7 @@ pub enum BuildError {
         /// What was recorded.
         expected: &'static str,
     },
-    /// Its user asked it to stop; the parts that are done are kept, where parts can be made alone.
+    /// Its user asked it to stop; the parts that are done are kept, unless the recipe starts over.
     Stopped,
 }
 
@@ -84,6 +102,10 @@ impl BuildError {
             Self::DiskTooSmall { .. } => {
                 "name a folder on a larger disk with --dir, or free space".into()
             }
+            Self::DiskFull { .. } => "free space, then run it again to go on".into(),
+            Self::Changed { dir, .. } | Self::OtherBytes { dir, .. } => {
+                format!("remove '{}' and build it again", dir.display())
+            }
             Self::InTheWay { .. } => {
                 "name another folder with --dir, or move away what is there".into()
             }
@@ -91,12 +113,7 @@ impl BuildError {
                 "check the network, the proxy settings and that the {source} can be reached, then \
                  run it again: parts that are done are kept"
             ),
-            Self::OtherBytes { dir, .. } => {
-                format!("remove '{}' and build it again", dir.display())
-            }
-            Self::Stopped => {
-                "run it again to go on; recipes that download keep the parts that are done".into()
-            }
+            Self::Stopped => "run it again to go on; parts that are done are kept".into(),
             Self::Choice { .. } => return None,
         })
     }
@@ -124,6 +141,21 @@ impl fmt::Display for BuildError {
                 needed.div_ceil(1_000_000),
                 dir.display(),
                 free / 1_000_000,
+            ),
+            Self::DiskFull { name, dir, reason } => write!(
+                f,
+                "{name}: the disk of '{}' is full: {reason}; parts that are done are kept",
+                dir.display(),
+            ),
+            Self::Changed { dir, found, expected } => write!(
+                f,
+                "'{}' holds {} bytes in {} files, expected {} in {} as its receipt says; nothing \
+                 was changed",
+                dir.display(),
+                found.1,
+                found.0,
+                expected.1,
+                expected.0,
             ),
             Self::InTheWay { name, path } => write!(
                 f,

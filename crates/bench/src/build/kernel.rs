@@ -2,7 +2,6 @@
 
 use anyhow::Result;
 
-use crate::build::order::{Allowed, Choice};
 use crate::build::site::Site;
 use crate::build::tool::run_into;
 use crate::build::{Cost, MB, Recipe, Sameness, Tool, apt};
@@ -14,12 +13,7 @@ pub(super) const KERNEL: Recipe = Recipe {
     kind: "source code in tars",
     about: "Linux 6.1 as tars, each version that Debian 12 offers",
     source: Some(apt::ARCHIVE),
-    choices: &[Choice {
-        name: "count",
-        about: "versions, the oldest first; fewer if fewer are offered",
-        standard: "6",
-        allowed: Allowed::Number(1, 99),
-    }],
+    choices: &[apt::VERSIONS],
     sameness: Sameness::NotBytes(apt::ROTATES),
     tools: &[apt::APT_GET, apt::APT_CACHE, apt::DPKG_DEB, XZ],
     cost: |choices| {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::build::site::{Site, Watch, create, remove};
+use crate::build::site::{Site, Watch, create, flush, flush_entry, keep_at, remove};
 use crate::build::{BuildError, Cost, Order, Recipe, Tool};
 use crate::dataset::files_below;
 
@@ -105,7 +105,7 @@ impl Plan {
     /// were recorded. A folder with something in it that no build began is left alone.
     pub fn build(self, watch: &dyn Watch) -> Result<Built> {
         if let Some(receipt) = self.receipt {
-            return Ok(Built::Before(receipt));
+            return receipt.checked(&self.folder).map(Built::Before);
         }
         self.check()?;
         self.claim()?;
@@ -122,15 +122,16 @@ impl Plan {
         create(&work)?;
         let folder = self.folder.canonicalize()?;
         let site = Site { folder, work: work.canonicalize()?, choices: &self.order.choices, watch };
-        let outcome = (self.order.recipe.build)(&site);
-        remove(&work)?;
-        // A program that the signal reached too fails first.
-        if outcome.is_err() && watch.is_stopped() {
-            return Err(BuildError::Stopped.into());
-        }
-        outcome?;
-        let receipt = self.receipt()?;
-        receipt.write(&self.folder)?;
+        let outcome = (self.order.recipe.build)(&site).and_then(|()| self.finish(&site.work));
+        // what went wrong first is what matters
+        let removed = remove(&work);
+        let receipt = match outcome {
+            // a program that the signal reached too fails first
+            Err(_) if watch.is_stopped() => return Err(BuildError::Stopped.into()),
+            Err(error) if is_disk_full(&error) => return Err(self.disk_full(&error).into()),
+            outcome => outcome?,
+        };
+        removed?;
         remove(&beside(&self.folder, BEGUN))?;
         Ok(Built::Now(receipt))
     }
@@ -154,15 +155,30 @@ impl Plan {
                 fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_none())
             };
             let is_foreign = |path: &&PathBuf| path.symlink_metadata().is_ok() && !is_empty(path);
-            if let Some(path) = [&self.folder, &work, &receipt].into_iter().find(is_foreign) {
+            if let Some(path) = [&receipt, &self.folder, &work].into_iter().find(is_foreign) {
                 let (name, path) = (self.order.folder(), path.clone());
                 return Err(BuildError::InTheWay { name, path }.into());
             }
             create(begun.parent().unwrap_or(Path::new(".")))?;
             fs::write(&begun, "Begun by `onefold bench dataset build`, and not yet whole.\n")
                 .with_context(|| begun.display().to_string())?;
+            flush(&begun)?;
         }
-        create(&self.folder)
+        create(&self.folder)?;
+        // of the mark too
+        flush_entry(&self.folder)
+    }
+
+    /// Digests what is there, and notes it down.
+    fn finish(&self, work: &Path) -> Result<Receipt> {
+        let receipt = self.receipt()?;
+        receipt.write(&self.folder, work)?;
+        Ok(receipt)
+    }
+
+    fn disk_full(&self, error: &anyhow::Error) -> BuildError {
+        let dir = self.folder.parent().unwrap_or(&self.folder).to_owned();
+        BuildError::DiskFull { name: self.order.folder(), dir, reason: format!("{error:#}") }
     }
 
     fn receipt(&self) -> Result<Receipt> {
@@ -200,11 +216,23 @@ impl Receipt {
         all
     }
 
-    fn write(&self, folder: &Path) -> Result<()> {
-        let path = beside(folder, RECEIPT);
+    /// The receipt, if it is true of the files and bytes in `folder`.
+    fn checked(self, folder: &Path) -> Result<Self> {
+        let (found, expected) = (lengths(folder)?, (self.files, self.bytes));
+        if found != expected {
+            let dir = folder.to_owned();
+            return Err(BuildError::Changed { dir, found, expected }.into());
+        }
+        Ok(self)
+    }
+
+    /// There is the whole receipt beside `folder`, or none; until then it lies in `work`.
+    fn write(&self, folder: &Path, work: &Path) -> Result<()> {
+        let unfinished = work.join("receipt");
         let mut text = serde_json::to_string_pretty(self).context("a receipt in JSON")?;
         text.push('\n');
-        fs::write(&path, text).with_context(|| path.display().to_string())
+        fs::write(&unfinished, text).with_context(|| unfinished.display().to_string())?;
+        keep_at(&beside(folder, RECEIPT), &unfinished)
     }
 }
 
@@ -262,6 +290,12 @@ fn digest(folder: &Path) -> Result<String> {
     Ok(format!("blake3:{}", hasher.finalize().to_hex()))
 }
 
+/// Whether the system said so, or a program that was run.
+fn is_disk_full(error: &anyhow::Error) -> bool {
+    let text = format!("{error:#}");
+    ["No space left on device", "Disk quota exceeded"].iter().any(|said| text.contains(said))
+}
+
 /// Bytes free on the disk of `dir`, or of the nearest folder above it that exists.
 fn free_space(dir: &Path) -> Result<u64> {
     let exists = dir.ancestors().find(|ancestor| ancestor.exists());
@@ -276,6 +310,7 @@ mod tests {
 
     use super::*;
     use crate::Dataset;
+    use crate::build::site::tests::Nobody;
 
     /// Stops after so many steps.
     struct Patience(Cell<usize>);
@@ -349,6 +384,109 @@ mod tests {
         assert!(error.contains("takes 1000000000 MB"), "{error}");
         assert!(error.contains("nothing was downloaded"), "{error}");
         assert!(!folder.path().join("below").exists());
+    }
+
+    #[test]
+    fn a_disk_that_fills_up_on_the_way_is_told_and_the_build_goes_on_when_there_is_room() {
+        use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+
+        /// Fills the disk before the third part.
+        struct Ballast(PathBuf);
+
+        impl Watch for Ballast {
+            fn step(&self, done: usize, _: usize, _: &str) {
+                if done == 2 {
+                    let filled = fs::write(&self.0, vec![1; 16 << 20]).unwrap_err();
+                    assert_eq!(filled.kind(), std::io::ErrorKind::StorageFull);
+                }
+            }
+
+            fn is_stopped(&self) -> bool {
+                false
+            }
+        }
+
+        const ORDER: &str = "image-series:images=3,segments=2,segment=200000";
+        let disk = tempfile::tempdir().unwrap();
+        let path = disk.path();
+        if let Err(errno) = mount("tmpfs", path, "tmpfs", MountFlags::empty(), Some(c"size=8m")) {
+            return onefold_testkit::skip(&format!("cannot mount a small tmpfs: {errno}"));
+        }
+        let ballast = path.join("ballast");
+        let full = plan(ORDER, path).build(&Ballast(ballast.clone()));
+        let kept = lengths(&plan(ORDER, path).folder).unwrap().0;
+        fs::remove_file(ballast).unwrap();
+        let rest = plan(ORDER, path).build(&Nobody);
+        let standing = Standing::of(&plan(ORDER, path).folder);
+        unmount(path, UnmountFlags::DETACH).unwrap();
+
+        let error = full.unwrap_err();
+        let Some(BuildError::DiskFull { dir, .. }) = error.downcast_ref() else {
+            panic!("{error:#}");
+        };
+        assert_eq!(dir, path);
+        assert!(error.to_string().contains("build 02.img: "), "{error}");
+        assert_eq!(kept, 2);
+        assert!(matches!(rest, Ok(Built::Now(_))), "{rest:?}");
+        assert_eq!(standing.unwrap(), Standing::Built);
+    }
+
+    #[test]
+    fn a_full_disk_is_known_by_what_the_system_and_programs_say() {
+        let system = std::io::Error::from_raw_os_error(rustix::io::Errno::NOSPC.raw_os_error());
+        assert!(is_disk_full(&anyhow::Error::new(system).context("build x")));
+        assert!(is_disk_full(&anyhow::anyhow!("xz ended with 1: (stdout): Disk quota exceeded")));
+        assert!(!is_disk_full(&anyhow::anyhow!("permission denied")));
+    }
+
+    #[test]
+    fn half_a_receipt_or_mark_is_of_a_build_that_goes_on_or_is_left_alone() {
+        const ORDER: &str = "rand:bytes=1000";
+        let folder = tempfile::tempdir().unwrap();
+        let Built::Now(whole) = plan(ORDER, folder.path()).build(&Nobody).unwrap() else {
+            panic!("was built before")
+        };
+        let home = folder.path().join("rand-bytes-1000");
+        let [receipt, mark] = [RECEIPT, BEGUN].map(|ending| beside(&home, ending));
+        let text = fs::read(&receipt).unwrap();
+        for len in [0, 1, text.len() / 2, text.len() - 2] {
+            fs::write(&receipt, &text[..len]).unwrap();
+            let error = plan(ORDER, folder.path()).build(&Nobody).unwrap_err().to_string();
+            assert!(error.contains("rand-bytes-1000.json' is there already"), "{error}");
+            assert_eq!(fs::read(&receipt).unwrap(), text[..len]);
+            // where a build was on its way, however much of the mark was written
+            fs::write(&mark, &b"Begun"[..len.min(5)]).unwrap();
+            let built = plan(ORDER, folder.path()).build(&Nobody).unwrap();
+            assert_eq!(built, Built::Now(whole.clone()), "{len}");
+            assert_eq!(fs::read(&receipt).unwrap(), text);
+            assert!(!mark.exists());
+        }
+    }
+
+    #[test]
+    fn a_dataset_that_was_changed_since_is_not_called_built() {
+        let folder = tempfile::tempdir().unwrap();
+        let again = || plan("rand:bytes=1000", folder.path()).build(&Nobody);
+        assert!(matches!(again(), Ok(Built::Now(_))));
+        let more = folder.path().join("rand-bytes-1000/more");
+        fs::write(&more, "xy").unwrap();
+        let error = again().unwrap_err();
+        assert!(matches!(error.downcast_ref(), Some(BuildError::Changed { .. })), "{error:#}");
+        assert!(error.to_string().contains("1002 bytes in 2 files, expected 1000 in 1"), "{error}");
+        assert!(more.exists());
+        fs::remove_file(more).unwrap();
+        assert!(matches!(again(), Ok(Built::Before(_))));
+    }
+
+    #[test]
+    fn a_place_where_nothing_can_be_made_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        fs::write(&file, "").unwrap();
+        for place in [file.clone(), file.join("below"), "/proc/nowhere".into()] {
+            let error = plan("rand:bytes=1000", &place).build(&Nobody).unwrap_err();
+            assert!(format!("{error:#}").contains(place.to_str().unwrap()), "{error:#}");
+        }
     }
 
     #[test]

@@ -7,13 +7,14 @@ use std::process::Command;
 use anyhow::{Context, Result};
 
 use crate::build::order::{Allowed, Choice};
-use crate::build::site::Site;
+use crate::build::site::{Site, create};
 use crate::build::tool::{output, run, run_into};
 use crate::build::{Cost, MB, Recipe, Sameness, Tool, apt};
 
 const INITDB: Tool = Tool::new("initdb", "postgresql");
 const PG_CTL: Tool = Tool::new("pg_ctl", "postgresql");
 const PGBENCH: Tool = Tool::new("pgbench", "postgresql-contrib");
+const CHOWN: Tool = Tool::new("chown", "coreutils");
 const RUNUSER: Tool = Tool::new("runuser", "util-linux");
 
 pub(super) const POSTGRES: Recipe = Recipe {
@@ -31,26 +32,40 @@ pub(super) const POSTGRES: Recipe = Recipe {
         },
     ],
     sameness: Sameness::NotBytes("the database notes down times"),
-    tools: &[INITDB, PG_CTL, PGBENCH, RUNUSER, apt::TAR],
+    tools: &[INITDB, PG_CTL, PGBENCH, CHOWN, RUNUSER, apt::TAR],
     cost: |choices| {
+        const MOST_LOG: u64 = 1000;
         // the tables, and the log that is kept of changes to them
-        let state = choices.number("scale") * 15 * MB + 120 * MB;
-        Cost { built: choices.number("count") * state, download: 0, scratch: 2 * state + 1000 * MB }
+        let scale = choices.number("scale");
+        let state = (60 + 15 * scale + (13 * scale).min(MOST_LOG)) * MB;
+        let scratch = state + MOST_LOG * MB;
+        Cost { built: choices.number("count") * state, download: 0, scratch }
     },
     build,
 };
 
-/// One database goes through all states.
+/// One database goes through all states; a state is all that it needs to go on from.
 fn build(site: &Site) -> Result<()> {
-    site.start_over()?;
     let count = site.count("count");
+    let parts: Vec<String> = (0..count).map(|number| format!("{number:02}.tar")).collect();
+    let done = site.done(&parts);
+    if done == count {
+        return Ok(());
+    }
     let home = site.room("postgres")?;
     let database = Database { data: home.join("data"), home };
-    site.step(0, count, "an empty database")?;
-    database.create()?;
-    for number in 0..count {
-        let part = format!("{number:02}.tar");
-        site.step(number, count, &part)?;
+    match done.checked_sub(1).map(|last| &parts[last]) {
+        None => {
+            site.step(0, count, "an empty database")?;
+            database.create()?;
+        }
+        Some(last) => {
+            site.step(done, count, &format!("back to {last}"))?;
+            database.restore(&site.folder.join(last))?;
+        }
+    }
+    for (number, part) in parts.iter().enumerate().skip(done) {
+        site.step(number, count, part)?;
         database.start()?;
         let worked = match number {
             0 => {
@@ -61,9 +76,9 @@ fn build(site: &Site) -> Result<()> {
         // also what writes everything to the tables
         database.stop()?;
         worked?;
-        let unfinished = site.work.join(&part);
+        let unfinished = site.work.join(part);
         database.pack(&unfinished)?;
-        site.keep(&part, &unfinished)?;
+        site.keep(part, &unfinished)?;
     }
     Ok(())
 }
@@ -76,11 +91,23 @@ struct Database {
 
 impl Database {
     fn create(&self) -> Result<()> {
-        if rustix::process::geteuid().is_root() {
-            run(Command::new("chown").arg(USER).arg(&self.home))?;
-        }
+        self.give_to_user()?;
         let mut command = self.command(INITDB)?;
         run(command.args(["--no-sync", "--auth=trust", "--username=bench", "-D"]).arg(&self.data))
+    }
+
+    /// The state that `tar` holds, in place of a new database.
+    fn restore(&self, tar: &Path) -> Result<()> {
+        create(&self.data)?;
+        apt::unpack_tar(tar, &self.data)?;
+        self.give_to_user()
+    }
+
+    fn give_to_user(&self) -> Result<()> {
+        if rustix::process::geteuid().is_root() {
+            run(CHOWN.command().args(["-R", USER]).arg(&self.home))?;
+        }
+        Ok(())
     }
 
     fn start(&self) -> Result<()> {
@@ -133,7 +160,7 @@ impl Database {
             command.args(["-u", USER, "--"]).arg(program);
             command
         } else {
-            Command::new(program)
+            tool.command()
         };
         command.current_dir(&self.home);
         Ok(command)

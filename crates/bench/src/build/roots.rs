@@ -1,7 +1,7 @@
 //! Root file systems that differ by a package each, as tars: data that come again and again.
 
-use std::fs;
 use std::path::Path;
+use std::{fs, iter};
 
 use anyhow::{Context, Result};
 
@@ -31,26 +31,38 @@ fn cost(choices: &Choices) -> Cost {
     Cost { built: choices.number("count") * 126 * MB, download: 60 * MB, scratch: 250 * MB }
 }
 
-/// Installs what the system begins with, then one package after another, and packs each state.
+/// Installs what the system begins with, then one package after another, and packs each state; a
+/// packed state is all that is needed to go on from.
 fn build(site: &Site) -> Result<()> {
-    let count = site.count("count");
+    let packages: Vec<&str> =
+        iter::once("base").chain(ADDED.iter().copied()).take(site.count("count")).collect();
+    let name = |(number, package): (usize, &&str)| format!("{number:02}-{package}.tar");
+    let parts: Vec<String> = packages.iter().enumerate().map(name).collect();
+    let done = site.done(&parts);
+    let steps = BASE.len() + parts.len();
     let root = site.room("root")?;
-    create(&root.join("var/lib/dpkg/info"))?;
-    for (done, package) in BASE.iter().enumerate() {
-        site.step(done, BASE.len() + count, package)?;
-        install(site, package, &root)?;
+    match done.checked_sub(1).map(|last| &parts[last]) {
+        _ if done == parts.len() => return Ok(()),
+        None => {
+            create(&root.join("var/lib/dpkg/info"))?;
+            for (step, package) in BASE.iter().enumerate() {
+                site.step(step, steps, package)?;
+                install(site, package, &root)?;
+            }
+        }
+        Some(last) => {
+            site.step(BASE.len() + done, steps, &format!("back to {last}"))?;
+            apt::unpack_tar(&site.folder.join(last), &root)?;
+        }
     }
-    for (number, package) in ["base"].iter().chain(ADDED).take(count).enumerate() {
-        site.step(BASE.len() + number, BASE.len() + count, package)?;
+    for (number, (package, part)) in packages.iter().zip(&parts).enumerate().skip(done) {
+        site.step(BASE.len() + number, steps, package)?;
         if number > 0 {
             install(site, package, &root)?;
         }
-        let part = format!("{number:02}-{package}.tar");
-        if !site.folder.join(&part).exists() {
-            let unfinished = site.work.join(&part);
-            pack(&root, &unfinished)?;
-            site.keep(&part, &unfinished)?;
-        }
+        let unfinished = site.work.join(part);
+        pack(&root, &unfinished)?;
+        site.keep(part, &unfinished)?;
     }
     Ok(())
 }

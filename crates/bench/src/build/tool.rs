@@ -3,9 +3,9 @@
 use std::env;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 
 use crate::build::BuildError;
 
@@ -34,9 +34,11 @@ impl Tool {
         folders.into_iter().map(|folder| folder.join(self.program)).find(|file| file.is_file())
     }
 
-    /// The program, ready to be given arguments.
+    /// The program, ready to be given arguments; what it says is English.
     pub(super) fn command(self) -> Command {
-        Command::new(self.find().unwrap_or_else(|| self.program.into()))
+        let mut command = Command::new(self.find().unwrap_or_else(|| self.program.into()));
+        command.env("LC_ALL", "C.UTF-8").env_remove("LANGUAGE");
+        command
     }
 }
 
@@ -47,6 +49,10 @@ pub(super) fn run(command: &mut Command) -> Result<()> {
 /// What the command prints.
 pub(super) fn output(command: &mut Command) -> Result<Vec<u8>> {
     let output = finished(command)?;
+    succeeded(command, output)
+}
+
+fn succeeded(command: &Command, output: Output) -> Result<Vec<u8>> {
     if !output.status.success() {
         bail!("{} ended with {}: {}", program(command), output.status, last_words(&output.stderr));
     }
@@ -70,14 +76,10 @@ pub(super) fn fetch(command: &mut Command, what: &str, source: &'static str) -> 
 
 /// What the command prints becomes the file.
 pub(super) fn run_into(command: &mut Command, path: &Path) -> Result<()> {
-    let place = || path.display().to_string();
-    let status = command
-        .stdin(Stdio::null())
-        .stdout(File::create(path).with_context(place)?)
-        .status()
-        .with_context(|| format!("run {}", program(command)))?;
-    ensure!(status.success(), "{} ended with {status}", program(command));
-    Ok(())
+    let file = File::create(path).with_context(|| path.display().to_string())?;
+    let spawned = command.stdin(Stdio::null()).stdout(file).stderr(Stdio::piped()).spawn();
+    let output = spawned.and_then(Child::wait_with_output);
+    succeeded(command, output.with_context(|| format!("run {}", program(command)))?).map(|_| ())
 }
 
 fn finished(command: &mut Command) -> Result<Output> {

@@ -93,6 +93,44 @@ fn offline_it_is_told_what_could_not_be_fetched_and_from_where() {
     }
 }
 
+/// apt and debootstrap are told of the nowhere that they fetch from in their own ways.
+#[test]
+fn offline_the_archive_is_named_too() {
+    for (program, name, what) in
+        [("apt-get", "pdf", "texlive-humanities-doc"), ("debootstrap", "vm", "a Debian 12 system")]
+    {
+        if Command::new(program).arg("--version").output().is_err() {
+            skip(&format!("no {program} here to fail without a network"));
+            continue;
+        }
+        if name == "vm" && !rustix::process::geteuid().is_root() {
+            skip("only root may make a vm");
+            continue;
+        }
+        let lab = Lab::new();
+        lab.write("apt.conf", format!("Acquire::http::Proxy \"{NOWHERE}\";\n"));
+        let mut command = lab.command(&format!("bench dataset build {name} --dir d"));
+        command.env("APT_CONFIG", lab.path("apt.conf")).env("http_proxy", NOWHERE);
+        let ran = Ran::of(name, command.output().unwrap()).expect(1);
+        ran.says(&[
+            what,
+            "could not be fetched from the Debian archive",
+            "hint: check the network",
+        ]);
+        assert!(!lab.path("d").join(format!("{name}.json")).exists());
+    }
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_is_named() {
+    let lab = Lab::new();
+    lab.write("file", "");
+    for dir in ["file", "file/below", "/proc/nowhere"] {
+        let ran = lab.run(&format!("bench dataset build rand:bytes=10 --dir {dir}")).expect(1);
+        ran.says(&[dir]);
+    }
+}
+
 #[test]
 fn a_paper_that_is_not_known_is_told_those_that_are() {
     let lab = Lab::new();

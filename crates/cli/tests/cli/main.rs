@@ -6,6 +6,7 @@ mod bench;
 mod bench_page;
 mod commands;
 mod datasets;
+mod datasets_resumed;
 mod encryption;
 mod end_to_end;
 mod exit_codes;
