@@ -5,7 +5,7 @@ use sha2::Sha256;
 use sha2::digest::Digest;
 use sha3::Sha3_256;
 
-use crate::{Fingerprint, FingerprintAlgorithm};
+use crate::{Fingerprint, FingerprintAlgorithm, lanes};
 
 /// Names chunks by one algorithm, with its key if it has one. The default is BLAKE3.
 #[derive(Clone, Default)]
@@ -20,6 +20,10 @@ enum Function {
     Sha3,
     Sha1,
 }
+
+/// From this many bytes on a chunk alone fills the lanes for BLAKE3, which its library then does in
+/// assembly (`examples/speed.rs`).
+const SHORT_FOR_BLAKE3: usize = 32 << 10;
 
 impl Fingerprinter {
     /// BLAKE3 without a key.
@@ -74,7 +78,18 @@ impl Fingerprinter {
     /// Equal to one call of [`fingerprint`](Self::fingerprint) a chunk. Callers with many chunks
     /// at hand use this one, since short chunks fill vector registers only together.
     pub fn fingerprint_many(&self, chunks: &[&[u8]], out: &mut Vec<Fingerprint>) {
-        out.extend(chunks.iter().map(|chunk| self.fingerprint(chunk)));
+        let bytes: usize = chunks.iter().map(|chunk| chunk.len()).sum();
+        let are_short = bytes < SHORT_FOR_BLAKE3 * chunks.len();
+        let together = chunks.len() > 1
+            && match &self.0 {
+                Function::Blake3 => are_short && lanes::blake3(None, chunks, out),
+                Function::Blake3Keyed(key) => are_short && lanes::blake3(Some(key), chunks, out),
+                Function::Sha3 => lanes::sha3(chunks, out),
+                Function::Sha256 | Function::Sha1 => false,
+            };
+        if !together {
+            out.extend(chunks.iter().map(|chunk| self.fingerprint(chunk)));
+        }
     }
 }
 

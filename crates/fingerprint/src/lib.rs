@@ -16,6 +16,7 @@ mod algorithm;
 mod error;
 mod fingerprint;
 mod fingerprinter;
+mod lanes;
 
 pub use algorithm::FingerprintAlgorithm;
 pub use error::FingerprintError;
