@@ -6,15 +6,15 @@ use bytes::Bytes;
 use onefold_backend::Objects;
 use onefold_fingerprint::{Fingerprint, Fingerprinter};
 use onefold_seal::wire::{Put, Reader, WireError};
-use onefold_seal::{CHECK_LEN, Check, Envelope, HEADER_LEN, Kind, ObjectId, SealError};
+use onefold_seal::{CHECK_LEN, Check, Envelope, Kind, ObjectId, Parts, SealError};
 
 use crate::group::decompress;
 use crate::{Codec, ContainerError, Content, MAX_GROUP_LEN, container_name};
 
 /// Length of what follows the footer: its length and its check.
 const TRAILER_LEN: usize = 4 + CHECK_LEN;
-/// The smallest container: header, and a footer that says what it holds and that it holds nothing.
-const MIN_LEN: u64 = (HEADER_LEN + 2 + TRAILER_LEN) as u64;
+/// The shortest footer: it says what the container holds, and that it holds nothing.
+const FOOTER_MIN: usize = 2;
 /// How much of a container's end is read at first; most footers fit.
 const FIRST_READ: u64 = 64 << 10;
 /// Bytes that a group takes in the footer at least: three varints, a codec, a check.
@@ -33,7 +33,7 @@ pub struct GroupEntry {
     pub len: u32,
     /// How the stored bytes give the chunks.
     pub codec: Codec,
-    /// Check over the stored bytes.
+    /// Check over the stored bytes, or their tag.
     pub check: Check,
 }
 
@@ -61,6 +61,8 @@ pub struct Directory {
     pub groups: Vec<GroupEntry>,
     /// Its chunks by slot, in the order of their groups.
     pub chunks: Vec<ChunkEntry>,
+    /// What opens its groups.
+    pub(crate) parts: Parts,
 }
 
 impl Directory {
@@ -73,20 +75,22 @@ impl Directory {
     ) -> Result<Self, ContainerError> {
         let backend = |source| ContainerError::Backend { container: id, source };
         let sealed = |source| ContainerError::Envelope { container: id, source };
-        if size < MIN_LEN {
-            return Err(sealed(SealError::Truncated { found: size, expected: MIN_LEN }));
+        let start_len = envelope.start_len() as u64;
+        let min_len = min_len(envelope);
+        if size < min_len {
+            return Err(sealed(SealError::Truncated { found: size, expected: min_len }));
         }
         let name = container_name(id);
-        let header = objects.get_range(&name, 0..HEADER_LEN as u64).map_err(backend)?;
-        let mut tail_start = size.saturating_sub(FIRST_READ).max(HEADER_LEN as u64);
+        let start = objects.get_range(&name, 0..start_len).map_err(backend)?;
+        let mut tail_start = size.saturating_sub(FIRST_READ).max(start_len);
         let mut tail = objects.get_range(&name, tail_start..size).map_err(backend)?;
-        let footer_start = footer_start(&tail, size).map_err(sealed)?;
+        let footer_start = footer_start(&tail, size, start_len).map_err(sealed)?;
         if footer_start < tail_start {
             tail_start = footer_start;
             tail = objects.get_range(&name, tail_start..size).map_err(backend)?;
         }
         let footer = &tail[(footer_start - tail_start) as usize..];
-        Self::open(envelope, id, &header, footer, footer_start)
+        Self::open(envelope, id, &start, footer, footer_start)
     }
 
     /// Reads the footer out of the whole container `object`.
@@ -96,31 +100,30 @@ impl Directory {
         object: &[u8],
     ) -> Result<Self, ContainerError> {
         let sealed = |source| ContainerError::Envelope { container: id, source };
-        let size = object.len() as u64;
-        if size < MIN_LEN {
-            return Err(sealed(SealError::Truncated { found: size, expected: MIN_LEN }));
+        let (size, min_len) = (object.len() as u64, min_len(envelope));
+        if size < min_len {
+            return Err(sealed(SealError::Truncated { found: size, expected: min_len }));
         }
-        let (header, rest) = object.split_at(HEADER_LEN);
-        let start = footer_start(rest, size).map_err(sealed)?;
-        Self::open(envelope, id, header, &object[start as usize..], start)
+        let (start, rest) = object.split_at(envelope.start_len());
+        let footer_start = footer_start(rest, size, start.len() as u64).map_err(sealed)?;
+        Self::open(envelope, id, start, &object[footer_start as usize..], footer_start)
     }
 
-    /// Verifies and decodes `footer`, which is everything from `start` to the container's end.
+    /// Verifies and decodes the footer: `end` is everything from `footer_start` to the container's
+    /// end, and `start` what stands before its groups.
     fn open(
         envelope: &Envelope,
         id: ObjectId,
-        header: &[u8],
-        footer: &[u8],
-        start: u64,
+        start: &[u8],
+        end: &[u8],
+        footer_start: u64,
     ) -> Result<Self, ContainerError> {
-        let (covered, check) =
-            footer.split_last_chunk::<CHECK_LEN>().expect("the trailer was read");
-        // The check goes first: a damaged version number must not be taken for another version.
-        Check::from_bytes(*check)
-            .verify(&[header, covered])
-            .and_then(|()| envelope.verify_header(Kind::Container, id, header))
-            .map_err(|source| ContainerError::Envelope { container: id, source })?;
-        Self::decode(id, &covered[..covered.len() - 4], start)
+        let sealed = |source| ContainerError::Envelope { container: id, source };
+        let (covered, check) = end.split_last_chunk::<CHECK_LEN>().expect("the trailer was read");
+        let (footer, footer_len) = covered.split_at(covered.len() - 4);
+        let parts = envelope.parts(Kind::Container, id, start).map_err(sealed)?;
+        let footer = parts.open_end(footer, footer_len, check).map_err(sealed)?;
+        Self::decode(id, parts, &footer, start.len() as u64..footer_start)
             .map_err(|source| ContainerError::Footer { container: id, source })
     }
 
@@ -152,16 +155,21 @@ impl Directory {
         footer
     }
 
-    /// Decodes a footer that begins at byte `end` of container `id`; its groups fill the room
-    /// between header and footer exactly, and their chunks fill them exactly.
-    pub(crate) fn decode(id: ObjectId, footer: &[u8], end: u64) -> Result<Self, WireError> {
+    /// Decodes the footer of container `id`, whose groups fill the bytes in `room` exactly, and
+    /// their chunks fill them exactly.
+    pub(crate) fn decode(
+        id: ObjectId,
+        parts: Parts,
+        footer: &[u8],
+        room: Range<u64>,
+    ) -> Result<Self, WireError> {
         let mut reader = Reader::new(footer);
         let content = Content::from_code(reader.u8("what the container holds")?)
             .ok_or(reader.error("content 0 (data) or 1 (metadata)"))?;
         let group_count = reader.count(GROUP_ENTRY_MIN, "the count of groups")?;
         let mut groups = Vec::with_capacity(group_count);
         let mut chunks = Vec::new();
-        let mut offset = HEADER_LEN as u64;
+        let mut offset = room.start;
         for group in 0..group_count as u32 {
             let max = u64::from(MAX_GROUP_LEN);
             let stored_len = reader.varint_to(max, "a group's stored length")? as u32;
@@ -191,10 +199,10 @@ impl Directory {
             offset += u64::from(stored_len);
         }
         reader.finish()?;
-        if offset != end {
+        if offset != room.end {
             return Err(reader.error("groups that end where the footer begins"));
         }
-        Ok(Self { id, content, groups, chunks })
+        Ok(Self { id, content, groups, chunks, parts })
     }
 
     /// Reads group `group` and decompresses it; its stored bytes are checked first.
@@ -218,13 +226,10 @@ impl Directory {
     fn open_group(&self, group: u32, stored: &[u8]) -> Result<Bytes, ContainerError> {
         let container = self.id;
         let entry = self.group(group)?;
-        entry.check.verify(&[stored]).map_err(|source| ContainerError::DamagedGroup {
-            container,
-            group,
-            offset: entry.offset,
-            source,
+        let opened = self.parts.open(group, stored, &entry.check).map_err(|source| {
+            ContainerError::DamagedGroup { container, group, offset: entry.offset, source }
         })?;
-        decompress(entry.codec, stored, entry.len).map(Bytes::from).map_err(|reason| {
+        decompress(entry.codec, opened, entry.len).map(Bytes::from).map_err(|reason| {
             ContainerError::Decompress { container, group, expected: entry.len, reason }
         })
     }
@@ -273,13 +278,19 @@ impl ChunkEntry {
     }
 }
 
-/// Where the footer of a container of `size` bytes begins, by the length in its `tail`.
-fn footer_start(tail: &[u8], size: u64) -> Result<u64, SealError> {
+/// Length of the smallest container.
+const fn min_len(envelope: &Envelope) -> u64 {
+    (envelope.start_len() + FOOTER_MIN + TRAILER_LEN) as u64
+}
+
+/// Where the footer of a container of `size` bytes begins, by the length in its `tail`; not before
+/// `start_len`.
+fn footer_start(tail: &[u8], size: u64, start_len: u64) -> Result<u64, SealError> {
     let trailer = tail
         .last_chunk::<TRAILER_LEN>()
-        .ok_or(SealError::Truncated { found: size, expected: MIN_LEN })?;
+        .ok_or(SealError::Truncated { found: size, expected: start_len + TRAILER_LEN as u64 })?;
     let footer_len = u32::from_le_bytes(trailer[..4].try_into().expect("4 bytes"));
-    let needed = u64::from(footer_len) + (HEADER_LEN + TRAILER_LEN) as u64;
+    let needed = u64::from(footer_len) + start_len + TRAILER_LEN as u64;
     size.checked_sub(u64::from(footer_len) + TRAILER_LEN as u64)
         .filter(|_| needed <= size)
         .ok_or(SealError::Truncated { found: size, expected: needed })

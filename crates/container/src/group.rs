@@ -1,7 +1,9 @@
 //! Groups: neighbouring chunks, compressed together.
 
+use std::borrow::Cow;
+
 use onefold_fingerprint::Fingerprint;
-use onefold_seal::Check;
+use onefold_seal::{Check, Suite};
 
 use crate::ContainerError;
 
@@ -75,7 +77,8 @@ pub struct CompressedGroup {
     pub(crate) stored: Vec<u8>,
     pub(crate) codec: Codec,
     pub(crate) len: u32,
-    pub(crate) check: Check,
+    /// Known ahead where nothing is encrypted; a tag is known once the group has its place.
+    pub(crate) check: Option<Check>,
     pub(crate) chunks: Vec<(Fingerprint, u32)>,
 }
 
@@ -87,14 +90,17 @@ impl CompressedGroup {
 }
 
 /// Compresses groups; one for each thread, because it holds the compressor's working memory.
-pub struct Compressor(zstd::bulk::Compressor<'static>);
+pub struct Compressor {
+    zstd: zstd::bulk::Compressor<'static>,
+    suite: Suite,
+}
 
 impl Compressor {
-    /// A compressor of zstd level `level`.
-    pub fn new(level: i32) -> Result<Self, ContainerError> {
-        zstd::bulk::Compressor::new(level)
-            .map(Self)
-            .map_err(|e| ContainerError::Compress { len: 0, reason: e.to_string() })
+    /// A compressor of zstd level `level`, for containers protected by `suite`.
+    pub fn new(level: i32, suite: Suite) -> Result<Self, ContainerError> {
+        let zstd = zstd::bulk::Compressor::new(level)
+            .map_err(|e| ContainerError::Compress { len: 0, reason: e.to_string() })?;
+        Ok(Self { zstd, suite })
     }
 
     /// Compresses what `group` holds and empties it. Bytes that do not shrink are stored raw.
@@ -104,7 +110,7 @@ impl Compressor {
     ) -> Result<CompressedGroup, ContainerError> {
         let len = group.bytes.len();
         let mut stored = Vec::with_capacity(zstd::zstd_safe::compress_bound(len));
-        self.0
+        self.zstd
             .compress_to_buffer(&group.bytes, &mut stored)
             .map_err(|e| ContainerError::Compress { len, reason: e.to_string() })?;
         let codec = if stored.len() < len { Codec::Zstd } else { Codec::Raw };
@@ -113,17 +119,17 @@ impl Compressor {
             stored.extend_from_slice(&group.bytes);
         }
         group.bytes.clear();
-        let check = Check::of(&[&stored]);
+        let check = (self.suite == Suite::Plain).then(|| Check::of(&[&stored]));
         let chunks = std::mem::take(&mut group.chunks);
         Ok(CompressedGroup { stored, codec, len: len as u32, check, chunks })
     }
 }
 
 /// The bytes of a group from its stored bytes; exactly `len` of them or an error that says why.
-pub(crate) fn decompress(codec: Codec, stored: &[u8], len: u32) -> Result<Vec<u8>, String> {
+pub(crate) fn decompress(codec: Codec, stored: Cow<'_, [u8]>, len: u32) -> Result<Vec<u8>, String> {
     let bytes = match codec {
-        Codec::Raw => stored.to_vec(),
-        Codec::Zstd => zstd::bulk::decompress(stored, len as usize).map_err(|e| e.to_string())?,
+        Codec::Raw => stored.into_owned(),
+        Codec::Zstd => zstd::bulk::decompress(&stored, len as usize).map_err(|e| e.to_string())?,
     };
     if bytes.len() != len as usize {
         return Err(format!("it gives {} bytes", bytes.len()));

@@ -2,14 +2,13 @@
 
 use bytes::Bytes;
 use onefold_seal::wire::Put;
-use onefold_seal::{Check, Envelope, Kind, ObjectId};
+use onefold_seal::{Envelope, Kind, ObjectId, Suite};
 
 use crate::{ChunkEntry, CompressedGroup, Content, Directory, GroupEntry};
 
 /// A container that still takes groups. Nothing of it is durable.
 #[derive(Debug)]
 pub struct OpenContainer {
-    envelope: Envelope,
     bytes: Vec<u8>,
     directory: Directory,
 }
@@ -18,18 +17,16 @@ impl OpenContainer {
     /// An empty container with a new id, which is about to take `expected_len` bytes.
     ///
     /// Room that is not used costs no memory; growing past it copies the container.
-    pub fn new(envelope: Envelope, content: Content, expected_len: usize) -> Self {
+    pub fn new(envelope: &Envelope, content: Content, expected_len: usize) -> Self {
         let id = ObjectId::random();
         let mut bytes = Vec::with_capacity(expected_len);
-        bytes.extend_from_slice(&envelope.header(Kind::Container, id));
-        Self {
-            envelope,
-            bytes,
-            directory: Directory { id, content, groups: Vec::new(), chunks: Vec::new() },
-        }
+        let parts = envelope.begin(Kind::Container, id, &mut bytes);
+        let (groups, chunks) = (Vec::new(), Vec::new());
+        Self { bytes, directory: Directory { id, content, groups, chunks, parts } }
     }
 
-    /// Appends a group.
+    /// Appends a group, and seals it where it lies: its number is the next, so no number is used
+    /// twice.
     pub fn push(&mut self, group: CompressedGroup) {
         let number = self.directory.groups.len() as u32;
         let mut offset = 0;
@@ -38,14 +35,18 @@ impl OpenContainer {
             self.directory.chunks.push(ChunkEntry { fingerprint, group, offset, len });
             offset += len;
         }
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(&group.stored);
+        let parts = &self.directory.parts;
+        let ahead = group.check.filter(|_| parts.suite() == Suite::Plain);
+        let check = ahead.unwrap_or_else(|| parts.seal(number, &mut self.bytes[start..]));
         self.directory.groups.push(GroupEntry {
-            offset: self.bytes.len() as u64,
+            offset: start as u64,
             stored_len: group.stored.len() as u32,
             len: group.len,
             codec: group.codec,
-            check: group.check,
+            check,
         });
-        self.bytes.extend_from_slice(&group.stored);
     }
 
     /// Length in bytes so far, without the footer.
@@ -65,12 +66,12 @@ impl OpenContainer {
 
     /// Closes the container: appends footer, footer length and check.
     pub fn seal(mut self) -> SealedContainer {
-        let header = self.envelope.header(Kind::Container, self.directory.id);
         let footer = self.directory.encode();
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(&footer);
         let mut footer_len = Vec::with_capacity(4);
         footer_len.put_u32(footer.len() as u32);
-        let check = Check::of(&[&header, &footer, &footer_len]);
-        self.bytes.extend_from_slice(&footer);
+        let check = self.directory.parts.seal_end(&mut self.bytes[start..], &footer_len);
         self.bytes.extend_from_slice(&footer_len);
         self.bytes.extend_from_slice(check.as_bytes());
         SealedContainer { bytes: self.bytes.into(), directory: self.directory }

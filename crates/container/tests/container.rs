@@ -8,7 +8,9 @@ use onefold_container::{
 };
 use onefold_fingerprint::Fingerprinter;
 use onefold_seal::wire::Put;
-use onefold_seal::{Check, Envelope, HEADER_LEN, Kind, ObjectId, SealError};
+use onefold_seal::{
+    Check, Envelope, HEADER_LEN, Key, Keys, Kind, ObjectId, SALT_LEN, SealError, Suite,
+};
 use onefold_testkit::{random, text};
 use proptest::prelude::*;
 
@@ -19,10 +21,23 @@ fn fingerprinter() -> Fingerprinter {
     Fingerprinter::blake3()
 }
 
+/// The envelope of the same repository, if it were encrypted.
+fn encrypted() -> Envelope {
+    Envelope::encrypted(ENVELOPE.repository(), Keys::new(Key::new([3; 32])))
+}
+
+fn envelope() -> impl Strategy<Value = Envelope> {
+    any::<bool>().prop_map(|is_encrypted| if is_encrypted { encrypted() } else { ENVELOPE })
+}
+
 /// A container of `groups`, each a list of chunks.
 fn container(content: Content, groups: &[Vec<Vec<u8>>]) -> SealedContainer {
-    let mut compressor = Compressor::new(1).unwrap();
-    let mut open = OpenContainer::new(ENVELOPE, content, 0);
+    container_in(&ENVELOPE, content, groups)
+}
+
+fn container_in(envelope: &Envelope, content: Content, groups: &[Vec<Vec<u8>>]) -> SealedContainer {
+    let mut compressor = Compressor::new(1, envelope.suite()).unwrap();
+    let mut open = OpenContainer::new(envelope, content, 0);
     for chunks in groups {
         let mut group = GroupBuilder::default();
         for chunk in chunks {
@@ -71,26 +86,33 @@ fn groups() -> impl Strategy<Value = Vec<Vec<Vec<u8>>>> {
 
 proptest! {
     #[test]
-    fn what_was_sealed_is_read_back(groups in groups(), is_data in any::<bool>()) {
+    fn what_was_sealed_is_read_back(
+        envelope in envelope(), groups in groups(), is_data in any::<bool>()
+    ) {
         let content = if is_data { Content::Data } else { Content::Metadata };
-        let sealed = container(content, &groups);
+        let sealed = container_in(&envelope, content, &groups);
         let id = sealed.directory.id;
         let objects = stored(&sealed);
-        let read = Directory::read(&objects, &ENVELOPE, id, sealed.bytes.len() as u64).unwrap();
+        let read = Directory::read(&objects, &envelope, id, sealed.bytes.len() as u64).unwrap();
         prop_assert_eq!(&read, &sealed.directory);
-        prop_assert_eq!(&Directory::of_object(&ENVELOPE, id, &sealed.bytes).unwrap(), &read);
+        prop_assert_eq!(&Directory::of_object(&envelope, id, &sealed.bytes).unwrap(), &read);
         prop_assert_eq!(read.content, content);
         prop_assert_eq!(read_back(&read, &objects).unwrap(), groups);
     }
 
     #[test]
-    fn every_damage_is_found(groups in groups(), at in any::<prop::sample::Index>(), flip in 1..=255u8) {
-        let sealed = container(Content::Data, &groups);
+    fn every_damage_is_found(
+        envelope in envelope(),
+        groups in groups(),
+        at in any::<prop::sample::Index>(),
+        flip in 1..=255u8,
+    ) {
+        let sealed = container_in(&envelope, Content::Data, &groups);
         let id = sealed.directory.id;
         let mut damaged = sealed.bytes.to_vec();
         let at = at.index(damaged.len());
         damaged[at] ^= flip;
-        let found = Directory::of_object(&ENVELOPE, id, &damaged).and_then(|directory| {
+        let found = Directory::of_object(&envelope, id, &damaged).and_then(|directory| {
             for group in 0..directory.groups.len() as u32 {
                 directory.group_of_object(&damaged, group)?;
             }
@@ -100,16 +122,18 @@ proptest! {
         prop_assert!(error.contains(&id.to_string()), "{error}");
         let objects = MemoryObjects::new();
         objects.put(&container_name(id), damaged.clone().into()).unwrap();
-        let read = Directory::read(&objects, &ENVELOPE, id, damaged.len() as u64)
+        let read = Directory::read(&objects, &envelope, id, damaged.len() as u64)
             .and_then(|directory| read_back(&directory, &objects));
         prop_assert!(read.is_err());
     }
 
     #[test]
-    fn every_truncation_is_found(groups in groups(), len in any::<prop::sample::Index>()) {
-        let sealed = container(Content::Data, &groups);
+    fn every_truncation_is_found(
+        envelope in envelope(), groups in groups(), len in any::<prop::sample::Index>()
+    ) {
+        let sealed = container_in(&envelope, Content::Data, &groups);
         let short = &sealed.bytes[..len.index(sealed.bytes.len())];
-        prop_assert!(Directory::of_object(&ENVELOPE, sealed.directory.id, short).is_err());
+        prop_assert!(Directory::of_object(&envelope, sealed.directory.id, short).is_err());
     }
 
     #[test]
@@ -283,8 +307,8 @@ fn a_chunk_with_another_fingerprint_is_named() {
     let mut group = GroupBuilder::default();
     group.push(fingerprinter().fingerprint(b"right"), b"right");
     group.push(fingerprinter().fingerprint(b"promised"), b"given");
-    let mut open = OpenContainer::new(ENVELOPE, Content::Data, 0);
-    open.push(Compressor::new(1).unwrap().compress(&mut group).unwrap());
+    let mut open = OpenContainer::new(&ENVELOPE, Content::Data, 0);
+    open.push(Compressor::new(1, Suite::Plain).unwrap().compress(&mut group).unwrap());
     let sealed = open.seal();
     let directory = &sealed.directory;
     let bytes = directory.group_of_object(&sealed.bytes, 0).unwrap();
@@ -328,4 +352,39 @@ fn a_group_never_exceeds_its_limit() {
     group.push(name, &half);
     group.push(name, &half);
     group.push(name, &[0, 0]);
+}
+
+#[test]
+fn groups_exchanged_within_an_encrypted_container_or_between_two_are_refused() {
+    let groups: Vec<_> = (0..3).map(|seed| vec![random(seed, 5000)]).collect();
+    let [one, two] = [(); 2].map(|()| container_in(&encrypted(), Content::Data, &groups));
+    let start = encrypted().start_len();
+    let opened = |object: &[u8], group| one.directory.group_of_object(object, group);
+    for group in 0..3 {
+        assert_eq!(opened(&one.bytes, group).unwrap(), groups[group as usize][0]);
+        // the other container has the same groups under another key
+        assert!(opened(&two.bytes, group).is_err());
+    }
+    let mut exchanged = one.bytes.to_vec();
+    let (first, rest) = exchanged[start..].split_at_mut(5000);
+    first.swap_with_slice(&mut rest[..5000]);
+    assert!(opened(&exchanged, 0).is_err() && opened(&exchanged, 1).is_err());
+    assert!(opened(&exchanged, 2).is_ok());
+    let mut transplanted = one.bytes.to_vec();
+    transplanted[..start].copy_from_slice(&two.bytes[..start]);
+    assert!(Directory::of_object(&encrypted(), one.directory.id, &transplanted).is_err());
+}
+
+#[test]
+fn what_an_encrypted_container_holds_is_nowhere_in_its_bytes() {
+    let chunk = text(1, 3000);
+    let sealed = container_in(&encrypted(), Content::Data, &[vec![chunk.clone()]]);
+    let plain = container(Content::Data, &[vec![chunk.clone()]]);
+    let stored = &plain.bytes[HEADER_LEN..HEADER_LEN + 64];
+    let has = |bytes: &[u8], part: &[u8]| bytes.windows(part.len()).any(|window| window == part);
+    let print = fingerprinter().fingerprint(&chunk);
+    for part in [&print.as_bytes()[..16], &stored[..16], &stored[48..]] {
+        assert!(has(&plain.bytes, part) && !has(&sealed.bytes, part));
+    }
+    assert_eq!(sealed.bytes.len(), plain.bytes.len() + SALT_LEN, "nothing else is longer");
 }

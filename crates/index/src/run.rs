@@ -72,7 +72,7 @@ impl<L: Location> Run<L> {
         let body = envelope
             .open(Kind::Run, run, &object)
             .map_err(|source| IndexError::Envelope { run, source })?;
-        Self::decode(body).map_err(|source| IndexError::Malformed { run, source })
+        Self::decode(&body).map_err(|source| IndexError::Malformed { run, source })
     }
 
     fn encode(&self) -> Vec<u8> {

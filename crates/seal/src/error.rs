@@ -1,4 +1,4 @@
-use crate::{Kind, ObjectId};
+use crate::{Cost, Kind, ObjectId};
 
 /// Why stored bytes are not the object they were taken for.
 ///
@@ -25,8 +25,8 @@ pub enum SealError {
         /// The version this program reads.
         known: u8,
     },
-    /// The header names a suite, key epoch or flag that version 0 does not have.
-    #[error("header field '{field}' is {found}, format version 0 knows only 0")]
+    /// A header field has a value that version 0 does not have.
+    #[error("header field '{field}' is {found}, which format version 0 does not have here")]
     Reserved {
         /// Which field.
         field: &'static str,
@@ -64,5 +64,35 @@ pub enum SealError {
         found: String,
         /// The check of the bytes as they are.
         expected: String,
+    },
+    /// The bytes are not those that were sealed, or were sealed under another key.
+    #[error("is damaged or forged: it does not open under its key")]
+    BadTag,
+    /// An object in clear stands in an encrypted repository.
+    #[error("is not encrypted, though its repository is: damaged or forged")]
+    NotEncrypted,
+    /// An encrypted object stands in a repository that is not.
+    #[error("is encrypted, though its repository is not")]
+    Encrypted,
+    /// The object was sealed in an epoch whose key is not there.
+    #[error(
+        "was sealed in key epoch {found}, the latest known is {latest}: a key was added by \
+         another process a moment ago, or is missing, or the object is damaged"
+    )]
+    UnknownEpoch {
+        /// The epoch in the header.
+        found: u32,
+        /// The latest epoch with a key.
+        latest: u32,
+    },
+    /// A password would cost more to try than is ever paid, or the numbers make no sense.
+    #[error(
+        "asks for {} KiB of memory, {} passes and {} lanes of Argon2id, expected at most {} KiB, \
+         {} passes and {} lanes, and 8 KiB a lane", cost.memory_kib, cost.passes, cost.lanes,
+        Cost::MAX.memory_kib, Cost::MAX.passes, Cost::MAX.lanes
+    )]
+    Cost {
+        /// What was asked for.
+        cost: Cost,
     },
 }

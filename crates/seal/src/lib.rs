@@ -5,17 +5,30 @@
 //! that was damaged, truncated, swapped with another or copied from another repository is
 //! therefore told from a good one before any of it is used.
 //!
-//! Format version 0 knows one suite, [`Suite::Plain`]: bodies are stored as they are and the check
-//! is the head of a BLAKE3 hash, which finds damage but stops nobody. The header already has room
-//! for what encryption needs (suite, key epoch), and a check is as long as an AEAD tag.
+//! How they are protected is a repository's [`Suite`]. In a plain one, bodies are stored as they are
+//! and the check is the head of a BLAKE3 hash, which finds damage but stops nobody. In an encrypted
+//! one, each object is sealed by AES-256-GCM under a key of its own, and the tag takes the check's
+//! place. The keys follow from a master key that passwords wrap ([`WrappedKey`]); why it is so is in
+//! docs/decisions/0010-encryption.md.
 //!
 //! Nothing else in the workspace touches a cipher.
 
+mod check;
+mod cipher;
 mod envelope;
 mod error;
+mod header;
 mod id;
+mod key;
+mod parts;
+mod password;
 pub mod wire;
 
-pub use envelope::{CHECK_LEN, Check, Envelope, FORMAT_VERSION, HEADER_LEN, Kind, Suite};
+pub use check::{CHECK_LEN, Check};
+pub use envelope::{Envelope, SALT_LEN};
 pub use error::SealError;
+pub use header::{FORMAT_VERSION, HEADER_LEN, Kind, Suite};
 pub use id::{ObjectId, ParseIdError};
+pub use key::{Key, Keys};
+pub use parts::Parts;
+pub use password::{Cost, Password, WrappedKey};

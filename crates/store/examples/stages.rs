@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use onefold_cdc::Chunker;
 use onefold_container::{Compressor, GroupBuilder};
 use onefold_fingerprint::{Fingerprint, Fingerprinter};
+use onefold_seal::Suite;
 use onefold_store::Config;
 
 /// Files are taken in portions of about this many bytes, so that memory stays bounded.
@@ -48,7 +49,8 @@ fn main() -> io::Result<()> {
     let config = Config::standard();
     let chunker = Chunker::new(&config.params).map_err(io::Error::other)?;
     let fingerprinter = Fingerprinter::blake3();
-    let mut compressor = Compressor::new(config.compression_level).map_err(io::Error::other)?;
+    let mut compressor =
+        Compressor::new(config.compression_level, Suite::Plain).map_err(io::Error::other)?;
     let [mut walk, mut read, mut chunk, mut fingerprint, mut look_up, mut compress]: [Stage; 6] =
         Default::default();
     let files = walk.measure(0, || list(&root))?;

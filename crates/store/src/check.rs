@@ -298,7 +298,7 @@ impl Check<'_> {
         let index = std::mem::take(&mut self.index);
         let containers = std::mem::take(&mut self.containers);
         let fingerprinter = fingerprinter.clone();
-        let reader = ChunkReader::new(&**objects, *envelope, fingerprinter, &index, &containers);
+        let reader = ChunkReader::new(&**objects, envelope, fingerprinter, &index, &containers);
         let mut seen = Seen::default();
         for info in infos {
             let Some(id) = snapshot_id(&info.name) else {

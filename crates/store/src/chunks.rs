@@ -29,7 +29,7 @@ const MAX_TREE_LEN: u64 = 1 << 30;
 /// A group is read and decompressed once for all threads that want it at the same time.
 pub(crate) struct ChunkReader<'a> {
     objects: &'a dyn Objects,
-    envelope: Envelope,
+    envelope: &'a Envelope,
     fingerprinter: Fingerprinter,
     index: &'a Index<Place>,
     containers: &'a Containers,
@@ -72,7 +72,7 @@ where
 impl<'a> ChunkReader<'a> {
     pub(crate) fn new(
         objects: &'a dyn Objects,
-        envelope: Envelope,
+        envelope: &'a Envelope,
         fingerprinter: Fingerprinter,
         index: &'a Index<Place>,
         containers: &'a Containers,
@@ -135,7 +135,7 @@ impl<'a> ChunkReader<'a> {
         let mut listed = Vec::new();
         for (number, live) in (0..).zip(self.containers.all()) {
             // What cannot be read was or will be reported by whoever needs it.
-            let read = Directory::read(self.objects, &self.envelope, live.id, live.size);
+            let read = Directory::read(self.objects, self.envelope, live.id, live.size);
             listed.extend(read.iter().flat_map(|directory| places(directory, number)));
         }
         listed.sort_unstable_by_key(|(fingerprint, _)| *fingerprint);
@@ -166,7 +166,7 @@ impl<'a> ChunkReader<'a> {
     fn directory(&self, container: u32) -> Result<Option<Arc<Directory>>, StoreError> {
         let Some(live) = self.containers.get(container) else { return Ok(None) };
         let directory = self.directories.get_or_insert_with(&container, || {
-            Directory::read(self.objects, &self.envelope, live.id, live.size).map(Arc::new)
+            Directory::read(self.objects, self.envelope, live.id, live.size).map(Arc::new)
         })?;
         Ok(Some(directory))
     }

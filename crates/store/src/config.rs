@@ -72,9 +72,11 @@ impl Config {
             }
             Err(error) => return Err(error),
         };
-        let (envelope, body) = Envelope::discover(Kind::Config, &object)
-            .map_err(|source| StoreError::Envelope { object: NAME.into(), source })?;
-        let config = Self::decode(body)
+        let sealed = |source| StoreError::Envelope { object: NAME.into(), source };
+        let (repository, _suite) = Envelope::discover(Kind::Config, &object).map_err(sealed)?;
+        let envelope = Envelope::plain(repository);
+        let body = envelope.open(Kind::Config, repository, &object).map_err(sealed)?;
+        let config = Self::decode(&body)
             .map_err(|source| StoreError::Malformed { object: NAME.into(), source })?;
         Chunker::new(&config.params)?;
         Ok((envelope, config))

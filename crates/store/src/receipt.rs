@@ -60,7 +60,7 @@ impl Receipt {
         let bytes = read_object(objects, &object, MAX_LEN)?;
         match envelope.open(Kind::Receipt, snapshot, &bytes) {
             Ok(body) => {
-                Self::decode(body).map_err(|source| StoreError::Malformed { object, source })
+                Self::decode(&body).map_err(|source| StoreError::Malformed { object, source })
             }
             Err(source) => Err(StoreError::Envelope { object, source }),
         }

@@ -186,7 +186,7 @@ impl Repository {
         let loaded = self.loaded()?;
         Ok(ChunkReader::new(
             &*self.objects,
-            self.envelope,
+            &self.envelope,
             self.fingerprinter.clone(),
             &loaded.index,
             &loaded.containers,

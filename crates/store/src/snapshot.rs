@@ -94,7 +94,7 @@ impl Snapshot {
         let bytes = read_object(objects, &object, MAX_LEN)?;
         match envelope.open(Kind::Snapshot, id, &bytes) {
             Ok(body) => {
-                Self::decode(body).map_err(|source| StoreError::Malformed { object, source })
+                Self::decode(&body).map_err(|source| StoreError::Malformed { object, source })
             }
             Err(source) => Err(StoreError::Envelope { object, source }),
         }

@@ -28,6 +28,7 @@ use std::thread::{self, ScopedJoinHandle};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use onefold_cdc::Chunker;
+use onefold_container::Compressor;
 use onefold_seal::ObjectId;
 
 use self::assemble::Tally;
@@ -292,10 +293,11 @@ impl Backup<'_> {
             pool: pool_in,
             batches,
         };
-        let packer = Arc::new(Packer::new(repository.envelope, options.container_len, full));
+        let packer =
+            Arc::new(Packer::new(repository.envelope.clone(), options.container_len, full));
         let uploader = Uploader {
             objects: &*repository.objects,
-            envelope: repository.envelope,
+            envelope: &repository.envelope,
             index: &loaded.index,
             containers: &loaded.containers,
             progress,
@@ -303,11 +305,12 @@ impl Backup<'_> {
         let sinks = (0..threads)
             .map(|_| {
                 let level = config.compression_level;
+                let compressor = Compressor::new(level, repository.envelope.suite())?;
                 let (index, fingerprinter) = (&loaded.index, repository.fingerprinter.clone());
                 let packer = Arc::clone(&packer);
-                Sink::new(&chunker, fingerprinter, index, packer, progress, tally, level)
+                Ok(Sink::new(&chunker, fingerprinter, index, packer, progress, tally, compressor))
             })
-            .collect::<Result<Vec<_>, _>>()?;
+            .collect::<Result<Vec<_>, StoreError>>()?;
         thread::scope(|scope| {
             let uploading = scope.spawn(move || stop.watch(uploader.run(&full_in)));
             let storing: Vec<_> = sinks

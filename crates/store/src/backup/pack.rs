@@ -36,10 +36,10 @@ impl Packer {
         full: Sender<SealedContainer>,
     ) -> Self {
         Self {
+            data: Mutex::new(open_container(&envelope, Content::Data, container_len)),
+            metadata: Mutex::new(open_container(&envelope, Content::Metadata, container_len)),
             envelope,
             container_len,
-            data: Mutex::new(open_container(envelope, Content::Data, container_len)),
-            metadata: Mutex::new(open_container(envelope, Content::Metadata, container_len)),
             full,
         }
     }
@@ -57,7 +57,7 @@ impl Packer {
         if open.len() < self.container_len && open.chunks() < CONTAINER_CHUNKS {
             return Ok(());
         }
-        let next = open_container(self.envelope, content, self.container_len);
+        let next = open_container(&self.envelope, content, self.container_len);
         send(&self.full, std::mem::replace(&mut *open, next))
     }
 
@@ -76,7 +76,7 @@ impl Packer {
 /// Room for what comes after the length is reached: the last group and the footer.
 const BEYOND: usize = 2 << 20;
 
-fn open_container(envelope: Envelope, content: Content, len: usize) -> OpenContainer {
+fn open_container(envelope: &Envelope, content: Content, len: usize) -> OpenContainer {
     OpenContainer::new(envelope, content, len + BEYOND)
 }
 
@@ -87,7 +87,7 @@ fn send(full: &Sender<SealedContainer>, open: OpenContainer) -> Result<(), Store
 /// Puts sealed containers and remembers what they hold.
 pub(super) struct Uploader<'a> {
     pub(super) objects: &'a dyn Objects,
-    pub(super) envelope: Envelope,
+    pub(super) envelope: &'a Envelope,
     pub(super) index: &'a Index<Place>,
     pub(super) containers: &'a Containers,
     pub(super) progress: &'a Progress,
@@ -113,7 +113,7 @@ impl Uploader<'_> {
             let covered = added.covers.len() as u32;
             if seeded::active(Bug::IndexBeforeContainer) {
                 let entries = places(&directory, 0).collect();
-                Run::new(vec![directory.id], entries).write(self.objects, &self.envelope)?;
+                Run::new(vec![directory.id], entries).write(self.objects, self.envelope)?;
             }
             let put = self.objects.put(&container_name(directory.id), bytes);
             if !seeded::active(Bug::ContainerErrorSwallowed) {

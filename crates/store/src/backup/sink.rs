@@ -36,19 +36,19 @@ impl<'a> Sink<'a> {
         packer: Arc<Packer>,
         progress: &'a Progress,
         tally: &'a Tally,
-        compression_level: i32,
-    ) -> Result<Self, StoreError> {
-        Ok(Self {
+        compressor: Compressor,
+    ) -> Self {
+        Self {
             chunker,
             fingerprinter,
             index,
             packer,
             progress,
             tally,
-            compressor: Compressor::new(compression_level)?,
+            compressor,
             data: GroupBuilder::default(),
             metadata: GroupBuilder::default(),
-        })
+        }
     }
 
     pub(super) fn fingerprinter(&self) -> &Fingerprinter {

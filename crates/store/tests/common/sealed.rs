@@ -6,7 +6,7 @@ use onefold_backend::Objects;
 use onefold_container::{Compressor, Content, GroupBuilder, OpenContainer, container_name};
 use onefold_fingerprint::Fingerprinter;
 use onefold_seal::wire::Put;
-use onefold_seal::{Envelope, Kind, ObjectId};
+use onefold_seal::{Envelope, Kind, ObjectId, Suite};
 use onefold_store::{Recipe, Repository};
 
 /// Writes objects that pass every check into a repository of small BLAKE3 chunks.
@@ -25,8 +25,8 @@ impl Forger {
         let fingerprint = Fingerprinter::blake3().fingerprint(bytes);
         let mut group = GroupBuilder::default();
         group.push(fingerprint, bytes);
-        let mut container = OpenContainer::new(self.envelope, content, 0);
-        container.push(Compressor::new(1).unwrap().compress(&mut group).unwrap());
+        let mut container = OpenContainer::new(&self.envelope, content, 0);
+        container.push(Compressor::new(1, Suite::Plain).unwrap().compress(&mut group).unwrap());
         let sealed = container.seal();
         self.objects.put(&container_name(sealed.directory.id), sealed.bytes).unwrap();
         Recipe::chunk(fingerprint, bytes.len() as u64)

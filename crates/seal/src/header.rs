@@ -1,0 +1,190 @@
+//! The header that every stored object begins with (docs/format.md, "Envelope").
+
+use std::fmt;
+
+use crate::{ObjectId, SealError};
+
+/// The version of the format that this program writes and reads.
+pub const FORMAT_VERSION: u8 = 0;
+
+/// Length in bytes of the header that every object begins with.
+pub const HEADER_LEN: usize = 48;
+
+pub(crate) const MARK: &[u8; 4] = b"1FLD";
+
+/// What an object is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Kind {
+    /// The repository's configuration.
+    Config,
+    /// A container of chunks.
+    Container,
+    /// A sorted run of the index.
+    Run,
+    /// A snapshot.
+    Snapshot,
+    /// The receipt of an acknowledged backup.
+    Receipt,
+    /// The master key, wrapped by a password.
+    Key,
+    /// The sealing key of an epoch.
+    Epoch,
+}
+
+impl Kind {
+    /// Every kind, for tests and listings.
+    pub const ALL: &[Kind] = &[
+        Kind::Config,
+        Kind::Container,
+        Kind::Run,
+        Kind::Snapshot,
+        Kind::Receipt,
+        Kind::Key,
+        Kind::Epoch,
+    ];
+
+    /// The number that stands for this kind on disk.
+    pub const fn code(self) -> u8 {
+        match self {
+            Kind::Config => 1,
+            Kind::Container => 2,
+            Kind::Run => 3,
+            Kind::Snapshot => 4,
+            Kind::Receipt => 5,
+            Kind::Key => 6,
+            Kind::Epoch => 7,
+        }
+    }
+
+    fn from_code(code: u8) -> Option<Self> {
+        Self::ALL.iter().copied().find(|kind| kind.code() == code)
+    }
+
+    /// Whether the key that seals such objects is the root sealing key: they belong to no epoch.
+    pub(crate) const fn is_under_root(self) -> bool {
+        matches!(self, Kind::Config | Kind::Key | Kind::Epoch)
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Kind::Config => "config",
+            Kind::Container => "container",
+            Kind::Run => "index run",
+            Kind::Snapshot => "snapshot",
+            Kind::Receipt => "receipt",
+            Kind::Key => "key",
+            Kind::Epoch => "key epoch",
+        })
+    }
+}
+
+/// How the bodies of objects are protected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Suite {
+    /// Stored as they are; checks find damage, not malice.
+    Plain,
+    /// Sealed by AES-256-GCM.
+    Aes256Gcm,
+}
+
+impl Suite {
+    const fn code(self) -> u8 {
+        match self {
+            Suite::Plain => 0,
+            Suite::Aes256Gcm => 1,
+        }
+    }
+
+    const fn from_code(code: u8) -> Option<Self> {
+        match code {
+            0 => Some(Suite::Plain),
+            1 => Some(Suite::Aes256Gcm),
+            _ => None,
+        }
+    }
+}
+
+/// What a header says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Header {
+    pub(crate) kind: Kind,
+    pub(crate) suite: Suite,
+    pub(crate) epoch: u32,
+    pub(crate) repository: ObjectId,
+    pub(crate) id: ObjectId,
+}
+
+impl Header {
+    pub(crate) fn encode(&self) -> [u8; HEADER_LEN] {
+        let mut header = [0; HEADER_LEN];
+        header[0..4].copy_from_slice(MARK);
+        header[4] = FORMAT_VERSION;
+        header[5] = self.kind.code();
+        header[6] = self.suite.code();
+        // Byte 7 and bytes 12..16 are reserved.
+        header[8..12].copy_from_slice(&self.epoch.to_le_bytes());
+        header[16..32].copy_from_slice(self.repository.as_bytes());
+        header[32..48].copy_from_slice(self.id.as_bytes());
+        header
+    }
+
+    /// Reads a header of version 0 that belongs to an object of `kind`.
+    pub(crate) fn read(kind: Kind, header: &[u8; HEADER_LEN]) -> Result<Self, SealError> {
+        if header[0..4] != *MARK {
+            return Err(SealError::NotOnefold);
+        }
+        if header[4] != FORMAT_VERSION {
+            return Err(SealError::Version { found: header[4], known: FORMAT_VERSION });
+        }
+        if header[5] != kind.code() {
+            let found = Kind::from_code(header[5])
+                .map_or_else(|| format!("kind {}", header[5]), |k| k.to_string());
+            return Err(SealError::WrongKind { found, expected: kind });
+        }
+        let suite = suite(header)?;
+        let epoch = epoch(header);
+        for (field, found) in [("reserved", u32::from(header[7])), ("flags", word(header, 12))] {
+            if found != 0 {
+                return Err(SealError::Reserved { field, found });
+            }
+        }
+        if epoch != 0 && (suite == Suite::Plain || kind.is_under_root()) {
+            return Err(SealError::Reserved { field: "key epoch", found: epoch });
+        }
+        let id = |at: usize| ObjectId::from_bytes(header[at..at + 16].try_into().expect("16"));
+        Ok(Self { kind, suite, epoch, repository: id(16), id: id(32) })
+    }
+}
+
+/// The header of `object`, if it has one and bears Onefold's mark.
+pub(crate) fn header_of(object: &[u8]) -> Result<&[u8; HEADER_LEN], SealError> {
+    if object.len() >= MARK.len() && !object.starts_with(MARK) {
+        return Err(SealError::NotOnefold);
+    }
+    let (found, expected) = (object.len() as u64, HEADER_LEN as u64);
+    object.first_chunk().ok_or(SealError::Truncated { found, expected })
+}
+
+/// The suite that a header names, before anything vouches for it.
+pub(crate) fn suite(header: &[u8; HEADER_LEN]) -> Result<Suite, SealError> {
+    let found = u32::from(header[6]);
+    Suite::from_code(header[6]).ok_or(SealError::Reserved { field: "suite", found })
+}
+
+/// The key epoch that a header names, before anything vouches for it.
+pub(crate) fn epoch(header: &[u8; HEADER_LEN]) -> u32 {
+    word(header, 8)
+}
+
+/// The repository that a header names, before anything vouches for it.
+pub(crate) fn repository(header: &[u8; HEADER_LEN]) -> ObjectId {
+    ObjectId::from_bytes(header[16..32].try_into().expect("16 bytes"))
+}
+
+fn word(header: &[u8; HEADER_LEN], at: usize) -> u32 {
+    u32::from_le_bytes(header[at..at + 4].try_into().expect("4 bytes"))
+}
