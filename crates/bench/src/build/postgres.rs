@@ -92,7 +92,7 @@ struct Database {
 impl Database {
     fn create(&self) -> Result<()> {
         self.give_to_user()?;
-        let mut command = self.command(INITDB)?;
+        let mut command = self.command(INITDB);
         run(command.args(["--no-sync", "--auth=trust", "--username=bench", "-D"]).arg(&self.data))
     }
 
@@ -112,7 +112,7 @@ impl Database {
 
     fn start(&self) -> Result<()> {
         let options = "-c listen_addresses= -c unix_socket_directories=. -c fsync=off";
-        let mut command = self.command(PG_CTL)?;
+        let mut command = self.command(PG_CTL);
         command.args(["start", "--wait", "--silent", "-o", options, "-D"]).arg(&self.data);
         // the server keeps the streams that it is given
         let log = self.home.join("log");
@@ -120,12 +120,12 @@ impl Database {
     }
 
     fn stop(&self) -> Result<()> {
-        let mut command = self.command(PG_CTL)?;
+        let mut command = self.command(PG_CTL);
         run(command.args(["stop", "--wait", "--silent", "--mode=fast", "-D"]).arg(&self.data))
     }
 
     fn bench(&self, arguments: &[&str]) -> Result<()> {
-        let mut command = self.command(PGBENCH)?;
+        let mut command = self.command(PGBENCH);
         // the server's folder, by a name that is short enough for a socket
         command.args(["--username=bench", "--host"]).arg(self.short_socket()?);
         output(command.args(arguments).arg("postgres")).map(|_| ())
@@ -153,17 +153,16 @@ impl Database {
     }
 
     /// PostgreSQL refuses to be run by root, who therefore becomes the user of Debian's package.
-    fn command(&self, tool: Tool) -> Result<Command> {
-        let program = tool.find().with_context(|| format!("{} is gone", tool.program))?;
+    fn command(&self, tool: Tool) -> Command {
         let mut command = if rustix::process::geteuid().is_root() {
             let mut command = RUNUSER.command();
-            command.args(["-u", USER, "--"]).arg(program);
+            command.args(["-u", USER, "--"]).arg(tool.place());
             command
         } else {
             tool.command()
         };
         command.current_dir(&self.home);
-        Ok(command)
+        command
     }
 
     fn pack(&self, tar: &Path) -> Result<()> {

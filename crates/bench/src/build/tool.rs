@@ -34,9 +34,14 @@ impl Tool {
         folders.into_iter().map(|folder| folder.join(self.program)).find(|file| file.is_file())
     }
 
+    /// Where it is, or its name where it is not: then running it says so.
+    pub(super) fn place(self) -> PathBuf {
+        self.find().unwrap_or_else(|| self.program.into())
+    }
+
     /// The program, ready to be given arguments; what it says is English.
     pub(super) fn command(self) -> Command {
-        let mut command = Command::new(self.find().unwrap_or_else(|| self.program.into()));
+        let mut command = Command::new(self.place());
         command.env("LC_ALL", "C.UTF-8").env_remove("LANGUAGE");
         command
     }

@@ -7,6 +7,7 @@ use crate::build::tool::{fetch, run};
 use crate::build::{Cost, MB, Recipe, Sameness, Tool, apt};
 
 const DEBOOTSTRAP: Tool = Tool::new("debootstrap", "debootstrap");
+const UNSHARE: Tool = Tool::new("unshare", "util-linux");
 const MKE2FS: Tool = Tool::new("mke2fs", "e2fsprogs");
 
 pub(super) const VM: Recipe = Recipe {
@@ -16,7 +17,7 @@ pub(super) const VM: Recipe = Recipe {
     source: Some(apt::ARCHIVE),
     choices: &[],
     sameness: Sameness::NotBytes("installing notes down times, and packages are updated"),
-    tools: &[DEBOOTSTRAP, MKE2FS],
+    tools: &[DEBOOTSTRAP, UNSHARE, MKE2FS],
     cost: |_| Cost { built: 4 * 2148 * MB, download: 400 * MB, scratch: 1000 * MB },
     build,
 };
@@ -39,8 +40,9 @@ fn build(site: &Site) -> Result<()> {
             (1..).zip(IMAGES).find(|(_, (image, _))| *image == part).expect("one of the images");
         let root = site.work.join("root");
         remove(&root)?;
-        let mut command = DEBOOTSTRAP.command();
-        command.arg("--variant=minbase");
+        // what it mounts ends with it, however it ends: another build could not remove the rest
+        let mut command = UNSHARE.command();
+        command.args(["--mount", "--"]).arg(DEBOOTSTRAP.place()).arg("--variant=minbase");
         if !added.is_empty() {
             command.arg(format!("--include={added}"));
         }

@@ -9,7 +9,7 @@ use std::process::Command;
 
 use onefold_testkit::skip;
 
-use crate::lab::{Lab, Ran};
+use crate::lab::{Lab, ONEFOLD, Ran};
 
 /// Ends a script that may be the one to stop at.
 const MAYBE_STOP: &str = r#"
@@ -144,6 +144,39 @@ impl Shelf {
         files.sort();
         files
     }
+}
+
+/// What has its name counts as whole, so its bytes must be on the disk before, and the name after.
+#[test]
+fn parts_and_the_receipt_are_flushed_before_and_after_they_get_their_names() {
+    let strace = Command::new("strace").args(["-o", "/dev/null", "true"]).output();
+    if !strace.is_ok_and(|output| output.status.success()) {
+        return skip("no strace here that can see what is flushed");
+    }
+    let lab = Lab::new();
+    let mut command = Command::new("strace");
+    command
+        .args(["-f", "-y", "-e", "trace=/^(fsync|syncfs|rename.*)$", "-o"])
+        .arg(lab.path("calls"));
+    let line = "bench dataset build series:versions=2,bytes=1000,edits=1 --dir d";
+    command.arg(ONEFOLD).args(line.split(' ')).current_dir(lab.path(""));
+    Ran::of(line, command.output().unwrap()).expect(0);
+
+    let calls = fs::read_to_string(lab.path("calls")).unwrap();
+    let calls: Vec<&str> = calls.lines().filter(|line| line.contains('(')).collect();
+    let mut named = 0;
+    for (at, call) in calls.iter().enumerate().filter(|(_, call)| call.contains(" rename")) {
+        let unfinished = call.split('"').nth(1).unwrap();
+        assert!(
+            calls[at - 1].contains("sync(") && calls[at - 1].contains(unfinished),
+            "{calls:#?}"
+        );
+        let home = Path::new(call.split('"').nth(3).unwrap()).parent().unwrap().file_name();
+        let folder = format!("/{}>)", home.unwrap().to_str().unwrap());
+        assert!(calls[at + 1].contains("fsync(") && calls[at + 1].contains(&folder), "{calls:#?}");
+        named += 1;
+    }
+    assert_eq!(named, 3, "two versions and a receipt: {calls:#?}");
 }
 
 #[test]
