@@ -8,6 +8,9 @@ use crate::run::{Entry, Results, Timing, Work};
 /// How sure an interval is.
 pub const CONFIDENCE: f64 = 0.99;
 
+/// How likely it may be that any of the changes that stand together is one by chance.
+pub const TOGETHER: f64 = 0.05;
+
 /// Less than this, either way, is no change: two builds of the same source differ by as much.
 pub const NEGLIGIBLE: f64 = 0.02;
 
@@ -39,6 +42,17 @@ pub struct Speed {
     pub change: Option<Interval>,
     /// What that means.
     pub verdict: Verdict,
+    /// How likely so clear a change would be by chance, somewhere among all that are compared, if
+    /// nothing had changed by more than what is negligible (Holm); `None` with too few rounds.
+    pub chance: Option<f64>,
+}
+
+impl Speed {
+    /// Whether it is a change even if all are judged together, and not each for itself.
+    pub fn stands(&self) -> bool {
+        matches!(self.verdict, Verdict::Slower | Verdict::Faster)
+            && self.chance.is_some_and(|chance| chance <= TOGETHER)
+    }
 }
 
 /// What can be said of two speeds.
@@ -85,8 +99,9 @@ pub struct Finding {
 ///
 /// Speeds are compared by the ratios of all pairs of samples: their median (Hodges and Lehmann), and
 /// the [`CONFIDENCE`] interval that belongs to the test of Mann and Whitney. A change is one if that
-/// interval lies beyond [`NEGLIGIBLE`], and none if it lies within. What both runs had in common all along, such as a busy
-/// neighbour during one of them, no such test can see.
+/// interval lies beyond [`NEGLIGIBLE`], and none if it lies within. Of many some are changes by
+/// chance: those that are not, all judged together, [stand](Speed::stands). What disturbed one of the
+/// runs all along, such as a busy neighbour, no such test can see.
 pub fn compare(before: &Record<Vec<Results>>, after: &Record<Vec<Results>>) -> Comparison {
     let mut comparison = Comparison {
         circumstances: header_differences(&before.header, &after.header),
@@ -104,7 +119,26 @@ pub fn compare(before: &Record<Vec<Results>>, after: &Record<Vec<Results>>) -> C
             comparison.only_after.push(new.dataset.name.clone());
         }
     }
+    let chances = holm(comparison.speeds.iter().map(|speed| speed.chance).collect());
+    for (speed, chance) in comparison.speeds.iter_mut().zip(chances) {
+        speed.chance = chance;
+    }
     comparison
+}
+
+/// Of chances that hold each for itself, those that hold for all together: the least times their
+/// number, the next times one less, and so on, none less than the one before (Holm, 1979).
+fn holm(chances: Vec<Option<f64>>) -> Vec<Option<f64>> {
+    let mut order: Vec<usize> = (0..chances.len()).filter(|&i| chances[i].is_some()).collect();
+    order.sort_by(|&a, &b| chances[a].partial_cmp(&chances[b]).expect("chances are numbers"));
+    let mut together = vec![None; chances.len()];
+    let mut most = 0.0_f64;
+    for (place, &i) in order.iter().enumerate() {
+        let times = (order.len() - place) as f64;
+        most = most.max(times * chances[i].expect("only those that are known are in order"));
+        together[i] = Some(most.min(1.0));
+    }
+    together
 }
 
 /// The place in `after` of what each of `before` is compared with: the same data first, then the
@@ -182,7 +216,15 @@ impl Comparison {
                 self.circumstances.push(format!("{name}: {count} signs of noise, {when}"));
             }
         }
-        self.add_timing(format!("{name}: reading alone"), &old.read_limit, &new.read_limit);
+        let (read, read_now) = (&old.read_limit, &new.read_limit);
+        if read.kernel == read_now.kernel {
+            self.add_timing(format!("{name}: reading alone"), read, read_now);
+        } else {
+            self.circumstances.push(format!(
+                "{name}: the read limit is by {} before and by {} after, which is not compared",
+                read.kernel, read_now.kernel
+            ));
+        }
         for entry in &old.entries {
             let key = |one: &Entry| (one.algorithm.clone(), one.wanted_mean);
             let what = label(name, entry);
@@ -241,7 +283,8 @@ impl Comparison {
         };
         let change = ratio_interval(&speeds(old), &speeds(new), CONFIDENCE);
         let verdict = change.map_or(Verdict::TooFewRounds, Verdict::of);
-        self.speeds.push(Speed { what, before, after, change, verdict });
+        let chance = change.map(|_| chance_of_change(&speeds(old), &speeds(new)));
+        self.speeds.push(Speed { what, before, after, change, verdict, chance });
     }
 
     /// How many of the intervals are expected not to enclose the true ratio, by chance alone.
@@ -311,10 +354,46 @@ fn ratio_interval(before: &[f64], after: &[f64], confidence: f64) -> Option<Inte
     Some(Interval { ratio, low: ratios[k], high: ratios[count - 1 - k] })
 }
 
+/// How likely samples as far apart as these would be, if the speed had changed by no more than what is
+/// negligible: by the same test as [`ratio_interval`], to both sides.
+fn chance_of_change(before: &[f64], after: &[f64]) -> f64 {
+    let against = |is_against: &dyn Fn(f64) -> bool| {
+        let ratios = after.iter().flat_map(|after| before.iter().map(move |before| after / before));
+        ratios.filter(|&ratio| is_against(ratio)).count()
+    };
+    let slower = against(&|ratio| ratio >= 1.0 - NEGLIGIBLE);
+    let faster = against(&|ratio| ratio <= 1.0 + NEGLIGIBLE);
+    (2.0 * at_most(before.len(), after.len(), slower.min(faster))).min(1.0)
+}
+
+/// How likely the statistic of Mann and Whitney, of samples of n and m, is at most k, if they are of
+/// one distribution.
+fn at_most(n: usize, m: usize, k: usize) -> f64 {
+    if n * m > MOST_PAIRS {
+        let (n, m) = (n as f64, m as f64);
+        let deviation = (n * m * (n + m + 1.0) / 12.0).sqrt();
+        return normal_below((k as f64 + 0.5 - n * m / 2.0) / deviation);
+    }
+    let ways = ways(n, m);
+    let below: f64 = ways[..=k.min(n * m)].iter().sum();
+    below / ways.iter().sum::<f64>()
+}
+
+/// The normal distribution below `z`, to seven digits: Abramowitz and Stegun, formula 26.2.17.
+fn normal_below(z: f64) -> f64 {
+    let t = 1.0 / (1.0 + 0.231_641_9 * z.abs());
+    let terms = [0.319_381_530, -0.356_563_782, 1.781_477_937, -1.821_255_978, 1.330_274_429];
+    let sum = terms.iter().rev().fold(0.0, |sum, term| (sum + term) * t);
+    let above = sum * (-z * z / 2.0).exp() / std::f64::consts::TAU.sqrt();
+    if z < 0.0 { above } else { 1.0 - above }
+}
+
+/// With more pairs of samples than this, the normal distribution is near enough.
+const MOST_PAIRS: usize = 2500;
+
 /// The largest k for which the statistic of Mann and Whitney, of samples of n and m, is at most k with
 /// a probability of `tail` or less, if they are of one distribution; `None` if there is no such k.
 fn lower_quantile(n: usize, m: usize, tail: f64) -> Option<usize> {
-    const MOST_PAIRS: usize = 2500;
     if n * m > MOST_PAIRS {
         // for so many, the normal distribution of the same mean and variance; 2.5758 is its
         // quantile at 0.995
@@ -399,6 +478,77 @@ mod tests {
         // near the exact one where both can be had
         let (exact, normal) = (lower_quantile(50, 50, 0.005), lower_quantile(50, 51, 0.005));
         assert!(normal.unwrap().abs_diff(exact.unwrap()) < 30, "{exact:?} {normal:?}");
+    }
+
+    #[test]
+    fn chances_are_those_of_counting_and_of_published_tables() {
+        for (n, m) in [(3, 4), (5, 5), (7, 7)] {
+            let ways = naive_ways(n, m);
+            let all: f64 = ways.iter().sum();
+            for k in 0..=n * m {
+                let below: f64 = ways.iter().take(k + 1).sum();
+                assert!((at_most(n, m, k) - below / all).abs() < 1e-12, "{n}, {m}, {k}");
+            }
+        }
+        for (z, below) in [(0.0, 0.5), (-1.959_964, 0.025), (2.575_829, 0.995), (-3.0, 0.001_350)] {
+            assert!((normal_below(z) - below).abs() < 1e-6, "{z}");
+        }
+        let (exact, normal) = (at_most(50, 50, 1000), at_most(50, 51, 1020));
+        assert!((exact / normal - 1.0).abs() < 0.1, "{exact} {normal}");
+    }
+
+    #[test]
+    fn together_the_least_chance_counts_as_often_as_there_are_chances() {
+        let of = |chances: &[f64]| -> Vec<f64> {
+            holm(chances.iter().copied().map(Some).collect()).into_iter().flatten().collect()
+        };
+        // 3 × 0.01; 2 × 0.02; 1 × 0.03, but not less than the one before
+        let expected = [0.03, 0.04, 0.04];
+        let sorted = |mut chances: Vec<f64>| {
+            chances.sort_by(f64::total_cmp);
+            chances
+        };
+        for (a, b) in sorted(of(&[0.03, 0.01, 0.02])).into_iter().zip(expected) {
+            assert!((a - b).abs() < 1e-12, "{a} {b}");
+        }
+        assert_eq!(of(&[0.9, 0.8]), [1.0, 1.0]);
+        assert_eq!(holm(vec![None, Some(0.5)]), [None, Some(0.5)]);
+    }
+
+    #[test]
+    fn one_change_among_many_stands_if_it_is_clear_enough() {
+        let times =
+            |factor: f64| [0.99, 1.01, 1.0, 1.02, 0.98, 1.005, 0.995].map(|one| one * factor);
+        let changed = chance_of_change(&times(1.0), &times(2.0));
+        // all 49 pairs agree: one order of 3432 to either side
+        assert!((changed - 2.0 / 3432.0).abs() < 1e-12, "{changed}");
+        assert!((chance_of_change(&times(2.0), &times(1.0)) - changed).abs() < 1e-12);
+        assert!(chance_of_change(&times(1.0), &times(1.0)) > 0.5);
+        let speed = |chance| Speed {
+            what: String::new(),
+            before: 1.0,
+            after: 2.0,
+            change: None,
+            verdict: Verdict::Faster,
+            chance,
+        };
+        let among = |others: usize| {
+            let all = [vec![Some(changed)], vec![Some(1.0); others]].concat();
+            speed(holm(all)[0]).stands()
+        };
+        assert!(among(0) && among(80) && !among(100));
+        assert!(!speed(None).stands());
+    }
+
+    #[test]
+    fn read_limits_by_vectors_of_other_widths_are_not_compared() {
+        let old = results("data", "1", 7);
+        let mut new = results("data", "1", 7);
+        new.read_limit.kernel = "avx512".to_owned();
+        let mut compared = Comparison::default();
+        compared.add(&old, &new);
+        assert!(compared.speeds.is_empty() && compared.circumstances.len() == 1, "{compared:?}");
+        assert!(compared.circumstances[0].contains("by scalar before and by avx512 after"));
     }
 
     #[test]

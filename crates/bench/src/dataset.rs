@@ -6,7 +6,7 @@ use std::io::Read;
 use std::mem::MaybeUninit;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 #[cfg(target_os = "linux")]
 use rustix::mm::Advice;
 
@@ -24,10 +24,13 @@ impl Dataset {
     /// A file, or the regular files below a folder in the order of their paths' bytes; of those
     /// the first `most` bytes. Symbolic links below the folder are left out.
     ///
-    /// The name is the last component of `path`. What cannot be read is an error that names it.
+    /// The name is the last component of `path`. What cannot be read is an error that names it, and so
+    /// is a pipe, a device or the like, which may never end.
     pub fn read(path: &Path, most: Option<u64>) -> Result<Self> {
         let place = || path.display().to_string();
         let whole = path.canonicalize().with_context(place)?;
+        let kind = whole.metadata().with_context(place)?.file_type();
+        ensure!(kind.is_file() || kind.is_dir(), "{}: it is no file or folder", place());
         let name = whole.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let files = if whole.is_dir() { files_below(&whole)? } else { vec![whole] };
         let most = most.unwrap_or(u64::MAX);
@@ -218,6 +221,20 @@ mod tests {
             fs::write(path, content).unwrap();
         }
         root
+    }
+
+    #[test]
+    fn what_may_never_end_is_refused_and_not_opened() {
+        use rustix::fs::{CWD, FileType, Mode, mknodat};
+        let root = tempfile::tempdir().unwrap();
+        let fifo = root.path().join("fifo");
+        mknodat(CWD, &fifo, FileType::Fifo, Mode::RUSR, 0).unwrap();
+        let socket = root.path().join("socket");
+        let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        for path in [&fifo, &socket, Path::new("/dev/zero")] {
+            let Err(error) = Dataset::read(path, None) else { panic!("{}", path.display()) };
+            assert_eq!(error.to_string(), format!("{}: it is no file or folder", path.display()));
+        }
     }
 
     #[test]

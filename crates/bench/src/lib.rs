@@ -12,6 +12,7 @@ mod dataset;
 mod distribution;
 pub mod equal_mean;
 mod limit;
+mod memory;
 mod metrics;
 pub mod paper;
 mod pin;

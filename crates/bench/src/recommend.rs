@@ -3,7 +3,7 @@
 use onefold_cdc::Algorithm;
 use serde::Serialize;
 
-use crate::run::{Results, Timing, Work};
+use crate::run::{Results, SampleRecord, Timing, Work};
 
 /// What a recipe takes for each chunk that it lists: a fingerprint, and its share of lengths and
 /// nodes. See docs/format.md.
@@ -55,6 +55,8 @@ pub struct Advice {
     pub runner_up: Option<Candidate>,
     /// Sentences.
     pub reasons: Vec<String>,
+    /// Sentences on what the figures do not tell for sure.
+    pub cautions: Vec<String>,
     /// The best of each algorithm, the fewest kept bytes first.
     pub candidates: Vec<Candidate>,
 }
@@ -65,7 +67,7 @@ pub struct Advice {
 /// counts with which the fewest bytes are kept, or the largest for which that is nearly so: larger
 /// chunks are fewer, and the index is held in memory. Of the algorithms that keep nearly as little as
 /// the best, those that are nearly as fast as the fastest are left, and of these the one that keeps
-/// the least is taken. Fixed chunks are taken only where they keep clearly less than all others: the
+/// the least is taken; one that was not timed may be fast, and is left too. Fixed chunks are taken only where they keep clearly less than all others: the
 /// first byte that is put into a file would undo them.
 pub fn recommend(results: &Results) -> Option<Advice> {
     let mut candidates: Vec<Candidate> =
@@ -75,7 +77,8 @@ pub fn recommend(results: &Results) -> Option<Advice> {
     let choice = (*ranked.first()?).clone();
     let runner_up = ranked.get(1).map(|candidate| (*candidate).clone());
     let reasons = reasons(&choice, runner_up.as_ref(), &candidates);
-    Some(Advice { choice, runner_up, reasons, candidates })
+    let cautions = cautions(results, &candidates);
+    Some(Advice { choice, runner_up, reasons, cautions, candidates })
 }
 
 /// The best first; `candidates` are in the order of the bytes they keep.
@@ -98,9 +101,10 @@ fn ranked(candidates: &[Candidate]) -> Vec<&Candidate> {
 fn fast_and_small<'a>(candidates: &[&'a Candidate]) -> &'a Candidate {
     let least = candidates[0].kept_bytes;
     let good = candidates.iter().copied().filter(|one| is_as_good(one.kept_bytes, least));
-    let speed = |one: &Candidate| one.bytes_per_second.unwrap_or(0.0);
-    let fastest = good.clone().map(speed).fold(0.0, f64::max);
-    let mut fast = good.filter(|one| speed(one) >= (1.0 - AS_FAST) * fastest);
+    let fastest = good.clone().filter_map(|one| one.bytes_per_second).fold(0.0, f64::max);
+    let is_fast = |speed: f64| speed >= (1.0 - AS_FAST) * fastest;
+    // of what was not timed nobody knows that it is slow
+    let mut fast = good.filter(|one| one.bytes_per_second.is_none_or(is_fast));
     fast.next().unwrap_or(candidates[0])
 }
 
@@ -151,13 +155,18 @@ fn reasons(
                 .to_owned(),
         );
     }
-    let least = candidates[0].kept_bytes;
-    let good = candidates.iter().filter(|one| is_as_good(one.kept_bytes, least)).count();
+    // fixed chunks were not in the running, unless they won
+    let is_rival = |one: &&Candidate| {
+        one.algorithm != Algorithm::Fixed.name() || algorithm == Algorithm::Fixed.name()
+    };
+    let rivals: Vec<&Candidate> = candidates.iter().filter(is_rival).collect();
+    let least = rivals[0].kept_bytes;
+    let good = rivals.iter().filter(|one| is_as_good(one.kept_bytes, least)).count();
     reasons.push(match *kept_bytes == least {
         true => format!(
             "{algorithm} keeps the fewest bytes of {} algorithms, recipes, footers and index \
              counted; within {percent:.0} % of it: {}.",
-            candidates.len(),
+            rivals.len(),
             match good {
                 1 => "none".into(),
                 good => format!("{} more, none of them clearly faster", good - 1),
@@ -180,6 +189,14 @@ fn reasons(
                 .to_owned(),
         );
     }
+    let fixed = candidates.iter().find(|one| one.algorithm == Algorithm::Fixed.name());
+    if let Some(fixed) = fixed.filter(|fixed| *algorithm != fixed.algorithm) {
+        reasons.push(format!(
+            "Fixed chunks keep {:+.1} %, and the first byte put into a file hides all duplicates \
+             behind it: they would have to keep clearly less.",
+            100.0 * (fixed.kept_bytes as f64 / *kept_bytes as f64 - 1.0)
+        ));
+    }
     if let Some(other) = runner_up {
         let bytes = 100.0 * (other.kept_bytes as f64 / *kept_bytes as f64 - 1.0);
         let mut against = format!("{} keeps {bytes:+.1} %", other.algorithm);
@@ -192,13 +209,54 @@ fn reasons(
     reasons
 }
 
+/// What was estimated, not measured, or measured in noise.
+fn cautions(results: &Results, candidates: &[Candidate]) -> Vec<String> {
+    let mut cautions = Vec::new();
+    let SampleRecord { bytes, stretches } = results.sample;
+    if stretches > 1 {
+        cautions.push(format!(
+            "Speeds are those on a sample of {bytes} bytes in memory, from {stretches} places of \
+             the data; what is kept was found in all of them."
+        ));
+    } else {
+        cautions.push("Speeds are those on the data in memory.".to_owned());
+    }
+    let one_in = results.entries.iter().map(|entry| entry.findings.one_in).max().unwrap_or(1);
+    if one_in > 1 {
+        cautions.push(format!(
+            "There are too many distinct chunks to remember: what is kept is estimated, by one of \
+             {one_in} fingerprints where there are the most."
+        ));
+    }
+    let untimed: Vec<&str> = candidates
+        .iter()
+        .filter(|one| one.bytes_per_second.is_none())
+        .map(|one| one.algorithm.as_str())
+        .collect();
+    if !untimed.is_empty() {
+        let untimed = untimed.join(", ");
+        cautions.push(format!("Not timed, and not held to be slow for that: {untimed}."));
+    }
+    if !results.is_complete {
+        cautions.push("It was stopped before the end: all figures are of a part.".to_owned());
+    }
+    if let [first, more @ ..] = &results.noise[..] {
+        cautions.push(format!(
+            "The machine was noisy, so speeds that are close may be in another order: {first}; {} \
+             more such signs.",
+            more.len()
+        ));
+    }
+    cautions
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::equal_mean::Borders;
     use crate::metrics::{Findings, Metrics, Zeros};
     use crate::rounds::Sample;
-    use crate::run::{Entry, SampleRecord};
+    use crate::run::Entry;
     use crate::{DatasetRecord, Distribution};
 
     fn timing(work: Work, seconds: f64) -> Timing {
@@ -243,7 +301,11 @@ mod tests {
     }
 
     fn advice(entries: Vec<Entry>) -> Advice {
-        recommend(&Results {
+        recommend(&results(entries)).unwrap()
+    }
+
+    fn results(entries: Vec<Entry>) -> Results {
+        Results {
             dataset: DatasetRecord {
                 name: "made up".into(),
                 digest: String::new(),
@@ -259,8 +321,7 @@ mod tests {
             entries,
             noise: Vec::new(),
             missing: Vec::new(),
-        })
-        .unwrap()
+        }
     }
 
     #[test]
@@ -291,6 +352,48 @@ mod tests {
         assert_eq!(advice.runner_up.unwrap().algorithm, "gear");
         assert_eq!(advice.candidates[0].algorithm, "rabin");
         assert!(advice.reasons.iter().any(|reason| reason.contains("of the 3 algorithms")));
+    }
+
+    #[test]
+    fn what_was_not_timed_is_not_slow_for_that() {
+        let untimed = Entry { timings: Vec::new(), ..entry("rabin", 10_000, 500_000, 1.0) };
+        let advice = advice(vec![untimed, entry("ram", 10_000, 502_000, 1.0)]);
+        assert_eq!(advice.choice.algorithm, "rabin");
+        assert_eq!(advice.runner_up.unwrap().algorithm, "ram");
+        assert!(
+            advice.cautions.iter().any(|one| one.contains("Not timed")),
+            "{:?}",
+            advice.cautions
+        );
+    }
+
+    #[test]
+    fn fixed_chunks_that_did_not_win_are_not_counted_among_the_good() {
+        let advice = advice(vec![
+            entry("fixed", 10_000, 500_000, 0.1),
+            entry("gear", 10_000, 501_000, 2.0),
+            entry("ram", 10_000, 502_000, 1.0),
+        ]);
+        assert_eq!(advice.choice.algorithm, "ram");
+        let told = advice.reasons.join(" ");
+        assert!(told.contains("of the 2 algorithms within"), "{told}");
+        assert!(told.contains("Fixed chunks keep -0."), "{told}");
+    }
+
+    #[test]
+    fn noise_estimates_and_samples_are_said() {
+        let plain = results(vec![entry("ram", 10_000, 502_000, 1.0)]);
+        let cautions = |results: &Results| recommend(results).unwrap().cautions;
+        assert_eq!(cautions(&plain), ["Speeds are those on the data in memory."]);
+        let mut doubtful = plain;
+        doubtful.sample = SampleRecord { bytes: 1000, stretches: 16 };
+        doubtful.entries[0].findings.one_in = 4;
+        doubtful.noise = vec!["ram: give or take 9 %".into(), "and more".into()];
+        doubtful.is_complete = false;
+        let told = cautions(&doubtful).join(" ");
+        for part in ["1000 bytes", "16 places", "one of 4", "give or take 9 %; 1 more", "stopped"] {
+            assert!(told.contains(part), "{part}: {told}");
+        }
     }
 
     #[test]

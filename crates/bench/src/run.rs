@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::num::NonZero;
+use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use onefold_cdc::{Algorithm, Chunker, Kernel, Params, TwoStage, cut_points_parallel};
@@ -12,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::counters::{Counters, Counts};
 use crate::equal_mean::{Borders, chunker_that_reaches};
 use crate::limit::{read_all, read_kernel};
+use crate::memory;
 use crate::metrics::Findings;
 use crate::pin::Pin;
 use crate::record::Machine;
@@ -24,7 +26,7 @@ use crate::{Dataset, DatasetRecord};
 /// Parts of a source that the sample is made of.
 const STRETCHES: u64 = 16;
 
-/// The share of the machine's memory in which distinct chunks are remembered.
+/// The share of the memory that this process may use in which distinct chunks are remembered.
 const SHARE_OF_MEMORY: u64 = 4;
 
 /// What is to be measured.
@@ -197,7 +199,7 @@ pub fn run(source: &mut Source, plan: &Plan, watch: &dyn Watch) -> Result<Result
     };
     let chunkers = chunkers(plan, &inputs, watch)?;
     let is_equalised = plan.equalise_mean && !watch.is_cancelled();
-    let memory = Machine::this().memory_bytes / SHARE_OF_MEMORY;
+    let memory = memory::allowed(Path::new("/"), Machine::this().memory_bytes) / SHARE_OF_MEMORY;
     let survey = survey(source, plan.borders, &chunkers, memory, watch)?;
     let mut results = Results {
         dataset: DatasetRecord {

@@ -216,7 +216,7 @@ mod tests {
     use std::os::unix::net::UnixListener;
 
     use super::*;
-    use onefold_testkit::random;
+    use onefold_testkit::{random, skip};
 
     /// A folder with files of these lengths.
     fn folder(lengths: &[usize]) -> (tempfile::TempDir, Vec<u8>) {
@@ -295,11 +295,38 @@ mod tests {
     }
 
     #[test]
+    fn a_block_device_is_as_long_as_the_system_says() {
+        // a device that is there and can be opened, and its sectors of 512 bytes
+        let known = fs::read_dir("/sys/class/block").into_iter().flatten().find_map(|entry| {
+            let entry = entry.ok()?;
+            let sectors = fs::read_to_string(entry.path().join("size")).ok()?;
+            let sectors: u64 = sectors.trim().parse().ok().filter(|&sectors| sectors > 0)?;
+            let device = Path::new("/dev").join(entry.file_name());
+            File::open(&device).is_ok().then_some((device, 512 * sectors))
+        });
+        let Some((device, bytes)) = known else {
+            return skip("no block device that this user may read");
+        };
+        let mut source = Source::list(std::slice::from_ref(&device)).unwrap();
+        assert_eq!((source.bytes(), source.files()), (bytes, 1), "{}", device.display());
+        let mut first = 0;
+        source
+            .read(4096, |piece| {
+                first = piece.bytes.len();
+                Ok(false)
+            })
+            .unwrap();
+        assert_eq!(first, 4096);
+    }
+
+    #[test]
     fn what_cannot_be_read_twice_is_refused_by_name() {
+        use rustix::fs::{CWD, FileType, Mode, mknodat};
         let root = tempfile::tempdir().unwrap();
-        let socket = root.path().join("socket");
+        let (socket, fifo) = (root.path().join("socket"), root.path().join("fifo"));
         let _listener = UnixListener::bind(&socket).unwrap();
-        for path in [Path::new("/dev/null"), &socket] {
+        mknodat(CWD, &fifo, FileType::Fifo, Mode::RUSR, 0).unwrap();
+        for path in [Path::new("/dev/null"), &socket, &fifo] {
             let error = Source::list(&[path.into()]).unwrap_err().to_string();
             assert!(error.contains(&path.display().to_string()), "{error}");
             assert!(error.ends_with("it is no file, folder or block device"), "{error}");

@@ -764,7 +764,11 @@ fn claims(session: &mut Session, found: &[Found]) {
     session.finding(claim.found(
         least.iter().all(|text| text.starts_with("AE ")),
         least.join(", "),
-        "on some data others are more even, as normalised chunking aims to be",
+        if least.iter().any(|text| text.starts_with("BFBC ")) {
+            "frequent pairs come soon behind BFBC's minimum, which lies just below its target"
+        } else {
+            "on these data another is more even"
+        },
     ));
 
     let claim = Claim {
@@ -867,7 +871,8 @@ fn best_windows(rabin: [f64; 4], buzhash: [f64; 4]) -> Finding {
     claim.found(
         rabin[1] >= best(rabin) && buzhash[2] >= best(buzhash),
         format!("Rabin: {}; Buzhash: {}", of(rabin), of(buzhash)),
-        "windows differ by little, and other data prefer others",
+        "the longer the window, the later the first cut-point can be: windows change means too, \
+         and other data prefer others",
     )
 }
 

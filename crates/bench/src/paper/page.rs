@@ -7,7 +7,7 @@ use crate::report::{self, Bar, Block, Cell, Column, Figure, Page, Section};
 use crate::{Record, Summary};
 
 /// More bars than this are left to the tables.
-const MOST_BARS: usize = 40;
+const MOST_BARS: usize = 80;
 
 /// What a paper claims and what was found, with figures of the speeds.
 pub fn page(record: &Record<Reproduction>) -> Result<Page> {

@@ -205,6 +205,29 @@ fn what_cannot_be_read_is_named_counted_and_known_by_the_exit_code() {
 }
 
 #[test]
+fn a_folder_that_takes_no_files_is_known_before_anything_is_measured() {
+    let lab = Lab::new();
+    lab.write("data", random(1, 10_000));
+    lab.write("closed/old.json", "{}");
+    fs::set_permissions(lab.path("closed/old.json"), Permissions::from_mode(0o666)).unwrap();
+    fs::set_permissions(lab.path("closed"), Permissions::from_mode(0o555)).unwrap();
+    fs::set_permissions(lab.path(""), Permissions::from_mode(0o777)).unwrap();
+    let Some(run) = unprivileged(&lab) else { return };
+    let commands = [
+        "bench run --algorithms ram --mean 1KiB --rounds 1 --data data",
+        "bench paper vectorcdc --quick --dir .",
+    ];
+    for command in commands {
+        for out in ["--json closed/new.json", "--json closed/old.json", "--html closed/new.html"] {
+            let (_, place) = out.split_once(' ').unwrap();
+            let ran = run(&format!("{command} --verbose {out}")).expect(1);
+            let ran = ran.says(&[&format!("cannot write '{place}'"), "Permission denied"]);
+            assert!(ran.stdout.is_empty() && !ran.stderr.contains("cutting"), "{ran:#?}");
+        }
+    }
+}
+
+#[test]
 fn a_measurement_that_is_stopped_keeps_what_it_has() {
     let lab = Lab::new();
     lab.write("data", random(1, 2 << 20));
@@ -260,6 +283,7 @@ fn two_runs_are_compared_and_what_is_not_the_same_is_said() {
     // as many of the intervals are narrow as the machine is quiet
     assert!(same.contains("0 slower, 0 faster"), "{same}");
     assert!(same.contains("of 7 intervals of 99 %, 0.1 are expected to miss"), "{same}");
+    assert!(same.contains("0 of 0 changes stand"), "{same}");
     assert!(same.contains("on the same data: the same"), "{same}");
     let few = lab.ok("bench compare a.json few.json").stdout;
     assert!(few.contains("7 with too few rounds"), "{few}");
@@ -277,7 +301,8 @@ fn two_runs_are_compared_and_what_is_not_the_same_is_said() {
     record["results"][0]["entries"][0]["findings"]["metrics"]["chunks"] = 1.into();
     lab.write("b.json", record.to_string());
     let told = lab.ok("bench compare a.json b.json").stdout;
-    for part in ["another machine", "0 slower, 1 faster", "1 numbers differ", "chunks"] {
+    let stands = "1 of 1 changes stand";
+    for part in ["another machine", "0 slower, 1 faster", stands, "1 numbers differ", "chunks"] {
         assert!(told.contains(part), "{part}: {told}");
     }
     let json = lab.ok("bench compare a.json b.json --json").json();

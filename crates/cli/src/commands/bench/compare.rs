@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Args;
 use onefold_bench::Record;
-use onefold_bench::compare::{self, CONFIDENCE, Comparison, NEGLIGIBLE, Verdict};
+use onefold_bench::compare::{self, CONFIDENCE, Comparison, NEGLIGIBLE, TOGETHER, Verdict};
 
 use crate::console::Console;
 use crate::exit::Exit;
@@ -16,8 +16,9 @@ const AFTER_HELP: &str = "\
 A and B are written by `onefold bench run --json`. A speed counts as changed if the 99 % interval of
 the ratio (Hodges-Lehmann, by the Mann-Whitney test) lies more than 2 % from one; five rounds at
 least are needed in each run. It is the same if all of the interval lies within 2 %, and not clear
-otherwise. Of many intervals a few miss by chance; how many is said. What disturbed one of the runs from its beginning to its end cannot be
-told from a change: repeat the runs in turn if that matters.
+otherwise. Of many intervals a few miss by chance; how many is said, and which changes stand if all
+are judged together (Holm, 5 %). What disturbed one of the runs from its beginning to its end cannot
+be told from a change: repeat the runs in turn if that matters.
 
 Examples:
   onefold bench compare before.json after.json
@@ -86,6 +87,12 @@ fn lines(comparison: &Comparison, all: bool) -> Vec<String> {
              by chance",
             comparison.expected_misses()
         ));
+        let changes = counted(Verdict::Slower) + counted(Verdict::Faster);
+        let stand = speeds.iter().filter(|speed| speed.stands()).count();
+        lines.push(format!(
+            "{stand} of {changes} changes stand if all are judged together (Holm, {:.0} %)",
+            100.0 * TOGETHER
+        ));
     }
     let mut rows = vec![
         ["", "Before GB/s", "After GB/s", "Times", "From", "To", ""].map(String::from).to_vec(),
@@ -95,6 +102,8 @@ fn lines(comparison: &Comparison, all: bool) -> Vec<String> {
             speed.change.as_ref().map_or(String::new(), |change| format!("{:.3}", pick(change)))
         };
         let verdict = match speed.verdict {
+            Verdict::Slower if !speed.stands() => "slower, by itself",
+            Verdict::Faster if !speed.stands() => "faster, by itself",
             Verdict::Slower => "slower",
             Verdict::Faster => "faster",
             Verdict::Unclear => "not clear",

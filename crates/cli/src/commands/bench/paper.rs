@@ -60,7 +60,7 @@ fn papers() -> impl TypedValueParser<Value = Reproduced> {
 
 impl Paper {
     pub(super) fn run(self, console: &Console) -> Result<Exit> {
-        make_places(self.json.iter().chain(&self.html))?;
+        make_places(self.json.as_deref(), self.html.as_deref())?;
         let cancel = cancel_on_signal(console, "what was measured will be shown")?;
         let bar = spinner(console);
         let told = |what: &str| {

@@ -34,7 +34,7 @@ Examples:
   onefold bench recommend --data /srv/images
   onefold bench recommend --data ~/Documents ~/src --per-file
 
-With --json: one document with dataset, choice, runner_up, reasons and candidates.";
+With --json: one document with dataset, choice, runner_up, reasons, cautions and candidates.";
 
 /// Recommend a chunker and sizes for your data
 #[derive(Debug, Args)]
@@ -122,6 +122,7 @@ fn describe(results: &Results, advice: &Advice) -> Vec<String> {
     }
     lines.push(String::new());
     lines.extend(advice.reasons.iter().cloned());
+    lines.extend(advice.cautions.iter().map(|caution| format!("note: {caution}")));
     lines
 }
 

@@ -96,7 +96,7 @@ impl Run {
         // what cannot be found or written is known before hours of measuring
         let list = |path| Source::list(std::slice::from_ref(path));
         let mut sources = self.data.iter().map(list).collect::<Result<Vec<_>>>()?;
-        make_places(self.json.iter().chain(&self.html))?;
+        make_places(self.json.as_deref(), self.html.as_deref())?;
         let mut results = Vec::new();
         let measured = self.measure(&mut sources, &mut results, console);
         let kept = match results.is_empty() {
@@ -205,16 +205,26 @@ pub(super) fn typed() -> impl Iterator<Item = String> {
     std::env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned())
 }
 
-/// Makes the folders of `outs`. An error if that fails, or if it is clear that one cannot be written.
-pub(super) fn make_places<'a>(outs: impl Iterator<Item = &'a PathBuf>) -> Result<()> {
-    for out in outs.filter(|out| out.as_os_str() != STANDARD_OUTPUT) {
+/// Makes the folders of what will be written. An error if that fails, or if it is clear that one cannot
+/// be written.
+pub(super) fn make_places(json: Option<&Path>, html: Option<&Path>) -> Result<()> {
+    let json = json.filter(|out| out.as_os_str() != STANDARD_OUTPUT);
+    for (out, is_record) in
+        json.map(|out| (out, true)).into_iter().chain(html.map(|out| (out, false)))
+    {
         let place = || format!("cannot write '{}'", out.display());
         ensure!(!out.is_dir(), "{}: it is a folder", place());
         let folder = out.parent().filter(|folder| !folder.as_os_str().is_empty());
         let folder = folder.unwrap_or(Path::new("."));
         fs::create_dir_all(folder).with_context(place)?;
-        let written = if out.exists() { out } else { folder };
-        access(written, Access::WRITE_OK).with_context(place)?;
+        if out.exists() {
+            access(out, Access::WRITE_OK).with_context(place)?;
+        }
+        // another file takes the place of a record
+        let is_replaced = is_record && out.symlink_metadata().is_ok_and(|there| there.is_file());
+        if is_replaced || !out.exists() {
+            access(folder, Access::WRITE_OK).with_context(place)?;
+        }
     }
     Ok(())
 }
