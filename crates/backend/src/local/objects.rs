@@ -188,7 +188,8 @@ impl Objects for LocalObjects {
         let objects = self.files.list(prefix)?;
         // After the listing: a root that vanished in between has made it too short.
         self.check_root(Operation::List, prefix)?;
-        self.sync_names(prefix, &objects).map_err(|cause| self.error(Operation::List, prefix, cause))?;
+        self.sync_names(prefix, &objects)
+            .map_err(|cause| self.error(Operation::List, prefix, cause))?;
         Ok(objects)
     }
 

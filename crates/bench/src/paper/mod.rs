@@ -5,7 +5,6 @@
 //! with the way it was measured, and a reason where it differs or could not be measured. A session
 //! that is stopped keeps what was measured.
 
-mod counted;
 mod finding;
 mod investigation;
 mod page;

@@ -1,8 +1,8 @@
 //! A Thorough Investigation, tables VI and VII: what the CPU counts for each byte that is cut.
 
-use super::finding::{Claim, Table};
-use super::session::{Measurement, Session};
 use crate::Counts;
+use crate::paper::finding::{Claim, Table};
+use crate::paper::session::{Measurement, Session};
 
 /// Table and claims of all that was counted so far, or why nothing was.
 pub(super) fn report(session: &mut Session) {
