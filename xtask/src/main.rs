@@ -22,6 +22,7 @@ mod measure;
 mod programs;
 mod record;
 mod rivals;
+mod s3_server;
 mod sample_tree;
 mod suite;
 mod tally;

@@ -76,7 +76,8 @@ fn report(outcome: Result<()>) {
     }
 }
 
-fn install_packages(cargo: Cargo, packages: &[&str]) -> Result<()> {
+/// Installs packages of Debian.
+pub(crate) fn install_packages(cargo: Cargo, packages: &[&str]) -> Result<()> {
     if packages.is_empty() {
         return Ok(());
     }

@@ -2,14 +2,14 @@
 
 use std::fs;
 use std::io::{self, BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
 
 use crate::emulate::{self, Target};
 use crate::tally::{Counts, Tally};
 use crate::workspace::{self, Cargo};
-use crate::{dataset, instructions, programs, tidy};
+use crate::{dataset, instructions, programs, s3_server, tidy};
 
 /// The profile the tests are built with. Dependencies are optimised in it, the workspace a little:
 /// the tests that drive the built program over hundreds of megabytes need that, and keep the
@@ -33,7 +33,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     let cargo = Cargo { offline: options.offline };
     let emulated = emulate::TARGETS.iter().filter(|_| options.skip_emulation.is_none());
     programs::install(cargo, emulated);
-    let datasets = fetch_datasets(options);
+    let places = Places { datasets: fetch_datasets(options), s3_server: s3_server::install(cargo) };
 
     let mut checks = Checks::default();
     checks.run("fmt", || succeeds(cargo.command().args(["fmt", "--all", "--check"])));
@@ -48,7 +48,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     });
     let mut tally = Tally::default();
     checks.time("test", || {
-        tally = run_tests(options, cargo, datasets.as_deref());
+        tally = run_tests(options, cargo, &places);
         tally.counts().failed == 0
     });
     for target in emulate::TARGETS {
@@ -97,15 +97,25 @@ fn fetch_datasets(options: &Options) -> Option<PathBuf> {
     }
 }
 
+/// Where the tests find what was installed for them.
+struct Places {
+    datasets: Option<PathBuf>,
+    s3_server: Option<PathBuf>,
+}
+
 /// Runs all tests, doc tests included.
-fn run_tests(options: &Options, cargo: Cargo, datasets: Option<&Path>) -> Tally {
+fn run_tests(options: &Options, cargo: Cargo, places: &Places) -> Tally {
     let mut command = cargo.command();
     command
         .args(["test", "--workspace", "--all-features", "--no-fail-fast"])
-        .args(["--profile", TEST_PROFILE])
-        .env_remove("ONEFOLD_DATASETS");
-    if let Some(datasets) = datasets {
-        command.env("ONEFOLD_DATASETS", datasets);
+        .args(["--profile", TEST_PROFILE]);
+    for (variable, place) in
+        [("ONEFOLD_DATASETS", &places.datasets), ("ONEFOLD_S3_SERVER", &places.s3_server)]
+    {
+        match place {
+            Some(place) => command.env(variable, place),
+            None => command.env_remove(variable),
+        };
     }
     let mut tally = Tally::default();
     count_tests(options, &mut command, &mut tally);

@@ -6,6 +6,9 @@ use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+#[cfg(feature = "s3")]
+use crate::remote::is_passing as is_passing_answer;
+
 /// What a backend was told by the layer below it.
 pub type Cause = Box<dyn Error + Send + Sync>;
 
@@ -66,6 +69,14 @@ pub enum BackendError {
     BadName {
         /// The name as given.
         name: String,
+        /// The rule it breaks.
+        reason: &'static str,
+    },
+    /// The text names no place in S3.
+    #[error("{text:?} is no place in S3: {reason}")]
+    BadLocation {
+        /// The text as given.
+        text: String,
         /// The rule it breaks.
         reason: &'static str,
     },
@@ -145,6 +156,23 @@ pub enum BackendError {
         /// Where it is.
         place: String,
     },
+    /// The service puts over what is there, although it was asked not to.
+    #[error(
+        "{place} does not keep what is there: it accepted two puts of {name} that asked for a \
+         free name (If-None-Match: *)"
+    )]
+    NoConditionalPut {
+        /// The object that was put to find out.
+        name: String,
+        /// The service.
+        place: String,
+    },
+    /// Nothing may be deleted through this handle.
+    #[error("cannot delete {name}: it is in an append-only place")]
+    AppendOnly {
+        /// The object.
+        name: String,
+    },
     /// The simulated disk has crashed; nothing was done.
     #[error("cannot {operation} {name}: the simulated disk has crashed")]
     Crashed {
@@ -184,26 +212,8 @@ impl BackendError {
     /// Calls of [`Objects`](crate::Objects) may always be repeated. An append may not: read
     /// [`Log::len`](crate::Log::len) first.
     pub fn may_retry(&self) -> bool {
-        use io::ErrorKind::*;
         let Self::Io { source, .. } = self else { return false };
-        let passing = |kind| {
-            matches!(
-                kind,
-                Interrupted
-                    | TimedOut
-                    | WouldBlock
-                    | ResourceBusy
-                    | ConnectionRefused
-                    | ConnectionReset
-                    | ConnectionAborted
-                    | NotConnected
-                    | BrokenPipe
-                    | HostUnreachable
-                    | NetworkUnreachable
-                    | NetworkDown
-            )
-        };
-        io_kinds(source.as_ref()).any(passing)
+        causes(source.as_ref()).any(is_passing)
     }
 
     /// The error for `cause`: [`Full`](Self::Full) if a lack of space is anywhere in its chain of
@@ -216,7 +226,7 @@ impl BackendError {
     ) -> Self {
         let (name, place, source) = (name.to_owned(), place.to_owned(), cause.into());
         let full = |kind| matches!(kind, io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
-        if io_kinds(source.as_ref()).any(full) {
+        if causes(source.as_ref()).filter_map(io_kind).any(full) {
             Self::Full { name, operation, place, source }
         } else {
             Self::Io { name, operation, place, source }
@@ -240,8 +250,10 @@ pub(crate) fn name_and_place(path: &Path) -> (String, String) {
     (name.to_string_lossy().into_owned(), place.display().to_string())
 }
 
-/// The kinds of all I/O errors in a chain of sources.
-fn io_kinds<'a>(first: &'a (dyn Error + 'static)) -> impl Iterator<Item = io::ErrorKind> + 'a {
+/// An error and all that it names as its sources.
+pub(crate) fn causes<'a>(
+    first: &'a (dyn Error + 'static),
+) -> impl Iterator<Item = &'a (dyn Error + 'static)> + 'a {
     std::iter::successors(Some(first), |&error: &&'a (dyn Error + 'static)| {
         // An I/O error names as its source the source of what it wraps, passing over that.
         match error.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
@@ -249,8 +261,39 @@ fn io_kinds<'a>(first: &'a (dyn Error + 'static)) -> impl Iterator<Item = io::Er
             None => error.source(),
         }
     })
-    .filter_map(|error| error.downcast_ref::<io::Error>())
-    .map(io::Error::kind)
+}
+
+fn io_kind(error: &(dyn Error + 'static)) -> Option<io::ErrorKind> {
+    error.downcast_ref().map(io::Error::kind)
+}
+
+/// Whether an error is of the kind that is gone a little later.
+fn is_passing(error: &(dyn Error + 'static)) -> bool {
+    use io::ErrorKind::*;
+    let kind = io_kind(error);
+    kind.is_some_and(|kind| {
+        matches!(
+            kind,
+            Interrupted
+                | TimedOut
+                | WouldBlock
+                | ResourceBusy
+                | ConnectionRefused
+                | ConnectionReset
+                | ConnectionAborted
+                | NotConnected
+                | BrokenPipe
+                | HostUnreachable
+                | NetworkUnreachable
+                | NetworkDown
+        )
+    }) || is_passing_answer(error)
+}
+
+/// Without a network no answer of a service is an error.
+#[cfg(not(feature = "s3"))]
+fn is_passing_answer(_: &(dyn Error + 'static)) -> bool {
+    false
 }
 
 #[cfg(test)]

@@ -8,10 +8,13 @@
 //!
 //! Each has a local, a memory and a simulated implementation. The simulated ones share a
 //! [`CrashDisk`](crash::CrashDisk), which knows what a power cut would leave behind;
-//! [`Faulty`](fault::Faulty) wraps any of them and makes chosen calls fail.
+//! [`Faulty`](fault::Faulty) wraps any of them and makes chosen calls fail. Objects may also be
+//! in S3 (feature `s3`). [`Retrying`] tries again what failed in passing, [`AppendOnly`]
+//! lets nothing be deleted.
 //!
 //! Nothing here knows what the bytes mean. All calls block; none needs an async runtime.
 
+mod append_only;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 pub mod crash;
@@ -23,11 +26,18 @@ mod memory;
 mod name;
 mod objects;
 mod pages;
+#[cfg(feature = "s3")]
+mod remote;
+mod retrying;
 mod stored;
 
+pub use append_only::AppendOnly;
 pub use error::{BackendError, Cause, Operation};
 pub use local::{LocalLog, LocalObjects, LocalPages};
 pub use log::Log;
 pub use memory::{MemoryLog, MemoryObjects, MemoryPages};
 pub use objects::{ObjectInfo, Objects};
 pub use pages::Pages;
+#[cfg(feature = "s3")]
+pub use remote::{RemoteObjects, S3Location, S3Options};
+pub use retrying::{Clock, OnRetry, RetryPolicy, Retrying};

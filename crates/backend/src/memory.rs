@@ -5,7 +5,7 @@ use std::ops::Range;
 use bytes::Bytes;
 use object_store::memory::InMemory;
 
-use crate::stored::Stored;
+use crate::stored::{Here, Stored};
 use crate::{BackendError, Log, ObjectInfo, Objects, Pages};
 
 const PLACE: &str = "memory";
@@ -17,7 +17,7 @@ pub struct MemoryObjects(Stored<InMemory>);
 impl MemoryObjects {
     /// An empty place.
     pub fn new() -> Self {
-        Self(Stored { store: InMemory::new(), place: PLACE.to_owned() })
+        Self(Stored { store: InMemory::new(), place: PLACE.to_owned(), waiter: Here })
     }
 }
 

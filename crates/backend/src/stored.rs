@@ -1,10 +1,10 @@
-//! Objects in any store of the `object_store` crate, called without an async runtime.
+//! Objects in any store of the `object_store` crate, called by threads that wait.
 
+use std::io;
 use std::ops::Range;
 
 use bytes::Bytes;
 use futures::TryStreamExt;
-use futures::executor::block_on;
 use object_store::path::Path;
 use object_store::{GetOptions, GetRange, ObjectStore, ObjectStoreExt, PutMode, PutPayload};
 
@@ -20,30 +20,86 @@ pub(crate) enum Put {
     Same,
 }
 
-/// A store and where it is, for errors.
-#[derive(Debug)]
-pub(crate) struct Stored<S> {
-    pub(crate) store: S,
-    pub(crate) place: String,
+/// How a thread waits for what a store does.
+pub(crate) trait Wait {
+    fn wait<F: Future>(&self, what: F) -> F::Output;
 }
 
-impl<S: ObjectStore> Stored<S> {
+/// Waits where nothing else is needed for the store to go on: on local disks and in memory.
+#[derive(Debug)]
+pub(crate) struct Here;
+
+impl Wait for Here {
+    fn wait<F: Future>(&self, what: F) -> F::Output {
+        futures::executor::block_on(what)
+    }
+}
+
+/// A store and where it is, for errors.
+#[derive(Debug)]
+pub(crate) struct Stored<S, W = Here> {
+    pub(crate) store: S,
+    pub(crate) place: String,
+    pub(crate) waiter: W,
+}
+
+impl<S: ObjectStore, W: Wait> Stored<S, W> {
     pub(crate) fn put(&self, name: &str, bytes: Bytes) -> Result<Put, BackendError> {
-        let path = path_of(name)?;
+        check_name(name)?;
+        match self.put_as(name, &bytes, PutMode::Create) {
+            Ok(()) => Ok(Put::New),
+            Err(error @ BackendError::AlreadyExists { .. }) => match self.holds(name, &bytes)? {
+                Some(true) => Ok(Put::Same),
+                Some(false) => Err(error),
+                // Another put of the name is under way, or a delete was faster than the look.
+                None => {
+                    let busy = io::Error::new(io::ErrorKind::ResourceBusy, error);
+                    Err(BackendError::from_cause(Operation::Put, name, &self.place, busy))
+                }
+            },
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Puts where the store cannot be asked to put only what is not there: looks first. Of two
+    /// writers that put other bytes under one name at the same time, both may believe that they
+    /// have.
+    #[cfg(feature = "s3")]
+    pub(crate) fn put_unless_seen(&self, name: &str, bytes: Bytes) -> Result<Put, BackendError> {
+        check_name(name)?;
+        match self.holds(name, &bytes)? {
+            Some(true) => Ok(Put::Same),
+            Some(false) => Err(BackendError::AlreadyExists {
+                name: name.to_owned(),
+                place: self.place.clone(),
+            }),
+            None => self.put_as(name, &bytes, PutMode::Overwrite).map(|()| Put::New),
+        }
+    }
+
+    /// Puts under `name`, which need not be the name of an object.
+    pub(crate) fn put_as(
+        &self,
+        name: &str,
+        bytes: &Bytes,
+        mode: PutMode,
+    ) -> Result<(), BackendError> {
+        let path = parse(name)?;
         let payload = PutPayload::from_bytes(bytes.clone());
-        match block_on(self.store.put_opts(&path, payload, PutMode::Create.into())) {
-            Ok(_) => Ok(Put::New),
-            Err(object_store::Error::AlreadyExists { .. }) if self.holds(name, &bytes)? => {
-                Ok(Put::Same)
-            }
+        match self.waiter.wait(self.store.put_opts(&path, payload, mode.into())) {
+            Ok(_) => Ok(()),
             Err(cause) => Err(self.error(Operation::Put, name, cause)),
         }
     }
 
     pub(crate) fn get(&self, name: &str) -> Result<Bytes, BackendError> {
         let path = path_of(name)?;
-        block_on(async { self.store.get(&path).await?.bytes().await })
-            .map_err(|cause| self.error(Operation::Get, name, cause))
+        let got = self.waiter.wait(async {
+            let result = self.store.get(&path).await?;
+            Ok((result.meta.size, result.bytes().await?))
+        });
+        let (size, bytes) = got.map_err(|cause| self.error(Operation::Get, name, cause))?;
+        self.whole(name, bytes, size)
     }
 
     pub(crate) fn get_range(&self, name: &str, range: Range<u64>) -> Result<Bytes, BackendError> {
@@ -53,28 +109,31 @@ impl<S: ObjectStore> Stored<S> {
         }
         let options =
             GetOptions { range: Some(GetRange::Bounded(range.clone())), ..Default::default() };
-        let got = block_on(async {
+        let got = self.waiter.wait(async {
             let result = self.store.get_opts(&path, options).await?;
             Ok((result.range.clone(), result.meta.size, result.bytes().await?))
         });
         match got {
-            Ok((returned, _, bytes)) if returned == range => Ok(bytes),
+            Ok((returned, _, bytes)) if returned == range => {
+                self.whole(name, bytes, range.end - range.start)
+            }
             // A range that ends after the object comes back shortened.
             Ok((_, size, bytes)) => self.inside(name, range, size).map(|_| bytes),
-            Err(cause @ object_store::Error::NotFound { .. }) => {
-                Err(self.error(Operation::Get, name, cause))
-            }
-            // One that starts there is an error that stores word differently.
             Err(cause) => {
+                let error = self.error(Operation::Get, name, cause);
+                if error.is_not_found() || error.may_retry() {
+                    return Err(error);
+                }
+                // A range that starts there is an error that stores word differently.
                 self.inside(name, range, self.size(name)?)?;
-                Err(self.error(Operation::Get, name, cause))
+                Err(error)
             }
         }
     }
 
     pub(crate) fn size(&self, name: &str) -> Result<u64, BackendError> {
         let path = path_of(name)?;
-        match block_on(self.store.head(&path)) {
+        match self.waiter.wait(self.store.head(&path)) {
             Ok(meta) => Ok(meta.size),
             Err(cause) => Err(self.error(Operation::Size, name, cause)),
         }
@@ -87,13 +146,13 @@ impl<S: ObjectStore> Stored<S> {
             Some(directory) => Some(path_of(directory)?),
             None => None,
         };
-        let mut objects: Vec<ObjectInfo> = block_on(
-            self.store
-                .list(path.as_ref())
-                .map_ok(|meta| ObjectInfo { name: meta.location.into(), size: meta.size })
-                .try_collect(),
-        )
-        .map_err(|cause| self.error(Operation::List, prefix, cause))?;
+        let listed = self
+            .store
+            .list(path.as_ref())
+            .map_ok(|meta| ObjectInfo { name: meta.location.into(), size: meta.size })
+            .try_collect();
+        let listed: Result<Vec<ObjectInfo>, _> = self.waiter.wait(listed);
+        let mut objects = listed.map_err(|cause| self.error(Operation::List, prefix, cause))?;
         objects.retain(|object| check_name(&object.name).is_ok());
         objects.sort();
         Ok(objects)
@@ -101,19 +160,29 @@ impl<S: ObjectStore> Stored<S> {
 
     pub(crate) fn delete(&self, name: &str) -> Result<(), BackendError> {
         let path = path_of(name)?;
-        match block_on(self.store.delete(&path)) {
+        match self.waiter.wait(self.store.delete(&path)) {
             Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
             Err(cause) => Err(self.error(Operation::Delete, name, cause)),
         }
     }
 
-    /// Whether exactly `bytes` are stored under `name`.
-    fn holds(&self, name: &str, bytes: &Bytes) -> Result<bool, BackendError> {
+    /// Whether exactly `bytes` are stored under `name`, or `None` if nothing is.
+    fn holds(&self, name: &str, bytes: &Bytes) -> Result<Option<bool>, BackendError> {
         let same_size = self.size(name).map(|size| size == bytes.len() as u64);
         match same_size.and_then(|same| Ok(same && self.get(name)? == *bytes)) {
-            Err(error) if error.is_not_found() => Ok(false),
-            answer => answer,
+            Err(error) if error.is_not_found() => Ok(None),
+            answer => answer.map(Some),
         }
+    }
+
+    /// Passes `bytes` if there are as many as the store announced.
+    fn whole(&self, name: &str, bytes: Bytes, announced: u64) -> Result<Bytes, BackendError> {
+        if bytes.len() as u64 == announced {
+            return Ok(bytes);
+        }
+        let text = format!("{} bytes came, expected {announced}", bytes.len());
+        let cut = io::Error::new(io::ErrorKind::ConnectionAborted, text);
+        Err(BackendError::from_cause(Operation::Get, name, &self.place, cut))
     }
 
     fn inside(&self, name: &str, range: Range<u64>, size: u64) -> Result<(), BackendError> {
@@ -126,7 +195,12 @@ impl<S: ObjectStore> Stored<S> {
     fn error(&self, operation: Operation, name: &str, cause: object_store::Error) -> BackendError {
         let (owned, place) = (name.to_owned(), self.place.clone());
         match cause {
-            object_store::Error::NotFound { .. } => BackendError::NotFound { name: owned, place },
+            // A put or a listing that finds nothing misses the bucket, which the cause names.
+            object_store::Error::NotFound { .. }
+                if matches!(operation, Operation::Get | Operation::Size) =>
+            {
+                BackendError::NotFound { name: owned, place }
+            }
             object_store::Error::AlreadyExists { .. } => {
                 BackendError::AlreadyExists { name: owned, place }
             }
@@ -137,6 +211,10 @@ impl<S: ObjectStore> Stored<S> {
 
 fn path_of(name: &str) -> Result<Path, BackendError> {
     check_name(name)?;
+    parse(name)
+}
+
+fn parse(name: &str) -> Result<Path, BackendError> {
     Path::parse(name).map_err(|_| BackendError::BadName {
         name: name.to_owned(),
         reason: "the object store does not take it",

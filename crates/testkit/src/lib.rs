@@ -6,6 +6,7 @@
 mod corpus;
 mod edit;
 pub mod model;
+pub mod s3;
 mod skip;
 mod splitmix;
 

@@ -19,7 +19,7 @@ use object_store::local::LocalFileSystem;
 
 use super::sync_directory;
 use crate::name::{check_name, check_prefix, directories_of};
-use crate::stored::{Put, Stored};
+use crate::stored::{Here, Put, Stored};
 use crate::{BackendError, ObjectInfo, Objects, Operation};
 
 /// Objects as files below a root directory; any number of processes may share it.
@@ -55,7 +55,7 @@ impl LocalObjects {
             .map_err(|cause| cannot_open(io::Error::other(cause)))?
             .with_fsync(true);
         Ok(Self {
-            files: Stored { store, place },
+            files: Stored { store, place, waiter: Here },
             root: path,
             identity: Identity::of(&metadata),
             directories: Mutex::default(),

@@ -1,0 +1,98 @@
+//! Answers that are errors, kept as such.
+//!
+//! `object_store` tells its callers the status of an answer only in words. To tell an overloaded
+//! service from a forbidden request, answers are looked at before it sees them.
+
+use std::fmt;
+
+use async_trait::async_trait;
+use object_store::ClientOptions;
+use object_store::client::{
+    HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpService,
+    ReqwestConnector,
+};
+
+/// How much of an answer's text is kept.
+const MAX_TEXT: usize = 1_000;
+
+/// The service answered that it did not do what it was asked.
+#[derive(Debug)]
+pub(super) struct Refusal {
+    status: u16,
+    text: String,
+}
+
+impl Refusal {
+    /// Whether the service may do it a little later.
+    pub(super) fn is_passing(&self) -> bool {
+        match self.status {
+            408 | 429 => true,
+            // "Your socket connection to the server was not read from or written to within the
+            // timeout period."
+            400 => self.text.contains("<Code>RequestTimeout</Code>"),
+            status => status >= 500 && !self.is_unknown_request(),
+        }
+    }
+
+    /// Whether the service does not implement what it was asked.
+    pub(super) fn is_unknown_request(&self) -> bool {
+        self.status == 501 || self.text.contains("<Code>NotImplemented</Code>")
+    }
+
+    /// Whether it is kept from `object_store`, which understands all others.
+    fn is_ours(status: u16) -> bool {
+        matches!(status, 400 | 408 | 429 | 500..)
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the service answered {}: {}", self.status, self.text)
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+/// Makes clients whose refusals are errors.
+#[derive(Debug)]
+pub(super) struct CheckedConnector;
+
+impl HttpConnector for CheckedConnector {
+    fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
+        Ok(HttpClient::new(Checked(ReqwestConnector::default().connect(options)?)))
+    }
+}
+
+#[derive(Debug)]
+struct Checked(HttpClient);
+
+#[async_trait]
+impl HttpService for Checked {
+    async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        let answer = self.0.execute(request).await?;
+        let status = answer.status().as_u16();
+        if !Refusal::is_ours(status) {
+            return Ok(answer);
+        }
+        let body = answer.into_body().bytes().await?;
+        let text = String::from_utf8_lossy(&body).chars().take(MAX_TEXT).collect();
+        Err(HttpError::new(HttpErrorKind::Unknown, Refusal { status, text }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_may_pass_is_passing() {
+        let passing = |status, text: &str| Refusal { status, text: text.into() }.is_passing();
+        for status in [408, 429, 500, 502, 503, 504] {
+            assert!(passing(status, "<Code>SlowDown</Code>"), "{status}");
+        }
+        assert!(passing(400, "<Error><Code>RequestTimeout</Code></Error>"));
+        assert!(!passing(400, "<Error><Code>InvalidRequest</Code></Error>"));
+        assert!(!passing(501, ""));
+        assert!(!passing(500, "<Error><Code>NotImplemented</Code></Error>"));
+    }
+}

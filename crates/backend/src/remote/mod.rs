@@ -1,0 +1,268 @@
+//! Objects in a bucket of a service that speaks S3.
+//!
+//! Each object is one object of the bucket, below a prefix. What keeps the promise of `put` is
+//! the service: a put that answers is durable, a name appears with all its bytes or not at all,
+//! and `If-None-Match: *` refuses a name that is taken. The last is asked of it before anything
+//! is put, because there are services that take no notice of it.
+//!
+//! Calls are tried once. [`Retrying`](crate::Retrying) tries them again.
+
+mod answers;
+mod location;
+
+pub use location::S3Location;
+
+use std::error::Error;
+use std::fmt;
+use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey, Checksum, S3ConditionalPut};
+use object_store::client::{HttpError, HttpErrorKind};
+use object_store::limit::LimitStore;
+use object_store::path::Path;
+use object_store::prefix::PrefixStore;
+use object_store::{ClientOptions, PutMode, RetryConfig};
+use tokio::runtime::{self, Runtime};
+
+use crate::error::causes;
+use crate::name::check_name;
+use crate::stored::{Stored, Wait};
+use crate::{BackendError, Cause, ObjectInfo, Objects, Operation};
+use answers::{CheckedConnector, Refusal};
+
+/// Put twice to find out what the service does with a taken name. Capitals are in no object's
+/// name, so it is never listed. It stays: a client may be allowed to put and not to delete.
+const PROBE: &str = "PROBE";
+
+const PROBE_CONTENT: &[u8] = b"Put under If-None-Match: * to see whether that is honoured.\n";
+
+/// Requests that are under way at a time; more wait for one of them.
+const REQUESTS: usize = 16;
+
+/// Time to make a connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Time without a byte of an answer after which it is given up.
+const SILENCE: Duration = Duration::from_secs(60);
+
+/// Time for a request as a whole: a container of 16 MiB passes at half a megabit a second.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(300);
+
+/// How to reach a bucket.
+#[derive(Clone)]
+pub struct S3Options {
+    /// The service's URL, or `None` for that of Amazon.
+    pub endpoint: Option<String>,
+    /// Whether the service is asked, and must be able, to put only under a free name.
+    ///
+    /// Without, two writers that put other bytes under the same name at the same time may both
+    /// be told that they have.
+    pub conditional_put: bool,
+    /// Credentials, region and the like, by the names of the variables that Amazon's tools read:
+    /// `AWS_ACCESS_KEY_ID`, `AWS_REGION`.
+    pub settings: Vec<(String, String)>,
+}
+
+impl S3Options {
+    /// Everything as the variables say whose names start with `AWS_`.
+    pub fn from_environment() -> Self {
+        let settings: Vec<(String, String)> = std::env::vars_os()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+            .filter(|(name, value)| name.starts_with("AWS_") && !value.is_empty())
+            .collect();
+        // The variable for S3 alone goes before the one for all services.
+        let endpoint = ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"]
+            .into_iter()
+            .find_map(|wanted| settings.iter().find(|(name, _)| name == wanted))
+            .map(|(_, value)| value.clone());
+        Self { endpoint, conditional_put: true, settings }
+    }
+
+    /// Whether the user seems to rely on a profile for credentials.
+    fn needs_profile(&self) -> bool {
+        let has = |wanted: &str| self.settings.iter().any(|(name, _)| name == wanted);
+        let others = [
+            "AWS_ACCESS_KEY_ID",
+            "AWS_WEB_IDENTITY_TOKEN_FILE",
+            "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+            "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+            "AWS_SKIP_SIGNATURE",
+        ];
+        has("AWS_PROFILE") && !others.into_iter().any(has)
+    }
+}
+
+impl fmt::Debug for S3Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Values may be secret.
+        let names: Vec<_> = self.settings.iter().map(|(name, _)| name).collect();
+        f.debug_struct("S3Options")
+            .field("endpoint", &self.endpoint)
+            .field("conditional_put", &self.conditional_put)
+            .field("settings", &names)
+            .finish()
+    }
+}
+
+/// Objects in a bucket; any number of processes may share it.
+///
+/// An object travels in a single request each way and is held in memory, so it may have 5 GiB at
+/// most, which is what services take. At most 16 requests are under way at a time.
+#[derive(Debug)]
+pub struct RemoteObjects {
+    bucket: Stored<PrefixStore<LimitStore<AmazonS3>>, Runtime>,
+    conditional_put: bool,
+    /// Whether the service has shown that it honours the condition.
+    shown: Mutex<bool>,
+}
+
+impl Wait for Runtime {
+    fn wait<F: Future>(&self, what: F) -> F::Output {
+        self.block_on(what)
+    }
+}
+
+impl RemoteObjects {
+    /// Prepares to reach a bucket; nothing is sent yet.
+    ///
+    /// Plain HTTP is used only with an endpoint that says `http://`.
+    pub fn open(location: &S3Location, options: &S3Options) -> Result<Self, BackendError> {
+        let place = match &options.endpoint {
+            Some(endpoint) => format!("{location} at {endpoint}"),
+            None => location.to_string(),
+        };
+        let cannot_open =
+            |cause| BackendError::from_cause(Operation::Open, location.bucket(), &place, cause);
+        if options.needs_profile() {
+            let text = "AWS_PROFILE names a profile, which is not read, and no other variable \
+                        names credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY";
+            return Err(cannot_open(text.into()));
+        }
+        let store = build(location, options).map_err(|cause| cannot_open(cause.into()))?;
+        let waiter = runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .thread_name("s3")
+            .enable_all()
+            .build()
+            .map_err(|cause| cannot_open(Cause::from(cause)))?;
+        let store = PrefixStore::new(LimitStore::new(store, REQUESTS), path_of(location));
+        Ok(Self {
+            bucket: Stored { store, place, waiter },
+            conditional_put: options.conditional_put,
+            shown: Mutex::new(false),
+        })
+    }
+
+    /// Fails with [`BackendError::NoConditionalPut`] if the service puts over what is there.
+    fn probe(&self) -> Result<(), BackendError> {
+        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        // The probe of another process, or of an earlier run, serves as the first put.
+        *shown = *shown || self.probe_is_refused()? || self.probe_is_refused()?;
+        if *shown {
+            return Ok(());
+        }
+        Err(BackendError::NoConditionalPut {
+            name: PROBE.to_owned(),
+            place: self.bucket.place.clone(),
+        })
+    }
+
+    fn probe_is_refused(&self) -> Result<bool, BackendError> {
+        let content = Bytes::from_static(PROBE_CONTENT);
+        match self.bucket.put_as(PROBE, &content, PutMode::Create) {
+            Ok(()) => Ok(false),
+            Err(BackendError::AlreadyExists { .. }) => Ok(true),
+            Err(BackendError::Io { source, .. }) if is_unknown_request(source.as_ref()) => {
+                Err(BackendError::NoConditionalPut {
+                    name: PROBE.to_owned(),
+                    place: self.bucket.place.clone(),
+                })
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl Objects for RemoteObjects {
+    fn put(&self, name: &str, bytes: Bytes) -> Result<(), BackendError> {
+        check_name(name)?;
+        if !self.conditional_put {
+            return self.bucket.put_unless_seen(name, bytes).map(|_| ());
+        }
+        self.probe()?;
+        self.bucket.put(name, bytes).map(|_| ())
+    }
+
+    fn get(&self, name: &str) -> Result<Bytes, BackendError> {
+        self.bucket.get(name)
+    }
+
+    fn get_range(&self, name: &str, range: Range<u64>) -> Result<Bytes, BackendError> {
+        self.bucket.get_range(name, range)
+    }
+
+    fn size(&self, name: &str) -> Result<u64, BackendError> {
+        self.bucket.size(name)
+    }
+
+    fn list(&self, prefix: &str) -> Result<Vec<ObjectInfo>, BackendError> {
+        self.bucket.list(prefix)
+    }
+
+    fn delete(&self, name: &str) -> Result<(), BackendError> {
+        self.bucket.delete(name)
+    }
+}
+
+/// Whether the service may answer the same request otherwise a little later.
+pub(crate) fn is_passing(error: &(dyn Error + 'static)) -> bool {
+    if let Some(refusal) = error.downcast_ref::<Refusal>() {
+        return refusal.is_passing();
+    }
+    // A request or an answer that broke off. Of kind Unknown are requests that cannot be made,
+    // and refusals.
+    let broke_off = |error: &HttpError| error.kind() != HttpErrorKind::Unknown;
+    error.downcast_ref::<HttpError>().is_some_and(broke_off)
+}
+
+/// Whether the service said that it does not know what it was asked.
+fn is_unknown_request(first: &(dyn Error + 'static)) -> bool {
+    causes(first)
+        .filter_map(|error| error.downcast_ref::<Refusal>())
+        .any(Refusal::is_unknown_request)
+}
+
+fn build(location: &S3Location, options: &S3Options) -> object_store::Result<AmazonS3> {
+    let endpoint = options.endpoint.as_deref();
+    // The digest is there already, of the signature. Buckets with Object Lock insist on one.
+    let mut builder = AmazonS3Builder::new().with_checksum_algorithm(Checksum::SHA256);
+    for (name, value) in &options.settings {
+        // What is for other programs is passed over.
+        if let Ok(key) = name.to_ascii_lowercase().parse() {
+            builder = builder.with_config(key, value);
+        }
+    }
+    if let Some(endpoint) = endpoint {
+        builder = builder.with_config(AmazonS3ConfigKey::S3Endpoint, endpoint);
+    }
+    let client = ClientOptions::new()
+        .with_connect_timeout(CONNECT_TIMEOUT)
+        .with_read_timeout(SILENCE)
+        .with_timeout(REQUEST_TIMEOUT)
+        .with_allow_http(endpoint.is_some_and(|endpoint| endpoint.starts_with("http://")));
+    builder
+        .with_client_options(client)
+        .with_http_connector(CheckedConnector)
+        .with_retry(RetryConfig { max_retries: 0, ..RetryConfig::default() })
+        .with_conditional_put(S3ConditionalPut::ETagMatch)
+        .with_disable_bulk_delete(true)
+        .with_bucket_name(location.bucket())
+        .build()
+}
+
+fn path_of(location: &S3Location) -> Path {
+    Path::parse(location.prefix()).expect("a location's prefix is a path")
+}

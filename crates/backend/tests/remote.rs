@@ -1,0 +1,200 @@
+//! Objects in a real S3 server, over a way that is reliable and over one that is not.
+
+use std::cell::Cell;
+use std::sync::{LazyLock, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use onefold_backend::{
+    BackendError, Objects, RemoteObjects, RetryPolicy, Retrying, S3Location, S3Options, conformance,
+};
+use onefold_testkit::s3::{Fate, Mishaps, Proxy, Rules, S3Server};
+
+const NO_MISHAPS: Mishaps = Mishaps { seed: 0, one_in: 0 };
+
+const POLICY: RetryPolicy = RetryPolicy {
+    first: Duration::from_millis(5),
+    longest: Duration::from_millis(20),
+    total: Duration::from_secs(30),
+};
+
+/// A bucket's part at `url`, of which no other test knows.
+fn open_at(url: &str, prefix: &str, conditional_put: bool) -> RemoteObjects {
+    let location = S3Location::parse(&format!("s3://bucket/{prefix}")).unwrap();
+    RemoteObjects::open(&location, &options(url, conditional_put)).unwrap()
+}
+
+fn options(url: &str, conditional_put: bool) -> S3Options {
+    let setting = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    let settings =
+        vec![setting("AWS_ACCESS_KEY_ID", "test"), setting("AWS_SECRET_ACCESS_KEY", "swordfish")];
+    S3Options { endpoint: Some(url.to_owned()), conditional_put, settings }
+}
+
+/// Runs a test with the server, one test at a time.
+fn with_server(test: impl FnOnce(&S3Server)) {
+    static SERVER: LazyLock<Mutex<Option<S3Server>>> =
+        LazyLock::new(|| Mutex::new(S3Server::start()));
+    let server = SERVER.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(server) = &*server {
+        test(server);
+    }
+}
+
+#[test]
+fn remote_objects_conform() {
+    with_server(|server| {
+        let count = Cell::new(0);
+        conformance::objects(|| {
+            count.set(count.get() + 1);
+            Box::new(open_at(&server.url(), &format!("conform/{}", count.get()), true))
+        });
+    });
+}
+
+#[test]
+fn objects_conform_over_a_way_that_loses_every_fourth_request() {
+    with_server(|server| {
+        let proxy =
+            Proxy::start(server.address(), Rules::Conditions, Mishaps { seed: 5, one_in: 4 });
+        let count = Cell::new(0);
+        conformance::objects(|| {
+            count.set(count.get() + 1);
+            let remote = open_at(&proxy.url(), &format!("faulty/{}", count.get()), true);
+            Box::new(Retrying::new(remote, POLICY))
+        });
+        let fates = proxy.fates();
+        for mishap in Fate::MISHAPS {
+            assert!(fates.contains_key(&mishap), "{mishap:?} never happened: {fates:?}");
+        }
+    });
+}
+
+#[test]
+fn each_mishap_is_told_as_what_may_pass() {
+    with_server(|server| {
+        let proxy =
+            Proxy::start(server.address(), Rules::Conditions, Mishaps { seed: 6, one_in: 1 });
+        let remote = open_at(&proxy.url(), "mishaps", true);
+        let before = open_at(&server.url(), "mishaps", true);
+        before.put("a", Bytes::from(vec![1; 50_000])).unwrap();
+        for number in 0..40 {
+            let results = [
+                remote.get("a").map(|bytes| assert_eq!(bytes, vec![1; 50_000])),
+                remote.put(&format!("b{number}"), Bytes::from(vec![2; 50_000])),
+                remote.list("").map(|_| ()),
+            ];
+            for error in results.into_iter().filter_map(Result::err) {
+                assert!(error.may_retry(), "{error:?}");
+                assert!(error.to_string().contains(&proxy.url()), "{error}");
+            }
+        }
+        let fates = proxy.fates();
+        assert_eq!(fates.len(), Fate::MISHAPS.len(), "{fates:?}");
+    });
+}
+
+#[test]
+fn a_server_that_puts_over_what_is_there_is_refused() {
+    with_server(|server| {
+        for (rules, prefix) in
+            [(Rules::NoConditions, "careless"), (Rules::RefusedConditions, "unable")]
+        {
+            let proxy = Proxy::start(server.address(), rules, NO_MISHAPS);
+            let remote = open_at(&proxy.url(), prefix, true);
+            for _ in 0..2 {
+                let error = remote.put("a", "1".into()).unwrap_err();
+                assert!(matches!(error, BackendError::NoConditionalPut { .. }), "{error:?}");
+                assert!(!error.may_retry());
+            }
+            assert!(remote.list("").unwrap().is_empty(), "nothing was put but the probe");
+
+            let unconditional = open_at(&proxy.url(), prefix, false);
+            unconditional.put("a", "1".into()).unwrap();
+            unconditional.put("a", "1".into()).unwrap();
+            let error = unconditional.put("a", "2".into()).unwrap_err();
+            assert!(matches!(error, BackendError::AlreadyExists { .. }), "{error:?}");
+            assert_eq!(unconditional.get("a").unwrap(), "1");
+        }
+    });
+}
+
+#[test]
+fn listings_of_many_pages_are_whole() {
+    with_server(|server| {
+        // The server gives a thousand names a page.
+        let remote = open_at(&server.url(), "many", true);
+        let names: Vec<String> = (0..1_100).map(|number| format!("a/{number:04}")).collect();
+        std::thread::scope(|scope| {
+            for part in names.chunks(names.len() / 8) {
+                let remote = &remote;
+                scope.spawn(move || {
+                    for name in part {
+                        remote.put(name, Bytes::from(name.clone())).unwrap();
+                    }
+                });
+            }
+        });
+        remote.put("b", "1".into()).unwrap();
+        let listed: Vec<String> =
+            remote.list("a/").unwrap().into_iter().map(|object| object.name).collect();
+        assert_eq!(listed, names);
+        assert_eq!(remote.list("").unwrap().len(), names.len() + 1);
+    });
+}
+
+#[test]
+fn repositories_in_one_bucket_do_not_see_each_other() {
+    with_server(|server| {
+        let outer = open_at(&server.url(), "near", true);
+        let beside = open_at(&server.url(), "nearby", true);
+        beside.put("a", "1".into()).unwrap();
+        assert!(outer.list("").unwrap().is_empty());
+        assert!(outer.get("a").unwrap_err().is_not_found());
+        outer.put("a", "2".into()).unwrap();
+        outer.delete("a").unwrap();
+        assert_eq!(beside.get("a").unwrap(), "1");
+    });
+}
+
+#[test]
+fn what_is_wrong_with_the_bucket_is_said() {
+    with_server(|server| {
+        let location = S3Location::parse("s3://absent/a").unwrap();
+        let options = options(&server.url(), true);
+        let remote = RemoteObjects::open(&location, &options).unwrap();
+        for error in [remote.put("a", "1".into()).unwrap_err(), remote.list("").unwrap_err()] {
+            let text = format!("{error}: {}", std::error::Error::source(&error).unwrap());
+            assert!(text.contains("s3://absent/a at http://127.0.0.1"), "{text}");
+            assert!(text.contains("NoSuchBucket"), "{text}");
+            assert!(!error.may_retry());
+        }
+    });
+}
+
+#[test]
+fn a_service_that_is_not_there_may_be_there_later() {
+    // Nothing listens on a port that was free a moment ago.
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let remote = open_at(&format!("http://127.0.0.1:{port}"), "a", true);
+    let error = remote.get("a").unwrap_err();
+    assert!(error.may_retry(), "{error:?}");
+}
+
+#[test]
+fn secrets_are_not_shown() {
+    let shown = format!("{:?}", options("http://localhost", true));
+    assert!(shown.contains("AWS_SECRET_ACCESS_KEY") && !shown.contains("swordfish"), "{shown}");
+}
+
+#[test]
+fn a_profile_is_not_silently_passed_over() {
+    let location = S3Location::parse("s3://bucket").unwrap();
+    let mut options = options("http://localhost", true);
+    options.settings.push(("AWS_PROFILE".into(), "work".into()));
+    RemoteObjects::open(&location, &options).unwrap();
+    options.settings.retain(|(name, _)| name == "AWS_PROFILE");
+    let error = RemoteObjects::open(&location, &options).unwrap_err();
+    let cause = std::error::Error::source(&error).unwrap().to_string();
+    assert!(cause.contains("AWS_PROFILE names a profile") && !error.may_retry(), "{cause}");
+}

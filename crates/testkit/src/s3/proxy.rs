@@ -1,0 +1,219 @@
+use std::collections::BTreeMap;
+use std::io::{self, BufReader, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use super::http::Head;
+use crate::SplitMix64;
+
+/// What becomes of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Fate {
+    /// It is answered.
+    Passed,
+    /// It is answered 500 and not done.
+    InternalError,
+    /// It is answered 503 SlowDown and not done.
+    SlowDown,
+    /// It is done and answered late.
+    Delayed,
+    /// It ends in its middle, on its way to the server.
+    CutRequest,
+    /// It is done, and the answer lost.
+    LostAnswer,
+    /// It is done, and the answer ends in its middle.
+    CutAnswer,
+}
+
+impl Fate {
+    /// Every way in which a request can fare badly.
+    pub const MISHAPS: [Self; 6] = [
+        Self::InternalError,
+        Self::SlowDown,
+        Self::Delayed,
+        Self::CutRequest,
+        Self::LostAnswer,
+        Self::CutAnswer,
+    ];
+}
+
+/// Which requests fare badly: a function of the seed and of how many came before.
+#[derive(Clone, Copy, Debug)]
+pub struct Mishaps {
+    /// Chooses which.
+    pub seed: u64,
+    /// One in so many fares badly; 0 for none.
+    pub one_in: u64,
+}
+
+impl Mishaps {
+    fn fate(self, number: u64) -> Fate {
+        if self.one_in == 0 {
+            return Fate::Passed;
+        }
+        let mut random = SplitMix64::new(self.seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        if !random.next_u64().is_multiple_of(self.one_in) {
+            return Fate::Passed;
+        }
+        Fate::MISHAPS[(random.next_u64() % Fate::MISHAPS.len() as u64) as usize]
+    }
+}
+
+/// What is allowed, and what becomes of a request to put only under a free name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rules {
+    /// The condition is handed on.
+    Conditions,
+    /// The condition is passed over, as servers do that do not know it.
+    NoConditions,
+    /// The request is answered 501 NotImplemented.
+    RefusedConditions,
+    /// Puts without the condition, and deletes, are answered 403 AccessDenied, as by a bucket's
+    /// policy.
+    AppendOnly,
+}
+
+/// A server between a client and an S3 server.
+#[derive(Debug)]
+pub struct Proxy {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    server: SocketAddr,
+    rules: Rules,
+    mishaps: Mishaps,
+    fates: Mutex<BTreeMap<Fate, u64>>,
+    over: AtomicBool,
+}
+
+impl Proxy {
+    /// Starts to listen, on a thread that ends when this is dropped.
+    pub fn start(server: SocketAddr, rules: Rules, mishaps: Mishaps) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        let address = listener.local_addr().expect("it is bound");
+        let (fates, over) = (Mutex::default(), AtomicBool::new(false));
+        let shared = Arc::new(Shared { server, rules, mishaps, fates, over });
+        let served = Arc::clone(&shared);
+        thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                if served.over.load(Ordering::Relaxed) {
+                    break;
+                }
+                let served = Arc::clone(&served);
+                // A client that goes away is what a proxy has to live with.
+                thread::spawn(move || drop(served.serve(client)));
+            }
+        });
+        Self { address, shared }
+    }
+
+    /// The URL of the service.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// How many requests had which fate.
+    pub fn fates(&self) -> BTreeMap<Fate, u64> {
+        self.shared.fates.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.shared.over.store(true, Ordering::Relaxed);
+        // Wakes the listener, which then sees that it is over.
+        drop(TcpStream::connect(self.address));
+    }
+}
+
+impl Shared {
+    /// Serves the one request of a connection.
+    fn serve(&self, mut client: TcpStream) -> io::Result<()> {
+        let mut from_client = BufReader::new(client.try_clone()?);
+        let Some(mut request) = Head::read(&mut from_client)? else { return Ok(()) };
+        let body = request.read_body(&mut from_client)?;
+        let is_conditional = request.value("if-none-match").is_some();
+        let method = request.lines[0].split(' ').next().unwrap_or_default();
+        match self.rules {
+            Rules::NoConditions => request.remove("if-none-match"),
+            Rules::RefusedConditions if is_conditional => {
+                return refuse(&mut client, "501 Not Implemented", "NotImplemented");
+            }
+            Rules::AppendOnly if method == "DELETE" || method == "PUT" && !is_conditional => {
+                return refuse(&mut client, "403 Forbidden", "AccessDenied");
+            }
+            _ => {}
+        }
+        match self.draw() {
+            Fate::InternalError => {
+                return refuse(&mut client, "500 Internal Server Error", "InternalError");
+            }
+            Fate::SlowDown => return refuse(&mut client, "503 Slow Down", "SlowDown"),
+            Fate::Delayed => thread::sleep(Duration::from_millis(100)),
+            Fate::CutRequest => {
+                let mut server = TcpStream::connect(self.server)?;
+                server.write_all(&request.bytes())?;
+                server.write_all(&body[..body.len() / 2])?;
+                server.shutdown(Shutdown::Both)?;
+                return client.shutdown(Shutdown::Both);
+            }
+            fate => return self.forward(&mut client, request, &body, fate),
+        }
+        self.forward(&mut client, request, &body, Fate::Passed)
+    }
+
+    /// Hands the request to the server, and as much of the answer to the client as `fate` wants.
+    fn forward(
+        &self,
+        client: &mut TcpStream,
+        mut request: Head,
+        body: &[u8],
+        fate: Fate,
+    ) -> io::Result<()> {
+        request.set("Connection", "close");
+        let mut server = TcpStream::connect(self.server)?;
+        server.write_all(&request.bytes())?;
+        server.write_all(body)?;
+        let mut from_server = BufReader::new(server);
+        let Some(mut answer) = Head::read(&mut from_server)? else {
+            return client.shutdown(Shutdown::Both);
+        };
+        // The answer to HEAD says how long the object is, and has no body.
+        let body = match request.lines[0].starts_with("HEAD ") {
+            true => Vec::new(),
+            false => answer.read_body(&mut from_server)?,
+        };
+        answer.set("Connection", "close");
+        let whole = [answer.bytes(), body].concat();
+        let sent = match fate {
+            Fate::LostAnswer => 0,
+            Fate::CutAnswer => whole.len() - (whole.len() / 3).max(1),
+            _ => whole.len(),
+        };
+        client.write_all(&whole[..sent])?;
+        client.shutdown(Shutdown::Both)
+    }
+
+    fn draw(&self) -> Fate {
+        let mut fates = self.fates.lock().unwrap_or_else(PoisonError::into_inner);
+        let fate = self.mishaps.fate(fates.values().sum());
+        *fates.entry(fate).or_default() += 1;
+        fate
+    }
+}
+
+fn refuse(client: &mut TcpStream, status: &str, code: &str) -> io::Result<()> {
+    let body = format!("<Error><Code>{code}</Code><Message>by the proxy</Message></Error>");
+    write!(
+        client,
+        "HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        body.len()
+    )?;
+    client.shutdown(Shutdown::Both)
+}
