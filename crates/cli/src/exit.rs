@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use onefold_backend::BackendError;
 use onefold_store::StoreError;
 
-use crate::local::NoRepository;
+use crate::repository::NoRepository;
 
 /// How the program ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

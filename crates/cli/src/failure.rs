@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::console::Console;
 use crate::encryption::CannotEncrypt;
 use crate::exit::Exit;
-use crate::local::NoRepository;
+use crate::repository::NoRepository;
 
 /// An error as programs read it: one JSON object on standard error.
 #[derive(Serialize)]
@@ -73,9 +73,16 @@ fn hint(error: &anyhow::Error) -> Option<String> {
             _ => "free space and run it again; what was stored is kept and will be reused".into(),
         });
     }
+    if let Some(BackendError::NoConditionalPut { .. }) = store.backend() {
+        return Some(
+            "use a service that honours If-None-Match, or go on without it by \
+             --s3-no-conditional-put; docs/s3.md says what that risks"
+                .into(),
+        );
+    }
     let advice = match store {
-        StoreError::Exists => "back up into it with `onefold backup`, or name another directory",
-        StoreError::NotEmpty { .. } => "name a directory that is empty or does not exist yet",
+        StoreError::Exists => "back up into it with `onefold backup`, or name another place",
+        StoreError::NotEmpty { .. } => "name a place that is empty or does not exist yet",
         StoreError::NoSnapshot { .. } | StoreError::AmbiguousSnapshot { .. } => {
             "`onefold snapshots` lists what there is"
         }

@@ -189,14 +189,21 @@ impl StoreError {
         )
     }
 
-    /// Whether the target of restore, or the repository, has no room left.
-    pub fn is_full(&self) -> bool {
+    /// What the storage below reported, if it is what failed.
+    pub fn backend(&self) -> Option<&BackendError> {
         match self {
             StoreError::Backend(source)
             | StoreError::Container(ContainerError::Backend { source, .. })
-            | StoreError::Index(IndexError::Backend { source, .. }) => source.is_full(),
+            | StoreError::Index(IndexError::Backend { source, .. }) => Some(source),
+            _ => None,
+        }
+    }
+
+    /// Whether the target of restore, or the repository, has no room left.
+    pub fn is_full(&self) -> bool {
+        match self {
             StoreError::File { source, .. } => is_lack_of_space(source),
-            _ => false,
+            other => other.backend().is_some_and(BackendError::is_full),
         }
     }
 }

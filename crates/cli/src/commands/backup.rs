@@ -18,9 +18,9 @@ use crate::console::Console;
 use crate::count;
 use crate::exit::Exit;
 use crate::interrupt::cancel_on_signal;
-use crate::local::{LocalRepository, RepositoryArgs};
 use crate::output::Output;
 use crate::progress::watched;
+use crate::repository::{OpenRepository, RepositoryArgs};
 use crate::time::rfc3339;
 
 const AFTER_HELP: &str = "\
@@ -108,7 +108,9 @@ impl Backup {
             true => self.repository.open_or_init(self.no_encryption, console)?,
             false => self.repository.open(console)?,
         };
-        refuse_own(&self.paths, &opened.root)?;
+        if let Some(root) = opened.place.directory() {
+            refuse_own(&self.paths, root)?;
+        }
         let options = self.options(&opened, console)?;
         let cancel = cancel_on_signal(console, "what is stored is kept and will be reused")?;
         let (losses, result) = watched(console, |progress| {
@@ -127,7 +129,7 @@ impl Backup {
         Ok(Exit::Incomplete)
     }
 
-    fn options(&self, opened: &LocalRepository, console: &Console) -> Result<Options> {
+    fn options(&self, opened: &OpenRepository, console: &Console) -> Result<Options> {
         let mut excludes = self.excludes.clone();
         for path in &self.exclude_files {
             let lines = fs::read_to_string(path)
@@ -143,7 +145,7 @@ impl Backup {
             exclude_caches: self.exclude_caches,
             one_file_system: self.one_file_system,
             force: self.force,
-            own_repository: Some(opened.identity()?),
+            own_repository: opened.place.identity()?,
             count_first: console.is_json() || !console.bars().is_hidden(),
             threads: self.threads,
             ..Options::default()

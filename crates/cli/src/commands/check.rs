@@ -10,9 +10,9 @@ use crate::console::Console;
 use crate::count::count;
 use crate::exit::Exit;
 use crate::interrupt::cancel_on_signal;
-use crate::local::RepositoryArgs;
 use crate::output::Output;
 use crate::progress::watched_in_silence;
+use crate::repository::RepositoryArgs;
 
 const AFTER_HELP: &str = "\
 Everything that a snapshot refers to must be there. Whether it is what was written is known only of

@@ -9,9 +9,9 @@ use serde::Serialize;
 
 use crate::console::Console;
 use crate::exit::Exit;
-use crate::local::RepositoryArgs;
 use crate::name::PathFields;
 use crate::output::Output;
+use crate::repository::RepositoryArgs;
 use crate::snapshot_path::{Found, SnapshotPath};
 
 const AFTER_HELP: &str = "\

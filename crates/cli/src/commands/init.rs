@@ -12,9 +12,10 @@ use crate::chunking::ChunkingArgs;
 use crate::console::Console;
 use crate::encryption::PasswordArgs;
 use crate::exit::Exit;
-use crate::local::LocalRepository;
 use crate::name::PathFields;
 use crate::output::Output;
+use crate::place::Access;
+use crate::repository::OpenRepository;
 
 const AFTER_HELP: &str = "\
 Algorithm and sizes cannot be changed later: other ones would cut the same data elsewhere. Sizes
@@ -23,6 +24,7 @@ take suffixes (8KiB, 64k, 1MiB).
 Examples:
   onefold init /mnt/backup --no-encryption
   onefold init /mnt/images --avg 8KiB
+  onefold init s3://backups/laptop --s3-endpoint https://s3.example.net
   onefold init /mnt/mail --algorithm fastcdc --min 2KiB --avg 8KiB --max 64KiB
 
 With --json: one document with id, path, encrypted, algorithm, min, avg, max, fingerprint and
@@ -32,9 +34,11 @@ compression_level.";
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Init {
-    /// The repository's directory: empty, or made if it does not exist
+    /// The repository's directory, empty, or made if it does not exist; or s3://BUCKET/PREFIX
     #[arg(env = "ONEFOLD_REPOSITORY")]
     repo: PathBuf,
+    #[command(flatten)]
+    access: Access,
     #[command(flatten)]
     chunking: ChunkingArgs,
     /// Say that you know that nothing is encrypted
@@ -64,7 +68,7 @@ impl Init {
         let params = self.chunking.params()?;
         self.password.refuse_new(self.no_encryption)?;
         let config = Config { params, ..Config::standard() };
-        let made = LocalRepository::init(&self.repo, config)?;
+        let made = OpenRepository::init(&self.repo, &self.access, config, console)?;
         let mut output = Output::new();
         if console.is_json() {
             output.json_document(&Made::of(&made))?;
@@ -77,24 +81,20 @@ impl Init {
     }
 }
 
-fn tell(made: &LocalRepository, output: &mut Output) -> Result<()> {
+fn tell(made: &OpenRepository, output: &mut Output) -> Result<()> {
     let Params { algorithm, sizes, .. } = made.repository.config().params;
     let (min, avg, max) = (sizes.min(), sizes.avg(), sizes.max());
-    output.line(format!(
-        "made repository {} in '{}'",
-        made.repository.id(),
-        made.root.display()
-    ))?;
+    output.line(format!("made repository {} in '{}'", made.repository.id(), made.place))?;
     output.line(format!("chunks by {algorithm}: {min} to {max} bytes, {avg} in the mean"))?;
     output.line("not encrypted")
 }
 
 impl Made {
-    fn of(made: &LocalRepository) -> Self {
+    fn of(made: &OpenRepository) -> Self {
         let Config { params, fingerprint, compression_level } = *made.repository.config();
         Self {
             id: made.repository.id().to_string(),
-            path: PathFields::of_path(&made.root),
+            path: made.place.fields(),
             encrypted: false,
             algorithm: params.algorithm.name(),
             min: params.sizes.min(),

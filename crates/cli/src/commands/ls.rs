@@ -8,9 +8,9 @@ use serde::Serialize;
 
 use crate::console::Console;
 use crate::exit::Exit;
-use crate::local::RepositoryArgs;
 use crate::name::{PathFields, hex_unless_utf8, lossy};
 use crate::output::Output;
+use crate::repository::RepositoryArgs;
 use crate::snapshot_path::SnapshotPath;
 use crate::time::{local, rfc3339};
 

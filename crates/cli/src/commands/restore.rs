@@ -13,10 +13,10 @@ use crate::console::Console;
 use crate::count;
 use crate::exit::Exit;
 use crate::interrupt::cancel_on_signal;
-use crate::local::RepositoryArgs;
 use crate::name::PathFields;
 use crate::output::Output;
 use crate::progress::watched;
+use crate::repository::RepositoryArgs;
 use crate::snapshot_path::{Found, SnapshotPath};
 
 const AFTER_HELP: &str = "\

@@ -9,9 +9,9 @@ use serde::Serialize;
 
 use crate::console::Console;
 use crate::exit::Exit;
-use crate::local::RepositoryArgs;
 use crate::name::{hex_unless_utf8, lossy, shown};
 use crate::output::Output;
+use crate::repository::RepositoryArgs;
 use crate::table;
 use crate::time::{local, rfc3339};
 

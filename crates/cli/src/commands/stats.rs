@@ -8,8 +8,8 @@ use serde::Serialize;
 
 use crate::console::Console;
 use crate::exit::Exit;
-use crate::local::RepositoryArgs;
 use crate::output::Output;
+use crate::repository::RepositoryArgs;
 use crate::table;
 
 const AFTER_HELP: &str = "\

@@ -28,7 +28,7 @@ fn what_is_no_repository_is_10() {
     }
     lab.write("restic/config", [0xa5; 155]);
     let ran = lab.run("snapshots --repo restic").expect(10);
-    ran.says(&["no repository in 'restic'", "not written by Onefold", "hint: name the directory"]);
+    ran.says(&["no repository in 'restic'", "not written by Onefold", "hint: name the place"]);
     lab.write("documents/letter.txt", "x");
     lab.run("snapshots --repo documents").expect(10).says(&["documents"]);
     lab.run("backup --init --repo documents file").expect(1).says(&["'letter.txt'", "hint:"]);

@@ -15,6 +15,7 @@ mod lab;
 mod oddities;
 mod own_repository;
 mod restore_onto;
+mod s3;
 mod selection;
 mod side_by_side;
 mod streams;

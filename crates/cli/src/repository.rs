@@ -1,26 +1,26 @@
-//! Repositories in directories of this machine.
+//! The repository that a command works on, opened or made.
 
 use std::fmt;
-use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use anyhow::{Context, Error, Result};
 use clap::Args;
-use onefold_backend::{BackendError, LocalObjects, Operation};
+use onefold_backend::{BackendError, Operation};
 use onefold_seal::SealError;
 use onefold_store::{Config, Repository, StoreError};
 
 use crate::console::Console;
 use crate::encryption::PasswordArgs;
+use crate::place::{self, Access, Found, Opened, Place};
 
 /// Which repository a command works on.
 #[derive(Debug, Args)]
 pub(crate) struct RepositoryArgs {
-    /// The repository's directory
+    /// The repository: a directory, or s3://BUCKET/PREFIX
     #[arg(long, short, value_name = "REPO", env = "ONEFOLD_REPOSITORY")]
     repo: PathBuf,
+    #[command(flatten)]
+    access: Access,
     #[command(flatten)]
     password: PasswordArgs,
 }
@@ -28,7 +28,7 @@ pub(crate) struct RepositoryArgs {
 /// There is no repository at the given place. Its cause tells what is there instead.
 #[derive(Debug)]
 pub(crate) struct NoRepository {
-    path: PathBuf,
+    place: Place,
     /// Whether a repository could be made there.
     is_free: bool,
 }
@@ -37,9 +37,9 @@ impl NoRepository {
     /// What the user can do about it.
     pub(crate) fn hint(&self) -> String {
         match self.is_free {
-            true => format!("make one with `onefold init {}`", self.path.display()),
-            false => "name the directory of a repository, or make one in a directory of its own \
-                      with `onefold init`"
+            true => format!("make one with `onefold init {}`", self.place),
+            false => "name the place of a repository, or make one in a place of its own with \
+                      `onefold init`"
                 .into(),
         }
     }
@@ -47,28 +47,27 @@ impl NoRepository {
 
 impl fmt::Display for NoRepository {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "there is no repository in '{}'", self.path.display())
+        write!(f, "there is no repository in '{}'", self.place)
     }
 }
 
-/// A repository with the directory it is in.
-pub(crate) struct LocalRepository {
+/// A repository with the place it is in.
+pub(crate) struct OpenRepository {
     pub(crate) repository: Repository,
-    /// Absolute, symbolic links resolved.
-    pub(crate) root: PathBuf,
+    pub(crate) place: Place,
 }
 
 impl RepositoryArgs {
     /// Opens the repository and says what is wrong with its index.
-    pub(crate) fn open(&self, console: &Console) -> Result<LocalRepository> {
+    pub(crate) fn open(&self, console: &Console) -> Result<OpenRepository> {
         let opened = self.open_unloaded(console)?;
         opened.load(console)?;
         Ok(opened)
     }
 
     /// Opens the repository and leaves its index alone.
-    pub(crate) fn open_unloaded(&self, console: &Console) -> Result<LocalRepository> {
-        let opened = LocalRepository::open(&self.repo)?;
+    pub(crate) fn open_unloaded(&self, console: &Console) -> Result<OpenRepository> {
+        let opened = OpenRepository::open(&self.repo, &self.access, console)?;
         self.password.check_existing(console);
         opened.tell(console);
         Ok(opened)
@@ -79,8 +78,8 @@ impl RepositoryArgs {
         &self,
         no_encryption: bool,
         console: &Console,
-    ) -> Result<LocalRepository> {
-        match LocalRepository::open(&self.repo) {
+    ) -> Result<OpenRepository> {
+        match OpenRepository::open(&self.repo, &self.access, console) {
             Ok(opened) => {
                 self.password.check_existing(console);
                 opened.tell(console);
@@ -91,9 +90,9 @@ impl RepositoryArgs {
             Err(error) => return Err(error),
         }
         self.password.refuse_new(no_encryption)?;
-        match LocalRepository::init(&self.repo, Config::standard()) {
+        match OpenRepository::init(&self.repo, &self.access, Config::standard(), console) {
             Ok(made) => {
-                let place = made.root.display();
+                let place = &made.place;
                 console.notice(format_args!("made a repository in '{place}', not encrypted"));
                 self.password.warn_new(no_encryption, console);
                 Ok(made)
@@ -113,23 +112,23 @@ impl NoRepository {
     }
 }
 
-impl LocalRepository {
-    /// Opens the repository in `path`; fails with [`NoRepository`] if there is none.
-    fn open(path: &Path) -> Result<Self> {
+impl OpenRepository {
+    /// Opens the repository in `repo`; fails with [`NoRepository`] if there is none.
+    fn open(repo: &Path, access: &Access, console: &Console) -> Result<Self> {
+        let named = Place::of(repo)?;
         let missing =
-            |error: Error, is_free| error.context(NoRepository { path: path.to_owned(), is_free });
-        let objects = match LocalObjects::open(path) {
-            Ok(objects) => objects,
+            |error: Error, is_free| error.context(NoRepository { place: named.clone(), is_free });
+        let Opened { objects, place } = match named.open(access, console) {
+            Ok(opened) => opened,
             Err(error) => {
-                return Err(match what_is_at(&error) {
-                    Place::Nothing => missing(error.into(), true),
-                    Place::NoDirectory => missing(error.into(), false),
-                    Place::Unknown => error.into(),
+                return Err(match place::what_is_at(&error) {
+                    Found::Nothing => missing(error.into(), true),
+                    Found::NoDirectory => missing(error.into(), false),
+                    Found::Unknown => error.into(),
                 });
             }
         };
-        let root = objects.root().to_owned();
-        let repository = Repository::open(Arc::new(objects)).map_err(|error| match error {
+        let repository = Repository::open(objects).map_err(|error| match error {
             StoreError::NoRepository => missing(error.into(), true),
             // Listed is what lies there only after no configuration was found.
             StoreError::LostConfig { .. }
@@ -137,38 +136,29 @@ impl LocalRepository {
             | StoreError::Envelope { source: SealError::NotOnefold, .. } => {
                 missing(error.into(), false)
             }
-            error => Error::new(error)
-                .context(format!("cannot open the repository in '{}'", path.display())),
+            error => Error::new(error).context(format!("cannot open the repository in '{named}'")),
         })?;
-        Ok(Self { repository, root })
+        Ok(Self { repository, place })
     }
 
-    /// Makes a repository in `path`, which is made as well if it does not exist.
-    pub(crate) fn init(path: &Path, config: Config) -> Result<Self> {
-        let objects = LocalObjects::create(path)?;
-        let root = objects.root().to_owned();
-        let repository = Repository::init(Arc::new(objects), config)
-            .with_context(|| format!("cannot make a repository in '{}'", path.display()))?;
-        Ok(Self { repository, root })
-    }
-
-    /// Device and inode of the directory, by which a backup leaves it out of itself.
-    pub(crate) fn identity(&self) -> Result<(u64, u64)> {
-        let metadata = self
-            .root
-            .metadata()
-            .with_context(|| format!("cannot stat '{}'", self.root.display()))?;
-        Ok((metadata.dev(), metadata.ino()))
+    /// Makes a repository in `repo`; a directory is made as well if it does not exist.
+    pub(crate) fn init(
+        repo: &Path,
+        access: &Access,
+        config: Config,
+        console: &Console,
+    ) -> Result<Self> {
+        let named = Place::of(repo)?;
+        let Opened { objects, place } = named.create(access, console)?;
+        let repository = Repository::init(objects, config)
+            .with_context(|| format!("cannot make a repository in '{named}'"))?;
+        Ok(Self { repository, place })
     }
 
     fn tell(&self, console: &Console) {
         let Config { params, fingerprint, compression_level } = self.repository.config();
         let sizes = params.sizes;
-        console.detail(format_args!(
-            "repository {} in '{}'",
-            self.repository.id(),
-            self.root.display()
-        ));
+        console.detail(format_args!("repository {} in '{}'", self.repository.id(), self.place));
         console.detail(format_args!(
             "chunks by {} of {} to {} bytes, {} in the mean; {fingerprint}, zstd level {compression_level}",
             params.algorithm,
@@ -183,25 +173,5 @@ impl LocalRepository {
             console.warn(warning);
         }
         Ok(())
-    }
-}
-
-/// What is where a repository was looked for.
-enum Place {
-    Nothing,
-    NoDirectory,
-    /// The operating system does not let us see.
-    Unknown,
-}
-
-fn what_is_at(error: &BackendError) -> Place {
-    match error {
-        BackendError::BadRoot { source: Some(cause), .. } => match cause.kind() {
-            io::ErrorKind::NotFound => Place::Nothing,
-            io::ErrorKind::NotADirectory => Place::NoDirectory,
-            _ => Place::Unknown,
-        },
-        BackendError::BadRoot { root, source: None, .. } if !root.is_dir() => Place::NoDirectory,
-        _ => Place::Unknown,
     }
 }

@@ -1,0 +1,172 @@
+//! Places of repositories, and how to get at them.
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use onefold_backend::{
+    AppendOnly, BackendError, LocalObjects, Objects, RemoteObjects, RetryPolicy, Retrying,
+    S3Location, S3Options,
+};
+
+use crate::console::Console;
+use crate::name::PathFields;
+
+/// How the place of a repository is reached, and what may be done there.
+#[derive(Debug, Args)]
+pub(crate) struct Access {
+    /// The URL of the S3 service; else AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL or Amazon's
+    #[arg(long, value_name = "URL")]
+    s3_endpoint: Option<String>,
+    /// Go on with an S3 service that cannot refuse to put over what is there: names are looked up
+    /// before each put instead, which is not safe beside a prune
+    #[arg(long)]
+    s3_no_conditional_put: bool,
+    /// Try for so long again what fails in passing
+    #[arg(long, value_name = "SECONDS", default_value_t = RetryPolicy::default().total.as_secs())]
+    s3_retry_for: u64,
+    /// Delete nothing in the repository, whatever the command
+    #[arg(long)]
+    append_only: bool,
+}
+
+/// Where a repository is, or may be.
+#[derive(Clone, Debug)]
+pub(crate) enum Place {
+    /// Once opened absolute, symbolic links resolved.
+    Directory(PathBuf),
+    S3(S3Location),
+}
+
+/// A place that can be read and written.
+pub(crate) struct Opened {
+    pub(crate) objects: Arc<dyn Objects>,
+    pub(crate) place: Place,
+}
+
+impl Place {
+    /// The place that the user named.
+    pub(crate) fn of(repo: &Path) -> Result<Self, BackendError> {
+        match repo.to_str() {
+            Some(text) if S3Location::is_meant_by(text) => S3Location::parse(text).map(Self::S3),
+            _ => Ok(Self::Directory(repo.to_owned())),
+        }
+    }
+
+    pub(crate) fn open(&self, access: &Access, console: &Console) -> Result<Opened, BackendError> {
+        match self {
+            Self::Directory(path) => Ok(access.to_directory(LocalObjects::open(path)?)),
+            Self::S3(location) => access.to_s3(location, console),
+        }
+    }
+
+    /// Opens the place; a directory is made if it does not exist, a bucket must be there.
+    pub(crate) fn create(
+        &self,
+        access: &Access,
+        console: &Console,
+    ) -> Result<Opened, BackendError> {
+        match self {
+            Self::Directory(path) => Ok(access.to_directory(LocalObjects::create(path)?)),
+            Self::S3(_) => self.open(access, console),
+        }
+    }
+
+    /// The directory, if it is one.
+    pub(crate) fn directory(&self) -> Option<&Path> {
+        match self {
+            Self::Directory(path) => Some(path),
+            Self::S3(_) => None,
+        }
+    }
+
+    /// Device and inode of the directory, by which a backup leaves it out of itself.
+    pub(crate) fn identity(&self) -> Result<Option<(u64, u64)>> {
+        let Some(path) = self.directory() else { return Ok(None) };
+        let metadata =
+            path.metadata().with_context(|| format!("cannot stat '{}'", path.display()))?;
+        Ok(Some((metadata.dev(), metadata.ino())))
+    }
+
+    /// The place in JSON.
+    pub(crate) fn fields(&self) -> PathFields {
+        match self {
+            Self::Directory(path) => PathFields::of_path(path),
+            Self::S3(location) => PathFields::new(location.to_string().as_bytes()),
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Directory(path) => path.display().fmt(f),
+            Self::S3(location) => location.fmt(f),
+        }
+    }
+}
+
+impl Access {
+    fn to_directory(&self, objects: LocalObjects) -> Opened {
+        let place = Place::Directory(objects.root().to_owned());
+        Opened { objects: self.limited(objects), place }
+    }
+
+    fn to_s3(&self, location: &S3Location, console: &Console) -> Result<Opened, BackendError> {
+        let environment = S3Options::from_environment();
+        let options = S3Options {
+            endpoint: self.s3_endpoint.clone().or(environment.endpoint),
+            conditional_put: !self.s3_no_conditional_put,
+            settings: environment.settings,
+        };
+        let policy =
+            RetryPolicy { total: Duration::from_secs(self.s3_retry_for), ..RetryPolicy::default() };
+        let console = console.clone();
+        let objects = Retrying::new(RemoteObjects::open(location, &options)?, policy)
+            .on_retry(move |error, pause| tell_of_retry(&console, error, pause));
+        Ok(Opened { objects: self.limited(objects), place: Place::S3(location.clone()) })
+    }
+
+    fn limited(&self, objects: impl Objects + 'static) -> Arc<dyn Objects> {
+        match self.append_only {
+            true => Arc::new(AppendOnly(objects)),
+            false => Arc::new(objects),
+        }
+    }
+}
+
+/// Says what is tried again, unasked once that takes so long that the user may wonder.
+fn tell_of_retry(console: &Console, error: &BackendError, pause: Duration) {
+    let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
+    let text = format!("{error}{cause}; trying again in {:.1} s", pause.as_secs_f64());
+    match pause < Duration::from_secs(2) {
+        true => console.detail(text),
+        false => console.notice(text),
+    }
+}
+
+/// What is where a repository was looked for.
+pub(crate) enum Found {
+    Nothing,
+    NoDirectory,
+    /// The operating system or the service does not let us see.
+    Unknown,
+}
+
+pub(crate) fn what_is_at(error: &BackendError) -> Found {
+    match error {
+        BackendError::BadRoot { source: Some(cause), .. } => match cause.kind() {
+            io::ErrorKind::NotFound => Found::Nothing,
+            io::ErrorKind::NotADirectory => Found::NoDirectory,
+            _ => Found::Unknown,
+        },
+        BackendError::BadRoot { root, source: None, .. } if !root.is_dir() => Found::NoDirectory,
+        _ => Found::Unknown,
+    }
+}

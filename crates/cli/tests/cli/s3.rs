@@ -1,0 +1,132 @@
+//! Repositories in a real S3 server.
+
+use std::fs;
+use std::process::Command;
+
+use onefold_testkit::s3::{Fate, Mishaps, Proxy, Rules, S3Server};
+
+use crate::lab::{Lab, Ran, number};
+use crate::tree::make_version;
+use crate::tree_equality::assert_same_tree;
+
+const REPO: &str = "s3://bucket/backups/laptop";
+
+const NO_MISHAPS: Mishaps = Mishaps { seed: 0, one_in: 0 };
+
+/// A directory in which `onefold` is run, and the service that it is told of.
+struct Remote {
+    lab: Lab,
+    endpoint: String,
+}
+
+impl Remote {
+    fn new(endpoint: String) -> Self {
+        Self { lab: Lab::new(), endpoint }
+    }
+
+    /// `onefold` with the words of `line` for arguments and the repository in the environment.
+    fn command(&self, line: &str) -> Command {
+        let mut command = self.lab.command(line);
+        for variable in ["AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL_S3"] {
+            command.env_remove(variable);
+        }
+        command
+            .env("ONEFOLD_REPOSITORY", REPO)
+            .env("AWS_ENDPOINT_URL", &self.endpoint)
+            .env("AWS_ACCESS_KEY_ID", "test")
+            .env("AWS_SECRET_ACCESS_KEY", "test");
+        command
+    }
+
+    fn run(&self, line: &str) -> Ran {
+        Ran::of(line, self.command(line).output().unwrap())
+    }
+
+    fn ok(&self, line: &str) -> Ran {
+        self.run(line).expect(0)
+    }
+}
+
+#[test]
+fn a_tree_comes_back_over_a_way_that_loses_every_fifth_request() {
+    let Some(server) = S3Server::start() else { return };
+    let proxy = Proxy::start(server.address(), Rules::Conditions, Mishaps { seed: 11, one_in: 5 });
+    let remote = Remote::new(proxy.url());
+    for version in [0, 1] {
+        make_version(&remote.lab.path(format!("v{version}")), version);
+    }
+    remote.ok("init --no-encryption");
+    let first = remote.ok("backup --json v0").summary();
+    let second = remote.ok("backup --json v1").summary();
+    assert!(number(&first, "new_bytes") > 10 * number(&second, "new_bytes"), "{first} {second}");
+    let checked = remote.ok("check --read-data --json").json();
+    assert_eq!(number(&checked, "snapshots"), 2);
+
+    let listed = remote.ok("snapshots --json").json();
+    assert_eq!(listed.as_array().unwrap().len(), 2, "{listed}");
+    let ids = [&first, &second].map(|made| made["snapshot"].as_str().unwrap().to_owned());
+    assert!(remote.ok(&format!("ls {}", ids[0])).stdout.contains("only-in-0"));
+    assert!(remote.ok(&format!("diff {} {}", ids[0], ids[1])).stdout.contains("only-in-1"));
+    assert!(number(&remote.ok("stats --json").json(), "containers") > 0);
+    for (version, id) in ids.iter().enumerate() {
+        let target = remote.lab.path(format!("out{version}"));
+        remote.ok(&format!("restore {id} --target {}", target.display()));
+        assert_same_tree(&remote.lab.path(format!("v{version}")), &target);
+        fs::remove_dir_all(target).unwrap();
+    }
+
+    let fates = proxy.fates();
+    let mishaps: u64 = Fate::MISHAPS.iter().filter_map(|fate| fates.get(fate)).sum();
+    assert!(mishaps >= 10, "{fates:?}");
+}
+
+#[test]
+fn a_service_that_puts_over_what_is_there_is_refused_unless_that_is_wanted() {
+    let Some(server) = S3Server::start() else { return };
+    let proxy = Proxy::start(server.address(), Rules::NoConditions, NO_MISHAPS);
+    let remote = Remote::new(proxy.url());
+    remote.lab.write("src/a", "x");
+    remote.run("init --no-encryption").expect(1).says(&[
+        "does not keep what is there",
+        "If-None-Match",
+        "--s3-no-conditional-put",
+    ]);
+    remote.run("snapshots").expect(10).says(&["there is no repository in", REPO]);
+
+    let unsafely = "--s3-no-conditional-put";
+    remote.ok(&format!("init --no-encryption {unsafely}"));
+    remote.run("init --no-encryption").expect(1).says(&["there is a repository already"]);
+    remote.run("backup src").expect(1).says(&["--s3-no-conditional-put"]);
+    remote.ok(&format!("backup src {unsafely}"));
+    // Reading puts nothing.
+    remote.ok("check --read-data");
+    remote.ok("restore latest --target out");
+    assert_same_tree(&remote.lab.path("src"), &remote.lab.path("out"));
+}
+
+#[test]
+fn what_cannot_be_reached_is_named() {
+    let remote = Remote::new("http://127.0.0.1:9".into());
+    remote.run("snapshots --s3-retry-for 0").expect(1).says(&[
+        "cannot open the repository in 's3://bucket/backups/laptop'",
+        "cannot measure config in s3://bucket/backups/laptop at http://127.0.0.1:9",
+    ]);
+    remote.run("snapshots --repo s3://Bad").expect(1).says(&["s3://Bad", "name of a bucket"]);
+}
+
+#[test]
+fn a_client_that_may_neither_delete_nor_overwrite_backs_up_and_restores() {
+    let Some(server) = S3Server::start() else { return };
+    let proxy = Proxy::start(server.address(), Rules::AppendOnly, NO_MISHAPS);
+    let remote = Remote::new(proxy.url());
+    remote.lab.write("src/a", "x");
+    remote.ok("init --append-only --no-encryption");
+    for content in ["y", "z"] {
+        remote.lab.write("src/b", content);
+        remote.lab.settle();
+        remote.ok("backup --append-only src");
+    }
+    remote.ok("check --append-only --read-data");
+    remote.ok("restore latest --target out");
+    assert_same_tree(&remote.lab.path("src"), &remote.lab.path("out"));
+}
