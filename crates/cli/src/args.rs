@@ -23,7 +23,7 @@ Exit codes:
     3  some files could not be read; the snapshot or measurement was made without them
    10  there is no repository at the given place
    11  something the command needs is in use by another process
-   12  wrong password (reserved: nothing is encrypted yet)
+   12  wrong password
   130  stopped by a signal
 
 With --json, standard output is for programs: one document a command, or one JSON object a line
@@ -79,6 +79,7 @@ pub(crate) enum Command {
     Chunk(commands::chunk::Chunk),
     Algorithms(commands::algorithms::Algorithms),
     Bench(commands::bench::Bench),
+    Key(commands::key::Key),
     Completion(commands::completion::Completion),
 }
 
@@ -97,6 +98,7 @@ impl Command {
             Self::Chunk(chunk) => chunk.run(console),
             Self::Algorithms(algorithms) => algorithms.run(console),
             Self::Bench(bench) => bench.run(console),
+            Self::Key(key) => key.run(console),
             Self::Completion(completion) => completion.run(),
         }
     }
@@ -111,16 +113,6 @@ mod tests {
     #[test]
     fn the_command_line_contradicts_itself_nowhere() {
         Arguments::command().debug_assert();
-    }
-
-    #[test]
-    fn only_passwords_are_reserved() {
-        for command in Arguments::command().get_subcommands() {
-            for argument in command.get_arguments().filter(|one| one.get_help_heading().is_some()) {
-                let name = argument.get_id();
-                assert!(name.as_str().starts_with("password_"), "{name} of {command}");
-            }
-        }
     }
 
     #[test]

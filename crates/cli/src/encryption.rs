@@ -1,69 +1,118 @@
-//! Passwords, of which no use can be made yet: nobody may believe otherwise.
+//! Passwords: where they come from, for repositories that are there and for new ones.
 
 use std::env;
 use std::fmt;
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::{self, IsTerminal, Read};
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
 
-use anyhow::Result;
+use anyhow::{Context, Result, bail};
 use clap::Args;
+use onefold_backend::Objects;
+use onefold_seal::{Cost, Password};
+use onefold_store::tree::Time;
+use onefold_store::{Config, KeyRemark, Repository, StoreError};
 
 use crate::console::Console;
 
 const PASSWORD_VARIABLE: &str = "ONEFOLD_PASSWORD";
-/// Set on each argument: a heading set on all would take in whatever the command adds.
-const HEADING: &str = "Reserved for encryption, which this version does not have";
+/// No password is longer than this, in bytes.
+const LIMIT: u64 = 64 << 10;
 
 /// How a password is given.
 #[derive(Debug, Args)]
 pub(crate) struct PasswordArgs {
     /// Read the password from the first line of FILE; ONEFOLD_PASSWORD may hold it as well
-    #[arg(long, value_name = "FILE", help_heading = HEADING, conflicts_with = "password_command")]
+    #[arg(long, value_name = "FILE", conflicts_with = "password_command")]
     password_file: Option<PathBuf>,
-    /// Take what COMMAND prints for the password
-    #[arg(long, value_name = "COMMAND", help_heading = HEADING)]
+    /// Take the first line that COMMAND prints for the password; a shell runs it
+    #[arg(long, value_name = "COMMAND")]
     password_command: Option<String>,
 }
 
-/// A password was given for a new repository, which would not be encrypted.
+/// How another password is given, to be added.
+#[derive(Debug, Args)]
+pub(crate) struct NewPasswordArgs {
+    /// Read the new password from the first line of FILE
+    #[arg(long, value_name = "FILE", conflicts_with = "new_password_command")]
+    new_password_file: Option<PathBuf>,
+    /// Take the first line that COMMAND prints for the new password; a shell runs it
+    #[arg(long, value_name = "COMMAND")]
+    new_password_command: Option<String>,
+}
+
+/// No password was given, and there is nobody to ask.
 #[derive(Debug)]
-pub(crate) struct CannotEncrypt {
+pub(crate) struct NoPassword;
+
+impl fmt::Display for NoPassword {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a password is needed and none was given, and there is no terminal to ask at")
+    }
+}
+
+impl std::error::Error for NoPassword {}
+
+/// A password was given for a repository without encryption: it may not be the one that the user
+/// believes it to be.
+#[derive(Debug)]
+pub(crate) struct NotEncrypted {
     given_by: &'static str,
 }
 
-impl fmt::Display for CannotEncrypt {
+impl fmt::Display for NotEncrypted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let given_by = self.given_by;
-        write!(f, "a password was given by {given_by}, but this version cannot encrypt anything")
+        write!(f, "a password was given by {given_by}, but the repository is not encrypted")
     }
 }
 
-impl std::error::Error for CannotEncrypt {}
+impl std::error::Error for NotEncrypted {}
 
 impl PasswordArgs {
-    /// Refuses to make a repository for a user who may expect it to be encrypted.
-    pub(crate) fn refuse_new(&self, no_encryption: bool) -> Result<()> {
+    /// The password of a repository that is there.
+    pub(crate) fn ask(&self) -> Result<Password> {
+        match self.given()? {
+            Some(password) => Ok(password),
+            None => prompt("password of the repository: "),
+        }
+    }
+
+    /// The password of a new repository; one that is typed must be typed twice.
+    pub(crate) fn choose(&self) -> Result<Password> {
+        match self.given()? {
+            Some(password) => Ok(password),
+            None => prompt_twice(),
+        }
+    }
+
+    /// Fails if a password is given, which a repository without encryption has no use for.
+    pub(crate) fn expect_none(&self) -> Result<()> {
         match self.given_by() {
-            Some(given_by) if !no_encryption => Err(CannotEncrypt { given_by }.into()),
-            _ => Ok(()),
+            Some(given_by) => Err(NotEncrypted { given_by }.into()),
+            None => Ok(()),
         }
     }
 
-    /// Tells a user for whom a repository was made, and who has not said that it need not be
-    /// encrypted, that it is not.
-    pub(crate) fn warn_new(&self, no_encryption: bool, console: &Console) {
-        self.check_existing(console);
-        if !no_encryption {
-            console.warn(
-                "nothing in this repository is encrypted, because this version cannot encrypt; \
-                 --no-encryption says that you know",
-            );
-        }
-    }
-
-    /// Tells a user who gives a password for a repository without one.
-    pub(crate) fn check_existing(&self, console: &Console) {
+    /// Tells a user who gives a password for a new repository that is not to be encrypted.
+    pub(crate) fn warn_unused(&self, console: &Console) {
         if let Some(given_by) = self.given_by() {
-            console.warn(unused(given_by));
+            console.warn(format_args!(
+                "the repository is not encrypted; the password given by {given_by} is not used"
+            ));
+        }
+    }
+
+    fn given(&self) -> Result<Option<Password>> {
+        if let Some(given) = of_file_or_command(&self.password_file, &self.password_command)? {
+            return Ok(Some(given));
+        }
+        match env::var_os(PASSWORD_VARIABLE).filter(|value| !value.is_empty()) {
+            Some(value) => Ok(Some(Password::new(value.into_vec()))),
+            None => Ok(None),
         }
     }
 
@@ -79,6 +128,144 @@ impl PasswordArgs {
     }
 }
 
-fn unused(given_by: &str) -> String {
-    format!("the repository is not encrypted; the password given by {given_by} is not used")
+impl NewPasswordArgs {
+    /// The password to be added; one that is typed must be typed twice.
+    pub(crate) fn choose(&self) -> Result<Password> {
+        match of_file_or_command(&self.new_password_file, &self.new_password_command)? {
+            Some(password) => Ok(password),
+            None => prompt_twice(),
+        }
+    }
+}
+
+/// How a new repository is protected.
+pub(crate) enum Protection {
+    Plain,
+    Encrypted(Password),
+}
+
+impl Protection {
+    /// Encryption, unless the user wants none.
+    pub(crate) fn choose(
+        no_encryption: bool,
+        password: &PasswordArgs,
+        console: &Console,
+    ) -> Result<Self> {
+        if no_encryption {
+            password.warn_unused(console);
+            return Ok(Self::Plain);
+        }
+        password.choose().map(Self::Encrypted)
+    }
+
+    /// Makes a repository in `objects`.
+    pub(crate) fn init(
+        &self,
+        objects: Arc<dyn Objects>,
+        config: Config,
+    ) -> Result<Repository, StoreError> {
+        match self {
+            Self::Plain => Repository::init(objects, config),
+            Self::Encrypted(password) => {
+                let remark = remark(String::new());
+                Repository::init_encrypted(objects, config, password, Cost::STANDARD, &remark)
+            }
+        }
+    }
+}
+
+impl fmt::Display for Protection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Plain => "not encrypted",
+            Self::Encrypted(_) => "encrypted; without a password nobody can read it, you included",
+        })
+    }
+}
+
+/// What is remembered of a key that is made here and now.
+pub(crate) fn remark(label: String) -> KeyRemark {
+    KeyRemark { created: Time::now(), host: crate::host::name(), user: crate::host::user(), label }
+}
+
+fn of_file_or_command(
+    file: &Option<PathBuf>,
+    command: &Option<String>,
+) -> Result<Option<Password>> {
+    if let Some(path) = file {
+        return of_file(path).map(Some);
+    }
+    command.as_ref().map(|command| of_command(command)).transpose()
+}
+
+fn of_file(path: &Path) -> Result<Password> {
+    let mut content = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(LIMIT).read_to_end(&mut content))
+        .with_context(|| format!("cannot read the password in '{}'", path.display()))?;
+    match first_line(content) {
+        Some(password) => Ok(password),
+        None => bail!("no password in '{}': its first line is empty", path.display()),
+    }
+}
+
+fn of_command(command: &str) -> Result<Password> {
+    let output = Command::new("sh")
+        .args(["-c", command])
+        .stderr(Stdio::inherit())
+        .output()
+        .with_context(|| format!("cannot run '{command}' for the password"))?;
+    if !output.status.success() {
+        bail!("'{command}', which was to give the password, failed: {}", output.status);
+    }
+    match first_line(output.stdout) {
+        Some(password) => Ok(password),
+        None => bail!("no password from '{command}': the first line it prints is empty"),
+    }
+}
+
+/// The first line without its end, unless it is empty.
+fn first_line(mut content: Vec<u8>) -> Option<Password> {
+    let end = content.iter().position(|byte| *byte == b'\n').unwrap_or(content.len());
+    content.truncate(end);
+    if content.last() == Some(&b'\r') {
+        content.pop();
+    }
+    (!content.is_empty()).then(|| Password::new(content))
+}
+
+fn prompt_twice() -> Result<Password> {
+    let password = prompt("new password: ")?;
+    if prompt("the same again: ")? != password {
+        bail!("the two passwords are not the same");
+    }
+    Ok(password)
+}
+
+fn prompt(text: &str) -> Result<Password> {
+    if !io::stdin().is_terminal() {
+        return Err(NoPassword.into());
+    }
+    let typed = rpassword::prompt_password(text).context("cannot read a password")?;
+    if typed.is_empty() {
+        bail!("the password is empty");
+    }
+    Ok(Password::new(typed.into_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_is_the_first_line_without_its_end() {
+        let of = |content: &str| first_line(content.into());
+        let expected = Some(Password::new(b" secret ".to_vec()));
+        for content in [" secret ", " secret \n", " secret \r\n", " secret \nsecond line"] {
+            assert_eq!(of(content), expected, "{content:?}");
+        }
+        for empty in ["", "\n", "\r\n", "\nsecond"] {
+            assert_eq!(of(empty), None, "{empty:?}");
+        }
+    }
 }

@@ -20,6 +20,8 @@ pub(crate) enum Exit {
     NoRepository = 10,
     /// Another process uses what the command needs.
     Locked = 11,
+    /// No key opens with the password.
+    WrongPassword = 12,
     /// A signal asked the command to stop.
     Interrupted = 130,
 }
@@ -32,6 +34,7 @@ impl Exit {
         }
         match error.downcast_ref() {
             Some(StoreError::Interrupted) => Self::Interrupted,
+            Some(StoreError::WrongPassword { .. }) => Self::WrongPassword,
             Some(StoreError::Backend(BackendError::InUse { .. })) => Self::Locked,
             _ => Self::Fatal,
         }

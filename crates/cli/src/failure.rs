@@ -8,7 +8,7 @@ use onefold_store::StoreError;
 use serde::Serialize;
 
 use crate::console::Console;
-use crate::encryption::CannotEncrypt;
+use crate::encryption::{NoPassword, NotEncrypted};
 use crate::exit::Exit;
 use crate::repository::NoRepository;
 
@@ -60,8 +60,18 @@ fn hint(error: &anyhow::Error) -> Option<String> {
     if let Some(missing) = error.downcast_ref::<NoRepository>() {
         return Some(missing.hint());
     }
-    if error.downcast_ref::<CannotEncrypt>().is_some() {
-        return Some("--no-encryption makes a repository in which nothing is encrypted".into());
+    if error.downcast_ref::<NoPassword>().is_some() {
+        return Some(
+            "give it by --password-file, --password-command or ONEFOLD_PASSWORD; a new repository \
+             without encryption takes --no-encryption instead"
+                .into(),
+        );
+    }
+    if error.downcast_ref::<NotEncrypted>().is_some() {
+        return Some(
+            "give none if you know that it is not; if it was encrypted, somebody replaced it"
+                .into(),
+        );
     }
     if let Some(unbuilt) = error.downcast_ref::<BuildError>() {
         return unbuilt.hint();
@@ -86,6 +96,11 @@ fn hint(error: &anyhow::Error) -> Option<String> {
         StoreError::NoSnapshot { .. } | StoreError::AmbiguousSnapshot { .. } => {
             "`onefold snapshots` lists what there is"
         }
+        StoreError::KeyInUse { .. } => {
+            "open it with another password: `onefold key add` adds one, `onefold key list` shows all"
+        }
+        StoreError::NoKey { .. } => "`onefold key list` lists the keys",
+        StoreError::EpochTaken { .. } => "it did what was asked for; run it again to go on from it",
         StoreError::NoPath { .. } => "`onefold ls` lists what a snapshot holds",
         StoreError::Backend(BackendError::InUse { .. }) => "wait until the other process is done",
         StoreError::MissingChunk { .. }

@@ -12,6 +12,7 @@ mod count;
 mod encryption;
 mod exit;
 mod failure;
+mod host;
 mod interrupt;
 mod name;
 mod output;

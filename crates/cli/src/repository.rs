@@ -7,10 +7,10 @@ use anyhow::{Context, Error, Result};
 use clap::Args;
 use onefold_backend::{BackendError, Operation};
 use onefold_seal::SealError;
-use onefold_store::{Config, Repository, StoreError};
+use onefold_store::{Config, Located, Repository, StoreError};
 
 use crate::console::Console;
-use crate::encryption::PasswordArgs;
+use crate::encryption::{PasswordArgs, Protection};
 use crate::place::{self, Access, Found, Opened, Place};
 
 /// Which repository a command works on.
@@ -67,8 +67,7 @@ impl RepositoryArgs {
 
     /// Opens the repository and leaves its index alone.
     pub(crate) fn open_unloaded(&self, console: &Console) -> Result<OpenRepository> {
-        let opened = OpenRepository::open(&self.repo, &self.access, console)?;
-        self.password.check_existing(console);
+        let opened = OpenRepository::open(&self.repo, &self.access, &self.password, console)?;
         opened.tell(console);
         Ok(opened)
     }
@@ -79,22 +78,20 @@ impl RepositoryArgs {
         no_encryption: bool,
         console: &Console,
     ) -> Result<OpenRepository> {
-        match OpenRepository::open(&self.repo, &self.access, console) {
+        match self.open_unloaded(console) {
             Ok(opened) => {
-                self.password.check_existing(console);
-                opened.tell(console);
                 opened.load(console)?;
                 return Ok(opened);
             }
             Err(error) if error.downcast_ref().is_some_and(NoRepository::is_free) => {}
             Err(error) => return Err(error),
         }
-        self.password.refuse_new(no_encryption)?;
-        match OpenRepository::init(&self.repo, &self.access, Config::standard(), console) {
+        let protection = Protection::choose(no_encryption, &self.password, console)?;
+        let config = Config::standard();
+        match OpenRepository::init(&self.repo, &self.access, config, &protection, console) {
             Ok(made) => {
                 let place = &made.place;
-                console.notice(format_args!("made a repository in '{place}', not encrypted"));
-                self.password.warn_new(no_encryption, console);
+                console.notice(format_args!("made a repository in '{place}', {protection}"));
                 Ok(made)
             }
             // Another process was faster.
@@ -114,7 +111,12 @@ impl NoRepository {
 
 impl OpenRepository {
     /// Opens the repository in `repo`; fails with [`NoRepository`] if there is none.
-    fn open(repo: &Path, access: &Access, console: &Console) -> Result<Self> {
+    fn open(
+        repo: &Path,
+        access: &Access,
+        password: &PasswordArgs,
+        console: &Console,
+    ) -> Result<Self> {
         let named = Place::of(repo)?;
         let missing =
             |error: Error, is_free| error.context(NoRepository { place: named.clone(), is_free });
@@ -128,7 +130,7 @@ impl OpenRepository {
                 });
             }
         };
-        let repository = Repository::open(objects).map_err(|error| match error {
+        let located = Repository::locate(objects).map_err(|error| match error {
             StoreError::NoRepository => missing(error.into(), true),
             // Listed is what lies there only after no configuration was found.
             StoreError::LostConfig { .. }
@@ -138,6 +140,15 @@ impl OpenRepository {
             }
             error => Error::new(error).context(format!("cannot open the repository in '{named}'")),
         })?;
+        let repository = match located {
+            Located::Open(repository) => {
+                password.expect_none()?;
+                *repository
+            }
+            Located::Locked(locked) => locked
+                .unlock(&password.ask()?)
+                .with_context(|| format!("cannot open the repository in '{named}'"))?,
+        };
         Ok(Self { repository, place })
     }
 
@@ -146,11 +157,13 @@ impl OpenRepository {
         repo: &Path,
         access: &Access,
         config: Config,
+        protection: &Protection,
         console: &Console,
     ) -> Result<Self> {
         let named = Place::of(repo)?;
         let Opened { objects, place } = named.create(access, console)?;
-        let repository = Repository::init(objects, config)
+        let repository = protection
+            .init(objects, config)
             .with_context(|| format!("cannot make a repository in '{named}'"))?;
         Ok(Self { repository, place })
     }
@@ -159,6 +172,9 @@ impl OpenRepository {
         let Config { params, fingerprint, compression_level } = self.repository.config();
         let sizes = params.sizes;
         console.detail(format_args!("repository {} in '{}'", self.repository.id(), self.place));
+        if self.repository.is_encrypted() {
+            console.detail(format_args!("encrypted, key epoch {}", self.repository.epoch()));
+        }
         console.detail(format_args!(
             "chunks by {} of {} to {} bytes, {} in the mean; {fingerprint}, zstd level {compression_level}",
             params.algorithm,

@@ -95,6 +95,7 @@ pub fn check(
     check.containers(&objects.list(container::PREFIX)?, reading)?;
     check.runs(&runs)?;
     check.receipts(&receipts, &snapshots, &runs)?;
+    check.keys()?;
     check.snapshots(&snapshots)?;
     Ok(check.report)
 }
@@ -289,6 +290,21 @@ impl Check<'_> {
                 ));
             }
         }
+        Ok(())
+    }
+
+    /// Reads every key and every epoch.
+    fn keys(&mut self) -> Result<(), StoreError> {
+        let (findings, notes) = self.repository.check_keys()?;
+        for error in findings {
+            let (object, problem) = match &error {
+                StoreError::Envelope { object, source } => (object.clone(), source.to_string()),
+                StoreError::Malformed { object, source } => (object.clone(), source.to_string()),
+                error => ("keys".into(), describe(error)),
+            };
+            self.find(object, problem);
+        }
+        self.report.notes.extend(notes);
         Ok(())
     }
 

@@ -2,10 +2,10 @@
 
 use bytes::Bytes;
 use onefold_backend::{BackendError, Objects};
-use onefold_cdc::{Algorithm, ChunkSizes, Chunker, Params};
-use onefold_fingerprint::{FingerprintAlgorithm, Fingerprinter};
+use onefold_cdc::{Algorithm, ChunkSizes, Chunker, Params, Secret};
+use onefold_fingerprint::FingerprintAlgorithm;
 use onefold_seal::wire::{Put, Reader, WireError};
-use onefold_seal::{Envelope, Kind, ObjectId};
+use onefold_seal::{Envelope, Keys, Kind, ObjectId, Suite};
 
 use crate::StoreError;
 use crate::object::read_object;
@@ -37,31 +37,45 @@ impl Config {
         Self { params, fingerprint: FingerprintAlgorithm::Blake3, compression_level: 3 }
     }
 
-    /// What names chunks; `None` for an algorithm that no repository may use: one that needs a key,
-    /// of which version 0 has none, and SHA-1, whose collisions can be made.
-    pub(crate) fn fingerprinter(&self) -> Option<Fingerprinter> {
-        match self.fingerprint {
-            FingerprintAlgorithm::Blake3 => Some(Fingerprinter::blake3()),
-            FingerprintAlgorithm::Sha256 => Some(Fingerprinter::sha256()),
-            FingerprintAlgorithm::Sha3 => Some(Fingerprinter::sha3()),
-            _ => None,
+    /// Fails unless a chunker can be made of the parameters and a repository can note them down.
+    pub(crate) fn check_recordable(&self) -> Result<(), StoreError> {
+        Chunker::new(&self.params)?;
+        if !self.params.is_plain() {
+            return Err(StoreError::Unusable(
+                "a repository cuts by an algorithm, sizes, window, level and seed; divisors, \
+                 secrets, presets and chunks without a maximum cannot be recorded in it"
+                    .into(),
+            ));
         }
+        Ok(())
     }
 
-    /// Puts the configuration of a new repository, which gets a random id.
-    pub(crate) fn create(&self, objects: &dyn Objects) -> Result<Envelope, StoreError> {
-        let repository = ObjectId::random();
-        let envelope = Envelope::plain(repository);
-        let object = envelope.seal(Kind::Config, repository, &self.encode());
+    /// The same with what follows from `keys`: keyed fingerprints, and a secret for a chunker that
+    /// has anything to key.
+    pub(crate) fn keyed(self, keys: &Keys) -> Self {
+        let mut params = self.params;
+        if params.algorithm.takes_secret() {
+            params.secret = Some(Secret::new(*keys.chunker().as_bytes()));
+        }
+        Self { params, fingerprint: FingerprintAlgorithm::Blake3Keyed, ..self }
+    }
+
+    /// Puts the configuration of the new repository of `envelope`.
+    pub(crate) fn create(
+        &self,
+        objects: &dyn Objects,
+        envelope: &Envelope,
+    ) -> Result<(), StoreError> {
+        let object = envelope.seal(Kind::Config, envelope.repository(), &self.encode());
         match objects.put(NAME, Bytes::from(object)) {
-            Ok(()) => Ok(envelope),
+            Ok(()) => Ok(()),
             Err(BackendError::AlreadyExists { .. }) => Err(StoreError::Exists),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Reads the configuration and with it which repository this is.
-    pub(crate) fn load(objects: &dyn Objects) -> Result<(Envelope, Self), StoreError> {
+    /// Finds the configuration and with it which repository this is and how it is protected.
+    pub(crate) fn find(objects: &dyn Objects) -> Result<(ObjectId, Suite, Bytes), StoreError> {
         let object = match read_object(objects, NAME, MAX_LEN) {
             Ok(object) => object,
             Err(StoreError::Backend(error)) if error.is_not_found() => {
@@ -72,14 +86,25 @@ impl Config {
             }
             Err(error) => return Err(error),
         };
-        let sealed = |source| StoreError::Envelope { object: NAME.into(), source };
-        let (repository, _suite) = Envelope::discover(Kind::Config, &object).map_err(sealed)?;
-        let envelope = Envelope::plain(repository);
-        let body = envelope.open(Kind::Config, repository, &object).map_err(sealed)?;
+        let (id, suite) = Envelope::discover(Kind::Config, &object)
+            .map_err(|source| StoreError::Envelope { object: NAME.into(), source })?;
+        Ok((id, suite, object))
+    }
+
+    /// Reads the configuration that was found.
+    pub(crate) fn open(envelope: &Envelope, object: &[u8]) -> Result<Self, StoreError> {
+        let body = envelope
+            .open(Kind::Config, envelope.repository(), object)
+            .map_err(|source| StoreError::Envelope { object: NAME.into(), source })?;
         let config = Self::decode(&body)
             .map_err(|source| StoreError::Malformed { object: NAME.into(), source })?;
+        let config = match envelope.keys() {
+            // Another fingerprint than the keyed one is for `fingerprinter` to refuse.
+            Some(keys) => Self { fingerprint: config.fingerprint, ..config.keyed(keys) },
+            None => config,
+        };
         Chunker::new(&config.params)?;
-        Ok((envelope, config))
+        Ok(config)
     }
 
     fn encode(&self) -> Vec<u8> {

@@ -31,6 +31,66 @@ pub enum StoreError {
     /// There is a repository already.
     #[error("there is a repository already")]
     Exists,
+    /// The repository is encrypted and no password was given.
+    #[error("the repository is encrypted; it takes a password to open it")]
+    Locked,
+    /// No key unwraps with the password.
+    #[error("wrong password: none of {tried} keys opens with it")]
+    WrongPassword {
+        /// How many keys were tried.
+        tried: usize,
+    },
+    /// No key of the repository is left.
+    #[error(
+        "there is no key of repository {repository}, which 'config' names, in 'keys/' ({others} of \
+         other repositories): nobody can open it, whatever the password"
+    )]
+    NoKeys {
+        /// The repository.
+        repository: ObjectId,
+        /// How many keys of other repositories there are.
+        others: usize,
+    },
+    /// There are more keys than anybody tries.
+    #[error("there are {found} keys in 'keys/', expected at most {max}")]
+    TooManyKeys {
+        /// How many there are, or would be.
+        found: usize,
+        /// How many there may be.
+        max: usize,
+    },
+    /// The key is the one that the repository was opened with.
+    #[error("key {key} is the one that the repository was opened with, or the last one")]
+    KeyInUse {
+        /// Which key.
+        key: ObjectId,
+    },
+    /// No key fits the description, or several do.
+    #[error("'{spec}' fits {count} keys, expected the first digits of one key's id")]
+    NoKey {
+        /// What was asked for.
+        spec: String,
+        /// How many fit.
+        count: usize,
+    },
+    /// Another process rotated the keys at the same time.
+    #[error("key epoch {epoch} was begun by another process a moment ago")]
+    EpochTaken {
+        /// Which epoch.
+        epoch: u32,
+    },
+    /// There are no more epochs.
+    #[error("the last key epoch has begun: there is no other")]
+    LastEpoch,
+    /// The sealing key of an epoch is missing, though a later one is there.
+    #[error("{object} is missing: what was sealed in this key epoch cannot be read")]
+    MissingEpoch {
+        /// The object's name.
+        object: String,
+    },
+    /// Something was asked for that only an encrypted repository has.
+    #[error("the repository is not encrypted and has no keys")]
+    NotEncrypted,
     /// The storage below failed.
     #[error(transparent)]
     Backend(#[from] BackendError),

@@ -4,13 +4,13 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use onefold_backend::Objects;
-use onefold_cdc::Chunker;
 use onefold_container::{self as container, Directory};
-use onefold_fingerprint::Fingerprinter;
+use onefold_fingerprint::{FingerprintAlgorithm, Fingerprinter};
 use onefold_index::{self as index, Index, Run};
-use onefold_seal::{Envelope, ObjectId};
+use onefold_seal::{Envelope, Keys, ObjectId, Suite};
 
 use crate::chunks::ChunkReader;
+use crate::keys::{self, Locked};
 use crate::place::Containers;
 use crate::snapshot::{self, snapshot_id};
 use crate::tree::{self, Entry, Node};
@@ -32,9 +32,19 @@ type Visit<'v> = dyn FnMut(&[u8], &Entry) -> Result<(), StoreError> + 'v;
 pub struct Repository {
     pub(crate) objects: Arc<dyn Objects>,
     pub(crate) envelope: Envelope,
-    config: Config,
+    pub(crate) config: Config,
     pub(crate) fingerprinter: Fingerprinter,
-    loaded: OnceLock<Loaded>,
+    /// The key that it was opened with.
+    pub(crate) key: Option<ObjectId>,
+    pub(crate) loaded: OnceLock<Loaded>,
+}
+
+/// A repository as it is found: open, or in need of a password.
+pub enum Located {
+    /// It is not encrypted.
+    Open(Box<Repository>),
+    /// It is encrypted.
+    Locked(Locked),
 }
 
 /// What the repository held when the index was first needed, and what was added since.
@@ -48,31 +58,34 @@ pub(crate) struct Loaded {
 }
 
 impl Repository {
-    /// Makes a repository where there is nothing yet, and opens it.
+    /// Makes a repository where there is nothing yet, not encrypted, and opens it.
     pub fn init(objects: Arc<dyn Objects>, config: Config) -> Result<Self, StoreError> {
-        Chunker::new(&config.params)?;
-        if !config.params.is_plain() {
-            return Err(StoreError::Unusable(
-                "a repository cuts by an algorithm, sizes, window, level and seed; divisors, \
-                 secrets, presets and chunks without a maximum cannot be recorded in it"
-                    .into(),
-            ));
-        }
-        let fingerprinter = fingerprinter(&config)?;
-        match any_object(&*objects)? {
-            Some(found) if found == crate::config::NAME => return Err(StoreError::Exists),
-            Some(found) => return Err(StoreError::NotEmpty { found }),
-            None => {}
-        }
-        let envelope = config.create(&*objects)?;
-        Ok(Self { objects, envelope, config, fingerprinter, loaded: OnceLock::new() })
+        config.check_recordable()?;
+        // Refused before anything is written.
+        fingerprinter(&config, None)?;
+        expect_free(&*objects)?;
+        let envelope = Envelope::plain(ObjectId::random());
+        config.create(&*objects, &envelope)?;
+        Self::assemble(objects, envelope, config, None)
     }
 
-    /// Opens the repository.
+    /// Looks for the repository, and opens it unless that takes a password.
+    pub fn locate(objects: Arc<dyn Objects>) -> Result<Located, StoreError> {
+        let (id, suite, config) = Config::find(&*objects)?;
+        if suite != Suite::Plain {
+            return Ok(Located::Locked(Locked::new(objects, id, config)));
+        }
+        let envelope = Envelope::plain(id);
+        let config = Config::open(&envelope, &config)?;
+        Ok(Located::Open(Box::new(Self::assemble(objects, envelope, config, None)?)))
+    }
+
+    /// Opens the repository, which must not be encrypted.
     pub fn open(objects: Arc<dyn Objects>) -> Result<Self, StoreError> {
-        let (envelope, config) = Config::load(&*objects)?;
-        let fingerprinter = fingerprinter(&config)?;
-        Ok(Self { objects, envelope, config, fingerprinter, loaded: OnceLock::new() })
+        match Self::locate(objects)? {
+            Located::Open(repository) => Ok(*repository),
+            Located::Locked(_) => Err(StoreError::Locked),
+        }
     }
 
     /// Which repository this is.
@@ -236,13 +249,27 @@ impl Repository {
     }
 }
 
-fn fingerprinter(config: &Config) -> Result<Fingerprinter, StoreError> {
-    config.fingerprinter().ok_or_else(|| {
+/// What names chunks. Encrypted repositories use keyed BLAKE3, the others anything without a key
+/// but SHA-1, whose collisions can be made.
+pub(crate) fn fingerprinter(
+    config: &Config,
+    keys: Option<&Keys>,
+) -> Result<Fingerprinter, StoreError> {
+    let refused = |expected| {
         let name = config.fingerprint.name();
-        StoreError::Unusable(format!(
-            "a repository cannot name chunks by '{name}': expected blake3, sha256 or sha3-256"
-        ))
-    })
+        let text = format!("a repository cannot name chunks by '{name}': expected {expected}");
+        Err(StoreError::Unusable(text))
+    };
+    match (config.fingerprint, keys) {
+        (FingerprintAlgorithm::Blake3Keyed, Some(keys)) => {
+            Ok(Fingerprinter::blake3_keyed(*keys.fingerprint().as_bytes()))
+        }
+        (_, Some(_)) => refused("blake3-keyed, because it is encrypted"),
+        (FingerprintAlgorithm::Blake3, None) => Ok(Fingerprinter::blake3()),
+        (FingerprintAlgorithm::Sha256, None) => Ok(Fingerprinter::sha256()),
+        (FingerprintAlgorithm::Sha3, None) => Ok(Fingerprinter::sha3()),
+        _ => refused("blake3, sha256 or sha3-256"),
+    }
 }
 
 /// Any object that only a repository has; anything else under the same root is not looked at.
@@ -255,9 +282,15 @@ pub(crate) fn any_own_object(objects: &dyn Objects) -> Result<Option<String>, St
     Ok(None)
 }
 
-/// Any object at all, or `None` if there is nothing.
-pub(crate) fn any_object(objects: &dyn Objects) -> Result<Option<String>, StoreError> {
-    Ok(objects.list("")?.into_iter().next().map(|info| info.name))
+/// Fails unless a repository can be made: there is nothing but, at most, the keys of inits that
+/// were cut off.
+pub(crate) fn expect_free(objects: &dyn Objects) -> Result<(), StoreError> {
+    let is_taken = |name: &String| keys::key_id(name).is_none();
+    match objects.list("")?.into_iter().map(|info| info.name).find(is_taken) {
+        Some(found) if found == crate::config::NAME => Err(StoreError::Exists),
+        Some(found) => Err(StoreError::NotEmpty { found }),
+        None => Ok(()),
+    }
 }
 
 /// The entries of a directory, `None` if `entry` is none.

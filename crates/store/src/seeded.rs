@@ -23,6 +23,8 @@ pub enum Bug {
     LastContainerForgotten = 5,
     /// The backup is acknowledged before its snapshot is put.
     AcknowledgedBeforeSnapshot = 6,
+    /// The configuration of an encrypted repository is put before its first key.
+    ConfigBeforeKey = 7,
 }
 
 impl Bug {
@@ -34,6 +36,7 @@ impl Bug {
         Bug::ContainerErrorSwallowed,
         Bug::LastContainerForgotten,
         Bug::AcknowledgedBeforeSnapshot,
+        Bug::ConfigBeforeKey,
     ];
 }
 

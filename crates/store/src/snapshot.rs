@@ -183,7 +183,7 @@ impl Summary {
     }
 }
 
-fn text(reader: &mut Reader<'_>) -> Result<String, WireError> {
+pub(crate) fn text(reader: &mut Reader<'_>) -> Result<String, WireError> {
     let bytes = reader.bytes("a text")?;
     match std::str::from_utf8(bytes) {
         Ok(text) => Ok(text.to_owned()),

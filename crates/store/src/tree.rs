@@ -4,6 +4,8 @@
 //! encoding is cut into chunks like a file, so that a huge directory is as cheap to change as a
 //! huge file.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use onefold_seal::wire::{Put, Reader, WireError};
 
 use crate::{Recipe, StoreError};
@@ -26,6 +28,14 @@ pub struct Time {
     pub secs: i64,
     /// Nanoseconds after that second, below 10^9.
     pub nanos: u32,
+}
+
+impl Time {
+    /// This moment; 1970 if the clock stands before.
+    pub fn now() -> Self {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self { secs: since.as_secs() as i64, nanos: since.subsec_nanos() }
+    }
 }
 
 /// What an inode says of itself.

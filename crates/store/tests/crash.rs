@@ -2,6 +2,7 @@
 
 mod common;
 
+use common::Protection;
 use common::scene::{Scene, cut_power_while_making_a_repository};
 
 #[test]
@@ -12,10 +13,20 @@ fn a_backup_cut_anywhere_loses_nothing_that_was_acknowledged() {
 }
 
 #[test]
+fn an_encrypted_backup_cut_anywhere_loses_nothing_that_was_acknowledged() {
+    let count =
+        Scene::protected(Protection::Encrypted).cut_power_everywhere(2, |disk| disk).unwrap();
+    println!("an encrypted backup: {count}");
+    assert!(count.operations > 60 && count.states > count.operations, "{count}");
+}
+
+#[test]
 fn a_repository_cut_in_the_making_is_there_or_is_made_again() {
-    let count = cut_power_while_making_a_repository(64).unwrap();
-    println!("a new repository: {count}");
-    assert!(count.operations > 4 && count.states > count.operations, "{count}");
+    for protection in [Protection::Plain, Protection::Encrypted] {
+        let count = cut_power_while_making_a_repository(64, protection).unwrap();
+        println!("a new repository, {protection:?}: {count}");
+        assert!(count.operations > 4 && count.states > count.operations, "{count}");
+    }
 }
 
 #[test]

@@ -9,12 +9,12 @@ use std::sync::Arc;
 
 use common::picture::Picture;
 use common::{
-    Issues, back_up, chain, checked, copy, expect_clean, in_memory, names, open, options, replace,
-    restored, small_chunks, try_back_up, try_restore, write,
+    Issues, Protection, back_up, chain, checked, copy, envelope, expect_clean, init, names, open,
+    options, replace, restored, small_chunks, try_back_up, try_open, try_restore, write,
 };
-use onefold_backend::Objects;
+use onefold_backend::{MemoryObjects, Objects};
 use onefold_container::{Content, Directory, container_id};
-use onefold_seal::{Envelope, HEADER_LEN, ObjectId};
+use onefold_seal::{HEADER_LEN, ObjectId};
 use onefold_store::{Progress, Repository, SnapshotSpec, StoreError, restore};
 use onefold_testkit::{SplitMix64, random, text};
 use tempfile::TempDir;
@@ -81,16 +81,20 @@ enum What {
     Run,
     Snapshot,
     Receipt,
+    Key,
+    Epoch,
 }
 
 impl What {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 8] = [
         Self::Config,
         Self::DataContainer,
         Self::MetadataContainer,
         Self::Run,
         Self::Snapshot,
         Self::Receipt,
+        Self::Key,
+        Self::Epoch,
     ];
 
     /// Whether all snapshots can do without an object of this kind.
@@ -137,11 +141,21 @@ struct Scene {
 
 impl Scene {
     fn new() -> Self {
+        Self::of(Protection::Plain, 3)
+    }
+
+    /// So many snapshots, the last one in a key epoch of its own if the repository is encrypted.
+    fn of(protection: Protection, versions: u64) -> Self {
         let source = tempfile::tempdir().unwrap();
         let root = source.path();
-        let (objects, repository) = in_memory(small_chunks());
+        let objects: Arc<dyn Objects> = Arc::new(MemoryObjects::new());
+        let mut repository = init(Arc::clone(&objects), small_chunks(), protection).unwrap();
         let mut pictures = BTreeMap::new();
-        for version in 0..3 {
+        for version in 0..versions {
+            if repository.is_encrypted() && version + 1 == versions {
+                repository.rotate().unwrap();
+                repository = open(&objects);
+            }
             for number in 0..4 {
                 let seed = version * 10 + number;
                 write(root.join(format!("texts/{version}/{number}")), text(seed, 2000));
@@ -160,6 +174,8 @@ impl Scene {
             "index" => What::Run,
             "snapshots" => What::Snapshot,
             "receipts" => What::Receipt,
+            "keys" => What::Key,
+            "epochs" => What::Epoch,
             "containers" => match self.directory(name).content {
                 Content::Data => What::DataContainer,
                 Content::Metadata => What::MetadataContainer,
@@ -171,7 +187,7 @@ impl Scene {
     fn directory(&self, name: &str) -> Directory {
         let object = self.objects.get(name).unwrap();
         let id = container_id(name).unwrap();
-        Directory::of_object(&Envelope::plain(self.id), id, &object).unwrap()
+        Directory::of_object(&envelope(&self.objects, self.id), id, &object).unwrap()
     }
 
     /// Another object of the same kind; of another repository if there is one only.
@@ -179,8 +195,28 @@ impl Scene {
         let what = self.what(name);
         match all.iter().find(|(other, kind)| *kind == what && other != name) {
             Some((other, _)) => self.objects.get(other).unwrap().to_vec(),
-            None => in_memory(small_chunks()).0.get(name).unwrap().to_vec(),
+            None => self.foreign(what),
         }
+    }
+
+    /// An object of this kind of another repository.
+    fn foreign(&self, what: What) -> Vec<u8> {
+        let protection = match open(&self.objects).is_encrypted() {
+            true => Protection::Encrypted,
+            false => Protection::Plain,
+        };
+        let objects: Arc<dyn Objects> = Arc::new(MemoryObjects::new());
+        let repository = init(Arc::clone(&objects), small_chunks(), protection).unwrap();
+        let name = match what {
+            What::Config => "config".to_owned(),
+            What::Key => names(&objects, "keys/").remove(0),
+            What::Epoch => {
+                repository.rotate().unwrap();
+                names(&objects, "epochs/").remove(0)
+            }
+            other => panic!("there are several of {other:?}"),
+        };
+        objects.get(&name).unwrap().to_vec()
     }
 
     /// Damages a copy of the repository.
@@ -233,8 +269,10 @@ impl Scene {
 
 /// How a check notices that `name` is damaged.
 fn noticed(objects: &Arc<dyn Objects>, name: &str) -> Result<Noticed, String> {
-    let repository = match Repository::open(Arc::clone(objects)) {
+    let repository = match try_open(Arc::clone(objects)) {
         Ok(repository) => repository,
+        // Without any key it is not known which one is missing.
+        Err(StoreError::NoKeys { .. }) if name.starts_with("keys/") => return Ok(Noticed::Refused),
         Err(error) => {
             let said = chain(&error);
             return said.contains(name).then_some(Noticed::Refused).ok_or(said);
@@ -249,7 +287,9 @@ fn noticed(objects: &Arc<dyn Objects>, name: &str) -> Result<Noticed, String> {
     if report.notes.iter().any(|note| note.contains(name)) && report.findings.is_empty() {
         return Ok(Noticed::Noted);
     }
-    let is_mixed = |problem: &str| problem.contains("belongs to repository");
+    let is_mixed = |problem: &str| {
+        problem.contains("belongs to repository") || problem.contains("a key was added")
+    };
     match report.findings.iter().filter(|finding| is_mixed(&finding.problem)).count() {
         0 => Err(format!("{report:?}")),
         _ => Ok(Noticed::FoundEverywhere),
@@ -258,7 +298,19 @@ fn noticed(objects: &Arc<dyn Objects>, name: &str) -> Result<Noticed, String> {
 
 #[test]
 fn every_damage_to_every_object_is_named_and_none_gives_wrong_bytes() {
-    let scene = Scene::new();
+    let kinds = damage_everything(&Scene::new());
+    assert_eq!(kinds, What::ALL.len() - 2, "there are no keys and epochs");
+}
+
+#[test]
+fn every_damage_to_an_encrypted_repository_is_named_and_none_gives_wrong_bytes() {
+    let kinds = damage_everything(&Scene::of(Protection::Encrypted, 2));
+    assert_eq!(kinds, What::ALL.len());
+}
+
+/// Damages every object in every way; how many kinds of objects there were.
+fn damage_everything(scene: &Scene) -> usize {
+    let is_encrypted = open(&scene.objects).is_encrypted();
     let all: Vec<(String, What)> = names(&scene.objects, "")
         .into_iter()
         .map(|name| (name.clone(), scene.what(&name)))
@@ -274,13 +326,14 @@ fn every_damage_to_every_object_is_named_and_none_gives_wrong_bytes() {
                     .unwrap_or_else(|said| panic!("{action:?} {what:?} {name}: {said}"));
                 *matrix.entry((action, *what)).or_default().entry(noticed).or_default() += 1;
                 let expected: &[Noticed] = match (action, what) {
-                    (Action::Swapped, What::Config) => &[Noticed::FoundEverywhere],
-                    (_, What::Config) => &[Noticed::Refused],
+                    (Action::Swapped, What::Config) if !is_encrypted => &[Noticed::FoundEverywhere],
+                    (Action::Missing, What::Epoch) => &[Noticed::FoundEverywhere],
+                    (_, What::Config | What::Key | What::Epoch) => &[Noticed::Refused],
                     (Action::Missing, What::Receipt) => &[Noticed::Noted],
                     _ => &[Noticed::Found],
                 };
                 assert!(expected.contains(&noticed), "{action:?} {what:?}: {noticed}");
-                if *what == What::Config {
+                if noticed == Noticed::Refused || *what == What::Config {
                     continue;
                 }
                 let are_whole = scene.expect_no_wrong_bytes(&open(&objects));
@@ -295,7 +348,8 @@ fn every_damage_to_every_object_is_named_and_none_gives_wrong_bytes() {
     print(&matrix);
     let cases: u32 = matrix.values().flat_map(BTreeMap::values).sum();
     println!("{cases} damages to {} objects", all.len());
-    assert_eq!(matrix.len(), Action::ALL.len() * What::ALL.len());
+    assert_eq!(matrix.len() % Action::ALL.len(), 0);
+    matrix.len() / Action::ALL.len()
 }
 
 fn print(matrix: &BTreeMap<(Action, What), BTreeMap<Noticed, u32>>) {
@@ -304,7 +358,7 @@ fn print(matrix: &BTreeMap<(Action, What), BTreeMap<Noticed, u32>>) {
     for action in Action::ALL {
         print!("\n{:12}", format!("{action:?}"));
         for what in What::ALL {
-            let counts = &matrix[&(action, what)];
+            let Some(counts) = matrix.get(&(action, what)) else { continue };
             let cell: Vec<_> =
                 counts.iter().map(|(noticed, count)| format!("{count} {noticed}")).collect();
             print!("{:22}", cell.join(", "));

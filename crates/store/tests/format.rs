@@ -4,6 +4,7 @@
 //! refused as the document says. What comes out is compared with the source tree. A stored byte
 //! that changes without the document fails this test.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -12,10 +13,13 @@ use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, PermissionsExt, symli
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use onefold_backend::LocalObjects;
+use aes_gcm::aead::{Aead, Payload};
+use aes_gcm::{Aes256Gcm, KeyInit};
+use onefold_backend::{LocalObjects, Objects};
 use onefold_cdc::{Algorithm, ChunkSizes, Params};
+use onefold_seal::{Cost, Password};
 use onefold_store::backup::{Options, backup};
-use onefold_store::{Cancel, Config, Progress, Repository};
+use onefold_store::{Cancel, Config, KeyRemark, Located, Progress, Repository};
 use onefold_testkit::{random, skip};
 
 type Id = [u8; 16];
@@ -95,6 +99,46 @@ fn check(parts: &[&[u8]]) -> [u8; 16] {
     hash(parts)[..16].try_into().unwrap()
 }
 
+/// "Encryption": keys that follow from others.
+fn derive(purpose: &str, material: &[&[u8]]) -> [u8; 32] {
+    blake3::derive_key(&format!("onefold 2026 encryption: {purpose}"), &material.concat())
+}
+
+/// "Encryption": the plaintext of a message, by another implementation than the library's.
+fn open(key: [u8; 32], number: u64, associated: &[&[u8]], sealed: &[u8], tag: &[u8]) -> Vec<u8> {
+    let mut nonce = [0; 12];
+    nonce[4..].copy_from_slice(&number.to_le_bytes());
+    let (msg, aad) = ([sealed, tag].concat(), associated.concat());
+    let payload = Payload { msg: &msg, aad: &aad };
+    Aes256Gcm::new(&key.into()).decrypt(&nonce.into(), payload).expect("the tag matches")
+}
+
+/// "Encryption": the keys of a repository that a password opens.
+struct Keys {
+    master: [u8; 32],
+    /// Sealing keys by epoch.
+    sealing: Vec<[u8; 32]>,
+}
+
+impl Keys {
+    fn root(&self) -> [u8; 32] {
+        derive("root sealing key", &[&self.master])
+    }
+
+    /// The key of an object that begins with these 80 bytes.
+    fn of_object(&self, start: &[u8]) -> [u8; 32] {
+        let epoch = u32::from_le_bytes(start[8..12].try_into().unwrap());
+        let sealing = match start[5] {
+            1 | 6 | 7 => {
+                assert_eq!(epoch, 0);
+                self.root()
+            }
+            _ => self.sealing[epoch as usize],
+        };
+        derive("object key", &[&sealing, &start[48..80]])
+    }
+}
+
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -109,6 +153,8 @@ struct Group {
 }
 
 struct Container {
+    /// Header and, if there is one, salt.
+    start: Vec<u8>,
     content: u8,
     groups: Vec<Group>,
     /// Fingerprint, group, offset in the group, length; by slot.
@@ -173,20 +219,31 @@ struct Snapshot {
 struct Reader {
     root: PathBuf,
     id: Id,
+    keys: Option<Keys>,
     containers: HashMap<Id, Container>,
+    /// Groups that were read, by container and number.
+    groups: RefCell<HashMap<(Id, usize), Vec<u8>>>,
     /// From the footers: every chunk and a place where it is.
     places: HashMap<Print, (Id, usize)>,
 }
 
 impl Reader {
-    fn open(root: &Path) -> Self {
+    fn open(root: &Path, password: &[u8]) -> Self {
         let mut reader = Self {
             root: root.into(),
             id: [0; 16],
+            keys: None,
             containers: HashMap::new(),
+            groups: RefCell::default(),
             places: HashMap::new(),
         };
-        reader.id = reader.file("config")[16..32].try_into().unwrap();
+        let config = reader.file("config");
+        reader.id = config[16..32].try_into().unwrap();
+        reader.keys = match config[6] {
+            0 => None,
+            1 => Some(reader.unlock(password)),
+            suite => panic!("suite {suite}"),
+        };
         for name in reader.names("containers") {
             let id = parse_id(name.rsplit('/').next().unwrap());
             assert_eq!(name, format!("containers/{}/{}", &hex(&id)[..2], hex(&id)));
@@ -197,6 +254,91 @@ impl Reader {
             reader.containers.insert(id, container);
         }
         reader
+    }
+
+    /// "Keys" and "Key epochs".
+    fn unlock(&self, password: &[u8]) -> Keys {
+        let master = self.ids("keys").iter().find_map(|id| self.unwrap(*id, password));
+        let master = master.expect("a key opens with the password");
+        let mut keys = Keys { master, sealing: vec![derive("sealing key of epoch 0", &[&master])] };
+        let epochs =
+            if self.root.join("epochs").is_dir() { self.ids("epochs") } else { BTreeSet::new() };
+        for (epoch, id) in (1..).zip(epochs) {
+            assert_eq!(id, u128::to_be_bytes(epoch));
+            let object = self.file(&format!("epochs/{}", hex(&id)));
+            assert_eq!(
+                (object[..7].to_vec(), &object[32..48]),
+                (b"1FLD\0\x07\x01".to_vec(), &id[..])
+            );
+            let (sealed, tag) = object[80..].split_at(32);
+            let key = open(keys.of_object(&object[..80]), 0, &[&object[..48]], sealed, tag);
+            keys.sealing.push(key.try_into().unwrap());
+        }
+        keys
+    }
+
+    fn unwrap(&self, id: Id, password: &[u8]) -> Option<[u8; 32]> {
+        let object = self.file(&format!("keys/{}", hex(&id)));
+        let (covered, found) = object.split_at(object.len() - 16);
+        assert_eq!(found, check(&[covered]));
+        let mut fields = Fields(covered);
+        assert_eq!(fields.take(8), b"1FLD\0\x06\x01\0");
+        assert_eq!(fields.take(8), [0; 8]);
+        assert_eq!((fields.array(), fields.array()), (self.id, id));
+        let salt = fields.take(32);
+        let costs = argon2::Config {
+            mem_cost: fields.u32(),
+            time_cost: fields.u32(),
+            lanes: fields.u32(),
+            hash_length: 32,
+            variant: argon2::Variant::Argon2id,
+            version: argon2::Version::Version13,
+            secret: &[],
+            ad: &[],
+            ..argon2::Config::default()
+        };
+        let stretched = argon2::hash_raw(password, salt, &costs).unwrap();
+        if derive("commitment to a wrapping key", &[&stretched, &covered[..92]]) != fields.array() {
+            return None;
+        }
+        let wrapping = derive("wrapping key", &[&stretched]);
+        let master = open(wrapping, 0, &[&covered[..92]], fields.take(32), fields.take(16));
+        let (remark, tag) = fields.0.split_at(fields.0.len() - 16);
+        let keys = Keys { master: master.try_into().unwrap(), sealing: Vec::new() };
+        let remark = open(keys.of_object(&covered[..80]), 0, &[&covered[..172]], remark, tag);
+        let mut fields = Fields(&remark);
+        assert_eq!(fields.time(), (7, 8));
+        assert_eq!([fields.text(), fields.text()], ["somewhere", "someone"]);
+        assert!(["first", "second"].contains(&fields.text().as_str()));
+        fields.end();
+        Some(keys.master)
+    }
+
+    /// What names a chunk.
+    fn print(&self, bytes: &[u8]) -> Print {
+        match &self.keys {
+            None => hash(&[bytes]),
+            Some(keys) => {
+                let key = derive("fingerprint key", &[&keys.master]);
+                *blake3::keyed_hash(&key, bytes).as_bytes()
+            }
+        }
+    }
+
+    /// How many bytes stand before a body or before groups.
+    fn start(&self) -> usize {
+        if self.keys.is_some() { 80 } else { 48 }
+    }
+
+    /// The end of an object as it is without encryption, its check or tag found right.
+    fn end(&self, start: &[u8], end: &[u8], clear: &[u8], check_or_tag: &[u8]) -> Vec<u8> {
+        match &self.keys {
+            None => {
+                assert_eq!(check_or_tag, check(&[start, end, clear]));
+                end.to_vec()
+            }
+            Some(keys) => open(keys.of_object(start), 0, &[&start[..48], clear], end, check_or_tag),
+        }
     }
 
     fn file(&self, name: &str) -> Vec<u8> {
@@ -230,18 +372,25 @@ impl Reader {
         let mut fields = Fields(object);
         assert_eq!(fields.array(), *b"1FLD");
         assert_eq!((fields.u8(), fields.u8()), (0, kind), "version and kind");
-        assert_eq!((fields.u8(), fields.u8()), (0, 0), "suite and reserved");
-        assert_eq!((fields.u32(), fields.u32()), (0, 0), "key epoch and flags");
+        assert_eq!(fields.u8(), u8::from(self.keys.is_some()), "suite");
+        assert_eq!(fields.u8(), 0, "reserved");
+        let latest = self.keys.as_ref().map_or(0, |keys| keys.sealing.len() - 1);
+        assert!(fields.u32() as usize <= latest, "key epoch");
+        assert_eq!(fields.u32(), 0, "flags");
         assert_eq!(fields.array::<16>(), self.id, "repository");
         assert_eq!(fields.array::<16>(), id, "object");
     }
 
     fn body(&self, name: &str, kind: u8, id: Id) -> Vec<u8> {
-        let object = self.file(name);
+        let mut object = self.file(name);
         self.header(&object, kind, id);
+        if kind == 1 && self.keys.is_some() {
+            let found = object.split_off(object.len() - 16);
+            assert_eq!(found, check(&[&object]), "{name}");
+        }
         let (covered, found) = object.split_at(object.len() - 16);
-        assert_eq!(found, check(&[covered]), "{name}");
-        covered[48..].to_vec()
+        let (start, body) = covered.split_at(self.start());
+        self.end(start, body, b"", found)
     }
 
     fn container(&self, name: &str, id: Id) -> Container {
@@ -250,15 +399,16 @@ impl Reader {
         let (covered, found) = object.split_at(object.len() - 16);
         let (before, footer_len) = covered.split_at(covered.len() - 4);
         let len = u32::from_le_bytes(footer_len.try_into().unwrap()) as usize;
-        assert!(48 + len <= before.len(), "{name}: a footer longer than the container");
+        let start = object[..self.start()].to_vec();
+        assert!(start.len() + len <= before.len(), "{name}: a footer longer than the container");
         let (stored, footer) = before.split_at(before.len() - len);
-        assert_eq!(found, check(&[&object[..48], footer, footer_len]), "{name}");
+        let footer = self.end(&start, footer, footer_len, found);
 
-        let mut fields = Fields(footer);
+        let mut fields = Fields(&footer);
         let content = fields.u8();
         assert!(content < 2);
         let (mut groups, mut chunks) = (Vec::new(), Vec::new());
-        let mut offset = 48;
+        let mut offset = start.len();
         for group in 0..fields.varint() as usize {
             let (stored, len) = (fields.varint() as usize, fields.varint() as usize);
             let (codec, check) = (fields.u8(), fields.array());
@@ -277,16 +427,27 @@ impl Reader {
         fields.end();
         assert!(!groups.is_empty());
         assert_eq!(offset, stored.len(), "groups end where the footer begins");
-        Container { content, groups, chunks }
+        Container { start, content, groups, chunks }
     }
 
-    fn group(&self, id: Id, group: &Group) -> Vec<u8> {
+    fn group(&self, id: Id, number: usize) -> Vec<u8> {
+        let Container { start, groups, .. } = &self.containers[&id];
+        let group = &groups[number];
         let object = self.file(&format!("containers/{}/{}", &hex(&id)[..2], hex(&id)));
         let stored = &object[group.offset..group.offset + group.stored];
-        assert_eq!(check(&[stored]), group.check);
+        let stored = match &self.keys {
+            None => {
+                assert_eq!(check(&[stored]), group.check);
+                stored.to_vec()
+            }
+            Some(keys) => {
+                let key = keys.of_object(start);
+                open(key, 1 + number as u64, &[&start[..48]], stored, &group.check)
+            }
+        };
         let bytes = match group.codec {
-            0 => stored.to_vec(),
-            _ => zstd::bulk::decompress(stored, group.len).unwrap(),
+            0 => stored,
+            _ => zstd::bulk::decompress(&stored, group.len).unwrap(),
         };
         assert_eq!(bytes.len(), group.len);
         bytes
@@ -297,8 +458,10 @@ impl Reader {
         let (id, slot) = self.places.get(print).expect("the chunk is in a container");
         let container = &self.containers[id];
         let (_, group, offset, len) = container.chunks[*slot];
-        let bytes = self.group(*id, &container.groups[group])[offset..offset + len].to_vec();
-        assert_eq!(hash(&[&bytes]), *print);
+        let mut groups = self.groups.borrow_mut();
+        let opened = groups.entry((*id, group)).or_insert_with(|| self.group(*id, group));
+        let bytes = opened[offset..offset + len].to_vec();
+        assert_eq!(self.print(&bytes), *print);
         bytes
     }
 
@@ -554,8 +717,52 @@ fn options(tags: &[&str]) -> Options {
 }
 
 #[test]
-#[expect(clippy::disallowed_methods, reason = "the source of a backup, no durable byte")]
 fn a_reader_of_the_document_reads_every_byte() {
+    read_every_byte(false);
+}
+
+#[test]
+fn a_reader_of_the_document_reads_every_byte_of_an_encrypted_repository() {
+    read_every_byte(true);
+}
+
+/// The repository in `objects`, with a key for each of two passwords if it is encrypted.
+fn make(objects: &Arc<dyn Objects>, config: Config, is_encrypted: bool) -> Repository {
+    if !is_encrypted {
+        return Repository::init(Arc::clone(objects), config).unwrap();
+    }
+    let remark = |label: &str| KeyRemark {
+        created: onefold_store::tree::Time { secs: 7, nanos: 8 },
+        host: "somewhere".into(),
+        user: "someone".into(),
+        label: label.into(),
+    };
+    let [first, second] = [FIRST, SECOND].map(|password| Password::new(password.to_vec()));
+    let cost = |lanes| Cost { memory_kib: 64, passes: 2, lanes };
+    let made =
+        Repository::init_encrypted(Arc::clone(objects), config, &first, cost(1), &remark("first"));
+    let made = made.unwrap();
+    made.add_key(&second, cost(3), &remark("second")).unwrap();
+    made
+}
+
+const FIRST: &[u8] = b"the first password";
+const SECOND: &[u8] = b"the second one, not \xff UTF-8";
+
+/// The repository in `objects` in a new key epoch, if it is encrypted.
+fn rotate(objects: &Arc<dyn Objects>, repository: Repository) -> Repository {
+    if !repository.is_encrypted() {
+        return repository;
+    }
+    repository.rotate().unwrap();
+    match Repository::locate(Arc::clone(objects)).unwrap() {
+        Located::Locked(locked) => locked.unlock(&Password::new(FIRST.to_vec())).unwrap(),
+        Located::Open(_) => panic!("it is encrypted"),
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the source of a backup, no durable byte")]
+fn read_every_byte(is_encrypted: bool) {
     let folder = tempfile::tempdir().unwrap();
     let (home, root) = (folder.path().join("home"), folder.path().join("repository"));
     make_source(&home);
@@ -563,12 +770,12 @@ fn a_reader_of_the_document_reads_every_byte() {
         params: Params::new(Algorithm::FastCdc, ChunkSizes::new(64, 256, 1024).unwrap()),
         ..Config::standard()
     };
-    let objects = Arc::new(LocalObjects::create(&root).unwrap());
-    let repository = Repository::init(objects, config).unwrap();
+    let objects: Arc<dyn Objects> = Arc::new(LocalObjects::create(&root).unwrap());
+    let repository = make(&objects, config, is_encrypted);
     let mut expected = BTreeMap::new();
-    let mut back_up = |paths: &[PathBuf], tags: &[&str]| {
+    let mut back_up = |repository: &Repository, paths: &[PathBuf], tags: &[&str]| {
         let (progress, cancel) = (Progress::default(), Cancel::default());
-        let (id, _) = backup(&repository, paths, &options(tags), &progress, &cancel).unwrap();
+        let (id, _) = backup(repository, paths, &options(tags), &progress, &cancel).unwrap();
         let mut things = BTreeMap::new();
         for path in paths {
             let base = if paths.len() == 1 { path } else { path.parent().unwrap() };
@@ -583,16 +790,22 @@ fn a_reader_of_the_document_reads_every_byte() {
         expected.insert(*id.as_bytes(), things);
         *id.as_bytes()
     };
-    let first = back_up(std::slice::from_ref(&home), &[]);
+    let first = back_up(&repository, std::slice::from_ref(&home), &[]);
     let mut large = fs::read(home.join("large")).unwrap();
     large.splice(500_000..500_010, *b"something else");
     fs::write(home.join("large"), large).unwrap();
     fs::remove_file(home.join("deep/7")).unwrap();
-    let second = back_up(std::slice::from_ref(&home), &["changed", "größer"]);
+    let repository = rotate(&objects, repository);
+    let second = back_up(&repository, std::slice::from_ref(&home), &["changed", "größer"]);
     fs::write(home.join("single"), b"a file as a source").unwrap();
-    let third = back_up(&[home.join("deep"), home.join("single")], &[]);
+    let third = back_up(&repository, &[home.join("deep"), home.join("single")], &[]);
 
-    let reader = Reader::open(&root);
+    let reader = Reader::open(&root, SECOND);
+    if is_encrypted {
+        let epochs: BTreeSet<u8> =
+            reader.names("snapshots").iter().map(|name| reader.file(name)[8]).collect();
+        assert_eq!(epochs, BTreeSet::from([0, 1]));
+    }
     assert_eq!(reader.names("snapshots").len(), 3);
 
     let body = reader.body("config", 1, reader.id);
@@ -600,7 +813,8 @@ fn a_reader_of_the_document_reads_every_byte() {
     assert_eq!(fields.u8(), 3, "FastCDC");
     assert_eq!([fields.varint(), fields.varint(), fields.varint()], [64, 256, 1024]);
     assert_eq!((fields.varint(), fields.u8(), fields.array()), (48, 2, [0; 8]));
-    assert_eq!((fields.u8(), fields.signed()), (0, 3), "BLAKE3 and zstd 3");
+    let fingerprint = u8::from(is_encrypted);
+    assert_eq!((fields.u8(), fields.signed()), (fingerprint, 3), "BLAKE3 and zstd 3");
     fields.end();
 
     let mut sparse = 0;

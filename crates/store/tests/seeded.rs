@@ -4,7 +4,8 @@
 
 mod common;
 
-use common::scene::{Scene, Tried};
+use common::Protection;
+use common::scene::{Scene, Tried, cut_power_while_making_a_repository};
 use onefold_backend::crash::DiskBug;
 use onefold_store::seeded::{self, Bug};
 
@@ -22,6 +23,7 @@ fn simulate(scene: &Scene, bug: Option<DiskBug>) -> Tried {
         None => disk,
     })?;
     scene.fail_every_put()?;
+    cut_power_while_making_a_repository(CUTS, Protection::Encrypted)?;
     Ok(count)
 }
 

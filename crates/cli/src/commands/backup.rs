@@ -1,6 +1,5 @@
 //! `onefold backup`
 
-use std::env;
 use std::fs;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
@@ -17,6 +16,7 @@ use serde::Serialize;
 use crate::console::Console;
 use crate::count;
 use crate::exit::Exit;
+use crate::host;
 use crate::interrupt::cancel_on_signal;
 use crate::output::Output;
 use crate::progress::watched;
@@ -30,7 +30,8 @@ snapshot is made without it and the exit code is 3. A repository inside a PATH i
 
 Examples:
   onefold backup --repo /mnt/backup ~/Documents
-  onefold backup --repo /mnt/backup --init --no-encryption /etc /home --one-file-system
+  onefold backup --repo /mnt/backup --init --password-file ~/.onefold /etc /home
+  onefold backup --repo /mnt/backup --one-file-system /
   onefold backup --repo /mnt/backup --tag weekly --exclude '*.tmp' --exclude-caches ~
 
 With --json: one object a line, told apart by \"type\". \"progress\" comes every second and counts
@@ -47,10 +48,10 @@ pub(crate) struct Backup {
     /// What to back up; symbolic links named here are followed, those below are kept as links
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
-    /// Make the repository if there is none
+    /// Make the repository if there is none; it is encrypted
     #[arg(long)]
     init: bool,
-    /// With --init: say that you know that nothing is encrypted
+    /// With --init: encrypt nothing, so that whoever reads the repository reads your files
     #[arg(long, requires = "init")]
     no_encryption: bool,
     /// A word by which to find the snapshot again; may be repeated
@@ -137,8 +138,8 @@ impl Backup {
             excludes.extend(lines.lines().map(str::to_owned));
         }
         Ok(Options {
-            host: self.host.clone().unwrap_or_else(host_name),
-            user: user_name(),
+            host: self.host.clone().unwrap_or_else(host::name),
+            user: host::user(),
             tags: self.tags.clone(),
             excludes,
             ignore_files: self.ignore_files,
@@ -162,18 +163,6 @@ fn refuse_own(paths: &[PathBuf], root: &Path) -> Result<()> {
         }
     }
     Ok(())
-}
-
-fn host_name() -> String {
-    rustix::system::uname().nodename().to_string_lossy().into_owned()
-}
-
-/// The user's name as the environment has it, else the number.
-fn user_name() -> String {
-    let named = ["USER", "LOGNAME"].into_iter().find_map(|variable| env::var(variable).ok());
-    named
-        .filter(|name| !name.is_empty())
-        .unwrap_or_else(|| rustix::process::getuid().as_raw().to_string())
 }
 
 fn show(id: ObjectId, snapshot: &Snapshot, console: &Console) -> Result<()> {

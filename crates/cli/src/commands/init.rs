@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::chunking::ChunkingArgs;
 use crate::console::Console;
-use crate::encryption::PasswordArgs;
+use crate::encryption::{PasswordArgs, Protection};
 use crate::exit::Exit;
 use crate::name::PathFields;
 use crate::output::Output;
@@ -18,12 +18,15 @@ use crate::place::Access;
 use crate::repository::OpenRepository;
 
 const AFTER_HELP: &str = "\
+The repository is encrypted. Its password is asked for unless it is given; it cannot be recovered.
+
 Algorithm and sizes cannot be changed later: other ones would cut the same data elsewhere. Sizes
 take suffixes (8KiB, 64k, 1MiB).
 
 Examples:
-  onefold init /mnt/backup --no-encryption
-  onefold init /mnt/images --avg 8KiB
+  onefold init /mnt/backup
+  onefold init /mnt/images --avg 8KiB --password-file ~/.onefold-password
+  onefold init /mnt/public --no-encryption
   onefold init s3://backups/laptop --s3-endpoint https://s3.example.net
   onefold init /mnt/mail --algorithm fastcdc --min 2KiB --avg 8KiB --max 64KiB
 
@@ -41,7 +44,7 @@ pub(crate) struct Init {
     access: Access,
     #[command(flatten)]
     chunking: ChunkingArgs,
-    /// Say that you know that nothing is encrypted
+    /// Encrypt nothing, so that whoever reads the repository reads your files
     #[arg(long)]
     no_encryption: bool,
     #[command(flatten)]
@@ -66,27 +69,33 @@ struct Made {
 impl Init {
     pub(crate) fn run(self, console: &Console) -> Result<Exit> {
         let params = self.chunking.params()?;
-        self.password.refuse_new(self.no_encryption)?;
+        let protection = Protection::choose(self.no_encryption, &self.password, console)?;
         let config = Config { params, ..Config::standard() };
-        let made = OpenRepository::init(&self.repo, &self.access, config, console)?;
+        let made = OpenRepository::init(&self.repo, &self.access, config, &protection, console)?;
         let mut output = Output::new();
         if console.is_json() {
             output.json_document(&Made::of(&made))?;
         } else if !console.is_quiet() {
-            tell(&made, &mut output)?;
+            tell(&made, &protection, &mut output)?;
         }
         output.finish()?;
-        self.password.warn_new(self.no_encryption, console);
+        if made.repository.is_encrypted() && !params.algorithm.takes_secret() {
+            console.warn(format_args!(
+                "{} has nothing to key: lengths of chunks can be compared with those of public \
+                 files",
+                params.algorithm
+            ));
+        }
         Ok(Exit::Fine)
     }
 }
 
-fn tell(made: &OpenRepository, output: &mut Output) -> Result<()> {
+fn tell(made: &OpenRepository, protection: &Protection, output: &mut Output) -> Result<()> {
     let Params { algorithm, sizes, .. } = made.repository.config().params;
     let (min, avg, max) = (sizes.min(), sizes.avg(), sizes.max());
     output.line(format!("made repository {} in '{}'", made.repository.id(), made.place))?;
     output.line(format!("chunks by {algorithm}: {min} to {max} bytes, {avg} in the mean"))?;
-    output.line("not encrypted")
+    output.line(protection.to_string())
 }
 
 impl Made {
@@ -95,7 +104,7 @@ impl Made {
         Self {
             id: made.repository.id().to_string(),
             path: made.place.fields(),
-            encrypted: false,
+            encrypted: made.repository.is_encrypted(),
             algorithm: params.algorithm.name(),
             min: params.sizes.min(),
             avg: params.sizes.avg(),

@@ -8,6 +8,7 @@ pub(crate) mod chunk;
 pub(crate) mod completion;
 pub(crate) mod diff;
 pub(crate) mod init;
+pub(crate) mod key;
 pub(crate) mod ls;
 pub(crate) mod restore;
 pub(crate) mod snapshots;

@@ -39,7 +39,7 @@ fn init_tells_what_was_made() {
     assert_eq!(made["algorithm"], "gear");
     let found = ["min", "avg", "max"].map(|field| number(&made, field));
     assert_eq!(found, [2048, 8192, 1 << 20]);
-    let made = lab.ok("init three --json --algorithm mincdc --avg 32KiB").json();
+    let made = lab.ok("init three --no-encryption --json --algorithm mincdc --avg 32KiB").json();
     assert_eq!([number(&made, "min"), number(&made, "max")], [16384, 49152]);
 }
 

@@ -1,47 +1,207 @@
-//! Nothing is encrypted yet, and nobody is left to believe otherwise.
+//! Repositories are encrypted unless the user says otherwise, and open for their passwords only.
+
+use std::fs;
 
 use crate::lab::{Lab, Ran};
+use crate::tree::make_version;
+use crate::tree_equality::assert_same_tree;
 
-#[test]
-fn a_new_repository_says_that_it_is_not_encrypted() {
+/// A lab with an encrypted repository `repo` whose password is in `secret`.
+fn with_encrypted() -> Lab {
     let lab = Lab::new();
-    let ran = lab.ok("init plain");
-    assert!(ran.stdout.contains("not encrypted"), "{ran:#?}");
-    ran.says(&["warning: nothing in this repository is encrypted", "--no-encryption"]);
-    let ran = lab.ok("init known --no-encryption");
-    assert!(ran.stdout.contains("not encrypted") && ran.stderr.is_empty(), "{ran:#?}");
-    lab.write("src/a", "x");
-    lab.ok("backup --repo new --init src").says(&["nothing in this repository is encrypted"]);
-    let ran = lab.ok("backup --repo newer --init --no-encryption src");
-    assert!(ran.stderr.contains("not encrypted") && !ran.stderr.contains("warning"), "{ran:#?}");
-    let ran = lab.ok("backup --repo newer --init src");
-    assert!(ran.stderr.is_empty(), "it was there already: {ran:#?}");
+    lab.write("secret", "correct horse battery staple\n");
+    let ran = lab.ok("init repo --password-file secret");
+    assert!(ran.stdout.contains("encrypted; without a password"), "{ran:#?}");
+    lab
+}
+
+fn with_variable(lab: &Lab, line: &str, password: &str) -> Ran {
+    Ran::of(line, lab.command(line).env("ONEFOLD_PASSWORD", password).output().unwrap())
 }
 
 #[test]
-fn a_password_for_a_new_repository_is_refused() {
-    let lab = Lab::new();
-    lab.write("src/a", "x");
-    for line in [
-        "init repo --password-file secret",
-        "init repo --password-command pass",
-        "backup --repo repo --init --password-file secret src",
-    ] {
-        let ran = lab.run(line).expect(1);
-        ran.says(&["cannot encrypt", "--password", "hint: --no-encryption"]);
+fn what_goes_into_an_encrypted_repository_comes_out_as_it_was() {
+    let lab = with_encrypted();
+    let version = lab.path("version");
+    make_version(&version, 1);
+    lab.settle();
+    let made = lab.ok("backup --repo repo --password-file secret --json version").summary();
+    assert_eq!(made["unreadable"], 0, "{made}");
+    let again = lab.ok("backup --repo repo --password-file secret --json version").summary();
+    assert_eq!((&again["new_bytes"], &again["unchanged_files"]), (&0.into(), &made["files"]));
+    lab.ok("check --repo repo --password-file secret --read-data");
+    let restored = lab.ok("restore --repo repo --password-file secret latest --target out");
+    assert!(restored.stderr.is_empty(), "{restored:#?}");
+    assert_same_tree(&version, &lab.path("out"));
+    for line in ["snapshots", "stats", "ls latest", "diff latest latest"] {
+        lab.ok(&format!("{line} --repo repo --password-file secret"));
     }
-    let mut command = lab.command("init repo");
-    let ran = Ran::of("init", command.env("ONEFOLD_PASSWORD", "secret").output().unwrap());
-    ran.expect(1).says(&["ONEFOLD_PASSWORD", "cannot encrypt"]);
-    assert!(!lab.path("repo").exists());
 }
 
 #[test]
-fn a_password_that_is_not_used_is_told_of() {
+fn a_password_comes_from_a_file_a_command_or_the_environment() {
+    let lab = with_encrypted();
+    lab.write("lines", "correct horse battery staple\r\nand another line");
+    lab.ok("snapshots --repo repo --password-file lines");
+    let mut command = lab.command("snapshots --repo repo --password-command");
+    let ran = Ran::of("--password-command", command.arg("cat secret").output().unwrap());
+    ran.expect(0);
+    with_variable(&lab, "snapshots --repo repo", "correct horse battery staple").expect(0);
+    // what is said on the command line goes before the environment
+    let line = "snapshots --repo repo --password-file secret";
+    with_variable(&lab, line, "wrong").expect(0);
+    let line = "snapshots --repo repo --password-file secret --password-command x";
+    lab.run(line).expect(1).says(&["cannot be used with"]);
+}
+
+#[test]
+fn a_wrong_password_is_12() {
+    let lab = with_encrypted();
+    lab.write("wrong", "correct horse");
+    lab.write("src/a", "x");
+    for line in ["snapshots", "check", "stats", "backup src", "restore latest --target out"] {
+        let ran = lab.run(&format!("{line} --repo repo --password-file wrong")).expect(12);
+        ran.says(&["wrong password", "'repo'"]);
+    }
+    assert!(!lab.path("out").exists());
+    with_variable(&lab, "snapshots --repo repo", "wrong").expect(12);
+    let ran = lab.run("snapshots --repo repo --password-file wrong --json").expect(12);
+    let error: serde_json::Value = serde_json::from_str(&ran.stderr).unwrap();
+    assert_eq!(error["code"], 12, "{error}");
+}
+
+#[test]
+fn without_a_password_and_somebody_to_ask_nothing_is_opened_or_made() {
+    let lab = with_encrypted();
+    lab.write("src/a", "x");
+    for line in ["snapshots --repo repo", "init new", "backup --repo new --init src"] {
+        lab.run(line).expect(1).says(&["a password is needed", "hint: give it by --password-file"]);
+    }
+    lab.write("empty", "\nsecond line");
+    lab.run("init new --password-file empty").expect(1).says(&["'empty'", "empty"]);
+    lab.run("init new --password-file missing").expect(1).says(&["'missing'", "No such file"]);
+    lab.run("init new --password-command false").expect(1).says(&["'false'", "failed"]);
+    lab.run("init new --password-command true").expect(1).says(&["'true'", "empty"]);
+    assert!(!lab.path("new").exists());
+}
+
+#[test]
+fn a_backup_makes_an_encrypted_repository_unless_told_not_to() {
     let lab = Lab::new();
-    let mut command = lab.command("init repo --no-encryption");
-    let ran = Ran::of("init", command.env("ONEFOLD_PASSWORD", "secret").output().unwrap());
+    lab.write("secret", "one");
+    lab.write("src/a", "PLANTED");
+    let ran = lab.ok("backup --repo new --init --password-file secret src");
+    ran.says(&["made a repository in", ", encrypted;"]);
+    lab.run("snapshots --repo new --password-file src/a").expect(12);
+    let ran = lab.ok("backup --repo new --init --password-file secret src");
+    assert!(ran.stderr.is_empty(), "it was there already: {ran:#?}");
+    let ran = lab.ok("backup --repo plain --init --no-encryption src");
+    assert!(ran.stderr.contains("not encrypted") && !ran.stderr.contains("warning"), "{ran:#?}");
+    let made = lab.ok("init json --password-file secret --json").json();
+    let keyed = (&true.into(), &"blake3-keyed".into());
+    assert_eq!((&made["encrypted"], &made["fingerprint"]), keyed);
+    let made = lab.ok("init json-plain --no-encryption --json").json();
+    assert_eq!((&made["encrypted"], &made["fingerprint"]), (&false.into(), &"blake3".into()));
+}
+
+#[test]
+fn a_chunker_without_anything_to_key_is_warned_of() {
+    let lab = Lab::new();
+    lab.write("secret", "one");
+    lab.ok("init ram --algorithm ram --password-file secret").says(&["ram has nothing to key"]);
+    let ran = lab.ok("init aes --algorithm gear-aes --password-file secret");
+    assert!(ran.stderr.is_empty(), "{ran:#?}");
+}
+
+#[test]
+fn a_password_for_a_repository_in_clear_is_refused() {
+    let lab = Lab::new();
+    let ran = with_variable(&lab, "init repo --no-encryption", "secret");
     ran.expect(0).says(&["ONEFOLD_PASSWORD is not used"]);
-    let ran = lab.ok("snapshots --repo repo --password-file secret");
-    ran.says(&["not encrypted", "--password-file is not used"]);
+    lab.write("src/a", "x");
+    lab.write("secret", "one");
+    // Somebody may have put it where an encrypted one was.
+    for line in ["snapshots", "backup src", "backup --init src"] {
+        let ran = lab.run(&format!("{line} --repo repo --password-file secret")).expect(1);
+        ran.says(&["--password-file", "the repository is not encrypted", "hint:"]);
+    }
+    assert!(!lab.path("repo/snapshots").exists());
+    for line in ["key list", "key rotate", "key add --new-password-file secret", "key remove 12"] {
+        let ran = lab.run(&format!("{line} --repo repo")).expect(1);
+        ran.says(&["the repository is not encrypted and has no keys"]);
+    }
+}
+
+#[test]
+fn keys_are_added_listed_and_removed() {
+    let lab = with_encrypted();
+    lab.write("second", "another");
+    lab.write("src/a", "x");
+    lab.ok("backup --repo repo --password-file secret src");
+    let line = "key add --repo repo --password-file secret --new-password-file second --label two";
+    let added = lab.ok(&format!("{line} --json")).json();
+    let keys = lab.ok("key list --repo repo --password-file second --json").json();
+    let fields = |field: &str| [&keys[0][field], &keys[1][field]];
+    assert_eq!(fields("label"), [&"".into(), &"two".into()] as [&serde_json::Value; 2]);
+    assert_eq!(fields("in_use"), [&false.into(), &true.into()] as [&serde_json::Value; 2]);
+    assert_eq!(fields("memory_kib"), [&65536.into(); 2] as [&serde_json::Value; 2]);
+    assert_eq!(keys[1]["id"], added["id"]);
+    let [first, second] = fields("id").map(|id| id.as_str().unwrap().to_owned());
+    let listed = lab.ok("key list --repo repo --password-file second").stdout;
+    assert!(listed.contains(&first[..8]) && listed.contains("two"), "{listed}");
+
+    let remove = |with: &str, key: &str| {
+        lab.run(&format!("key remove --repo repo --password-file {with} {key}"))
+    };
+    remove("second", &second).expect(1).says(&["the one that the repository was opened with"]);
+    remove("second", "xyz").expect(1).says(&["'xyz' fits 0 keys", "hint: `onefold key list`"]);
+    let ran = remove("second", &first[..10]).expect(0);
+    ran.says(&["no longer opens the repository", "not locked out"]);
+    lab.run("snapshots --repo repo --password-file secret").expect(12);
+    remove("second", &second).expect(1).says(&["the last one"]);
+    lab.ok("check --repo repo --password-file second --read-data");
+    lab.ok("restore --repo repo --password-file second latest --target out");
+    assert_eq!(fs::read(lab.path("out/a")).unwrap(), b"x");
+}
+
+#[test]
+fn a_rotation_keeps_everything_readable() {
+    let lab = with_encrypted();
+    lab.write("src/a", "first");
+    lab.ok("backup --repo repo --password-file secret src");
+    let made = lab.ok("key rotate --repo repo --password-file secret --json").json();
+    assert_eq!(made["epoch"], 1);
+    lab.write("src/b", "second");
+    lab.settle();
+    let ran = lab.ok("backup --repo repo --password-file secret --verbose src");
+    ran.says(&["encrypted, key epoch 1"]);
+    lab.ok("check --repo repo --password-file secret --read-data");
+    lab.ok("restore --repo repo --password-file secret latest --target out");
+    assert_same_tree(&lab.path("src"), &lab.path("out"));
+    let ran = lab.ok("key rotate --repo repo --password-file secret");
+    assert!(ran.stdout.contains("key epoch 2"), "{ran:#?}");
+}
+
+#[test]
+fn missing_damaged_and_foreign_keys_are_named() {
+    let lab = with_encrypted();
+    lab.ok("init other --password-file secret");
+    let key_of = |repository: &str| {
+        let mut entries = fs::read_dir(lab.path(format!("{repository}/keys"))).unwrap();
+        entries.next().unwrap().unwrap().path()
+    };
+    let (own, foreign) = (key_of("repo"), key_of("other"));
+    let whole = fs::read(&own).unwrap();
+    let name = own.file_name().unwrap().to_str().unwrap().to_owned();
+    fs::write(&own, &whole[..whole.len() / 2]).unwrap();
+    let list = "snapshots --repo repo --password-file secret";
+    lab.run(list).expect(1).says(&[&name, "damaged"]);
+    fs::copy(&foreign, &own).unwrap();
+    lab.run(list).expect(1).says(&["there is no key", "1 of other repositories"]);
+    fs::remove_file(&own).unwrap();
+    lab.run(list).expect(1).says(&["there is no key", "nobody can open it"]);
+    fs::write(&own, &whole).unwrap();
+    lab.ok(list);
+    fs::copy(lab.path("other/config"), lab.path("repo/config")).unwrap();
+    lab.run(list).expect(1).says(&["there is no key of repository"]);
 }

@@ -31,7 +31,9 @@ fn what_is_no_repository_is_10() {
     ran.says(&["no repository in 'restic'", "not written by Onefold", "hint: name the place"]);
     lab.write("documents/letter.txt", "x");
     lab.run("snapshots --repo documents").expect(10).says(&["documents"]);
-    lab.run("backup --init --repo documents file").expect(1).says(&["'letter.txt'", "hint:"]);
+    lab.run("backup --init --no-encryption --repo documents file")
+        .expect(1)
+        .says(&["'letter.txt'", "hint:"]);
     assert!(!lab.path("documents/config").exists());
 }
 
@@ -47,12 +49,16 @@ fn a_damaged_repository_is_1_and_not_mistaken_for_none() {
 #[test]
 fn init_refuses_what_is_taken() {
     let lab = Lab::with_repository();
-    lab.run("init repo").expect(1).says(&["there is a repository already", "hint:"]);
+    lab.run("init repo --no-encryption")
+        .expect(1)
+        .says(&["there is a repository already", "hint:"]);
     lab.write("documents/letter.txt", "x");
-    lab.run("init documents").expect(1).says(&["'letter.txt' is already there", "hint:"]);
+    lab.run("init documents --no-encryption")
+        .expect(1)
+        .says(&["'letter.txt' is already there", "hint:"]);
     lab.write("file", "x");
-    lab.run("init file").expect(1).says(&["file", "no directory"]);
-    lab.ok("init made/with/parents");
+    lab.run("init file --no-encryption").expect(1).says(&["file", "no directory"]);
+    lab.ok("init made/with/parents --no-encryption");
 }
 
 #[test]

@@ -25,7 +25,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, ScopedJoinHandle};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 use onefold_cdc::Chunker;
 use onefold_container::Compressor;
@@ -136,7 +136,7 @@ pub fn backup(
     cancel: &Cancel,
 ) -> Result<(ObjectId, Snapshot), StoreError> {
     let begun = Instant::now();
-    let time = now();
+    let time = Time::now();
     let sources = Sources::new(paths)?;
     let parent = find_parent(repository, &sources, options)?;
     let tally = Tally::default();
@@ -217,11 +217,6 @@ fn find_parent(
     let (snapshots, _damaged) = repository.snapshots()?;
     let fits = |snapshot: &Snapshot| snapshot.paths == paths && snapshot.host == options.host;
     Ok(snapshots.into_iter().rev().find(|(_, snapshot)| fits(snapshot)))
-}
-
-fn now() -> Time {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Time { secs: since.as_secs() as i64, nanos: since.subsec_nanos() }
 }
 
 /// One run of the pipeline.

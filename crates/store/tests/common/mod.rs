@@ -17,10 +17,11 @@ use bytes::Bytes;
 use onefold_backend::{MemoryObjects, Objects};
 use onefold_cdc::{Algorithm, ChunkSizes, Params};
 use onefold_fingerprint::FingerprintAlgorithm;
-use onefold_seal::ObjectId;
+use onefold_seal::{Cost, Envelope, Key, Kind, ObjectId, Password, WrappedKey};
 use onefold_store::check::{self, Reading};
 use onefold_store::{
-    Cancel, Config, Issue, Progress, Repository, Snapshot, StoreError, backup, restore,
+    Cancel, Config, Issue, KeyRemark, Located, Progress, Repository, Snapshot, StoreError, backup,
+    restore,
 };
 use tempfile::TempDir;
 
@@ -48,9 +49,69 @@ pub fn in_memory(config: Config) -> (Arc<dyn Objects>, Repository) {
     (objects, repository)
 }
 
+/// Whether a repository of the tests is encrypted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protection {
+    Plain,
+    Encrypted,
+}
+
+/// What a password costs in the tests: next to nothing.
+pub const CHEAP: Cost = Cost { memory_kib: 32, passes: 1, lanes: 1 };
+
+/// The password of encrypted repositories of the tests.
+pub fn password() -> Password {
+    Password::new(b"correct horse battery staple".to_vec())
+}
+
+/// A new repository in `objects`.
+pub fn init(
+    objects: Arc<dyn Objects>,
+    config: Config,
+    protection: Protection,
+) -> Result<Repository, StoreError> {
+    match protection {
+        Protection::Plain => Repository::init(objects, config),
+        Protection::Encrypted => {
+            let remark = KeyRemark { label: "first".into(), ..KeyRemark::default() };
+            Repository::init_encrypted(objects, config, &password(), CHEAP, &remark)
+        }
+    }
+}
+
+/// The repository in `objects`, opened anew, with the password if it takes one.
+pub fn try_open(objects: Arc<dyn Objects>) -> Result<Repository, StoreError> {
+    match Repository::locate(objects)? {
+        Located::Open(repository) => Ok(*repository),
+        Located::Locked(locked) => locked.unlock(&password()),
+    }
+}
+
 /// The repository in `objects`, opened anew.
 pub fn open(objects: &Arc<dyn Objects>) -> Repository {
-    Repository::open(Arc::clone(objects)).unwrap()
+    try_open(Arc::clone(objects)).unwrap()
+}
+
+/// What frames the objects of the repository `id` in `objects`, its keys found without the store.
+pub fn envelope(objects: &dyn Objects, id: ObjectId) -> Envelope {
+    let own = |name: &String| {
+        let key = name.strip_prefix("keys/").unwrap().parse().unwrap();
+        let object = objects.get(name).unwrap();
+        let wrapped = WrappedKey::read(id, key, &object).ok()?;
+        wrapped.unwrap(&password()).unwrap()
+    };
+    let Some(mut keys) = names(objects, "keys/").iter().find_map(own) else {
+        return Envelope::plain(id);
+    };
+    for name in names(objects, "epochs/") {
+        let object: ObjectId = name.strip_prefix("epochs/").unwrap().parse().unwrap();
+        let epoch = u32::from_be_bytes(object.as_bytes()[12..].try_into().unwrap());
+        let envelope = Envelope::encrypted(id, keys.clone());
+        let body =
+            envelope.open(Kind::Epoch, object, &objects.get(&name).unwrap()).unwrap().to_vec();
+        keys.add_epoch(epoch, Key::new(body.try_into().unwrap()));
+    }
+    Envelope::encrypted(id, keys)
 }
 
 /// The same objects at another place in memory.

@@ -12,13 +12,16 @@ use onefold_backend::crash::CrashDisk;
 use onefold_backend::fault::{Failure, Fault, Faults, Faulty};
 use onefold_backend::{MemoryObjects, Objects, Operation};
 use onefold_container::{Directory, container_id};
-use onefold_seal::{Envelope, ObjectId};
+use onefold_seal::ObjectId;
 use onefold_store::{Progress, Repository, Snapshot, StoreError, backup};
 use onefold_testkit::{random, text};
 use tempfile::TempDir;
 
 use super::picture::Picture;
-use super::{back_up, chain, config, copy, expect_clean, open, restored, try_back_up, write};
+use super::{
+    Protection, back_up, chain, config, copy, envelope, expect_clean, init, open, restored,
+    try_back_up, try_open, write,
+};
 
 /// How much was tried, or the first promise that was broken.
 pub type Tried = Result<Count, String>;
@@ -53,10 +56,15 @@ pub struct Scene {
 
 impl Scene {
     pub fn new() -> Self {
+        Self::protected(Protection::Plain)
+    }
+
+    /// The same with a repository that is encrypted, or not.
+    pub fn protected(protection: Protection) -> Self {
         let source = tempfile::tempdir().unwrap();
         make_first_version(source.path());
         let before: Arc<dyn Objects> = Arc::new(MemoryObjects::new());
-        let repository = Repository::init(Arc::clone(&before), config(1024, 4096, 16384)).unwrap();
+        let repository = init(Arc::clone(&before), config(1024, 4096, 16384), protection).unwrap();
         let (first, _) = back_up(&repository, source.path());
         let first_picture = Picture::of(source.path());
         make_second_version(source.path());
@@ -81,7 +89,7 @@ impl Scene {
 
     /// Opens the repository and backs the second version up.
     fn second_backup(&self, objects: Arc<dyn Objects>) -> Result<(ObjectId, Snapshot), StoreError> {
-        let repository = Repository::open(objects)?;
+        let repository = try_open(objects)?;
         let source = [self.source.path()];
         try_back_up(&repository, &source, &Self::options(), &Progress::default())
     }
@@ -174,7 +182,7 @@ impl Scene {
         objects: Arc<dyn Objects>,
         acknowledged: Option<ObjectId>,
     ) -> Result<(), String> {
-        let repository = Repository::open(Arc::clone(&objects)).map_err(|error| chain(&error))?;
+        let repository = try_open(Arc::clone(&objects)).map_err(|error| chain(&error))?;
         let warnings = repository.load().map_err(|error| chain(&error))?;
         if !warnings.is_empty() {
             return Err(format!("opening warns: {warnings:?}"));
@@ -217,7 +225,7 @@ pub fn expect_nothing_stored_twice(
     objects: &dyn Objects,
     repository: &Repository,
 ) -> Result<(), String> {
-    let envelope = Envelope::plain(repository.id());
+    let envelope = envelope(objects, repository.id());
     let mut seen = HashSet::new();
     for info in objects.list(onefold_container::PREFIX).unwrap() {
         let id = container_id(&info.name).unwrap();
@@ -262,26 +270,27 @@ fn make_second_version(root: &Path) {
 }
 
 /// A backup into a new place is stopped after every operation of making the repository.
-pub fn cut_power_while_making_a_repository(cuts: usize) -> Tried {
-    let init = |disk: &CrashDisk| {
-        Repository::init(Arc::new(disk.objects()), config(1024, 4096, 16384)).map(|made| made.id())
+pub fn cut_power_while_making_a_repository(cuts: usize, protection: Protection) -> Tried {
+    let make = |disk: &CrashDisk| {
+        let objects = Arc::new(disk.objects());
+        init(objects, config(1024, 4096, 16384), protection).map(|made| made.id())
     };
     let whole = CrashDisk::new();
-    init(&whole).map_err(|error| chain(&error))?;
+    make(&whole).map_err(|error| chain(&error))?;
     let operations = whole.operations();
     let mut states = 0;
     for stop in 0..=operations {
         let disk = CrashDisk::new();
         disk.crash_after(stop);
-        let acknowledged = init(&disk).ok();
+        let acknowledged = make(&disk).ok();
         for state in disk.durable_states(cuts, stop) {
             let broken = |what: String| format!("stopped after operation {stop}: {what}");
-            match Repository::open(Arc::new(state.objects())) {
+            match try_open(Arc::new(state.objects())) {
                 Ok(repository) => expect_clean(&repository).map_err(broken)?,
                 Err(StoreError::NoRepository) if acknowledged.is_none() => {
-                    init(&state).map_err(|error| broken(chain(&error)))?;
+                    make(&state).map_err(|error| broken(chain(&error)))?;
                     let objects: Arc<dyn Objects> = Arc::new(state.objects());
-                    Repository::open(objects).map_err(|error| broken(chain(&error)))?;
+                    try_open(objects).map_err(|error| broken(chain(&error)))?;
                 }
                 Err(error) => return Err(broken(chain(&error))),
             }

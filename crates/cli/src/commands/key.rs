@@ -1,0 +1,249 @@
+//! `onefold key`
+
+use anyhow::Result;
+use clap::{Args, Subcommand};
+use onefold_seal::Cost;
+use onefold_store::KeyInfo;
+use serde::Serialize;
+
+use crate::console::Console;
+use crate::encryption::{NewPasswordArgs, remark};
+use crate::exit::Exit;
+use crate::name::shown;
+use crate::output::Output;
+use crate::repository::RepositoryArgs;
+use crate::table;
+use crate::time::{local, rfc3339};
+
+const AFTER_HELP: &str = "\
+Every key opens the repository with a password of its own. To change a password, add a key with the
+new one and remove the old key, opening the repository with the new password.
+
+Examples:
+  onefold key list --repo /mnt/backup
+  onefold key add --repo /mnt/backup --label laptop
+  onefold key remove --repo /mnt/backup 1a2b3c4d
+  onefold key rotate --repo /mnt/backup";
+
+const ADD_HELP: &str = "\
+Examples:
+  onefold key add --repo /mnt/backup --label laptop
+  onefold key add --repo /mnt/backup --new-password-file /etc/onefold/password
+
+With --json: one document with id.";
+
+const LIST_HELP: &str = "\
+Examples:
+  onefold key list --repo /mnt/backup
+
+With --json: one document, a list, oldest first; each key has id, created, host, user, label,
+memory_kib, passes, lanes and in_use (whether the repository was opened with it).";
+
+const REMOVE_HELP: &str = "\
+The password of a removed key no longer opens the repository. That does not lock out who has opened
+it before and kept the master key, or who kept a copy of the key's object: only a new repository does.
+
+The key that the repository is opened with cannot be removed, and so neither can the last one.
+
+Examples:
+  onefold key remove --repo /mnt/backup 1a2b3c4d";
+
+const ROTATE_HELP: &str = "\
+Begins a new key epoch: what is written from now on is sealed under a new key. Nothing is rewritten,
+and every password goes on to open everything. It bounds how much is sealed under one key; it locks
+nobody out.
+
+Examples:
+  onefold key rotate --repo /mnt/backup
+
+With --json: one document with epoch.";
+
+/// Add, list, remove and rotate the keys of an encrypted repository
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Key {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    Add(Add),
+    List(List),
+    Remove(Remove),
+    Rotate(Rotate),
+}
+
+/// Add a key: one more password that opens the repository
+#[derive(Debug, Args)]
+#[command(after_help = ADD_HELP)]
+struct Add {
+    #[command(flatten)]
+    repository: RepositoryArgs,
+    #[command(flatten)]
+    password: NewPasswordArgs,
+    /// A word by which to tell the key from others
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    label: String,
+}
+
+/// List the keys
+#[derive(Debug, Args)]
+#[command(after_help = LIST_HELP)]
+struct List {
+    #[command(flatten)]
+    repository: RepositoryArgs,
+}
+
+/// Remove a key: its password no longer opens the repository
+#[derive(Debug, Args)]
+#[command(after_help = REMOVE_HELP)]
+struct Remove {
+    #[command(flatten)]
+    repository: RepositoryArgs,
+    /// The first digits of the key's id
+    #[arg(value_name = "ID")]
+    key: String,
+}
+
+/// Begin a new key epoch
+#[derive(Debug, Args)]
+#[command(after_help = ROTATE_HELP)]
+struct Rotate {
+    #[command(flatten)]
+    repository: RepositoryArgs,
+}
+
+/// A new key in JSON.
+#[derive(Serialize)]
+struct Added {
+    id: String,
+}
+
+/// A new epoch in JSON.
+#[derive(Serialize)]
+struct Rotated {
+    epoch: u32,
+}
+
+/// A key in JSON.
+#[derive(Serialize)]
+struct Listed {
+    id: String,
+    created: String,
+    host: String,
+    user: String,
+    label: String,
+    memory_kib: u32,
+    passes: u32,
+    lanes: u32,
+    in_use: bool,
+}
+
+impl Key {
+    pub(crate) fn run(self, console: &Console) -> Result<Exit> {
+        match self.action {
+            Action::Add(add) => add.run(console),
+            Action::List(list) => list.run(console),
+            Action::Remove(remove) => remove.run(console),
+            Action::Rotate(rotate) => rotate.run(console),
+        }
+    }
+}
+
+impl Add {
+    fn run(self, console: &Console) -> Result<Exit> {
+        let opened = self.repository.open_unloaded(console)?;
+        // Before a password is asked for in vain.
+        opened.repository.keys()?;
+        let password = self.password.choose()?;
+        let id = opened.repository.add_key(&password, Cost::STANDARD, &remark(self.label))?;
+        say(console, &Added { id: id.to_string() }, format!("added key {id}"))
+    }
+}
+
+impl List {
+    fn run(self, console: &Console) -> Result<Exit> {
+        let opened = self.repository.open_unloaded(console)?;
+        let (keys, damaged) = opened.repository.keys()?;
+        let mut output = Output::new();
+        if console.is_json() {
+            output.json_document(&keys.iter().map(Listed::of).collect::<Vec<_>>())?;
+        } else {
+            for line in lines(&keys) {
+                output.line(line)?;
+            }
+        }
+        output.finish()?;
+        for error in &damaged {
+            console.line(format_args!("error: a key cannot be read: {error}"));
+        }
+        Ok(if damaged.is_empty() { Exit::Fine } else { Exit::Fatal })
+    }
+}
+
+impl Remove {
+    fn run(self, console: &Console) -> Result<Exit> {
+        let opened = self.repository.open_unloaded(console)?;
+        let id = opened.repository.find_key(&self.key)?;
+        opened.repository.remove_key(id)?;
+        console.notice(
+            "its password no longer opens the repository; who kept the master key or a copy of \
+             the key's object is not locked out",
+        );
+        say(console, &Added { id: id.to_string() }, format!("removed key {id}"))
+    }
+}
+
+impl Rotate {
+    fn run(self, console: &Console) -> Result<Exit> {
+        let opened = self.repository.open_unloaded(console)?;
+        let epoch = opened.repository.rotate()?;
+        let text = format!("what is written from now on is sealed in key epoch {epoch}");
+        say(console, &Rotated { epoch }, text)
+    }
+}
+
+fn say(console: &Console, document: &impl Serialize, text: String) -> Result<Exit> {
+    let mut output = Output::new();
+    if console.is_json() {
+        output.json_document(document)?;
+    } else if !console.is_quiet() {
+        output.line(text)?;
+    }
+    output.finish()?;
+    Ok(Exit::Fine)
+}
+
+fn lines(keys: &[KeyInfo]) -> Vec<String> {
+    let header = ["", "ID", "Created", "Host", "User", "Label"];
+    let mut rows = vec![header.map(str::to_owned).to_vec()];
+    for KeyInfo { id, remark, in_use, .. } in keys {
+        rows.push(vec![
+            if *in_use { "*" } else { "" }.to_owned(),
+            id.short(),
+            local(remark.created),
+            shown(remark.host.as_bytes()),
+            shown(remark.user.as_bytes()),
+            shown(remark.label.as_bytes()),
+        ]);
+    }
+    table::lines(&rows, &[])
+}
+
+impl Listed {
+    fn of(key: &KeyInfo) -> Self {
+        let Cost { memory_kib, passes, lanes } = key.cost;
+        Self {
+            id: key.id.to_string(),
+            created: rfc3339(key.remark.created),
+            host: key.remark.host.clone(),
+            user: key.remark.user.clone(),
+            label: key.remark.label.clone(),
+            memory_kib,
+            passes,
+            lanes,
+            in_use: key.in_use,
+        }
+    }
+}

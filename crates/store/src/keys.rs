@@ -1,0 +1,426 @@
+//! The keys of an encrypted repository: unlocking it, and adding, removing and rotating keys.
+//!
+//! One object for each password wraps the master key. The sealing keys of epochs from 1 on are
+//! objects of their own, sealed under a key that follows from the master key; so a rotation needs
+//! no other password than the one at hand, and rewrites nothing.
+
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use onefold_backend::{BackendError, Objects};
+use onefold_seal::wire::{Put, Reader, WireError};
+use onefold_seal::{Cost, Envelope, Key, Keys, Kind, ObjectId, Password, SealError, WrappedKey};
+
+use crate::object::read_object;
+use crate::seeded::{self, Bug};
+use crate::tree::Time;
+use crate::{Config, Repository, StoreError};
+
+/// Under which prefix of a repository wrapped keys lie.
+pub(crate) const PREFIX: &str = "keys/";
+
+/// Under which prefix of a repository the sealing keys of later epochs lie.
+pub(crate) const EPOCHS: &str = "epochs/";
+
+/// No wrapped key is longer than this, and no epoch.
+const MAX_LEN: u64 = 64 << 10;
+
+/// A repository has no more keys than this: each costs a try to whoever opens it.
+const MAX_KEYS: usize = 64;
+
+/// The name of key `id`.
+pub(crate) fn key_name(id: ObjectId) -> String {
+    format!("{PREFIX}{id}")
+}
+
+/// The id that `name` stands for, or `None` if it is no key's name.
+pub(crate) fn key_id(name: &str) -> Option<ObjectId> {
+    name.strip_prefix(PREFIX)?.parse().ok()
+}
+
+/// The object id of `epoch`: its number, big-endian.
+fn epoch_object(epoch: u32) -> ObjectId {
+    ObjectId::from_bytes(u128::from(epoch).to_be_bytes())
+}
+
+/// The name of the sealing key of `epoch`.
+pub(crate) fn epoch_name(epoch: u32) -> String {
+    format!("{EPOCHS}{}", epoch_object(epoch))
+}
+
+/// The epoch whose sealing key `name` is, or `None` if it is no such name. Epoch 0 has none.
+pub(crate) fn epoch_number(name: &str) -> Option<u32> {
+    let id: ObjectId = name.strip_prefix(EPOCHS)?.parse().ok()?;
+    u32::try_from(u128::from_be_bytes(*id.as_bytes())).ok().filter(|epoch| *epoch > 0)
+}
+
+/// What is remembered of a key, for people to tell keys apart.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct KeyRemark {
+    /// When the key was added.
+    pub created: Time,
+    /// On which host.
+    pub host: String,
+    /// By which user.
+    pub user: String,
+    /// What the user called it; may be empty.
+    pub label: String,
+}
+
+impl KeyRemark {
+    fn encode(&self) -> Vec<u8> {
+        let mut body = Vec::new();
+        body.put_signed(self.created.secs);
+        body.put_varint(self.created.nanos.into());
+        for text in [&self.host, &self.user, &self.label] {
+            body.put_bytes(text.as_bytes());
+        }
+        body
+    }
+
+    /// Decodes a remark.
+    pub fn decode(body: &[u8]) -> Result<Self, WireError> {
+        let mut reader = Reader::new(body);
+        let secs = reader.signed("seconds")?;
+        let nanos = reader.varint_to(999_999_999, "nanoseconds")? as u32;
+        let mut text = || crate::snapshot::text(&mut reader);
+        let (host, user, label) = (text()?, text()?, text()?);
+        reader.finish()?;
+        Ok(Self { created: Time { secs, nanos }, host, user, label })
+    }
+}
+
+/// A key of the repository.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyInfo {
+    /// Its object's id.
+    pub id: ObjectId,
+    /// What is remembered of it.
+    pub remark: KeyRemark,
+    /// What it costs to try a password.
+    pub cost: Cost,
+    /// Whether the repository was opened with it.
+    pub in_use: bool,
+}
+
+/// The keys that could be read, oldest first, and what was wrong with the others.
+pub type KeyList = (Vec<KeyInfo>, Vec<StoreError>);
+
+/// An encrypted repository that waits for a password.
+pub struct Locked {
+    objects: Arc<dyn Objects>,
+    id: ObjectId,
+    config: Bytes,
+}
+
+impl Locked {
+    pub(crate) fn new(objects: Arc<dyn Objects>, id: ObjectId, config: Bytes) -> Self {
+        Self { objects, id, config }
+    }
+
+    /// Which repository this is.
+    pub fn id(&self) -> ObjectId {
+        self.id
+    }
+
+    /// Opens the repository with the first key that `password` unwraps.
+    pub fn unlock(self, password: &Password) -> Result<Repository, StoreError> {
+        let (key, mut keys) = self.unwrap(password)?;
+        for epoch in epochs(&*self.objects)? {
+            let sealing = read_epoch(&*self.objects, self.id, &keys, epoch)?;
+            keys.add_epoch(epoch, sealing);
+        }
+        let envelope = Envelope::encrypted(self.id, keys);
+        let config = Config::open(&envelope, &self.config)?;
+        Repository::assemble(self.objects, envelope, config, Some(key))
+    }
+
+    fn unwrap(&self, password: &Password) -> Result<(ObjectId, Keys), StoreError> {
+        let objects = read_all(&*self.objects)?;
+        let mut damaged = Vec::new();
+        let (mut tried, mut others) = (0, 0);
+        for (id, read) in objects {
+            let unwrapped = read.and_then(|object| {
+                let sealed = |source| StoreError::Envelope { object: key_name(id), source };
+                let wrapped = WrappedKey::read(self.id, id, &object).map_err(sealed)?;
+                wrapped.unwrap(password).map_err(sealed)
+            });
+            match unwrapped {
+                Ok(Some(keys)) => return Ok((id, keys)),
+                Ok(None) => tried += 1,
+                Err(error) if is_left_behind(&error) => others += 1,
+                Err(error) if error.is_unknown_version() => return Err(error),
+                Err(error) => damaged.push(error),
+            }
+        }
+        // A key that cannot be read may be the one for this password: it is what went wrong.
+        Err(match damaged.into_iter().next() {
+            Some(error) => error,
+            None if tried == 0 => StoreError::NoKeys { repository: self.id, others },
+            None => StoreError::WrongPassword { tried },
+        })
+    }
+}
+
+/// Whether a key belongs to another repository: an init that was cut off leaves its key behind.
+fn is_left_behind(error: &StoreError) -> bool {
+    matches!(error, StoreError::Envelope { source: SealError::WrongRepository { .. }, .. })
+}
+
+/// The ids of all keys, with their objects.
+#[expect(clippy::type_complexity, reason = "an id and a result")]
+fn read_all(
+    objects: &dyn Objects,
+) -> Result<Vec<(ObjectId, Result<Bytes, StoreError>)>, StoreError> {
+    let infos = objects.list(PREFIX)?;
+    let ids: Vec<_> = infos.iter().filter_map(|info| key_id(&info.name)).collect();
+    if ids.len() > MAX_KEYS {
+        return Err(StoreError::TooManyKeys { found: ids.len(), max: MAX_KEYS });
+    }
+    Ok(ids.into_iter().map(|id| (id, read_object(objects, &key_name(id), MAX_LEN))).collect())
+}
+
+/// The epochs that have an object, in order.
+fn epochs(objects: &dyn Objects) -> Result<Vec<u32>, StoreError> {
+    Ok(objects.list(EPOCHS)?.iter().filter_map(|info| epoch_number(&info.name)).collect())
+}
+
+fn read_epoch(
+    objects: &dyn Objects,
+    repository: ObjectId,
+    keys: &Keys,
+    epoch: u32,
+) -> Result<Key, StoreError> {
+    let object = epoch_name(epoch);
+    let bytes = read_object(objects, &object, MAX_LEN)?;
+    let body = Envelope::encrypted(repository, keys.clone())
+        .open(Kind::Epoch, epoch_object(epoch), &bytes)
+        .map_err(|source| StoreError::Envelope { object: object.clone(), source })?;
+    let mut reader = Reader::new(&body);
+    let key = reader.array("a sealing key").and_then(|key| reader.finish().map(|()| key));
+    Ok(Key::new(key.map_err(|source| StoreError::Malformed { object, source })?))
+}
+
+/// Puts a key for `password`.
+fn put_key(
+    objects: &dyn Objects,
+    envelope: &Envelope,
+    keys: &Keys,
+    password: &Password,
+    cost: Cost,
+    remark: &KeyRemark,
+) -> Result<ObjectId, StoreError> {
+    let (repository, id) = (envelope.repository(), ObjectId::random());
+    let name = key_name(id);
+    let object = WrappedKey::wrap(repository, id, keys, password, cost, &remark.encode())
+        .map_err(|source| StoreError::Envelope { object: name.clone(), source })?;
+    objects.put(&name, object.into())?;
+    Ok(id)
+}
+
+impl Repository {
+    /// Makes an encrypted repository where there is nothing yet, with a first key for `password`,
+    /// and opens it. Chunks are named by keyed BLAKE3 and cut with a secret, whatever `config`
+    /// says, if its algorithm has anything to key.
+    pub fn init_encrypted(
+        objects: Arc<dyn Objects>,
+        config: Config,
+        password: &Password,
+        cost: Cost,
+        remark: &KeyRemark,
+    ) -> Result<Self, StoreError> {
+        config.check_recordable()?;
+        crate::repository::expect_free(&*objects)?;
+        let keys = Keys::new(Key::random());
+        let envelope = Envelope::encrypted(ObjectId::random(), keys.clone());
+        let config = config.keyed(&keys);
+        if seeded::active(Bug::ConfigBeforeKey) {
+            config.create(&*objects, &envelope)?;
+        }
+        // The key first: a configuration without a key is a repository that nobody can open.
+        let key = put_key(&*objects, &envelope, &keys, password, cost, remark)?;
+        if !seeded::active(Bug::ConfigBeforeKey) {
+            config.create(&*objects, &envelope)?;
+        }
+        Self::assemble(objects, envelope, config, Some(key))
+    }
+
+    /// Whether the repository is encrypted.
+    pub fn is_encrypted(&self) -> bool {
+        self.envelope.keys().is_some()
+    }
+
+    /// The epoch in which this open repository seals what it writes; 0 without encryption.
+    pub fn epoch(&self) -> u32 {
+        self.envelope.keys().map_or(0, Keys::epoch)
+    }
+
+    /// Every key. Those that cannot be read are given apart.
+    pub fn keys(&self) -> Result<KeyList, StoreError> {
+        let keys = self.expect_keys()?;
+        let (mut infos, mut damaged) = (Vec::new(), Vec::new());
+        for (id, read) in read_all(&*self.objects)? {
+            match read.and_then(|object| self.key_info(id, &object, keys)) {
+                Ok(info) => infos.push(info),
+                Err(error) if is_left_behind(&error) => {}
+                Err(error) => damaged.push(error),
+            }
+        }
+        infos.sort_by_key(|info| (info.remark.created, info.id));
+        Ok((infos, damaged))
+    }
+
+    fn key_info(&self, id: ObjectId, object: &[u8], keys: &Keys) -> Result<KeyInfo, StoreError> {
+        let sealed = |source| StoreError::Envelope { object: key_name(id), source };
+        let wrapped = WrappedKey::read(self.id(), id, object).map_err(sealed)?;
+        let remark = wrapped.remark(keys).map_err(sealed)?;
+        let remark = KeyRemark::decode(&remark)
+            .map_err(|source| StoreError::Malformed { object: key_name(id), source })?;
+        Ok(KeyInfo { id, remark, cost: wrapped.cost(), in_use: self.key == Some(id) })
+    }
+
+    /// Adds a key for one more password; durable when this returns.
+    pub fn add_key(
+        &self,
+        password: &Password,
+        cost: Cost,
+        remark: &KeyRemark,
+    ) -> Result<ObjectId, StoreError> {
+        let keys = self.expect_keys()?;
+        let found = read_all(&*self.objects)?.len();
+        if found >= MAX_KEYS {
+            return Err(StoreError::TooManyKeys { found: found + 1, max: MAX_KEYS });
+        }
+        put_key(&*self.objects, &self.envelope, keys, password, cost, remark)
+    }
+
+    /// Removes key `id`, which must not be the one that the repository was opened with: so one key
+    /// remains of which somebody knows the password.
+    pub fn remove_key(&self, id: ObjectId) -> Result<(), StoreError> {
+        self.expect_keys()?;
+        if self.key == Some(id) {
+            return Err(StoreError::KeyInUse { key: id });
+        }
+        let name = key_name(id);
+        let removed = match self.objects.get(&name) {
+            Err(error) if error.is_not_found() => {
+                return Err(StoreError::NoKey { spec: id.to_string(), count: 0 });
+            }
+            removed => removed?,
+        };
+        self.objects.delete(&name)?;
+        // Two who remove each other's key at the same time would leave none.
+        let own = self.key.map(key_name).unwrap_or_default();
+        match self.objects.size(&own) {
+            Err(error) if error.is_not_found() => {
+                self.objects.put(&name, removed)?;
+                Err(StoreError::KeyInUse { key: id })
+            }
+            size => size.map(drop).map_err(StoreError::from),
+        }
+    }
+
+    /// The key whose id begins with `digits`.
+    pub fn find_key(&self, digits: &str) -> Result<ObjectId, StoreError> {
+        self.expect_keys()?;
+        let digits = digits.to_ascii_lowercase();
+        let infos = self.objects.list(PREFIX)?;
+        let ids = infos.iter().filter_map(|info| key_id(&info.name));
+        let fitting: Vec<_> = ids.filter(|id| id.to_string().starts_with(&digits)).collect();
+        match fitting[..] {
+            [id] if !digits.is_empty() => Ok(id),
+            _ => Err(StoreError::NoKey { spec: digits, count: fitting.len() }),
+        }
+    }
+
+    /// Begins the next key epoch and gives its number.
+    ///
+    /// Whoever opens the repository from now on seals in it. This open repository goes on in the
+    /// epoch it was opened in.
+    pub fn rotate(&self) -> Result<u32, StoreError> {
+        self.expect_keys()?;
+        let latest = epochs(&*self.objects)?.last().copied().unwrap_or(0).max(self.epoch());
+        let epoch = latest.checked_add(1).ok_or(StoreError::LastEpoch)?;
+        let id = epoch_object(epoch);
+        let object = self.envelope.seal(Kind::Epoch, id, Key::random().as_bytes());
+        match self.objects.put(&epoch_name(epoch), object.into()) {
+            Ok(()) => Ok(epoch),
+            Err(BackendError::AlreadyExists { .. }) => Err(StoreError::EpochTaken { epoch }),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// What is wrong with keys and epochs, by name, and what is only worth knowing.
+    pub(crate) fn check_keys(&self) -> Result<(Vec<StoreError>, Vec<String>), StoreError> {
+        let (objects, mut notes) = (&*self.objects, Vec::new());
+        let Some(keys) = self.envelope.keys() else {
+            let stray = objects.list(PREFIX)?.into_iter().chain(objects.list(EPOCHS)?);
+            let note = |name| format!("{name} is not read: the repository is not encrypted");
+            return Ok((Vec::new(), stray.map(|info| note(info.name)).collect()));
+        };
+        for info in objects.list(PREFIX)?.into_iter().chain(objects.list(EPOCHS)?) {
+            if key_id(&info.name).is_none() && epoch_number(&info.name).is_none() {
+                notes.push(format!("{} is no key and was not read", info.name));
+            }
+        }
+        let (infos, mut findings) = self.keys()?;
+        let left_behind = read_all(objects)?.len() - infos.len() - findings.len();
+        if left_behind > 0 {
+            notes.push(format!(
+                "{left_behind} keys belong to another repository, as an interrupted init leaves them"
+            ));
+        }
+        let found = epochs(objects)?;
+        for epoch in 1..=found.last().copied().unwrap_or(0).max(keys.epoch()) {
+            if !found.contains(&epoch) {
+                findings.push(StoreError::MissingEpoch { object: epoch_name(epoch) });
+            } else if let Err(error) = read_epoch(objects, self.id(), keys, epoch) {
+                findings.push(error);
+            }
+        }
+        Ok((findings, notes))
+    }
+
+    fn expect_keys(&self) -> Result<&Keys, StoreError> {
+        self.envelope.keys().ok_or(StoreError::NotEncrypted)
+    }
+
+    pub(crate) fn assemble(
+        objects: Arc<dyn Objects>,
+        envelope: Envelope,
+        config: Config,
+        key: Option<ObjectId>,
+    ) -> Result<Self, StoreError> {
+        let fingerprinter = crate::repository::fingerprinter(&config, envelope.keys())?;
+        Ok(Self { objects, envelope, config, fingerprinter, key, loaded: OnceLock::new() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_numbers_of_epochs_stand_for_each_other() {
+        assert_eq!(epoch_name(1), "epochs/00000000000000000000000000000001");
+        for epoch in [1, 255, 256, u32::MAX] {
+            assert_eq!(epoch_number(&epoch_name(epoch)), Some(epoch));
+        }
+        for wrong in ["0".repeat(32), format!("{:032x}", 1u64 << 32), "1".into(), String::new()] {
+            assert_eq!(epoch_number(&format!("epochs/{wrong}")), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_was_remarked_decodes_and_nothing_shorter_does() {
+        let remark = KeyRemark {
+            created: Time { secs: -1, nanos: 2 },
+            host: "host".into(),
+            user: "user".into(),
+            label: "größer".into(),
+        };
+        let body = remark.encode();
+        assert_eq!(KeyRemark::decode(&body), Ok(remark));
+        assert!((0..body.len()).all(|len| KeyRemark::decode(&body[..len]).is_err()));
+    }
+}
