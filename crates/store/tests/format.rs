@@ -4,6 +4,8 @@
 //! refused as the document says. What comes out is compared with the source tree. A stored byte
 //! that changes without the document fails this test.
 
+mod format_keys;
+
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::{OsStr, OsString};
@@ -13,14 +15,14 @@ use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, PermissionsExt, symli
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use aes_gcm::aead::{Aead, Payload};
-use aes_gcm::{Aes256Gcm, KeyInit};
 use onefold_backend::{LocalObjects, Objects};
 use onefold_cdc::{Algorithm, ChunkSizes, Params};
 use onefold_seal::{Cost, Password};
 use onefold_store::backup::{Options, backup};
 use onefold_store::{Cancel, Config, KeyRemark, Located, Progress, Repository};
 use onefold_testkit::{random, skip};
+
+use format_keys::{Keys, derive, open};
 
 type Id = [u8; 16];
 type Print = [u8; 32];
@@ -97,46 +99,6 @@ fn hash(parts: &[&[u8]]) -> Print {
 
 fn check(parts: &[&[u8]]) -> [u8; 16] {
     hash(parts)[..16].try_into().unwrap()
-}
-
-/// "Encryption": keys that follow from others.
-fn derive(purpose: &str, material: &[&[u8]]) -> [u8; 32] {
-    blake3::derive_key(&format!("onefold 2026 encryption: {purpose}"), &material.concat())
-}
-
-/// "Encryption": the plaintext of a message, by another implementation than the library's.
-fn open(key: [u8; 32], number: u64, associated: &[&[u8]], sealed: &[u8], tag: &[u8]) -> Vec<u8> {
-    let mut nonce = [0; 12];
-    nonce[4..].copy_from_slice(&number.to_le_bytes());
-    let (msg, aad) = ([sealed, tag].concat(), associated.concat());
-    let payload = Payload { msg: &msg, aad: &aad };
-    Aes256Gcm::new(&key.into()).decrypt(&nonce.into(), payload).expect("the tag matches")
-}
-
-/// "Encryption": the keys of a repository that a password opens.
-struct Keys {
-    master: [u8; 32],
-    /// Sealing keys by epoch.
-    sealing: Vec<[u8; 32]>,
-}
-
-impl Keys {
-    fn root(&self) -> [u8; 32] {
-        derive("root sealing key", &[&self.master])
-    }
-
-    /// The key of an object that begins with these 80 bytes.
-    fn of_object(&self, start: &[u8]) -> [u8; 32] {
-        let epoch = u32::from_le_bytes(start[8..12].try_into().unwrap());
-        let sealing = match start[5] {
-            1 | 6 | 7 => {
-                assert_eq!(epoch, 0);
-                self.root()
-            }
-            _ => self.sealing[epoch as usize],
-        };
-        derive("object key", &[&sealing, &start[48..80]])
-    }
 }
 
 fn hex(bytes: &[u8]) -> String {

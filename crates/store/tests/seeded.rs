@@ -18,12 +18,12 @@ const DISK_BUGS: [DiskBug; 3] =
 
 /// Power cuts, then faults; stops at the first broken promise.
 fn simulate(scene: &Scene, bug: Option<DiskBug>) -> Tried {
+    cut_power_while_making_a_repository(CUTS, Protection::Encrypted)?;
     let count = scene.cut_power_everywhere(CUTS, |disk| match bug {
         Some(bug) => disk.with_bug(bug),
         None => disk,
     })?;
     scene.fail_every_put()?;
-    cut_power_while_making_a_repository(CUTS, Protection::Encrypted)?;
     Ok(count)
 }
 

@@ -1,0 +1,52 @@
+//! "Encryption" of docs/format.md, for the second reader: nothing of the library is used here,
+//! and AES-GCM is another implementation than its.
+#![allow(unreachable_pub, reason = "a module of a test crate")]
+
+use aes_gcm::aead::{Aead, Payload};
+use aes_gcm::{Aes256Gcm, KeyInit};
+
+/// "Encryption": keys that follow from others.
+pub fn derive(purpose: &str, material: &[&[u8]]) -> [u8; 32] {
+    blake3::derive_key(&format!("onefold 2026 encryption: {purpose}"), &material.concat())
+}
+
+/// "Encryption": the plaintext of a message, by another implementation than the library's.
+pub fn open(
+    key: [u8; 32],
+    number: u64,
+    associated: &[&[u8]],
+    sealed: &[u8],
+    tag: &[u8],
+) -> Vec<u8> {
+    let mut nonce = [0; 12];
+    nonce[4..].copy_from_slice(&number.to_le_bytes());
+    let (msg, aad) = ([sealed, tag].concat(), associated.concat());
+    let payload = Payload { msg: &msg, aad: &aad };
+    Aes256Gcm::new(&key.into()).decrypt(&nonce.into(), payload).expect("the tag matches")
+}
+
+/// "Encryption": the keys of a repository that a password opens.
+pub struct Keys {
+    pub master: [u8; 32],
+    /// Sealing keys by epoch.
+    pub sealing: Vec<[u8; 32]>,
+}
+
+impl Keys {
+    fn root(&self) -> [u8; 32] {
+        derive("root sealing key", &[&self.master])
+    }
+
+    /// The key of an object that begins with these 80 bytes.
+    pub fn of_object(&self, start: &[u8]) -> [u8; 32] {
+        let epoch = u32::from_le_bytes(start[8..12].try_into().unwrap());
+        let sealing = match start[5] {
+            1 | 6 | 7 => {
+                assert_eq!(epoch, 0);
+                self.root()
+            }
+            _ => self.sealing[epoch as usize],
+        };
+        derive("object key", &[&sealing, &start[48..80]])
+    }
+}
