@@ -10,8 +10,11 @@ use crate::programs::{self, on_path};
 use crate::workspace;
 
 /// The tests of the code that has `unsafe` blocks.
-const KERNEL_TESTS: &[&str] =
-    &["test", "-p", "onefold-cdc", "--lib", "--test", "kernels", "--test", "edges"];
+#[rustfmt::skip]
+const KERNEL_TESTS: &[&str] = &[
+    "test", "-p", "onefold-cdc", "-p", "onefold-fingerprint",
+    "--lib", "--test", "kernels", "--test", "edges",
+];
 
 const SANITIZER_TARGET: &str = "x86_64-unknown-linux-gnu";
 

@@ -8,12 +8,12 @@ use onefold_testkit::{cycle, low_entropy, random};
 
 /// Lengths at and next to the widths of vectors, and some blocks of them.
 fn lens() -> Vec<usize> {
-    if cfg!(miri) { vec![0, 1, 15, 17, 33, 65, 161] } else { (0..700).collect() }
+    if cfg!(miri) { vec![0, 1, 17, 33, 65] } else { (0..700).collect() }
 }
 
 fn all_params(algorithm: Algorithm) -> Vec<Params> {
     let sizes = [(1, 33, 65), (16, 48, 80), (65, 130, 195)];
-    let sizes = if cfg!(miri) { &sizes[..2] } else { &sizes[..] };
+    let sizes = if cfg!(miri) { &sizes[1..2] } else { &sizes[..] };
     let sizes = sizes.iter().map(|&(min, avg, max)| ChunkSizes::new(min, avg, max).unwrap());
     let params = sizes.map(|sizes| Params::new(algorithm, sizes));
     params

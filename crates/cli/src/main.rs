@@ -14,6 +14,7 @@ mod exit;
 mod failure;
 mod host;
 mod interrupt;
+mod mount;
 mod name;
 mod output;
 mod place;

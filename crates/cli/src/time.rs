@@ -23,6 +23,11 @@ pub(crate) fn local(time: Time) -> String {
     }
 }
 
+/// `time` as a clock on the wall would show it here, fit for a file's name.
+pub(crate) fn file_name(time: Time) -> String {
+    local(time).replace(' ', "T")
+}
+
 fn timestamp(time: Time) -> Option<Timestamp> {
     let timestamp = Timestamp::new(time.secs, i32::try_from(time.nanos).ok()?).ok()?;
     // Below year 0 the year would have a sign.

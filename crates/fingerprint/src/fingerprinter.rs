@@ -23,7 +23,7 @@ enum Function {
 
 /// From this many bytes on a chunk alone fills the lanes for BLAKE3, which its library then does in
 /// assembly (`examples/speed.rs`).
-const SHORT_FOR_BLAKE3: usize = 32 << 10;
+const SHORT_FOR_BLAKE3: usize = 64 << 10;
 
 impl Fingerprinter {
     /// BLAKE3 without a key.

@@ -1,6 +1,7 @@
 //! Reading chunks back: recipe → chunks → bytes, each verified.
 
 use std::hash::Hash;
+use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
@@ -206,6 +207,32 @@ impl<'a> ChunkReader<'a> {
             return Err(StoreError::RecipeLength { expected: leaf.len, found });
         }
         Ok(bytes)
+    }
+
+    /// Appends those bytes of `recipe` that lie in `range`, which does not end behind them. Only the
+    /// chunks that hold some of them are read.
+    pub(crate) fn read_range(
+        &self,
+        recipe: &Recipe,
+        range: Range<u64>,
+        bytes: &mut Vec<u8>,
+    ) -> Result<(), StoreError> {
+        if range.is_empty() {
+            return Ok(());
+        }
+        if recipe.depth == 0 {
+            let leaf = self.leaf(recipe)?;
+            bytes.extend_from_slice(&leaf[range.start as usize..range.end as usize]);
+            return Ok(());
+        }
+        let mut start = 0;
+        for child in self.children(recipe)? {
+            let from = range.start.clamp(start, start + child.len) - start;
+            let to = range.end.clamp(start, start + child.len) - start;
+            self.read_range(&child, from..to, bytes)?;
+            start += child.len;
+        }
+        Ok(())
     }
 
     /// All bytes of `recipe`, for trees: memory grows only with bytes that are really there.

@@ -32,6 +32,7 @@ mod select;
 mod snapshot;
 pub mod stats;
 pub mod tree;
+mod view;
 
 pub use config::Config;
 pub use error::StoreError;
@@ -42,3 +43,4 @@ pub use recipe::Recipe;
 pub use repository::{Located, Repository, SnapshotList, Warning};
 pub use select::PatternError;
 pub use snapshot::{Snapshot, SnapshotSpec, Summary};
+pub use view::View;

@@ -10,6 +10,7 @@ pub(crate) mod diff;
 pub(crate) mod init;
 pub(crate) mod key;
 pub(crate) mod ls;
+pub(crate) mod mount;
 pub(crate) mod restore;
 pub(crate) mod snapshots;
 pub(crate) mod stats;

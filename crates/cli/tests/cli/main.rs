@@ -12,6 +12,7 @@ mod end_to_end;
 mod exit_codes;
 mod interruption;
 mod lab;
+mod mount;
 mod oddities;
 mod own_repository;
 mod restore_onto;

@@ -1,0 +1,105 @@
+//! `onefold mount`
+
+use std::num::NonZero;
+use std::path::PathBuf;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use fuser::{Config, MountOption, SessionACL};
+
+use crate::console::Console;
+use crate::exit::Exit;
+use crate::interrupt::cancel_on_signal;
+use crate::mount::files::Files;
+use crate::mount::shelf::arrange;
+use crate::repository::RepositoryArgs;
+
+const AFTER_HELP: &str = "\
+DIR then holds, read-only:
+  snapshots/TIME          every snapshot by its time, and the link `latest`
+  ids/ID                  every snapshot by its id
+  hosts/HOST, tags/TAG    the snapshots of one host or with one tag, by time
+
+Snapshots made later appear when it is mounted anew. Every byte is verified as it is read. It ends
+with Ctrl-C or with `umount DIR` (`fusermount3 -u DIR` for users).
+
+Examples:
+  onefold mount --repo /mnt/backup /mnt/snapshots
+  diff -r /mnt/snapshots/snapshots/latest/etc /etc";
+
+/// How often it is looked whether to end.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Show the snapshots as a file system to look into
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Mount {
+    #[command(flatten)]
+    repository: RepositoryArgs,
+    /// Let other users look as well, each at what its mode lets them see
+    #[arg(long)]
+    allow_other: bool,
+    /// An empty directory
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+}
+
+impl Mount {
+    pub(crate) fn run(self, console: &Console) -> Result<Exit> {
+        let place = self.directory.display();
+        let mut held = self
+            .directory
+            .read_dir()
+            .with_context(|| format!("cannot mount on '{place}', expected a directory"))?;
+        if held.next().is_some() {
+            bail!("cannot mount on '{place}': it is not empty, and what it holds would be hidden");
+        }
+        let cancel = cancel_on_signal(console, "the file system is taken away")?;
+        // The kernel may ask as long as the process lives.
+        let repository = Box::leak(Box::new(self.repository.open(console)?.repository));
+        let (snapshots, damaged) = repository.snapshots()?;
+        for error in &damaged {
+            console.warn(format_args!("a snapshot cannot be read and is left out: {error}"));
+        }
+        let files = Files::new(repository.view()?, arrange(&snapshots), console.clone());
+        let mut session = Some(
+            fuser::spawn_mount(files, &self.directory, &self.config())
+                .with_context(|| format!("cannot mount on '{place}'"))?,
+        );
+        console.notice(format_args!(
+            "{} snapshots in '{place}'; Ctrl-C or `umount` ends it",
+            snapshots.len()
+        ));
+        while session.as_ref().is_some_and(|session| !session.guard.is_finished()) {
+            if cancel.is_cancelled()
+                && let Some(session) = session.take()
+            {
+                session.umount_and_join().with_context(|| format!("cannot unmount '{place}'"))?;
+                return Ok(Exit::Fine);
+            }
+            thread::sleep(PAUSE);
+        }
+        if let Some(session) = session {
+            session.join().with_context(|| format!("what was mounted on '{place}' has ended"))?;
+        }
+        Ok(Exit::Fine)
+    }
+
+    fn config(&self) -> Config {
+        let mut config = Config::default();
+        config.mount_options = vec![
+            MountOption::RO,
+            MountOption::NoDev,
+            MountOption::NoSuid,
+            MountOption::NoAtime,
+            MountOption::DefaultPermissions,
+            MountOption::FSName("onefold".into()),
+            MountOption::Subtype("onefold".into()),
+        ];
+        config.acl = if self.allow_other { SessionACL::All } else { SessionACL::Owner };
+        config.n_threads = thread::available_parallelism().ok().map(NonZero::get);
+        config
+    }
+}

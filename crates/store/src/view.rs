@@ -1,0 +1,106 @@
+//! Reading snapshots in place: a directory here, a piece of a file there.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use onefold_fingerprint::Fingerprint;
+use quick_cache::sync::Cache;
+use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
+
+use crate::chunks::ChunkReader;
+use crate::repository::read_tree;
+use crate::tree::{Entry, Extent, Node};
+use crate::{Repository, StoreError};
+
+/// Bytes of decoded directories, about, that a view keeps at most.
+const DIRECTORY_CACHE: u64 = 8 << 20;
+
+/// Reads what snapshots hold, from any number of threads, and keeps what was read last.
+pub struct View<'a> {
+    chunks: ChunkReader<'a>,
+    directories: Cache<Fingerprint, Arc<[Entry]>, ByEntries>,
+}
+
+#[derive(Clone)]
+struct ByEntries;
+
+impl Weighter<Fingerprint, Arc<[Entry]>> for ByEntries {
+    fn weight(&self, _: &Fingerprint, entries: &Arc<[Entry]>) -> u64 {
+        64 + entries.iter().map(weight).sum::<u64>()
+    }
+}
+
+/// About as many bytes as the entry takes.
+fn weight(entry: &Entry) -> u64 {
+    let own = match &entry.node {
+        Node::File { extents: Some(extents), .. } => extents.len() * size_of::<Extent>(),
+        Node::Symlink { target } => target.len(),
+        _ => 0,
+    };
+    let attributes: usize =
+        entry.meta.xattrs.iter().map(|(name, value)| name.len() + value.len()).sum();
+    (size_of::<Entry>() + entry.name.len() + own + attributes) as u64
+}
+
+impl Repository {
+    /// What its snapshots hold, to be read in place.
+    pub fn view(&self) -> Result<View<'_>, StoreError> {
+        let options = OptionsBuilder::new()
+            .shards(1)
+            .estimated_items_capacity(256)
+            .weight_capacity(DIRECTORY_CACHE)
+            .build()
+            .expect("capacities are given");
+        let hasher = DefaultHashBuilder::default();
+        let directories = Cache::with_options(options, ByEntries, hasher, Default::default());
+        Ok(View { chunks: self.reader()?, directories })
+    }
+}
+
+impl View<'_> {
+    /// What the directory `entry` holds, in ascending order of names; nothing if it is none.
+    pub fn entries(&self, entry: &Entry) -> Result<Arc<[Entry]>, StoreError> {
+        match &entry.node {
+            Node::Directory { tree } if tree.len > 0 => {
+                self.directories.get_or_insert_with(&tree.root, || {
+                    Ok(read_tree(&self.chunks, entry)?.unwrap_or_default().into())
+                })
+            }
+            _ => Ok(Arc::new([])),
+        }
+    }
+
+    /// The bytes of the file `entry` from `offset` on, at most `len`, fewer only at its end; holes
+    /// read as zeros. Nothing if it is no file.
+    pub fn read(&self, entry: &Entry, offset: u64, len: usize) -> Result<Vec<u8>, StoreError> {
+        let Node::File { size, content, extents } = &entry.node else { return Ok(Vec::new()) };
+        let range = offset.min(*size)..offset.saturating_add(len as u64).min(*size);
+        let Some(extents) = extents else {
+            let mut bytes = Vec::with_capacity((range.end - range.start) as usize);
+            self.chunks.read_range(content, range, &mut bytes)?;
+            return Ok(bytes);
+        };
+        let mut bytes = Vec::with_capacity((range.end - range.start) as usize);
+        let mut begins = 0;
+        for extent in extents {
+            if let Some(part) = common(&range, &(extent.offset..extent.offset + extent.len)) {
+                bytes.resize((part.start - range.start) as usize, 0);
+                let within = |at: u64| begins + (at - extent.offset);
+                self.chunks.read_range(
+                    content,
+                    within(part.start)..within(part.end),
+                    &mut bytes,
+                )?;
+            }
+            begins += extent.len;
+        }
+        bytes.resize((range.end - range.start) as usize, 0);
+        Ok(bytes)
+    }
+}
+
+/// What two ranges have in common, unless that is nothing.
+fn common(a: &Range<u64>, b: &Range<u64>) -> Option<Range<u64>> {
+    let both = a.start.max(b.start)..a.end.min(b.end);
+    (both.start < both.end).then_some(both)
+}
