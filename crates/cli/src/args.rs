@@ -15,6 +15,7 @@ Examples:
   onefold backup --repo /mnt/backup ~/Documents ~/Pictures
   onefold snapshots --repo /mnt/backup
   onefold restore --repo /mnt/backup latest --target /tmp/restored
+  onefold forget --repo /mnt/backup --keep-daily 7 --keep-weekly 5 --prune
   onefold check --repo /mnt/backup --read-data
 
 Exit codes:
@@ -75,6 +76,8 @@ pub(crate) enum Command {
     Restore(commands::restore::Restore),
     Mount(commands::mount::Mount),
     Diff(commands::diff::Diff),
+    Forget(Box<commands::forget::Forget>),
+    Prune(commands::prune::Prune),
     Check(commands::check::Check),
     Stats(commands::stats::Stats),
     Chunk(commands::chunk::Chunk),
@@ -95,6 +98,8 @@ impl Command {
             Self::Restore(restore) => restore.run(console),
             Self::Mount(mount) => mount.run(console),
             Self::Diff(diff) => diff.run(console),
+            Self::Forget(forget) => forget.run(console),
+            Self::Prune(prune) => prune.run(console),
             Self::Check(check) => check.run(console),
             Self::Stats(stats) => stats.run(console),
             Self::Chunk(chunk) => chunk.run(console),

@@ -103,6 +103,18 @@ fn hint(error: &anyhow::Error) -> Option<String> {
         StoreError::EpochTaken { .. } => "it did what was asked for; run it again to go on from it",
         StoreError::NoPath { .. } => "`onefold ls` lists what a snapshot holds",
         StoreError::Backend(BackendError::InUse { .. }) => "wait until the other process is done",
+        StoreError::Revoked => "run the backup again; what it stored is kept and will be reused",
+        StoreError::Vanished { .. } => {
+            "run the backup again: it stores anew what is gone; and `onefold check` tells whether \
+             snapshots need it"
+        }
+        StoreError::DamagedMark { .. } => {
+            "when no prune runs anywhere, delete this object by hand and prune again"
+        }
+        StoreError::Broken { .. } => {
+            "`onefold check` tells what is missing; `onefold forget` with its id takes the snapshot \
+             away"
+        }
         StoreError::MissingChunk { .. }
         | StoreError::WrongChunk { .. }
         | StoreError::Container(_)

@@ -72,7 +72,7 @@ impl RepositoryArgs {
         Ok(opened)
     }
 
-    /// Opens the repository, or makes it where there is nothing yet.
+    /// Opens the repository and leaves its index alone, or makes it where there is nothing yet.
     pub(crate) fn open_or_init(
         &self,
         no_encryption: bool,
@@ -80,7 +80,6 @@ impl RepositoryArgs {
     ) -> Result<OpenRepository> {
         match self.open_unloaded(console) {
             Ok(opened) => {
-                opened.load(console)?;
                 return Ok(opened);
             }
             Err(error) if error.downcast_ref().is_some_and(NoRepository::is_free) => {}
@@ -96,7 +95,7 @@ impl RepositoryArgs {
             }
             // Another process was faster.
             Err(error) if matches!(error.downcast_ref(), Some(StoreError::Exists)) => {
-                self.open(console)
+                self.open_unloaded(console)
             }
             Err(error) => Err(error),
         }

@@ -30,6 +30,12 @@ pub enum Kind {
     Key,
     /// The sealing key of an epoch.
     Epoch,
+    /// A backup's notice that it relies on what the repository holds.
+    Intent,
+    /// A prune's list of containers that it is about to delete.
+    Mark,
+    /// What stands in a snapshot's place so that its backup can no longer commit.
+    Fence,
 }
 
 impl Kind {
@@ -42,6 +48,9 @@ impl Kind {
         Kind::Receipt,
         Kind::Key,
         Kind::Epoch,
+        Kind::Intent,
+        Kind::Mark,
+        Kind::Fence,
     ];
 
     /// The number that stands for this kind on disk.
@@ -54,6 +63,9 @@ impl Kind {
             Kind::Receipt => 5,
             Kind::Key => 6,
             Kind::Epoch => 7,
+            Kind::Intent => 8,
+            Kind::Mark => 9,
+            Kind::Fence => 10,
         }
     }
 
@@ -77,6 +89,9 @@ impl fmt::Display for Kind {
             Kind::Receipt => "receipt",
             Kind::Key => "key",
             Kind::Epoch => "key epoch",
+            Kind::Intent => "intent",
+            Kind::Mark => "mark",
+            Kind::Fence => "fence",
         })
     }
 }

@@ -9,13 +9,16 @@ use std::fmt;
 use std::sync::atomic::Ordering;
 
 use onefold_backend::ObjectInfo;
-use onefold_container::{self as container, Directory, container_id};
+use onefold_container::{self as container, Directory, container_id, container_name};
+use onefold_fingerprint::Fingerprint;
 use onefold_index::{self as index, Index, Run, run_id};
 use onefold_seal::ObjectId;
 
 use crate::chunks::ChunkReader;
+use crate::intent;
+use crate::mark::Marks;
 use crate::place::Containers;
-use crate::receipt::{self, Receipt, receipt_id, receipt_name};
+use crate::receipt::{self, receipt_id, receipt_name};
 use crate::repository::{describe, places};
 use crate::snapshot::{self, snapshot_id, snapshot_name};
 use crate::tree::{self, Entry, Node};
@@ -85,6 +88,7 @@ pub fn check(
         directories: HashMap::new(),
         index: Index::new(),
         containers: Containers::default(),
+        gone: HashMap::new(),
     };
     // Snapshots first: whatever they refer to was durable before them, so that a backup that
     // runs beside the check cannot make it see a snapshot without its chunks.
@@ -94,9 +98,10 @@ pub fn check(
     let runs = objects.list(index::PREFIX)?;
     check.containers(&objects.list(container::PREFIX)?, reading)?;
     check.runs(&runs)?;
-    check.receipts(&receipts, &snapshots, &runs)?;
+    check.receipts(&receipts, &snapshots)?;
     check.keys()?;
     check.snapshots(&snapshots)?;
+    check.unfinished()?;
     Ok(check.report)
 }
 
@@ -109,6 +114,8 @@ struct Check<'a> {
     directories: HashMap<ObjectId, Directory>,
     index: Index<Place>,
     containers: Containers,
+    /// Containers that are not there, by the chunks that runs say they held.
+    gone: HashMap<Fingerprint, ObjectId>,
 }
 
 impl Check<'_> {
@@ -206,8 +213,8 @@ impl Check<'_> {
         let uncovered = self.directories.keys().filter(|id| !covered.contains(id)).count();
         if uncovered > 0 {
             self.report.notes.push(format!(
-                "{uncovered} containers are in no index run, as an interrupted backup leaves \
-                 them; their footers are read instead"
+                "{uncovered} containers are in no index run, as a backup that is running or was \
+                 cut off leaves them; their footers are read instead"
             ));
         }
         Ok(())
@@ -215,11 +222,6 @@ impl Check<'_> {
 
     fn run(&mut self, name: &str, run: &Run<Place>) {
         let mut wrong = Vec::new();
-        for id in &run.covers {
-            if !self.directories.contains_key(id) {
-                wrong.push(format!("covers container {id}, which is missing or damaged"));
-            }
-        }
         let mut listed = HashMap::<ObjectId, usize>::new();
         for (fingerprint, place) in &run.entries {
             let Some(id) = run.covers.get(place.container as usize) else {
@@ -227,7 +229,11 @@ impl Check<'_> {
                 continue;
             };
             *listed.entry(*id).or_default() += 1;
-            let Some(directory) = self.directories.get(id) else { continue };
+            // A prune deletes containers and leaves runs that cover others as well.
+            let Some(directory) = self.directories.get(id) else {
+                self.gone.insert(*fingerprint, *id);
+                continue;
+            };
             let is_there = directory
                 .chunk(place.slot)
                 .is_ok_and(|chunk| chunk.fingerprint == *fingerprint && chunk.len == place.len);
@@ -253,37 +259,32 @@ impl Check<'_> {
         &mut self,
         receipts: &[ObjectInfo],
         snapshots: &[ObjectInfo],
-        runs: &[ObjectInfo],
     ) -> Result<(), StoreError> {
         let names = |infos: &[ObjectInfo]| -> HashSet<String> {
             infos.iter().map(|info| info.name.clone()).collect()
         };
-        let (snapshot_names, run_names) = (names(snapshots), names(runs));
+        let snapshot_names = names(snapshots);
         for info in receipts {
             self.go_on()?;
             let Some(id) = receipt_id(&info.name) else {
                 self.report.notes.push(format!("{} is no receipt and was not read", info.name));
                 continue;
             };
+            let Repository { objects, envelope, .. } = self.repository;
+            match receipt::read(&**objects, envelope, id) {
+                // Forgotten since it was listed: the receipt goes before the snapshot.
+                Err(StoreError::Backend(error)) if error.is_not_found() => continue,
+                Err(error) => self.find(&info.name, describe(&error)),
+                Ok(()) => {}
+            }
             if !snapshot_names.contains(&snapshot_name(id)) {
                 self.find(snapshot_name(id), "is missing, though its backup was acknowledged");
-            }
-            let Repository { objects, envelope, .. } = self.repository;
-            match Receipt::read(&**objects, envelope, id) {
-                Ok(receipt) => {
-                    for run in receipt.runs.into_iter().map(index::run_name) {
-                        if !run_names.contains(&run) {
-                            self.find(run, "is missing, though its backup was acknowledged");
-                        }
-                    }
-                }
-                Err(error) => self.find(&info.name, describe(&error)),
             }
         }
         let receipt_names = names(receipts);
         for id in snapshots.iter().filter_map(|info| snapshot_id(&info.name)) {
             let receipt = receipt_name(id);
-            if !receipt_names.contains(&receipt) {
+            if !receipt_names.contains(&receipt) && !self.is_fence(id) {
                 self.report.notes.push(format!(
                     "{receipt} is missing: the backup was cut off just before it was \
                      acknowledged, or the object was removed; the snapshot is whole without it"
@@ -308,6 +309,31 @@ impl Check<'_> {
         Ok(())
     }
 
+    fn is_fence(&self, id: ObjectId) -> bool {
+        let Repository { objects, envelope, .. } = self.repository;
+        matches!(Snapshot::find(&**objects, envelope, id), Ok(None))
+    }
+
+    /// What prunes and backups left to be finished, or are just at.
+    fn unfinished(&mut self) -> Result<(), StoreError> {
+        let Repository { objects, envelope, .. } = self.repository;
+        let marks = Marks::read(&**objects, envelope)?;
+        marks.damaged.iter().for_each(|damage| self.find("marks", damage));
+        let condemned = marks.condemned().len();
+        if condemned > 0 {
+            self.report
+                .notes
+                .push(format!("{condemned} containers are condemned; a prune will delete them"));
+        }
+        let intents = objects.list(intent::PREFIX)?.len();
+        if intents > 0 {
+            self.report.notes.push(format!(
+                "{intents} backups have begun and not ended, or died; a prune sees to what is left"
+            ));
+        }
+        Ok(())
+    }
+
     /// Reads every tree of every snapshot and looks for every chunk.
     fn snapshots(&mut self, infos: &[ObjectInfo]) -> Result<(), StoreError> {
         let Repository { objects, envelope, fingerprinter, .. } = self.repository;
@@ -321,8 +347,15 @@ impl Check<'_> {
                 self.report.notes.push(format!("{} is no snapshot and was not read", info.name));
                 continue;
             };
+            let found = match Snapshot::find(&**objects, envelope, id) {
+                Ok(Some(snapshot)) => Ok(snapshot),
+                Ok(None) => continue,
+                // Forgotten since it was listed.
+                Err(StoreError::Backend(error)) if error.is_not_found() => continue,
+                Err(error) => Err(error),
+            };
             self.report.snapshots += 1;
-            match Snapshot::read(&**objects, envelope, id) {
+            match found {
                 Ok(snapshot) => {
                     let path = format!("snapshot {id}: ");
                     self.entry(&reader, &index, &path, &snapshot.root, &mut seen)?;
@@ -403,6 +436,7 @@ impl Check<'_> {
                     .iter()
                     .flat_map(|child| self.recipe(reader, index, child, seen))
                     .collect(),
+                Err(StoreError::MissingChunk { fingerprint }) => vec![self.missing(&fingerprint)],
                 Err(error) => vec![describe(&error)],
             }
         } else {
@@ -411,13 +445,24 @@ impl Check<'_> {
                 Some(len) => {
                     vec![format!("chunk {} has {len} bytes, expected {}", recipe.root, recipe.len)]
                 }
-                None => vec![format!("chunk {} is in no container", recipe.root)],
+                None => vec![self.missing(&recipe.root)],
             }
         };
         if problems.is_empty() {
             seen.whole.insert(*recipe);
         }
         problems
+    }
+}
+
+impl Check<'_> {
+    /// That a chunk is missing, and where it was if a run tells.
+    fn missing(&self, fingerprint: &Fingerprint) -> String {
+        let what = StoreError::MissingChunk { fingerprint: *fingerprint };
+        match self.gone.get(fingerprint) {
+            Some(id) => format!("{what}; {} had it", container_name(*id)),
+            None => what.to_string(),
+        }
     }
 }
 

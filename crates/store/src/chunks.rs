@@ -1,19 +1,20 @@
 //! Reading chunks back: recipe → chunks → bytes, each verified.
 
+use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 use std::ops::Range;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use onefold_backend::Objects;
-use onefold_container::Directory;
+use onefold_container::{self as container, Directory, container_id};
 use onefold_fingerprint::{Fingerprint, Fingerprinter};
 use onefold_index::{Hint, Index};
-use onefold_seal::Envelope;
+use onefold_seal::{Envelope, ObjectId};
 use quick_cache::sync::Cache;
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 
-use crate::place::Containers;
+use crate::place::{Containers, LiveContainer, Used};
 use crate::repository::places;
 use crate::{Place, Recipe, StoreError};
 
@@ -36,9 +37,27 @@ pub(crate) struct ChunkReader<'a> {
     containers: &'a Containers,
     directories: Cache<u32, Arc<Directory>, ByLength>,
     groups: Cache<(u32, u32), Bytes, ByLength>,
-    /// What all footers list; read only when the index turned out to be wrong.
-    listed: OnceLock<Vec<(Fingerprint, Place)>>,
+    /// How many containers there were at first.
+    old_containers: usize,
+    /// What the index does not say; learnt only when it turned out to be wrong.
+    elsewhere: Mutex<Elsewhere>,
 }
+
+/// What footers list, of containers of which the index may not know.
+#[derive(Default)]
+struct Elsewhere {
+    /// Sorted by fingerprint.
+    listed: Vec<(Fingerprint, Place)>,
+    /// Containers that have come since and were read.
+    new: HashSet<ObjectId>,
+    /// How many listings in a row showed no container that was new.
+    in_vain: u32,
+    /// Whether the footers of all containers were read, and not only of those that are new.
+    is_whole: bool,
+}
+
+/// After so many listings in vain no other is tried: what is missing is missing.
+const LISTINGS_IN_VAIN: u32 = 8;
 
 #[derive(Clone)]
 struct ByLength;
@@ -70,6 +89,22 @@ where
     Cache::with_options(options, ByLength, DefaultHashBuilder::default(), Default::default())
 }
 
+impl Elsewhere {
+    /// Adds what the footers of these containers list.
+    fn read(
+        &mut self,
+        containers: impl Iterator<Item = (u32, LiveContainer)>,
+        reader: &ChunkReader<'_>,
+    ) {
+        for (number, live) in containers {
+            // What cannot be read was or will be reported by whoever needs it.
+            let read = Directory::read(reader.objects, reader.envelope, live.id, live.size);
+            self.listed.extend(read.iter().flat_map(|directory| places(directory, number)));
+        }
+        self.listed.sort_unstable_by_key(|(fingerprint, _)| *fingerprint);
+    }
+}
+
 impl<'a> ChunkReader<'a> {
     pub(crate) fn new(
         objects: &'a dyn Objects,
@@ -86,18 +121,24 @@ impl<'a> ChunkReader<'a> {
             containers,
             directories: cache(DIRECTORY_CACHE),
             groups: cache(GROUP_CACHE),
-            listed: OnceLock::new(),
+            old_containers: containers.len(),
+            elsewhere: Mutex::default(),
         }
     }
 
-    /// Whether the index knows every chunk of `recipe`. Nodes that cannot be read count as no.
-    pub(crate) fn has_all(&self, recipe: &Recipe) -> bool {
-        let mut all = true;
-        let walk = self.visit(recipe, &mut |leaf| {
-            all &= self.index.get(&leaf.root).is_some();
-            Ok(())
-        });
-        walk.is_ok() && all
+    /// Whether the index knows every chunk of `recipe`, nodes included, all of which are then noted
+    /// as used. Nodes that cannot be read count as no.
+    pub(crate) fn has_all(&self, recipe: &Recipe, used: &Used) -> bool {
+        if recipe.len == 0 {
+            return true;
+        }
+        // What only a condemned container has is read, but not relied on.
+        let Some(Hint(place)) = self.index.get(&recipe.root) else { return false };
+        used.note(place);
+        recipe.depth == 0
+            || self
+                .children(recipe)
+                .is_ok_and(|children| children.iter().all(|child| self.has_all(child, used)))
     }
 
     /// The fingerprint that `bytes` have in this repository.
@@ -121,26 +162,69 @@ impl<'a> ChunkReader<'a> {
         })
     }
 
-    /// The chunk from a place that the index did not give: the index is advisory, and a chunk may
-    /// be in several containers of which one is damaged.
+    /// The chunk from a place that the index did not give: the index is advisory, a chunk may be
+    /// in several containers of which one is damaged, and a prune may have put it elsewhere since
+    /// the index was loaded.
     fn chunk_elsewhere(&self, fingerprint: &Fingerprint, tried: Option<Place>) -> Option<Bytes> {
-        let listed = self.listed.get_or_init(|| self.list_footers());
+        let mut elsewhere = self.elsewhere.lock().expect("no thread panics with it locked");
+        loop {
+            if let Some(bytes) = self.chunk_listed(&elsewhere, fingerprint, tried) {
+                return Some(bytes);
+            }
+            let may_list = elsewhere.in_vain < LISTINGS_IN_VAIN;
+            if may_list && self.list_new(&mut elsewhere) {
+                continue;
+            }
+            if elsewhere.is_whole {
+                return None;
+            }
+            // What is gone by the time it is read was copied before: another listing shows where.
+            elsewhere.is_whole = true;
+            let old = (0..).zip(self.containers.all()).take(self.old_containers);
+            elsewhere.read(old, self);
+        }
+    }
+
+    fn chunk_listed(
+        &self,
+        elsewhere: &Elsewhere,
+        fingerprint: &Fingerprint,
+        tried: Option<Place>,
+    ) -> Option<Bytes> {
+        let listed = &elsewhere.listed;
         let first = listed.partition_point(|(listed, _)| listed < fingerprint);
         let places = listed[first..].iter().take_while(|(listed, _)| listed == fingerprint);
         let mut others = places.map(|(_, place)| *place).filter(|place| Some(*place) != tried);
         others.find_map(|place| self.chunk_at(fingerprint, place).ok())
     }
 
-    /// What the footers of all readable containers list, sorted by fingerprint.
-    fn list_footers(&self) -> Vec<(Fingerprint, Place)> {
-        let mut listed = Vec::new();
-        for (number, live) in (0..).zip(self.containers.all()) {
-            // What cannot be read was or will be reported by whoever needs it.
-            let read = Directory::read(self.objects, self.envelope, live.id, live.size);
-            listed.extend(read.iter().flat_map(|directory| places(directory, number)));
-        }
-        listed.sort_unstable_by_key(|(fingerprint, _)| *fingerprint);
-        listed
+    /// Lists containers anew and reads the footers of those that are new: what was stored since the
+    /// index was loaded, and what is condemned. Whether there are any.
+    fn list_new(&self, elsewhere: &mut Elsewhere) -> bool {
+        // Whoever needs a listing that failed reports its own error.
+        let infos = self.objects.list(container::PREFIX).unwrap_or_default();
+        let numbered = (0..).zip(self.containers.all()).map(|(number, live)| (live.id, number));
+        let numbers: HashMap<ObjectId, u32> = numbered.collect();
+        let ids = infos.iter().filter_map(|info| Some((container_id(&info.name)?, info.size)));
+        let is_new = |id: &ObjectId| match numbers.get(id) {
+            Some(number) => *number as usize >= self.old_containers && !elsewhere.new.contains(id),
+            None => true,
+        };
+        let new: Vec<_> = ids
+            .filter(|(id, _)| is_new(id))
+            .map(|(id, size)| {
+                let number = numbers.get(&id).copied();
+                (
+                    number.unwrap_or_else(|| self.containers.add(id, size)),
+                    LiveContainer { id, size },
+                )
+            })
+            .collect();
+        elsewhere.new.extend(new.iter().map(|(_, live)| live.id));
+        let is_any = !new.is_empty();
+        elsewhere.in_vain = if is_any { 0 } else { elsewhere.in_vain + 1 };
+        elsewhere.read(new.into_iter(), self);
+        is_any
     }
 
     fn chunk_at(&self, fingerprint: &Fingerprint, place: Place) -> Result<Bytes, StoreError> {

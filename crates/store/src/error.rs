@@ -200,6 +200,32 @@ pub enum StoreError {
         /// The other source.
         second: PathBuf,
     },
+    /// A prune took the backup for dead and put a fence where its snapshot was to be.
+    #[error(
+        "a prune revoked this backup, which had been running for too long; nothing that was there \
+         is lost, and what it stored may be used by the next backup"
+    )]
+    Revoked,
+    /// A container that a backup reused is gone.
+    #[error("container {container}, in which this backup found chunks, was removed meanwhile")]
+    Vanished {
+        /// Which container.
+        container: ObjectId,
+    },
+    /// A mark cannot be read, so that nobody knows which containers it condemns.
+    #[error("a list of containers to be deleted cannot be read: {damage}")]
+    DamagedMark {
+        /// What is wrong, and with which mark.
+        damage: String,
+    },
+    /// A snapshot is damaged, or something that it needs is missing or damaged.
+    #[error("snapshot {snapshot} is not whole")]
+    Broken {
+        /// Which snapshot.
+        snapshot: ObjectId,
+        /// What is wrong.
+        source: Box<StoreError>,
+    },
     /// A file operation on the source or the target failed.
     #[error("cannot {action} '{}'", path.display())]
     File {
@@ -247,6 +273,11 @@ impl StoreError {
                 })
                 | StoreError::Index(IndexError::Envelope { source: SealError::Version { .. }, .. })
         )
+    }
+
+    /// Whether an object that was asked for is not there.
+    pub(crate) fn is_not_found(&self) -> bool {
+        self.backend().is_some_and(BackendError::is_not_found)
     }
 
     /// What the storage below reported, if it is what failed.

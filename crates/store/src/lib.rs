@@ -4,7 +4,8 @@
 //! the new ones in the index and appends them to containers; a file becomes a [`Recipe`], a
 //! directory a [`tree`], both chunks themselves; and only when all of them are durable does a
 //! [`Snapshot`] appear that refers to them, then the receipt that acknowledges it. Reads start
-//! from a snapshot: [`restore`], [`check`], [`diff`], [`stats`].
+//! from a snapshot: [`restore`], [`check`], [`diff`], [`stats`]. [`forget`] takes snapshots away and
+//! [`prune`] what only they needed.
 //!
 //! The order *chunk durable → recipe and tree durable → snapshot → receipt* is what makes a crash
 //! at any point harmless: something may be left that nobody refers to, nothing is ever referred to
@@ -18,10 +19,15 @@ mod chunks;
 mod config;
 pub mod diff;
 mod error;
+mod fence;
+pub mod forget;
+mod intent;
 mod keys;
+mod mark;
 mod object;
 mod place;
 mod progress;
+pub mod prune;
 mod receipt;
 mod recipe;
 mod repository;
@@ -36,6 +42,7 @@ mod view;
 
 pub use config::Config;
 pub use error::StoreError;
+pub use intent::Intent;
 pub use keys::{KeyInfo, KeyList, KeyRemark, Locked};
 pub use place::Place;
 pub use progress::{Cancel, Issue, IssueKind, Progress};

@@ -1,7 +1,9 @@
-//! Reading whole objects, their length bounded before memory is taken.
+//! Reading whole objects, their length bounded before memory is taken, and lists of ids.
 
 use bytes::Bytes;
 use onefold_backend::Objects;
+use onefold_seal::ObjectId;
+use onefold_seal::wire::{Reader, WireError};
 
 use crate::StoreError;
 
@@ -16,4 +18,13 @@ pub(crate) fn read_object(
         return Err(StoreError::TooLong { object: name.to_owned(), len, max });
     }
     Ok(objects.get(name)?)
+}
+
+/// Takes a list of ids; `count` says what its count is of.
+pub(crate) fn ids(
+    reader: &mut Reader<'_>,
+    count: &'static str,
+) -> Result<Vec<ObjectId>, WireError> {
+    let count = reader.count(ObjectId::LEN, count)?;
+    (0..count).map(|_| Ok(ObjectId::from_bytes(reader.array("an id")?))).collect()
 }

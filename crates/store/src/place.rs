@@ -1,6 +1,7 @@
 //! Where chunks lie.
 
 use std::sync::RwLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use onefold_index::Location;
 use onefold_seal::ObjectId;
@@ -63,5 +64,33 @@ impl Containers {
     /// The container with this number.
     pub(crate) fn get(&self, number: u32) -> Option<LiveContainer> {
         self.0.read().expect("no thread panics with the list locked").get(number as usize).copied()
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.0.read().expect("no thread panics with the list locked").len()
+    }
+}
+
+/// Which containers a backup found chunks in that it did not store itself.
+#[derive(Debug)]
+pub(crate) struct Used(Vec<AtomicBool>);
+
+impl Used {
+    /// None yet of the containers that there are now. What is added later is the backup's own.
+    pub(crate) fn of(containers: &Containers) -> Self {
+        Self((0..containers.len()).map(|_| AtomicBool::new(false)).collect())
+    }
+
+    /// Notes that a chunk in this container will be relied on.
+    pub(crate) fn note(&self, place: Place) {
+        if let Some(is_used) = self.0.get(place.container as usize) {
+            is_used.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// The numbers of those that were noted.
+    pub(crate) fn numbers(&self) -> impl Iterator<Item = u32> + '_ {
+        (0u32..).zip(&self.0).filter(|(_, used)| used.load(Ordering::Relaxed)).map(|(n, _)| n)
     }
 }

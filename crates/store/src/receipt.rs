@@ -1,12 +1,12 @@
-//! Receipts: what an acknowledged backup left behind, by name.
+//! Receipts: which backups were acknowledged.
 //!
 //! A receipt is put after its snapshot is durable and before the backup is acknowledged. It has
-//! the snapshot's id and lists the index runs that the backup wrote, so that [`check`](crate::check)
-//! can tell that a snapshot or a run is missing, which nothing else refers to.
+//! the snapshot's id and says nothing else: by it [`check`](crate::check) can tell that a snapshot
+//! is missing, to which nothing else refers. Forgetting a snapshot deletes its receipt first.
 
 use bytes::Bytes;
 use onefold_backend::Objects;
-use onefold_seal::wire::{Put, Reader, WireError};
+use onefold_seal::wire::Reader;
 use onefold_seal::{Envelope, Kind, ObjectId};
 
 use crate::StoreError;
@@ -16,7 +16,7 @@ use crate::object::read_object;
 pub(crate) const PREFIX: &str = "receipts/";
 
 /// No receipt is longer than this.
-const MAX_LEN: u64 = 16 << 20;
+const MAX_LEN: u64 = 64 << 10;
 
 /// The name of the receipt of snapshot `snapshot`.
 pub(crate) fn receipt_name(snapshot: ObjectId) -> String {
@@ -28,51 +28,28 @@ pub(crate) fn receipt_id(name: &str) -> Option<ObjectId> {
     name.strip_prefix(PREFIX)?.parse().ok()
 }
 
-/// What an acknowledged backup left behind besides its snapshot.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Receipt {
-    /// The index runs it wrote.
-    pub(crate) runs: Vec<ObjectId>,
+/// Says that the backup that made `snapshot` is acknowledged.
+pub(crate) fn write(
+    objects: &dyn Objects,
+    envelope: &Envelope,
+    snapshot: ObjectId,
+) -> Result<(), StoreError> {
+    let object = envelope.seal(Kind::Receipt, snapshot, &[]);
+    Ok(objects.put(&receipt_name(snapshot), Bytes::from(object))?)
 }
 
-impl Receipt {
-    pub(crate) fn write(
-        &self,
-        objects: &dyn Objects,
-        envelope: &Envelope,
-        snapshot: ObjectId,
-    ) -> Result<(), StoreError> {
-        let mut body = Vec::new();
-        body.put_varint(self.runs.len() as u64);
-        for run in &self.runs {
-            body.extend_from_slice(run.as_bytes());
+/// Fails unless the receipt of `snapshot` is what was written.
+pub(crate) fn read(
+    objects: &dyn Objects,
+    envelope: &Envelope,
+    snapshot: ObjectId,
+) -> Result<(), StoreError> {
+    let object = receipt_name(snapshot);
+    let bytes = read_object(objects, &object, MAX_LEN)?;
+    match envelope.open(Kind::Receipt, snapshot, &bytes) {
+        Ok(body) => {
+            Reader::new(&body).finish().map_err(|source| StoreError::Malformed { object, source })
         }
-        let object = envelope.seal(Kind::Receipt, snapshot, &body);
-        Ok(objects.put(&receipt_name(snapshot), Bytes::from(object))?)
-    }
-
-    pub(crate) fn read(
-        objects: &dyn Objects,
-        envelope: &Envelope,
-        snapshot: ObjectId,
-    ) -> Result<Self, StoreError> {
-        let object = receipt_name(snapshot);
-        let bytes = read_object(objects, &object, MAX_LEN)?;
-        match envelope.open(Kind::Receipt, snapshot, &bytes) {
-            Ok(body) => {
-                Self::decode(&body).map_err(|source| StoreError::Malformed { object, source })
-            }
-            Err(source) => Err(StoreError::Envelope { object, source }),
-        }
-    }
-
-    fn decode(body: &[u8]) -> Result<Self, WireError> {
-        let mut reader = Reader::new(body);
-        let count = reader.count(ObjectId::LEN, "the count of runs")?;
-        let runs = (0..count)
-            .map(|_| Ok(ObjectId::from_bytes(reader.array("a run's id")?)))
-            .collect::<Result<_, WireError>>()?;
-        reader.finish()?;
-        Ok(Self { runs })
+        Err(source) => Err(StoreError::Envelope { object, source }),
     }
 }

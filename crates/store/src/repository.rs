@@ -1,17 +1,20 @@
 //! An open repository.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Instant;
 
 use onefold_backend::Objects;
 use onefold_container::{self as container, Directory};
 use onefold_fingerprint::{FingerprintAlgorithm, Fingerprinter};
-use onefold_index::{self as index, Index, Run};
+use onefold_index::{self as index, Index, IndexError, Run};
 use onefold_seal::{Envelope, Keys, ObjectId, Suite};
 
 use crate::chunks::ChunkReader;
 use crate::keys::{self, Locked};
+use crate::mark::Marks;
 use crate::place::Containers;
+use crate::seeded::{self, Bug};
 use crate::snapshot::{self, snapshot_id};
 use crate::tree::{self, Entry, Node};
 use crate::{Config, Place, Snapshot, SnapshotSpec, StoreError};
@@ -49,10 +52,20 @@ pub enum Located {
 
 /// What the repository held when the index was first needed, and what was added since.
 pub(crate) struct Loaded {
+    /// When loading began: of what happened since, nothing is known.
+    pub(crate) since: Instant,
     pub(crate) index: Index<Place>,
     pub(crate) containers: Containers,
     /// Held by the backup whose claims are in the index.
     pub(crate) backing_up: Mutex<()>,
+    /// The marks that there were. Condemned containers are neither in the index nor numbered.
+    pub(crate) marks: Marks,
+    /// Which containers each run covers, by number; nothing in place of those that are gone.
+    pub(crate) runs: Vec<(ObjectId, Vec<Option<u32>>)>,
+    /// By number of a container, bytes of its chunks; 0 if its footer could not be read.
+    pub(crate) chunk_bytes: Vec<u64>,
+    /// By number of a container, whether a run covers it.
+    pub(crate) covered: Vec<bool>,
     /// What was wrong with runs and containers; each is then read another way or done without.
     pub(crate) warnings: Vec<Warning>,
 }
@@ -109,8 +122,11 @@ impl Repository {
         let mut damaged = Vec::new();
         for info in self.objects.list(snapshot::PREFIX)? {
             let Some(id) = snapshot_id(&info.name) else { continue };
-            match Snapshot::read(&*self.objects, &self.envelope, id) {
-                Ok(snapshot) => snapshots.push((id, snapshot)),
+            match Snapshot::find(&*self.objects, &self.envelope, id) {
+                Ok(Some(snapshot)) => snapshots.push((id, snapshot)),
+                Ok(None) => {}
+                // Forgotten since it was listed.
+                Err(StoreError::Backend(error)) if error.is_not_found() => {}
                 Err(error) => damaged.push(error),
             }
         }
@@ -138,13 +154,34 @@ impl Repository {
     }
 
     fn find_by_prefix(&self, digits: &str) -> Result<(ObjectId, Snapshot), StoreError> {
+        let (id, found) = self.only_fitting(digits)?;
+        Ok((id, found?))
+    }
+
+    /// The id of the snapshot that `spec` names, even if it is damaged.
+    pub fn find_id(&self, spec: &SnapshotSpec) -> Result<ObjectId, StoreError> {
+        match spec {
+            SnapshotSpec::Latest => Ok(self.find(spec)?.0),
+            SnapshotSpec::Prefix(digits) => Ok(self.only_fitting(digits)?.0),
+        }
+    }
+
+    /// The one snapshot whose id begins so, or why it cannot be read.
+    fn only_fitting(
+        &self,
+        digits: &str,
+    ) -> Result<(ObjectId, Result<Snapshot, StoreError>), StoreError> {
         let infos = self.objects.list(snapshot::PREFIX)?;
         let ids = infos.iter().filter_map(|info| snapshot_id(&info.name));
-        let fitting: Vec<_> = ids.filter(|id| id.to_string().starts_with(digits)).collect();
-        match fitting[..] {
-            [id] => Ok((id, Snapshot::read(&*self.objects, &self.envelope, id)?)),
-            [] => Err(StoreError::NoSnapshot { spec: digits.into(), hint: String::new() }),
-            _ => Err(StoreError::AmbiguousSnapshot { spec: digits.into(), count: fitting.len() }),
+        let fitting = ids.filter(|id| id.to_string().starts_with(digits));
+        let find = |id| Some((id, Snapshot::find(&*self.objects, &self.envelope, id).transpose()?));
+        let mut found: Vec<_> = fitting.filter_map(find).collect();
+        match (found.pop(), found.len()) {
+            (Some(only), 0) => Ok(only),
+            (None, _) => Err(StoreError::NoSnapshot { spec: digits.into(), hint: String::new() }),
+            (_, others) => {
+                Err(StoreError::AmbiguousSnapshot { spec: digits.into(), count: others + 1 })
+            }
         }
     }
 
@@ -196,14 +233,23 @@ impl Repository {
     }
 
     pub(crate) fn reader(&self) -> Result<ChunkReader<'_>, StoreError> {
-        let loaded = self.loaded()?;
-        Ok(ChunkReader::new(
+        Ok(self.reader_of(self.loaded()?))
+    }
+
+    /// A reader that knows what `loaded` knows.
+    pub(crate) fn reader_of<'a>(&'a self, loaded: &'a Loaded) -> ChunkReader<'a> {
+        ChunkReader::new(
             &*self.objects,
             &self.envelope,
             self.fingerprinter.clone(),
             &loaded.index,
             &loaded.containers,
-        ))
+        )
+    }
+
+    /// What was wrong with the index; nothing if it is not loaded.
+    pub fn warnings(&self) -> &[Warning] {
+        self.loaded.get().map_or(&[], |loaded| &loaded.warnings)
     }
 
     pub(crate) fn loaded(&self) -> Result<&Loaded, StoreError> {
@@ -215,23 +261,42 @@ impl Repository {
     }
 
     /// Learns where every chunk lies: from the runs, and from the footers of containers that no
-    /// readable run covers. What a run says of containers that are gone is passed over.
-    fn load_index(&self) -> Result<Loaded, StoreError> {
+    /// readable run covers. What a run says of containers that are gone is passed over, and
+    /// condemned containers are treated as if they were.
+    pub(crate) fn load_index(&self) -> Result<Loaded, StoreError> {
+        let since = Instant::now();
+        // Marks are listed before containers: when a mark is gone, so are its containers.
+        let marks = Marks::read(&*self.objects, &self.envelope)?;
+        let condemned = match seeded::active(Bug::CondemnedReused) {
+            false => marks.condemned(),
+            true => HashSet::new(),
+        };
+        let mut warnings = marks.damaged.clone();
         let (index, containers) = (Index::new(), Containers::default());
-        let mut warnings = Vec::new();
         // Runs are listed before containers: what a run covers was durable before the run was.
-        let runs = self.objects.list(index::PREFIX)?;
+        let runs_listed = self.objects.list(index::PREFIX)?;
         let live: HashMap<ObjectId, u32> = self
             .objects
             .list(container::PREFIX)?
             .into_iter()
             .filter_map(|info| Some((container::container_id(&info.name)?, info.size)))
+            .filter(|(id, _)| !condemned.contains(id))
             .map(|(id, size)| (id, containers.add(id, size)))
             .collect();
         let mut covered = vec![false; live.len()];
-        for id in runs.iter().filter_map(|info| index::run_id(&info.name)) {
+        let mut chunk_bytes = vec![0; live.len()];
+        let mut runs = Vec::new();
+        for id in runs_listed.iter().filter_map(|info| index::run_id(&info.name)) {
             match Run::<Place>::read(&*self.objects, &self.envelope, id) {
-                Ok(run) => publish_run(&run, &live, &index, &mut covered),
+                Ok(run) => {
+                    let numbers: Vec<_> =
+                        run.covers.iter().map(|id| live.get(id).copied()).collect();
+                    publish_run(&run, &numbers, &index, &covered, &mut chunk_bytes);
+                    numbers.iter().flatten().for_each(|number| covered[*number as usize] = true);
+                    runs.push((id, numbers));
+                }
+                // A prune put what it says elsewhere.
+                Err(error) if is_gone(&error) => {}
                 Err(error) => warnings.push(damage(error.into())?),
             }
         }
@@ -241,12 +306,38 @@ impl Repository {
             }
             let size = containers.get(number).expect("it was just added").size;
             match Directory::read(&*self.objects, &self.envelope, id, size) {
-                Ok(directory) => publish_directory(&directory, number, &index),
-                Err(error) => warnings.push(damage(error.into())?),
+                Ok(directory) => {
+                    let bytes = directory.chunks.iter().map(|chunk| u64::from(chunk.len)).sum();
+                    chunk_bytes[number as usize] = bytes;
+                    publish_directory(&directory, number, &index);
+                }
+                Err(error) => {
+                    let error = StoreError::from(error);
+                    // A prune deletes what it has condemned.
+                    if !error.is_not_found() {
+                        warnings.push(damage(error)?);
+                    }
+                }
             }
         }
-        Ok(Loaded { index, containers, backing_up: Mutex::new(()), warnings })
+        let backing_up = Mutex::new(());
+        Ok(Loaded {
+            since,
+            index,
+            containers,
+            backing_up,
+            marks,
+            runs,
+            chunk_bytes,
+            covered,
+            warnings,
+        })
     }
+}
+
+/// Whether a run was deleted since it was listed.
+fn is_gone(error: &IndexError) -> bool {
+    matches!(error, IndexError::Backend { source, .. } if source.is_not_found())
 }
 
 /// What names chunks. Encrypted repositories use keyed BLAKE3, the others anything without a key
@@ -325,19 +416,21 @@ fn damage(error: StoreError) -> Result<Warning, StoreError> {
     }
 }
 
+/// Publishes what a run says of containers that are there. Bytes are counted once for each
+/// container, by the first run that covers it.
 fn publish_run(
     run: &Run<Place>,
-    live: &HashMap<ObjectId, u32>,
+    numbers: &[Option<u32>],
     index: &Index<Place>,
-    covered: &mut [bool],
+    covered: &[bool],
+    chunk_bytes: &mut [u64],
 ) {
-    let numbers: Vec<_> = run.covers.iter().map(|id| live.get(id).copied()).collect();
-    for number in numbers.iter().flatten() {
-        covered[*number as usize] = true;
-    }
     for (fingerprint, place) in &run.entries {
         if let Some(Some(container)) = numbers.get(place.container as usize) {
             index.publish(*fingerprint, Place { container: *container, ..*place });
+            if !covered[*container as usize] {
+                chunk_bytes[*container as usize] += u64::from(place.len);
+            }
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Errors built in on purpose.
 //!
 //! A crash simulator that has never caught anything proves nothing. Each [`Bug`] breaks one rule
-//! of the order in which a backup makes things durable; the tests switch them on one by one and
+//! of the order in which backup, forget and prune make and delete things; the tests switch them on one by one and
 //! fail unless the simulator notices. Without the feature `seeded-bugs` none of them can be
 //! switched on and the compiler removes them.
 
@@ -11,8 +11,6 @@ use std::sync::atomic::{AtomicU8, Ordering};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Bug {
-    /// The index run is put before the containers it covers.
-    IndexBeforeContainer = 1,
     /// The snapshot is put while its trees and chunks are still on their way.
     SnapshotBeforeTree = 2,
     /// The receipt is put before the snapshot that it acknowledges.
@@ -25,18 +23,48 @@ pub enum Bug {
     AcknowledgedBeforeSnapshot = 6,
     /// The configuration of an encrypted repository is put before its first key.
     ConfigBeforeKey = 7,
+    /// A receipt is deleted after the snapshot that it acknowledges.
+    ReceiptForgottenLast = 16,
+    /// A backup gives no notice that it relies on what is there.
+    IntentLost = 8,
+    /// A backup that finds a fence in its snapshot's place removes it.
+    FenceIgnored = 9,
+    /// A backup relies on containers that are condemned.
+    CondemnedReused = 10,
+    /// Containers are deleted before the mark that condemns them is put.
+    DeletedBeforeMark = 11,
+    /// Containers are deleted by what intents there were before they were condemned.
+    IntentsListedEarly = 12,
+    /// The copies of live chunks are put after the containers that they were copied from are gone.
+    CopiedAfterDelete = 13,
+    /// Snapshots that were made while containers were condemned are not looked at.
+    SnapshotsListedEarly = 14,
+    /// Two prunes that run at once do not look at each other's marks.
+    OtherMarksIgnored = 15,
 }
 
 impl Bug {
-    /// Every bug, for the tests to go through.
-    pub const ALL: &[Bug] = &[
-        Bug::IndexBeforeContainer,
+    /// The bugs of a backup by itself, for the tests to go through.
+    pub const OF_BACKUP: &[Bug] = &[
         Bug::SnapshotBeforeTree,
         Bug::ReceiptBeforeSnapshot,
         Bug::ContainerErrorSwallowed,
         Bug::LastContainerForgotten,
         Bug::AcknowledgedBeforeSnapshot,
         Bug::ConfigBeforeKey,
+    ];
+
+    /// The bugs of forget and prune, and of backups beside them.
+    pub const OF_PRUNE: &[Bug] = &[
+        Bug::ReceiptForgottenLast,
+        Bug::IntentLost,
+        Bug::FenceIgnored,
+        Bug::CondemnedReused,
+        Bug::DeletedBeforeMark,
+        Bug::IntentsListedEarly,
+        Bug::CopiedAfterDelete,
+        Bug::SnapshotsListedEarly,
+        Bug::OtherMarksIgnored,
     ];
 }
 

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use bytes::Bytes;
 use onefold_backend::Objects;
 use onefold_seal::wire::{Put, Reader, WireError};
-use onefold_seal::{Envelope, Kind, ObjectId};
+use onefold_seal::{Envelope, Kind, ObjectId, SealError};
 
 use crate::StoreError;
 use crate::object::read_object;
@@ -85,16 +85,21 @@ impl Snapshot {
         Ok(objects.put(&snapshot_name(id), Bytes::from(object))?)
     }
 
-    pub(crate) fn read(
+    /// Reads snapshot `id`; `None` if a fence is in its place.
+    pub(crate) fn find(
         objects: &dyn Objects,
         envelope: &Envelope,
         id: ObjectId,
-    ) -> Result<Self, StoreError> {
+    ) -> Result<Option<Self>, StoreError> {
         let object = snapshot_name(id);
         let bytes = read_object(objects, &object, MAX_LEN)?;
         match envelope.open(Kind::Snapshot, id, &bytes) {
-            Ok(body) => {
-                Self::decode(&body).map_err(|source| StoreError::Malformed { object, source })
+            Ok(body) => match Self::decode(&body) {
+                Ok(snapshot) => Ok(Some(snapshot)),
+                Err(source) => Err(StoreError::Malformed { object, source }),
+            },
+            Err(SealError::WrongKind { .. }) if envelope.open(Kind::Fence, id, &bytes).is_ok() => {
+                Ok(None)
             }
             Err(source) => Err(StoreError::Envelope { object, source }),
         }

@@ -1,8 +1,9 @@
-//! The power goes after every single operation of a backup.
+//! The power goes after every single operation of a backup, and of a forget and prune.
 
 mod common;
 
 use common::Protection;
+use common::pruned::Pruned;
 use common::scene::{Scene, cut_power_while_making_a_repository};
 
 #[test]
@@ -34,4 +35,25 @@ fn what_the_backup_after_a_killed_one_acknowledges_lasts() {
     let count = Scene::new().kill_and_cut_power_later(5, 4).unwrap();
     println!("a killed backup and another: {count}");
     assert!(count.states >= count.operations, "{count}");
+}
+
+#[test]
+fn a_forget_and_prune_cut_anywhere_lose_nothing_and_are_finished_by_the_next() {
+    let count = Pruned::new().cut_power_everywhere(3).unwrap();
+    println!("a forget and prune: {count}");
+    assert!(count.operations > 60 && count.states > count.operations, "{count}");
+}
+
+#[test]
+fn what_a_prune_after_a_killed_one_leaves_lasts() {
+    let count = Pruned::new().kill_and_cut_power_later(7, 3).unwrap();
+    println!("a killed prune and another: {count}");
+    assert!(count.states >= count.operations, "{count}");
+}
+
+#[test]
+fn a_forget_and_prune_of_which_any_call_fails_lose_nothing() {
+    let count = Pruned::new().fail_every_call().unwrap();
+    println!("a prune whose calls fail: {count}");
+    assert!(count.operations > 30, "{count}");
 }

@@ -826,18 +826,14 @@ fn read_every_byte(is_encrypted: bool) {
 
 /// "Index runs" and "Receipts".
 fn assert_runs_say_what_footers_say(reader: &Reader, snapshots: &BTreeSet<Id>) {
-    let mut acknowledged = BTreeSet::new();
     assert_eq!(reader.ids("receipts"), *snapshots);
     for id in snapshots {
         let body = reader.body(&format!("receipts/{}", hex(id)), 5, *id);
-        let mut fields = Fields(&body);
-        acknowledged.extend(fields.list(Fields::array::<16>));
-        fields.end();
+        Fields(&body).end();
     }
-    assert_eq!(reader.ids("index"), acknowledged);
 
     let mut covered = BTreeSet::new();
-    for id in acknowledged {
+    for id in reader.ids("index") {
         let body = reader.body(&format!("index/{}", hex(&id)), 3, id);
         let mut fields = Fields(&body);
         let covers = fields.list(Fields::array::<16>);

@@ -107,7 +107,7 @@ impl Backup {
     pub(crate) fn run(self, console: &Console) -> Result<Exit> {
         let opened = match self.init {
             true => self.repository.open_or_init(self.no_encryption, console)?,
-            false => self.repository.open(console)?,
+            false => self.repository.open_unloaded(console)?,
         };
         if let Some(root) = opened.place.directory() {
             refuse_own(&self.paths, root)?;
@@ -119,6 +119,8 @@ impl Backup {
                 backup::backup(&opened.repository, &self.paths, &options, progress, &cancel);
             (progress.losses.load(Ordering::Relaxed), result)
         });
+        // The index is loaded by the backup, once it has given notice of itself.
+        opened.repository.warnings().iter().for_each(|warning| console.warn(warning));
         let (id, snapshot) = result?;
         show(id, &snapshot, console)?;
         if losses == 0 {

@@ -10,6 +10,7 @@ mod datasets_resumed;
 mod encryption;
 mod end_to_end;
 mod exit_codes;
+mod forget_and_prune;
 mod interruption;
 mod lab;
 mod mount;

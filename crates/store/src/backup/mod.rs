@@ -13,7 +13,8 @@
 //! matter, because the snapshot is put only after every container is durable.
 
 mod assemble;
-mod pack;
+mod commit;
+pub(crate) mod pack;
 mod read;
 mod sink;
 mod source;
@@ -32,10 +33,12 @@ use onefold_container::Compressor;
 use onefold_seal::ObjectId;
 
 use self::assemble::Tally;
+use self::commit::Announced;
 use self::pack::{Added, Packer, Uploader};
-use self::sink::Sink;
+use self::sink::{Known, Sink};
 use self::walk::{Sources, Walk};
-use crate::receipt::Receipt;
+use crate::place::Used;
+use crate::repository::Loaded;
 use crate::seeded::{self, Bug};
 use crate::tree::{Entry, Time};
 use crate::{Cancel, Progress, Repository, Snapshot, StoreError, Summary};
@@ -128,6 +131,9 @@ impl Stop<'_> {
 /// When this returns, the snapshot and everything it refers to is durable. Files that cannot be
 /// read are reported to `progress` and left out; they do not make the backup fail. On any error no
 /// snapshot was made, and what was stored stays for the next backup to reuse.
+///
+/// Prunes may run meanwhile: they delete nothing on which this relies, or see to it that this
+/// fails.
 pub fn backup(
     repository: &Repository,
     paths: &[PathBuf],
@@ -138,21 +144,17 @@ pub fn backup(
     let begun = Instant::now();
     let time = Time::now();
     let sources = Sources::new(paths)?;
-    let parent = find_parent(repository, &sources, options)?;
-    let tally = Tally::default();
-    let root = Arc::new(OnceLock::new());
-    let parent_snapshot = parent.as_ref().map(|(_, snapshot)| snapshot);
+    let announced = Announced::new(repository, options, time)?;
     let stop = Stop { user: cancel, failed: AtomicBool::new(false) };
+    let tally = Tally::default();
     let backup = Backup { repository, options, progress, stop, tally: &tally };
-    let (result, added) = backup.ingest(&sources, parent_snapshot, time, &root);
-    let objects = &*repository.objects;
-    let runs = match added {
-        // Even an interrupted backup leaves an index of what it stored, for the next one.
-        Some(added) => added.write_runs(objects, &repository.envelope)?,
-        None => Vec::new(),
+    let stored = match backup.store(&sources, time, &announced) {
+        Ok(stored) => stored,
+        Err(error) => {
+            announced.withdraw();
+            return Err(error);
+        }
     };
-    result?;
-    let root = root.get().expect("every directory was finished").clone();
     let count = Progress::read;
     let summary = Summary {
         files: count(&tally.files),
@@ -172,36 +174,21 @@ pub fn backup(
         user: options.user.clone(),
         paths: sources.paths(),
         tags: options.tags.clone(),
-        parent: parent.map(|(id, _)| id),
+        parent: stored.parent,
         program: options.program.clone(),
         summary,
-        root,
+        root: stored.root,
     };
-    let id = ObjectId::random();
-    acknowledge(repository, id, &snapshot, runs)?;
+    let id = announced.commit(&snapshot, stored.loaded, &stored.used)?;
     Ok((id, snapshot))
 }
 
-/// Puts the snapshot, then the receipt that says it was acknowledged.
-fn acknowledge(
-    repository: &Repository,
-    id: ObjectId,
-    snapshot: &Snapshot,
-    runs: Vec<ObjectId>,
-) -> Result<(), StoreError> {
-    let (objects, envelope) = (&*repository.objects, &repository.envelope);
-    let receipt = Receipt { runs };
-    if seeded::active(Bug::ReceiptBeforeSnapshot) {
-        receipt.write(objects, envelope, id)?;
-    }
-    match snapshot.write(objects, envelope, id) {
-        Err(_) if seeded::active(Bug::AcknowledgedBeforeSnapshot) => return Ok(()),
-        result => result?,
-    }
-    if !seeded::active(Bug::ReceiptBeforeSnapshot) {
-        receipt.write(objects, envelope, id)?;
-    }
-    Ok(())
+/// All of a backup but its snapshot, durable.
+struct Stored<'a> {
+    root: Entry,
+    parent: Option<ObjectId>,
+    loaded: &'a Loaded,
+    used: Used,
 }
 
 /// The newest snapshot of the same sources on the same host.
@@ -228,39 +215,49 @@ struct Backup<'a> {
     tally: &'a Tally,
 }
 
-impl Backup<'_> {
-    /// Stores the sources. What was added comes back even if the backup was interrupted, nothing
-    /// if it failed.
-    fn ingest(
+impl<'a> Backup<'a> {
+    /// Stores the sources and the index of what was added.
+    fn store(
         &self,
         sources: &Sources,
-        parent: Option<&Snapshot>,
         time: Time,
-        root: &Arc<OnceLock<Entry>>,
-    ) -> (Result<(), StoreError>, Option<Added>) {
-        let loaded = match self.repository.loaded() {
-            Ok(loaded) => loaded,
-            Err(error) => return (Err(error), None),
-        };
+        announced: &Announced<'_>,
+    ) -> Result<Stored<'a>, StoreError> {
+        let Self { repository, options, .. } = *self;
+        let parent = find_parent(repository, sources, options)?;
+        let parent_snapshot = parent.as_ref().map(|(_, snapshot)| snapshot);
+        let loaded = repository.loaded()?;
+        let root = Arc::new(OnceLock::new());
         // One backup of this process at a time: another must not take chunks for stored that this
         // one has only claimed.
-        let _turn = loaded.backing_up.lock().expect("no backup panics");
-        let (result, added) = match self.run_threads(sources, parent, time, root) {
+        let turn = loaded.backing_up.lock().expect("no backup panics");
+        announced.learn(loaded)?;
+        let used = Used::of(&loaded.containers);
+        let (result, added) = match self.run_threads(sources, parent_snapshot, time, &root, &used) {
             Ok((result, added)) => (result, Some(added)),
             Err(error) => (Err(error), None),
         };
         if result.is_err() {
             loaded.index.forget_claims();
         }
-        (result, added)
+        drop(turn);
+        // Even an interrupted backup leaves an index of what it stored, for the next one.
+        if let Some(added) = added {
+            added.write_runs(&*repository.objects, &repository.envelope)?;
+        }
+        result?;
+        let root = root.get().expect("every directory was finished").clone();
+        Ok(Stored { root, parent: parent.map(|(id, _)| id), loaded, used })
     }
 
+    /// What was added comes back even if the backup was interrupted, nothing if it failed.
     fn run_threads(
         &self,
         sources: &Sources,
         parent: Option<&Snapshot>,
         time: Time,
         root: &Arc<OnceLock<Entry>>,
+        used: &Used,
     ) -> Result<(Result<(), StoreError>, Added), StoreError> {
         let Self { repository, options, progress, stop, tally } = self;
         let cores = thread::available_parallelism().map_or(1, NonZero::get);
@@ -283,6 +280,7 @@ impl Backup<'_> {
             chunks: &chunks,
             progress,
             stop,
+            used,
             force: options.force,
             parent_time: parent.map(|snapshot| snapshot.time),
             pool: pool_in,
@@ -292,7 +290,6 @@ impl Backup<'_> {
             Arc::new(Packer::new(repository.envelope.clone(), options.container_len, full));
         let uploader = Uploader {
             objects: &*repository.objects,
-            envelope: &repository.envelope,
             index: &loaded.index,
             containers: &loaded.containers,
             progress,
@@ -301,9 +298,10 @@ impl Backup<'_> {
             .map(|_| {
                 let level = config.compression_level;
                 let compressor = Compressor::new(level, repository.envelope.suite())?;
-                let (index, fingerprinter) = (&loaded.index, repository.fingerprinter.clone());
+                let known = Known { index: &loaded.index, used };
+                let fingerprinter = repository.fingerprinter.clone();
                 let packer = Arc::clone(&packer);
-                Ok(Sink::new(&chunker, fingerprinter, index, packer, progress, tally, compressor))
+                Ok(Sink::new(&chunker, fingerprinter, known, packer, progress, tally, compressor))
             })
             .collect::<Result<Vec<_>, StoreError>>()?;
         thread::scope(|scope| {

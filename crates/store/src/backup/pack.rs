@@ -4,7 +4,9 @@ use std::sync::Mutex;
 
 use crossbeam_channel::{Receiver, Sender};
 use onefold_backend::Objects;
-use onefold_container::{CompressedGroup, Content, OpenContainer, SealedContainer, container_name};
+use onefold_container::{
+    CompressedGroup, Content, Directory, OpenContainer, SealedContainer, container_name,
+};
 use onefold_fingerprint::Fingerprint;
 use onefold_index::{Index, MAX_RUN_ENTRIES, Run};
 use onefold_seal::{Envelope, ObjectId};
@@ -87,7 +89,6 @@ fn send(full: &Sender<SealedContainer>, open: OpenContainer) -> Result<(), Store
 /// Puts sealed containers and remembers what they hold.
 pub(super) struct Uploader<'a> {
     pub(super) objects: &'a dyn Objects,
-    pub(super) envelope: &'a Envelope,
     pub(super) index: &'a Index<Place>,
     pub(super) containers: &'a Containers,
     pub(super) progress: &'a Progress,
@@ -95,13 +96,13 @@ pub(super) struct Uploader<'a> {
 
 /// What one backup added: the content of its index runs.
 #[derive(Default)]
-pub(super) struct Added {
+pub(crate) struct Added {
     covers: Vec<ObjectId>,
     entries: Vec<(Fingerprint, Place)>,
     /// Where each covered container's entries end.
     ends: Vec<usize>,
     /// Bytes of containers.
-    pub(super) stored: u64,
+    pub(crate) stored: u64,
 }
 
 impl Uploader<'_> {
@@ -110,11 +111,6 @@ impl Uploader<'_> {
         let mut added = Added::default();
         for SealedContainer { bytes, directory } in full {
             let size = bytes.len() as u64;
-            let covered = added.covers.len() as u32;
-            if seeded::active(Bug::IndexBeforeContainer) {
-                let entries = places(&directory, 0).collect();
-                Run::new(vec![directory.id], entries).write(self.objects, self.envelope)?;
-            }
             let put = self.objects.put(&container_name(directory.id), bytes);
             if !seeded::active(Bug::ContainerErrorSwallowed) {
                 put?;
@@ -122,10 +118,8 @@ impl Uploader<'_> {
             let number = self.containers.add(directory.id, size);
             for (fingerprint, place) in places(&directory, number) {
                 self.index.publish(fingerprint, place);
-                added.entries.push((fingerprint, Place { container: covered, ..place }));
             }
-            added.covers.push(directory.id);
-            added.ends.push(added.entries.len());
+            added.record(&directory);
             added.stored += size;
             Progress::add(&self.progress.stored_bytes, size);
         }
@@ -134,13 +128,25 @@ impl Uploader<'_> {
 }
 
 impl Added {
-    /// Writes the index runs over what was added; their ids, once all are durable.
-    pub(super) fn write_runs(
+    /// Takes up a container that is durable.
+    pub(crate) fn record(&mut self, directory: &Directory) {
+        let covered = self.covers.len() as u32;
+        self.entries.extend(places(directory, covered));
+        self.covers.push(directory.id);
+        self.ends.push(self.entries.len());
+    }
+
+    /// How many chunks were added.
+    pub(crate) fn chunks(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Writes the index runs over what was added.
+    pub(crate) fn write_runs(
         &self,
         objects: &dyn Objects,
         envelope: &Envelope,
-    ) -> Result<Vec<ObjectId>, StoreError> {
-        let mut runs = Vec::new();
+    ) -> Result<(), StoreError> {
         let mut first = 0;
         while first < self.covers.len() {
             let start = if first == 0 { 0 } else { self.ends[first - 1] };
@@ -154,10 +160,9 @@ impl Added {
                     (*f, Place { container: place.container - first as u32, ..*place })
                 })
                 .collect();
-            let run = Run::new(self.covers[first..after].to_vec(), entries);
-            runs.push(run.write(objects, envelope)?);
+            Run::new(self.covers[first..after].to_vec(), entries).write(objects, envelope)?;
             first = after;
         }
-        Ok(runs)
+        Ok(())
     }
 }

@@ -18,6 +18,7 @@ use onefold_cdc::Chunker;
 use super::assemble::{LastSegment, OpenDirectory, OpenFile};
 use super::{Stop, source};
 use crate::chunks::ChunkReader;
+use crate::place::Used;
 use crate::tree::{Entry, Extent, Node, Time};
 use crate::{IssueKind, Progress, Recipe, StoreError};
 
@@ -86,6 +87,8 @@ pub(super) struct Shared<'a> {
     pub(super) chunks: &'a ChunkReader<'a>,
     pub(super) progress: &'a Progress,
     pub(super) stop: &'a Stop<'a>,
+    /// Where chunks are noted that files taken over unread rely on.
+    pub(super) used: &'a Used,
     pub(super) force: bool,
     /// When the parent snapshot's backup began.
     pub(super) parent_time: Option<Time>,
@@ -191,7 +194,7 @@ impl<'a> Reader<'a> {
         !self.shared.force
             && self.shared.parent_time.is_some_and(|time| source::is_settled(entry, time))
             && source::is_unchanged(entry, metadata)
-            && self.shared.chunks.has_all(content)
+            && self.shared.chunks.has_all(content, self.shared.used)
     }
 
     fn file(

@@ -5,21 +5,29 @@ use std::sync::Arc;
 use onefold_cdc::Chunker;
 use onefold_container::{Compressor, Content, GroupBuilder};
 use onefold_fingerprint::{Fingerprint, Fingerprinter};
-use onefold_index::{Claim, Index};
+use onefold_index::{Claim, Hint, Index};
 
 use super::assemble::Tally;
 use super::pack::Packer;
+use crate::place::Used;
 use crate::{Place, Progress, Recipe, StoreError};
 
 /// A group is compressed once it has this many bytes: enough for small chunks to share a window,
 /// few enough that reading one of them back is cheap.
 const GROUP_LEN: usize = 256 << 10;
 
+/// Which chunks are known, and which of them the backup relies on.
+#[derive(Clone, Copy)]
+pub(super) struct Known<'a> {
+    pub(super) index: &'a Index<Place>,
+    pub(super) used: &'a Used,
+}
+
 /// Stores the chunks of one thread.
 pub(super) struct Sink<'a> {
     chunker: &'a Chunker,
     fingerprinter: Fingerprinter,
-    index: &'a Index<Place>,
+    known: Known<'a>,
     packer: Arc<Packer>,
     progress: &'a Progress,
     tally: &'a Tally,
@@ -32,7 +40,7 @@ impl<'a> Sink<'a> {
     pub(super) fn new(
         chunker: &'a Chunker,
         fingerprinter: Fingerprinter,
-        index: &'a Index<Place>,
+        known: Known<'a>,
         packer: Arc<Packer>,
         progress: &'a Progress,
         tally: &'a Tally,
@@ -41,7 +49,7 @@ impl<'a> Sink<'a> {
         Self {
             chunker,
             fingerprinter,
-            index,
+            known,
             packer,
             progress,
             tally,
@@ -67,8 +75,13 @@ impl<'a> Sink<'a> {
         fingerprint: Fingerprint,
         bytes: &[u8],
     ) -> Result<(), StoreError> {
-        if self.index.claim(&fingerprint) != Claim::New {
-            return Ok(());
+        match self.known.index.claim(&fingerprint) {
+            Claim::New => {}
+            Claim::Pending => return Ok(()),
+            Claim::Known(Hint(place)) => {
+                self.known.used.note(place);
+                return Ok(());
+            }
         }
         Progress::add(&self.progress.new_bytes, bytes.len() as u64);
         let group = match content {

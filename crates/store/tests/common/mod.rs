@@ -4,8 +4,11 @@
 
 pub mod hooked;
 pub mod picture;
+pub mod play;
+pub mod pruned;
 pub mod scene;
 pub mod sealed;
+pub mod stage;
 
 use std::num::NonZero;
 use std::path::{Path, PathBuf};

@@ -1,0 +1,383 @@
+//! `onefold forget`
+
+use std::collections::HashSet;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use jiff::tz::TimeZone;
+use onefold_seal::ObjectId;
+use onefold_store::forget::{
+    self, Count, Duration, Group, GroupBy, Judged, Period, Policy, Shared,
+};
+use onefold_store::tree::Time;
+use onefold_store::{Repository, Snapshot, SnapshotSpec};
+use serde::Serialize;
+
+use super::prune::{self, PruneOptions};
+use crate::console::Console;
+use crate::count::count;
+use crate::exit::Exit;
+use crate::name::{lossy, shown};
+use crate::output::Output;
+use crate::repository::RepositoryArgs;
+use crate::table;
+use crate::time::{local, rfc3339};
+
+const AFTER_HELP: &str = "\
+Snapshots are grouped by host and paths, and the rules apply to each group. A rule keeps the newest
+snapshot of each of the last N hours, days, weeks, months or years that have one, by the calendar
+of this machine's time zone; N may be 'unlimited'. --keep-within and its kind take a length of time
+such as 2y5m7d3h and look back from the newest snapshot. What any rule wants is kept. The chunks of
+what was forgotten stay until `onefold prune`, or --prune.
+
+Examples:
+  onefold forget --repo /mnt/backup --keep-daily 7 --keep-weekly 5 --keep-monthly 12 --dry-run
+  onefold forget --repo /mnt/backup --keep-within 30d --keep-tag important --prune
+  onefold forget --repo /mnt/backup --host atlas --keep-last 3
+  onefold forget --repo /mnt/backup 3f2c 81ab
+
+With --json: one document with dry_run, groups (host, paths and tags as grouped by; keep and remove,
+lists of snapshots with id, time, host, paths, tags and reasons), and prune, if asked for, as
+`onefold prune --json` has it.";
+
+/// How many digits of an id are shown.
+const SHORT: usize = 8;
+
+/// Take snapshots away, by rules or by their ids
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Forget {
+    #[command(flatten)]
+    repository: RepositoryArgs,
+    /// Snapshots to forget, whatever the rules say; rules do not apply then
+    #[arg(value_name = "SNAPSHOT")]
+    snapshots: Vec<SnapshotSpec>,
+    #[command(flatten)]
+    rules: Rules,
+    /// Only snapshots of this host
+    #[arg(long, value_name = "H")]
+    host: Option<String>,
+    /// Only snapshots with all of these tags; repeated, with all of one of the lists
+    #[arg(long = "tag", value_name = "T[,T]")]
+    tags: Vec<String>,
+    /// Only snapshots of all these paths; may be repeated
+    #[arg(long = "path", value_name = "PATH")]
+    paths: Vec<String>,
+    /// What the snapshots of a group have in common: host, paths, tags, or nothing
+    #[arg(long, value_name = "GROUP", default_value = "host,paths", value_parser = group_by)]
+    group_by: GroupBy,
+    /// Only show what would be done
+    #[arg(long, short = 'n')]
+    dry_run: bool,
+    /// Let a group lose all of its snapshots
+    #[arg(long)]
+    unsafe_allow_remove_all: bool,
+    /// Prune afterwards, if something was forgotten
+    #[arg(long)]
+    prune: bool,
+    #[command(flatten)]
+    options: PruneOptions,
+}
+
+/// What is to be kept.
+#[derive(Debug, Args)]
+struct Rules {
+    /// Keep the last N snapshots
+    #[arg(long, short = 'l', value_name = "N")]
+    keep_last: Option<Count>,
+    /// Keep one of each of the last N hours
+    #[arg(long, short = 'H', value_name = "N")]
+    keep_hourly: Option<Count>,
+    /// Keep one of each of the last N days
+    #[arg(long, short = 'd', value_name = "N")]
+    keep_daily: Option<Count>,
+    /// Keep one of each of the last N weeks
+    #[arg(long, short = 'w', value_name = "N")]
+    keep_weekly: Option<Count>,
+    /// Keep one of each of the last N months
+    #[arg(long, short = 'm', value_name = "N")]
+    keep_monthly: Option<Count>,
+    /// Keep one of each of the last N years
+    #[arg(long, short = 'y', value_name = "N")]
+    keep_yearly: Option<Count>,
+    /// Keep all that are not older than this
+    #[arg(long, value_name = "DURATION")]
+    keep_within: Option<Duration>,
+    /// Keep hourly ones that are not older than this
+    #[arg(long, value_name = "DURATION")]
+    keep_within_hourly: Option<Duration>,
+    /// Keep daily ones that are not older than this
+    #[arg(long, value_name = "DURATION")]
+    keep_within_daily: Option<Duration>,
+    /// Keep weekly ones that are not older than this
+    #[arg(long, value_name = "DURATION")]
+    keep_within_weekly: Option<Duration>,
+    /// Keep monthly ones that are not older than this
+    #[arg(long, value_name = "DURATION")]
+    keep_within_monthly: Option<Duration>,
+    /// Keep yearly ones that are not older than this
+    #[arg(long, value_name = "DURATION")]
+    keep_within_yearly: Option<Duration>,
+    /// Keep those with all of these tags; may be repeated
+    #[arg(long = "keep-tag", value_name = "T[,T]")]
+    keep_tags: Vec<String>,
+}
+
+/// What was or would be forgotten, in JSON.
+#[derive(Serialize)]
+struct Forgotten<'a> {
+    dry_run: bool,
+    groups: Vec<GroupShown<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prune: Option<prune::Pruned>,
+}
+
+#[derive(Serialize)]
+struct GroupShown<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    host: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    paths: Option<Vec<String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tags: Option<&'a [String]>,
+    keep: Vec<SnapshotShown<'a>>,
+    remove: Vec<SnapshotShown<'a>>,
+}
+
+#[derive(Serialize)]
+struct SnapshotShown<'a> {
+    id: String,
+    time: String,
+    host: &'a str,
+    paths: Vec<String>,
+    tags: &'a [String],
+    reasons: &'a [String],
+}
+
+impl Forget {
+    pub(crate) fn run(self, console: &Console) -> Result<Exit> {
+        let opened = self.repository.open_unloaded(console)?;
+        let repository = &opened.repository;
+        let (groups, ids, damaged) = match self.snapshots.is_empty() {
+            true => self.judge(repository)?,
+            false => (Vec::new(), self.named(repository)?, Vec::new()),
+        };
+        for error in &damaged {
+            console.line(format_args!("error: a snapshot cannot be read and stays: {error}"));
+        }
+        if !self.dry_run {
+            forget::forget(repository, &ids)?;
+        }
+        if !console.is_json() {
+            self.show(&groups, &ids, console)?;
+        }
+        let pruned = match self.prune && !ids.is_empty() {
+            true => Some(self.options.prune(repository, self.dry_run, console)?),
+            false => None,
+        };
+        if console.is_json() {
+            let mut output = Output::new();
+            let groups = groups.iter().map(GroupShown::of).collect();
+            let prune = pruned.map(|report| prune::Pruned::of(&report, self.dry_run));
+            output.json_document(&Forgotten { dry_run: self.dry_run, groups, prune })?;
+            output.finish()?;
+        } else if let Some(report) = pruned {
+            prune::show(&report, self.dry_run, console)?;
+        }
+        Ok(if damaged.is_empty() { Exit::Fine } else { Exit::Fatal })
+    }
+
+    /// The snapshots that were named.
+    fn named(&self, repository: &Repository) -> Result<Vec<ObjectId>> {
+        if !self.rules.policy().is_empty() {
+            bail!("snapshots were named, and rules given: either of the two");
+        }
+        let ids: HashSet<ObjectId> =
+            self.snapshots.iter().map(|spec| repository.find_id(spec)).collect::<Result<_, _>>()?;
+        Ok(ids.into_iter().collect())
+    }
+
+    /// The groups, what is to be forgotten, and what is wrong with snapshots that cannot be read.
+    fn judge(
+        &self,
+        repository: &Repository,
+    ) -> Result<(Vec<Group>, Vec<ObjectId>, Vec<onefold_store::StoreError>)> {
+        let policy = self.rules.policy();
+        let is_filtered = self.host.is_some() || !self.tags.is_empty() || !self.paths.is_empty();
+        if policy.is_empty() && !(self.unsafe_allow_remove_all && is_filtered) {
+            bail!(
+                "nothing says what to keep: give a rule, such as --keep-daily 7, or name the \
+                 snapshots to forget; to forget all of a host, tag or path, give that and \
+                 --unsafe-allow-remove-all"
+            );
+        }
+        let (mut snapshots, damaged) = repository.snapshots()?;
+        snapshots.retain(|(_, snapshot)| self.wants(snapshot));
+        let now =
+            SystemTime::now().duration_since(UNIX_EPOCH).context("the clock is before 1970")?;
+        let now = Time { secs: now.as_secs() as i64, nanos: now.subsec_nanos() };
+        let groups = forget::judge(snapshots, self.group_by, &policy, now, &TimeZone::system());
+        if let Some(lost) = groups.iter().find(|group| group.is_lost())
+            && !self.unsafe_allow_remove_all
+        {
+            bail!(
+                "no snapshot of {} would be left; --unsafe-allow-remove-all allows that",
+                describe(&lost.shared)
+            );
+        }
+        let judged = groups.iter().flat_map(|group| &group.snapshots);
+        let ids = judged.filter(|one| one.reasons.is_empty()).map(|one| one.id).collect();
+        Ok((groups, ids, damaged))
+    }
+
+    fn wants(&self, snapshot: &Snapshot) -> bool {
+        let has_tags = |list: &String| list.split(',').all(|tag| has(&snapshot.tags, tag));
+        let has_path = |path: &String| snapshot.paths.iter().any(|one| one == path.as_bytes());
+        self.host.as_ref().is_none_or(|host| *host == snapshot.host)
+            && (self.tags.is_empty() || self.tags.iter().any(has_tags))
+            && self.paths.iter().all(has_path)
+    }
+
+    fn show(&self, groups: &[Group], ids: &[ObjectId], console: &Console) -> Result<()> {
+        let mut output = Output::new();
+        for group in groups {
+            output.line(format!("{}:", describe(&group.shared)))?;
+            for line in lines(&group.snapshots) {
+                output.line(line)?;
+            }
+            output.line("")?;
+        }
+        if !console.is_quiet() {
+            let what = count(ids.len() as u64, "snapshot", "snapshots");
+            output.line(match self.dry_run {
+                true => format!("would forget {what}"),
+                false => format!("forgot {what}"),
+            })?;
+        }
+        output.finish()
+    }
+}
+
+impl Rules {
+    fn policy(&self) -> Policy {
+        let counts = [
+            (Period::Snapshot, self.keep_last),
+            (Period::Hour, self.keep_hourly),
+            (Period::Day, self.keep_daily),
+            (Period::Week, self.keep_weekly),
+            (Period::Month, self.keep_monthly),
+            (Period::Year, self.keep_yearly),
+        ];
+        let within = [
+            (Period::Snapshot, self.keep_within),
+            (Period::Hour, self.keep_within_hourly),
+            (Period::Day, self.keep_within_daily),
+            (Period::Week, self.keep_within_weekly),
+            (Period::Month, self.keep_within_monthly),
+            (Period::Year, self.keep_within_yearly),
+        ];
+        let tags = self.keep_tags.iter().map(|list| list.split(',').map(str::to_owned).collect());
+        Policy {
+            counts: counts.into_iter().filter_map(|(of, count)| Some((of, count?))).collect(),
+            within: within.into_iter().filter_map(|(of, back)| Some((of, back?))).collect(),
+            tags: tags.collect(),
+        }
+    }
+}
+
+fn has(tags: &[String], tag: &str) -> bool {
+    tags.iter().any(|one| one == tag)
+}
+
+/// Reads a list of `host`, `paths` and `tags`; an empty one makes one group of all.
+fn group_by(text: &str) -> Result<GroupBy, String> {
+    let mut by = GroupBy { host: false, paths: false, tags: false };
+    for word in text.split(',').filter(|word| !word.is_empty()) {
+        match word {
+            "host" | "hosts" => by.host = true,
+            "path" | "paths" => by.paths = true,
+            "tag" | "tags" => by.tags = true,
+            _ => return Err("expected host, paths and tags, with commas between".into()),
+        }
+    }
+    Ok(by)
+}
+
+/// What the snapshots of a group share, in words.
+fn describe(shared: &Shared) -> String {
+    let mut parts = Vec::new();
+    if let Some(host) = &shared.host {
+        parts.push(format!("host {}", shown(host.as_bytes())));
+    }
+    if let Some(paths) = &shared.paths {
+        let paths: Vec<_> = paths.iter().map(|path| shown(path)).collect();
+        parts.push(format!("paths {}", paths.join(" ")));
+    }
+    if let Some(tags) = &shared.tags {
+        parts.push(format!("tags {}", shown(tags.join(",").as_bytes())));
+    }
+    if parts.is_empty() { "all snapshots".into() } else { parts.join(", ") }
+}
+
+fn lines(snapshots: &[Judged]) -> Vec<String> {
+    let header = ["", "ID", "Time", "Host", "Tags", "Reasons", "Paths"];
+    let mut rows = vec![header.map(str::to_owned).to_vec()];
+    for Judged { id, snapshot, reasons } in snapshots {
+        let paths: Vec<_> = snapshot.paths.iter().map(|path| shown(path)).collect();
+        rows.push(vec![
+            if reasons.is_empty() { "remove" } else { "keep" }.to_owned(),
+            id.to_string()[..SHORT].to_owned(),
+            local(snapshot.time),
+            shown(snapshot.host.as_bytes()),
+            shown(snapshot.tags.join(",").as_bytes()),
+            shown(reasons.join(", ").as_bytes()),
+            paths.join(" "),
+        ]);
+    }
+    table::lines(&rows, &[])
+}
+
+impl<'a> GroupShown<'a> {
+    fn of(group: &'a Group) -> Self {
+        let Shared { host, paths, tags } = &group.shared;
+        let of = |is_kept: bool| {
+            let wanted = group.snapshots.iter().filter(|one| one.reasons.is_empty() != is_kept);
+            wanted.map(SnapshotShown::of).collect()
+        };
+        Self {
+            host: host.as_deref(),
+            paths: paths.as_ref().map(|paths| paths.iter().map(|path| lossy(path)).collect()),
+            tags: tags.as_deref(),
+            keep: of(true),
+            remove: of(false),
+        }
+    }
+}
+
+impl<'a> SnapshotShown<'a> {
+    fn of(Judged { id, snapshot, reasons }: &'a Judged) -> Self {
+        Self {
+            id: id.to_string(),
+            time: rfc3339(snapshot.time),
+            host: &snapshot.host,
+            paths: snapshot.paths.iter().map(|path| lossy(path)).collect(),
+            tags: &snapshot.tags,
+            reasons,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_are_made_by_words_or_not_at_all() {
+        let all = GroupBy { host: true, paths: true, tags: true };
+        assert_eq!(group_by("host,paths,tags"), Ok(all));
+        assert_eq!(group_by("tags"), Ok(GroupBy { host: false, paths: false, ..all }));
+        assert_eq!(group_by(""), Ok(GroupBy { host: false, paths: false, tags: false }));
+        assert!(group_by("user").is_err());
+    }
+}

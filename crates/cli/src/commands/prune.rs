@@ -1,0 +1,293 @@
+//! `onefold prune`
+
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::Args;
+use indicatif::HumanBytes;
+use onefold_store::Repository;
+use onefold_store::prune::{self, Options, Report, Unused, Waiting};
+use serde::Serialize;
+
+use crate::console::Console;
+use crate::count::count;
+use crate::exit::Exit;
+use crate::interrupt::cancel_on_signal;
+use crate::name::shown;
+use crate::output::Output;
+use crate::progress::watched_in_silence;
+use crate::repository::RepositoryArgs;
+use crate::size;
+use crate::time::{local, rfc3339};
+
+const AFTER_HELP: &str = "\
+Nothing is locked: backups may run meanwhile, on this machine and others. What a running backup may
+need is condemned, and deleted by a later prune, once that backup has ended. A backup that began
+more than a week ago is taken for dead; if it lives, it fails when it ends, and the next one uses
+what it stored. A prune that was cut off is finished by the next one.
+
+Examples:
+  onefold prune --repo /mnt/backup --dry-run
+  onefold prune --repo /mnt/backup
+  onefold prune --repo /mnt/backup --max-unused 0 --max-repack-size 50G
+  onefold prune --repo /mnt/backup --max-unused unlimited
+
+With --json: one document with dry_run, snapshots, containers and bytes (before), dead_containers,
+dead_bytes, repacked_containers, repacked_bytes, copied_bytes (null in a dry run), unused_bytes
+(after, about), deleted_containers, deleted_runs, rescued_chunks, waiting_containers, waiting and
+fenced (backups with snapshot, host, user, process and time) and warnings.";
+
+/// Give back the space of what no snapshot needs
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Prune {
+    #[command(flatten)]
+    repository: RepositoryArgs,
+    /// Only show what would be done
+    #[arg(long, short = 'n')]
+    dry_run: bool,
+    #[command(flatten)]
+    options: PruneOptions,
+}
+
+/// How a prune is done.
+#[derive(Debug, Args)]
+pub(crate) struct PruneOptions {
+    /// How much may stay though nobody needs it: a share of what stays, bytes, or 'unlimited'
+    #[arg(long, value_name = "LIMIT", default_value = "5%", value_parser = unused)]
+    max_unused: Unused,
+    /// How many bytes of containers are repacked at most [default: no limit]
+    #[arg(long, value_name = "BYTES", value_parser = size::parse)]
+    max_repack_size: Option<usize>,
+    /// After how long a running backup is taken for dead, in days (7d) or hours (12h)
+    #[arg(long, value_name = "TIME", default_value = "7d", value_parser = duration)]
+    fence_after: Duration,
+}
+
+/// A prune in JSON.
+#[derive(Serialize)]
+pub(crate) struct Pruned {
+    dry_run: bool,
+    snapshots: u64,
+    containers: u64,
+    bytes: u64,
+    dead_containers: u64,
+    dead_bytes: u64,
+    repacked_containers: u64,
+    repacked_bytes: u64,
+    copied_bytes: Option<u64>,
+    unused_bytes: u64,
+    deleted_containers: u64,
+    deleted_runs: u64,
+    rescued_chunks: u64,
+    waiting_containers: u64,
+    waiting: Vec<Running>,
+    fenced: Vec<Running>,
+    warnings: Vec<String>,
+}
+
+/// A backup that has not ended, as far as is known of it.
+#[derive(Serialize)]
+struct Running {
+    snapshot: String,
+    host: Option<String>,
+    user: Option<String>,
+    process: Option<u32>,
+    time: Option<String>,
+}
+
+impl Prune {
+    pub(crate) fn run(self, console: &Console) -> Result<Exit> {
+        let opened = self.repository.open_unloaded(console)?;
+        let report = self.options.prune(&opened.repository, self.dry_run, console)?;
+        if console.is_json() {
+            let mut output = Output::new();
+            output.json_document(&Pruned::of(&report, self.dry_run))?;
+            output.finish()?;
+        } else {
+            show(&report, self.dry_run, console)?;
+        }
+        Ok(Exit::Fine)
+    }
+}
+
+impl PruneOptions {
+    /// Prunes, and warns of what could not be read.
+    pub(crate) fn prune(
+        &self,
+        repository: &Repository,
+        dry_run: bool,
+        console: &Console,
+    ) -> Result<Report> {
+        let options = Options {
+            max_unused: self.max_unused,
+            max_repack: self.max_repack_size.map_or(u64::MAX, |bytes| bytes as u64),
+            fence_after: self.fence_after,
+            dry_run,
+            ..Options::default()
+        };
+        let cancel = cancel_on_signal(console, "the next prune finishes what was begun")?;
+        let report = watched_in_silence(console, |progress| {
+            prune::prune(repository, &options, progress, &cancel)
+        })?;
+        report.warnings.iter().for_each(|warning| console.warn(warning));
+        Ok(report)
+    }
+}
+
+/// Reads a share of what stays, a number of bytes, or `unlimited`.
+fn unused(text: &str) -> Result<Unused, String> {
+    if text == "unlimited" {
+        return Ok(Unused::Unlimited);
+    }
+    match text.strip_suffix('%') {
+        Some(number) => number
+            .trim_end()
+            .parse()
+            .ok()
+            .filter(|percent| (0.0..=100.0).contains(percent))
+            .map(Unused::Percent)
+            .ok_or_else(|| "expected a percentage from 0% to 100%".into()),
+        None => size::parse(text).map(|bytes| Unused::Bytes(bytes as u64)),
+    }
+}
+
+/// Reads a whole number of days or hours.
+fn duration(text: &str) -> Result<Duration, String> {
+    let expected = || "expected days or hours, such as 7d or 12h".to_owned();
+    let (number, hours) = match text.strip_suffix('d') {
+        Some(number) => (number, 24),
+        None => (text.strip_suffix('h').ok_or_else(expected)?, 1),
+    };
+    let number: u32 = number.parse().map_err(|_| expected())?;
+    Ok(Duration::from_secs(u64::from(number) * hours * 3600))
+}
+
+/// Says what was done, or would be.
+pub(crate) fn show(report: &Report, dry_run: bool, console: &Console) -> Result<()> {
+    if console.is_quiet() {
+        return Ok(());
+    }
+    let mut output = Output::new();
+    for line in describe(report, dry_run) {
+        output.line(line)?;
+    }
+    output.finish()
+}
+
+fn describe(report: &Report, dry_run: bool) -> Vec<String> {
+    let containers = |number| count(number, "container", "containers");
+    let would = if dry_run { "would be " } else { "" };
+    let mut lines = vec![
+        format!(
+            "{} in {}, needed by {}",
+            HumanBytes(report.bytes),
+            containers(report.containers),
+            count(report.snapshots, "snapshot", "snapshots")
+        ),
+        format!(
+            "{} ({}) of which nothing is needed; {} ({}) {would}repacked",
+            containers(report.dead_containers),
+            HumanBytes(report.dead_bytes),
+            containers(report.repacked_containers),
+            HumanBytes(report.repacked_bytes),
+        ),
+    ];
+    if !dry_run {
+        let copied = HumanBytes(report.copied_bytes);
+        let deleted = containers(report.deleted_containers);
+        lines.push(format!("{deleted} deleted; {copied} of copies stored"));
+    }
+    let unused = HumanBytes(report.unused_bytes);
+    lines.push(format!("about {unused} {would}left that nobody needs"));
+    for fenced in &report.fenced {
+        lines.push(format!("taken for dead: {}", backup(fenced)));
+    }
+    if report.waiting_containers > 0 {
+        for waiting in &report.waiting {
+            let waiting_for = containers(report.waiting_containers);
+            lines.push(format!(
+                "{waiting_for} stay for now, until this has ended: {}",
+                backup(waiting)
+            ));
+        }
+        lines.push("the next prune deletes them".into());
+    }
+    lines
+}
+
+/// A backup, in words.
+fn backup(one: &Waiting) -> String {
+    match &one.intent {
+        Some(intent) => format!(
+            "the backup of {} on {}, begun {}, process {}",
+            shown(intent.user.as_bytes()),
+            shown(intent.host.as_bytes()),
+            local(intent.time),
+            intent.process
+        ),
+        None => format!("the backup of snapshot {}, whose notice is damaged", one.snapshot),
+    }
+}
+
+impl Pruned {
+    pub(crate) fn of(report: &Report, dry_run: bool) -> Self {
+        Self {
+            dry_run,
+            snapshots: report.snapshots,
+            containers: report.containers,
+            bytes: report.bytes,
+            dead_containers: report.dead_containers,
+            dead_bytes: report.dead_bytes,
+            repacked_containers: report.repacked_containers,
+            repacked_bytes: report.repacked_bytes,
+            copied_bytes: (!dry_run).then_some(report.copied_bytes),
+            unused_bytes: report.unused_bytes,
+            deleted_containers: report.deleted_containers,
+            deleted_runs: report.deleted_runs,
+            rescued_chunks: report.rescued_chunks,
+            waiting_containers: report.waiting_containers,
+            waiting: report.waiting.iter().map(Running::of).collect(),
+            fenced: report.fenced.iter().map(Running::of).collect(),
+            warnings: report.warnings.clone(),
+        }
+    }
+}
+
+impl Running {
+    fn of(one: &Waiting) -> Self {
+        let intent = one.intent.as_ref();
+        Self {
+            snapshot: one.snapshot.to_string(),
+            host: intent.map(|intent| intent.host.clone()),
+            user: intent.map(|intent| intent.user.clone()),
+            process: intent.map(|intent| intent.process),
+            time: intent.map(|intent| rfc3339(intent.time)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_shares_bytes_or_none() {
+        assert_eq!(unused("5%"), Ok(Unused::Percent(5.0)));
+        assert_eq!(unused("0"), Ok(Unused::Bytes(0)));
+        assert_eq!(unused("10MiB"), Ok(Unused::Bytes(10 << 20)));
+        assert_eq!(unused("unlimited"), Ok(Unused::Unlimited));
+        for text in ["", "%", "-1%", "101%", "NaN%", "none"] {
+            assert!(unused(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn patience_is_in_days_or_hours() {
+        assert_eq!(duration("7d"), Ok(Duration::from_secs(7 * 86400)));
+        assert_eq!(duration("0h"), Ok(Duration::ZERO));
+        for text in ["", "7", "d", "-1d", "1w", "1.5d"] {
+            assert!(duration(text).is_err(), "{text}");
+        }
+    }
+}

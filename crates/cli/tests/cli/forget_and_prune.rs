@@ -1,0 +1,107 @@
+//! `onefold forget` and `onefold prune`, as users and scripts see them.
+
+use std::fs;
+
+use onefold_testkit::random;
+use serde_json::Value;
+
+use crate::lab::{Lab, number};
+
+/// A repository with four snapshots of two hosts, each of data of its own.
+fn lab() -> Lab {
+    let lab = Lab::with_repository();
+    for (version, line) in [
+        "--host atlas --tag weekly",
+        "--host atlas",
+        "--host atlas --tag weekly --tag old",
+        "--host rhea",
+    ]
+    .iter()
+    .enumerate()
+    {
+        lab.write("src/file", random(version as u64, 300_000));
+        lab.ok(&format!("backup --repo repo src {line}"));
+    }
+    lab
+}
+
+fn ids(lab: &Lab, host: &str) -> Vec<String> {
+    let listed = lab.ok(&format!("snapshots --repo repo --json --host {host}")).json();
+    let ids = listed.as_array().unwrap().iter().map(|one| one["id"].as_str().unwrap().to_owned());
+    ids.collect()
+}
+
+fn stored(lab: &Lab) -> u64 {
+    number(&lab.ok("stats --repo repo --json").json(), "stored_bytes")
+}
+
+fn listed(group: &Value, list: &str) -> Vec<String> {
+    let list = group[list].as_array().unwrap();
+    list.iter().map(|one| one["id"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn rules_keep_by_group_and_prune_gives_space_back() {
+    let lab = lab();
+    let (atlas, rhea) = (ids(&lab, "atlas"), ids(&lab, "rhea"));
+    let before = stored(&lab);
+    let dry = lab.ok("forget --repo repo --keep-last 1 --keep-tag old --dry-run --prune --json");
+    let dry = dry.json();
+    assert_eq!(
+        (dry["dry_run"].as_bool(), dry["groups"].as_array().unwrap().len()),
+        (Some(true), 2)
+    );
+    assert_eq!(listed(&dry["groups"][0], "remove"), atlas[..2]);
+    assert_eq!(dry["groups"][0]["keep"][0]["reasons"], serde_json::json!(["tag old", "last"]));
+    assert_eq!(listed(&dry["groups"][1], "keep"), rhea);
+    assert_eq!((ids(&lab, "atlas").len(), stored(&lab)), (3, before), "a dry run changes nothing");
+
+    let table = lab.ok("forget --repo repo --keep-last 1 --keep-tag old");
+    assert!(table.stdout.contains("host atlas") && table.stdout.contains("forgot 2 snapshots"));
+    assert!(table.stdout.contains("keep") && table.stdout.contains("tag old, last"), "{table:?}");
+    assert_eq!(ids(&lab, "atlas"), atlas[2..]);
+    assert_eq!(stored(&lab), before, "forgetting alone frees nothing");
+
+    let would = lab.ok("prune --repo repo --dry-run");
+    assert!(would.stdout.contains("would be repacked"), "{would:?}");
+    assert_eq!(stored(&lab), before);
+    let pruned = lab.ok("prune --repo repo --max-unused 0 --json").json();
+    assert!(number(&pruned, "deleted_containers") > 0, "{pruned}");
+    assert_eq!(number(&pruned, "unused_bytes"), 0);
+    let after = stored(&lab);
+    assert!((600_000..640_000).contains(&after), "{after} of {before} bytes");
+    lab.ok("check --repo repo --read-data");
+    lab.ok("restore --repo repo latest --target out");
+    assert_eq!(fs::read(lab.path("out/file")).unwrap(), random(3, 300_000));
+}
+
+#[test]
+fn snapshots_are_forgotten_by_id_and_pruned_at_once() {
+    let lab = lab();
+    let atlas = ids(&lab, "atlas");
+    let before = stored(&lab);
+    let line = format!("forget --repo repo {} {} --prune", &atlas[0][..12], atlas[1]);
+    let ran = lab.ok(&line);
+    assert!(ran.stdout.contains("forgot 2 snapshots") && ran.stdout.contains("deleted"), "{ran:?}");
+    assert_eq!(ids(&lab, "atlas"), atlas[2..]);
+    assert!(stored(&lab) < before - 500_000);
+    lab.run("forget --repo repo ffffffff").expect(1).says(&["no snapshot 'ffffffff'"]);
+    let both = format!("forget --repo repo {} --keep-last 1", atlas[2]);
+    lab.run(&both).expect(1).says(&["either of the two"]);
+}
+
+#[test]
+fn what_would_forget_too_much_is_refused() {
+    let lab = lab();
+    lab.run("forget --repo repo").expect(1).says(&["nothing says what to keep"]);
+    lab.run("forget --repo repo --unsafe-allow-remove-all").expect(1).says(&["nothing says"]);
+    lab.run("forget --repo repo --host rhea --keep-tag none")
+        .expect(1)
+        .says(&["no snapshot of host rhea", "--unsafe-allow-remove-all"]);
+    lab.run("forget --repo repo --keep-last 0").expect(1).says(&["a number above 0"]);
+    lab.run("forget --repo repo --keep-within 1x").expect(1).says(&["1y6m"]);
+    lab.run("prune --repo repo --max-unused 101%").expect(1).says(&["from 0% to 100%"]);
+    assert_eq!((ids(&lab, "atlas").len(), ids(&lab, "rhea").len()), (3, 1));
+    lab.ok("forget --repo repo --host rhea --unsafe-allow-remove-all");
+    assert_eq!((ids(&lab, "atlas").len(), ids(&lab, "rhea").len()), (3, 0));
+}

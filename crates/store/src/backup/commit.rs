@@ -1,0 +1,194 @@
+//! What a backup and prunes beside it owe each other: the intent, what was condemned meanwhile,
+//! the commit.
+
+use std::collections::HashSet;
+use std::process;
+use std::time::Instant;
+
+use onefold_backend::{BackendError, ObjectInfo};
+use onefold_container::{self as container, container_id, container_name};
+use onefold_seal::ObjectId;
+
+use super::Options;
+use crate::fence::{self, Fate};
+use crate::intent::{Intent, intent_name};
+use crate::mark::{self, Marks};
+use crate::place::Used;
+use crate::receipt;
+use crate::repository::Loaded;
+use crate::seeded::{self, Bug};
+use crate::snapshot::snapshot_name;
+use crate::tree::Time;
+use crate::{Repository, Snapshot, StoreError};
+
+/// A backup that gave notice of itself and has not ended.
+pub(super) struct Announced<'a> {
+    repository: &'a Repository,
+    /// The id of the intent and of the snapshot to come.
+    id: ObjectId,
+    /// When the notice was out: what was loaded before may hold no longer.
+    since: Instant,
+}
+
+impl<'a> Announced<'a> {
+    /// Gives notice. When this returns, whoever condemns a container from now on sees it; what was
+    /// condemned before, [`learn`](Self::learn) sees.
+    pub(super) fn new(
+        repository: &'a Repository,
+        options: &Options,
+        time: Time,
+    ) -> Result<Self, StoreError> {
+        let (objects, envelope) = (&*repository.objects, &repository.envelope);
+        let id = ObjectId::random();
+        let intent = Intent {
+            time,
+            host: options.host.clone(),
+            user: options.user.clone(),
+            program: options.program.clone(),
+            process: process::id(),
+            marks: mark::list(objects)?,
+        };
+        if !seeded::active(Bug::IntentLost) {
+            intent.write(objects, envelope, id)?;
+        }
+        let settled = objects.settle();
+        let announced = Self { repository, id, since: Instant::now() };
+        match settled {
+            Ok(()) => Ok(announced),
+            Err(error) => {
+                announced.withdraw();
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Makes the index forget what was condemned or removed before the notice was given. Fails if
+    /// that cannot be known.
+    pub(super) fn learn(&self, loaded: &Loaded) -> Result<(), StoreError> {
+        if loaded.since > self.since {
+            return loaded.marks.expect_whole();
+        }
+        let Repository { objects, envelope, .. } = self.repository;
+        // In this order: when a mark is gone, so are its containers.
+        let marks = Marks::read(&**objects, envelope)?;
+        marks.expect_whole()?;
+        let listed = ids(&objects.list(container::PREFIX)?);
+        let mut condemned = marks.condemned();
+        if seeded::active(Bug::CondemnedReused) {
+            condemned.clear();
+        }
+        let is_lost: Vec<bool> = loaded
+            .containers
+            .all()
+            .iter()
+            .map(|live| condemned.contains(&live.id) || !listed.contains(&live.id))
+            .collect();
+        if !is_lost.contains(&true) {
+            return Ok(());
+        }
+        let mut lost = Vec::new();
+        loaded.index.for_each(|fingerprint, place| {
+            if is_lost.get(place.container as usize) == Some(&true) {
+                lost.push(*fingerprint);
+            }
+        });
+        lost.iter().for_each(|fingerprint| loaded.index.retract(fingerprint));
+        Ok(())
+    }
+
+    /// Fails unless every container is there in which the backup found chunks.
+    fn revalidate(&self, loaded: &Loaded, used: &Used) -> Result<(), StoreError> {
+        let objects = &*self.repository.objects;
+        let listed = ids(&objects.list(container::PREFIX)?);
+        for number in used.numbers() {
+            let Some(live) = loaded.containers.get(number) else { continue };
+            if listed.contains(&live.id) {
+                continue;
+            }
+            match objects.size(&container_name(live.id)) {
+                Ok(_) => {}
+                Err(error) if error.is_not_found() => {
+                    return Err(self.why_gone(live.id));
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// A container goes while a backup relies on it only if the backup was revoked, or by mistake.
+    fn why_gone(&self, container: ObjectId) -> StoreError {
+        let Repository { objects, envelope, .. } = self.repository;
+        match fence::fate(&**objects, envelope, self.id) {
+            Ok(Fate::Fenced) => StoreError::Revoked,
+            _ => StoreError::Vanished { container },
+        }
+    }
+
+    /// Puts the snapshot, which refers to durable things only, then the receipt that says it was
+    /// acknowledged. The notice is taken back whatever comes of it.
+    pub(super) fn commit(
+        self,
+        snapshot: &Snapshot,
+        loaded: &Loaded,
+        used: &Used,
+    ) -> Result<ObjectId, StoreError> {
+        let (objects, envelope) = (&*self.repository.objects, &self.repository.envelope);
+        let id = self.id;
+        if let Err(error) = self.revalidate(loaded, used) {
+            self.withdraw();
+            return Err(error);
+        }
+        if seeded::active(Bug::ReceiptBeforeSnapshot) {
+            receipt::write(objects, envelope, id)?;
+        }
+        if let Err(error) = self.put(snapshot) {
+            if seeded::active(Bug::AcknowledgedBeforeSnapshot) {
+                return Ok(id);
+            }
+            return Err(self.give_up(error));
+        }
+        if !seeded::active(Bug::ReceiptBeforeSnapshot) {
+            receipt::write(objects, envelope, id)?;
+        }
+        self.withdraw();
+        Ok(id)
+    }
+
+    fn put(&self, snapshot: &Snapshot) -> Result<(), StoreError> {
+        let (objects, envelope) = (&*self.repository.objects, &self.repository.envelope);
+        match snapshot.write(objects, envelope, self.id) {
+            Err(StoreError::Backend(BackendError::AlreadyExists { .. }))
+                if seeded::active(Bug::FenceIgnored) =>
+            {
+                objects.delete(&snapshot_name(self.id))?;
+                snapshot.write(objects, envelope, self.id)
+            }
+            result => result,
+        }
+    }
+
+    /// After a commit that failed with `error`: whether the snapshot is there is not known, so the
+    /// notice goes only once it is decided.
+    fn give_up(self, error: StoreError) -> StoreError {
+        let (objects, envelope) = (&*self.repository.objects, &self.repository.envelope);
+        let is_taken = matches!(error, StoreError::Backend(BackendError::AlreadyExists { .. }));
+        match fence::put(objects, envelope, self.id) {
+            Ok(fate) => {
+                self.withdraw();
+                if is_taken && fate == Fate::Fenced { StoreError::Revoked } else { error }
+            }
+            // A prune will put the fence in time.
+            Err(_) => error,
+        }
+    }
+
+    /// Takes the notice back. If that fails, a prune does it later.
+    pub(super) fn withdraw(self) {
+        let _ = self.repository.objects.delete(&intent_name(self.id));
+    }
+}
+
+fn ids(containers: &[ObjectInfo]) -> HashSet<ObjectId> {
+    containers.iter().filter_map(|info| container_id(&info.name)).collect()
+}

@@ -1,0 +1,138 @@
+//! Forgetting: taking snapshots away. Their chunks stay until [`prune`](crate::prune).
+
+mod retention;
+
+use std::collections::BTreeMap;
+
+use jiff::tz::TimeZone;
+use onefold_backend::Objects;
+use onefold_seal::ObjectId;
+
+pub use self::retention::{
+    Candidate, Count, Duration, ParseDurationError, Period, Policy, reasons,
+};
+use crate::receipt::{self, receipt_name};
+use crate::seeded::{self, Bug};
+use crate::snapshot::{self, snapshot_name};
+use crate::tree::Time;
+use crate::{Repository, Snapshot, StoreError};
+
+/// What the snapshots of a group have in common; a policy is applied to each group on its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GroupBy {
+    /// The host.
+    pub host: bool,
+    /// The sources, in any order.
+    pub paths: bool,
+    /// The tags, in any order.
+    pub tags: bool,
+}
+
+/// What all snapshots of a group share; `None` where they were not grouped by it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Shared {
+    /// The host.
+    pub host: Option<String>,
+    /// The sources, sorted.
+    pub paths: Option<Vec<Vec<u8>>>,
+    /// The tags, sorted.
+    pub tags: Option<Vec<String>>,
+}
+
+/// A snapshot and why it is kept; no reason means that it is to be forgotten.
+#[derive(Debug, Clone)]
+pub struct Judged {
+    /// Which snapshot.
+    pub id: ObjectId,
+    /// What it says.
+    pub snapshot: Snapshot,
+    /// Why it is kept.
+    pub reasons: Vec<String>,
+}
+
+/// Snapshots that a policy was applied to.
+#[derive(Debug, Clone)]
+pub struct Group {
+    /// What they share.
+    pub shared: Shared,
+    /// Each with what came of it, in the order in which they were given.
+    pub snapshots: Vec<Judged>,
+}
+
+impl Group {
+    /// Whether nothing of the group would be left.
+    pub fn is_lost(&self) -> bool {
+        self.snapshots.iter().all(|judged| judged.reasons.is_empty())
+    }
+}
+
+/// Applies `policy` to each group of `snapshots`.
+pub fn judge(
+    snapshots: Vec<(ObjectId, Snapshot)>,
+    by: GroupBy,
+    policy: &Policy,
+    now: Time,
+    zone: &TimeZone,
+) -> Vec<Group> {
+    let mut groups = BTreeMap::<Shared, Vec<(ObjectId, Snapshot)>>::new();
+    for (id, snapshot) in snapshots {
+        groups.entry(Shared::of(&snapshot, by)).or_default().push((id, snapshot));
+    }
+    let judge_group = |(shared, members): (Shared, Vec<(ObjectId, Snapshot)>)| {
+        let candidates: Vec<_> = members
+            .iter()
+            .map(|(_, snapshot)| Candidate { time: snapshot.time, tags: &snapshot.tags })
+            .collect();
+        let reasons = reasons(policy, &candidates, now, zone);
+        let snapshots = members
+            .into_iter()
+            .zip(reasons)
+            .map(|((id, snapshot), reasons)| Judged { id, snapshot, reasons })
+            .collect();
+        Group { shared, snapshots }
+    };
+    groups.into_iter().map(judge_group).collect()
+}
+
+impl Shared {
+    fn of(snapshot: &Snapshot, by: GroupBy) -> Self {
+        let mut paths = snapshot.paths.clone();
+        let mut tags = snapshot.tags.clone();
+        paths.sort();
+        tags.sort();
+        Self {
+            host: by.host.then(|| snapshot.host.clone()),
+            paths: by.paths.then_some(paths),
+            tags: by.tags.then_some(tags),
+        }
+    }
+}
+
+/// Takes snapshots away. When this returns, none of them can come back.
+///
+/// Their receipts go first: a receipt without its snapshot would say that the snapshot was lost.
+/// Stopped half-way it leaves snapshots without receipts, which are whole.
+pub fn forget(repository: &Repository, ids: &[ObjectId]) -> Result<(), StoreError> {
+    let objects = &*repository.objects;
+    let receipts = || delete(objects, receipt::PREFIX, ids, receipt_name);
+    let snapshots = || delete(objects, snapshot::PREFIX, ids, snapshot_name);
+    match seeded::active(Bug::ReceiptForgottenLast) {
+        false => receipts().and_then(|()| snapshots()),
+        true => snapshots().and_then(|()| receipts()),
+    }
+}
+
+/// Deletes an object for each id, all of which lie right below `prefix`, for good.
+fn delete(
+    objects: &dyn Objects,
+    prefix: &str,
+    ids: &[ObjectId],
+    name: fn(ObjectId) -> String,
+) -> Result<(), StoreError> {
+    for id in ids {
+        objects.delete(&name(*id))?;
+    }
+    // A listing makes deletes durable.
+    objects.list(prefix)?;
+    Ok(())
+}

@@ -1,0 +1,200 @@
+//! Copying live chunks into new containers.
+
+use std::collections::HashSet;
+
+use onefold_container::{
+    CompressedGroup, Compressor, Content, Directory, GroupBuilder, OpenContainer, SealedContainer,
+    container_name,
+};
+use onefold_fingerprint::Fingerprint;
+use onefold_index::MAX_RUN_ENTRIES;
+use onefold_seal::ObjectId;
+
+use super::live::Live;
+use crate::backup::pack::Added;
+use crate::chunks::ChunkReader;
+use crate::place::LiveContainer;
+use crate::repository::{Loaded, places};
+use crate::{Repository, StoreError};
+
+/// A group is closed once it has this many bytes, as those of a backup are.
+const GROUP_LEN: usize = 256 << 10;
+/// A container is sealed once it has this many chunks, as those of a backup are.
+const CONTAINER_CHUNKS: usize = 1 << 16;
+/// Room for what comes after the length is reached: the last group and the footer.
+const BEYOND: usize = 2 << 20;
+
+/// Puts chunks into new containers, with index runs over them.
+pub(super) struct Copier<'a> {
+    repository: &'a Repository,
+    loaded: &'a Loaded,
+    container_len: usize,
+    compressor: Compressor,
+    data: Open,
+    metadata: Open,
+    added: Added,
+    /// Containers that were put.
+    put: HashSet<ObjectId>,
+    /// Bytes of the containers that were put.
+    pub(super) stored: u64,
+}
+
+/// What one kind of content is collected in.
+#[derive(Default)]
+struct Open {
+    group: GroupBuilder,
+    container: Option<OpenContainer>,
+}
+
+impl<'a> Copier<'a> {
+    pub(super) fn new(
+        repository: &'a Repository,
+        loaded: &'a Loaded,
+        container_len: usize,
+    ) -> Result<Self, StoreError> {
+        Ok(Self {
+            repository,
+            loaded,
+            container_len,
+            compressor: Compressor::new(
+                repository.config().compression_level,
+                repository.envelope.suite(),
+            )?,
+            data: Open::default(),
+            metadata: Open::default(),
+            added: Added::default(),
+            put: HashSet::new(),
+            stored: 0,
+        })
+    }
+
+    /// Copies the live chunks of container `number`, each verified. Fails with a container's error
+    /// if one of them cannot be read; what was copied before does no harm.
+    pub(super) fn container(
+        &mut self,
+        number: u32,
+        from: LiveContainer,
+        live: &Live,
+    ) -> Result<(), StoreError> {
+        let Repository { objects, envelope, fingerprinter, .. } = self.repository;
+        let directory = Directory::read(&**objects, envelope, from.id, from.size)?;
+        let mut at = 0;
+        for group in 0..directory.groups.len() as u32 {
+            let first = at;
+            at += directory.chunks[first..].iter().take_while(|chunk| chunk.group == group).count();
+            let is_live = |slot: &usize| live.has(number, *slot as u32);
+            if !(first..at).any(|slot| is_live(&slot)) {
+                continue;
+            }
+            let bytes = directory.read_group(&**objects, group)?;
+            directory.verify_group(group, &bytes, fingerprinter)?;
+            for slot in (first..at).filter(is_live) {
+                let chunk = &directory.chunks[slot];
+                self.push(directory.content, chunk.fingerprint, &bytes[chunk.range()])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies a chunk from wherever it is.
+    pub(super) fn chunk(
+        &mut self,
+        fingerprint: &Fingerprint,
+        reader: &ChunkReader<'_>,
+    ) -> Result<(), StoreError> {
+        let bytes = reader.chunk(fingerprint)?;
+        self.push(Content::Data, *fingerprint, &bytes)
+    }
+
+    /// Puts what is left; all that was copied is durable then, and in index runs.
+    pub(super) fn finish(&mut self) -> Result<(), StoreError> {
+        for content in [Content::Data, Content::Metadata] {
+            self.close_group(content)?;
+            if let Some(container) = self.open(content).container.take() {
+                self.put(container.seal())?;
+            }
+        }
+        self.write_runs()
+    }
+
+    /// The containers that were put.
+    pub(super) fn put_ids(&self) -> HashSet<ObjectId> {
+        self.put.clone()
+    }
+
+    fn push(
+        &mut self,
+        content: Content,
+        fingerprint: Fingerprint,
+        bytes: &[u8],
+    ) -> Result<(), StoreError> {
+        let group = &self.open(content).group;
+        // A long chunk gets a group of its own, so that no group is much longer than it must be.
+        if !group.is_empty() && group.len() + bytes.len() > 2 * GROUP_LEN {
+            self.close_group(content)?;
+        }
+        let group = &mut self.open(content).group;
+        group.push(fingerprint, bytes);
+        if group.len() >= GROUP_LEN {
+            self.close_group(content)?;
+        }
+        Ok(())
+    }
+
+    fn close_group(&mut self, content: Content) -> Result<(), StoreError> {
+        let open = match content {
+            Content::Data => &mut self.data,
+            Content::Metadata => &mut self.metadata,
+        };
+        if open.group.is_empty() {
+            return Ok(());
+        }
+        let group = self.compressor.compress(&mut open.group)?;
+        self.append(content, group)
+    }
+
+    fn append(&mut self, content: Content, group: CompressedGroup) -> Result<(), StoreError> {
+        let (envelope, len) = (&self.repository.envelope, self.container_len);
+        let open = self.open(content);
+        let container = open
+            .container
+            .get_or_insert_with(|| OpenContainer::new(envelope, content, len + BEYOND));
+        container.push(group);
+        if container.len() < len && container.chunks() < CONTAINER_CHUNKS {
+            return Ok(());
+        }
+        match open.container.take() {
+            Some(full) => self.put(full.seal()),
+            None => Ok(()),
+        }
+    }
+
+    fn put(&mut self, sealed: SealedContainer) -> Result<(), StoreError> {
+        let SealedContainer { bytes, directory } = sealed;
+        let size = bytes.len() as u64;
+        self.repository.objects.put(&container_name(directory.id), bytes)?;
+        let number = self.loaded.containers.add(directory.id, size);
+        for (fingerprint, place) in places(&directory, number) {
+            self.loaded.index.publish(fingerprint, place);
+        }
+        self.added.record(&directory);
+        self.put.insert(directory.id);
+        self.stored += size;
+        match self.added.chunks() < MAX_RUN_ENTRIES / 2 {
+            true => Ok(()),
+            false => self.write_runs(),
+        }
+    }
+
+    fn write_runs(&mut self) -> Result<(), StoreError> {
+        let Repository { objects, envelope, .. } = self.repository;
+        std::mem::take(&mut self.added).write_runs(&**objects, envelope)
+    }
+
+    fn open(&mut self, content: Content) -> &mut Open {
+        match content {
+            Content::Data => &mut self.data,
+            Content::Metadata => &mut self.metadata,
+        }
+    }
+}

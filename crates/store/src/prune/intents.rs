@@ -1,0 +1,72 @@
+//! What becomes of the backups that gave notice of themselves.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use onefold_seal::ObjectId;
+
+use super::Prune;
+use crate::StoreError;
+use crate::fence::{self, Fate};
+use crate::intent::{self, Intent, intent_id, intent_name};
+use crate::tree::Time;
+
+/// A backup of which it is not known whether it will commit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Waiting {
+    /// The snapshot that it would make.
+    pub snapshot: ObjectId,
+    /// What it says of itself; nothing if that cannot be read.
+    pub intent: Option<Intent>,
+}
+
+impl Waiting {
+    pub(super) fn new(snapshot: ObjectId, intent: Option<&Intent>) -> Self {
+        Self { snapshot, intent: intent.cloned() }
+    }
+}
+
+impl Prune<'_> {
+    /// The backups that may still commit. Those that have, that have ended otherwise or that are
+    /// taken for dead cannot any more, and their intents are deleted.
+    pub(super) fn resolve_intents(&mut self) -> Result<Vec<(ObjectId, Intent)>, StoreError> {
+        let mut running = Vec::new();
+        let infos = self.objects().list(intent::PREFIX)?;
+        for id in infos.iter().filter_map(|info| intent_id(&info.name)) {
+            let envelope = &self.repository.envelope;
+            // By its name, not by a listing: listings may lag behind.
+            let mut fate = fence::fate(self.objects(), envelope, id)?;
+            if fate == Fate::Open {
+                let intent = match Intent::read(self.objects(), envelope, id) {
+                    Ok(intent) => Some(intent),
+                    // It ended meanwhile: without a snapshot, or with one that a listing shows.
+                    Err(error) if error.is_not_found() => continue,
+                    Err(error) if error.is_unknown_version() => return Err(error),
+                    // Nobody knows when it began. A fence is always safe.
+                    Err(StoreError::Envelope { .. } | StoreError::Malformed { .. }) => None,
+                    Err(error) => return Err(error),
+                };
+                match intent {
+                    Some(intent) if !self.is_old(intent.time) => running.push((id, intent)),
+                    intent => {
+                        self.report.fenced.push(Waiting::new(id, intent.as_ref()));
+                        if !self.options.dry_run {
+                            fate = fence::put(self.objects(), envelope, id)?;
+                        }
+                    }
+                }
+            }
+            if fate != Fate::Open && !self.options.dry_run {
+                self.objects().delete(&intent_name(id))?;
+            }
+        }
+        Ok(running)
+    }
+
+    /// Whether a backup that began at `time` is taken for dead. A time as far in the future comes
+    /// from a clock that is wrong, and would never grow old.
+    fn is_old(&self, time: Time) -> bool {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let age = time.secs.abs_diff(i64::try_from(now).unwrap_or(i64::MAX));
+        age >= self.options.fence_after.as_secs()
+    }
+}

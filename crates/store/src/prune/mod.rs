@@ -1,0 +1,519 @@
+//! Pruning: giving back the space of what no snapshot needs any more, beside running backups and
+//! other prunes, without locks.
+//!
+//! Containers are *condemned* first, by a mark, and deleted later:
+//!
+//! 1. Find what is live, choose containers, copy what is live in them.
+//! 2. Put the mark. Whoever looks at the repository from now on relies on none of its containers.
+//! 3. Wait for, or fence, every backup that may have looked before: its intent is there.
+//! 4. Look again at marks, containers and snapshots; copy what turned out to be live after all.
+//! 5. Delete containers, runs over nothing, the mark.
+//!
+//! A crash anywhere leaves a leak or a mark that the next prune finishes. Why nothing that is
+//! needed can be deleted is argued in docs/decisions/0011-prune.md.
+
+mod choose;
+mod copy;
+mod intents;
+mod live;
+
+use std::collections::HashSet;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use onefold_backend::Objects;
+use onefold_container::{self as container, container_id, container_name};
+use onefold_index as index;
+use onefold_seal::ObjectId;
+
+use self::choose::{Candidate, choose};
+use self::copy::Copier;
+pub use self::intents::Waiting;
+use self::live::{Live, Walk};
+use crate::fence::{self, Fate};
+use crate::intent::Intent;
+use crate::mark::{self, mark_name};
+use crate::repository::{Loaded, describe};
+use crate::seeded::{self, Bug};
+use crate::snapshot::{self, Snapshot, snapshot_id};
+use crate::{Cancel, Progress, Repository, StoreError};
+
+/// How much may stay though nobody needs it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Unused {
+    /// So many percent of what stays.
+    Percent(f64),
+    /// So many bytes.
+    Bytes(u64),
+    /// Any amount: only containers of which nothing is needed are deleted.
+    Unlimited,
+}
+
+impl Unused {
+    /// In bytes, where `used` bytes are needed.
+    fn of(self, used: u64) -> u64 {
+        match self {
+            Self::Percent(percent) if percent < 100.0 => {
+                (used as f64 * percent / (100.0 - percent)) as u64
+            }
+            Self::Bytes(bytes) => bytes,
+            Self::Percent(_) | Self::Unlimited => u64::MAX,
+        }
+    }
+}
+
+/// How a prune is done.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// How much may stay though nobody needs it.
+    pub max_unused: Unused,
+    /// How many bytes of containers are repacked at most.
+    pub max_repack: u64,
+    /// A backup that began longer ago is taken for dead. If it is not, it fails when it ends.
+    pub fence_after: Duration,
+    /// Whether it is only found out what would be done.
+    pub dry_run: bool,
+    /// Length in bytes at which a new container is sealed.
+    pub container_len: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            max_unused: Unused::Percent(5.0),
+            max_repack: u64::MAX,
+            fence_after: Duration::from_secs(7 * 24 * 3600),
+            dry_run: false,
+            container_len: 16 << 20,
+        }
+    }
+}
+
+/// What a prune found and did; of a dry run, what it would do.
+#[derive(Debug, Clone, Default)]
+pub struct Report {
+    /// Snapshots that were there.
+    pub snapshots: u64,
+    /// Containers that were there and not condemned.
+    pub containers: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Containers of which nothing was needed.
+    pub dead_containers: u64,
+    /// Their bytes.
+    pub dead_bytes: u64,
+    /// Containers of which a part was needed and copied.
+    pub repacked_containers: u64,
+    /// Their bytes.
+    pub repacked_bytes: u64,
+    /// Bytes of the containers that took the copies; unknown to a dry run.
+    pub copied_bytes: u64,
+    /// Bytes that stay though nobody needs them, about.
+    pub unused_bytes: u64,
+    /// Containers that were deleted, those of marks that earlier prunes left included.
+    pub deleted_containers: u64,
+    /// Index runs that were deleted, because nothing of what they covered is left.
+    pub deleted_runs: u64,
+    /// Containers that stay condemned until the backups in `waiting` have ended.
+    pub waiting_containers: u64,
+    /// Backups that the next prune has to wait for.
+    pub waiting: Vec<Waiting>,
+    /// Backups that were taken for dead: if one lives, it fails when it ends.
+    pub fenced: Vec<Waiting>,
+    /// Chunks that turned out to be live in condemned containers and were copied.
+    pub rescued_chunks: u64,
+    /// What could not be read and was left as it is.
+    pub warnings: Vec<String>,
+}
+
+/// Deletes what no snapshot needs.
+///
+/// Fails without deleting anything if some snapshot is not whole: nobody could say what it needs.
+/// Interrupted or failed it leaves the repository whole; what it began, the next prune finishes.
+pub fn prune(
+    repository: &Repository,
+    options: &Options,
+    progress: &Progress,
+    cancel: &Cancel,
+) -> Result<Report, StoreError> {
+    let mut attempts = 0;
+    loop {
+        let report = Report::default();
+        let walked = Vec::new();
+        let mut prune =
+            Prune { repository, options, progress, cancel, report, walked, early: None };
+        attempts += 1;
+        match prune.run() {
+            Ok(()) => return Ok(prune.report),
+            Err(StoreError::Interrupted) => return Err(StoreError::Interrupted),
+            // Beside another prune a snapshot may vanish with its chunks while it is walked.
+            Err(error) if attempts == ATTEMPTS || !prune.has_lost_snapshots()? => {
+                return Err(error);
+            }
+            Err(_) => {}
+        }
+    }
+}
+
+/// How often a prune begins anew because snapshots were forgotten meanwhile.
+const ATTEMPTS: u32 = 8;
+
+/// A prune on its way.
+struct Prune<'a> {
+    repository: &'a Repository,
+    options: &'a Options,
+    progress: &'a Progress,
+    cancel: &'a Cancel,
+    report: Report,
+    /// The snapshots that were read.
+    walked: Vec<ObjectId>,
+    /// What [`Bug::IntentsListedEarly`] goes by.
+    early: Option<Vec<(ObjectId, Intent)>>,
+}
+
+/// Names below `snapshots/` that were seen, and the snapshots among them.
+#[derive(Default)]
+struct Seen {
+    ids: HashSet<ObjectId>,
+    snapshots: Vec<(ObjectId, Snapshot)>,
+}
+
+/// What a prune has condemned.
+#[derive(Default)]
+struct Condemned<'a> {
+    containers: HashSet<ObjectId>,
+    marks: Vec<(ObjectId, Vec<ObjectId>)>,
+    /// Containers that took the copies.
+    copies: HashSet<ObjectId>,
+    /// What [`Bug::CopiedAfterDelete`] puts last.
+    late: Option<Copier<'a>>,
+}
+
+impl Prune<'_> {
+    fn objects(&self) -> &dyn Objects {
+        &*self.repository.objects
+    }
+
+    fn go_on(&self) -> Result<(), StoreError> {
+        match self.cancel.is_cancelled() {
+            true => Err(StoreError::Interrupted),
+            false => Ok(()),
+        }
+    }
+
+    fn run(&mut self) -> Result<(), StoreError> {
+        let running = self.resolve_intents()?;
+        if seeded::active(Bug::IntentsListedEarly) {
+            self.early = Some(running.clone());
+        }
+        let seen = self.snapshots()?;
+        let loaded = self.repository.load_index()?;
+        loaded.marks.expect_whole()?;
+        let live = self.walk(&seen, &loaded)?;
+        let condemned = self.condemn(&loaded, &live, !running.is_empty())?;
+        if !self.options.dry_run {
+            self.sweep(&loaded, &live, &seen, condemned)?;
+        }
+        self.report.warnings.extend(loaded.warnings);
+        Ok(())
+    }
+
+    /// Whether a snapshot that was read has been forgotten since.
+    fn has_lost_snapshots(&self) -> Result<bool, StoreError> {
+        for id in &self.walked {
+            if fence::fate(self.objects(), &self.repository.envelope, *id)? == Fate::Open {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Reads every snapshot. The listing makes sure that those it does not show stay away.
+    ///
+    /// Snapshots are read before containers are listed: what they refer to was there before them.
+    fn snapshots(&mut self) -> Result<Seen, StoreError> {
+        let mut seen = Seen::default();
+        for info in self.objects().list(snapshot::PREFIX)? {
+            self.go_on()?;
+            let Some(id) = snapshot_id(&info.name) else { continue };
+            match Snapshot::find(self.objects(), &self.repository.envelope, id) {
+                Ok(Some(snapshot)) => seen.snapshots.push((id, snapshot)),
+                Ok(None) => {}
+                Err(StoreError::Backend(error)) if error.is_not_found() => continue,
+                Err(error) => return Err(broken(id, error)),
+            }
+            seen.ids.insert(id);
+        }
+        self.walked.extend(seen.snapshots.iter().map(|(id, _)| *id));
+        Ok(seen)
+    }
+
+    /// Finds out what is live.
+    fn walk(&mut self, seen: &Seen, loaded: &Loaded) -> Result<Live, StoreError> {
+        let mut live = Live::default();
+        let reader = self.repository.reader_of(loaded);
+        self.progress.total_files.store(seen.snapshots.len() as u64, Ordering::Relaxed);
+        self.report.snapshots = seen.snapshots.len() as u64;
+        for (id, snapshot) in &seen.snapshots {
+            let mut walk = Walk { reader: &reader, loaded, live: &mut live, cancel: self.cancel };
+            match walk.root(&snapshot.root) {
+                Ok(()) => {}
+                Err(StoreError::Interrupted) => return Err(StoreError::Interrupted),
+                // It may have been forgotten, and its chunks pruned, since it was read.
+                Err(error) => match fence::fate(self.objects(), &self.repository.envelope, *id)? {
+                    Fate::Open => {}
+                    _ => return Err(broken(*id, error)),
+                },
+            }
+            Progress::add(&self.progress.files, 1);
+        }
+        Ok(live)
+    }
+
+    /// Chooses containers, copies what is live in them and puts the mark.
+    fn condemn<'l>(
+        &mut self,
+        loaded: &'l Loaded,
+        live: &Live,
+        are_running: bool,
+    ) -> Result<Condemned<'l>, StoreError>
+    where
+        Self: 'l,
+    {
+        let containers = loaded.containers.all();
+        let candidates = (0u32..).zip(&containers).take(loaded.chunk_bytes.len());
+        let candidates = candidates.filter_map(|(number, container)| {
+            let at = number as usize;
+            let candidate = Candidate {
+                number,
+                size: container.size,
+                chunk_bytes: loaded.chunk_bytes[at],
+                live_bytes: live.bytes(number),
+            };
+            // Whose footer cannot be read: nobody knows what it holds.
+            let is_known = candidate.chunk_bytes > 0;
+            // Probably a running backup's, which would then have to store its chunks again. Nothing
+            // but politeness depends on it.
+            let is_fresh = are_running && !loaded.covered[at] && candidate.live_bytes == 0;
+            (is_known && !is_fresh).then_some(candidate)
+        });
+        self.report.containers = loaded.chunk_bytes.len() as u64;
+        self.report.bytes =
+            containers.iter().take(loaded.chunk_bytes.len()).map(|one| one.size).sum();
+        let choice = choose(candidates, self.options.max_unused, self.options.max_repack);
+        let sum = |chosen: &[Candidate]| chosen.iter().map(|candidate| candidate.size).sum();
+        self.report.dead_containers = choice.dead.len() as u64;
+        self.report.dead_bytes = sum(&choice.dead);
+        self.report.unused_bytes = choice.unused;
+        self.report.repacked_containers = choice.repack.len() as u64;
+        self.report.repacked_bytes = sum(&choice.repack);
+        self.report.rescued_chunks = live.strays().count() as u64;
+        if self.options.dry_run {
+            return Ok(Condemned::default());
+        }
+        let mut chosen = choice.dead;
+        let mut copier = Copier::new(self.repository, loaded, self.options.container_len)?;
+        self.progress.total_bytes.store(self.report.repacked_bytes, Ordering::Relaxed);
+        for candidate in choice.repack {
+            self.go_on()?;
+            let container = containers[candidate.number as usize];
+            match copier.container(candidate.number, container, live) {
+                Ok(()) => chosen.push(candidate),
+                Err(error @ StoreError::Container(_)) => {
+                    self.report.repacked_containers -= 1;
+                    self.report.repacked_bytes -= candidate.size;
+                    self.report.warnings.push(format!(
+                        "{} is left as it is: {}",
+                        container_name(container.id),
+                        describe(&error)
+                    ));
+                }
+                Err(error) => return Err(error),
+            }
+            Progress::add(&self.progress.bytes, candidate.size);
+        }
+        self.rescue(&mut copier, loaded, live)?;
+        let mut condemned = Condemned::default();
+        if !seeded::active(Bug::CopiedAfterDelete) {
+            copier.finish()?;
+        }
+        self.report.copied_bytes += copier.stored;
+        condemned.copies = copier.put_ids();
+        condemned.late = seeded::active(Bug::CopiedAfterDelete).then_some(copier);
+        let ids = chosen.iter().map(|candidate| containers[candidate.number as usize].id);
+        let ids: Vec<ObjectId> = ids.collect();
+        condemned.containers = ids.iter().copied().collect();
+        if seeded::active(Bug::DeletedBeforeMark) {
+            self.delete_containers(&ids)?;
+        }
+        for part in ids.chunks(mark::MAX_CONDEMNED) {
+            let id = mark::write(part, self.objects(), &self.repository.envelope)?;
+            condemned.marks.push((id, part.to_vec()));
+        }
+        Ok(condemned)
+    }
+
+    /// Copies live chunks that are only where nobody may rely on them.
+    fn rescue(
+        &self,
+        copier: &mut Copier<'_>,
+        loaded: &Loaded,
+        live: &Live,
+    ) -> Result<(), StoreError> {
+        let reader = self.repository.reader_of(loaded);
+        live.strays().try_for_each(|fingerprint| copier.chunk(fingerprint, &reader))
+    }
+
+    /// Deletes what is condemned and no backup may still rely on.
+    fn sweep(
+        &mut self,
+        loaded: &Loaded,
+        live: &Live,
+        seen: &Seen,
+        condemned: Condemned<'_>,
+    ) -> Result<(), StoreError> {
+        let left = loaded.marks.marks.iter().map(|(id, containers)| (*id, containers.clone()));
+        let marks: Vec<(ObjectId, Vec<ObjectId>)> =
+            left.chain(condemned.marks.iter().cloned()).collect();
+        if marks.is_empty() {
+            return Ok(());
+        }
+        // A backup whose intent is not listed now put it after the marks, and so sees them.
+        self.objects().settle()?;
+        let running = match self.early.take() {
+            Some(early) => early,
+            None => self.resolve_intents()?,
+        };
+        let blocks = |mark: ObjectId, intent: &Intent| !intent.marks.contains(&mark);
+        let (waiting, free): (Vec<_>, Vec<_>) = marks
+            .into_iter()
+            .partition(|(mark, _)| running.iter().any(|(_, intent)| blocks(*mark, intent)));
+        self.report.waiting_containers = waiting.iter().map(|(_, list)| list.len() as u64).sum();
+        let is_waited_for = |intent: &Intent| waiting.iter().any(|(mark, _)| blocks(*mark, intent));
+        self.report.waiting = running
+            .iter()
+            .filter(|(_, intent)| is_waited_for(intent))
+            .map(|(id, intent)| Waiting::new(*id, Some(intent)))
+            .collect();
+        if free.is_empty() {
+            return Ok(());
+        }
+        // A backup that was listed as running, and is not now, has its snapshot listed now.
+        self.objects().settle()?;
+        if !self.is_as_before(loaded, live, seen, &condemned)? {
+            self.look_again()?;
+        }
+        let mut deleted = HashSet::new();
+        for (_, containers) in &free {
+            self.delete_containers(containers)?;
+            deleted.extend(containers.iter().copied());
+        }
+        condemned.late.map_or(Ok(()), |mut copier| copier.finish())?;
+        self.delete_runs(loaded, &deleted)?;
+        // Whoever sees no mark must see no container of it.
+        self.objects().settle()?;
+        for (mark, _) in &free {
+            self.objects().delete(&mark_name(*mark))?;
+        }
+        self.report.deleted_containers = deleted.len() as u64;
+        Ok(())
+    }
+
+    /// Whether nothing happened beside this prune that changes what is live or where: no snapshot
+    /// that it has not seen, no mark of another prune, and everything there on which it relies.
+    fn is_as_before(
+        &self,
+        loaded: &Loaded,
+        live: &Live,
+        seen: &Seen,
+        condemned: &Condemned<'_>,
+    ) -> Result<bool, StoreError> {
+        let marks = mark::list(self.objects())?;
+        let is_known = |mark: &ObjectId| {
+            loaded.marks.marks.contains_key(mark)
+                || condemned.marks.iter().any(|(own, _)| own == mark)
+        };
+        if !marks.iter().all(is_known) && !seeded::active(Bug::OtherMarksIgnored) {
+            return Ok(false);
+        }
+        let listed: HashSet<ObjectId> = self
+            .objects()
+            .list(container::PREFIX)?
+            .iter()
+            .filter_map(|info| container_id(&info.name))
+            .collect();
+        let containers = loaded.containers.all();
+        let mut needed = (0u32..)
+            .zip(&containers)
+            .filter(|(number, one)| {
+                live.bytes(*number) > 0 && !condemned.containers.contains(&one.id)
+            })
+            .map(|(_, one)| &one.id)
+            .chain(&condemned.copies);
+        if !needed.all(|id| listed.contains(id)) {
+            return Ok(false);
+        }
+        if seeded::active(Bug::SnapshotsListedEarly) {
+            return Ok(true);
+        }
+        for info in self.objects().list(snapshot::PREFIX)? {
+            let Some(id) = snapshot_id(&info.name) else { continue };
+            let is_new = !seen.ids.contains(&id);
+            if is_new && fence::fate(self.objects(), &self.repository.envelope, id)? != Fate::Fenced
+            {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Finds out anew what is live, as if every condemned container were gone, and copies what is
+    /// in none of the others.
+    fn look_again(&mut self) -> Result<(), StoreError> {
+        let seen = self.snapshots()?;
+        let loaded = self.repository.load_index()?;
+        loaded.marks.expect_whole()?;
+        let live = self.walk(&seen, &loaded)?;
+        let mut copier = Copier::new(self.repository, &loaded, self.options.container_len)?;
+        self.rescue(&mut copier, &loaded, &live)?;
+        copier.finish()?;
+        // Who misses a container that is deleted now must see its copy.
+        self.objects().settle()?;
+        self.report.rescued_chunks += live.strays().count() as u64;
+        self.report.copied_bytes += copier.stored;
+        Ok(())
+    }
+
+    fn delete_containers(&self, containers: &[ObjectId]) -> Result<(), StoreError> {
+        containers.iter().try_for_each(|id| {
+            self.go_on()?;
+            Ok(self.objects().delete(&container_name(*id))?)
+        })
+    }
+
+    /// Deletes the runs of which every container is gone.
+    fn delete_runs(
+        &mut self,
+        loaded: &Loaded,
+        deleted: &HashSet<ObjectId>,
+    ) -> Result<(), StoreError> {
+        let containers = loaded.containers.all();
+        let is_gone = |number: &Option<u32>| {
+            number.is_none_or(|number| deleted.contains(&containers[number as usize].id))
+        };
+        for (run, covers) in &loaded.runs {
+            if covers.iter().all(is_gone) {
+                self.objects().delete(&index::run_name(*run))?;
+                self.report.deleted_runs += 1;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn broken(snapshot: ObjectId, source: StoreError) -> StoreError {
+    match source {
+        StoreError::Interrupted => source,
+        source => StoreError::Broken { snapshot, source: Box::new(source) },
+    }
+}

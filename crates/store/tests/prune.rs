@@ -1,0 +1,439 @@
+//! Forget and prune, and the backups and restores that run beside them.
+
+mod common;
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use common::hooked::Hooked;
+use common::picture::Picture;
+use common::sealed::{Forger, directory, file};
+use common::{
+    back_up, chain, checked, copy, expect_clean, in_memory, names, open, options, restored,
+    small_chunks, try_back_up, write,
+};
+use onefold_backend::Objects;
+use onefold_container::Content;
+use onefold_seal::ObjectId;
+use onefold_store::prune::{self, Report, Unused};
+use onefold_store::{Cancel, Progress, Repository, Snapshot, StoreError, forget};
+use onefold_testkit::random;
+use tempfile::TempDir;
+
+const A_WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
+
+fn prune_with(repository: &Repository, options: &prune::Options) -> Result<Report, StoreError> {
+    prune::prune(repository, options, &Progress::default(), &Cancel::default())
+}
+
+/// Leaves nothing that nobody needs; backups that run are waited for or not.
+fn thoroughly(fence_after: Duration) -> prune::Options {
+    let max_unused = Unused::Bytes(0);
+    prune::Options { max_unused, fence_after, container_len: 64 << 10, ..prune::Options::default() }
+}
+
+fn prune_all(objects: &Arc<dyn Objects>, fence_after: Duration) -> Report {
+    prune_with(&open(objects), &thoroughly(fence_after)).unwrap()
+}
+
+fn forget(objects: &Arc<dyn Objects>, id: ObjectId) {
+    forget::forget(&open(objects), &[id]).unwrap();
+}
+
+fn bytes(objects: &dyn Objects, prefix: &str) -> u64 {
+    objects.list(prefix).unwrap().iter().map(|info| info.size).sum()
+}
+
+/// A repository with a snapshot of the first version of a source, which has its second by now. Both
+/// have half of their files in common.
+struct Scene {
+    source: TempDir,
+    objects: Arc<dyn Objects>,
+    first: (ObjectId, Snapshot),
+    pictures: [Picture; 2],
+}
+
+impl Scene {
+    fn new() -> Self {
+        let source = tempfile::tempdir().unwrap();
+        for number in 0..10 {
+            write(source.path().join(format!("{number}")), random(number, 20_000));
+        }
+        let (objects, repository) = in_memory(small_chunks());
+        let first = back_up(&repository, source.path());
+        let first_picture = Picture::of(source.path());
+        for number in 0..5 {
+            write(source.path().join(format!("{}", 2 * number)), random(50 + number, 20_000));
+        }
+        let pictures = [first_picture, Picture::of(source.path())];
+        Self { source, objects, first, pictures }
+    }
+
+    fn back_up(&self) -> (ObjectId, Snapshot) {
+        back_up(&open(&self.objects), self.source.path())
+    }
+
+    /// Backs up; `at` is called once, before the first put of a name that begins with `prefix`.
+    fn back_up_and(
+        &self,
+        prefix: &'static str,
+        at: impl FnOnce() + Send,
+    ) -> Result<(ObjectId, Snapshot), StoreError> {
+        let at = Mutex::new(Some(at));
+        // The hook borrows what outlives the backup, but the repository wants 'static objects.
+        let hook = |name: &str| {
+            if name.starts_with(prefix)
+                && let Some(at) = at.lock().unwrap().take()
+            {
+                at();
+            }
+        };
+        with_hook(&self.objects, &hook, |objects| {
+            let repository = Repository::open(objects)?;
+            let source = [self.source.path()];
+            try_back_up(&repository, &source, &options(), &Progress::default())
+        })
+    }
+
+    fn expect_whole(&self, snapshot: &Snapshot, version: usize) {
+        let repository = open(&self.objects);
+        expect_clean(&repository).unwrap();
+        restored(&repository, snapshot).unwrap().expect(&self.pictures[version]).unwrap();
+    }
+}
+
+/// Calls `run` with objects that call `hook` before each put.
+fn with_hook<T>(
+    objects: &Arc<dyn Objects>,
+    hook: &(dyn Fn(&str) + Sync),
+    run: impl FnOnce(Arc<dyn Objects>) -> T,
+) -> T {
+    let (ask, asked) = std::sync::mpsc::channel::<(String, std::sync::mpsc::Sender<()>)>();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            for (name, done) in asked {
+                hook(&name);
+                done.send(()).unwrap();
+            }
+        });
+        let ask = Mutex::new(ask);
+        run(Arc::new(Hooked::new(objects, move |name: &str| {
+            let (done, is_done) = std::sync::mpsc::channel();
+            ask.lock().unwrap().send((name.to_owned(), done)).unwrap();
+            is_done.recv().unwrap();
+        })))
+    })
+}
+
+#[test]
+fn what_only_forgotten_snapshots_needed_is_given_back() {
+    let scene = Scene::new();
+    let (_, second) = scene.back_up();
+    let whole = bytes(&*scene.objects, "containers/");
+    forget(&scene.objects, scene.first.0);
+    assert!(open(&scene.objects).snapshots().unwrap().0.iter().all(|(id, _)| *id != scene.first.0));
+    assert_eq!(bytes(&*scene.objects, "containers/"), whole, "forgetting alone frees nothing");
+
+    let before = copy(&scene.objects);
+    let dry = prune::Options { dry_run: true, ..thoroughly(A_WEEK) };
+    let expected = prune_with(&open(&scene.objects), &dry).unwrap();
+    assert_eq!(names(&*scene.objects, ""), names(&*before, ""), "a dry run changes nothing");
+
+    let report = prune_all(&scene.objects, A_WEEK);
+    assert_eq!(
+        (report.dead_containers, report.repacked_containers, report.unused_bytes),
+        (expected.dead_containers, expected.repacked_containers, expected.unused_bytes)
+    );
+    assert!(report.dead_containers + report.repacked_containers > 0 && report.waiting.is_empty());
+    assert_eq!(
+        report.deleted_containers,
+        report.dead_containers + report.repacked_containers,
+        "{report:?}"
+    );
+    scene.expect_whole(&second, 1);
+    // As much as a repository takes that never had anything else, and a little for metadata.
+    let (fresh, repository) = in_memory(small_chunks());
+    back_up(&repository, scene.source.path());
+    let (left, least) = (bytes(&*scene.objects, ""), bytes(&*fresh, ""));
+    assert!(left < least + least / 20, "{left} bytes are left, {least} needed");
+    let again = prune_all(&scene.objects, A_WEEK);
+    assert_eq!((again.deleted_containers, again.repacked_containers), (0, 0));
+    // The next backup finds everything.
+    let (_, third) = scene.back_up();
+    assert_eq!((third.summary.new_bytes, third.summary.unchanged_files), (0, 10));
+}
+
+#[test]
+fn without_snapshots_nothing_is_left() {
+    let scene = Scene::new();
+    forget(&scene.objects, scene.first.0);
+    let report = prune_all(&scene.objects, A_WEEK);
+    assert_eq!(report.repacked_containers, 0);
+    assert_eq!(names(&*scene.objects, ""), ["config"]);
+}
+
+#[test]
+fn limits_are_kept() {
+    let scene = Scene::new();
+    scene.back_up();
+    forget(&scene.objects, scene.first.0);
+    let with =
+        |options: prune::Options| prune_with(&open(&copy(&scene.objects)), &options).unwrap();
+    let all = with(thoroughly(A_WEEK));
+    let lazy = with(prune::Options { max_unused: Unused::Unlimited, ..thoroughly(A_WEEK) });
+    assert_eq!(lazy.repacked_containers, 0);
+    assert!(lazy.unused_bytes > 0 && all.unused_bytes == 0);
+    let bound = all.repacked_bytes / 2;
+    let bounded = with(prune::Options { max_repack: bound, ..thoroughly(A_WEEK) });
+    assert!(bounded.repacked_bytes <= bound && bounded.repacked_bytes > 0, "{bounded:?}");
+    assert!(bounded.unused_bytes < lazy.unused_bytes);
+}
+
+#[test]
+fn a_backup_that_sleeps_through_two_prunes_is_revoked_and_the_next_succeeds() {
+    for prefix in ["containers/", "index/", "snapshots/"] {
+        let scene = Scene::new();
+        let result = scene.back_up_and(prefix, || {
+            forget(&scene.objects, scene.first.0);
+            for _ in 0..2 {
+                let report = prune_all(&scene.objects, Duration::ZERO);
+                assert!(report.waiting.is_empty(), "{report:?}");
+            }
+        });
+        let error = result.map(drop).unwrap_err();
+        assert!(matches!(error, StoreError::Revoked), "{prefix}: {}", chain(&error));
+        let (snapshots, damaged) = open(&scene.objects).snapshots().unwrap();
+        assert!(snapshots.is_empty() && damaged.is_empty(), "a fence is no snapshot");
+        assert!(open(&scene.objects).find(&"latest".parse().unwrap()).is_err());
+        expect_clean(&open(&scene.objects)).unwrap();
+        let (_, second) = scene.back_up();
+        scene.expect_whole(&second, 1);
+    }
+}
+
+#[test]
+fn a_prune_waits_for_a_backup_that_sleeps_before_it_commits() {
+    let scene = Scene::new();
+    let reports = Mutex::new(Vec::new());
+    let done = scene.back_up_and("snapshots/", || {
+        forget(&scene.objects, scene.first.0);
+        for _ in 0..2 {
+            reports.lock().unwrap().push(prune_all(&scene.objects, A_WEEK));
+        }
+        // Whoever begins now relies on nothing that is condemned, and is not waited for.
+        let (_, snapshot) = back_up(&open(&scene.objects), scene.source.path());
+        assert!(snapshot.summary.new_bytes > 0);
+    });
+    let (id, second) = done.unwrap();
+    for report in &*reports.lock().unwrap() {
+        assert!(report.waiting_containers > 0 && report.deleted_containers == 0, "{report:?}");
+        assert_eq!(report.waiting.len(), 1);
+        assert_eq!(report.waiting[0].snapshot, id);
+        assert_eq!(report.waiting[0].intent.as_ref().unwrap().host, "host");
+    }
+    // What it reused is condemned, and is read all the same.
+    scene.expect_whole(&second, 1);
+    let report = prune_all(&scene.objects, A_WEEK);
+    assert!(report.deleted_containers > 0 && report.rescued_chunks == 0, "{report:?}");
+    scene.expect_whole(&second, 1);
+    assert!(names(&*scene.objects, "marks/").is_empty());
+}
+
+#[test]
+fn what_a_backup_reused_while_it_was_condemned_is_rescued() {
+    let scene = Scene::new();
+    let done = scene.back_up_and("snapshots/", || {
+        forget(&scene.objects, scene.first.0);
+        prune_all(&scene.objects, A_WEEK);
+    });
+    let (_, second) = done.unwrap();
+    scene.expect_whole(&second, 1);
+    let report = prune_all(&scene.objects, A_WEEK);
+    assert!(report.deleted_containers > 0 && report.rescued_chunks > 0, "{report:?}");
+    scene.expect_whole(&second, 1);
+    let again = prune_all(&scene.objects, A_WEEK);
+    assert_eq!(again.deleted_containers + again.rescued_chunks, 0, "{again:?}");
+}
+
+#[test]
+fn backups_one_after_another_do_not_keep_a_prune_from_ending() {
+    let scene = Scene::new();
+    let deleted = Mutex::new(0);
+    // Each prune runs beside a backup that began after the prune before it.
+    let done = scene.back_up_and("snapshots/", || {
+        forget(&scene.objects, scene.first.0);
+        assert!(prune_all(&scene.objects, A_WEEK).deleted_containers == 0);
+    });
+    done.unwrap();
+    write(scene.source.path().join("more"), random(90, 20_000));
+    let done = scene.back_up_and("snapshots/", || {
+        *deleted.lock().unwrap() = prune_all(&scene.objects, A_WEEK).deleted_containers;
+    });
+    done.unwrap();
+    assert!(*deleted.lock().unwrap() > 0);
+    expect_clean(&open(&scene.objects)).unwrap();
+}
+
+#[test]
+fn a_handle_that_was_opened_before_a_prune_backs_up_and_restores() {
+    let scene = Scene::new();
+    let (_, second) = scene.back_up();
+    let old = open(&scene.objects);
+    old.load().unwrap();
+    forget(&scene.objects, scene.first.0);
+    let report = prune_all(&scene.objects, A_WEEK);
+    assert!(report.repacked_containers > 0);
+    restored(&old, &second).unwrap().expect(&scene.pictures[1]).unwrap();
+    let (_, third) = back_up(&old, scene.source.path());
+    scene.expect_whole(&third, 1);
+    // And beside a mark that waits.
+    write(scene.source.path().join("more"), random(91, 20_000));
+    let done = scene.back_up_and("snapshots/", || {
+        let (newest, _) = open(&scene.objects).find(&"latest".parse().unwrap()).unwrap();
+        forget(&scene.objects, newest);
+        prune_all(&scene.objects, A_WEEK);
+        back_up(&old, scene.source.path());
+    });
+    let (_, last) = done.unwrap();
+    prune_all(&scene.objects, A_WEEK);
+    prune_all(&scene.objects, A_WEEK);
+    let expected = Picture::of(scene.source.path());
+    restored(&open(&scene.objects), &last).unwrap().expect(&expected).unwrap();
+    expect_clean(&open(&scene.objects)).unwrap();
+}
+
+#[test]
+fn two_prunes_that_condemn_each_others_copies_keep_one() {
+    // Without runs each prune takes one of two places of a chunk at random.
+    for _ in 0..20 {
+        let source = tempfile::tempdir().unwrap();
+        write(source.path().join("a"), random(1, 3_000));
+        let (objects, repository) = in_memory(small_chunks());
+        back_up(&repository, source.path());
+        let twin = copy(&objects);
+        names(&*twin, "").iter().filter(|name| !name.starts_with("config")).for_each(|name| {
+            twin.delete(name).unwrap();
+        });
+        // The same chunks once more, stored by a backup that did not see them.
+        let (_, snapshot) = back_up(&open(&twin), source.path());
+        for name in names(&*twin, "containers/") {
+            objects.put(&name, twin.get(&name).unwrap()).unwrap();
+        }
+        names(&*objects, "index/").iter().for_each(|name| objects.delete(name).unwrap());
+        let other = Mutex::new(Some(()));
+        let hook = |name: &str| {
+            if name.starts_with("marks/") && other.lock().unwrap().take().is_some() {
+                prune_all(&objects, A_WEEK);
+            }
+        };
+        with_hook(&objects, &hook, |hooked| {
+            prune_with(&Repository::open(hooked).unwrap(), &thoroughly(A_WEEK)).unwrap();
+        });
+        expect_clean(&open(&objects)).unwrap();
+        restored(&open(&objects), &snapshot).unwrap();
+    }
+}
+
+#[test]
+fn a_file_that_looks_like_a_tree_keeps_nothing_from_being_found() {
+    let (objects, repository) = in_memory(small_chunks());
+    let forger = Forger::new(&objects, &repository);
+    let content = forger.chunk(Content::Data, &random(1, 900));
+    let tree = forger.tree(&[file(b"content", content)]);
+    // The file comes first and has the bytes of the tree.
+    let root = forger.tree(&[file(b"a", tree), directory(b"b", tree)]);
+    let id = forger.snapshot(root);
+    prune_all(&objects, A_WEEK);
+    expect_clean(&open(&objects)).unwrap();
+    let (_, snapshot) = open(&objects).find(&id.to_string().parse().unwrap()).unwrap();
+    let restored = restored(&open(&objects), &snapshot).unwrap();
+    assert_eq!(restored.bytes("b/content").unwrap(), random(1, 900));
+}
+
+#[test]
+fn a_snapshot_that_is_not_whole_stops_a_prune_until_it_is_forgotten() {
+    let scene = Scene::new();
+    let (second, _) = scene.back_up();
+    forget(&scene.objects, scene.first.0);
+    let containers = names(&*scene.objects, "containers/");
+    for name in &containers {
+        let objects = copy(&scene.objects);
+        objects.delete(name).unwrap();
+        let before = names(&*objects, "");
+        match prune_with(&open(&objects), &thoroughly(A_WEEK)) {
+            // Nothing of it was needed.
+            Ok(_) => expect_clean(&open(&objects)).unwrap(),
+            Err(StoreError::Broken { snapshot, .. }) => {
+                assert_eq!(snapshot, second);
+                assert_eq!(names(&*objects, ""), before, "nothing was changed");
+                forget(&objects, second);
+                prune_all(&objects, A_WEEK);
+                assert_eq!(names(&*objects, ""), ["config"]);
+            }
+            Err(error) => panic!("{}", chain(&error)),
+        }
+    }
+}
+
+#[test]
+fn a_mark_that_cannot_be_read_stops_backups_and_not_restores() {
+    let scene = Scene::new();
+    let mark = format!("marks/{}", ObjectId::random());
+    scene.objects.put(&mark, "no mark".into()).unwrap();
+    let repository = open(&scene.objects);
+    restored(&repository, &scene.first.1).unwrap().expect(&scene.pictures[0]).unwrap();
+    let source = [scene.source.path()];
+    let progress = Progress::default();
+    for _ in 0..2 {
+        let error = try_back_up(&repository, &source, &options(), &progress).map(drop).unwrap_err();
+        assert!(matches!(&error, StoreError::DamagedMark { damage } if damage.contains(&mark)));
+    }
+    let error = prune_with(&repository, &thoroughly(A_WEEK)).map(drop).unwrap_err();
+    assert!(matches!(error, StoreError::DamagedMark { .. }), "{}", chain(&error));
+    let report = checked(&repository).unwrap();
+    assert!(report.findings.iter().any(|finding| finding.to_string().contains(&mark)));
+    assert!(names(&*scene.objects, "intents/").is_empty(), "failed backups take their notice back");
+}
+
+#[test]
+fn intents_of_wrong_clocks_and_damaged_ones_do_not_wait_for_ever() {
+    let scene = Scene::new();
+    scene.objects.put(&format!("intents/{}", ObjectId::random()), "damaged".into()).unwrap();
+    let done = scene.back_up_and("snapshots/", || {
+        // A backup that died a moment ago, and one whose notice is damaged.
+        let report = prune_all(&scene.objects, A_WEEK);
+        assert_eq!(report.fenced.len(), 1, "{report:?}");
+    });
+    done.unwrap();
+    let dry = prune::Options { dry_run: true, ..thoroughly(Duration::ZERO) };
+    assert!(prune_with(&open(&scene.objects), &dry).unwrap().fenced.is_empty());
+    assert!(names(&*scene.objects, "intents/").is_empty());
+}
+
+#[test]
+fn a_forgotten_snapshot_is_no_loss_to_a_check_and_a_damaged_one_can_be_forgotten() {
+    let scene = Scene::new();
+    let (second, _) = scene.back_up();
+    common::replace(&*scene.objects, &format!("snapshots/{second}"), "x");
+    let repository = open(&scene.objects);
+    let spec = second.to_string()[..12].parse().unwrap();
+    assert!(repository.find(&spec).is_err());
+    assert_eq!(repository.find_id(&spec).unwrap(), second);
+    forget(&scene.objects, second);
+    expect_clean(&open(&scene.objects)).unwrap();
+    assert!(repository.find_id(&spec).is_err());
+}
+
+#[test]
+fn an_interrupted_prune_is_finished_by_the_next() {
+    let scene = Scene::new();
+    let (_, second) = scene.back_up();
+    forget(&scene.objects, scene.first.0);
+    let cancel = Cancel::default();
+    cancel.cancel();
+    let result =
+        prune::prune(&open(&scene.objects), &thoroughly(A_WEEK), &Progress::default(), &cancel);
+    assert!(matches!(result, Err(StoreError::Interrupted)));
+    prune_all(&scene.objects, A_WEEK);
+    scene.expect_whole(&second, 1);
+}

@@ -1,0 +1,47 @@
+//! Errors of forget and prune made on purpose: each must be caught by the crash simulator or by the
+//! plays that find none otherwise.
+//!
+//! Bugs are switched on for the whole process, so this file has one test.
+
+mod common;
+
+use common::play::{Cast, Sources, play};
+use common::pruned::Pruned;
+use onefold_store::seeded::{self, Bug};
+
+/// Orders that are tried at most until a bug is caught.
+const SEEDS: u64 = 4000;
+
+/// The plays in which bugs of order show.
+const CASTS: [Cast; 2] = [
+    Cast { writers: 2, pruners: 2, readers: 0, lag: 0, deaths: false },
+    Cast { writers: 2, pruners: 2, readers: 0, lag: 0, deaths: true },
+];
+
+#[test]
+fn every_bug_of_prune_is_caught() {
+    let (sources, scene) = (Sources::new(), Pruned::new());
+    for bug in Bug::OF_PRUNE {
+        seeded::activate(Some(*bug));
+        let caught = match bug {
+            // These two are errors of what a power cut leaves.
+            Bug::ReceiptForgottenLast | Bug::CopiedAfterDelete => {
+                scene.cut_power_everywhere(2).map(drop).map_err(|broken| (0, broken))
+            }
+            _ => in_plays(&sources),
+        };
+        seeded::activate(None);
+        match caught {
+            Ok(()) => panic!("{bug:?} was not caught"),
+            Err((seed, broken)) => println!("{bug:?}: seed {seed}: {broken}"),
+        }
+    }
+}
+
+fn in_plays(sources: &Sources) -> Result<(), (u64, String)> {
+    for seed in 0..SEEDS {
+        let cast = CASTS[seed as usize % CASTS.len()];
+        play(sources, cast, seed).map_err(|broken| (seed, broken))?;
+    }
+    Ok(())
+}
