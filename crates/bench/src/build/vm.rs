@@ -2,6 +2,7 @@
 
 use anyhow::{Result, ensure};
 
+use crate::build::order::{Allowed, Choice};
 use crate::build::site::{Site, remove};
 use crate::build::tool::{fetch, run};
 use crate::build::{Cost, MB, Recipe, Sameness, Tool, apt};
@@ -15,10 +16,18 @@ pub(super) const VM: Recipe = Recipe {
     kind: "disk images",
     about: "four ext4 images of Debian 12, bare and with a server each; mostly zeros",
     source: Some(apt::ARCHIVE),
-    choices: &[],
+    choices: &[Choice {
+        name: "count",
+        about: "images, the bare one first",
+        standard: "4",
+        allowed: Allowed::Number(1, IMAGES.len() as u64),
+    }],
     sameness: Sameness::NotBytes("installing notes down times, and packages are updated"),
     tools: &[DEBOOTSTRAP, UNSHARE, MKE2FS],
-    cost: |_| Cost { built: 4 * 2148 * MB, download: 400 * MB, scratch: 1000 * MB },
+    cost: |choices| {
+        let count = choices.number("count");
+        Cost { built: count * 2148 * MB, download: count * 100 * MB, scratch: 1000 * MB }
+    },
     build,
 };
 
@@ -35,9 +44,11 @@ fn build(site: &Site) -> Result<()> {
         rustix::process::geteuid().is_root(),
         "vm: debootstrap installs a system, which only root may; expected to be run by root"
     );
-    site.each(&IMAGES.map(|(image, _)| image), |part, to| {
+    let images = &IMAGES[..site.count("count")];
+    let names: Vec<_> = images.iter().map(|(image, _)| *image).collect();
+    site.each(&names, |part, to| {
         let (number, (_, added)) =
-            (1..).zip(IMAGES).find(|(_, (image, _))| *image == part).expect("one of the images");
+            (1..).zip(images).find(|(_, (image, _))| *image == part).expect("one of the images");
         let root = site.work.join("root");
         remove(&root)?;
         // what it mounts ends with it, however it ends: another build could not remove the rest

@@ -96,9 +96,10 @@ fn offline_it_is_told_what_could_not_be_fetched_and_from_where() {
 /// apt and debootstrap are told of the nowhere that they fetch from in their own ways.
 #[test]
 fn offline_the_archive_is_named_too() {
-    for (program, name, what) in
-        [("apt-get", "pdf", "texlive-humanities-doc"), ("debootstrap", "vm", "a Debian 12 system")]
-    {
+    for (program, name, choice, what) in [
+        ("apt-get", "pdf", "", "texlive-humanities-doc"),
+        ("debootstrap", "vm", ":count=1", "a Debian 12 system"),
+    ] {
         if Command::new(program).arg("--version").output().is_err() {
             skip(&format!("no {program} here to fail without a network"));
             continue;
@@ -109,7 +110,7 @@ fn offline_the_archive_is_named_too() {
         }
         let lab = Lab::new();
         lab.write("apt.conf", format!("Acquire::http::Proxy \"{NOWHERE}\";\n"));
-        let mut command = lab.command(&format!("bench dataset build {name} --dir d"));
+        let mut command = lab.command(&format!("bench dataset build {name}{choice} --dir d"));
         command.env("APT_CONFIG", lab.path("apt.conf")).env("http_proxy", NOWHERE);
         let ran = Ran::of(name, command.output().unwrap()).expect(1);
         ran.says(&[
@@ -117,7 +118,8 @@ fn offline_the_archive_is_named_too() {
             "could not be fetched from the Debian archive",
             "hint: check the network",
         ]);
-        assert!(!lab.path("d").join(format!("{name}.json")).exists());
+        let receipt = format!("{name}{}.json", choice.replace([':', '='], "-"));
+        assert!(!lab.path("d").join(receipt).exists());
     }
 }
 
