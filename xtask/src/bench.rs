@@ -1,4 +1,4 @@
-//! Measures first backup, unchanged backup and restore, beside other tools on the same data.
+//! Measures backup, restore and prune, beside other tools on the same data.
 //!
 //! Rounds are interleaved and each starts with another tool, so that a slow minute of the machine
 //! does not fall on one tool alone. Every restored tree is compared with the dataset: a fast tool
@@ -15,20 +15,45 @@ use anyhow::{Context, Result, bail, ensure};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::bench_source::Source;
 use crate::digest::{self, TreeDigest};
 use crate::measure::{self, Usage};
 use crate::record::{self, Commit, Dataset, Machine, Record, Sample};
-use crate::tool::{Phase, Place, Rival, Tool};
+use crate::tool::{Phase, Place, Tool};
 use crate::workspace::{self, Cargo};
 use crate::{bench_table, sample_tree};
 
 /// What `cargo xtask bench backup` was asked for.
 pub(crate) struct Options {
     pub(crate) dataset: PathBuf,
+    pub(crate) scene: Scene,
     pub(crate) rounds: u32,
-    pub(crate) rivals: Vec<Rival>,
+    /// Besides onefold.
+    pub(crate) rivals: Vec<Tool>,
     pub(crate) work: Option<PathBuf>,
     pub(crate) out: PathBuf,
+}
+
+/// What each tool goes through in a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Scene {
+    /// First backup, unchanged backup, restore
+    Tree,
+    /// The same with a backup after small changes of the large files, before the restore
+    Images,
+    /// Each folder of the dataset as the next state of one folder; then the older half forgotten
+    /// and pruned, and the newest restored
+    Versions,
+}
+
+impl Scene {
+    fn phases(self) -> &'static [Phase] {
+        match self {
+            Self::Tree => &[Phase::First, Phase::Unchanged, Phase::Restore],
+            Self::Images => &[Phase::First, Phase::Unchanged, Phase::Changed, Phase::Restore],
+            Self::Versions => &[Phase::Version, Phase::Prune, Phase::Restore],
+        }
+    }
 }
 
 const CACHE_STATE: &str = "warm: every file of the dataset is read once before each tool's round; \
@@ -38,29 +63,35 @@ pub(crate) const READ_ONCE: &str = "warm: every file of the dataset was read onc
 
 const NOTES: [&str; 3] = [
     "onefold's first backup includes creating its repository; the rivals' `init` is not timed",
-    "onefold runs with --no-encryption; restic and borg have no time without encryption here",
+    "all encrypt but onefold-plain and floor; which settings a name stands for is said by \
+     `cargo xtask bench backup --help`",
     "peak_rss_bytes is that of the largest process, as wait4 reports it",
 ];
 
 /// Measures, prints a table and writes the record.
 pub(crate) fn backup(options: Options) -> Result<()> {
     let mut tools = vec![Tool::Onefold];
-    tools.extend(options.rivals.iter().copied().map(Tool::Rival));
+    tools.extend(options.rivals.iter().filter(|tool| **tool != Tool::Onefold));
     let versions = versions(&tools)?;
 
-    let (source, tree) = read_dataset(&options.dataset)?;
+    let (dataset, tree) = read_dataset(&options.dataset)?;
     let work = options.work.unwrap_or_else(|| workspace::target_dir().join("bench/work"));
     let work = Work::begin(&work)?;
+    let source = Source::of(options.scene, &dataset, &work)?;
     let mut samples = Vec::new();
     for round in 1..=options.rounds {
         let first = (round as usize - 1) % tools.len();
         for tool in tools[first..].iter().chain(&tools[..first]) {
-            samples.extend(run_round(*tool, round, &work, &source, &tree)?);
+            let phases = options.scene.phases();
+            samples.extend(run_round(*tool, round, phases, &work, &source)?);
         }
+        print!("{}", bench_table::of(&samples));
     }
+    drop(source);
+    let store = format!("repositories and restored trees lie on {}", work.file_system()?);
     work.end()?;
-    print!("{}", bench_table::of(&samples));
-    write_record(&options.out, &source, tree, CACHE_STATE, versions, samples, &NOTES)
+    let notes = [&NOTES[..], &[&store]].concat();
+    write_record(&options.out, &dataset, tree, CACHE_STATE, versions, samples, &notes)
 }
 
 /// Times each stage of a backup alone and writes the record.
@@ -148,52 +179,67 @@ pub(crate) fn smoke() -> Result<()> {
     sample_tree::create(&dataset)?;
     let out = folder.join("smoke.json");
     let work = Some(folder.join("work"));
-    backup(Options { dataset, rounds: 1, rivals: Vec::new(), work, out: out.clone() })?;
+    let (scene, rivals) = (Scene::Tree, Vec::new());
+    backup(Options { dataset, scene, rounds: 1, rivals, work, out: out.clone() })?;
 
     let record = Record::<Sample>::read(&out)?;
     let phases: Vec<&str> = record.samples.iter().map(|sample| sample.phase.as_str()).collect();
-    let expected = Phase::ALL.map(|phase| phase.to_string());
+    let expected: Vec<String> = Scene::Tree.phases().iter().map(Phase::to_string).collect();
     ensure!(phases == expected, "{}: {phases:?}, expected {expected:?}", out.display());
     println!("bench-smoke: ok");
     Ok(())
 }
 
 pub(crate) fn versions(tools: &[Tool]) -> Result<BTreeMap<String, String>> {
-    tools.iter().map(|tool| Ok((tool.name().to_owned(), tool.version()?))).collect()
+    tools.iter().map(|tool| Ok((tool.name(), tool.version()?))).collect()
 }
 
 /// All phases of one tool, in an empty place.
 fn run_round(
     tool: Tool,
     round: u32,
+    phases: &[Phase],
     work: &Work,
-    source: &Path,
-    tree: &TreeDigest,
+    source: &Source,
 ) -> Result<Vec<Sample>> {
     let name = tool.name();
-    // What earlier rounds wrote may have pushed the dataset out of memory.
-    digest::of_tree(source)?;
     let folder = work.fresh(&format!("{name}-{round}"))?;
-    let place = Place::below(&folder, source);
+    let place = Place::below(&folder, source.path());
     for made in [&place.home, &place.target] {
         fs::create_dir_all(made).with_context(|| made.display().to_string())?;
     }
     let log = folder.join("output.log");
-    if let Some(mut initialisation) = tool.initialisation(&place) {
+    source.begin(round)?;
+    // What earlier rounds wrote may have pushed the dataset out of memory.
+    source.warm()?;
+    for mut initialisation in tool.initialisation(&place) {
         run_logged(&mut initialisation, &log).with_context(|| format!("{name} init"))?;
     }
     let mut samples = Vec::new();
-    for phase in Phase::ALL {
-        rustix::fs::sync();
-        let usage = run_logged(&mut tool.phase(phase, &place), &log)
-            .with_context(|| format!("{name} {phase}, round {round}"))?;
+    for &phase in phases {
+        if tool.phase(phase, &place).is_empty() {
+            continue;
+        }
+        let times = if phase == Phase::Version { source.versions() } else { 1 };
+        let mut usage = Usage::default();
+        for time in 0..times {
+            source.prepare(phase, time)?;
+            rustix::fs::sync();
+            for mut command in tool.phase(phase, &place) {
+                let ran = run_logged(&mut command, &log);
+                usage += ran.with_context(|| format!("{name} {phase}, round {round}"))?;
+            }
+        }
         println!("bench: round {round}, {name} {phase}: {:.2} s", usage.wall.as_secs_f64());
         let stored = digest::stored_bytes(&place.repository)?;
-        samples.push(Sample::new(name, &phase.to_string(), round, usage, stored));
+        samples.push(Sample::new(&name, &phase.to_string(), round, usage, stored));
     }
-    verify_restored(tool, &place, tree)?;
-    // The folder stays until the end: ext4 is slow to make files where it deleted some lately, and
-    // the next tool's restore would pay for it.
+    verify_restored(tool, &place)?;
+    // What is kept would fill the disk. Repositories have few files; of the trees, ext4 would make
+    // the next tool pay for so many deletions, so they stay where there is room.
+    if work.is_memory()? {
+        remove(&folder)?;
+    }
     Ok(samples)
 }
 
@@ -202,23 +248,24 @@ pub(crate) fn run_logged(command: &mut Command, log: &Path) -> Result<Usage> {
     let output = File::create(log).with_context(|| log.display().to_string())?;
     let errors = output.try_clone().with_context(|| log.display().to_string())?;
     command.stdin(Stdio::null()).stdout(output).stderr(errors);
-    let usage = measure::run(command).with_context(|| format!("{command:?}"))?;
-    if !usage.status.success() {
+    let (status, usage) = measure::run(command).with_context(|| format!("{command:?}"))?;
+    if !status.success() {
         let text = fs::read(log).with_context(|| log.display().to_string())?;
         let end = &text[text.len().saturating_sub(2000)..];
-        bail!("{command:?}: {}\n{}", usage.status, String::from_utf8_lossy(end));
+        bail!("{command:?}: {status}\n{}", String::from_utf8_lossy(end));
     }
     Ok(usage)
 }
 
-fn verify_restored(tool: Tool, place: &Place, expected: &TreeDigest) -> Result<()> {
-    let candidates = tool.restored(place);
+fn verify_restored(tool: Tool, place: &Place) -> Result<()> {
+    let expected = digest::of_tree(&place.source)?;
+    let candidates = Tool::restored(place);
     let Some(root) = candidates.iter().find(|candidate| candidate.is_dir()) else {
         bail!("{} restored nothing to {}", tool.name(), place.target.display());
     };
     let restored = digest::of_tree(root)?;
     ensure!(
-        restored == *expected,
+        restored == expected,
         "{} restored another tree to {}: {restored:?}, expected {expected:?}",
         tool.name(),
         root.display()
@@ -250,6 +297,17 @@ impl Work {
         remove(&folder)?;
         fs::create_dir(&folder).with_context(|| folder.display().to_string())?;
         Ok(folder)
+    }
+
+    /// Whether the folder is in memory.
+    fn is_memory(&self) -> Result<bool> {
+        const TMPFS_MAGIC: u64 = 0x0102_1994;
+        let of = rustix::fs::statfs(&self.0).with_context(|| self.0.display().to_string())?;
+        Ok(of.f_type as u64 == TMPFS_MAGIC)
+    }
+
+    fn file_system(&self) -> Result<&'static str> {
+        Ok(if self.is_memory()? { "tmpfs: in memory, where syncing costs nothing" } else { "disk" })
     }
 
     pub(crate) fn end(self) -> Result<()> {

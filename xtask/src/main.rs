@@ -8,7 +8,9 @@
 )]
 
 mod bench;
+mod bench_install;
 mod bench_sizes;
+mod bench_source;
 mod bench_table;
 mod campaign;
 mod dataset;
@@ -35,7 +37,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::tool::Rival;
+use crate::bench::Scene;
+use crate::tool::Tool;
 use crate::workspace::Cargo;
 
 /// Developer commands of Onefold.
@@ -157,17 +160,26 @@ enum BenchCommand {
         #[arg(long)]
         out: PathBuf,
     },
-    /// First backup, unchanged backup and restore, beside other backup tools
+    /// Install the backup tools that are no packages of Debian, below target/rivals
+    Install {
+        /// The tools to install
+        #[arg(value_enum, default_values = ["restic", "kopia", "rustic"])]
+        tools: Vec<bench_install::Rival>,
+    },
+    /// Backup, restore and prune, beside other backup tools
     Backup {
         /// The tree to back up
         #[arg(long)]
         dataset: PathBuf,
+        /// What each tool goes through
+        #[arg(long, default_value = "tree")]
+        scene: Scene,
         /// How often each tool runs each phase
         #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
         rounds: u32,
         /// Tools to run beside onefold
         #[arg(long, value_delimiter = ',')]
-        rivals: Vec<Rival>,
+        rivals: Vec<Tool>,
         /// Where repositories and restored trees go; emptied first [default: target/bench/work]
         #[arg(long)]
         work: Option<PathBuf>,
@@ -206,8 +218,11 @@ fn main() -> ExitCode {
                 out,
             })
         }
-        Command::Bench(BenchCommand::Backup { dataset, rounds, rivals, work, out }) => {
-            bench::backup(bench::Options { dataset, rounds, rivals, work, out })
+        Command::Bench(BenchCommand::Install { tools }) => {
+            bench_install::install(Cargo::default(), &tools)
+        }
+        Command::Bench(BenchCommand::Backup { dataset, scene, rounds, rivals, work, out }) => {
+            bench::backup(bench::Options { dataset, scene, rounds, rivals, work, out })
         }
         Command::Rivals { arguments } => rivals::run(&arguments),
         Command::Campaign(CampaignCommand::Fuzz { seconds, targets }) => {

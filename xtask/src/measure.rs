@@ -1,14 +1,14 @@
 //! Runs a program and reads off what it used.
 
 use std::io;
+use std::ops::AddAssign;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 /// What one run of a program used, its own children included.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Usage {
-    pub(crate) status: ExitStatus,
     /// From just before it was started until it was reaped.
     pub(crate) wall: Duration,
     pub(crate) user: Duration,
@@ -20,18 +20,28 @@ pub(crate) struct Usage {
     pub(crate) peak_rss: u64,
 }
 
-/// Runs `command` to its end.
-pub(crate) fn run(command: &mut Command) -> io::Result<Usage> {
+/// One run after another.
+impl AddAssign for Usage {
+    fn add_assign(&mut self, next: Self) {
+        self.wall += next.wall;
+        self.user += next.user;
+        self.system += next.system;
+        self.peak_rss = self.peak_rss.max(next.peak_rss);
+    }
+}
+
+/// Runs `command` to its end, and says how it ended.
+pub(crate) fn run(command: &mut Command) -> io::Result<(ExitStatus, Usage)> {
     let start = Instant::now();
     let child = command.spawn()?;
     let (status, usage) = wait4(child.id())?;
-    Ok(Usage {
-        status,
+    let usage = Usage {
         wall: start.elapsed(),
         user: duration(usage.ru_utime),
         system: duration(usage.ru_stime),
         peak_rss: u64::try_from(usage.ru_maxrss).unwrap_or(0) * MAXRSS_UNIT,
-    })
+    };
+    Ok((status, usage))
 }
 
 /// Bytes in one unit of `ru_maxrss`.
@@ -68,13 +78,13 @@ mod tests {
 
     #[test]
     fn the_status_is_the_program_s() {
-        let usage = run(Command::new("sh").args(["-c", "exit 7"])).unwrap();
-        assert_eq!(usage.status.code(), Some(7));
+        let (status, _) = run(Command::new("sh").args(["-c", "exit 7"])).unwrap();
+        assert_eq!(status.code(), Some(7));
     }
 
     #[test]
     fn time_in_use_is_told_from_time_asleep() {
-        let asleep = run(Command::new("sleep").arg("0.2")).unwrap();
+        let (_, asleep) = run(Command::new("sleep").arg("0.2")).unwrap();
         assert!(asleep.wall >= Duration::from_millis(200), "{asleep:?}");
         assert!(asleep.user + asleep.system < Duration::from_millis(150), "{asleep:?}");
         assert!(asleep.peak_rss > 0, "{asleep:?}");
@@ -84,8 +94,8 @@ mod tests {
     fn memory_is_counted_in_bytes() {
         // A shell variable of 64 MiB.
         let script = "x=$(head -c 67108864 /dev/zero | tr '\\0' a); echo ${#x} > /dev/null";
-        let usage = run(Command::new("sh").args(["-c", script])).unwrap();
-        assert!(usage.status.success());
+        let (status, usage) = run(Command::new("sh").args(["-c", script])).unwrap();
+        assert!(status.success());
         assert!((64 << 20..2 << 30).contains(&usage.peak_rss), "{usage:?}");
     }
 }

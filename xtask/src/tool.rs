@@ -1,42 +1,61 @@
-//! The backup tools that are measured, each with the commands of its phases.
+//! The tools that are measured beside one another, each with the commands of its phases.
 
+mod borg;
+mod floor;
+mod kopia;
+mod onefold;
+mod restic;
+mod rustic;
+
+use std::ffi::OsStr;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, ensure};
 use clap::ValueEnum;
 
 use crate::record::first_words;
 use crate::{programs, workspace};
 
-/// A backup tool.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Tool {
-    Onefold,
-    Rival(Rival),
-}
-
-/// A backup tool that is not ours.
+/// A tool, or one way of running it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Rival {
+pub(crate) enum Tool {
+    /// As a user gets it: encrypted
+    Onefold,
+    /// Without encryption
+    OnefoldPlain,
+    /// At its defaults, which compress by zstd
     Restic,
+    /// At its defaults, which compress by zstd
+    Rustic,
+    /// With zstd
+    Kopia,
+    /// At its defaults, which do not compress
+    KopiaDefaults,
+    /// With zstd, level 3
     Borg,
+    /// At its defaults, which compress by lz4
+    BorgDefaults,
+    /// No backup tool: what a bare walk over all entries takes, and a bare unpacking
+    Floor,
 }
 
-/// What is timed, in this order.
+/// What is timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// Everything into a fresh repository.
     First,
     /// The same again, nothing having changed.
     Unchanged,
+    /// The same again, after small changes.
+    Changed,
+    /// One more of several versions.
+    Version,
+    /// Forgetting the older versions and giving the space back.
+    Prune,
     /// Everything into an empty folder.
     Restore,
-}
-
-impl Phase {
-    pub(crate) const ALL: [Self; 3] = [Self::First, Self::Unchanged, Self::Restore];
 }
 
 impl fmt::Display for Phase {
@@ -44,6 +63,9 @@ impl fmt::Display for Phase {
         f.pad(match self {
             Self::First => "first",
             Self::Unchanged => "unchanged",
+            Self::Changed => "changed",
+            Self::Version => "versions",
+            Self::Prune => "prune",
             Self::Restore => "restore",
         })
     }
@@ -51,7 +73,7 @@ impl fmt::Display for Phase {
 
 /// The folders of one tool in one round. All paths are absolute.
 pub(crate) struct Place {
-    /// The dataset, read only.
+    /// What is backed up.
     pub(crate) source: PathBuf,
     /// Where the tool's repository goes.
     pub(crate) repository: PathBuf,
@@ -59,131 +81,6 @@ pub(crate) struct Place {
     pub(crate) home: PathBuf,
     /// Where it restores to; exists and is empty.
     pub(crate) target: PathBuf,
-}
-
-impl Tool {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Onefold => "onefold",
-            Self::Rival(Rival::Restic) => "restic",
-            Self::Rival(Rival::Borg) => "borg",
-        }
-    }
-
-    /// The tool's version in its own words, or an error that says how to get the tool.
-    pub(crate) fn version(self) -> Result<String> {
-        let advice = match self {
-            Self::Onefold => "expected `cargo build --release --package onefold` before",
-            Self::Rival(Rival::Restic) => "expected it from `apt-get install restic`",
-            Self::Rival(Rival::Borg) => "expected it from `apt-get install borgbackup`",
-        };
-        let program = self.program();
-        let present = match self {
-            Self::Onefold => program.is_file(),
-            Self::Rival(_) => programs::on_path(self.name()),
-        };
-        if !present {
-            bail!("{} is not here; {advice}", program.display());
-        }
-        let flag = if self == Self::Rival(Rival::Restic) { "version" } else { "--version" };
-        first_words(Command::new(&program).arg(flag))
-            .with_context(|| format!("{} {flag} fails; {advice}", program.display()))
-    }
-
-    /// What must run, untimed, before the first phase; onefold's first backup does it itself.
-    pub(crate) fn initialisation(self, place: &Place) -> Option<Command> {
-        let mut command = self.command(place);
-        match self {
-            Self::Onefold => return None,
-            Self::Rival(Rival::Restic) => command.arg("init"),
-            Self::Rival(Rival::Borg) => {
-                command.args(["init", "--encryption", "repokey-blake2"]).arg(&place.repository)
-            }
-        };
-        Some(command)
-    }
-
-    /// The command that is timed.
-    pub(crate) fn phase(self, phase: Phase, place: &Place) -> Command {
-        let mut command = self.command(place);
-        match self {
-            Self::Onefold => onefold(&mut command, phase, place),
-            Self::Rival(Rival::Restic) => restic(&mut command, phase, place),
-            Self::Rival(Rival::Borg) => borg(&mut command, phase, place),
-        };
-        command
-    }
-
-    /// Where a restored dataset may lie in the target folder, the likeliest first.
-    pub(crate) fn restored(self, place: &Place) -> Vec<PathBuf> {
-        let below_root = place.source.strip_prefix("/").unwrap_or(&place.source);
-        let name = place.source.file_name().unwrap_or_default();
-        vec![place.target.join(below_root), place.target.join(name), place.target.clone()]
-    }
-
-    fn program(self) -> PathBuf {
-        match self {
-            Self::Onefold => workspace::target_dir().join("release/onefold"),
-            Self::Rival(_) => PathBuf::from(self.name()),
-        }
-    }
-
-    /// The program with an environment that keeps its caches and settings inside `place`.
-    fn command(self, place: &Place) -> Command {
-        let mut command = Command::new(self.program());
-        match self {
-            Self::Onefold => command.env("XDG_CACHE_HOME", &place.home),
-            Self::Rival(Rival::Restic) => command
-                .env("RESTIC_REPOSITORY", &place.repository)
-                .env("RESTIC_PASSWORD", PASSWORD)
-                .env("RESTIC_CACHE_DIR", &place.home),
-            Self::Rival(Rival::Borg) => {
-                command.env("BORG_PASSPHRASE", PASSWORD).env("BORG_BASE_DIR", &place.home)
-            }
-        };
-        command
-    }
-}
-
-/// Of repositories that live for one measurement.
-const PASSWORD: &str = "onefold-bench";
-
-fn onefold(command: &mut Command, phase: Phase, place: &Place) {
-    match phase {
-        Phase::First => command.args(["backup", "--init", "--no-encryption", "--repo"]),
-        Phase::Unchanged => command.args(["backup", "--repo"]),
-        Phase::Restore => command.args(["restore", "--repo"]),
-    };
-    command.arg(&place.repository);
-    match phase {
-        Phase::First | Phase::Unchanged => command.arg(&place.source),
-        Phase::Restore => command.args(["latest", "--target"]).arg(&place.target),
-    };
-}
-
-fn restic(command: &mut Command, phase: Phase, place: &Place) {
-    match phase {
-        Phase::First | Phase::Unchanged => command.arg("backup").arg(&place.source),
-        Phase::Restore => command.args(["restore", "latest", "--target"]).arg(&place.target),
-    };
-}
-
-fn borg(command: &mut Command, phase: Phase, place: &Place) {
-    let archive = |name: &str| {
-        let mut archive = place.repository.clone().into_os_string();
-        archive.push("::");
-        archive.push(name);
-        archive
-    };
-    let create = ["create", "--compression", "zstd,3"];
-    match phase {
-        Phase::First => command.args(create).arg(archive("first")).arg(&place.source),
-        Phase::Unchanged => command.args(create).arg(archive("unchanged")).arg(&place.source),
-        // Borg extracts to where it stands.
-        Phase::Restore => {
-            command.current_dir(&place.target).arg("extract").arg(archive("unchanged"))
-        }
-    };
 }
 
 impl Place {
@@ -196,4 +93,103 @@ impl Place {
             target: work.join("target"),
         }
     }
+}
+
+/// Of repositories that live for one measurement.
+const PASSWORD: &str = "onefold-bench";
+
+/// How many of the versions are kept by [`Phase::Prune`]: half of those of Kubernetes.
+const VERSIONS_KEPT: usize = 15;
+
+impl Tool {
+    /// The name to choose it by, and to show.
+    pub(crate) fn name(self) -> String {
+        let value = self.to_possible_value().expect("no tool is hidden");
+        value.get_name().to_owned()
+    }
+
+    /// The tool's version in its own words, or an error that says how to get the tool.
+    pub(crate) fn version(self) -> Result<String> {
+        let program = self.program();
+        ensure!(
+            program.is_file() || programs::on_path(&program.to_string_lossy()),
+            "{} is not here; expected it from {}",
+            program.display(),
+            self.origin()
+        );
+        let flag = if self == Self::Restic { "version" } else { "--version" };
+        let words = first_words(Command::new(&program).arg(flag));
+        let words = words.with_context(|| format!("{} {flag} fails", program.display()))?;
+        Ok(words.lines().next().unwrap_or_default().to_owned())
+    }
+
+    /// Where to get it.
+    fn origin(self) -> &'static str {
+        match self {
+            Self::Onefold | Self::OnefoldPlain => "`cargo build --release --package onefold`",
+            Self::Restic | Self::Rustic | Self::Kopia | Self::KopiaDefaults => {
+                "`cargo xtask bench install`"
+            }
+            Self::Borg | Self::BorgDefaults => "`apt-get install borgbackup`",
+            Self::Floor => "`apt-get install tar findutils`",
+        }
+    }
+
+    fn program(self) -> PathBuf {
+        match self {
+            Self::Onefold | Self::OnefoldPlain => workspace::target_dir().join("release/onefold"),
+            Self::Restic => rival("restic"),
+            Self::Rustic => rival("rustic"),
+            Self::Kopia | Self::KopiaDefaults => rival("kopia"),
+            Self::Borg | Self::BorgDefaults => "borg".into(),
+            Self::Floor => "tar".into(),
+        }
+    }
+
+    /// What must run, untimed, before the first phase.
+    pub(crate) fn initialisation(self, place: &Place) -> Vec<Command> {
+        match self {
+            Self::Onefold | Self::OnefoldPlain => Vec::new(),
+            Self::Restic => restic::initialisation(place),
+            Self::Rustic => rustic::initialisation(place),
+            Self::Kopia => kopia::initialisation(place, "zstd"),
+            Self::KopiaDefaults => kopia::initialisation(place, "none"),
+            Self::Borg | Self::BorgDefaults => borg::initialisation(place),
+            Self::Floor => floor::initialisation(place),
+        }
+    }
+
+    /// The commands that are timed together, one after the other; none if the tool has no such
+    /// phase.
+    pub(crate) fn phase(self, phase: Phase, place: &Place) -> Vec<Command> {
+        match self {
+            Self::Onefold => onefold::phase(phase, place, true),
+            Self::OnefoldPlain => onefold::phase(phase, place, false),
+            Self::Restic => restic::phase(phase, place),
+            Self::Rustic => rustic::phase(phase, place),
+            Self::Kopia | Self::KopiaDefaults => kopia::phase(phase, place),
+            Self::Borg => borg::phase(phase, place, "zstd,3"),
+            Self::BorgDefaults => borg::phase(phase, place, "lz4"),
+            Self::Floor => floor::phase(phase, place),
+        }
+    }
+
+    /// Where a restored dataset may lie in the target folder, the likeliest first.
+    pub(crate) fn restored(place: &Place) -> [PathBuf; 3] {
+        let below_root = place.source.strip_prefix("/").unwrap_or(&place.source);
+        let name = place.source.file_name().unwrap_or_default();
+        [place.target.join(below_root), place.target.join(name), place.target.clone()]
+    }
+}
+
+/// Where `cargo xtask bench install` puts a rival's program.
+fn rival(name: &str) -> PathBuf {
+    workspace::target_dir().join("rivals/bin").join(name)
+}
+
+/// A command of `program` that keeps caches and settings inside `place`, whatever it is.
+fn command(program: impl AsRef<OsStr>, place: &Place) -> Command {
+    let mut command = Command::new(program);
+    command.env("HOME", &place.home).env("XDG_CACHE_HOME", place.home.join("cache"));
+    command
 }
