@@ -84,7 +84,8 @@ impl Intent {
         }
     }
 
-    fn decode(body: &[u8]) -> Result<Self, WireError> {
+    /// Decodes an intent's body.
+    pub fn decode(body: &[u8]) -> Result<Self, WireError> {
         let mut reader = Reader::new(body);
         let secs = reader.signed("seconds")?;
         let nanos = reader.varint_to(999_999_999, "nanoseconds")? as u32;

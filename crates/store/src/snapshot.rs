@@ -98,8 +98,14 @@ impl Snapshot {
                 Ok(snapshot) => Ok(Some(snapshot)),
                 Err(source) => Err(StoreError::Malformed { object, source }),
             },
-            Err(SealError::WrongKind { .. }) if envelope.open(Kind::Fence, id, &bytes).is_ok() => {
-                Ok(None)
+            Err(source @ SealError::WrongKind { .. }) => {
+                match envelope.open(Kind::Fence, id, &bytes) {
+                    Ok(body) => match Reader::new(&body).finish() {
+                        Ok(()) => Ok(None),
+                        Err(source) => Err(StoreError::Malformed { object, source }),
+                    },
+                    Err(_) => Err(StoreError::Envelope { object, source }),
+                }
             }
             Err(source) => Err(StoreError::Envelope { object, source }),
         }

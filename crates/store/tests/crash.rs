@@ -45,6 +45,13 @@ fn a_forget_and_prune_cut_anywhere_lose_nothing_and_are_finished_by_the_next() {
 }
 
 #[test]
+fn a_prune_of_an_encrypted_repository_cut_anywhere_loses_nothing() {
+    let count = Pruned::protected(Protection::Encrypted).cut_power_everywhere(2).unwrap();
+    println!("a forget and prune of an encrypted repository: {count}");
+    assert!(count.operations > 60 && count.states > count.operations, "{count}");
+}
+
+#[test]
 fn what_a_prune_after_a_killed_one_leaves_lasts() {
     let count = Pruned::new().kill_and_cut_power_later(7, 3).unwrap();
     println!("a killed prune and another: {count}");

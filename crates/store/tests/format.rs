@@ -14,12 +14,14 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
-use onefold_backend::{LocalObjects, Objects};
+use onefold_backend::fault::{Failure, Fault, Faults, Faulty};
+use onefold_backend::{LocalObjects, Objects, Operation};
 use onefold_cdc::{Algorithm, ChunkSizes, Params};
 use onefold_seal::{Cost, Password};
 use onefold_store::backup::{Options, backup};
-use onefold_store::{Cancel, Config, KeyRemark, Located, Progress, Repository};
+use onefold_store::{Cancel, Config, KeyRemark, Located, Progress, Repository, prune};
 use onefold_testkit::{random, skip};
 
 use format_keys::{Keys, derive, open};
@@ -822,6 +824,94 @@ fn read_every_byte(is_encrypted: bool) {
     assert_eq!(snapshot.root.thing.inode, (0, 0, 0));
 
     assert_runs_say_what_footers_say(&reader, &expected.keys().copied().collect());
+}
+
+/// Objects whose puts of snapshots, and of fences in their place, fail for ever.
+fn without_commits(root: &Path) -> Arc<dyn Objects> {
+    let faults = Faults::none();
+    let snapshots = Fault::new(Failure::Io).on(Operation::Put).named("snapshots/").times(u64::MAX);
+    faults.add(snapshots);
+    Arc::new(Faulty::new(LocalObjects::open(root).unwrap(), "repository", &faults))
+}
+
+#[test]
+fn a_reader_of_the_document_reads_intents_marks_and_fences() {
+    for is_encrypted in [false, true] {
+        read_what_prunes_leave(is_encrypted);
+    }
+}
+
+/// "Forget and prune": two backups die before they commit, and prunes see to them.
+#[expect(clippy::disallowed_methods, reason = "the source of a backup, no durable byte")]
+fn read_what_prunes_leave(is_encrypted: bool) {
+    let folder = tempfile::tempdir().unwrap();
+    let (home, root) = (folder.path().join("home"), folder.path().join("repository"));
+    fs::create_dir(&home).unwrap();
+    let objects: Arc<dyn Objects> = Arc::new(LocalObjects::create(&root).unwrap());
+    make(&objects, Config::standard(), is_encrypted);
+    let open = |objects: Arc<dyn Objects>| match Repository::locate(objects).unwrap() {
+        Located::Locked(locked) => locked.unlock(&Password::new(FIRST.to_vec())).unwrap(),
+        Located::Open(repository) => *repository,
+    };
+    let back_up = |objects: &Arc<dyn Objects>| {
+        let (progress, cancel) = (Progress::default(), Cancel::default());
+        let paths = std::slice::from_ref(&home);
+        backup(&open(Arc::clone(objects)), paths, &options(&[]), &progress, &cancel)
+    };
+    let prune = |fence_after| {
+        let options = prune::Options { fence_after, ..prune::Options::default() };
+        let repository = open(Arc::clone(&objects));
+        prune::prune(&repository, &options, &Progress::default(), &Cancel::default()).unwrap();
+    };
+    let only = |reader: &Reader, directory: &str, but: &BTreeSet<Id>| {
+        let new: Vec<Id> = reader.ids(directory).difference(but).copied().collect();
+        let [id] = new[..] else { panic!("{} new in {directory}", new.len()) };
+        id
+    };
+    // What an intent says that is at `id`: the marks that it names.
+    let intent = |reader: &Reader, id: Id| {
+        let body = reader.body(&format!("intents/{}", hex(&id)), 8, id);
+        let mut fields = Fields(&body);
+        assert!(fields.time().0 > 1_700_000_000);
+        assert_eq!([fields.text(), fields.text()], ["somewhere", "someone"]);
+        assert!(fields.text().starts_with("onefold "));
+        assert_eq!(fields.varint(), std::process::id().into());
+        let marks = fields.list(Fields::array::<16>);
+        fields.end();
+        marks
+    };
+
+    fs::write(home.join("first"), random(1, 100_000)).unwrap();
+    let (forgotten, _) = back_up(&objects).unwrap();
+    fs::write(home.join("second"), random(2, 100_000)).unwrap();
+    back_up(&without_commits(&root)).unwrap_err();
+    onefold_store::forget::forget(&open(Arc::clone(&objects)), &[forgotten]).unwrap();
+    prune(Duration::from_secs(1000));
+    let reader = Reader::open(&root, FIRST);
+    let first = only(&reader, "intents", &BTreeSet::new());
+    assert_eq!(intent(&reader, first), [] as [Id; 0]);
+    let mark = only(&reader, "marks", &BTreeSet::new());
+    let body = reader.body(&format!("marks/{}", hex(&mark)), 9, mark);
+    let mut fields = Fields(&body);
+    let condemned: BTreeSet<Id> = fields.list(Fields::array).into_iter().collect();
+    fields.end();
+    let there: BTreeSet<Id> = reader.containers.keys().copied().collect();
+    assert!(condemned.len() >= 2 && condemned == there, "nothing is needed, and all is there");
+
+    back_up(&without_commits(&root)).unwrap_err();
+    let reader = Reader::open(&root, FIRST);
+    let second = only(&reader, "intents", &BTreeSet::from([first]));
+    assert_eq!(intent(&reader, second), [mark]);
+
+    prune(Duration::ZERO);
+    let reader = Reader::open(&root, FIRST);
+    assert_eq!(reader.ids("snapshots"), BTreeSet::from([first, second]));
+    for id in [first, second] {
+        let body = reader.body(&format!("snapshots/{}", hex(&id)), 10, id);
+        Fields(&body).end();
+    }
+    assert!(reader.ids("intents").is_empty() && reader.ids("marks").is_empty());
+    assert!(reader.containers.keys().all(|id| !condemned.contains(id)));
 }
 
 /// "Index runs" and "Receipts".

@@ -18,7 +18,10 @@ use tempfile::TempDir;
 
 use super::picture::Picture;
 use super::scene::{Count, Tried};
-use super::{chain, config, copy, expect_clean, names, open, restored, try_back_up, write};
+use super::{
+    Protection, chain, config, copy, expect_clean, init, names, open, restored, try_back_up,
+    try_open, write,
+};
 
 /// Two snapshots that share a part of their chunks.
 pub struct Pruned {
@@ -39,9 +42,14 @@ struct Acknowledged {
 
 impl Pruned {
     pub fn new() -> Self {
+        Self::protected(Protection::Plain)
+    }
+
+    pub fn protected(protection: Protection) -> Self {
         let source = super::fast_folder();
         let before: Arc<dyn Objects> = Arc::new(MemoryObjects::new());
-        let repository = Repository::init(Arc::clone(&before), config(1024, 4096, 16384)).unwrap();
+        let sizes = config(1024, 4096, 16384);
+        let repository = init(Arc::clone(&before), sizes, protection).unwrap();
         make_first_version(source.path());
         let first = back_up(&repository, source.path());
         let first_picture = Picture::of(source.path());
@@ -63,7 +71,7 @@ impl Pruned {
         objects: &Arc<dyn Objects>,
         acknowledged: &mut Acknowledged,
     ) -> Result<Report, StoreError> {
-        let repository = Repository::open(Arc::clone(objects))?;
+        let repository = try_open(Arc::clone(objects))?;
         forget::forget(&repository, &[self.first])?;
         acknowledged.forgotten = true;
         prune_all(&repository, false)
@@ -197,7 +205,7 @@ impl Pruned {
 
     /// Whether the first snapshot is there.
     fn expect_snapshots(&self, objects: &Arc<dyn Objects>) -> Result<bool, String> {
-        let repository = Repository::open(Arc::clone(objects)).map_err(|error| chain(&error))?;
+        let repository = try_open(Arc::clone(objects)).map_err(|error| chain(&error))?;
         let warnings = repository.load().map_err(|error| chain(&error))?;
         if !warnings.is_empty() {
             return Err(format!("opening warns: {warnings:?}"));
