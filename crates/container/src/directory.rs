@@ -15,6 +15,8 @@ use crate::{Codec, ContainerError, Content, MAX_GROUP_LEN, container_name};
 const TRAILER_LEN: usize = 4 + CHECK_LEN;
 /// The shortest footer: it says what the container holds, and that it holds nothing.
 const FOOTER_MIN: usize = 2;
+/// No footer is longer: a writer's has less than a third, however small its chunks are.
+const MAX_FOOTER_LEN: u32 = 64 << 20;
 /// How much of a container's end is read at first; most footers fit.
 const FIRST_READ: u64 = 64 << 10;
 /// Bytes that a group takes in the footer at least: three varints, a codec, a check.
@@ -290,6 +292,10 @@ fn footer_start(tail: &[u8], size: u64, start_len: u64) -> Result<u64, SealError
         .last_chunk::<TRAILER_LEN>()
         .ok_or(SealError::Truncated { found: size, expected: start_len + TRAILER_LEN as u64 })?;
     let footer_len = u32::from_le_bytes(trailer[..4].try_into().expect("4 bytes"));
+    if footer_len > MAX_FOOTER_LEN {
+        let (found, max) = (u64::from(footer_len), u64::from(MAX_FOOTER_LEN));
+        return Err(SealError::TooLong { what: "footer", found, max });
+    }
     let needed = u64::from(footer_len) + start_len + TRAILER_LEN as u64;
     size.checked_sub(u64::from(footer_len) + TRAILER_LEN as u64)
         .filter(|_| needed <= size)

@@ -14,6 +14,16 @@ pub enum SealError {
         /// Bytes that must be there at least.
         expected: u64,
     },
+    /// A part is longer than any writer makes it.
+    #[error("its {what} has {found} bytes, expected at most {max}")]
+    TooLong {
+        /// Which part.
+        what: &'static str,
+        /// Its length in bytes, as the object says.
+        found: u64,
+        /// The most that is read.
+        max: u64,
+    },
     /// The first bytes are not Onefold's mark.
     #[error("does not begin with Onefold's mark \"1FLD\": not written by Onefold, or overwritten")]
     NotOnefold,

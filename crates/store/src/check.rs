@@ -24,6 +24,9 @@ use crate::snapshot::{self, snapshot_id, snapshot_name};
 use crate::tree::{self, Entry, Node};
 use crate::{Cancel, Place, Progress, Recipe, Repository, Snapshot, StoreError};
 
+/// No container that a writer makes is longer; memory is taken for as much at once.
+const MAX_READ_WHOLE: u64 = 128 << 20;
+
 /// How much of the containers is read, beyond their footers.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Reading {
@@ -141,12 +144,16 @@ impl Check<'_> {
             };
             self.report.containers += 1;
             let directory = match is_picked(reading) {
-                true => self.read_container(id, info),
-                false => {
+                true if info.size <= MAX_READ_WHOLE => self.read_container(id, info),
+                picked => {
                     let Repository { objects, envelope, .. } = self.repository;
-                    Directory::read(&**objects, envelope, id, info.size)
+                    let directory = Directory::read(&**objects, envelope, id, info.size)
                         .map_err(|error| self.find(&info.name, describe(&error)))
-                        .ok()
+                        .ok();
+                    if let Some(directory) = directory.as_ref().filter(|_| picked) {
+                        self.read_groups(directory, info)?;
+                    }
+                    directory
                 }
             };
             if let Some(directory) = directory {
@@ -189,6 +196,22 @@ impl Check<'_> {
             }
         }
         Some(directory)
+    }
+
+    /// Reads the groups of a container that is too long to be read whole.
+    fn read_groups(&mut self, directory: &Directory, info: &ObjectInfo) -> Result<(), StoreError> {
+        let Repository { objects, fingerprinter, .. } = self.repository;
+        for group in 0..directory.groups.len() as u32 {
+            self.go_on()?;
+            let verified = directory
+                .read_group(&**objects, group)
+                .and_then(|bytes| directory.verify_group(group, &bytes, fingerprinter));
+            if let Err(error) = verified {
+                self.find(&info.name, describe(&error));
+            }
+        }
+        self.report.read_bytes += info.size;
+        Ok(())
     }
 
     /// Holds the index at rest against the containers.
@@ -357,8 +380,8 @@ impl Check<'_> {
             self.report.snapshots += 1;
             match found {
                 Ok(snapshot) => {
-                    let path = format!("snapshot {id}: ");
-                    self.entry(&reader, &index, &path, &snapshot.root, &mut seen)?;
+                    let mut path = format!("snapshot {id}: ");
+                    self.entry(&reader, &index, &mut path, &snapshot.root, &mut seen)?;
                 }
                 Err(error) => self.find(&info.name, describe(&error)),
             }
@@ -372,19 +395,19 @@ impl Check<'_> {
         &mut self,
         reader: &ChunkReader<'_>,
         index: &Index<Place>,
-        path: &str,
+        path: &mut String,
         entry: &Entry,
         seen: &mut Seen,
     ) -> Result<(), StoreError> {
         self.go_on()?;
         if let Err(error) = tree::check_depth(seen.depth) {
-            self.find(path, describe(&error));
+            self.find(&**path, describe(&error));
             return Ok(());
         }
         match &entry.node {
             Node::File { content, .. } => {
                 for problem in self.recipe(reader, index, content, seen) {
-                    self.find(path, problem);
+                    self.find(&**path, problem);
                 }
             }
             Node::Directory { tree } => {
@@ -393,7 +416,7 @@ impl Check<'_> {
                 }
                 let problems = self.recipe(reader, index, tree, seen);
                 let is_whole = problems.is_empty();
-                problems.into_iter().for_each(|problem| self.find(path, problem));
+                problems.into_iter().for_each(|problem| self.find(&**path, problem));
                 let bytes = match is_whole {
                     true => reader.read_all(tree),
                     false => return Ok(()),
@@ -405,13 +428,15 @@ impl Check<'_> {
                     Ok(entries) => {
                         seen.depth += 1;
                         for child in entries {
-                            let name = String::from_utf8_lossy(&child.name);
-                            let path = format!("{path}/{name}");
-                            self.entry(reader, index, &path, &child, seen)?;
+                            let len = path.len();
+                            path.push('/');
+                            path.push_str(&String::from_utf8_lossy(&child.name));
+                            self.entry(reader, index, path, &child, seen)?;
+                            path.truncate(len);
                         }
                         seen.depth -= 1;
                     }
-                    Err(problem) => self.find(path, problem),
+                    Err(problem) => self.find(&**path, problem),
                 }
             }
             _ => {}
@@ -429,6 +454,10 @@ impl Check<'_> {
     ) -> Vec<String> {
         if recipe.len == 0 || seen.whole.contains(recipe) {
             return Vec::new();
+        }
+        // Nodes can list the same broken one thousands of times, at each level.
+        if let Some(problem) = seen.broken.get(recipe) {
+            return vec![problem.clone()];
         }
         let problems = if recipe.depth > 0 {
             match reader.children(recipe) {
@@ -448,8 +477,9 @@ impl Check<'_> {
                 None => vec![self.missing(&recipe.root)],
             }
         };
-        if problems.is_empty() {
-            seen.whole.insert(*recipe);
+        match problems.first() {
+            None => drop(seen.whole.insert(*recipe)),
+            Some(problem) => drop(seen.broken.insert(*recipe, problem.clone())),
         }
         problems
     }
@@ -471,6 +501,8 @@ impl Check<'_> {
 struct Seen {
     trees: HashSet<Recipe>,
     whole: HashSet<Recipe>,
+    /// Recipes that are not, each with what is wrong with it first.
+    broken: HashMap<Recipe, String>,
     /// How deep the directory at hand is nested.
     depth: usize,
 }

@@ -248,7 +248,15 @@ impl<'a> ChunkReader<'a> {
         Ok(bytes)
     }
 
-    fn directory(&self, container: u32) -> Result<Option<Arc<Directory>>, StoreError> {
+    /// Whether the footer says that the chunk is at `place`.
+    pub(crate) fn lists(&self, fingerprint: &Fingerprint, place: Place) -> bool {
+        self.directory(place.container).ok().flatten().is_some_and(|directory| {
+            directory.chunk(place.slot).is_ok_and(|chunk| chunk.fingerprint == *fingerprint)
+        })
+    }
+
+    /// The footer of a container, or nothing if there is none of this number.
+    pub(crate) fn directory(&self, container: u32) -> Result<Option<Arc<Directory>>, StoreError> {
         let Some(live) = self.containers.get(container) else { return Ok(None) };
         let directory = self.directories.get_or_insert_with(&container, || {
             Directory::read(self.objects, self.envelope, live.id, live.size).map(Arc::new)

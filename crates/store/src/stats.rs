@@ -99,7 +99,9 @@ pub fn stats(repository: &Repository) -> Result<Stats, StoreError> {
     }
     let mut stats = Stats {
         snapshots: snapshots.len() as u64,
-        logical_bytes: snapshots.iter().map(|(_, snapshot)| snapshot.summary.bytes).sum(),
+        logical_bytes: snapshots
+            .iter()
+            .fold(0, |sum, (_, snapshot)| sum.saturating_add(snapshot.summary.bytes)),
         unique_bytes: 0,
         stored_bytes: 0,
         data_chunks: 0,

@@ -1,6 +1,6 @@
 //! Which chunks are live: reached by some snapshot.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use onefold_fingerprint::Fingerprint;
 use onefold_index::Hint;
@@ -59,6 +59,8 @@ pub(super) struct Live {
     bytes: Vec<u64>,
     /// Live chunks that the index does not know: they are only where nobody may rely on them.
     strays: HashMap<Fingerprint, u8>,
+    /// Recipes above the lowest nodes, and directories that have such: rare, and walked once.
+    high: HashSet<(Recipe, bool)>,
 }
 
 impl Live {
@@ -135,7 +137,7 @@ impl Walk<'_> {
             (_, 0) => self.set(&recipe.root, Bits::TREE),
             (_, 1) => self.set(&recipe.root, Bits::LONG_TREE),
             // So long a tree is rare, and there is no bit for it.
-            _ => true,
+            _ => self.live.high.insert((*recipe, true)),
         };
         if !is_new {
             return Ok(());
@@ -159,8 +161,7 @@ impl Walk<'_> {
         let is_new = match recipe.depth {
             0 => return Ok(()),
             1 => self.set(&recipe.root, Bits::NODE),
-            // A high node is above hundreds of others, so it costs little to walk it again.
-            _ => true,
+            _ => self.live.high.insert((*recipe, false)),
         };
         if is_new {
             for child in self.reader.children(recipe)? {
@@ -170,8 +171,12 @@ impl Walk<'_> {
         Ok(())
     }
 
+    /// Where the index says that the chunk is, unless the container has no room for such a slot:
+    /// memory is taken for the slots up to it.
     fn place(&self, fingerprint: &Fingerprint) -> Option<Place> {
-        self.loaded.index.get(fingerprint).map(|Hint(place)| place)
+        let Hint(place) = self.loaded.index.get(fingerprint)?;
+        let container = self.loaded.containers.get(place.container)?;
+        (u64::from(place.slot) < container.size / Fingerprint::LEN as u64).then_some(place)
     }
 
     fn set(&mut self, fingerprint: &Fingerprint, bits: Bits) -> bool {

@@ -23,13 +23,15 @@ use std::time::Duration;
 
 use onefold_backend::Objects;
 use onefold_container::{self as container, container_id, container_name};
-use onefold_index as index;
+use onefold_fingerprint::Fingerprint;
+use onefold_index::{self as index, Hint};
 use onefold_seal::ObjectId;
 
-use self::choose::{Candidate, choose};
+use self::choose::{Candidate, Choice, choose};
 use self::copy::Copier;
 pub use self::intents::Waiting;
 use self::live::{Live, Walk};
+use crate::chunks::ChunkReader;
 use crate::fence::{self, Fate};
 use crate::intent::Intent;
 use crate::mark::{self, mark_name};
@@ -300,7 +302,8 @@ impl Prune<'_> {
         self.report.containers = loaded.chunk_bytes.len() as u64;
         self.report.bytes =
             containers.iter().take(loaded.chunk_bytes.len()).map(|one| one.size).sum();
-        let choice = choose(candidates, self.options.max_unused, self.options.max_repack);
+        let mut choice = choose(candidates, self.options.max_unused, self.options.max_repack);
+        self.keep_where_runs_lie(&mut choice, loaded, live)?;
         let sum = |chosen: &[Candidate]| chosen.iter().map(|candidate| candidate.size).sum();
         self.report.dead_containers = choice.dead.len() as u64;
         self.report.dead_bytes = sum(&choice.dead);
@@ -351,6 +354,39 @@ impl Prune<'_> {
             condemned.marks.push((id, part.to_vec()));
         }
         Ok(condemned)
+    }
+
+    /// Takes containers out of the choice of which a live chunk would go because a run says that it
+    /// is elsewhere, or elsewhere in there, and it is not. The index is advisory: nothing is deleted
+    /// on its word alone.
+    fn keep_where_runs_lie(
+        &mut self,
+        choice: &mut Choice,
+        loaded: &Loaded,
+        live: &Live,
+    ) -> Result<(), StoreError> {
+        let reader = self.repository.reader_of(loaded);
+        for chosen in [&mut choice.dead, &mut choice.repack] {
+            let mut kept = Vec::with_capacity(chosen.len());
+            for candidate in std::mem::take(chosen) {
+                self.go_on()?;
+                match misplaced(candidate, loaded, live, &reader) {
+                    Ok(None) => kept.push(candidate),
+                    Ok(Some(fingerprint)) => {
+                        let container = loaded.containers.get(candidate.number);
+                        self.report.warnings.push(format!(
+                            "{} is left as it is: an index run is wrong about chunk {fingerprint}, \
+                             which it holds",
+                            container.map_or_else(String::new, |one| container_name(one.id)),
+                        ));
+                    }
+                    // Copying says what is wrong with it; what is dead need not be whole.
+                    Err(_) => kept.push(candidate),
+                }
+            }
+            *chosen = kept;
+        }
+        Ok(())
     }
 
     /// Copies live chunks that are only where nobody may rely on them.
@@ -509,6 +545,31 @@ impl Prune<'_> {
         }
         Ok(())
     }
+}
+
+/// A live chunk that `candidate` holds, and that is not in the place where it was found live.
+fn misplaced(
+    candidate: Candidate,
+    loaded: &Loaded,
+    live: &Live,
+    reader: &ChunkReader<'_>,
+) -> Result<Option<Fingerprint>, StoreError> {
+    let Some(directory) = reader.directory(candidate.number)? else { return Ok(None) };
+    let is_dead = candidate.live_bytes == 0;
+    for (slot, chunk) in (0u32..).zip(&directory.chunks) {
+        let Some(Hint(place)) = loaded.index.get(&chunk.fingerprint) else { continue };
+        if !live.has(place.container, place.slot) {
+            continue;
+        }
+        let is_kept = match (place.container, place.slot) == (candidate.number, slot) {
+            true => !is_dead,
+            false => reader.lists(&chunk.fingerprint, place),
+        };
+        if !is_kept {
+            return Ok(Some(chunk.fingerprint));
+        }
+    }
+    Ok(None)
 }
 
 fn broken(snapshot: ObjectId, source: StoreError) -> StoreError {

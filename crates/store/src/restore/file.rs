@@ -8,8 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::target::{Target, set_meta, temporary_name};
-use super::{Context, Counts};
-use crate::chunks::ChunkReader;
+use super::{Components, Context, Counts};
 use crate::error::is_lack_of_space;
 use crate::repository::describe;
 use crate::tree::{Entry, Extent, Meta, Node};
@@ -18,28 +17,30 @@ use crate::{Progress, Recipe, StoreError};
 /// A piece has about this many bytes: enough to be worth a hand-over, few enough for a long file
 /// to keep all threads busy.
 const PIECE_LEN: u64 = 8 << 20;
+/// A piece has at most so many chunks, so that the pieces that wait take little memory.
+const PIECE_CHUNKS: usize = 1024;
 
 /// A file on its way back.
 pub(super) struct RestoredFile {
     target: Arc<Target>,
-    path: Vec<Vec<u8>>,
+    path: Components,
     name: Vec<u8>,
     /// What the file is called until it is whole.
     temporary: Vec<u8>,
     meta: Meta,
     size: u64,
     layout: Layout,
-    leaves: Vec<Recipe>,
+    content: Recipe,
     /// The open file, once the first piece made it, or why there is none.
     file: Mutex<Option<Result<Arc<File>, String>>>,
-    /// Pieces that are still to be written.
+    /// Pieces that are still to be written, and one more while others may come.
     pending: AtomicUsize,
 }
 
 /// Some of the chunks of a file.
 pub(super) struct Piece {
     file: Arc<RestoredFile>,
-    leaves: Range<usize>,
+    leaves: Vec<Recipe>,
     /// Offset in the file's content of the first of them.
     start: u64,
 }
@@ -91,34 +92,70 @@ impl Layout {
 }
 
 impl RestoredFile {
-    /// The pieces of the file `entry`; at least one, even of an empty file.
+    /// Hands the pieces of the file `entry` to `send` as they are found; at least one, even of an
+    /// empty file. However many chunks a recipe lists, no more than a piece's are held here.
+    ///
+    /// What is wrong with the recipe fails the file; an error stops the whole restore.
     pub(super) fn plan(
-        chunks: &ChunkReader<'_>,
+        context: &Context<'_>,
         target: &Arc<Target>,
         entry: &Entry,
-        path: &[Vec<u8>],
-    ) -> Result<Vec<Piece>, StoreError> {
-        let Node::File { size, content, extents } = &entry.node else { return Ok(Vec::new()) };
-        let mut leaves = Vec::new();
-        chunks.visit(content, &mut |leaf| {
-            leaves.push(leaf);
-            Ok(())
-        })?;
-        let ranges = split(&leaves);
+        path: &Components,
+        send: &mut dyn FnMut(Piece) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let Node::File { size, content, extents } = &entry.node else { return Ok(()) };
         let file = Arc::new(Self {
             target: Arc::clone(target),
-            path: path.to_vec(),
+            path: path.clone(),
             name: entry.name.clone(),
             temporary: temporary_name(),
             meta: entry.meta.clone(),
             size: *size,
             layout: Layout::new(extents.as_deref()),
-            leaves,
+            content: *content,
             file: Mutex::new(None),
-            pending: AtomicUsize::new(ranges.len()),
+            pending: AtomicUsize::new(1),
         });
-        let piece = |(start, leaves)| Piece { file: Arc::clone(&file), leaves, start };
-        Ok(ranges.into_iter().map(piece).collect())
+        let mut planned =
+            Planned { file: &file, leaves: Vec::new(), start: 0, end: 0, stopped: None };
+        let mut hand_over = |planned: &mut Planned<'_>| {
+            context.go_on()?;
+            file.pending.fetch_add(1, Ordering::Relaxed);
+            send(planned.take()).inspect_err(|_| {
+                file.pending.fetch_sub(1, Ordering::Relaxed);
+            })
+        };
+        let visited = context.chunks.visit(content, &mut |leaf| {
+            planned.push(leaf);
+            if !planned.is_full() {
+                return Ok(());
+            }
+            if file.has_failed() {
+                return Err(StoreError::Stopped);
+            }
+            hand_over(&mut planned).map_err(|error| {
+                planned.stopped = Some(error);
+                StoreError::Stopped
+            })
+        });
+        let mut stopped = planned.stopped.take();
+        match visited {
+            Ok(()) if planned.has_some() => stopped = hand_over(&mut planned).err(),
+            Err(error) if !file.has_failed() => file.fail(describe(&error)),
+            _ => {}
+        }
+        file.piece_is_done(context);
+        stopped.map_or(Ok(()), Err)
+    }
+
+    fn piece_is_done(&self, context: &Context<'_>) {
+        if self.pending.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.finish(context);
+        }
+    }
+
+    fn has_failed(&self) -> bool {
+        matches!(&*self.file.lock().expect("no thread panics with a file locked"), Some(Err(_)))
     }
 
     /// The open file; the first caller makes it.
@@ -155,7 +192,7 @@ impl RestoredFile {
             Ok(missing) => {
                 context.incomplete(&self.path, missing);
                 Counts::add(&context.counts.files, 1);
-                Counts::add(&context.counts.bytes, self.leaves.iter().map(|leaf| leaf.len).sum());
+                Counts::add(&context.counts.bytes, self.content.len);
             }
             Err(reason) => {
                 // What is left of it would only be in the way; that it may stay is no new error.
@@ -180,22 +217,61 @@ impl RestoredFile {
         if len != self.size {
             return Err(format!("it has {len} bytes, expected {}", self.size));
         }
-        let mut start = 0;
-        let mut buffer = Vec::new();
-        for leaf in &self.leaves {
+        let (mut start, mut buffer) = (0, Vec::new());
+        let mut wrong = None;
+        let visited = context.chunks.visit(&self.content, &mut |leaf| {
             buffer.resize(leaf.len as usize, 0);
-            self.layout
-                .place(start, buffer.len(), |offset, part| {
-                    file.read_exact_at(&mut buffer[part], offset)
-                })
-                .map_err(|error| error.to_string())?;
-            let found = context.chunks.fingerprint(&buffer);
-            if found != leaf.root {
-                return Err(format!("the bytes from {start} on are not those of the snapshot"));
-            }
+            let read = self.layout.place(start, buffer.len(), |offset, part| {
+                file.read_exact_at(&mut buffer[part], offset)
+            });
+            wrong = match read {
+                Err(error) => Some(error.to_string()),
+                Ok(()) if context.chunks.fingerprint(&buffer) != leaf.root => {
+                    Some(format!("the bytes from {start} on are not those of the snapshot"))
+                }
+                Ok(()) => None,
+            };
             start += leaf.len;
+            if wrong.is_some() { Err(StoreError::Stopped) } else { context.go_on() }
+        });
+        match wrong {
+            Some(reason) => Err(reason),
+            None => visited.map_err(|error| describe(&error)),
         }
-        Ok(())
+    }
+}
+
+/// What was found of a file's content and is in no piece yet.
+struct Planned<'a> {
+    file: &'a Arc<RestoredFile>,
+    leaves: Vec<Recipe>,
+    /// Offset in the content of the first of them.
+    start: u64,
+    /// Offset behind the last.
+    end: u64,
+    /// Why the restore ends.
+    stopped: Option<StoreError>,
+}
+
+impl Planned<'_> {
+    fn push(&mut self, leaf: Recipe) {
+        self.leaves.push(leaf);
+        self.end += leaf.len;
+    }
+
+    fn is_full(&self) -> bool {
+        self.end - self.start >= PIECE_LEN || self.leaves.len() >= PIECE_CHUNKS
+    }
+
+    /// Whether a last piece is due: there are chunks left, or the file has none at all.
+    fn has_some(&self) -> bool {
+        !self.leaves.is_empty() || self.end == 0
+    }
+
+    fn take(&mut self) -> Piece {
+        let start = std::mem::replace(&mut self.start, self.end);
+        let leaves = std::mem::take(&mut self.leaves);
+        Piece { file: Arc::clone(self.file), leaves, start }
     }
 }
 
@@ -205,15 +281,13 @@ impl Piece {
         if let Err(reason) = self.write_chunks(context) {
             self.file.fail(reason);
         }
-        if self.file.pending.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.file.finish(context);
-        }
+        self.file.piece_is_done(context);
     }
 
     fn write_chunks(&self, context: &Context<'_>) -> Result<(), String> {
         let file = self.file.open()?;
         let mut start = self.start;
-        for leaf in &self.file.leaves[self.leaves.clone()] {
+        for leaf in &self.leaves {
             context.go_on().map_err(|_| "the restore was stopped before it was written")?;
             let bytes = context.chunks.leaf(leaf).map_err(|error| describe(&error))?;
             self.file
@@ -230,23 +304,6 @@ impl Piece {
         }
         Ok(())
     }
-}
-
-/// Splits leaves into ranges of about [`PIECE_LEN`] bytes, each with its offset in the content.
-fn split(leaves: &[Recipe]) -> Vec<(u64, Range<usize>)> {
-    let mut ranges = Vec::new();
-    let (mut first, mut start, mut end) = (0, 0, 0);
-    for (at, leaf) in leaves.iter().enumerate() {
-        end += leaf.len;
-        if end - start >= PIECE_LEN {
-            ranges.push((start, first..at + 1));
-            (first, start) = (at + 1, end);
-        }
-    }
-    if first < leaves.len() || ranges.is_empty() {
-        ranges.push((start, first..leaves.len()));
-    }
-    ranges
 }
 
 #[cfg(test)]

@@ -9,9 +9,10 @@ mod file;
 mod target;
 
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::io;
 use std::num::NonZero;
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -31,8 +32,9 @@ use crate::{Cancel, IssueKind, Progress, Repository, StoreError};
 /// Pieces that may wait for a thread.
 const QUEUED_PIECES: usize = 256;
 
-/// A path below the target, as the names that lead there.
-type Components = Vec<Vec<u8>>;
+/// A path below the target, as the names that lead there. They are shared: of a deep tree every
+/// directory is remembered, and would else have a copy of all names above it.
+type Components = Vec<Arc<[u8]>>;
 
 /// What happens to a file that is in the way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -161,21 +163,21 @@ impl Context<'_> {
         }
     }
 
-    fn failed(&self, path: &[Vec<u8>], reason: String) {
+    fn failed(&self, path: &[Arc<[u8]>], reason: String) {
         Counts::add(&self.counts.failed, 1);
         self.progress.issue(self.show(path), IssueKind::NotRestored { reason });
     }
 
-    fn incomplete(&self, path: &[Vec<u8>], missing: Missing) {
+    fn incomplete(&self, path: &[Arc<[u8]>], missing: Missing) {
         for reason in missing {
             self.progress.issue(self.show(path), IssueKind::Incomplete { reason });
         }
     }
 
     /// The path in the target, for messages only.
-    fn show(&self, path: &[Vec<u8>]) -> PathBuf {
+    fn show(&self, path: &[Arc<[u8]>]) -> PathBuf {
         let mut shown = self.target.to_owned();
-        shown.extend(path.iter().map(|name| std::ffi::OsString::from_vec(name.clone())));
+        shown.extend(path.iter().map(|name| OsStr::from_bytes(name)));
         shown
     }
 }
@@ -233,7 +235,7 @@ struct Link {
 impl Plan<'_> {
     fn root(&mut self, root: &Arc<Target>, entry: &Entry) -> Result<(), StoreError> {
         let state = State::Open(Arc::clone(root));
-        self.levels.push(Level { name: Vec::new(), meta: entry.meta.clone(), state });
+        self.levels.push(Level { name: Arc::default(), meta: entry.meta.clone(), state });
         if !matches!(entry.node, Node::Directory { .. }) {
             return self.entry(entry);
         }
@@ -250,13 +252,13 @@ impl Plan<'_> {
     }
 
     /// The path of the directory at hand.
-    fn path(&self) -> Vec<Vec<u8>> {
-        self.levels.iter().skip(1).map(|level| level.name.clone()).collect()
+    fn path(&self) -> Components {
+        self.levels.iter().skip(1).map(|level| Arc::clone(&level.name)).collect()
     }
 
-    fn path_of(&self, entry: &Entry) -> Vec<Vec<u8>> {
+    fn path_of(&self, entry: &Entry) -> Components {
         let mut path = self.path();
-        path.push(entry.name.clone());
+        path.push(entry.name[..].into());
         path
     }
 
@@ -277,7 +279,7 @@ impl Plan<'_> {
         let is_directory = matches!(entry.node, Node::Directory { .. });
         let is_picked = self.picks(entry, is_directory);
         if is_directory {
-            let Entry { name, meta, .. } = entry.clone();
+            let (name, meta) = (entry.name[..].into(), entry.meta.clone());
             self.levels.push(Level { name, meta, state: State::Closed });
             tree::check_depth(self.levels.len())?;
             let may_go_on = !is_picked || self.open().is_some();
@@ -293,8 +295,9 @@ impl Plan<'_> {
 
     fn picks(&self, entry: &Entry, is_directory: bool) -> bool {
         self.includes.is_empty() || {
-            let names = self.path_of(entry).into_iter().map(std::ffi::OsString::from_vec);
-            self.includes.picks_with_parents(&names.collect::<PathBuf>(), is_directory)
+            let path = self.path_of(entry);
+            let path: PathBuf = path.iter().map(|name| OsStr::from_bytes(name)).collect();
+            self.includes.picks_with_parents(&path, is_directory)
         }
     }
 
@@ -319,7 +322,8 @@ impl Plan<'_> {
 
     /// Takes note of the directory that was made, or could not be made, at `depth`.
     fn enter(&mut self, depth: usize, made: io::Result<(Target, bool)>) -> Option<Arc<Target>> {
-        let path = self.levels[1..=depth].iter().map(|level| level.name.clone()).collect();
+        let path: Components =
+            self.levels[1..=depth].iter().map(|level| Arc::clone(&level.name)).collect();
         let level = &mut self.levels[depth];
         match made {
             Ok((target, is_new)) => {
@@ -342,7 +346,7 @@ impl Plan<'_> {
     /// Restores what is no directory.
     fn leaf(&mut self, target: &Arc<Target>, entry: &Entry) -> Result<(), StoreError> {
         let context = self.context;
-        let path = &self.path_of(entry)[..];
+        let path = &self.path_of(entry);
         match self.is_in_the_way(target, entry) {
             Ok(InTheWay::Stays) => {
                 Counts::add(&context.counts.kept, 1);
@@ -392,18 +396,18 @@ impl Plan<'_> {
     }
 
     /// Whether the file was restored under another name already; then only a link is to be made.
-    fn is_further_name(&mut self, entry: &Entry, path: &[Vec<u8>]) -> bool {
+    fn is_further_name(&mut self, entry: &Entry, path: &Components) -> bool {
         if entry.meta.links < 2 {
             return false;
         }
         // An inode number may have passed to another file while the backup ran.
         match self.inodes.get(&(entry.meta.dev, entry.meta.ino)) {
             Some((first, node)) if *node == entry.node => {
-                self.links.push(Link { path: path.to_vec(), first: first.clone() });
+                self.links.push(Link { path: path.clone(), first: first.clone() });
                 true
             }
             _ => {
-                let first = (path.to_vec(), entry.node.clone());
+                let first = (path.clone(), entry.node.clone());
                 self.inodes.insert((entry.meta.dev, entry.meta.ino), first);
                 false
             }
@@ -415,19 +419,10 @@ impl Plan<'_> {
         &mut self,
         target: &Arc<Target>,
         entry: &Entry,
-        path: &[Vec<u8>],
+        path: &Components,
     ) -> Result<(), StoreError> {
-        let pieces = match RestoredFile::plan(self.context.chunks, target, entry, path) {
-            Ok(pieces) => pieces,
-            Err(error) => {
-                self.context.failed(path, describe(&error));
-                return Ok(());
-            }
-        };
-        for piece in pieces {
-            self.pieces.send(piece).map_err(|_| StoreError::Stopped)?;
-        }
-        Ok(())
+        let mut send = |piece| self.pieces.send(piece).map_err(|_| StoreError::Stopped);
+        RestoredFile::plan(self.context, target, entry, path, &mut send)
     }
 
     /// Makes the hard links; every file is there by now.
@@ -491,7 +486,7 @@ fn looks_the_same(target: &Target, entry: &Entry, stat: &Stat) -> io::Result<boo
 
 /// A directory on the way to the entry at hand; made only if something goes into it.
 struct Level {
-    name: Vec<u8>,
+    name: Arc<[u8]>,
     meta: Meta,
     state: State,
 }

@@ -10,6 +10,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use onefold_seal::ObjectId;
 use rustix::fs::{
@@ -59,7 +60,7 @@ impl Target {
     }
 
     /// Opens the directory at `path` below this one, component by component.
-    pub(super) fn descend(&self, path: &[Vec<u8>]) -> io::Result<Self> {
+    pub(super) fn descend(&self, path: &[Arc<[u8]>]) -> io::Result<Self> {
         let mut directory = Self(self.0.try_clone()?);
         for name in path {
             directory = directory.directory(name)?;
