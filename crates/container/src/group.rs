@@ -1,6 +1,7 @@
 //! Groups: neighbouring chunks, compressed together.
 
 use std::borrow::Cow;
+use std::cell::RefCell;
 
 use onefold_fingerprint::Fingerprint;
 use onefold_seal::{Check, Suite};
@@ -125,11 +126,24 @@ impl Compressor {
     }
 }
 
+thread_local! {
+    /// The decompressor's working memory, once this thread needs it: 160 KB that would be taken
+    /// and given back for each group.
+    static DECOMPRESSOR: RefCell<Option<zstd::bulk::Decompressor<'static>>> =
+        const { RefCell::new(None) };
+}
+
 /// The bytes of a group from its stored bytes; exactly `len` of them or an error that says why.
 pub(crate) fn decompress(codec: Codec, stored: Cow<'_, [u8]>, len: u32) -> Result<Vec<u8>, String> {
     let bytes = match codec {
         Codec::Raw => stored.into_owned(),
-        Codec::Zstd => zstd::bulk::decompress(&stored, len as usize).map_err(|e| e.to_string())?,
+        Codec::Zstd => DECOMPRESSOR.with_borrow_mut(|zstd| {
+            let zstd = match zstd {
+                Some(zstd) => zstd,
+                None => zstd.insert(zstd::bulk::Decompressor::new().map_err(|e| e.to_string())?),
+            };
+            zstd.decompress(&stored, len as usize).map_err(|e| e.to_string())
+        })?,
     };
     if bytes.len() != len as usize {
         return Err(format!("it gives {} bytes", bytes.len()));

@@ -19,9 +19,9 @@ use crate::intent;
 use crate::mark::Marks;
 use crate::place::Containers;
 use crate::receipt::{self, receipt_id, receipt_name};
-use crate::repository::{describe, places};
+use crate::repository::{describe, places, read_tree};
 use crate::snapshot::{self, snapshot_id, snapshot_name};
-use crate::tree::{self, Entry, Node};
+use crate::tree::{self, Entry, Node, Tree};
 use crate::{Cancel, Place, Progress, Recipe, Repository, Snapshot, StoreError};
 
 /// No container that a writer makes is longer; memory is taken for as much at once.
@@ -68,7 +68,7 @@ pub struct Report {
     pub runs: u64,
     /// Snapshots seen.
     pub snapshots: u64,
-    /// Distinct trees read.
+    /// Trees read: distinct ones, and those inside the entries of such.
     pub trees: u64,
     /// Bytes of containers read whole.
     pub read_bytes: u64,
@@ -386,7 +386,6 @@ impl Check<'_> {
                 Err(error) => self.find(&info.name, describe(&error)),
             }
         }
-        self.report.trees = seen.trees.len() as u64;
         Ok(())
     }
 
@@ -411,20 +410,18 @@ impl Check<'_> {
                 }
             }
             Node::Directory { tree } => {
-                if !seen.trees.insert(*tree) {
-                    return Ok(());
+                if let Tree::Stored(recipe) = tree {
+                    if !seen.trees.insert(*recipe) {
+                        return Ok(());
+                    }
+                    let problems = self.recipe(reader, index, recipe, seen);
+                    if !problems.is_empty() {
+                        problems.into_iter().for_each(|problem| self.find(&**path, problem));
+                        return Ok(());
+                    }
                 }
-                let problems = self.recipe(reader, index, tree, seen);
-                let is_whole = problems.is_empty();
-                problems.into_iter().for_each(|problem| self.find(&**path, problem));
-                let bytes = match is_whole {
-                    true => reader.read_all(tree),
-                    false => return Ok(()),
-                };
-                let entries = bytes.map_err(|error| describe(&error)).and_then(|bytes| {
-                    tree::decode(&bytes).map_err(|error| format!("its tree is {error}"))
-                });
-                match entries {
+                self.report.trees += 1;
+                match read_tree(reader, entry).map(Option::unwrap_or_default) {
                     Ok(entries) => {
                         seen.depth += 1;
                         for child in entries {
@@ -436,7 +433,7 @@ impl Check<'_> {
                         }
                         seen.depth -= 1;
                     }
-                    Err(problem) => self.find(&**path, problem),
+                    Err(error) => self.find(&**path, describe(&error)),
                 }
             }
             _ => {}

@@ -16,7 +16,7 @@ use crate::mark::Marks;
 use crate::place::Containers;
 use crate::seeded::{self, Bug};
 use crate::snapshot::{self, snapshot_id};
-use crate::tree::{self, Entry, Node};
+use crate::tree::{self, Entry, Node, Tree};
 use crate::{Config, Place, Snapshot, SnapshotSpec, StoreError};
 
 /// Something wrong in the repository that did not stop it from opening.
@@ -390,12 +390,12 @@ pub(crate) fn read_tree(
     entry: &Entry,
 ) -> Result<Option<Vec<Entry>>, StoreError> {
     let Node::Directory { tree } = &entry.node else { return Ok(None) };
-    let bytes = reader.read_all(tree)?;
-    let entries = tree::decode(&bytes).map_err(|source| StoreError::Malformed {
-        object: format!("tree {}", tree.root),
-        source,
-    })?;
-    Ok(Some(entries))
+    let entries = match tree {
+        Tree::Stored(recipe) => tree::decode(&reader.read_all(recipe)?),
+        Tree::Inline(bytes) => tree::decode(bytes),
+    };
+    let malformed = |source| StoreError::Malformed { object: tree.describe(), source };
+    Ok(Some(entries.map_err(malformed)?))
 }
 
 /// What a container's footer lists, as a run or an index has it.

@@ -251,8 +251,7 @@ impl fmt::Display for SnapshotSpec {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Recipe;
-    use crate::tree::{Meta, Node};
+    use crate::tree::{Meta, Node, Tree};
 
     /// Each count another, so that none can stand in another's place.
     const SUMMARY: Summary = Summary {
@@ -280,7 +279,7 @@ mod tests {
             root: Entry {
                 name: Vec::new(),
                 meta: Meta::default(),
-                node: Node::Directory { tree: Recipe::EMPTY },
+                node: Node::Directory { tree: Tree::EMPTY },
             },
         }
     }

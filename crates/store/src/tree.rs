@@ -2,7 +2,8 @@
 //!
 //! A tree is the list of a directory's entries, in ascending order of their names as bytes. Its
 //! encoding is cut into chunks like a file, so that a huge directory is as cheap to change as a
-//! huge file.
+//! huge file. A short one stands in the entry of its directory instead: most directories are
+//! small, and what names a chunk would take more room than the tree.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -84,8 +85,8 @@ pub enum Node {
     },
     /// A directory.
     Directory {
-        /// Its tree's encoding.
-        tree: Recipe,
+        /// What it holds.
+        tree: Tree,
     },
     /// A symbolic link.
     Symlink {
@@ -106,6 +107,31 @@ pub enum Node {
         /// Device number as `st_rdev` has it.
         rdev: u64,
     },
+}
+
+/// Where the encoding of a directory's entries is.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Tree {
+    /// In chunks.
+    Stored(Recipe),
+    /// Here; at most [`INLINE_MAX`](Self::INLINE_MAX) bytes.
+    Inline(Vec<u8>),
+}
+
+impl Tree {
+    /// Trees with more bytes than this are stored as chunks.
+    pub const INLINE_MAX: usize = 1 << 10;
+
+    /// Of a directory that holds nothing.
+    pub const EMPTY: Self = Self::Inline(Vec::new());
+
+    /// How messages call the tree.
+    pub(crate) fn describe(&self) -> String {
+        match self {
+            Tree::Stored(recipe) => format!("tree {}", recipe.root),
+            Tree::Inline(_) => "tree inside the entry of its directory".to_owned(),
+        }
+    }
 }
 
 impl Node {
@@ -196,7 +222,8 @@ pub(crate) fn encode_entry(entry: &Entry, bytes: &mut Vec<u8>) {
     bytes.put_u8(match &entry.node {
         Node::File { extents: None, .. } => 0,
         Node::File { extents: Some(_), .. } => 1,
-        Node::Directory { .. } => 2,
+        Node::Directory { tree: Tree::Stored(_) } => 2,
+        Node::Directory { tree: Tree::Inline(_) } => 8,
         Node::Symlink { .. } => 3,
         Node::Fifo => 4,
         Node::Socket => 5,
@@ -227,7 +254,8 @@ pub(crate) fn encode_entry(entry: &Entry, bytes: &mut Vec<u8>) {
                 encode_extents(extents, bytes);
             }
         }
-        Node::Directory { tree } => tree.encode(bytes),
+        Node::Directory { tree: Tree::Stored(recipe) } => recipe.encode(bytes),
+        Node::Directory { tree: Tree::Inline(tree) } => bytes.put_bytes(tree),
         Node::Symlink { target } => bytes.put_bytes(target),
         Node::Fifo | Node::Socket => {}
         Node::CharDevice { rdev } | Node::BlockDevice { rdev } => bytes.put_varint(*rdev),
@@ -255,7 +283,7 @@ pub(crate) fn decode_entry(reader: &mut Reader<'_>) -> Result<Entry, WireError> 
             }
             Node::File { size, content, extents }
         }
-        2 => Node::Directory { tree: Recipe::decode(reader)? },
+        2 => Node::Directory { tree: Tree::Stored(Recipe::decode(reader)?) },
         3 => {
             let target = reader.bytes("a link's target")?.to_vec();
             if target.is_empty() || target.contains(&0) {
@@ -267,7 +295,14 @@ pub(crate) fn decode_entry(reader: &mut Reader<'_>) -> Result<Entry, WireError> 
         5 => Node::Socket,
         6 => Node::CharDevice { rdev: reader.varint("a device number")? },
         7 => Node::BlockDevice { rdev: reader.varint("a device number")? },
-        _ => return Err(reader.error("an entry's kind from 0 to 7")),
+        8 => {
+            let tree = reader.bytes("a directory's tree")?;
+            if tree.len() > Tree::INLINE_MAX {
+                return Err(reader.error("a tree short enough to stand here"));
+            }
+            Node::Directory { tree: Tree::Inline(tree.to_vec()) }
+        }
+        _ => return Err(reader.error("an entry's kind from 0 to 8")),
     };
     Ok(Entry { name, meta, node })
 }
@@ -367,7 +402,11 @@ mod tests {
         prop_oneof![
             dense,
             sparse,
-            (0..1000u64).prop_flat_map(recipe).prop_map(|tree| Node::Directory { tree }),
+            (0..1000u64)
+                .prop_flat_map(recipe)
+                .prop_map(|recipe| Node::Directory { tree: Tree::Stored(recipe) }),
+            bytes(Tree::INLINE_MAX + 1)
+                .prop_map(|tree| Node::Directory { tree: Tree::Inline(tree) }),
             proptest::collection::vec(1..=255u8, 1..40).prop_map(|target| Node::Symlink { target }),
             Just(Node::Fifo),
             Just(Node::Socket),
@@ -441,7 +480,7 @@ mod tests {
     fn a_name_that_stands_twice_is_refused() {
         let entry = |node| Entry { name: b"a".to_vec(), meta: Meta::default(), node };
         let link = entry(Node::Symlink { target: b"/etc".to_vec() });
-        let directory = entry(Node::Directory { tree: Recipe::EMPTY });
+        let directory = entry(Node::Directory { tree: Tree::EMPTY });
         let error = decode(&encode([&link, &directory])).unwrap_err();
         assert_eq!(error.expected, "names in ascending order");
     }

@@ -9,7 +9,7 @@ use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 
 use crate::chunks::ChunkReader;
 use crate::repository::read_tree;
-use crate::tree::{Entry, Extent, Node};
+use crate::tree::{Entry, Extent, Node, Tree};
 use crate::{Repository, StoreError};
 
 /// Bytes of decoded directories, about, that a view keeps at most.
@@ -35,6 +35,7 @@ fn weight(entry: &Entry) -> u64 {
     let own = match &entry.node {
         Node::File { extents: Some(extents), .. } => extents.len() * size_of::<Extent>(),
         Node::Symlink { target } => target.len(),
+        Node::Directory { tree: Tree::Inline(tree) } => tree.len(),
         _ => 0,
     };
     let attributes: usize =
@@ -61,13 +62,15 @@ impl View<'_> {
     /// What the directory `entry` holds, in ascending order of names; nothing if it is none.
     pub fn entries(&self, entry: &Entry) -> Result<Arc<[Entry]>, StoreError> {
         match &entry.node {
-            Node::Directory { tree } if tree.len > 0 => {
-                self.directories.get_or_insert_with(&tree.root, || {
-                    Ok(read_tree(&self.chunks, entry)?.unwrap_or_default().into())
-                })
+            Node::Directory { tree: Tree::Stored(recipe) } if recipe.len > 0 => {
+                self.directories.get_or_insert_with(&recipe.root, || self.decode(entry))
             }
-            _ => Ok(Arc::new([])),
+            _ => self.decode(entry),
         }
+    }
+
+    fn decode(&self, entry: &Entry) -> Result<Arc<[Entry]>, StoreError> {
+        Ok(read_tree(&self.chunks, entry)?.unwrap_or_default().into())
     }
 
     /// The bytes of the file `entry` from `offset` on, at most `len`, fewer only at its end; holes

@@ -212,7 +212,7 @@ fn a_put_whose_answer_is_lost_fails_the_backup_and_leaves_it_whole() {
 #[test]
 fn the_next_backup_through_the_same_handle_stores_what_the_failed_one_did_not() {
     let scene = Scene::new();
-    for put in 0..4 {
+    for put in 0..2 {
         let (memory, objects, faults) = faulty(&scene);
         let repository = open(&objects);
         faults.add(Fault::new(Failure::Io).on(Operation::Put).named("containers/").skip(put));

@@ -165,8 +165,9 @@ impl std::fmt::Debug for Contents {
 struct Entry {
     name: Vec<u8>,
     thing: Thing,
-    /// A file's content and extents, or a directory's tree.
+    /// A file's content and extents, or a directory's tree unless it stands in the entry.
     recipe: Recipe,
+    tree: Option<Vec<u8>>,
     extents: Option<Vec<(u64, u64)>>,
     size: u64,
 }
@@ -495,7 +496,7 @@ impl Reader {
 
     /// "Trees": everything below `directory`, by path.
     fn below(&self, directory: &Entry, path: &[u8], things: &mut BTreeMap<Vec<u8>, Thing>) {
-        let bytes = self.read(&directory.recipe);
+        let bytes = self.tree(directory);
         let mut fields = Fields(&bytes);
         let mut last = Vec::new();
         while !fields.0.is_empty() {
@@ -514,6 +515,10 @@ impl Reader {
         }
     }
 
+    fn tree(&self, directory: &Entry) -> Vec<u8> {
+        directory.tree.clone().unwrap_or_else(|| self.read(&directory.recipe))
+    }
+
     fn contents(&self, file: &Entry) -> Vec<u8> {
         let content = self.read(&file.recipe);
         let Some(extents) = &file.extents else { return content };
@@ -530,7 +535,7 @@ impl Reader {
 
     /// Every entry below `directory`.
     fn entries(&self, directory: &Entry) -> Vec<Entry> {
-        let bytes = self.read(&directory.recipe);
+        let bytes = self.tree(directory);
         let mut fields = Fields(&bytes);
         let mut entries = Vec::new();
         while !fields.0.is_empty() {
@@ -572,7 +577,7 @@ fn entry(fields: &mut Fields<'_>) -> Entry {
     let attributes = fields.list(|fields| (fields.bytes().to_vec(), fields.bytes().to_vec()));
     assert!(attributes.is_sorted());
     let no_bytes = Recipe { len: 0, depth: 0, root: [0; 32] };
-    let (mut size, mut content, mut extents) = (0, no_bytes, None);
+    let (mut size, mut content, mut extents, mut tree) = (0, no_bytes, None, None);
     let is = match kind {
         0 | 1 => {
             size = fields.varint();
@@ -590,10 +595,16 @@ fn entry(fields: &mut Fields<'_>) -> Entry {
         }
         3 => Is::Link(fields.bytes().to_vec()),
         4 => Is::Pipe,
+        8 => {
+            let bytes = fields.bytes().to_vec();
+            assert!(bytes.len() <= 1024);
+            tree = Some(bytes);
+            Is::Directory
+        }
         _ => panic!("the source has nothing of kind {kind}"),
     };
     let thing = Thing { mode, owner, mtime, inode, attributes, is };
-    Entry { name, thing, recipe: content, extents, size }
+    Entry { name, thing, recipe: content, tree, extents, size }
 }
 
 const ATTRIBUTE: (&str, &[u8]) = ("user.onefold.test", b"value \0 \xff");

@@ -351,17 +351,23 @@ fn counts_and_lengths_that_nothing_stands_behind_are_refused_by_everyone() {
     long_name.extend(varints(&[huge]));
     let mut long_target = entry(3, b"link", 0o777);
     long_target.extend(varints(&[huge]));
+    let inline = |len: u64, tree: &[u8]| {
+        [&entry(8, b"directory", 0o755)[..], &varints(&[len]), tree].concat()
+    };
     let sparse = |extents: &[u64]| sparse_file(b"file", 1 << 60, content, &varints(extents));
     for (what, entry, text) in [
         ("a count of attributes", attributes, "the count of extended attributes"),
         ("a name's length", long_name, "a name"),
         ("a target's length", long_target, "a link's target"),
+        ("a tree's length", inline(huge, b""), "a directory's tree"),
+        ("a long tree in an entry", inline(1025, &[0; 1025]), "a tree short enough to stand here"),
+        ("a tree in an entry that is none", inline(1, &[200]), "inside the entry"),
         ("a count of extents", sparse(&[huge]), "the count of extents"),
         ("a hole", sparse(&[1, huge, 8]), "a hole inside the file"),
         ("an extent", sparse(&[1, 5, huge]), "an extent inside the file"),
         ("no extent", sparse(&[1, 5, 0]), "an extent that is not empty"),
         ("an extent of more", sparse(&[1, 0, 9]), "a content as long as the file or its extents"),
-        ("a kind", entry(200, b"file", 0o644), "an entry's kind from 0 to 7"),
+        ("a kind", entry(200, b"file", 0o644), "an entry's kind from 0 to 8"),
         ("a mode", entry(4, b"pipe", 0o10000), "permission bits"),
     ] {
         scene.expect_refused(what, &[entry], text);
@@ -373,7 +379,7 @@ fn counts_and_lengths_that_nothing_stands_behind_are_refused_by_everyone() {
             Recipe { len: 1 << 60, ..content },
             "expected 1152921504606846976",
         ),
-        ("a tree of no tree", content, "its tree is"),
+        ("a tree of no tree", content, "is malformed at byte"),
         ("a tree that is longer than its chunk", Recipe { len: 9, ..content }, "expected 9"),
         (
             "a tree that is nowhere",

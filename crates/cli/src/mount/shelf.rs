@@ -117,7 +117,7 @@ fn component(name: &str) -> Vec<u8> {
 mod tests {
     use onefold_store::Recipe;
     use onefold_store::Summary;
-    use onefold_store::tree::{Meta, Node};
+    use onefold_store::tree::{Meta, Node, Tree};
 
     use super::*;
 
@@ -125,7 +125,7 @@ mod tests {
         let root = Entry {
             name: Vec::new(),
             meta: Meta::default(),
-            node: Node::Directory { tree: Recipe::EMPTY },
+            node: Node::Directory { tree: Tree::EMPTY },
         };
         let snapshot = Snapshot {
             time: Time { secs, nanos: 0 },

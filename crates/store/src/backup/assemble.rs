@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use super::sink::Sink;
-use crate::tree::{self, Entry, Meta, Node};
+use crate::tree::{self, Entry, Meta, Node, Tree};
 use crate::{Recipe, StoreError};
 
 /// A directory of which some entries are still on their way.
@@ -80,7 +80,13 @@ impl OpenDirectory {
             &mut *self.entries.lock().expect("no thread panics with entries locked"),
         );
         entries.iter().flatten().for_each(|entry| sink.tally().count(entry));
-        let tree = sink.store_metadata(&tree::encode(entries.iter().flatten()))?;
+        let encoded = tree::encode(entries.iter().flatten());
+        // A snapshot holds its root's entry, and is not compressed.
+        let is_root = matches!(self.above, Above::Root(_));
+        let tree = match encoded.len() > Tree::INLINE_MAX || is_root {
+            true => Tree::Stored(sink.store_metadata(&encoded)?),
+            false => Tree::Inline(encoded),
+        };
         Ok(Entry {
             name: self.name.clone(),
             meta: self.meta.clone(),

@@ -34,7 +34,7 @@ use onefold_seal::ObjectId;
 
 use self::assemble::Tally;
 use self::commit::Announced;
-use self::pack::{Added, Packer, Uploader};
+use self::pack::{Added, Packer, Press, Uploader};
 use self::sink::{Known, Sink};
 use self::walk::{Sources, Walk};
 use crate::place::Used;
@@ -294,14 +294,17 @@ impl<'a> Backup<'a> {
             containers: &loaded.containers,
             progress,
         };
+        let press = || {
+            let suite = repository.envelope.suite();
+            Compressor::new(config.compression_level, suite).map(Press::new)
+        };
+        let last_press = press()?;
         let sinks = (0..threads)
             .map(|_| {
-                let level = config.compression_level;
-                let compressor = Compressor::new(level, repository.envelope.suite())?;
                 let known = Known { index: &loaded.index, used };
                 let fingerprinter = repository.fingerprinter.clone();
                 let packer = Arc::clone(&packer);
-                Ok(Sink::new(&chunker, fingerprinter, known, packer, progress, tally, compressor))
+                Ok(Sink::new(&chunker, fingerprinter, known, packer, progress, tally, press()?))
             })
             .collect::<Result<Vec<_>, StoreError>>()?;
         thread::scope(|scope| {
@@ -333,10 +336,10 @@ impl<'a> Backup<'a> {
             results.extend(storing.into_iter().map(join));
             let packer = Arc::into_inner(packer).expect("the storing threads have ended");
             let packed = match seeded::active(Bug::SnapshotBeforeTree) {
-                false => stop.watch(packer.finish()),
+                false => stop.watch(packer.finish(last_press)),
                 true => {
                     let early = self.snapshot_before_tree(root, time, sources);
-                    early.and_then(|()| stop.watch(packer.finish()))
+                    early.and_then(|()| stop.watch(packer.finish(last_press)))
                 }
             };
             results.push(packed);

@@ -5,7 +5,8 @@ use std::sync::Mutex;
 use crossbeam_channel::{Receiver, Sender};
 use onefold_backend::Objects;
 use onefold_container::{
-    CompressedGroup, Content, Directory, OpenContainer, SealedContainer, container_name,
+    CompressedGroup, Compressor, Content, Directory, GroupBuilder, OpenContainer, SealedContainer,
+    container_name,
 };
 use onefold_fingerprint::Fingerprint;
 use onefold_index::{Index, MAX_RUN_ENTRIES, Run};
@@ -18,16 +19,43 @@ use crate::{Place, Progress, StoreError};
 
 /// A container is sealed once it has this many chunks, however small: whoever reads one of them
 /// holds the whole footer in memory.
-const CONTAINER_CHUNKS: usize = 1 << 16;
+pub(crate) const CONTAINER_CHUNKS: usize = 1 << 16;
 
-/// Takes groups from all threads and fills containers with them, one for data and one for
-/// metadata; full ones go to the [`Uploader`].
+/// A group is compressed once it has this many bytes: enough for small chunks to share a window,
+/// few enough that reading one of them back is cheap.
+pub(crate) const GROUP_LEN: usize = 512 << 10;
+
+/// Takes new chunks from all threads and fills groups with them, and containers with those, for
+/// data and for metadata apart; full containers go to the [`Uploader`].
+///
+/// The threads share a group, so that chunks that were read one after the other are compressed
+/// together. Whoever fills it compresses it, while the others fill the next.
 pub(super) struct Packer {
     envelope: Envelope,
     container_len: usize,
-    data: Mutex<OpenContainer>,
-    metadata: Mutex<OpenContainer>,
+    data: Packing,
+    metadata: Packing,
     full: Sender<SealedContainer>,
+}
+
+/// What is filled with chunks of one content.
+struct Packing {
+    content: Content,
+    group: Mutex<GroupBuilder>,
+    container: Mutex<OpenContainer>,
+}
+
+/// With what a thread compresses the groups that it fills.
+pub(super) struct Press {
+    compressor: Compressor,
+    /// Empty; takes the place of a group that is full.
+    group: GroupBuilder,
+}
+
+impl Press {
+    pub(super) fn new(compressor: Compressor) -> Self {
+        Self { compressor, group: GroupBuilder::default() }
+    }
 }
 
 impl Packer {
@@ -37,36 +65,68 @@ impl Packer {
         container_len: usize,
         full: Sender<SealedContainer>,
     ) -> Self {
-        Self {
-            data: Mutex::new(open_container(&envelope, Content::Data, container_len)),
-            metadata: Mutex::new(open_container(&envelope, Content::Metadata, container_len)),
-            envelope,
-            container_len,
-            full,
+        let packing = |content| Packing {
+            content,
+            group: Mutex::default(),
+            container: Mutex::new(open_container(&envelope, content, container_len)),
+        };
+        let (data, metadata) = (packing(Content::Data), packing(Content::Metadata));
+        Self { data, metadata, envelope, container_len, full }
+    }
+
+    /// Appends a chunk; a group that it fills is compressed by `press`.
+    pub(super) fn push(
+        &self,
+        content: Content,
+        fingerprint: Fingerprint,
+        chunk: &[u8],
+        press: &mut Press,
+    ) -> Result<(), StoreError> {
+        let packing = match content {
+            Content::Data => &self.data,
+            Content::Metadata => &self.metadata,
+        };
+        loop {
+            let mut group = packing.group.lock().expect("no thread panics with a group locked");
+            // A long chunk gets a group of its own, so that no group is much longer than it must be.
+            let has_room = group.is_empty() || group.len() + chunk.len() <= 2 * GROUP_LEN;
+            if has_room {
+                group.push(fingerprint, chunk);
+                if group.len() < GROUP_LEN {
+                    return Ok(());
+                }
+            }
+            std::mem::swap(&mut *group, &mut press.group);
+            drop(group);
+            self.append(packing, press.compressor.compress(&mut press.group)?)?;
+            if has_room {
+                return Ok(());
+            }
         }
     }
 
     /// Appends a group. While the uploader is behind, whoever fills a container waits with it, and
     /// the others wait for whoever waits: so there is never more than one being put, one waiting,
     /// and one of the other content.
-    pub(super) fn push(&self, content: Content, group: CompressedGroup) -> Result<(), StoreError> {
-        let slot = match content {
-            Content::Data => &self.data,
-            Content::Metadata => &self.metadata,
-        };
-        let mut open = slot.lock().expect("no thread panics with a container locked");
+    fn append(&self, packing: &Packing, group: CompressedGroup) -> Result<(), StoreError> {
+        let mut open = packing.container.lock().expect("no thread panics with a container locked");
         open.push(group);
         if open.len() < self.container_len && open.chunks() < CONTAINER_CHUNKS {
             return Ok(());
         }
-        let next = open_container(&self.envelope, content, self.container_len);
+        let next = open_container(&self.envelope, packing.content, self.container_len);
         send(&self.full, std::mem::replace(&mut *open, next))
     }
 
-    /// Sends what is left to the uploader.
-    pub(super) fn finish(self) -> Result<(), StoreError> {
-        for open in [self.data, self.metadata] {
-            let last = open.into_inner().expect("no thread panics with a container locked");
+    /// Compresses what is left in the groups, and sends the containers to the uploader.
+    pub(super) fn finish(self, mut press: Press) -> Result<(), StoreError> {
+        for Packing { group, container, .. } in [self.data, self.metadata] {
+            let mut group = group.into_inner().expect("no thread panics with a group locked");
+            let mut last =
+                container.into_inner().expect("no thread panics with a container locked");
+            if !group.is_empty() {
+                last.push(press.compressor.compress(&mut group)?);
+            }
             if !last.is_empty() && !seeded::active(Bug::LastContainerForgotten) {
                 send(&self.full, last)?;
             }
@@ -78,7 +138,7 @@ impl Packer {
 /// Room for what comes after the length is reached: the last group and the footer.
 const BEYOND: usize = 2 << 20;
 
-fn open_container(envelope: &Envelope, content: Content, len: usize) -> OpenContainer {
+pub(crate) fn open_container(envelope: &Envelope, content: Content, len: usize) -> OpenContainer {
     OpenContainer::new(envelope, content, len + BEYOND)
 }
 

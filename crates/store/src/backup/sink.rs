@@ -3,18 +3,14 @@
 use std::sync::Arc;
 
 use onefold_cdc::Chunker;
-use onefold_container::{Compressor, Content, GroupBuilder};
+use onefold_container::Content;
 use onefold_fingerprint::{Fingerprint, Fingerprinter};
 use onefold_index::{Claim, Hint, Index};
 
 use super::assemble::Tally;
-use super::pack::Packer;
+use super::pack::{Packer, Press};
 use crate::place::Used;
 use crate::{Place, Progress, Recipe, StoreError};
-
-/// A group is compressed once it has this many bytes: enough for small chunks to share a window,
-/// few enough that reading one of them back is cheap.
-const GROUP_LEN: usize = 256 << 10;
 
 /// Which chunks are known, and which of them the backup relies on.
 #[derive(Clone, Copy)]
@@ -31,9 +27,7 @@ pub(super) struct Sink<'a> {
     packer: Arc<Packer>,
     progress: &'a Progress,
     tally: &'a Tally,
-    compressor: Compressor,
-    data: GroupBuilder,
-    metadata: GroupBuilder,
+    press: Press,
 }
 
 impl<'a> Sink<'a> {
@@ -44,19 +38,9 @@ impl<'a> Sink<'a> {
         packer: Arc<Packer>,
         progress: &'a Progress,
         tally: &'a Tally,
-        compressor: Compressor,
+        press: Press,
     ) -> Self {
-        Self {
-            chunker,
-            fingerprinter,
-            known,
-            packer,
-            progress,
-            tally,
-            compressor,
-            data: GroupBuilder::default(),
-            metadata: GroupBuilder::default(),
-        }
+        Self { chunker, fingerprinter, known, packer, progress, tally, press }
     }
 
     pub(super) fn fingerprinter(&self) -> &Fingerprinter {
@@ -84,20 +68,7 @@ impl<'a> Sink<'a> {
             }
         }
         Progress::add(&self.progress.new_bytes, bytes.len() as u64);
-        let group = match content {
-            Content::Data => &mut self.data,
-            Content::Metadata => &mut self.metadata,
-        };
-        // A long chunk gets a group of its own, so that no group is much longer than it must be.
-        let is_first_of_next = !group.is_empty() && group.len() + bytes.len() > 2 * GROUP_LEN;
-        if is_first_of_next {
-            self.packer.push(content, self.compressor.compress(group)?)?;
-        }
-        group.push(fingerprint, bytes);
-        if group.len() >= GROUP_LEN {
-            self.packer.push(content, self.compressor.compress(group)?)?;
-        }
-        Ok(())
+        self.packer.push(content, fingerprint, bytes, &mut self.press)
     }
 
     /// Cuts metadata into chunks, stores them and gives their recipe.
@@ -122,17 +93,5 @@ impl<'a> Sink<'a> {
             self.store_chunk(Content::Metadata, fingerprint, node)?;
             Ok(fingerprint)
         })
-    }
-
-    /// Hands what is left in the groups over.
-    pub(super) fn finish(mut self) -> Result<(), StoreError> {
-        for (content, group) in
-            [(Content::Data, &mut self.data), (Content::Metadata, &mut self.metadata)]
-        {
-            if !group.is_empty() {
-                self.packer.push(content, self.compressor.compress(group)?)?;
-            }
-        }
-        Ok(())
     }
 }

@@ -20,7 +20,7 @@ pub(super) fn run(
         // The readers may have gone: then nobody needs the buffer.
         let _ = pool.send(buffer);
     }
-    sink.finish()
+    Ok(())
 }
 
 fn store(

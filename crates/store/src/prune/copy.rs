@@ -11,18 +11,11 @@ use onefold_index::MAX_RUN_ENTRIES;
 use onefold_seal::ObjectId;
 
 use super::live::Live;
-use crate::backup::pack::Added;
+use crate::backup::pack::{Added, CONTAINER_CHUNKS, GROUP_LEN, open_container};
 use crate::chunks::ChunkReader;
 use crate::place::LiveContainer;
 use crate::repository::{Loaded, places};
 use crate::{Repository, StoreError};
-
-/// A group is closed once it has this many bytes, as those of a backup are.
-const GROUP_LEN: usize = 256 << 10;
-/// A container is sealed once it has this many chunks, as those of a backup are.
-const CONTAINER_CHUNKS: usize = 1 << 16;
-/// Room for what comes after the length is reached: the last group and the footer.
-const BEYOND: usize = 2 << 20;
 
 /// Puts chunks into new containers, with index runs over them.
 pub(super) struct Copier<'a> {
@@ -156,9 +149,8 @@ impl<'a> Copier<'a> {
     fn append(&mut self, content: Content, group: CompressedGroup) -> Result<(), StoreError> {
         let (envelope, len) = (&self.repository.envelope, self.container_len);
         let open = self.open(content);
-        let container = open
-            .container
-            .get_or_insert_with(|| OpenContainer::new(envelope, content, len + BEYOND));
+        let container =
+            open.container.get_or_insert_with(|| open_container(envelope, content, len));
         container.push(group);
         if container.len() < len && container.chunks() < CONTAINER_CHUNKS {
             return Ok(());

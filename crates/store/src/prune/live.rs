@@ -7,7 +7,7 @@ use onefold_index::Hint;
 
 use crate::chunks::ChunkReader;
 use crate::repository::{Loaded, read_tree};
-use crate::tree::{self, Entry, Node};
+use crate::tree::{self, Entry, Node, Tree};
 use crate::{Cancel, Place, Recipe, StoreError};
 
 /// What is known of a chunk.
@@ -121,26 +121,23 @@ impl Walk<'_> {
         }
     }
 
-    fn directory(
-        &mut self,
-        entry: &Entry,
-        recipe: &Recipe,
-        depth: usize,
-    ) -> Result<(), StoreError> {
+    fn directory(&mut self, entry: &Entry, tree: &Tree, depth: usize) -> Result<(), StoreError> {
         tree::check_depth(depth)?;
         if self.cancel.is_cancelled() {
             return Err(StoreError::Interrupted);
         }
-        self.recipe(recipe)?;
-        let is_new = match (recipe.len, recipe.depth) {
-            (0, _) => return Ok(()),
-            (_, 0) => self.set(&recipe.root, Bits::TREE),
-            (_, 1) => self.set(&recipe.root, Bits::LONG_TREE),
-            // So long a tree is rare, and there is no bit for it.
-            _ => self.live.high.insert((*recipe, true)),
-        };
-        if !is_new {
-            return Ok(());
+        if let Tree::Stored(recipe) = tree {
+            self.recipe(recipe)?;
+            let is_new = match (recipe.len, recipe.depth) {
+                (0, _) => return Ok(()),
+                (_, 0) => self.set(&recipe.root, Bits::TREE),
+                (_, 1) => self.set(&recipe.root, Bits::LONG_TREE),
+                // So long a tree is rare, and there is no bit for it.
+                _ => self.live.high.insert((*recipe, true)),
+            };
+            if !is_new {
+                return Ok(());
+            }
         }
         for child in read_tree(self.reader, entry)?.unwrap_or_default() {
             self.entry(&child, depth + 1)?;
