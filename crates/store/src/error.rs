@@ -236,6 +236,14 @@ pub enum StoreError {
         /// What the operating system said.
         source: io::Error,
     },
+    /// What was to be backed up from a stream did not come whole.
+    #[error("'{name}' could not be read to its end: {reason}; no snapshot was made")]
+    Stream {
+        /// What it was to be called.
+        name: String,
+        /// What went wrong.
+        reason: String,
+    },
     /// A path or option cannot be used as given.
     #[error("{0}")]
     Unusable(String),

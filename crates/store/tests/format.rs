@@ -886,7 +886,7 @@ fn read_what_prunes_leave(is_encrypted: bool) {
         assert!(fields.time().0 > 1_700_000_000);
         assert_eq!([fields.text(), fields.text()], ["somewhere", "someone"]);
         assert!(fields.text().starts_with("onefold "));
-        assert_eq!(fields.varint(), std::process::id().into());
+        assert_eq!(fields.varint(), u64::from(std::process::id()));
         let marks = fields.list(Fields::array::<16>);
         fields.end();
         marks

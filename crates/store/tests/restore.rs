@@ -5,10 +5,11 @@ mod common;
 use std::fs::{self, File, FileTimes, Permissions};
 use std::num::NonZero;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, UNIX_EPOCH};
 
 use common::hooked::Hooked;
@@ -25,7 +26,7 @@ use onefold_seal::wire::Put;
 use onefold_store::restore::{Options, Overwrite, Report, restore};
 use onefold_store::{Cancel, Progress, Recipe, Repository, Snapshot, StoreError};
 use onefold_testkit::{random, skip, text};
-use rustix::fs::{CWD, FileType, Mode, XattrFlags};
+use rustix::fs::{CWD, FileType, FlockOperation, Mode, XattrFlags};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use tempfile::TempDir;
 
@@ -549,4 +550,150 @@ fn opening_and_restoring_put_nothing() {
     let repository = Repository::open(Arc::new(read_only)).unwrap();
     restored(&repository, &snapshot).unwrap();
     assert!(checked(&repository).unwrap().findings.is_empty());
+}
+
+#[test]
+fn zeros_become_holes_on_request() {
+    let source = folder();
+    let noise = random(1, 100_000);
+    let content = [&noise[..], &vec![0; 3 << 20], &noise[..], &vec![0; 1 << 20]].concat();
+    write(source.path().join("image"), &content);
+    let (_, repository, snapshot) = backed_up(source.path());
+    let blocks = |sparse| {
+        let options = Options { sparse, verify: true, ..Options::default() };
+        let restored = try_restore(&repository, &snapshot, &options).unwrap();
+        assert_eq!((restored.report.failed, restored.report.verified), (0, 1));
+        Picture::of(restored.folder.path()).expect(&Picture::of(source.path())).unwrap();
+        restored.folder.path().join("image").metadata().unwrap().blocks() * 512
+    };
+    if blocks(false) < content.len() as u64 {
+        return skip("the file system for temporary files stores zeros as holes by itself");
+    }
+    assert!(blocks(true) < 300_000, "{} bytes", blocks(true));
+}
+
+/// The names of temporary files below `path`.
+fn temporaries(path: &Path) -> Vec<String> {
+    let names = fs::read_dir(path).unwrap().map(|entry| entry.unwrap().file_name());
+    let names = names.map(|name| name.into_string().unwrap());
+    names.filter(|name| name.starts_with(".onefold-restore-")).collect()
+}
+
+/// Restores to `target` and stops after so many reads.
+fn restore_and_stop(objects: &Arc<dyn Objects>, snapshot: &Snapshot, target: &Path, reads: usize) {
+    let cancel = Arc::new(Cancel::default());
+    let (left, stop) = (AtomicUsize::new(reads), Arc::clone(&cancel));
+    let hooked = Hooked::reading(objects, move |_| {
+        if left.fetch_sub(1, Ordering::Relaxed) == 1 {
+            stop.cancel();
+        }
+    });
+    let repository = Repository::open(Arc::new(hooked)).unwrap();
+    let options = Options { threads: NonZero::new(1), ..Options::default() };
+    let progress = Progress::default();
+    let stopped = restore(&repository, &snapshot.root, target, &options, &progress, &cancel);
+    assert!(matches!(stopped, Err(StoreError::Interrupted)), "{stopped:?}");
+}
+
+#[test]
+fn a_restore_that_was_stopped_is_gone_on_with() {
+    let source = folder();
+    write(source.path().join("a"), text(1, 5000));
+    fs::hard_link(source.path().join("a"), source.path().join("link")).unwrap();
+    // Chunks that begin and end anywhere, and more than one piece.
+    write(source.path().join("big"), random(2, 10 << 20));
+    let (objects, _, snapshot) = backed_up(source.path());
+    let target = folder();
+    restore_and_stop(&objects, &snapshot, target.path(), 30);
+    assert_eq!(fs::read_dir(target.path()).unwrap().count(), 2, "'a' and a temporary file");
+    let [temporary] = &temporaries(target.path())[..] else { panic!("one is left") };
+    // The power went as well: some of it is not what was written.
+    let path = target.path().join(temporary);
+    let half = path.metadata().unwrap().len();
+    assert!(half > 1 << 20, "{half} bytes");
+    #[expect(clippy::disallowed_methods, reason = "a target of a restore")]
+    File::options().write(true).open(&path).unwrap().write_all_at(&[0; 1000], 5000).unwrap();
+    let options = Options { overwrite: Overwrite::IfChanged, verify: true, ..Options::default() };
+    let (report, issues) = restore_over(&open(&objects), &snapshot, target.path(), &options);
+    assert_eq!(issues, [] as [&str; 0]);
+    let Report { files, kept, verified, reused, failed, .. } = report;
+    assert_eq!((files, kept, verified, failed), (2, 1, 1, 0));
+    assert!(reused > half - 50_000 && reused < half, "{reused} of {half} bytes");
+    let found = Picture::of(target.path());
+    found.expect(&Picture::of(source.path())).unwrap();
+    assert!(found.are_linked("a", "link"));
+}
+
+#[test]
+fn what_is_left_over_of_a_file_that_was_longer_and_not_zero_is_gone() {
+    let source = folder();
+    let content = [&random(1, 2 << 20)[..], &vec![0; 9 << 20]].concat();
+    write(source.path().join("image"), &content);
+    let (objects, repository, snapshot) = backed_up(source.path());
+    let target = folder();
+    restore_and_stop(&objects, &snapshot, target.path(), 8);
+    let [temporary] = &temporaries(target.path())[..] else { panic!("one is left") };
+    #[expect(clippy::disallowed_methods, reason = "a target of a restore")]
+    let file = File::options().write(true).open(target.path().join(temporary)).unwrap();
+    file.write_all_at(&vec![7; content.len() + 100], 0).unwrap();
+    drop(file);
+    let options = Options { sparse: true, ..Options::default() };
+    let (report, _) = restore_over(&repository, &snapshot, target.path(), &options);
+    assert_eq!((report.failed, report.reused), (0, 0));
+    Picture::of(target.path()).expect(&Picture::of(source.path())).unwrap();
+}
+
+#[test]
+fn leftovers_that_nothing_came_of_are_removed_and_what_is_in_use_is_not_touched() {
+    let source = folder();
+    write(source.path().join("sub/big"), random(2, 9 << 20));
+    let (objects, repository, snapshot) = backed_up(source.path());
+    let target = folder();
+    restore_and_stop(&objects, &snapshot, target.path(), 8);
+    let sub = target.path().join("sub");
+    let [in_use] = &temporaries(&sub)[..] else { panic!("one is left") };
+    #[expect(clippy::disallowed_methods, reason = "stands for another restore")]
+    let other = File::options().write(true).open(sub.join(in_use)).unwrap();
+    rustix::fs::flock(&other, FlockOperation::LockExclusive).unwrap();
+    let leftover = format!(".onefold-restore-{}", "0f".repeat(16));
+    write(sub.join(&leftover), "of another snapshot");
+    symlink("nowhere", sub.join(format!(".onefold-restore-{}", "1f".repeat(16)))).unwrap();
+    write(sub.join(".onefold-restore-mine"), "no temporary file");
+    let (report, _) = restore_over(&repository, &snapshot, target.path(), &Options::default());
+    assert_eq!((report.failed, report.reused), (0, 0));
+    let mut left = temporaries(&sub);
+    left.sort();
+    let mut expected = [in_use.clone(), ".onefold-restore-mine".into()];
+    expected.sort();
+    assert_eq!(left, expected);
+    assert!(fs::read(sub.join("big")).unwrap() == random(2, 9 << 20));
+}
+
+#[test]
+fn another_name_of_somebodys_file_is_not_written_through() {
+    let source = folder();
+    write(source.path().join("big"), random(2, 9 << 20));
+    let (objects, repository, snapshot) = backed_up(source.path());
+    let target = folder();
+    restore_and_stop(&objects, &snapshot, target.path(), 8);
+    let [temporary] = &temporaries(target.path())[..] else { panic!("one is left") };
+    let trap = target.path().join(temporary);
+    let elsewhere = folder();
+    let outside = elsewhere.path().join("outside");
+    for set_trap in [
+        (|outside: &Path, trap: &Path| fs::hard_link(outside, trap).unwrap()) as fn(&Path, &Path),
+        |outside, trap| symlink(outside, trap).unwrap(),
+    ] {
+        fs::remove_file(&trap).unwrap();
+        write(&outside, "precious");
+        set_mode(&outside, 0o600);
+        set_trap(&outside, &trap);
+        let (report, _) = restore_over(&repository, &snapshot, target.path(), &Options::default());
+        assert_eq!((report.failed, report.reused), (0, 0));
+        assert_eq!(fs::read(&outside).unwrap(), b"precious");
+        assert!(fs::read(target.path().join("big")).unwrap() == random(2, 9 << 20));
+        // It is taken for a leftover, which harms nobody but the trap.
+        assert!(temporaries(target.path()).is_empty());
+        write(&trap, "");
+    }
 }

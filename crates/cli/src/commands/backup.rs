@@ -1,15 +1,21 @@
 //! `onefold backup`
 
+use std::ffi::OsString;
 use std::fs;
+use std::io;
 use std::num::NonZero;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use indicatif::{HumanBytes, HumanCount};
 use onefold_seal::ObjectId;
-use onefold_store::backup::{self, Options};
+use onefold_store::backup::{self, Options, Stream};
 use onefold_store::{Snapshot, Summary};
 use serde::Serialize;
 
@@ -26,13 +32,20 @@ use crate::time::rfc3339;
 const AFTER_HELP: &str = "\
 Patterns are gitignore's: '*.o' matches at any depth, '/target' only at the top of a PATH, 'cache/'
 only directories, '!keep.o' takes back. A file that cannot be read is reported and left out; the
-snapshot is made without it and the exit code is 3. A repository inside a PATH is left out.
+snapshot is made without it and the exit code is 3. A repository inside a PATH is left out. Holes in
+files are not read, and are holes again when restored.
+
+What is read from a program is one file, under /NAME. If the program fails after --stdin-from-command
+no snapshot is made; of what comes through --stdin nobody can tell whether it is all.
 
 Examples:
   onefold backup --repo /mnt/backup ~/Documents
   onefold backup --repo /mnt/backup --init --password-file ~/.onefold /etc /home
   onefold backup --repo /mnt/backup --one-file-system /
   onefold backup --repo /mnt/backup --tag weekly --exclude '*.tmp' --exclude-caches ~
+  onefold backup --repo /mnt/backup --device /dev/vg/root --device disk.img
+  zcat dump.gz | onefold backup --repo /mnt/backup --stdin --stdin-filename dump.sql
+  onefold backup --repo /mnt/backup --stdin-from-command --stdin-filename dump.sql -- pg_dump shop
 
 With --json: one object a line, told apart by \"type\". \"progress\" comes every second and counts
 files, bytes, total_files and total_bytes (0 while unknown), unchanged_files, new_bytes,
@@ -46,8 +59,21 @@ pub(crate) struct Backup {
     #[command(flatten)]
     repository: RepositoryArgs,
     /// What to back up; symbolic links named here are followed, those below are kept as links
-    #[arg(required = true, value_name = "PATH")]
+    #[arg(required_unless_present_any = ["devices", "stdin"], value_name = "PATH")]
     paths: Vec<PathBuf>,
+    /// Back up what a block device holds, or an image of a disk, as one file; may be repeated. A
+    /// device that is a PATH, or in one, is only noted as the device that it is
+    #[arg(long = "device", value_name = "PATH")]
+    devices: Vec<PathBuf>,
+    /// Back up what comes through standard input
+    #[arg(long, conflicts_with_all = ["paths", "devices"])]
+    stdin: bool,
+    /// Take PATH... for a command and its arguments, and back up what it prints
+    #[arg(long, conflicts_with_all = ["stdin", "devices"])]
+    stdin_from_command: bool,
+    /// With these: the file's name
+    #[arg(long, value_name = "NAME", default_value = "stdin")]
+    stdin_filename: OsString,
     /// Make the repository if there is none; it is encrypted
     #[arg(long)]
     init: bool,
@@ -109,14 +135,20 @@ impl Backup {
             true => self.repository.open_or_init(self.no_encryption, console)?,
             false => self.repository.open_unloaded(console)?,
         };
-        if let Some(root) = opened.place.directory() {
-            refuse_own(&self.paths, root)?;
+        let stream = self.stream()?;
+        if let (Some(root), None) = (opened.place.directory(), &stream) {
+            refuse_own(self.paths.iter().chain(&self.devices), root)?;
         }
         let options = self.options(&opened, console)?;
         let cancel = cancel_on_signal(console, "what is stored is kept and will be reused")?;
         let (losses, result) = watched(console, |progress| {
-            let result =
-                backup::backup(&opened.repository, &self.paths, &options, progress, &cancel);
+            let repository = &opened.repository;
+            let result = match &stream {
+                Some(stream) => {
+                    backup::backup_stream(repository, stream, &options, progress, &cancel)
+                }
+                None => backup::backup(repository, &self.paths, &options, progress, &cancel),
+            };
             (progress.losses.load(Ordering::Relaxed), result)
         });
         // The index is loaded by the backup, once it has given notice of itself.
@@ -130,6 +162,37 @@ impl Backup {
             console.warn(format_args!("{losses} could not be read; the snapshot is without them"));
         }
         Ok(Exit::Incomplete)
+    }
+
+    /// What is read from a program, if that is what was asked for.
+    fn stream(&self) -> Result<Option<Stream>> {
+        let name = self.stdin_filename.as_bytes().to_vec();
+        if self.stdin {
+            let input = io::stdin().as_fd().try_clone_to_owned();
+            let input = input.context("cannot read standard input")?.into();
+            return Ok(Some(Stream { name, input, expect_whole: Box::new(|| Ok(())) }));
+        }
+        if !self.stdin_from_command {
+            return Ok(None);
+        }
+        let (program, arguments) = self.paths.split_first().expect("a PATH is required");
+        let mut command = Command::new(program);
+        let mut child = command
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .spawn()
+            .with_context(|| format!("cannot run '{}'", program.display()))?;
+        let input = OwnedFd::from(child.stdout.take().expect("it is piped")).into();
+        let (child, program) = (Mutex::new(child), program.display().to_string());
+        let expect_whole = move || {
+            let ended = child.lock().expect("it is locked once").wait();
+            match ended {
+                Ok(status) if status.success() => Ok(()),
+                Ok(status) => Err(format!("'{program}' failed: {status}")),
+                Err(error) => Err(format!("nobody knows how '{program}' ended: {error}")),
+            }
+        };
+        Ok(Some(Stream { name, input, expect_whole: Box::new(expect_whole) }))
     }
 
     fn options(&self, opened: &OpenRepository, console: &Console) -> Result<Options> {
@@ -147,6 +210,7 @@ impl Backup {
             ignore_files: self.ignore_files,
             exclude_caches: self.exclude_caches,
             one_file_system: self.one_file_system,
+            devices: self.devices.clone(),
             force: self.force,
             own_repository: opened.place.identity()?,
             count_first: console.is_json() || !console.bars().is_hidden(),
@@ -157,7 +221,7 @@ impl Backup {
 }
 
 /// Refuses sources that are the repository or lie in it: a backup would feed on itself.
-fn refuse_own(paths: &[PathBuf], root: &Path) -> Result<()> {
+fn refuse_own<'a>(paths: impl Iterator<Item = &'a PathBuf>, root: &Path) -> Result<()> {
     for path in paths {
         // A path that cannot be resolved is for the backup to report.
         if path.canonicalize().is_ok_and(|real| real.starts_with(root)) {

@@ -24,14 +24,20 @@ A directory's content goes to DIR itself; anything else becomes an entry of DIR.
 besides is left alone, and nothing is written outside it, whatever links it contains. If something
 cannot be restored it is reported, the rest is restored, and the exit code is 1.
 
+A restore that was stopped or killed is gone on with by the same command with --overwrite if-changed:
+files that are complete are recognised by size and time and stay; of the one that was not, the parts
+that are right are found by comparing them and stay. Temporary files that are left over are removed.
+After a power cut use --overwrite always: what was written may not have reached the disk.
+
 Examples:
   onefold restore --repo /mnt/backup latest --target /tmp/restored
   onefold restore --repo /mnt/backup 1a2b3c4d:projects/onefold --target . --overwrite never
   onefold restore --repo /mnt/backup latest --target /srv --include '*.conf' --verify
+  onefold restore --repo /mnt/backup latest --target /srv/images --sparse --overwrite if-changed
 
 With --json: one object a line, told apart by \"type\". \"progress\" comes every second and \"issue\" as
 it happens, both as `onefold backup --help` tells; \"summary\" comes last with snapshot, path, target,
-files, directories, others, bytes, kept, verified and failed.";
+files, directories, others, bytes, reused (of them, bytes that were there), kept, verified and failed.";
 
 /// Restore a snapshot, or something in it
 #[derive(Debug, Args)]
@@ -51,6 +57,9 @@ pub(crate) struct Restore {
     /// What happens to files that are there already
     #[arg(long, value_enum, default_value_t = OverwriteArg::Always)]
     overwrite: OverwriteArg,
+    /// Make holes of blocks of zeros; what was a hole is one without this as well
+    #[arg(long)]
+    sparse: bool,
     /// Read every restored file again and compare it with the snapshot
     #[arg(long)]
     verify: bool,
@@ -81,6 +90,7 @@ struct Done {
     directories: u64,
     others: u64,
     bytes: u64,
+    reused: u64,
     kept: u64,
     verified: u64,
     failed: u64,
@@ -94,10 +104,14 @@ impl Restore {
         let options = Options {
             includes: self.includes.clone(),
             overwrite: self.overwrite.into(),
+            sparse: self.sparse,
             verify: self.verify,
             threads: self.threads,
         };
-        let cancel = cancel_on_signal(console, "files that are complete stay")?;
+        let cancel = cancel_on_signal(
+            console,
+            "what is written stays; --overwrite if-changed goes on with it",
+        )?;
         let report = watched(console, |progress| {
             let Found { entry, .. } = &found;
             restore::restore(&opened.repository, entry, &self.target, &options, progress, &cancel)
@@ -123,7 +137,7 @@ impl Restore {
     }
 
     fn done(&self, report: &Report, found: &Found) -> Done {
-        let Report { files, directories, others, bytes, kept, verified, failed } = *report;
+        let Report { files, directories, others, bytes, reused, kept, verified, failed } = *report;
         Done {
             r#type: "summary",
             snapshot: found.id.to_string(),
@@ -133,6 +147,7 @@ impl Restore {
             directories,
             others,
             bytes,
+            reused,
             kept,
             verified,
             failed,
@@ -141,7 +156,7 @@ impl Restore {
 }
 
 fn describe(report: &Report, verify: bool) -> String {
-    let Report { files, directories, others, bytes, kept, verified, failed } = *report;
+    let Report { files, directories, others, bytes, reused, kept, verified, failed } = *report;
     let mut text = format!(
         "restored {} with {}, {}, {}",
         count::files(files),
@@ -149,6 +164,9 @@ fn describe(report: &Report, verify: bool) -> String {
         count::directories(directories),
         count::others(others)
     );
+    if reused > 0 {
+        text.push_str(&format!("; {} were there already", HumanBytes(reused)));
+    }
     if kept > 0 {
         text.push_str(&format!("; {} left as they were", HumanCount(kept)));
     }

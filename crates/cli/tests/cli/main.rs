@@ -11,6 +11,7 @@ mod encryption;
 mod end_to_end;
 mod exit_codes;
 mod forget_and_prune;
+mod from_programs;
 mod interruption;
 mod lab;
 mod mount;

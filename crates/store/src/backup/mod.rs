@@ -21,6 +21,7 @@ mod source;
 mod store;
 mod walk;
 
+use std::fs::File;
 use std::num::NonZero;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -66,6 +67,10 @@ pub struct Options {
     pub exclude_caches: bool,
     /// Whether directories on other file systems than their source are left out.
     pub one_file_system: bool,
+    /// Block devices and images of disks that are backed up besides the paths: each is a file with
+    /// the bytes that it holds. A device among the paths, or below them, is backed up as the node
+    /// that it is.
+    pub devices: Vec<PathBuf>,
     /// Whether every file is read, even one that looks unchanged.
     pub force: bool,
     /// Device and inode of the repository's directory, to leave it out of its own backup.
@@ -90,6 +95,7 @@ impl Default for Options {
             ignore_files: false,
             exclude_caches: false,
             one_file_system: false,
+            devices: Vec::new(),
             force: false,
             own_repository: None,
             count_first: false,
@@ -98,6 +104,17 @@ impl Default for Options {
             program: concat!("onefold ", env!("CARGO_PKG_VERSION")).into(),
         }
     }
+}
+
+/// Something that is read once, from begin to end, and is a file in the snapshot.
+pub struct Stream {
+    /// The file's name.
+    pub name: Vec<u8>,
+    /// What is read.
+    pub input: File,
+    /// Called when `input` ends. An error says that it ended too early and why; then the backup
+    /// fails.
+    pub expect_whole: Box<dyn Fn() -> Result<(), String> + Send + Sync>,
 }
 
 /// Whether the parts of a backup should go on.
@@ -141,14 +158,35 @@ pub fn backup(
     progress: &Progress,
     cancel: &Cancel,
 ) -> Result<(ObjectId, Snapshot), StoreError> {
+    let sources = Sources::new(paths, &options.devices)?;
+    run(repository, &sources, options, progress, cancel)
+}
+
+/// Backs up what comes from `stream`, as [`backup`] does paths. Fails if reading it fails.
+pub fn backup_stream(
+    repository: &Repository,
+    stream: &Stream,
+    options: &Options,
+    progress: &Progress,
+    cancel: &Cancel,
+) -> Result<(ObjectId, Snapshot), StoreError> {
+    run(repository, &Sources::stream(stream)?, options, progress, cancel)
+}
+
+fn run(
+    repository: &Repository,
+    sources: &Sources<'_>,
+    options: &Options,
+    progress: &Progress,
+    cancel: &Cancel,
+) -> Result<(ObjectId, Snapshot), StoreError> {
     let begun = Instant::now();
     let time = Time::now();
-    let sources = Sources::new(paths)?;
     let announced = Announced::new(repository, options, time)?;
     let stop = Stop { user: cancel, failed: AtomicBool::new(false) };
     let tally = Tally::default();
     let backup = Backup { repository, options, progress, stop, tally: &tally };
-    let stored = match backup.store(&sources, time, &announced) {
+    let stored = match backup.store(sources, time, &announced) {
         Ok(stored) => stored,
         Err(error) => {
             announced.withdraw();
@@ -194,10 +232,10 @@ struct Stored<'a> {
 /// The newest snapshot of the same sources on the same host.
 fn find_parent(
     repository: &Repository,
-    sources: &Sources,
+    sources: &Sources<'_>,
     options: &Options,
 ) -> Result<Option<(ObjectId, Snapshot)>, StoreError> {
-    if options.force {
+    if options.force || matches!(sources, Sources::Stream(_)) {
         return Ok(None);
     }
     let paths = sources.paths();
@@ -219,7 +257,7 @@ impl<'a> Backup<'a> {
     /// Stores the sources and the index of what was added.
     fn store(
         &self,
-        sources: &Sources,
+        sources: &Sources<'_>,
         time: Time,
         announced: &Announced<'_>,
     ) -> Result<Stored<'a>, StoreError> {
@@ -253,7 +291,7 @@ impl<'a> Backup<'a> {
     /// What was added comes back even if the backup was interrupted, nothing if it failed.
     fn run_threads(
         &self,
-        sources: &Sources,
+        sources: &Sources<'_>,
         parent: Option<&Snapshot>,
         time: Time,
         root: &Arc<OnceLock<Entry>>,
@@ -282,6 +320,10 @@ impl<'a> Backup<'a> {
             stop,
             used,
             force: options.force,
+            stream: match sources {
+                Sources::Stream(stream) => Some(*stream),
+                _ => None,
+            },
             parent_time: parent.map(|snapshot| snapshot.time),
             pool: pool_in,
             batches,
@@ -364,7 +406,7 @@ impl<'a> Backup<'a> {
         &self,
         root: &OnceLock<Entry>,
         time: Time,
-        sources: &Sources,
+        sources: &Sources<'_>,
     ) -> Result<(), StoreError> {
         let Some(root) = root.get().cloned() else { return Ok(()) };
         let snapshot = Snapshot {

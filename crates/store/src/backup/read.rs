@@ -16,7 +16,7 @@ use crossbeam_channel::{Receiver, Sender};
 use onefold_cdc::Chunker;
 
 use super::assemble::{LastSegment, OpenDirectory, OpenFile};
-use super::{Stop, source};
+use super::{Stop, Stream, source};
 use crate::chunks::ChunkReader;
 use crate::place::Used;
 use crate::tree::{Entry, Extent, Node, Time};
@@ -37,7 +37,11 @@ pub(super) enum Job {
         name: Vec<u8>,
         /// What the parent snapshot has under this name.
         before: Option<Box<Entry>>,
+        /// Whether a block device stands for the bytes that it holds.
+        is_device: bool,
     },
+    /// Read the stream; it is the only entry of this directory and dates from this moment.
+    Stream(Arc<OpenDirectory>, Time),
     /// The directory's listing is complete.
     Listed(Arc<OpenDirectory>),
     /// The directory in this slot could not be listed.
@@ -90,6 +94,8 @@ pub(super) struct Shared<'a> {
     /// Where chunks are noted that files taken over unread rely on.
     pub(super) used: &'a Used,
     pub(super) force: bool,
+    /// What [`Job::Stream`] reads.
+    pub(super) stream: Option<&'a Stream>,
     /// When the parent snapshot's backup began.
     pub(super) parent_time: Option<Time>,
     /// Empty buffers, for whoever starts a batch.
@@ -132,12 +138,17 @@ impl<'a> Reader<'a> {
 
     fn job(&mut self, job: Job) -> Result<(), StoreError> {
         match job {
-            Job::Entry { path, directory, slot, name, before } => {
-                if let Err(issue) = self.entry(&path, &directory, slot, &name, before)? {
+            Job::Entry { path, directory, slot, name, before, is_device } => {
+                let done = self.entry(&path, &directory, slot, &name, before, is_device)?;
+                if let Err(issue) = done {
                     let (action, source) = issue;
                     self.shared.progress.issue(path, IssueKind::Unreadable { action, source });
                     self.done(directory, slot, None);
                 }
+            }
+            Job::Stream(directory, time) => {
+                let stream = self.shared.stream.expect("only a stream's backup sends the job");
+                self.stream(stream, &directory, time)?;
             }
             Job::Listed(directory) => self.batch.entries.push(Done::Listed(directory)),
             Job::Dropped(directory, slot) => self.done(directory, slot, None),
@@ -157,21 +168,24 @@ impl<'a> Reader<'a> {
         slot: usize,
         name: &[u8],
         before: Option<Box<Entry>>,
+        is_device: bool,
     ) -> Result<Result<(), FileError>, StoreError> {
         let metadata = match path.symlink_metadata() {
             Ok(metadata) => metadata,
             Err(error) => return Ok(Err(("stat", error))),
         };
-        if metadata.is_file() {
-            if let Some(entry) = before.filter(|entry| self.is_reusable(entry, &metadata)) {
-                Progress::add(&self.shared.progress.files, 1);
-                Progress::add(&self.shared.progress.unchanged_files, 1);
-                Progress::add(&self.shared.progress.bytes, metadata.len());
-                let entry = Entry { meta: reused_meta(&entry, &metadata), ..*entry };
-                self.done(Arc::clone(directory), slot, Some(entry));
-                return Ok(Ok(()));
-            }
-            return self.file(path, directory, slot, name);
+        let reused =
+            before.filter(|entry| metadata.is_file() && self.is_reusable(entry, &metadata));
+        if let Some(entry) = reused {
+            Progress::add(&self.shared.progress.files, 1);
+            Progress::add(&self.shared.progress.unchanged_files, 1);
+            Progress::add(&self.shared.progress.bytes, metadata.len());
+            let entry = Entry { meta: reused_meta(&entry, &metadata), ..*entry };
+            self.done(Arc::clone(directory), slot, Some(entry));
+            return Ok(Ok(()));
+        }
+        if metadata.is_file() || is_device {
+            return self.file(path, directory, slot, name, is_device);
         }
         let special = || -> io::Result<Entry> {
             let no_node =
@@ -203,40 +217,42 @@ impl<'a> Reader<'a> {
         directory: &Arc<OpenDirectory>,
         slot: usize,
         name: &[u8],
+        is_device: bool,
     ) -> Result<Result<(), FileError>, StoreError> {
         let opened = || -> io::Result<_> {
             let file = source::open(path)?;
             let metadata = file.metadata()?;
-            if !metadata.is_file() {
+            if is_device {
+                source::expect_contents(&metadata)?;
+            } else if !metadata.is_file() {
                 return Err(io::Error::other("it is no longer a regular file"));
             }
-            let extents = source::extents(&file, &metadata)?;
-            Ok((source::meta_of(path, &metadata)?, extents, file, metadata))
+            let size = source::content_len(&file, &metadata)?;
+            let extents = match metadata.is_file() {
+                true => source::extents(&file, &metadata)?,
+                false => None,
+            };
+            Ok((source::meta_of(path, &metadata)?, extents, file, size))
         };
-        let (meta, extents, file, metadata) = match opened() {
+        let (meta, extents, file, size) = match opened() {
             Ok(opened) => opened,
             Err(error) => return Ok(Err(("open", error))),
         };
-        let mut reading = Reading {
-            file: OpenFile::new(Arc::clone(directory), slot),
-            start: self.filled,
-            chunks: 0,
-            chunks_before: 0,
-            segments: 0,
+        let mut reading = self.begin(directory, slot);
+        let read = match &extents {
+            Some(extents) => self.content(&file, extents, false, &mut reading)?,
+            None => self.content(&file, &[Extent { offset: 0, len: size }], true, &mut reading)?,
         };
-        let size = metadata.len();
-        let whole = [Extent { offset: 0, len: size }];
-        let content =
-            match self.content(&file, extents.as_deref().unwrap_or(&whole), &mut reading)? {
-                Ok(content) => content,
-                Err(error) => {
-                    self.finish_file(reading, None);
-                    self.shared
-                        .progress
-                        .issue(path, IssueKind::Unreadable { action: "read", source: error });
-                    return Ok(Ok(()));
-                }
-            };
+        let content = match read {
+            Ok(content) => content,
+            Err(error) => {
+                self.finish_file(reading, None);
+                self.shared
+                    .progress
+                    .issue(path, IssueKind::Unreadable { action: "read", source: error });
+                return Ok(Ok(()));
+            }
+        };
         let expected = extents.as_ref().map_or(size, |list| list.iter().map(|e| e.len).sum());
         let changed = content != expected
             || file.metadata().map_or(true, |now| {
@@ -255,15 +271,53 @@ impl<'a> Reader<'a> {
         Ok(Ok(()))
     }
 
+    fn begin(&self, directory: &Arc<OpenDirectory>, slot: usize) -> Reading {
+        Reading {
+            file: OpenFile::new(Arc::clone(directory), slot),
+            start: self.filled,
+            chunks: 0,
+            chunks_before: 0,
+            segments: 0,
+        }
+    }
+
+    /// Backs up what comes from `stream`; all of it or the backup fails.
+    fn stream(
+        &mut self,
+        stream: &Stream,
+        directory: &Arc<OpenDirectory>,
+        time: Time,
+    ) -> Result<(), StoreError> {
+        let failed = |reason| StoreError::Stream {
+            name: String::from_utf8_lossy(&stream.name).into_owned(),
+            reason,
+        };
+        let mut reading = self.begin(directory, 0);
+        let endless = [Extent { offset: 0, len: u64::MAX }];
+        let size = self
+            .content(&stream.input, &endless, true, &mut reading)?
+            .map_err(|error| failed(error.to_string()))?;
+        // A signal that stops the program on the other side as well looks like an end.
+        self.shared.stop.check()?;
+        (stream.expect_whole)().map_err(failed)?;
+        let meta = source::meta_of_stream(time);
+        let content = Recipe { len: size, ..Recipe::EMPTY };
+        let node = Node::File { size, content, extents: None };
+        self.finish_file(reading, Some(Entry { name: stream.name.clone(), meta, node }));
+        Progress::add(&self.shared.progress.files, 1);
+        Ok(())
+    }
+
     /// Reads and cuts the bytes of `extents`, up to where the file ends now; how many there were.
+    /// What `is_sequential` begins where the file is read next, and is its one extent.
     fn content(
         &mut self,
         file: &File,
         extents: &[Extent],
+        is_sequential: bool,
         reading: &mut Reading,
     ) -> Result<Result<u64, io::Error>, StoreError> {
         let mut content = 0;
-        let is_sequential = extents.len() == 1 && extents[0].offset == 0;
         for extent in extents {
             let mut done = 0;
             while done < extent.len {

@@ -31,6 +31,12 @@ pub(crate) fn meta_without_xattrs(metadata: &Metadata) -> Meta {
     }
 }
 
+/// What a stream that began at `time` is given: its bytes are nobody's business but the user's.
+pub(crate) fn meta_of_stream(time: Time) -> Meta {
+    let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    Meta { mode: 0o600, uid, gid, mtime: time, ctime: time, links: 1, ..Meta::default() }
+}
+
 /// Whether a file that looks like `metadata` is the one that `entry` recorded, unchanged.
 ///
 /// Size, mtime, ctime and inode must agree. The device number is left out: it changes with the
@@ -87,7 +93,26 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
     }
 }
 
-/// The extents of a file with holes, or `None` if it has none.
+/// Fails unless what looks like `metadata` holds bytes that can be read from begin to end.
+pub(crate) fn expect_contents(metadata: &Metadata) -> io::Result<()> {
+    match metadata.is_file() || metadata.file_type().is_block_device() {
+        true => Ok(()),
+        false => Err(io::Error::other("it is neither a block device nor a regular file")),
+    }
+}
+
+/// How many bytes there are to read; of a block device only a seek tells. Reading begins at the
+/// start.
+pub(crate) fn content_len(file: &File, metadata: &Metadata) -> io::Result<u64> {
+    if !metadata.file_type().is_block_device() {
+        return Ok(metadata.len());
+    }
+    let len = rustix::fs::seek(file, SeekFrom::End(0))?;
+    rustix::fs::seek(file, SeekFrom::Start(0))?;
+    Ok(len)
+}
+
+/// The extents of a file with holes, or `None` if it has none. Where it is read next changes.
 pub(crate) fn extents(file: &File, metadata: &Metadata) -> io::Result<Option<Vec<Extent>>> {
     let size = metadata.len();
     if metadata.blocks() * 512 >= size {

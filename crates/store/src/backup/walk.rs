@@ -13,11 +13,11 @@ use crossbeam_channel::Sender;
 
 use super::assemble::{Above, OpenDirectory};
 use super::read::Job;
-use super::{Options, Stop, source};
+use super::{Options, Stop, Stream, source};
 use crate::chunks::ChunkReader;
 use crate::repository::read_tree;
 use crate::select::Patterns;
-use crate::tree::{Entry, Meta, Time};
+use crate::tree::{Entry, Meta, Time, is_component};
 use crate::{IssueKind, Progress, StoreError};
 
 /// How a file that marks its directory as a cache begins (bford.info/cachedir).
@@ -29,53 +29,97 @@ const JOBS_AT_A_TIME: usize = 16;
 const IGNORE_FILES: [&str; 3] = [".gitignore", ".ignore", ".onefoldignore"];
 
 /// The sources of a backup, checked.
-pub(super) enum Sources {
+pub(super) enum Sources<'a> {
     /// One directory: the snapshot's root.
     Directory(PathBuf),
     /// Several sources, or one that is no directory: entries of the snapshot's root, by name.
-    Several(Vec<(Vec<u8>, PathBuf)>),
+    Several(Vec<Named>),
+    /// What a program writes: the one entry of the snapshot's root.
+    Stream(&'a Stream),
 }
 
-impl Sources {
-    /// Checks that every path can be reached and has a name of its own.
-    ///
+/// A source that is an entry of the snapshot's root.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Named {
+    name: Vec<u8>,
+    /// What the snapshot says where it was: the path of a device as the user wrote it, because the
+    /// links that lead to one are more constant than what they lead to.
+    path: PathBuf,
+    /// Where it is read.
+    real: PathBuf,
+    is_device: bool,
+}
+
+impl Named {
     /// A path that the user names is followed if it is a link; links found below are not.
-    pub(super) fn new(paths: &[PathBuf]) -> Result<Self, StoreError> {
-        let mut named: Vec<(Vec<u8>, PathBuf)> = Vec::new();
-        for path in paths {
+    fn path(path: &Path) -> Result<Self, StoreError> {
+        let real = path.canonicalize().map_err(StoreError::file("back up", path))?;
+        let Some(name) = real.file_name() else {
+            return Err(StoreError::Unusable(
+                "'/' can only be backed up on its own: name it alone, or name directories in it"
+                    .into(),
+            ));
+        };
+        Ok(Self { name: name.as_bytes().to_vec(), path: real.clone(), real, is_device: false })
+    }
+
+    fn device(path: &Path) -> Result<Self, StoreError> {
+        let error = |source| StoreError::file("back up", path)(source);
+        let real = path.canonicalize().map_err(error)?;
+        source::expect_contents(&real.metadata().map_err(error)?).map_err(error)?;
+        let name = path.file_name().or(real.file_name()).unwrap_or_default().to_owned();
+        let above = path.parent().filter(|above| !above.as_os_str().is_empty());
+        let above = above.unwrap_or(Path::new(".")).canonicalize().map_err(error)?;
+        let path = above.join(&name);
+        Ok(Self { name: name.into_vec(), path, real, is_device: true })
+    }
+}
+
+impl<'a> Sources<'a> {
+    /// Checks that every path can be reached and has a name of its own.
+    pub(super) fn new(paths: &[PathBuf], devices: &[PathBuf]) -> Result<Self, StoreError> {
+        if let ([path], []) = (paths, devices) {
             let real = path.canonicalize().map_err(StoreError::file("back up", path))?;
-            if paths.len() == 1 && real.is_dir() {
+            if real.is_dir() {
                 return Ok(Self::Directory(real));
             }
-            let Some(name) = real.file_name() else {
-                return Err(StoreError::Unusable(
-                    "'/' can only be backed up on its own: name it alone, or name directories in it"
-                        .into(),
-                ));
-            };
-            named.push((name.as_bytes().to_vec(), real));
         }
+        let paths = paths.iter().map(|path| Named::path(path));
+        let devices = devices.iter().map(|path| Named::device(path));
+        let mut named = paths.chain(devices).collect::<Result<Vec<_>, _>>()?;
         if named.is_empty() {
             return Err(StoreError::Unusable("no path to back up was given".into()));
         }
         named.sort();
         named.dedup();
-        if let Some([first, second]) = named.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+        if let Some([first, second]) = named.windows(2).find(|pair| pair[0].name == pair[1].name) {
             return Err(StoreError::SameName {
-                name: String::from_utf8_lossy(&first.0).into_owned(),
-                first: first.1.clone(),
-                second: second.1.clone(),
+                name: String::from_utf8_lossy(&first.name).into_owned(),
+                first: first.path.clone(),
+                second: second.path.clone(),
             });
         }
         Ok(Self::Several(named))
     }
 
-    /// The sources' absolute paths.
+    /// Checks that the stream has a name that a file can have.
+    pub(super) fn stream(stream: &'a Stream) -> Result<Self, StoreError> {
+        if is_component(&stream.name) {
+            return Ok(Self::Stream(stream));
+        }
+        let name = String::from_utf8_lossy(&stream.name);
+        Err(StoreError::Unusable(format!(
+            "'{name}' is no name of a file: it must be one component"
+        )))
+    }
+
+    /// The sources' absolute paths; a stream's is its name below the root.
     pub(super) fn paths(&self) -> Vec<Vec<u8>> {
         let bytes = |path: &Path| path.as_os_str().as_bytes().to_vec();
         match self {
             Self::Directory(path) => vec![bytes(path)],
-            Self::Several(named) => named.iter().map(|(_, path)| bytes(path)).collect(),
+            Self::Several(named) => named.iter().map(|named| bytes(&named.path)).collect(),
+            Self::Stream(stream) => vec![[b"/", &stream.name[..]].concat()],
         }
     }
 }
@@ -169,7 +213,7 @@ impl Walk<'_> {
     /// Walks `sources`; the snapshot's root will be in `root` when the last job is done.
     pub(super) fn run(
         mut self,
-        sources: &Sources,
+        sources: &Sources<'_>,
         parent: Option<&Entry>,
         time: Time,
         root: &Arc<OnceLock<Entry>>,
@@ -190,7 +234,15 @@ impl Walk<'_> {
                 let meta = Meta { mode: 0o755, mtime: time, ctime: time, ..Meta::default() };
                 let open = OpenDirectory::new(Vec::new(), meta, above, named.len());
                 let before = self.entries_before(parent);
-                for (slot, (name, path)) in named.iter().enumerate() {
+                for (slot, Named { name, real: path, is_device, .. }) in named.iter().enumerate() {
+                    if *is_device {
+                        let (path, name) = (path.clone(), name.clone());
+                        let before = find(&before, &name).cloned().map(Box::new);
+                        let (directory, is_device) = (Arc::clone(&open), true);
+                        let job = Job::Entry { path, directory, slot, name, before, is_device };
+                        self.send(job)?;
+                        continue;
+                    }
                     let kind = path.symlink_metadata().map_err(StoreError::file("stat", path))?;
                     let base = path.parent().unwrap_or(path);
                     let mut selection = Selection::new(base, self.options)?;
@@ -201,6 +253,12 @@ impl Walk<'_> {
                     let is_directory = kind.is_dir();
                     self.entry(path.clone(), &open, slot, is_directory, before, &mut selection)?;
                 }
+                self.send(Job::Listed(open))?;
+            }
+            Sources::Stream(_) => {
+                let meta = Meta { mode: 0o755, mtime: time, ctime: time, ..Meta::default() };
+                let open = OpenDirectory::new(Vec::new(), meta, above, 1);
+                self.send(Job::Stream(Arc::clone(&open), time))?;
                 self.send(Job::Listed(open))?;
             }
         }
@@ -238,7 +296,7 @@ impl Walk<'_> {
         let directory = Arc::clone(above);
         if !is_directory {
             let before = before.cloned().map(Box::new);
-            return self.send(Job::Entry { path, directory, slot, name, before });
+            return self.send(Job::Entry { path, directory, slot, name, before, is_device: false });
         }
         let depth = selection.ignores.len();
         let opened = || -> Result<_, (&'static str, io::Error)> {
@@ -302,7 +360,7 @@ fn find<'a>(entries: &'a [Entry], name: &[u8]) -> Option<&'a Entry> {
 ///
 /// Errors are passed over here: the backup itself meets them again and reports them.
 pub(super) fn count(
-    sources: &Sources,
+    sources: &Sources<'_>,
     options: &Options,
     progress: &Progress,
     stop: &Stop<'_>,
@@ -329,14 +387,25 @@ pub(super) fn count(
         }
         Ok(())
     };
+    let mut device_bytes = 0;
     match sources {
         Sources::Directory(path) => count_below(path, path)?,
         Sources::Several(named) => {
-            for (_, path) in named {
-                count_below(path, path.parent().unwrap_or(path))?;
+            for Named { real: path, is_device, .. } in named {
+                match is_device {
+                    true => {
+                        device_bytes += source::open(path)
+                            .and_then(|file| source::content_len(&file, &file.metadata()?))
+                            .unwrap_or_default()
+                    }
+                    false => count_below(path, path.parent().unwrap_or(path))?,
+                }
             }
         }
+        // Nobody knows how much will come.
+        Sources::Stream(_) => return Ok(()),
     }
+    bytes += device_bytes;
     progress.total_files.store(files, Ordering::Relaxed);
     progress.total_bytes.store(bytes, Ordering::Relaxed);
     Ok(())

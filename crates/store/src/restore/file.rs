@@ -5,13 +5,17 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
-use super::target::{Target, set_meta, temporary_name};
+use onefold_container::MAX_GROUP_LEN;
+use onefold_seal::ObjectId;
+
+use super::target::{self, Target, set_meta, temporary_name};
 use super::{Components, Context, Counts};
+use crate::chunks::ChunkReader;
 use crate::error::is_lack_of_space;
 use crate::repository::describe;
-use crate::tree::{Entry, Extent, Meta, Node};
+use crate::tree::{self, Entry, Extent, Meta, Node};
 use crate::{Progress, Recipe, StoreError};
 
 /// A piece has about this many bytes: enough to be worth a hand-over, few enough for a long file
@@ -20,21 +24,35 @@ const PIECE_LEN: u64 = 8 << 20;
 /// A piece has at most so many chunks, so that the pieces that wait take little memory.
 const PIECE_CHUNKS: usize = 1024;
 
+/// Holes begin and end at multiples of this: the usual file systems give out no less.
+const BLOCK_LEN: usize = 4096;
+
 /// A file on its way back.
 pub(super) struct RestoredFile {
     target: Arc<Target>,
     path: Components,
     name: Vec<u8>,
-    /// What the file is called until it is whole.
+    /// What the file is called until it is whole, unless that name cannot be had.
     temporary: Vec<u8>,
     meta: Meta,
     size: u64,
     layout: Layout,
     content: Recipe,
     /// The open file, once the first piece made it, or why there is none.
-    file: Mutex<Option<Result<Arc<File>, String>>>,
+    opened: Mutex<Option<Result<Arc<Opened>, String>>>,
+    /// Why it will not be whole.
+    failure: OnceLock<String>,
     /// Pieces that are still to be written, and one more while others may come.
     pending: AtomicUsize,
+}
+
+/// A file that is being written.
+struct Opened {
+    file: File,
+    /// What it is called meanwhile.
+    temporary: Vec<u8>,
+    /// Whether an earlier restore of it has left bytes: they may be right.
+    is_found: bool,
 }
 
 /// Some of the chunks of a file.
@@ -108,12 +126,13 @@ impl RestoredFile {
             target: Arc::clone(target),
             path: path.clone(),
             name: entry.name.clone(),
-            temporary: temporary_name(),
+            temporary: temporary_name_of(context.chunks, entry),
             meta: entry.meta.clone(),
             size: *size,
             layout: Layout::new(extents.as_deref()),
             content: *content,
-            file: Mutex::new(None),
+            opened: Mutex::new(None),
+            failure: OnceLock::new(),
             pending: AtomicUsize::new(1),
         });
         let mut planned =
@@ -141,8 +160,12 @@ impl RestoredFile {
         let mut stopped = planned.stopped.take();
         match visited {
             Ok(()) if planned.has_some() => stopped = hand_over(&mut planned).err(),
-            Err(error) if !file.has_failed() => file.fail(describe(&error)),
-            _ => {}
+            Ok(()) => {}
+            Err(error) => file.fail(describe(&error)),
+        }
+        // Some of its pieces are on no way.
+        if let Some(error) = &stopped {
+            file.fail(describe(error));
         }
         file.piece_is_done(context);
         stopped.map_or(Ok(()), Err)
@@ -154,36 +177,48 @@ impl RestoredFile {
         }
     }
 
+    /// Notes why it will not be whole; the first reason is the one that is told.
+    fn fail(&self, reason: String) {
+        let _ = self.failure.set(reason);
+    }
+
     fn has_failed(&self) -> bool {
-        matches!(&*self.file.lock().expect("no thread panics with a file locked"), Some(Err(_)))
+        self.failure.get().is_some()
     }
 
     /// The open file; the first caller makes it.
-    fn open(&self) -> Result<Arc<File>, String> {
-        let mut file = self.file.lock().expect("no thread panics with a file locked");
-        let make = || -> io::Result<Arc<File>> {
-            let file = self.target.create_file(&self.temporary)?;
-            if matches!(self.layout, Layout::Sparse(_)) {
-                file.set_len(self.size)?;
+    fn open(&self, context: &Context<'_>) -> Result<Arc<Opened>, String> {
+        let mut opened = self.opened.lock().expect("no thread panics with a file locked");
+        let make = || -> io::Result<Arc<Opened>> {
+            let opened = match self.target.take_temporary(&self.temporary) {
+                Some((file, is_found)) => {
+                    Opened { file, temporary: self.temporary.clone(), is_found }
+                }
+                None => {
+                    let temporary = temporary_name();
+                    let file = self.target.create_file(&temporary)?;
+                    Opened { file, temporary, is_found: false }
+                }
+            };
+            let has_holes = matches!(self.layout, Layout::Sparse(_)) || context.options.sparse;
+            if has_holes || opened.is_found {
+                opened.file.set_len(self.size)?;
             }
-            Ok(Arc::new(file))
+            Ok(Arc::new(opened))
         };
-        file.get_or_insert_with(|| make().map_err(|error| error.to_string())).clone()
-    }
-
-    fn fail(&self, reason: String) {
-        let mut file = self.file.lock().expect("no thread panics with a file locked");
-        if !matches!(&*file, Some(Err(_))) {
-            *file = Some(Err(reason));
-        }
+        opened.get_or_insert_with(|| make().map_err(|error| error.to_string())).clone()
     }
 
     /// Gives the whole file its metadata and its name, or reports why there is none.
     fn finish(&self, context: &Context<'_>) {
-        let named = self.open().and_then(|file| {
+        let whole = match self.failure.get() {
+            Some(reason) => Err(reason.clone()),
+            None => self.open(context),
+        };
+        let named = whole.and_then(|opened| {
             let finish = || -> io::Result<_> {
-                let missing = set_meta(&*file, &self.meta)?;
-                self.target.rename(&self.temporary, &self.name)?;
+                let missing = set_meta(&opened.file, &self.meta)?;
+                self.target.rename(&opened.temporary, &self.name)?;
                 Ok(missing)
             };
             finish().map_err(|error| error.to_string())
@@ -195,8 +230,7 @@ impl RestoredFile {
                 Counts::add(&context.counts.bytes, self.content.len);
             }
             Err(reason) => {
-                // What is left of it would only be in the way; that it may stay is no new error.
-                let _ = self.target.remove(&self.temporary);
+                self.give_up(context);
                 context.failed(&self.path, reason);
                 return;
             }
@@ -207,6 +241,16 @@ impl RestoredFile {
                 Ok(()) => Counts::add(&context.counts.verified, 1),
                 Err(reason) => context.failed(&self.path, format!("verification: {reason}")),
             }
+        }
+    }
+
+    /// Removes what was written, unless the user asked to stop and it is worth to be gone on with.
+    fn give_up(&self, context: &Context<'_>) {
+        let opened = self.opened.lock().expect("no thread panics with a file locked");
+        let is_long = self.content.len > PIECE_LEN;
+        if let (Some(Ok(opened)), false) = (&*opened, is_long && context.cancel.is_cancelled()) {
+            // It would only be in the way; that it may stay is no new error.
+            let _ = self.target.remove(&opened.temporary);
         }
     }
 
@@ -285,29 +329,88 @@ impl Piece {
     }
 
     fn write_chunks(&self, context: &Context<'_>) -> Result<(), String> {
-        let file = self.file.open()?;
+        let stopped = |_| "the restore was stopped before it was written".to_owned();
+        context.go_on().map_err(stopped)?;
+        let opened = self.file.open(context)?;
         let mut start = self.start;
         for leaf in &self.leaves {
-            context.go_on().map_err(|_| "the restore was stopped before it was written")?;
-            let bytes = context.chunks.leaf(leaf).map_err(|error| describe(&error))?;
-            self.file
-                .layout
-                .place(start, bytes.len(), |offset, part| file.write_all_at(&bytes[part], offset))
-                .map_err(|error| {
-                    if is_lack_of_space(&error) {
-                        context.full.get_or_init(|| context.show(&self.file.path));
-                    }
-                    error.to_string()
-                })?;
+            context.go_on().map_err(stopped)?;
+            match opened.is_found && self.is_there(&opened.file, leaf, start, context) {
+                true => Counts::add(&context.counts.reused, leaf.len),
+                false => self.write_chunk(&opened, leaf, start, context)?,
+            }
             start += leaf.len;
             Progress::add(&context.progress.bytes, leaf.len);
         }
         Ok(())
     }
+
+    /// Whether the file has the chunk already where it belongs.
+    fn is_there(&self, file: &File, leaf: &Recipe, start: u64, context: &Context<'_>) -> bool {
+        if leaf.len > MAX_GROUP_LEN as u64 {
+            return false;
+        }
+        let mut bytes = vec![0; leaf.len as usize];
+        let read = self.file.layout.place(start, leaf.len as usize, |offset, part| {
+            file.read_exact_at(&mut bytes[part], offset)
+        });
+        read.is_ok() && context.chunks.fingerprint(&bytes) == leaf.root
+    }
+
+    fn write_chunk(
+        &self,
+        opened: &Opened,
+        leaf: &Recipe,
+        start: u64,
+        context: &Context<'_>,
+    ) -> Result<(), String> {
+        let bytes = context.chunks.leaf(leaf).map_err(|error| describe(&error))?;
+        // What an earlier restore has left need not be zeros.
+        let may_skip_zeros = context.options.sparse && !opened.is_found;
+        let write = |offset, part: Range<usize>| match may_skip_zeros {
+            true => write_around_zeros(&opened.file, &bytes[part], offset),
+            false => opened.file.write_all_at(&bytes[part], offset),
+        };
+        self.file.layout.place(start, bytes.len(), write).map_err(|error| {
+            if is_lack_of_space(&error) {
+                context.full.get_or_init(|| context.show(&self.file.path));
+            }
+            error.to_string()
+        })
+    }
+}
+
+/// The temporary name of a file: another attempt at the same file gives it the same, so that it
+/// finds what is there already.
+fn temporary_name_of(chunks: &ChunkReader<'_>, entry: &Entry) -> Vec<u8> {
+    let content = Entry { meta: Meta::default(), ..entry.clone() };
+    let mut bytes = Vec::new();
+    tree::encode_entry(&content, &mut bytes);
+    let digest = chunks.fingerprint(&bytes);
+    let (id, _) = digest.as_bytes().split_first_chunk().expect("a fingerprint has 32 bytes");
+    target::temporary_name_of(ObjectId::from_bytes(*id))
+}
+
+/// Writes `bytes` to a file that has zeros there, but for blocks in which they are all zero: those
+/// stay holes.
+fn write_around_zeros(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
+    let (mut first, mut at) = (0, 0);
+    while at < bytes.len() {
+        let in_block = (offset as usize + at) % BLOCK_LEN;
+        let end = bytes.len().min(at + BLOCK_LEN - in_block);
+        if bytes[at..end].iter().all(|byte| *byte == 0) {
+            file.write_all_at(&bytes[first..at], offset + first as u64)?;
+            first = end;
+        }
+        at = end;
+    }
+    file.write_all_at(&bytes[first..], offset + first as u64)
 }
 
 #[cfg(test)]
 mod tests {
+    use onefold_testkit::SplitMix64;
+
     use super::*;
 
     #[test]
@@ -328,5 +431,26 @@ mod tests {
         assert_eq!(placed(3, 2), [(13, 0..1), (100, 1..2)]);
         assert_eq!(placed(4, 6), [(100, 0..6)]);
         assert_eq!(placed(5, 1), [(101, 0..1)]);
+    }
+
+    #[test]
+    fn writing_around_zeros_gives_the_same_bytes_wherever_zeros_are() {
+        let mut numbers = SplitMix64::new(1);
+        for round in 0..200 {
+            let stretch = |numbers: &mut SplitMix64| {
+                let value = [0, 0, 7][numbers.below(3)];
+                vec![value; numbers.below(3 * BLOCK_LEN)]
+            };
+            let bytes: Vec<u8> = (0..4).flat_map(|_| stretch(&mut numbers)).collect();
+            let offset = numbers.below(2 * BLOCK_LEN);
+            let file = tempfile::tempfile().unwrap();
+            let len = offset + bytes.len();
+            file.set_len(len as u64).unwrap();
+            write_around_zeros(&file, &bytes, offset as u64).unwrap();
+            let mut found = vec![1; len];
+            file.read_exact_at(&mut found, 0).unwrap();
+            assert!(found[..offset].iter().all(|byte| *byte == 0), "round {round}");
+            assert!(found[offset..] == bytes, "round {round}");
+        }
     }
 }

@@ -4,6 +4,10 @@
 //! each from chunks that were verified as they were read. A file appears under its name only when
 //! all of it is written: until then it has a temporary one, and what stood there before stays.
 //! Hard links follow when all files are there, and directories get their times last.
+//!
+//! A restore that was cut off leaves temporary files. Their names follow from what they are to
+//! become, so another restore of the same finds them, compares what they hold chunk by chunk, and
+//! writes only what is not there. Those that nothing came of are removed at the end.
 
 mod file;
 mod target;
@@ -56,6 +60,8 @@ pub struct Options {
     pub includes: Vec<String>,
     /// What happens to files that are in the way.
     pub overwrite: Overwrite,
+    /// Whether blocks of zeros become holes, in files that had none there as well.
+    pub sparse: bool,
     /// Whether every restored file is read again and compared with the snapshot.
     pub verify: bool,
     /// Writing threads; as many as there are cores if `None`.
@@ -73,6 +79,8 @@ pub struct Report {
     pub others: u64,
     /// Bytes of the files written.
     pub bytes: u64,
+    /// Of these, bytes that an earlier restore, which was cut off, had written already.
+    pub reused: u64,
     /// Files that were in the way and stayed.
     pub kept: u64,
     /// Files that were read again and found right.
@@ -111,6 +119,7 @@ pub fn restore(
         includes,
         pieces,
         directories: Vec::new(),
+        found: vec![Vec::new()],
         links: Vec::new(),
         inodes: HashMap::new(),
         levels: Vec::new(),
@@ -129,6 +138,7 @@ pub fn restore(
     walked?;
     context.go_on()?;
     plan.link_files(&root);
+    plan.remove_leftovers(&root);
     plan.finish_directories(&root);
     Ok(counts.report())
 }
@@ -188,6 +198,7 @@ struct Counts {
     directories: AtomicU64,
     others: AtomicU64,
     bytes: AtomicU64,
+    reused: AtomicU64,
     kept: AtomicU64,
     verified: AtomicU64,
     failed: AtomicU64,
@@ -205,6 +216,7 @@ impl Counts {
             directories: read(&self.directories),
             others: read(&self.others),
             bytes: read(&self.bytes),
+            reused: read(&self.reused),
             kept: read(&self.kept),
             verified: read(&self.verified),
             failed: read(&self.failed),
@@ -219,6 +231,8 @@ struct Plan<'a> {
     pieces: Sender<Piece>,
     /// Directories in the order they were made, with the metadata they get at the end.
     directories: Vec<(Components, Meta)>,
+    /// Directories that were there already.
+    found: Vec<Components>,
     /// Names that become hard links of a file restored under another name.
     links: Vec<Link>,
     /// Files with several names: where the first of them is, and what it is.
@@ -330,6 +344,9 @@ impl Plan<'_> {
                 let target = Arc::new(target);
                 level.state = State::Open(Arc::clone(&target));
                 Counts::add(&self.context.counts.directories, 1);
+                if !is_new {
+                    self.found.push(path.clone());
+                }
                 if is_new || self.context.options.overwrite != Overwrite::Never {
                     self.directories.push((path, level.meta.clone()));
                 }
@@ -352,6 +369,7 @@ impl Plan<'_> {
                 Counts::add(&context.counts.kept, 1);
                 Progress::add(&context.progress.files, 1);
                 Progress::add(&context.progress.bytes, entry.size());
+                self.note_kept(entry, path);
                 return Ok(());
             }
             Ok(InTheWay::Goes) => {}
@@ -393,6 +411,14 @@ impl Plan<'_> {
                 false => InTheWay::Goes,
             },
         })
+    }
+
+    /// Lets further names of a file that is as it should be become links to it.
+    fn note_kept(&mut self, entry: &Entry, path: &Components) {
+        if entry.meta.links > 1 && self.context.options.overwrite == Overwrite::IfChanged {
+            let inode = (entry.meta.dev, entry.meta.ino);
+            self.inodes.entry(inode).or_insert_with(|| (path.clone(), entry.node.clone()));
+        }
     }
 
     /// Whether the file was restored under another name already; then only a link is to be made.
@@ -444,6 +470,14 @@ impl Plan<'_> {
                     self.context.failed(path, reason);
                 }
             }
+        }
+    }
+
+    /// Removes what restores that were cut off have left in the directories that were there. What
+    /// cannot be removed harms nothing.
+    fn remove_leftovers(&self, root: &Target) {
+        for path in &self.found {
+            let _ = root.descend(path).and_then(|directory| directory.remove_leftovers());
         }
     }
 

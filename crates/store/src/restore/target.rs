@@ -14,8 +14,8 @@ use std::sync::Arc;
 
 use onefold_seal::ObjectId;
 use rustix::fs::{
-    AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, ResolveFlags, Stat, Timespec, Timestamps,
-    Uid,
+    AtFlags, Dir, FileType, FlockOperation, Gid, Mode, OFlags, RenameFlags, ResolveFlags, Stat,
+    Timespec, Timestamps, Uid,
 };
 use rustix::io::Errno;
 
@@ -100,6 +100,55 @@ impl Target {
             OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mode = Mode::RUSR | Mode::WUSR;
         Ok(rustix::fs::openat2(&self.0, component(name)?, flags, mode, BENEATH)?.into())
+    }
+
+    /// Opens the temporary file `name` or makes it, for this restore alone, and tells whether an
+    /// earlier one has left bytes in it.
+    ///
+    /// `None` if it cannot be had: another restore is at it, it is not what a restore makes, or the
+    /// file system has no locks.
+    #[expect(clippy::disallowed_methods, reason = "the restore target")]
+    pub(super) fn take_temporary(&self, name: &[u8]) -> Option<(File, bool)> {
+        let flags =
+            OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let mode = Mode::RUSR | Mode::WUSR;
+        let file =
+            rustix::fs::openat2(&self.0, component(name).ok()?, flags, mode, BENEATH).ok()?;
+        rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).ok()?;
+        // Another name of a file that is not to be written, or what others can write.
+        let stat = rustix::fs::fstat(&file).ok()?;
+        let is_own = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
+            && Mode::from_raw_mode(stat.st_mode) == mode
+            && stat.st_uid == rustix::process::geteuid().as_raw()
+            && stat.st_nlink == 1;
+        is_own.then(|| (file.into(), stat.st_size > 0))
+    }
+
+    /// Removes temporary files that nobody is at: what restores that were cut off have left.
+    pub(super) fn remove_leftovers(&self) -> io::Result<()> {
+        let mut names = Vec::new();
+        for entry in Dir::read_from(&self.0)? {
+            let name = entry?.file_name().to_bytes().to_vec();
+            if is_temporary(&name) {
+                names.push(name);
+            }
+        }
+        for name in names {
+            let Some(stat) = self.stat(&name)? else { continue };
+            let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+            // Held until the name is gone, so that nobody takes the file meanwhile.
+            let lock = match is_file {
+                true => self.open_file(&name).and_then(|file| {
+                    rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+                    Ok(Some(file))
+                }),
+                false => Ok(None),
+            };
+            if lock.is_ok() {
+                self.remove(&name)?;
+            }
+        }
+        Ok(())
     }
 
     /// Opens the regular file `name` for reading.
@@ -209,9 +258,22 @@ impl Target {
     }
 }
 
+/// How temporary names begin; the digits of an id follow.
+const TEMPORARY: &str = ".onefold-restore-";
+
 /// A name that nothing has.
 pub(super) fn temporary_name() -> Vec<u8> {
-    format!(".onefold-restore-{}", ObjectId::random()).into_bytes()
+    temporary_name_of(ObjectId::random())
+}
+
+/// The temporary name with these digits.
+pub(super) fn temporary_name_of(id: ObjectId) -> Vec<u8> {
+    format!("{TEMPORARY}{id}").into_bytes()
+}
+
+fn is_temporary(name: &[u8]) -> bool {
+    let id = str::from_utf8(name).ok().and_then(|name| name.strip_prefix(TEMPORARY));
+    id.is_some_and(|id| id.parse::<ObjectId>().is_ok())
 }
 
 /// A path to what `fd` stands for, or to `name` in it, whatever happened to its own path since.

@@ -1,4 +1,4 @@
-//! Objects that let a test act in the middle of a backup.
+//! Objects that let a test act in the middle of a backup or a restore.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -6,21 +6,30 @@ use std::sync::Arc;
 use bytes::Bytes;
 use onefold_backend::{BackendError, ObjectInfo, Objects};
 
-/// Objects that call `before_put` with the name of each object about to be put.
+/// Objects that call `hook` with the name of each object about to be put, or read in parts.
 pub struct Hooked<F> {
     objects: Arc<dyn Objects>,
-    before_put: F,
+    hook: F,
+    is_for_reads: bool,
 }
 
 impl<F: Fn(&str)> Hooked<F> {
-    pub fn new(objects: &Arc<dyn Objects>, before_put: F) -> Self {
-        Self { objects: Arc::clone(objects), before_put }
+    /// Calls `hook` before each put.
+    pub fn new(objects: &Arc<dyn Objects>, hook: F) -> Self {
+        Self { objects: Arc::clone(objects), hook, is_for_reads: false }
+    }
+
+    /// Calls `hook` before each read of a part.
+    pub fn reading(objects: &Arc<dyn Objects>, hook: F) -> Self {
+        Self { objects: Arc::clone(objects), hook, is_for_reads: true }
     }
 }
 
 impl<F: Fn(&str) + Send + Sync> Objects for Hooked<F> {
     fn put(&self, name: &str, bytes: Bytes) -> Result<(), BackendError> {
-        (self.before_put)(name);
+        if !self.is_for_reads {
+            (self.hook)(name);
+        }
         self.objects.put(name, bytes)
     }
 
@@ -29,6 +38,9 @@ impl<F: Fn(&str) + Send + Sync> Objects for Hooked<F> {
     }
 
     fn get_range(&self, name: &str, range: Range<u64>) -> Result<Bytes, BackendError> {
+        if self.is_for_reads {
+            (self.hook)(name);
+        }
         self.objects.get_range(name, range)
     }
 
