@@ -1,8 +1,9 @@
 //! Checking: is everything there that something refers to, and is it what was written?
 //!
 //! The check starts from the containers, which are the truth about chunks, and holds the index,
-//! the snapshots and everything that snapshots reach against them. It repairs nothing and stops at
-//! nothing: whatever is wrong becomes a [`Finding`] that names its object.
+//! the snapshots and everything that snapshots reach against them. It changes nothing and stops at
+//! nothing: whatever is wrong becomes a [`Finding`] that names its object. What can be done about it
+//! is in [`repair`](crate::repair).
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -68,7 +69,7 @@ pub struct Report {
     pub runs: u64,
     /// Snapshots seen.
     pub snapshots: u64,
-    /// Trees read: distinct ones, and those inside the entries of such.
+    /// Distinct trees read.
     pub trees: u64,
     /// Bytes of containers read whole.
     pub read_bytes: u64,
@@ -83,12 +84,44 @@ pub fn check(
     progress: &Progress,
     cancel: &Cancel,
 ) -> Result<Report, StoreError> {
+    Ok(examine(repository, reading, progress, cancel)?.report)
+}
+
+/// What a check found, in a form that a [repair](crate::repair) acts on.
+#[derive(Default)]
+pub(crate) struct Examined {
+    pub(crate) report: Report,
+    /// Containers of which something could not be read as it was written, with their sizes. Those
+    /// that are condemned are left out.
+    pub(crate) damaged: Vec<(ObjectId, u64)>,
+    /// Runs that are damaged or say what is not so.
+    pub(crate) bad_runs: Vec<ObjectId>,
+    /// Containers that no good run covers, with their sizes.
+    pub(crate) uncovered: Vec<(ObjectId, u64)>,
+    /// Receipts that are damaged.
+    pub(crate) bad_receipts: Vec<ObjectId>,
+    /// Snapshots that are there and miss something of what they reach.
+    pub(crate) broken: Vec<ObjectId>,
+    /// Why something could not be read though it may be as it was written.
+    pub(crate) unreachable: Option<StoreError>,
+}
+
+/// Checks the repository, and keeps what a repair has to know.
+pub(crate) fn examine(
+    repository: &Repository,
+    reading: Reading,
+    progress: &Progress,
+    cancel: &Cancel,
+) -> Result<Examined, StoreError> {
     let mut check = Check {
         repository,
+        reading,
         progress,
         cancel,
-        report: Report::default(),
-        directories: HashMap::new(),
+        found: Examined::default(),
+        there: HashMap::new(),
+        sound: HashSet::new(),
+        condemned: HashSet::new(),
         index: Index::new(),
         containers: Containers::default(),
         gone: HashMap::new(),
@@ -99,22 +132,32 @@ pub fn check(
     let receipts = objects.list(receipt::PREFIX)?;
     let snapshots = objects.list(snapshot::PREFIX)?;
     let runs = objects.list(index::PREFIX)?;
-    check.containers(&objects.list(container::PREFIX)?, reading)?;
+    check.marks()?;
+    check.list(&objects.list(container::PREFIX)?);
     check.runs(&runs)?;
     check.receipts(&receipts, &snapshots)?;
     check.keys()?;
     check.snapshots(&snapshots)?;
-    check.unfinished()?;
-    Ok(check.report)
+    check.intents()?;
+    Ok(check.found)
 }
 
+/// So many chunks of containers that are gone are remembered, to say where they were.
+const MAX_GONE: usize = 1 << 16;
+
+/// A check on its way. Of what containers list it holds no more than the index: footers are read
+/// one at a time, those that a run covers together with the run.
 struct Check<'a> {
     repository: &'a Repository,
+    reading: Reading,
     progress: &'a Progress,
     cancel: &'a Cancel,
-    report: Report,
-    /// What the containers that could be read hold.
-    directories: HashMap<ObjectId, Directory>,
+    found: Examined,
+    /// The containers that are there, with their sizes.
+    there: HashMap<ObjectId, u64>,
+    /// Containers of which the footer could be read.
+    sound: HashSet<ObjectId>,
+    condemned: HashSet<ObjectId>,
     index: Index<Place>,
     containers: Containers,
     /// Containers that are not there, by the chunks that runs say they held.
@@ -123,7 +166,12 @@ struct Check<'a> {
 
 impl Check<'_> {
     fn find(&mut self, object: impl Into<String>, problem: impl Into<String>) {
-        self.report.findings.push(Finding { object: object.into(), problem: problem.into() });
+        let finding = Finding { object: object.into(), problem: problem.into() };
+        self.found.report.findings.push(finding);
+    }
+
+    fn note(&mut self, note: String) {
+        self.found.report.notes.push(note);
     }
 
     fn go_on(&self) -> Result<(), StoreError> {
@@ -133,73 +181,92 @@ impl Check<'_> {
         }
     }
 
-    fn containers(&mut self, infos: &[ObjectInfo], reading: Reading) -> Result<(), StoreError> {
-        let total: u64 = infos.iter().map(|info| info.size).sum();
-        self.progress.total_bytes.store(total, Ordering::Relaxed);
-        for info in infos {
-            self.go_on()?;
-            let Some(id) = container_id(&info.name) else {
-                self.report.notes.push(format!("{} is no container and was not read", info.name));
-                continue;
-            };
-            self.report.containers += 1;
-            let directory = match is_picked(reading) {
-                true if info.size <= MAX_READ_WHOLE => self.read_container(id, info),
-                picked => {
-                    let Repository { objects, envelope, .. } = self.repository;
-                    let directory = Directory::read(&**objects, envelope, id, info.size)
-                        .map_err(|error| self.find(&info.name, describe(&error)))
-                        .ok();
-                    if let Some(directory) = directory.as_ref().filter(|_| picked) {
-                        self.read_groups(directory, info)?;
-                    }
-                    directory
-                }
-            };
-            if let Some(directory) = directory {
-                let number = self.containers.add(id, info.size);
-                for (fingerprint, place) in places(&directory, number) {
-                    self.index.publish(fingerprint, place);
-                }
-                self.report.chunks += directory.chunks.len() as u64;
-                self.directories.insert(id, directory);
-            }
-            Progress::add(&self.progress.bytes, info.size);
+    /// Notes an error that says nothing of what is stored.
+    fn judge(&mut self, error: StoreError) {
+        if !self.repository.is_damage(&error) {
+            self.found.unreachable.get_or_insert(error);
         }
-        Ok(())
+    }
+
+    fn list(&mut self, infos: &[ObjectInfo]) {
+        for info in infos {
+            match container_id(&info.name) {
+                Some(id) => drop(self.there.insert(id, info.size)),
+                None => self.note(format!("{} is no container and was not read", info.name)),
+            }
+        }
+        let total = self.there.values().sum();
+        self.progress.total_bytes.store(total, Ordering::Relaxed);
+    }
+
+    /// Reads a container, or its footer, and publishes the chunks that are as they were written.
+    fn container(&mut self, id: ObjectId, size: u64) -> Result<Option<Directory>, StoreError> {
+        let Repository { objects, envelope, .. } = self.repository;
+        self.found.report.containers += 1;
+        Progress::add(&self.progress.bytes, size);
+        let mut bad_groups = HashSet::new();
+        let is_picked = is_picked(self.reading);
+        let read = match is_picked && size <= MAX_READ_WHOLE {
+            true => self.read_container(id, &mut bad_groups),
+            false => Directory::read(&**objects, envelope, id, size).map_err(StoreError::from),
+        };
+        if let (true, Ok(directory)) = (is_picked && size > MAX_READ_WHOLE, &read) {
+            self.read_groups(directory, &mut bad_groups)?;
+            self.found.report.read_bytes += size;
+        }
+        let directory = match read {
+            Ok(directory) => Some(directory),
+            // A prune has deleted it since it was listed. What it takes along is missed elsewhere.
+            Err(error) if error.is_not_found() => return Ok(None),
+            Err(error) => {
+                self.damaged_container(id, error);
+                None
+            }
+        };
+        let is_whole = directory.is_some() && bad_groups.is_empty();
+        if !is_whole && !self.condemned.contains(&id) {
+            self.found.damaged.push((id, size));
+        }
+        let Some(directory) = directory else { return Ok(None) };
+        let number = self.containers.add(id, size);
+        for (fingerprint, place) in places(&directory, number) {
+            if !bad_groups.contains(&directory.chunks[place.slot as usize].group) {
+                self.index.publish(fingerprint, place);
+            }
+        }
+        self.found.report.chunks += directory.chunks.len() as u64;
+        self.sound.insert(id);
+        Ok(Some(directory))
     }
 
     /// Reads a whole container and verifies each of its chunks.
-    fn read_container(&mut self, id: ObjectId, info: &ObjectInfo) -> Option<Directory> {
+    fn read_container(
+        &mut self,
+        id: ObjectId,
+        bad_groups: &mut HashSet<u32>,
+    ) -> Result<Directory, StoreError> {
         let Repository { objects, envelope, fingerprinter, .. } = self.repository;
-        let object = match objects.get(&info.name) {
-            Ok(object) => object,
-            Err(error) => {
-                self.find(&info.name, describe(&error));
-                return None;
-            }
-        };
-        self.report.read_bytes += object.len() as u64;
-        let directory = match Directory::of_object(envelope, id, &object) {
-            Ok(directory) => directory,
-            Err(error) => {
-                self.find(&info.name, describe(&error));
-                return None;
-            }
-        };
+        let object = objects.get(&container_name(id))?;
+        self.found.report.read_bytes += object.len() as u64;
+        let directory = Directory::of_object(envelope, id, &object)?;
         for group in 0..directory.groups.len() as u32 {
             let verified = directory
                 .group_of_object(&object, group)
                 .and_then(|bytes| directory.verify_group(group, &bytes, fingerprinter));
             if let Err(error) = verified {
-                self.find(&info.name, describe(&error));
+                bad_groups.insert(group);
+                self.damaged_container(id, error.into());
             }
         }
-        Some(directory)
+        Ok(directory)
     }
 
     /// Reads the groups of a container that is too long to be read whole.
-    fn read_groups(&mut self, directory: &Directory, info: &ObjectInfo) -> Result<(), StoreError> {
+    fn read_groups(
+        &mut self,
+        directory: &Directory,
+        bad_groups: &mut HashSet<u32>,
+    ) -> Result<(), StoreError> {
         let Repository { objects, fingerprinter, .. } = self.repository;
         for group in 0..directory.groups.len() as u32 {
             self.go_on()?;
@@ -207,11 +274,20 @@ impl Check<'_> {
                 .read_group(&**objects, group)
                 .and_then(|bytes| directory.verify_group(group, &bytes, fingerprinter));
             if let Err(error) = verified {
-                self.find(&info.name, describe(&error));
+                bad_groups.insert(group);
+                self.damaged_container(directory.id, error.into());
             }
         }
-        self.report.read_bytes += info.size;
         Ok(())
+    }
+
+    fn damaged_container(&mut self, id: ObjectId, error: StoreError) {
+        let (name, problem) = (container_name(id), describe(&error));
+        match self.condemned.contains(&id) {
+            true => self.note(format!("{name}, which is condemned: {problem}")),
+            false => self.find(name, problem),
+        }
+        self.judge(error);
     }
 
     /// Holds the index at rest against the containers.
@@ -220,22 +296,38 @@ impl Check<'_> {
         for info in infos {
             self.go_on()?;
             let Some(id) = run_id(&info.name) else {
-                self.report.notes.push(format!("{} is no index run and was not read", info.name));
+                self.note(format!("{} is no index run and was not read", info.name));
                 continue;
             };
-            self.report.runs += 1;
+            self.found.report.runs += 1;
             let Repository { objects, envelope, .. } = self.repository;
             match Run::<Place>::read(&**objects, envelope, id) {
-                Ok(run) => {
-                    covered.extend(run.covers.iter().copied());
-                    self.run(&info.name, &run);
+                Ok(run) => match self.run(&info.name, &run)? {
+                    true => covered.extend(run.covers),
+                    false => self.found.bad_runs.push(id),
+                },
+                Err(error) => {
+                    let error = StoreError::from(error);
+                    self.find(&info.name, describe(&error));
+                    self.found.bad_runs.push(id);
+                    self.judge(error);
                 }
-                Err(error) => self.find(&info.name, describe(&error)),
             }
         }
-        let uncovered = self.directories.keys().filter(|id| !covered.contains(id)).count();
+        let there: Vec<(ObjectId, u64)> =
+            self.there.iter().map(|(id, size)| (*id, *size)).collect();
+        for (id, size) in there {
+            self.go_on()?;
+            if !self.sound.contains(&id) && !self.is_damaged(id) {
+                self.container(id, size)?;
+            }
+            if !covered.contains(&id) && self.sound.contains(&id) {
+                self.found.uncovered.push((id, size));
+            }
+        }
+        let uncovered = self.found.uncovered.len();
         if uncovered > 0 {
-            self.report.notes.push(format!(
+            self.note(format!(
                 "{uncovered} containers are in no index run, as a backup that is running or was \
                  cut off leaves them; their footers are read instead"
             ));
@@ -243,38 +335,64 @@ impl Check<'_> {
         Ok(())
     }
 
-    fn run(&mut self, name: &str, run: &Run<Place>) {
+    fn is_damaged(&self, id: ObjectId) -> bool {
+        self.found.damaged.iter().any(|(damaged, _)| *damaged == id)
+    }
+
+    /// Whether what a run says of containers that are there is so.
+    fn run(&mut self, name: &str, run: &Run<Place>) -> Result<bool, StoreError> {
         let mut wrong = Vec::new();
-        let mut listed = HashMap::<ObjectId, usize>::new();
-        for (fingerprint, place) in &run.entries {
-            let Some(id) = run.covers.get(place.container as usize) else {
-                wrong.push(format!("chunk {fingerprint} is in container {}", place.container));
-                continue;
-            };
-            *listed.entry(*id).or_default() += 1;
-            // A prune deletes containers and leaves runs that cover others as well.
-            let Some(directory) = self.directories.get(id) else {
-                self.gone.insert(*fingerprint, *id);
-                continue;
-            };
-            let is_there = directory
-                .chunk(place.slot)
-                .is_ok_and(|chunk| chunk.fingerprint == *fingerprint && chunk.len == place.len);
-            if !is_there {
-                wrong.push(format!(
-                    "chunk {fingerprint} is not in slot {} of container {id}",
-                    place.slot
-                ));
+        let mut by_container = vec![Vec::new(); run.covers.len()];
+        for (at, (fingerprint, place)) in (0u32..).zip(&run.entries) {
+            match by_container.get_mut(place.container as usize) {
+                Some(entries) => entries.push(at),
+                None => {
+                    wrong.push(format!("chunk {fingerprint} is in container {}", place.container))
+                }
             }
         }
-        for id in &run.covers {
-            let expected = self.directories.get(id).map(|directory| directory.chunks.len());
-            let found = listed.get(id).copied().unwrap_or_default();
-            if expected.is_some_and(|expected| expected != found) {
+        for (id, entries) in run.covers.iter().zip(by_container) {
+            self.go_on()?;
+            let entries = entries.iter().map(|at| &run.entries[*at as usize]);
+            // A prune deletes containers and leaves runs that cover others as well.
+            let Some(size) = self.there.get(id).copied() else {
+                let room = MAX_GONE.saturating_sub(self.gone.len());
+                self.gone.extend(entries.take(room).map(|(fingerprint, _)| (*fingerprint, *id)));
+                continue;
+            };
+            let Some(directory) = self.directory(*id, size)? else { continue };
+            let mut found = 0;
+            for (fingerprint, place) in entries {
+                found += 1;
+                let is_there = directory
+                    .chunk(place.slot)
+                    .is_ok_and(|chunk| chunk.fingerprint == *fingerprint && chunk.len == place.len);
+                if !is_there {
+                    wrong.push(format!(
+                        "chunk {fingerprint} is not in slot {} of container {id}",
+                        place.slot
+                    ));
+                }
+            }
+            if found != directory.chunks.len() {
                 wrong.push(format!("lists {found} chunks of container {id}, which has more"));
             }
         }
+        let is_right = wrong.is_empty();
         wrong.into_iter().for_each(|problem| self.find(name, problem));
+        Ok(is_right)
+    }
+
+    /// What a container lists, if that can be read. It is checked when it is first asked for.
+    fn directory(&mut self, id: ObjectId, size: u64) -> Result<Option<Directory>, StoreError> {
+        if self.sound.contains(&id) {
+            let Repository { objects, envelope, .. } = self.repository;
+            return Ok(Directory::read(&**objects, envelope, id, size).ok());
+        }
+        match self.is_damaged(id) {
+            true => Ok(None),
+            false => self.container(id, size),
+        }
     }
 
     /// Looks for what acknowledged backups left behind and is no longer there.
@@ -290,14 +408,18 @@ impl Check<'_> {
         for info in receipts {
             self.go_on()?;
             let Some(id) = receipt_id(&info.name) else {
-                self.report.notes.push(format!("{} is no receipt and was not read", info.name));
+                self.note(format!("{} is no receipt and was not read", info.name));
                 continue;
             };
             let Repository { objects, envelope, .. } = self.repository;
             match receipt::read(&**objects, envelope, id) {
                 // Forgotten since it was listed: the receipt goes before the snapshot.
                 Err(StoreError::Backend(error)) if error.is_not_found() => continue,
-                Err(error) => self.find(&info.name, describe(&error)),
+                Err(error) => {
+                    self.find(&info.name, describe(&error));
+                    self.found.bad_receipts.push(id);
+                    self.judge(error);
+                }
                 Ok(()) => {}
             }
             if !snapshot_names.contains(&snapshot_name(id)) {
@@ -308,7 +430,7 @@ impl Check<'_> {
         for id in snapshots.iter().filter_map(|info| snapshot_id(&info.name)) {
             let receipt = receipt_name(id);
             if !receipt_names.contains(&receipt) && !self.is_fence(id) {
-                self.report.notes.push(format!(
+                self.note(format!(
                     "{receipt} is missing: the backup was cut off just before it was \
                      acknowledged, or the object was removed; the snapshot is whole without it"
                 ));
@@ -328,7 +450,7 @@ impl Check<'_> {
             };
             self.find(object, problem);
         }
-        self.report.notes.extend(notes);
+        self.found.report.notes.extend(notes);
         Ok(())
     }
 
@@ -337,20 +459,24 @@ impl Check<'_> {
         matches!(Snapshot::find(&**objects, envelope, id), Ok(None))
     }
 
-    /// What prunes and backups left to be finished, or are just at.
-    fn unfinished(&mut self) -> Result<(), StoreError> {
+    /// Which containers prunes have condemned.
+    fn marks(&mut self) -> Result<(), StoreError> {
         let Repository { objects, envelope, .. } = self.repository;
         let marks = Marks::read(&**objects, envelope)?;
         marks.damaged.iter().for_each(|damage| self.find("marks", damage));
-        let condemned = marks.condemned().len();
+        self.condemned = marks.condemned();
+        let condemned = self.condemned.len();
         if condemned > 0 {
-            self.report
-                .notes
-                .push(format!("{condemned} containers are condemned; a prune will delete them"));
+            self.note(format!("{condemned} containers are condemned; a prune will delete them"));
         }
-        let intents = objects.list(intent::PREFIX)?.len();
+        Ok(())
+    }
+
+    /// What backups left to be finished, or are just at.
+    fn intents(&mut self) -> Result<(), StoreError> {
+        let intents = self.repository.objects.list(intent::PREFIX)?.len();
         if intents > 0 {
-            self.report.notes.push(format!(
+            self.note(format!(
                 "{intents} backups have begun and not ended, or died; a prune sees to what is left"
             ));
         }
@@ -367,7 +493,7 @@ impl Check<'_> {
         let mut seen = Seen::default();
         for info in infos {
             let Some(id) = snapshot_id(&info.name) else {
-                self.report.notes.push(format!("{} is no snapshot and was not read", info.name));
+                self.note(format!("{} is no snapshot and was not read", info.name));
                 continue;
             };
             let found = match Snapshot::find(&**objects, envelope, id) {
@@ -377,19 +503,24 @@ impl Check<'_> {
                 Err(StoreError::Backend(error)) if error.is_not_found() => continue,
                 Err(error) => Err(error),
             };
-            self.report.snapshots += 1;
+            self.found.report.snapshots += 1;
             match found {
                 Ok(snapshot) => {
                     let mut path = format!("snapshot {id}: ");
-                    self.entry(&reader, &index, &mut path, &snapshot.root, &mut seen)?;
+                    if !self.entry(&reader, &index, &mut path, &snapshot.root, &mut seen)? {
+                        self.found.broken.push(id);
+                    }
                 }
-                Err(error) => self.find(&info.name, describe(&error)),
+                Err(error) => {
+                    self.find(&info.name, describe(&error));
+                    self.judge(error);
+                }
             }
         }
         Ok(())
     }
 
-    /// Checks an entry and what is below it; `path` leads to it, for the findings.
+    /// Whether an entry and what is below it are whole; `path` leads to it, for the findings.
     fn entry(
         &mut self,
         reader: &ChunkReader<'_>,
@@ -397,48 +528,67 @@ impl Check<'_> {
         path: &mut String,
         entry: &Entry,
         seen: &mut Seen,
-    ) -> Result<(), StoreError> {
+    ) -> Result<bool, StoreError> {
         self.go_on()?;
         if let Err(error) = tree::check_depth(seen.depth) {
             self.find(&**path, describe(&error));
-            return Ok(());
+            return Ok(false);
         }
         match &entry.node {
             Node::File { content, .. } => {
-                for problem in self.recipe(reader, index, content, seen) {
-                    self.find(&**path, problem);
-                }
+                let problems = self.recipe(reader, index, content, seen);
+                let is_whole = problems.is_empty();
+                problems.into_iter().for_each(|problem| self.find(&**path, problem));
+                Ok(is_whole)
             }
-            Node::Directory { tree } => {
-                if let Tree::Stored(recipe) = tree {
-                    if !seen.trees.insert(*recipe) {
-                        return Ok(());
-                    }
-                    let problems = self.recipe(reader, index, recipe, seen);
-                    if !problems.is_empty() {
-                        problems.into_iter().for_each(|problem| self.find(&**path, problem));
-                        return Ok(());
-                    }
-                }
-                self.report.trees += 1;
-                match read_tree(reader, entry).map(Option::unwrap_or_default) {
-                    Ok(entries) => {
-                        seen.depth += 1;
-                        for child in entries {
-                            let len = path.len();
-                            path.push('/');
-                            path.push_str(&String::from_utf8_lossy(&child.name));
-                            self.entry(reader, index, path, &child, seen)?;
-                            path.truncate(len);
-                        }
-                        seen.depth -= 1;
-                    }
-                    Err(error) => self.find(&**path, describe(&error)),
-                }
+            Node::Directory { tree: Tree::Inline(_) } => {
+                self.tree(reader, index, path, entry, seen)
             }
-            _ => {}
+            Node::Directory { tree: Tree::Stored(recipe) } => {
+                if let Some(is_whole) = seen.trees.get(recipe) {
+                    return Ok(*is_whole);
+                }
+                // A tree cannot hold itself, unless somebody found a collision.
+                seen.trees.insert(*recipe, false);
+                let problems = self.recipe(reader, index, recipe, seen);
+                let is_there = problems.is_empty();
+                problems.into_iter().for_each(|problem| self.find(&**path, problem));
+                let is_whole = is_there && self.tree(reader, index, path, entry, seen)?;
+                seen.trees.insert(*recipe, is_whole);
+                Ok(is_whole)
+            }
+            _ => Ok(true),
         }
-        Ok(())
+    }
+
+    /// Whether what the directory `entry` holds is whole.
+    fn tree(
+        &mut self,
+        reader: &ChunkReader<'_>,
+        index: &Index<Place>,
+        path: &mut String,
+        entry: &Entry,
+        seen: &mut Seen,
+    ) -> Result<bool, StoreError> {
+        self.found.report.trees += 1;
+        let entries = match read_tree(reader, entry) {
+            Ok(entries) => entries.unwrap_or_default(),
+            Err(error) => {
+                self.find(&**path, describe(&error));
+                return Ok(false);
+            }
+        };
+        let mut is_whole = true;
+        seen.depth += 1;
+        for child in entries {
+            let len = path.len();
+            path.push('/');
+            path.push_str(&String::from_utf8_lossy(&child.name));
+            is_whole &= self.entry(reader, index, path, &child, seen)?;
+            path.truncate(len);
+        }
+        seen.depth -= 1;
+        Ok(is_whole)
     }
 
     /// What is wrong with a recipe: nodes that cannot be read, chunks that are not there.
@@ -475,6 +625,8 @@ impl Check<'_> {
             }
         };
         match problems.first() {
+            // To look a chunk up once more costs less than to remember each.
+            None if recipe.depth == 0 => {}
             None => drop(seen.whole.insert(*recipe)),
             Some(problem) => drop(seen.broken.insert(*recipe, problem.clone())),
         }
@@ -496,7 +648,9 @@ impl Check<'_> {
 /// What was checked already and need not be again.
 #[derive(Default)]
 struct Seen {
-    trees: HashSet<Recipe>,
+    /// Whether each tree is whole, with all that is below it.
+    trees: HashMap<Recipe, bool>,
+    /// Recipes with nodes, all of which are there.
     whole: HashSet<Recipe>,
     /// Recipes that are not, each with what is wrong with it first.
     broken: HashMap<Recipe, String>,

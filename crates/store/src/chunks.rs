@@ -24,7 +24,7 @@ const GROUP_CACHE: u64 = 24 << 20;
 const DIRECTORY_CACHE: u64 = 12 << 20;
 
 /// The longest tree that is read: some ten million entries in one directory.
-const MAX_TREE_LEN: u64 = 1 << 30;
+pub(crate) const MAX_TREE_LEN: u64 = 1 << 30;
 
 /// Reads the chunks of an open repository, from any number of threads.
 ///

@@ -272,15 +272,40 @@ impl StoreError {
     ///
     /// Such an object is not damaged, and must not be taken for lost.
     pub(crate) fn is_unknown_version(&self) -> bool {
-        matches!(
-            self,
-            StoreError::Envelope { source: SealError::Version { .. }, .. }
-                | StoreError::Container(ContainerError::Envelope {
-                    source: SealError::Version { .. },
-                    ..
-                })
-                | StoreError::Index(IndexError::Envelope { source: SealError::Version { .. }, .. })
-        )
+        matches!(self.sealed(), Some(SealError::Version { .. }))
+    }
+
+    /// The key epoch of an object, if it is none that was there when this program read the keys.
+    /// Nothing vouches for the number.
+    pub(crate) fn unknown_epoch(&self) -> Option<u32> {
+        match self.sealed() {
+            Some(SealError::UnknownEpoch { found, .. }) => Some(*found),
+            _ => None,
+        }
+    }
+
+    /// What is wrong with an object's envelope, if it is that.
+    fn sealed(&self) -> Option<&SealError> {
+        match self {
+            StoreError::Envelope { source, .. }
+            | StoreError::Container(ContainerError::Envelope { source, .. })
+            | StoreError::Index(IndexError::Envelope { source, .. }) => Some(source),
+            _ => None,
+        }
+    }
+
+    /// Whether the storage could not be reached, rather than that it has other bytes than it was
+    /// given. A disk that cannot read a sector has lost it.
+    pub(crate) fn is_unreachable(&self) -> bool {
+        const LOST_SECTOR: i32 = rustix::io::Errno::IO.raw_os_error();
+        let is_lost = |error: &(dyn std::error::Error + 'static)| {
+            let io = error.downcast_ref::<io::Error>();
+            io.is_some_and(|io| io.raw_os_error() == Some(LOST_SECTOR))
+        };
+        let Some(backend) = self.backend() else { return false };
+        let first: &(dyn std::error::Error + 'static) = backend;
+        let mut causes = std::iter::successors(Some(first), |error| error.source());
+        !backend.is_not_found() && !causes.any(is_lost)
     }
 
     /// Whether an object that was asked for is not there.

@@ -21,6 +21,7 @@ pub mod diff;
 mod error;
 mod fence;
 pub mod forget;
+mod graft;
 mod intent;
 mod keys;
 mod mark;
@@ -30,6 +31,7 @@ mod progress;
 pub mod prune;
 mod receipt;
 mod recipe;
+pub mod repair;
 mod repository;
 pub mod restore;
 #[cfg_attr(not(feature = "seeded-bugs"), doc(hidden))]

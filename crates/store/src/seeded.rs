@@ -1,7 +1,7 @@
 //! Errors built in on purpose.
 //!
 //! A crash simulator that has never caught anything proves nothing. Each [`Bug`] breaks one rule
-//! of the order in which backup, forget and prune make and delete things; the tests switch them on one by one and
+//! of the order in which backup, forget, prune and repair make and delete things; the tests switch them on one by one and
 //! fail unless the simulator notices. Without the feature `seeded-bugs` none of them can be
 //! switched on and the compiler removes them.
 
@@ -41,6 +41,14 @@ pub enum Bug {
     SnapshotsListedEarly = 14,
     /// Two prunes that run at once do not look at each other's marks.
     OtherMarksIgnored = 15,
+    /// A repair puts rewritten snapshots before what they refer to.
+    RewrittenBeforeChunks = 17,
+    /// A repair forgets the snapshots that it is about to rewrite.
+    BrokenForgotten = 18,
+    /// A repair deletes damaged containers before it saves what is good in them.
+    DamagedDeleted = 19,
+    /// A repair keeps files of which chunks are lost in the snapshots that it writes.
+    LostFilesKept = 20,
 }
 
 impl Bug {
@@ -65,6 +73,14 @@ impl Bug {
         Bug::CopiedAfterDelete,
         Bug::SnapshotsListedEarly,
         Bug::OtherMarksIgnored,
+    ];
+
+    /// The bugs of a repair.
+    pub const OF_REPAIR: &[Bug] = &[
+        Bug::RewrittenBeforeChunks,
+        Bug::BrokenForgotten,
+        Bug::DamagedDeleted,
+        Bug::LostFilesKept,
     ];
 }
 

@@ -3,13 +3,18 @@
 use anyhow::Result;
 use clap::Args;
 use indicatif::HumanBytes;
+use onefold_seal::ObjectId;
 use onefold_store::check::{self, Reading, Report};
+use onefold_store::repair::{self, Options, Rewritten};
+use onefold_store::{Repository, backup};
 use serde::Serialize;
 
 use crate::console::Console;
 use crate::count::count;
 use crate::exit::Exit;
+use crate::host;
 use crate::interrupt::cancel_on_signal;
+use crate::name::PathFields;
 use crate::output::Output;
 use crate::progress::watched_in_silence;
 use crate::repository::RepositoryArgs;
@@ -18,13 +23,22 @@ const AFTER_HELP: &str = "\
 Everything that a snapshot refers to must be there. Whether it is what was written is known only of
 what is read: --read-data reads all. What is wrong is listed, a line each, and the exit code is 1.
 
+--repair reads all data and keeps what can be kept. What is good in damaged containers is saved to
+new ones, damaged index runs are written anew, and snapshots that miss something are made anew without
+it, under new ids, with the tag 'repaired'; the old ones stay until you forget them. What was lost is
+named. A backup of the same files then stores again what was lost. Backups may run meanwhile; cut off
+anywhere, a repair leaves nothing worse. The exit code is 1 if a snapshot lost something.
+
 Examples:
   onefold check --repo /mnt/backup
   onefold check --repo /mnt/backup --read-data
   onefold check --repo /mnt/backup --read-data-subset 5%
+  onefold check --repo /mnt/backup --repair
 
 With --json: one document with findings (object and problem each), notes, containers, chunks, runs,
-snapshots, trees and read_bytes.";
+snapshots, trees and read_bytes; after --repair also repaired with condemned (containers), covered
+(containers in new runs), deleted_runs, receipts, saved_chunks, saved_bytes, lost_chunks, stored_bytes
+and snapshots (old, new or null, is_from_before, and lost: a path each, as path and maybe path_hex).";
 
 /// Look for what is missing or damaged
 #[derive(Debug, Args)]
@@ -35,6 +49,9 @@ pub(crate) struct Check {
     /// Read all containers and verify every chunk
     #[arg(long, conflicts_with = "read_data_subset")]
     read_data: bool,
+    /// Keep what can be kept, and say what was lost; reads all data
+    #[arg(long, conflicts_with = "read_data_subset")]
+    repair: bool,
     /// Read this share of the containers, picked at random
     #[arg(long, value_name = "N%", value_parser = percentage)]
     read_data_subset: Option<f64>,
@@ -51,6 +68,30 @@ struct Checked<'a> {
     snapshots: u64,
     trees: u64,
     read_bytes: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    repaired: Option<Repaired>,
+}
+
+/// A repair in JSON.
+#[derive(Serialize)]
+struct Repaired {
+    condemned: Vec<String>,
+    covered: u64,
+    deleted_runs: Vec<String>,
+    receipts: Vec<String>,
+    saved_chunks: u64,
+    saved_bytes: u64,
+    lost_chunks: u64,
+    stored_bytes: u64,
+    snapshots: Vec<RepairedSnapshot>,
+}
+
+#[derive(Serialize)]
+struct RepairedSnapshot {
+    old: String,
+    new: Option<String>,
+    is_from_before: bool,
+    lost: Vec<PathFields>,
 }
 
 #[derive(Serialize)]
@@ -68,13 +109,85 @@ impl Check {
             (false, Some(percent)) => Reading::Percent(percent),
             (false, None) => Reading::Nothing,
         };
+        if self.repair {
+            return repair(&opened.repository, console);
+        }
         let cancel = cancel_on_signal(console, "nothing was changed")?;
         let report = watched_in_silence(console, |progress| {
             check::check(&opened.repository, reading, progress, &cancel)
         })?;
-        show(&report, console)?;
+        let mut output = Output::new();
+        match console.is_json() {
+            true => output.json_document(&Checked::of(&report, None))?,
+            false => show(&report, &mut output, console)?,
+        }
+        output.finish()?;
         Ok(if report.findings.is_empty() { Exit::Fine } else { Exit::Fatal })
     }
+}
+
+fn repair(repository: &Repository, console: &Console) -> Result<Exit> {
+    let options = Options {
+        host: host::name(),
+        user: host::user(),
+        container_len: backup::Options::default().container_len,
+    };
+    let cancel = cancel_on_signal(console, "nothing is worse; another repair goes on with it")?;
+    let report = watched_in_silence(console, |progress| {
+        repair::repair(repository, &options, progress, &cancel)
+    })?;
+    let mut output = Output::new();
+    if console.is_json() {
+        output.json_document(&Checked::of(&report.check, Some(Repaired::of(&report))))?;
+    } else {
+        show(&report.check, &mut output, console)?;
+        tell(&report, &mut output, console)?;
+    }
+    output.finish()?;
+    Ok(if report.is_loss() { Exit::Fatal } else { Exit::Fine })
+}
+
+/// Says what was lost, whoever asked, and what was done.
+fn tell(report: &repair::Report, output: &mut Output, console: &Console) -> Result<()> {
+    for one in &report.snapshots {
+        for path in &one.lost {
+            output.line_with_name(&format!("lost from snapshot {}: /", one.old), path)?;
+        }
+        let old = one.old;
+        output.line(match (one.new, one.is_from_before) {
+            (Some(new), false) => {
+                format!("snapshot {new} is {old} without what was lost; forget {old} when it suits")
+            }
+            (Some(new), true) => {
+                format!(
+                    "an earlier repair made snapshot {new} of {old}; forget {old} when it suits"
+                )
+            }
+            (None, _) => format!("nothing of snapshot {old} could be kept"),
+        })?;
+    }
+    if console.is_quiet() {
+        return Ok(());
+    }
+    let containers = |number: u64| count(number, "container", "containers");
+    if !report.condemned.is_empty() {
+        output.line(format!(
+            "{} of damaged {} saved, {} lost; a prune deletes them when no snapshot needs more of \
+             them",
+            count(report.saved_chunks, "chunk", "chunks"),
+            containers(report.condemned.len() as u64),
+            count(report.lost_chunks, "chunk", "chunks"),
+        ))?;
+    }
+    if !report.deleted_runs.is_empty() {
+        let runs = count(report.deleted_runs.len() as u64, "index run", "index runs");
+        output.line(format!("{runs} written anew, over {}", containers(report.covered)))?;
+    }
+    if !report.receipts.is_empty() {
+        let receipts = count(report.receipts.len() as u64, "receipt", "receipts");
+        output.line(format!("{receipts} written anew"))?;
+    }
+    Ok(())
 }
 
 /// Reads a percentage above 0 and up to 100.
@@ -85,22 +198,17 @@ fn percentage(text: &str) -> Result<f64, String> {
         .ok_or_else(|| "expected a percentage above 0% and up to 100%".into())
 }
 
-fn show(report: &Report, console: &Console) -> Result<()> {
-    let mut output = Output::new();
-    if console.is_json() {
-        output.json_document(&Checked::of(report))?;
-        return output.finish();
-    }
+fn show(report: &Report, output: &mut Output, console: &Console) -> Result<()> {
     for finding in &report.findings {
         output.line(finding.to_string())?;
     }
-    if !console.is_quiet() {
-        for note in &report.notes {
-            output.line(format!("note: {note}"))?;
-        }
-        output.line(describe(report))?;
+    if console.is_quiet() {
+        return Ok(());
     }
-    output.finish()
+    for note in &report.notes {
+        output.line(format!("note: {note}"))?;
+    }
+    output.line(describe(report))
 }
 
 fn describe(report: &Report) -> String {
@@ -121,7 +229,7 @@ fn describe(report: &Report) -> String {
 }
 
 impl<'a> Checked<'a> {
-    fn of(report: &'a Report) -> Self {
+    fn of(report: &'a Report, repaired: Option<Repaired>) -> Self {
         let findings = report.findings.iter();
         Self {
             findings: findings
@@ -134,6 +242,35 @@ impl<'a> Checked<'a> {
             snapshots: report.snapshots,
             trees: report.trees,
             read_bytes: report.read_bytes,
+            repaired,
+        }
+    }
+}
+
+impl Repaired {
+    fn of(report: &repair::Report) -> Self {
+        let texts = |ids: &[ObjectId]| ids.iter().map(ToString::to_string).collect();
+        Self {
+            condemned: texts(&report.condemned),
+            covered: report.covered,
+            deleted_runs: texts(&report.deleted_runs),
+            receipts: texts(&report.receipts),
+            saved_chunks: report.saved_chunks,
+            saved_bytes: report.saved_bytes,
+            lost_chunks: report.lost_chunks,
+            stored_bytes: report.stored_bytes,
+            snapshots: report.snapshots.iter().map(RepairedSnapshot::of).collect(),
+        }
+    }
+}
+
+impl RepairedSnapshot {
+    fn of(one: &Rewritten) -> Self {
+        Self {
+            old: one.old.to_string(),
+            new: one.new.map(|id| id.to_string()),
+            is_from_before: one.is_from_before,
+            lost: one.lost.iter().map(|path| PathFields::new(path)).collect(),
         }
     }
 }

@@ -17,6 +17,7 @@ mod lab;
 mod mount;
 mod oddities;
 mod own_repository;
+mod repair;
 mod restore_onto;
 mod s3;
 mod selection;

@@ -22,7 +22,7 @@ use crate::tree::Time;
 use crate::{Repository, Snapshot, StoreError};
 
 /// A backup that gave notice of itself and has not ended.
-pub(super) struct Announced<'a> {
+pub(crate) struct Announced<'a> {
     repository: &'a Repository,
     /// The id of the intent and of the snapshot to come.
     id: ObjectId,
@@ -33,7 +33,7 @@ pub(super) struct Announced<'a> {
 impl<'a> Announced<'a> {
     /// Gives notice. When this returns, whoever condemns a container from now on sees it; what was
     /// condemned before, [`learn`](Self::learn) sees.
-    pub(super) fn new(
+    pub(crate) fn new(
         repository: &'a Repository,
         options: &Options,
         time: Time,
@@ -64,7 +64,7 @@ impl<'a> Announced<'a> {
 
     /// Makes the index forget what was condemned or removed before the notice was given. Fails if
     /// that cannot be known.
-    pub(super) fn learn(&self, loaded: &Loaded) -> Result<(), StoreError> {
+    pub(crate) fn learn(&self, loaded: &Loaded) -> Result<(), StoreError> {
         if loaded.since > self.since {
             return loaded.marks.expect_whole();
         }
@@ -127,7 +127,7 @@ impl<'a> Announced<'a> {
 
     /// Puts the snapshot, which refers to durable things only, then the receipt that says it was
     /// acknowledged. The notice is taken back whatever comes of it.
-    pub(super) fn commit(
+    pub(crate) fn commit(
         self,
         snapshot: &Snapshot,
         loaded: &Loaded,
@@ -184,7 +184,7 @@ impl<'a> Announced<'a> {
     }
 
     /// Takes the notice back. If that fails, a prune does it later.
-    pub(super) fn withdraw(self) {
+    pub(crate) fn withdraw(self) {
         let _ = self.repository.objects.delete(&intent_name(self.id));
     }
 }

@@ -13,7 +13,7 @@
 //! matter, because the snapshot is put only after every container is durable.
 
 mod assemble;
-mod commit;
+pub(crate) mod commit;
 pub(crate) mod pack;
 mod read;
 mod sink;

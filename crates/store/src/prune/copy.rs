@@ -18,7 +18,7 @@ use crate::repository::{Loaded, places};
 use crate::{Repository, StoreError};
 
 /// Puts chunks into new containers, with index runs over them.
-pub(super) struct Copier<'a> {
+pub(crate) struct Copier<'a> {
     repository: &'a Repository,
     loaded: &'a Loaded,
     container_len: usize,
@@ -29,7 +29,7 @@ pub(super) struct Copier<'a> {
     /// Containers that were put.
     put: HashSet<ObjectId>,
     /// Bytes of the containers that were put.
-    pub(super) stored: u64,
+    pub(crate) stored: u64,
 }
 
 /// What one kind of content is collected in.
@@ -40,7 +40,7 @@ struct Open {
 }
 
 impl<'a> Copier<'a> {
-    pub(super) fn new(
+    pub(crate) fn new(
         repository: &'a Repository,
         loaded: &'a Loaded,
         container_len: usize,
@@ -100,7 +100,7 @@ impl<'a> Copier<'a> {
     }
 
     /// Puts what is left; all that was copied is durable then, and in index runs.
-    pub(super) fn finish(&mut self) -> Result<(), StoreError> {
+    pub(crate) fn finish(&mut self) -> Result<(), StoreError> {
         for content in [Content::Data, Content::Metadata] {
             self.close_group(content)?;
             if let Some(container) = self.open(content).container.take() {
@@ -115,7 +115,8 @@ impl<'a> Copier<'a> {
         self.put.clone()
     }
 
-    fn push(
+    /// Takes up a chunk, which is in a container and published once that is put.
+    pub(crate) fn push(
         &mut self,
         content: Content,
         fingerprint: Fingerprint,

@@ -13,7 +13,7 @@
 //! needed can be deleted is argued in docs/decisions/0011-prune.md.
 
 mod choose;
-mod copy;
+pub(crate) mod copy;
 mod intents;
 mod live;
 

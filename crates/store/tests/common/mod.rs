@@ -6,6 +6,7 @@ pub mod hooked;
 pub mod picture;
 pub mod play;
 pub mod pruned;
+pub mod repaired;
 pub mod scene;
 pub mod sealed;
 pub mod stage;

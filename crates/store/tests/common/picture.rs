@@ -88,6 +88,18 @@ impl Picture {
         }
     }
 
+    /// Fails unless everything in `expected` is there as it is, but for times of directories.
+    pub fn expect_at_least(&self, expected: &Self) -> Result<(), String> {
+        for (path, thing) in &expected.0 {
+            match self.0.get(path) {
+                Some(found) if found.what == thing.what => {}
+                Some(found) => return Err(difference(path, found, thing)),
+                None => return Err(format!("'{}' is missing", path.display())),
+            }
+        }
+        Ok(())
+    }
+
     /// Fails if any file has bytes other than those that `expected` has under its path.
     pub fn expect_no_other_bytes(&self, expected: &Self) -> Result<(), String> {
         for (path, thing) in &self.0 {

@@ -1,0 +1,114 @@
+//! Adding to a repository what does not come from files: trees that a repair rewrites, and what is
+//! copied from another repository.
+
+use std::collections::HashSet;
+
+use onefold_cdc::Chunker;
+use onefold_container::Content;
+use onefold_fingerprint::Fingerprint;
+use onefold_index::{Claim, Hint};
+
+use crate::place::Used;
+use crate::prune::copy::Copier;
+use crate::repository::Loaded;
+use crate::{Recipe, Repository, StoreError};
+
+/// Stores chunks, on one thread, for a snapshot that is to come.
+pub(crate) struct Graft<'a> {
+    repository: &'a Repository,
+    loaded: &'a Loaded,
+    /// The containers that the snapshot relies on.
+    used: &'a Used,
+    chunker: Chunker,
+    copier: Copier<'a>,
+    /// Chunks that are in no container yet.
+    pending: HashSet<Fingerprint>,
+    /// Bytes of chunks that were new.
+    pub(crate) new_bytes: u64,
+}
+
+impl<'a> Graft<'a> {
+    /// What is stored goes to containers of about `container_len` bytes.
+    pub(crate) fn new(
+        repository: &'a Repository,
+        loaded: &'a Loaded,
+        used: &'a Used,
+        container_len: usize,
+    ) -> Result<Self, StoreError> {
+        let chunker = Chunker::new(&repository.config().params)?;
+        let copier = Copier::new(repository, loaded, container_len)?;
+        let pending = HashSet::new();
+        Ok(Self { repository, loaded, used, chunker, copier, pending, new_bytes: 0 })
+    }
+
+    /// Whether the chunk is stored, or will be. The snapshot relies on it from now on.
+    pub(crate) fn has(&self, fingerprint: &Fingerprint) -> bool {
+        let known = self.loaded.index.get(fingerprint).map(|Hint(place)| self.used.note(place));
+        known.is_some() || self.pending.contains(fingerprint)
+    }
+
+    /// Whether the chunk is in a container on which anybody may rely.
+    pub(crate) fn is_stored(&self, fingerprint: &Fingerprint) -> bool {
+        self.loaded.index.get(fingerprint).is_some()
+    }
+
+    /// Stores the chunk `bytes`, whose fingerprint is `fingerprint`, unless it is known.
+    pub(crate) fn chunk(
+        &mut self,
+        content: Content,
+        fingerprint: Fingerprint,
+        bytes: &[u8],
+    ) -> Result<(), StoreError> {
+        match self.loaded.index.claim(&fingerprint) {
+            Claim::New => {
+                self.new_bytes += bytes.len() as u64;
+                self.pending.insert(fingerprint);
+                let stored = self.copier.stored;
+                self.copier.push(content, fingerprint, bytes)?;
+                if self.copier.stored > stored {
+                    let index = &self.loaded.index;
+                    self.pending.retain(|fingerprint| index.get(fingerprint).is_none());
+                }
+                Ok(())
+            }
+            Claim::Pending => Ok(()),
+            Claim::Known(Hint(place)) => {
+                self.used.note(place);
+                Ok(())
+            }
+        }
+    }
+
+    /// Stores a chunk under the fingerprint that it has in this repository.
+    pub(crate) fn bytes(&mut self, content: Content, bytes: &[u8]) -> Result<Recipe, StoreError> {
+        let fingerprint = self.repository.fingerprinter.fingerprint(bytes);
+        self.chunk(content, fingerprint, bytes)?;
+        Ok(Recipe::chunk(fingerprint, bytes.len() as u64))
+    }
+
+    /// Cuts the encoding of a tree into chunks and stores them.
+    pub(crate) fn tree(&mut self, bytes: &[u8]) -> Result<Recipe, StoreError> {
+        let ends: Vec<usize> = self.chunker.cut_points(bytes).collect();
+        let starts = std::iter::once(0).chain(ends.iter().copied());
+        let leaves = starts
+            .zip(&ends)
+            .map(|(start, end)| self.bytes(Content::Metadata, &bytes[start..*end]))
+            .collect::<Result<Vec<_>, _>>()?;
+        self.recipe(leaves)
+    }
+
+    /// Stores the nodes of the recipe that puts `leaves` together.
+    pub(crate) fn recipe(&mut self, leaves: Vec<Recipe>) -> Result<Recipe, StoreError> {
+        Recipe::join(leaves, |node| Ok(self.bytes(Content::Metadata, node)?.root))
+    }
+
+    /// All that was stored is durable when this returns, and in index runs.
+    pub(crate) fn finish(&mut self) -> Result<(), StoreError> {
+        self.copier.finish()
+    }
+
+    /// Bytes of the containers that were put.
+    pub(crate) fn stored_bytes(&self) -> u64 {
+        self.copier.stored
+    }
+}

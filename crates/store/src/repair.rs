@@ -1,0 +1,623 @@
+//! Repairing: keeping what can be kept of a damaged repository, and saying what was lost.
+//!
+//! In this order, so that a crash leaves nothing worse than it was:
+//!
+//! 1. Check, with all data read.
+//! 2. Condemn damaged containers by a mark, as a [prune](crate::prune) does. Nobody relies on them
+//!    any more, so a backup that meets what was lost stores it again; and they stay readable until
+//!    a prune has copied what is good in them and still needed.
+//! 3. Put index runs over containers that no good run covers, then delete the bad ones.
+//! 4. Save what is good in damaged containers, group by group, in new ones.
+//! 5. Rewrite snapshots that are not whole: as they were, without what was lost, under new ids. The
+//!    old ones stay until the user forgets them.
+//!
+//! What was lost is lost only as far as this repository goes: a backup of the same files stores it
+//! again, and then the old snapshots are whole again too.
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+use onefold_container::{ChunkEntry, Content, Directory, container_name};
+use onefold_fingerprint::Fingerprint;
+use onefold_index::run_name;
+use onefold_seal::ObjectId;
+
+use crate::backup;
+use crate::backup::commit::Announced;
+use crate::backup::pack::Added;
+use crate::check::{self, Examined, Reading};
+use crate::chunks::{ChunkReader, MAX_TREE_LEN};
+use crate::graft::Graft;
+use crate::keys::epoch_name;
+use crate::mark::{self, Marks};
+use crate::place::Used;
+use crate::receipt::{self, receipt_name};
+use crate::repository::Loaded;
+use crate::seeded::{self, Bug};
+use crate::tree::{self, Entry, Node, Time, Tree};
+use crate::{Cancel, Progress, Recipe, Repository, Snapshot, StoreError, Summary};
+
+/// The tag of snapshots that a repair has made. Their parent is the snapshot that they were made of.
+pub const TAG: &str = "repaired";
+
+/// Who repairs, and how.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The host that the notice of the repair names.
+    pub host: String,
+    /// The user that it names.
+    pub user: String,
+    /// Length in bytes at which a new container is sealed.
+    pub container_len: usize,
+}
+
+/// What a repair found and did.
+#[derive(Debug, Clone, Default)]
+pub struct Report {
+    /// What was wrong.
+    pub check: check::Report,
+    /// Containers that were damaged and are condemned now.
+    pub condemned: Vec<ObjectId>,
+    /// Chunks saved out of them, or out of containers that a prune had condemned.
+    pub saved_chunks: u64,
+    /// Their bytes, before compression.
+    pub saved_bytes: u64,
+    /// Bytes of the containers that took them, and trees of rewritten snapshots.
+    pub stored_bytes: u64,
+    /// Chunks that these containers listed and that nobody could read.
+    pub lost_chunks: u64,
+    /// Index runs that were deleted.
+    pub deleted_runs: Vec<ObjectId>,
+    /// Containers that were in no good run and are in a new one.
+    pub covered: u64,
+    /// Receipts that were damaged and are written anew.
+    pub receipts: Vec<ObjectId>,
+    /// Snapshots that were not whole, and what came of them.
+    pub snapshots: Vec<Rewritten>,
+}
+
+/// A snapshot that was not whole.
+#[derive(Debug, Clone)]
+pub struct Rewritten {
+    /// Which one.
+    pub old: ObjectId,
+    /// The one without what was lost; none if nothing could be kept.
+    pub new: Option<ObjectId>,
+    /// Whether an earlier repair had made it.
+    pub is_from_before: bool,
+    /// Paths of what was lost, relative to the snapshot's root: files, and directories with all that
+    /// they held.
+    pub lost: Vec<Vec<u8>>,
+}
+
+impl Report {
+    /// Whether some snapshot lost something.
+    pub fn is_loss(&self) -> bool {
+        !self.snapshots.is_empty()
+    }
+}
+
+/// Repairs the repository.
+///
+/// Backups and prunes may run meanwhile. Fails, having changed nothing, if something could not be
+/// reached: only what is there and is not what was written is damaged. Fails as well if a mark is
+/// damaged, because then nobody knows which containers may be relied on.
+pub fn repair(
+    repository: &Repository,
+    options: &Options,
+    progress: &Progress,
+    cancel: &Cancel,
+) -> Result<Report, StoreError> {
+    let mut examined = check::examine(repository, Reading::All, progress, cancel)?;
+    if let Some(error) = examined.unreachable.take() {
+        return Err(error);
+    }
+    Marks::read(&*repository.objects, &repository.envelope)?.expect_whole()?;
+    let report = Report { check: std::mem::take(&mut examined.report), ..Report::default() };
+    let mut repair = Repair { repository, options, cancel, report };
+    repair.condemn(&examined)?;
+    repair.runs(&examined)?;
+    repair.save_and_rewrite(&examined)?;
+    repair.receipts(&examined)?;
+    Ok(repair.report)
+}
+
+struct Repair<'a> {
+    repository: &'a Repository,
+    options: &'a Options,
+    cancel: &'a Cancel,
+    report: Report,
+}
+
+impl Repair<'_> {
+    fn go_on(&self) -> Result<(), StoreError> {
+        match self.cancel.is_cancelled() {
+            true => Err(StoreError::Interrupted),
+            false => Ok(()),
+        }
+    }
+
+    fn condemn(&mut self, examined: &Examined) -> Result<(), StoreError> {
+        let Repository { objects, envelope, .. } = self.repository;
+        self.report.condemned = examined.damaged.iter().map(|(id, _)| *id).collect();
+        if seeded::active(Bug::DamagedDeleted) {
+            let names = self.report.condemned.iter().map(|id| container_name(*id));
+            return names.into_iter().try_for_each(|name| Ok(objects.delete(&name)?));
+        }
+        for part in self.report.condemned.chunks(mark::MAX_CONDEMNED) {
+            mark::write(part, &**objects, envelope)?;
+        }
+        objects.settle()?;
+        Ok(())
+    }
+
+    /// Saves what is good in damaged containers, and rewrites the snapshots that are not whole.
+    fn save_and_rewrite(&mut self, examined: &Examined) -> Result<(), StoreError> {
+        let before = self.snapshots_of(examined)?;
+        if examined.damaged.is_empty() && before.is_empty() {
+            return Ok(());
+        }
+        let who = backup::Options {
+            host: self.options.host.clone(),
+            user: self.options.user.clone(),
+            ..backup::Options::default()
+        };
+        // Notice is given before the index is loaded: see `backup::commit`.
+        let mut announced = Vec::new();
+        let result = before
+            .iter()
+            .try_for_each(|_| {
+                announced.push(Announced::new(self.repository, &who, Time::now())?);
+                Ok(())
+            })
+            .and_then(|()| self.rewrite(examined, &before, &mut announced));
+        announced.into_iter().for_each(Announced::withdraw);
+        result
+    }
+
+    /// The snapshots that are not whole and that no earlier repair has rewritten.
+    fn snapshots_of(
+        &mut self,
+        examined: &Examined,
+    ) -> Result<Vec<(ObjectId, Snapshot)>, StoreError> {
+        if examined.broken.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (there, _damaged) = self.repository.snapshots()?;
+        let mut remaining = Vec::new();
+        for (id, snapshot) in &there {
+            if !examined.broken.contains(id) {
+                continue;
+            }
+            let is_made_of_it = |other: &Snapshot| {
+                other.parent == Some(*id) && other.tags.iter().any(|tag| tag == TAG)
+            };
+            match there.iter().find(|(_, other)| is_made_of_it(other)) {
+                Some((new, _)) => self.report.snapshots.push(Rewritten {
+                    old: *id,
+                    new: Some(*new),
+                    is_from_before: true,
+                    lost: Vec::new(),
+                }),
+                None => remaining.push((*id, snapshot.clone())),
+            }
+        }
+        Ok(remaining)
+    }
+
+    fn rewrite<'a>(
+        &mut self,
+        examined: &Examined,
+        before: &[(ObjectId, Snapshot)],
+        announced: &mut Vec<Announced<'a>>,
+    ) -> Result<(), StoreError> {
+        let loaded = self.repository.load_index()?;
+        loaded.marks.expect_whole()?;
+        // What the index lacks would be taken for lost. All that is damaged is condemned by now.
+        if let Some(warning) = loaded.warnings.first() {
+            return Err(StoreError::Unusable(format!("the index cannot be loaded: {warning}")));
+        }
+        let used = Used::of(&loaded.containers);
+        let len = self.options.container_len;
+        let mut graft = Graft::new(self.repository, &loaded, &used, len)?;
+        for (id, size) in &examined.damaged {
+            self.go_on()?;
+            self.save(*id, *size, &loaded, &mut graft)?;
+        }
+        // Then all that can be had is in the index, or only where it is condemned.
+        graft.finish()?;
+        let reader = self.repository.reader_of(&loaded);
+        let condemned = Condemned::read(self.repository, &loaded, &graft)?;
+        let (seen, nodes, cancel) = (HashMap::new(), HashMap::new(), self.cancel);
+        let mut without = Without { reader: &reader, condemned, graft, seen, nodes, cancel };
+        let mut after = Vec::new();
+        for (id, snapshot) in before {
+            let kept = without.root(&snapshot.root)?;
+            let lost = kept.lost.clone();
+            self.report.snapshots.push(Rewritten {
+                old: *id,
+                new: None,
+                is_from_before: false,
+                lost,
+            });
+            after.push(kept.tree.clone().map(|tree| rewritten(*id, snapshot, tree, &kept)));
+        }
+        let mut graft = without.graft;
+        if !seeded::active(Bug::RewrittenBeforeChunks) {
+            graft.finish()?;
+        }
+        self.report.stored_bytes = graft.stored_bytes();
+        if seeded::active(Bug::BrokenForgotten) {
+            let ids: Vec<_> = before.iter().map(|(id, _)| *id).collect();
+            crate::forget::forget(self.repository, &ids)?;
+        }
+        let first = self.report.snapshots.len() - after.len();
+        for (at, snapshot) in after.into_iter().enumerate() {
+            let Some(snapshot) = snapshot else { continue };
+            let notice = announced.pop().expect("there is one for each snapshot");
+            self.report.snapshots[first + at].new = Some(notice.commit(&snapshot, &loaded, &used)?);
+        }
+        if seeded::active(Bug::RewrittenBeforeChunks) {
+            graft.finish()?;
+        }
+        Ok(())
+    }
+
+    /// Saves the chunks of a damaged container that can still be read and are nowhere else.
+    fn save(
+        &mut self,
+        id: ObjectId,
+        size: u64,
+        loaded: &Loaded,
+        graft: &mut Graft<'_>,
+    ) -> Result<(), StoreError> {
+        let Repository { objects, envelope, fingerprinter, .. } = self.repository;
+        let directory = match Directory::read(&**objects, envelope, id, size) {
+            Ok(directory) => directory,
+            Err(error) => return self.repository.expect_damage(error.into()),
+        };
+        for group in 0..directory.groups.len() as u32 {
+            let first = directory.chunks.partition_point(|chunk| chunk.group < group);
+            let members = directory.chunks[first..].iter();
+            let wanted: Vec<_> = members
+                .take_while(|chunk| chunk.group == group)
+                .filter(|chunk| loaded.index.get(&chunk.fingerprint).is_none())
+                .collect();
+            if wanted.is_empty() {
+                continue;
+            }
+            let read = directory.read_group(&**objects, group).and_then(|bytes| {
+                directory.verify_group(group, &bytes, fingerprinter).map(|()| bytes)
+            });
+            match read {
+                Ok(bytes) => {
+                    for chunk in wanted {
+                        let chunk_bytes = &bytes[chunk.range()];
+                        graft.chunk(directory.content, chunk.fingerprint, chunk_bytes)?;
+                        self.report.saved_chunks += 1;
+                        self.report.saved_bytes += u64::from(chunk.len);
+                    }
+                }
+                Err(error) => {
+                    self.report.lost_chunks += wanted.len() as u64;
+                    self.repository.expect_damage(error.into())?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts runs over containers that no good run covers, and deletes the bad runs.
+    fn runs(&mut self, examined: &Examined) -> Result<(), StoreError> {
+        let Repository { objects, envelope, .. } = self.repository;
+        if examined.bad_runs.is_empty() {
+            return Ok(());
+        }
+        let mut added = Added::default();
+        for (id, size) in &examined.uncovered {
+            self.go_on()?;
+            if self.report.condemned.contains(id) {
+                continue;
+            }
+            let read = Directory::read(&**objects, envelope, *id, *size);
+            match read.map_err(StoreError::from) {
+                Ok(directory) => added.record(&directory),
+                Err(error) if error.is_not_found() => continue,
+                Err(error) => return Err(error),
+            }
+            self.report.covered += 1;
+            if added.chunks() >= onefold_index::MAX_RUN_ENTRIES / 2 {
+                std::mem::take(&mut added).write_runs(&**objects, envelope)?;
+            }
+        }
+        added.write_runs(&**objects, envelope)?;
+        for run in &examined.bad_runs {
+            objects.delete(&run_name(*run))?;
+            self.report.deleted_runs.push(*run);
+        }
+        Ok(())
+    }
+
+    /// Writes damaged receipts anew. One that is gone for a moment is worth a note, no more.
+    fn receipts(&mut self, examined: &Examined) -> Result<(), StoreError> {
+        let Repository { objects, envelope, .. } = self.repository;
+        for id in &examined.bad_receipts {
+            objects.delete(&receipt_name(*id))?;
+            receipt::write(&**objects, envelope, *id)?;
+            self.report.receipts.push(*id);
+        }
+        Ok(())
+    }
+}
+
+impl Repository {
+    /// Whether `error` says that something is not what was written, or is gone: not that it could
+    /// not be reached, nor that it takes a later program or a key that was added meanwhile.
+    pub(crate) fn is_damage(&self, error: &StoreError) -> bool {
+        let is_later = |epoch| match self.objects.size(&epoch_name(epoch)) {
+            Ok(_) => true,
+            Err(error) => !error.is_not_found(),
+        };
+        !error.is_unreachable()
+            && !error.is_unknown_version()
+            && !error.unknown_epoch().is_some_and(is_later)
+    }
+
+    /// Fails unless `error` says that something is damaged.
+    fn expect_damage(&self, error: StoreError) -> Result<(), StoreError> {
+        match self.is_damage(&error) {
+            true => Ok(()),
+            false => Err(error),
+        }
+    }
+}
+
+/// The snapshot that is left of `old`.
+fn rewritten(id: ObjectId, old: &Snapshot, tree: Tree, kept: &Kept) -> Snapshot {
+    let mut tags = old.tags.clone();
+    if !tags.iter().any(|tag| tag == TAG) {
+        tags.push(TAG.into());
+    }
+    let Counts { files, directories, others, bytes } = kept.counts;
+    let unreadable = old.summary.unreadable + kept.lost.len() as u64;
+    // The root is a directory that no other one counts.
+    let directories = directories + 1;
+    let summary = Summary { files, directories, others, bytes, unreadable, ..old.summary };
+    let root = Entry { node: Node::Directory { tree }, ..old.root.clone() };
+    Snapshot { parent: Some(id), tags, summary, root, ..old.clone() }
+}
+
+/// What is kept of a directory.
+#[derive(Debug, Clone, Default)]
+struct Kept {
+    /// Its tree, without what was lost; nothing if the tree itself was.
+    tree: Option<Tree>,
+    counts: Counts,
+    /// Paths of what was lost, relative to the directory.
+    lost: Vec<Vec<u8>>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Counts {
+    files: u64,
+    directories: u64,
+    others: u64,
+    bytes: u64,
+}
+
+/// Chunks that only condemned containers have.
+struct Condemned<'a> {
+    repository: &'a Repository,
+    directories: Vec<Directory>,
+    /// By fingerprint: whose chunk it is, and its slot.
+    places: HashMap<Fingerprint, (usize, u32)>,
+}
+
+impl<'a> Condemned<'a> {
+    /// Reads the footers of all condemned containers.
+    fn read(
+        repository: &'a Repository,
+        loaded: &Loaded,
+        graft: &Graft<'_>,
+    ) -> Result<Self, StoreError> {
+        let Repository { objects, envelope, .. } = repository;
+        let mut all = Self { repository, directories: Vec::new(), places: HashMap::new() };
+        for id in loaded.marks.condemned() {
+            let size = match objects.size(&container_name(id)) {
+                Ok(size) => size,
+                Err(error) if error.is_not_found() => continue,
+                Err(error) => return Err(error.into()),
+            };
+            match Directory::read(&**objects, envelope, id, size) {
+                Ok(directory) => {
+                    let slots = (0u32..).zip(&directory.chunks);
+                    let only_here = slots.filter(|(_, chunk)| !graft.has(&chunk.fingerprint));
+                    let number = all.directories.len();
+                    let place =
+                        |(slot, chunk): (u32, &ChunkEntry)| (chunk.fingerprint, (number, slot));
+                    all.places.extend(only_here.map(place));
+                    all.directories.push(directory);
+                }
+                Err(error) => repository.expect_damage(error.into())?,
+            }
+        }
+        Ok(all)
+    }
+
+    /// The bytes of a chunk, if a condemned container has it as it was written.
+    fn chunk(&self, fingerprint: &Fingerprint) -> Result<Option<Bytes>, StoreError> {
+        let Some((number, slot)) = self.places.get(fingerprint) else { return Ok(None) };
+        let directory = &self.directories[*number];
+        let Repository { objects, fingerprinter, .. } = self.repository;
+        let chunk = directory.chunk(*slot)?;
+        let read =
+            directory.read_group(&**objects, chunk.group).map(|group| group.slice(chunk.range()));
+        match read {
+            Ok(bytes) if fingerprinter.fingerprint(&bytes) == *fingerprint => Ok(Some(bytes)),
+            Ok(_) => Ok(None),
+            Err(error) => self.repository.expect_damage(error.into()).map(|()| None),
+        }
+    }
+}
+
+/// Rewrites trees without what was lost.
+struct Without<'a> {
+    reader: &'a ChunkReader<'a>,
+    condemned: Condemned<'a>,
+    graft: Graft<'a>,
+    seen: HashMap<Recipe, Kept>,
+    /// Whether all chunks of recipes with nodes can be had.
+    nodes: HashMap<Recipe, bool>,
+    cancel: &'a Cancel,
+}
+
+impl Without<'_> {
+    fn root(&mut self, root: &Entry) -> Result<Kept, StoreError> {
+        let Node::Directory { tree } = &root.node else { return Ok(Kept::default()) };
+        let mut kept = self.directory(tree, 0)?;
+        if kept.tree.is_none() {
+            kept.lost.push(Vec::new());
+        }
+        Ok(kept)
+    }
+
+    fn directory(&mut self, tree: &Tree, depth: usize) -> Result<Kept, StoreError> {
+        tree::check_depth(depth)?;
+        if self.cancel.is_cancelled() {
+            return Err(StoreError::Interrupted);
+        }
+        let recipe = match tree {
+            Tree::Inline(bytes) => return self.entries(tree, bytes, depth),
+            Tree::Stored(recipe) => recipe,
+        };
+        if let Some(kept) = self.seen.get(recipe) {
+            return Ok(kept.clone());
+        }
+        let mut bytes = Vec::new();
+        let is_there =
+            self.keep(recipe)? && recipe.len <= MAX_TREE_LEN && self.read(recipe, &mut bytes)?;
+        let kept = match is_there {
+            true => self.entries(tree, &bytes, depth)?,
+            false => Kept::default(),
+        };
+        self.seen.insert(*recipe, kept.clone());
+        Ok(kept)
+    }
+
+    /// What is kept of the directory whose tree has these bytes.
+    fn entries(&mut self, tree: &Tree, bytes: &[u8], depth: usize) -> Result<Kept, StoreError> {
+        let Ok(entries) = tree::decode(bytes) else { return Ok(Kept::default()) };
+        let mut kept = Kept { tree: Some(tree.clone()), ..Kept::default() };
+        let mut left = Vec::with_capacity(entries.len());
+        let mut is_changed = false;
+        for mut entry in entries {
+            match &mut entry.node {
+                Node::File { content, .. } => {
+                    if !self.keep(content)? && !seeded::active(Bug::LostFilesKept) {
+                        kept.lost.push(entry.name);
+                        is_changed = true;
+                        continue;
+                    }
+                    kept.counts.files += 1;
+                    kept.counts.bytes += content.len;
+                }
+                Node::Directory { tree } => {
+                    let below = self.directory(tree, depth + 1)?;
+                    let path = |lost: &Vec<u8>| [&entry.name[..], b"/", lost].concat();
+                    kept.lost.extend(below.lost.iter().map(path));
+                    let Some(new) = below.tree else {
+                        kept.lost.push(entry.name);
+                        is_changed = true;
+                        continue;
+                    };
+                    is_changed |= new != *tree;
+                    *tree = new;
+                    kept.counts.files += below.counts.files;
+                    kept.counts.directories += below.counts.directories + 1;
+                    kept.counts.others += below.counts.others;
+                    kept.counts.bytes += below.counts.bytes;
+                }
+                _ => kept.counts.others += 1,
+            }
+            left.push(entry);
+        }
+        if is_changed {
+            let bytes = tree::encode(&left);
+            // A snapshot's root is always stored.
+            kept.tree = Some(match bytes.len() > Tree::INLINE_MAX || depth == 0 {
+                true => Tree::Stored(self.graft.tree(&bytes)?),
+                false => Tree::Inline(bytes),
+            });
+        }
+        Ok(kept)
+    }
+
+    /// Whether all chunks of a recipe can be had. Those that only condemned containers have are
+    /// copied, because nobody may rely on them there.
+    fn keep(&mut self, recipe: &Recipe) -> Result<bool, StoreError> {
+        if recipe.len == 0 {
+            return Ok(true);
+        }
+        if let Some(is_kept) = self.nodes.get(recipe) {
+            return Ok(*is_kept);
+        }
+        if !self.graft.has(&recipe.root) {
+            let Some(bytes) = self.condemned.chunk(&recipe.root)? else { return Ok(false) };
+            let content = if recipe.depth == 0 { Content::Data } else { Content::Metadata };
+            self.graft.chunk(content, recipe.root, &bytes)?;
+        }
+        if recipe.depth == 0 {
+            return Ok(true);
+        }
+        let mut is_kept = true;
+        match self.children(recipe)? {
+            Some(children) => {
+                for child in children {
+                    is_kept = is_kept && self.keep(&child)?;
+                }
+            }
+            None => is_kept = false,
+        }
+        self.nodes.insert(*recipe, is_kept);
+        Ok(is_kept)
+    }
+
+    /// The bytes of a chunk; nothing if it is lost.
+    fn chunk(&self, fingerprint: &Fingerprint) -> Result<Option<Bytes>, StoreError> {
+        match self.graft.is_stored(fingerprint) {
+            true => match self.reader.chunk(fingerprint) {
+                Ok(bytes) => Ok(Some(bytes)),
+                Err(error) => self.condemned.repository.expect_damage(error).map(|()| None),
+            },
+            false => self.condemned.chunk(fingerprint),
+        }
+    }
+
+    fn children(&self, recipe: &Recipe) -> Result<Option<Vec<Recipe>>, StoreError> {
+        let Some(bytes) = self.chunk(&recipe.root)? else { return Ok(None) };
+        Ok(recipe.decode_node(&bytes).ok())
+    }
+
+    /// Appends all bytes of `recipe`; false if some of them are lost.
+    fn read(&self, recipe: &Recipe, all: &mut Vec<u8>) -> Result<bool, StoreError> {
+        if recipe.len == 0 {
+            return Ok(true);
+        }
+        if recipe.depth > 0 {
+            let Some(children) = self.children(recipe)? else { return Ok(false) };
+            for child in children {
+                if !self.read(&child, all)? {
+                    return Ok(false);
+                }
+            }
+            return Ok(true);
+        }
+        match self.chunk(&recipe.root)? {
+            Some(bytes) if bytes.len() as u64 == recipe.len => {
+                all.extend_from_slice(&bytes);
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
+    }
+}

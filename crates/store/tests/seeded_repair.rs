@@ -1,0 +1,24 @@
+//! Errors of a repair made on purpose: each must be caught by the crash simulator, which finds none
+//! otherwise.
+//!
+//! Bugs are switched on for the whole process, so this file has one test.
+
+mod common;
+
+use common::Protection;
+use common::repaired::Damaged;
+use onefold_store::seeded::{self, Bug};
+
+#[test]
+fn every_bug_of_repair_is_caught() {
+    let scene = Damaged::new(Protection::Plain);
+    for bug in Bug::OF_REPAIR {
+        seeded::activate(Some(*bug));
+        let tried = scene.cut_power_everywhere(2);
+        seeded::activate(None);
+        match tried {
+            Ok(count) => panic!("{bug:?} was not caught: {count}"),
+            Err(broken) => println!("{bug:?}: {broken}"),
+        }
+    }
+}
