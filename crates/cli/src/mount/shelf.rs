@@ -115,7 +115,6 @@ fn component(name: &str) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use onefold_store::Recipe;
     use onefold_store::Summary;
     use onefold_store::tree::{Meta, Node, Tree};
 
