@@ -7,6 +7,7 @@ use onefold_fingerprint::Fingerprint;
 use onefold_seal::{Check, Suite};
 
 use crate::ContainerError;
+use crate::sample::is_incompressible;
 
 /// No group is longer than this before compression: the longest chunk fits, and little more.
 pub const MAX_GROUP_LEN: u32 = 65 << 20;
@@ -104,25 +105,36 @@ impl Compressor {
         Ok(Self { zstd, suite })
     }
 
-    /// Compresses what `group` holds and empties it. Bytes that do not shrink are stored raw.
+    /// Compresses what `group` holds and empties it. Bytes that do not shrink, or that do not look
+    /// as if they would, are stored raw.
     pub fn compress(
         &mut self,
         group: &mut GroupBuilder,
     ) -> Result<CompressedGroup, ContainerError> {
         let len = group.bytes.len();
-        let mut stored = Vec::with_capacity(zstd::zstd_safe::compress_bound(len));
-        self.zstd
-            .compress_to_buffer(&group.bytes, &mut stored)
-            .map_err(|e| ContainerError::Compress { len, reason: e.to_string() })?;
-        let codec = if stored.len() < len { Codec::Zstd } else { Codec::Raw };
-        if codec == Codec::Raw {
-            stored.clear();
-            stored.extend_from_slice(&group.bytes);
-        }
+        let (codec, stored) = match is_incompressible(&group.bytes) {
+            true => (Codec::Raw, group.bytes.clone()),
+            false => self.shrink(&group.bytes)?,
+        };
         group.bytes.clear();
         let check = (self.suite == Suite::Plain).then(|| Check::of(&[&stored]));
         let chunks = std::mem::take(&mut group.chunks);
         Ok(CompressedGroup { stored, codec, len: len as u32, check, chunks })
+    }
+
+    /// The shorter of the compressed bytes and the bytes themselves.
+    fn shrink(&mut self, bytes: &[u8]) -> Result<(Codec, Vec<u8>), ContainerError> {
+        let len = bytes.len();
+        let mut stored = Vec::with_capacity(zstd::zstd_safe::compress_bound(len));
+        self.zstd
+            .compress_to_buffer(bytes, &mut stored)
+            .map_err(|e| ContainerError::Compress { len, reason: e.to_string() })?;
+        if stored.len() < len {
+            return Ok((Codec::Zstd, stored));
+        }
+        stored.clear();
+        stored.extend_from_slice(bytes);
+        Ok((Codec::Raw, stored))
     }
 }
 

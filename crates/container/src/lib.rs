@@ -15,6 +15,7 @@ mod directory;
 mod error;
 mod group;
 mod open;
+mod sample;
 
 pub use directory::{ChunkEntry, Directory, GroupEntry};
 pub use error::ContainerError;

@@ -1,4 +1,5 @@
-//! Times each stage of a backup alone, on one thread, over the files below a directory.
+//! Times each stage of a backup alone, on one thread, over the files below a directory; then
+//! fingerprinting on all cores, and a whole backup that meets no chunk that is new.
 //!
 //! `cargo run --release -p onefold-store --example stages -- DIRECTORY` prints a JSON line a stage:
 //! its name, the bytes it took in and the seconds it needed. `cargo xtask bench stages` makes a
@@ -8,19 +9,25 @@ use std::collections::HashSet;
 use std::env;
 use std::fs;
 use std::io;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
+use onefold_backend::MemoryObjects;
 use onefold_cdc::Chunker;
 use onefold_container::{Compressor, GroupBuilder};
 use onefold_fingerprint::{Fingerprint, Fingerprinter};
 use onefold_seal::Suite;
-use onefold_store::Config;
+use onefold_store::backup::{Options, backup};
+use onefold_store::{Cancel, Config, Progress, Repository, StoreError};
 
 /// Files are taken in portions of about this many bytes, so that memory stays bounded.
 const PORTION: usize = 64 << 20;
 /// As in a backup.
-const GROUP_LEN: usize = 256 << 10;
+const GROUP_LEN: usize = 512 << 10;
 
 #[derive(Default)]
 struct Stage {
@@ -53,6 +60,7 @@ fn main() -> io::Result<()> {
         Compressor::new(config.compression_level, Suite::Plain).map_err(io::Error::other)?;
     let [mut walk, mut read, mut chunk, mut fingerprint, mut look_up, mut compress]: [Stage; 6] =
         Default::default();
+    let [mut all_cores, mut duplicates]: [Stage; 2] = Default::default();
     let files = walk.measure(0, || list(&root))?;
     let mut known = HashSet::<Fingerprint>::new();
     let mut group = GroupBuilder::default();
@@ -74,6 +82,7 @@ fn main() -> io::Result<()> {
         let chunks = chunk.measure(portion.len(), || cut(&chunker, &portion, &lengths));
         let mut names = Vec::new();
         fingerprint.measure(portion.len(), || fingerprinter.fingerprint_many(&chunks, &mut names));
+        all_cores.measure(portion.len(), || on_all_cores(&fingerprinter, &chunks));
         let is_new: Vec<bool> = look_up
             .measure(portion.len(), || names.iter().map(|name| known.insert(*name)).collect());
         let new =
@@ -94,6 +103,43 @@ fn main() -> io::Result<()> {
     fingerprint.print("fingerprint");
     look_up.print("look up");
     compress.print("compress");
+    all_cores.print("fingerprint, all cores");
+    back_up_twice(root, &mut duplicates).map_err(io::Error::other)?;
+    duplicates.print("backup of duplicates");
+    Ok(())
+}
+
+/// Fingerprints `chunks` as a backup does, by as many threads as there are cores.
+fn on_all_cores(fingerprinter: &Fingerprinter, chunks: &[&[u8]]) {
+    /// About as many as a backup hands to a thread at once.
+    const BATCH: usize = 128;
+    let next = AtomicUsize::new(0);
+    let cores = thread::available_parallelism().map_or(1, NonZero::get);
+    thread::scope(|scope| {
+        for _ in 0..cores {
+            scope.spawn(|| {
+                let mut names = Vec::new();
+                while let Some(batch) =
+                    chunks.chunks(BATCH).nth(next.fetch_add(1, Ordering::Relaxed))
+                {
+                    names.clear();
+                    fingerprinter.fingerprint_many(batch, &mut names);
+                }
+            });
+        }
+    });
+}
+
+/// Times a backup of what the repository holds already, reading every file.
+fn back_up_twice(root: PathBuf, stage: &mut Stage) -> Result<(), StoreError> {
+    let objects = Arc::new(MemoryObjects::default());
+    let repository = Repository::init(objects, Config::standard())?;
+    let options = Options { force: true, ..Options::default() };
+    let (paths, cancel) = ([root], Cancel::default());
+    let back_up = || backup(&repository, &paths, &options, &Progress::default(), &cancel);
+    back_up()?;
+    let (_, snapshot) = stage.measure(0, back_up)?;
+    stage.bytes = snapshot.summary.bytes;
     Ok(())
 }
 
