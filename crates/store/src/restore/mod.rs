@@ -33,8 +33,13 @@ use crate::select::Patterns;
 use crate::tree::{self, Entry, Meta, Node};
 use crate::{Cancel, IssueKind, Progress, Repository, StoreError};
 
-/// Pieces that may wait for a thread.
-const QUEUED_PIECES: usize = 256;
+/// Batches of pieces that may wait for a thread.
+const QUEUED_BATCHES: usize = 16;
+/// A batch is handed over once it has so many pieces: small files of a directory go to one thread,
+/// because two would wait for one another to enter names into it.
+const BATCH_PIECES: usize = 64;
+/// Or once its pieces have so many bytes.
+const BATCH_LEN: u64 = 2 << 20;
 
 /// A path below the target, as the names that lead there. They are shared: of a deep tree every
 /// directory is remembered, and would else have a copy of all names above it.
@@ -113,11 +118,13 @@ pub fn restore(
     let threads = options
         .threads
         .map_or_else(|| thread::available_parallelism().map_or(1, NonZero::get), NonZero::get);
-    let (pieces, pieces_in) = crossbeam_channel::bounded(QUEUED_PIECES);
+    let (pieces, pieces_in) = crossbeam_channel::bounded(QUEUED_BATCHES);
     let mut plan = Plan {
         context: &context,
         includes,
         pieces,
+        batch: Vec::new(),
+        batch_len: 0,
         directories: Vec::new(),
         found: vec![Vec::new()],
         links: Vec::new(),
@@ -130,7 +137,7 @@ pub fn restore(
             scope.spawn(|| write_pieces(&context, pieces));
         }
         drop(pieces_in);
-        let walked = plan.root(&root, entry);
+        let walked = plan.root(&root, entry).and_then(|()| plan.hand_over());
         // Without a sender the threads end when the queue is empty.
         plan.close();
         walked
@@ -143,8 +150,8 @@ pub fn restore(
     Ok(counts.report())
 }
 
-fn write_pieces(context: &Context<'_>, pieces: Receiver<Piece>) {
-    for piece in pieces {
+fn write_pieces(context: &Context<'_>, batches: Receiver<Vec<Piece>>) {
+    for piece in batches.into_iter().flatten() {
         piece.write(context);
     }
 }
@@ -228,7 +235,10 @@ impl Counts {
 struct Plan<'a> {
     context: &'a Context<'a>,
     includes: Patterns,
-    pieces: Sender<Piece>,
+    pieces: Sender<Vec<Piece>>,
+    /// Pieces that are not handed over yet, and their bytes.
+    batch: Vec<Piece>,
+    batch_len: u64,
     /// Directories in the order they were made, with the metadata they get at the end.
     directories: Vec<(Components, Meta)>,
     /// Directories that were there already.
@@ -447,8 +457,22 @@ impl Plan<'_> {
         entry: &Entry,
         path: &Components,
     ) -> Result<(), StoreError> {
-        let mut send = |piece| self.pieces.send(piece).map_err(|_| StoreError::Stopped);
-        RestoredFile::plan(self.context, target, entry, path, &mut send)
+        let context = self.context;
+        RestoredFile::plan(context, target, entry, path, &mut |piece: Piece| {
+            self.batch_len += piece.len();
+            self.batch.push(piece);
+            match self.batch.len() >= BATCH_PIECES || self.batch_len >= BATCH_LEN {
+                true => self.hand_over(),
+                false => Ok(()),
+            }
+        })
+    }
+
+    /// Hands what is collected to the writing threads.
+    fn hand_over(&mut self) -> Result<(), StoreError> {
+        self.batch_len = 0;
+        let batch = std::mem::take(&mut self.batch);
+        self.pieces.send(batch).map_err(|_| StoreError::Stopped)
     }
 
     /// Makes the hard links; every file is there by now.
