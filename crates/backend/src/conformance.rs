@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use crate::{BackendError, Log, Objects, Pages};
+use crate::{BackendError, Folder, Log, Objects, Pages};
 
 /// Tests objects; `make` returns an empty place each time.
 pub fn objects(make: impl Fn() -> Box<dyn Objects>) {
@@ -34,6 +34,50 @@ pub fn pages(make: impl Fn(usize) -> Box<dyn Pages>) {
         pages_are_written_in_place(&mut *make(page_size));
         pages_come_back_as_zeros(&mut *make(page_size));
         page_calls_stay_inside(&mut *make(page_size));
+    }
+}
+
+/// Tests a folder; `make` returns an empty one each time.
+pub fn folder(make: impl Fn() -> Box<dyn Folder>) {
+    log(|| make().log("log").unwrap());
+    pages(|page_size| make().pages("pages", page_size).unwrap());
+    files_keep_their_names_and_content(&*make());
+    names_with_directories_are_refused(&*make());
+}
+
+fn files_keep_their_names_and_content(folder: &dyn Folder) {
+    assert!(folder.names().unwrap().is_empty());
+    let mut log = folder.log("log").unwrap();
+    log.append(b"abc").unwrap();
+    log.sync().unwrap();
+    drop(log);
+    let mut pages = folder.pages("pages", 16).unwrap();
+    pages.set_count(3).unwrap();
+    pages.write(1, &[7; 16]).unwrap();
+    pages.write(2, &[8; 16]).unwrap();
+    pages.sync().unwrap();
+    drop(pages);
+    assert_eq!(folder.names().unwrap(), ["log", "pages"]);
+    assert_eq!(log_bytes(&*folder.log("log").unwrap()), b"abc");
+    let pages = folder.pages("pages", 16).unwrap();
+    let mut both = [0; 32];
+    pages.read_many(1, &mut both).unwrap();
+    assert_eq!(both, [[7; 16], [8; 16]].as_flattened());
+    let behind = pages.read_many(2, &mut both).unwrap_err();
+    assert!(matches!(behind, BackendError::OutOfRange { .. }), "{behind:?}");
+    folder.remove("pages").unwrap();
+    folder.remove("pages").unwrap();
+    pages.read(1, &mut both[..16]).expect("an open file stays");
+    drop(pages);
+    assert_eq!(folder.names().unwrap(), ["log"]);
+    assert_eq!(folder.pages("pages", 16).unwrap().count(), 0, "a new file is empty");
+}
+
+fn names_with_directories_are_refused(folder: &dyn Folder) {
+    for bad in ["", "a/b", "../a", "A"] {
+        assert!(matches!(folder.log(bad), Err(BackendError::BadName { .. })), "{bad}");
+        assert!(matches!(folder.pages(bad, 1), Err(BackendError::BadName { .. })), "{bad}");
+        assert!(matches!(folder.remove(bad), Err(BackendError::BadName { .. })), "{bad}");
     }
 }
 

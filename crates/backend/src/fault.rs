@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 
-use crate::{BackendError, Log, ObjectInfo, Objects, Operation, Pages};
+use crate::{BackendError, Folder, Log, ObjectInfo, Objects, Operation, Pages};
 
 /// How a call fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -142,7 +142,7 @@ impl Faults {
     }
 }
 
-/// [`Objects`], a [`Log`] or [`Pages`], some of whose calls fail.
+/// [`Objects`], a [`Log`], [`Pages`] or a [`Folder`] of them, some of whose calls fail.
 ///
 /// A failed sync, truncation or removal of pages poisons a log or pages, as it does a local one.
 #[derive(Debug)]
@@ -296,6 +296,26 @@ impl<T: Pages> Pages for Faulty<T> {
 
     fn sync(&mut self) -> Result<(), BackendError> {
         self.on_file(Operation::Sync, |inner| inner.sync())
+    }
+}
+
+impl<T: Folder> Folder for Faulty<T> {
+    fn log(&self, name: &str) -> Result<Box<dyn Log + Sync>, BackendError> {
+        let log = self.on_object(Operation::Open, name, |inner| inner.log(name))?;
+        Ok(Box::new(Faulty::new(log, name, &self.faults)))
+    }
+
+    fn pages(&self, name: &str, page_size: usize) -> Result<Box<dyn Pages + Sync>, BackendError> {
+        let pages = self.on_object(Operation::Open, name, |inner| inner.pages(name, page_size))?;
+        Ok(Box::new(Faulty::new(pages, name, &self.faults)))
+    }
+
+    fn names(&self) -> Result<Vec<String>, BackendError> {
+        self.on_object(Operation::List, "", |inner| inner.names())
+    }
+
+    fn remove(&self, name: &str) -> Result<(), BackendError> {
+        self.on_object(Operation::Delete, name, |inner| inner.remove(name))
     }
 }
 

@@ -6,6 +6,8 @@
 //! * [`Log`]: a local file that grows at its end; journals,
 //! * [`Pages`]: a local file of equal pages written in place; tables.
 //!
+//! A [`Folder`] is a local directory of logs and pages.
+//!
 //! Each has a local, a memory and a simulated implementation. The simulated ones share a
 //! [`CrashDisk`](crash::CrashDisk), which knows what a power cut would leave behind;
 //! [`Faulty`](fault::Faulty) wraps any of them and makes chosen calls fail. Objects may also be
@@ -20,6 +22,7 @@ pub mod conformance;
 pub mod crash;
 mod error;
 pub mod fault;
+mod folder;
 mod local;
 mod log;
 mod memory;
@@ -33,9 +36,10 @@ mod stored;
 
 pub use append_only::AppendOnly;
 pub use error::{BackendError, Cause, Operation};
-pub use local::{LocalLog, LocalObjects, LocalPages};
+pub use folder::Folder;
+pub use local::{LocalFolder, LocalLog, LocalObjects, LocalPages};
 pub use log::Log;
-pub use memory::{MemoryLog, MemoryObjects, MemoryPages};
+pub use memory::{MemoryFolder, MemoryLog, MemoryObjects, MemoryPages};
 pub use objects::{ObjectInfo, Objects};
 pub use pages::Pages;
 #[cfg(feature = "s3")]

@@ -1,12 +1,15 @@
 //! Storage that ends with the process, for tests and for what need not last.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use bytes::Bytes;
 use object_store::memory::InMemory;
 
+use crate::name::check_part;
 use crate::stored::{Here, Stored};
-use crate::{BackendError, Log, ObjectInfo, Objects, Pages};
+use crate::{BackendError, Folder, Log, ObjectInfo, Objects, Pages};
 
 const PLACE: &str = "memory";
 
@@ -146,6 +149,133 @@ impl Pages for MemoryPages {
     fn set_count(&mut self, count: u64) -> Result<(), BackendError> {
         self.bytes.resize(count as usize * self.page_size, 0);
         Ok(())
+    }
+
+    fn sync(&mut self) -> Result<(), BackendError> {
+        Ok(())
+    }
+}
+
+/// Logs and pages in memory. What was removed is freed once nobody has it open.
+#[derive(Debug, Default)]
+pub struct MemoryFolder(Mutex<BTreeMap<String, File>>);
+
+#[derive(Debug, Clone)]
+enum File {
+    Log(Shared<MemoryLog>),
+    Pages(Shared<MemoryPages>),
+}
+
+/// A log or pages that several handles may have.
+#[derive(Debug)]
+struct Shared<T>(Arc<RwLock<T>>);
+
+impl<T> Clone for Shared<T> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<T> Shared<T> {
+    fn new(file: T) -> Self {
+        Self(Arc::new(RwLock::new(file)))
+    }
+
+    fn read<R>(&self, call: impl FnOnce(&T) -> R) -> R {
+        call(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn write<R>(&self, call: impl FnOnce(&mut T) -> R) -> R {
+        call(&mut self.0.write().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl MemoryFolder {
+    /// An empty folder.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn open(&self, name: &str, make: impl FnOnce() -> File) -> Result<File, BackendError> {
+        check_part(name)?;
+        let mut files = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(files.entry(name.to_owned()).or_insert_with(make).clone())
+    }
+}
+
+fn other_kind(name: &str) -> BackendError {
+    let reason = "it is taken by a file of another kind";
+    BackendError::BadName { name: name.to_owned(), reason }
+}
+
+impl Folder for MemoryFolder {
+    fn log(&self, name: &str) -> Result<Box<dyn Log + Sync>, BackendError> {
+        match self.open(name, || File::Log(Shared::new(MemoryLog::new())))? {
+            File::Log(log) => Ok(Box::new(log)),
+            File::Pages(_) => Err(other_kind(name)),
+        }
+    }
+
+    fn pages(&self, name: &str, page_size: usize) -> Result<Box<dyn Pages + Sync>, BackendError> {
+        match self.open(name, || File::Pages(Shared::new(MemoryPages::new(page_size))))? {
+            File::Pages(pages) => Ok(Box::new(pages)),
+            File::Log(_) => Err(other_kind(name)),
+        }
+    }
+
+    fn names(&self) -> Result<Vec<String>, BackendError> {
+        let files = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(files.keys().cloned().collect())
+    }
+
+    fn remove(&self, name: &str) -> Result<(), BackendError> {
+        check_part(name)?;
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
+        Ok(())
+    }
+}
+
+impl Log for Shared<MemoryLog> {
+    fn append(&mut self, bytes: &[u8]) -> Result<u64, BackendError> {
+        Shared::write(self, |log| log.append(bytes))
+    }
+
+    fn sync(&mut self) -> Result<(), BackendError> {
+        Ok(())
+    }
+
+    fn truncate(&mut self, len: u64) -> Result<(), BackendError> {
+        Shared::write(self, |log| log.truncate(len))
+    }
+
+    fn len(&self) -> u64 {
+        Shared::read(self, Log::len)
+    }
+
+    fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), BackendError> {
+        Shared::read(self, |log| log.read(offset, into))
+    }
+}
+
+impl Pages for Shared<MemoryPages> {
+    fn page_size(&self) -> usize {
+        Shared::read(self, Pages::page_size)
+    }
+
+    fn count(&self) -> u64 {
+        Shared::read(self, Pages::count)
+    }
+
+    fn read(&self, page: u64, into: &mut [u8]) -> Result<(), BackendError> {
+        Shared::read(self, |pages| pages.read(page, into))
+    }
+
+    fn write(&mut self, page: u64, bytes: &[u8]) -> Result<(), BackendError> {
+        Shared::write(self, |pages| pages.write(page, bytes))
+    }
+
+    fn set_count(&mut self, count: u64) -> Result<(), BackendError> {
+        Shared::write(self, |pages| pages.set_count(count))
     }
 
     fn sync(&mut self) -> Result<(), BackendError> {

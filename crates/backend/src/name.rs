@@ -17,6 +17,15 @@ pub(crate) fn check_name(name: &str) -> Result<(), BackendError> {
     }
 }
 
+/// Passes names of one part: those of logs and pages, which lie in no directory of their folder.
+pub(crate) fn check_part(name: &str) -> Result<(), BackendError> {
+    if name.contains('/') {
+        let reason = "a log or file of pages lies in no directory here";
+        return Err(BackendError::BadName { name: name.to_owned(), reason });
+    }
+    check_name(name)
+}
+
 /// Passes "" and names followed by a slash.
 pub(crate) fn check_prefix(prefix: &str) -> Result<(), BackendError> {
     let reason = match prefix.strip_suffix('/') {

@@ -25,6 +25,19 @@ pub trait Pages: Send {
     /// If `into` is not one page long.
     fn read(&self, page: u64, into: &mut [u8]) -> Result<(), BackendError>;
 
+    /// Fills `into`, a whole number of pages, with the pages from `first` on.
+    ///
+    /// Pages at or after [`count`](Self::count) are [`BackendError::OutOfRange`].
+    ///
+    /// # Panics
+    ///
+    /// If `into` ends within a page.
+    fn read_many(&self, first: u64, into: &mut [u8]) -> Result<(), BackendError> {
+        assert!(into.len().is_multiple_of(self.page_size()), "pages are read whole");
+        let pages = into.chunks_exact_mut(self.page_size());
+        (first..).zip(pages).try_for_each(|(page, into)| self.read(page, into))
+    }
+
     /// Writes a page. Not durable before the next [`sync`](Self::sync), and not atomic: after an
     /// error or a crash the page may be torn.
     ///
@@ -59,6 +72,10 @@ impl<T: Pages + ?Sized> Pages for Box<T> {
 
     fn read(&self, page: u64, into: &mut [u8]) -> Result<(), BackendError> {
         (**self).read(page, into)
+    }
+
+    fn read_many(&self, first: u64, into: &mut [u8]) -> Result<(), BackendError> {
+        (**self).read_many(first, into)
     }
 
     fn write(&mut self, page: u64, bytes: &[u8]) -> Result<(), BackendError> {

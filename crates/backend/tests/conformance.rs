@@ -4,7 +4,8 @@ use onefold_backend::conformance;
 use onefold_backend::crash::CrashDisk;
 use onefold_backend::fault::{Faults, Faulty};
 use onefold_backend::{
-    LocalLog, LocalObjects, LocalPages, Log, MemoryLog, MemoryObjects, MemoryPages, Objects, Pages,
+    LocalFolder, LocalLog, LocalObjects, LocalPages, Log, MemoryFolder, MemoryLog, MemoryObjects,
+    MemoryPages, Objects, Pages,
 };
 use std::cell::Cell;
 use std::sync::Arc;
@@ -53,6 +54,20 @@ fn every_log_conforms() {
     conformance::log(|| {
         count.set(count.get() + 1);
         Box::new(LocalLog::open(&folder.path().join(count.get().to_string())).unwrap())
+    });
+}
+
+#[test]
+fn every_folder_conforms() {
+    conformance::folder(|| Box::new(MemoryFolder::new()));
+    conformance::folder(|| Box::new(CrashDisk::new().folder()));
+    conformance::folder(|| Box::new(Faulty::new(MemoryFolder::new(), "", &Faults::none())));
+    let folder = tempfile::tempdir().unwrap();
+    let count = Cell::new(0);
+    conformance::folder(|| {
+        count.set(count.get() + 1);
+        let root = folder.path().join(format!("new/folder{}", count.get()));
+        Box::new(LocalFolder::create(&root).unwrap())
     });
 }
 

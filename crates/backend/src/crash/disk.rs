@@ -8,6 +8,7 @@ use bytes::Bytes;
 
 use super::fate::{Chance, Fate};
 use super::file_system::{FileId, FileSystem};
+use super::folder::CrashFolder;
 use super::objects::CrashObjects;
 use super::owned::{CrashLog, CrashPages, OwnedFile};
 use super::seeded::DiskBug;
@@ -121,6 +122,11 @@ impl CrashDisk {
     pub fn pages(&self, name: &str, page_size: usize) -> Result<CrashPages, BackendError> {
         assert!(page_size > 0, "a page has at least one byte");
         OwnedFile::open(self.clone(), name).map(|file| CrashPages::new(file, page_size))
+    }
+
+    /// The disk's logs and pages, like those of a [`LocalFolder`](crate::LocalFolder).
+    pub fn folder(&self) -> CrashFolder {
+        CrashFolder::new(self.clone())
     }
 
     /// Stops the disk as soon as `operations` steps were taken since it was made: every later

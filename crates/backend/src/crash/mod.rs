@@ -13,8 +13,8 @@
 //!
 //! This is less than journalling file systems promise, and what POSIX does.
 //!
-//! [`CrashObjects`], [`CrashLog`] and [`CrashPages`] take the steps of [`LocalObjects`],
-//! [`LocalLog`] and [`LocalPages`], in the same order. A step is a call that changes the disk
+//! [`CrashObjects`], [`CrashLog`], [`CrashPages`] and [`CrashFolder`] take the steps of [`LocalObjects`],
+//! [`LocalLog`], [`LocalPages`] and [`LocalFolder`], in the same order. A step is a call that changes the disk
 //! or syncs part of it; steps of all handles are counted together.
 //!
 //! To test that a program keeps its promises, run it once to learn how many steps it takes. Then,
@@ -45,16 +45,19 @@
 //! [`LocalObjects`]: crate::LocalObjects
 //! [`LocalLog`]: crate::LocalLog
 //! [`LocalPages`]: crate::LocalPages
+//! [`LocalFolder`]: crate::LocalFolder
 
 mod content;
 mod disk;
 mod fate;
 mod file_system;
+mod folder;
 mod objects;
 mod owned;
 mod seeded;
 
 pub use disk::{CrashDisk, Step};
+pub use folder::CrashFolder;
 pub use objects::CrashObjects;
 pub use owned::{CrashLog, CrashPages};
 #[cfg(feature = "seeded-bugs")]

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use super::disk::{CrashDisk, LOCAL, Step};
 use super::file_system::FileId;
 use super::seeded::DiskBug;
-use crate::name::check_name;
+use crate::name::check_part;
 use crate::{BackendError, Log, Operation, Pages};
 
 /// A file with one owner.
@@ -21,11 +21,7 @@ pub(super) struct OwnedFile {
 
 impl OwnedFile {
     pub(super) fn open(disk: CrashDisk, name: &str) -> Result<Self, BackendError> {
-        check_name(name)?;
-        if name.contains('/') {
-            let reason = "a log or file of pages lies in no directory here";
-            return Err(BackendError::BadName { name: name.to_owned(), reason });
-        }
+        check_part(name)?;
         let path = path_of(name);
         let file = {
             let mut disk = disk.step(Operation::Open, name, Step::Create(path.clone()))?;
@@ -199,6 +195,6 @@ impl Pages for CrashPages {
     }
 }
 
-fn path_of(name: &str) -> String {
+pub(super) fn path_of(name: &str) -> String {
     format!("{LOCAL}/{name}")
 }

@@ -1,10 +1,12 @@
 //! Storage in directories and files of this machine.
 
+mod folder;
 mod log;
 mod objects;
 mod owned;
 mod pages;
 
+pub use folder::LocalFolder;
 pub use log::LocalLog;
 pub use objects::LocalObjects;
 pub use pages::LocalPages;

@@ -214,7 +214,7 @@ impl Identity {
 }
 
 /// Makes a directory and those above it, each synced into its parent.
-fn make_durably(path: &Path) -> io::Result<()> {
+pub(super) fn make_durably(path: &Path) -> io::Result<()> {
     if path.is_dir() {
         return Ok(());
     }

@@ -48,6 +48,11 @@ impl Pages for LocalPages {
         self.file.read(self.offset_of(page), into)
     }
 
+    fn read_many(&self, first: u64, into: &mut [u8]) -> Result<(), BackendError> {
+        assert!(into.len().is_multiple_of(self.page_size), "pages are read whole");
+        self.file.read(self.offset_of(first), into)
+    }
+
     fn write(&mut self, page: u64, bytes: &[u8]) -> Result<(), BackendError> {
         assert_eq!(bytes.len(), self.page_size, "a page is written whole");
         self.file.write(self.offset_of(page), bytes)

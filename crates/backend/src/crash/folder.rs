@@ -1,0 +1,41 @@
+//! The logs and pages of a simulated disk as a folder.
+
+use super::disk::{CrashDisk, LOCAL, Step};
+use super::owned::path_of;
+use crate::name::check_part;
+use crate::{BackendError, Folder, Log, Operation, Pages};
+
+/// The logs and pages of a [`CrashDisk`].
+#[derive(Clone, Debug)]
+pub struct CrashFolder {
+    disk: CrashDisk,
+}
+
+impl CrashFolder {
+    pub(super) fn new(disk: CrashDisk) -> Self {
+        Self { disk }
+    }
+}
+
+impl Folder for CrashFolder {
+    fn log(&self, name: &str) -> Result<Box<dyn Log + Sync>, BackendError> {
+        Ok(Box::new(self.disk.log(name)?))
+    }
+
+    fn pages(&self, name: &str, page_size: usize) -> Result<Box<dyn Pages + Sync>, BackendError> {
+        Ok(Box::new(self.disk.pages(name, page_size)?))
+    }
+
+    fn names(&self) -> Result<Vec<String>, BackendError> {
+        let disk = self.disk.read(Operation::List, LOCAL)?;
+        let files = disk.files.files().into_keys();
+        Ok(files.filter_map(|path| Some(path.strip_prefix(LOCAL)?.get(1..)?.to_owned())).collect())
+    }
+
+    fn remove(&self, name: &str) -> Result<(), BackendError> {
+        check_part(name)?;
+        let step = Step::Unlink(path_of(name));
+        self.disk.step(Operation::Delete, name, step)?.files.unlink(&path_of(name));
+        Ok(())
+    }
+}

@@ -1,0 +1,59 @@
+//! The contract of a local directory of logs and files of pages.
+
+use std::sync::Arc;
+
+use crate::{BackendError, Log, Pages};
+
+/// Logs and files of pages in one local directory, under names of one part.
+///
+/// What is opened does not have to exist: it is then made, empty. A name is a log or pages, and
+/// stays what it was made as.
+pub trait Folder: Send + Sync {
+    /// Opens a log. Name and content are durable on return.
+    fn log(&self, name: &str) -> Result<Box<dyn Log + Sync>, BackendError>;
+
+    /// Opens pages of `page_size` bytes. Name and content are durable on return.
+    ///
+    /// # Panics
+    ///
+    /// If `page_size` is zero.
+    fn pages(&self, name: &str, page_size: usize) -> Result<Box<dyn Pages + Sync>, BackendError>;
+
+    /// The names that there are, sorted.
+    fn names(&self) -> Result<Vec<String>, BackendError>;
+
+    /// Removes a name; succeeds if there is none. Whoever has it open may go on with it.
+    ///
+    /// Never durable for sure: after a crash the name may be back, with all or part of its bytes.
+    fn remove(&self, name: &str) -> Result<(), BackendError>;
+}
+
+macro_rules! forward_folder {
+    ($pointer:ty) => {
+        impl<T: Folder + ?Sized> Folder for $pointer {
+            fn log(&self, name: &str) -> Result<Box<dyn Log + Sync>, BackendError> {
+                (**self).log(name)
+            }
+
+            fn pages(
+                &self,
+                name: &str,
+                page_size: usize,
+            ) -> Result<Box<dyn Pages + Sync>, BackendError> {
+                (**self).pages(name, page_size)
+            }
+
+            fn names(&self) -> Result<Vec<String>, BackendError> {
+                (**self).names()
+            }
+
+            fn remove(&self, name: &str) -> Result<(), BackendError> {
+                (**self).remove(name)
+            }
+        }
+    };
+}
+
+forward_folder!(&T);
+forward_folder!(Box<T>);
+forward_folder!(Arc<T>);
