@@ -3,10 +3,9 @@
 
 use libfuzzer_sys::fuzz_target;
 use onefold_index::Run;
-use onefold_store::Place;
 
 fuzz_target!(|bytes: &[u8]| {
-    if let Ok(run) = Run::<Place>::decode(bytes) {
+    if let Ok(run) = Run::decode(bytes) {
         assert!(run.entries.windows(2).all(|pair| pair[0].0 <= pair[1].0));
     }
 });

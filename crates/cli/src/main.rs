@@ -13,6 +13,7 @@ mod encryption;
 mod exit;
 mod failure;
 mod host;
+mod index_place;
 mod interrupt;
 mod mount;
 mod name;

@@ -11,6 +11,7 @@ use onefold_store::{Config, Located, Repository, StoreError};
 
 use crate::console::Console;
 use crate::encryption::{PasswordArgs, Protection};
+use crate::index_place::IndexArgs;
 use crate::place::{self, Access, Found, Opened, Place};
 
 /// Which repository a command works on.
@@ -23,6 +24,8 @@ pub(crate) struct RepositoryArgs {
     access: Access,
     #[command(flatten)]
     password: PasswordArgs,
+    #[command(flatten)]
+    index: IndexArgs,
 }
 
 /// There is no repository at the given place. Its cause tells what is there instead.
@@ -67,7 +70,9 @@ impl RepositoryArgs {
 
     /// Opens the repository and leaves its index alone.
     pub(crate) fn open_unloaded(&self, console: &Console) -> Result<OpenRepository> {
-        let opened = OpenRepository::open(&self.repo, &self.access, &self.password, console)?;
+        let mut opened = OpenRepository::open(&self.repo, &self.access, &self.password, console)?;
+        let place = self.index.place(opened.repository.id(), console);
+        opened.repository.keep_index(place);
         opened.tell(console);
         Ok(opened)
     }
@@ -88,7 +93,9 @@ impl RepositoryArgs {
         let protection = Protection::choose(no_encryption, &self.password, console)?;
         let config = Config::standard();
         match OpenRepository::init(&self.repo, &self.access, config, &protection, console) {
-            Ok(made) => {
+            Ok(mut made) => {
+                let index = self.index.place(made.repository.id(), console);
+                made.repository.keep_index(index);
                 let place = &made.place;
                 console.notice(format_args!("made a repository in '{place}', {protection}"));
                 Ok(made)

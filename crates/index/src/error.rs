@@ -2,7 +2,7 @@ use onefold_backend::BackendError;
 use onefold_seal::wire::WireError;
 use onefold_seal::{ObjectId, SealError};
 
-/// What can be wrong with a run of the index.
+/// What can be wrong with a run of the index, or with its local form.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum IndexError {
@@ -40,4 +40,25 @@ pub enum IndexError {
         /// Where decoding failed.
         source: WireError,
     },
+    /// A file of the local index could not be read or written.
+    #[error("the local index cannot be accessed")]
+    Local(#[source] BackendError),
+    /// A page of the local index is not what was written there.
+    #[error("page {page} of {file} in the local index is damaged")]
+    DamagedPage {
+        /// The file.
+        file: String,
+        /// Which page of it.
+        page: u64,
+    },
+    /// The journal of the local index is not one, or does not fit its other files.
+    #[error("the local index cannot be used: {0}")]
+    Unfit(&'static str),
+}
+
+impl IndexError {
+    /// Whether another process has the local index open.
+    pub fn is_in_use(&self) -> bool {
+        matches!(self, Self::Local(BackendError::InUse { .. }))
+    }
 }

@@ -4,27 +4,40 @@
 //! was learnt, and whoever relies on it checks the bytes. All of it can be dropped and learnt
 //! again from what it indexes; that costs time, never data.
 //!
-//! [`Index`] is the table in memory that backups look chunks up in and *claim* new ones from.
-//! [`Run`] is its form at rest: an immutable, sorted, checked object that says which objects it
-//! covers, so that whoever opens the index knows which objects to read again themselves.
+//! [`Index`] is what backups look chunks up in and *claim* new ones from: paged, in a local folder,
+//! within memory that is configured. [`Run`] is the index at rest in a repository: an immutable,
+//! sorted, checked object that says which objects it covers, so that whoever opens the index knows
+//! which objects to read again themselves.
 //!
-//! The index does not know what a location means: it is generic over [`Location`].
+//! | file | what it is |
+//! | --- | --- |
+//! | index.rs | how the parts work together |
+//! | lists.rs | on disk: the chunks of each object, in the order in which the objects came |
+//! | segment.rs | on disk: sorted tables that say which page of the lists has a fingerprint |
+//! | journal.rs | on disk: which of all that holds |
+//! | page.rs | pages that show damage |
+//! | filter.rs | in memory: what a segment surely has not |
+//! | recent.rs | in memory: pages of lists that were read lately |
+//! | claims.rs | in memory: who owes what, and where lists are wrong |
+//!
+//! The index does not know what containers are: they are objects whose chunks have slots.
 
+mod claims;
 mod error;
+mod filter;
+mod index;
+mod journal;
+mod lists;
+mod memory;
+mod page;
+mod place;
+mod recent;
 mod run;
-mod table;
+mod segment;
 
 pub use error::IndexError;
+pub use index::{Index, IndexShape, KnownObject};
+pub use lists::Listed;
+pub use memory::Memory;
+pub use place::{Claim, Hint, Place};
 pub use run::{MAX_RUN_ENTRIES, PREFIX, Run, run_id, run_name};
-pub use table::{Claim, Hint, Index};
-
-use onefold_seal::wire::{Reader, WireError};
-
-/// Where a chunk lies, in a form that a run can hold.
-pub trait Location: Copy + Send + Sync {
-    /// Appends the location's bytes.
-    fn encode(&self, bytes: &mut Vec<u8>);
-
-    /// Takes a location's bytes from `reader`.
-    fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError>;
-}

@@ -6,7 +6,7 @@ use onefold_fingerprint::Fingerprint;
 use onefold_seal::wire::{Put, Reader, WireError};
 use onefold_seal::{Envelope, Kind, ObjectId};
 
-use crate::{IndexError, Location};
+use crate::{IndexError, Place};
 
 /// Under which prefix of a repository runs lie.
 pub const PREFIX: &str = "index/";
@@ -29,16 +29,16 @@ pub fn run_id(name: &str) -> Option<ObjectId> {
 
 /// An immutable part of the index: what the objects in `covers` hold, by fingerprint.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Run<L> {
-    /// The objects whose chunks are all listed. Locations refer to them by position.
+pub struct Run {
+    /// The objects whose chunks are all listed. Places refer to them by position.
     pub covers: Vec<ObjectId>,
     /// Fingerprints in ascending order and where they lie.
-    pub entries: Vec<(Fingerprint, L)>,
+    pub entries: Vec<(Fingerprint, Place)>,
 }
 
-impl<L: Location> Run<L> {
+impl Run {
     /// A run over `covers` with `entries` in any order.
-    pub fn new(covers: Vec<ObjectId>, mut entries: Vec<(Fingerprint, L)>) -> Self {
+    pub fn new(covers: Vec<ObjectId>, mut entries: Vec<(Fingerprint, Place)>) -> Self {
         entries.sort_unstable_by_key(|(fingerprint, _)| *fingerprint);
         Self { covers, entries }
     }
@@ -82,9 +82,9 @@ impl<L: Location> Run<L> {
             body.extend_from_slice(id.as_bytes());
         }
         body.put_varint(self.entries.len() as u64);
-        for (fingerprint, location) in &self.entries {
+        for (fingerprint, place) in &self.entries {
             body.extend_from_slice(fingerprint.as_bytes());
-            location.encode(&mut body);
+            place.encode(&mut body);
         }
         body
     }
@@ -97,13 +97,13 @@ impl<L: Location> Run<L> {
             .map(|_| Ok(ObjectId::from_bytes(reader.array("a covered object")?)))
             .collect::<Result<Vec<_>, WireError>>()?;
         let count = reader.count(32, "the count of entries")?;
-        let mut entries: Vec<(Fingerprint, L)> = Vec::with_capacity(count);
+        let mut entries: Vec<(Fingerprint, Place)> = Vec::with_capacity(count);
         for _ in 0..count {
             let fingerprint = Fingerprint::from_bytes(reader.array("a fingerprint")?);
             if entries.last().is_some_and(|(last, _)| *last > fingerprint) {
                 return Err(reader.error("fingerprints in ascending order"));
             }
-            entries.push((fingerprint, L::decode(&mut reader)?));
+            entries.push((fingerprint, Place::decode(&mut reader)?));
         }
         reader.finish()?;
         Ok(Self { covers, entries })

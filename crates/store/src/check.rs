@@ -20,10 +20,10 @@ use crate::intent;
 use crate::mark::Marks;
 use crate::place::Containers;
 use crate::receipt::{self, receipt_id, receipt_name};
-use crate::repository::{describe, places, read_tree};
+use crate::repository::{describe, listed, read_tree};
 use crate::snapshot::{self, snapshot_id, snapshot_name};
 use crate::tree::{self, Entry, Node, Tree};
-use crate::{Cancel, Place, Progress, Recipe, Repository, Snapshot, StoreError};
+use crate::{Cancel, Progress, Recipe, Repository, Snapshot, StoreError};
 
 /// No container that a writer makes is longer; memory is taken for as much at once.
 const MAX_READ_WHOLE: u64 = 128 << 20;
@@ -122,7 +122,7 @@ pub(crate) fn examine(
         there: HashMap::new(),
         sound: HashSet::new(),
         condemned: HashSet::new(),
-        index: Index::new(),
+        index: Index::in_memory(),
         containers: Containers::default(),
         gone: HashMap::new(),
     };
@@ -158,7 +158,7 @@ struct Check<'a> {
     /// Containers of which the footer could be read.
     sound: HashSet<ObjectId>,
     condemned: HashSet<ObjectId>,
-    index: Index<Place>,
+    index: Index,
     containers: Containers,
     /// Containers that are not there, by the chunks that runs say they held.
     gone: HashMap<Fingerprint, ObjectId>,
@@ -229,11 +229,13 @@ impl Check<'_> {
         }
         let Some(directory) = directory else { return Ok(None) };
         let number = self.containers.add(id, size);
-        for (fingerprint, place) in places(&directory, number) {
-            if !bad_groups.contains(&directory.chunks[place.slot as usize].group) {
-                self.index.publish(fingerprint, place);
+        let mut chunks = listed(&directory);
+        for ((_, len), chunk) in chunks.iter_mut().zip(&directory.chunks) {
+            if bad_groups.contains(&chunk.group) {
+                *len = 0;
             }
         }
+        self.index.publish(id, number, &chunks);
         self.found.report.chunks += directory.chunks.len() as u64;
         self.sound.insert(id);
         Ok(Some(directory))
@@ -301,7 +303,7 @@ impl Check<'_> {
             };
             self.found.report.runs += 1;
             let Repository { objects, envelope, .. } = self.repository;
-            match Run::<Place>::read(&**objects, envelope, id) {
+            match Run::read(&**objects, envelope, id) {
                 Ok(run) => match self.run(&info.name, &run)? {
                     true => covered.extend(run.covers),
                     false => self.found.bad_runs.push(id),
@@ -340,7 +342,7 @@ impl Check<'_> {
     }
 
     /// Whether what a run says of containers that are there is so.
-    fn run(&mut self, name: &str, run: &Run<Place>) -> Result<bool, StoreError> {
+    fn run(&mut self, name: &str, run: &Run) -> Result<bool, StoreError> {
         let mut wrong = Vec::new();
         let mut by_container = vec![Vec::new(); run.covers.len()];
         for (at, (fingerprint, place)) in (0u32..).zip(&run.entries) {
@@ -524,7 +526,7 @@ impl Check<'_> {
     fn entry(
         &mut self,
         reader: &ChunkReader<'_>,
-        index: &Index<Place>,
+        index: &Index,
         path: &mut String,
         entry: &Entry,
         seen: &mut Seen,
@@ -565,7 +567,7 @@ impl Check<'_> {
     fn tree(
         &mut self,
         reader: &ChunkReader<'_>,
-        index: &Index<Place>,
+        index: &Index,
         path: &mut String,
         entry: &Entry,
         seen: &mut Seen,
@@ -595,7 +597,7 @@ impl Check<'_> {
     fn recipe(
         &self,
         reader: &ChunkReader<'_>,
-        index: &Index<Place>,
+        index: &Index,
         recipe: &Recipe,
         seen: &mut Seen,
     ) -> Vec<String> {

@@ -33,7 +33,7 @@ pub(crate) struct ChunkReader<'a> {
     objects: &'a dyn Objects,
     envelope: &'a Envelope,
     fingerprinter: Fingerprinter,
-    index: &'a Index<Place>,
+    index: &'a Index,
     containers: &'a Containers,
     directories: Cache<u32, Arc<Directory>, ByLength>,
     groups: Cache<(u32, u32), Bytes, ByLength>,
@@ -110,7 +110,7 @@ impl<'a> ChunkReader<'a> {
         objects: &'a dyn Objects,
         envelope: &'a Envelope,
         fingerprinter: Fingerprinter,
-        index: &'a Index<Place>,
+        index: &'a Index,
         containers: &'a Containers,
     ) -> Self {
         Self {

@@ -8,9 +8,9 @@ use onefold_container::Content;
 use onefold_fingerprint::Fingerprint;
 use onefold_index::{Claim, Hint};
 
+use crate::loaded::Loaded;
 use crate::place::Used;
 use crate::prune::copy::Copier;
-use crate::repository::Loaded;
 use crate::{Recipe, Repository, StoreError};
 
 /// Stores chunks, on one thread, for a snapshot that is to come.

@@ -14,7 +14,7 @@ use onefold_seal::{Cost, Envelope, Key, Keys, Kind, ObjectId, Password, SealErro
 use crate::object::read_object;
 use crate::seeded::{self, Bug};
 use crate::tree::Time;
-use crate::{Config, Repository, StoreError};
+use crate::{Config, IndexPlace, Repository, StoreError};
 
 /// Under which prefix of a repository wrapped keys lie.
 pub(crate) const PREFIX: &str = "keys/";
@@ -392,7 +392,15 @@ impl Repository {
         key: Option<ObjectId>,
     ) -> Result<Self, StoreError> {
         let fingerprinter = crate::repository::fingerprinter(&config, envelope.keys())?;
-        Ok(Self { objects, envelope, config, fingerprinter, key, loaded: OnceLock::new() })
+        Ok(Self {
+            objects,
+            envelope,
+            config,
+            fingerprinter,
+            key,
+            index_place: IndexPlace::default(),
+            loaded: OnceLock::new(),
+        })
     }
 }
 

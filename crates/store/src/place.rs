@@ -3,39 +3,8 @@
 use std::sync::RwLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use onefold_index::Location;
+pub use onefold_index::Place;
 use onefold_seal::ObjectId;
-use onefold_seal::wire::{Put, Reader, WireError};
-
-/// A chunk's container, slot and length.
-///
-/// Containers are numbered by whoever holds the list: a run by its `covers`, an open repository by
-/// its list of containers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
-    /// The container's number.
-    pub container: u32,
-    /// The chunk's slot in it.
-    pub slot: u32,
-    /// The chunk's length in bytes.
-    pub len: u32,
-}
-
-impl Location for Place {
-    fn encode(&self, bytes: &mut Vec<u8>) {
-        bytes.put_u32(self.container);
-        bytes.put_u32(self.slot);
-        bytes.put_u32(self.len);
-    }
-
-    fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
-        Ok(Self {
-            container: reader.u32("a container's number")?,
-            slot: reader.u32("a slot")?,
-            len: reader.u32("a chunk's length")?,
-        })
-    }
-}
 
 /// The live containers of an open repository: number ↔ id, with sizes.
 #[derive(Debug, Default)]

@@ -19,7 +19,7 @@ use std::collections::HashMap;
 use bytes::Bytes;
 use onefold_container::{ChunkEntry, Content, Directory, container_name};
 use onefold_fingerprint::Fingerprint;
-use onefold_index::run_name;
+use onefold_index::{Index, run_name};
 use onefold_seal::ObjectId;
 
 use crate::backup;
@@ -29,10 +29,10 @@ use crate::check::{self, Examined, Reading};
 use crate::chunks::{ChunkReader, MAX_TREE_LEN};
 use crate::graft::Graft;
 use crate::keys::epoch_name;
+use crate::loaded::Loaded;
 use crate::mark::{self, Marks};
 use crate::place::Used;
 use crate::receipt::{self, receipt_name};
-use crate::repository::Loaded;
 use crate::seeded::{self, Bug};
 use crate::tree::{self, Entry, Node, Time, Tree};
 use crate::{Cancel, Progress, Recipe, Repository, Snapshot, StoreError, Summary};
@@ -211,7 +211,7 @@ impl Repair<'_> {
         before: &[(ObjectId, Snapshot)],
         announced: &mut Vec<Announced<'a>>,
     ) -> Result<(), StoreError> {
-        let loaded = self.repository.load_index()?;
+        let loaded = self.repository.load_index_anew()?;
         loaded.marks.expect_whole()?;
         // What the index lacks would be taken for lost. All that is damaged is condemned by now.
         if let Some(warning) = loaded.warnings.first() {
@@ -313,7 +313,7 @@ impl Repair<'_> {
         if examined.bad_runs.is_empty() {
             return Ok(());
         }
-        let mut added = Added::default();
+        let (mut added, index) = (Added::default(), Index::in_memory());
         for (id, size) in &examined.uncovered {
             self.go_on()?;
             if self.report.condemned.contains(id) {
@@ -321,16 +321,16 @@ impl Repair<'_> {
             }
             let read = Directory::read(&**objects, envelope, *id, *size);
             match read.map_err(StoreError::from) {
-                Ok(directory) => added.record(&directory),
+                Ok(directory) => added.note(&directory, *size, None),
                 Err(error) if error.is_not_found() => continue,
                 Err(error) => return Err(error),
             }
             self.report.covered += 1;
             if added.chunks() >= onefold_index::MAX_RUN_ENTRIES / 2 {
-                std::mem::take(&mut added).write_runs(&**objects, envelope)?;
+                std::mem::take(&mut added).write_runs(&**objects, envelope, &index)?;
             }
         }
-        added.write_runs(&**objects, envelope)?;
+        added.write_runs(&**objects, envelope, &index)?;
         for run in &examined.bad_runs {
             objects.delete(&run_name(*run))?;
             self.report.deleted_runs.push(*run);

@@ -1,20 +1,16 @@
 //! An open repository.
 
-use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, OnceLock};
-use std::time::Instant;
+use std::sync::{Arc, OnceLock};
 
 use onefold_backend::Objects;
 use onefold_container::{self as container, Directory};
-use onefold_fingerprint::{FingerprintAlgorithm, Fingerprinter};
-use onefold_index::{self as index, Index, IndexError, Run};
+use onefold_fingerprint::{Fingerprint, FingerprintAlgorithm, Fingerprinter};
+use onefold_index::{self as index, Listed};
 use onefold_seal::{Envelope, Keys, ObjectId, Suite};
 
 use crate::chunks::ChunkReader;
 use crate::keys::{self, Locked};
-use crate::mark::Marks;
-use crate::place::Containers;
-use crate::seeded::{self, Bug};
+use crate::loaded::{IndexPlace, Loaded};
 use crate::snapshot::{self, snapshot_id};
 use crate::tree::{self, Entry, Node, Tree};
 use crate::{Config, Place, Snapshot, SnapshotSpec, StoreError};
@@ -39,6 +35,8 @@ pub struct Repository {
     pub(crate) fingerprinter: Fingerprinter,
     /// The key that it was opened with.
     pub(crate) key: Option<ObjectId>,
+    /// Where its index is kept besides.
+    pub(crate) index_place: IndexPlace,
     pub(crate) loaded: OnceLock<Loaded>,
 }
 
@@ -48,26 +46,6 @@ pub enum Located {
     Open(Box<Repository>),
     /// It is encrypted.
     Locked(Locked),
-}
-
-/// What the repository held when the index was first needed, and what was added since.
-pub(crate) struct Loaded {
-    /// When loading began: of what happened since, nothing is known.
-    pub(crate) since: Instant,
-    pub(crate) index: Index<Place>,
-    pub(crate) containers: Containers,
-    /// Held by the backup whose claims are in the index.
-    pub(crate) backing_up: Mutex<()>,
-    /// The marks that there were. Condemned containers are neither in the index nor numbered.
-    pub(crate) marks: Marks,
-    /// Which containers each run covers, by number; nothing in place of those that are gone.
-    pub(crate) runs: Vec<(ObjectId, Vec<Option<u32>>)>,
-    /// By number of a container, bytes of its chunks; 0 if its footer could not be read.
-    pub(crate) chunk_bytes: Vec<u64>,
-    /// By number of a container, whether a run covers it.
-    pub(crate) covered: Vec<bool>,
-    /// What was wrong with runs and containers; each is then read another way or done without.
-    pub(crate) warnings: Vec<Warning>,
 }
 
 impl Repository {
@@ -109,6 +87,18 @@ impl Repository {
     /// What was chosen when it was made.
     pub fn config(&self) -> &Config {
         &self.config
+    }
+
+    /// Keeps the index at `place` from now on, unless it is loaded already.
+    pub fn keep_index(&mut self, place: IndexPlace) {
+        self.index_place = place;
+    }
+
+    /// What is wrong with the place of the index, if anything became known since it was asked last.
+    /// Nothing is lost by it but time, and chunks that are stored a second time.
+    pub fn index_trouble(&self) -> Option<Warning> {
+        let trouble = self.loaded.get()?.index.trouble()?;
+        Some(format!("{}; it is built again when it is needed next", describe(&trouble)))
     }
 
     /// Loads the index if it is not loaded; what was wrong with it.
@@ -259,85 +249,6 @@ impl Repository {
         let loaded = self.load_index()?;
         Ok(self.loaded.get_or_init(|| loaded))
     }
-
-    /// Learns where every chunk lies: from the runs, and from the footers of containers that no
-    /// readable run covers. What a run says of containers that are gone is passed over, and
-    /// condemned containers are treated as if they were.
-    pub(crate) fn load_index(&self) -> Result<Loaded, StoreError> {
-        let since = Instant::now();
-        // Marks are listed before containers: when a mark is gone, so are its containers.
-        let marks = Marks::read(&*self.objects, &self.envelope)?;
-        let condemned = match seeded::active(Bug::CondemnedReused) {
-            false => marks.condemned(),
-            true => HashSet::new(),
-        };
-        let mut warnings = marks.damaged.clone();
-        let (index, containers) = (Index::new(), Containers::default());
-        // Runs are listed before containers: what a run covers was durable before the run was.
-        let runs_listed = self.objects.list(index::PREFIX)?;
-        let live: HashMap<ObjectId, u32> = self
-            .objects
-            .list(container::PREFIX)?
-            .into_iter()
-            .filter_map(|info| Some((container::container_id(&info.name)?, info.size)))
-            .filter(|(id, _)| !condemned.contains(id))
-            .map(|(id, size)| (id, containers.add(id, size)))
-            .collect();
-        let mut covered = vec![false; live.len()];
-        let mut chunk_bytes = vec![0; live.len()];
-        let mut runs = Vec::new();
-        for id in runs_listed.iter().filter_map(|info| index::run_id(&info.name)) {
-            match Run::<Place>::read(&*self.objects, &self.envelope, id) {
-                Ok(run) => {
-                    let numbers: Vec<_> =
-                        run.covers.iter().map(|id| live.get(id).copied()).collect();
-                    publish_run(&run, &numbers, &index, &covered, &mut chunk_bytes);
-                    numbers.iter().flatten().for_each(|number| covered[*number as usize] = true);
-                    runs.push((id, numbers));
-                }
-                // A prune put what it says elsewhere.
-                Err(error) if is_gone(&error) => {}
-                Err(error) => warnings.push(damage(error.into())?),
-            }
-        }
-        for (id, number) in live {
-            if covered[number as usize] {
-                continue;
-            }
-            let size = containers.get(number).expect("it was just added").size;
-            match Directory::read(&*self.objects, &self.envelope, id, size) {
-                Ok(directory) => {
-                    let bytes = directory.chunks.iter().map(|chunk| u64::from(chunk.len)).sum();
-                    chunk_bytes[number as usize] = bytes;
-                    publish_directory(&directory, number, &index);
-                }
-                Err(error) => {
-                    let error = StoreError::from(error);
-                    // A prune deletes what it has condemned.
-                    if !error.is_not_found() {
-                        warnings.push(damage(error)?);
-                    }
-                }
-            }
-        }
-        let backing_up = Mutex::new(());
-        Ok(Loaded {
-            since,
-            index,
-            containers,
-            backing_up,
-            marks,
-            runs,
-            chunk_bytes,
-            covered,
-            warnings,
-        })
-    }
-}
-
-/// Whether a run was deleted since it was listed.
-fn is_gone(error: &IndexError) -> bool {
-    matches!(error, IndexError::Backend { source, .. } if source.is_not_found())
 }
 
 /// What names chunks. Encrypted repositories use keyed BLAKE3, the others anything without a key
@@ -398,46 +309,26 @@ pub(crate) fn read_tree(
     Ok(Some(entries.map_err(malformed)?))
 }
 
-/// What a container's footer lists, as a run or an index has it.
+/// What a container's footer lists, with places.
 pub(crate) fn places(
     directory: &Directory,
     container: u32,
-) -> impl Iterator<Item = (onefold_fingerprint::Fingerprint, Place)> + '_ {
+) -> impl Iterator<Item = (Fingerprint, Place)> + '_ {
     (0u32..)
         .zip(&directory.chunks)
         .map(move |(slot, chunk)| (chunk.fingerprint, Place { container, slot, len: chunk.len }))
 }
 
+/// What a container's footer lists, as the index takes it.
+pub(crate) fn listed(directory: &Directory) -> Vec<Listed> {
+    directory.chunks.iter().map(|chunk| (chunk.fingerprint, chunk.len)).collect()
+}
+
 /// What is wrong with an object that can be done without, or the error if it cannot.
-fn damage(error: StoreError) -> Result<Warning, StoreError> {
+pub(crate) fn damage(error: StoreError) -> Result<Warning, StoreError> {
     match error.is_unknown_version() {
         true => Err(error),
         false => Ok(describe(&error)),
-    }
-}
-
-/// Publishes what a run says of containers that are there. Bytes are counted once for each
-/// container, by the first run that covers it.
-fn publish_run(
-    run: &Run<Place>,
-    numbers: &[Option<u32>],
-    index: &Index<Place>,
-    covered: &[bool],
-    chunk_bytes: &mut [u64],
-) {
-    for (fingerprint, place) in &run.entries {
-        if let Some(Some(container)) = numbers.get(place.container as usize) {
-            index.publish(*fingerprint, Place { container: *container, ..*place });
-            if !covered[*container as usize] {
-                chunk_bytes[*container as usize] += u64::from(place.len);
-            }
-        }
-    }
-}
-
-fn publish_directory(directory: &Directory, number: u32, index: &Index<Place>) {
-    for (fingerprint, place) in places(directory, number) {
-        index.publish(fingerprint, place);
     }
 }
 

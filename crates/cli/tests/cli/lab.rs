@@ -63,6 +63,7 @@ impl Lab {
         for variable in ["ONEFOLD_REPOSITORY", "ONEFOLD_PASSWORD"] {
             command.env_remove(variable);
         }
+        command.env("ONEFOLD_CACHE_DIR", self.path("cache"));
         command
     }
 

@@ -12,10 +12,10 @@ use onefold_seal::ObjectId;
 use super::Options;
 use crate::fence::{self, Fate};
 use crate::intent::{Intent, intent_name};
+use crate::loaded::Loaded;
 use crate::mark::{self, Marks};
 use crate::place::Used;
 use crate::receipt;
-use crate::repository::Loaded;
 use crate::seeded::{self, Bug};
 use crate::snapshot::snapshot_name;
 use crate::tree::Time;
@@ -86,13 +86,7 @@ impl<'a> Announced<'a> {
         if !is_lost.contains(&true) {
             return Ok(());
         }
-        let mut lost = Vec::new();
-        loaded.index.for_each(|fingerprint, place| {
-            if is_lost.get(place.container as usize) == Some(&true) {
-                lost.push(*fingerprint);
-            }
-        });
-        lost.iter().for_each(|fingerprint| loaded.index.retract(fingerprint));
+        loaded.index.dismiss(|number| is_lost.get(number as usize) == Some(&true));
         Ok(())
     }
 

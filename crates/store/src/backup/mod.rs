@@ -38,8 +38,8 @@ use self::commit::Announced;
 use self::pack::{Added, Packer, Press, Uploader};
 use self::sink::{Known, Sink};
 use self::walk::{Sources, Walk};
+use crate::loaded::Loaded;
 use crate::place::Used;
-use crate::repository::Loaded;
 use crate::seeded::{self, Bug};
 use crate::tree::{Entry, Time};
 use crate::{Cancel, Progress, Repository, Snapshot, StoreError, Summary};
@@ -281,7 +281,8 @@ impl<'a> Backup<'a> {
         drop(turn);
         // Even an interrupted backup leaves an index of what it stored, for the next one.
         if let Some(added) = added {
-            added.write_runs(&*repository.objects, &repository.envelope)?;
+            added.write_runs(&*repository.objects, &repository.envelope, &loaded.index)?;
+            loaded.keep_index();
         }
         result?;
         let root = root.get().expect("every directory was finished").clone();

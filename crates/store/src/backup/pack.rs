@@ -9,11 +9,11 @@ use onefold_container::{
     container_name,
 };
 use onefold_fingerprint::Fingerprint;
-use onefold_index::{Index, MAX_RUN_ENTRIES, Run};
+use onefold_index::{Index, IndexError, Listed, MAX_RUN_ENTRIES, Run};
 use onefold_seal::{Envelope, ObjectId};
 
 use crate::place::Containers;
-use crate::repository::places;
+use crate::repository::listed;
 use crate::seeded::{self, Bug};
 use crate::{Place, Progress, StoreError};
 
@@ -149,20 +149,28 @@ fn send(full: &Sender<SealedContainer>, open: OpenContainer) -> Result<(), Store
 /// Puts sealed containers and remembers what they hold.
 pub(super) struct Uploader<'a> {
     pub(super) objects: &'a dyn Objects,
-    pub(super) index: &'a Index<Place>,
+    pub(super) index: &'a Index,
     pub(super) containers: &'a Containers,
     pub(super) progress: &'a Progress,
 }
 
-/// What one backup added: the content of its index runs.
+/// The containers that one backup added.
 #[derive(Default)]
 pub(crate) struct Added {
-    covers: Vec<ObjectId>,
-    entries: Vec<(Fingerprint, Place)>,
-    /// Where each covered container's entries end.
-    ends: Vec<usize>,
-    /// Bytes of containers.
+    containers: Vec<AddedContainer>,
+    /// How many chunks they have.
+    chunks: usize,
+    /// Their bytes.
     pub(crate) stored: u64,
+}
+
+/// A container that is durable.
+struct AddedContainer {
+    id: ObjectId,
+    size: u64,
+    chunks: usize,
+    /// What the index calls it, if it took it up.
+    object: Option<u32>,
 }
 
 impl Uploader<'_> {
@@ -175,12 +183,7 @@ impl Uploader<'_> {
             if !seeded::active(Bug::ContainerErrorSwallowed) {
                 put?;
             }
-            let number = self.containers.add(directory.id, size);
-            for (fingerprint, place) in places(&directory, number) {
-                self.index.publish(fingerprint, place);
-            }
-            added.record(&directory);
-            added.stored += size;
+            added.record(&directory, size, self.containers, self.index);
             Progress::add(&self.progress.stored_bytes, size);
         }
         Ok(added)
@@ -188,17 +191,31 @@ impl Uploader<'_> {
 }
 
 impl Added {
-    /// Takes up a container that is durable.
-    pub(crate) fn record(&mut self, directory: &Directory) {
-        let covered = self.covers.len() as u32;
-        self.entries.extend(places(directory, covered));
-        self.covers.push(directory.id);
-        self.ends.push(self.entries.len());
+    /// Takes up a container of `size` bytes that is durable, and tells the index.
+    pub(crate) fn record(
+        &mut self,
+        directory: &Directory,
+        size: u64,
+        containers: &Containers,
+        index: &Index,
+    ) {
+        let number = containers.add(directory.id, size);
+        let object = index.publish(directory.id, number, &listed(directory));
+        self.note(directory, size, object);
+    }
+
+    /// Takes up a container of `size` bytes that is durable; `object` is what the index calls it,
+    /// if it knows it.
+    pub(crate) fn note(&mut self, directory: &Directory, size: u64, object: Option<u32>) {
+        let chunks = directory.chunks.len();
+        self.containers.push(AddedContainer { id: directory.id, size, chunks, object });
+        self.chunks += chunks;
+        self.stored += size;
     }
 
     /// How many chunks were added.
     pub(crate) fn chunks(&self) -> usize {
-        self.entries.len()
+        self.chunks
     }
 
     /// Writes the index runs over what was added.
@@ -206,23 +223,59 @@ impl Added {
         &self,
         objects: &dyn Objects,
         envelope: &Envelope,
+        index: &Index,
     ) -> Result<(), StoreError> {
-        let mut first = 0;
-        while first < self.covers.len() {
-            let start = if first == 0 { 0 } else { self.ends[first - 1] };
-            let fits = |end: &usize| *end - start <= MAX_RUN_ENTRIES;
-            let after = first + self.ends[first..].iter().take_while(|end| fits(end)).count();
+        let mut rest = &self.containers[..];
+        while !rest.is_empty() {
+            let mut entries = 0;
+            let fits = |container: &&AddedContainer| {
+                entries += container.chunks;
+                entries <= MAX_RUN_ENTRIES
+            };
             // A container with more chunks than a run should have still gets its run.
-            let after = after.max(first + 1);
-            let entries = self.entries[start..self.ends[after - 1]]
-                .iter()
-                .map(|(f, place)| {
-                    (*f, Place { container: place.container - first as u32, ..*place })
-                })
-                .collect();
-            Run::new(self.covers[first..after].to_vec(), entries).write(objects, envelope)?;
-            first = after;
+            let count = rest.iter().take_while(fits).count().max(1);
+            let (covered, left) = rest.split_at(count);
+            write_run(covered, objects, envelope, index)?;
+            rest = left;
         }
         Ok(())
+    }
+}
+
+fn write_run(
+    covered: &[AddedContainer],
+    objects: &dyn Objects,
+    envelope: &Envelope,
+    index: &Index,
+) -> Result<(), StoreError> {
+    let mut entries = Vec::with_capacity(covered.iter().map(|container| container.chunks).sum());
+    for (number, container) in (0..).zip(covered) {
+        let chunks = chunks_of(container, objects, envelope, index)?;
+        entries.extend((0..).zip(chunks).map(|(slot, (fingerprint, len))| {
+            (fingerprint, Place { container: number, slot, len })
+        }));
+    }
+    let covers = covered.iter().map(|container| container.id).collect();
+    let run = Run::new(covers, entries).write(objects, envelope)?;
+    if let Some(known) = covered.iter().map(|container| container.object).collect() {
+        index.note_run(run, known);
+    }
+    Ok(())
+}
+
+/// What a container holds: from the index, or else from its footer.
+fn chunks_of(
+    container: &AddedContainer,
+    objects: &dyn Objects,
+    envelope: &Envelope,
+    index: &Index,
+) -> Result<Vec<Listed>, StoreError> {
+    let known: Option<Result<_, IndexError>> = container.object.map(|object| index.list(object));
+    match known {
+        Some(Ok(chunks)) => Ok(chunks),
+        _ => {
+            let directory = Directory::read(objects, envelope, container.id, container.size)?;
+            Ok(listed(&directory))
+        }
     }
 }

@@ -10,12 +10,12 @@ use onefold_index::{Claim, Hint, Index};
 use super::assemble::Tally;
 use super::pack::{Packer, Press};
 use crate::place::Used;
-use crate::{Place, Progress, Recipe, StoreError};
+use crate::{Progress, Recipe, StoreError};
 
 /// Which chunks are known, and which of them the backup relies on.
 #[derive(Clone, Copy)]
 pub(super) struct Known<'a> {
-    pub(super) index: &'a Index<Place>,
+    pub(super) index: &'a Index,
     pub(super) used: &'a Used,
 }
 
@@ -50,6 +50,11 @@ impl<'a> Sink<'a> {
     /// Where the entries of finished directories are counted.
     pub(super) fn tally(&self) -> &Tally {
         self.tally
+    }
+
+    /// Tells the index which chunks come next.
+    pub(super) fn prepare(&self, fingerprints: &[Fingerprint]) {
+        self.known.index.prepare(fingerprints);
     }
 
     /// Stores the chunk `bytes`, whose fingerprint is `fingerprint`, unless it is known.

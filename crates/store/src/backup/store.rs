@@ -32,6 +32,7 @@ fn store(
     let slices: Vec<&[u8]> = chunks.iter().map(|range| &buffer[range.clone()]).collect();
     fingerprints.clear();
     sink.fingerprinter().fingerprint_many(&slices, fingerprints);
+    sink.prepare(fingerprints);
     for (fingerprint, chunk) in fingerprints.iter().zip(&slices) {
         sink.store_chunk(Content::Data, *fingerprint, chunk)?;
     }

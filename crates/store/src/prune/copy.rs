@@ -13,8 +13,8 @@ use onefold_seal::ObjectId;
 use super::live::Live;
 use crate::backup::pack::{Added, CONTAINER_CHUNKS, GROUP_LEN, open_container};
 use crate::chunks::ChunkReader;
+use crate::loaded::Loaded;
 use crate::place::LiveContainer;
-use crate::repository::{Loaded, places};
 use crate::{Repository, StoreError};
 
 /// Puts chunks into new containers, with index runs over them.
@@ -166,11 +166,7 @@ impl<'a> Copier<'a> {
         let SealedContainer { bytes, directory } = sealed;
         let size = bytes.len() as u64;
         self.repository.objects.put(&container_name(directory.id), bytes)?;
-        let number = self.loaded.containers.add(directory.id, size);
-        for (fingerprint, place) in places(&directory, number) {
-            self.loaded.index.publish(fingerprint, place);
-        }
-        self.added.record(&directory);
+        self.added.record(&directory, size, &self.loaded.containers, &self.loaded.index);
         self.put.insert(directory.id);
         self.stored += size;
         match self.added.chunks() < MAX_RUN_ENTRIES / 2 {
@@ -181,7 +177,9 @@ impl<'a> Copier<'a> {
 
     fn write_runs(&mut self) -> Result<(), StoreError> {
         let Repository { objects, envelope, .. } = self.repository;
-        std::mem::take(&mut self.added).write_runs(&**objects, envelope)
+        std::mem::take(&mut self.added).write_runs(&**objects, envelope, &self.loaded.index)?;
+        self.loaded.keep_index();
+        Ok(())
     }
 
     fn open(&mut self, content: Content) -> &mut Open {

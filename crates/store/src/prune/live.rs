@@ -6,7 +6,8 @@ use onefold_fingerprint::Fingerprint;
 use onefold_index::Hint;
 
 use crate::chunks::ChunkReader;
-use crate::repository::{Loaded, read_tree};
+use crate::loaded::Loaded;
+use crate::repository::read_tree;
 use crate::tree::{self, Entry, Node, Tree};
 use crate::{Cancel, Place, Recipe, StoreError};
 
@@ -128,10 +129,11 @@ impl Walk<'_> {
         }
         if let Tree::Stored(recipe) = tree {
             self.recipe(recipe)?;
+            let place = self.place(&recipe.root);
             let is_new = match (recipe.len, recipe.depth) {
                 (0, _) => return Ok(()),
-                (_, 0) => self.set(&recipe.root, Bits::TREE),
-                (_, 1) => self.set(&recipe.root, Bits::LONG_TREE),
+                (_, 0) => self.live.set(&recipe.root, place, Bits::TREE),
+                (_, 1) => self.live.set(&recipe.root, place, Bits::LONG_TREE),
                 // So long a tree is rare, and there is no bit for it.
                 _ => self.live.high.insert((*recipe, true)),
             };
@@ -150,14 +152,15 @@ impl Walk<'_> {
         if recipe.len == 0 {
             return Ok(());
         }
-        if self.place(&recipe.root).is_none() {
+        let place = self.place(&recipe.root);
+        if place.is_none() {
             // Is it anywhere at all?
             self.reader.chunk(&recipe.root)?;
         }
-        self.set(&recipe.root, Bits::LIVE);
+        self.live.set(&recipe.root, place, Bits::LIVE);
         let is_new = match recipe.depth {
             0 => return Ok(()),
-            1 => self.set(&recipe.root, Bits::NODE),
+            1 => self.live.set(&recipe.root, place, Bits::NODE),
             _ => self.live.high.insert((*recipe, false)),
         };
         if is_new {
@@ -174,11 +177,6 @@ impl Walk<'_> {
         let Hint(place) = self.loaded.index.get(fingerprint)?;
         let container = self.loaded.containers.get(place.container)?;
         (u64::from(place.slot) < container.size / Fingerprint::LEN as u64).then_some(place)
-    }
-
-    fn set(&mut self, fingerprint: &Fingerprint, bits: Bits) -> bool {
-        let place = self.place(fingerprint);
-        self.live.set(fingerprint, place, bits)
     }
 }
 

@@ -34,8 +34,9 @@ use self::live::{Live, Walk};
 use crate::chunks::ChunkReader;
 use crate::fence::{self, Fate};
 use crate::intent::Intent;
+use crate::loaded::Loaded;
 use crate::mark::{self, mark_name};
-use crate::repository::{Loaded, describe};
+use crate::repository::describe;
 use crate::seeded::{self, Bug};
 use crate::snapshot::{self, Snapshot, snapshot_id};
 use crate::{Cancel, Progress, Repository, StoreError};
@@ -253,6 +254,7 @@ impl Prune<'_> {
     /// Finds out what is live.
     fn walk(&mut self, seen: &Seen, loaded: &Loaded) -> Result<Live, StoreError> {
         let mut live = Live::default();
+        loaded.index.prefer_last();
         let reader = self.repository.reader_of(loaded);
         self.progress.total_files.store(seen.snapshots.len() as u64, Ordering::Relaxed);
         self.report.snapshots = seen.snapshots.len() as u64;

@@ -1,0 +1,294 @@
+//! What an open repository knows of its chunks, and how it learns that.
+
+use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use onefold_backend::{Folder, LocalFolder};
+use onefold_container::{self as container, Directory};
+use onefold_index::{self as index, Index, IndexError, Listed, Memory, Run};
+use onefold_seal::ObjectId;
+
+use crate::mark::Marks;
+use crate::place::Containers;
+use crate::repository::{Warning, damage, describe, listed};
+use crate::seeded::{self, Bug};
+use crate::{Repository, StoreError};
+
+/// Where an open repository keeps its index besides the repository itself.
+#[derive(Clone, Default)]
+pub enum IndexPlace {
+    /// In memory: about 50 bytes a chunk.
+    #[default]
+    Memory,
+    /// In a folder below this directory, which may be deleted at any time.
+    ///
+    /// A folder serves one process at a time; another one makes its own beside it.
+    Directory(PathBuf, Memory),
+    /// In this folder.
+    Folder(Arc<dyn Folder>, Memory),
+}
+
+/// So many processes have a folder each below one directory; others keep their index in memory.
+const FOLDERS: u32 = 8;
+
+/// An index is built anew once it has so many chunks of containers that are gone, and they are more
+/// than the others.
+const MANY_GONE: u64 = 1 << 16;
+
+/// What the repository held when the index was first needed, and what was added since.
+pub(crate) struct Loaded {
+    /// When loading began: of what happened since, nothing is known.
+    pub(crate) since: Instant,
+    pub(crate) index: Index,
+    pub(crate) containers: Containers,
+    /// Held by the backup whose claims are in the index.
+    pub(crate) backing_up: Mutex<()>,
+    /// The marks that there were. Condemned containers are neither in the index nor numbered.
+    pub(crate) marks: Marks,
+    /// Which containers each run covers, by number; nothing in place of those that are gone.
+    pub(crate) runs: Vec<(ObjectId, Vec<Option<u32>>)>,
+    /// By number of a container, bytes of its chunks; 0 if its footer could not be read.
+    pub(crate) chunk_bytes: Vec<u64>,
+    /// By number of a container, whether a run covers it.
+    pub(crate) covered: Vec<bool>,
+    /// What was wrong with runs and containers; each is then read another way or done without.
+    pub(crate) warnings: Vec<Warning>,
+}
+
+impl Loaded {
+    /// Keeps what the index has learnt, for whoever opens the repository next. If that cannot be,
+    /// it is learnt again.
+    pub(crate) fn keep_index(&self) {
+        self.index.commit();
+    }
+}
+
+impl Repository {
+    /// Learns where every chunk lies: from the place where the index is kept, from runs that came
+    /// since, and from the footers of containers that no readable run covers. What is said of
+    /// containers that are gone is passed over, and condemned containers are treated as if they
+    /// were.
+    pub(crate) fn load_index(&self) -> Result<Loaded, StoreError> {
+        let (index, mut warnings) = self.open_index();
+        let mut loaded = self.load_into(index)?;
+        if let Some(trouble) = loaded.index.trouble() {
+            let text = format!("{}; the index is kept in memory instead", describe(&trouble));
+            warnings.push(text);
+            loaded = self.load_into(Index::in_memory())?;
+        }
+        warnings.append(&mut loaded.warnings);
+        Ok(Loaded { warnings, ..loaded })
+    }
+
+    /// Learns where every chunk lies from the repository alone, in memory: for whoever takes a chunk
+    /// for lost that the index does not know.
+    pub(crate) fn load_index_anew(&self) -> Result<Loaded, StoreError> {
+        self.load_into(Index::in_memory())
+    }
+
+    /// Opens the index where it is kept, or one in memory.
+    fn open_index(&self) -> (Index, Vec<Warning>) {
+        let opened = match &self.index_place {
+            IndexPlace::Memory => return (Index::in_memory(), Vec::new()),
+            IndexPlace::Folder(folder, memory) => {
+                Index::open(Arc::clone(folder), self.id(), *memory)
+            }
+            IndexPlace::Directory(directory, memory) => (1..=FOLDERS)
+                .map(|number| {
+                    let folder = LocalFolder::create(&directory.join(format!("index-{number}")))
+                        .map_err(IndexError::Local)?;
+                    Index::open(Arc::new(folder), self.id(), *memory)
+                })
+                .find(|opened| !opened.as_ref().is_err_and(IndexError::is_in_use))
+                .unwrap_or(Err(IndexError::Unfit("too many processes use it"))),
+        };
+        match opened {
+            Ok((index, None)) => (index, Vec::new()),
+            Ok((index, Some(why))) => {
+                (index, vec![format!("{}; it is built again", describe(&why))])
+            }
+            Err(error) => {
+                let text = format!("{}; the index is kept in memory instead", describe(&error));
+                (Index::in_memory(), vec![text])
+            }
+        }
+    }
+
+    fn load_into(&self, index: Index) -> Result<Loaded, StoreError> {
+        let since = Instant::now();
+        // Marks are listed before containers: when a mark is gone, so are its containers.
+        let marks = Marks::read(&*self.objects, &self.envelope)?;
+        let condemned = match seeded::active(Bug::CondemnedReused) {
+            false => marks.condemned(),
+            true => HashSet::new(),
+        };
+        let containers = Containers::default();
+        // Runs are listed before containers: what a run covers was durable before the run was.
+        let runs_listed = self.objects.list(index::PREFIX)?;
+        let live: HashMap<ObjectId, u32> = self
+            .objects
+            .list(container::PREFIX)?
+            .into_iter()
+            .filter_map(|info| Some((container::container_id(&info.name)?, info.size)))
+            .filter(|(id, _)| !condemned.contains(id))
+            .map(|(id, size)| (id, containers.add(id, size)))
+            .collect();
+        let mut learning = Learning::begin(without_gone(index, &live)?, &live);
+        learning.warnings = marks.damaged.clone();
+        for id in runs_listed.iter().filter_map(|info| index::run_id(&info.name)) {
+            if learning.knows_run(id) {
+                continue;
+            }
+            match Run::read(&*self.objects, &self.envelope, id) {
+                Ok(run) => learning.run(id, run),
+                // A prune put what it says elsewhere.
+                Err(error) if is_gone(&error) => {}
+                Err(error) => learning.warnings.push(damage(error.into())?),
+            }
+        }
+        // In order, so that of a chunk in several containers always the same is taken for known.
+        let mut in_order: Vec<_> = live.iter().collect();
+        in_order.sort_unstable_by_key(|(_, number)| **number);
+        for (id, number) in in_order {
+            if learning.knows_container(*number) {
+                continue;
+            }
+            let size = containers.get(*number).expect("it was just added").size;
+            match Directory::read(&*self.objects, &self.envelope, *id, size) {
+                Ok(directory) => learning.container(*id, *number, &listed(&directory)),
+                Err(error) => {
+                    let error = StoreError::from(error);
+                    // A prune deletes what it has condemned.
+                    if !error.is_not_found() {
+                        learning.warnings.push(damage(error)?);
+                    }
+                }
+            }
+        }
+        let listed: HashSet<ObjectId> =
+            runs_listed.iter().filter_map(|info| index::run_id(&info.name)).collect();
+        learning.runs.retain(|(id, _)| listed.contains(id));
+        let Learning { index, runs, chunk_bytes, covered, warnings, .. } = learning;
+        let backing_up = Mutex::new(());
+        let loaded = Loaded {
+            since,
+            index,
+            containers,
+            backing_up,
+            marks,
+            runs,
+            chunk_bytes,
+            covered,
+            warnings,
+        };
+        loaded.keep_index();
+        Ok(loaded)
+    }
+}
+
+/// The index, begun anew if most of it is of containers that are gone.
+fn without_gone(index: Index, live: &HashMap<ObjectId, u32>) -> Result<Index, StoreError> {
+    let (mut gone, mut there) = (0, 0);
+    for object in index.objects() {
+        let count = if live.contains_key(&object.id) { &mut there } else { &mut gone };
+        *count += u64::from(object.chunks);
+    }
+    match gone > MANY_GONE && gone > there {
+        true => Ok(index.clear()?),
+        false => Ok(index),
+    }
+}
+
+/// An index that learns what a repository holds.
+struct Learning<'a> {
+    index: Index,
+    /// The containers that there are, by id.
+    live: &'a HashMap<ObjectId, u32>,
+    /// What the index calls each container, by number.
+    objects: Vec<Option<u32>>,
+    known_runs: HashSet<ObjectId>,
+    runs: Vec<(ObjectId, Vec<Option<u32>>)>,
+    chunk_bytes: Vec<u64>,
+    covered: Vec<bool>,
+    warnings: Vec<Warning>,
+}
+
+impl<'a> Learning<'a> {
+    /// Begins with what the index knows already.
+    fn begin(index: Index, live: &'a HashMap<ObjectId, u32>) -> Self {
+        let mut learning = Self {
+            live,
+            objects: vec![None; live.len()],
+            known_runs: HashSet::new(),
+            runs: Vec::new(),
+            chunk_bytes: vec![0; live.len()],
+            covered: vec![false; live.len()],
+            warnings: Vec::new(),
+            index,
+        };
+        let mut numbers = Vec::new();
+        for (object, known) in (0..).zip(learning.index.objects()) {
+            let number = live.get(&known.id).copied();
+            numbers.push(number);
+            let Some(number) = number else { continue };
+            learning.index.admit(object, number);
+            learning.objects[number as usize] = Some(object);
+            learning.chunk_bytes[number as usize] = known.bytes;
+        }
+        for (id, covers) in learning.index.runs() {
+            let covers = covers.iter().map(|object| numbers.get(*object as usize).copied());
+            learning.known_runs.insert(id);
+            learning.cover(id, covers.map(Option::flatten).collect());
+        }
+        learning
+    }
+
+    fn knows_run(&self, id: ObjectId) -> bool {
+        self.known_runs.contains(&id)
+    }
+
+    fn knows_container(&self, number: u32) -> bool {
+        self.chunk_bytes[number as usize] > 0
+    }
+
+    fn cover(&mut self, run: ObjectId, numbers: Vec<Option<u32>>) {
+        numbers.iter().flatten().for_each(|number| self.covered[*number as usize] = true);
+        self.runs.push((run, numbers));
+    }
+
+    /// Learns what a run says of containers that are there and not known yet. One of which it does
+    /// not list every slot is left to its footer.
+    fn run(&mut self, id: ObjectId, mut run: Run) {
+        run.entries.sort_unstable_by_key(|(_, place)| (place.container, place.slot));
+        let numbers: Vec<Option<u32>> =
+            run.covers.iter().map(|id| self.live.get(id).copied()).collect();
+        for entries in run.entries.chunk_by(|(_, a), (_, b)| a.container == b.container) {
+            let container = entries[0].1.container as usize;
+            let Some(Some(number)) = numbers.get(container) else { continue };
+            let is_whole = (0..).zip(entries).all(|(slot, (_, place))| place.slot == slot);
+            if is_whole && !self.knows_container(*number) {
+                let chunks: Vec<Listed> =
+                    entries.iter().map(|(f, place)| (*f, place.len)).collect();
+                self.container(run.covers[container], *number, &chunks);
+            }
+        }
+        let known = numbers.iter().flatten().map(|number| self.objects[*number as usize]);
+        // What could not be taken up has to be read again.
+        if let Some(known) = known.collect() {
+            self.index.note_run(id, known);
+        }
+        self.cover(id, numbers);
+    }
+
+    fn container(&mut self, id: ObjectId, number: u32, chunks: &[Listed]) {
+        self.objects[number as usize] = self.index.publish(id, number, chunks);
+        self.chunk_bytes[number as usize] = chunks.iter().map(|(_, len)| u64::from(*len)).sum();
+    }
+}
+
+/// Whether a run was deleted since it was listed.
+fn is_gone(error: &IndexError) -> bool {
+    matches!(error, IndexError::Backend { source, .. } if source.is_not_found())
+}
