@@ -1,11 +1,12 @@
-//! Long runs that are started by hand: fuzzing for as long as one likes, and the kernels under what
-//! watches each access to memory.
+//! Long runs that are started by hand: fuzzing for as long as one likes, the kernels under what
+//! watches each access to memory, and the index beyond its memory.
 
 use std::fs;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 
+use crate::limited::Limited;
 use crate::programs::{self, on_path};
 use crate::workspace;
 
@@ -108,6 +109,22 @@ pub(crate) fn miri() -> Result<()> {
     }
     println!("campaign: Miri found nothing");
     Ok(())
+}
+
+/// Builds the measurement of the index and runs it with `limit` bytes of memory, the kernel's cache
+/// included, so that what is read comes from the disk.
+pub(crate) fn index(limit: u64, arguments: &[String]) -> Result<()> {
+    run(Command::new("cargo")
+        .args(["build", "--quiet", "--release", "--locked", "-p", "onefold-bench"])
+        .args(["--bin", "index-campaign"])
+        .current_dir(workspace::root()))?;
+    let program = workspace::target_dir().join("release/index-campaign");
+    let mut arguments = arguments.to_vec();
+    if limit == 0 {
+        return run(Command::new(program).args(arguments));
+    }
+    arguments.extend(["--limit".into(), limit.to_string()]);
+    run(&mut Limited::new(limit)?.command(&program, &arguments))
 }
 
 fn succeeds(command: &mut Command) -> bool {

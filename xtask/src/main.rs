@@ -18,6 +18,7 @@ mod digest;
 mod edges;
 mod emulate;
 mod instructions;
+mod limited;
 mod loops;
 mod manifest;
 mod measure;
@@ -104,6 +105,16 @@ enum CampaignCommand {
         seconds: u32,
         /// The targets to run, if not all
         targets: Vec<String>,
+    },
+    /// Measure the index as it grows beyond its memory, in a control group
+    Index {
+        /// Bytes of memory that it may have, the kernel's cache included; 0 for no limit
+        #[arg(long, default_value_t = 512 << 20)]
+        limit: u64,
+        /// `--dir DIR --out RECORD [--plot SVG] [--entries N] [--simulate N] [--scale N]
+        /// [--memory BYTES] [--lookups N]`
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
     },
     /// Run the tests of the kernels under the address sanitizer
     Asan,
@@ -227,6 +238,9 @@ fn main() -> ExitCode {
         Command::Rivals { arguments } => rivals::run(&arguments),
         Command::Campaign(CampaignCommand::Fuzz { seconds, targets }) => {
             campaign::fuzz(seconds, &targets)
+        }
+        Command::Campaign(CampaignCommand::Index { limit, arguments }) => {
+            campaign::index(limit, &arguments)
         }
         Command::Campaign(CampaignCommand::Asan) => campaign::asan(),
         Command::Campaign(CampaignCommand::Miri) => campaign::miri(),

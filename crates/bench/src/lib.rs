@@ -11,6 +11,7 @@ mod counters;
 mod dataset;
 mod distribution;
 pub mod equal_mean;
+pub mod index;
 mod limit;
 mod memory;
 mod metrics;
