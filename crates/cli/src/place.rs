@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::Args;
 use onefold_backend::{
     AppendOnly, BackendError, LocalObjects, Objects, RemoteObjects, RetryPolicy, Retrying,
@@ -113,6 +113,16 @@ impl fmt::Display for Place {
 }
 
 impl Access {
+    /// Fails if nothing may be deleted, before `what` has done half of what it is for.
+    pub(crate) fn expect_deletes(&self, what: &str) -> Result<()> {
+        match self.append_only {
+            true => bail!(
+                "{what} deletes, which --append-only forbids; --dry-run shows what it would do"
+            ),
+            false => Ok(()),
+        }
+    }
+
     fn to_directory(&self, objects: LocalObjects) -> Opened {
         let place = Place::Directory(objects.root().to_owned());
         Opened { objects: self.limited(objects), place }

@@ -77,6 +77,11 @@ impl RepositoryArgs {
         Ok(opened)
     }
 
+    /// Fails if nothing may be deleted, before `what` has done half of what it is for.
+    pub(crate) fn expect_deletes(&self, what: &str) -> Result<()> {
+        self.access.expect_deletes(what)
+    }
+
     /// Opens the repository and leaves its index alone, or makes it where there is nothing yet.
     pub(crate) fn open_or_init(
         &self,
@@ -175,11 +180,13 @@ impl OpenRepository {
     }
 
     fn tell(&self, console: &Console) {
-        let Config { params, fingerprint, compression_level } = self.repository.config();
+        let Config { params, fingerprint, compression_level, padding } = self.repository.config();
         let sizes = params.sizes;
         console.detail(format_args!("repository {} in '{}'", self.repository.id(), self.place));
         if self.repository.is_encrypted() {
-            console.detail(format_args!("encrypted, key epoch {}", self.repository.epoch()));
+            let padded = if *padding { ", lengths padded" } else { "" };
+            console
+                .detail(format_args!("encrypted, key epoch {}{padded}", self.repository.epoch()));
         }
         console.detail(format_args!(
             "chunks by {} of {} to {} bytes, {} in the mean; {fingerprint}, zstd level {compression_level}",

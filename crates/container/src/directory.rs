@@ -12,7 +12,7 @@ use crate::group::decompress;
 use crate::{Codec, ContainerError, Content, MAX_GROUP_LEN, container_name};
 
 /// Length of what follows the footer: its length and its check.
-const TRAILER_LEN: usize = 4 + CHECK_LEN;
+pub(crate) const TRAILER_LEN: usize = 4 + CHECK_LEN;
 /// The shortest footer: it says what the container holds, and that it holds nothing.
 const FOOTER_MIN: usize = 2;
 /// No footer is longer: a writer's has less than a third, however small its chunks are.
@@ -37,6 +37,13 @@ pub struct GroupEntry {
     pub codec: Codec,
     /// Check over the stored bytes, or their tag.
     pub check: Check,
+}
+
+impl GroupEntry {
+    /// Whether the group has no chunks and is there for its length only.
+    pub const fn is_padding(&self) -> bool {
+        self.len == 0
+    }
 }
 
 /// A chunk of a container; its position in [`Directory::chunks`] is its *slot*.
@@ -191,10 +198,11 @@ impl Directory {
                 chunks.push(ChunkEntry { fingerprint, group, offset: at, len: chunk_len });
                 at += chunk_len;
             }
-            if at != len || count == 0 {
+            let is_padding = count == 0 && len == 0 && codec == Codec::Raw;
+            if at != len || count == 0 && !is_padding {
                 return Err(reader.error("chunks that fill their group"));
             }
-            if codec == Codec::Raw && stored_len != len {
+            if codec == Codec::Raw && stored_len != len && !is_padding {
                 return Err(reader.error("a raw group stored in its own length"));
             }
             groups.push(GroupEntry { offset, stored_len, len, codec, check });
@@ -231,6 +239,9 @@ impl Directory {
         let opened = self.parts.open(group, stored, &entry.check).map_err(|source| {
             ContainerError::DamagedGroup { container, group, offset: entry.offset, source }
         })?;
+        if entry.is_padding() {
+            return Ok(Bytes::new());
+        }
         decompress(entry.codec, opened, entry.len).map(Bytes::from).map_err(|reason| {
             ContainerError::Decompress { container, group, expected: entry.len, reason }
         })

@@ -2,80 +2,157 @@
 
 use bytes::Bytes;
 use onefold_seal::wire::Put;
-use onefold_seal::{Envelope, Kind, ObjectId, Suite};
+use onefold_seal::{CHECK_LEN, Envelope, Kind, ObjectId, Parts, Suite, padded_len, random_order};
 
-use crate::{ChunkEntry, CompressedGroup, Content, Directory, GroupEntry};
+use crate::directory::TRAILER_LEN;
+use crate::{ChunkEntry, Codec, CompressedGroup, Content, Directory, GroupEntry};
 
 /// A container that still takes groups. Nothing of it is durable.
+///
+/// In an encrypted repository the groups get a random order when it is sealed, so that neither
+/// where they lie nor how long they are tells who reads it in which order they were written. Within
+/// a group chunks stay together, so that compression and restore keep what they gain from that.
 #[derive(Debug)]
 pub struct OpenContainer {
-    bytes: Vec<u8>,
-    directory: Directory,
+    /// What stands before the groups.
+    start: Vec<u8>,
+    id: ObjectId,
+    content: Content,
+    parts: Parts,
+    pads: bool,
+    groups: Vec<CompressedGroup>,
+    /// Length in bytes so far.
+    len: usize,
+    chunks: usize,
 }
 
 impl OpenContainer {
-    /// An empty container with a new id, which is about to take `expected_len` bytes.
-    ///
-    /// Room that is not used costs no memory; growing past it copies the container.
-    pub fn new(envelope: &Envelope, content: Content, expected_len: usize) -> Self {
-        let id = ObjectId::random();
-        let mut bytes = Vec::with_capacity(expected_len);
-        let parts = envelope.begin(Kind::Container, id, &mut bytes);
-        let (groups, chunks) = (Vec::new(), Vec::new());
-        Self { bytes, directory: Directory { id, content, groups, chunks, parts } }
+    /// An empty container with a new id.
+    pub fn new(envelope: &Envelope, content: Content) -> Self {
+        let (id, mut start) = (ObjectId::random(), Vec::new());
+        let parts = envelope.begin(Kind::Container, id, &mut start);
+        let (pads, len) = (envelope.pads(), start.len());
+        Self { start, id, content, parts, pads, groups: Vec::new(), len, chunks: 0 }
     }
 
-    /// Appends a group, and seals it where it lies: its number is the next, so no number is used
-    /// twice.
-    pub fn push(&mut self, group: CompressedGroup) {
-        let number = self.directory.groups.len() as u32;
-        let mut offset = 0;
-        for (fingerprint, len) in group.chunks {
-            let group = number;
-            self.directory.chunks.push(ChunkEntry { fingerprint, group, offset, len });
-            offset += len;
-        }
-        let start = self.bytes.len();
-        self.bytes.extend_from_slice(&group.stored);
-        let parts = &self.directory.parts;
-        let ahead = group.check.filter(|_| parts.suite() == Suite::Plain);
-        let check = ahead.unwrap_or_else(|| parts.seal(number, &mut self.bytes[start..]));
-        self.directory.groups.push(GroupEntry {
-            offset: start as u64,
-            stored_len: group.stored.len() as u32,
-            len: group.len,
-            codec: group.codec,
-            check,
-        });
+    /// Takes up a group.
+    pub fn push(&mut self, mut group: CompressedGroup) {
+        // Room for what compression might have needed stays behind.
+        group.stored.shrink_to_fit();
+        self.len += group.stored.len();
+        self.chunks += group.chunks.len();
+        self.groups.push(group);
     }
 
     /// Length in bytes so far, without the footer.
     pub fn len(&self) -> usize {
-        self.bytes.len()
+        self.len
     }
 
     /// How many chunks so far.
     pub fn chunks(&self) -> usize {
-        self.directory.chunks.len()
+        self.chunks
     }
 
     /// Whether no group was pushed.
     pub fn is_empty(&self) -> bool {
-        self.directory.groups.is_empty()
+        self.groups.is_empty()
     }
 
-    /// Closes the container: appends footer, footer length and check.
+    /// Closes the container: puts the groups into their order, seals each where it lies, and appends
+    /// footer, footer length and check.
     pub fn seal(mut self) -> SealedContainer {
-        let footer = self.directory.encode();
-        let start = self.bytes.len();
-        self.bytes.extend_from_slice(&footer);
+        if self.pads {
+            let padding = self.padding();
+            self.len += padding.stored.len();
+            self.groups.push(padding);
+        }
+        if self.parts.suite() != Suite::Plain {
+            let order = random_order(self.groups.len());
+            let mut groups: Vec<_> = self.groups.into_iter().map(Some).collect();
+            let taken = order.into_iter().filter_map(|at| groups[at].take());
+            self.groups = taken.collect();
+        }
+        let footer_len = self.footer_len();
+        let Self { start, id, content, parts, groups, len, .. } = self;
+        let mut bytes = Vec::with_capacity(len + footer_len + TRAILER_LEN);
+        bytes.extend_from_slice(&start);
+        let mut directory =
+            Directory { id, content, groups: Vec::new(), chunks: Vec::new(), parts };
+        // Each group is let go as soon as it has its place.
+        groups.into_iter().for_each(|group| append(group, &mut bytes, &mut directory));
+        let footer = directory.encode();
+        debug_assert_eq!(footer.len(), footer_len);
+        let start = bytes.len();
+        bytes.extend_from_slice(&footer);
         let mut footer_len = Vec::with_capacity(4);
         footer_len.put_u32(footer.len() as u32);
-        let check = self.directory.parts.seal_end(&mut self.bytes[start..], &footer_len);
-        self.bytes.extend_from_slice(&footer_len);
-        self.bytes.extend_from_slice(check.as_bytes());
-        SealedContainer { bytes: self.bytes.into(), directory: self.directory }
+        let check = directory.parts.seal_end(&mut bytes[start..], &footer_len);
+        bytes.extend_from_slice(&footer_len);
+        bytes.extend_from_slice(check.as_bytes());
+        SealedContainer { bytes: bytes.into(), directory }
     }
+
+    fn footer_len(&self) -> usize {
+        let entry = |group: &CompressedGroup| {
+            let lengths = varint_len(group.stored.len() as u64) + varint_len(group.len.into());
+            let chunks = group.chunks.iter().map(|(_, len)| 32 + varint_len((*len).into()));
+            let count = varint_len(group.chunks.len() as u64);
+            lengths + 1 + CHECK_LEN + count + chunks.sum::<usize>()
+        };
+        1 + varint_len(self.groups.len() as u64) + self.groups.iter().map(entry).sum::<usize>()
+    }
+
+    /// A group without chunks, so long that the whole container is as long as a padded one.
+    fn padding(&self) -> CompressedGroup {
+        let group = |len| CompressedGroup {
+            stored: vec![0; len],
+            codec: Codec::Raw,
+            len: 0,
+            check: None,
+            chunks: Vec::new(),
+        };
+        let count = self.groups.len() as u64;
+        let own = 3 + 1 + CHECK_LEN + varint_len(count + 1) - varint_len(count);
+        let least = self.len + self.footer_len() + own + TRAILER_LEN;
+        let mut target = padded_len(least as u64);
+        loop {
+            // The longer the padding, the longer its length in the footer.
+            let room = target as usize - least;
+            let fits =
+                |extra: &usize| *extra <= room && varint_len((room - extra) as u64) == 1 + extra;
+            match (0..10).find(fits) {
+                Some(extra) => return group(room - extra),
+                None => target = padded_len(target + 1),
+            }
+        }
+    }
+}
+
+/// Appends a group and seals it where it lies: its number is the next, so no number is used twice.
+fn append(group: CompressedGroup, bytes: &mut Vec<u8>, directory: &mut Directory) {
+    let number = directory.groups.len() as u32;
+    let mut offset = 0;
+    for (fingerprint, len) in group.chunks {
+        directory.chunks.push(ChunkEntry { fingerprint, group: number, offset, len });
+        offset += len;
+    }
+    let start = bytes.len();
+    bytes.extend_from_slice(&group.stored);
+    let ahead = group.check.filter(|_| directory.parts.suite() == Suite::Plain);
+    let check = ahead.unwrap_or_else(|| directory.parts.seal(number, &mut bytes[start..]));
+    directory.groups.push(GroupEntry {
+        offset: start as u64,
+        stored_len: group.stored.len() as u32,
+        len: group.len,
+        codec: group.codec,
+        check,
+    });
+}
+
+/// Bytes that a varint takes.
+fn varint_len(value: u64) -> usize {
+    (value.max(1).ilog2() / 7 + 1) as usize
 }
 
 /// A whole container, ready to be put under its name.

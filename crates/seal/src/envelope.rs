@@ -8,7 +8,7 @@ use crate::cipher::Cipher;
 use crate::header::{self, HEADER_LEN, Header, header_of};
 use crate::key::Purpose;
 use crate::parts::wrong_suite;
-use crate::{CHECK_LEN, Check, Key, Keys, Kind, ObjectId, Parts, SealError, Suite};
+use crate::{CHECK_LEN, Check, Key, Keys, Kind, ObjectId, Parts, SealError, Suite, padded_len};
 
 /// Length in bytes of the random salt behind the header of an encrypted object.
 pub const SALT_LEN: usize = 32;
@@ -18,17 +18,29 @@ pub const SALT_LEN: usize = 32;
 pub struct Envelope {
     repository: ObjectId,
     keys: Option<Arc<Keys>>,
+    /// Whether what is sealed is padded.
+    pads: bool,
 }
 
 impl Envelope {
     /// The envelope of the repository `repository`, without encryption.
     pub const fn plain(repository: ObjectId) -> Self {
-        Self { repository, keys: None }
+        Self { repository, keys: None, pads: false }
     }
 
     /// The envelope of the repository `repository`, whose keys are `keys`.
     pub fn encrypted(repository: ObjectId, keys: Keys) -> Self {
-        Self { repository, keys: Some(Arc::new(keys)) }
+        Self { repository, keys: Some(Arc::new(keys)), pads: false }
+    }
+
+    /// The same, padding what it seals, or not. Nothing is padded without encryption.
+    pub fn padding(self, pads: bool) -> Self {
+        Self { pads: pads && self.keys.is_some(), ..self }
+    }
+
+    /// Whether the lengths of what is sealed are to be padded.
+    pub const fn pads(&self) -> bool {
+        self.pads
     }
 
     /// The repository whose objects this frames.
@@ -68,7 +80,8 @@ impl Envelope {
             Some(keys) if !kind.is_under_root() => keys.epoch(),
             _ => 0,
         };
-        Header { kind, suite: self.suite(), epoch, repository: self.repository, id }
+        let is_padded = self.pads && !kind.is_under_root() && kind != Kind::Container;
+        Header { kind, suite: self.suite(), epoch, is_padded, repository: self.repository, id }
     }
 
     /// Begins the new object `id`: appends what it starts with to `object`, and gives what seals
@@ -117,6 +130,11 @@ impl Envelope {
         let parts = self.begin(kind, id, &mut object);
         let start = object.len();
         object.extend_from_slice(body);
+        if parts.is_padded() {
+            object.push(PADDING_BEGINS);
+            let len = padded_len((object.len() + CHECK_LEN) as u64) as usize;
+            object.resize(len - CHECK_LEN, 0);
+        }
         let check = parts.seal_end(&mut object[start..], b"");
         object.extend_from_slice(check.as_bytes());
         if self.has_open_check(kind) {
@@ -145,7 +163,11 @@ impl Envelope {
             .filter(|(covered, _)| covered.len() >= start)
             .ok_or(SealError::Truncated { found, expected })?;
         let parts = self.parts(kind, id, &covered[..start])?;
-        parts.open_end(&covered[start..], b"", check)
+        let body = parts.open_end(&covered[start..], b"", check)?;
+        match parts.is_padded() {
+            true => without_padding(body.into_owned()).map(Cow::Owned),
+            false => Ok(body),
+        }
     }
 
     /// Whether objects of `kind` end in one more check, which needs no key: those that are read
@@ -163,6 +185,19 @@ impl Envelope {
             return Err(SealError::WrongObject { found: found.id, expected: found.repository });
         }
         Ok((found.repository, found.suite))
+    }
+}
+
+/// What stands behind a body, before zeros.
+const PADDING_BEGINS: u8 = 1;
+
+fn without_padding(mut body: Vec<u8>) -> Result<Vec<u8>, SealError> {
+    match body.iter().rposition(|byte| *byte != 0) {
+        Some(end) if body[end] == PADDING_BEGINS => {
+            body.truncate(end);
+            Ok(body)
+        }
+        _ => Err(SealError::Padding),
     }
 }
 
@@ -231,8 +266,35 @@ mod tests {
     }
 
     #[test]
+    fn a_padded_object_opens_and_its_length_says_little() {
+        let envelope = encrypted().padding(true);
+        let mut lengths = std::collections::BTreeSet::new();
+        for len in 0..3000 {
+            // Bodies that end as padding begins, or as it goes on.
+            for end in [0, 1, 2] {
+                let body = vec![end; len];
+                let object = envelope.seal(Kind::Snapshot, ID, &body);
+                assert_eq!(object[12], 1);
+                assert_eq!(padded_len(object.len() as u64), object.len() as u64);
+                assert_eq!(envelope.open(Kind::Snapshot, ID, &object).unwrap(), body);
+                // Whoever does not pad opens it all the same.
+                assert_eq!(encrypted().open(Kind::Snapshot, ID, &object).unwrap(), body);
+                lengths.insert(object.len());
+            }
+        }
+        assert!(lengths.len() < 80, "{} lengths of 3,000", lengths.len());
+        let mut unflagged = envelope.seal(Kind::Snapshot, ID, b"body");
+        unflagged[12] = 0;
+        assert_eq!(encrypted().open(Kind::Snapshot, ID, &unflagged), Err(SealError::BadTag));
+        for kind in [Kind::Config, Kind::Epoch, Kind::Container] {
+            assert_eq!(envelope.header(kind, ID)[12], 0, "{kind}");
+        }
+        assert_eq!(plain().padding(true).seal(Kind::Run, ID, b"").len(), HEADER_LEN + CHECK_LEN);
+    }
+
+    #[test]
     fn every_flipped_bit_is_found() {
-        for envelope in [plain(), encrypted()] {
+        for envelope in [plain(), encrypted(), encrypted().padding(true)] {
             for kind in [Kind::Snapshot, Kind::Config] {
                 let object = envelope.seal(kind, ID, b"twenty bytes of body");
                 for bit in 0..object.len() * 8 {

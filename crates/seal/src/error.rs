@@ -78,6 +78,9 @@ pub enum SealError {
     /// The bytes are not those that were sealed, or were sealed under another key.
     #[error("is damaged or forged: it does not open under its key")]
     BadTag,
+    /// The body of a padded object does not end in padding.
+    #[error("its padding is not what its writer puts there")]
+    Padding,
     /// An object in clear stands in an encrypted repository.
     #[error("is not encrypted, though its repository is: damaged or forged")]
     NotEncrypted,

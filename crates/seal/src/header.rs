@@ -96,6 +96,9 @@ impl fmt::Display for Kind {
     }
 }
 
+/// The flag of a body that ends in padding.
+const PADDED: u8 = 1;
+
 /// How the bodies of objects are protected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -129,6 +132,8 @@ pub(crate) struct Header {
     pub(crate) kind: Kind,
     pub(crate) suite: Suite,
     pub(crate) epoch: u32,
+    /// Whether the body ends in padding.
+    pub(crate) is_padded: bool,
     pub(crate) repository: ObjectId,
     pub(crate) id: ObjectId,
 }
@@ -140,7 +145,8 @@ impl Header {
         header[4] = FORMAT_VERSION;
         header[5] = self.kind.code();
         header[6] = self.suite.code();
-        // Byte 7 and bytes 12..16 are reserved.
+        // Byte 7 is reserved, and all other flags.
+        header[12] = if self.is_padded { PADDED } else { 0 };
         header[8..12].copy_from_slice(&self.epoch.to_le_bytes());
         header[16..32].copy_from_slice(self.repository.as_bytes());
         header[32..48].copy_from_slice(self.id.as_bytes());
@@ -162,7 +168,11 @@ impl Header {
         }
         let suite = suite(header)?;
         let epoch = epoch(header);
-        for (field, found) in [("reserved", u32::from(header[7])), ("flags", word(header, 12))] {
+        let flags = word(header, 12);
+        let may_pad = suite != Suite::Plain && !kind.is_under_root() && kind != Kind::Container;
+        let is_padded = may_pad && flags == u32::from(PADDED);
+        let unknown = if is_padded { 0 } else { flags };
+        for (field, found) in [("reserved", u32::from(header[7])), ("flags", unknown)] {
             if found != 0 {
                 return Err(SealError::Reserved { field, found });
             }
@@ -171,7 +181,7 @@ impl Header {
             return Err(SealError::Reserved { field: "key epoch", found: epoch });
         }
         let id = |at: usize| ObjectId::from_bytes(header[at..at + 16].try_into().expect("16"));
-        Ok(Self { kind, suite, epoch, repository: id(16), id: id(32) })
+        Ok(Self { kind, suite, epoch, is_padded, repository: id(16), id: id(32) })
     }
 }
 

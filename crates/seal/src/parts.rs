@@ -38,6 +38,11 @@ impl Parts {
         self.expected.suite
     }
 
+    /// Whether the header says that the body ends in padding.
+    pub(crate) const fn is_padded(&self) -> bool {
+        self.found[12] != 0
+    }
+
     /// Seals part `number` in place and gives its check.
     pub fn seal(&self, number: u32, part: &mut [u8]) -> Check {
         match &self.cipher {

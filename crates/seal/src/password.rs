@@ -237,7 +237,7 @@ const BEFORE_REMARK: usize = ASSOCIATED_LEN + 2 * Key::LEN + CHECK_LEN;
 const MIN_LEN: usize = BEFORE_REMARK + 2 * CHECK_LEN;
 
 const fn header(repository: ObjectId, id: ObjectId) -> Header {
-    Header { kind: Kind::Key, suite: Suite::Aes256Gcm, epoch: 0, repository, id }
+    Header { kind: Kind::Key, suite: Suite::Aes256Gcm, epoch: 0, is_padded: false, repository, id }
 }
 
 /// Whether the bytes are equal, in a time that does not depend on them.

@@ -16,6 +16,9 @@ pub(crate) const NAME: &str = "config";
 /// No configuration is longer than this.
 const MAX_LEN: u64 = 64 << 10;
 
+/// What stands for padding by Padmé.
+const PADME: u8 = 1;
+
 /// Everything that decides which chunks a backup makes and how they are named.
 ///
 /// It cannot change afterwards: other parameters would cut the same data elsewhere.
@@ -27,6 +30,8 @@ pub struct Config {
     pub fingerprint: FingerprintAlgorithm,
     /// The level at which groups are compressed with zstd.
     pub compression_level: i32,
+    /// Whether lengths of objects are padded; only an encrypted repository can.
+    pub padding: bool,
 }
 
 impl Config {
@@ -34,7 +39,12 @@ impl Config {
     pub fn standard() -> Self {
         let params =
             Params::for_mean(Algorithm::MinCdc, 16 << 10).expect("the standard sizes are valid");
-        Self { params, fingerprint: FingerprintAlgorithm::Blake3, compression_level: 3 }
+        Self {
+            params,
+            fingerprint: FingerprintAlgorithm::Blake3,
+            compression_level: 3,
+            padding: false,
+        }
     }
 
     /// Fails unless a chunker can be made of the parameters and a repository can note them down.
@@ -103,8 +113,17 @@ impl Config {
             Some(keys) => Self { fingerprint: config.fingerprint, ..config.keyed(keys) },
             None => config,
         };
+        config.expect_possible(envelope.keys())?;
         Chunker::new(&config.params)?;
         Ok(config)
+    }
+
+    /// Fails if lengths are to be padded and nothing is encrypted.
+    pub(crate) fn expect_possible(&self, keys: Option<&Keys>) -> Result<(), StoreError> {
+        match self.padding && keys.is_none() {
+            true => Err(StoreError::Unusable("only an encrypted repository can be padded".into())),
+            false => Ok(()),
+        }
     }
 
     fn encode(&self) -> Vec<u8> {
@@ -119,6 +138,9 @@ impl Config {
         body.put_u64(*seed);
         body.put_u8(self.fingerprint.code());
         body.put_signed(self.compression_level.into());
+        if self.padding {
+            body.put_u8(PADME);
+        }
         body
     }
 
@@ -141,7 +163,11 @@ impl Config {
             .ok()
             .filter(|level| (-7..=22).contains(level))
             .ok_or(reader.error("a compression level from -7 to 22"))?;
+        let padding = reader.remaining() > 0;
+        if padding && reader.u8("a padding")? != PADME {
+            return Err(reader.error("padding 1 (Padmé), or none"));
+        }
         reader.finish()?;
-        Ok(Self { params, fingerprint, compression_level })
+        Ok(Self { params, fingerprint, compression_level, padding })
     }
 }

@@ -392,6 +392,7 @@ impl Repository {
         key: Option<ObjectId>,
     ) -> Result<Self, StoreError> {
         let fingerprinter = crate::repository::fingerprinter(&config, envelope.keys())?;
+        let envelope = envelope.padding(config.padding);
         Ok(Self {
             objects,
             envelope,

@@ -54,6 +54,7 @@ impl Repository {
         config.check_recordable()?;
         // Refused before anything is written.
         fingerprinter(&config, None)?;
+        config.expect_possible(None)?;
         expect_free(&*objects)?;
         let envelope = Envelope::plain(ObjectId::random());
         config.create(&*objects, &envelope)?;

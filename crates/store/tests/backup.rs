@@ -787,7 +787,7 @@ fn every_fingerprint_and_chunker_that_a_repository_may_have_works() {
             [FingerprintAlgorithm::Blake3, FingerprintAlgorithm::Sha256, FingerprintAlgorithm::Sha3]
         {
             let params = onefold_cdc::Params::for_mean(*algorithm, 4096).unwrap();
-            let chosen = onefold_store::Config { params, fingerprint, compression_level: 1 };
+            let chosen = onefold_store::Config { params, fingerprint, ..small_chunks() };
             let (objects, _) = in_memory(chosen.clone());
             let repository = open(&objects);
             assert_eq!(*repository.config(), chosen);

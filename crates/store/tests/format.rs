@@ -341,7 +341,8 @@ impl Reader {
         assert_eq!(fields.u8(), 0, "reserved");
         let latest = self.keys.as_ref().map_or(0, |keys| keys.sealing.len() - 1);
         assert!(fields.u32() as usize <= latest, "key epoch");
-        assert_eq!(fields.u32(), 0, "flags");
+        let may_pad = self.keys.is_some() && !matches!(kind, 1 | 2 | 6 | 7);
+        assert!(fields.u32() <= u32::from(may_pad), "flags");
         assert_eq!(fields.array::<16>(), self.id, "repository");
         assert_eq!(fields.array::<16>(), id, "object");
     }
@@ -355,7 +356,14 @@ impl Reader {
         }
         let (covered, found) = object.split_at(object.len() - 16);
         let (start, body) = covered.split_at(self.start());
-        self.end(start, body, b"", found)
+        let mut body = self.end(start, body, b"", found);
+        if object[12] == 1 {
+            let end = body.iter().rposition(|byte| *byte != 0).expect("padding begins with 1");
+            assert_eq!(body[end], 1);
+            body.truncate(end);
+            assert_eq!(padme(object.len()), object.len(), "{name}");
+        }
+        body
     }
 
     fn container(&self, name: &str, id: Id) -> Container {
@@ -385,7 +393,8 @@ impl Reader {
                 chunks.push((print, group, at, chunk_len));
                 at += chunk_len;
             }
-            assert!(len > 0 && at == len, "chunks fill their group");
+            let is_padding = at == 0 && codec == 0;
+            assert!(at == len && (len > 0 || is_padding), "chunks fill their group");
             groups.push(Group { offset, stored, len, codec, check });
             offset += stored;
         }
@@ -411,6 +420,7 @@ impl Reader {
             }
         };
         let bytes = match group.codec {
+            0 if group.len == 0 => Vec::new(),
             0 => stored,
             _ => zstd::bulk::decompress(&stored, group.len).unwrap(),
         };
@@ -547,6 +557,13 @@ impl Reader {
         }
         entries
     }
+}
+
+/// "Padding".
+fn padme(len: usize) -> usize {
+    let e = len.ilog2();
+    let zeros = e - (e.ilog2() + 1);
+    len.next_multiple_of(1 << zeros)
 }
 
 fn parse_id(text: &str) -> Id {
@@ -693,12 +710,17 @@ fn options(tags: &[&str]) -> Options {
 
 #[test]
 fn a_reader_of_the_document_reads_every_byte() {
-    read_every_byte(false);
+    read_every_byte(false, false);
 }
 
 #[test]
 fn a_reader_of_the_document_reads_every_byte_of_an_encrypted_repository() {
-    read_every_byte(true);
+    read_every_byte(true, false);
+}
+
+#[test]
+fn a_reader_of_the_document_reads_every_byte_of_a_padded_repository() {
+    read_every_byte(true, true);
 }
 
 /// The repository in `objects`, with a key for each of two passwords if it is encrypted.
@@ -737,12 +759,13 @@ fn rotate(objects: &Arc<dyn Objects>, repository: Repository) -> Repository {
 }
 
 #[expect(clippy::disallowed_methods, reason = "the source of a backup, no durable byte")]
-fn read_every_byte(is_encrypted: bool) {
+fn read_every_byte(is_encrypted: bool, padding: bool) {
     let folder = tempfile::tempdir().unwrap();
     let (home, root) = (folder.path().join("home"), folder.path().join("repository"));
     make_source(&home);
     let config = Config {
         params: Params::new(Algorithm::FastCdc, ChunkSizes::new(64, 256, 1024).unwrap()),
+        padding,
         ..Config::standard()
     };
     let objects: Arc<dyn Objects> = Arc::new(LocalObjects::create(&root).unwrap());
@@ -790,6 +813,15 @@ fn read_every_byte(is_encrypted: bool) {
     assert_eq!((fields.varint(), fields.u8(), fields.array()), (48, 2, [0; 8]));
     let fingerprint = u8::from(is_encrypted);
     assert_eq!((fields.u8(), fields.signed()), (fingerprint, 3), "BLAKE3 and zstd 3");
+    if padding {
+        assert_eq!(fields.u8(), 1, "Padmé");
+        for name in reader.names("containers") {
+            assert_eq!(padme(reader.file(&name).len()), reader.file(&name).len());
+        }
+        let containers = reader.containers.values();
+        let padded = containers.filter(|one| one.groups.iter().any(|group| group.len == 0));
+        assert_eq!(padded.count(), reader.containers.len());
+    }
     fields.end();
 
     let mut sparse = 0;

@@ -157,6 +157,9 @@ struct SnapshotShown<'a> {
 
 impl Forget {
     pub(crate) fn run(self, console: &Console) -> Result<Exit> {
+        if !self.dry_run {
+            self.repository.expect_deletes("a forget")?;
+        }
         let opened = self.repository.open_unloaded(console)?;
         let repository = &opened.repository;
         let (groups, ids, damaged) = match self.snapshots.is_empty() {

@@ -27,11 +27,12 @@ Examples:
   onefold init /mnt/backup
   onefold init /mnt/images --avg 8KiB --password-file ~/.onefold-password
   onefold init /mnt/public --no-encryption
+  onefold init /mnt/elsewhere --padding
   onefold init s3://backups/laptop --s3-endpoint https://s3.example.net
   onefold init /mnt/mail --algorithm fastcdc --min 2KiB --avg 8KiB --max 64KiB
 
-With --json: one document with id, path, encrypted, algorithm, min, avg, max, fingerprint and
-compression_level.";
+With --json: one document with id, path, encrypted, algorithm, min, avg, max, fingerprint,
+compression_level and padding.";
 
 /// Make a repository
 #[derive(Debug, Args)]
@@ -47,6 +48,9 @@ pub(crate) struct Init {
     /// Encrypt nothing, so that whoever reads the repository reads your files
     #[arg(long)]
     no_encryption: bool,
+    /// Pad lengths of objects, so that they tell less of what is in them; takes about 3 % of space
+    #[arg(long, conflicts_with = "no_encryption")]
+    padding: bool,
     #[command(flatten)]
     password: PasswordArgs,
 }
@@ -64,13 +68,14 @@ struct Made {
     max: usize,
     fingerprint: &'static str,
     compression_level: i32,
+    padding: bool,
 }
 
 impl Init {
     pub(crate) fn run(self, console: &Console) -> Result<Exit> {
         let params = self.chunking.params()?;
         let protection = Protection::choose(self.no_encryption, &self.password, console)?;
-        let config = Config { params, ..Config::standard() };
+        let config = Config { params, padding: self.padding, ..Config::standard() };
         let made = OpenRepository::init(&self.repo, &self.access, config, &protection, console)?;
         let mut output = Output::new();
         if console.is_json() {
@@ -100,7 +105,7 @@ fn tell(made: &OpenRepository, protection: &Protection, output: &mut Output) -> 
 
 impl Made {
     fn of(made: &OpenRepository) -> Self {
-        let Config { params, fingerprint, compression_level } = *made.repository.config();
+        let Config { params, fingerprint, compression_level, padding } = *made.repository.config();
         Self {
             id: made.repository.id().to_string(),
             path: made.place.fields(),
@@ -111,6 +116,7 @@ impl Made {
             max: params.sizes.max(),
             fingerprint: fingerprint.name(),
             compression_level,
+            padding,
         }
     }
 }

@@ -98,6 +98,9 @@ struct Running {
 
 impl Prune {
     pub(crate) fn run(self, console: &Console) -> Result<Exit> {
+        if !self.dry_run {
+            self.repository.expect_deletes("a prune")?;
+        }
         let opened = self.repository.open_unloaded(console)?;
         let report = self.options.prune(&opened.repository, self.dry_run, console)?;
         if console.is_json() {

@@ -130,3 +130,64 @@ fn a_client_that_may_neither_delete_nor_overwrite_backs_up_and_restores() {
     remote.ok("restore latest --target out");
     assert_same_tree(&remote.lab.path("src"), &remote.lab.path("out"));
 }
+
+#[test]
+fn an_encrypted_repository_is_pruned_over_a_way_that_loses_every_fifth_request() {
+    let Some(server) = S3Server::start() else { return };
+    let proxy = Proxy::start(server.address(), Rules::Conditions, Mishaps { seed: 12, one_in: 5 });
+    let remote = Remote::new(proxy.url());
+    remote.lab.write("secret", "correct horse battery staple\n");
+    let ok = |line: &str| remote.ok(&format!("{line} --password-file secret"));
+    for version in [0, 1] {
+        make_version(&remote.lab.path(format!("v{version}")), version);
+    }
+    ok("init --padding");
+    let first = ok("backup --json v0").summary();
+    ok("key rotate");
+    ok("backup v1");
+    let before = number(&ok("stats --json").json(), "stored_bytes");
+    ok(&format!("forget {}", first["snapshot"].as_str().unwrap()));
+    let pruned = ok("prune --max-unused 0 --json").json();
+    assert!(number(&pruned, "deleted_containers") > 0, "{pruned}");
+    assert!(number(&ok("stats --json").json(), "stored_bytes") < before);
+    let checked = ok("check --read-data --json").json();
+    assert_eq!((number(&checked, "snapshots"), &checked["findings"]), (1, &serde_json::json!([])));
+    ok("restore latest --target out");
+    assert_same_tree(&remote.lab.path("v1"), &remote.lab.path("out"));
+    let again = ok("prune --max-unused 0 --json").json();
+    assert_eq!(number(&again, "deleted_containers"), 0, "{again}");
+    remote.run("snapshots").expect(1).says(&["a password is needed"]);
+    let fates = proxy.fates();
+    let mishaps: u64 = Fate::MISHAPS.iter().filter_map(|fate| fates.get(fate)).sum();
+    assert!(mishaps >= 10, "{fates:?}");
+}
+
+#[test]
+fn a_prune_that_may_not_delete_is_refused_or_harms_nothing() {
+    let Some(server) = S3Server::start() else { return };
+    let limited = Proxy::start(server.address(), Rules::AppendOnly, NO_MISHAPS);
+    let free = Remote::new(server.url());
+    let client = Remote { lab: Lab::new(), endpoint: limited.url() };
+    free.ok("init --no-encryption");
+    make_version(&client.lab.path("v"), 0);
+    client.ok("backup v");
+    make_version(&client.lab.path("v"), 1);
+    client.lab.settle();
+    client.ok("backup v");
+    for line in ["prune --append-only", "forget --keep-last 1 --append-only"] {
+        free.run(line).expect(1).says(&["deletes, which --append-only forbids", "--dry-run"]);
+        free.ok(&format!("{line} --dry-run"));
+    }
+    // The policy of the bucket forbids it, whatever the client asks for.
+    client.run("forget --keep-last 1").expect(1).says(&["cannot delete", "receipts/"]);
+    assert_eq!(free.ok("snapshots --json").json().as_array().unwrap().len(), 2);
+    free.ok("forget --keep-last 1");
+    client.run("prune --max-unused 0").expect(1).says(&["cannot delete"]);
+    free.ok("check --read-data");
+    client.ok("backup v");
+    let pruned = free.ok("prune --max-unused 0 --json").json();
+    assert!(number(&pruned, "deleted_containers") > 0, "{pruned}");
+    free.ok("check --read-data");
+    free.ok("restore latest --target out");
+    assert_same_tree(&client.lab.path("v"), &free.lab.path("out"));
+}

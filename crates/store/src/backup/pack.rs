@@ -68,7 +68,7 @@ impl Packer {
         let packing = |content| Packing {
             content,
             group: Mutex::default(),
-            container: Mutex::new(open_container(&envelope, content, container_len)),
+            container: Mutex::new(OpenContainer::new(&envelope, content)),
         };
         let (data, metadata) = (packing(Content::Data), packing(Content::Metadata));
         Self { data, metadata, envelope, container_len, full }
@@ -114,7 +114,7 @@ impl Packer {
         if open.len() < self.container_len && open.chunks() < CONTAINER_CHUNKS {
             return Ok(());
         }
-        let next = open_container(&self.envelope, packing.content, self.container_len);
+        let next = OpenContainer::new(&self.envelope, packing.content);
         send(&self.full, std::mem::replace(&mut *open, next))
     }
 
@@ -133,13 +133,6 @@ impl Packer {
         }
         Ok(())
     }
-}
-
-/// Room for what comes after the length is reached: the last group and the footer.
-const BEYOND: usize = 2 << 20;
-
-pub(crate) fn open_container(envelope: &Envelope, content: Content, len: usize) -> OpenContainer {
-    OpenContainer::new(envelope, content, len + BEYOND)
 }
 
 fn send(full: &Sender<SealedContainer>, open: OpenContainer) -> Result<(), StoreError> {

@@ -11,7 +11,7 @@ use onefold_index::MAX_RUN_ENTRIES;
 use onefold_seal::ObjectId;
 
 use super::live::Live;
-use crate::backup::pack::{Added, CONTAINER_CHUNKS, GROUP_LEN, open_container};
+use crate::backup::pack::{Added, CONTAINER_CHUNKS, GROUP_LEN};
 use crate::chunks::ChunkReader;
 use crate::loaded::Loaded;
 use crate::place::LiveContainer;
@@ -150,8 +150,7 @@ impl<'a> Copier<'a> {
     fn append(&mut self, content: Content, group: CompressedGroup) -> Result<(), StoreError> {
         let (envelope, len) = (&self.repository.envelope, self.container_len);
         let open = self.open(content);
-        let container =
-            open.container.get_or_insert_with(|| open_container(envelope, content, len));
+        let container = open.container.get_or_insert_with(|| OpenContainer::new(envelope, content));
         container.push(group);
         if container.len() < len && container.chunks() < CONTAINER_CHUNKS {
             return Ok(());

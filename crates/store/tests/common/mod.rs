@@ -38,6 +38,7 @@ pub fn config(min: usize, avg: usize, max: usize) -> Config {
         params: Params::new(Algorithm::FastCdc, sizes),
         fingerprint: FingerprintAlgorithm::Blake3,
         compression_level: 1,
+        padding: false,
     }
 }
 

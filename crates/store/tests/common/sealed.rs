@@ -25,7 +25,7 @@ impl Forger {
         let fingerprint = Fingerprinter::blake3().fingerprint(bytes);
         let mut group = GroupBuilder::default();
         group.push(fingerprint, bytes);
-        let mut container = OpenContainer::new(&self.envelope, content, 0);
+        let mut container = OpenContainer::new(&self.envelope, content);
         container.push(Compressor::new(1, Suite::Plain).unwrap().compress(&mut group).unwrap());
         let sealed = container.seal();
         self.objects.put(&container_name(sealed.directory.id), sealed.bytes).unwrap();
