@@ -14,7 +14,8 @@ use clap::Args;
 use onefold_backend::Objects;
 use onefold_seal::{Cost, Password};
 use onefold_store::tree::Time;
-use onefold_store::{Config, KeyRemark, Repository, StoreError};
+use onefold_store::{Config, KeyRemark, Locked, Repository, StoreError, WriteOnlyKey};
+use zeroize::Zeroizing;
 
 use crate::console::Console;
 
@@ -31,6 +32,14 @@ pub(crate) struct PasswordArgs {
     /// Take the first line that COMMAND prints for the password; a shell runs it
     #[arg(long, value_name = "COMMAND")]
     password_command: Option<String>,
+    /// Open the repository with the write-only key in FILE, for backups and nothing else
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "ONEFOLD_KEY_FILE",
+        conflicts_with_all = ["password_file", "password_command"]
+    )]
+    key_file: Option<PathBuf>,
 }
 
 /// How another password is given, to be added.
@@ -74,7 +83,7 @@ impl std::error::Error for NotEncrypted {}
 
 impl PasswordArgs {
     /// The password of a repository that is there.
-    pub(crate) fn ask(&self) -> Result<Password> {
+    fn ask(&self) -> Result<Password> {
         match self.given()? {
             Some(password) => Ok(password),
             None => prompt("password of the repository: "),
@@ -106,6 +115,14 @@ impl PasswordArgs {
         }
     }
 
+    /// Opens an encrypted repository, by a password or a write-only key.
+    pub(crate) fn unlock(&self, locked: Locked) -> Result<Repository> {
+        match &self.key_file {
+            Some(path) => Ok(locked.open_write_only(&write_only_key(path)?)?),
+            None => Ok(locked.unlock(&self.ask()?)?),
+        }
+    }
+
     fn given(&self) -> Result<Option<Password>> {
         if let Some(given) = of_file_or_command(&self.password_file, &self.password_command)? {
             return Ok(Some(given));
@@ -117,6 +134,9 @@ impl PasswordArgs {
     }
 
     fn given_by(&self) -> Option<&'static str> {
+        if self.key_file.is_some() {
+            return Some("--key-file or ONEFOLD_KEY_FILE");
+        }
         if self.password_file.is_some() {
             return Some("--password-file");
         }
@@ -186,6 +206,15 @@ impl fmt::Display for Protection {
 /// What is remembered of a key that is made here and now.
 pub(crate) fn remark(label: String) -> KeyRemark {
     KeyRemark { created: Time::now(), host: crate::host::name(), user: crate::host::user(), label }
+}
+
+/// The write-only key in a file.
+fn write_only_key(path: &Path) -> Result<WriteOnlyKey> {
+    let mut content = Zeroizing::new(String::new());
+    File::open(path)
+        .and_then(|file| file.take(LIMIT).read_to_string(&mut content))
+        .with_context(|| format!("cannot read the key in '{}'", path.display()))?;
+    WriteOnlyKey::parse(&content).with_context(|| format!("cannot use '{}'", path.display()))
 }
 
 fn of_file_or_command(

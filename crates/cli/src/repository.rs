@@ -156,8 +156,8 @@ impl OpenRepository {
                 password.expect_none()?;
                 *repository
             }
-            Located::Locked(locked) => locked
-                .unlock(&password.ask()?)
+            Located::Locked(locked) => password
+                .unlock(locked)
                 .with_context(|| format!("cannot open the repository in '{named}'"))?,
         };
         Ok(Self { repository, place })
@@ -184,9 +184,12 @@ impl OpenRepository {
         let sizes = params.sizes;
         console.detail(format_args!("repository {} in '{}'", self.repository.id(), self.place));
         if self.repository.is_encrypted() {
+            let how = match self.repository.is_write_only() {
+                true => "opened for backups only".to_owned(),
+                false => format!("key epoch {}", self.repository.epoch()),
+            };
             let padded = if *padding { ", lengths padded" } else { "" };
-            console
-                .detail(format_args!("encrypted, key epoch {}{padded}", self.repository.epoch()));
+            console.detail(format_args!("encrypted, {how}{padded}"));
         }
         console.detail(format_args!(
             "chunks by {} of {} to {} bytes, {} in the mean; {fingerprint}, zstd level {compression_level}",

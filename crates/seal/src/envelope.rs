@@ -76,25 +76,37 @@ impl Envelope {
     }
 
     fn expected(&self, kind: Kind, id: ObjectId) -> Header {
-        let epoch = match &self.keys {
-            Some(keys) if !kind.is_under_root() => keys.epoch(),
-            _ => 0,
+        let (suite, epoch) = match &self.keys {
+            None => (Suite::Plain, 0),
+            Some(keys) if kind.has_epoch() && keys.is_write_only() => (Suite::Writer, 0),
+            Some(_) if kind.is_under_root() => (Suite::Aes256Gcm, 0),
+            Some(keys) => (Suite::Aes256Gcm, keys.epoch()),
         };
         let is_padded = self.pads && !kind.is_under_root() && kind != Kind::Container;
-        Header { kind, suite: self.suite(), epoch, is_padded, repository: self.repository, id }
+        Header { kind, suite, epoch, is_padded, repository: self.repository, id }
     }
 
     /// Begins the new object `id`: appends what it starts with to `object`, and gives what seals
     /// its parts.
+    ///
+    /// # Panics
+    /// If a write-only client is to seal what only others may.
     pub fn begin(&self, kind: Kind, id: ObjectId, object: &mut Vec<u8>) -> Parts {
         let expected = self.expected(kind, id);
         let header = expected.encode();
         object.extend_from_slice(&header);
-        let cipher = self.keys.as_ref().map(|keys| {
-            let salt = Key::random();
-            object.extend_from_slice(salt.as_bytes());
-            let sealing = sealing_key(keys, kind, expected.epoch);
-            object_cipher(sealing.expect("the latest epoch has a key"), salt.as_bytes())
+        let cipher = self.keys.as_ref().map(|keys| match expected.suite {
+            Suite::Writer => {
+                let (key, share) = keys.new_object_key();
+                object.extend_from_slice(&share);
+                Cipher::new(&key)
+            }
+            _ => {
+                let salt = Key::random();
+                object.extend_from_slice(salt.as_bytes());
+                let sealing = sealing_key(keys, kind, expected.epoch);
+                object_cipher(sealing.expect("whoever seals has the key"), salt.as_bytes())
+            }
         });
         Parts::new(expected, header, cipher)
     }
@@ -106,18 +118,17 @@ impl Envelope {
         let cipher = match &self.keys {
             None => None,
             Some(keys) => {
-                let found = header::suite(&header)?;
-                if found != self.suite() {
-                    return Err(wrong_suite(found));
-                }
-                let epoch = header::epoch(&header);
-                let sealing = sealing_key(keys, kind, epoch)
-                    .ok_or(SealError::UnknownEpoch { found: epoch, latest: keys.epoch() })?;
                 let salt = start.get(HEADER_LEN..self.start_len()).ok_or(SealError::Truncated {
                     found: start.len() as u64,
                     expected: self.start_len() as u64,
                 })?;
-                Some(object_cipher(sealing, salt))
+                Some(match header::suite(&header)? {
+                    Suite::Plain => return Err(wrong_suite(Suite::Plain)),
+                    Suite::Writer => Cipher::new(&keys.object_key(salt)?),
+                    Suite::Aes256Gcm => {
+                        object_cipher(sealing_key(keys, kind, header::epoch(&header))?, salt)
+                    }
+                })
             }
         };
         Ok(Parts::new(self.expected(kind, id), header, cipher))
@@ -213,10 +224,17 @@ pub(crate) fn checked(object: &[u8]) -> Result<&[u8], SealError> {
     Ok(covered)
 }
 
-fn sealing_key(keys: &Keys, kind: Kind, epoch: u32) -> Option<&Key> {
-    match kind.is_under_root() {
-        true => Some(keys.root()),
-        false => keys.sealing(epoch),
+fn sealing_key(keys: &Keys, kind: Kind, epoch: u32) -> Result<&Key, SealError> {
+    if kind.is_under_root() {
+        keys.root()
+    } else if kind.is_under_index() {
+        // What a run tells of cannot be opened without the key of its epoch, so nobody relies on it.
+        if !keys.is_write_only() {
+            keys.sealing(epoch)?;
+        }
+        Ok(keys.index())
+    } else {
+        keys.sealing(epoch)
     }
 }
 
@@ -327,23 +345,27 @@ mod tests {
             // the same keys, which cannot happen, do not make it the same repository
             (encrypted(), Envelope::encrypted(other, keys())),
         ] {
-            let object = envelope.seal(Kind::Run, ID, b"body");
+            let object = envelope.seal(Kind::Receipt, ID, b"body");
             assert!(matches!(
-                envelope.open(Kind::Run, other, &object),
+                envelope.open(Kind::Receipt, other, &object),
                 Err(SealError::WrongObject { found, .. }) if found == ID
             ));
             assert!(matches!(
                 envelope.open(Kind::Snapshot, ID, &object),
                 Err(SealError::WrongKind { .. })
             ));
-            let error = elsewhere.open(Kind::Run, ID, &object).unwrap_err();
+            let error = elsewhere.open(Kind::Receipt, ID, &object).unwrap_err();
             let is_named = matches!(error, SealError::WrongRepository { .. });
             assert!(
                 is_named || matches!(error, SealError::UnknownEpoch { found: 1, .. }),
                 "{error}"
             );
             assert_eq!(
-                envelope.open(Kind::Run, ID, b"restic or anything else, long enough for a header"),
+                envelope.open(
+                    Kind::Receipt,
+                    ID,
+                    b"restic or anything else, long enough for a header"
+                ),
                 Err(SealError::NotOnefold)
             );
         }
@@ -396,15 +418,15 @@ mod tests {
     #[test]
     fn an_object_opens_in_its_own_epoch_only() {
         let old = Envelope::encrypted(REPOSITORY, Keys::new(Key::new([5; 32])));
-        let object = old.seal(Kind::Run, ID, b"body");
-        assert_eq!(encrypted().open(Kind::Run, ID, &object).unwrap(), &b"body"[..]);
+        let object = old.seal(Kind::Snapshot, ID, b"body");
+        assert_eq!(encrypted().open(Kind::Snapshot, ID, &object).unwrap(), &b"body"[..]);
         let mut moved = object;
         moved[8] = 1;
-        assert_eq!(encrypted().open(Kind::Run, ID, &moved), Err(SealError::BadTag));
-        let new = encrypted().seal(Kind::Run, ID, b"body");
+        assert_eq!(encrypted().open(Kind::Snapshot, ID, &moved), Err(SealError::BadTag));
+        let new = encrypted().seal(Kind::Snapshot, ID, b"body");
         assert_eq!(new[8..12], [1, 0, 0, 0]);
         let unknown = SealError::UnknownEpoch { found: 1, latest: 0 };
-        assert_eq!(old.open(Kind::Run, ID, &new), Err(unknown));
+        assert_eq!(old.open(Kind::Snapshot, ID, &new), Err(unknown));
         // what belongs to no epoch opens whatever the latest is
         let config = encrypted().seal(Kind::Config, REPOSITORY, b"config");
         assert_eq!(old.open(Kind::Config, REPOSITORY, &config).unwrap(), &b"config"[..]);
@@ -425,21 +447,105 @@ mod tests {
     ///     d = lambda key, purpose: blake3.blake3(key,
     ///         derive_key_context=f"onefold 2026 encryption: {purpose}").digest()
     ///     sealing = d(bytes([5] * 32), "sealing key of epoch 0")
-    ///     header = b"1FLD" + bytes([0, 3, 1, 0]) + bytes(8) + bytes([7] * 16) + bytes([9] * 16)
+    ///     header = b"1FLD" + bytes([0, 4, 1, 0]) + bytes(8) + bytes([7] * 16) + bytes([9] * 16)
     ///     salt = bytes(range(32))
     ///     AESGCM(d(sealing + salt, "object key")).encrypt(bytes(12), b"body", header).hex()
     #[test]
     fn an_object_that_another_implementation_sealed_opens() {
-        let sealed = "5b832c16c4ea225b879b17bfad1b621e4efe202d";
+        let sealed = "5b832c16f11bf3cd6ea9276162f52bec91f862b6";
         let sealed: Vec<u8> = (0..sealed.len())
             .step_by(2)
             .map(|at| u8::from_str_radix(&sealed[at..at + 2], 16).unwrap())
             .collect();
-        let header =
-            Envelope::encrypted(REPOSITORY, Keys::new(Key::new([5; 32]))).header(Kind::Run, ID);
+        let header = Envelope::encrypted(REPOSITORY, Keys::new(Key::new([5; 32])))
+            .header(Kind::Snapshot, ID);
         let salt: Vec<u8> = (0..32).collect();
         let object = [&header[..], &salt, &sealed].concat();
-        assert_eq!(encrypted().open(Kind::Run, ID, &object).unwrap(), &b"body"[..]);
+        assert_eq!(encrypted().open(Kind::Snapshot, ID, &object).unwrap(), &b"body"[..]);
+    }
+
+    fn writer() -> Envelope {
+        Envelope::encrypted(REPOSITORY, Keys::of_writer(&keys().writer()))
+    }
+
+    /// Python's blake3 1.0.11 and cryptography 50 (OpenSSL), with a share that was drawn:
+    ///
+    ///     master = bytes([5] * 32)
+    ///     reading = X25519PrivateKey.from_private_bytes(d(master, "reading key"))
+    ///     public = reading.public_key().public_bytes_raw()
+    ///     drawn = X25519PrivateKey.from_private_bytes(bytes(range(32)))
+    ///     share = drawn.public_key().public_bytes_raw()
+    ///     shared = drawn.exchange(reading.public_key())
+    ///     key = d(d(master, "write key") + shared + share + public, "object key of a writer")
+    ///     header = b"1FLD" + bytes([0, 4, 2, 0]) + bytes(8) + bytes([7] * 16) + bytes([9] * 16)
+    ///     AESGCM(key).encrypt(bytes(12), b"body", header).hex()
+    #[test]
+    fn what_another_implementation_sealed_as_a_writer_opens() {
+        let bytes = |hex: &str| -> Vec<u8> {
+            let digit = |at: usize| u8::from_str_radix(&hex[at..at + 2], 16).unwrap();
+            (0..hex.len()).step_by(2).map(digit).collect()
+        };
+        let share = bytes("8f40c5adb68f25624ae5b214ea767a6ec94d829d3d7b5e1ad1ba6f3e2138285f");
+        let sealed = bytes("e7a9e2bfd0275937e5243110ff45e8e47aa96435");
+        let object = [&writer().header(Kind::Snapshot, ID)[..], &share, &sealed].concat();
+        assert_eq!(encrypted().open(Kind::Snapshot, ID, &object).unwrap(), &b"body"[..]);
+        assert_eq!(writer().open(Kind::Snapshot, ID, &object), Err(SealError::WriteOnly));
+    }
+
+    #[test]
+    fn a_writer_opens_nothing_but_what_everybody_has_to_read() {
+        for kind in Kind::ALL.iter().copied().filter(|kind| !kind.is_under_root()) {
+            let [own, others] = [writer(), encrypted()].map(|one| one.seal(kind, ID, b"body"));
+            for object in [&own, &others] {
+                assert_eq!(encrypted().open(kind, ID, object).unwrap(), &b"body"[..], "{kind}");
+                let opened = writer().open(kind, ID, object);
+                match kind.is_under_index() {
+                    true => assert_eq!(opened.unwrap(), &b"body"[..]),
+                    false => assert_eq!(opened, Err(SealError::WriteOnly), "{kind}"),
+                }
+            }
+            // Who has another write key, such as none, forges nothing.
+            let mut bytes = *keys().writer();
+            bytes[3 * Key::LEN] ^= 1;
+            bytes[2 * Key::LEN] ^= 1;
+            let stranger = Envelope::encrypted(REPOSITORY, Keys::of_writer(&bytes));
+            let forged = stranger.seal(kind, ID, b"body");
+            assert_eq!(encrypted().open(kind, ID, &forged), Err(SealError::BadTag), "{kind}");
+        }
+        let config = encrypted().seal(Kind::Config, ID, b"config");
+        assert_eq!(writer().open(Kind::Config, ID, &config), Err(SealError::WriteOnly));
+        assert!(writer().keys().unwrap().master().is_err());
+    }
+
+    #[test]
+    fn a_writer_seals_no_kind_that_only_others_may() {
+        // As if it sealed a snapshot and called it another kind: the header is covered by the tag,
+        // so a kind is refused whether it is changed before or after.
+        let (key, share) = keys().new_object_key();
+        for kind in Kind::ALL.iter().copied().filter(|kind| !kind.has_epoch()) {
+            let mut header = writer().header(Kind::Snapshot, ID);
+            header[5] = kind.code();
+            let mut body = *b"body";
+            let tag = Cipher::new(&key).seal(0, &header, &mut body);
+            let object = [&header[..], &share, &body, &tag].concat();
+            let object = match kind {
+                Kind::Config => [&object[..], Check::of(&[&object]).as_bytes()].concat(),
+                _ => object,
+            };
+            let error = encrypted().open(kind, ID, &object).unwrap_err();
+            assert!(matches!(error, SealError::Reserved { field: "suite", .. }), "{kind}: {error}");
+        }
+    }
+
+    #[test]
+    fn every_flipped_bit_of_a_writers_object_is_found() {
+        let object = writer().padding(true).seal(Kind::Snapshot, ID, b"twenty bytes of body");
+        for bit in 0..object.len() * 8 {
+            let mut damaged = object.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            // X25519 ignores the highest bit of a public key; the object's key does not.
+            assert!(encrypted().open(Kind::Snapshot, ID, &damaged).is_err(), "bit {bit}");
+        }
     }
 
     #[test]

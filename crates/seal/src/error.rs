@@ -87,6 +87,9 @@ pub enum SealError {
     /// An encrypted object stands in a repository that is not.
     #[error("is encrypted, though its repository is not")]
     Encrypted,
+    /// The object can be opened by those only who have a password.
+    #[error("cannot be opened by a key that can write and not read")]
+    WriteOnly,
     /// The object was sealed in an epoch whose key is not there.
     #[error(
         "was sealed in key epoch {found}, the latest known is {latest}: a key was added by \

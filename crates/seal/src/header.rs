@@ -77,6 +77,17 @@ impl Kind {
     pub(crate) const fn is_under_root(self) -> bool {
         matches!(self, Kind::Config | Kind::Key | Kind::Epoch)
     }
+
+    /// Whether the index key seals such objects, which everybody who writes has to read. Their epoch
+    /// says only which key opens what they tell of.
+    pub(crate) const fn is_under_index(self) -> bool {
+        matches!(self, Kind::Run | Kind::Mark)
+    }
+
+    /// Whether the sealing key of an epoch seals such objects, if no write-only client does.
+    pub(crate) const fn has_epoch(self) -> bool {
+        !self.is_under_root() && !self.is_under_index()
+    }
 }
 
 impl fmt::Display for Kind {
@@ -107,6 +118,8 @@ pub enum Suite {
     Plain,
     /// Sealed by AES-256-GCM.
     Aes256Gcm,
+    /// The same, by a client that can write and not read.
+    Writer,
 }
 
 impl Suite {
@@ -114,6 +127,7 @@ impl Suite {
         match self {
             Suite::Plain => 0,
             Suite::Aes256Gcm => 1,
+            Suite::Writer => 2,
         }
     }
 
@@ -121,6 +135,7 @@ impl Suite {
         match code {
             0 => Some(Suite::Plain),
             1 => Some(Suite::Aes256Gcm),
+            2 => Some(Suite::Writer),
             _ => None,
         }
     }
@@ -177,7 +192,10 @@ impl Header {
                 return Err(SealError::Reserved { field, found });
             }
         }
-        if epoch != 0 && (suite == Suite::Plain || kind.is_under_root()) {
+        if suite == Suite::Writer && !kind.has_epoch() {
+            return Err(SealError::Reserved { field: "suite", found: suite.code().into() });
+        }
+        if epoch != 0 && (suite != Suite::Aes256Gcm || kind.is_under_root()) {
             return Err(SealError::Reserved { field: "key epoch", found: epoch });
         }
         let id = |at: usize| ObjectId::from_bytes(header[at..at + 16].try_into().expect("16"));

@@ -5,6 +5,10 @@ use std::fmt;
 
 use zeroize::Zeroizing;
 
+use crate::SealError;
+use crate::envelope::SALT_LEN;
+use crate::writer::{PublicKey, ReadingKey};
+
 /// 32 secret bytes, wiped from memory when they are dropped.
 #[derive(Clone)]
 pub struct Key(Zeroizing<[u8; Self::LEN]>);
@@ -62,6 +66,10 @@ pub(crate) enum Purpose {
     Object,
     Wrapping,
     Commitment,
+    Index,
+    Write,
+    Reading,
+    WriterObject,
 }
 
 impl Purpose {
@@ -74,15 +82,36 @@ impl Purpose {
             Self::Object => "onefold 2026 encryption: object key",
             Self::Wrapping => "onefold 2026 encryption: wrapping key",
             Self::Commitment => "onefold 2026 encryption: commitment to a wrapping key",
+            Self::Index => "onefold 2026 encryption: index key",
+            Self::Write => "onefold 2026 encryption: write key",
+            Self::Reading => "onefold 2026 encryption: reading key",
+            Self::WriterObject => "onefold 2026 encryption: object key of a writer",
         }
     }
 }
 
-/// All keys of an open repository.
+/// Length in bytes of the keys of a write-only client.
+pub const WRITER_LEN: usize = 5 * Key::LEN;
+
+/// The keys of an open repository: all of them, or those of a client that may write and not read.
 #[derive(Clone, Debug)]
 pub struct Keys {
+    fingerprint: Key,
+    chunker: Key,
+    /// Seals index runs and marks.
+    index: Key,
+    /// Without it nobody can seal what the reading key opens.
+    write: Key,
+    public: PublicKey,
+    owner: Option<Owner>,
+}
+
+/// What opens everything.
+#[derive(Clone, Debug)]
+struct Owner {
     master: Key,
     root: Key,
+    reading: ReadingKey,
     /// Sealing keys by epoch; never empty.
     epochs: BTreeMap<u32, Key>,
 }
@@ -90,49 +119,118 @@ pub struct Keys {
 impl Keys {
     /// The keys that follow from `master`: those of later epochs are added as they are found.
     pub fn new(master: Key) -> Self {
-        let root = master.derive(Purpose::Root, b"");
-        let epochs = BTreeMap::from([(0, master.derive(Purpose::FirstEpoch, b""))]);
-        Self { master, root, epochs }
+        let derive = |purpose| master.derive(purpose, b"");
+        let reading = ReadingKey::new(&derive(Purpose::Reading));
+        let owner = Owner {
+            root: derive(Purpose::Root),
+            epochs: BTreeMap::from([(0, derive(Purpose::FirstEpoch))]),
+            master: master.clone(),
+            reading,
+        };
+        Self {
+            fingerprint: derive(Purpose::Fingerprint),
+            chunker: derive(Purpose::Chunker),
+            index: derive(Purpose::Index),
+            write: derive(Purpose::Write),
+            public: owner.reading.public(),
+            owner: Some(owner),
+        }
+    }
+
+    /// What a client needs that is to write and not to read, as [`of_writer`](Self::of_writer)
+    /// takes it.
+    pub fn writer(&self) -> Zeroizing<[u8; WRITER_LEN]> {
+        let mut bytes = Zeroizing::new([0; WRITER_LEN]);
+        let keys = [&self.fingerprint, &self.chunker, &self.index, &self.write];
+        let parts = keys.map(Key::as_bytes).into_iter().chain([self.public.as_bytes()]);
+        for (to, part) in bytes.chunks_exact_mut(Key::LEN).zip(parts) {
+            to.copy_from_slice(part);
+        }
+        bytes
+    }
+
+    /// The keys of a write-only client.
+    pub fn of_writer(bytes: &[u8; WRITER_LEN]) -> Self {
+        let part = |at: usize| {
+            <[u8; Key::LEN]>::try_from(&bytes[at * Key::LEN..][..Key::LEN]).expect("32 bytes")
+        };
+        let key = |at| Key::new(part(at));
+        Self {
+            fingerprint: key(0),
+            chunker: key(1),
+            index: key(2),
+            write: key(3),
+            public: PublicKey::from_bytes(part(4)),
+            owner: None,
+        }
+    }
+
+    /// Whether these are the keys of a client that can write and not read.
+    pub const fn is_write_only(&self) -> bool {
+        self.owner.is_none()
     }
 
     /// Adds the sealing key of `epoch`. What is sealed from now on is sealed in the latest epoch.
+    /// A write-only client has no use for one.
     pub fn add_epoch(&mut self, epoch: u32, key: Key) {
-        self.epochs.insert(epoch, key);
+        if let Some(owner) = &mut self.owner {
+            owner.epochs.insert(epoch, key);
+        }
     }
 
-    /// The latest epoch.
+    /// The latest epoch; 0 for a write-only client, which seals in none.
     pub fn epoch(&self) -> u32 {
-        *self.epochs.last_key_value().expect("epoch 0 is always there").0
+        self.epochs().last().unwrap_or(0)
     }
 
     /// The epochs whose keys are known, in order.
     pub fn epochs(&self) -> impl Iterator<Item = u32> + '_ {
-        self.epochs.keys().copied()
+        self.owner.iter().flat_map(|owner| owner.epochs.keys().copied())
     }
 
     /// What everything is derived from, to be wrapped by another password.
-    pub const fn master(&self) -> &Key {
-        &self.master
+    pub fn master(&self) -> Result<&Key, SealError> {
+        self.owner().map(|owner| &owner.master)
     }
 
     /// What keys the fingerprints of chunks.
-    pub fn fingerprint(&self) -> Key {
-        self.master.derive(Purpose::Fingerprint, b"")
+    pub const fn fingerprint(&self) -> &Key {
+        &self.fingerprint
     }
 
     /// What picks the chunker's numbers.
-    pub fn chunker(&self) -> Key {
-        self.master.derive(Purpose::Chunker, b"")
+    pub const fn chunker(&self) -> &Key {
+        &self.chunker
     }
 
-    /// What seals what belongs to no epoch.
-    pub(crate) const fn root(&self) -> &Key {
-        &self.root
+    /// What seals what belongs to no epoch, but for index runs and marks.
+    pub(crate) fn root(&self) -> Result<&Key, SealError> {
+        self.owner().map(|owner| &owner.root)
+    }
+
+    /// What seals index runs and marks.
+    pub(crate) const fn index(&self) -> &Key {
+        &self.index
     }
 
     /// What seals in `epoch`.
-    pub(crate) fn sealing(&self, epoch: u32) -> Option<&Key> {
-        self.epochs.get(&epoch)
+    pub(crate) fn sealing(&self, epoch: u32) -> Result<&Key, SealError> {
+        let unknown = SealError::UnknownEpoch { found: epoch, latest: self.epoch() };
+        self.owner()?.epochs.get(&epoch).ok_or(unknown)
+    }
+
+    /// A key for a new object of a write-only client, and the share that leads to it.
+    pub(crate) fn new_object_key(&self) -> (Key, [u8; SALT_LEN]) {
+        self.public.new_object_key(&self.write)
+    }
+
+    /// The key of a write-only client's object.
+    pub(crate) fn object_key(&self, share: &[u8]) -> Result<Key, SealError> {
+        self.owner()?.reading.object_key(&self.write, share).ok_or(SealError::BadTag)
+    }
+
+    fn owner(&self) -> Result<&Owner, SealError> {
+        self.owner.as_ref().ok_or(SealError::WriteOnly)
     }
 }
 
@@ -184,6 +282,26 @@ mod tests {
                 b"salt",
                 "6fd0b3b86551784abece0774112ff6a2ea7de1991fea4207c2b3e1d35383a068",
             ),
+            (
+                Purpose::Index,
+                b"",
+                "c53d4fbb178846096371ce075d6a0186a14fed189583913136f554151d250fad",
+            ),
+            (
+                Purpose::Write,
+                b"",
+                "529a3c9986974d1fd46b184fd16dffc04c103a4e85b43f9bf41712dfcebdd1bc",
+            ),
+            (
+                Purpose::Reading,
+                b"",
+                "01e05857debe45843a754c0e3e65d89796b0a829ee74d0a51dff6b33b56e41a2",
+            ),
+            (
+                Purpose::WriterObject,
+                b"salt",
+                "4660f10864a5e6202a82ea56a267967ad3818475836b8ed956ba728857207057",
+            ),
         ] {
             let key = master.derive(purpose, salt);
             let hex: String = key.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
@@ -206,6 +324,6 @@ mod tests {
         keys.add_epoch(1, Key::new([1; 32]));
         assert_eq!(keys.epoch(), 2);
         assert_eq!(keys.sealing(1).unwrap().as_bytes(), &[1; 32]);
-        assert!(keys.sealing(3).is_none() && keys.sealing(0).is_some());
+        assert!(keys.sealing(3).is_err() && keys.sealing(0).is_ok());
     }
 }

@@ -24,13 +24,14 @@ mod padding;
 mod parts;
 mod password;
 pub mod wire;
+mod writer;
 
 pub use check::{CHECK_LEN, Check};
 pub use envelope::{Envelope, SALT_LEN};
 pub use error::SealError;
 pub use header::{FORMAT_VERSION, HEADER_LEN, Kind, Suite};
 pub use id::{ObjectId, ParseIdError};
-pub use key::{Key, Keys};
+pub use key::{Key, Keys, WRITER_LEN};
 pub use padding::{padded_len, random_order};
 pub use parts::Parts;
 pub use password::{Cost, Password, WrappedKey};

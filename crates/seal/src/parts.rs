@@ -108,7 +108,7 @@ impl Parts {
 
     fn judge_header(&self) -> Result<(), SealError> {
         let found = Header::read(self.expected.kind, &self.found)?;
-        if found.suite != self.expected.suite {
+        if (found.suite == Suite::Plain) != (self.expected.suite == Suite::Plain) {
             return Err(wrong_suite(found.suite));
         }
         if found.repository != self.expected.repository {
@@ -138,7 +138,7 @@ impl Parts {
 pub(crate) const fn wrong_suite(found: Suite) -> SealError {
     match found {
         Suite::Plain => SealError::NotEncrypted,
-        Suite::Aes256Gcm => SealError::Encrypted,
+        Suite::Aes256Gcm | Suite::Writer => SealError::Encrypted,
     }
 }
 

@@ -134,7 +134,7 @@ impl<'a> WrappedKey<'a> {
             object.put_u32(number);
         }
         let stretched = password.stretch(salt, cost.check()?)?;
-        let mut master = Zeroizing::new(*keys.master().as_bytes());
+        let mut master = Zeroizing::new(*keys.master()?.as_bytes());
         let wrapping = Cipher::new(&stretched.derive(Purpose::Wrapping, b""));
         let tag = wrapping.seal(MASTER, &object, &mut *master);
         let commitment = stretched.derive(Purpose::Commitment, &object);
@@ -142,7 +142,7 @@ impl<'a> WrappedKey<'a> {
         object.extend_from_slice(&*master);
         object.extend_from_slice(&tag);
         let mut remark = remark.to_vec();
-        let tag = object_cipher(keys.root(), salt).seal(REMARK, &object, &mut remark);
+        let tag = object_cipher(keys.root()?, salt).seal(REMARK, &object, &mut remark);
         object.extend_from_slice(&remark);
         object.extend_from_slice(&tag);
         let check = Check::of(&[&object]);
@@ -223,7 +223,7 @@ impl<'a> WrappedKey<'a> {
 
     /// The remark, for whoever has the keys; it vouches for the whole object.
     pub fn remark(&self, keys: &Keys) -> Result<Vec<u8>, SealError> {
-        object_cipher(keys.root(), self.salt)
+        object_cipher(keys.root()?, self.salt)
             .open(REMARK, self.before_remark, self.remark, &self.remark_tag)
             .ok_or(SealError::BadTag)
     }
@@ -290,7 +290,7 @@ mod tests {
         let object = wrapped();
         let key = WrappedKey::read(REPOSITORY, ID, &object).unwrap();
         let unwrapped = key.unwrap(&password("one")).unwrap().unwrap();
-        assert_eq!(unwrapped.master().as_bytes(), keys().master().as_bytes());
+        assert_eq!(unwrapped.master().unwrap().as_bytes(), keys().master().unwrap().as_bytes());
         assert_eq!(key.remark(&unwrapped).unwrap(), b"remark");
         for wrong in ["", "On", "one ", "two"] {
             assert!(key.unwrap(&password(wrong)).unwrap().is_none(), "{wrong:?}");

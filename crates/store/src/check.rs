@@ -113,6 +113,7 @@ pub(crate) fn examine(
     progress: &Progress,
     cancel: &Cancel,
 ) -> Result<Examined, StoreError> {
+    repository.expect_reading()?;
     let mut check = Check {
         repository,
         reading,

@@ -126,7 +126,7 @@ impl Config {
         }
     }
 
-    fn encode(&self) -> Vec<u8> {
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let mut body = Vec::new();
         let Params { algorithm, sizes, window, level, seed, .. } = &self.params;
         body.put_u8(algorithm.code());
@@ -144,7 +144,7 @@ impl Config {
         body
     }
 
-    fn decode(body: &[u8]) -> Result<Self, WireError> {
+    pub(crate) fn decode(body: &[u8]) -> Result<Self, WireError> {
         let mut reader = Reader::new(body);
         let algorithm = Algorithm::from_code(reader.u8("a chunking algorithm")?)
             .ok_or(reader.error("a chunking algorithm that this program knows"))?;

@@ -129,6 +129,17 @@ pub enum StoreError {
         /// The longest that is read.
         max: u64,
     },
+    /// The key at hand can back up and not read.
+    #[error("the key at hand can back up and do nothing else")]
+    WriteOnly,
+    /// A write-only key is of another repository.
+    #[error("the key is of repository {key}, this is repository {repository}")]
+    ForeignKey {
+        /// Of which repository the key is.
+        key: ObjectId,
+        /// Which repository this is.
+        repository: ObjectId,
+    },
     /// Directories are nested deeper than any path can name.
     #[error("directories are nested more than {max} deep")]
     TooDeep {

@@ -6,7 +6,7 @@
 
 use bytes::Bytes;
 use onefold_backend::{BackendError, Objects};
-use onefold_seal::{Envelope, Kind, ObjectId};
+use onefold_seal::{Envelope, Kind, ObjectId, SealError};
 
 use crate::StoreError;
 use crate::snapshot::{Snapshot, snapshot_name};
@@ -33,6 +33,9 @@ pub(crate) fn fate(
         Ok(Some(_)) => Ok(Fate::Committed),
         Err(StoreError::Backend(error)) if error.is_not_found() => Ok(Fate::Open),
         Err(error) if error.is_unknown_version() => Err(error),
+        // A write-only client asks only of a snapshot of its own that it did not put, or does not
+        // know to have put: it has failed either way.
+        Err(StoreError::Envelope { source: SealError::WriteOnly, .. }) => Ok(Fate::Fenced),
         // What is there is damaged; it was a snapshot or a fence, and nothing else can come there.
         Err(StoreError::Envelope { .. } | StoreError::Malformed { .. }) => Ok(Fate::Committed),
         Err(error) => Err(error),

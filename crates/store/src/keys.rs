@@ -123,6 +123,10 @@ impl Locked {
         self.id
     }
 
+    pub(crate) fn into_parts(self) -> (Arc<dyn Objects>, ObjectId) {
+        (self.objects, self.id)
+    }
+
     /// Opens the repository with the first key that `password` unwraps.
     pub fn unlock(self, password: &Password) -> Result<Repository, StoreError> {
         let (key, mut keys) = self.unwrap(password)?;
@@ -382,6 +386,7 @@ impl Repository {
     }
 
     fn expect_keys(&self) -> Result<&Keys, StoreError> {
+        self.expect_reading()?;
         self.envelope.keys().ok_or(StoreError::NotEncrypted)
     }
 

@@ -42,6 +42,7 @@ mod snapshot;
 pub mod stats;
 pub mod tree;
 mod view;
+mod writer;
 
 pub use config::Config;
 pub use error::StoreError;
@@ -55,3 +56,4 @@ pub use repository::{Located, Repository, SnapshotList, Warning};
 pub use select::PatternError;
 pub use snapshot::{Snapshot, SnapshotSpec, Summary};
 pub use view::View;
+pub use writer::{ParseKeyError, WriteOnlyKey};

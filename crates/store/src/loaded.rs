@@ -152,7 +152,8 @@ impl Repository {
         let mut in_order: Vec<_> = live.iter().collect();
         in_order.sort_unstable_by_key(|(_, number)| **number);
         for (id, number) in in_order {
-            if learning.knows_container(*number) {
+            // What a write-only client does not know of, it stores again.
+            if learning.knows_container(*number) || self.is_write_only() {
                 continue;
             }
             let size = containers.get(*number).expect("it was just added").size;

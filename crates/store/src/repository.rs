@@ -109,6 +109,7 @@ impl Repository {
 
     /// Every snapshot with its id, oldest first. Snapshots that cannot be read are given apart.
     pub fn snapshots(&self) -> Result<SnapshotList, StoreError> {
+        self.expect_reading()?;
         let mut snapshots = Vec::new();
         let mut damaged = Vec::new();
         for info in self.objects.list(snapshot::PREFIX)? {
@@ -162,6 +163,7 @@ impl Repository {
         &self,
         digits: &str,
     ) -> Result<(ObjectId, Result<Snapshot, StoreError>), StoreError> {
+        self.expect_reading()?;
         let infos = self.objects.list(snapshot::PREFIX)?;
         let ids = infos.iter().filter_map(|info| snapshot_id(&info.name));
         let fitting = ids.filter(|id| id.to_string().starts_with(digits));
@@ -224,6 +226,7 @@ impl Repository {
     }
 
     pub(crate) fn reader(&self) -> Result<ChunkReader<'_>, StoreError> {
+        self.expect_reading()?;
         Ok(self.reader_of(self.loaded()?))
     }
 

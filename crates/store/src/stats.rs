@@ -92,6 +92,7 @@ fn ratio(bytes: u64, of: u64) -> Option<f64> {
 
 /// Adds up what the containers' footers list and what the snapshots say of themselves.
 pub fn stats(repository: &Repository) -> Result<Stats, StoreError> {
+    repository.expect_reading()?;
     let objects = &*repository.objects;
     let (snapshots, damaged) = repository.snapshots()?;
     if let Some(error) = damaged.into_iter().next() {

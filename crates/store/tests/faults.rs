@@ -10,14 +10,18 @@ use std::time::Duration;
 
 use common::picture::Picture;
 use common::{
-    back_up, chain, checked, copy, expect_clean, in_memory, open, options, restored, small_chunks,
-    try_back_up, try_restore, write,
+    CHEAP, Protection, back_up, chain, checked, copy, expect_clean, in_memory, init, open, options,
+    password, restored, small_chunks, try_back_up, try_open, try_restore, write,
 };
 use onefold_backend::fault::{Failure, Fault, Faults, Faulty};
-use onefold_backend::{Objects, Operation};
+use onefold_backend::{LocalObjects, MemoryObjects, Objects, Operation};
 use onefold_seal::ObjectId;
-use onefold_store::{Progress, Repository, Snapshot, StoreError, backup, restore};
-use onefold_testkit::{random, text};
+use onefold_store::prune::{self, Unused};
+use onefold_store::{
+    Cancel, KeyRemark, Progress, Repository, Snapshot, StoreError, backup, forget, restore,
+};
+use onefold_testkit::{random, skip, text};
+use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use tempfile::TempDir;
 
 /// No run of these tests takes a tenth of this, unless threads wait for each other.
@@ -281,4 +285,123 @@ fn a_check_whose_reads_fail_finds_or_fails_and_never_calls_it_clean() {
             assert!(!report.findings.is_empty(), "get {call} failed unseen");
         }
     }
+}
+
+/// Objects in memory that are full once so many puts were done, and the same without that limit.
+fn full_after(
+    before: &Arc<dyn Objects>,
+    puts: u64,
+) -> (Arc<dyn Objects>, Arc<dyn Objects>, Faults) {
+    let (memory, faults) = (copy(&**before), Faults::none());
+    faults.add(Fault::new(Failure::Full).on(Operation::Put).skip(puts).times(u64::MAX));
+    let limited = Arc::new(Faulty::new(Arc::clone(&memory), "memory", &faults));
+    (memory, limited, faults)
+}
+
+fn prune_all(objects: &Arc<dyn Objects>, max_repack: u64) -> Result<prune::Report, StoreError> {
+    let options = prune::Options {
+        max_unused: Unused::Bytes(0),
+        max_repack,
+        container_len: 64 << 10,
+        ..prune::Options::default()
+    };
+    let repository = try_open(Arc::clone(objects))?;
+    prune::prune(&repository, &options, &Progress::default(), &Cancel::default())
+}
+
+#[test]
+fn a_prune_whose_storage_fills_up_says_so_loses_nothing_and_is_finished_later() {
+    let scene = Scene::new();
+    let before = copy(&*scene.before);
+    let (_, second) = scene.back_up(Arc::clone(&before), 1).unwrap();
+    forget::forget(&open(&before), &[scene.first.0]).unwrap();
+    for puts in 0.. {
+        let (memory, limited, faults) = full_after(&before, puts);
+        let pruned = prune_all(&limited, u64::MAX);
+        let has_failed = faults.failed() > 0;
+        match &pruned {
+            Ok(_) => assert!(!has_failed),
+            Err(error) => assert!(error.is_full(), "put {puts}: {}", chain(error)),
+        }
+        let repository = open(&memory);
+        expect_clean(&repository).unwrap();
+        restored(&repository, &second).unwrap().expect(&scene.picture).unwrap();
+        prune_all(&memory, u64::MAX).unwrap();
+        restored(&open(&memory), &second).unwrap().expect(&scene.picture).unwrap();
+        let again = prune_all(&memory, u64::MAX).unwrap();
+        assert_eq!((again.dead_containers, again.repacked_containers), (0, 0), "put {puts}");
+        if !has_failed {
+            assert!(puts >= 3, "{puts} puts");
+            break;
+        }
+    }
+}
+
+#[test]
+fn keys_and_a_new_repository_on_a_full_storage_say_so_and_can_be_made_again() {
+    let empty: Arc<dyn Objects> = Arc::new(MemoryObjects::new());
+    for puts in 0..2 {
+        let (memory, limited, _) = full_after(&empty, puts);
+        let error = init(limited, small_chunks(), Protection::Encrypted).map(drop).unwrap_err();
+        assert!(error.is_full(), "put {puts}: {}", chain(&error));
+        assert!(matches!(try_open(Arc::clone(&memory)), Err(StoreError::NoRepository)));
+        init(memory, small_chunks(), Protection::Encrypted).unwrap();
+    }
+    let made: Arc<dyn Objects> = Arc::new(MemoryObjects::new());
+    init(Arc::clone(&made), small_chunks(), Protection::Encrypted).unwrap();
+    let (memory, limited, _) = full_after(&made, 0);
+    let repository = open(&limited);
+    let error = repository.rotate().map(drop).unwrap_err();
+    assert!(error.is_full(), "{}", chain(&error));
+    let error = repository.add_key(&password(), CHEAP, &KeyRemark::default()).unwrap_err();
+    assert!(error.is_full(), "{}", chain(&error));
+    let repository = open(&memory);
+    assert_eq!((repository.epoch(), repository.keys().unwrap().0.len()), (0, 1));
+    assert_eq!(repository.rotate().unwrap(), 1);
+}
+
+#[test]
+fn a_disk_that_is_full_keeps_what_it_has_and_gives_space_back() {
+    let place = tempfile::tempdir().unwrap();
+    match mount("tmpfs", place.path(), "tmpfs", MountFlags::empty(), Some(c"size=1m")) {
+        Ok(()) => {}
+        Err(errno) => return skip(&format!("cannot mount a small tmpfs: {errno}")),
+    }
+    let ran = std::panic::catch_unwind(|| fill_and_prune(&place.path().join("repository")));
+    unmount(place.path(), UnmountFlags::DETACH).unwrap();
+    ran.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+}
+
+/// Backs up until the disk is full, then forgets the oldest snapshot and prunes.
+fn fill_and_prune(root: &Path) {
+    let source = tempfile::tempdir().unwrap();
+    let objects: Arc<dyn Objects> = Arc::new(LocalObjects::create(root).unwrap());
+    init(Arc::clone(&objects), small_chunks(), Protection::Encrypted).unwrap();
+    let mut made = Vec::new();
+    let error = loop {
+        write(source.path().join("file"), random(made.len() as u64, 150_000));
+        let (repository, progress) = (open(&objects), Progress::default());
+        match try_back_up(&repository, &[source.path()], &options(), &progress) {
+            Ok(done) => made.push((done, Picture::of(source.path()))),
+            Err(error) => break error,
+        }
+    };
+    assert!(error.is_full() && (3..8).contains(&made.len()), "{}", chain(&error));
+    let expect_all = |made: &[((ObjectId, Snapshot), Picture)]| {
+        let repository = open(&objects);
+        expect_clean(&repository).unwrap();
+        assert_eq!(repository.snapshots().unwrap().0.len(), made.len());
+        for ((_, snapshot), picture) in made {
+            restored(&repository, snapshot).unwrap().expect(picture).unwrap();
+        }
+    };
+    expect_all(&made);
+    let ((oldest, _), _) = made.remove(0);
+    forget::forget(&open(&objects), &[oldest]).unwrap();
+    // What was forgotten made room for the mark, and nothing has to be copied.
+    let report = prune_all(&objects, 0).unwrap();
+    assert!(report.deleted_containers > 0, "{report:?}");
+    expect_all(&made);
+    let repository = open(&objects);
+    try_back_up(&repository, &[source.path()], &options(), &Progress::default()).unwrap();
 }

@@ -1,15 +1,20 @@
 //! `onefold key`
 
-use anyhow::Result;
+use std::fs::File;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 use onefold_seal::Cost;
-use onefold_store::KeyInfo;
+use onefold_store::{KeyInfo, Repository};
 use serde::Serialize;
 
 use crate::console::Console;
 use crate::encryption::{NewPasswordArgs, remark};
 use crate::exit::Exit;
-use crate::name::shown;
+use crate::name::{PathFields, shown};
 use crate::output::Output;
 use crate::repository::RepositoryArgs;
 use crate::table;
@@ -29,8 +34,14 @@ const ADD_HELP: &str = "\
 Examples:
   onefold key add --repo /mnt/backup --label laptop
   onefold key add --repo /mnt/backup --new-password-file /etc/onefold/password
+  onefold key add --repo /mnt/backup --write-only client.key
 
-With --json: one document with id.";
+With --write-only the new key is a file, for a client that is to back up and not to read: with
+--key-file it can open the repository for `backup` and nothing else. Nothing is stored of it, it is
+the same each time, and it cannot be taken back; give the client credentials of its own for the
+storage, and take those. docs/security.md says what such a client can find out.
+
+With --json: one document with id, or with path for --write-only.";
 
 const LIST_HELP: &str = "\
 Examples:
@@ -85,6 +96,13 @@ struct Add {
     /// A word by which to tell the key from others
     #[arg(long, value_name = "TEXT", default_value = "")]
     label: String,
+    /// Write a key to FILE, which must not exist, with which a client can back up and not read
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with_all = ["label", "new_password_file", "new_password_command"]
+    )]
+    write_only: Option<PathBuf>,
 }
 
 /// List the keys
@@ -118,6 +136,13 @@ struct Rotate {
 #[derive(Serialize)]
 struct Added {
     id: String,
+}
+
+/// A new key file in JSON.
+#[derive(Serialize)]
+struct Written {
+    #[serde(flatten)]
+    path: PathFields,
 }
 
 /// A new epoch in JSON.
@@ -154,6 +179,12 @@ impl Key {
 impl Add {
     fn run(self, console: &Console) -> Result<Exit> {
         let opened = self.repository.open_unloaded(console)?;
+        if let Some(path) = &self.write_only {
+            write_key_file(path, &opened.repository)?;
+            let written = Written { path: PathFields::of_path(path) };
+            let text = format!("wrote a key for backups only to '{}'", path.display());
+            return say(console, &written, text);
+        }
         // Before a password is asked for in vain.
         opened.repository.keys()?;
         let password = self.password.choose()?;
@@ -202,6 +233,17 @@ impl Rotate {
         let text = format!("what is written from now on is sealed in key epoch {epoch}");
         say(console, &Rotated { epoch }, text)
     }
+}
+
+/// Writes the write-only key to a new file that its owner alone can read.
+#[expect(clippy::disallowed_methods, reason = "an output of the command, no object")]
+fn write_key_file(path: &Path, repository: &Repository) -> Result<()> {
+    let text = repository.write_only_key()?.to_text();
+    let cannot = || format!("cannot write the key to '{}'", path.display());
+    let mut options = File::options();
+    let options = options.write(true).create_new(true).mode(0o600);
+    let mut file = options.open(path).with_context(cannot)?;
+    writeln!(file, "{}", *text).and_then(|()| file.sync_all()).with_context(cannot)
 }
 
 fn say(console: &Console, document: &impl Serialize, text: String) -> Result<Exit> {

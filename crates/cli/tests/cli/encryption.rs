@@ -205,3 +205,46 @@ fn missing_damaged_and_foreign_keys_are_named() {
     fs::copy(lab.path("other/config"), lab.path("repo/config")).unwrap();
     lab.run(list).expect(1).says(&["there is no key of repository"]);
 }
+
+#[test]
+fn a_write_only_key_backs_up_and_does_nothing_else() {
+    let lab = with_encrypted();
+    make_version(&lab.path("version"), 0);
+    lab.ok("backup --repo repo --password-file secret version");
+    lab.ok("key add --repo repo --password-file secret --write-only client.key");
+    let mode = std::os::unix::fs::MetadataExt::mode(&fs::metadata(lab.path("client.key")).unwrap());
+    assert_eq!(mode & 0o777, 0o600);
+    let again = "key add --repo repo --password-file secret --write-only client.key";
+    lab.run(again).expect(1).says(&["cannot write the key to 'client.key'", "exists"]);
+    fs::remove_dir_all(lab.path("version")).unwrap();
+    make_version(&lab.path("version"), 1);
+    lab.settle();
+    let made = lab.ok("backup --repo repo --key-file client.key --json version").summary();
+    assert_eq!((&made["unchanged_files"], &made["unreadable"]), (&0.into(), &0.into()), "{made}");
+    for line in [
+        "snapshots",
+        "check",
+        "stats",
+        "ls latest",
+        "restore latest --target out",
+        "forget --keep-last 1",
+        "prune",
+        "key list",
+        "key rotate",
+        "key add --write-only other.key",
+    ] {
+        let ran = lab.run(&format!("{line} --repo repo --key-file client.key")).expect(1);
+        ran.says(&["can back up and do nothing else"]);
+    }
+    assert!(!lab.path("other.key").exists());
+    lab.ok("check --repo repo --password-file secret --read-data");
+    lab.ok("restore --repo repo --password-file secret latest --target out");
+    assert_same_tree(&lab.path("version"), &lab.path("out"));
+    // A key that is not whole, and one for a repository in clear.
+    lab.write("half.key", &fs::read(lab.path("client.key")).unwrap()[..200]);
+    let line = "backup --repo repo --key-file half.key version";
+    lab.run(line).expect(1).says(&["cannot use 'half.key'", "not a whole write-only key"]);
+    lab.ok("init plain --no-encryption");
+    let line = "backup --repo plain --key-file client.key version";
+    lab.run(line).expect(1).says(&["the repository is not encrypted"]);
+}

@@ -171,6 +171,7 @@ fn a_prune_that_may_not_delete_is_refused_or_harms_nothing() {
     free.ok("init --no-encryption");
     make_version(&client.lab.path("v"), 0);
     client.ok("backup v");
+    fs::remove_dir_all(client.lab.path("v")).unwrap();
     make_version(&client.lab.path("v"), 1);
     client.lab.settle();
     client.ok("backup v");

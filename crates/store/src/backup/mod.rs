@@ -239,6 +239,9 @@ fn find_parent(
         return Ok(None);
     }
     let paths = sources.paths();
+    if repository.is_write_only() {
+        return Ok(None);
+    }
     let (snapshots, _damaged) = repository.snapshots()?;
     let fits = |snapshot: &Snapshot| snapshot.paths == paths && snapshot.host == options.host;
     Ok(snapshots.into_iter().rev().find(|(_, snapshot)| fits(snapshot)))
@@ -304,7 +307,7 @@ impl<'a> Backup<'a> {
         let config = repository.config();
         let chunker = Chunker::new(&config.params)?;
         let loaded = repository.loaded()?;
-        let chunks = repository.reader()?;
+        let chunks = repository.reader_of(repository.loaded()?);
         let (jobs, jobs_in) = crossbeam_channel::bounded(QUEUED_JOBS);
         let (batches, batches_in) = crossbeam_channel::bounded(threads);
         let (full, full_in) = crossbeam_channel::bounded(QUEUED_CONTAINERS);

@@ -113,6 +113,7 @@ impl Shared {
 /// Their receipts go first: a receipt without its snapshot would say that the snapshot was lost.
 /// Stopped half-way it leaves snapshots without receipts, which are whole.
 pub fn forget(repository: &Repository, ids: &[ObjectId]) -> Result<(), StoreError> {
+    repository.expect_reading()?;
     let objects = &*repository.objects;
     let receipts = || delete(objects, receipt::PREFIX, ids, receipt_name);
     let snapshots = || delete(objects, snapshot::PREFIX, ids, snapshot_name);

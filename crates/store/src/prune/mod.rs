@@ -139,6 +139,7 @@ pub fn prune(
     progress: &Progress,
     cancel: &Cancel,
 ) -> Result<Report, StoreError> {
+    repository.expect_reading()?;
     let mut attempts = 0;
     loop {
         let report = Report::default();

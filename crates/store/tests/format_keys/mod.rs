@@ -4,6 +4,7 @@
 
 use aes_gcm::aead::{Aead, Payload};
 use aes_gcm::{Aes256Gcm, KeyInit};
+use x25519_dalek::{PublicKey, StaticSecret};
 
 /// "Encryption": keys that follow from others.
 pub fn derive(purpose: &str, material: &[&[u8]]) -> [u8; 32] {
@@ -40,13 +41,29 @@ impl Keys {
     /// The key of an object that begins with these 80 bytes.
     pub fn of_object(&self, start: &[u8]) -> [u8; 32] {
         let epoch = u32::from_le_bytes(start[8..12].try_into().unwrap());
-        let sealing = match start[5] {
+        let (kind, suite) = (start[5], start[6]);
+        if suite == 2 {
+            assert!(epoch == 0 && matches!(kind, 2 | 4 | 5 | 8 | 10));
+            return self.of_writers_object(start[48..80].try_into().unwrap());
+        }
+        let sealing = match kind {
             1 | 6 | 7 => {
                 assert_eq!(epoch, 0);
                 self.root()
             }
+            3 | 9 => derive("index key", &[&self.master]),
             _ => self.sealing[epoch as usize],
         };
         derive("object key", &[&sealing, &start[48..80]])
+    }
+
+    /// "Write-only clients".
+    fn of_writers_object(&self, share: [u8; 32]) -> [u8; 32] {
+        let reading = StaticSecret::from(derive("reading key", &[&self.master]));
+        let shared = reading.diffie_hellman(&PublicKey::from(share));
+        let write = derive("write key", &[&self.master]);
+        let public = PublicKey::from(&reading);
+        let parts = [&write[..], shared.as_bytes(), &share, public.as_bytes()];
+        derive("object key of a writer", &parts)
     }
 }

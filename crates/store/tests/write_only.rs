@@ -1,0 +1,296 @@
+//! Clients that can back up and not read: what they store deduplicates, they open none of it, and
+//! whoever has a password does as always.
+
+mod common;
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use common::hooked::Hooked;
+use common::picture::Picture;
+use common::{
+    Protection, back_up, chain, checked, config, copy, envelope, expect_clean, init, names, open,
+    options, restored, small_chunks, try_back_up, try_restore, write,
+};
+use onefold_backend::{MemoryObjects, Objects};
+use onefold_container::{Directory, container_id};
+use onefold_seal::{Envelope, Kind, ObjectId, SealError};
+use onefold_store::prune::{self, Unused};
+use onefold_store::{
+    Cancel, Config, Located, Progress, Repository, Snapshot, StoreError, WriteOnlyKey, check,
+    forget, restore, stats,
+};
+use onefold_testkit::random;
+use tempfile::TempDir;
+
+/// A repository with a snapshot of its owner's, and the key of a client.
+struct Scene {
+    source: TempDir,
+    objects: Arc<dyn Objects>,
+    first: (ObjectId, Snapshot),
+    picture: Picture,
+    key: WriteOnlyKey,
+}
+
+impl Scene {
+    fn new() -> Self {
+        Self::of(small_chunks())
+    }
+
+    fn of(config: Config) -> Self {
+        let source = tempfile::tempdir().unwrap();
+        for number in 0..8 {
+            write(source.path().join(format!("{number}")), random(number, 20_000));
+        }
+        let objects: Arc<dyn Objects> = Arc::new(MemoryObjects::new());
+        let repository = init(Arc::clone(&objects), config, Protection::Encrypted).unwrap();
+        let first = back_up(&repository, source.path());
+        let picture = Picture::of(source.path());
+        // As a client gets it.
+        let key = WriteOnlyKey::parse(&repository.write_only_key().unwrap().to_text()).unwrap();
+        Self { source, objects, first, picture, key }
+    }
+
+    fn client(&self) -> Repository {
+        as_client(&self.objects, &self.key).unwrap()
+    }
+
+    fn change(&self, seed: u64) -> Picture {
+        write(self.source.path().join("3"), random(seed, 20_000));
+        Picture::of(self.source.path())
+    }
+}
+
+fn as_client(objects: &Arc<dyn Objects>, key: &WriteOnlyKey) -> Result<Repository, StoreError> {
+    match Repository::locate(Arc::clone(objects))? {
+        Located::Locked(locked) => locked.open_write_only(key),
+        Located::Open(_) => panic!("it is encrypted"),
+    }
+}
+
+fn prune_all(objects: &Arc<dyn Objects>, fence_after: Duration) -> prune::Report {
+    let options = prune::Options {
+        max_unused: Unused::Bytes(0),
+        fence_after,
+        container_len: 64 << 10,
+        ..prune::Options::default()
+    };
+    prune::prune(&open(objects), &options, &Progress::default(), &Cancel::default()).unwrap()
+}
+
+const A_WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
+
+#[test]
+fn what_a_client_backs_up_is_deduplicated_and_its_owner_restores_it() {
+    let padded = Config { padding: true, ..small_chunks() };
+    for config in [small_chunks(), padded, config(1024, 4096, 16384)] {
+        let scene = Scene::of(config);
+        let picture = scene.change(33);
+        let client = scene.client();
+        assert_eq!(client.load().unwrap(), [] as [&str; 0]);
+        let (_, made) = back_up(&client, scene.source.path());
+        // Everything was read again, and one file and a tree were new.
+        assert_eq!((made.summary.unchanged_files, made.parent), (0, None));
+        assert!((20_000..30_000).contains(&made.summary.new_bytes), "{:?}", made.summary);
+        // Another client knows what this one stored, and so does the owner.
+        let (_, again) = back_up(&scene.client(), scene.source.path());
+        assert!(again.summary.new_bytes < 5_000, "{:?}", again.summary);
+        let repository = open(&scene.objects);
+        let (_, own) = back_up(&repository, scene.source.path());
+        assert!(own.summary.new_bytes < 5_000, "{:?}", own.summary);
+        expect_clean(&repository).unwrap();
+        for snapshot in [&made, &again, &own] {
+            restored(&repository, snapshot).unwrap().expect(&picture).unwrap();
+        }
+        restored(&repository, &scene.first.1).unwrap().expect(&scene.picture).unwrap();
+        assert_eq!(checked(&repository).unwrap().notes, [] as [&str; 0]);
+    }
+}
+
+#[test]
+fn a_client_opens_no_snapshot_tree_chunk_or_footer_not_even_its_own() {
+    let scene = Scene::new();
+    scene.change(33);
+    let client = scene.client();
+    let (id, made) = back_up(&client, scene.source.path());
+    let refused = |result: Result<(), StoreError>, what: &str| {
+        let error = result.expect_err(what);
+        let is_refused = matches!(
+            error,
+            StoreError::WriteOnly
+                | StoreError::Envelope { source: SealError::WriteOnly, .. }
+                | StoreError::Container(onefold_container::ContainerError::Envelope {
+                    source: SealError::WriteOnly,
+                    ..
+                })
+        );
+        assert!(is_refused, "{what}: {}", chain(&error));
+    };
+    for client in [client, scene.client()] {
+        refused(client.snapshots().map(drop), "snapshots");
+        for id in [id, scene.first.0] {
+            refused(client.find(&id.to_string().parse().unwrap()).map(drop), "a snapshot");
+        }
+        refused(stats::stats(&client).map(drop), "stats");
+        refused(client.keys().map(drop), "keys");
+        refused(client.rotate().map(drop), "a rotation");
+        refused(client.write_only_key().map(drop), "a key");
+        refused(forget::forget(&client, &[id]), "a forget");
+        let (progress, cancel) = (Progress::default(), Cancel::default());
+        let checked = check::check(&client, check::Reading::All, &progress, &cancel);
+        refused(checked.map(drop), "a check");
+        let pruned = prune::prune(&client, &prune::Options::default(), &progress, &cancel);
+        refused(pruned.map(drop), "a prune");
+        // Even if somebody tells it what a snapshot says.
+        for snapshot in [&made, &scene.first.1] {
+            let nothing = try_restore(&client, snapshot, &restore::Options::default());
+            refused(nothing.map(drop), "a restore");
+            refused(client.view().map(drop), "a view");
+            refused(client.walk(&snapshot.root, &mut |_, _| Ok(())), "a tree");
+        }
+    }
+    // With nothing but the keys, object by object.
+    let own = scene.client();
+    let reader = envelope(&*scene.objects, own.id());
+    let keys = onefold_seal::Keys::of_writer(&reader.keys().unwrap().writer());
+    let client = Envelope::encrypted(own.id(), keys);
+    let kinds =
+        [("snapshots/", Kind::Snapshot), ("receipts/", Kind::Receipt), ("index/", Kind::Run)];
+    let config = scene.objects.get("config").unwrap();
+    assert!(reader.open(Kind::Config, own.id(), &config).is_ok());
+    let refused = client.open(Kind::Config, own.id(), &config);
+    assert_eq!(refused, Err(SealError::WriteOnly));
+    let mut opened = 0;
+    for (prefix, kind) in kinds {
+        for name in names(&*scene.objects, prefix) {
+            let id = name.strip_prefix(prefix).unwrap().parse().unwrap();
+            let object = scene.objects.get(&name).unwrap();
+            assert!(reader.open(kind, id, &object).is_ok(), "{name}");
+            match client.open(kind, id, &object) {
+                Ok(_) => assert_eq!(kind, Kind::Run, "{name}"),
+                Err(error) => assert_eq!(error, SealError::WriteOnly, "{name}"),
+            }
+            opened += 1;
+        }
+    }
+    for name in names(&*scene.objects, "containers/") {
+        let (id, object) = (container_id(&name).unwrap(), scene.objects.get(&name).unwrap());
+        assert!(Directory::of_object(&reader, id, &object).is_ok());
+        assert!(Directory::of_object(&client, id, &object).is_err(), "{name}");
+        opened += 1;
+    }
+    assert!(opened >= 8, "{opened} objects");
+}
+
+#[test]
+fn check_prune_and_rotation_go_on_with_a_clients_objects() {
+    let scene = Scene::new();
+    let picture = scene.change(33);
+    let (_, made) = back_up(&scene.client(), scene.source.path());
+    assert_eq!(open(&scene.objects).rotate().unwrap(), 1);
+    forget::forget(&open(&scene.objects), &[scene.first.0]).unwrap();
+    let report = prune_all(&scene.objects, A_WEEK);
+    assert!(report.deleted_containers > 0 && report.waiting.is_empty(), "{report:?}");
+    let repository = open(&scene.objects);
+    expect_clean(&repository).unwrap();
+    restored(&repository, &made).unwrap().expect(&picture).unwrap();
+    // The key is good for the time after, and knows where prune put what it stored.
+    let (_, again) = back_up(&scene.client(), scene.source.path());
+    assert!(again.summary.new_bytes < 5_000, "{:?}", again.summary);
+    let changed = scene.change(34);
+    let (id, last) = back_up(&scene.client(), scene.source.path());
+    restored(&open(&scene.objects), &last).unwrap().expect(&changed).unwrap();
+    // A client's snapshot is forgotten like any other.
+    forget::forget(&open(&scene.objects), &[id]).unwrap();
+    prune_all(&scene.objects, A_WEEK);
+    expect_clean(&open(&scene.objects)).unwrap();
+    let again = prune_all(&scene.objects, A_WEEK);
+    assert_eq!((again.deleted_containers, again.repacked_containers), (0, 0));
+}
+
+/// Backs up as a client; `at` is called once, before the snapshot is put.
+fn back_up_and(scene: &Scene, at: impl FnOnce() + Send + 'static) -> Result<Snapshot, StoreError> {
+    let at = Mutex::new(Some(at));
+    let hook = move |name: &str| {
+        if name.starts_with("snapshots/")
+            && let Some(at) = at.lock().unwrap().take()
+        {
+            at();
+        }
+    };
+    let objects: Arc<dyn Objects> = Arc::new(Hooked::new(&scene.objects, hook));
+    let client = as_client(&objects, &scene.key)?;
+    let sources = [scene.source.path()];
+    try_back_up(&client, &sources, &options(), &Progress::default()).map(|(_, snapshot)| snapshot)
+}
+
+#[test]
+fn a_prune_waits_for_a_client_or_revokes_it() {
+    let scene = Scene::new();
+    scene.change(33);
+    let (objects, first) = (Arc::clone(&scene.objects), scene.first.0);
+    let made = back_up_and(&scene, move || {
+        forget::forget(&open(&objects), &[first]).unwrap();
+        let report = prune_all(&objects, A_WEEK);
+        assert_eq!((report.waiting.len(), report.deleted_containers), (1, 0));
+        assert_eq!(report.waiting[0].intent.as_ref().unwrap().host, "host");
+    });
+    let made = made.unwrap();
+    prune_all(&scene.objects, A_WEEK);
+    expect_clean(&open(&scene.objects)).unwrap();
+    let picture = Picture::of(scene.source.path());
+    restored(&open(&scene.objects), &made).unwrap().expect(&picture).unwrap();
+
+    scene.change(34);
+    let objects = Arc::clone(&scene.objects);
+    let revoked = back_up_and(&scene, move || {
+        let (snapshots, _) = open(&objects).snapshots().unwrap();
+        let all: Vec<_> = snapshots.iter().map(|(id, _)| *id).collect();
+        forget::forget(&open(&objects), &all).unwrap();
+        prune_all(&objects, Duration::ZERO);
+    });
+    let error = revoked.unwrap_err();
+    assert!(matches!(error, StoreError::Revoked), "{}", chain(&error));
+    let picture = Picture::of(scene.source.path());
+    let (_, made) = back_up(&scene.client(), scene.source.path());
+    restored(&open(&scene.objects), &made).unwrap().expect(&picture).unwrap();
+}
+
+#[test]
+fn a_key_opens_its_own_repository_only_and_the_host_forges_nothing() {
+    let scene = Scene::new();
+    let other = Scene::new();
+    let error = as_client(&scene.objects, &other.key).map(drop).unwrap_err();
+    assert!(matches!(error, StoreError::ForeignKey { .. }), "{error}");
+    let plain: Arc<dyn Objects> = Arc::new(MemoryObjects::new());
+    let made = init(plain, small_chunks(), Protection::Plain).unwrap();
+    assert!(matches!(made.write_only_key(), Err(StoreError::NotEncrypted)));
+    // The objects of another repository's client, under the names of this one's.
+    scene.change(33);
+    back_up(&scene.client(), scene.source.path());
+    write(other.source.path().join("3"), random(99, 20_000));
+    back_up(&as_client(&other.objects, &other.key).unwrap(), other.source.path());
+    for prefix in ["snapshots/", "receipts/", "index/", "containers/"] {
+        let own = names(&*scene.objects, prefix);
+        for (name, foreign) in own.iter().zip(names(&*other.objects, prefix)) {
+            let swapped = copy(&*scene.objects);
+            let mut object = other.objects.get(&foreign).unwrap().to_vec();
+            // Even if its header is this one's, but for the suite.
+            object[8..48].copy_from_slice(&scene.objects.get(name).unwrap()[8..48]);
+            common::replace(&*swapped, name, object);
+            let found = checked(&open(&swapped)).unwrap().findings;
+            assert!(found.iter().any(|found| found.to_string().contains(name)), "{name}");
+        }
+    }
+}
+
+#[test]
+fn containers_that_no_run_covers_cost_a_client_space_and_nothing_else() {
+    let scene = Scene::new();
+    names(&*scene.objects, "index/").iter().for_each(|name| scene.objects.delete(name).unwrap());
+    let (_, made) = back_up(&scene.client(), scene.source.path());
+    assert!(made.summary.new_bytes > 150_000, "{:?}", made.summary);
+    let repository = open(&scene.objects);
+    expect_clean(&repository).unwrap();
+    restored(&repository, &made).unwrap().expect(&scene.picture).unwrap();
+}
