@@ -63,6 +63,17 @@ fn program_names(manifest: &str) -> Vec<String> {
     manifest.split("[[bin]]").skip(1).filter_map(name).collect()
 }
 
+/// Kills the binary `kills` times in backups and as often in prunes, and tells where the kills came.
+pub(crate) fn kill(kills: u32) -> Result<()> {
+    run(Command::new("cargo")
+        .args(["test", "-p", "onefold", "--test", "cli", "--", "--nocapture", "power_cut::"])
+        .env("ONEFOLD_KILLS", kills.to_string())
+        .env("ONEFOLD_REQUIRE_ALL", "1")
+        .current_dir(workspace::root()))?;
+    println!("campaign: nothing that was acknowledged was lost");
+    Ok(())
+}
+
 /// Runs the tests of the kernels under the address sanitizer, which sees a read outside of an
 /// allocation.
 pub(crate) fn asan() -> Result<()> {

@@ -98,6 +98,13 @@ enum Command {
 
 #[derive(Subcommand)]
 enum CampaignCommand {
+    /// Kill the binary in the middle of backups and prunes, on a file system that loses what was
+    /// not synced
+    Kill {
+        /// How many backups are killed, and how many prunes
+        #[arg(long, default_value_t = 200)]
+        kills: u32,
+    },
     /// Fuzz every decoder of stored bytes, and the chunkers
     Fuzz {
         /// How long each target runs
@@ -242,6 +249,7 @@ fn main() -> ExitCode {
         Command::Campaign(CampaignCommand::Index { limit, arguments }) => {
             campaign::index(limit, &arguments)
         }
+        Command::Campaign(CampaignCommand::Kill { kills }) => campaign::kill(kills),
         Command::Campaign(CampaignCommand::Asan) => campaign::asan(),
         Command::Campaign(CampaignCommand::Miri) => campaign::miri(),
         Command::Instructions { write } => instructions::run(Cargo::default(), write),

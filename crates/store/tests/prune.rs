@@ -361,6 +361,11 @@ fn whoever_may_not_delete_prunes_nothing_away_and_loses_nothing() {
         for prefix in ["marks/", "intents/"] {
             assert!(names(&*scene.objects, prefix).is_empty());
         }
+        // A backup that may not delete leaves its intent; nobody waits for it once it is forgotten.
+        let (fourth, _) = back_up(&open(&append_only), scene.source.path());
+        assert_eq!(names(&*scene.objects, "intents/").len(), 1);
+        forget(&scene.objects, fourth);
+        assert!(names(&*scene.objects, "intents/").is_empty());
         let again = prune_all(&scene.objects, A_WEEK);
         assert_eq!((again.deleted_containers, again.repacked_containers), (0, 0));
     }

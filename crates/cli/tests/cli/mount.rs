@@ -53,7 +53,7 @@ impl Drop for Mounted {
 }
 
 /// Whether this user can mount at all; says so if not.
-fn can_mount() -> bool {
+pub(crate) fn can_mount() -> bool {
     let can = File::options().read(true).write(true).open("/dev/fuse").is_ok();
     if !can {
         skip("/dev/fuse cannot be opened");

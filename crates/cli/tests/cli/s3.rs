@@ -180,7 +180,7 @@ fn a_prune_that_may_not_delete_is_refused_or_harms_nothing() {
         free.ok(&format!("{line} --dry-run"));
     }
     // The policy of the bucket forbids it, whatever the client asks for.
-    client.run("forget --keep-last 1").expect(1).says(&["cannot delete", "receipts/"]);
+    client.run("forget --keep-last 1").expect(1).says(&["cannot delete", "intents/"]);
     assert_eq!(free.ok("snapshots --json").json().as_array().unwrap().len(), 2);
     free.ok("forget --keep-last 1");
     client.run("prune --max-unused 0").expect(1).says(&["cannot delete"]);

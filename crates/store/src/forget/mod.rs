@@ -11,6 +11,8 @@ use onefold_seal::ObjectId;
 pub use self::retention::{
     Candidate, Count, Duration, ParseDurationError, Period, Policy, reasons,
 };
+use crate::fence::{self, Fate};
+use crate::intent::intent_name;
 use crate::receipt::{self, receipt_name};
 use crate::seeded::{self, Bug};
 use crate::snapshot::{self, snapshot_name};
@@ -115,6 +117,13 @@ impl Shared {
 pub fn forget(repository: &Repository, ids: &[ObjectId]) -> Result<(), StoreError> {
     repository.expect_reading()?;
     let objects = &*repository.objects;
+    // A client that may not delete leaves its intent behind. Without its snapshot it would look like
+    // that of a running backup, for which prunes wait.
+    for id in ids {
+        if fence::fate(objects, &repository.envelope, *id)? != Fate::Open {
+            objects.delete(&intent_name(*id))?;
+        }
+    }
     let receipts = || delete(objects, receipt::PREFIX, ids, receipt_name);
     let snapshots = || delete(objects, snapshot::PREFIX, ids, snapshot_name);
     match seeded::active(Bug::ReceiptForgottenLast) {
