@@ -19,7 +19,6 @@ use zeroize::Zeroizing;
 
 use crate::console::Console;
 
-const PASSWORD_VARIABLE: &str = "ONEFOLD_PASSWORD";
 /// No password is longer than this, in bytes.
 const LIMIT: u64 = 64 << 10;
 
@@ -40,6 +39,47 @@ pub(crate) struct PasswordArgs {
         conflicts_with_all = ["password_file", "password_command"]
     )]
     key_file: Option<PathBuf>,
+    #[arg(skip = &Source::OWN)]
+    source: &'static Source,
+}
+
+/// What the places are called from which a repository's password may come.
+#[derive(Debug)]
+struct Source {
+    file: &'static str,
+    command: &'static str,
+    variable: &'static str,
+    prompt: &'static str,
+}
+
+impl Source {
+    /// Of the repository that a command works on.
+    const OWN: Self = Self {
+        file: "--password-file",
+        command: "--password-command",
+        variable: "ONEFOLD_PASSWORD",
+        prompt: "password of the repository: ",
+    };
+
+    /// Of the one that it copies from.
+    const OTHER: Self = Self {
+        file: "--from-password-file",
+        command: "--from-password-command",
+        variable: "ONEFOLD_FROM_PASSWORD",
+        prompt: "password of the repository to copy from: ",
+    };
+}
+
+/// How the password of the repository to copy from is given.
+#[derive(Debug, Args)]
+pub(crate) struct FromPasswordArgs {
+    /// Read the other repository's password from the first line of FILE; ONEFOLD_FROM_PASSWORD may
+    /// hold it as well
+    #[arg(long, value_name = "FILE", conflicts_with = "from_password_command")]
+    from_password_file: Option<PathBuf>,
+    /// Take the first line that COMMAND prints for the other repository's password
+    #[arg(long, value_name = "COMMAND")]
+    from_password_command: Option<String>,
 }
 
 /// How another password is given, to be added.
@@ -81,12 +121,24 @@ impl fmt::Display for NotEncrypted {
 
 impl std::error::Error for NotEncrypted {}
 
+impl FromPasswordArgs {
+    /// The same as for the repository of a command.
+    pub(crate) fn to_args(&self) -> PasswordArgs {
+        PasswordArgs {
+            password_file: self.from_password_file.clone(),
+            password_command: self.from_password_command.clone(),
+            key_file: None,
+            source: &Source::OTHER,
+        }
+    }
+}
+
 impl PasswordArgs {
     /// The password of a repository that is there.
     fn ask(&self) -> Result<Password> {
         match self.given()? {
             Some(password) => Ok(password),
-            None => prompt("password of the repository: "),
+            None => prompt(self.source.prompt),
         }
     }
 
@@ -127,7 +179,7 @@ impl PasswordArgs {
         if let Some(given) = of_file_or_command(&self.password_file, &self.password_command)? {
             return Ok(Some(given));
         }
-        match env::var_os(PASSWORD_VARIABLE).filter(|value| !value.is_empty()) {
+        match env::var_os(self.source.variable).filter(|value| !value.is_empty()) {
             Some(value) => Ok(Some(Password::new(value.into_vec()))),
             None => Ok(None),
         }
@@ -138,13 +190,14 @@ impl PasswordArgs {
             return Some("--key-file or ONEFOLD_KEY_FILE");
         }
         if self.password_file.is_some() {
-            return Some("--password-file");
+            return Some(self.source.file);
         }
         if self.password_command.is_some() {
-            return Some("--password-command");
+            return Some(self.source.command);
         }
-        let in_environment = env::var_os(PASSWORD_VARIABLE).is_some_and(|value| !value.is_empty());
-        in_environment.then_some(PASSWORD_VARIABLE)
+        let variable = self.source.variable;
+        let in_environment = env::var_os(variable).is_some_and(|value| !value.is_empty());
+        in_environment.then_some(variable)
     }
 }
 

@@ -36,6 +36,13 @@ pub(crate) struct Access {
     append_only: bool,
 }
 
+impl Access {
+    /// Whether the user goes on without conditional puts.
+    pub(crate) const fn is_without_conditional_put(&self) -> bool {
+        self.s3_no_conditional_put
+    }
+}
+
 /// Where a repository is, or may be.
 #[derive(Clone, Debug)]
 pub(crate) enum Place {

@@ -128,9 +128,10 @@ fn draw(bar: &ProgressBar, progress: &Progress) {
 /// Files done, and what of them was new.
 fn message(progress: &Progress) -> String {
     let files = HumanCount(read(&progress.files));
+    let noun = progress.noun.get().unwrap_or(&"files");
     let mut message = match read(&progress.total_files) {
-        0 => format!("{files} files"),
-        total => format!("{files}/{} files", HumanCount(total)),
+        0 => format!("{files} {noun}"),
+        total => format!("{files}/{} {noun}", HumanCount(total)),
     };
     let (bytes, new_bytes) = (read(&progress.bytes), read(&progress.new_bytes));
     if new_bytes > 0 {

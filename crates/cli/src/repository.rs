@@ -10,7 +10,7 @@ use onefold_seal::SealError;
 use onefold_store::{Config, Located, Repository, StoreError};
 
 use crate::console::Console;
-use crate::encryption::{PasswordArgs, Protection};
+use crate::encryption::{FromPasswordArgs, PasswordArgs, Protection};
 use crate::index_place::IndexArgs;
 use crate::place::{self, Access, Found, Opened, Place};
 
@@ -61,6 +61,11 @@ pub(crate) struct OpenRepository {
 }
 
 impl RepositoryArgs {
+    /// Whether names are looked up before each put, which decides nothing between two who put.
+    pub(crate) fn is_without_conditional_put(&self) -> bool {
+        self.access.is_without_conditional_put()
+    }
+
     /// Opens the repository and says what is wrong with its index.
     pub(crate) fn open(&self, console: &Console) -> Result<OpenRepository> {
         let opened = self.open_unloaded(console)?;
@@ -82,6 +87,20 @@ impl RepositoryArgs {
         self.access.expect_deletes(what)
     }
 
+    /// Opens another repository, reached in the same way, to read from.
+    pub(crate) fn open_other(
+        &self,
+        repo: &Path,
+        password: &FromPasswordArgs,
+        console: &Console,
+    ) -> Result<OpenRepository> {
+        let mut opened = OpenRepository::open(repo, &self.access, &password.to_args(), console)?;
+        opened.repository.keep_index(self.index.place(opened.repository.id(), console));
+        opened.tell(console);
+        opened.load(console)?;
+        Ok(opened)
+    }
+
     /// Opens the repository and leaves its index alone, or makes it where there is nothing yet.
     pub(crate) fn open_or_init(
         &self,
@@ -95,10 +114,10 @@ impl RepositoryArgs {
             Err(error) if error.downcast_ref().is_some_and(NoRepository::is_free) => {}
             Err(error) => return Err(error),
         }
-        let protection = Protection::choose(no_encryption, &self.password, console)?;
+        let protect = || Protection::choose(no_encryption, &self.password, console);
         let config = Config::standard();
-        match OpenRepository::init(&self.repo, &self.access, config, &protection, console) {
-            Ok(mut made) => {
+        match OpenRepository::init(&self.repo, &self.access, config, protect, console) {
+            Ok((mut made, protection)) => {
                 let index = self.index.place(made.repository.id(), console);
                 made.repository.keep_index(index);
                 let place = &made.place;
@@ -163,20 +182,33 @@ impl OpenRepository {
         Ok(Self { repository, place })
     }
 
-    /// Makes a repository in `repo`; a directory is made as well if it does not exist.
+    /// Makes a repository in `repo`; a directory is made as well if it does not exist. How it is
+    /// protected is asked for once it is known that the place is free.
     pub(crate) fn init(
         repo: &Path,
         access: &Access,
         config: Config,
-        protection: &Protection,
+        protect: impl FnOnce() -> Result<Protection>,
         console: &Console,
-    ) -> Result<Self> {
+    ) -> Result<(Self, Protection)> {
         let named = Place::of(repo)?;
-        let Opened { objects, place } = named.create(access, console)?;
-        let repository = protection
-            .init(objects, config)
-            .with_context(|| format!("cannot make a repository in '{named}'"))?;
-        Ok(Self { repository, place })
+        let there = match named.open(access, console) {
+            Ok(opened) => Some(opened),
+            Err(error) if matches!(place::what_is_at(&error), Found::Nothing) => None,
+            Err(_) => Some(named.create(access, console)?),
+        };
+        let cannot = || format!("cannot make a repository in '{named}'");
+        // Nobody should think of a password in vain.
+        if let Some(Opened { objects, .. }) = &there {
+            Repository::expect_free(&**objects).with_context(cannot)?;
+        }
+        let protection = protect()?;
+        let Opened { objects, place } = match there {
+            Some(opened) => opened,
+            None => named.create(access, console)?,
+        };
+        let repository = protection.init(objects, config).with_context(cannot)?;
+        Ok((Self { repository, place }, protection))
     }
 
     fn tell(&self, console: &Console) {

@@ -97,6 +97,29 @@ impl<'a> Graft<'a> {
         self.recipe(leaves)
     }
 
+    /// Cuts `bytes` as far as they decide, or to the last with `is_end`, stores the chunks, adds them
+    /// to `leaves` and takes them away from `bytes`.
+    pub(crate) fn cut(
+        &mut self,
+        bytes: &mut Vec<u8>,
+        is_end: bool,
+        leaves: &mut Vec<Recipe>,
+    ) -> Result<(), StoreError> {
+        let mut start = 0;
+        while start < bytes.len() {
+            let rest = &bytes[start..];
+            let len = match is_end {
+                true => self.chunker.last_cut(rest),
+                false => self.chunker.next_cut(rest),
+            };
+            let Some(len) = len else { break };
+            leaves.push(self.bytes(Content::Data, &bytes[start..start + len])?);
+            start += len;
+        }
+        bytes.drain(..start);
+        Ok(())
+    }
+
     /// Stores the nodes of the recipe that puts `leaves` together.
     pub(crate) fn recipe(&mut self, leaves: Vec<Recipe>) -> Result<Recipe, StoreError> {
         Recipe::join(leaves, |node| Ok(self.bytes(Content::Metadata, node)?.root))

@@ -17,6 +17,7 @@ pub mod backup;
 pub mod check;
 mod chunks;
 mod config;
+pub mod copy;
 pub mod diff;
 mod error;
 mod fence;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// A request to stop, shared by whoever may ask and whoever must listen.
@@ -99,6 +100,8 @@ pub struct Progress {
     pub stored_bytes: AtomicU64,
     /// Files taken over from the parent snapshot without reading them.
     pub unchanged_files: AtomicU64,
+    /// What `files` counts instead, in the plural; files if nothing is said.
+    pub noun: OnceLock<&'static str>,
     /// Issues so far.
     pub issues: AtomicU64,
     /// Issues by which content is missing.

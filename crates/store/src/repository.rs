@@ -49,6 +49,11 @@ pub enum Located {
 }
 
 impl Repository {
+    /// Fails unless a repository could be made here.
+    pub fn expect_free(objects: &dyn Objects) -> Result<(), StoreError> {
+        expect_free(objects)
+    }
+
     /// Makes a repository where there is nothing yet, not encrypted, and opens it.
     pub fn init(objects: Arc<dyn Objects>, config: Config) -> Result<Self, StoreError> {
         config.check_recordable()?;

@@ -49,6 +49,8 @@ pub enum Bug {
     DamagedDeleted = 19,
     /// A repair keeps files of which chunks are lost in the snapshots that it writes.
     LostFilesKept = 20,
+    /// A copy puts a snapshot before what it refers to.
+    CopyCommittedEarly = 21,
 }
 
 impl Bug {
@@ -74,6 +76,9 @@ impl Bug {
         Bug::SnapshotsListedEarly,
         Bug::OtherMarksIgnored,
     ];
+
+    /// The bug of a copy.
+    pub const OF_COPY: &[Bug] = &[Bug::CopyCommittedEarly];
 
     /// The bugs of a repair.
     pub const OF_REPAIR: &[Bug] = &[

@@ -1,5 +1,9 @@
 //! How much a repository holds, and how much that saves.
 
+mod shares;
+
+pub use shares::{Share, Sharing, shares};
+
 use onefold_container::{self as container, Content, Directory, container_id};
 use onefold_index as index;
 

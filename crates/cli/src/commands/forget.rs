@@ -160,6 +160,9 @@ impl Forget {
         if !self.dry_run {
             self.repository.expect_deletes("a forget")?;
         }
+        if self.prune {
+            self.options.expect_safe(&self.repository, self.dry_run)?;
+        }
         let opened = self.repository.open_unloaded(console)?;
         let repository = &opened.repository;
         let (groups, ids, damaged) = match self.snapshots.is_empty() {

@@ -74,9 +74,10 @@ struct Made {
 impl Init {
     pub(crate) fn run(self, console: &Console) -> Result<Exit> {
         let params = self.chunking.params()?;
-        let protection = Protection::choose(self.no_encryption, &self.password, console)?;
+        let protect = || Protection::choose(self.no_encryption, &self.password, console);
         let config = Config { params, padding: self.padding, ..Config::standard() };
-        let made = OpenRepository::init(&self.repo, &self.access, config, &protection, console)?;
+        let (made, protection) =
+            OpenRepository::init(&self.repo, &self.access, config, protect, console)?;
         let mut output = Output::new();
         if console.is_json() {
             output.json_document(&Made::of(&made))?;

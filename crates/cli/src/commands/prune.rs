@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::Args;
 use indicatif::HumanBytes;
 use onefold_store::Repository;
@@ -62,6 +62,10 @@ pub(crate) struct PruneOptions {
     /// After how long a running backup is taken for dead, in days (7d) or hours (12h)
     #[arg(long, value_name = "TIME", default_value = "7d", value_parser = duration)]
     fence_after: Duration,
+    /// Prune in spite of --s3-no-conditional-put. A backup that runs meanwhile, on any machine, may
+    /// then end with a snapshot whose chunks are gone: see to it that none does
+    #[arg(long)]
+    unsafe_no_conditional_put: bool,
 }
 
 /// A prune in JSON.
@@ -101,6 +105,7 @@ impl Prune {
         if !self.dry_run {
             self.repository.expect_deletes("a prune")?;
         }
+        self.options.expect_safe(&self.repository, self.dry_run)?;
         let opened = self.repository.open_unloaded(console)?;
         let report = self.options.prune(&opened.repository, self.dry_run, console)?;
         if console.is_json() {
@@ -115,6 +120,19 @@ impl Prune {
 }
 
 impl PruneOptions {
+    /// Fails if it could not be decided whether a backup or the prune came first.
+    pub(crate) fn expect_safe(&self, repository: &RepositoryArgs, dry_run: bool) -> Result<()> {
+        let is_undecided = repository.is_without_conditional_put();
+        if is_undecided && !dry_run && !self.unsafe_no_conditional_put {
+            bail!(
+                "a prune beside a backup needs conditional puts, and --s3-no-conditional-put goes \
+                 on without: if no backup runs on any machine until it ends, add \
+                 --unsafe-no-conditional-put"
+            );
+        }
+        Ok(())
+    }
+
     /// Prunes, and warns of what could not be read.
     pub(crate) fn prune(
         &self,

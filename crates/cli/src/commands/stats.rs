@@ -3,12 +3,15 @@
 use anyhow::Result;
 use clap::Args;
 use indicatif::{HumanBytes, HumanCount};
-use onefold_store::stats::{self, Quantiles};
+use onefold_store::stats::{self, Quantiles, Share, Sharing};
 use serde::Serialize;
 
 use crate::console::Console;
 use crate::exit::Exit;
+use crate::interrupt::cancel_on_signal;
+use crate::name::shown;
 use crate::output::Output;
+use crate::progress::watched_in_silence;
 use crate::repository::RepositoryArgs;
 use crate::table;
 
@@ -17,13 +20,20 @@ Logical bytes are those of all files of all snapshots, unique bytes those of the
 stored bytes those of the containers, in which the chunks are compressed. The dedup ratio is logical
 by unique, the compression ratio unique by stored bytes.
 
+By host or tag, unique bytes are those of the distinct chunks that its snapshots reach, own bytes those
+that no other host or tag reaches: about what forgetting all of them would free, before compression. A
+snapshot with several tags counts for each.
+
 Examples:
   onefold stats --repo /mnt/backup
   onefold stats --repo /mnt/backup --json
+  onefold stats --repo /mnt/backup --by-host
 
 With --json: one document with snapshots, logical_bytes, unique_bytes, stored_bytes, dedup_ratio,
 compression_ratio (null if there is nothing), data_chunks, metadata_chunks, metadata_bytes,
-containers, index_bytes and chunk_sizes (null, or min, p10, p25, median, p75, p90, p99, max, mean).";
+containers, index_bytes and chunk_sizes (null, or min, p10, p25, median, p75, p90, p99, max, mean). By
+host or tag: a list with name (null without a tag), snapshots, logical_bytes, unique_bytes and
+own_bytes.";
 
 /// Tell how much the repository holds and what that saves
 #[derive(Debug, Args)]
@@ -31,6 +41,23 @@ containers, index_bytes and chunk_sizes (null, or min, p10, p25, median, p75, p9
 pub(crate) struct Stats {
     #[command(flatten)]
     repository: RepositoryArgs,
+    /// Tell for each host what its snapshots need; reads all trees
+    #[arg(long, conflicts_with = "by_tag")]
+    by_host: bool,
+    /// Tell for each tag what its snapshots need; reads all trees
+    #[arg(long)]
+    by_tag: bool,
+}
+
+/// What the snapshots of a host or tag need, in JSON.
+#[derive(Serialize)]
+struct ShareFields {
+    /// None for snapshots without a tag.
+    name: Option<String>,
+    snapshots: u64,
+    logical_bytes: u64,
+    unique_bytes: u64,
+    own_bytes: u64,
 }
 
 /// Statistics in JSON.
@@ -65,6 +92,9 @@ struct ChunkSizes {
 
 impl Stats {
     pub(crate) fn run(self, console: &Console) -> Result<Exit> {
+        if self.by_host || self.by_tag {
+            return self.shares(console);
+        }
         let opened = self.repository.open_unloaded(console)?;
         let stats = stats::stats(&opened.repository)?;
         let mut output = Output::new();
@@ -78,6 +108,49 @@ impl Stats {
         output.finish()?;
         Ok(Exit::Fine)
     }
+}
+
+impl Stats {
+    fn shares(&self, console: &Console) -> Result<Exit> {
+        let opened = self.repository.open(console)?;
+        let by = if self.by_host { Sharing::Host } else { Sharing::Tag };
+        let cancel = cancel_on_signal(console, "nothing was changed")?;
+        let shares = watched_in_silence(console, |progress| {
+            stats::shares(&opened.repository, by, progress, &cancel)
+        })?;
+        let mut output = Output::new();
+        if console.is_json() {
+            let fields: Vec<_> = shares.into_iter().map(ShareFields::of).collect();
+            output.json_document(&fields)?;
+        } else {
+            for line in share_lines(&shares, by) {
+                output.line(line)?;
+            }
+        }
+        output.finish()?;
+        Ok(Exit::Fine)
+    }
+}
+
+impl ShareFields {
+    fn of(share: Share) -> Self {
+        let Share { name, snapshots, logical_bytes, unique_bytes, own_bytes } = share;
+        Self { name, snapshots, logical_bytes, unique_bytes, own_bytes }
+    }
+}
+
+fn share_lines(shares: &[Share], by: Sharing) -> Vec<String> {
+    let first = if by == Sharing::Host { "host" } else { "tag" };
+    let heading = [first, "snapshots", "logical", "unique", "own"].map(str::to_owned);
+    let mut rows = vec![heading.to_vec()];
+    for share in shares {
+        let name = share.name.as_ref().map_or("(none)".into(), |name| shown(name.as_bytes()));
+        let mut row = vec![name, HumanCount(share.snapshots).to_string()];
+        let bytes = [share.logical_bytes, share.unique_bytes, share.own_bytes];
+        row.extend(bytes.map(|bytes| HumanBytes(bytes).to_string()));
+        rows.push(row);
+    }
+    table::lines(&rows, &[1, 2, 3, 4])
 }
 
 fn lines(stats: &stats::Stats) -> Vec<String> {

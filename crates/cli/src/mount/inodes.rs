@@ -1,5 +1,7 @@
 use std::collections::HashMap;
 
+use onefold_store::tree::Node;
+
 use super::shelf::Item;
 
 /// The number of the root, as FUSE has it.
@@ -9,14 +11,25 @@ pub(super) const ROOT: u64 = 1;
 /// forgets it, so that memory follows what is in use.
 pub(super) struct Inodes {
     known: HashMap<u64, Inode>,
-    numbers: HashMap<(u64, Vec<u8>), u64>,
+    numbers: HashMap<Place, u64>,
     next: u64,
+}
+
+/// Where the number of an inode is found.
+#[derive(Clone, PartialEq, Eq, Hash)]
+enum Place {
+    /// By the number of the directory and the name there.
+    Name(u64, Vec<u8>),
+    /// What has several names in a snapshot: by the number of the snapshot's root, and the device and
+    /// inode that it had, as long as it is the same.
+    Linked(u64, u64, u64, Node),
 }
 
 struct Inode {
     item: Item,
-    /// Where its number is found: the parent's number and the name there.
-    place: (u64, Vec<u8>),
+    place: Place,
+    /// The number of the root of the snapshot that it is in; 0 outside of snapshots.
+    snapshot: u64,
     /// How often the kernel was told of it.
     lookups: u64,
 }
@@ -24,7 +37,8 @@ struct Inode {
 impl Inodes {
     /// Nothing but the root, which is never forgotten.
     pub(super) fn new(root: Item) -> Self {
-        let root = Inode { item: root, place: (0, Vec::new()), lookups: u64::MAX };
+        let place = Place::Name(0, Vec::new());
+        let root = Inode { item: root, place, snapshot: 0, lookups: u64::MAX };
         Self { known: HashMap::from([(ROOT, root)]), numbers: HashMap::new(), next: ROOT + 1 }
     }
 
@@ -35,7 +49,8 @@ impl Inodes {
     /// The number of `item`, which is called `name` in the directory `parent`, for one more answer
     /// to the kernel.
     pub(super) fn tell(&mut self, parent: u64, name: &[u8], item: Item) -> u64 {
-        let place = (parent, name.to_vec());
+        let snapshot = self.known.get(&parent).map_or(0, |above| above.snapshot);
+        let place = place(parent, name, snapshot, &item);
         if let Some(&number) = self.numbers.get(&place)
             && let Some(inode) = self.known.get_mut(&number)
         {
@@ -45,7 +60,9 @@ impl Inodes {
         let number = self.next;
         self.next += 1;
         self.numbers.insert(place.clone(), number);
-        self.known.insert(number, Inode { item, place, lookups: 1 });
+        let is_root = snapshot == 0 && matches!(item, Item::Entry(_));
+        let snapshot = if is_root { number } else { snapshot };
+        self.known.insert(number, Inode { item, place, snapshot, lookups: 1 });
         number
     }
 
@@ -64,9 +81,50 @@ impl Inodes {
     }
 }
 
+fn place(parent: u64, name: &[u8], snapshot: u64, item: &Item) -> Place {
+    match item {
+        Item::Entry(entry)
+            if snapshot != 0
+                && entry.meta.links > 1
+                && !matches!(entry.node, Node::Directory { .. }) =>
+        {
+            Place::Linked(snapshot, entry.meta.dev, entry.meta.ino, entry.node.clone())
+        }
+        _ => Place::Name(parent, name.to_vec()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use onefold_store::tree::{Entry, Meta, Tree};
+
     use super::*;
+
+    #[test]
+    fn names_of_one_file_have_one_number_in_each_snapshot() {
+        let entry = |name: &str, links, node| {
+            let meta = Meta { links, dev: 1, ino: 2, ..Meta::default() };
+            Item::Entry(Arc::new(Entry { name: name.into(), meta, node }))
+        };
+        let directory = || entry("", 2, Node::Directory { tree: Tree::EMPTY });
+        let mut inodes = Inodes::new(link("root"));
+        let first = inodes.tell(ROOT, b"first", directory());
+        let second = inodes.tell(ROOT, b"second", directory());
+        let below = inodes.tell(first, b"below", directory());
+        assert!(first != second && first != below, "directories have one name");
+        let a = inodes.tell(first, b"a", entry("a", 2, Node::Fifo));
+        assert_eq!(inodes.tell(below, b"b", entry("b", 2, Node::Fifo)), a);
+        assert_ne!(inodes.tell(second, b"a", entry("a", 2, Node::Fifo)), a, "another snapshot");
+        assert_ne!(inodes.tell(first, b"c", entry("c", 2, Node::Socket)), a, "another file by now");
+        let single = inodes.tell(first, b"d", entry("d", 1, Node::Fifo));
+        assert_ne!(single, a);
+        inodes.forget(a, 1);
+        assert!(inodes.get(a).is_some(), "known by its other name");
+        inodes.forget(a, 1);
+        assert!(inodes.get(a).is_none());
+    }
 
     fn link(target: &str) -> Item {
         Item::Link(target.into())

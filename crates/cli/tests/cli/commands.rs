@@ -241,6 +241,11 @@ fn stats_tell_ratios_and_sizes() {
     let sizes = &stats["chunk_sizes"];
     let quantiles = ["min", "p10", "p25", "median", "p75", "p90", "p99", "max"];
     assert!(quantiles.map(|field| number(sizes, field)).is_sorted(), "{stats}");
+    let hosts = lab.ok("stats --repo repo --by-host --json").json();
+    assert_eq!(number(&hosts[0], "logical_bytes"), number(&stats, "logical_bytes"));
+    assert_eq!(number(&hosts[0], "own_bytes"), number(&stats, "unique_bytes"));
+    let tags = lab.ok("stats --repo repo --by-tag");
+    assert!(tags.stdout.contains("own") && tags.stdout.lines().count() >= 2, "{tags:#?}");
     let empty = Lab::with_repository();
     let stats = empty.ok("stats --repo repo --json").json();
     assert!(stats["dedup_ratio"].is_null() && stats["chunk_sizes"].is_null(), "{stats}");

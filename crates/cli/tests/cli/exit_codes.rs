@@ -52,6 +52,8 @@ fn init_refuses_what_is_taken() {
     lab.run("init repo --no-encryption")
         .expect(1)
         .says(&["there is a repository already", "hint:"]);
+    // Before it asks for a password.
+    lab.run("init repo").expect(1).says(&["there is a repository already"]);
     lab.write("documents/letter.txt", "x");
     lab.run("init documents --no-encryption")
         .expect(1)

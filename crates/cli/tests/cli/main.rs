@@ -5,6 +5,7 @@
 mod bench;
 mod bench_page;
 mod commands;
+mod copy;
 mod datasets;
 mod datasets_resumed;
 mod encryption;

@@ -98,6 +98,9 @@ fn a_service_that_puts_over_what_is_there_is_refused_unless_that_is_wanted() {
     remote.run("init --no-encryption").expect(1).says(&["there is a repository already"]);
     remote.run("backup src").expect(1).says(&["--s3-no-conditional-put"]);
     remote.ok(&format!("backup src {unsafely}"));
+    remote.run(&format!("prune {unsafely}")).expect(1).says(&["--unsafe-no-conditional-put"]);
+    remote.ok(&format!("prune {unsafely} --dry-run"));
+    remote.ok(&format!("prune {unsafely} --unsafe-no-conditional-put"));
     // Reading puts nothing.
     remote.ok("check --read-data");
     remote.ok("restore latest --target out");

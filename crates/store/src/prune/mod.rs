@@ -257,6 +257,7 @@ impl Prune<'_> {
         let mut live = Live::default();
         loaded.index.prefer_last();
         let reader = self.repository.reader_of(loaded);
+        self.progress.noun.get_or_init(|| "snapshots");
         self.progress.total_files.store(seen.snapshots.len() as u64, Ordering::Relaxed);
         self.report.snapshots = seen.snapshots.len() as u64;
         for (id, snapshot) in &seen.snapshots {
