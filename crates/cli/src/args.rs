@@ -85,6 +85,7 @@ pub(crate) enum Command {
     Algorithms(commands::algorithms::Algorithms),
     Bench(commands::bench::Bench),
     Key(commands::key::Key),
+    Cache(commands::cache::Cache),
     Completion(commands::completion::Completion),
 }
 
@@ -108,6 +109,7 @@ impl Command {
             Self::Algorithms(algorithms) => algorithms.run(console),
             Self::Bench(bench) => bench.run(console),
             Self::Key(key) => key.run(console),
+            Self::Cache(cache) => cache.run(console),
             Self::Completion(completion) => completion.run(),
         }
     }

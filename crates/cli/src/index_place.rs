@@ -11,13 +11,27 @@ use onefold_store::IndexPlace;
 use crate::console::Console;
 use crate::size;
 
-/// Where the index is kept.
+/// Where the indexes of all repositories are kept.
 #[derive(Debug, Args)]
-pub(crate) struct IndexArgs {
+pub(crate) struct CacheArgs {
     /// Keep indexes of repositories below DIR, which may be deleted at any time; else below
     /// $XDG_CACHE_HOME/onefold or ~/.cache/onefold
     #[arg(long, value_name = "DIR", env = "ONEFOLD_CACHE_DIR")]
     cache_dir: Option<PathBuf>,
+}
+
+impl CacheArgs {
+    /// The directory, with one for each repository in it; `None` if nobody says where.
+    pub(crate) fn directory(&self) -> Option<PathBuf> {
+        self.cache_dir.clone().or_else(cache_dir)
+    }
+}
+
+/// Where the index of a repository is kept.
+#[derive(Debug, Args)]
+pub(crate) struct IndexArgs {
+    #[command(flatten)]
+    cache: CacheArgs,
     /// Keep nothing: the index is learnt anew each time, and takes about 50 bytes of memory a chunk
     #[arg(long, conflicts_with = "cache_dir")]
     no_cache: bool,
@@ -32,7 +46,7 @@ impl IndexArgs {
         if self.no_cache {
             return IndexPlace::Memory;
         }
-        let Some(directory) = self.cache_dir.clone().or_else(cache_dir) else {
+        let Some(directory) = self.cache.directory() else {
             console.warn(
                 "there is no home directory, so the index is kept in memory; name a place for it \
                  with --cache-dir",

@@ -3,6 +3,7 @@
 pub(crate) mod algorithms;
 pub(crate) mod backup;
 pub(crate) mod bench;
+pub(crate) mod cache;
 pub(crate) mod check;
 pub(crate) mod chunk;
 pub(crate) mod completion;

@@ -4,6 +4,7 @@
 
 mod bench;
 mod bench_page;
+mod cache;
 mod commands;
 mod copy;
 mod datasets;

@@ -1,0 +1,233 @@
+//! `onefold cache`
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, anyhow, bail};
+use clap::{Args, Subcommand};
+use indicatif::HumanBytes;
+use onefold_seal::ObjectId;
+use onefold_store::tree::Time;
+use serde::Serialize;
+
+use crate::console::Console;
+use crate::count::count;
+use crate::exit::Exit;
+use crate::index_place::CacheArgs;
+use crate::output::Output;
+use crate::table;
+use crate::time::{local, rfc3339};
+
+const AFTER_HELP: &str = "\
+Each repository that was used here has an index in the cache, so that the next command need not learn
+it anew. Nothing depends on it: what is removed costs the next command time.
+
+Examples:
+  onefold cache list
+  onefold cache remove --all";
+
+const LIST_HELP: &str = "\
+Examples:
+  onefold cache list
+  onefold cache list --json
+
+With --json: one document, a list; each repository has id, path, bytes and used (when it was last
+written).";
+
+const REMOVE_HELP: &str = "\
+A command that uses the index meanwhile goes on; the next one learns it anew.
+
+Examples:
+  onefold cache remove 1a2b3c4d
+  onefold cache remove --all
+
+With --json: one document with removed (repositories) and bytes.";
+
+/// Show and remove what is kept here of repositories
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Cache {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    List(List),
+    Remove(Remove),
+}
+
+/// List the repositories of which something is kept
+#[derive(Debug, Args)]
+#[command(after_help = LIST_HELP)]
+struct List {
+    #[command(flatten)]
+    cache: CacheArgs,
+}
+
+/// Remove what is kept of repositories
+#[derive(Debug, Args)]
+#[command(after_help = REMOVE_HELP)]
+struct Remove {
+    #[command(flatten)]
+    cache: CacheArgs,
+    /// The first digits of the repository's id
+    #[arg(value_name = "ID", required_unless_present = "all")]
+    repositories: Vec<String>,
+    /// Of all repositories
+    #[arg(long, conflicts_with = "repositories")]
+    all: bool,
+}
+
+/// What is kept of a repository.
+struct Kept {
+    repository: ObjectId,
+    path: PathBuf,
+    bytes: u64,
+    /// When something was last written.
+    used: Time,
+}
+
+/// The same in JSON.
+#[derive(Serialize)]
+struct Shown {
+    id: String,
+    path: String,
+    bytes: u64,
+    used: String,
+}
+
+/// What was removed, in JSON.
+#[derive(Serialize)]
+struct Removed {
+    removed: u64,
+    bytes: u64,
+}
+
+impl Cache {
+    pub(crate) fn run(self, console: &Console) -> Result<Exit> {
+        match self.action {
+            Action::List(list) => list.run(console),
+            Action::Remove(remove) => remove.run(console),
+        }
+    }
+}
+
+impl List {
+    fn run(self, console: &Console) -> Result<Exit> {
+        let kept = kept(&self.cache)?;
+        let mut output = Output::new();
+        if console.is_json() {
+            output.json_document(&kept.iter().map(Shown::of).collect::<Vec<_>>())?;
+        } else if kept.is_empty() {
+            output.line("nothing is kept")?;
+        } else {
+            for line in lines(&kept) {
+                output.line(line)?;
+            }
+        }
+        output.finish()?;
+        Ok(Exit::Fine)
+    }
+}
+
+impl Remove {
+    fn run(self, console: &Console) -> Result<Exit> {
+        let mut kept = kept(&self.cache)?;
+        if !self.all {
+            kept = pick(kept, &self.repositories)?;
+        }
+        let mut removed = Removed { removed: 0, bytes: 0 };
+        for Kept { path, bytes, .. } in kept {
+            fs::remove_dir_all(&path).with_context(|| format!("remove '{}'", path.display()))?;
+            removed.removed += 1;
+            removed.bytes += bytes;
+        }
+        let mut output = Output::new();
+        if console.is_json() {
+            output.json_document(&removed)?;
+        } else if !console.is_quiet() {
+            let indexes = count(removed.removed, "index", "indexes");
+            output.line(format!("removed {indexes}, {}", HumanBytes(removed.bytes)))?;
+        }
+        output.finish()?;
+        Ok(Exit::Fine)
+    }
+}
+
+/// Those of `kept` whose ids begin as one of `wanted`; each must stand for exactly one.
+fn pick(kept: Vec<Kept>, wanted: &[String]) -> Result<Vec<Kept>> {
+    let begins = |kept: &Kept, digits: &String| kept.repository.to_string().starts_with(digits);
+    for digits in wanted {
+        match kept.iter().filter(|kept| begins(kept, digits)).count() {
+            0 => bail!("nothing is kept of a repository whose id begins with '{digits}'"),
+            1 => {}
+            several => bail!("the ids of {several} repositories begin with '{digits}'"),
+        }
+    }
+    Ok(kept.into_iter().filter(|kept| wanted.iter().any(|digits| begins(kept, digits))).collect())
+}
+
+/// What the cache holds, by id; only what commands name as they name an index.
+fn kept(cache: &CacheArgs) -> Result<Vec<Kept>> {
+    let directory = cache.directory().ok_or_else(|| {
+        anyhow!("there is no home directory; name the place of the cache with --cache-dir")
+    })?;
+    let entries = match fs::read_dir(&directory) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error).with_context(|| directory.display().to_string()),
+    };
+    let mut kept = Vec::new();
+    for entry in entries {
+        let path = entry.with_context(|| directory.display().to_string())?.path();
+        let name = path.file_name().and_then(|name| name.to_str());
+        let Some(repository) = name.and_then(|name| name.parse::<ObjectId>().ok()) else {
+            continue;
+        };
+        let (bytes, used) = measure(&path).with_context(|| path.display().to_string())?;
+        let since = used.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let used = Time { secs: since.as_secs() as i64, nanos: since.subsec_nanos() };
+        kept.push(Kept { repository, path, bytes, used });
+    }
+    kept.sort_by_key(|kept| kept.repository.to_string());
+    Ok(kept)
+}
+
+/// Bytes of the files below `directory`, and when the last of them was written.
+fn measure(directory: &Path) -> io::Result<(u64, SystemTime)> {
+    let (mut bytes, mut used) = (0, directory.symlink_metadata()?.modified()?);
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        let metadata = entry.metadata()?;
+        let (len, modified) = match metadata.is_dir() {
+            true => measure(&entry.path())?,
+            false => (metadata.len(), metadata.modified()?),
+        };
+        bytes += len;
+        used = used.max(modified);
+    }
+    Ok((bytes, used))
+}
+
+fn lines(kept: &[Kept]) -> Vec<String> {
+    let head = ["repository", "bytes", "last written"].map(str::to_owned).to_vec();
+    let row = |kept: &Kept| {
+        vec![kept.repository.to_string(), HumanBytes(kept.bytes).to_string(), local(kept.used)]
+    };
+    let rows: Vec<_> = std::iter::once(head).chain(kept.iter().map(row)).collect();
+    table::lines(&rows, &[1])
+}
+
+impl Shown {
+    fn of(kept: &Kept) -> Self {
+        Self {
+            id: kept.repository.to_string(),
+            path: kept.path.display().to_string(),
+            bytes: kept.bytes,
+            used: rfc3339(kept.used),
+        }
+    }
+}
