@@ -142,6 +142,17 @@ impl PasswordArgs {
         }
     }
 
+    /// Fails if a write-only key is given, which opens a repository that is there and makes none.
+    pub(crate) fn expect_no_key_file(&self) -> Result<()> {
+        match &self.key_file {
+            Some(file) => bail!(
+                "there is no repository yet; the key in '{}' opens one and cannot make one",
+                file.display()
+            ),
+            None => Ok(()),
+        }
+    }
+
     /// The password of a new repository; one that is typed must be typed twice.
     pub(crate) fn choose(&self) -> Result<Password> {
         match self.given()? {
@@ -224,6 +235,7 @@ impl Protection {
         password: &PasswordArgs,
         console: &Console,
     ) -> Result<Self> {
+        password.expect_no_key_file()?;
         if no_encryption {
             password.warn_unused(console);
             return Ok(Self::Plain);

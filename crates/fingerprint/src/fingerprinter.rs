@@ -22,7 +22,7 @@ enum Function {
 }
 
 /// From this many bytes on a chunk alone fills the lanes for BLAKE3, which its library then does in
-/// assembly (`examples/speed.rs`).
+/// assembly (`examples/many.rs`).
 const SHORT_FOR_BLAKE3: usize = 64 << 10;
 
 impl Fingerprinter {

@@ -120,6 +120,18 @@ impl Claims {
         }
     }
 
+    /// Takes back the places that `is_gone`.
+    pub(crate) fn dismiss(&self, is_gone: impl Fn(Place) -> bool) {
+        for shard in &self.shards {
+            let mut shard = shard.write().expect("no thread panics with a shard locked");
+            for state in shard.values_mut() {
+                if matches!(state, State::Moved(place) if is_gone(*place)) {
+                    *state = State::Wrong;
+                }
+            }
+        }
+    }
+
     /// Nothing is owed any more.
     pub(crate) fn forget_owed(&self) {
         for shard in &self.shards {

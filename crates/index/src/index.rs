@@ -254,6 +254,8 @@ impl Index {
                 *number = ABSENT;
             }
         }
+        drop(objects);
+        self.claims.dismiss(|place| is_gone(place.container));
     }
 
     /// The runs that were [noted](Self::note_run), with the objects that they cover.

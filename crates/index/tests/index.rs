@@ -88,6 +88,18 @@ fn what_was_retracted_is_new_again_and_then_where_it_was_published_last() {
 }
 
 #[test]
+fn a_chunk_that_moved_into_what_was_dismissed_is_new_again() {
+    let index = Index::in_memory();
+    index.publish(object(1), 1, &[(fingerprint(1), 5)]);
+    index.retract(&fingerprint(1));
+    assert_eq!(index.claim(&fingerprint(1)), Claim::New);
+    index.publish(object(2), 2, &[(fingerprint(1), 5)]);
+    index.dismiss(|number| number == 2);
+    assert_eq!(index.get(&fingerprint(1)), None);
+    assert_eq!(index.claim(&fingerprint(1)), Claim::New);
+}
+
+#[test]
 fn a_forgotten_claim_is_new_again_and_what_is_known_stays() {
     let index = Index::in_memory();
     index.claim(&fingerprint(1));

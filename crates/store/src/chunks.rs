@@ -248,11 +248,9 @@ impl<'a> ChunkReader<'a> {
         Ok(bytes)
     }
 
-    /// Whether the footer says that the chunk is at `place`.
-    pub(crate) fn lists(&self, fingerprint: &Fingerprint, place: Place) -> bool {
-        self.directory(place.container).ok().flatten().is_some_and(|directory| {
-            directory.chunk(place.slot).is_ok_and(|chunk| chunk.fingerprint == *fingerprint)
-        })
+    /// Whether the chunk was read at `place` and is what it should be.
+    pub(crate) fn holds(&self, fingerprint: &Fingerprint, place: Place) -> bool {
+        self.chunk_at(fingerprint, place).is_ok()
     }
 
     /// The footer of a container, or nothing if there is none of this number.

@@ -135,7 +135,10 @@ impl Repository {
             .filter(|(id, _)| !condemned.contains(id))
             .map(|(id, size)| (id, containers.add(id, size)))
             .collect();
-        let mut learning = Learning::begin(without_gone(index, &live)?, &live);
+        let runs_there: HashSet<ObjectId> =
+            runs_listed.iter().filter_map(|info| index::run_id(&info.name)).collect();
+        let index = without_withdrawn(without_gone(index, &live)?, &live, &runs_there)?;
+        let mut learning = Learning::begin(index, &live);
         learning.warnings = marks.damaged.clone();
         for id in runs_listed.iter().filter_map(|info| index::run_id(&info.name)) {
             if learning.knows_run(id) {
@@ -168,9 +171,7 @@ impl Repository {
                 }
             }
         }
-        let listed: HashSet<ObjectId> =
-            runs_listed.iter().filter_map(|info| index::run_id(&info.name)).collect();
-        learning.runs.retain(|(id, _)| listed.contains(id));
+        learning.runs.retain(|(id, _)| runs_there.contains(id));
         let Learning { index, runs, chunk_bytes, covered, warnings, .. } = learning;
         let backing_up = Mutex::new(());
         let loaded = Loaded {
@@ -197,6 +198,25 @@ fn without_gone(index: Index, live: &HashMap<ObjectId, u32>) -> Result<Index, St
         *count += u64::from(object.chunks);
     }
     match gone > MANY_GONE && gone > there {
+        true => Ok(index.clear()?),
+        false => Ok(index),
+    }
+}
+
+/// The index, begun anew if a run is gone from which it learnt and what it covers is not: a prune
+/// deletes a run after all that it covers, so a repair found it wrong.
+fn without_withdrawn(
+    index: Index,
+    live: &HashMap<ObjectId, u32>,
+    runs: &HashSet<ObjectId>,
+) -> Result<Index, StoreError> {
+    let objects = index.objects();
+    let is_live = |object: &u32| {
+        objects.get(*object as usize).is_some_and(|object| live.contains_key(&object.id))
+    };
+    let is_withdrawn =
+        |(id, covers): &(ObjectId, Vec<u32>)| !runs.contains(id) && covers.iter().any(is_live);
+    match index.runs().iter().any(is_withdrawn) {
         true => Ok(index.clear()?),
         false => Ok(index),
     }

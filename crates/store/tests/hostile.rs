@@ -196,7 +196,7 @@ fn look(repository: &Repository, entry: &Entry) -> Result<(), StoreError> {
 }
 
 /// How long a restore takes at most that comes to an end by itself, on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const A_MINUTE: Duration = Duration::from_secs(60);
 
 /// After which a restore that would go on for ever is stopped.
 const A_SECOND: Duration = Duration::from_secs(1);
@@ -209,7 +209,7 @@ fn read(
     id: ObjectId,
     honest: ObjectId,
 ) -> Said {
-    read_for(PATIENCE, what, bound, objects, id, honest)
+    read_for(A_MINUTE, what, bound, objects, id, honest)
 }
 
 /// The same; a restore is stopped after `patience`.

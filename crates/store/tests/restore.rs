@@ -16,8 +16,8 @@ use common::hooked::Hooked;
 use common::picture::Picture;
 use common::sealed::{self, Forger};
 use common::{
-    Issues, back_up, chain, checked, config, in_memory, open, restored, small_chunks, try_restore,
-    write,
+    Issues, back_up, chain, checked, config, in_memory, names, open, restored, small_chunks,
+    try_restore, write,
 };
 use onefold_backend::Objects;
 use onefold_container::Content;
@@ -696,4 +696,28 @@ fn another_name_of_somebodys_file_is_not_written_through() {
         assert!(temporaries(target.path()).is_empty());
         write(&trap, "");
     }
+}
+
+#[test]
+fn no_second_name_is_made_for_what_stands_where_a_file_could_not_be_restored() {
+    let source = folder();
+    fs::write(source.path().join("a"), random(1, 50_000)).unwrap();
+    fs::hard_link(source.path().join("a"), source.path().join("b")).unwrap();
+    let (objects, _, snapshot) = backed_up(source.path());
+    let target = folder();
+    fs::write(target.path().join("a"), "mine").unwrap();
+    fs::write(target.path().join("b"), "mine too").unwrap();
+    // The chunks of files are gone, the trees are not.
+    for name in names(&*objects, "containers/") {
+        let size = objects.size(&name).unwrap();
+        if size > 40_000 {
+            objects.delete(&name).unwrap();
+        }
+    }
+    let repository = open(&objects);
+    let (report, _) =
+        restore_over(&repository, &snapshot, target.path(), &overwriting(Overwrite::Always));
+    assert_eq!((report.failed, report.files), (2, 0), "{report:?}");
+    assert_eq!(fs::read(target.path().join("a")).unwrap(), b"mine");
+    assert_eq!(fs::read(target.path().join("b")).unwrap(), b"mine too");
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, anyhow, bail};
-use clap::{Args, Subcommand};
+use clap::{ArgGroup, Args, Subcommand};
 use indicatif::HumanBytes;
 use onefold_seal::ObjectId;
 use onefold_store::tree::Time;
@@ -69,15 +69,18 @@ struct List {
 
 /// Remove what is kept of repositories
 #[derive(Debug, Args)]
-#[command(after_help = REMOVE_HELP)]
+#[command(
+    after_help = REMOVE_HELP,
+    group = ArgGroup::new("which").required(true).args(["repositories", "all"])
+)]
 struct Remove {
     #[command(flatten)]
     cache: CacheArgs,
     /// The first digits of the repository's id
-    #[arg(value_name = "ID", required_unless_present = "all")]
+    #[arg(value_name = "ID")]
     repositories: Vec<String>,
     /// Of all repositories
-    #[arg(long, conflicts_with = "repositories")]
+    #[arg(long)]
     all: bool,
 }
 

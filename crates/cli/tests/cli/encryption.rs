@@ -245,6 +245,12 @@ fn a_write_only_key_backs_up_and_does_nothing_else() {
     let line = "backup --repo repo --key-file half.key version";
     lab.run(line).expect(1).says(&["cannot use 'half.key'", "not a whole write-only key"]);
     lab.ok("init plain --no-encryption");
+    // With the repository gone, none is made for a client that can only write.
+    for rest in ["", "--no-encryption"] {
+        let line = format!("backup --init --repo nothing --key-file client.key {rest} version");
+        lab.run(&line).expect(1).says(&["cannot make one", "client.key"]);
+        assert!(!lab.path("nothing/config").exists());
+    }
     let line = "backup --repo plain --key-file client.key version";
     lab.run(line).expect(1).says(&["the repository is not encrypted"]);
 }

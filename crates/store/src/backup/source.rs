@@ -112,12 +112,19 @@ pub(crate) fn content_len(file: &File, metadata: &Metadata) -> io::Result<u64> {
     Ok(len)
 }
 
-/// The extents of a file with holes, or `None` if it has none. Where it is read next changes.
+/// The extents of a file with holes, or `None` if it has none. The file is read next from its start.
 pub(crate) fn extents(file: &File, metadata: &Metadata) -> io::Result<Option<Vec<Extent>>> {
-    let size = metadata.len();
-    if metadata.blocks() * 512 >= size {
+    if metadata.blocks() * 512 >= metadata.len() {
         return Ok(None);
     }
+    let extents = find_extents(file, metadata.len())?;
+    // Looking for holes moved the place. A file may have none and yet take few blocks: file systems
+    // that compress say so of every file.
+    rustix::fs::seek(file, SeekFrom::Start(0))?;
+    Ok(extents)
+}
+
+fn find_extents(file: &File, size: u64) -> io::Result<Option<Vec<Extent>>> {
     let mut extents = Vec::new();
     let mut end = 0;
     while end < size {
@@ -177,6 +184,22 @@ fn with_growing_buffer(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_of_few_blocks_and_no_hole_is_read_from_its_start() {
+        let folder = tempfile::tempdir().unwrap();
+        let (dense, sparse) = (folder.path().join("dense"), folder.path().join("sparse"));
+        std::fs::write(&dense, vec![7; 100_000]).unwrap();
+        std::fs::write(&sparse, b"").unwrap();
+        let sparse = std::fs::OpenOptions::new().write(true).open(&sparse).unwrap();
+        sparse.set_len(100_000).unwrap();
+        // What a file system that compresses would say of the dense one.
+        let few_blocks = sparse.metadata().unwrap();
+        assert_eq!(few_blocks.blocks(), 0);
+        let dense = File::open(&dense).unwrap();
+        assert_eq!(extents(&dense, &few_blocks).unwrap(), None);
+        assert_eq!(rustix::fs::seek(&dense, SeekFrom::Current(0)).unwrap(), 0);
+    }
 
     #[test]
     fn a_file_is_settled_once_the_clock_has_ticked_since_it_changed() {

@@ -16,6 +16,7 @@ mod choose;
 pub(crate) mod copy;
 mod intents;
 mod live;
+mod trust;
 
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
@@ -23,15 +24,13 @@ use std::time::Duration;
 
 use onefold_backend::Objects;
 use onefold_container::{self as container, container_id, container_name};
-use onefold_fingerprint::Fingerprint;
-use onefold_index::{self as index, Hint};
+use onefold_index as index;
 use onefold_seal::ObjectId;
 
-use self::choose::{Candidate, Choice, choose};
+use self::choose::{Candidate, choose};
 use self::copy::Copier;
 pub use self::intents::Waiting;
 use self::live::{Live, Walk};
-use crate::chunks::ChunkReader;
 use crate::fence::{self, Fate};
 use crate::intent::Intent;
 use crate::loaded::Loaded;
@@ -265,11 +264,9 @@ impl Prune<'_> {
             match walk.root(&snapshot.root) {
                 Ok(()) => {}
                 Err(StoreError::Interrupted) => return Err(StoreError::Interrupted),
-                // It may have been forgotten, and its chunks pruned, since it was read.
-                Err(error) => match fence::fate(self.objects(), &self.repository.envelope, *id)? {
-                    Fate::Open => {}
-                    _ => return Err(broken(*id, error)),
-                },
+                // If it was forgotten since it was read, the next attempt does without it. This one
+                // cannot: what was noted of a tree before its children were read may be shared.
+                Err(error) => return Err(broken(*id, error)),
             }
             Progress::add(&self.progress.files, 1);
         }
@@ -307,7 +304,7 @@ impl Prune<'_> {
         self.report.bytes =
             containers.iter().take(loaded.chunk_bytes.len()).map(|one| one.size).sum();
         let mut choice = choose(candidates, self.options.max_unused, self.options.max_repack);
-        self.keep_where_runs_lie(&mut choice, loaded, live)?;
+        self.keep_where_others_lie(&mut choice, loaded, live)?;
         let sum = |chosen: &[Candidate]| chosen.iter().map(|candidate| candidate.size).sum();
         self.report.dead_containers = choice.dead.len() as u64;
         self.report.dead_bytes = sum(&choice.dead);
@@ -360,39 +357,6 @@ impl Prune<'_> {
         Ok(condemned)
     }
 
-    /// Takes containers out of the choice of which a live chunk would go because a run says that it
-    /// is elsewhere, or elsewhere in there, and it is not. The index is advisory: nothing is deleted
-    /// on its word alone.
-    fn keep_where_runs_lie(
-        &mut self,
-        choice: &mut Choice,
-        loaded: &Loaded,
-        live: &Live,
-    ) -> Result<(), StoreError> {
-        let reader = self.repository.reader_of(loaded);
-        for chosen in [&mut choice.dead, &mut choice.repack] {
-            let mut kept = Vec::with_capacity(chosen.len());
-            for candidate in std::mem::take(chosen) {
-                self.go_on()?;
-                match misplaced(candidate, loaded, live, &reader) {
-                    Ok(None) => kept.push(candidate),
-                    Ok(Some(fingerprint)) => {
-                        let container = loaded.containers.get(candidate.number);
-                        self.report.warnings.push(format!(
-                            "{} is left as it is: an index run is wrong about chunk {fingerprint}, \
-                             which it holds",
-                            container.map_or_else(String::new, |one| container_name(one.id)),
-                        ));
-                    }
-                    // Copying says what is wrong with it; what is dead need not be whole.
-                    Err(_) => kept.push(candidate),
-                }
-            }
-            *chosen = kept;
-        }
-        Ok(())
-    }
-
     /// Copies live chunks that are only where nobody may rely on them.
     fn rescue(
         &self,
@@ -440,8 +404,18 @@ impl Prune<'_> {
         }
         // A backup that was listed as running, and is not now, has its snapshot listed now.
         self.objects().settle()?;
-        if !self.is_as_before(loaded, live, seen, &condemned)? {
-            self.look_again()?;
+        let is_left = |(mark, _): &&(ObjectId, _)| loaded.marks.marks.contains_key(mark);
+        let containers_of = |(_, list): &(ObjectId, Vec<ObjectId>)| list.clone();
+        match self.is_as_before(loaded, live, seen, &condemned)? {
+            true => {
+                let left: Vec<_> = free.iter().filter(is_left).flat_map(containers_of).collect();
+                self.save_from(&left, loaded, live)?;
+            }
+            false => {
+                let (loaded, live) = self.look_again()?;
+                let all: Vec<_> = free.iter().flat_map(containers_of).collect();
+                self.save_from(&all, &loaded, &live)?;
+            }
         }
         let mut deleted = HashSet::new();
         for (_, containers) in &free {
@@ -509,7 +483,7 @@ impl Prune<'_> {
 
     /// Finds out anew what is live, as if every condemned container were gone, and copies what is
     /// in none of the others.
-    fn look_again(&mut self) -> Result<(), StoreError> {
+    fn look_again(&mut self) -> Result<(Loaded, Live), StoreError> {
         let seen = self.snapshots()?;
         let loaded = self.repository.load_index()?;
         loaded.marks.expect_whole()?;
@@ -521,7 +495,7 @@ impl Prune<'_> {
         self.objects().settle()?;
         self.report.rescued_chunks += live.strays().count() as u64;
         self.report.copied_bytes += copier.stored;
-        Ok(())
+        Ok((loaded, live))
     }
 
     fn delete_containers(&self, containers: &[ObjectId]) -> Result<(), StoreError> {
@@ -549,31 +523,6 @@ impl Prune<'_> {
         }
         Ok(())
     }
-}
-
-/// A live chunk that `candidate` holds, and that is not in the place where it was found live.
-fn misplaced(
-    candidate: Candidate,
-    loaded: &Loaded,
-    live: &Live,
-    reader: &ChunkReader<'_>,
-) -> Result<Option<Fingerprint>, StoreError> {
-    let Some(directory) = reader.directory(candidate.number)? else { return Ok(None) };
-    let is_dead = candidate.live_bytes == 0;
-    for (slot, chunk) in (0u32..).zip(&directory.chunks) {
-        let Some(Hint(place)) = loaded.index.get(&chunk.fingerprint) else { continue };
-        if !live.has(place.container, place.slot) {
-            continue;
-        }
-        let is_kept = match (place.container, place.slot) == (candidate.number, slot) {
-            true => !is_dead,
-            false => reader.lists(&chunk.fingerprint, place),
-        };
-        if !is_kept {
-            return Ok(Some(chunk.fingerprint));
-        }
-    }
-    Ok(None)
 }
 
 fn broken(snapshot: ObjectId, source: StoreError) -> StoreError {

@@ -12,14 +12,14 @@
 mod file;
 mod target;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::io;
 use std::num::NonZero;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 
 use crossbeam_channel::{Receiver, Sender};
@@ -112,9 +112,17 @@ pub fn restore(
     let chunks = repository.reader()?;
     let includes = Patterns::new(Path::new("/"), &options.includes)?;
     let counts = Counts::default();
-    let full = OnceLock::new();
-    let context =
-        Context { chunks: &chunks, target, options, progress, cancel, counts: &counts, full };
+    let (full, failed) = (OnceLock::new(), Mutex::default());
+    let context = Context {
+        chunks: &chunks,
+        target,
+        options,
+        progress,
+        cancel,
+        counts: &counts,
+        full,
+        failed,
+    };
     let threads = options
         .threads
         .map_or_else(|| thread::available_parallelism().map_or(1, NonZero::get), NonZero::get);
@@ -166,6 +174,8 @@ struct Context<'a> {
     counts: &'a Counts,
     /// The file at which the target turned out to be full.
     full: OnceLock<PathBuf>,
+    /// What could not be restored, so that no other name is made for what stands in its place.
+    failed: Mutex<HashSet<Components>>,
 }
 
 impl Context<'_> {
@@ -180,8 +190,13 @@ impl Context<'_> {
         }
     }
 
+    fn has_failed(&self, path: &[Arc<[u8]>]) -> bool {
+        self.failed.lock().expect("no thread panics with it locked").contains(path)
+    }
+
     fn failed(&self, path: &[Arc<[u8]>], reason: String) {
         Counts::add(&self.counts.failed, 1);
+        self.failed.lock().expect("no thread panics with it locked").insert(path.to_vec());
         self.progress.issue(self.show(path), IssueKind::NotRestored { reason });
     }
 
@@ -478,7 +493,11 @@ impl Plan<'_> {
     /// Makes the hard links; every file is there by now.
     fn link_files(&self, root: &Target) {
         for Link { path, first } in &self.links {
+            let is_there = !self.context.has_failed(first);
             let link = || -> io::Result<()> {
+                if !is_there {
+                    return Err(io::Error::other("it could not be restored"));
+                }
                 let (name, directory) = path.split_last().expect("a file has a name");
                 let (from, from_directory) = first.split_last().expect("a file has a name");
                 let directory = root.descend(directory)?;

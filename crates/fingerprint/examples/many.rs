@@ -1,4 +1,4 @@
-//! Speed of many chunks at once beside one after another: `cargo run --release --example speed`.
+//! Speed of many chunks at once beside one after another: `cargo run --release --example many`.
 //!
 //! Prints GB/s, medians of nine interleaved rounds over 4 MiB of random bytes, of the
 //! thread's own time.
