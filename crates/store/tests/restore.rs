@@ -701,12 +701,12 @@ fn another_name_of_somebodys_file_is_not_written_through() {
 #[test]
 fn no_second_name_is_made_for_what_stands_where_a_file_could_not_be_restored() {
     let source = folder();
-    fs::write(source.path().join("a"), random(1, 50_000)).unwrap();
+    write(source.path().join("a"), random(1, 50_000));
     fs::hard_link(source.path().join("a"), source.path().join("b")).unwrap();
     let (objects, _, snapshot) = backed_up(source.path());
     let target = folder();
-    fs::write(target.path().join("a"), "mine").unwrap();
-    fs::write(target.path().join("b"), "mine too").unwrap();
+    write(target.path().join("a"), "mine");
+    write(target.path().join("b"), "mine too");
     // The chunks of files are gone, the trees are not.
     for name in names(&*objects, "containers/") {
         let size = objects.size(&name).unwrap();

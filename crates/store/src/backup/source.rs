@@ -186,6 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[expect(clippy::disallowed_methods, reason = "the source of a backup, no durable byte")]
     fn a_file_of_few_blocks_and_no_hole_is_read_from_its_start() {
         let folder = tempfile::tempdir().unwrap();
         let (dense, sparse) = (folder.path().join("dense"), folder.path().join("sparse"));
