@@ -66,6 +66,10 @@ pub struct Findings {
     /// Unique chunks and bytes were counted exactly if this is 1, otherwise estimated: by one of so
     /// many fingerprints.
     pub one_in: u64,
+    /// Bytes that the rule looks at to find the cut-points ([`onefold_cdc::Chunker::scanned`]); records of old do
+    /// not have it.
+    #[serde(default)]
+    pub scanned_bytes: Option<u64>,
     /// The sizes of the chunks.
     pub sizes: Distribution,
 }
@@ -76,6 +80,11 @@ impl Findings {
         let unique = self.metrics.unique_bytes.saturating_sub(self.zeros.unique_bytes);
         let bytes = self.metrics.bytes - self.zeros.bytes;
         if unique == 0 { 1.0 } else { bytes as f64 / unique as f64 }
+    }
+
+    /// Bytes that the rule looks at for each byte that is cut; `None` if that is not known.
+    pub fn scanned_per_byte(&self) -> Option<f64> {
+        Some(self.scanned_bytes? as f64 / self.metrics.bytes.max(1) as f64)
     }
 }
 
@@ -209,6 +218,7 @@ impl Tally {
             metrics: self.metrics(),
             zeros: self.zeros,
             one_in: 1 << self.zero_bits,
+            scanned_bytes: None,
             sizes: Distribution::of(self.lengths.iter().map(|(&len, &times)| (len, times))),
         }
     }

@@ -287,6 +287,7 @@ mod tests {
             metrics,
             zeros: Zeros::default(),
             one_in: 1,
+            scanned_bytes: None,
             sizes: Distribution::default(),
         };
         Entry {

@@ -48,6 +48,7 @@ pub fn survey(
     let cutters = chunkers.iter().map(|chunker| Cutter {
         chunker,
         tally: Tally::bounded(share.max(1 << 12)),
+        scanned: Some(0),
         start: 0,
     });
     let mut window = Window {
@@ -74,7 +75,7 @@ pub fn survey(
     window.end();
     watch.advance(window.cut() as u64);
     Ok(Survey {
-        findings: window.cutters.iter().map(|cutter| cutter.tally.findings()).collect(),
+        findings: window.cutters.iter().map(Cutter::findings).collect(),
         digest: format!("blake3:{}", hasher.finalize().to_hex()),
         bytes,
         files,
@@ -95,6 +96,8 @@ struct Window<'a> {
 struct Cutter<'a> {
     chunker: &'a Chunker,
     tally: Tally,
+    /// Bytes that the rule looked at, if it tells.
+    scanned: Option<u64>,
     /// Where its chunk begins that has not ended.
     start: usize,
 }
@@ -150,14 +153,25 @@ impl Cutter<'_> {
             if end <= self.start {
                 continue;
             }
-            let input = &bytes[self.start..end];
-            self.tally.add(input, self.chunker.cut_points(input));
-            self.start = end;
+            while let Some(len) = self.chunker.last_cut(&bytes[self.start..end]) {
+                self.take(&bytes[self.start..end], len);
+            }
         }
         while let Some(len) = self.chunker.next_cut(&bytes[self.start..]) {
-            self.tally.add_chunk(&bytes[self.start..self.start + len]);
-            self.start += len;
+            self.take(&bytes[self.start..], len);
         }
+    }
+
+    /// Counts the first `len` bytes of `data`, a chunk.
+    fn take(&mut self, data: &[u8], len: usize) {
+        let scanned = self.chunker.scanned(data, len);
+        self.scanned = self.scanned.zip(scanned).map(|(before, now)| before + now as u64);
+        self.tally.add_chunk(&data[..len]);
+        self.start += len;
+    }
+
+    fn findings(&self) -> Findings {
+        Findings { scanned_bytes: self.scanned, ..self.tally.findings() }
     }
 }
 
@@ -210,7 +224,13 @@ mod tests {
                         dataset.files().for_each(|file| tally.add(file, chunker.cut_points(file)));
                     }
                 }
-                assert_eq!(*findings, tally.findings(), "{chunker:?}");
+                let scanned_bytes = findings.scanned_bytes;
+                assert!(scanned_bytes.is_some(), "{chunker:?}");
+                assert_eq!(
+                    *findings,
+                    Findings { scanned_bytes, ..tally.findings() },
+                    "{chunker:?}"
+                );
             }
         }
     }
@@ -223,6 +243,7 @@ mod tests {
             let cutters = chunkers.iter().map(|chunker| Cutter {
                 chunker,
                 tally: Tally::default(),
+                scanned: Some(0),
                 start: 0,
             });
             let mut window = Window {
@@ -249,6 +270,14 @@ mod tests {
                 tally.add(&bytes, cutter.chunker.cut_points(&bytes));
                 tally.add(&bytes, cutter.chunker.cut_points(&bytes));
                 assert_eq!(cutter.tally.findings(), tally.findings(), "{:?}", cutter.chunker);
+                let mut start = 0;
+                let scanned = cutter.chunker.cut_points(&bytes).map(|end| {
+                    let scanned = cutter.chunker.scanned(&bytes[start..], end - start);
+                    start = end;
+                    scanned.unwrap() as u64
+                });
+                let once: u64 = scanned.sum();
+                assert_eq!(cutter.scanned, Some(2 * once), "{:?}", cutter.chunker);
             }
         }
     }

@@ -45,6 +45,11 @@ impl<const FLIP: u8> Ae<FLIP> {
         let skip = params.sizes.min().saturating_sub(horizon + 1);
         Self { sizes: params.sizes, horizon, skip }
     }
+
+    /// Bytes at the start of a chunk that no extreme is sought in.
+    pub(crate) fn skip(&self) -> usize {
+        self.skip
+    }
 }
 
 impl<const FLIP: u8> Rule for Ae<FLIP> {

@@ -68,6 +68,7 @@ mod ram;
 mod rapid;
 mod rolling;
 mod rule;
+mod scanned;
 mod secret;
 mod seqcdc;
 mod simd;

@@ -28,7 +28,7 @@ use crate::simd::vector::{ByteVector, prefetch_jump};
 use crate::{ChunkSizes, ParamError, Params};
 
 /// Bytes that a hash covers.
-const WINDOW: usize = 4;
+pub(crate) const WINDOW: usize = 4;
 
 pub(crate) struct MinCdc {
     sizes: ChunkSizes,

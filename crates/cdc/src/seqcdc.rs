@@ -86,19 +86,27 @@ impl<const FLIP: u8> Boundary for SeqCdc<FLIP> {
 impl<const FLIP: u8> Rule for SeqCdc<FLIP> {
     fn next_cut(&self, data: &[u8]) -> Option<usize> {
         let reach = self.sizes.reach(data)?;
-        self.next_cut_from(reach, self.sizes.min(), 0, 0)
+        self.next_cut_from(reach, self.sizes.min(), 0, 0, &mut 0)
     }
 }
 
 impl<const FLIP: u8> SeqCdc<FLIP> {
+    /// Bytes of the first chunk of `reach` that are neither compared nor compared with.
+    pub(crate) fn jumped(&self, reach: &[u8]) -> usize {
+        let mut jumped = 0;
+        self.next_cut_from(reach, self.sizes.min(), 0, 0, &mut jumped);
+        jumped
+    }
+
     /// The cut-point, where `at` is the next byte to compare, after `risen` rises of a sequence
-    /// and `opposed` bytes.
+    /// and `opposed` bytes; adds the bytes that are passed over to `jumped`.
     fn next_cut_from(
         &self,
         reach: &[u8],
         mut at: usize,
         mut risen: u32,
         mut opposed: u32,
+        jumped: &mut usize,
     ) -> Option<usize> {
         while at < reach.len() {
             let (previous, byte) = (reach[at - 1] ^ FLIP, reach[at] ^ FLIP);
@@ -112,6 +120,9 @@ impl<const FLIP: u8> SeqCdc<FLIP> {
                 opposed += 1;
                 if opposed == self.trigger {
                     opposed = 0;
+                    let left = reach.len() - at - 1;
+                    // the last one is compared with
+                    *jumped += if self.jump < left { self.jump.saturating_sub(1) } else { left };
                     at = at.saturating_add(self.jump);
                 }
             }
@@ -159,7 +170,7 @@ impl<const FLIP: u8> VectorRule for SeqCdc<FLIP> {
             opposed += falls;
             at += I::LANES;
         }
-        self.next_cut_from(reach, at, risen, opposed)
+        self.next_cut_from(reach, at, risen, opposed, &mut 0)
     }
 }
 
