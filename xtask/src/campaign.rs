@@ -1,7 +1,8 @@
 //! Long runs that are started by hand: fuzzing for as long as one likes, the kernels under what
-//! watches each access to memory, and the index beyond its memory.
+//! watches each access to memory, the index beyond its memory, and the tables in memory.
 
 use std::fs;
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -125,17 +126,26 @@ pub(crate) fn miri() -> Result<()> {
 /// Builds the measurement of the index and runs it with `limit` bytes of memory, the kernel's cache
 /// included, so that what is read comes from the disk.
 pub(crate) fn index(limit: u64, arguments: &[String]) -> Result<()> {
-    run(Command::new("cargo")
-        .args(["build", "--quiet", "--release", "--locked", "-p", "onefold-bench"])
-        .args(["--bin", "index-campaign"])
-        .current_dir(workspace::root()))?;
-    let program = workspace::target_dir().join("release/index-campaign");
+    let program = measurement("index-campaign")?;
     let mut arguments = arguments.to_vec();
     if limit == 0 {
         return run(Command::new(program).args(arguments));
     }
     arguments.extend(["--limit".into(), limit.to_string()]);
     run(&mut Limited::new(limit)?.command(&program, &arguments))
+}
+
+/// Builds the measurement of the tables in memory and runs it.
+pub(crate) fn table(arguments: &[String]) -> Result<()> {
+    run(Command::new(measurement("table-campaign")?).args(arguments))
+}
+
+/// Builds a program of the bench crate.
+fn measurement(name: &str) -> Result<PathBuf> {
+    run(Command::new("cargo")
+        .args(["build", "--quiet", "--release", "--locked", "-p", "onefold-bench", "--bin", name])
+        .current_dir(workspace::root()))?;
+    Ok(workspace::target_dir().join("release").join(name))
 }
 
 fn succeeds(command: &mut Command) -> bool {

@@ -123,6 +123,12 @@ enum CampaignCommand {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// Measure the tables of fingerprints in memory, half full and full
+    Table {
+        /// `--out RECORD [--entries N] [--operations N] [--rounds N]`
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
     /// Run the tests of the kernels under the address sanitizer
     Asan,
     /// Run the tests of the kernels' edges in Miri
@@ -249,6 +255,7 @@ fn main() -> ExitCode {
         Command::Campaign(CampaignCommand::Index { limit, arguments }) => {
             campaign::index(limit, &arguments)
         }
+        Command::Campaign(CampaignCommand::Table { arguments }) => campaign::table(&arguments),
         Command::Campaign(CampaignCommand::Kill { kills }) => campaign::kill(kills),
         Command::Campaign(CampaignCommand::Asan) => campaign::asan(),
         Command::Campaign(CampaignCommand::Miri) => campaign::miri(),

@@ -25,6 +25,7 @@ mod rounds;
 pub mod run;
 mod source;
 mod survey;
+pub mod table;
 mod watch;
 
 pub use counters::{Counters, Counts};

@@ -20,6 +20,9 @@
 //! | recent.rs | in memory: pages of lists that were read lately |
 //! | claims.rs | in memory: who owes what, and where lists are wrong |
 //!
+//! For volumes, whose pages come by the million a second, there is a [`Table`] in memory alone
+//! (table/).
+//!
 //! The index does not know what containers are: they are objects whose chunks have slots.
 
 mod claims;
@@ -34,6 +37,7 @@ mod place;
 mod recent;
 mod run;
 mod segment;
+mod table;
 
 pub use error::IndexError;
 pub use index::{Index, IndexShape, KnownObject};
@@ -41,3 +45,6 @@ pub use lists::Listed;
 pub use memory::Memory;
 pub use place::{Claim, Hint, Place};
 pub use run::{MAX_RUN_ENTRIES, PREFIX, Run, run_id, run_name};
+pub use table::{
+    ChainedTable, CompactTable, Inserted, MAX_HANDLE, Table, TableCounters, TableError,
+};

@@ -151,7 +151,7 @@ fn publish(index: &Index, object: u64) -> Result<()> {
 }
 
 /// The fingerprint of chunk `n`: as uniform as a hash and quick to make.
-fn fingerprint(n: u64) -> Fingerprint {
+pub(crate) fn fingerprint(n: u64) -> Fingerprint {
     let mut bytes = [0; 32];
     for (at, word) in bytes.chunks_exact_mut(8).enumerate() {
         word.copy_from_slice(&mixed(n.wrapping_mul(4).wrapping_add(at as u64)).to_be_bytes());
@@ -160,7 +160,7 @@ fn fingerprint(n: u64) -> Fingerprint {
 }
 
 /// The finaliser of SplitMix64.
-fn mixed(n: u64) -> u64 {
+pub(crate) fn mixed(n: u64) -> u64 {
     let mut mixed = n.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -1,0 +1,52 @@
+//! Measures the tables in memory against each other, and writes a record.
+//!
+//! `cargo xtask campaign table` builds and runs it.
+
+use std::env;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail, ensure};
+use onefold_bench::table::{Layout, Measured, Plan, measure_tables};
+use onefold_bench::{Header, Record, command_line};
+
+fn main() -> Result<()> {
+    let mut plan = Plan {
+        entries: 100_000_000,
+        fills: vec![0.5, 0.9, 0.995],
+        operations: 5_000_000,
+        rounds: 5,
+    };
+    let mut out = PathBuf::new();
+    let mut arguments = env::args().skip(1);
+    while let Some(name) = arguments.next() {
+        let value = arguments.next().with_context(|| format!("{name} needs a value"))?;
+        let number = || value.parse::<u64>().with_context(|| format!("{name} {value}"));
+        match name.as_str() {
+            "--out" => out = value.into(),
+            "--entries" => plan.entries = number()?.max(1),
+            "--operations" => plan.operations = number()?.max(1),
+            "--rounds" => plan.rounds = number()?.max(1) as u32,
+            _ => bail!("unknown argument {name}"),
+        }
+    }
+    ensure!(!out.as_os_str().is_empty(), "--out is needed");
+    let results = measure_tables(&plan, &Layout::ALL, tell)?;
+    let command = command_line("cargo xtask campaign table", env::args().skip(1));
+    let header = Header::here(&out, command, "in memory; keys in no order, one thread")?;
+    Record { header, results }.write(&out)
+}
+
+fn tell(one: &Measured) {
+    println!(
+        "{:?}: {} of {} entries, {:.1} bytes each, {} refused, {} false positives",
+        one.layout,
+        one.entries,
+        one.capacity,
+        one.bytes as f64 / one.capacity as f64,
+        one.refused,
+        one.false_positives,
+    );
+    for speed in &one.speeds {
+        println!("  {:?}: {:.2} M/s", speed.work, speed.per_second() / 1e6);
+    }
+}

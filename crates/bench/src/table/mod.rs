@@ -1,0 +1,243 @@
+//! How fast the tables in memory are, half full and full, one thread, whatever memory costs.
+//!
+//! Keys are numbers made into fingerprints before the clock starts, in no order. Each answer is
+//! compared with what it has to be.
+
+mod probed;
+
+use std::time::Instant;
+
+use anyhow::{Result, ensure};
+use onefold_fingerprint::Fingerprint;
+use onefold_index::{ChainedTable, CompactTable, Inserted, Table};
+use serde::{Deserialize, Serialize};
+
+pub use probed::ProbedTable;
+
+use crate::index::{fingerprint, mixed};
+
+/// Keys that are made at a time: few enough to stay in the second cache.
+const BLOCK: u64 = 4096;
+
+/// A layout of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Layout {
+    /// StreamDedup's: buckets with a filter, entries of a cache line in chains.
+    Chained,
+    /// The same without filters.
+    ChainedNoFilters,
+    /// Shortened entries in one of two buckets.
+    Compact,
+    /// Open addressing with linear probing: StreamDedup's baseline on CPUs.
+    Probed,
+}
+
+impl Layout {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Chained, Self::ChainedNoFilters, Self::Compact, Self::Probed];
+
+    /// A table with at least so many entries.
+    fn table(self, entries: u64) -> Result<Box<dyn Table>> {
+        let bytes = |an_entry: f64| (entries as f64 * an_entry) as usize + (8 << 10);
+        Ok(match self {
+            Self::Chained => Box::new(ChainedTable::new(bytes(66.2))?),
+            Self::ChainedNoFilters => Box::new(ChainedTable::without_filters(bytes(66.2))?),
+            Self::Compact => Box::new(CompactTable::new(bytes(25.7))?),
+            Self::Probed => Box::new(ProbedTable::new(entries as usize)?),
+        })
+    }
+}
+
+/// What is measured.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Entries that a table has room for.
+    pub entries: u64,
+    /// Shares of the room at which it is measured, ascending.
+    pub fills: Vec<f64>,
+    /// How many operations of each kind at each fill.
+    pub operations: u64,
+    /// How often.
+    pub rounds: u32,
+}
+
+/// One table at one fill.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
+    /// Which layout.
+    pub layout: Layout,
+    /// Room for so many entries.
+    pub capacity: u64,
+    /// Bytes of memory.
+    pub bytes: u64,
+    /// Entries that are there.
+    pub entries: u64,
+    /// Entries that found no room on the way to this fill.
+    pub refused: u64,
+    /// By kind.
+    pub speeds: Vec<Speed>,
+    /// Walks that a filter caused for nothing, of all operations that were measured.
+    pub false_positives: u64,
+}
+
+/// How long one kind of operation took.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Speed {
+    /// Which.
+    pub work: Work,
+    /// How many in each round.
+    pub count: u64,
+    /// Seconds, one a round.
+    pub seconds: Vec<f64>,
+}
+
+impl Speed {
+    /// In the median round.
+    pub fn per_second(&self) -> f64 {
+        let mut seconds = self.seconds.clone();
+        seconds.sort_by(f64::total_cmp);
+        self.count as f64 / seconds[seconds.len() / 2]
+    }
+}
+
+/// A kind of operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Work {
+    /// Looking up what is there, one after another.
+    Known,
+    /// Looking up what is not there.
+    Absent,
+    /// Looking up what is there, many at a time.
+    KnownBatched,
+    /// Looking up what is not there, many at a time.
+    AbsentBatched,
+    /// Entering what is not there.
+    Insert,
+    /// Taking out what was entered.
+    Remove,
+}
+
+/// Measures each of `layouts`; `told` hears of each fill as it is reached.
+pub fn measure_tables(
+    plan: &Plan,
+    layouts: &[Layout],
+    mut told: impl FnMut(&Measured),
+) -> Result<Vec<Measured>> {
+    ensure!(plan.fills.is_sorted() && plan.rounds > 0, "fills ascend, and there are rounds");
+    let mut measured = Vec::new();
+    for &layout in layouts {
+        let table = layout.table(plan.entries)?;
+        // numbers of the keys that are in are 0 to `tried`, but for those that were refused
+        let mut tried = 0;
+        for fill in &plan.fills {
+            let wanted = (table.capacity() as f64 * fill) as u64;
+            let before = table.counters();
+            while tried < wanted {
+                table.insert(&fingerprint(tried), tried);
+                tried += 1;
+            }
+            let filled = table.counters();
+            let speeds = speeds(&*table, tried, plan)?;
+            let one = Measured {
+                layout,
+                capacity: table.capacity() as u64,
+                bytes: table.bytes() as u64,
+                entries: table.count() as u64,
+                refused: filled.refused - before.refused,
+                speeds,
+                false_positives: table.counters().false_positives - filled.false_positives,
+            };
+            told(&one);
+            measured.push(one);
+        }
+    }
+    Ok(measured)
+}
+
+fn speeds(table: &dyn Table, tried: u64, plan: &Plan) -> Result<Vec<Speed>> {
+    use Work::{Absent, AbsentBatched, Insert, Known, KnownBatched, Remove};
+    let mut speeds = [Known, Absent, KnownBatched, AbsentBatched, Insert, Remove].map(|work| {
+        let count = match work {
+            // so few that the table stays as full as it is
+            Insert | Remove => plan.operations.min(table.capacity() as u64 / 1000),
+            _ => plan.operations,
+        };
+        Speed { work, count, seconds: Vec::new() }
+    });
+    for round in 0..u64::from(plan.rounds) {
+        for speed in &mut speeds {
+            speed.seconds.push(seconds(table, tried, speed.work, speed.count, round)?);
+        }
+    }
+    Ok(speeds.into())
+}
+
+/// Seconds that `count` operations take of one kind.
+fn seconds(table: &dyn Table, tried: u64, work: Work, count: u64, round: u64) -> Result<f64> {
+    let number = |i: u64| match work {
+        Work::Known | Work::KnownBatched => mixed(i ^ round << 40 ^ 1 << 60) % tried,
+        Work::Absent | Work::AbsentBatched => (1 << 50) + round * count + i,
+        Work::Insert | Work::Remove => (1 << 51) + round * count + i,
+    };
+    let mut handles = vec![None; BLOCK as usize];
+    let mut taken = 0.0;
+    let mut wrong = 0;
+    let mut done = 0;
+    while done < count {
+        let numbers: Vec<u64> = (done..count.min(done + BLOCK)).map(number).collect();
+        let keys: Vec<Fingerprint> = numbers.iter().map(|&number| fingerprint(number)).collect();
+        let handles = &mut handles[..keys.len()];
+        let begun = Instant::now();
+        match work {
+            Work::Known | Work::Absent => {
+                for (key, handle) in keys.iter().zip(&mut *handles) {
+                    *handle = table.get(key);
+                }
+            }
+            Work::KnownBatched | Work::AbsentBatched => table.get_many(&keys, handles),
+            Work::Insert => {
+                for ((key, &number), handle) in keys.iter().zip(&numbers).zip(&mut *handles) {
+                    let is_refused = table.insert(key, number) == Inserted::Full;
+                    *handle = (!is_refused).then_some(number);
+                }
+            }
+            Work::Remove => {
+                for (key, handle) in keys.iter().zip(&mut *handles) {
+                    *handle = table.remove(key);
+                }
+            }
+        }
+        taken += begun.elapsed().as_secs_f64();
+        for (handle, &number) in handles.iter().zip(&numbers) {
+            // a full table refuses some, which then cannot be found
+            let may_miss = !matches!(work, Work::Absent | Work::AbsentBatched);
+            let is_right = match handle {
+                Some(found) => *found == number && may_miss,
+                None => !may_miss || table.counters().refused > 0,
+            };
+            wrong += u64::from(!is_right);
+        }
+        done += keys.len() as u64;
+    }
+    ensure!(wrong == 0, "{wrong} of {count} answers are wrong ({work:?})");
+    Ok(taken)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_layout_is_measured_and_answers_right() {
+        let plan = Plan { entries: 20_000, fills: vec![0.5, 0.9], operations: 1500, rounds: 2 };
+        let mut told = 0;
+        let measured = measure_tables(&plan, &Layout::ALL, |_| told += 1).unwrap();
+        assert_eq!((told, measured.len()), (8, 8));
+        for one in &measured {
+            assert!(one.speeds.iter().all(|speed| speed.seconds.len() == 2), "{one:?}");
+            assert!(one.entries + one.refused >= one.capacity / 2 - 1, "{one:?}");
+        }
+    }
+}

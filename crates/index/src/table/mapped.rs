@@ -1,0 +1,66 @@
+//! Memory that is zero at first, and taken from the system where it is touched.
+
+use std::ops::Deref;
+use std::ptr::{self, NonNull};
+use std::slice;
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+
+/// A type of which zero bytes are a value, and that needs no drop.
+///
+/// # Safety
+///
+/// All of its bytes may be zero, and it is aligned to a page at most.
+pub(super) unsafe trait Zeroed: Sync + Send {}
+
+// SAFETY: zero is a number.
+unsafe impl Zeroed for AtomicU64 {}
+// SAFETY: zero is a number.
+unsafe impl Zeroed for AtomicU32 {}
+
+/// A slice of zeros at first, in huge pages where the system has them.
+pub(super) struct Mapped<T: Zeroed> {
+    start: NonNull<T>,
+    len: usize,
+}
+
+impl<T: Zeroed> Mapped<T> {
+    /// So many values, at least one; `None` if there is no memory for them.
+    pub(super) fn zeroed(len: usize) -> Option<Self> {
+        let bytes = len.checked_mul(size_of::<T>()).filter(|&bytes| bytes > 0)?;
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping at an address of the system's choice; nothing else lies there.
+        let start =
+            unsafe { mmap_anonymous(ptr::null_mut(), bytes, protection, MapFlags::PRIVATE) };
+        let start = NonNull::new(start.ok()?)?;
+        // A look-up is a cache line at a random place. With small pages its translation would be
+        // a second one. That the system has none is no reason not to work.
+        #[cfg(target_os = "linux")]
+        // SAFETY: the mapping made above; the advice does not change what is in it.
+        let _ = unsafe { madvise(start.as_ptr(), bytes, Advice::LinuxHugepage) };
+        Some(Self { start: start.cast(), len })
+    }
+}
+
+impl<T: Zeroed> Deref for Mapped<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        // SAFETY: `zeroed` mapped so many values at a page's start, zero is one of their values by
+        // `Zeroed`, and nobody has them by `&mut`.
+        unsafe { slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl<T: Zeroed> Drop for Mapped<T> {
+    fn drop(&mut self) {
+        // SAFETY: what `zeroed` mapped, whole and once; borrows of it have ended.
+        let _ = unsafe { munmap(self.start.as_ptr().cast(), self.len * size_of::<T>()) };
+    }
+}
+
+// SAFETY: owns its values as a box would, and `Zeroed` values may be sent.
+unsafe impl<T: Zeroed> Send for Mapped<T> {}
+// SAFETY: gives shared access only, and `Zeroed` values may be shared.
+unsafe impl<T: Zeroed> Sync for Mapped<T> {}
