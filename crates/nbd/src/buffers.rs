@@ -1,0 +1,149 @@
+//! Memory for the bytes of requests: bounded together, and used again.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// Buffers have a power of two of bytes, at least this many.
+const SMALLEST: usize = 4096;
+/// The most bytes of buffers that nobody uses and that are kept.
+const MOST_KEPT: usize = 16 << 20;
+
+/// All memory for the bytes of requests.
+pub(crate) struct Buffers {
+    /// One permit for [`SMALLEST`] bytes.
+    budget: Arc<Semaphore>,
+    kept: Mutex<Kept>,
+}
+
+/// Buffers that nobody uses.
+#[derive(Default)]
+struct Kept {
+    /// By the binary logarithm of their length.
+    by_size: Vec<Vec<Box<[u8]>>>,
+    bytes: usize,
+}
+
+/// Bytes of one request. What it holds before it is written is of no meaning.
+pub(crate) struct Buffer {
+    bytes: Box<[u8]>,
+    len: usize,
+    home: Arc<Buffers>,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Buffers {
+    /// At most `budget` bytes at once.
+    pub(crate) fn new(budget: u64) -> Arc<Buffers> {
+        let permits = budget / SMALLEST as u64;
+        Arc::new(Buffers {
+            budget: Arc::new(Semaphore::new(permits as usize)),
+            kept: Mutex::default(),
+        })
+    }
+
+    /// A buffer of `len` bytes, once there is room for it. Those who ask first get it first.
+    pub(crate) async fn take(self: &Arc<Buffers>, len: usize) -> Buffer {
+        let size = len.next_power_of_two().max(SMALLEST);
+        let permits = (size / SMALLEST) as u32;
+        let permit = self.budget.clone().acquire_many_owned(permits).await;
+        let _permit = permit.expect("the budget is never closed");
+        let kept = self.lock().take(size);
+        let bytes = kept.unwrap_or_else(|| vec![0; size].into_boxed_slice());
+        Buffer { bytes, len, home: self.clone(), _permit }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Kept {
+    fn take(&mut self, size: usize) -> Option<Box<[u8]>> {
+        let bytes = self.by_size.get_mut(size.ilog2() as usize)?.pop()?;
+        self.bytes -= size;
+        Some(bytes)
+    }
+
+    /// Keeps `bytes`, or gives them back if there is enough already.
+    fn put(&mut self, bytes: Box<[u8]>) -> Option<Box<[u8]>> {
+        if self.bytes + bytes.len() > MOST_KEPT {
+            return Some(bytes);
+        }
+        let class = bytes.len().ilog2() as usize;
+        if self.by_size.len() <= class {
+            self.by_size.resize_with(class + 1, Vec::new);
+        }
+        self.bytes += bytes.len();
+        self.by_size[class].push(bytes);
+        None
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        let bytes = std::mem::take(&mut self.bytes);
+        // what is not kept is freed after the lock is
+        let _too_many = self.home.lock().put(bytes);
+    }
+}
+
+impl Deref for Buffer {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+impl DerefMut for Buffer {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes[..self.len]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::Future;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    /// The buffer if there is room for it at once.
+    fn try_take(buffers: &Arc<Buffers>, len: usize) -> Option<Buffer> {
+        match pin!(buffers.take(len)).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(buffer) => Some(buffer),
+            Poll::Pending => None,
+        }
+    }
+
+    #[test]
+    fn no_more_than_the_budget_is_handed_out() {
+        let buffers = Buffers::new(64 << 10);
+        let first = try_take(&buffers, 30_000).unwrap();
+        let second = try_take(&buffers, 16_384).unwrap();
+        assert_eq!((first.len(), second.len()), (30_000, 16_384));
+        // 32 and 16 KiB are out
+        assert!(try_take(&buffers, 16_385).is_none());
+        assert!(try_take(&buffers, 1).is_some());
+        drop(first);
+        assert!(try_take(&buffers, 40_000).is_none());
+        drop(second);
+        assert_eq!(try_take(&buffers, 40_000).unwrap().len(), 40_000);
+    }
+
+    #[test]
+    fn a_buffer_is_used_again_and_few_are_kept() {
+        let buffers = Buffers::new(1 << 30);
+        let mut first = try_take(&buffers, 5000).unwrap();
+        first.fill(7);
+        drop(first);
+        assert_eq!(buffers.lock().bytes, 8192);
+        assert_eq!(try_take(&buffers, 8000).unwrap()[0], 7);
+        let many: Vec<Buffer> = (0..100).map(|_| try_take(&buffers, 1 << 20).unwrap()).collect();
+        drop(many);
+        assert!(buffers.lock().bytes <= MOST_KEPT);
+        assert_eq!(buffers.budget.available_permits(), (1 << 30) / SMALLEST);
+    }
+}

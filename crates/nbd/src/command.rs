@@ -1,0 +1,166 @@
+//! What a request asks for, whether it may, and the call of the device that does it.
+
+use std::ops::Range;
+
+use onefold_block::{BlockDevice, BlockError, Durability, Extent, Zeroes};
+
+use crate::buffers::Buffer;
+use crate::error::Failure;
+use crate::handshake::Agreed;
+use crate::limits::MAX_EXTENTS;
+use crate::wire::{Errno, Request, command, flag};
+
+/// A call of a device, as a request asks for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Operation {
+    Read { offset: u64, len: usize },
+    Write { offset: u64, len: usize, durability: Durability },
+    Flush,
+    Erase(Range<u64>, Durability),
+    WriteZeroes(Range<u64>, Zeroes, Durability),
+    Cache(Range<u64>),
+    Extents { range: Range<u64>, max: usize },
+    Resize(u64),
+}
+
+/// What a device said to a call.
+pub(crate) enum Done {
+    Nothing,
+    Read(Buffer),
+    Extents(Vec<Extent>),
+}
+
+/// The call that `request` asks for, or why there is none. The device has `size` bytes now.
+pub(crate) fn judge(
+    request: &Request,
+    agreed: &Agreed,
+    max_request: u32,
+    size: u64,
+) -> Result<Operation, Failure> {
+    let allowed = match request.command {
+        command::READ if agreed.is_structured => flag::DONT_FRAGMENT,
+        command::WRITE_ZEROES => flag::NO_HOLE | flag::FAST_ZERO,
+        command::BLOCK_STATUS => flag::REQ_ONE,
+        _ => 0,
+    };
+    if request.flags & !(allowed | flag::FUA) != 0 {
+        let message = format!("flags {:#x} do not go with this command", request.flags);
+        return Err(Failure::new(Errno::Invalid, message));
+    }
+    let changes = matches!(
+        request.command,
+        command::WRITE | command::TRIM | command::WRITE_ZEROES | command::RESIZE
+    );
+    if changes && agreed.export.is_read_only {
+        return Err(Failure::new(Errno::Perm, "the export is read-only"));
+    }
+    let (offset, len) = (request.offset, request.len as usize);
+    let durability =
+        if request.has(flag::FUA) { Durability::OnReturn } else { Durability::OnFlush };
+    let within = |beyond| match BlockError::check_range(offset, u64::from(request.len), size) {
+        Ok(range) => Ok(range),
+        Err(error) => Err(Failure::new(beyond, error.to_string())),
+    };
+    let not_too_long = |errno| {
+        if request.len <= max_request {
+            return Ok(());
+        }
+        let message = format!("{len} bytes are more than {max_request}, the most at once");
+        Err(Failure::new(errno, message))
+    };
+    match request.command {
+        command::READ => {
+            let is_whole = request.has(flag::DONT_FRAGMENT);
+            not_too_long(if is_whole { Errno::Overflow } else { Errno::Invalid })?;
+            within(Errno::Invalid)?;
+            Ok(Operation::Read { offset, len })
+        }
+        command::WRITE => {
+            not_too_long(Errno::Invalid)?;
+            within(Errno::NoSpace)?;
+            Ok(Operation::Write { offset, len, durability })
+        }
+        command::FLUSH if offset == 0 && len == 0 => Ok(Operation::Flush),
+        command::TRIM => Ok(Operation::Erase(within(Errno::Invalid)?, durability)),
+        command::CACHE => Ok(Operation::Cache(within(Errno::Invalid)?)),
+        command::WRITE_ZEROES => {
+            let zeroes = Zeroes {
+                keep_space: request.has(flag::NO_HOLE),
+                only_if_fast: request.has(flag::FAST_ZERO),
+            };
+            Ok(Operation::WriteZeroes(within(Errno::NoSpace)?, zeroes, durability))
+        }
+        command::BLOCK_STATUS if !agreed.has_allocation => {
+            Err(Failure::new(Errno::Invalid, "no metadata context was selected for this export"))
+        }
+        command::BLOCK_STATUS if len > 0 => {
+            let max = if request.has(flag::REQ_ONE) { 1 } else { MAX_EXTENTS };
+            Ok(Operation::Extents { range: within(Errno::Invalid)?, max })
+        }
+        command::RESIZE if !agreed.export.may_resize => {
+            Err(Failure::new(Errno::Perm, "clients may not resize this export"))
+        }
+        command::RESIZE if len == 0 => Ok(Operation::Resize(offset)),
+        command::FLUSH | command::BLOCK_STATUS | command::RESIZE => {
+            let message = format!("{len} bytes at {offset} make no sense here");
+            Err(Failure::new(Errno::Invalid, message))
+        }
+        unknown => Err(Failure::new(Errno::Invalid, format!("there is no command {unknown}"))),
+    }
+}
+
+impl Operation {
+    /// The bytes of the buffer that the call needs: those to be read, or to be written.
+    pub(crate) fn buffer_len(&self) -> Option<usize> {
+        match self {
+            Operation::Read { len, .. } | Operation::Write { len, .. } => Some(*len),
+            _ => None,
+        }
+    }
+
+    /// Calls `device`; `buffer` has what is to be written, or takes what is read.
+    pub(crate) fn perform(
+        self,
+        device: &dyn BlockDevice,
+        buffer: Option<Buffer>,
+    ) -> Result<Done, Failure> {
+        match (self, buffer) {
+            (Operation::Read { offset, .. }, Some(mut buffer)) => {
+                device.read(offset, &mut buffer)?;
+                return Ok(Done::Read(buffer));
+            }
+            (Operation::Write { offset, durability, .. }, Some(data)) => {
+                device.write(offset, &data, durability)?;
+            }
+            (Operation::Read { .. } | Operation::Write { .. }, None) => {
+                unreachable!("reads and writes have a buffer")
+            }
+            (Operation::Flush, _) => device.flush()?,
+            (Operation::Erase(range, durability), _) => device.erase(range, durability)?,
+            (Operation::WriteZeroes(range, zeroes, durability), _) => {
+                device.write_zeroes(range, zeroes, durability)?;
+            }
+            (Operation::Cache(range), _) => device.cache(range)?,
+            (Operation::Extents { range, max }, _) => {
+                let extents = device.extents(range.clone(), max)?;
+                return Ok(Done::Extents(fitting(extents, range, max)?));
+            }
+            (Operation::Resize(size), _) => device.resize(size)?,
+        }
+        Ok(Done::Nothing)
+    }
+}
+
+/// The extents, or an error if they are not what a device may say: a client would take it for a
+/// breach of the protocol.
+fn fitting(extents: Vec<Extent>, range: Range<u64>, max: usize) -> Result<Vec<Extent>, Failure> {
+    let total: u64 = extents.iter().map(|extent| extent.len()).sum();
+    let is_fitting = !extents.is_empty()
+        && extents.len() <= max
+        && total <= range.end - range.start
+        && extents.iter().all(|extent| extent.len() > 0);
+    if is_fitting {
+        return Ok(extents);
+    }
+    Err(Failure::new(Errno::Io, "the device told of extents that were not asked for"))
+}

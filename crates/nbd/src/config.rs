@@ -1,0 +1,62 @@
+use std::sync::Arc;
+
+use crate::{Address, Export, Limits, Listen, NbdError, Tls};
+
+/// What a server serves, where and how.
+pub struct Config {
+    /// Where clients may connect.
+    pub listen: Vec<Listen>,
+    /// What they may use.
+    pub exports: Vec<Export>,
+    /// Whether and how they may encrypt, or must.
+    pub tls: Option<Tls>,
+    /// What they can make the server spend.
+    pub limits: Limits,
+    /// How many calls of devices run at once; as many threads are started.
+    pub workers: usize,
+    /// Is told what happens to connections.
+    pub on_event: Arc<dyn Fn(Event<'_>) + Send + Sync>,
+}
+
+impl Config {
+    /// Serves `exports` on `listen` without TLS, within the default limits, with four workers a
+    /// core, and tells nobody what happens.
+    pub fn new(listen: Vec<Listen>, exports: Vec<Export>) -> Config {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Config {
+            listen,
+            exports,
+            tls: None,
+            limits: Limits::default(),
+            workers: cores * 4,
+            on_event: Arc::new(|_| ()),
+        }
+    }
+}
+
+/// What happens to connections.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Event<'a> {
+    /// A client has chosen an export and is served.
+    Served {
+        /// Who.
+        peer: &'a Address,
+        /// Of the export.
+        name: &'a str,
+        /// Whether the connection is encrypted.
+        is_encrypted: bool,
+    },
+    /// A connection has ended.
+    Ended {
+        /// Whose.
+        peer: &'a Address,
+        /// Why, if not as a client ends one.
+        error: Option<&'a NbdError>,
+    },
+    /// A client could not be let in, for want of something that may come back.
+    NotAccepted {
+        /// Why.
+        error: &'a std::io::Error,
+    },
+}

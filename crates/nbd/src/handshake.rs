@@ -1,0 +1,376 @@
+//! Until a client has chosen an export: greeting, options, TLS.
+
+use std::io;
+use std::sync::Arc;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::export::Export;
+use crate::limits::{MAX_OPTION, MAX_OPTIONS, MAX_STRING};
+use crate::options::{self, Bad, ContextQuery, InfoQuery};
+use crate::server::Shared;
+use crate::stream::Stream;
+use crate::wire::{
+    GREETING_MAGIC, OPTION_MAGIC, OPTION_REPLY_MAGIC, OptionHeader, answer, greeting, info, option,
+};
+use crate::{NbdError, TlsMode};
+
+/// The only metadata context, and the number it goes by.
+const ALLOCATION: &str = "base:allocation";
+const ALLOCATION_NAMESPACE: &str = "base:";
+pub(crate) const ALLOCATION_ID: u32 = 1;
+
+/// What client and server have agreed on.
+pub(crate) struct Agreed {
+    pub(crate) export: Arc<Export>,
+    pub(crate) is_encrypted: bool,
+    /// Whether replies are structured.
+    pub(crate) is_structured: bool,
+    /// Whether the client may ask what is allocated.
+    pub(crate) has_allocation: bool,
+}
+
+/// Talks until the client has chosen an export, or `None` if it wants none.
+pub(crate) async fn handshake(
+    mut stream: Box<dyn Stream>,
+    shared: &Shared,
+) -> Result<Option<(Box<dyn Stream>, Agreed)>, NbdError> {
+    let omits_zeroes = greet(&mut stream).await?;
+    let mut haggling = Haggling { shared, omits_zeroes, ..Haggling::new(shared) };
+    for _ in 0..MAX_OPTIONS {
+        let header = read_header(&mut stream).await?;
+        if header.len > MAX_OPTION {
+            return refuse_long_option(&mut stream, header).await;
+        }
+        let mut data = vec![0; header.len as usize];
+        read(&mut stream, &mut data).await?;
+        let mut answers = Answers { option: header.option, bytes: Vec::new() };
+        let next = haggling.answer(header.option, &data, &mut answers)?;
+        write(&mut stream, &answers.bytes).await?;
+        match next {
+            Next::Option => {}
+            Next::Tls => {
+                stream = haggling.encrypt(stream).await?;
+                haggling = Haggling { is_encrypted: true, omits_zeroes, ..Haggling::new(shared) };
+            }
+            Next::Serve(agreed) => return Ok(Some((stream, agreed))),
+            Next::End => {
+                stream.shutdown().await.map_err(NbdError::Io)?;
+                return Ok(None);
+            }
+        }
+    }
+    Err(NbdError::Malformed {
+        what: "the handshake",
+        found: format!("more than {MAX_OPTIONS} options"),
+        expected: "the choice of an export",
+    })
+}
+
+/// Says what this is and hears what the client is; true if it wants no zeroes behind its export.
+async fn greet(stream: &mut Box<dyn Stream>) -> Result<bool, NbdError> {
+    let flags = greeting::FIXED_NEWSTYLE | greeting::NO_ZEROES;
+    let mut bytes = Vec::with_capacity(18);
+    bytes.extend(GREETING_MAGIC.to_be_bytes());
+    bytes.extend(OPTION_MAGIC.to_be_bytes());
+    bytes.extend(flags.to_be_bytes());
+    write(stream, &bytes).await?;
+    let mut bytes = [0; 4];
+    read(stream, &mut bytes).await?;
+    let client = u32::from_be_bytes(bytes);
+    if client & !u32::from(flags) != 0 || client & u32::from(greeting::FIXED_NEWSTYLE) == 0 {
+        return Err(NbdError::Malformed {
+            what: "the client's flags",
+            found: format!("{client:#x}"),
+            expected: "fixed newstyle, and no flag that was not offered",
+        });
+    }
+    Ok(client & u32::from(greeting::NO_ZEROES) != 0)
+}
+
+async fn read_header(stream: &mut Box<dyn Stream>) -> Result<OptionHeader, NbdError> {
+    let mut bytes = [0; OptionHeader::LEN];
+    read(stream, &mut bytes).await?;
+    OptionHeader::decode(&bytes).ok_or_else(|| NbdError::Malformed {
+        what: "the head of an option",
+        found: format!("{:02x?}", &bytes[..8]),
+        expected: "the bytes IHAVEOPT",
+    })
+}
+
+/// Says that an option is too long, and ends: what would have to be skipped has no bound.
+async fn refuse_long_option<T>(
+    stream: &mut Box<dyn Stream>,
+    header: OptionHeader,
+) -> Result<T, NbdError> {
+    if header.option != option::EXPORT_NAME {
+        let mut answers = Answers { option: header.option, bytes: Vec::new() };
+        answers.error(answer::ERR_TOO_BIG, "an option of more than 65,536 bytes");
+        write(stream, &answers.bytes).await?;
+        stream.shutdown().await.map_err(NbdError::Io)?;
+    }
+    Err(NbdError::Malformed {
+        what: "the length of an option",
+        found: format!("{} bytes", header.len),
+        expected: "at most 65,536",
+    })
+}
+
+/// What follows the answer to an option.
+enum Next {
+    Option,
+    Tls,
+    Serve(Agreed),
+    End,
+}
+
+/// Where the haggling about options stands.
+struct Haggling<'a> {
+    shared: &'a Shared,
+    omits_zeroes: bool,
+    is_encrypted: bool,
+    is_structured: bool,
+    /// The export for which `base:allocation` was selected.
+    allocation_of: Option<Arc<Export>>,
+}
+
+impl<'a> Haggling<'a> {
+    fn new(shared: &'a Shared) -> Haggling<'a> {
+        Haggling {
+            shared,
+            omits_zeroes: false,
+            is_encrypted: false,
+            is_structured: false,
+            allocation_of: None,
+        }
+    }
+
+    fn answer(
+        &mut self,
+        option: u32,
+        data: &[u8],
+        answers: &mut Answers,
+    ) -> Result<Next, NbdError> {
+        let has_data = !data.is_empty();
+        match option {
+            option::EXPORT_NAME => return self.choose_unanswered(data, answers),
+            option::ABORT => {
+                answers.ack();
+                return Ok(Next::End);
+            }
+            _ if self.shared.is_ending() => {
+                answers.error(answer::ERR_SHUTDOWN, "the server is shutting down");
+            }
+            option::STARTTLS if has_data => answers.no_data_expected(),
+            option::STARTTLS => return Ok(self.start_tls(answers)),
+            _ if self.must_encrypt() => {
+                answers.error(answer::ERR_TLS_REQD, "this server asks for TLS first");
+            }
+            option::LIST | option::STRUCTURED_REPLY if has_data => answers.no_data_expected(),
+            option::LIST => self.list(answers),
+            option::STRUCTURED_REPLY => {
+                self.is_structured = true;
+                answers.ack();
+            }
+            option::INFO => drop(self.inform(data, answers)),
+            option::GO => {
+                if let Some(export) = self.inform(data, answers) {
+                    return Ok(Next::Serve(self.agree(export)));
+                }
+            }
+            option::LIST_META_CONTEXT => self.list_contexts(data, answers),
+            option::SET_META_CONTEXT => self.set_contexts(data, answers),
+            _ => answers.error(answer::ERR_UNSUP, "this server does not know the option"),
+        }
+        Ok(Next::Option)
+    }
+
+    fn must_encrypt(&self) -> bool {
+        let mode = self.shared.tls.as_ref().map(|tls| tls.mode);
+        mode == Some(TlsMode::Required) && !self.is_encrypted
+    }
+
+    /// Gives the client the export it named, for which there is no other answer than the end.
+    fn choose_unanswered(&self, name: &[u8], answers: &mut Answers) -> Result<Next, NbdError> {
+        let refused = |why: String| Err(NbdError::Refused { why });
+        if self.must_encrypt() {
+            return refused("a client asked for an export without TLS".into());
+        }
+        if self.shared.is_ending() {
+            return refused("a client asked for an export while the server shut down".into());
+        }
+        let Some(export) = options::string(name).ok().and_then(|name| self.find(name)) else {
+            let name = String::from_utf8_lossy(&name[..name.len().min(MAX_STRING)]);
+            return refused(format!("a client asked for export {name:?}, which is not there"));
+        };
+        answers.bytes.extend(export.device.size().to_be_bytes());
+        answers.bytes.extend(export.flags(self.is_structured).to_be_bytes());
+        if !self.omits_zeroes {
+            answers.bytes.extend([0; 124]);
+        }
+        Ok(Next::Serve(self.agree(export.clone())))
+    }
+
+    fn find(&self, name: &str) -> Option<&'a Arc<Export>> {
+        self.shared.exports.find(name)
+    }
+
+    fn agree(&self, export: Arc<Export>) -> Agreed {
+        let selected = self.allocation_of.as_ref();
+        Agreed {
+            has_allocation: selected.is_some_and(|selected| Arc::ptr_eq(selected, &export)),
+            export,
+            is_encrypted: self.is_encrypted,
+            is_structured: self.is_structured,
+        }
+    }
+
+    fn start_tls(&self, answers: &mut Answers) -> Next {
+        if self.is_encrypted {
+            answers.error(answer::ERR_INVALID, "TLS is on already");
+            return Next::Option;
+        }
+        if self.shared.tls.is_none() {
+            answers.error(answer::ERR_POLICY, "this server has no TLS");
+            return Next::Option;
+        }
+        answers.ack();
+        Next::Tls
+    }
+
+    async fn encrypt(&self, stream: Box<dyn Stream>) -> Result<Box<dyn Stream>, NbdError> {
+        let tls = self.shared.tls.as_ref().expect("asked for before");
+        Ok(Box::new(tls.acceptor.accept(stream).await.map_err(NbdError::Tls)?))
+    }
+
+    fn list(&self, answers: &mut Answers) {
+        for export in self.shared.exports.iter() {
+            let len = (export.name.len() as u32).to_be_bytes();
+            let (name, description) = (export.name.as_bytes(), export.description.as_bytes());
+            answers.push(answer::SERVER, &[&len, name, description]);
+        }
+        answers.ack();
+    }
+
+    /// Tells of the export that the client names; `None` if that is an error.
+    fn inform(&self, data: &[u8], answers: &mut Answers) -> Option<Arc<Export>> {
+        let query = InfoQuery::decode(data).map_err(|bad| answers.bad(bad)).ok()?;
+        let Some(export) = self.find(query.name) else {
+            answers.error(answer::ERR_UNKNOWN, "there is no such export");
+            return None;
+        };
+        let size = export.device.size().to_be_bytes();
+        let flags = export.flags(self.is_structured).to_be_bytes();
+        answers.info(info::EXPORT, &[&size, &flags]);
+        if query.wants(info::NAME) {
+            answers.info(info::NAME, &[export.name.as_bytes()]);
+        }
+        if query.wants(info::DESCRIPTION) && !export.description.is_empty() {
+            answers.info(info::DESCRIPTION, &[export.description.as_bytes()]);
+        }
+        if query.wants(info::BLOCK_SIZE) {
+            let preferred = export.device.block_size().bytes();
+            let sizes = [1, preferred, self.shared.limits.max_request].map(u32::to_be_bytes);
+            answers.info(info::BLOCK_SIZE, &[&sizes[0], &sizes[1], &sizes[2]]);
+        }
+        answers.ack();
+        Some(export.clone())
+    }
+
+    fn list_contexts(&self, data: &[u8], answers: &mut Answers) {
+        let Some((_, query)) = self.context_query(data, answers) else { return };
+        let asks = |query: &&str| [ALLOCATION, ALLOCATION_NAMESPACE].contains(query);
+        if query.queries.is_empty() || query.queries.iter().any(asks) {
+            answers.context(0);
+        }
+        answers.ack();
+    }
+
+    fn set_contexts(&mut self, data: &[u8], answers: &mut Answers) {
+        // what was selected before is gone, even if this fails
+        self.allocation_of = None;
+        let Some((export, query)) = self.context_query(data, answers) else { return };
+        if query.queries.contains(&ALLOCATION) {
+            self.allocation_of = Some(export);
+            answers.context(ALLOCATION_ID);
+        }
+        answers.ack();
+    }
+
+    fn context_query<'d>(
+        &self,
+        data: &'d [u8],
+        answers: &mut Answers,
+    ) -> Option<(Arc<Export>, ContextQuery<'d>)> {
+        if !self.is_structured {
+            answers.error(answer::ERR_INVALID, "metadata need structured replies");
+            return None;
+        }
+        let query = ContextQuery::decode(data).map_err(|bad| answers.bad(bad)).ok()?;
+        let Some(export) = self.find(query.name) else {
+            answers.error(answer::ERR_UNKNOWN, "there is no such export");
+            return None;
+        };
+        Some((export.clone(), query))
+    }
+}
+
+/// What a server says to one option.
+struct Answers {
+    option: u32,
+    bytes: Vec<u8>,
+}
+
+impl Answers {
+    fn push(&mut self, kind: u32, data: &[&[u8]]) {
+        let len: usize = data.iter().map(|part| part.len()).sum();
+        self.bytes.extend(OPTION_REPLY_MAGIC.to_be_bytes());
+        self.bytes.extend(self.option.to_be_bytes());
+        self.bytes.extend(kind.to_be_bytes());
+        self.bytes.extend((len as u32).to_be_bytes());
+        data.iter().for_each(|part| self.bytes.extend(*part));
+    }
+
+    fn ack(&mut self) {
+        self.push(answer::ACK, &[]);
+    }
+
+    fn info(&mut self, kind: u16, data: &[&[u8]]) {
+        let kind = kind.to_be_bytes();
+        self.push(answer::INFO, &[&[kind.as_slice()], data].concat());
+    }
+
+    fn context(&mut self, id: u32) {
+        self.push(answer::META_CONTEXT, &[&id.to_be_bytes(), ALLOCATION.as_bytes()]);
+    }
+
+    fn error(&mut self, kind: u32, message: &str) {
+        self.push(kind, &[message.as_bytes()]);
+    }
+
+    fn bad(&mut self, bad: Bad) {
+        match bad {
+            Bad::Invalid(why) => self.error(answer::ERR_INVALID, why),
+            Bad::TooBig(why) => self.error(answer::ERR_TOO_BIG, why),
+        }
+    }
+
+    fn no_data_expected(&mut self) {
+        self.error(answer::ERR_INVALID, "this option takes no data");
+    }
+}
+
+async fn read(stream: &mut Box<dyn Stream>, bytes: &mut [u8]) -> Result<(), NbdError> {
+    match stream.read_exact(bytes).await {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+            Err(NbdError::Gone { what: "the handshake" })
+        }
+        Err(error) => Err(NbdError::Io(error)),
+    }
+}
+
+async fn write(stream: &mut Box<dyn Stream>, bytes: &[u8]) -> Result<(), NbdError> {
+    stream.write_all(bytes).await.map_err(NbdError::Io)?;
+    stream.flush().await.map_err(NbdError::Io)
+}

@@ -1,0 +1,135 @@
+//! What a client sends while it is served, in pieces of the lengths that are wanted.
+
+use std::io;
+use std::time::Duration;
+
+use tokio::io::AsyncReadExt;
+use tokio::time::timeout;
+
+use crate::NbdError;
+use crate::stream::ReadHalf;
+
+/// Read at once, if there is so much: several short requests, in one call of the system.
+const AHEAD: usize = 64 << 10;
+
+/// Bytes from a client, some of them read ahead.
+pub(crate) struct Inbox {
+    reader: ReadHalf,
+    ahead: Vec<u8>,
+    /// How many of those have been taken.
+    taken: usize,
+    stall: Duration,
+}
+
+impl Inbox {
+    /// A client that stops for `stall` in the middle of something is given up.
+    pub(crate) fn new(reader: ReadHalf, stall: Duration) -> Inbox {
+        Inbox { reader, ahead: Vec::with_capacity(AHEAD), taken: 0, stall }
+    }
+
+    /// Whether nothing has been read ahead.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ahead.len() == self.taken
+    }
+
+    /// Waits for as long as it takes until there is something; false if nothing comes any more.
+    ///
+    /// Nothing is lost if this is dropped before it ends.
+    pub(crate) async fn wait(&mut self) -> Result<bool, NbdError> {
+        Ok(!self.is_empty() || self.fill().await? > 0)
+    }
+
+    /// The next `N` bytes, which are a part of `what`.
+    pub(crate) async fn array<const N: usize>(
+        &mut self,
+        what: &'static str,
+    ) -> Result<[u8; N], NbdError> {
+        let mut bytes = [0; N];
+        self.read(&mut bytes, what).await?;
+        Ok(bytes)
+    }
+
+    /// Fills `bytes`, which are a part of `what`.
+    pub(crate) async fn read(
+        &mut self,
+        bytes: &mut [u8],
+        what: &'static str,
+    ) -> Result<(), NbdError> {
+        let mut rest = self.take_ahead(bytes);
+        while !rest.is_empty() {
+            if rest.len() < AHEAD {
+                self.fill_in_time(what).await?;
+                rest = self.take_ahead(rest);
+            } else {
+                // straight to where it belongs
+                let read = in_time(self.stall, what, self.reader.read(rest)).await?;
+                rest = &mut rest[read..];
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads `len` bytes, which are a part of `what`, and forgets them.
+    pub(crate) async fn skip(&mut self, len: usize, what: &'static str) -> Result<(), NbdError> {
+        let mut rest = len;
+        loop {
+            let skipped = rest.min(self.ahead.len() - self.taken);
+            self.taken += skipped;
+            rest -= skipped;
+            if rest == 0 {
+                return Ok(());
+            }
+            self.fill_in_time(what).await?;
+        }
+    }
+
+    /// Reads until the client closes the connection, and forgets it all.
+    pub(crate) async fn drain(&mut self) -> Result<(), NbdError> {
+        while self.fill().await? > 0 {
+            self.taken = self.ahead.len();
+        }
+        Ok(())
+    }
+
+    /// Takes into the front of `bytes` what was read ahead; the rest of `bytes`.
+    fn take_ahead<'b>(&mut self, bytes: &'b mut [u8]) -> &'b mut [u8] {
+        let len = bytes.len().min(self.ahead.len() - self.taken);
+        let (front, rest) = bytes.split_at_mut(len);
+        front.copy_from_slice(&self.ahead[self.taken..self.taken + len]);
+        self.taken += len;
+        rest
+    }
+
+    /// Reads something, once all that was read ahead has been taken; 0 if nothing comes any more.
+    async fn fill(&mut self) -> Result<usize, NbdError> {
+        debug_assert!(self.is_empty(), "what was read ahead would be lost");
+        self.ahead.clear();
+        self.taken = 0;
+        match self.reader.read_buf(&mut self.ahead).await {
+            // a client that says no farewell over TLS
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(0),
+            read => read.map_err(NbdError::Io),
+        }
+    }
+
+    async fn fill_in_time(&mut self, what: &'static str) -> Result<(), NbdError> {
+        let limit = self.stall;
+        match timeout(limit, self.fill()).await {
+            Ok(Ok(0)) => Err(NbdError::Gone { what }),
+            Ok(filled) => filled.map(|_| ()),
+            Err(_) => Err(NbdError::TimedOut { what, limit }),
+        }
+    }
+}
+
+async fn in_time(
+    limit: Duration,
+    what: &'static str,
+    reading: impl Future<Output = io::Result<usize>>,
+) -> Result<usize, NbdError> {
+    match timeout(limit, reading).await {
+        Ok(Ok(0)) => Err(NbdError::Gone { what }),
+        Ok(read) => read.map_err(NbdError::Io),
+        Err(_) => Err(NbdError::TimedOut { what, limit }),
+    }
+}

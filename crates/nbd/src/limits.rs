@@ -1,0 +1,71 @@
+use std::time::Duration;
+
+use crate::ServerError;
+
+/// What clients can make a server spend.
+///
+/// Memory is bounded by [`buffers`](Limits::buffers), of which a few mebibytes may be kept on top
+/// to be used again, and by about 100 KiB for each connection that has requests under way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The most bytes that one request reads or writes; what asks for more is refused. Other
+    /// servers and clients agree on 32 MiB, fewer may confuse them.
+    pub max_request: u32,
+    /// The most requests of one connection that are under way; further ones are not read.
+    pub in_flight: u32,
+    /// The most bytes that all requests together hold. One that needs more waits.
+    pub buffers: u64,
+    /// The most connections; further ones wait to be accepted.
+    pub connections: u32,
+    /// How long a client may take until it has chosen an export.
+    pub handshake: Duration,
+    /// How long a client may stop in the middle of a request, or let a reply wait. Between requests
+    /// it may be silent for ever.
+    pub stall: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            max_request: 32 << 20,
+            in_flight: 128,
+            buffers: 256 << 20,
+            connections: 4096,
+            handshake: Duration::from_secs(15),
+            stall: Duration::from_secs(60),
+        }
+    }
+}
+
+/// The longest string of the protocol, in bytes; names of exports are such.
+pub(crate) const MAX_STRING: usize = 4096;
+/// The most data of one option, in bytes.
+pub(crate) const MAX_OPTION: u32 = 64 << 10;
+/// The most options of one handshake.
+pub(crate) const MAX_OPTIONS: u32 = 1024;
+/// The most queries for metadata contexts in one option.
+pub(crate) const MAX_QUERIES: u32 = 64;
+/// The most extents in one reply. Clients ask again from where a reply ends.
+pub(crate) const MAX_EXTENTS: usize = 8192;
+/// The most of a device's error that a client is told, in bytes.
+pub(crate) const MAX_MESSAGE: usize = 1024;
+/// How long a connection that has ended waits for the client to close it, so that the last replies
+/// are not lost to it.
+pub(crate) const LINGER: Duration = Duration::from_secs(1);
+
+impl Limits {
+    pub(crate) fn check(&self) -> Result<(), ServerError> {
+        let expected = |is_met: bool, what| {
+            if is_met { Ok(()) } else { Err(ServerError::Limits { expected: what }) }
+        };
+        expected(self.max_request >= 4096, "requests of at least 4,096 bytes")?;
+        expected(self.max_request <= 64 << 20, "requests of at most 64 MiB")?;
+        expected(self.in_flight > 0, "room for a request")?;
+        expected(self.connections > 0, "room for a connection")?;
+        expected(
+            self.buffers >= u64::from(self.max_request.next_power_of_two()),
+            "buffers for a request of the longest kind, rounded up to a power of two",
+        )?;
+        expected(self.buffers <= 1 << 40, "at most 1 TiB of buffers")
+    }
+}

@@ -1,0 +1,121 @@
+//! The sockets on which clients arrive.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+
+use tokio::net::{TcpListener, TcpStream, UnixListener};
+
+use crate::ServerError;
+use crate::stream::Stream;
+
+/// Where a server is to listen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Listen {
+    /// On a TCP port; 0 takes one that is free.
+    Tcp(SocketAddr),
+    /// On a Unix socket of this name. Who may connect is a matter of the permissions of its folder
+    /// and of the process's umask. One that a dead server left behind is replaced.
+    Unix(PathBuf),
+}
+
+/// Where a server listens, or where a client is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address {
+    /// A host and a port.
+    Tcp(SocketAddr),
+    /// A Unix socket; clients have no other name than the server's.
+    Unix(PathBuf),
+    /// A connection that was handed over.
+    Adopted,
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Address::Tcp(address) => address.fmt(f),
+            Address::Unix(path) => path.display().fmt(f),
+            Address::Adopted => f.write_str("a connection that was handed over"),
+        }
+    }
+}
+
+/// A socket that listens. A Unix socket loses its name when this is dropped.
+pub(crate) enum Listener {
+    Tcp(TcpListener, SocketAddr),
+    Unix(UnixListener, PathBuf),
+}
+
+impl Listener {
+    /// Must be called within a runtime.
+    pub(crate) async fn bind(place: &Listen) -> Result<Listener, ServerError> {
+        match place {
+            Listen::Tcp(address) => {
+                let failed = |source| ServerError::Listen { address: address.to_string(), source };
+                let listener = TcpListener::bind(address).await.map_err(failed)?;
+                let bound = listener.local_addr().map_err(failed)?;
+                Ok(Listener::Tcp(listener, bound))
+            }
+            Listen::Unix(path) => Ok(Listener::Unix(bind_unix(path)?, path.clone())),
+        }
+    }
+
+    pub(crate) fn address(&self) -> Address {
+        match self {
+            Listener::Tcp(_, address) => Address::Tcp(*address),
+            Listener::Unix(_, path) => Address::Unix(path.clone()),
+        }
+    }
+
+    /// The next client.
+    pub(crate) async fn accept(&self) -> io::Result<(Box<dyn Stream>, Address)> {
+        match self {
+            Listener::Tcp(listener, _) => {
+                let (stream, peer) = listener.accept().await?;
+                prepare(&stream)?;
+                Ok((Box::new(stream), Address::Tcp(peer)))
+            }
+            Listener::Unix(listener, path) => {
+                let (stream, _) = listener.accept().await?;
+                Ok((Box::new(stream), Address::Unix(path.clone())))
+            }
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Listener::Unix(_, path) = self {
+            // the next server replaces what could not be removed
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+/// Replies leave at once, and a client whose machine died is noticed in the end.
+fn prepare(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    rustix::net::sockopt::set_socket_keepalive(stream, true)?;
+    Ok(())
+}
+
+fn bind_unix(path: &Path) -> Result<UnixListener, ServerError> {
+    let failed = |source| ServerError::Listen { address: path.display().to_string(), source };
+    match UnixListener::bind(path) {
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
+        bound => return bound.map_err(failed),
+    }
+    if !path.symlink_metadata().map_err(failed)?.file_type().is_socket() {
+        return Err(ServerError::NotASocket { path: path.to_owned() });
+    }
+    match std::os::unix::net::UnixStream::connect(path) {
+        Ok(_) => Err(ServerError::InUse { path: path.to_owned() }),
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            std::fs::remove_file(path).map_err(failed)?;
+            UnixListener::bind(path).map_err(failed)
+        }
+        Err(error) => Err(failed(error)),
+    }
+}

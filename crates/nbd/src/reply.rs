@@ -1,0 +1,200 @@
+//! Replies: their bytes, and their way to the client.
+
+use std::io::{self, IoSlice};
+use std::time::Duration;
+
+use onefold_block::Extent;
+use tokio::io::AsyncWriteExt;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::time::timeout;
+
+use crate::NbdError;
+use crate::buffers::Buffer;
+use crate::command::Done;
+use crate::error::Failure;
+use crate::handshake::ALLOCATION_ID;
+use crate::limits::MAX_MESSAGE;
+use crate::stream::WriteHalf;
+use crate::wire::{CHUNK_MAGIC, SIMPLE_REPLY_MAGIC, chunk, command, state};
+
+/// The most replies that are written at once.
+const BATCH: usize = 64;
+/// The longest head: that of a chunk, and the offset of its data.
+const MAX_HEAD: usize = 28;
+
+/// To which request a reply belongs, and in which form it goes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ReplyTo {
+    pub(crate) cookie: u64,
+    pub(crate) command: u16,
+    pub(crate) offset: u64,
+    pub(crate) is_structured: bool,
+}
+
+/// The room that a request takes until its reply is written.
+pub(crate) struct Ticket {
+    /// Among the requests of its connection.
+    pub(crate) _room: OwnedSemaphorePermit,
+    /// Among those that a shutdown waits for.
+    pub(crate) _gate: Option<OwnedSemaphorePermit>,
+}
+
+/// A reply as it goes over the wire.
+pub(crate) struct Reply {
+    head: [u8; MAX_HEAD],
+    head_len: usize,
+    body: Body,
+    _ticket: Ticket,
+}
+
+enum Body {
+    None,
+    Data(Buffer),
+    Bytes(Vec<u8>),
+}
+
+impl Reply {
+    /// What is said to a request with this `outcome`.
+    pub(crate) fn new(to: ReplyTo, outcome: Result<Done, Failure>, ticket: Ticket) -> Reply {
+        let mut reply =
+            Reply { head: [0; MAX_HEAD], head_len: 0, body: Body::None, _ticket: ticket };
+        match outcome {
+            Ok(Done::Nothing) => reply.simple(to, 0),
+            Ok(Done::Read(data)) if !to.is_structured => {
+                reply.simple(to, 0);
+                reply.body = Body::Data(data);
+            }
+            // a chunk of data has at least one byte
+            Ok(Done::Read(data)) if data.is_empty() => reply.chunk(to, chunk::NONE, 0),
+            Ok(Done::Read(data)) => {
+                reply.chunk(to, chunk::OFFSET_DATA, 8 + data.len());
+                reply.push(&to.offset.to_be_bytes());
+                reply.body = Body::Data(data);
+            }
+            Ok(Done::Extents(extents)) => {
+                let bytes = descriptors(&extents);
+                reply.chunk(to, chunk::BLOCK_STATUS, bytes.len());
+                reply.body = Body::Bytes(bytes);
+            }
+            Err(failure) if to.is_structured => {
+                let bytes = error(&failure);
+                reply.chunk(to, chunk::ERROR, bytes.len());
+                reply.body = Body::Bytes(bytes);
+            }
+            Err(failure) => reply.simple(to, failure.errno as u32),
+        }
+        reply
+    }
+
+    fn simple(&mut self, to: ReplyTo, errno: u32) {
+        let needs_chunk = to.is_structured && to.command == command::READ;
+        debug_assert!(!needs_chunk, "a structured read has no simple reply");
+        self.push(&SIMPLE_REPLY_MAGIC.to_be_bytes());
+        self.push(&errno.to_be_bytes());
+        self.push(&to.cookie.to_be_bytes());
+    }
+
+    /// The head of the only chunk of a reply, with `len` bytes behind it.
+    fn chunk(&mut self, to: ReplyTo, kind: u16, len: usize) {
+        self.push(&CHUNK_MAGIC.to_be_bytes());
+        self.push(&chunk::DONE.to_be_bytes());
+        self.push(&kind.to_be_bytes());
+        self.push(&to.cookie.to_be_bytes());
+        self.push(&(len as u32).to_be_bytes());
+    }
+
+    fn push(&mut self, bytes: &[u8]) {
+        self.head[self.head_len..self.head_len + bytes.len()].copy_from_slice(bytes);
+        self.head_len += bytes.len();
+    }
+
+    fn parts(&self) -> [IoSlice<'_>; 2] {
+        let body = match &self.body {
+            Body::None => &[],
+            Body::Data(buffer) => &buffer[..],
+            Body::Bytes(bytes) => bytes,
+        };
+        [IoSlice::new(&self.head[..self.head_len]), IoSlice::new(body)]
+    }
+}
+
+/// Extents as the context's number and pairs of length and state. Those of one request are shorter
+/// than 4 GiB together.
+fn descriptors(extents: &[Extent]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(4 + 8 * extents.len());
+    bytes.extend(ALLOCATION_ID.to_be_bytes());
+    for extent in extents {
+        let states = match extent {
+            Extent::Data(_) => 0,
+            Extent::Hole(_) => state::HOLE | state::ZERO,
+        };
+        bytes.extend((extent.len() as u32).to_be_bytes());
+        bytes.extend(states.to_be_bytes());
+    }
+    bytes
+}
+
+/// A failure as its number and a message that is short enough.
+fn error(failure: &Failure) -> Vec<u8> {
+    let mut message = failure.message.replace('\0', " ");
+    while message.len() > MAX_MESSAGE {
+        message.pop();
+    }
+    let mut bytes = Vec::with_capacity(6 + message.len());
+    bytes.extend((failure.errno as u32).to_be_bytes());
+    bytes.extend((message.len() as u16).to_be_bytes());
+    bytes.extend(message.as_bytes());
+    bytes
+}
+
+/// Writes `replies` as they come, several at once if they do, until there can be no more; then
+/// closes the connection in this direction.
+pub(crate) async fn deliver(
+    mut writer: WriteHalf,
+    mut replies: UnboundedReceiver<Reply>,
+    stall: Duration,
+) -> Result<(), NbdError> {
+    let mut batch = Vec::with_capacity(BATCH);
+    while replies.recv_many(&mut batch, BATCH).await > 0 {
+        let parts = batch.iter().flat_map(Reply::parts);
+        let mut parts: Vec<IoSlice<'_>> = parts.filter(|part| !part.is_empty()).collect();
+        write_all(&mut writer, &mut parts, stall).await?;
+        batch.clear();
+    }
+    match in_time(stall, writer.shutdown()).await {
+        // the client was first
+        Err(NbdError::Io(error)) if is_closed(&error) => Ok(()),
+        closed => closed,
+    }
+}
+
+fn is_closed(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, NotConnected};
+    matches!(error.kind(), NotConnected | BrokenPipe | ConnectionReset)
+}
+
+async fn write_all(
+    writer: &mut WriteHalf,
+    mut parts: &mut [IoSlice<'_>],
+    stall: Duration,
+) -> Result<(), NbdError> {
+    while !parts.is_empty() {
+        let written = in_time(stall, writer.write_vectored(parts)).await?;
+        if written == 0 {
+            return Err(NbdError::Io(io::ErrorKind::WriteZero.into()));
+        }
+        IoSlice::advance_slices(&mut parts, written);
+    }
+    in_time(stall, writer.flush()).await
+}
+
+async fn in_time<T>(
+    limit: Duration,
+    writing: impl Future<Output = io::Result<T>>,
+) -> Result<T, NbdError> {
+    match timeout(limit, writing).await {
+        Ok(written) => written.map_err(NbdError::Io),
+        Err(_) => Err(NbdError::TimedOut { what: "taking a reply", limit }),
+    }
+}

@@ -1,0 +1,253 @@
+use std::os::unix::net::UnixStream as StdUnixStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+use onefold_block::BlockError;
+use tokio::net::UnixStream;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::time::{sleep, timeout};
+
+use crate::buffers::Buffers;
+use crate::connection::converse;
+use crate::export::Exports;
+use crate::limits::LINGER;
+use crate::listen::Listener;
+use crate::stream::Stream;
+use crate::workers::Workers;
+use crate::{Address, Config, Event, Limits, ServerError, Tls};
+
+/// As many requests as could ever be under way in one server.
+const GATE: u32 = 1 << 29;
+/// How long to wait before accepting again, where that failed for want of something.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Threads that move bytes. What takes time is done by workers.
+const MOVERS: usize = 2;
+
+/// Serves exports until it is shut down or dropped.
+///
+/// A server that is dropped ends at once, with the requests under way unanswered and nothing
+/// flushed; see [`shutdown`](Server::shutdown).
+pub struct Server {
+    runtime: Runtime,
+    shared: Arc<Shared>,
+    addresses: Vec<Address>,
+}
+
+/// What all connections share.
+pub(crate) struct Shared {
+    pub(crate) exports: Exports,
+    pub(crate) tls: Option<Tls>,
+    pub(crate) limits: Limits,
+    pub(crate) buffers: Arc<Buffers>,
+    pub(crate) workers: Workers,
+    pub(crate) on_event: Arc<dyn Fn(Event<'_>) + Send + Sync>,
+    /// A permit for each request under way. A shutdown takes all of them, so that there are none
+    /// for new requests.
+    pub(crate) gate: Arc<Semaphore>,
+    /// A permit for each connection.
+    connections: Arc<Semaphore>,
+    phase: watch::Sender<Phase>,
+}
+
+/// How near the end is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Phase {
+    Serving,
+    /// Nothing new is begun.
+    Draining,
+    /// Connections close as soon as their replies are out.
+    Closing,
+}
+
+/// Tells when connections are to close.
+pub(crate) struct Closing(watch::Receiver<Phase>);
+
+impl Closing {
+    pub(crate) async fn wait(&mut self) {
+        // a server that is gone is closing as well
+        let _ = self.0.wait_for(|phase| *phase == Phase::Closing).await;
+    }
+}
+
+impl Shared {
+    /// Whether nothing new is to be begun.
+    pub(crate) fn is_ending(&self) -> bool {
+        *self.phase.borrow() > Phase::Serving
+    }
+
+    pub(crate) fn closing(&self) -> Closing {
+        Closing(self.phase.subscribe())
+    }
+}
+
+impl Server {
+    /// Starts to serve; clients can connect once this returns.
+    ///
+    /// # Errors
+    ///
+    /// Names of exports and limits that contradict the protocol or one another, places where
+    /// nobody can listen, want of threads.
+    pub fn start(config: Config) -> Result<Server, ServerError> {
+        config.limits.check()?;
+        let shared = Arc::new(Shared {
+            exports: Exports::new(config.exports)?,
+            tls: config.tls,
+            buffers: Buffers::new(config.limits.buffers),
+            workers: Workers::start(config.workers)?,
+            on_event: config.on_event,
+            gate: Arc::new(Semaphore::new(GATE as usize)),
+            connections: Arc::new(Semaphore::new(config.limits.connections as usize)),
+            phase: watch::Sender::new(Phase::Serving),
+            limits: config.limits,
+        });
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(MOVERS)
+            .thread_name("nbd-mover")
+            .enable_all()
+            .build()
+            .map_err(ServerError::Threads)?;
+        let listeners = runtime.block_on(async {
+            let mut listeners = Vec::new();
+            for place in &config.listen {
+                listeners.push(Listener::bind(place).await?);
+            }
+            Ok::<_, ServerError>(listeners)
+        })?;
+        let addresses = listeners.iter().map(Listener::address).collect();
+        for listener in listeners {
+            runtime.spawn(listen(listener, shared.clone()));
+        }
+        Ok(Server { runtime, shared, addresses })
+    }
+
+    /// Where clients can connect, in the order in which the places were given.
+    pub fn addresses(&self) -> &[Address] {
+        &self.addresses
+    }
+
+    /// Serves a client that is connected already; false if there are as many as there may be.
+    ///
+    /// # Errors
+    ///
+    /// The socket cannot be used so.
+    pub fn adopt(&self, socket: StdUnixStream) -> std::io::Result<bool> {
+        let Ok(permit) = self.shared.connections.clone().try_acquire_owned() else {
+            return Ok(false);
+        };
+        socket.set_nonblocking(true)?;
+        let _context = self.runtime.enter();
+        let stream = Box::new(UnixStream::from_std(socket)?);
+        self.runtime.spawn(serve(permit, stream, Address::Adopted, self.shared.clone()));
+        Ok(true)
+    }
+
+    /// How many clients are connected.
+    pub fn connections(&self) -> u32 {
+        let free = self.shared.connections.available_permits() as u32;
+        self.shared.limits.connections - free
+    }
+
+    /// Ends in peace: lets nobody in, waits for the requests under way, flushes each device, and
+    /// closes the connections. New requests get an error meanwhile.
+    ///
+    /// It waits `patience` for the requests, as long for each flush, and a little more for the
+    /// connections.
+    ///
+    /// # Errors
+    ///
+    /// [`ServerError::Flush`] if a flush failed: what clients wrote since their last flush may be
+    /// lost. [`ServerError::StillBusy`] if requests were still under way.
+    pub fn shutdown(self, patience: Duration) -> Result<(), ServerError> {
+        let Server { runtime, shared, .. } = self;
+        let ended = runtime.block_on(shut_down(&shared, patience));
+        // calls of devices that are under way cannot be stopped, and nobody waits for them
+        runtime.shutdown_background();
+        ended
+    }
+}
+
+async fn shut_down(shared: &Arc<Shared>, patience: Duration) -> Result<(), ServerError> {
+    let drain = timeout(patience, shared.gate.acquire_many(GATE));
+    // what is free of the gate is taken before anybody learns that this is the end
+    let (drained, _) = tokio::join!(biased; drain, async {
+        shared.phase.send_replace(Phase::Draining)
+    });
+    let is_idle = match drained {
+        Ok(permits) => {
+            permits.expect("closed only here").forget();
+            true
+        }
+        Err(_) => {
+            shared.gate.close();
+            false
+        }
+    };
+    let flushed = flush_all(shared, patience).await;
+    shared.phase.send_replace(Phase::Closing);
+    let all = shared.connections.acquire_many(shared.limits.connections);
+    // clients that stopped in the middle of something are left behind
+    let _ = timeout(LINGER * 2, all).await;
+    flushed?;
+    if is_idle { Ok(()) } else { Err(ServerError::StillBusy(patience)) }
+}
+
+/// Flushes every export, also behind one that fails; the first failure.
+async fn flush_all(shared: &Shared, patience: Duration) -> Result<(), ServerError> {
+    let mut outcome = Ok(());
+    for export in shared.exports.iter().filter(|export| !export.is_read_only) {
+        let device = export.device.clone();
+        let flush = tokio::task::spawn_blocking(move || device.flush());
+        let flushed = match timeout(patience, flush).await {
+            Ok(Ok(flushed)) => flushed,
+            Ok(Err(panic)) => Err(failed(export.name.clone(), panic)),
+            Err(late) => Err(failed(export.name.clone(), late)),
+        };
+        let name = export.name.clone();
+        outcome = outcome.and(flushed.map_err(|source| ServerError::Flush { name, source }));
+    }
+    outcome
+}
+
+fn failed(object: String, error: impl std::error::Error + Send + Sync + 'static) -> BlockError {
+    BlockError::Io { object, source: Box::new(error) }
+}
+
+/// Lets clients in until the server ends.
+async fn listen(listener: Listener, shared: Arc<Shared>) {
+    let mut phase = shared.phase.subscribe();
+    loop {
+        let accepted = tokio::select! {
+            accepted = next_client(&listener, &shared) => accepted,
+            _ = phase.wait_for(|phase| *phase > Phase::Serving) => return,
+        };
+        match accepted {
+            Ok((permit, stream, peer)) => {
+                tokio::spawn(serve(permit, stream, peer, shared.clone()));
+            }
+            Err(error) => {
+                (shared.on_event)(Event::NotAccepted { error: &error });
+                sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+async fn next_client(
+    listener: &Listener,
+    shared: &Shared,
+) -> std::io::Result<(OwnedSemaphorePermit, Box<dyn Stream>, Address)> {
+    let (stream, peer) = listener.accept().await?;
+    let permit = shared.connections.clone().acquire_owned().await.expect("never closed");
+    Ok((permit, stream, peer))
+}
+
+async fn serve(
+    permit: OwnedSemaphorePermit,
+    stream: Box<dyn Stream>,
+    peer: Address,
+    shared: Arc<Shared>,
+) {
+    converse(stream, peer, shared).await;
+    drop(permit);
+}

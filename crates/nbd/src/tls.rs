@@ -1,0 +1,88 @@
+//! Certificates and keys for encrypted connections.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::ClientCertVerifier;
+use rustls::{RootCertStore, ServerConfig};
+use tokio_rustls::TlsAcceptor;
+
+use crate::ServerError;
+
+/// Whether clients may go without TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TlsMode {
+    /// They may, and are then asked for no certificate either.
+    Allowed,
+    /// They are told nothing and served nothing before TLS is on.
+    Required,
+}
+
+/// How clients may, or must, encrypt: by TLS 1.2 or 1.3.
+#[derive(Clone)]
+pub struct Tls {
+    pub(crate) mode: TlsMode,
+    pub(crate) acceptor: TlsAcceptor,
+}
+
+impl Tls {
+    /// Reads the server's chain of certificates, its own first, and its key, all in PEM.
+    ///
+    /// With `client_ca`, a file of certificates in PEM, a client must have a certificate that one
+    /// of them signed.
+    ///
+    /// # Errors
+    ///
+    /// [`ServerError::Certificate`] names the file that cannot be read or used.
+    pub fn from_pem_files(
+        mode: TlsMode,
+        certificates: &Path,
+        key: &Path,
+        client_ca: Option<&Path>,
+    ) -> Result<Tls, ServerError> {
+        let private_key =
+            PrivateKeyDer::from_pem_file(key).map_err(|error| unusable(key, &error))?;
+        let builder = ServerConfig::builder_with_provider(provider())
+            .with_safe_default_protocol_versions()
+            .expect("the provider knows TLS 1.2 and 1.3");
+        let builder = match client_ca {
+            Some(file) => builder.with_client_cert_verifier(verifier(file)?),
+            None => builder.with_no_client_auth(),
+        };
+        let config = builder
+            .with_single_cert(read_certificates(certificates)?, private_key)
+            .map_err(|error| unusable(certificates, &error))?;
+        Ok(Tls { mode, acceptor: TlsAcceptor::from(Arc::new(config)) })
+    }
+}
+
+fn provider() -> Arc<rustls::crypto::CryptoProvider> {
+    Arc::new(rustls::crypto::aws_lc_rs::default_provider())
+}
+
+fn verifier(file: &Path) -> Result<Arc<dyn ClientCertVerifier>, ServerError> {
+    let mut roots = RootCertStore::empty();
+    for certificate in read_certificates(file)? {
+        roots.add(certificate).map_err(|error| unusable(file, &error))?;
+    }
+    WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider())
+        .build()
+        .map_err(|error| unusable(file, &error))
+}
+
+fn read_certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, ServerError> {
+    let certificates: Vec<_> = CertificateDer::pem_file_iter(file)
+        .and_then(Iterator::collect)
+        .map_err(|error| unusable(file, &error))?;
+    if certificates.is_empty() {
+        return Err(unusable(file, &"no certificate in it, expected at least one in PEM"));
+    }
+    Ok(certificates)
+}
+
+fn unusable(file: &Path, why: &dyn ToString) -> ServerError {
+    ServerError::Certificate { path: file.to_owned(), why: why.to_string() }
+}

@@ -1,0 +1,162 @@
+//! A connection while its client is served: requests come in, jobs and replies go out.
+
+use std::panic::resume_unwind;
+use std::sync::Arc;
+
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinError;
+use tokio::time::timeout;
+
+use crate::NbdError;
+use crate::command::{self, Operation};
+use crate::error::Failure;
+use crate::handshake::Agreed;
+use crate::inbox::Inbox;
+use crate::limits::LINGER;
+use crate::reply::{self, Reply, ReplyTo, Ticket};
+use crate::server::Shared;
+use crate::stream::Stream;
+use crate::wire::{Errno, Request, command as number};
+use crate::workers::Job;
+
+/// Serves a client until it goes, breaks the rules, or the server ends.
+pub(crate) async fn transmit(
+    stream: Box<dyn Stream>,
+    agreed: Agreed,
+    shared: &Shared,
+) -> Result<(), NbdError> {
+    let (reader, writer) = stream.split();
+    let stall = shared.limits.stall;
+    let (replies, outgoing) = unbounded_channel();
+    let mut delivery = tokio::spawn(reply::deliver(writer, outgoing, stall));
+    let room = Arc::new(Semaphore::new(shared.limits.in_flight as usize));
+    let mut intake = Intake { inbox: Inbox::new(reader, stall), agreed, shared, room, replies };
+    let served = tokio::select! {
+        served = intake.serve() => served,
+        // ends by itself only if the client does not take what it asked for
+        delivered = &mut delivery => return outcome(delivered),
+    };
+    if let Err(error) = served {
+        delivery.abort();
+        return Err(error);
+    }
+    let Intake { mut inbox, replies, room, .. } = intake;
+    let all = room.acquire_many(shared.limits.in_flight).await.expect("never closed");
+    // every request has its reply
+    drop((all, replies));
+    outcome(delivery.await)?;
+    // closing at once could take the last replies from the client; what else it sends is ignored
+    let _ = timeout(LINGER, inbox.drain()).await;
+    Ok(())
+}
+
+/// What a delivery ended with; nothing if the server is gone.
+fn outcome(delivered: Result<Result<(), NbdError>, JoinError>) -> Result<(), NbdError> {
+    match delivered.map_err(JoinError::try_into_panic) {
+        Ok(outcome) => outcome,
+        Err(Ok(panic)) => resume_unwind(panic),
+        Err(Err(_cancelled)) => Ok(()),
+    }
+}
+
+/// Where requests come in.
+struct Intake<'a> {
+    inbox: Inbox,
+    agreed: Agreed,
+    shared: &'a Shared,
+    /// For requests of this connection.
+    room: Arc<Semaphore>,
+    replies: UnboundedSender<Reply>,
+}
+
+impl Intake<'_> {
+    async fn serve(&mut self) -> Result<(), NbdError> {
+        let mut closing = self.shared.closing();
+        loop {
+            if self.inbox.is_empty() {
+                let has_more = tokio::select! {
+                    biased;
+                    has_more = self.inbox.wait() => has_more?,
+                    () = closing.wait() => false,
+                };
+                if !has_more {
+                    return Ok(());
+                }
+            }
+            let request = self.request().await?;
+            if request.command == number::DISCONNECT {
+                return Ok(());
+            }
+            self.take(request).await?;
+        }
+    }
+
+    async fn request(&mut self) -> Result<Request, NbdError> {
+        let bytes = self.inbox.array("a request").await?;
+        Request::decode(&bytes).ok_or_else(|| NbdError::Malformed {
+            what: "the head of a request",
+            found: format!("{:02x?}", &bytes[..4]),
+            expected: "25 60 95 13",
+        })
+    }
+
+    /// Hands a request to the workers, or says why not.
+    async fn take(&mut self, request: Request) -> Result<(), NbdError> {
+        let room = self.room.clone().acquire_owned().await.expect("never closed");
+        let is_write = request.command == number::WRITE;
+        let operation = match self.judge(&request) {
+            Ok(operation) => operation,
+            Err(failure) => {
+                if is_write {
+                    self.inbox.skip(request.len as usize, "a write").await?;
+                }
+                self.refuse(&request, failure, room);
+                return Ok(());
+            }
+        };
+        let mut buffer = None;
+        if let Some(len) = operation.buffer_len() {
+            let mut bytes = self.shared.buffers.take(len).await;
+            if is_write {
+                self.inbox.read(&mut bytes, "a write").await?;
+            }
+            buffer = Some(bytes);
+        }
+        // only now is it something that a shutdown must wait for
+        let Ok(gate) = self.shared.gate.clone().try_acquire_owned() else {
+            let failure = Failure::new(Errno::Shutdown, "the server is shutting down");
+            self.refuse(&request, failure, room);
+            return Ok(());
+        };
+        self.shared.workers.submit(Job {
+            operation,
+            buffer,
+            device: self.agreed.export.device.clone(),
+            to: self.reply_to(&request),
+            ticket: Ticket { _room: room, _gate: Some(gate) },
+            replies: self.replies.clone(),
+        });
+        Ok(())
+    }
+
+    fn judge(&self, request: &Request) -> Result<Operation, Failure> {
+        let size = self.agreed.export.device.size();
+        command::judge(request, &self.agreed, self.shared.limits.max_request, size)
+    }
+
+    fn reply_to(&self, request: &Request) -> ReplyTo {
+        ReplyTo {
+            cookie: request.cookie,
+            command: request.command,
+            offset: request.offset,
+            is_structured: self.agreed.is_structured,
+        }
+    }
+
+    fn refuse(&self, request: &Request, failure: Failure, room: OwnedSemaphorePermit) {
+        let ticket = Ticket { _room: room, _gate: None };
+        // nobody listens only if the connection is about to end
+        let _ = self.replies.send(Reply::new(self.reply_to(request), Err(failure), ticket));
+    }
+}

@@ -1,0 +1,212 @@
+//! Many connections, and the room that each has.
+
+use std::io::Write;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use onefold_nbd::{Address, Config, Limits, Listen, Server, ServerError};
+use onefold_testkit::random;
+
+use crate::client::*;
+use crate::device::Watched;
+use crate::server::{Lab, MIB, eventually};
+
+#[test]
+fn tcp_serves_like_a_unix_socket() {
+    let lab = Lab::with(Watched::new(MIB), |mut config| {
+        config.listen.push(Listen::Tcp("127.0.0.1:0".parse().unwrap()));
+        config
+    });
+    let [Address::Unix(socket), Address::Tcp(address)] = lab.server.addresses() else {
+        panic!("{:?}", lab.server.addresses())
+    };
+    assert_eq!(*socket, lab.socket);
+    let mut client = Client::served(tcp(*address), "disk");
+    let data = random(3, 100_000);
+    assert_eq!(client.write(0, 1, &data), 0);
+    assert!(lab.client().read(0, 1, 100_000).unwrap() == data);
+}
+
+#[test]
+fn a_connection_can_be_handed_over() {
+    let lab = Lab::with(Watched::new(MIB), |mut config| {
+        config.limits.connections = 1;
+        config
+    });
+    let pair = || UnixStream::pair().unwrap();
+    let (ours, theirs) = pair();
+    assert!(lab.server.adopt(theirs).unwrap());
+    let mut client = Client::served(ours, "disk");
+    assert_eq!(client.read(0, 0, 1), Ok(vec![0]));
+    assert_eq!(lab.server.connections(), 1);
+    assert!(!lab.server.adopt(pair().1).unwrap(), "there is one already");
+}
+
+#[test]
+fn thousands_of_idle_connections_cost_no_thread_and_little_memory() {
+    const MANY: usize = 3000;
+    let lab = Lab::new();
+    raise_open_files();
+    let threads = || std::fs::read_dir("/proc/self/task").unwrap().count();
+    let first = lab.client();
+    let (threads_before, memory_before) = (threads(), resident());
+    let idle: Vec<Client> = (0..MANY).map(|_| lab.client()).collect();
+    assert_eq!(lab.server.connections() as usize, MANY + 1);
+    let grown = resident().saturating_sub(memory_before);
+    // other tests run beside this one, a thread or more for each of a dozen
+    assert!(threads() < threads_before + 200, "{} threads", threads());
+    assert!(grown < MANY as u64 * (48 << 10) + (128 << 20), "{} KiB", grown >> 10);
+    let start = Instant::now();
+    let mut busy = lab.client();
+    assert_eq!(busy.write(0, 0, b"abc"), 0);
+    assert!(start.elapsed() < Duration::from_secs(5));
+    drop((first, idle, busy));
+    eventually("all are gone", || (lab.server.connections() == 0).then_some(()));
+}
+
+/// Bytes of memory that this process has.
+fn resident() -> u64 {
+    let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
+    pages.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
+}
+
+fn raise_open_files() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum }).unwrap();
+}
+
+#[test]
+fn further_connections_wait_until_one_ends() {
+    let lab = Lab::with(Watched::new(MIB), |mut config| {
+        config.limits.connections = 2;
+        config
+    });
+    let first = lab.client();
+    let _second = lab.client();
+    let socket = lab.socket.clone();
+    let third = thread::spawn(move || Client::served(unix(&socket), "disk").read(0, 0, 1));
+    thread::sleep(Duration::from_millis(100));
+    assert!(!third.is_finished());
+    drop(first);
+    assert_eq!(third.join().unwrap(), Ok(vec![0]));
+}
+
+#[test]
+fn requests_beyond_the_room_of_a_connection_are_not_read() {
+    let lab = Lab::with(Watched::new(MIB), |config| Config {
+        limits: Limits { in_flight: 3, ..Limits::default() },
+        workers: 10,
+        ..config
+    });
+    let mut client = lab.client();
+    lab.device.hold("flush");
+    for cookie in 0..6 {
+        client.send_request((FLUSH, 0), cookie, 0, 0);
+    }
+    lab.device.wait_for(3);
+    thread::sleep(Duration::from_millis(50));
+    assert_eq!(lab.device.waiting(), 3);
+    // another connection has room of its own
+    let mut other = lab.client();
+    assert_eq!(other.read(0, 0, 1), Ok(vec![0]));
+    lab.device.release();
+    for _ in 0..6 {
+        assert!(matches!(client.reply(), Reply::Simple { errno: 0, .. }));
+    }
+}
+
+#[test]
+fn a_client_that_sends_more_than_there_is_room_for_is_held_back() {
+    let lab = Lab::with(Watched::new(64 * MIB), |config| Config {
+        limits: Limits { buffers: MIB, max_request: MIB as u32, ..Limits::default() },
+        ..config
+    });
+    lab.device.hold("write");
+    let (socket, len) = (lab.socket.clone(), 256 << 10);
+    let writer = thread::spawn(move || {
+        let mut client = Client::served(unix(&socket), "disk");
+        for cookie in 0..40 {
+            client.send(&request((WRITE, 0), cookie, cookie * len as u64, len));
+            client.send(&vec![cookie as u8; len as usize]);
+        }
+        for _ in 0..40 {
+            assert!(matches!(client.reply(), Reply::Simple { errno: 0, .. }));
+        }
+    });
+    // four of them fill the memory of the server
+    lab.device.wait_for(4);
+    thread::sleep(Duration::from_millis(100));
+    assert_eq!(lab.device.waiting(), 4);
+    assert!(!writer.is_finished());
+    lab.device.release();
+    writer.join().unwrap();
+    let mut client = lab.client();
+    for cookie in 0..40_u8 {
+        let read = client.read(0, u64::from(cookie) * u64::from(len), len).unwrap();
+        assert!(read.iter().all(|byte| *byte == cookie));
+    }
+}
+
+#[test]
+fn clients_that_come_and_go_while_others_write_do_no_harm() {
+    let lab = Lab::with(Watched::new(16 * MIB), |config| config);
+    thread::scope(|scope| {
+        for number in 0..4_u64 {
+            let lab = &lab;
+            scope.spawn(move || {
+                let base = number * 4 * MIB;
+                let mut client = lab.client();
+                for round in 0..60 {
+                    let data = random(round ^ number << 32, 1 + (round as usize * 997) % 70_000);
+                    assert_eq!(client.write(0, base + round * 100, &data), 0);
+                    let read = client.read(0, base + round * 100, data.len() as u32).unwrap();
+                    assert!(read == data, "round {round} of client {number}");
+                }
+            });
+        }
+        scope.spawn(|| {
+            for round in 0..60 {
+                let mut client = lab.client();
+                // in a place that nobody else writes to
+                client.send_request((WRITE, 0), 1, 4 * MIB - 100, 100);
+                let _ = client.wire.write(&vec![9; round]);
+            }
+        });
+    });
+    let read = lab.client().read(0, 4 * MIB - 100, 100).unwrap();
+    assert_eq!(read, [0; 100], "a write of which only a part arrived");
+}
+
+#[test]
+fn a_socket_that_a_dead_server_left_is_replaced_and_another_is_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("socket");
+    let start =
+        |socket: &Path| Server::start(Config::new(vec![Listen::Unix(socket.into())], vec![]));
+    drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
+    assert!(socket.exists());
+    let server = start(&socket).unwrap();
+    assert!(matches!(start(&socket), Err(ServerError::InUse { path }) if path == socket));
+    UnixStream::connect(&socket).expect("the first server still listens");
+    drop(server);
+    assert!(!socket.exists(), "a server takes its socket along");
+    let folder_itself = folder.path().to_owned();
+    assert!(matches!(start(&folder_itself), Err(ServerError::NotASocket { .. })));
+    assert!(matches!(start(&folder.path().join("no/socket")), Err(ServerError::Listen { .. })));
+}
+
+#[test]
+fn limits_that_leave_no_service_are_refused() {
+    let start = |limits| Server::start(Config { limits, ..Config::new(vec![], vec![]) });
+    for limits in [
+        Limits { in_flight: 0, ..Limits::default() },
+        Limits { connections: 0, ..Limits::default() },
+        Limits { buffers: 1 << 20, ..Limits::default() },
+        Limits { max_request: 100, ..Limits::default() },
+    ] {
+        assert!(matches!(start(limits), Err(ServerError::Limits { .. })));
+    }
+}

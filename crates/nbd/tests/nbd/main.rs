@@ -1,0 +1,12 @@
+//! The server as clients meet it: one written here, byte by byte, and the programs that people use.
+
+mod client;
+mod clients;
+mod connections;
+mod device;
+mod handshake;
+mod malformed;
+mod server;
+mod shutdown;
+mod tls;
+mod transmission;
