@@ -39,6 +39,11 @@ const NEEDS: &[Need] = &[
     Need { program: "casync", package: "casync", why: "cuts what its preset must cut alike" },
     Need { program: "restic", package: "restic", why: "cuts what its preset must cut alike" },
     Need { program: "chromium", package: "chromium", why: "shows that the bench's page works" },
+    Need { program: "qemu-img", package: "qemu-utils", why: "is a client of the NBD server" },
+    Need { program: "nbdcopy", package: "libnbd-bin", why: "is a client of the NBD server" },
+    Need { program: "nbdsh", package: "python3-libnbd", why: "is a client of the NBD server" },
+    Need { program: "nbdkit", package: "nbdkit", why: "is a client of the NBD server" },
+    Need { program: "fio", package: "fio", why: "verifies what it wrote to the NBD server" },
     Need {
         program: "valgrind",
         package: "valgrind",

@@ -81,6 +81,13 @@ impl Kept {
     }
 }
 
+impl Buffer {
+    /// Leaves only the first `len` bytes.
+    pub(crate) fn truncate(&mut self, len: usize) {
+        self.len = self.len.min(len);
+    }
+}
+
 impl Drop for Buffer {
     fn drop(&mut self) {
         let bytes = std::mem::take(&mut self.bytes);

@@ -6,9 +6,13 @@ use onefold_block::{BlockDevice, BlockError, Durability, Extent, Zeroes};
 
 use crate::buffers::Buffer;
 use crate::error::Failure;
-use crate::handshake::Agreed;
+use crate::handshake::{ALLOCATION_ID, Agreed};
 use crate::limits::MAX_EXTENTS;
-use crate::wire::{Errno, Request, command, flag};
+use crate::wire::{Errno, Request, command, flag, state};
+
+/// What precedes the descriptors of extents, and one of those, in bytes.
+const CONTEXT_LEN: usize = 4;
+const DESCRIPTOR_LEN: usize = 8;
 
 /// A call of a device, as a request asks for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,7 +31,8 @@ pub(crate) enum Operation {
 pub(crate) enum Done {
     Nothing,
     Read(Buffer),
-    Extents(Vec<Extent>),
+    /// The descriptors of extents, as clients are sent them.
+    Extents(Buffer),
 }
 
 /// The call that `request` asks for, or why there is none. The device has `size` bytes now.
@@ -110,15 +115,16 @@ pub(crate) fn judge(
 }
 
 impl Operation {
-    /// The bytes of the buffer that the call needs: those to be read, or to be written.
+    /// The bytes of the buffer that the call needs, for what is written or replied.
     pub(crate) fn buffer_len(&self) -> Option<usize> {
         match self {
             Operation::Read { len, .. } | Operation::Write { len, .. } => Some(*len),
+            Operation::Extents { max, .. } => Some(CONTEXT_LEN + max * DESCRIPTOR_LEN),
             _ => None,
         }
     }
 
-    /// Calls `device`; `buffer` has what is to be written, or takes what is read.
+    /// Calls `device`; `buffer` has what is to be written, or takes what is replied.
     pub(crate) fn perform(
         self,
         device: &dyn BlockDevice,
@@ -132,8 +138,17 @@ impl Operation {
             (Operation::Write { offset, durability, .. }, Some(data)) => {
                 device.write(offset, &data, durability)?;
             }
-            (Operation::Read { .. } | Operation::Write { .. }, None) => {
-                unreachable!("reads and writes have a buffer")
+            (Operation::Extents { range, max }, Some(mut buffer)) => {
+                let extents = fitting(device.extents(range.clone(), max)?, range, max)?;
+                let len = describe(&extents, &mut buffer);
+                buffer.truncate(len);
+                return Ok(Done::Extents(buffer));
+            }
+            (
+                Operation::Read { .. } | Operation::Write { .. } | Operation::Extents { .. },
+                None,
+            ) => {
+                unreachable!("they were given a buffer of the length they asked for")
             }
             (Operation::Flush, _) => device.flush()?,
             (Operation::Erase(range, durability), _) => device.erase(range, durability)?,
@@ -141,10 +156,6 @@ impl Operation {
                 device.write_zeroes(range, zeroes, durability)?;
             }
             (Operation::Cache(range), _) => device.cache(range)?,
-            (Operation::Extents { range, max }, _) => {
-                let extents = device.extents(range.clone(), max)?;
-                return Ok(Done::Extents(fitting(extents, range, max)?));
-            }
             (Operation::Resize(size), _) => device.resize(size)?,
         }
         Ok(Done::Nothing)
@@ -163,4 +174,21 @@ fn fitting(extents: Vec<Extent>, range: Range<u64>, max: usize) -> Result<Vec<Ex
         return Ok(extents);
     }
     Err(Failure::new(Errno::Io, "the device told of extents that were not asked for"))
+}
+
+/// Puts the context's number and pairs of length and state into `bytes`; how many these are.
+/// Extents of one request are shorter than 4 GiB together.
+fn describe(extents: &[Extent], bytes: &mut [u8]) -> usize {
+    let (context, descriptors) = bytes.split_at_mut(CONTEXT_LEN);
+    context.copy_from_slice(&ALLOCATION_ID.to_be_bytes());
+    for (extent, descriptor) in extents.iter().zip(descriptors.chunks_exact_mut(DESCRIPTOR_LEN)) {
+        let states = match extent {
+            Extent::Data(_) => 0,
+            Extent::Hole(_) => state::HOLE | state::ZERO,
+        };
+        let (len, rest) = descriptor.split_at_mut(4);
+        len.copy_from_slice(&(extent.len() as u32).to_be_bytes());
+        rest.copy_from_slice(&states.to_be_bytes());
+    }
+    CONTEXT_LEN + extents.len() * DESCRIPTOR_LEN
 }

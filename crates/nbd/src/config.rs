@@ -14,7 +14,7 @@ pub struct Config {
     pub limits: Limits,
     /// How many calls of devices run at once; as many threads are started.
     pub workers: usize,
-    /// Is told what happens to connections.
+    /// Is told what happens to connections, by a thread that others wait for: it must not block.
     pub on_event: Arc<dyn Fn(Event<'_>) + Send + Sync>,
 }
 

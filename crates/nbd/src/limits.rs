@@ -4,8 +4,8 @@ use crate::ServerError;
 
 /// What clients can make a server spend.
 ///
-/// Memory is bounded by [`buffers`](Limits::buffers), of which a few mebibytes may be kept on top
-/// to be used again, and by about 100 KiB for each connection that has requests under way.
+/// Memory is bounded by [`buffers`](Limits::buffers), with up to 16 MiB on top that are kept to be
+/// used again, and by about 200 KiB for each connection that does its worst.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// The most bytes that one request reads or writes; what asks for more is refused. Other
@@ -46,7 +46,8 @@ pub(crate) const MAX_OPTIONS: u32 = 1024;
 /// The most queries for metadata contexts in one option.
 pub(crate) const MAX_QUERIES: u32 = 64;
 /// The most extents in one reply. Clients ask again from where a reply ends.
-pub(crate) const MAX_EXTENTS: usize = 8192;
+/// They fill a buffer of 64 KiB.
+pub(crate) const MAX_EXTENTS: usize = 8191;
 /// The most of a device's error that a client is told, in bytes.
 pub(crate) const MAX_MESSAGE: usize = 1024;
 /// How long a connection that has ended waits for the client to close it, so that the last replies

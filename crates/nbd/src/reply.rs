@@ -3,7 +3,6 @@
 use std::io::{self, IoSlice};
 use std::time::Duration;
 
-use onefold_block::Extent;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -13,10 +12,9 @@ use crate::NbdError;
 use crate::buffers::Buffer;
 use crate::command::Done;
 use crate::error::Failure;
-use crate::handshake::ALLOCATION_ID;
 use crate::limits::MAX_MESSAGE;
 use crate::stream::WriteHalf;
-use crate::wire::{CHUNK_MAGIC, SIMPLE_REPLY_MAGIC, chunk, command, state};
+use crate::wire::{CHUNK_MAGIC, SIMPLE_REPLY_MAGIC, chunk, command};
 
 /// The most replies that are written at once.
 const BATCH: usize = 64;
@@ -51,7 +49,7 @@ pub(crate) struct Reply {
 enum Body {
     None,
     Data(Buffer),
-    Bytes(Vec<u8>),
+    Words(Vec<u8>),
 }
 
 impl Reply {
@@ -72,15 +70,14 @@ impl Reply {
                 reply.push(&to.offset.to_be_bytes());
                 reply.body = Body::Data(data);
             }
-            Ok(Done::Extents(extents)) => {
-                let bytes = descriptors(&extents);
-                reply.chunk(to, chunk::BLOCK_STATUS, bytes.len());
-                reply.body = Body::Bytes(bytes);
+            Ok(Done::Extents(descriptors)) => {
+                reply.chunk(to, chunk::BLOCK_STATUS, descriptors.len());
+                reply.body = Body::Data(descriptors);
             }
             Err(failure) if to.is_structured => {
                 let bytes = error(&failure);
                 reply.chunk(to, chunk::ERROR, bytes.len());
-                reply.body = Body::Bytes(bytes);
+                reply.body = Body::Words(bytes);
             }
             Err(failure) => reply.simple(to, failure.errno as u32),
         }
@@ -113,26 +110,10 @@ impl Reply {
         let body = match &self.body {
             Body::None => &[],
             Body::Data(buffer) => &buffer[..],
-            Body::Bytes(bytes) => bytes,
+            Body::Words(bytes) => bytes,
         };
         [IoSlice::new(&self.head[..self.head_len]), IoSlice::new(body)]
     }
-}
-
-/// Extents as the context's number and pairs of length and state. Those of one request are shorter
-/// than 4 GiB together.
-fn descriptors(extents: &[Extent]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(4 + 8 * extents.len());
-    bytes.extend(ALLOCATION_ID.to_be_bytes());
-    for extent in extents {
-        let states = match extent {
-            Extent::Data(_) => 0,
-            Extent::Hole(_) => state::HOLE | state::ZERO,
-        };
-        bytes.extend((extent.len() as u32).to_be_bytes());
-        bytes.extend(states.to_be_bytes());
-    }
-    bytes
 }
 
 /// A failure as its number and a message that is short enough.

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use onefold_block::{BlockError, Durability, Extent, Zeroes};
+use onefold_block::{BlockDevice, BlockError, Durability, Extent, Zeroes};
 use onefold_nbd::Config;
 use onefold_testkit::random;
 
@@ -71,7 +71,7 @@ fn each_command_is_a_call_of_the_device() {
             Call::Flush,
             Call::Flush,
             Call::Cache(0..MIB),
-            Call::Extents(0..4096, 8192),
+            Call::Extents(0..4096, 8191),
             Call::Resize(2 * MIB),
         ]
     );
@@ -91,6 +91,24 @@ fn block_status_tells_data_from_holes() {
     );
     assert_eq!(client.extents(REQ_ONE, 4096, 20_000), Ok(vec![(4096, hole)]));
     assert_eq!(client.extents(REQ_ONE, 8192, 100), Ok(vec![(100, data)]));
+}
+
+#[test]
+fn more_extents_than_fit_in_a_reply_are_asked_for_again() {
+    let lab = Lab::with(Watched::new(64 * MIB), |config| config);
+    for block in (0..16_384).step_by(2) {
+        lab.device.write(block * 4096, &[1; 4096], Durability::OnFlush).unwrap();
+    }
+    let mut client = lab.client();
+    let (mut offset, mut found) = (0, Vec::new());
+    while offset < 64 * MIB {
+        let extents = client.extents(0, offset, (64 * MIB - offset) as u32).unwrap();
+        assert!(extents.len() <= 8191);
+        offset += extents.iter().map(|(len, _)| u64::from(*len)).sum::<u64>();
+        found.extend(extents);
+    }
+    let expected = (0..16_384).map(|block| (4096, if block % 2 == 0 { 0 } else { 3 }));
+    assert!(found.into_iter().eq(expected));
 }
 
 #[test]
