@@ -1,5 +1,7 @@
 //! What the fuzz targets of the chunkers share: parameters from numbers, and what always holds.
 
+pub mod nbd;
+
 use std::num::NonZero;
 
 use onefold_cdc::{
