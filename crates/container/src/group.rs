@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::cell::RefCell;
+use std::io;
 
 use onefold_fingerprint::Fingerprint;
 use onefold_seal::{Check, Suite};
@@ -85,6 +86,17 @@ pub struct CompressedGroup {
 }
 
 impl CompressedGroup {
+    /// A group of one chunk, compressed before.
+    pub fn of_chunk(stored: Vec<u8>, codec: Codec, fingerprint: Fingerprint, len: u32) -> Self {
+        let check = Some(Check::of(&[&stored]));
+        Self { stored, codec, len, check, chunks: vec![(fingerprint, len)] }
+    }
+
+    /// How the stored bytes give the group's.
+    pub const fn codec(&self) -> Codec {
+        self.codec
+    }
+
     /// Length in bytes that the group takes in its container.
     pub fn stored_len(&self) -> usize {
         self.stored.len()
@@ -145,17 +157,36 @@ thread_local! {
         const { RefCell::new(None) };
 }
 
+/// Fills `bytes` with those of a group from its stored bytes, or says why it cannot.
+pub fn decompress_into(codec: Codec, stored: &[u8], bytes: &mut [u8]) -> Result<(), String> {
+    let len = match codec {
+        Codec::Raw if stored.len() == bytes.len() => {
+            bytes.copy_from_slice(stored);
+            stored.len()
+        }
+        Codec::Raw => stored.len(),
+        Codec::Zstd => with_decompressor(|zstd| zstd.decompress_to_buffer(stored, bytes))?,
+    };
+    if len == bytes.len() { Ok(()) } else { Err(format!("it gives {len} bytes")) }
+}
+
+fn with_decompressor<T>(
+    work: impl FnOnce(&mut zstd::bulk::Decompressor<'static>) -> io::Result<T>,
+) -> Result<T, String> {
+    DECOMPRESSOR.with_borrow_mut(|zstd| {
+        let zstd = match zstd {
+            Some(zstd) => zstd,
+            None => zstd.insert(zstd::bulk::Decompressor::new().map_err(|e| e.to_string())?),
+        };
+        work(zstd).map_err(|e| e.to_string())
+    })
+}
+
 /// The bytes of a group from its stored bytes; exactly `len` of them or an error that says why.
 pub(crate) fn decompress(codec: Codec, stored: Cow<'_, [u8]>, len: u32) -> Result<Vec<u8>, String> {
     let bytes = match codec {
         Codec::Raw => stored.into_owned(),
-        Codec::Zstd => DECOMPRESSOR.with_borrow_mut(|zstd| {
-            let zstd = match zstd {
-                Some(zstd) => zstd,
-                None => zstd.insert(zstd::bulk::Decompressor::new().map_err(|e| e.to_string())?),
-            };
-            zstd.decompress(&stored, len as usize).map_err(|e| e.to_string())
-        })?,
+        Codec::Zstd => with_decompressor(|zstd| zstd.decompress(&stored, len as usize))?,
     };
     if bytes.len() != len as usize {
         return Err(format!("it gives {} bytes", bytes.len()));

@@ -6,20 +6,23 @@
 //! index can be rebuilt from the containers alone.
 //!
 //! Writing goes [`GroupBuilder`] → [`Compressor`] → [`OpenContainer`] → [`SealedContainer`], whose
-//! bytes the caller puts under [`container_name`]. Reading goes [`Directory::read`] →
+//! bytes the caller puts under [`container_name`]; who keeps each group at once has an
+//! [`AppendedContainer`]. Reading goes [`Directory::read`] →
 //! [`Directory::read_group`] → [`ChunkEntry::range`].
 //!
 //! A container does not know who refers to its chunks. Its layout is in docs/format.md.
 
+mod appended;
 mod directory;
 mod error;
 mod group;
 mod open;
 mod sample;
 
+pub use appended::AppendedContainer;
 pub use directory::{ChunkEntry, Directory, GroupEntry};
 pub use error::ContainerError;
-pub use group::{Codec, CompressedGroup, Compressor, GroupBuilder, MAX_GROUP_LEN};
+pub use group::{Codec, CompressedGroup, Compressor, GroupBuilder, MAX_GROUP_LEN, decompress_into};
 pub use open::{OpenContainer, SealedContainer};
 
 use onefold_seal::ObjectId;

@@ -1,0 +1,89 @@
+use onefold_backend::BackendError;
+use onefold_container::ContainerError;
+use onefold_index::TableError;
+use onefold_seal::wire::WireError;
+use thiserror::Error;
+
+/// What can go wrong with a pool and its volumes.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum VolumeError {
+    /// The folder failed.
+    #[error(transparent)]
+    Backend(#[from] BackendError),
+    /// There is no table of fingerprints.
+    #[error(transparent)]
+    Table(#[from] TableError),
+    /// A container cannot be written or read.
+    #[error(transparent)]
+    Container(#[from] ContainerError),
+    /// Something is not as it was written.
+    #[error("{object}, byte {at}: {problem}")]
+    Damaged {
+        /// The file.
+        object: String,
+        /// Where in it, in bytes.
+        at: u64,
+        /// What is wrong.
+        problem: String,
+    },
+    /// A record has not the form it must have, though its check holds.
+    #[error("{object}: {source}")]
+    Malformed {
+        /// The file.
+        object: String,
+        /// What is wrong.
+        source: WireError,
+    },
+    /// The folder holds no pool.
+    #[error("there is no pool here")]
+    NoPool,
+    /// The folder holds something.
+    #[error("a pool is made in an empty folder, and '{found}' is in this one")]
+    NotEmpty {
+        /// The first name there.
+        found: String,
+    },
+    /// A later program made the pool.
+    #[error("the pool has format version {found}, this program reads up to {newest}")]
+    NewerVersion {
+        /// Its version.
+        found: u32,
+        /// The newest that is known.
+        newest: u32,
+    },
+    /// No volume has this name.
+    #[error("there is no volume '{name}'")]
+    NoVolume {
+        /// As given.
+        name: String,
+    },
+    /// A volume has this name already.
+    #[error("there is a volume '{name}' already")]
+    VolumeExists {
+        /// As given.
+        name: String,
+    },
+    /// A name that no volume can have.
+    #[error("'{name}' is no name for a volume: {expected}")]
+    BadName {
+        /// As given.
+        name: String,
+        /// What a name must be.
+        expected: &'static str,
+    },
+    /// A size that no volume can have.
+    #[error("a volume of {size} bytes, expected {expected}")]
+    BadSize {
+        /// As given, in bytes.
+        size: u64,
+        /// What it must be.
+        expected: String,
+    },
+    /// Something failed before, so that it is not known what is durable.
+    #[error("the pool stopped taking changes when {why}; open it again")]
+    Stopped {
+        /// What failed.
+        why: String,
+    },
+}

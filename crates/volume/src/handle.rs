@@ -1,0 +1,77 @@
+//! What blocks of volumes are mapped to.
+
+use std::fmt;
+
+use onefold_seal::wire::{Put, Reader, WireError};
+
+/// Which volume of a pool; never used again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct VolumeId(pub(crate) u32);
+
+impl VolumeId {
+    pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
+        reader.varint_to(u32::MAX.into(), "a volume").map(|number| Self(number as u32))
+    }
+}
+
+/// A page: which container, and which of its slots. Or a hole, which reads as zeros.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Handle(u64);
+
+impl Handle {
+    pub(crate) const HOLE: Self = Self(0);
+
+    /// The page in slot `slot` of container `container`, which is not zero.
+    pub(crate) fn new(container: u32, slot: u32) -> Self {
+        assert!(container > 0, "containers count from 1");
+        Self(u64::from(container) << 32 | u64::from(slot))
+    }
+
+    /// As tables keep it.
+    pub(crate) const fn from_u64(handle: u64) -> Self {
+        Self(handle)
+    }
+
+    pub(crate) const fn to_u64(self) -> u64 {
+        self.0
+    }
+
+    pub(crate) const fn is_hole(self) -> bool {
+        self.0 == 0
+    }
+
+    pub(crate) const fn container(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    pub(crate) const fn slot(self) -> u32 {
+        self.0 as u32
+    }
+
+    pub(crate) fn encode(self, body: &mut Vec<u8>) {
+        body.put_varint(self.container().into());
+        if !self.is_hole() {
+            body.put_varint(self.slot().into());
+        }
+    }
+
+    pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
+        let max = u64::from(u32::MAX);
+        match reader.varint_to(max, "a container")? {
+            0 => Ok(Self::HOLE),
+            container => {
+                let slot = reader.varint_to(max, "a slot")?;
+                Ok(Self::new(container as u32, slot as u32))
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Handle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.is_hole() {
+            true => f.write_str("Handle(hole)"),
+            false => write!(f, "Handle({}, {})", self.container(), self.slot()),
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! Deduplicated volumes: block devices whose pages are kept once each.
+//!
+//! A [`Pool`] is a folder with any number of volumes that share their pages. A [`Volume`] is a
+//! [`BlockDevice`](onefold_block::BlockDevice): what a write brings is split into pages, each page
+//! is fingerprinted and looked up; a known one is referred to once more, a new one is compressed
+//! and appended to a container. After StreamDedup (ACM TRETS, 2026), section 4, made durable.
+//!
+//! | file | what it is |
+//! | --- | --- |
+//! | pool.rs | making and opening a pool, its volumes |
+//! | volume.rs | a volume as a block device |
+//! | engine.rs | how a page is put, and when it is durable |
+//! | pages.rs | pages in containers, and references to them |
+//! | map.rs | which page a block is |
+//! | record.rs, frame.rs | the journal's bytes |
+//! | checkpoint.rs, recovery.rs | what is left after a crash, and how it is found |
+//! | scrub.rs | whether all of it can be read |
+//! | stripes.rs | who changes which block |
+//!
+//! The table of fingerprints is advisory: it may be dropped at any time. What a read needs is in
+//! maps and containers.
+
+mod checkpoint;
+mod engine;
+mod error;
+mod frame;
+mod handle;
+mod map;
+mod pages;
+mod pool;
+mod record;
+mod recovery;
+mod scrub;
+#[cfg_attr(not(feature = "seeded-bugs"), doc(hidden))]
+pub mod seeded;
+mod stripes;
+mod volume;
+
+pub use error::VolumeError;
+pub use handle::VolumeId;
+pub use pool::{Hash, Options, Pool, Statistics, VolumeInfo};
+pub use scrub::{BadPage, Scrubbed};
+pub use volume::Volume;
+
+/// The records of a frame, decoded and encoded again: for fuzzing.
+#[doc(hidden)]
+pub fn recode(body: &[u8]) -> Result<Vec<u8>, onefold_seal::wire::WireError> {
+    let mut again = Vec::new();
+    record::decode_all(body, |record| {
+        record.encode(&mut again);
+        Ok(())
+    })?;
+    Ok(again)
+}

@@ -1,0 +1,306 @@
+//! Which page each block of a volume is: in segments that volumes share until one of them writes.
+//!
+//! A page is referred to once by each segment entry that has it, however many volumes share the
+//! segment. So a snapshot costs a pointer a segment, and no page is touched.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::handle::Handle;
+use crate::record::SEGMENT;
+
+/// Who counts the references to pages.
+pub(crate) trait References {
+    /// One more segment entry has the page.
+    fn gain(&mut self, page: Handle);
+    /// One less has it.
+    fn release(&mut self, page: Handle);
+}
+
+/// Counts nothing: what a recovery replays is counted at its end.
+pub(crate) struct Uncounted;
+
+impl References for Uncounted {
+    fn gain(&mut self, _: Handle) {}
+    fn release(&mut self, _: Handle) {}
+}
+
+/// The pages of neighbouring blocks.
+///
+/// A clone is the same segment, held by whoever writes a checkpoint meanwhile.
+#[derive(Debug, Clone)]
+pub(crate) struct Segment {
+    /// Maps that have it.
+    owners: Arc<AtomicU32>,
+    pages: Box<[Handle; SEGMENT]>,
+}
+
+impl Segment {
+    pub(crate) fn new(pages: &[Handle]) -> Self {
+        let mut all = Box::new([Handle::HOLE; SEGMENT]);
+        all.copy_from_slice(pages);
+        Self { owners: Arc::new(AtomicU32::new(0)), pages: all }
+    }
+
+    pub(crate) fn pages(&self) -> &[Handle; SEGMENT] {
+        &self.pages
+    }
+
+    /// Pages that are no holes.
+    fn present(&self) -> impl Iterator<Item = Handle> {
+        self.pages.iter().copied().filter(|page| !page.is_hole())
+    }
+
+    /// The same for all clones of one segment, and for no other segment while one of them lives.
+    pub(crate) fn identity(&self) -> usize {
+        Arc::as_ptr(&self.owners) as usize
+    }
+
+    fn owners(&self) -> u32 {
+        // all changes are made under the pool's lock
+        self.owners.load(Ordering::Relaxed)
+    }
+}
+
+/// The pages of a volume's blocks.
+#[derive(Debug, Default)]
+pub(crate) struct Map {
+    segments: Vec<Option<Arc<Segment>>>,
+}
+
+impl Map {
+    pub(crate) fn get(&self, block: u64) -> Handle {
+        let (index, place) = split(block);
+        match self.segments.get(index) {
+            Some(Some(segment)) => segment.pages[place],
+            _ => Handle::HOLE,
+        }
+    }
+
+    /// Maps `block` to `to`.
+    pub(crate) fn set(&mut self, block: u64, to: Handle, references: &mut impl References) {
+        let (index, place) = split(block);
+        if to.is_hole() && self.segments.get(index).is_none_or(Option::is_none) {
+            return;
+        }
+        // The new one first: it may be the old one, which must not be without references.
+        if !to.is_hole() {
+            references.gain(to);
+        }
+        let before = std::mem::replace(&mut self.own(index, references).pages[place], to);
+        if !before.is_hole() {
+            references.release(before);
+        }
+    }
+
+    /// Makes holes of the blocks from `blocks` on.
+    pub(crate) fn truncate(&mut self, blocks: u64, references: &mut impl References) {
+        let (index, place) = split(blocks);
+        let whole = if place == 0 { index } else { index + 1 };
+        for segment in self.segments.drain(whole.min(self.segments.len())..).flatten() {
+            release(&segment, references);
+        }
+        if place > 0 && index < self.segments.len() && self.segments[index].is_some() {
+            let first = blocks - place as u64;
+            for block in blocks..first + SEGMENT as u64 {
+                self.set(block, Handle::HOLE, references);
+            }
+        }
+    }
+
+    /// The same map for another volume.
+    pub(crate) fn share(&self) -> Self {
+        for segment in self.segments.iter().flatten() {
+            segment.owners.fetch_add(1, Ordering::Relaxed);
+        }
+        Self { segments: self.segments.clone() }
+    }
+
+    /// Lets go of everything.
+    pub(crate) fn release(self, references: &mut impl References) {
+        for segment in self.segments.iter().flatten() {
+            release(segment, references);
+        }
+    }
+
+    /// The segments that there are, by their index.
+    pub(crate) fn segments(&self) -> impl Iterator<Item = (u32, &Arc<Segment>)> {
+        let all = self.segments.iter().enumerate();
+        all.filter_map(|(index, segment)| Some((index as u32, segment.as_ref()?)))
+    }
+
+    /// Puts a segment into its place, which is empty.
+    pub(crate) fn place(&mut self, index: u32, segment: Arc<Segment>) {
+        segment.owners.fetch_add(1, Ordering::Relaxed);
+        let index = index as usize;
+        self.segments.resize(self.segments.len().max(index + 1), None);
+        self.segments[index] = Some(segment);
+    }
+
+    /// Replaces each page by what `forward` says; `None` leaves it. References are those of the same
+    /// pages as before, so nobody counts.
+    ///
+    /// A segment that several volumes share becomes the same new one for all of them, which
+    /// `replaced` has by identity.
+    pub(crate) fn forward(
+        &mut self,
+        forward: impl Fn(Handle) -> Option<Handle>,
+        replaced: &mut HashMap<usize, Arc<Segment>>,
+    ) {
+        for segment in self.segments.iter_mut().flatten() {
+            if let Some(new) = replaced.get(&segment.identity()) {
+                *segment = Arc::clone(new);
+                continue;
+            }
+            if segment.pages.iter().all(|page| forward(*page).is_none()) {
+                continue;
+            }
+            // the clone has the same owners, and takes the place of the old one with all of them
+            let mut new = Segment::clone(segment);
+            for page in new.pages.iter_mut() {
+                *page = forward(*page).unwrap_or(*page);
+            }
+            let new = Arc::new(new);
+            replaced.insert(segment.identity(), Arc::clone(&new));
+            *segment = new;
+        }
+    }
+
+    /// The segment `index`, of this map alone.
+    fn own(&mut self, index: usize, references: &mut impl References) -> &mut Segment {
+        if index >= self.segments.len() {
+            self.segments.resize(index + 1, None);
+        }
+        let segment = self.segments[index].get_or_insert_with(|| {
+            let empty = Segment::new(&[Handle::HOLE; SEGMENT]);
+            empty.owners.store(1, Ordering::Relaxed);
+            Arc::new(empty)
+        });
+        if segment.owners() > 1 {
+            segment.owners.fetch_sub(1, Ordering::Relaxed);
+            segment.present().for_each(|page| references.gain(page));
+            let own = Segment::new(&segment.pages[..]);
+            own.owners.store(1, Ordering::Relaxed);
+            *segment = Arc::new(own);
+        }
+        Arc::make_mut(segment)
+    }
+}
+
+/// A map no longer has `segment`.
+fn release(segment: &Segment, references: &mut impl References) {
+    if segment.owners.fetch_sub(1, Ordering::Relaxed) == 1 {
+        segment.present().for_each(|page| references.release(page));
+    }
+}
+
+fn split(block: u64) -> (usize, usize) {
+    ((block / SEGMENT as u64) as usize, (block % SEGMENT as u64) as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[derive(Default, Debug, PartialEq)]
+    struct Counted(HashMap<Handle, i64>);
+
+    impl References for Counted {
+        fn gain(&mut self, page: Handle) {
+            *self.0.entry(page).or_default() += 1;
+        }
+
+        fn release(&mut self, page: Handle) {
+            let count = self.0.get_mut(&page).expect("was gained");
+            *count -= 1;
+            if *count == 0 {
+                self.0.remove(&page);
+            }
+        }
+    }
+
+    fn page(n: u32) -> Handle {
+        Handle::new(1, n)
+    }
+
+    /// What the segments of `maps` refer to.
+    fn recount(maps: &[&Map]) -> Counted {
+        let mut counted = Counted::default();
+        let mut seen = HashSet::new();
+        for (_, segment) in maps.iter().flat_map(|map| map.segments()) {
+            if seen.insert(segment.identity()) {
+                segment.present().for_each(|page| counted.gain(page));
+            }
+        }
+        counted
+    }
+
+    #[test]
+    fn shared_maps_part_where_one_is_written() {
+        let mut counted = Counted::default();
+        let mut map = Map::default();
+        for block in 0..1500 {
+            map.set(block, page(block as u32 % 7), &mut counted);
+        }
+        let mut snapshot = map.share();
+        assert_eq!(counted, recount(&[&map]));
+        map.set(3, page(100), &mut counted);
+        map.set(4, Handle::HOLE, &mut counted);
+        assert_eq!((snapshot.get(3), snapshot.get(4)), (page(3), page(4)));
+        assert_eq!((map.get(3), map.get(4)), (page(100), Handle::HOLE));
+        assert_eq!(counted, recount(&[&map, &snapshot]));
+        snapshot.truncate(5, &mut counted);
+        assert_eq!((snapshot.get(4), snapshot.get(5)), (page(4), Handle::HOLE));
+        assert_eq!((map.get(5), map.get(1499)), (page(5), page(1499 % 7)));
+        assert_eq!(counted, recount(&[&map, &snapshot]));
+        snapshot.release(&mut counted);
+        assert_eq!(counted, recount(&[&map]));
+        map.release(&mut counted);
+        assert_eq!(counted, Counted::default());
+    }
+
+    #[test]
+    fn a_checkpoint_keeps_what_it_holds() {
+        let mut counted = Counted::default();
+        let mut map = Map::default();
+        map.set(1, page(1), &mut counted);
+        let held: Vec<Arc<Segment>> = map.segments().map(|(_, one)| Arc::clone(one)).collect();
+        map.set(1, page(2), &mut counted);
+        assert_eq!(held[0].pages()[1], page(1));
+        assert_eq!(map.get(1), page(2));
+        assert_eq!(counted, recount(&[&map]));
+    }
+
+    #[test]
+    fn forwarded_segments_stay_shared() {
+        let mut counted = Counted::default();
+        let mut map = Map::default();
+        map.set(1, page(1), &mut counted);
+        map.set(600, page(2), &mut counted);
+        let mut other = map.share();
+        let mut replaced = HashMap::new();
+        let forward = |from: Handle| (from == page(1)).then_some(page(9));
+        map.forward(forward, &mut replaced);
+        other.forward(forward, &mut replaced);
+        assert_eq!((map.get(1), other.get(1), other.get(600)), (page(9), page(9), page(2)));
+        let identities =
+            |map: &Map| map.segments().map(|(_, one)| one.identity()).collect::<Vec<_>>();
+        assert_eq!(identities(&map), identities(&other));
+        // and part again
+        let mut counted = recount(&[&map, &other]);
+        other.set(1, page(3), &mut counted);
+        assert_eq!((map.get(1), other.get(1)), (page(9), page(3)));
+        assert_eq!(counted, recount(&[&map, &other]));
+    }
+
+    #[test]
+    fn holes_take_no_segment() {
+        let mut map = Map::default();
+        map.set(1 << 20, Handle::HOLE, &mut Counted::default());
+        assert!(map.segments.is_empty());
+        assert_eq!(map.get(1 << 20), Handle::HOLE);
+    }
+}

@@ -1,0 +1,526 @@
+//! The pages that are kept, in containers, and how often each is referred to.
+//!
+//! A container is a log that takes one page after another, each a group of its own, until it is
+//! long enough and gets its footer. From then on it is what a repository's container is. Of each
+//! page three numbers are in memory: where it begins, the first four bytes of its check, and its
+//! references; how long it is follows from where the next begins.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, RwLock};
+
+use onefold_backend::{BackendError, Folder, Log};
+use onefold_container::{
+    AppendedContainer, ChunkEntry, Codec, CompressedGroup, Content, Directory, GroupEntry,
+    decompress_into,
+};
+use onefold_fingerprint::Fingerprint;
+use onefold_seal::{Check, Envelope, ObjectId};
+
+use crate::VolumeError;
+use crate::handle::Handle;
+use crate::map::References;
+use crate::record::{PageEntry, Record};
+
+/// The file of container `number`.
+pub(crate) fn container_name(number: u32) -> String {
+    format!("container-{number:08x}")
+}
+
+/// The id in a container's header.
+fn container_id(number: u32) -> ObjectId {
+    let mut id = [0; ObjectId::LEN];
+    id[12..].copy_from_slice(&number.to_be_bytes());
+    ObjectId::from_bytes(id)
+}
+
+/// The bytes of one container.
+pub(crate) struct PageFile {
+    pub(crate) name: String,
+    number: u32,
+    log: RwLock<Box<dyn Log + Sync>>,
+}
+
+impl PageFile {
+    fn open(folder: &dyn Folder, number: u32) -> Result<Arc<Self>, BackendError> {
+        let name = container_name(number);
+        let log = RwLock::new(folder.log(&name)?);
+        Ok(Arc::new(Self { name, number, log }))
+    }
+
+    fn append(&self, bytes: &[u8]) -> Result<u64, BackendError> {
+        self.log.write().expect("nobody panics with it").append(bytes)
+    }
+
+    pub(crate) fn sync(&self) -> Result<(), BackendError> {
+        self.log.write().expect("nobody panics with it").sync()
+    }
+
+    pub(crate) fn number(&self) -> u32 {
+        self.number
+    }
+
+    fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), BackendError> {
+        self.log.read().expect("nobody panics with it").read(offset, into)
+    }
+
+    fn len(&self) -> u64 {
+        self.log.read().expect("nobody panics with it").len()
+    }
+
+    /// What the footer says.
+    pub(crate) fn directory(&self, envelope: &Envelope) -> Result<Directory, VolumeError> {
+        let mut bytes = vec![0; self.len() as usize];
+        self.read(0, &mut bytes)?;
+        Ok(Directory::of_object(envelope, container_id(self.number), &bytes)?)
+    }
+}
+
+/// A page that can be read without anybody's lock.
+#[derive(Clone)]
+pub(crate) struct Located {
+    file: Arc<PageFile>,
+    offset: u32,
+    stored_len: u32,
+    check: u32,
+}
+
+impl Located {
+    /// The stored bytes, as their check in memory says.
+    pub(crate) fn read_stored(&self) -> Result<Vec<u8>, VolumeError> {
+        let mut stored = vec![0; self.stored_len as usize];
+        self.file.read(self.offset.into(), &mut stored)?;
+        if short(&Check::of(&[&stored])) != self.check {
+            return Err(self.damaged("the page's bytes are not those that were written".into()));
+        }
+        Ok(stored)
+    }
+
+    /// Fills `page` with the page, which is as long.
+    pub(crate) fn read(&self, page: &mut [u8]) -> Result<(), VolumeError> {
+        let stored = self.read_stored()?;
+        // what does not shrink is kept as it is, so the length tells
+        let codec = if stored.len() == page.len() { Codec::Raw } else { Codec::Zstd };
+        decompress_into(codec, &stored, page).map_err(|problem| {
+            self.damaged(format!("expected a page of {} bytes: {problem}", page.len()))
+        })
+    }
+
+    fn damaged(&self, problem: String) -> VolumeError {
+        VolumeError::Damaged { object: self.file.name.clone(), at: self.offset.into(), problem }
+    }
+}
+
+fn short(check: &Check) -> u32 {
+    u32::from_le_bytes(*check.as_bytes().first_chunk().expect("16 bytes"))
+}
+
+struct Slot {
+    offset: u32,
+    check: u32,
+    references: u32,
+}
+
+struct Container {
+    file: Arc<PageFile>,
+    slots: Vec<Slot>,
+    /// Where the last page ends.
+    end: u32,
+    is_sealed: bool,
+    /// Whether its footer cannot be read. Its pages cannot either, and it is kept for who can.
+    is_damaged: bool,
+    /// Stored bytes of pages that are referred to.
+    live_bytes: u64,
+    /// How many those are.
+    live: u32,
+}
+
+impl Container {
+    fn end_of(&self, slot: usize) -> u32 {
+        self.slots.get(slot + 1).map_or(self.end, |next| next.offset)
+    }
+
+    fn push(&mut self, offset: u64, stored_len: u32, check: &Check) {
+        self.slots.push(Slot { offset: offset as u32, check: short(check), references: 0 });
+        self.end = offset as u32 + stored_len;
+    }
+
+    fn read_footer(&mut self, envelope: &Envelope) -> Result<(), VolumeError> {
+        for group in &self.file.directory(envelope)?.groups {
+            self.push(group.offset, group.stored_len, &group.check);
+        }
+        Ok(())
+    }
+
+    fn located(&self, slot: u32) -> Option<Located> {
+        let one = self.slots.get(slot as usize)?;
+        Some(Located {
+            file: Arc::clone(&self.file),
+            offset: one.offset,
+            stored_len: self.end_of(slot as usize) - one.offset,
+            check: one.check,
+        })
+    }
+}
+
+/// Where the directory of a container is.
+pub(crate) enum Held {
+    /// Here: it has no footer yet.
+    Open(Directory),
+    /// In its footer.
+    Sealed(Arc<PageFile>),
+}
+
+/// What a checkpoint says of a container.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ContainerImage {
+    pub(crate) is_sealed: bool,
+    /// Of a container without a footer.
+    pub(crate) pages: Vec<PageEntry>,
+}
+
+/// All pages of a pool.
+pub(crate) struct Pages {
+    folder: Arc<dyn Folder>,
+    envelope: Envelope,
+    all: BTreeMap<u32, Container>,
+    /// The container that takes new pages.
+    open: Option<(u32, AppendedContainer)>,
+    pub(crate) next: u32,
+    /// Containers with bytes that may not be durable.
+    unsynced: Vec<Arc<PageFile>>,
+    /// Where pages went that a compaction moved, until all maps know.
+    forwards: HashMap<Handle, Handle>,
+    /// Length in bytes from which on a container gets its footer.
+    container_len: u64,
+}
+
+impl Pages {
+    pub(crate) fn new(folder: Arc<dyn Folder>, envelope: Envelope, container_len: u64) -> Self {
+        Self {
+            folder,
+            envelope,
+            all: BTreeMap::new(),
+            open: None,
+            next: 1,
+            unsynced: Vec::new(),
+            forwards: HashMap::new(),
+            container_len,
+        }
+    }
+
+    /// Takes up a container that was there before. One without a footer gets it now. Returns what is
+    /// wrong with one that cannot be read: its pages are lost, the others are not.
+    pub(crate) fn load(
+        &mut self,
+        number: u32,
+        image: &ContainerImage,
+    ) -> Result<Option<VolumeError>, VolumeError> {
+        let file = PageFile::open(&*self.folder, number)?;
+        let mut container = Container {
+            file,
+            slots: Vec::new(),
+            end: 0,
+            is_sealed: true,
+            is_damaged: false,
+            live_bytes: 0,
+            live: 0,
+        };
+        let loaded = match image.is_sealed {
+            true => container.read_footer(&self.envelope),
+            false => self.finish(&mut container, image),
+        };
+        let damage = match loaded {
+            Ok(()) => None,
+            Err(error @ VolumeError::Backend(_)) => return Err(error),
+            Err(error) => Some(error),
+        };
+        if damage.is_some() {
+            container.is_damaged = true;
+            container.slots.clear();
+        }
+        self.all.insert(number, container);
+        self.next = self.next.max(number + 1);
+        Ok(damage)
+    }
+
+    /// Cuts off what no record tells of, and appends the footer.
+    fn finish(&self, container: &mut Container, image: &ContainerImage) -> Result<(), VolumeError> {
+        let file = &container.file;
+        let (mut writer, start) =
+            AppendedContainer::new(&self.envelope, container_id(file.number), Content::Data);
+        for page in &image.pages {
+            let group = GroupEntry {
+                offset: page.offset.into(),
+                stored_len: page.stored_len,
+                len: page.len,
+                codec: page.codec,
+                check: page.check,
+            };
+            if group.offset != writer.len() {
+                return Err(VolumeError::Damaged {
+                    object: file.name.clone(),
+                    at: group.offset,
+                    problem: format!("a page is said to be here, expected one at {}", writer.len()),
+                });
+            }
+            container.slots.push(Slot {
+                offset: page.offset,
+                check: short(&page.check),
+                references: 0,
+            });
+            container.end = page.offset + page.stored_len;
+            writer.enter(group, [(page.fingerprint, page.len)]);
+        }
+        if file.len() < writer.len() {
+            return Err(VolumeError::Damaged {
+                object: file.name.clone(),
+                at: file.len(),
+                problem: format!("it ends here, expected {} bytes that were synced", writer.len()),
+            });
+        }
+        let mut log = file.log.write().expect("nobody panics with it");
+        let mut found = vec![0; start.len()];
+        log.read(0, &mut found)?;
+        if found != start {
+            return Err(VolumeError::Damaged {
+                object: file.name.clone(),
+                at: 0,
+                problem: "it does not begin as a container of this pool".into(),
+            });
+        }
+        log.truncate(writer.len())?;
+        log.append(&writer.finish())?;
+        log.sync()?;
+        Ok(())
+    }
+
+    /// Appends a page, whose first reference has to follow. `record` gets what the journal has to
+    /// know. After an error nothing has changed.
+    pub(crate) fn append(
+        &mut self,
+        page: CompressedGroup,
+        fingerprint: Fingerprint,
+        mut record: impl FnMut(&Record),
+    ) -> Result<Handle, VolumeError> {
+        if self.open.as_ref().is_some_and(|(_, writer)| writer.len() >= self.container_len) {
+            record(&self.seal()?);
+        }
+        if self.open.is_none() {
+            self.begin()?;
+        }
+        let (number, writer) = self.open.as_mut().expect("there is one now");
+        let container = self.all.get_mut(number).expect("the open one is one of all");
+        let bytes = writer.push(page);
+        if let Err(error) = container.file.append(&bytes) {
+            writer.pop();
+            return Err(error.into());
+        }
+        let group = writer.directory().groups.last().expect("just pushed");
+        let slot = container.slots.len() as u32;
+        container.push(group.offset, group.stored_len, &group.check);
+        let page = PageEntry {
+            offset: group.offset as u32,
+            stored_len: group.stored_len,
+            len: group.len,
+            codec: group.codec,
+            check: group.check,
+            fingerprint,
+        };
+        record(&Record::Page { container: *number, page });
+        Ok(Handle::new(*number, slot))
+    }
+
+    /// Begins a container.
+    fn begin(&mut self) -> Result<(), VolumeError> {
+        let number = self.next;
+        let file = PageFile::open(&*self.folder, number)?;
+        let (writer, start) =
+            AppendedContainer::new(&self.envelope, container_id(number), Content::Data);
+        // what a crash, or a full disk, may have left under this name
+        file.log.write().expect("nobody panics with it").truncate(0)?;
+        file.append(&start)?;
+        self.next += 1;
+        let container = Container {
+            file,
+            slots: Vec::new(),
+            end: start.len() as u32,
+            is_sealed: false,
+            is_damaged: false,
+            live_bytes: 0,
+            live: 0,
+        };
+        self.all.insert(number, container);
+        self.open = Some((number, writer));
+        Ok(())
+    }
+
+    /// Gives the open container its footer.
+    fn seal(&mut self) -> Result<Record, VolumeError> {
+        let (number, writer) = self.open.as_ref().expect("there is one");
+        let number = *number;
+        let container = self.all.get_mut(&number).expect("the open one is one of all");
+        container.file.append(&writer.clone().finish())?;
+        container.is_sealed = true;
+        self.unsynced.push(Arc::clone(&container.file));
+        self.open = None;
+        Ok(Record::Sealed { container: number })
+    }
+
+    /// The files that have to be synced before the journal may tell of what is in them.
+    pub(crate) fn take_unsynced(&mut self) -> Vec<Arc<PageFile>> {
+        let mut files = std::mem::take(&mut self.unsynced);
+        if let Some((number, _)) = &self.open {
+            files.push(Arc::clone(&self.all[number].file));
+        }
+        files
+    }
+
+    /// Where a page is that a map or a table names; `None` if its container is gone.
+    pub(crate) fn locate(&self, page: Handle) -> Option<Located> {
+        let page = self.resolve(page);
+        self.all.get(&page.container())?.located(page.slot())
+    }
+
+    /// Where a page is now: elsewhere, if it was moved.
+    pub(crate) fn resolve(&self, page: Handle) -> Handle {
+        self.forwards.get(&page).copied().unwrap_or(page)
+    }
+
+    /// Whether a page is there, referred to or not.
+    pub(crate) fn has(&self, page: Handle) -> bool {
+        let container = self.all.get(&page.container());
+        container.is_some_and(|container| (page.slot() as usize) < container.slots.len())
+    }
+
+    /// Sealed containers of which nothing is referred to, taken out: nobody can find them any more.
+    pub(crate) fn take_dead(&mut self) -> Vec<Arc<PageFile>> {
+        let dead = |one: &Container| one.is_sealed && !one.is_damaged && one.live == 0;
+        let numbers: Vec<u32> =
+            self.all.iter().filter(|(_, one)| dead(one)).map(|(number, _)| *number).collect();
+        let take = |number| self.all.remove(&number).expect("it was there").file;
+        numbers.into_iter().map(take).collect()
+    }
+
+    /// The sealed container with the smallest share of bytes that are referred to, if less than
+    /// `share` are: its number, its file and the slots to move.
+    pub(crate) fn emptiest(&self, share: f64) -> Option<(u32, Arc<PageFile>, Vec<u32>)> {
+        let fill = |one: &Container| one.live_bytes as f64 / f64::from(one.end.max(1));
+        let sealed = self.all.iter().filter(|(_, one)| one.is_sealed && !one.is_damaged);
+        let least = sealed.min_by(|(_, a), (_, b)| fill(a).total_cmp(&fill(b)));
+        let (number, container) = least.filter(|(_, one)| fill(one) < share)?;
+        let slots = container.slots.iter().enumerate();
+        let live = slots.filter(|(_, slot)| slot.references > 0).map(|(slot, _)| slot as u32);
+        Some((*number, Arc::clone(&container.file), live.collect()))
+    }
+
+    /// The page is at `to` from now on, for all who refer to it. Nothing if nobody does any more.
+    pub(crate) fn move_page(&mut self, from: Handle, to: Handle) -> Option<Record> {
+        let slot = &mut self.all.get_mut(&from.container())?.slots[from.slot() as usize];
+        let references = slot.references;
+        if references == 0 {
+            return None;
+        }
+        for _ in 0..references {
+            self.release(from);
+            self.gain(to);
+        }
+        self.forwards.insert(from, to);
+        Some(Record::Moved { from, to })
+    }
+
+    /// Nobody asks for pages where they were any more.
+    pub(crate) fn forget_forwards(&mut self) {
+        self.forwards.clear();
+    }
+
+    pub(crate) fn is_moving(&self) -> bool {
+        !self.forwards.is_empty()
+    }
+
+    /// What a checkpoint has to say of each container.
+    pub(crate) fn images(&self) -> BTreeMap<u32, ContainerImage> {
+        let image = |(number, container): (&u32, &Container)| {
+            let pages = match &self.open {
+                Some((open, writer)) if open == number => entries(writer.directory()),
+                _ => Vec::new(),
+            };
+            (*number, ContainerImage { is_sealed: container.is_sealed, pages })
+        };
+        self.all.iter().map(image).collect()
+    }
+
+    /// The numbers of all containers.
+    pub(crate) fn numbers(&self) -> Vec<u32> {
+        self.all.keys().copied().collect()
+    }
+
+    /// What there is of container `number` to read its directory from.
+    pub(crate) fn directory(&self, number: u32) -> Option<Held> {
+        match &self.open {
+            Some((open, writer)) if *open == number => Some(Held::Open(writer.directory().clone())),
+            _ => Some(Held::Sealed(Arc::clone(&self.all.get(&number)?.file))),
+        }
+    }
+
+    /// References of every page that has any.
+    pub(crate) fn references(&self) -> BTreeMap<Handle, u32> {
+        let mut all = BTreeMap::new();
+        for (number, container) in &self.all {
+            for (slot, one) in container.slots.iter().enumerate().filter(|(_, s)| s.references > 0)
+            {
+                all.insert(Handle::new(*number, slot as u32), one.references);
+            }
+        }
+        all
+    }
+
+    /// Pages that are referred to, their stored bytes, and all bytes of containers.
+    pub(crate) fn sums(&self) -> (u64, u64, u64) {
+        let mut sums = (0, 0, 0);
+        for container in self.all.values() {
+            sums.0 += u64::from(container.live);
+            sums.1 += container.live_bytes;
+            sums.2 += container.file.len();
+        }
+        sums
+    }
+}
+
+fn entries(directory: &Directory) -> Vec<PageEntry> {
+    let pages = directory.groups.iter().zip(&directory.chunks);
+    let entry = |(group, chunk): (&GroupEntry, &ChunkEntry)| PageEntry {
+        offset: group.offset as u32,
+        stored_len: group.stored_len,
+        len: group.len,
+        codec: group.codec,
+        check: group.check,
+        fingerprint: chunk.fingerprint,
+    };
+    pages.map(entry).collect()
+}
+
+impl References for Pages {
+    fn gain(&mut self, page: Handle) {
+        let page = self.resolve(page);
+        let Some(container) = self.all.get_mut(&page.container()) else { return };
+        let len = container.end_of(page.slot() as usize);
+        let Some(slot) = container.slots.get_mut(page.slot() as usize) else { return };
+        slot.references += 1;
+        if slot.references == 1 {
+            container.live += 1;
+            container.live_bytes += u64::from(len - slot.offset);
+        }
+    }
+
+    fn release(&mut self, page: Handle) {
+        let page = self.resolve(page);
+        let Some(container) = self.all.get_mut(&page.container()) else { return };
+        let len = container.end_of(page.slot() as usize);
+        let Some(slot) = container.slots.get_mut(page.slot() as usize) else { return };
+        slot.references -= 1;
+        if slot.references == 0 {
+            container.live -= 1;
+            container.live_bytes -= u64::from(len - slot.offset);
+        }
+    }
+}

@@ -1,0 +1,479 @@
+//! Pools: making one, opening it, and its volumes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, OnceLock, RwLock};
+
+use onefold_backend::{Folder, Log};
+use onefold_block::BlockSize;
+use onefold_fingerprint::{FingerprintAlgorithm, Fingerprinter};
+use onefold_index::{ChainedTable, CompactTable, Table, TableCounters};
+use onefold_seal::wire::{Put, Reader, WireError};
+use onefold_seal::{CHECK_LEN, Check, ObjectId};
+
+use crate::checkpoint::{checkpoint_name, journal_name};
+use crate::engine::{Counters, Engine, Journal, VolumeState};
+use crate::handle::{Handle, VolumeId};
+use crate::map::{Map, References};
+use crate::record::{MAX_NAME, Record};
+use crate::recovery::{recount, recover};
+use crate::seeded::{self, Bug};
+use crate::stripes::Stripes;
+use crate::{Volume, VolumeError, frame};
+
+/// The file that says what the folder is. Who has it open has the pool.
+const NAME: &str = "pool";
+
+/// What it begins with.
+const MAGIC: &[u8; 12] = b"onefold pool";
+
+/// Magic, version, id, hash, check.
+const HEAD_LEN: usize = MAGIC.len() + 4 + ObjectId::LEN + 1 + CHECK_LEN;
+
+/// Version 1 candidate.
+const VERSION: u32 = 1;
+
+/// No volume is longer: 2^44 blocks of 4 KiB, or an eighth of it with those of 512 bytes.
+const MAX_SIZE: u64 = 1 << 53;
+
+/// What names the pages of a pool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hash {
+    /// SHA3-256, as StreamDedup has it.
+    Sha3,
+    /// BLAKE3.
+    Blake3,
+}
+
+impl Hash {
+    fn fingerprinter(self) -> Fingerprinter {
+        match self {
+            Self::Sha3 => Fingerprinter::sha3(),
+            Self::Blake3 => Fingerprinter::blake3(),
+        }
+    }
+
+    fn code(self) -> u8 {
+        match self {
+            Self::Sha3 => FingerprintAlgorithm::Sha3.code(),
+            Self::Blake3 => FingerprintAlgorithm::Blake3.code(),
+        }
+    }
+
+    fn from_code(code: u8) -> Option<Self> {
+        [Self::Sha3, Self::Blake3].into_iter().find(|one| one.code() == code)
+    }
+}
+
+/// How a pool works; none of it changes what is kept.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Level of zstd at which new pages are compressed; `None` keeps them as they are.
+    pub level: Option<i32>,
+    /// Bytes of memory for the table of fingerprints.
+    pub table_bytes: usize,
+    /// Whether the table has entries of a third of the size, which hold half a fingerprint.
+    pub is_compact: bool,
+    /// Whether a page that seems to be known is compared with the one that is kept.
+    pub verify: bool,
+    /// Length in bytes from which on a container is closed.
+    pub container_len: u64,
+    /// Bytes of records that may wait before they are written without a flush.
+    pub commit_len: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            level: Some(1),
+            table_bytes: 256 << 20,
+            is_compact: false,
+            verify: false,
+            container_len: 16 << 20,
+            commit_len: 1 << 20,
+        }
+    }
+}
+
+impl Options {
+    fn table(&self) -> Result<Arc<dyn Table>, VolumeError> {
+        Ok(match self.is_compact {
+            true => Arc::new(CompactTable::new(self.table_bytes)?),
+            false => Arc::new(ChainedTable::new(self.table_bytes)?),
+        })
+    }
+}
+
+/// Volumes that share their pages, in a folder that one process has at a time.
+#[derive(Clone)]
+pub struct Pool(pub(crate) Arc<Engine>);
+
+/// What is known of a volume.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VolumeInfo {
+    /// Its name.
+    pub name: String,
+    /// In bytes.
+    pub size: u64,
+    /// In bytes.
+    pub block_size: u32,
+    /// Whether it is a snapshot.
+    pub is_read_only: bool,
+    /// Blocks that are no holes.
+    pub mapped_blocks: u64,
+}
+
+/// What a pool holds, and what happened since it was opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Statistics {
+    /// Bytes of blocks that are no holes, of all volumes.
+    pub mapped_bytes: u64,
+    /// Distinct pages that are referred to.
+    pub pages: u64,
+    /// What they take in containers.
+    pub page_bytes: u64,
+    /// What containers take, with what can be given back by compacting.
+    pub container_bytes: u64,
+    /// Pages written that were known.
+    pub known_pages: u64,
+    /// Pages written that were new.
+    pub new_pages: u64,
+    /// Pages written that were zeros.
+    pub zero_pages: u64,
+    /// New pages for which the table had no room: they are kept, and not found again.
+    pub unindexed_pages: u64,
+    /// Frames of the journal.
+    pub commits: u64,
+    /// Entries of the table, and what there is room for.
+    pub table: (usize, usize),
+    /// What the table counted.
+    pub table_counters: TableCounters,
+}
+
+impl Pool {
+    /// Makes a pool in an empty folder. It is there, durably, when this returns.
+    pub fn create(folder: &dyn Folder, hash: Hash) -> Result<(), VolumeError> {
+        let mut own = folder.log(NAME)?;
+        if let Some(found) = in_the_way(folder, &*own)? {
+            return Err(VolumeError::NotEmpty { found });
+        }
+        own.truncate(0)?;
+        let id = ObjectId::random();
+        folder.log(&journal_name(0))?.truncate(0)?;
+        let mut checkpoint = folder.log(&checkpoint_name(0))?;
+        checkpoint.truncate(0)?;
+        let mut end = Vec::new();
+        Record::End { volume: VolumeId(0), container: 1, frame: 0 }.encode(&mut end);
+        frame::append(&mut *checkpoint, id, 0, &end)?;
+        checkpoint.sync()?;
+        let mut head = MAGIC.to_vec();
+        head.put_u32(VERSION);
+        head.extend_from_slice(id.as_bytes());
+        head.put_u8(hash.code());
+        let check = Check::of(&[&head]);
+        head.extend_from_slice(check.as_bytes());
+        own.append(&head)?;
+        Ok(own.sync()?)
+    }
+
+    /// Opens a pool, with what every flush before a crash had acknowledged. Also returned is what is
+    /// damaged: the pages in it are lost, and all others can be read.
+    ///
+    /// A pool that is open elsewhere is an error, [`BackendError::InUse`](onefold_backend::BackendError::InUse).
+    pub fn open(
+        folder: Arc<dyn Folder>,
+        options: Options,
+    ) -> Result<(Self, Vec<VolumeError>), VolumeError> {
+        if !folder.names()?.iter().any(|name| name == NAME) {
+            return Err(VolumeError::NoPool);
+        }
+        let own = folder.log(NAME)?;
+        let (id, hash) = read_head(&*own)?;
+        let found = recover(&folder, id, options.container_len)?;
+        let mut log = folder.log(&journal_name(found.journal))?;
+        if !seeded::active(Bug::TornEndKept) {
+            log.truncate(found.end)?;
+        }
+        let engine = Engine {
+            fingerprinter: hash.fingerprinter(),
+            table: RwLock::new(options.table()?),
+            options,
+            folder,
+            id,
+            state: Mutex::new(found.state),
+            journal: Mutex::new(Journal { log, number: found.journal, frame: found.frame }),
+            maintenance: Mutex::new(()),
+            blocks: Stripes::new(),
+            counters: Counters::default(),
+            stopped: OnceLock::new(),
+            _own: own,
+        };
+        engine.fill_table(&*engine.table())?;
+        Ok((Self(Arc::new(engine)), found.damage))
+    }
+
+    /// Makes an empty volume of `size` bytes.
+    pub fn create_volume(
+        &self,
+        name: &str,
+        size: u64,
+        block_size: BlockSize,
+    ) -> Result<(), VolumeError> {
+        check_size(size, block_size)?;
+        self.add(name, size, block_size, false, None)
+    }
+
+    /// Makes a volume as `source` is now: one that can be written, or a snapshot that cannot. Costs
+    /// neither space nor time to speak of.
+    pub fn clone_volume(
+        &self,
+        source: &str,
+        name: &str,
+        is_read_only: bool,
+    ) -> Result<(), VolumeError> {
+        let (id, size, block_size) = {
+            let state = self.0.state();
+            let (id, one) = find(&state.volumes, source)?;
+            (id, one.size, one.block_size)
+        };
+        self.add(name, size, block_size, is_read_only, Some(id))
+    }
+
+    fn add(
+        &self,
+        name: &str,
+        size: u64,
+        block_size: BlockSize,
+        is_read_only: bool,
+        source: Option<VolumeId>,
+    ) -> Result<(), VolumeError> {
+        check_name(name)?;
+        self.0.expect_running()?;
+        {
+            let mut state = self.0.state();
+            if find(&state.volumes, name).is_ok() {
+                return Err(VolumeError::VolumeExists { name: name.to_owned() });
+            }
+            // The source may have been resized or deleted since it was looked at.
+            let (map, size) = match source {
+                None => (Map::default(), size),
+                Some(source) => match state.volumes.get(&source) {
+                    Some(one) => (one.map.share(), one.size),
+                    None => return Err(VolumeError::NoVolume { name: name.to_owned() }),
+                },
+            };
+            let volume = VolumeId(state.next_volume);
+            state.next_volume += 1;
+            let name = name.to_owned();
+            let record = Record::Create {
+                volume,
+                name: name.clone(),
+                size,
+                block_size,
+                is_read_only,
+                source,
+            };
+            state.waiting.push(&record);
+            let one = VolumeState { name, size, block_size, is_read_only, map };
+            state.volumes.insert(volume, one);
+        }
+        self.0.commit()
+    }
+
+    /// Deletes a volume. Its pages go, as far as no other volume has them.
+    pub fn delete_volume(&self, name: &str) -> Result<(), VolumeError> {
+        self.0.expect_running()?;
+        {
+            let mut state = self.0.state();
+            let (volume, _) = find(&state.volumes, name)?;
+            let one = state.volumes.remove(&volume).expect("just found");
+            one.map.release(&mut state.pages);
+            state.waiting.push(&Record::Delete { volume });
+        }
+        self.0.commit()
+    }
+
+    /// The volume `name` as a block device.
+    pub fn volume(&self, name: &str) -> Result<Volume, VolumeError> {
+        let state = self.0.state();
+        let (id, one) = find(&state.volumes, name)?;
+        let (block_size, is_read_only) = (one.block_size, one.is_read_only);
+        drop(state);
+        Ok(Volume::new(Arc::clone(&self.0), id, block_size, is_read_only))
+    }
+
+    /// The volumes, by name.
+    pub fn volumes(&self) -> Vec<VolumeInfo> {
+        let state = self.0.state();
+        let mut all: Vec<VolumeInfo> = state.volumes.values().map(info).collect();
+        all.sort_by(|a, b| a.name.cmp(&b.name));
+        all
+    }
+
+    /// Makes durable whatever was done before.
+    pub fn flush(&self) -> Result<(), VolumeError> {
+        self.0.commit()
+    }
+
+    /// Shortens what has to be read when the pool is opened again.
+    pub fn checkpoint(&self) -> Result<(), VolumeError> {
+        self.0.checkpoint()
+    }
+
+    /// Gives back the space of one container of which less than half is used; false if there is
+    /// none.
+    pub fn compact(&self) -> Result<bool, VolumeError> {
+        self.0.compact()
+    }
+
+    /// Empties the table of fingerprints, and fills it again if that is wanted. Nothing is lost but
+    /// that pages are kept twice while it is not full.
+    pub fn drop_table(&self, refill: bool) -> Result<(), VolumeError> {
+        let table = self.0.options.table()?;
+        *self.0.table.write().expect("nobody panics with it") = Arc::clone(&table);
+        if refill { self.0.fill_table(&*table) } else { Ok(()) }
+    }
+
+    /// What does not fit together: references that are not those of the maps, and blocks whose pages
+    /// are nowhere. Reads no page.
+    pub fn check(&self) -> Vec<String> {
+        let state = self.0.state();
+        let mut counted = Counted::default();
+        recount(&state.volumes, &mut counted);
+        let kept = state.pages.references();
+        let pages: BTreeSet<Handle> = counted.0.keys().chain(kept.keys()).copied().collect();
+        let count = |counts: &BTreeMap<Handle, u32>, page| counts.get(&page).copied().unwrap_or(0);
+        let problem = |page: Handle| {
+            let (expected, found) = (count(&counted.0, page), count(&kept, page));
+            (expected != found).then(|| {
+                format!("{page:?} has {found} references, expected {expected} by the maps")
+            })
+        };
+        pages.into_iter().filter_map(problem).collect()
+    }
+
+    /// Sums and counters.
+    pub fn statistics(&self) -> Statistics {
+        let (mapped_bytes, (pages, page_bytes, container_bytes)) = {
+            let state = self.0.state();
+            let bytes =
+                |one: &VolumeState| info(one).mapped_blocks * u64::from(one.block_size.bytes());
+            (state.volumes.values().map(bytes).sum(), state.pages.sums())
+        };
+        let counters = &self.0.counters;
+        let table = self.0.table();
+        Statistics {
+            mapped_bytes,
+            pages,
+            page_bytes,
+            container_bytes,
+            known_pages: counters.known.load(Ordering::Relaxed),
+            new_pages: counters.new.load(Ordering::Relaxed),
+            zero_pages: counters.zero.load(Ordering::Relaxed),
+            unindexed_pages: counters.unindexed.load(Ordering::Relaxed),
+            commits: counters.commits.load(Ordering::Relaxed),
+            table: (table.count(), table.capacity()),
+            table_counters: table.counters(),
+        }
+    }
+}
+
+#[derive(Default)]
+struct Counted(BTreeMap<Handle, u32>);
+
+impl References for Counted {
+    fn gain(&mut self, page: Handle) {
+        *self.0.entry(page).or_default() += 1;
+    }
+
+    fn release(&mut self, _: Handle) {
+        unreachable!("a count from nothing takes nothing away");
+    }
+}
+
+fn info(one: &VolumeState) -> VolumeInfo {
+    let present = |pages: &[Handle]| pages.iter().filter(|page| !page.is_hole()).count();
+    VolumeInfo {
+        name: one.name.clone(),
+        size: one.size,
+        block_size: one.block_size.bytes(),
+        is_read_only: one.is_read_only,
+        mapped_blocks: one.map.segments().map(|(_, one)| present(one.pages()) as u64).sum(),
+    }
+}
+
+fn find<'a>(
+    volumes: &'a BTreeMap<VolumeId, VolumeState>,
+    name: &str,
+) -> Result<(VolumeId, &'a VolumeState), VolumeError> {
+    let found = volumes.iter().find(|(_, one)| one.name == name);
+    let (id, one) = found.ok_or_else(|| VolumeError::NoVolume { name: name.to_owned() })?;
+    Ok((*id, one))
+}
+
+fn check_name(name: &str) -> Result<(), VolumeError> {
+    let refused = |expected| Err(VolumeError::BadName { name: name.to_owned(), expected });
+    if name.is_empty() || name.len() > MAX_NAME {
+        return refused("1 to 255 bytes");
+    }
+    if name.chars().any(char::is_control) {
+        return refused("no control characters");
+    }
+    Ok(())
+}
+
+pub(crate) fn check_size(size: u64, block_size: BlockSize) -> Result<(), VolumeError> {
+    let bytes = u64::from(block_size.bytes());
+    if size == 0 || !size.is_multiple_of(bytes) || size > MAX_SIZE {
+        let expected = format!("a multiple of {bytes}, from {bytes} to {MAX_SIZE}");
+        return Err(VolumeError::BadSize { size, expected });
+    }
+    Ok(())
+}
+
+/// What keeps a pool from being made here. What a crash left of making one does not.
+fn in_the_way(folder: &dyn Folder, own: &dyn Log) -> Result<Option<String>, VolumeError> {
+    let is_unfinished = own.len() <= HEAD_LEN as u64 && read_head(own).is_err();
+    let journal = journal_name(0);
+    for name in folder.names()? {
+        let is_ours = match &name {
+            name if name == NAME => is_unfinished,
+            name if *name == journal => folder.log(name)?.is_empty(),
+            name => *name == checkpoint_name(0),
+        };
+        if !is_ours {
+            return Ok(Some(name));
+        }
+    }
+    Ok(None)
+}
+
+/// Id and hash of the pool whose own log this is.
+fn read_head(own: &dyn Log) -> Result<(ObjectId, Hash), VolumeError> {
+    let mut bytes = vec![0; own.len().min(HEAD_LEN as u64) as usize];
+    own.read(0, &mut bytes)?;
+    if bytes.get(..MAGIC.len()) != Some(MAGIC) {
+        return Err(VolumeError::NoPool);
+    }
+    let malformed = |source| VolumeError::Malformed { object: NAME.to_owned(), source };
+    let mut reader = Reader::new(&bytes);
+    let head = |reader: &mut Reader<'_>| -> Result<(u32, ObjectId, u8), WireError> {
+        reader.take(MAGIC.len(), "the magic")?;
+        let version = reader.u32("a version")?;
+        let id = ObjectId::from_bytes(reader.array("an id")?);
+        Ok((version, id, reader.u8("a hash")?))
+    };
+    let (version, id, hash) = head(&mut reader).map_err(malformed)?;
+    if version > VERSION {
+        return Err(VolumeError::NewerVersion { found: version, newest: VERSION });
+    }
+    let covered = bytes.len() - reader.remaining();
+    let check = reader.array("a check").map_err(malformed)?;
+    if Check::from_bytes(check).verify(&[&bytes[..covered]]).is_err() {
+        let problem = "its check does not fit its bytes".into();
+        return Err(VolumeError::Damaged { object: NAME.to_owned(), at: 0, problem });
+    }
+    let hash =
+        Hash::from_code(hash).ok_or(reader.error("SHA3-256 or BLAKE3")).map_err(malformed)?;
+    Ok((id, hash))
+}

@@ -1,0 +1,255 @@
+//! A volume as a block device.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use onefold_backend::BackendError;
+use onefold_block::{BlockDevice, BlockError, BlockSize, Durability, Extent, Zeroes};
+
+use crate::VolumeError;
+use crate::engine::{Engine, State};
+use crate::handle::VolumeId;
+use crate::pages::Located;
+use crate::pool::check_size;
+use crate::record::Record;
+
+/// Blocks that are put at a time: so many are fingerprinted together.
+const BATCH: usize = 256;
+
+/// A volume of a pool.
+pub struct Volume {
+    engine: Arc<Engine>,
+    id: VolumeId,
+    block_size: BlockSize,
+    is_read_only: bool,
+}
+
+impl Volume {
+    pub(crate) fn new(
+        engine: Arc<Engine>,
+        id: VolumeId,
+        block_size: BlockSize,
+        is_read_only: bool,
+    ) -> Self {
+        Self { engine, id, block_size, is_read_only }
+    }
+
+    fn block_len(&self) -> u64 {
+        self.block_size.bytes().into()
+    }
+
+    fn expect_writable(&self) -> Result<(), BlockError> {
+        if self.is_read_only { Err(BlockError::ReadOnly) } else { Ok(()) }
+    }
+
+    /// The blocks that `bytes` touches.
+    fn touched(&self, bytes: &Range<u64>) -> Range<u64> {
+        match bytes.is_empty() {
+            true => 0..0,
+            false => bytes.start / self.block_len()..bytes.end.div_ceil(self.block_len()),
+        }
+    }
+
+    /// The blocks that lie wholly in `bytes`.
+    fn whole(&self, bytes: &Range<u64>) -> Range<u64> {
+        let first = bytes.start.div_ceil(self.block_len());
+        first..(bytes.end / self.block_len()).max(first)
+    }
+
+    fn read_block(&self, block: u64) -> Result<Vec<u8>, BlockError> {
+        let mut page = vec![0; self.block_len() as usize];
+        let located = self.engine.locate(self.id, std::iter::once(block)).map_err(block_error)?;
+        read_page(&located[0], &mut page)?;
+        Ok(page)
+    }
+
+    /// Puts `data` at `offset`; blocks at the ends are changed in part. Who calls has their locks.
+    fn put(&self, offset: u64, data: &[u8]) -> Result<(), BlockError> {
+        let len = self.block_len() as usize;
+        let (mut block, within) = (offset / self.block_len(), (offset % self.block_len()) as usize);
+        let (head, rest) = match within {
+            0 => (&data[..0], data),
+            _ => data.split_at(data.len().min(len - within)),
+        };
+        if !head.is_empty() {
+            self.change_block(block, within, head)?;
+            block += 1;
+        }
+        let (pages, tail) = rest.split_at(rest.len() - rest.len() % len);
+        for pages in pages.chunks(BATCH * len) {
+            let batch: Vec<(u64, &[u8])> = (block..).zip(pages.chunks(len)).collect();
+            self.engine.put(self.id, &batch).map_err(block_error)?;
+            block += batch.len() as u64;
+        }
+        if !tail.is_empty() {
+            self.change_block(block, 0, tail)?;
+        }
+        Ok(())
+    }
+
+    fn change_block(&self, block: u64, within: usize, data: &[u8]) -> Result<(), BlockError> {
+        let mut page = self.read_block(block)?;
+        page[within..within + data.len()].copy_from_slice(data);
+        self.engine.put(self.id, &[(block, &page)]).map_err(block_error)
+    }
+
+    fn finish(&self, durability: Durability) -> Result<(), BlockError> {
+        match durability {
+            Durability::OnFlush => Ok(()),
+            Durability::OnReturn => self.flush(),
+        }
+    }
+}
+
+impl BlockDevice for Volume {
+    fn size(&self) -> u64 {
+        self.engine.state().volumes.get(&self.id).map_or(0, |one| one.size)
+    }
+
+    fn block_size(&self) -> BlockSize {
+        self.block_size
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.is_read_only
+    }
+
+    fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<(), BlockError> {
+        let bytes = BlockError::check_range(offset, buffer.len() as u64, self.size())?;
+        let blocks = self.touched(&bytes);
+        let located = self.engine.locate(self.id, blocks.clone()).map_err(block_error)?;
+        let mut page = Vec::new();
+        for (block, located) in blocks.zip(&located) {
+            let start = block * self.block_len();
+            let (from, to) = (start.max(bytes.start), (start + self.block_len()).min(bytes.end));
+            let part = &mut buffer[(from - bytes.start) as usize..(to - bytes.start) as usize];
+            if part.len() as u64 == self.block_len() {
+                read_page(located, part)?;
+                continue;
+            }
+            page.resize(self.block_len() as usize, 0);
+            read_page(located, &mut page)?;
+            part.copy_from_slice(&page[(from - start) as usize..][..part.len()]);
+        }
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, data: &[u8], durability: Durability) -> Result<(), BlockError> {
+        self.expect_writable()?;
+        let bytes = BlockError::check_range(offset, data.len() as u64, self.size())?;
+        {
+            let _blocks = self.engine.blocks.lock(self.id, self.touched(&bytes));
+            self.put(offset, data)?;
+        }
+        self.finish(durability)
+    }
+
+    fn erase(&self, range: Range<u64>, durability: Durability) -> Result<(), BlockError> {
+        self.expect_writable()?;
+        let len = range.end.saturating_sub(range.start);
+        let range = BlockError::check_range(range.start, len, self.size())?;
+        let whole = self.whole(&range);
+        {
+            let _blocks = self.engine.blocks.lock(self.id, whole.clone());
+            self.engine.erase(self.id, whole).map_err(block_error)?;
+        }
+        self.finish(durability)
+    }
+
+    /// Always fast but for the ends of the range, and always makes holes: a block is kept anew by
+    /// each write, so that space that it had before would be of no use to it.
+    fn write_zeroes(
+        &self,
+        range: Range<u64>,
+        _zeroes: Zeroes,
+        durability: Durability,
+    ) -> Result<(), BlockError> {
+        self.expect_writable()?;
+        let len = range.end.saturating_sub(range.start);
+        let range = BlockError::check_range(range.start, len, self.size())?;
+        let whole = self.whole(&range);
+        {
+            let _blocks = self.engine.blocks.lock(self.id, self.touched(&range));
+            let zeros = vec![0; self.block_len() as usize];
+            let (start, end) = (whole.start * self.block_len(), whole.end * self.block_len());
+            if whole.is_empty() {
+                self.put(range.start, &vec![0; (range.end - range.start) as usize])?;
+            } else {
+                self.put(range.start, &zeros[..(start - range.start) as usize])?;
+                self.engine.erase(self.id, whole).map_err(block_error)?;
+                self.put(end, &zeros[..(range.end - end) as usize])?;
+            }
+        }
+        self.finish(durability)
+    }
+
+    fn flush(&self) -> Result<(), BlockError> {
+        self.engine.commit().map_err(block_error)
+    }
+
+    fn cache(&self, range: Range<u64>) -> Result<(), BlockError> {
+        let len = range.end.saturating_sub(range.start);
+        BlockError::check_range(range.start, len, self.size()).map(drop)
+    }
+
+    fn extents(&self, range: Range<u64>, max: usize) -> Result<Vec<Extent>, BlockError> {
+        let len = range.end.saturating_sub(range.start);
+        let range = BlockError::check_range(range.start, len, self.size())?;
+        let state = self.engine.state();
+        let Some(one) = state.volumes.get(&self.id) else { return Ok(Vec::new()) };
+        let mut extents: Vec<Extent> = Vec::new();
+        for block in self.touched(&range) {
+            let start = block * self.block_len();
+            let len = (start + self.block_len()).min(range.end) - start.max(range.start);
+            let is_hole = one.map.get(block).is_hole();
+            match (extents.last_mut(), is_hole) {
+                (Some(Extent::Hole(before)), true) | (Some(Extent::Data(before)), false) => {
+                    *before += len;
+                }
+                _ => {
+                    if extents.len() == max {
+                        break;
+                    }
+                    extents.push(if is_hole { Extent::Hole(len) } else { Extent::Data(len) });
+                }
+            }
+        }
+        Ok(extents)
+    }
+
+    fn resize(&self, size: u64) -> Result<(), BlockError> {
+        self.expect_writable()?;
+        check_size(size, self.block_size).map_err(|_| BlockError::BadSize {
+            size,
+            expected: "a positive multiple of the block size",
+        })?;
+        self.engine.expect_running().map_err(block_error)?;
+        {
+            let mut state = self.engine.state();
+            let State { volumes, pages, waiting, .. } = &mut *state;
+            let Some(one) = volumes.get_mut(&self.id) else { return Err(BlockError::ShuttingDown) };
+            one.size = size;
+            one.map.truncate(size / self.block_len(), pages);
+            waiting.push(&Record::Resize { volume: self.id, size });
+        }
+        self.flush()
+    }
+}
+
+/// Fills `page` with what is there, or with the zeros of a hole.
+fn read_page(located: &Option<Located>, page: &mut [u8]) -> Result<(), BlockError> {
+    match located {
+        None => page.fill(0),
+        Some(located) => located.read(page).map_err(block_error)?,
+    }
+    Ok(())
+}
+
+fn block_error(error: VolumeError) -> BlockError {
+    match error {
+        VolumeError::Backend(BackendError::Full { place, .. }) => {
+            BlockError::NoSpace { object: place }
+        }
+        error => BlockError::Io { object: "the pool".into(), source: Box::new(error) },
+    }
+}

@@ -1,0 +1,189 @@
+//! Disks that are full or damaged: what is lost is named, and nothing else is.
+
+#![allow(clippy::disallowed_methods, reason = "these tests damage what a pool wrote")]
+
+use std::fs::OpenOptions;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use onefold_backend::fault::{Failure, Fault, Faults, Faulty};
+use onefold_backend::{Folder, LocalFolder, Operation};
+use onefold_block::{BlockDevice, BlockError, BlockSize, Durability};
+use onefold_testkit::random;
+use onefold_volume::{Hash, Options, Pool, VolumeError};
+
+const BLOCK: usize = 4096;
+
+fn options() -> Options {
+    Options { table_bytes: 64 << 10, container_len: 40_000, ..Options::default() }
+}
+
+fn pool_in(folder: &Arc<dyn Folder>) -> Pool {
+    Pool::create(folder, Hash::Blake3).unwrap();
+    let (pool, _) = Pool::open(Arc::clone(folder), options()).unwrap();
+    pool.create_volume("a", 1 << 20, BlockSize::B4096).unwrap();
+    pool
+}
+
+#[test]
+fn a_full_disk_is_told_and_the_pool_goes_on_when_there_is_room() {
+    let directory = tempfile::tempdir().unwrap();
+    for operation in [Operation::Append, Operation::Open] {
+        let faults = Faults::none();
+        let root = directory.path().join(format!("{operation:?}"));
+        let inner = LocalFolder::create(&root).unwrap();
+        let folder: Arc<dyn Folder> = Arc::new(Faulty::new(inner, "pool", &faults));
+        let pool = pool_in(&folder);
+        let volume = pool.volume("a").unwrap();
+        let before = random(1, 20 * BLOCK);
+        volume.write(0, &before, Durability::OnReturn).unwrap();
+        faults.add(Fault::new(Failure::Full).on(operation).times(1000));
+        let new = random(2, 20 * BLOCK);
+        let error = volume.write(0, &new, Durability::OnReturn).unwrap_err();
+        assert!(matches!(error, BlockError::NoSpace { .. }), "{operation:?}: {error}");
+        // each block is the old or the new one
+        let mut found = vec![0; before.len()];
+        volume.read(0, &mut found).unwrap();
+        for (i, found) in found.chunks(BLOCK).enumerate() {
+            let range = i * BLOCK..(i + 1) * BLOCK;
+            assert!(found == &before[range.clone()] || found == &new[range], "block {i}");
+        }
+        while faults.failed() < 1000 {
+            let _ = volume.write(0, &random(3, BLOCK), Durability::OnReturn);
+        }
+        volume.write(0, &new, Durability::OnReturn).unwrap();
+        assert_eq!(pool.check(), Vec::<String>::new());
+        drop((volume, pool));
+        let (pool, _) = Pool::open(folder, options()).unwrap();
+        let volume = pool.volume("a").unwrap();
+        volume.read(0, &mut found).unwrap();
+        assert!(found == new);
+        assert_eq!(pool.check(), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn a_sync_that_failed_stops_the_pool_until_it_is_opened_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let faults = Faults::none();
+    let inner = LocalFolder::create(&directory.path().join("pool")).unwrap();
+    let folder: Arc<dyn Folder> = Arc::new(Faulty::new(inner, "pool", &faults));
+    let pool = pool_in(&folder);
+    let volume = pool.volume("a").unwrap();
+    let flushed = random(1, BLOCK);
+    volume.write(0, &flushed, Durability::OnReturn).unwrap();
+    faults.add(Fault::new(Failure::Io).on(Operation::Sync).times(1));
+    volume.write(0, &random(2, BLOCK), Durability::OnReturn).unwrap_err();
+    // it would succeed now, but what it would acknowledge may be lost
+    let error = volume.write(0, &random(3, BLOCK), Durability::OnReturn).unwrap_err();
+    assert!(error.to_string().contains("stopped taking changes"), "{error}");
+    volume.flush().unwrap_err();
+    pool.create_volume("b", 4096, BlockSize::B4096).unwrap_err();
+    drop((volume, pool));
+    let (pool, _) = Pool::open(folder, options()).unwrap();
+    let volume = pool.volume("a").unwrap();
+    let mut found = vec![0; BLOCK];
+    volume.read(0, &mut found).unwrap();
+    assert!(found == flushed || found == random(2, BLOCK));
+    volume.write(0, &random(4, BLOCK), Durability::OnReturn).unwrap();
+}
+
+/// Flips a bit of a file of the pool, which is closed.
+fn damage(path: &Path, at: u64) {
+    let file = OpenOptions::new().read(true).write(true).open(path).unwrap();
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, at).unwrap();
+    byte[0] ^= 4;
+    file.write_all_at(&byte, at).unwrap();
+}
+
+#[test]
+fn a_damaged_page_is_lost_alone_and_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path().join("pool");
+    let folder: Arc<dyn Folder> = Arc::new(LocalFolder::create(&root).unwrap());
+    let pool = pool_in(&folder);
+    let bytes = random(1, 30 * BLOCK);
+    pool.volume("a").unwrap().write(0, &bytes, Durability::OnReturn).unwrap();
+    drop(pool);
+    // the first container is sealed, and this is in its third page
+    damage(&root.join("container-00000001"), 3 * BLOCK as u64);
+    let (pool, told) = Pool::open(Arc::clone(&folder), options()).unwrap();
+    assert!(told.is_empty(), "{told:?}");
+    let volume = pool.volume("a").unwrap();
+    let mut found = vec![0; BLOCK];
+    for i in 0..30 {
+        match volume.read((i * BLOCK) as u64, &mut found) {
+            Ok(()) => assert!(i != 2 && found == bytes[i * BLOCK..(i + 1) * BLOCK], "{i}"),
+            Err(error) => {
+                assert_eq!(i, 2, "{error}");
+                assert!(error.to_string().contains("container-00000001"), "{error}");
+            }
+        }
+    }
+    let scrubbed = pool.scrub().unwrap();
+    assert_eq!((scrubbed.pages, scrubbed.bad.len()), (29, 1));
+    let bad = &scrubbed.bad[0];
+    assert_eq!((&bad.container[..], bad.slot), ("container-00000001", 2));
+    assert_eq!(bad.blocks, [("a".to_owned(), 2)]);
+    // who writes the block again has it again
+    volume.write(2 * BLOCK as u64, &random(9, BLOCK), Durability::OnReturn).unwrap();
+    assert_eq!(pool.scrub().unwrap().bad, []);
+}
+
+#[test]
+fn a_container_without_a_footer_costs_its_own_pages() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path().join("pool");
+    let folder: Arc<dyn Folder> = Arc::new(LocalFolder::create(&root).unwrap());
+    let pool = pool_in(&folder);
+    let bytes = random(1, 30 * BLOCK);
+    pool.volume("a").unwrap().write(0, &bytes, Durability::OnReturn).unwrap();
+    pool.checkpoint().unwrap();
+    drop(pool);
+    let len = std::fs::metadata(root.join("container-00000001")).unwrap().len();
+    damage(&root.join("container-00000001"), len - 30);
+    let (pool, told) = Pool::open(Arc::clone(&folder), options()).unwrap();
+    assert_eq!(told.len(), 1);
+    let volume = pool.volume("a").unwrap();
+    let mut found = vec![0; BLOCK];
+    let lost = |i: &usize| volume.read((i * BLOCK) as u64, &mut found.clone()).is_err();
+    assert_eq!((0..30).filter(lost).collect::<Vec<_>>(), (0..10).collect::<Vec<_>>());
+    volume.read(29 * BLOCK as u64, &mut found).unwrap();
+    // the file is kept for who can mend it, and the pool goes on
+    volume.write(0, &bytes, Durability::OnReturn).unwrap();
+    pool.compact().unwrap();
+    assert!(root.join("container-00000001").exists());
+    volume.read(0, &mut found).unwrap();
+    assert!(found == bytes[..BLOCK]);
+}
+
+#[test]
+fn damage_within_a_journal_is_no_torn_end() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path().join("pool");
+    let folder: Arc<dyn Folder> = Arc::new(LocalFolder::create(&root).unwrap());
+    let pool = pool_in(&folder);
+    let volume = pool.volume("a").unwrap();
+    for i in 0..5 {
+        volume.write(i * BLOCK as u64, &random(i, BLOCK), Durability::OnReturn).unwrap();
+    }
+    drop((volume, pool));
+    damage(&root.join("journal-0000000000000000"), 100);
+    let error = Pool::open(folder, options()).err().expect("what was acknowledged is lost");
+    assert!(matches!(error, VolumeError::Damaged { .. }), "{error}");
+    assert!(error.to_string().contains("journal-0000000000000000"), "{error}");
+}
+
+#[test]
+fn a_pool_of_a_later_format_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path().join("pool");
+    let folder: Arc<dyn Folder> = Arc::new(LocalFolder::create(&root).unwrap());
+    drop(pool_in(&folder));
+    let file = OpenOptions::new().write(true).open(root.join("pool")).unwrap();
+    file.write_all_at(&9_u32.to_le_bytes(), 12).unwrap();
+    let error = Pool::open(folder, options()).err().expect("it is newer");
+    assert!(matches!(error, VolumeError::NewerVersion { found: 9, .. }), "{error}");
+}

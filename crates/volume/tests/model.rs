@@ -1,0 +1,300 @@
+//! A pool against a plain array for each volume, over snapshots, clones, compactions and restarts.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use onefold_backend::crash::CrashDisk;
+use onefold_backend::{BackendError, Folder, MemoryFolder};
+use onefold_block::{BlockDevice, BlockSize, Durability, Extent, Zeroes};
+use onefold_testkit::SplitMix64;
+use onefold_volume::{Hash, Options, Pool, VolumeError};
+
+/// Small enough that containers fill up, and records are written, every few operations.
+fn options() -> Options {
+    Options { table_bytes: 64 << 10, container_len: 30_000, commit_len: 3000, ..Options::default() }
+}
+
+struct Fixture {
+    folder: Arc<dyn Folder>,
+    options: Options,
+    pool: Option<Pool>,
+    /// What each volume has to hold, and whether it is a snapshot.
+    model: BTreeMap<String, (Vec<u8>, BlockSize, bool)>,
+    numbers: SplitMix64,
+}
+
+impl Fixture {
+    fn new(seed: u64, hash: Hash, options: Options) -> Self {
+        let folder: Arc<dyn Folder> = Arc::new(MemoryFolder::new());
+        Pool::create(&folder, hash).unwrap();
+        let numbers = SplitMix64::new(seed);
+        let mut fixture = Self { folder, options, pool: None, model: BTreeMap::new(), numbers };
+        fixture.reopen();
+        fixture
+    }
+
+    fn pool(&self) -> &Pool {
+        self.pool.as_ref().unwrap()
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        self.numbers.next_u64() % bound
+    }
+
+    fn reopen(&mut self) {
+        if let Some(pool) = self.pool.take() {
+            pool.flush().unwrap();
+        }
+        let (pool, damage) = Pool::open(Arc::clone(&self.folder), self.options.clone()).unwrap();
+        assert!(damage.is_empty(), "{damage:?}");
+        self.pool = Some(pool);
+    }
+
+    fn create(&mut self, name: &str, size: u64, block_size: BlockSize) {
+        self.pool().create_volume(name, size, block_size).unwrap();
+        self.model.insert(name.into(), (vec![0; size as usize], block_size, false));
+    }
+
+    /// Bytes of which many blocks come again.
+    fn bytes(&mut self, len: usize) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(len + 512);
+        while bytes.len() < len {
+            let block = match self.below(8) {
+                0 => vec![0; 512],
+                1 => vec![self.below(4) as u8; 4096],
+                n => {
+                    let mut page = SplitMix64::new(if n < 6 {
+                        self.below(12)
+                    } else {
+                        self.numbers.next_u64()
+                    });
+                    (0..512).flat_map(|_| page.next_u64().to_le_bytes()).collect()
+                }
+            };
+            bytes.extend(block);
+        }
+        bytes.truncate(len);
+        bytes
+    }
+
+    /// A name, if there is a volume at all.
+    fn any(&mut self) -> Option<String> {
+        let count = self.model.len() as u64;
+        (count > 0).then(|| {
+            let nth = self.below(count) as usize;
+            self.model.keys().nth(nth).unwrap().clone()
+        })
+    }
+
+    /// A range of a volume, often of whole blocks.
+    fn range(&mut self, size: u64) -> (u64, u64) {
+        let (offset, len) = (self.below(size), self.below(60_000));
+        let round = |n: u64, whole: bool| if whole { n / 4096 * 4096 } else { n };
+        let whole = self.below(3) > 0;
+        let offset = round(offset, whole);
+        (offset, round(len, whole).min(size - offset))
+    }
+
+    fn step(&mut self) {
+        let Some(name) = self.any() else {
+            let size = 4096 * (1 + self.below(400));
+            let block_size = if self.below(3) == 0 { BlockSize::B512 } else { BlockSize::B4096 };
+            self.create("first", size, block_size);
+            return;
+        };
+        let (size, is_snapshot) = {
+            let (bytes, _, is_snapshot) = &self.model[&name];
+            (bytes.len() as u64, *is_snapshot)
+        };
+        let device = self.pool().volume(&name).unwrap();
+        let (offset, len) = self.range(size);
+        let range = offset as usize..(offset + len) as usize;
+        let durability =
+            if self.below(6) == 0 { Durability::OnReturn } else { Durability::OnFlush };
+        match self.below(30) {
+            0..12 if !is_snapshot => {
+                let bytes = self.bytes(len as usize);
+                device.write(offset, &bytes, durability).unwrap();
+                self.model.get_mut(&name).unwrap().0[range].copy_from_slice(&bytes);
+            }
+            12..14 if !is_snapshot => {
+                device.erase(offset..offset + len, durability).unwrap();
+                let (bytes, block_size, _) = self.model.get_mut(&name).unwrap();
+                let block = block_size.bytes() as usize;
+                let (from, to) = (range.start.div_ceil(block) * block, range.end / block * block);
+                if from < to {
+                    bytes[from..to].fill(0);
+                }
+            }
+            14..16 if !is_snapshot => {
+                let zeroes = Zeroes::default();
+                device.write_zeroes(offset..offset + len, zeroes, durability).unwrap();
+                self.model.get_mut(&name).unwrap().0[range].fill(0);
+            }
+            16 if !is_snapshot => {
+                let size = 4096 * (1 + self.below(400));
+                device.resize(size).unwrap();
+                self.model.get_mut(&name).unwrap().0.resize(size as usize, 0);
+            }
+            17 | 18 if self.model.len() < 7 => {
+                let (new, is_snapshot) = (format!("v{}", self.below(1 << 40)), self.below(2) == 0);
+                self.pool().clone_volume(&name, &new, is_snapshot).unwrap();
+                let (bytes, block_size, _) = self.model[&name].clone();
+                self.model.insert(new, (bytes, block_size, is_snapshot));
+            }
+            19 => {
+                drop(device);
+                self.pool().delete_volume(&name).unwrap();
+                self.model.remove(&name);
+            }
+            20 => device.flush().unwrap(),
+            21 => self.pool().checkpoint().unwrap(),
+            22 | 23 => drop(self.pool().compact().unwrap()),
+            24 => {
+                let refill = self.below(2) == 0;
+                self.pool().drop_table(refill).unwrap();
+            }
+            25 => {
+                drop(device);
+                self.reopen();
+            }
+            _ => {
+                let mut found = vec![7; len as usize];
+                device.read(offset, &mut found).unwrap();
+                assert!(found == self.model[&name].0[range], "{name}, {len} bytes at {offset}");
+            }
+        }
+    }
+
+    fn verify(&self) {
+        assert_eq!(self.pool().check(), Vec::<String>::new());
+        let scrubbed = self.pool().scrub().unwrap();
+        assert_eq!(scrubbed.bad, []);
+        let volumes = self.pool().volumes();
+        assert_eq!(volumes.len(), self.model.len());
+        for info in volumes {
+            let (bytes, block_size, is_snapshot) = &self.model[&info.name];
+            assert_eq!((info.size, info.is_read_only), (bytes.len() as u64, *is_snapshot));
+            let device = self.pool().volume(&info.name).unwrap();
+            let mut found = vec![7; bytes.len()];
+            device.read(0, &mut found).unwrap();
+            assert!(found == *bytes, "{}", info.name);
+            // holes are exactly the blocks of zeros
+            let mut at = 0;
+            while at < bytes.len() as u64 {
+                for extent in device.extents(at..bytes.len() as u64, 3).unwrap() {
+                    let block = block_size.bytes() as usize;
+                    let part = &bytes[at as usize..][..extent.len() as usize];
+                    let is_hole = matches!(extent, Extent::Hole(_));
+                    for block in part.chunks(block) {
+                        assert_eq!(block.iter().all(|&byte| byte == 0), is_hole, "at {at}");
+                    }
+                    at += extent.len();
+                }
+            }
+        }
+    }
+}
+
+fn run(seed: u64, hash: Hash, options: Options, steps: u32) {
+    let mut fixture = Fixture::new(seed, hash, options);
+    for step in 0..steps {
+        fixture.step();
+        if step % 40 == 39 {
+            fixture.verify();
+        }
+    }
+    fixture.verify();
+    fixture.reopen();
+    fixture.verify();
+    for name in fixture.model.keys().cloned().collect::<Vec<_>>() {
+        fixture.pool().delete_volume(&name).unwrap();
+    }
+    fixture.model.clear();
+    fixture.reopen();
+    fixture.verify();
+    // with everything deleted nothing takes space any more
+    let statistics = fixture.pool().statistics();
+    assert_eq!((statistics.pages, statistics.page_bytes), (0, 0));
+    fixture.pool().flush().unwrap();
+    assert_eq!(fixture.pool().statistics().container_bytes, 0, "seed {seed}");
+}
+
+#[test]
+fn a_pool_holds_what_arrays_hold() {
+    for seed in 0..12 {
+        run(seed, Hash::Blake3, options(), 400);
+    }
+}
+
+#[test]
+fn so_it_does_with_every_option() {
+    run(100, Hash::Sha3, options(), 300);
+    run(101, Hash::Blake3, Options { level: None, ..options() }, 300);
+    run(102, Hash::Blake3, Options { verify: true, ..options() }, 300);
+    run(103, Hash::Blake3, Options { is_compact: true, ..options() }, 300);
+    // a table that is full at once
+    run(104, Hash::Blake3, Options { table_bytes: 4300, ..options() }, 300);
+}
+
+#[test]
+fn a_page_is_kept_once_whoever_writes_it() {
+    let mut fixture = Fixture::new(1, Hash::Blake3, options());
+    fixture.create("a", 1 << 20, BlockSize::B4096);
+    fixture.create("b", 1 << 20, BlockSize::B4096);
+    let bytes = onefold_testkit::random(5, 40 * 4096);
+    for (name, offset) in [("a", 0), ("a", 50 * 4096), ("b", 4096)] {
+        let device = fixture.pool().volume(name).unwrap();
+        device.write(offset, &bytes, Durability::OnFlush).unwrap();
+    }
+    let statistics = fixture.pool().statistics();
+    assert_eq!((statistics.pages, statistics.mapped_bytes), (40, 3 * 40 * 4096));
+    assert_eq!((statistics.new_pages, statistics.known_pages), (40, 80));
+    // also without the table, once it was made anew
+    fixture.pool().drop_table(true).unwrap();
+    let device = fixture.pool().volume("b").unwrap();
+    device.write(100 * 4096, &bytes, Durability::OnFlush).unwrap();
+    assert_eq!(fixture.pool().statistics().pages, 40);
+}
+
+#[test]
+fn a_pool_is_had_by_one_at_a_time_and_made_once() {
+    let folder: Arc<dyn Folder> = Arc::new(CrashDisk::new().folder());
+    Pool::create(&folder, Hash::Blake3).unwrap();
+    let (pool, _) = Pool::open(Arc::clone(&folder), options()).unwrap();
+    let again = Pool::open(Arc::clone(&folder), options());
+    let error = again.err().expect("somebody has it");
+    assert!(matches!(error, VolumeError::Backend(BackendError::InUse { .. })), "{error}");
+    drop(pool);
+    Pool::open(Arc::clone(&folder), options()).unwrap();
+    let made = Pool::create(&folder, Hash::Blake3);
+    assert!(matches!(made, Err(VolumeError::NotEmpty { .. })), "{made:?}");
+    let foreign: Arc<dyn Folder> = Arc::new(MemoryFolder::new());
+    foreign.log("letter").unwrap();
+    let made = Pool::create(&foreign, Hash::Blake3);
+    assert!(matches!(made, Err(VolumeError::NotEmpty { found }) if found == "letter"));
+    assert!(matches!(Pool::open(foreign, options()), Err(VolumeError::NoPool)));
+}
+
+#[test]
+fn names_and_sizes_that_no_volume_can_have_are_refused() {
+    let mut fixture = Fixture::new(1, Hash::Blake3, options());
+    fixture.create("a", 4096, BlockSize::B4096);
+    let pool = fixture.pool();
+    let create = |name: &str, size| pool.create_volume(name, size, BlockSize::B4096);
+    assert!(matches!(create("a", 4096), Err(VolumeError::VolumeExists { .. })));
+    assert!(matches!(create("", 4096), Err(VolumeError::BadName { .. })));
+    assert!(matches!(create("a\nb", 4096), Err(VolumeError::BadName { .. })));
+    assert!(matches!(create(&"x".repeat(256), 4096), Err(VolumeError::BadName { .. })));
+    for size in [0, 4095, 512, u64::MAX - 4095] {
+        assert!(matches!(create("b", size), Err(VolumeError::BadSize { .. })), "{size}");
+    }
+    assert!(matches!(pool.delete_volume("b"), Err(VolumeError::NoVolume { .. })));
+    assert!(matches!(pool.clone_volume("b", "c", true), Err(VolumeError::NoVolume { .. })));
+    assert!(matches!(pool.clone_volume("a", "a", true), Err(VolumeError::VolumeExists { .. })));
+    pool.clone_volume("a", "s", true).unwrap();
+    let snapshot = pool.volume("s").unwrap();
+    assert!(snapshot.write(0, &[1; 4096], Durability::OnFlush).is_err());
+    assert!(snapshot.erase(0..4096, Durability::OnFlush).is_err());
+    assert!(snapshot.resize(8192).is_err());
+}

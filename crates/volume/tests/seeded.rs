@@ -1,0 +1,30 @@
+//! Errors made on purpose: each must be caught by the power cuts that find none otherwise.
+//!
+//! Bugs are switched on for the whole process, so this file has one test.
+
+mod common;
+
+use std::panic::{catch_unwind, set_hook, take_hook};
+
+use onefold_volume::seeded::{self, Bug};
+
+/// Scripts that are tried at most until a bug is caught.
+const SEEDS: u64 = 60;
+
+#[test]
+fn every_bug_is_caught() {
+    let hook = take_hook();
+    for bug in Bug::ALL {
+        set_hook(Box::new(|_| {}));
+        seeded::activate(Some(*bug));
+        let caught =
+            (0..SEEDS).find(|seed| catch_unwind(|| common::cut_everywhere(*seed, 6)).is_err());
+        seeded::activate(None);
+        drop(take_hook());
+        match caught {
+            None => panic!("{bug:?} was not caught"),
+            Some(seed) => println!("{bug:?}: seed {seed}"),
+        }
+    }
+    set_hook(hook);
+}
