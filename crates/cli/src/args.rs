@@ -86,6 +86,8 @@ pub(crate) enum Command {
     Bench(commands::bench::Bench),
     Key(commands::key::Key),
     Cache(commands::cache::Cache),
+    Volume(commands::volume::Volume),
+    Serve(commands::serve::Serve),
     Completion(commands::completion::Completion),
 }
 
@@ -110,6 +112,8 @@ impl Command {
             Self::Bench(bench) => bench.run(console),
             Self::Key(key) => key.run(console),
             Self::Cache(cache) => cache.run(console),
+            Self::Volume(volume) => volume.run(console),
+            Self::Serve(serve) => serve.run(console),
             Self::Completion(completion) => completion.run(),
         }
     }

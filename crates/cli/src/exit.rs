@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use onefold_backend::BackendError;
 use onefold_store::StoreError;
+use onefold_volume::VolumeError;
 
 use crate::repository::NoRepository;
 
@@ -31,6 +32,11 @@ impl Exit {
     pub(crate) fn of(error: &anyhow::Error) -> Self {
         if error.downcast_ref::<NoRepository>().is_some() {
             return Self::NoRepository;
+        }
+        match error.downcast_ref() {
+            Some(VolumeError::NoPool) => return Self::NoRepository,
+            Some(VolumeError::Backend(BackendError::InUse { .. })) => return Self::Locked,
+            _ => {}
         }
         match error.downcast_ref() {
             Some(StoreError::Interrupted) => Self::Interrupted,

@@ -5,6 +5,7 @@ use std::path::Path;
 use onefold_backend::BackendError;
 use onefold_bench::build::BuildError;
 use onefold_store::StoreError;
+use onefold_volume::VolumeError;
 use serde::Serialize;
 
 use crate::console::Console;
@@ -75,6 +76,15 @@ fn hint(error: &anyhow::Error) -> Option<String> {
     }
     if let Some(unbuilt) = error.downcast_ref::<BuildError>() {
         return unbuilt.hint();
+    }
+    match error.downcast_ref() {
+        Some(VolumeError::Backend(BackendError::InUse { .. })) => {
+            return Some("one process has a pool at a time; end `onefold serve`, or wait".into());
+        }
+        Some(VolumeError::NoPool) => {
+            return Some("`onefold volume create` makes a pool with its first volume".into());
+        }
+        _ => {}
     }
     let store = error.downcast_ref::<StoreError>()?;
     if store.is_full() {

@@ -19,6 +19,7 @@ mod mount;
 mod name;
 mod output;
 mod place;
+mod pool;
 mod progress;
 mod repository;
 mod secret_file;

@@ -13,6 +13,9 @@ const SUFFIXES: &[(&str, u64)] = &[
     ("g", 1 << 30),
     ("gib", 1 << 30),
     ("gb", 1_000_000_000),
+    ("t", 1 << 40),
+    ("tib", 1 << 40),
+    ("tb", 1_000_000_000_000),
 ];
 
 /// Reads a size such as `4096`, `64k`, `8KiB` or `1MB`, in bytes.
@@ -21,7 +24,7 @@ const SUFFIXES: &[(&str, u64)] = &[
 pub(crate) fn parse(text: &str) -> Result<usize, String> {
     let expectation = || {
         "expected bytes as a whole number, if you like with a suffix: k, KiB, kB, M, MiB, MB, \
-         G, GiB or GB"
+         G, GiB, GB, T, TiB or TB"
             .to_owned()
     };
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
@@ -56,6 +59,7 @@ mod tests {
             ("2M", 2 << 20),
             ("3MB", 3_000_000),
             ("1G", 1 << 30),
+            ("2TiB", 2 << 40),
         ] {
             assert_eq!(parse(text), Ok(bytes), "{text}");
         }

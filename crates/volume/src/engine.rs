@@ -262,6 +262,11 @@ impl Engine {
         blocks.map(locate).collect()
     }
 
+    /// The length of the journal in bytes.
+    pub(crate) fn journal_len(&self) -> u64 {
+        self.journal.lock().expect("nobody panics with it").log.len()
+    }
+
     fn commit_if_much_waits(&self) -> Result<(), VolumeError> {
         if self.state().waiting.bytes < self.options.commit_len {
             return Ok(());

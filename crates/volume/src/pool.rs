@@ -33,6 +33,9 @@ const HEAD_LEN: usize = MAGIC.len() + 4 + ObjectId::LEN + 1 + CHECK_LEN;
 /// Version 1 candidate.
 const VERSION: u32 = 1;
 
+/// A journal of fewer bytes is not worth a checkpoint.
+const MIN_CHECKPOINT: u64 = 4 << 20;
+
 /// No volume is longer: 2^44 blocks of 4 KiB, or an eighth of it with those of 512 bytes.
 const MAX_SIZE: u64 = 1 << 53;
 
@@ -126,7 +129,9 @@ pub struct VolumeInfo {
 /// What a pool holds, and what happened since it was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Statistics {
-    /// Bytes of blocks that are no holes, of all volumes.
+    /// Blocks that are no holes, of all volumes.
+    pub mapped_blocks: u64,
+    /// Their bytes.
     pub mapped_bytes: u64,
     /// Distinct pages that are referred to.
     pub pages: u64,
@@ -153,9 +158,15 @@ pub struct Statistics {
 impl Pool {
     /// Makes a pool in an empty folder. It is there, durably, when this returns.
     pub fn create(folder: &dyn Folder, hash: Hash) -> Result<(), VolumeError> {
-        let mut own = folder.log(NAME)?;
-        if let Some(found) = in_the_way(folder, &*own)? {
+        let is_ours = |name: &String| {
+            *name == NAME || *name == checkpoint_name(0) || *name == journal_name(0)
+        };
+        if let Some(found) = folder.names()?.into_iter().find(|name| !is_ours(name)) {
             return Err(VolumeError::NotEmpty { found });
+        }
+        let mut own = folder.log(NAME)?;
+        if !is_unfinished(folder, &*own)? {
+            return Err(VolumeError::NotEmpty { found: NAME.to_owned() });
         }
         own.truncate(0)?;
         let id = ObjectId::random();
@@ -315,6 +326,22 @@ impl Pool {
         self.0.commit()
     }
 
+    /// What names the pages.
+    pub fn hash(&self) -> Hash {
+        match self.0.fingerprinter.algorithm() {
+            FingerprintAlgorithm::Sha3 => Hash::Sha3,
+            _ => Hash::Blake3,
+        }
+    }
+
+    /// Does what is worth doing now and then: gives back the space of containers that are used by
+    /// less than half, and makes a checkpoint where the journal has grown.
+    pub fn maintain(&self) -> Result<(), VolumeError> {
+        self.flush()?;
+        while self.compact()? {}
+        if self.0.journal_len() > MIN_CHECKPOINT { self.checkpoint() } else { Ok(()) }
+    }
+
     /// Shortens what has to be read when the pool is opened again.
     pub fn checkpoint(&self) -> Result<(), VolumeError> {
         self.0.checkpoint()
@@ -354,16 +381,19 @@ impl Pool {
 
     /// Sums and counters.
     pub fn statistics(&self) -> Statistics {
-        let (mapped_bytes, (pages, page_bytes, container_bytes)) = {
+        let (volumes, (pages, page_bytes, container_bytes)) = {
             let state = self.0.state();
-            let bytes =
-                |one: &VolumeState| info(one).mapped_blocks * u64::from(one.block_size.bytes());
-            (state.volumes.values().map(bytes).sum(), state.pages.sums())
+            let volumes: Vec<VolumeInfo> = state.volumes.values().map(info).collect();
+            (volumes, state.pages.sums())
         };
         let counters = &self.0.counters;
         let table = self.0.table();
         Statistics {
-            mapped_bytes,
+            mapped_blocks: volumes.iter().map(|one| one.mapped_blocks).sum(),
+            mapped_bytes: volumes
+                .iter()
+                .map(|one| one.mapped_blocks * u64::from(one.block_size))
+                .sum(),
             pages,
             page_bytes,
             container_bytes,
@@ -431,21 +461,12 @@ pub(crate) fn check_size(size: u64, block_size: BlockSize) -> Result<(), VolumeE
     Ok(())
 }
 
-/// What keeps a pool from being made here. What a crash left of making one does not.
-fn in_the_way(folder: &dyn Folder, own: &dyn Log) -> Result<Option<String>, VolumeError> {
-    let is_unfinished = own.len() <= HEAD_LEN as u64 && read_head(own).is_err();
-    let journal = journal_name(0);
-    for name in folder.names()? {
-        let is_ours = match &name {
-            name if name == NAME => is_unfinished,
-            name if *name == journal => folder.log(name)?.is_empty(),
-            name => *name == checkpoint_name(0),
-        };
-        if !is_ours {
-            return Ok(Some(name));
-        }
+/// Whether a pool was never made here, or making it was cut short.
+fn is_unfinished(folder: &dyn Folder, own: &dyn Log) -> Result<bool, VolumeError> {
+    if own.len() > HEAD_LEN as u64 || read_head(own).is_ok() {
+        return Ok(false);
     }
-    Ok(None)
+    Ok(folder.log(&journal_name(0))?.is_empty())
 }
 
 /// Id and hash of the pool whose own log this is.

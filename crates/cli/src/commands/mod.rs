@@ -16,5 +16,7 @@ pub(crate) mod ls;
 pub(crate) mod mount;
 pub(crate) mod prune;
 pub(crate) mod restore;
+pub(crate) mod serve;
 pub(crate) mod snapshots;
 pub(crate) mod stats;
+pub(crate) mod volume;

@@ -30,3 +30,4 @@ mod tree;
 mod tree_equality;
 mod unreadable;
 mod unsynced;
+mod volume;

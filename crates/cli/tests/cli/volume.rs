@@ -1,0 +1,181 @@
+//! `volume` and `serve`: pools by the commands, and by programs that speak NBD.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use onefold_testkit::{random, skip};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::lab::{Lab, number};
+
+const BLOCK: usize = 4096;
+
+/// `onefold serve`, until it is ended.
+struct Served {
+    child: Child,
+    socket: String,
+}
+
+impl Served {
+    fn start(lab: &Lab) -> Self {
+        let mut child =
+            lab.command("serve --pool pool --unix socket").stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let line = lines.next().expect("it says where it serves").unwrap();
+        assert!(line.contains("serving on"), "{line}");
+        // whatever else it says must not stop it
+        std::thread::spawn(move || lines.for_each(drop));
+        Self { child, socket: lab.path("socket").display().to_string() }
+    }
+
+    fn uri(&self, volume: &str) -> String {
+        format!("nbd+unix:///{volume}?socket={}", self.socket)
+    }
+
+    fn signal(&mut self, signal: Signal) -> i32 {
+        let pid = Pid::from_child(&self.child);
+        kill_process(pid, signal).unwrap();
+        self.child.wait().unwrap().code().unwrap_or(-1)
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        // it may have ended
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Whether all of `programs` are there; says which is not.
+fn have(programs: &[&str]) -> bool {
+    let is_there = |program: &&&str| {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        std::env::split_paths(&path).any(|folder| folder.join(program).exists())
+    };
+    match programs.iter().find(|program| !is_there(program)) {
+        Some(missing) => {
+            skip(&format!("there is no program {missing}"));
+            false
+        }
+        None => true,
+    }
+}
+
+fn run(program: &str, arguments: &[&str]) -> String {
+    let output = Command::new(program).args(arguments).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{program} {arguments:?}: {said}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn bytes_of(path: &Path, len: usize) -> Vec<u8> {
+    let mut bytes = fs::read(path).unwrap();
+    bytes.resize(len, 0);
+    bytes
+}
+
+#[test]
+fn volumes_are_made_listed_kept_and_deleted() {
+    let lab = Lab::new();
+    lab.run("volume list --pool pool").expect(10).says(&["there is no pool", "volume create"]);
+    lab.ok("volume create --pool pool --size 8MiB --fingerprint sha3-256 disk");
+    lab.run("volume create --pool pool --size 8MiB --fingerprint blake3 b").expect(1);
+    lab.run("volume create --pool pool --size 8MiB disk").expect(1).says(&["'disk' already"]);
+    lab.run("volume create --pool pool --size 1000 b").expect(1).says(&["a multiple of 4096"]);
+    lab.ok("volume create --pool pool --size 1000KiB --block-size 512 small");
+    lab.ok("volume snapshot --pool pool disk monday");
+    lab.ok("volume clone --pool pool monday again");
+    let listed = lab.ok("volume list --pool pool --json").json();
+    let names: Vec<_> = listed.as_array().unwrap().iter().map(|one| one["name"].clone()).collect();
+    assert_eq!(names, ["again", "disk", "monday", "small"]);
+    assert_eq!(number(&listed[1], "size"), 8 << 20);
+    assert_eq!(listed[2]["is_read_only"], true);
+    assert_eq!(number(&listed[3], "block_size"), 512);
+    assert!(lab.ok("volume list --pool pool").stdout.contains("snapshot"));
+
+    lab.run("volume resize --pool pool --size 4MiB disk").expect(1).says(&["--shrink"]);
+    lab.ok("volume resize --pool pool --size 4MiB --shrink disk");
+    lab.ok("volume resize --pool pool --size 16MiB again");
+    lab.run("volume resize --pool pool --size 16MiB monday").expect(1).says(&["read-only"]);
+    lab.ok("volume delete --pool pool monday");
+    lab.run("volume delete --pool pool monday").expect(1).says(&["no volume 'monday'"]);
+    assert!(lab.ok("volume check --pool pool").stdout.contains("no problems"));
+    let sums = lab.ok("volume stats --pool pool --json").json();
+    assert_eq!(number(&sums, "pages"), 0);
+    lab.ok("volume compact --pool pool");
+    // a folder of something else is not touched
+    lab.write("letters/letter", "dear");
+    lab.run("volume create --pool letters --size 1MiB a").expect(10);
+    assert_eq!(fs::read_dir(lab.path("letters")).unwrap().count(), 1);
+}
+
+#[test]
+fn programs_that_speak_nbd_use_a_volume() {
+    if !have(&["qemu-img", "nbdcopy", "nbdinfo"]) {
+        return;
+    }
+    let lab = Lab::new();
+    let len = 12 << 20;
+    lab.ok("volume create --pool pool --size 12MiB disk");
+    lab.ok("volume create --pool pool --size 12MiB copy");
+    // half of it twice, and a hole
+    let mut image = random(1, 4 << 20);
+    image.extend(vec![0; 3 << 20]);
+    image.extend_from_within(..4 << 20);
+    image.resize(len, 7);
+    lab.write("image", &image);
+    let path = lab.path("image").display().to_string();
+    {
+        let mut served = Served::start(&lab);
+        let (disk, copy) = (served.uri("disk"), served.uri("copy"));
+        run("qemu-img", &["convert", "-n", "-f", "raw", "-O", "raw", &path, &disk]);
+        run("qemu-img", &["compare", "-f", "raw", "-F", "raw", &path, &disk]);
+        run("nbdcopy", &[&disk, &copy]);
+        run("qemu-img", &["compare", "-f", "raw", "-F", "raw", &path, &copy]);
+        let map = run("nbdinfo", &["--map", &disk]);
+        assert!(map.contains("hole,zero"), "{map}");
+        assert!(lab.run("volume list --pool pool").expect(11).stderr.contains("onefold serve"));
+        assert_eq!(served.signal(Signal::TERM), 0);
+    }
+    let sums = lab.ok("volume stats --pool pool --json").json();
+    // 4 MiB of random pages and one of sevens, written four times or more
+    assert_eq!(number(&sums, "pages"), (4 << 20) / BLOCK as u64 + 1);
+    let scrubbed = lab.ok("volume scrub --pool pool --json").json();
+    assert_eq!(number(&scrubbed, "pages"), number(&sums, "pages"));
+    // the snapshot stays as it is, and is read-only
+    lab.ok("volume snapshot --pool pool disk monday");
+    {
+        let served = Served::start(&lab);
+        let (disk, monday) = (served.uri("disk"), served.uri("monday"));
+        run("qemu-io", &["-f", "raw", "-c", "write -P 0x55 1000 5000", "-c", "flush", &disk]);
+        run("qemu-img", &["compare", "-f", "raw", "-F", "raw", &path, &monday]);
+        run("nbdcopy", &[&disk, &lab.path("out").display().to_string()]);
+    }
+    image[1000..6000].fill(0x55);
+    assert!(bytes_of(&lab.path("out"), len) == image);
+}
+
+#[test]
+fn what_a_flush_acknowledged_is_there_after_a_kill() {
+    if !have(&["qemu-io"]) {
+        return;
+    }
+    let lab = Lab::new();
+    lab.ok("volume create --pool pool --size 4MiB disk");
+    let mut image = vec![0; 4 << 20];
+    for round in 0..12_u8 {
+        let mut served = Served::start(&lab);
+        let (offset, len) = (usize::from(round) * 300_000, 10_000 * (1 + usize::from(round)));
+        let write = format!("write -P {} {offset} {len}", round + 1);
+        run("qemu-io", &["-f", "raw", "-c", &write, "-c", "flush", &served.uri("disk")]);
+        image[offset..offset + len].fill(round + 1);
+        served.signal(Signal::KILL);
+    }
+    let served = Served::start(&lab);
+    let out = lab.path("out").display().to_string();
+    run("qemu-img", &["convert", "-f", "raw", "-O", "raw", &served.uri("disk"), &out]);
+    assert!(bytes_of(&lab.path("out"), image.len()) == image);
+}
