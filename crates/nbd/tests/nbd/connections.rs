@@ -4,14 +4,14 @@ use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use onefold_nbd::{Address, Config, Limits, Listen, Server, ServerError};
 use onefold_testkit::random;
 
 use crate::client::*;
 use crate::device::Watched;
-use crate::server::{Lab, MIB, eventually};
+use crate::server::{Lab, MIB};
 
 #[test]
 fn tcp_serves_like_a_unix_socket() {
@@ -42,40 +42,6 @@ fn a_connection_can_be_handed_over() {
     assert_eq!(client.read(0, 0, 1), Ok(vec![0]));
     assert_eq!(lab.server.connections(), 1);
     assert!(!lab.server.adopt(pair().1).unwrap(), "there is one already");
-}
-
-#[test]
-fn thousands_of_idle_connections_cost_no_thread_and_little_memory() {
-    const MANY: usize = 3000;
-    let lab = Lab::new();
-    raise_open_files();
-    let threads = || std::fs::read_dir("/proc/self/task").unwrap().count();
-    let first = lab.client();
-    let (threads_before, memory_before) = (threads(), resident());
-    let idle: Vec<Client> = (0..MANY).map(|_| lab.client()).collect();
-    assert_eq!(lab.server.connections() as usize, MANY + 1);
-    let grown = resident().saturating_sub(memory_before);
-    // other tests run beside this one, a thread or more for each of a dozen
-    assert!(threads() < threads_before + 200, "{} threads", threads());
-    assert!(grown < MANY as u64 * (48 << 10) + (128 << 20), "{} KiB", grown >> 10);
-    let start = Instant::now();
-    let mut busy = lab.client();
-    assert_eq!(busy.write(0, 0, b"abc"), 0);
-    assert!(start.elapsed() < Duration::from_secs(5));
-    drop((first, idle, busy));
-    eventually("all are gone", || (lab.server.connections() == 0).then_some(()));
-}
-
-/// Bytes of memory that this process has.
-fn resident() -> u64 {
-    let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
-    pages.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
-}
-
-fn raise_open_files() {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum }).unwrap();
 }
 
 #[test]
