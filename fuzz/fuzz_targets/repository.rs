@@ -10,8 +10,8 @@ use onefold_backend::{MemoryObjects, Objects};
 use onefold_seal::{Envelope, Kind, ObjectId};
 use onefold_store::{Cancel, Progress, Repository, check, prune};
 
-fuzz_target!(|input: ([Vec<u8>; 7], bool)| {
-    let ([config, run, snapshot, receipt, intent, mark, fence], is_patient) = input;
+fuzz_target!(|input: ([Vec<u8>; 8], bool)| {
+    let ([config, run, snapshot, receipt, intent, mark, fence, log], is_patient) = input;
     let repository = ObjectId::from_bytes([1; 16]);
     let [id, open, fenced] = [2, 3, 4].map(|byte| ObjectId::from_bytes([byte; 16]));
     let envelope = Envelope::plain(repository);
@@ -26,6 +26,7 @@ fuzz_target!(|input: ([Vec<u8>; 7], bool)| {
     put(format!("receipts/{id}"), Kind::Receipt, id, &receipt);
     put(format!("intents/{open}"), Kind::Intent, open, &intent);
     put(format!("marks/{id}"), Kind::Mark, id, &mark);
+    put(format!("logs/{id}"), Kind::LogEntry, id, &log);
     let Ok(repository) = Repository::open(Arc::new(objects)) else { return };
     let _ = repository.load();
     let (progress, cancel) = (Progress::default(), Cancel::default());

@@ -104,6 +104,7 @@ fn measure(algorithm: &str, avg: u64, round: u32, work: &Work, source: &Path) ->
     let log = folder.join("output.log");
     let run = |command: &mut Command| -> Result<Usage> {
         command.env("XDG_CACHE_HOME", folder.join("home"));
+        command.env("XDG_STATE_HOME", folder.join("state"));
         bench::run_logged(command, &log).with_context(|| format!("{algorithm} at {avg}"))
     };
 

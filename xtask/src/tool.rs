@@ -191,5 +191,6 @@ fn rival(name: &str) -> PathBuf {
 fn command(program: impl AsRef<OsStr>, place: &Place) -> Command {
     let mut command = Command::new(program);
     command.env("HOME", &place.home).env("XDG_CACHE_HOME", place.home.join("cache"));
+    command.env("XDG_STATE_HOME", place.home.join("state"));
     command
 }

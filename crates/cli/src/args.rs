@@ -25,6 +25,7 @@ Exit codes:
    10  there is no repository at the given place
    11  something the command needs is in use by another process
    12  wrong password
+   13  all went well, but the repository went back, or snapshots are missing that nobody forgot
   130  stopped by a signal
 
 With --json, standard output is for programs: one document a command, or one JSON object a line

@@ -2,6 +2,8 @@
 
 use std::fmt::Display;
 use std::io::{self, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use indicatif::{MultiProgress, ProgressDrawTarget};
 
@@ -14,6 +16,8 @@ pub(crate) struct Console {
     json: bool,
     quiet: bool,
     verbose: bool,
+    /// Whether the repository is not what it should be.
+    alarmed: Arc<AtomicBool>,
     bars: MultiProgress,
 }
 
@@ -27,7 +31,7 @@ impl Console {
         if quiet || json {
             bars.set_draw_target(ProgressDrawTarget::hidden());
         }
-        Self { json, quiet, verbose, bars }
+        Self { json, quiet, verbose, alarmed: Arc::default(), bars }
     }
 
     /// Whether standard output is for programs.
@@ -38,6 +42,16 @@ impl Console {
     /// Whether summaries are left out.
     pub(crate) const fn is_quiet(&self) -> bool {
         self.quiet
+    }
+
+    /// Notes that the repository is not what it should be, or that this was settled.
+    pub(crate) fn alarm(&self, is_alarmed: bool) {
+        self.alarmed.store(is_alarmed, Ordering::Relaxed);
+    }
+
+    /// Whether the repository is not what it should be.
+    pub(crate) fn is_alarmed(&self) -> bool {
+        self.alarmed.load(Ordering::Relaxed)
     }
 
     /// Where progress bars are drawn.

@@ -12,9 +12,11 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use onefold_backend::Objects;
-use onefold_seal::{Cost, Password};
+use onefold_seal::{Cost, Password, PublicKey};
 use onefold_store::tree::Time;
-use onefold_store::{Config, KeyRemark, Locked, Repository, StoreError, WriteOnlyKey};
+use onefold_store::{
+    Config, KeyPair, KeyRemark, Locked, Repository, StoreError, WriteOnlyKey, parse_public_key,
+};
 use zeroize::Zeroizing;
 
 use crate::console::Console;
@@ -31,7 +33,8 @@ pub(crate) struct PasswordArgs {
     /// Take the first line that COMMAND prints for the password; a shell runs it
     #[arg(long, value_name = "COMMAND")]
     password_command: Option<String>,
-    /// Open the repository with the write-only key in FILE, for backups and nothing else
+    /// Open the repository with the key in FILE: a private key, or a write-only key, for backups and
+    /// nothing else
     #[arg(
         long,
         value_name = "FILE",
@@ -39,6 +42,9 @@ pub(crate) struct PasswordArgs {
         conflicts_with_all = ["password_file", "password_command"]
     )]
     key_file: Option<PathBuf>,
+    /// Try only the key whose id begins so; `onefold key list` has them
+    #[arg(long, value_name = "ID", env = "ONEFOLD_KEY", conflicts_with = "key_file")]
+    key: Option<String>,
     #[arg(skip = &Source::OWN)]
     source: &'static Source,
 }
@@ -128,6 +134,7 @@ impl FromPasswordArgs {
             password_file: self.from_password_file.clone(),
             password_command: self.from_password_command.clone(),
             key_file: None,
+            key: None,
             source: &Source::OTHER,
         }
     }
@@ -181,8 +188,14 @@ impl PasswordArgs {
     /// Opens an encrypted repository, by a password or a write-only key.
     pub(crate) fn unlock(&self, locked: Locked) -> Result<Repository> {
         match &self.key_file {
-            Some(path) => Ok(locked.open_write_only(&write_only_key(path)?)?),
-            None => Ok(locked.unlock(&self.ask()?)?),
+            Some(path) => open_with_file(locked, path),
+            None => {
+                let locked = match &self.key {
+                    Some(digits) => locked.only_key(digits),
+                    None => locked,
+                };
+                Ok(locked.unlock(&self.ask()?)?)
+            }
         }
     }
 
@@ -273,13 +286,29 @@ pub(crate) fn remark(label: String) -> KeyRemark {
     KeyRemark { created: Time::now(), host: crate::host::name(), user: crate::host::user(), label }
 }
 
-/// The write-only key in a file.
-fn write_only_key(path: &Path) -> Result<WriteOnlyKey> {
-    let mut content = Zeroizing::new(String::new());
+/// Opens a repository with the private key or the write-only key in a file.
+fn open_with_file(locked: Locked, path: &Path) -> Result<Repository> {
+    let text = key_in(path)?;
+    let cannot = || format!("cannot use '{}'", path.display());
+    match KeyPair::is_meant_by(&text) {
+        true => Ok(locked.unlock_by(&KeyPair::parse(&text).with_context(cannot)?)?),
+        false => Ok(locked.open_write_only(&WriteOnlyKey::parse(&text).with_context(cannot)?)?),
+    }
+}
+
+/// The public key in a file.
+pub(crate) fn public_key(path: &Path) -> Result<PublicKey> {
+    let text = key_in(path)?;
+    parse_public_key(&text).with_context(|| format!("cannot use '{}'", path.display()))
+}
+
+fn key_in(path: &Path) -> Result<Zeroizing<String>> {
+    // All room at once: what moves leaves a copy behind that nobody wipes.
+    let mut content = Zeroizing::new(String::with_capacity(LIMIT as usize));
     File::open(path)
         .and_then(|file| file.take(LIMIT).read_to_string(&mut content))
         .with_context(|| format!("cannot read the key in '{}'", path.display()))?;
-    WriteOnlyKey::parse(&content).with_context(|| format!("cannot use '{}'", path.display()))
+    Ok(content)
 }
 
 fn of_file_or_command(

@@ -23,6 +23,9 @@ pub(crate) enum Exit {
     Locked = 11,
     /// No key opens with the password.
     WrongPassword = 12,
+    /// The command did what it was asked for, but the repository is not what this client has seen, or
+    /// not what its logs say.
+    NotAsSeen = 13,
     /// A signal asked the command to stop.
     Interrupted = 130,
 }
@@ -40,7 +43,9 @@ impl Exit {
         }
         match error.downcast_ref() {
             Some(StoreError::Interrupted) => Self::Interrupted,
-            Some(StoreError::WrongPassword { .. }) => Self::WrongPassword,
+            Some(StoreError::WrongPassword { .. } | StoreError::WrongPair { .. }) => {
+                Self::WrongPassword
+            }
             Some(StoreError::Backend(BackendError::InUse { .. })) => Self::Locked,
             _ => Self::Fatal,
         }

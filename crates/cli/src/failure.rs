@@ -6,6 +6,7 @@ use onefold_backend::BackendError;
 use onefold_bench::build::BuildError;
 use onefold_store::StoreError;
 use onefold_volume::VolumeError;
+use onefold_store::check::Finding;
 use serde::Serialize;
 
 use crate::console::Console;
@@ -29,17 +30,42 @@ pub(crate) fn report(error: &anyhow::Error, console: &Console) {
     let mut told = tell(error);
     let hint = hint(error);
     let message = told.remove(0);
+    let code = Exit::of(error).code();
+    say(Failure { r#type: "error", code, message, causes: told, hint }, console);
+}
+
+/// Says what contradicts the logs of a repository, or what was seen of them, and goes on.
+pub(crate) fn alarm(findings: &[Finding], memory: Option<&Path>, console: &Console) {
+    let forget = memory.map(|path| {
+        format!("; if you know why, remove '{}', and this client believes it", path.display())
+    });
+    let failure = Failure {
+        r#type: "error",
+        code: Exit::NotAsSeen.code(),
+        message: "the repository is not what it was: somebody removed or brought back parts of it"
+            .into(),
+        causes: findings.iter().map(ToString::to_string).collect(),
+        hint: Some(format!(
+            "find out who changed it, and keep it as it is until then; `onefold forget` with all \
+             digits of its id gives up a snapshot that is missing, `onefold check --repair` takes \
+             all for settled{}",
+            forget.unwrap_or_default()
+        )),
+    };
+    say(failure, console);
+    console.alarm(true);
+}
+
+fn say(failure: Failure, console: &Console) {
     if console.is_json() {
-        let code = Exit::of(error).code();
-        let failure = Failure { r#type: "error", code, message, causes: told, hint };
         console.line(serde_json::to_string(&failure).expect("texts and a number make JSON"));
         return;
     }
-    console.line(format_args!("error: {message}"));
-    for cause in told {
+    console.line(format_args!("error: {}", failure.message));
+    for cause in failure.causes {
         console.line(format_args!("  caused by: {cause}"));
     }
-    if let Some(hint) = hint {
+    if let Some(hint) = failure.hint {
         console.line(format_args!("hint: {hint}"));
     }
 }
@@ -108,6 +134,14 @@ fn hint(error: &anyhow::Error) -> Option<String> {
         }
         StoreError::KeyInUse { .. } => {
             "open it with another password: `onefold key add` adds one, `onefold key list` shows all"
+        }
+        StoreError::StrangeRepository { .. } => {
+            "if it is yours, put the line that `onefold key add --public-key` prints behind the \
+             private key; let it come from the machine where that was run, not from the host"
+        }
+        StoreError::UntriedKeys { .. } => {
+            "name your key with --key and the first digits of its id; `onefold key remove \
+             --unreadable` removes what is no key"
         }
         StoreError::NoKey { .. } => "`onefold key list` lists the keys",
         StoreError::EpochTaken { .. } => "it did what was asked for; run it again to go on from it",

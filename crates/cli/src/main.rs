@@ -15,6 +15,7 @@ mod failure;
 mod host;
 mod index_place;
 mod interrupt;
+mod memory_place;
 mod mount;
 mod name;
 mod output;
@@ -53,7 +54,10 @@ fn main() -> ExitCode {
         failure::report(&error, &console);
         Exit::of(&error)
     });
-    exit.into()
+    match exit {
+        Exit::Fine | Exit::Incomplete if console.is_alarmed() => Exit::NotAsSeen.into(),
+        exit => exit.into(),
+    }
 }
 
 /// Allows as many open files as the system does: restore keeps one for each directory on the way

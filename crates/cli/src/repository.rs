@@ -11,7 +11,10 @@ use onefold_store::{Config, Located, Repository, StoreError};
 
 use crate::console::Console;
 use crate::encryption::{FromPasswordArgs, PasswordArgs, Protection};
+use crate::failure;
+use crate::host;
 use crate::index_place::IndexArgs;
+use crate::memory_place::MemoryArgs;
 use crate::place::{self, Access, Found, Opened, Place};
 
 /// Which repository a command works on.
@@ -26,6 +29,8 @@ pub(crate) struct RepositoryArgs {
     password: PasswordArgs,
     #[command(flatten)]
     index: IndexArgs,
+    #[command(flatten)]
+    memory: MemoryArgs,
 }
 
 /// There is no repository at the given place. Its cause tells what is there instead.
@@ -79,7 +84,23 @@ impl RepositoryArgs {
         let place = self.index.place(opened.repository.id(), console);
         opened.repository.keep_index(place);
         opened.tell(console);
+        self.recall(&mut opened, console)?;
         Ok(opened)
+    }
+
+    /// Holds the repository against its logs and against what was seen of it, and says what
+    /// contradicts them.
+    fn recall(&self, opened: &mut OpenRepository, console: &Console) -> Result<()> {
+        let id = opened.repository.id();
+        opened.repository.act_as(host::name(), self.memory.folder(id, console));
+        match opened.repository.recall() {
+            Ok(findings) if findings.is_empty() => {}
+            Ok(findings) => failure::alarm(&findings, self.memory.path(id).as_deref(), console),
+            Err(error @ StoreError::Memory(_)) => console.warn(format!("{:#}", Error::new(error))),
+            Err(error) => return Err(Error::new(error).context("cannot read the logs")),
+        }
+        opened.tell_of_memory(console);
+        Ok(())
     }
 
     /// Fails if nothing may be deleted, before `what` has done half of what it is for.
@@ -97,6 +118,7 @@ impl RepositoryArgs {
         let mut opened = OpenRepository::open(repo, &self.access, &password.to_args(), console)?;
         opened.repository.keep_index(self.index.place(opened.repository.id(), console));
         opened.tell(console);
+        self.recall(&mut opened, console)?;
         opened.load(console)?;
         Ok(opened)
     }
@@ -120,6 +142,7 @@ impl RepositoryArgs {
             Ok((mut made, protection)) => {
                 let index = self.index.place(made.repository.id(), console);
                 made.repository.keep_index(index);
+                self.recall(&mut made, console)?;
                 let place = &made.place;
                 console.notice(format_args!("made a repository in '{place}', {protection}"));
                 Ok(made)
@@ -230,6 +253,11 @@ impl OpenRepository {
             sizes.max(),
             sizes.avg(),
         ));
+    }
+
+    /// Says what went wrong with remembering.
+    pub(crate) fn tell_of_memory(&self, console: &Console) {
+        self.repository.trouble().iter().for_each(|trouble| console.warn(trouble));
     }
 
     fn load(&self, console: &Console) -> Result<()> {

@@ -4,6 +4,7 @@ use sha1::Sha1;
 use sha2::Sha256;
 use sha2::digest::Digest;
 use sha3::Sha3_256;
+use zeroize::Zeroizing;
 
 use crate::{Fingerprint, FingerprintAlgorithm, lanes};
 
@@ -15,7 +16,7 @@ pub struct Fingerprinter(Function);
 enum Function {
     #[default]
     Blake3,
-    Blake3Keyed([u8; 32]),
+    Blake3Keyed(Zeroizing<[u8; 32]>),
     Sha256,
     Sha3,
     Sha1,
@@ -31,9 +32,9 @@ impl Fingerprinter {
         Self(Function::Blake3)
     }
 
-    /// BLAKE3 under `key`.
-    pub const fn blake3_keyed(key: [u8; 32]) -> Self {
-        Self(Function::Blake3Keyed(key))
+    /// BLAKE3 under `key`, which is wiped from memory when this is dropped.
+    pub fn blake3_keyed(key: [u8; 32]) -> Self {
+        Self(Function::Blake3Keyed(Zeroizing::new(key)))
     }
 
     /// SHA-256.

@@ -13,6 +13,9 @@ use crate::{CHECK_LEN, Check, Key, Keys, Kind, ObjectId, Parts, SealError, Suite
 /// Length in bytes of the random salt behind the header of an encrypted object.
 pub const SALT_LEN: usize = 32;
 
+/// Length in bytes of a [pseudonym](Envelope::pseudonym).
+pub const PSEUDONYM_LEN: usize = 8;
+
 /// Frames the objects of one repository and opens them again.
 #[derive(Clone)]
 pub struct Envelope {
@@ -178,6 +181,21 @@ impl Envelope {
         match parts.is_padded() {
             true => without_padding(body.into_owned()).map(Cow::Owned),
             false => Ok(body),
+        }
+    }
+
+    /// Whether a write-only client sealed `object`, which [`open`](Self::open) has found right.
+    pub fn is_from_client(object: &[u8]) -> bool {
+        header_of(object).is_ok_and(|header| header::suite(header) == Ok(Suite::Writer))
+    }
+
+    /// What everybody who writes to the repository calls `name`, and nobody else can tell from
+    /// another name. Without encryption everybody can.
+    pub fn pseudonym(&self, name: &[u8]) -> [u8; PSEUDONYM_LEN] {
+        let first = |bytes: &[u8]| bytes[..PSEUDONYM_LEN].try_into().expect("as many as asked for");
+        match &self.keys {
+            None => first(Check::of(&[name]).as_bytes()),
+            Some(keys) => first(keys.index().derive(Purpose::Pseudonym, name).as_bytes()),
         }
     }
 

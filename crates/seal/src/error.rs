@@ -101,6 +101,9 @@ pub enum SealError {
         /// The latest epoch with a key.
         latest: u32,
     },
+    /// The bytes are no public key of X25519.
+    #[error("is no public key")]
+    BadPublicKey,
     /// A password would cost more to try than is ever paid, or the numbers make no sense.
     #[error(
         "asks for {} KiB of memory, {} passes and {} lanes of Argon2id, expected at most {} KiB, \

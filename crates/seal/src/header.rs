@@ -36,6 +36,10 @@ pub enum Kind {
     Mark,
     /// What stands in a snapshot's place so that its backup can no longer commit.
     Fence,
+    /// An entry of a writer's log.
+    LogEntry,
+    /// The master key, wrapped for a public key.
+    KeyForPair,
 }
 
 impl Kind {
@@ -51,6 +55,8 @@ impl Kind {
         Kind::Intent,
         Kind::Mark,
         Kind::Fence,
+        Kind::LogEntry,
+        Kind::KeyForPair,
     ];
 
     /// The number that stands for this kind on disk.
@@ -66,6 +72,8 @@ impl Kind {
             Kind::Intent => 8,
             Kind::Mark => 9,
             Kind::Fence => 10,
+            Kind::LogEntry => 11,
+            Kind::KeyForPair => 12,
         }
     }
 
@@ -75,7 +83,7 @@ impl Kind {
 
     /// Whether the key that seals such objects is the root sealing key: they belong to no epoch.
     pub(crate) const fn is_under_root(self) -> bool {
-        matches!(self, Kind::Config | Kind::Key | Kind::Epoch)
+        matches!(self, Kind::Config | Kind::Key | Kind::KeyForPair | Kind::Epoch)
     }
 
     /// Whether the index key seals such objects, which everybody who writes has to read. Their epoch
@@ -103,6 +111,8 @@ impl fmt::Display for Kind {
             Kind::Intent => "intent",
             Kind::Mark => "mark",
             Kind::Fence => "fence",
+            Kind::LogEntry => "log entry",
+            Kind::KeyForPair => "key for a pair",
         })
     }
 }

@@ -70,6 +70,9 @@ pub(crate) enum Purpose {
     Write,
     Reading,
     WriterObject,
+    Pseudonym,
+    Agreed,
+    Identity,
 }
 
 impl Purpose {
@@ -86,6 +89,9 @@ impl Purpose {
             Self::Write => "onefold 2026 encryption: write key",
             Self::Reading => "onefold 2026 encryption: reading key",
             Self::WriterObject => "onefold 2026 encryption: object key of a writer",
+            Self::Agreed => "onefold 2026 encryption: secret agreed on for a key",
+            Self::Identity => "onefold 2026 encryption: identity of a repository",
+            Self::Pseudonym => "onefold 2026 encryption: pseudonym",
         }
     }
 }
@@ -191,6 +197,11 @@ impl Keys {
     /// What everything is derived from, to be wrapped by another password.
     pub fn master(&self) -> Result<&Key, SealError> {
         self.owner().map(|owner| &owner.master)
+    }
+
+    /// By what it is known that a repository is the one whose master key this is, without knowing it.
+    pub fn identity(&self) -> Result<[u8; Key::LEN], SealError> {
+        Ok(*self.master()?.derive(Purpose::Identity, b"").as_bytes())
     }
 
     /// What keys the fingerprints of chunks.
@@ -301,6 +312,21 @@ mod tests {
                 Purpose::WriterObject,
                 b"salt",
                 "4660f10864a5e6202a82ea56a267967ad3818475836b8ed956ba728857207057",
+            ),
+            (
+                Purpose::Pseudonym,
+                b"salt",
+                "1774ac1a06c9b82a21adcb7d88fe9686770df85a747b84ec4ab54603eec0fdf8",
+            ),
+            (
+                Purpose::Agreed,
+                b"salt",
+                "1def6c17248ea8d2f4385c0a8533c7e6bd58b256ba37bf01d9d63439f7a05b7e",
+            ),
+            (
+                Purpose::Identity,
+                b"",
+                "e7aee90796928a40bdfd05e906a7c6f667d4086c60dc510e5d5e605807dfcdc4",
             ),
         ] {
             let key = master.derive(purpose, salt);

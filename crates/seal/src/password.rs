@@ -1,4 +1,4 @@
-//! Passwords, and the master key wrapped by one (docs/format.md, "Keys").
+//! Passwords, and the master key wrapped by one or for a key pair (docs/format.md, "Keys").
 
 use std::fmt;
 
@@ -11,7 +11,9 @@ use crate::header::{HEADER_LEN, Header};
 use crate::key::Purpose;
 use crate::parts::wrong_suite;
 use crate::wire::{Put, Reader, WireError};
-use crate::{CHECK_LEN, Check, Key, Keys, Kind, ObjectId, SealError, Suite};
+use crate::{
+    CHECK_LEN, Check, Key, Keys, Kind, ObjectId, PrivateKey, PublicKey, SealError, Suite, pair,
+};
 
 /// The message that is the master key, under the wrapping key.
 const MASTER: u64 = 0;
@@ -77,6 +79,11 @@ impl Cost {
     /// The most that is paid for a key that somebody else may have written.
     pub const MAX: Self = Self { memory_kib: 1 << 20, passes: 16, lanes: 16 };
 
+    /// What it takes to try a password, in KiB gone through: by it costs are compared.
+    pub const fn work(self) -> u64 {
+        self.memory_kib as u64 * self.passes as u64
+    }
+
     fn check(self) -> Result<Self, SealError> {
         let max = Self::MAX;
         let is_bounded = self.memory_kib <= max.memory_kib
@@ -89,12 +96,15 @@ impl Cost {
     }
 }
 
-/// The master key of a repository as a password wraps it: a whole object of [`Kind::Key`].
+/// The master key of a repository, wrapped by a password or for a public key: a whole object of
+/// [`Kind::Key`] or [`Kind::KeyForPair`].
 pub struct WrappedKey<'a> {
     /// Everything before the commitment.
     associated: &'a [u8],
+    /// The salt of a password, or the share that leads to what was agreed on with a public key.
     salt: &'a [u8],
-    cost: Cost,
+    /// Of a password.
+    cost: Option<Cost>,
     commitment: [u8; Key::LEN],
     master: &'a [u8],
     master_tag: [u8; CHECK_LEN],
@@ -128,16 +138,41 @@ impl<'a> WrappedKey<'a> {
         cost: Cost,
         remark: &[u8],
     ) -> Result<Vec<u8>, SealError> {
-        let mut object = header(repository, id).encode().to_vec();
+        let mut object = header(Kind::Key, repository, id).encode().to_vec();
         object.extend_from_slice(salt);
         for number in [cost.memory_kib, cost.passes, cost.lanes] {
             object.put_u32(number);
         }
-        let stretched = password.stretch(salt, cost.check()?)?;
+        let secret = password.stretch(salt, cost.check()?)?;
+        Self::finish(object, salt, &secret, keys, remark)
+    }
+
+    /// The same for the private half of `public`. Whoever has that knows the repository again by its
+    /// [identity](Keys::identity): anybody can wrap another master key for a public key.
+    pub fn wrap_for(
+        repository: ObjectId,
+        id: ObjectId,
+        keys: &Keys,
+        public: &PublicKey,
+        remark: &[u8],
+    ) -> Result<Vec<u8>, SealError> {
+        let (secret, share) = pair::new_secret(public)?;
+        let mut object = header(Kind::KeyForPair, repository, id).encode().to_vec();
+        object.extend_from_slice(&share);
+        Self::finish(object, &share, &secret, keys, remark)
+    }
+
+    fn finish(
+        mut object: Vec<u8>,
+        salt: &[u8],
+        secret: &Key,
+        keys: &Keys,
+        remark: &[u8],
+    ) -> Result<Vec<u8>, SealError> {
         let mut master = Zeroizing::new(*keys.master()?.as_bytes());
-        let wrapping = Cipher::new(&stretched.derive(Purpose::Wrapping, b""));
+        let wrapping = Cipher::new(&secret.derive(Purpose::Wrapping, b""));
         let tag = wrapping.seal(MASTER, &object, &mut *master);
-        let commitment = stretched.derive(Purpose::Commitment, &object);
+        let commitment = secret.derive(Purpose::Commitment, &object);
         object.extend_from_slice(commitment.as_bytes());
         object.extend_from_slice(&*master);
         object.extend_from_slice(&tag);
@@ -154,7 +189,11 @@ impl<'a> WrappedKey<'a> {
     pub fn read(repository: ObjectId, id: ObjectId, object: &'a [u8]) -> Result<Self, SealError> {
         let covered = checked(object)?;
         let start = covered.first_chunk::<HEADER_LEN>().expect("it was checked");
-        let found = Header::read(Kind::Key, start)?;
+        let kind = match start[KIND_AT] == Kind::KeyForPair.code() {
+            true => Kind::KeyForPair,
+            false => Kind::Key,
+        };
+        let found = Header::read(kind, start)?;
         if found.suite != Suite::Aes256Gcm {
             return Err(wrong_suite(found.suite));
         }
@@ -175,7 +214,12 @@ impl<'a> WrappedKey<'a> {
         let mut fields = || -> Result<_, WireError> {
             let salt = reader.take(SALT_LEN, "a salt")?;
             let mut number = || reader.u32("a cost");
-            let cost = Cost { memory_kib: number()?, passes: number()?, lanes: number()? };
+            let cost = match kind {
+                Kind::KeyForPair => None,
+                _ => Some(Cost { memory_kib: number()?, passes: number()?, lanes: number()? }),
+            };
+            let associated = &covered[..HEADER_LEN + SALT_LEN + cost.map_or(0, |_| COST_LEN)];
+            let before_remark = associated.len() + 2 * Key::LEN + CHECK_LEN;
             let commitment = reader.array("a commitment")?;
             let master = reader.take(Key::LEN, "a wrapped key")?;
             let master_tag = reader.array("a tag")?;
@@ -183,36 +227,50 @@ impl<'a> WrappedKey<'a> {
             let (remark, remark_tag) =
                 rest.split_last_chunk::<CHECK_LEN>().ok_or(reader.error("a tag"))?;
             Ok(Self {
-                associated: &covered[..ASSOCIATED_LEN],
+                associated,
                 salt,
                 cost,
                 commitment,
                 master,
                 master_tag,
-                before_remark: &covered[..BEFORE_REMARK],
+                before_remark: &covered[..before_remark],
                 remark,
                 remark_tag: *remark_tag,
             })
         };
         let wrapped = fields().map_err(too_short)?;
-        wrapped.cost.check()?;
+        wrapped.cost.map(Cost::check).transpose()?;
         Ok(wrapped)
     }
 
-    /// What it costs to try a password.
-    pub const fn cost(&self) -> Cost {
+    /// What it costs to try a password; none if no password opens it.
+    pub const fn cost(&self) -> Option<Cost> {
         self.cost
     }
 
     /// The keys that follow from the master key, or `None` if this is not the password.
     pub fn unwrap(&self, password: &Password) -> Result<Option<Keys>, SealError> {
-        let stretched = password.stretch(self.salt, self.cost)?;
-        // First, so that no object can be made that several passwords open.
-        let commitment = stretched.derive(Purpose::Commitment, self.associated);
+        match self.cost {
+            Some(cost) => self.open(&password.stretch(self.salt, cost)?),
+            None => Ok(None),
+        }
+    }
+
+    /// The keys that follow from the master key, or `None` if it was wrapped for another pair.
+    pub fn unwrap_by(&self, private: &PrivateKey) -> Result<Option<Keys>, SealError> {
+        match (self.cost, private.agreed(self.salt)) {
+            (None, Some(secret)) => self.open(&secret),
+            _ => Ok(None),
+        }
+    }
+
+    fn open(&self, secret: &Key) -> Result<Option<Keys>, SealError> {
+        // First, so that no object can be made that several passwords or pairs open.
+        let commitment = secret.derive(Purpose::Commitment, self.associated);
         if !is_equal(commitment.as_bytes(), &self.commitment) {
             return Ok(None);
         }
-        let wrapping = Cipher::new(&stretched.derive(Purpose::Wrapping, b""));
+        let wrapping = Cipher::new(&secret.derive(Purpose::Wrapping, b""));
         let opened = wrapping
             .open(MASTER, self.associated, self.master, &self.master_tag)
             .map(Zeroizing::new)
@@ -229,15 +287,15 @@ impl<'a> WrappedKey<'a> {
     }
 }
 
-/// Header, salt and cost.
-const ASSOCIATED_LEN: usize = HEADER_LEN + SALT_LEN + 12;
-/// That, commitment, wrapped master key and tag.
-const BEFORE_REMARK: usize = ASSOCIATED_LEN + 2 * Key::LEN + CHECK_LEN;
-/// That, the tag of an empty remark, and the check.
-const MIN_LEN: usize = BEFORE_REMARK + 2 * CHECK_LEN;
+/// Where a header says what an object is.
+const KIND_AT: usize = 5;
+/// Length in bytes of the cost of a password.
+const COST_LEN: usize = 12;
+/// Header, share, commitment, wrapped master key and tag, the tag of an empty remark, and the check.
+const MIN_LEN: usize = HEADER_LEN + SALT_LEN + 2 * Key::LEN + 3 * CHECK_LEN;
 
-const fn header(repository: ObjectId, id: ObjectId) -> Header {
-    Header { kind: Kind::Key, suite: Suite::Aes256Gcm, epoch: 0, is_padded: false, repository, id }
+const fn header(kind: Kind, repository: ObjectId, id: ObjectId) -> Header {
+    Header { kind, suite: Suite::Aes256Gcm, epoch: 0, is_padded: false, repository, id }
 }
 
 /// Whether the bytes are equal, in a time that does not depend on them.
@@ -367,6 +425,57 @@ mod tests {
         for len in 0..object.len() {
             assert!(WrappedKey::read(REPOSITORY, ID, &object[..len]).is_err(), "{len} bytes");
         }
+    }
+
+    fn pair() -> PrivateKey {
+        PrivateKey::new(Key::new([7; 32]))
+    }
+
+    fn wrapped_for_pair() -> Vec<u8> {
+        WrappedKey::wrap_for(REPOSITORY, ID, &keys(), &pair().public(), b"remark").unwrap()
+    }
+
+    #[test]
+    fn the_private_key_unwraps_and_nothing_else_does() {
+        let object = wrapped_for_pair();
+        let key = WrappedKey::read(REPOSITORY, ID, &object).unwrap();
+        assert_eq!(key.cost(), None);
+        let unwrapped = key.unwrap_by(&pair()).unwrap().unwrap();
+        assert_eq!(unwrapped.master().unwrap().as_bytes(), keys().master().unwrap().as_bytes());
+        assert_eq!(unwrapped.identity(), keys().identity());
+        assert_eq!(key.remark(&unwrapped).unwrap(), b"remark");
+        assert!(key.unwrap_by(&PrivateKey::random()).unwrap().is_none());
+        assert!(key.unwrap(&password("one")).unwrap().is_none());
+        let by_password = wrapped();
+        let by_password = WrappedKey::read(REPOSITORY, ID, &by_password).unwrap();
+        assert!(by_password.unwrap_by(&pair()).unwrap().is_none());
+        assert_ne!(wrapped_for_pair(), object, "each has a share of its own");
+        // Points of small order agree with every key on the same.
+        let public = PublicKey::from_bytes([0; 32]);
+        let refused = WrappedKey::wrap_for(REPOSITORY, ID, &keys(), &public, b"");
+        assert_eq!(refused, Err(SealError::BadPublicKey));
+    }
+
+    #[test]
+    fn every_changed_byte_of_a_key_for_a_pair_is_refused_even_if_the_check_is_made_to_fit() {
+        let object = wrapped_for_pair();
+        let opens = |object: &[u8]| {
+            let Ok(key) = WrappedKey::read(REPOSITORY, ID, object) else { return false };
+            match key.unwrap_by(&pair()) {
+                Ok(Some(keys)) => key.remark(&keys).is_ok(),
+                _ => false,
+            }
+        };
+        assert!(opens(&object));
+        for at in 0..object.len() {
+            let mut changed = object.clone();
+            changed[at] ^= 1;
+            assert!(WrappedKey::read(REPOSITORY, ID, &changed).is_err(), "byte {at}");
+            if at < object.len() - CHECK_LEN {
+                assert!(!opens(&renewed(changed)), "byte {at} changed by somebody who can compute");
+            }
+        }
+        assert!((0..object.len()).all(|len| !opens(&object[..len])));
     }
 
     #[test]

@@ -19,9 +19,10 @@ use crate::key::Purpose;
 #[derive(Clone)]
 pub(crate) struct ReadingKey(Arc<PrivateKey>);
 
-/// The public half. It is no secret, and kept from those who need not have it all the same.
+/// The public half of a pair of X25519. That of a repository's reading key is no secret, and kept from
+/// those who need not have it all the same.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct PublicKey([u8; Key::LEN]);
+pub struct PublicKey([u8; Key::LEN]);
 
 impl ReadingKey {
     pub(crate) fn new(key: &Key) -> Self {
@@ -33,6 +34,12 @@ impl ReadingKey {
         public_half(&self.0)
     }
 
+    /// What it agrees on with `public`; nothing if that is no public key.
+    pub(crate) fn agree(&self, public: &[u8]) -> Option<Key> {
+        let shared = agree(&self.0, public)?;
+        Some(Key::new(shared.as_slice().try_into().expect("32 bytes")))
+    }
+
     /// The key of the object whose share is `share`; nothing if that is no public key.
     pub(crate) fn object_key(&self, write: &Key, share: &[u8]) -> Option<Key> {
         let shared = agree(&self.0, share)?;
@@ -41,11 +48,13 @@ impl ReadingKey {
 }
 
 impl PublicKey {
-    pub(crate) const fn from_bytes(bytes: [u8; Key::LEN]) -> Self {
+    /// The public key with these bytes, if they are one.
+    pub const fn from_bytes(bytes: [u8; Key::LEN]) -> Self {
         Self(bytes)
     }
 
-    pub(crate) const fn as_bytes(&self) -> &[u8; Key::LEN] {
+    /// Its bytes.
+    pub const fn as_bytes(&self) -> &[u8; Key::LEN] {
         &self.0
     }
 

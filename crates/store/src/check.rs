@@ -16,7 +16,9 @@ use onefold_index::{self as index, Index, Run, run_id};
 use onefold_seal::ObjectId;
 
 use crate::chunks::ChunkReader;
+use crate::history;
 use crate::intent;
+use crate::log::Writer;
 use crate::mark::Marks;
 use crate::place::Containers;
 use crate::receipt::{self, receipt_id, receipt_name};
@@ -102,6 +104,12 @@ pub(crate) struct Examined {
     pub(crate) bad_receipts: Vec<ObjectId>,
     /// Snapshots that are there and miss something of what they reach.
     pub(crate) broken: Vec<ObjectId>,
+    /// What the logs say.
+    pub(crate) seen: history::Seen,
+    /// Entries of logs that are missing or wrong, first and last.
+    pub(crate) broken_logs: Vec<(Writer, (u64, u64))>,
+    /// Snapshots that are missing, as the logs say.
+    pub(crate) missing: Vec<ObjectId>,
     /// Why something could not be read though it may be as it was written.
     pub(crate) unreachable: Option<StoreError>,
 }
@@ -137,6 +145,7 @@ pub(crate) fn examine(
     check.list(&objects.list(container::PREFIX)?);
     check.runs(&runs)?;
     check.receipts(&receipts, &snapshots)?;
+    check.logs(&snapshots)?;
     check.keys()?;
     check.snapshots(&snapshots)?;
     check.intents()?;
@@ -439,6 +448,34 @@ impl Check<'_> {
                 ));
             }
         }
+        Ok(())
+    }
+
+    /// Reads every log from its beginning, and holds the snapshots against what they say.
+    fn logs(&mut self, snapshots: &[ObjectInfo]) -> Result<(), StoreError> {
+        let mut seen = history::Seen::default();
+        let found = seen.compare(self.repository, None)?;
+        for finding in found.findings() {
+            // A receipt may have told already.
+            if !self.found.report.findings.iter().any(|other| other.object == finding.object) {
+                self.found.report.findings.push(finding.clone());
+            }
+        }
+        self.found.broken_logs =
+            found.logs.iter().map(|one| (one.writer, (one.first, one.last))).collect();
+        self.found.missing = found.missing.iter().map(|(id, _)| *id).collect();
+        let ids = snapshots.iter().filter_map(|info| snapshot_id(&info.name));
+        let unlogged: Vec<_> = ids.filter(|id| !seen.has(*id) && !self.is_fence(*id)).collect();
+        if !unlogged.is_empty() {
+            let names: Vec<_> = unlogged.iter().map(ObjectId::to_string).collect();
+            self.note(format!(
+                "snapshots in no log: {}; their backups were cut off just before they were \
+                 acknowledged, or are about to be, or a forget was cut off; or the repository hides \
+                 part of a log, or brought back what was forgotten",
+                names.join(", ")
+            ));
+        }
+        self.found.seen = seen;
         Ok(())
     }
 

@@ -57,7 +57,8 @@ pub struct Report {
 
 /// Copies `snapshots` of `from` to `to`, the oldest first.
 ///
-/// A snapshot keeps its time, host, user, paths and tags, and has the one that it was copied from
+/// A snapshot keeps its time, host, user, paths and tags, with one more if a write-only client made it,
+/// and has the one that it was copied from
 /// for its parent. One that is there with the same time, host, paths and tags is not copied again.
 /// Stopped or failed it leaves whole snapshots only; another copy goes on.
 pub fn copy(
@@ -105,9 +106,12 @@ pub fn copy(
     result.map(|()| report)
 }
 
-/// Whether two snapshots are of the same backup.
-fn is_same(a: &Snapshot, b: &Snapshot) -> bool {
-    (a.time, &a.host, &a.paths, &a.tags) == (b.time, &b.host, &b.paths, &b.tags)
+/// Whether `copy` stands for `snapshot`. One that a write-only client made stands for none but such.
+fn is_same(snapshot: &Snapshot, copy: &Snapshot) -> bool {
+    let tags = snapshot.tags_of_copy();
+    (snapshot.time, &snapshot.host, &snapshot.paths) == (copy.time, &copy.host, &copy.paths)
+        && (tags == copy.tags || snapshot.tags == copy.tags)
+        && snapshot.is_from_client == copy.is_from_client
 }
 
 fn copy_all<'a>(
@@ -156,7 +160,8 @@ fn copy_all<'a>(
         }
         let new_bytes = crossing.graft.new_bytes - before;
         let summary = crate::Summary { new_bytes, ..snapshot.summary };
-        let copy = Snapshot { parent: Some(*id), summary, root, ..snapshot.clone() };
+        let tags = snapshot.tags_of_copy();
+        let copy = Snapshot { parent: Some(*id), tags, summary, root, ..snapshot.clone() };
         let notice = announced.pop().expect("there is one for each snapshot");
         report.copied.push((*id, notice.commit(&copy, &loaded, &used)?));
         if seeded::active(Bug::CopyCommittedEarly) {

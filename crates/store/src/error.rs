@@ -40,6 +40,21 @@ pub enum StoreError {
         /// How many keys were tried.
         tried: usize,
     },
+    /// No key was wrapped for the private key.
+    #[error("the private key opens none of {tried} keys for key pairs")]
+    WrongPair {
+        /// How many were tried.
+        tried: usize,
+    },
+    /// A private key opens the repository, and was not told of it.
+    #[error(
+        "the private key opens repository {repository}, of which its file says nothing: whoever \
+         knows the public key can make such a one, and could read what is backed up to it"
+    )]
+    StrangeRepository {
+        /// Which repository.
+        repository: ObjectId,
+    },
     /// No key of the repository is left.
     #[error(
         "there is no key of repository {repository}, which 'config' names, in 'keys/' ({others} of \
@@ -51,7 +66,20 @@ pub enum StoreError {
         /// How many keys of other repositories there are.
         others: usize,
     },
-    /// There are more keys than anybody tries.
+    /// There is more among the keys than anybody looks at.
+    #[error(
+        "none of {tried} keys opens, and {left} more that lie in 'keys/' were not tried, '{first}' \
+         among them: a repository has no more than 64, so somebody put garbage there"
+    )]
+    UntriedKeys {
+        /// How many keys were tried.
+        tried: usize,
+        /// How many were not.
+        left: usize,
+        /// One of those.
+        first: String,
+    },
+    /// There would be more keys than a repository may have.
     #[error("there are {found} keys in 'keys/', expected at most {max}")]
     TooManyKeys {
         /// How many there are, or would be.
@@ -94,6 +122,9 @@ pub enum StoreError {
     /// The storage below failed.
     #[error(transparent)]
     Backend(#[from] BackendError),
+    /// Nothing can be remembered of the repository.
+    #[error("what was seen of the repository cannot be remembered")]
+    Memory(#[source] BackendError),
     /// A container is damaged.
     #[error(transparent)]
     Container(#[from] ContainerError),

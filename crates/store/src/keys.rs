@@ -4,17 +4,20 @@
 //! objects of their own, sealed under a key that follows from the master key; so a rotation needs
 //! no other password than the one at hand, and rewrites nothing.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use bytes::Bytes;
 use onefold_backend::{BackendError, Objects};
 use onefold_seal::wire::{Put, Reader, WireError};
-use onefold_seal::{Cost, Envelope, Key, Keys, Kind, ObjectId, Password, SealError, WrappedKey};
+use onefold_seal::{
+    Cost, Envelope, Key, Keys, Kind, ObjectId, Password, PublicKey, SealError, WrappedKey,
+};
 
 use crate::object::read_object;
+use crate::repository::describe;
 use crate::seeded::{self, Bug};
 use crate::tree::Time;
-use crate::{Config, IndexPlace, Repository, StoreError};
+use crate::{Config, IndexPlace, KeyPair, Repository, StoreError};
 
 /// Under which prefix of a repository wrapped keys lie.
 pub(crate) const PREFIX: &str = "keys/";
@@ -27,6 +30,12 @@ const MAX_LEN: u64 = 64 << 10;
 
 /// A repository has no more keys than this: each costs a try to whoever opens it.
 const MAX_KEYS: usize = 64;
+
+/// So many objects below `keys/` or `epochs/` are read at most: anybody may put some.
+const MAX_READ: usize = 1024;
+
+/// What may be spent on trying a password, if the last key that is tried is left out.
+const MAX_WORK: u64 = MAX_KEYS as u64 * Cost::STANDARD.work();
 
 /// The name of key `id`.
 pub(crate) fn key_name(id: ObjectId) -> String {
@@ -44,7 +53,7 @@ fn epoch_object(epoch: u32) -> ObjectId {
 }
 
 /// The name of the sealing key of `epoch`.
-pub(crate) fn epoch_name(epoch: u32) -> String {
+fn epoch_name(epoch: u32) -> String {
     format!("{EPOCHS}{}", epoch_object(epoch))
 }
 
@@ -97,8 +106,8 @@ pub struct KeyInfo {
     pub id: ObjectId,
     /// What is remembered of it.
     pub remark: KeyRemark,
-    /// What it costs to try a password.
-    pub cost: Cost,
+    /// What it costs to try a password; none if a private key opens it.
+    pub cost: Option<Cost>,
     /// Whether the repository was opened with it.
     pub in_use: bool,
 }
@@ -111,11 +120,13 @@ pub struct Locked {
     objects: Arc<dyn Objects>,
     id: ObjectId,
     config: Bytes,
+    /// What the ids of keys to try begin with.
+    only: String,
 }
 
 impl Locked {
     pub(crate) fn new(objects: Arc<dyn Objects>, id: ObjectId, config: Bytes) -> Self {
-        Self { objects, id, config }
+        Self { objects, id, config, only: String::new() }
     }
 
     /// Which repository this is.
@@ -127,35 +138,105 @@ impl Locked {
         (self.objects, self.id)
     }
 
-    /// Opens the repository with the first key that `password` unwraps.
+    /// Tries only keys whose ids begin with `digits`.
+    pub fn only_key(self, digits: &str) -> Self {
+        Self { only: digits.to_ascii_lowercase(), ..self }
+    }
+
+    /// Opens the repository with a key that `password` unwraps; cheap keys are tried first.
+    ///
+    /// Whoever can put objects can put garbage below `keys/` and `epochs/`. It costs no more than a
+    /// bounded number of reads and tries, and what is not looked at for that is named.
     pub fn unlock(self, password: &Password) -> Result<Repository, StoreError> {
-        let (key, mut keys) = self.unwrap(password)?;
-        for epoch in epochs(&*self.objects)? {
-            let sealing = read_epoch(&*self.objects, self.id, &keys, epoch)?;
-            keys.add_epoch(epoch, sealing);
+        let unwrapped = self.unwrap(password)?;
+        self.open(unwrapped)
+    }
+
+    /// Opens the repository with the key that was wrapped for `pair`, if it is one that the pair was
+    /// told of. Anybody can wrap a master key of his own for a public key.
+    pub fn unlock_by(self, pair: &KeyPair) -> Result<Repository, StoreError> {
+        let (mut tried, mut strange) = (0, 0);
+        let all = read_all(&*self.objects, &self.only)?;
+        for (id, read) in all.read {
+            let Ok(object) = read else { continue };
+            let Ok(wrapped) = WrappedKey::read(self.id, id, &object) else { continue };
+            if wrapped.cost().is_some() {
+                continue;
+            }
+            tried += 1;
+            let Ok(Some(keys)) = wrapped.unwrap_by(&pair.private) else { continue };
+            match keys.identity() {
+                Ok(identity) if pair.trusts(self.id, &identity) => return self.open((id, keys)),
+                _ => strange += 1,
+            }
+        }
+        if let Some(first) = all.unread.first() {
+            let left = all.unread.len();
+            return Err(StoreError::UntriedKeys { tried, left, first: key_name(*first) });
+        }
+        match strange {
+            0 => Err(StoreError::WrongPair { tried }),
+            _ => Err(StoreError::StrangeRepository { repository: self.id }),
+        }
+    }
+
+    fn open(self, (key, mut keys): (ObjectId, Keys)) -> Result<Repository, StoreError> {
+        let mut unread = Vec::new();
+        for (epoch, read) in read_epochs(&*self.objects, self.id, &keys)? {
+            match read {
+                Ok(sealing) => keys.add_epoch(epoch, sealing),
+                Err(error) if error.is_unreachable() || error.is_unknown_version() => {
+                    return Err(error);
+                }
+                Err(error) => unread.push(error),
+            }
         }
         let envelope = Envelope::encrypted(self.id, keys);
         let config = Config::open(&envelope, &self.config)?;
-        Repository::assemble(self.objects, envelope, config, Some(key))
+        let repository = Repository::assemble(self.objects, envelope, config, Some(key))?;
+        for error in unread {
+            repository.note_trouble(format_args!(
+                "{}; what was sealed in this key epoch cannot be read, if it was one",
+                describe(&error)
+            ));
+        }
+        Ok(repository)
     }
 
     fn unwrap(&self, password: &Password) -> Result<(ObjectId, Keys), StoreError> {
-        let objects = read_all(&*self.objects)?;
-        let mut damaged = Vec::new();
-        let (mut tried, mut others) = (0, 0);
-        for (id, read) in objects {
-            let unwrapped = read.and_then(|object| {
-                let sealed = |source| StoreError::Envelope { object: key_name(id), source };
-                let wrapped = WrappedKey::read(self.id, id, &object).map_err(sealed)?;
-                wrapped.unwrap(password).map_err(sealed)
-            });
-            match unwrapped {
+        let mut all = read_all(&*self.objects, &self.only)?;
+        let (mut damaged, mut whole, mut others) = (Vec::new(), Vec::new(), 0);
+        for (id, read) in &all.read {
+            let Ok(object) = read else { continue };
+            match WrappedKey::read(self.id, *id, object) {
+                Ok(wrapped) => whole.extend(wrapped.cost().map(|cost| (cost.work(), *id, wrapped))),
+                Err(SealError::WrongRepository { .. }) => others += 1,
+                Err(source) => {
+                    damaged.push(StoreError::Envelope { object: key_name(*id), source });
+                }
+            }
+        }
+        whole.sort_by_key(|(work, id, _)| (*work, *id));
+        let (mut tried, mut spent) = (0, 0);
+        for (work, id, wrapped) in whole {
+            // Beyond that a stranger would decide how long it takes.
+            if spent >= MAX_WORK {
+                all.unread.push(id);
+                continue;
+            }
+            spent += work;
+            match wrapped.unwrap(password) {
                 Ok(Some(keys)) => return Ok((id, keys)),
                 Ok(None) => tried += 1,
-                Err(error) if is_left_behind(&error) => others += 1,
-                Err(error) if error.is_unknown_version() => return Err(error),
-                Err(error) => damaged.push(error),
+                Err(source) => {
+                    damaged.push(StoreError::Envelope { object: key_name(id), source });
+                }
             }
+        }
+        damaged.extend(all.read.into_iter().filter_map(|(_, read)| read.err()));
+        if let Some(first) = all.unread.first() {
+            let left = all.unread.len();
+            return Err(StoreError::UntriedKeys { tried, left, first: key_name(*first) });
         }
         // A key that cannot be read may be the one for this password: it is what went wrong.
         Err(match damaged.into_iter().next() {
@@ -166,27 +247,52 @@ impl Locked {
     }
 }
 
+/// Whether an object is none that this program, or a later one, put there for this repository.
+fn is_garbage(error: &StoreError) -> bool {
+    let is_wrong = matches!(
+        error,
+        StoreError::Envelope { .. } | StoreError::Malformed { .. } | StoreError::TooLong { .. }
+    );
+    is_wrong && !error.is_unknown_version() && !is_left_behind(error)
+}
+
 /// Whether a key belongs to another repository: an init that was cut off leaves its key behind.
 fn is_left_behind(error: &StoreError) -> bool {
     matches!(error, StoreError::Envelope { source: SealError::WrongRepository { .. }, .. })
 }
 
-/// The ids of all keys, with their objects.
-#[expect(clippy::type_complexity, reason = "an id and a result")]
-fn read_all(
-    objects: &dyn Objects,
-) -> Result<Vec<(ObjectId, Result<Bytes, StoreError>)>, StoreError> {
+/// What lies below `keys/`.
+struct KeyObjects {
+    read: Vec<(ObjectId, Result<Bytes, StoreError>)>,
+    /// Keys that were not read, because there are so many.
+    unread: Vec<ObjectId>,
+}
+
+/// Reads the keys whose ids begin with `digits`.
+fn read_all(objects: &dyn Objects, digits: &str) -> Result<KeyObjects, StoreError> {
     let infos = objects.list(PREFIX)?;
-    let ids: Vec<_> = infos.iter().filter_map(|info| key_id(&info.name)).collect();
-    if ids.len() > MAX_KEYS {
-        return Err(StoreError::TooManyKeys { found: ids.len(), max: MAX_KEYS });
-    }
-    Ok(ids.into_iter().map(|id| (id, read_object(objects, &key_name(id), MAX_LEN))).collect())
+    let ids = infos.iter().filter_map(|info| key_id(&info.name));
+    let mut fitting: Vec<_> = ids.filter(|id| id.to_string().starts_with(digits)).collect();
+    let unread = fitting.split_off(fitting.len().min(MAX_READ));
+    let read = |id| (id, read_object(objects, &key_name(id), MAX_LEN));
+    Ok(KeyObjects { read: fitting.into_iter().map(read).collect(), unread })
 }
 
 /// The epochs that have an object, in order.
 fn epochs(objects: &dyn Objects) -> Result<Vec<u32>, StoreError> {
     Ok(objects.list(EPOCHS)?.iter().filter_map(|info| epoch_number(&info.name)).collect())
+}
+
+/// The sealing keys of all epochs, in order; those that cannot be read with the reason.
+#[expect(clippy::type_complexity, reason = "a number and a result")]
+fn read_epochs(
+    objects: &dyn Objects,
+    repository: ObjectId,
+    keys: &Keys,
+) -> Result<Vec<(u32, Result<Key, StoreError>)>, StoreError> {
+    let found = epochs(objects)?;
+    let read = |epoch: &u32| (*epoch, read_epoch(objects, repository, keys, *epoch));
+    Ok(found.iter().take(MAX_READ).map(read).collect())
 }
 
 fn read_epoch(
@@ -203,6 +309,22 @@ fn read_epoch(
     let mut reader = Reader::new(&body);
     let key = reader.array("a sealing key").and_then(|key| reader.finish().map(|()| key));
     Ok(Key::new(key.map_err(|source| StoreError::Malformed { object, source })?))
+}
+
+/// Puts a key for the private half of `public`.
+fn put_key_for(
+    objects: &dyn Objects,
+    repository: ObjectId,
+    keys: &Keys,
+    public: &PublicKey,
+    remark: &KeyRemark,
+) -> Result<ObjectId, StoreError> {
+    let id = ObjectId::random();
+    let name = key_name(id);
+    let object = WrappedKey::wrap_for(repository, id, keys, public, &remark.encode())
+        .map_err(|source| StoreError::Envelope { object: name.clone(), source })?;
+    objects.put(&name, object.into())?;
+    Ok(id)
 }
 
 /// Puts a key for `password`.
@@ -263,7 +385,7 @@ impl Repository {
     pub fn keys(&self) -> Result<KeyList, StoreError> {
         let keys = self.expect_keys()?;
         let (mut infos, mut damaged) = (Vec::new(), Vec::new());
-        for (id, read) in read_all(&*self.objects)? {
+        for (id, read) in read_all(&*self.objects, "")?.read {
             match read.and_then(|object| self.key_info(id, &object, keys)) {
                 Ok(info) => infos.push(info),
                 Err(error) if is_left_behind(&error) => {}
@@ -290,12 +412,27 @@ impl Repository {
         cost: Cost,
         remark: &KeyRemark,
     ) -> Result<ObjectId, StoreError> {
-        let keys = self.expect_keys()?;
-        let found = read_all(&*self.objects)?.len();
-        if found >= MAX_KEYS {
-            return Err(StoreError::TooManyKeys { found: found + 1, max: MAX_KEYS });
-        }
+        let keys = self.expect_room()?;
         put_key(&*self.objects, &self.envelope, keys, password, cost, remark)
+    }
+
+    /// Adds a key for the private half of `public`; durable when this returns.
+    pub fn add_public_key(
+        &self,
+        public: &PublicKey,
+        remark: &KeyRemark,
+    ) -> Result<ObjectId, StoreError> {
+        let keys = self.expect_room()?;
+        put_key_for(&*self.objects, self.id(), keys, public, remark)
+    }
+
+    /// The keys, if one more may be added to those that there are.
+    fn expect_room(&self) -> Result<&Keys, StoreError> {
+        let found = self.keys()?.0.len() + 1;
+        match found > MAX_KEYS {
+            true => Err(StoreError::TooManyKeys { found, max: MAX_KEYS }),
+            false => self.expect_keys(),
+        }
     }
 
     /// Removes key `id`, which must not be the one that the repository was opened with: so one key
@@ -306,21 +443,47 @@ impl Repository {
             return Err(StoreError::KeyInUse { key: id });
         }
         let name = key_name(id);
-        let removed = match self.objects.get(&name) {
+        let removed = match read_object(&*self.objects, &name, MAX_LEN) {
             Err(error) if error.is_not_found() => {
                 return Err(StoreError::NoKey { spec: id.to_string(), count: 0 });
             }
-            removed => removed?,
+            // No key is as long as that, so it need not be put back.
+            Err(StoreError::TooLong { .. }) => None,
+            removed => Some(removed?),
         };
         self.objects.delete(&name)?;
         // Two who remove each other's key at the same time would leave none.
         let own = self.key.map(key_name).unwrap_or_default();
         match self.objects.size(&own) {
             Err(error) if error.is_not_found() => {
-                self.objects.put(&name, removed)?;
+                removed.map(|removed| self.objects.put(&name, removed)).transpose()?;
                 Err(StoreError::KeyInUse { key: id })
             }
             size => size.map(drop).map_err(StoreError::from),
+        }
+    }
+
+    /// Removes what lies among keys and opens with none of this repository's, and epochs behind the
+    /// latest that opens: what somebody put there. Gives the names.
+    pub fn remove_unreadable_keys(&self) -> Result<Vec<String>, StoreError> {
+        let keys = self.expect_keys()?;
+        let objects = &*self.objects;
+        let mut removed = Vec::new();
+        loop {
+            let before = removed.len();
+            for (id, read) in read_all(objects, "")?.read {
+                let info = read.and_then(|object| self.key_info(id, &object, keys));
+                removed.extend(info.is_err_and(|error| is_garbage(&error)).then(|| key_name(id)));
+            }
+            for (epoch, read) in read_epochs(objects, self.id(), keys)? {
+                let is_garbage = read.is_err_and(|error| is_garbage(&error));
+                removed.extend((is_garbage && epoch > self.epoch()).then(|| epoch_name(epoch)));
+            }
+            if removed.len() == before {
+                return Ok(removed);
+            }
+            // What was not read may be more of it.
+            removed[before..].iter().try_for_each(|name| objects.delete(name))?;
         }
     }
 
@@ -344,6 +507,10 @@ impl Repository {
     pub fn rotate(&self) -> Result<u32, StoreError> {
         self.expect_keys()?;
         let latest = epochs(&*self.objects)?.last().copied().unwrap_or(0).max(self.epoch());
+        // An epoch behind garbage would leave a gap when that is removed.
+        if latest > self.epoch() {
+            self.read_epoch(latest)?;
+        }
         let epoch = latest.checked_add(1).ok_or(StoreError::LastEpoch)?;
         let id = epoch_object(epoch);
         let object = self.envelope.seal(Kind::Epoch, id, Key::random().as_bytes());
@@ -368,24 +535,37 @@ impl Repository {
             }
         }
         let (infos, mut findings) = self.keys()?;
-        let left_behind = read_all(objects)?.len() - infos.len() - findings.len();
+        let all = read_all(objects, "")?;
+        let left_behind = all.read.len() - infos.len() - findings.len();
+        if let Some(first) = all.unread.first() {
+            findings.push(StoreError::UntriedKeys {
+                tried: all.read.len(),
+                left: all.unread.len(),
+                first: key_name(*first),
+            });
+        }
         if left_behind > 0 {
             notes.push(format!(
                 "{left_behind} keys belong to another repository, as an interrupted init leaves them"
             ));
         }
         let found = epochs(objects)?;
-        for epoch in 1..=found.last().copied().unwrap_or(0).max(keys.epoch()) {
-            if !found.contains(&epoch) {
-                findings.push(StoreError::MissingEpoch { object: epoch_name(epoch) });
-            } else if let Err(error) = read_epoch(objects, self.id(), keys, epoch) {
-                findings.push(error);
-            }
+        // Garbage may have any number; only behind an epoch that opens is another one missing.
+        for (_, read) in read_epochs(objects, self.id(), keys)? {
+            findings.extend(read.err());
+        }
+        for epoch in (1..keys.epoch()).filter(|epoch| !found.contains(epoch)) {
+            findings.push(StoreError::MissingEpoch { object: epoch_name(epoch) });
         }
         Ok((findings, notes))
     }
 
-    fn expect_keys(&self) -> Result<&Keys, StoreError> {
+    /// The sealing key of `epoch`, if it is there by now.
+    pub(crate) fn read_epoch(&self, epoch: u32) -> Result<Key, StoreError> {
+        read_epoch(&*self.objects, self.id(), self.expect_keys()?, epoch)
+    }
+
+    pub(crate) fn expect_keys(&self) -> Result<&Keys, StoreError> {
         self.expect_reading()?;
         self.envelope.keys().ok_or(StoreError::NotEncrypted)
     }
@@ -404,6 +584,9 @@ impl Repository {
             config,
             fingerprinter,
             key,
+            host: String::new(),
+            memory: None,
+            trouble: Mutex::default(),
             index_place: IndexPlace::default(),
             loaded: OnceLock::new(),
         })

@@ -3,11 +3,12 @@
 //! Writes flow one way. [`backup`] reads a source, cuts it into chunks, fingerprints them, claims
 //! the new ones in the index and appends them to containers; a file becomes a [`Recipe`], a
 //! directory a [`tree`], both chunks themselves; and only when all of them are durable does a
-//! [`Snapshot`] appear that refers to them, then the receipt that acknowledges it. Reads start
-//! from a snapshot: [`restore`], [`check`], [`diff`], [`stats`]. [`forget`] takes snapshots away and
+//! [`Snapshot`] appear that refers to them, then the receipt that acknowledges it and an entry in
+//! the writer's log. Reads start from a snapshot: [`restore`], [`check`], [`diff`], [`stats`]. [`forget`] takes snapshots away and
 //! [`prune`] what only they needed.
 //!
-//! The order *chunk durable → recipe and tree durable → snapshot → receipt* is what makes a crash
+//! The order *chunk durable → recipe and tree durable → snapshot → receipt → log entry*
+//! is what makes a crash
 //! at any point harmless: something may be left that nobody refers to, nothing is ever referred to
 //! that is not there.
 //!
@@ -23,11 +24,16 @@ mod error;
 mod fence;
 pub mod forget;
 mod graft;
+mod history;
 mod intent;
+mod key_text;
 mod keys;
 mod loaded;
+mod log;
 mod mark;
+mod memory;
 mod object;
+mod pair;
 mod place;
 mod progress;
 pub mod prune;
@@ -47,9 +53,13 @@ mod writer;
 
 pub use config::Config;
 pub use error::StoreError;
+pub use history::Seen;
 pub use intent::Intent;
+pub use key_text::ParseKeyError;
 pub use keys::{KeyInfo, KeyList, KeyRemark, Locked};
 pub use loaded::IndexPlace;
+pub use log::LogEntry;
+pub use pair::{KeyPair, parse_public_key};
 pub use place::Place;
 pub use progress::{Cancel, Issue, IssueKind, Progress};
 pub use recipe::Recipe;
@@ -57,4 +67,4 @@ pub use repository::{Located, Repository, SnapshotList, Warning};
 pub use select::PatternError;
 pub use snapshot::{Snapshot, SnapshotSpec, Summary};
 pub use view::View;
-pub use writer::{ParseKeyError, WriteOnlyKey};
+pub use writer::WriteOnlyKey;

@@ -10,11 +10,13 @@
 //! 4. Save what is good in damaged containers, group by group, in new ones.
 //! 5. Rewrite snapshots that are not whole: as they were, without what was lost, under new ids. The
 //!    old ones stay until the user forgets them.
+//! 6. Settle what is missing or wrong in logs, also against what this client remembers, and enter
+//!    missing snapshots as forgotten. From then on no client misses them.
 //!
 //! What was lost is lost only as far as this repository goes: a backup of the same files stores it
 //! again, and then the old snapshots are whole again too.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use bytes::Bytes;
 use onefold_container::{ChunkEntry, Content, Directory, container_name};
@@ -28,8 +30,8 @@ use crate::backup::pack::Added;
 use crate::check::{self, Examined, Reading};
 use crate::chunks::{ChunkReader, MAX_TREE_LEN};
 use crate::graft::Graft;
-use crate::keys::epoch_name;
 use crate::loaded::Loaded;
+use crate::log::{self, Writer};
 use crate::mark::{self, Marks};
 use crate::place::Used;
 use crate::receipt::{self, receipt_name};
@@ -72,6 +74,10 @@ pub struct Report {
     pub covered: u64,
     /// Receipts that were damaged and are written anew.
     pub receipts: Vec<ObjectId>,
+    /// Hosts in whose logs entries were missing or wrong, which is settled now.
+    pub logs: Vec<String>,
+    /// Snapshots that were missing and count as forgotten now.
+    pub given_up: Vec<ObjectId>,
     /// Snapshots that were not whole, and what came of them.
     pub snapshots: Vec<Rewritten>,
 }
@@ -119,6 +125,7 @@ pub fn repair(
     repair.runs(&examined)?;
     repair.save_and_rewrite(&examined)?;
     repair.receipts(&examined)?;
+    repair.logs(&examined)?;
     Ok(repair.report)
 }
 
@@ -190,7 +197,9 @@ impl Repair<'_> {
                 continue;
             }
             let is_made_of_it = |other: &Snapshot| {
-                other.parent == Some(*id) && other.tags.iter().any(|tag| tag == TAG)
+                let is_repaired = other.tags.iter().any(|tag| tag == TAG);
+                let is_trusted = !other.is_from_client || snapshot.is_from_client;
+                other.parent == Some(*id) && is_repaired && is_trusted
             };
             match there.iter().find(|(_, other)| is_made_of_it(other)) {
                 Some((new, _)) => self.report.snapshots.push(Rewritten {
@@ -348,15 +357,52 @@ impl Repair<'_> {
         }
         Ok(())
     }
+
+    /// Settles what is missing or wrong in logs, and gives up what they say is there and is not.
+    fn logs(&mut self, examined: &Examined) -> Result<(), StoreError> {
+        let (remembered, contradictions) = self.repository.remembered()?;
+        let mut broken = BTreeMap::<Writer, Vec<(u64, u64)>>::new();
+        for (writer, range) in &examined.broken_logs {
+            broken.entry(*writer).or_default().push(*range);
+        }
+        for one in &contradictions.logs {
+            broken.entry(one.writer).or_default().push((one.first, one.last));
+        }
+        let listed = log::list(&*self.repository.objects)?;
+        for (writer, mut settled) in broken {
+            let shown = listed.iter().copied().filter(|at| at.writer == writer).max();
+            // Behind all that anybody may have seen.
+            let seen = [&examined.seen, &remembered].map(|seen| seen.last(writer));
+            let last = shown.into_iter().chain(seen.into_iter().flatten()).max();
+            let next = shown.map_or(0, |shown| shown.sequence.saturating_add(1));
+            settled.extend(last.filter(|last| last.sequence >= next).map(|at| (next, at.sequence)));
+            settled.sort_unstable();
+            settled.dedup();
+            let host = remembered.host(writer).or_else(|| examined.seen.host(writer));
+            let host = host.unwrap_or_default();
+            log::settle(self.repository, writer, last, host, settled)?;
+            self.report.logs.push(host.to_owned());
+        }
+        let missing = contradictions.missing.iter().map(|(id, _)| *id);
+        let missing: BTreeSet<_> = missing.chain(examined.missing.iter().copied()).collect();
+        self.report.given_up = missing.into_iter().collect();
+        let at = log::append(self.repository, &[], &self.report.given_up)?;
+        self.repository.remember(at);
+        for id in &self.report.given_up {
+            self.repository.objects.delete(&receipt_name(*id))?;
+        }
+        Ok(())
+    }
 }
 
 impl Repository {
     /// Whether `error` says that something is not what was written, or is gone: not that it could
     /// not be reached, nor that it takes a later program or a key that was added meanwhile.
     pub(crate) fn is_damage(&self, error: &StoreError) -> bool {
-        let is_later = |epoch| match self.objects.size(&epoch_name(epoch)) {
+        // Only a key that opens: anybody can put something in its place.
+        let is_later = |epoch| match self.read_epoch(epoch) {
             Ok(_) => true,
-            Err(error) => !error.is_not_found(),
+            Err(error) => error.is_unreachable(),
         };
         !error.is_unreachable()
             && !error.is_unknown_version()
@@ -374,7 +420,7 @@ impl Repository {
 
 /// The snapshot that is left of `old`.
 fn rewritten(id: ObjectId, old: &Snapshot, tree: Tree, kept: &Kept) -> Snapshot {
-    let mut tags = old.tags.clone();
+    let mut tags = old.tags_of_copy();
     if !tags.iter().any(|tag| tag == TAG) {
         tags.push(TAG.into());
     }

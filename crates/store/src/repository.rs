@@ -1,16 +1,18 @@
 //! An open repository.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
-use onefold_backend::Objects;
+use onefold_backend::{Folder, Objects};
 use onefold_container::{self as container, Directory};
 use onefold_fingerprint::{Fingerprint, FingerprintAlgorithm, Fingerprinter};
 use onefold_index::{self as index, Listed};
 use onefold_seal::{Envelope, Keys, ObjectId, Suite};
 
 use crate::chunks::ChunkReader;
+use crate::history::Seen;
 use crate::keys::{self, Locked};
 use crate::loaded::{IndexPlace, Loaded};
+use crate::receipt::receipt_name;
 use crate::snapshot::{self, snapshot_id};
 use crate::tree::{self, Entry, Node, Tree};
 use crate::{Config, Place, Snapshot, SnapshotSpec, StoreError};
@@ -35,6 +37,12 @@ pub struct Repository {
     pub(crate) fingerprinter: Fingerprinter,
     /// The key that it was opened with.
     pub(crate) key: Option<ObjectId>,
+    /// For which host it was opened; empty if nobody said.
+    pub(crate) host: String,
+    /// Where it is remembered what was seen of its logs.
+    pub(crate) memory: Option<Arc<dyn Folder>>,
+    /// What went wrong with that.
+    pub(crate) trouble: Mutex<Vec<Warning>>,
     /// Where its index is kept besides.
     pub(crate) index_place: IndexPlace,
     pub(crate) loaded: OnceLock<Loaded>,
@@ -155,12 +163,29 @@ impl Repository {
         Ok((id, found?))
     }
 
-    /// The id of the snapshot that `spec` names, even if it is damaged.
+    /// The id of the snapshot that `spec` names, even if it is damaged; or even if it is missing, as
+    /// long as all digits are given and its receipt is there or a log names it.
     pub fn find_id(&self, spec: &SnapshotSpec) -> Result<ObjectId, StoreError> {
-        match spec {
-            SnapshotSpec::Latest => Ok(self.find(spec)?.0),
-            SnapshotSpec::Prefix(digits) => Ok(self.only_fitting(digits)?.0),
+        let digits = match spec {
+            SnapshotSpec::Latest => return Ok(self.find(spec)?.0),
+            SnapshotSpec::Prefix(digits) => digits,
+        };
+        match (self.only_fitting(digits), digits.parse()) {
+            (Err(StoreError::NoSnapshot { .. }), Ok(id)) if self.should_have(id)? => Ok(id),
+            (found, _) => Ok(found?.0),
         }
+    }
+
+    /// Whether there was a snapshot `id` that nobody forgot.
+    fn should_have(&self, id: ObjectId) -> Result<bool, StoreError> {
+        match self.objects.size(&receipt_name(id)) {
+            Ok(_) => return Ok(true),
+            Err(error) if error.is_not_found() => {}
+            Err(error) => return Err(error.into()),
+        }
+        let mut seen = Seen::default();
+        seen.compare(self, None)?;
+        Ok(seen.has(id))
     }
 
     /// The one snapshot whose id begins so, or why it cannot be read.

@@ -51,6 +51,14 @@ pub enum Bug {
     LostFilesKept = 20,
     /// A copy puts a snapshot before what it refers to.
     CopyCommittedEarly = 21,
+    /// A snapshot is entered in the log before it is there.
+    LoggedBeforeSnapshot = 22,
+    /// A snapshot is forgotten before the log says so.
+    ForgottenLoggedLast = 23,
+    /// What a client remembers is written over, so that a crash loses it.
+    MemoryOverwritten = 24,
+    /// A client that sees a contradiction says so, and believes what it is shown from then on.
+    ContradictionBelieved = 25,
 }
 
 impl Bug {
@@ -62,6 +70,7 @@ impl Bug {
         Bug::LastContainerForgotten,
         Bug::AcknowledgedBeforeSnapshot,
         Bug::ConfigBeforeKey,
+        Bug::LoggedBeforeSnapshot,
     ];
 
     /// The bugs of forget and prune, and of backups beside them.
@@ -75,10 +84,14 @@ impl Bug {
         Bug::CopiedAfterDelete,
         Bug::SnapshotsListedEarly,
         Bug::OtherMarksIgnored,
+        Bug::ForgottenLoggedLast,
     ];
 
     /// The bug of a copy.
     pub const OF_COPY: &[Bug] = &[Bug::CopyCommittedEarly];
+
+    /// The bugs of a client's memory.
+    pub const OF_MEMORY: &[Bug] = &[Bug::MemoryOverwritten, Bug::ContradictionBelieved];
 
     /// The bugs of a repair.
     pub const OF_REPAIR: &[Bug] = &[

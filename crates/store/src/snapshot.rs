@@ -49,7 +49,14 @@ pub struct Snapshot {
     pub summary: Summary,
     /// The one source if it is a directory, else a directory that holds the sources.
     pub root: Entry,
+    /// Whether a write-only client made it, or it was made of one that such a client made: it may say
+    /// anything of host and time. Told by how it is sealed, and by [`FROM_CLIENT`].
+    pub is_from_client: bool,
 }
+
+/// The tag of copies of snapshots that a write-only client made, and of what a repair made of them.
+/// They are sealed by who copies or repairs.
+pub(crate) const FROM_CLIENT: &str = "from-write-only-client";
 
 /// Counts of what a backup saw and stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -95,7 +102,10 @@ impl Snapshot {
         let bytes = read_object(objects, &object, MAX_LEN)?;
         match envelope.open(Kind::Snapshot, id, &bytes) {
             Ok(body) => match Self::decode(&body) {
-                Ok(snapshot) => Ok(Some(snapshot)),
+                Ok(mut snapshot) => {
+                    snapshot.is_from_client |= Envelope::is_from_client(&bytes);
+                    Ok(Some(snapshot))
+                }
                 Err(source) => Err(StoreError::Malformed { object, source }),
             },
             Err(source @ SealError::WrongKind { .. }) => {
@@ -128,6 +138,15 @@ impl Snapshot {
         body
     }
 
+    /// The tags of what is made of this snapshot and sealed anew.
+    pub(crate) fn tags_of_copy(&self) -> Vec<String> {
+        let mut tags = self.tags.clone();
+        if self.is_from_client && !tags.iter().any(|tag| tag == FROM_CLIENT) {
+            tags.push(FROM_CLIENT.into());
+        }
+        tags
+    }
+
     /// Decodes a snapshot's body.
     pub fn decode(body: &[u8]) -> Result<Self, WireError> {
         let mut reader = Reader::new(body);
@@ -151,7 +170,9 @@ impl Snapshot {
             return Err(reader.error("a root that is a directory without a name"));
         }
         reader.finish()?;
+        let is_from_client = tags.iter().any(|tag| tag == FROM_CLIENT);
         Ok(Self {
+            is_from_client,
             time: Time { secs, nanos },
             host,
             user,
@@ -281,6 +302,7 @@ mod tests {
                 meta: Meta::default(),
                 node: Node::Directory { tree: Tree::EMPTY },
             },
+            is_from_client: false,
         }
     }
 

@@ -1,21 +1,18 @@
 //! Keys of clients that can back up and not read.
 
-use std::fmt;
 use std::sync::Arc;
 
 use onefold_backend::Objects;
 use onefold_seal::wire::Reader;
-use onefold_seal::{Check, Envelope, Keys, ObjectId, WRITER_LEN};
+use onefold_seal::{Envelope, Keys, ObjectId, WRITER_LEN};
 use zeroize::Zeroizing;
 
+use crate::key_text::{self, ParseKeyError};
 use crate::keys::Locked;
 use crate::{Config, Repository, StoreError};
 
 /// What a key's text begins with.
 const BEGINS: &str = "onefold-write-only-key-1:";
-/// No key has more digits than this.
-const MAX_DIGITS: usize = 4096;
-
 /// What a client has that can back up to one repository, and open nothing there.
 #[derive(Debug, Clone)]
 pub struct WriteOnlyKey {
@@ -25,18 +22,6 @@ pub struct WriteOnlyKey {
     config: Config,
 }
 
-/// A text is no write-only key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ParseKeyError;
-
-impl fmt::Display for ParseKeyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "not a whole write-only key, which is a line that begins with '{BEGINS}'")
-    }
-}
-
-impl std::error::Error for ParseKeyError {}
-
 impl WriteOnlyKey {
     /// Which repository it is for.
     pub fn repository(&self) -> ObjectId {
@@ -45,33 +30,15 @@ impl WriteOnlyKey {
 
     /// The key as a line of text, without an end of line.
     pub fn to_text(&self) -> Zeroizing<String> {
-        let mut bytes = Zeroizing::new(self.repository.as_bytes().to_vec());
-        bytes.extend_from_slice(&*self.keys.writer());
-        bytes.extend_from_slice(&self.config.encode());
-        let check = Check::of(&[&bytes]);
-        bytes.extend_from_slice(check.as_bytes());
-        let mut text = Zeroizing::new(String::with_capacity(BEGINS.len() + 2 * bytes.len()));
-        text.push_str(BEGINS);
-        for byte in &*bytes {
-            text.extend([byte >> 4, byte & 15].map(|digit| char::from(DIGITS[digit as usize])));
-        }
-        text
+        let (keys, config) = (self.keys.writer(), self.config.encode());
+        key_text::write(BEGINS, &[self.repository.as_bytes(), &*keys, &config])
     }
 
     /// The key that a text is; space around it is passed over.
     pub fn parse(text: &str) -> Result<Self, ParseKeyError> {
-        let digits = text.trim().strip_prefix(BEGINS).ok_or(ParseKeyError)?;
-        if digits.len() > MAX_DIGITS || digits.len() % 2 == 1 {
-            return Err(ParseKeyError);
-        }
-        let value = |digit: u8| DIGITS.iter().position(|one| *one == digit).ok_or(ParseKeyError);
-        let mut bytes = Zeroizing::new(Vec::with_capacity(digits.len() / 2));
-        for pair in digits.as_bytes().chunks_exact(2) {
-            bytes.push((value(pair[0])? << 4 | value(pair[1])?) as u8);
-        }
-        let (covered, check) = bytes.split_last_chunk().ok_or(ParseKeyError)?;
-        Check::from_bytes(*check).verify(&[covered]).map_err(|_| ParseKeyError)?;
-        Self::decode(covered).ok_or(ParseKeyError)
+        let bytes = key_text::read(BEGINS, text);
+        let wrong = ParseKeyError { what: "write-only key", begins: BEGINS };
+        bytes.and_then(|bytes| Self::decode(&bytes)).ok_or(wrong)
     }
 
     fn decode(bytes: &[u8]) -> Option<Self> {
@@ -84,8 +51,6 @@ impl WriteOnlyKey {
         Some(Self { repository, keys, config })
     }
 }
-
-const DIGITS: &[u8; 16] = b"0123456789abcdef";
 
 impl Repository {
     /// The key for a client that is to back up and not to read.

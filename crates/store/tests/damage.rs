@@ -83,10 +83,11 @@ enum What {
     Receipt,
     Key,
     Epoch,
+    LogEntry,
 }
 
 impl What {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::Config,
         Self::DataContainer,
         Self::MetadataContainer,
@@ -95,11 +96,12 @@ impl What {
         Self::Receipt,
         Self::Key,
         Self::Epoch,
+        Self::LogEntry,
     ];
 
     /// Whether all snapshots can do without an object of this kind.
     fn is_dispensable(self) -> bool {
-        matches!(self, Self::Run | Self::Receipt)
+        matches!(self, Self::Run | Self::Receipt | Self::LogEntry)
     }
 
     fn is_container(self) -> bool {
@@ -176,6 +178,7 @@ impl Scene {
             "receipts" => What::Receipt,
             "keys" => What::Key,
             "epochs" => What::Epoch,
+            "logs" => What::LogEntry,
             "containers" => match self.directory(name).content {
                 Content::Data => What::DataContainer,
                 Content::Metadata => What::MetadataContainer,
@@ -284,9 +287,12 @@ fn noticed(objects: &Arc<dyn Objects>, name: &str) -> Result<Noticed, String> {
     if report.findings.iter().any(|finding| finding.to_string().contains(id)) {
         return Ok(Noticed::Found);
     }
-    // A run that is gone is known by the containers that it covered.
+    // A run that is gone is known by the containers that it covered, the last entry of a log by the
+    // snapshot that it named.
     let names_it = |note: &String| {
-        note.contains(name) || (name.starts_with("index/") && note.contains("in no index run"))
+        note.contains(name)
+            || (name.starts_with("index/") && note.contains("in no index run"))
+            || (name.starts_with("logs/") && note.contains("in no log"))
     };
     if report.notes.iter().any(names_it) && report.findings.is_empty() {
         return Ok(Noticed::Noted);
@@ -332,8 +338,10 @@ fn damage_everything(scene: &Scene) -> usize {
                 let expected: &[Noticed] = match (action, what) {
                     (Action::Swapped, What::Config) if !is_encrypted => &[Noticed::FoundEverywhere],
                     (Action::Missing, What::Epoch) => &[Noticed::FoundEverywhere],
-                    (_, What::Config | What::Key | What::Epoch) => &[Noticed::Refused],
+                    (_, What::Config | What::Key) => &[Noticed::Refused],
                     (Action::Missing, What::Receipt | What::Run) => &[Noticed::Noted],
+                    // The last one of a log is known by its snapshot only.
+                    (Action::Missing, What::LogEntry) => &[Noticed::Found, Noticed::Noted],
                     _ => &[Noticed::Found],
                 };
                 assert!(expected.contains(&noticed), "{action:?} {what:?}: {noticed}");

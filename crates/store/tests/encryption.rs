@@ -5,6 +5,7 @@ mod common;
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use common::picture::Picture;
 use common::{
@@ -16,10 +17,11 @@ use onefold_backend::{MemoryObjects, Objects};
 use onefold_cdc::{Algorithm, Params};
 use onefold_container::{Directory, container_id};
 use onefold_fingerprint::{FingerprintAlgorithm, Fingerprinter};
-use onefold_seal::{HEADER_LEN, Password, SealError};
+use onefold_seal::{Check, Cost, HEADER_LEN, Key, Keys, ObjectId, Password, SealError, WrappedKey};
 use onefold_store::tree::Time;
 use onefold_store::{
-    Config, KeyRemark, Located, Progress, Repository, Snapshot, StoreError, backup, restore,
+    Config, KeyPair, KeyRemark, Located, Progress, Repository, Snapshot, StoreError, backup,
+    parse_public_key, restore,
 };
 use onefold_testkit::{random, text};
 use tempfile::TempDir;
@@ -363,7 +365,7 @@ fn every_byte_of_every_object_counts() {
     let (_source, objects, _) = small();
     assert!(!is_noticed(&objects));
     let all = names(&objects, "");
-    assert_eq!(all.len(), 8, "{all:?}");
+    assert_eq!(all.len(), 9, "{all:?}");
     let mut bytes = 0;
     for name in &all {
         let object = objects.get(name).unwrap();
@@ -454,17 +456,134 @@ fn an_init_that_was_cut_off_behind_its_key_can_be_run_again() {
 }
 
 #[test]
-fn a_crowd_of_keys_is_refused_rather_than_tried() {
+fn a_repository_has_no_more_than_64_keys_and_garbage_is_none() {
     let (objects, repository) = encrypted();
+    for number in 0..100 {
+        objects.put(&format!("keys/{number:032x}"), "x".into()).unwrap();
+    }
     for _ in 1..64 {
         repository.add_key(&other_password("x"), CHEAP, &remark("")).unwrap();
     }
     let error = repository.add_key(&other_password("x"), CHEAP, &remark("")).unwrap_err();
     assert!(matches!(error, StoreError::TooManyKeys { found: 65, .. }), "{error}");
     assert!(try_open(Arc::clone(&objects)).is_ok());
-    for number in 0..64 {
+    assert!(unlock(&objects, &other_password("x")).is_ok());
+    assert_eq!(repository.remove_unreadable_keys().unwrap().len(), 100);
+    assert_eq!(repository.keys().unwrap().0.len(), 64);
+}
+
+#[test]
+fn any_amount_of_garbage_among_the_keys_costs_a_bounded_time_and_can_be_removed() {
+    let (objects, repository) = encrypted();
+    let own = repository.keys().unwrap().0[0].id;
+    for number in 0..3000 {
         objects.put(&format!("keys/{number:032x}"), "x".into()).unwrap();
     }
-    let error = try_open(objects).map(drop).unwrap_err();
-    assert!(matches!(error, StoreError::TooManyKeys { found: 128, .. }), "{error}");
+    let error = try_open(Arc::clone(&objects)).map(drop).unwrap_err();
+    let StoreError::UntriedKeys { left, first, .. } = &error else { panic!("{error}") };
+    assert_eq!((*left, &**first), (3001 - 1024, "keys/00000000000000000000000000000400"));
+    let Located::Locked(locked) = Repository::locate(Arc::clone(&objects)).unwrap() else {
+        panic!("it is encrypted")
+    };
+    let opened = locked.only_key(&own.to_string()[..12].to_uppercase()).unlock(&password());
+    let opened = opened.unwrap();
+    assert!(!checked(&opened).unwrap().findings.is_empty());
+    assert_eq!(opened.remove_unreadable_keys().unwrap().len(), 3000);
+    assert_eq!(names(&objects, "keys/"), [format!("keys/{own}")]);
+    expect_clean(&open(&objects)).unwrap();
+}
+
+#[test]
+fn a_forged_key_that_is_dear_to_try_is_tried_last() {
+    let (objects, repository) = encrypted();
+    let own = names(&objects, "keys/").remove(0);
+    for number in 0..100u32 {
+        let id = ObjectId::from_bytes(u128::from(number).to_be_bytes());
+        let mut forged = objects.get(&own).unwrap().to_vec();
+        forged[32..48].copy_from_slice(id.as_bytes());
+        for (field, value) in [Cost::MAX.memory_kib, Cost::MAX.passes, 1].into_iter().enumerate() {
+            forged[80 + 4 * field..][..4].copy_from_slice(&value.to_le_bytes());
+        }
+        let (covered, check) = forged.split_last_chunk_mut::<16>().unwrap();
+        check.copy_from_slice(Check::of(&[covered]).as_bytes());
+        objects.put(&format!("keys/{id}"), forged.into()).unwrap();
+    }
+    // One of them would take half a minute.
+    let begun = Instant::now();
+    assert_eq!(open(&objects).id(), repository.id());
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    assert_eq!(repository.remove_unreadable_keys().unwrap().len(), 100);
+}
+
+#[test]
+fn garbage_among_the_epochs_locks_nobody_out() {
+    let (objects, repository) = encrypted();
+    assert_eq!(repository.rotate().unwrap(), 1);
+    let source = tempfile::tempdir().unwrap();
+    write(source.path().join("file"), "content");
+    back_up(&open(&objects), source.path());
+    let garbage = [2, u32::MAX].map(|epoch| format!("epochs/{epoch:032x}"));
+    garbage.iter().for_each(|name| objects.put(name, "x".into()).unwrap());
+    let opened = open(&objects);
+    let trouble = opened.trouble();
+    assert!(
+        garbage.iter().all(|name| trouble.iter().any(|said| said.contains(name))),
+        "{trouble:?}"
+    );
+    assert_eq!(opened.epoch(), 1);
+    let (_, made) = back_up(&opened, source.path());
+    restored(&opened, &made).unwrap().expect(&Picture::of(source.path())).unwrap();
+    let found = checked(&opened).unwrap().findings;
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert!(found.iter().all(|found| garbage.contains(&found.object)), "{found:?}");
+    let error = opened.rotate().unwrap_err();
+    assert!(chain(&error).contains(&garbage[1]), "{}", chain(&error));
+    assert_eq!(opened.remove_unreadable_keys().unwrap(), garbage);
+    assert_eq!(open(&objects).rotate().unwrap(), 2);
+    expect_clean(&open(&objects)).unwrap();
+}
+
+#[test]
+fn a_private_key_opens_what_it_was_told_of_and_nothing_else() {
+    let (objects, repository) = encrypted();
+    let source = planted();
+    let (_, made) = back_up(&repository, source.path());
+    let pair = KeyPair::random();
+    let locked = |objects: &Arc<dyn Objects>| match Repository::locate(Arc::clone(objects)) {
+        Ok(Located::Locked(locked)) => locked,
+        _ => panic!("it is encrypted"),
+    };
+    let error = locked(&objects).unlock_by(&pair).map(drop).unwrap_err();
+    assert!(matches!(error, StoreError::WrongPair { tried: 0 }), "{error}");
+    let public = parse_public_key(&pair.public_text()).unwrap();
+    let id = repository.add_public_key(&public, &remark("pair")).unwrap();
+    let error = locked(&objects).unlock_by(&pair).map(drop).unwrap_err();
+    assert!(matches!(error, StoreError::StrangeRepository { .. }), "{error}");
+    let text = format!("{}\n{}\n", *pair.private_text(), repository.trust_text().unwrap());
+    let told = KeyPair::parse(&text).unwrap();
+    let error = locked(&objects).unlock_by(&KeyPair::random()).map(drop).unwrap_err();
+    assert!(matches!(error, StoreError::WrongPair { tried: 1 }), "{error}");
+    // Somebody who knows the public key wraps a master key of his own, under many names.
+    for _ in 0..8 {
+        let (forged, own) = (ObjectId::random(), Keys::new(Key::random()));
+        let object = WrappedKey::wrap_for(repository.id(), forged, &own, &public, b"").unwrap();
+        objects.put(&format!("keys/{forged}"), object.into()).unwrap();
+    }
+    let opened = locked(&objects).unlock_by(&told).unwrap();
+    restored(&opened, &made).unwrap().expect(&Picture::of(source.path())).unwrap();
+    // In a repository of his own, with the same id, it opens nothing.
+    let his = copy(&*objects);
+    his.delete(&format!("keys/{id}")).unwrap();
+    let error = locked(&his).unlock_by(&told).map(drop).unwrap_err();
+    assert!(matches!(error, StoreError::StrangeRepository { .. }), "{error}");
+    // It goes on through rotations, is listed, and can be removed like any other.
+    assert_eq!(opened.rotate().unwrap(), 1);
+    assert_eq!(locked(&objects).unlock_by(&told).unwrap().epoch(), 1);
+    let keys = opened.keys().unwrap().0;
+    let own: Vec<_> = keys.iter().filter(|key| key.in_use).collect();
+    assert_eq!((own[0].id, own[0].cost, &*own[0].remark.label), (id, None, "pair"));
+    assert_eq!(opened.remove_unreadable_keys().unwrap().len(), 8);
+    assert!(matches!(opened.remove_key(id), Err(StoreError::KeyInUse { .. })));
+    open(&objects).remove_key(id).unwrap();
+    assert!(locked(&objects).unlock_by(&told).is_err());
 }

@@ -22,7 +22,8 @@ use onefold_cdc::{Algorithm, ChunkSizes, Params};
 use onefold_seal::{Cost, Password};
 use onefold_store::backup::{Options, backup};
 use onefold_store::{
-    Cancel, Config, KeyRemark, Located, Progress, Repository, WriteOnlyKey, prune,
+    Cancel, Config, KeyPair, KeyRemark, Located, Progress, Repository, WriteOnlyKey,
+    parse_public_key, prune,
 };
 use onefold_testkit::{random, skip};
 
@@ -183,6 +184,17 @@ struct Snapshot {
 }
 
 /// A repository as the document describes it.
+/// An entry of a log.
+#[derive(Clone)]
+struct Logged {
+    writer: [u8; 8],
+    /// Over the whole entry as it is stored.
+    check: [u8; 16],
+    host: String,
+    committed: Vec<Id>,
+    forgotten: Vec<Id>,
+}
+
 struct Reader {
     root: PathBuf,
     id: Id,
@@ -249,6 +261,9 @@ impl Reader {
         let (covered, found) = object.split_at(object.len() - 16);
         assert_eq!(found, check(&[covered]));
         let mut fields = Fields(covered);
+        if covered[5] == 12 {
+            return None;
+        }
         assert_eq!(fields.take(8), b"1FLD\0\x06\x01\0");
         assert_eq!(fields.take(8), [0; 8]);
         assert_eq!((fields.array(), fields.array()), (self.id, id));
@@ -265,18 +280,41 @@ impl Reader {
             ..argon2::Config::default()
         };
         let stretched = argon2::hash_raw(password, salt, &costs).unwrap();
-        if derive("commitment to a wrapping key", &[&stretched, &covered[..92]]) != fields.array() {
+        self.unwrapped(covered, 92, stretched.try_into().unwrap())
+    }
+
+    /// "Keys for key pairs".
+    fn unwrap_by(&self, id: Id, private: [u8; 32]) -> Option<[u8; 32]> {
+        let object = self.file(&format!("keys/{}", hex(&id)));
+        let (covered, found) = object.split_at(object.len() - 16);
+        assert_eq!(found, check(&[covered]));
+        if covered[5] != 12 {
             return None;
         }
-        let wrapping = derive("wrapping key", &[&stretched]);
-        let master = open(wrapping, 0, &[&covered[..92]], fields.take(32), fields.take(16));
+        let mut fields = Fields(covered);
+        assert_eq!(fields.take(8), b"1FLD\0\x0c\x01\0");
+        assert_eq!(fields.take(8), [0; 8]);
+        assert_eq!((fields.array(), fields.array()), (self.id, id));
+        self.unwrapped(covered, 80, format_keys::agreed(private, fields.array()))
+    }
+
+    /// The master key in a key's object whose first `start` bytes the secret covers.
+    fn unwrapped(&self, covered: &[u8], start: usize, secret: [u8; 32]) -> Option<[u8; 32]> {
+        let (before, rest) = covered.split_at(start);
+        let mut fields = Fields(rest);
+        if derive("commitment to a wrapping key", &[&secret, before]) != fields.array() {
+            return None;
+        }
+        let wrapping = derive("wrapping key", &[&secret]);
+        let master = open(wrapping, 0, &[before], fields.take(32), fields.take(16));
         let (remark, tag) = fields.0.split_at(fields.0.len() - 16);
         let keys = Keys { master: master.try_into().unwrap(), sealing: Vec::new() };
-        let remark = open(keys.of_object(&covered[..80]), 0, &[&covered[..172]], remark, tag);
+        let before_remark = &covered[..start + 80];
+        let remark = open(keys.of_object(&covered[..80]), 0, &[before_remark], remark, tag);
         let mut fields = Fields(&remark);
         assert_eq!(fields.time(), (7, 8));
         assert_eq!([fields.text(), fields.text()], ["somewhere", "someone"]);
-        assert!(["first", "second"].contains(&fields.text().as_str()));
+        assert!(["first", "second", "pair"].contains(&fields.text().as_str()));
         fields.end();
         Some(keys.master)
     }
@@ -490,6 +528,41 @@ impl Reader {
     }
 
     /// "Snapshots".
+    /// "Logs": what a host is called in them.
+    fn writer(&self, host: &str) -> [u8; 8] {
+        let whole = match &self.keys {
+            None => hash(&[host.as_bytes()]),
+            Some(keys) => {
+                derive("pseudonym", &[&derive("index key", &[&keys.master]), host.as_bytes()])
+            }
+        };
+        whole[..8].try_into().unwrap()
+    }
+
+    /// "Logs": the entries of each, in order; fails if one does not follow the one before it.
+    fn logs(&self) -> Vec<Vec<Logged>> {
+        let mut logs = BTreeMap::<[u8; 8], Vec<Logged>>::new();
+        for id in self.ids("logs") {
+            let name = format!("logs/{}", hex(&id));
+            let body = self.body(&name, 11, id);
+            let mut fields = Fields(&body);
+            let previous = fields.bytes().to_vec();
+            assert!(fields.time().0 > 1_700_000_000);
+            let host = fields.text();
+            let (committed, forgotten) = (fields.list(Fields::array), fields.list(Fields::array));
+            let settled = fields.list(|fields| (fields.varint(), fields.varint()));
+            assert_eq!(settled, [], "nothing was repaired");
+            fields.end();
+            let writer: [u8; 8] = id[..8].try_into().unwrap();
+            let log = logs.entry(writer).or_default();
+            assert_eq!(log.len() as u64, u64::from_be_bytes(id[8..].try_into().unwrap()));
+            assert_eq!(previous, log.last().map_or(Vec::new(), |before| before.check.to_vec()));
+            let check = check(&[&self.file(&name)]);
+            log.push(Logged { writer, check, host, committed, forgotten });
+        }
+        logs.into_values().collect()
+    }
+
     fn snapshot(&self, id: Id) -> Snapshot {
         let body = self.body(&format!("snapshots/{}", hex(&id)), 4, id);
         let mut fields = Fields(&body);
@@ -743,8 +816,18 @@ fn make(objects: &Arc<dyn Objects>, config: Config, is_encrypted: bool) -> Repos
         Repository::init_encrypted(Arc::clone(objects), config, &first, cost(1), &remark("first"));
     let made = made.unwrap();
     made.add_key(&second, cost(3), &remark("second")).unwrap();
+    let pair = KeyPair::parse(&key_text("onefold-private-key-1:", &[&PRIVATE])).unwrap();
+    let public = parse_public_key(&pair.public_text()).unwrap();
+    made.add_public_key(&public, &remark("pair")).unwrap();
     made
 }
+
+/// "Keys for key pairs": bytes as a line of text.
+fn key_text(begins: &str, parts: &[&[u8]]) -> String {
+    format!("{begins}{}{}", hex(&parts.concat()), hex(&check(parts)))
+}
+
+const PRIVATE: [u8; 32] = [0x5a; 32];
 
 const FIRST: &[u8] = b"the first password";
 const SECOND: &[u8] = b"the second one, not \xff UTF-8";
@@ -773,6 +856,7 @@ fn read_every_byte(is_encrypted: bool, padding: bool) {
     };
     let objects: Arc<dyn Objects> = Arc::new(LocalObjects::create(&root).unwrap());
     let repository = make(&objects, config, is_encrypted);
+    let trust_text = repository.trust_text().unwrap_or_default();
     let mut expected = BTreeMap::new();
     let mut back_up = |repository: &Repository, paths: &[PathBuf], tags: &[&str]| {
         let (progress, cancel) = (Progress::default(), Cancel::default());
@@ -821,6 +905,14 @@ fn read_every_byte(is_encrypted: bool, padding: bool) {
         assert_eq!((of(8), of(6)), ([0, 1].into(), [1, 2].into()));
     }
     assert_eq!(reader.names("snapshots").len(), 3);
+    if let Some(keys) = &reader.keys {
+        let found: Vec<_> =
+            reader.ids("keys").iter().filter_map(|id| reader.unwrap_by(*id, PRIVATE)).collect();
+        assert_eq!(found, [keys.master]);
+        let identity = derive("identity of a repository", &[&keys.master]);
+        let trust = key_text("onefold-repository-1:", &[&reader.id, &identity]);
+        assert_eq!(trust, trust_text);
+    }
 
     let body = reader.body("config", 1, reader.id);
     let mut fields = Fields(&body);
@@ -883,6 +975,13 @@ fn read_every_byte(is_encrypted: bool, padding: bool) {
     assert_eq!(snapshot.root.thing.inode, (0, 0, 0));
 
     assert_runs_say_what_footers_say(&reader, &expected.keys().copied().collect());
+    // Each snapshot in the order in which it was made, by a host that nobody named.
+    let [log] = &reader.logs()[..] else { panic!("one host backed up") };
+    let committed = log.iter().map(|entry| (entry.committed.clone(), entry.forgotten.clone()));
+    assert_eq!(committed.collect::<Vec<_>>(), [first, second, third].map(|id| (vec![id], vec![])));
+    for entry in log {
+        assert_eq!((&*entry.host, entry.writer), ("", reader.writer("")));
+    }
 }
 
 /// Objects whose puts of snapshots, and of fences in their place, fail for ever.
@@ -970,6 +1069,10 @@ fn read_what_prunes_leave(is_encrypted: bool) {
         Fields(&body).end();
     }
     assert!(reader.ids("intents").is_empty() && reader.ids("marks").is_empty());
+    let said: Vec<_> =
+        reader.logs().concat().into_iter().map(|one| (one.committed, one.forgotten)).collect();
+    let forgotten = *forgotten.as_bytes();
+    assert_eq!(said, [(vec![forgotten], vec![]), (vec![], vec![forgotten])]);
     assert!(reader.containers.keys().all(|id| !condemned.contains(id)));
 }
 

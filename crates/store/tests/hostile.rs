@@ -27,7 +27,7 @@ use onefold_backend::{LocalObjects, MemoryObjects, Objects};
 use onefold_container::{Content, container_id};
 use onefold_fingerprint::{Fingerprint, Fingerprinter};
 use onefold_seal::wire::Put;
-use onefold_seal::{Kind, ObjectId};
+use onefold_seal::{Envelope, Kind, ObjectId};
 use onefold_store::prune::{self, Unused};
 use onefold_store::tree::{Entry, Node};
 use onefold_store::{
@@ -745,6 +745,59 @@ fn snapshots_intents_and_marks_that_lie_are_named_and_harm_no_other() {
         .unwrap();
     let said = read("what is left", BOUND, &scene.objects, scene.honest, scene.honest);
     assert_eq!((said.findings, said.restored.unwrap().files), (Vec::new(), 1));
+}
+
+#[test]
+fn log_entries_that_lie_are_named_and_keep_nobody_busy() {
+    let _alone = ALONE.lock();
+    let scene = Scene::new();
+    let at = |log: u8, number: u64| {
+        let id = [&[log; 8][..], &number.to_be_bytes()].concat();
+        ObjectId::from_bytes(id.try_into().unwrap())
+    };
+    let huge = u64::MAX;
+    for (what, log, number, body, text) in [
+        ("2^64 snapshots", 1, 0, varints(&[0, 0, 0, 0, huge]), "the count of snapshots"),
+        ("2^64 forgotten", 2, 0, varints(&[0, 0, 0, 0, 0, huge]), "the count of forgotten"),
+        ("a check of 3 bytes", 3, 0, varints(&[3, 1, 1, 1, 0, 0, 0, 0, 0]), "a check of 16 bytes"),
+        ("nothing", 4, 0, Vec::new(), "malformed"),
+        ("2^64 ranges", 5, 0, varints(&[0, 0, 0, 0, 0, 0, huge]), "the count of settled"),
+        ("bytes left over", 8, 0, varints(&[0, 0, 0, 0, 0, 0, 0, 0]), "malformed"),
+        ("the last number", 6, huge, [&[16][..], &[7; 21]].concat(), "malformed"),
+    ] {
+        let name = scene.forger.object("logs/", Kind::LogEntry, at(log, number), &body);
+        let said = read(what, BOUND, &scene.objects, scene.honest, scene.honest);
+        let is_named = |found: &String| found.starts_with(&name) && found.contains(text);
+        assert!(said.findings.iter().any(is_named), "{what}: {:?}", said.findings);
+        assert_eq!((said.restored.unwrap().files, said.viewed), (1, Ok(())), "{what}");
+        scene.objects.delete(&name).unwrap();
+    }
+    // A log that seems to have 2^64 entries, with two of them.
+    let body = varints(&[0, 0, 0, 0, 0, 0, 0]);
+    let [first, last] =
+        [0, huge].map(|number| scene.forger.object("logs/", Kind::LogEntry, at(7, number), &body));
+    let found = checked(&open(&scene.objects)).unwrap().findings;
+    let said: Vec<_> = found.iter().map(ToString::to_string).collect();
+    let second = format!("logs/{}: is missing, though the log of writer", at(7, 1));
+    assert!(said.len() == 1 && said[0].starts_with(&second), "{said:?}");
+    // The last one may say that it is so, and nothing else.
+    scene.objects.delete(&last).unwrap();
+    for (settled, wrong) in [((1, huge - 1), 0), ((1, huge), 0), ((2, huge - 1), 1)] {
+        let mut body = varints(&[0, 0, 0, 0, 0, 0, 1]);
+        body.extend(varints(&[settled.0, settled.1]));
+        let last = scene.forger.object("logs/", Kind::LogEntry, at(7, huge), &body);
+        let found = checked(&open(&scene.objects)).unwrap().findings;
+        assert_eq!(found.len(), wrong, "{settled:?}: {found:?}");
+        scene.objects.delete(&last).unwrap();
+    }
+    // Nobody can go on with a log of a host of his.
+    scene.objects.delete(&first).unwrap();
+    let host = Envelope::plain(open(&scene.objects).id()).pseudonym(b"");
+    let own = [&host[..], &huge.to_be_bytes()].concat();
+    let own = ObjectId::from_bytes(own.try_into().unwrap());
+    let name = scene.forger.object("logs/", Kind::LogEntry, own, &body);
+    let error = forget::forget(&open(&scene.objects), &[scene.honest]).unwrap_err();
+    assert!(chain(&error).contains(&name), "{}", chain(&error));
 }
 
 #[test]

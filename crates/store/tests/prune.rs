@@ -168,13 +168,18 @@ fn what_only_forgotten_snapshots_needed_is_given_back() {
     assert_eq!((third.summary.new_bytes, third.summary.unchanged_files), (0, 10));
 }
 
+/// The names of all objects but log entries, which stay.
+fn but_logs(objects: &dyn Objects) -> Vec<String> {
+    names(objects, "").into_iter().filter(|name| !name.starts_with("logs/")).collect()
+}
+
 #[test]
 fn without_snapshots_nothing_is_left() {
     let scene = Scene::new();
     forget(&scene.objects, scene.first.0);
     let report = prune_all(&scene.objects, A_WEEK);
     assert_eq!(report.repacked_containers, 0);
-    assert_eq!(names(&*scene.objects, ""), ["config"]);
+    assert_eq!(but_logs(&*scene.objects), ["config"]);
 }
 
 #[test]
@@ -484,7 +489,7 @@ fn a_snapshot_that_is_not_whole_stops_a_prune_until_it_is_forgotten() {
                 assert_eq!(names(&*objects, ""), before, "nothing was changed");
                 forget(&objects, second);
                 prune_all(&objects, A_WEEK);
-                assert_eq!(names(&*objects, ""), ["config"]);
+                assert_eq!(but_logs(&*objects), ["config"]);
             }
             Err(error) => panic!("{}", chain(&error)),
         }

@@ -24,8 +24,8 @@ fn every_bug_of_prune_is_caught() {
     for bug in Bug::OF_PRUNE {
         seeded::activate(Some(*bug));
         let caught = match bug {
-            // These two are errors of what a power cut leaves.
-            Bug::ReceiptForgottenLast | Bug::CopiedAfterDelete => {
+            // These are errors of what a power cut leaves.
+            Bug::ReceiptForgottenLast | Bug::CopiedAfterDelete | Bug::ForgottenLoggedLast => {
                 scene.cut_power_everywhere(2).map(drop).map_err(|broken| (0, broken))
             }
             _ => in_plays(&sources),

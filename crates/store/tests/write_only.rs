@@ -8,17 +8,18 @@ use std::time::Duration;
 
 use common::hooked::Hooked;
 use common::picture::Picture;
+use common::sealed::snapshot_body;
 use common::{
-    Protection, back_up, chain, checked, config, copy, envelope, expect_clean, init, names, open,
-    options, restored, small_chunks, try_back_up, try_restore, write,
+    Protection, back_up, chain, checked, config, copy as copy_objects, envelope, expect_clean,
+    init, names, open, options, restored, small_chunks, try_back_up, try_restore, write,
 };
 use onefold_backend::{MemoryObjects, Objects};
 use onefold_container::{Directory, container_id};
 use onefold_seal::{Envelope, Kind, ObjectId, SealError};
 use onefold_store::prune::{self, Unused};
 use onefold_store::{
-    Cancel, Config, Located, Progress, Repository, Snapshot, StoreError, WriteOnlyKey, check,
-    forget, restore, stats,
+    Cancel, Config, Located, Progress, Repository, Snapshot, StoreError, WriteOnlyKey, check, copy,
+    forget, repair, restore, stats,
 };
 use onefold_testkit::random;
 use tempfile::TempDir;
@@ -273,7 +274,7 @@ fn a_key_opens_its_own_repository_only_and_the_host_forges_nothing() {
     for prefix in ["snapshots/", "receipts/", "index/", "containers/"] {
         let own = names(&*scene.objects, prefix);
         for (name, foreign) in own.iter().zip(names(&*other.objects, prefix)) {
-            let swapped = copy(&*scene.objects);
+            let swapped = copy_objects(&*scene.objects);
             let mut object = other.objects.get(&foreign).unwrap().to_vec();
             // Even if its header is this one's, but for the suite.
             object[8..48].copy_from_slice(&scene.objects.get(name).unwrap()[8..48]);
@@ -282,6 +283,92 @@ fn a_key_opens_its_own_repository_only_and_the_host_forges_nothing() {
             assert!(found.iter().any(|found| found.to_string().contains(name)), "{name}");
         }
     }
+}
+
+/// Seals a snapshot as whoever has taken a client over; it says what he likes.
+fn forge(scene: &Scene, secs: i64, tags: &[&str], parent: Option<ObjectId>) -> ObjectId {
+    let reader = envelope(&*scene.objects, open(&scene.objects).id());
+    let keys = onefold_seal::Keys::of_writer(&reader.keys().unwrap().writer());
+    let forger = Envelope::encrypted(reader.repository(), keys);
+    let path = scene.first.1.paths[0].clone();
+    let body = snapshot_body(secs, &path, tags, parent, onefold_store::Recipe::EMPTY);
+    let id = ObjectId::random();
+    let object = forger.seal(Kind::Snapshot, id, &body);
+    scene.objects.put(&format!("snapshots/{id}"), object.into()).unwrap();
+    id
+}
+
+#[test]
+fn what_a_client_forges_is_known_and_pushes_out_nothing_of_its_owners() {
+    let scene = Scene::new();
+    let late = scene.first.1.time.secs + 1000;
+    let forged: Vec<_> = (0..5).map(|n| forge(&scene, late + n, &[], None)).collect();
+    let (id, made) = back_up(&scene.client(), scene.source.path());
+    assert!(made.is_from_client && !scene.first.1.is_from_client);
+    let repository = open(&scene.objects);
+    let (all, damaged) = repository.snapshots().unwrap();
+    assert!(damaged.is_empty());
+    let from_clients: Vec<_> = all.iter().filter(|(_, one)| one.is_from_client).collect();
+    assert_eq!(from_clients.len(), 6);
+    assert!(forged.iter().chain([&id]).all(|id| from_clients.iter().any(|(one, _)| one == id)));
+    // Whatever they say of host and paths, and even if nothing is told apart by that.
+    for by in [true, false] {
+        let by = forget::GroupBy { host: by, paths: by, tags: false };
+        let counts = vec![(forget::Period::Snapshot, forget::Count::AtMost(1))];
+        let policy = forget::Policy { counts, within: Vec::new(), tags: Vec::new() };
+        let now = scene.first.1.time;
+        let groups = forget::judge(all.clone(), by, &policy, now, &jiff::tz::TimeZone::UTC);
+        let kept: Vec<_> = groups
+            .iter()
+            .flat_map(|group| &group.snapshots)
+            .filter(|one| !one.reasons.is_empty())
+            .map(|one| one.id)
+            .collect();
+        assert_eq!(kept.len(), 2, "the newest of each kind");
+        assert!(kept.contains(&scene.first.0) && kept.contains(&forged[4]), "{kept:?}");
+    }
+    // Nor is what it says of unchanged files believed.
+    let (_, own) = back_up(&repository, scene.source.path());
+    assert_eq!((own.parent, own.summary.unchanged_files), (Some(scene.first.0), 8));
+}
+
+#[test]
+fn what_a_client_forges_stands_for_no_repaired_form_and_no_copy() {
+    let scene = Scene::new();
+    let (first, snapshot) = &scene.first;
+    let target = Scene::new();
+    // As if the copy were there already.
+    let there = forge(&target, snapshot.time.secs, &[], Some(*first));
+    let copied = copy_all(&scene, &target);
+    assert_eq!((copied.copied.len(), copied.there.len()), (1, 0), "{there} stands for it");
+    assert_eq!(copy_all(&scene, &target).there.len(), 1);
+    // What a client made is a client's wherever it goes, and stands for itself only.
+    let forged = forge(&scene, 7, &["mine"], None);
+    let copied = copy_all(&scene, &target).copied;
+    let [(of, copy)] = copied[..] else { panic!("{copied:?}") };
+    assert_eq!(of, forged);
+    let copy = open(&target.objects).find(&copy.to_string().parse().unwrap()).unwrap().1;
+    assert!(copy.is_from_client);
+    assert_eq!(copy.tags, ["mine", "from-write-only-client"]);
+    assert_eq!(copy_all(&scene, &target).copied.len(), 0);
+    // As if a repair had made a snapshot anew, so that none does.
+    let repaired = forge(&scene, 8, &[repair::TAG], Some(*first));
+    for name in names(&*scene.objects, "containers/") {
+        let object = scene.objects.get(&name).unwrap();
+        common::replace(&*scene.objects, &name, object.slice(..object.len() - 1));
+    }
+    let report = common::repaired::repair(&open(&scene.objects)).unwrap();
+    let own: Vec<_> = report.snapshots.iter().filter(|one| one.old == *first).collect();
+    assert_eq!(own.len(), 1);
+    assert!(!own[0].is_from_before, "{repaired} stands for it: {own:?}");
+}
+
+fn copy_all(from: &Scene, to: &Scene) -> copy::Report {
+    let (from, to) = (open(&from.objects), open(&to.objects));
+    let snapshots = from.snapshots().unwrap().0;
+    let (host, user) = ("host".into(), "user".into());
+    let options = copy::Options { host, user, rechunk: false, container_len: 64 << 10 };
+    copy::copy(&from, &to, snapshots, &options, &Progress::default(), &Cancel::default()).unwrap()
 }
 
 #[test]

@@ -154,6 +154,7 @@ impl Backup {
         // The index is loaded by the backup, once it has given notice of itself.
         opened.repository.warnings().iter().for_each(|warning| console.warn(warning));
         opened.repository.index_trouble().iter().for_each(|trouble| console.warn(trouble));
+        opened.tell_of_memory(console);
         let (id, snapshot) = result?;
         show(id, &snapshot, console)?;
         if losses == 0 {

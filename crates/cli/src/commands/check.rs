@@ -4,9 +4,9 @@ use anyhow::Result;
 use clap::Args;
 use indicatif::HumanBytes;
 use onefold_seal::ObjectId;
+use onefold_store::backup;
 use onefold_store::check::{self, Reading, Report};
 use onefold_store::repair::{self, Options, Rewritten};
-use onefold_store::{Repository, backup};
 use serde::Serialize;
 
 use crate::console::Console;
@@ -17,7 +17,7 @@ use crate::interrupt::cancel_on_signal;
 use crate::name::PathFields;
 use crate::output::Output;
 use crate::progress::watched_in_silence;
-use crate::repository::RepositoryArgs;
+use crate::repository::{OpenRepository, RepositoryArgs};
 
 const AFTER_HELP: &str = "\
 Everything that a snapshot refers to must be there. Whether it is what was written is known only of
@@ -27,7 +27,9 @@ what is read: --read-data reads all. What is wrong is listed, a line each, and t
 new ones, damaged index runs are written anew, and snapshots that miss something are made anew without
 it, under new ids, with the tag 'repaired'; the old ones stay until you forget them. What was lost is
 named. A backup of the same files then stores again what was lost. Backups may run meanwhile; cut off
-anywhere, a repair leaves nothing worse. The exit code is 1 if a snapshot lost something.
+anywhere, a repair leaves nothing worse. The exit code is 1 if a snapshot lost something. Where the
+repository went back, or misses snapshots that nobody forgot, a repair takes that for settled from
+then on, for all clients: find out first who did it.
 
 Examples:
   onefold check --repo /mnt/backup
@@ -37,8 +39,10 @@ Examples:
 
 With --json: one document with findings (object and problem each), notes, containers, chunks, runs,
 snapshots, trees and read_bytes; after --repair also repaired with condemned (containers), covered
-(containers in new runs), deleted_runs, receipts, saved_chunks, saved_bytes, lost_chunks, stored_bytes
-and snapshots (old, new or null, is_from_before, and lost: a path each, as path and maybe path_hex).";
+(containers in new runs), deleted_runs, receipts, saved_chunks, saved_bytes, lost_chunks,
+stored_bytes, logs (hosts in whose logs something was settled), given_up (snapshots that were missing
+and count as forgotten) and snapshots (old, new or null, is_from_before, and lost: a path each, as path
+and maybe path_hex).";
 
 /// Look for what is missing or damaged
 #[derive(Debug, Args)]
@@ -84,6 +88,8 @@ struct Repaired {
     lost_chunks: u64,
     stored_bytes: u64,
     snapshots: Vec<RepairedSnapshot>,
+    logs: Vec<String>,
+    given_up: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -110,7 +116,7 @@ impl Check {
             (false, None) => Reading::Nothing,
         };
         if self.repair {
-            return repair(&opened.repository, console);
+            return repair(&opened, console);
         }
         let cancel = cancel_on_signal(console, "nothing was changed")?;
         let report = watched_in_silence(console, |progress| {
@@ -126,7 +132,7 @@ impl Check {
     }
 }
 
-fn repair(repository: &Repository, console: &Console) -> Result<Exit> {
+fn repair(opened: &OpenRepository, console: &Console) -> Result<Exit> {
     let options = Options {
         host: host::name(),
         user: host::user(),
@@ -134,8 +140,11 @@ fn repair(repository: &Repository, console: &Console) -> Result<Exit> {
     };
     let cancel = cancel_on_signal(console, "nothing is worse; another repair goes on with it")?;
     let report = watched_in_silence(console, |progress| {
-        repair::repair(repository, &options, progress, &cancel)
+        repair::repair(&opened.repository, &options, progress, &cancel)
     })?;
+    opened.tell_of_memory(console);
+    // It took for settled what there was to say.
+    console.alarm(false);
     let mut output = Output::new();
     if console.is_json() {
         output.json_document(&Checked::of(&report.check, Some(Repaired::of(&report))))?;
@@ -186,6 +195,12 @@ fn tell(report: &repair::Report, output: &mut Output, console: &Console) -> Resu
     if !report.receipts.is_empty() {
         let receipts = count(report.receipts.len() as u64, "receipt", "receipts");
         output.line(format!("{receipts} written anew"))?;
+    }
+    for host in &report.logs {
+        output.line(format!("what is missing or wrong in the log of '{host}' is settled"))?;
+    }
+    for id in &report.given_up {
+        output.line(format!("snapshot {id} is missing and counts as forgotten now"))?;
     }
     Ok(())
 }
@@ -260,6 +275,8 @@ impl Repaired {
             lost_chunks: report.lost_chunks,
             stored_bytes: report.stored_bytes,
             snapshots: report.snapshots.iter().map(RepairedSnapshot::of).collect(),
+            logs: report.logs.clone(),
+            given_up: texts(&report.given_up),
         }
     }
 }

@@ -88,7 +88,9 @@ impl Copy {
         let cancel = cancel_on_signal(console, "what crossed is kept; another copy goes on")?;
         let report = watched(console, |progress| {
             copy::copy(&from.repository, &to.repository, snapshots, &options, progress, &cancel)
-        })?;
+        });
+        to.tell_of_memory(console);
+        let report = report?;
         show(&report, console)?;
         Ok(Exit::Fine)
     }

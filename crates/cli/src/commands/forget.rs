@@ -37,9 +37,10 @@ Examples:
   onefold forget --repo /mnt/backup --host atlas --keep-last 3
   onefold forget --repo /mnt/backup 3f2c 81ab
 
-With --json: one document with dry_run, groups (host, paths and tags as grouped by; keep and remove,
-lists of snapshots with id, time, host, paths, tags and reasons), and prune, if asked for, as
-`onefold prune --json` has it.";
+With --json: one document with dry_run, groups (host, paths and tags as grouped by; from_client,
+whether write-only clients made them, which never count beside others; keep and remove, lists of
+snapshots with id, time, host, paths, tags and reasons), and prune, if asked for, as `onefold prune
+--json` has it.";
 
 /// How many digits of an id are shown.
 const SHORT: usize = 8;
@@ -141,6 +142,7 @@ struct GroupShown<'a> {
     paths: Option<Vec<String>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tags: Option<&'a [String]>,
+    from_client: bool,
     keep: Vec<SnapshotShown<'a>>,
     remove: Vec<SnapshotShown<'a>>,
 }
@@ -174,6 +176,11 @@ impl Forget {
         }
         if !self.dry_run {
             forget::forget(repository, &ids)?;
+            opened.tell_of_memory(console);
+            if console.is_alarmed() {
+                // A snapshot that was missing is given up by it.
+                console.alarm(!repository.recall()?.is_empty());
+            }
         }
         if !console.is_json() {
             self.show(&groups, &ids, console)?;
@@ -323,6 +330,9 @@ fn describe(shared: &Shared) -> String {
     if let Some(tags) = &shared.tags {
         parts.push(format!("tags {}", shown(tags.join(",").as_bytes())));
     }
+    if shared.is_from_client {
+        parts.push("from write-only clients".into());
+    }
     if parts.is_empty() { "all snapshots".into() } else { parts.join(", ") }
 }
 
@@ -346,7 +356,7 @@ fn lines(snapshots: &[Judged]) -> Vec<String> {
 
 impl<'a> GroupShown<'a> {
     fn of(group: &'a Group) -> Self {
-        let Shared { host, paths, tags } = &group.shared;
+        let Shared { host, paths, tags, is_from_client } = &group.shared;
         let of = |is_kept: bool| {
             let wanted = group.snapshots.iter().filter(|one| one.reasons.is_empty() != is_kept);
             wanted.map(SnapshotShown::of).collect()
@@ -355,6 +365,7 @@ impl<'a> GroupShown<'a> {
             host: host.as_deref(),
             paths: paths.as_ref().map(|paths| paths.iter().map(|path| lossy(path)).collect()),
             tags: tags.as_deref(),
+            from_client: *is_from_client,
             keep: of(true),
             remove: of(false),
         }

@@ -8,11 +8,12 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 use onefold_seal::Cost;
-use onefold_store::{KeyInfo, Repository};
+use onefold_store::{KeyInfo, KeyPair};
 use serde::Serialize;
 
 use crate::console::Console;
-use crate::encryption::{NewPasswordArgs, remark};
+use crate::count::count;
+use crate::encryption::{NewPasswordArgs, public_key, remark};
 use crate::exit::Exit;
 use crate::name::{PathFields, shown};
 use crate::output::Output;
@@ -21,8 +22,8 @@ use crate::table;
 use crate::time::{local, rfc3339};
 
 const AFTER_HELP: &str = "\
-Every key opens the repository with a password of its own. To change a password, add a key with the
-new one and remove the old key, opening the repository with the new password.
+Every key opens the repository with a password or a private key of its own. To change a password, add
+a key with the new one and remove the old key, opening the repository with the new password.
 
 Examples:
   onefold key list --repo /mnt/backup
@@ -41,14 +42,34 @@ With --write-only the new key is a file, for a client that is to back up and not
 the same each time, and it cannot be taken back; give the client credentials of its own for the
 storage, and take those. docs/security.md says what such a client can find out.
 
-With --json: one document with id, or with path for --write-only.";
+With --public-key the new key opens with the private half of a pair that `onefold key generate` made,
+given by --key-file. What is printed is a line that belongs behind the private key, in its file:
+without it the private key does not open the repository, because anybody who knows the public key
+could make one that it opens. The line is no secret; bring it over by a way that the host cannot
+change.
+
+With --json: one document with id, or with path for --write-only, or with id and trust (the line) for
+--public-key.";
+
+const GENERATE_HELP: &str = "\
+The public key is printed. It goes where the repository can be opened already, to `onefold key add
+--public-key`; the private key stays where it is.
+
+Examples:
+  onefold key generate /etc/onefold/key > key.pub
+  onefold key add --repo /mnt/backup --public-key key.pub > trust
+  cat trust >> /etc/onefold/key
+  onefold restore --repo /mnt/backup --key-file /etc/onefold/key latest --target /tmp/restored
+
+With --json: one document with public_key and path.";
 
 const LIST_HELP: &str = "\
 Examples:
   onefold key list --repo /mnt/backup
 
 With --json: one document, a list, oldest first; each key has id, created, host, user, label,
-memory_kib, passes, lanes and in_use (whether the repository was opened with it).";
+opened_by (password or private key), memory_kib, passes and lanes (null for a private key) and
+in_use (whether the repository was opened with it).";
 
 const REMOVE_HELP: &str = "\
 The password of a removed key no longer opens the repository. That does not lock out who has opened
@@ -56,8 +77,14 @@ it before and kept the master key, or who kept a copy of the key's object: only 
 
 The key that the repository is opened with cannot be removed, and so neither can the last one.
 
+Who may put objects can put garbage among the keys. Where that keeps you from opening, --key names
+yours; --unreadable removes what is no key of this repository, damaged keys included.
+
 Examples:
-  onefold key remove --repo /mnt/backup 1a2b3c4d";
+  onefold key remove --repo /mnt/backup 1a2b3c4d
+  onefold key remove --repo /mnt/backup --key 5e6f --unreadable
+
+With --json: one document with id, or with removed for --unreadable.";
 
 const ROTATE_HELP: &str = "\
 Begins a new key epoch: what is written from now on is sealed under a new key. Nothing is rewritten,
@@ -80,12 +107,13 @@ pub(crate) struct Key {
 #[derive(Debug, Subcommand)]
 enum Action {
     Add(Add),
+    Generate(Generate),
     List(List),
     Remove(Remove),
     Rotate(Rotate),
 }
 
-/// Add a key: one more password that opens the repository
+/// Add a key: one more password, or a private key, that opens the repository
 #[derive(Debug, Args)]
 #[command(after_help = ADD_HELP)]
 struct Add {
@@ -103,6 +131,22 @@ struct Add {
         conflicts_with_all = ["label", "new_password_file", "new_password_command"]
     )]
     write_only: Option<PathBuf>,
+    /// Add a key for the private half of the public key in FILE, in the place of a password
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with_all = ["write_only", "new_password_file", "new_password_command"]
+    )]
+    public_key: Option<PathBuf>,
+}
+
+/// Make a key pair, whose private half can open repositories in the place of a password
+#[derive(Debug, Args)]
+#[command(after_help = GENERATE_HELP)]
+struct Generate {
+    /// Where the private key goes; FILE must not exist
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
 }
 
 /// List the keys
@@ -120,8 +164,11 @@ struct Remove {
     #[command(flatten)]
     repository: RepositoryArgs,
     /// The first digits of the key's id
-    #[arg(value_name = "ID")]
-    key: String,
+    #[arg(value_name = "ID", required_unless_present = "unreadable")]
+    id: Option<String>,
+    /// Remove all that lies among the keys and is none of this repository's
+    #[arg(long, conflicts_with = "id")]
+    unreadable: bool,
 }
 
 /// Begin a new key epoch
@@ -136,6 +183,27 @@ struct Rotate {
 #[derive(Serialize)]
 struct Added {
     id: String,
+}
+
+/// A new key for a pair in JSON.
+#[derive(Serialize)]
+struct AddedPublic {
+    id: String,
+    trust: String,
+}
+
+/// A new pair in JSON.
+#[derive(Serialize)]
+struct Generated {
+    public_key: String,
+    #[serde(flatten)]
+    path: PathFields,
+}
+
+/// What was removed that is no key, in JSON.
+#[derive(Serialize)]
+struct Cleared {
+    removed: Vec<String>,
 }
 
 /// A new key file in JSON.
@@ -159,9 +227,10 @@ struct Listed {
     host: String,
     user: String,
     label: String,
-    memory_kib: u32,
-    passes: u32,
-    lanes: u32,
+    opened_by: &'static str,
+    memory_kib: Option<u32>,
+    passes: Option<u32>,
+    lanes: Option<u32>,
     in_use: bool,
 }
 
@@ -169,6 +238,7 @@ impl Key {
     pub(crate) fn run(self, console: &Console) -> Result<Exit> {
         match self.action {
             Action::Add(add) => add.run(console),
+            Action::Generate(generate) => generate.run(console),
             Action::List(list) => list.run(console),
             Action::Remove(remove) => remove.run(console),
             Action::Rotate(rotate) => rotate.run(console),
@@ -180,16 +250,41 @@ impl Add {
     fn run(self, console: &Console) -> Result<Exit> {
         let opened = self.repository.open_unloaded(console)?;
         if let Some(path) = &self.write_only {
-            write_key_file(path, &opened.repository)?;
+            write_key_file(path, &opened.repository.write_only_key()?.to_text())?;
             let written = Written { path: PathFields::of_path(path) };
             let text = format!("wrote a key for backups only to '{}'", path.display());
             return say(console, &written, text);
+        }
+        if let Some(path) = &self.public_key {
+            let public = public_key(path)?;
+            let id = opened.repository.add_public_key(&public, &remark(self.label))?;
+            let trust = opened.repository.trust_text()?;
+            console.notice(format_args!("added key {id}; the line belongs behind the private key"));
+            return say(console, &AddedPublic { id: id.to_string(), trust: trust.clone() }, trust);
         }
         // Before a password is asked for in vain.
         opened.repository.keys()?;
         let password = self.password.choose()?;
         let id = opened.repository.add_key(&password, Cost::STANDARD, &remark(self.label))?;
         say(console, &Added { id: id.to_string() }, format!("added key {id}"))
+    }
+}
+
+impl Generate {
+    fn run(self, console: &Console) -> Result<Exit> {
+        let pair = KeyPair::random();
+        write_key_file(&self.file, &pair.private_text())?;
+        let public_key = pair.public_text();
+        let mut output = Output::new();
+        match console.is_json() {
+            true => {
+                let path = PathFields::of_path(&self.file);
+                output.json_document(&Generated { public_key, path })?;
+            }
+            false => output.line(public_key)?,
+        }
+        output.finish()?;
+        Ok(Exit::Fine)
     }
 }
 
@@ -216,7 +311,12 @@ impl List {
 impl Remove {
     fn run(self, console: &Console) -> Result<Exit> {
         let opened = self.repository.open_unloaded(console)?;
-        let id = opened.repository.find_key(&self.key)?;
+        let Some(id) = &self.id else {
+            let removed = opened.repository.remove_unreadable_keys()?;
+            let text = format!("removed {}", count(removed.len() as u64, "object", "objects"));
+            return say(console, &Cleared { removed }, text);
+        };
+        let id = opened.repository.find_key(id)?;
         opened.repository.remove_key(id)?;
         console.notice(
             "its password no longer opens the repository; who kept the master key or a copy of \
@@ -235,15 +335,14 @@ impl Rotate {
     }
 }
 
-/// Writes the write-only key to a new file that its owner alone can read.
+/// Writes a key to a new file that its owner alone can read.
 #[expect(clippy::disallowed_methods, reason = "an output of the command, no object")]
-fn write_key_file(path: &Path, repository: &Repository) -> Result<()> {
-    let text = repository.write_only_key()?.to_text();
+fn write_key_file(path: &Path, text: &str) -> Result<()> {
     let cannot = || format!("cannot write the key to '{}'", path.display());
     let mut options = File::options();
     let options = options.write(true).create_new(true).mode(0o600);
     let mut file = options.open(path).with_context(cannot)?;
-    writeln!(file, "{}", *text).and_then(|()| file.sync_all()).with_context(cannot)
+    writeln!(file, "{text}").and_then(|()| file.sync_all()).with_context(cannot)
 }
 
 fn say(console: &Console, document: &impl Serialize, text: String) -> Result<Exit> {
@@ -258,33 +357,43 @@ fn say(console: &Console, document: &impl Serialize, text: String) -> Result<Exi
 }
 
 fn lines(keys: &[KeyInfo]) -> Vec<String> {
-    let header = ["", "ID", "Created", "Host", "User", "Label"];
+    let header = ["", "ID", "Created", "Host", "User", "Opened by", "Label"];
     let mut rows = vec![header.map(str::to_owned).to_vec()];
-    for KeyInfo { id, remark, in_use, .. } in keys {
+    for key in keys {
+        let KeyInfo { id, remark, in_use, .. } = key;
         rows.push(vec![
             if *in_use { "*" } else { "" }.to_owned(),
             id.short(),
             local(remark.created),
             shown(remark.host.as_bytes()),
             shown(remark.user.as_bytes()),
+            opened_by(key).to_owned(),
             shown(remark.label.as_bytes()),
         ]);
     }
     table::lines(&rows, &[])
 }
 
+/// What opens the key.
+const fn opened_by(key: &KeyInfo) -> &'static str {
+    match key.cost {
+        Some(_) => "password",
+        None => "private key",
+    }
+}
+
 impl Listed {
     fn of(key: &KeyInfo) -> Self {
-        let Cost { memory_kib, passes, lanes } = key.cost;
         Self {
             id: key.id.to_string(),
             created: rfc3339(key.remark.created),
             host: key.remark.host.clone(),
             user: key.remark.user.clone(),
             label: key.remark.label.clone(),
-            memory_kib,
-            passes,
-            lanes,
+            opened_by: opened_by(key),
+            memory_kib: key.cost.map(|cost| cost.memory_kib),
+            passes: key.cost.map(|cost| cost.passes),
+            lanes: key.cost.map(|cost| cost.lanes),
             in_use: key.in_use,
         }
     }

@@ -140,6 +140,12 @@ impl PruneOptions {
         dry_run: bool,
         console: &Console,
     ) -> Result<Report> {
+        if console.is_alarmed() && !dry_run {
+            bail!(
+                "nothing is pruned: what only the missing snapshots need would be deleted, and they \
+                 may come back"
+            );
+        }
         let options = Options {
             max_unused: self.max_unused,
             max_repack: self.max_repack_size.map_or(u64::MAX, |bytes| bytes as u64),

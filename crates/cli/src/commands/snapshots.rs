@@ -21,8 +21,9 @@ Examples:
   onefold snapshots --repo /mnt/backup --tag weekly --host atlas
 
 With --json: one document, a list, oldest first; each snapshot has id, time, host, user, tags, paths
-(and paths_hex if one is not UTF-8), parent, program, files, unchanged_files, directories, others,
-bytes, new_bytes, stored_bytes, unreadable and seconds.";
+(and paths_hex if one is not UTF-8), parent, from_client (whether a write-only client made it: shown by
+a star elsewhere), program, files, unchanged_files, directories, others, bytes, new_bytes, stored_bytes,
+unreadable and seconds.";
 
 /// How many digits of an id are shown.
 const SHORT: usize = 8;
@@ -53,6 +54,7 @@ struct Listed {
     #[serde(skip_serializing_if = "Option::is_none")]
     paths_hex: Option<Vec<Option<String>>>,
     parent: Option<String>,
+    from_client: bool,
     program: String,
     files: u64,
     unchanged_files: u64,
@@ -106,7 +108,7 @@ fn lines(snapshots: &[(ObjectId, Snapshot)]) -> Vec<String> {
         rows.push(vec![
             id.to_string()[..SHORT].to_owned(),
             local(snapshot.time),
-            shown(snapshot.host.as_bytes()),
+            host_of(snapshot),
             shown(snapshot.tags.join(",").as_bytes()),
             HumanCount(snapshot.summary.files).to_string(),
             HumanBytes(snapshot.summary.bytes).to_string(),
@@ -115,6 +117,12 @@ fn lines(snapshots: &[(ObjectId, Snapshot)]) -> Vec<String> {
         ]);
     }
     table::lines(&rows, &[4, 5, 6])
+}
+
+/// The host, with a star if nothing vouches for it but a write-only client.
+fn host_of(snapshot: &Snapshot) -> String {
+    let host = shown(snapshot.host.as_bytes());
+    if snapshot.is_from_client { format!("{host}*") } else { host }
 }
 
 impl Listed {
@@ -130,6 +138,7 @@ impl Listed {
             paths: snapshot.paths.iter().map(|path| lossy(path)).collect(),
             paths_hex: paths_hex.iter().any(Option::is_some).then_some(paths_hex),
             parent: snapshot.parent.map(|parent| parent.to_string()),
+            from_client: snapshot.is_from_client,
             program: snapshot.program.clone(),
             files: summary.files,
             unchanged_files: summary.unchanged_files,

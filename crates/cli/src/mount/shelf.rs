@@ -136,6 +136,7 @@ mod tests {
             program: String::new(),
             summary: Summary::default(),
             root,
+            is_from_client: false,
         };
         (id.parse().unwrap(), snapshot)
     }

@@ -254,3 +254,50 @@ fn a_write_only_key_backs_up_and_does_nothing_else() {
     let line = "backup --repo plain --key-file client.key version";
     lab.run(line).expect(1).says(&["the repository is not encrypted"]);
 }
+
+#[test]
+fn a_private_key_opens_what_its_file_names() {
+    let lab = with_encrypted();
+    lab.write("source/file", "content");
+    lab.ok("backup --repo repo --password-file secret source");
+    let public = lab.ok("key generate pair").stdout;
+    assert!(public.starts_with("onefold-public-key-1:"), "{public}");
+    lab.run("key generate pair").expect(1).says(&["pair"]);
+    lab.write("pair.pub", &public);
+    lab.run("snapshots --repo repo --key-file pair").expect(12);
+    let line = "key add --repo repo --password-file secret --public-key pair.pub --label laptop";
+    let trust = lab.ok(line).stdout;
+    lab.run("snapshots --repo repo --key-file pair")
+        .expect(1)
+        .says(&["of which its file says nothing", "hint: if it is yours"]);
+    let private = fs::read_to_string(lab.path("pair")).unwrap();
+    lab.write("pair", format!("{private}{trust}"));
+    lab.ok("restore --repo repo --key-file pair latest --target out");
+    assert_eq!(fs::read(lab.path("out/file")).unwrap(), b"content");
+    lab.ok("backup --repo repo --key-file pair source");
+    let keys = lab.ok("key list --repo repo --key-file pair --json").json();
+    let opened_by: Vec<_> = keys.as_array().unwrap().iter().map(|key| &key["opened_by"]).collect();
+    assert_eq!(opened_by, ["password", "private key"]);
+    assert_eq!((&keys[1]["label"], &keys[1]["in_use"]), (&"laptop".into(), &true.into()));
+    lab.run("snapshots --repo repo --key-file pair.pub").expect(1).says(&["write-only key"]);
+}
+
+#[test]
+fn garbage_among_the_keys_is_named_and_removed() {
+    let lab = with_encrypted();
+    for number in 0..1100 {
+        lab.write(format!("repo/keys/{number:032x}"), "x");
+    }
+    let own = fs::read_dir(lab.path("repo/keys")).unwrap();
+    let own = own.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let own = own.filter(|name| !name.starts_with("0000000000")).collect::<Vec<_>>();
+    let [own] = &own[..] else { panic!("{own:?}") };
+    lab.run("snapshots --repo repo --password-file secret")
+        .expect(1)
+        .says(&["were not tried", "hint: name your key with --key"]);
+    let with = format!("--repo repo --password-file secret --key {}", &own[..12]);
+    lab.ok(&format!("snapshots {with}"));
+    let removed = lab.ok(&format!("key remove {with} --unreadable --json")).json();
+    assert_eq!(removed["removed"].as_array().unwrap().len(), 1100);
+    lab.ok("snapshots --repo repo --password-file secret");
+}

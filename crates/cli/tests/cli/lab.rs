@@ -60,10 +60,13 @@ impl Lab {
     pub(crate) fn command(&self, line: &str) -> Command {
         let mut command = Command::new(ONEFOLD);
         command.args(line.split_whitespace()).current_dir(self.dir.path()).stdin(Stdio::null());
-        for variable in ["ONEFOLD_REPOSITORY", "ONEFOLD_PASSWORD", "ONEFOLD_KEY_FILE"] {
+        for variable in
+            ["ONEFOLD_REPOSITORY", "ONEFOLD_PASSWORD", "ONEFOLD_KEY_FILE", "ONEFOLD_KEY"]
+        {
             command.env_remove(variable);
         }
         command.env("ONEFOLD_CACHE_DIR", self.path("cache"));
+        command.env("ONEFOLD_STATE_DIR", self.path("state"));
         command
     }
 

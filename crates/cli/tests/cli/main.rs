@@ -14,6 +14,7 @@ mod end_to_end;
 mod exit_codes;
 mod forget_and_prune;
 mod from_programs;
+mod going_back;
 mod interruption;
 mod lab;
 mod mount;

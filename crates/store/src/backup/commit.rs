@@ -13,6 +13,7 @@ use super::Options;
 use crate::fence::{self, Fate};
 use crate::intent::{Intent, intent_name};
 use crate::loaded::Loaded;
+use crate::log;
 use crate::mark::{self, Marks};
 use crate::place::Used;
 use crate::receipt;
@@ -120,7 +121,7 @@ impl<'a> Announced<'a> {
     }
 
     /// Puts the snapshot, which refers to durable things only, then the receipt that says it was
-    /// acknowledged. The notice is taken back whatever comes of it.
+    /// acknowledged, and an entry in the log. The notice is taken back whatever comes of it.
     pub(crate) fn commit(
         self,
         snapshot: &Snapshot,
@@ -136,6 +137,9 @@ impl<'a> Announced<'a> {
         if seeded::active(Bug::ReceiptBeforeSnapshot) {
             receipt::write(objects, envelope, id)?;
         }
+        if seeded::active(Bug::LoggedBeforeSnapshot) {
+            log::append(self.repository, &[id], &[])?;
+        }
         if let Err(error) = self.put(snapshot) {
             if seeded::active(Bug::AcknowledgedBeforeSnapshot) {
                 return Ok(id);
@@ -144,6 +148,10 @@ impl<'a> Announced<'a> {
         }
         if !seeded::active(Bug::ReceiptBeforeSnapshot) {
             receipt::write(objects, envelope, id)?;
+        }
+        if !seeded::active(Bug::LoggedBeforeSnapshot) {
+            let at = log::append(self.repository, &[id], &[])?;
+            self.repository.remember(at);
         }
         self.withdraw();
         Ok(id)

@@ -216,6 +216,7 @@ fn run(
         program: options.program.clone(),
         summary,
         root: stored.root,
+        is_from_client: repository.is_write_only(),
     };
     let id = announced.commit(&snapshot, stored.loaded, &stored.used)?;
     Ok((id, snapshot))
@@ -229,7 +230,8 @@ struct Stored<'a> {
     used: Used,
 }
 
-/// The newest snapshot of the same sources on the same host.
+/// The newest snapshot of the same sources on the same host. What a write-only client says of files
+/// is not believed in the place of reading them.
 fn find_parent(
     repository: &Repository,
     sources: &Sources<'_>,
@@ -243,7 +245,9 @@ fn find_parent(
         return Ok(None);
     }
     let (snapshots, _damaged) = repository.snapshots()?;
-    let fits = |snapshot: &Snapshot| snapshot.paths == paths && snapshot.host == options.host;
+    let fits = |snapshot: &Snapshot| {
+        snapshot.paths == paths && snapshot.host == options.host && !snapshot.is_from_client
+    };
     Ok(snapshots.into_iter().rev().find(|(_, snapshot)| fits(snapshot)))
 }
 
@@ -423,6 +427,7 @@ impl<'a> Backup<'a> {
             program: self.options.program.clone(),
             summary: Summary::default(),
             root,
+            is_from_client: false,
         };
         let Repository { objects, envelope, .. } = self.repository;
         snapshot.write(&**objects, envelope, ObjectId::random())

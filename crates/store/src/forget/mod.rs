@@ -13,6 +13,7 @@ pub use self::retention::{
 };
 use crate::fence::{self, Fate};
 use crate::intent::intent_name;
+use crate::log;
 use crate::receipt::{self, receipt_name};
 use crate::seeded::{self, Bug};
 use crate::snapshot::{self, snapshot_name};
@@ -39,6 +40,9 @@ pub struct Shared {
     pub paths: Option<Vec<Vec<u8>>>,
     /// The tags, sorted.
     pub tags: Option<Vec<String>>,
+    /// Whether write-only clients made them. Such a client can add snapshots under any host's name, so
+    /// these never count beside others.
+    pub is_from_client: bool,
 }
 
 /// A snapshot and why it is kept; no reason means that it is to be forgotten.
@@ -68,7 +72,7 @@ impl Group {
     }
 }
 
-/// Applies `policy` to each group of `snapshots`.
+/// Applies `policy` to each group of `snapshots`. Those of write-only clients have groups of their own.
 pub fn judge(
     snapshots: Vec<(ObjectId, Snapshot)>,
     by: GroupBy,
@@ -106,17 +110,23 @@ impl Shared {
             host: by.host.then(|| snapshot.host.clone()),
             paths: by.paths.then_some(paths),
             tags: by.tags.then_some(tags),
+            is_from_client: snapshot.is_from_client,
         }
     }
 }
 
 /// Takes snapshots away. When this returns, none of them can come back.
 ///
-/// Their receipts go first: a receipt without its snapshot would say that the snapshot was lost.
-/// Stopped half-way it leaves snapshots without receipts, which are whole.
+/// The log says it first, so that nobody takes them for lost. Then their receipts go: a receipt
+/// without its snapshot would say that the snapshot was lost. Stopped half-way it leaves snapshots
+/// without receipts that no log names, which are whole.
 pub fn forget(repository: &Repository, ids: &[ObjectId]) -> Result<(), StoreError> {
     repository.expect_reading()?;
     let objects = &*repository.objects;
+    if !seeded::active(Bug::ForgottenLoggedLast) {
+        let at = log::append(repository, &[], ids)?;
+        repository.remember(at);
+    }
     // A client that may not delete leaves its intent behind. Without its snapshot it would look like
     // that of a running backup, for which prunes wait.
     for id in ids {
@@ -127,9 +137,13 @@ pub fn forget(repository: &Repository, ids: &[ObjectId]) -> Result<(), StoreErro
     let receipts = || delete(objects, receipt::PREFIX, ids, receipt_name);
     let snapshots = || delete(objects, snapshot::PREFIX, ids, snapshot_name);
     match seeded::active(Bug::ReceiptForgottenLast) {
-        false => receipts().and_then(|()| snapshots()),
-        true => snapshots().and_then(|()| receipts()),
+        false => receipts().and_then(|()| snapshots())?,
+        true => snapshots().and_then(|()| receipts())?,
     }
+    if seeded::active(Bug::ForgottenLoggedLast) {
+        log::append(repository, &[], ids)?;
+    }
+    Ok(())
 }
 
 /// Deletes an object for each id, all of which lie right below `prefix`, for good.

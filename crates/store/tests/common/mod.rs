@@ -4,9 +4,11 @@
 
 pub mod copied;
 pub mod hooked;
+pub mod lagging;
 pub mod picture;
 pub mod play;
 pub mod pruned;
+pub mod remembered;
 pub mod repaired;
 pub mod scene;
 pub mod sealed;

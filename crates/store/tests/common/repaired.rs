@@ -73,6 +73,7 @@ impl Damaged {
         replace(&*objects, &name, object.slice(..object.len() - 5));
         flip(&*objects, &names(&*objects, "index/")[0], 100);
         flip(&*objects, &format!("receipts/{first}"), 20);
+        flip(&*objects, &names(&*objects, "logs/")[0], 60);
 
         let mut scene = Self {
             source,

@@ -93,23 +93,35 @@ impl Forger {
 
     /// Puts a snapshot whose root has the tree `root`.
     pub fn snapshot(&self, root: Recipe) -> ObjectId {
-        let mut body = Vec::new();
-        body.put_signed(1);
-        body.put_varint(0);
-        for text in ["host", "user", "program"] {
-            body.put_bytes(text.as_bytes());
-        }
-        body.put_varint(1);
-        body.put_bytes(b"/source");
-        body.put_varint(0);
-        body.put_bytes(b"");
-        (0..9).for_each(|_| body.put_varint(0));
-        body.extend(directory(b"", root));
         let id = ObjectId::random();
-        let object = self.envelope.seal(Kind::Snapshot, id, &body);
-        self.objects.put(&format!("snapshots/{id}"), object.into()).unwrap();
+        let body = snapshot_body(1, b"/source", &[], None, root);
+        self.object("snapshots/", Kind::Snapshot, id, &body);
         id
     }
+}
+
+/// The body of a snapshot of one path on the host `host`.
+pub fn snapshot_body(
+    secs: i64,
+    path: &[u8],
+    tags: &[&str],
+    parent: Option<ObjectId>,
+    root: Recipe,
+) -> Vec<u8> {
+    let mut body = Vec::new();
+    body.put_signed(secs);
+    body.put_varint(0);
+    for text in ["host", "user", "program"] {
+        body.put_bytes(text.as_bytes());
+    }
+    body.put_varint(1);
+    body.put_bytes(path);
+    body.put_varint(tags.len() as u64);
+    tags.iter().for_each(|tag| body.put_bytes(tag.as_bytes()));
+    body.put_bytes(parent.as_ref().map_or(&[][..], |id| id.as_bytes()));
+    (0..9).for_each(|_| body.put_varint(0));
+    body.extend(directory(b"", root));
+    body
 }
 
 /// The encoding of a directory's entry.

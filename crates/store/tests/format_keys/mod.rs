@@ -26,6 +26,14 @@ pub fn open(
     Aes256Gcm::new(&key.into()).decrypt(&nonce.into(), payload).expect("the tag matches")
 }
 
+/// "Keys for key pairs": the secret that a private key and a share lead to.
+pub fn agreed(private: [u8; 32], share: [u8; 32]) -> [u8; 32] {
+    let private = StaticSecret::from(private);
+    let shared = private.diffie_hellman(&PublicKey::from(share));
+    let public = PublicKey::from(&private);
+    derive("secret agreed on for a key", &[shared.as_bytes(), &share, public.as_bytes()])
+}
+
 /// "Encryption": the keys of a repository that a password opens.
 pub struct Keys {
     pub master: [u8; 32],
@@ -43,11 +51,11 @@ impl Keys {
         let epoch = u32::from_le_bytes(start[8..12].try_into().unwrap());
         let (kind, suite) = (start[5], start[6]);
         if suite == 2 {
-            assert!(epoch == 0 && matches!(kind, 2 | 4 | 5 | 8 | 10));
+            assert!(epoch == 0 && matches!(kind, 2 | 4 | 5 | 8 | 10 | 11));
             return self.of_writers_object(start[48..80].try_into().unwrap());
         }
         let sealing = match kind {
-            1 | 6 | 7 => {
+            1 | 6 | 7 | 12 => {
                 assert_eq!(epoch, 0);
                 self.root()
             }

@@ -1,0 +1,50 @@
+//! Where a command remembers what it has seen of its repository.
+
+use std::env;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::Args;
+use onefold_backend::{Folder, LocalFolder};
+use onefold_seal::ObjectId;
+
+use crate::console::Console;
+
+/// Where it is remembered what was seen of all repositories.
+#[derive(Debug, Args)]
+pub(crate) struct MemoryArgs {
+    /// Remember below DIR what was seen of repositories, so that one that goes back or loses
+    /// snapshots is noticed; else below $XDG_STATE_HOME/onefold or ~/.local/state/onefold
+    #[arg(long, value_name = "DIR", env = "ONEFOLD_STATE_DIR")]
+    state_dir: Option<PathBuf>,
+}
+
+impl MemoryArgs {
+    /// Where what is seen of `repository` is remembered; `None` if nobody says where.
+    pub(crate) fn path(&self, repository: ObjectId) -> Option<PathBuf> {
+        Some(self.state_dir.clone().or_else(state_dir)?.join(repository.to_string()))
+    }
+
+    /// The folder there. One that cannot be had is complained of and done without.
+    pub(crate) fn folder(
+        &self,
+        repository: ObjectId,
+        console: &Console,
+    ) -> Option<Arc<dyn Folder>> {
+        let trouble = match self.path(repository).map(|path| LocalFolder::create(&path)) {
+            Some(Ok(folder)) => return Some(Arc::new(folder)),
+            Some(Err(error)) => format!("{:#}", anyhow::Error::new(error)),
+            None => "there is no home directory; name a place with --state-dir".into(),
+        };
+        console.warn(format_args!("what is seen of the repository is not remembered: {trouble}"));
+        None
+    }
+}
+
+/// Where the user's programs keep what they must not forget, by the XDG base directory
+/// specification.
+fn state_dir() -> Option<PathBuf> {
+    let set = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let states = set("XDG_STATE_HOME").or_else(|| Some(set("HOME")?.join(".local/state")))?;
+    Some(states.join("onefold"))
+}

@@ -1,0 +1,377 @@
+//! What all logs together say, compared with what a client has seen of them and with what is there.
+//!
+//! A host that brings back last month's repository, or hides a snapshot, cannot seal the entries
+//! that would fit. It can only leave some out: then a log ends before the entry that a client has
+//! seen, or an entry is missing between two others, or a snapshot is gone that no entry forgets.
+//! What a listing does not show yet is asked for by name, and what seems gone is looked for again
+//! after the listings have settled, so that no delay passes for an attack.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use onefold_backend::Objects;
+use onefold_seal::wire::{Put, Reader, WireError};
+use onefold_seal::{Check, Envelope, ObjectId, PSEUDONYM_LEN, SealError};
+
+use crate::check::Finding;
+use crate::log::{self, At, LogEntry, Writer};
+use crate::object::ids;
+use crate::repository::describe;
+use crate::snapshot::{self, snapshot_id, snapshot_name, text};
+use crate::{Repository, StoreError};
+
+/// What was seen of a repository's logs.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Seen {
+    heads: BTreeMap<Writer, Head>,
+    /// Snapshots that were committed and not forgotten, by which entry.
+    committed: BTreeMap<ObjectId, At>,
+    /// Snapshots that were forgotten and of whose commit no entry was seen.
+    forgotten: BTreeSet<ObjectId>,
+}
+
+/// The last entry that was seen of a log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Head {
+    sequence: u64,
+    /// Over the whole entry as it is stored.
+    check: Check,
+    /// As the log says; empty for who cannot read it.
+    host: String,
+}
+
+/// What contradicts the logs.
+#[derive(Debug, Default)]
+pub(crate) struct Contradictions {
+    /// What is missing in logs, or not as it must be.
+    pub(crate) logs: Vec<Broken>,
+    /// Snapshots that should be there and are not.
+    pub(crate) missing: Vec<(ObjectId, Finding)>,
+    /// Whether there are entries that take a later key than this client has.
+    is_partial: bool,
+}
+
+/// Entries of a log that are missing, or not as they must be.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Broken {
+    pub(crate) writer: Writer,
+    pub(crate) first: u64,
+    pub(crate) last: u64,
+    finding: Finding,
+}
+
+impl Contradictions {
+    /// All of them.
+    pub(crate) fn findings(&self) -> impl Iterator<Item = &Finding> {
+        let logs = self.logs.iter().map(|broken| &broken.finding);
+        logs.chain(self.missing.iter().map(|(_, finding)| finding))
+    }
+
+    fn of_entry(&mut self, at: At, problem: String) {
+        self.of_entries(at, at.sequence, problem);
+    }
+
+    fn of_entries(&mut self, first: At, last: u64, problem: String) {
+        let finding = Finding { object: first.name(), problem };
+        let broken = Broken { writer: first.writer, first: first.sequence, last, finding };
+        // Logs are followed twice if a snapshot seems to be missing.
+        if !self.logs.contains(&broken) {
+            self.logs.push(broken);
+        }
+    }
+
+    /// Takes out what a repair has settled.
+    fn settle(&mut self, writer: Writer, settled: &[(u64, u64)]) {
+        let is_settled = |broken: &Broken| {
+            let covers =
+                |(first, last): &(u64, u64)| *first <= broken.first && broken.last <= *last;
+            broken.writer == writer && settled.iter().any(covers)
+        };
+        self.logs.retain(|broken| !is_settled(broken));
+    }
+}
+
+impl Seen {
+    /// Follows the logs from where they were left, and looks for the snapshots that should be there.
+    /// Where nothing contradicts, this is now all that the logs say. Entries up to `least` are there,
+    /// whether a listing shows them or not.
+    pub(crate) fn compare(
+        &mut self,
+        repository: &Repository,
+        least: Option<At>,
+    ) -> Result<Contradictions, StoreError> {
+        let mut found = Contradictions::default();
+        self.follow(repository, least, &mut found)?;
+        if found.is_partial {
+            return Ok(found);
+        }
+        let mut missing = self.missing(repository)?;
+        if !missing.is_empty() {
+            // Forgotten meanwhile: the entry that says so was put before the snapshot went.
+            repository.objects.settle()?;
+            self.follow(repository, least, &mut found)?;
+            missing.retain(|(id, _)| self.committed.contains_key(id) && !found.is_partial);
+        }
+        for (id, at) in missing {
+            let host = self.called(at.writer);
+            let problem = format!(
+                "is missing: {} says that it was committed by {host}, and no log says that it was \
+                 forgotten",
+                at.name()
+            );
+            found.missing.push((id, Finding { object: snapshot_name(id), problem }));
+        }
+        Ok(found)
+    }
+
+    /// Whether some log names the snapshot as one that is there.
+    pub(crate) fn has(&self, snapshot: ObjectId) -> bool {
+        self.committed.contains_key(&snapshot)
+    }
+
+    /// The last entry of `writer`'s log that was seen.
+    pub(crate) fn last(&self, writer: Writer) -> Option<At> {
+        Some(At { writer, sequence: self.heads.get(&writer)?.sequence })
+    }
+
+    /// The host whose log this is, if that is known.
+    pub(crate) fn host(&self, writer: Writer) -> Option<&str> {
+        Some(&*self.heads.get(&writer)?.host).filter(|host| !host.is_empty())
+    }
+
+    /// How people know a writer.
+    fn called(&self, writer: Writer) -> String {
+        match self.host(writer) {
+            Some(host) => format!("'{host}'"),
+            None => format!("writer {writer}"),
+        }
+    }
+
+    fn follow(
+        &mut self,
+        repository: &Repository,
+        least: Option<At>,
+        found: &mut Contradictions,
+    ) -> Result<(), StoreError> {
+        let mut logs: BTreeMap<Writer, BTreeSet<u64>> =
+            self.heads.keys().map(|writer| (*writer, BTreeSet::new())).collect();
+        for at in log::list(&*repository.objects)?.into_iter().chain(least) {
+            logs.entry(at.writer).or_default().insert(at.sequence);
+        }
+        for (writer, listed) in logs {
+            self.follow_log(repository, writer, &listed, found)?;
+        }
+        Ok(())
+    }
+
+    fn follow_log(
+        &mut self,
+        repository: &Repository,
+        writer: Writer,
+        listed: &BTreeSet<u64>,
+        found: &mut Contradictions,
+    ) -> Result<(), StoreError> {
+        let objects = &*repository.objects;
+        let mut next = Next::First;
+        if let Some(head) = self.heads.get(&writer) {
+            let at = At { writer, sequence: head.sequence };
+            next = match at.fetch(objects)? {
+                None => {
+                    found.of_entry(at, self.ends_early(writer, listed));
+                    Next::Unknown
+                }
+                Some(bytes) if Check::of(&[&bytes]) != head.check => {
+                    found.of_entry(at, self.is_another(writer));
+                    Next::Unknown
+                }
+                Some(_) => Next::Behind(head.check),
+            };
+        }
+        let mut sequence =
+            self.heads.get(&writer).map_or(Some(0), |head| head.sequence.checked_add(1));
+        while let Some(at) = sequence.map(|sequence| At { writer, sequence }) {
+            let Some(later) = listed.range(at.sequence..).next() else { break };
+            // Not listed, and yet it may be there.
+            let Some(bytes) = at.fetch(objects)? else {
+                let host = self.called(writer);
+                let problem = format!("is missing, though the log of {host} has entry {later}");
+                let last = later.saturating_sub(1).max(at.sequence);
+                found.of_entries(at, last, problem);
+                next = Next::Unknown;
+                sequence = match *later > at.sequence {
+                    true => Some(*later),
+                    false => at.sequence.checked_add(1),
+                };
+                continue;
+            };
+            match self.take(repository, at, &bytes, next, found)? {
+                true => next = Next::Behind(Check::of(&[&bytes])),
+                false => {
+                    found.is_partial = true;
+                    break;
+                }
+            }
+            sequence = at.sequence.checked_add(1);
+        }
+        Ok(())
+    }
+
+    /// Takes up an entry; false if somebody could who has a later key.
+    fn take(
+        &mut self,
+        repository: &Repository,
+        at: At,
+        bytes: &[u8],
+        next: Next,
+        found: &mut Contradictions,
+    ) -> Result<bool, StoreError> {
+        let check = Check::of(&[bytes]);
+        let entry = match LogEntry::open(&repository.envelope, at, bytes) {
+            Ok(entry) => entry,
+            Err(StoreError::Envelope { source: SealError::WriteOnly, .. }) => {
+                self.see(at, check, String::new());
+                return Ok(true);
+            }
+            Err(error) if error.is_unknown_version() => return Err(error),
+            Err(error) if !repository.is_damage(&error) => return Ok(false),
+            Err(error) => {
+                found.of_entry(at, describe(&error));
+                let host = self.heads.get(&at.writer).map(|head| head.host.clone());
+                self.see(at, check, host.unwrap_or_default());
+                return Ok(true);
+            }
+        };
+        let is_from_client = Envelope::is_from_client(bytes);
+        if !next.fits(entry.previous) {
+            let problem = format!(
+                "does not follow the entry before it in the log of '{}': the log was forked, or \
+                 entries were exchanged",
+                entry.host
+            );
+            found.of_entry(at, problem);
+        }
+        for id in entry.committed {
+            if !self.forgotten.remove(&id) {
+                self.committed.insert(id, at);
+            }
+        }
+        if !is_from_client {
+            found.settle(at.writer, &entry.settled);
+            for id in entry.forgotten {
+                if self.committed.remove(&id).is_none() {
+                    self.forgotten.insert(id);
+                }
+            }
+        } else if !entry.forgotten.is_empty() || !entry.settled.is_empty() {
+            let text = "says that snapshots were forgotten or entries settled, and a write-only \
+                        client sealed it, which can do neither";
+            found.of_entry(at, text.into());
+        }
+        self.see(at, check, entry.host);
+        Ok(true)
+    }
+
+    fn see(&mut self, at: At, check: Check, host: String) {
+        self.heads.insert(at.writer, Head { sequence: at.sequence, check, host });
+    }
+
+    /// That a log is shorter than it was.
+    fn ends_early(&self, writer: Writer, listed: &BTreeSet<u64>) -> String {
+        let host = self.called(writer);
+        match listed.last() {
+            Some(last) => format!(
+                "is missing: this client has seen it in the log of {host}, of which entry {last} is \
+                 the last now; the repository is older than it was, or hides what is newer"
+            ),
+            None => format!(
+                "is missing: this client has seen it in the log of {host}, of which nothing is left; \
+                 the repository is older than it was, or hides what is newer"
+            ),
+        }
+    }
+
+    /// That an entry is not the one that was seen.
+    fn is_another(&self, writer: Writer) -> String {
+        format!(
+            "is not the entry that this client has seen in the log of {}: the log was forked, or \
+             the repository went back and on from there",
+            self.called(writer)
+        )
+    }
+
+    /// The snapshots that should be there and are not, with the entries that say so.
+    fn missing(&self, repository: &Repository) -> Result<Vec<(ObjectId, At)>, StoreError> {
+        let objects = &*repository.objects;
+        let infos = objects.list(snapshot::PREFIX)?;
+        let listed: BTreeSet<_> = infos.iter().filter_map(|info| snapshot_id(&info.name)).collect();
+        let mut missing = Vec::new();
+        for (id, at) in self.committed.iter().filter(|(id, _)| !listed.contains(id)) {
+            // Not listed, and yet it may be there.
+            match objects.size(&snapshot_name(*id)) {
+                Ok(_) => {}
+                Err(error) if error.is_not_found() => missing.push((*id, *at)),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(missing)
+    }
+
+    pub(crate) fn encode(&self, body: &mut Vec<u8>) {
+        body.put_varint(self.heads.len() as u64);
+        for (writer, head) in &self.heads {
+            body.extend_from_slice(&writer.0);
+            body.put_varint(head.sequence);
+            body.extend_from_slice(head.check.as_bytes());
+            body.put_bytes(head.host.as_bytes());
+        }
+        body.put_varint(self.committed.len() as u64);
+        for (id, at) in &self.committed {
+            body.extend_from_slice(id.as_bytes());
+            body.extend_from_slice(at.id().as_bytes());
+        }
+        body.put_varint(self.forgotten.len() as u64);
+        self.forgotten.iter().for_each(|id| body.extend_from_slice(id.as_bytes()));
+    }
+
+    /// Decodes what was seen, as a client keeps it.
+    pub fn decode(bytes: &[u8]) -> Result<Self, WireError> {
+        let mut reader = Reader::new(bytes);
+        let mut seen = Self::default();
+        for _ in 0..reader.count(PSEUDONYM_LEN, "the count of logs")? {
+            let writer = Writer(reader.array("a writer")?);
+            let sequence = reader.varint("a number")?;
+            let check = Check::from_bytes(reader.array("a check")?);
+            let host = text(&mut reader)?;
+            seen.heads.insert(writer, Head { sequence, check, host });
+        }
+        for _ in 0..reader.count(2 * ObjectId::LEN, "the count of snapshots")? {
+            let id = ObjectId::from_bytes(reader.array("a snapshot")?);
+            let at = At::of(ObjectId::from_bytes(reader.array("an entry")?));
+            seen.committed.insert(id, at);
+        }
+        seen.forgotten =
+            ids(&mut reader, "the count of forgotten snapshots")?.into_iter().collect();
+        reader.finish()?;
+        Ok(seen)
+    }
+}
+
+/// What an entry must say of the one before it.
+#[derive(Debug, Clone, Copy)]
+enum Next {
+    /// That there is none.
+    First,
+    /// That it has this check.
+    Behind(Check),
+    /// Anything: the one before it is missing.
+    Unknown,
+}
+
+impl Next {
+    fn fits(self, previous: Option<Check>) -> bool {
+        match self {
+            Self::First => previous.is_none(),
+            Self::Behind(check) => previous == Some(check),
+            Self::Unknown => true,
+        }
+    }
+}

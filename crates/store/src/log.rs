@@ -1,0 +1,294 @@
+//! Logs: what each writer did to the repository's snapshots, entry by entry.
+//!
+//! A writer is a host, as far as the repository goes. Its log has an entry for each backup that it
+//! was about to acknowledge, put when the snapshot is durable, and one for what it is about to
+//! forget, put before anything goes. So a crash leaves a snapshot that no log names, and never a
+//! name without a snapshot. Each entry has the check of the one before it, whole as it is stored:
+//! who has seen one has seen all before it. What all logs together say is in
+//! [`history`](crate::history).
+
+use std::fmt;
+
+use bytes::Bytes;
+use onefold_backend::{BackendError, Objects};
+use onefold_seal::wire::{Put, Reader, WireError};
+use onefold_seal::{CHECK_LEN, Check, Envelope, Kind, ObjectId, PSEUDONYM_LEN};
+
+use crate::object::{ids, read_object};
+use crate::snapshot::text;
+use crate::tree::Time;
+use crate::{Repository, StoreError};
+
+/// Under which prefix of a repository log entries lie.
+pub(crate) const PREFIX: &str = "logs/";
+
+/// No log entry is longer than this.
+const MAX_LEN: u64 = 16 << 20;
+
+/// So many snapshots are named in one entry at most.
+const MAX_NAMED: usize = 1 << 16;
+
+/// So many entries may come in between while one is put.
+const MAX_TRIES: u32 = 1 << 10;
+
+/// Whose log it is: a host's pseudonym.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Writer(pub(crate) [u8; PSEUDONYM_LEN]);
+
+impl Writer {
+    /// What the host `host` is in the logs.
+    fn of(envelope: &Envelope, host: &str) -> Self {
+        Self(envelope.pseudonym(host.as_bytes()))
+    }
+}
+
+impl fmt::Display for Writer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+/// Which entry of which log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct At {
+    pub(crate) writer: Writer,
+    /// Counted from 0.
+    pub(crate) sequence: u64,
+}
+
+impl At {
+    /// The entry that is called `name`, or `None` if that is no log entry's name.
+    pub(crate) fn parse(name: &str) -> Option<Self> {
+        Some(Self::of(name.strip_prefix(PREFIX)?.parse().ok()?))
+    }
+
+    /// The entry whose object has this id.
+    pub(crate) fn of(id: ObjectId) -> Self {
+        let (writer, sequence) = id.as_bytes().split_at(PSEUDONYM_LEN);
+        let sequence = u64::from_be_bytes(sequence.try_into().expect("the other half"));
+        Self { writer: Writer(writer.try_into().expect("one half")), sequence }
+    }
+
+    /// The id of the object: writer, then number.
+    pub(crate) fn id(self) -> ObjectId {
+        let mut id = [0; ObjectId::LEN];
+        id[..PSEUDONYM_LEN].copy_from_slice(&self.writer.0);
+        id[PSEUDONYM_LEN..].copy_from_slice(&self.sequence.to_be_bytes());
+        ObjectId::from_bytes(id)
+    }
+
+    /// The name of the object.
+    pub(crate) fn name(self) -> String {
+        format!("{PREFIX}{}", self.id())
+    }
+
+    /// The object, if it is there.
+    pub(crate) fn fetch(self, objects: &dyn Objects) -> Result<Option<Bytes>, StoreError> {
+        match read_object(objects, &self.name(), MAX_LEN) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// An entry of a writer's log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogEntry {
+    /// The check of the entry before it; none if there is none, or it is gone and settled.
+    pub previous: Option<Check>,
+    /// When it was put.
+    pub time: Time,
+    /// The writer's host.
+    pub host: String,
+    /// Snapshots that are there.
+    pub committed: Vec<ObjectId>,
+    /// Snapshots that are about to be forgotten.
+    pub forgotten: Vec<ObjectId>,
+    /// Numbers of entries of this log, first and last of each range, that are missing or wrong, as a
+    /// repair has found: nobody need miss them any more.
+    pub settled: Vec<(u64, u64)>,
+}
+
+impl LogEntry {
+    fn encode(&self) -> Vec<u8> {
+        let mut body = Vec::new();
+        body.put_bytes(self.previous.as_ref().map_or(&[][..], |check| check.as_bytes()));
+        body.put_signed(self.time.secs);
+        body.put_varint(self.time.nanos.into());
+        body.put_bytes(self.host.as_bytes());
+        for list in [&self.committed, &self.forgotten] {
+            body.put_varint(list.len() as u64);
+            list.iter().for_each(|id| body.extend_from_slice(id.as_bytes()));
+        }
+        body.put_varint(self.settled.len() as u64);
+        for (first, last) in &self.settled {
+            body.put_varint(*first);
+            body.put_varint(*last);
+        }
+        body
+    }
+
+    /// Decodes an entry's body.
+    pub fn decode(body: &[u8]) -> Result<Self, WireError> {
+        let mut reader = Reader::new(body);
+        let previous = match reader.bytes("a check")? {
+            [] => None,
+            check => {
+                let check: [u8; CHECK_LEN] =
+                    check.try_into().map_err(|_| reader.error("a check of 16 bytes"))?;
+                Some(Check::from_bytes(check))
+            }
+        };
+        let secs = reader.signed("seconds")?;
+        let nanos = reader.varint_to(999_999_999, "nanoseconds")? as u32;
+        let host = text(&mut reader)?;
+        let committed = ids(&mut reader, "the count of snapshots")?;
+        let forgotten = ids(&mut reader, "the count of forgotten snapshots")?;
+        let count = reader.count(2, "the count of settled entries")?;
+        let mut range = || Ok((reader.varint("a number")?, reader.varint("a number")?));
+        let settled = (0..count).map(|_| range()).collect::<Result<_, WireError>>()?;
+        reader.finish()?;
+        Ok(Self { previous, time: Time { secs, nanos }, host, committed, forgotten, settled })
+    }
+
+    /// The entry `at`, whose object is `bytes`.
+    pub(crate) fn open(envelope: &Envelope, at: At, bytes: &[u8]) -> Result<Self, StoreError> {
+        let object = at.name();
+        match envelope.open(Kind::LogEntry, at.id(), bytes) {
+            Ok(body) => {
+                Self::decode(&body).map_err(|source| StoreError::Malformed { object, source })
+            }
+            Err(source) => Err(StoreError::Envelope { object, source }),
+        }
+    }
+}
+
+/// The numbers of the entries that a listing shows of each log, in order.
+pub(crate) fn list(objects: &dyn Objects) -> Result<Vec<At>, StoreError> {
+    Ok(objects.list(PREFIX)?.iter().filter_map(|info| At::parse(&info.name)).collect())
+}
+
+/// Notes in this writer's log that the snapshots `committed` are there, and that `forgotten` are
+/// about to go. Durable when this returns; gives the last entry that was put.
+pub(crate) fn append(
+    repository: &Repository,
+    committed: &[ObjectId],
+    forgotten: &[ObjectId],
+) -> Result<Option<At>, StoreError> {
+    let writer = Writer::of(&repository.envelope, &repository.host);
+    let parts = |list: &[ObjectId]| list.chunks(MAX_NAMED).map(<[_]>::to_vec).collect::<Vec<_>>();
+    let mut last = None;
+    for part in parts(committed) {
+        last = Some(put(repository, writer, &part, &[])?);
+    }
+    for part in parts(forgotten) {
+        last = Some(put(repository, writer, &[], &part)?);
+    }
+    Ok(last)
+}
+
+/// Puts an entry behind the last one of `writer`'s log.
+fn put(
+    repository: &Repository,
+    writer: Writer,
+    committed: &[ObjectId],
+    forgotten: &[ObjectId],
+) -> Result<At, StoreError> {
+    let objects = &*repository.objects;
+    let own = list(objects)?.into_iter().filter(|at| at.writer == writer);
+    let mut last = own.max();
+    for _ in 0..MAX_TRIES {
+        // One that is listed and not there is an error, and not passed over.
+        let read = |last: At| read_object(objects, &last.name(), MAX_LEN);
+        let previous = last.map(read).transpose()?.map(|bytes| Check::of(&[&bytes]));
+        let at = after(writer, last)?;
+        let entry = LogEntry {
+            previous,
+            time: Time::now(),
+            host: repository.host.clone(),
+            committed: committed.to_vec(),
+            forgotten: forgotten.to_vec(),
+            settled: Vec::new(),
+        };
+        match try_put(repository, at, &entry) {
+            // Another process of the same host, or a listing that lags.
+            Err(StoreError::Backend(BackendError::AlreadyExists { .. })) => last = Some(at),
+            result => return result.map(|()| at),
+        }
+    }
+    let text = format!("the log {writer} grows faster than an entry can be put; try again");
+    Err(StoreError::Unusable(text))
+}
+
+/// Settles what is missing or wrong in the log of `writer`, behind `last`.
+pub(crate) fn settle(
+    repository: &Repository,
+    writer: Writer,
+    last: Option<At>,
+    host: &str,
+    settled: Vec<(u64, u64)>,
+) -> Result<At, StoreError> {
+    let before = last.map(|last| last.fetch(&*repository.objects)).transpose()?.flatten();
+    let at = after(writer, last)?;
+    let entry = LogEntry {
+        previous: before.map(|bytes| Check::of(&[&bytes])),
+        time: Time::now(),
+        host: host.to_owned(),
+        committed: Vec::new(),
+        forgotten: Vec::new(),
+        settled,
+    };
+    try_put(repository, at, &entry).map(|()| at)
+}
+
+fn try_put(repository: &Repository, at: At, entry: &LogEntry) -> Result<(), StoreError> {
+    let object = repository.envelope.seal(Kind::LogEntry, at.id(), &entry.encode());
+    Ok(repository.objects.put(&at.name(), Bytes::from(object))?)
+}
+
+fn after(writer: Writer, last: Option<At>) -> Result<At, StoreError> {
+    let Some(last) = last else { return Ok(At { writer, sequence: 0 }) };
+    let full = || {
+        let name = last.name();
+        StoreError::Unusable(format!(
+            "{name} is the last entry that a log can have, so nobody wrote it: remove it by hand"
+        ))
+    };
+    Ok(At { writer, sequence: last.sequence.checked_add(1).ok_or_else(full)? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_places_stand_for_each_other() {
+        for sequence in [0, 1, 256, u64::MAX] {
+            let at = At { writer: Writer([7; 8]), sequence };
+            assert_eq!(At::parse(&at.name()), Some(at));
+        }
+        let at = At { writer: Writer([0xab; 8]), sequence: 258 };
+        assert_eq!(at.name(), "logs/abababababababab0000000000000102");
+        for wrong in ["logs/1", "log/abababababababab0000000000000102", "logs/"] {
+            assert_eq!(At::parse(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_was_encoded_decodes_and_nothing_shorter_does() {
+        let entry = LogEntry {
+            previous: Some(Check::from_bytes([3; 16])),
+            time: Time { secs: -1, nanos: 2 },
+            host: "host".into(),
+            committed: vec![ObjectId::from_bytes([1; 16])],
+            forgotten: vec![ObjectId::from_bytes([2; 16]), ObjectId::from_bytes([4; 16])],
+            settled: vec![(3, 3), (300, u64::MAX)],
+        };
+        let body = entry.encode();
+        assert_eq!(LogEntry::decode(&body), Ok(entry.clone()));
+        assert!((0..body.len()).all(|len| LogEntry::decode(&body[..len]).is_err()));
+        let first = LogEntry { previous: None, ..entry };
+        assert_eq!(LogEntry::decode(&first.encode()), Ok(first));
+    }
+}
