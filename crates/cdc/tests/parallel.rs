@@ -4,7 +4,8 @@ use std::io::{self, ErrorKind};
 use std::num::NonZero;
 
 use onefold_cdc::{
-    Algorithm, Chunker, Params, ReadAt, cut_points_parallel, parallel_cuts, parallel_file_cuts,
+    Algorithm, Chunker, Params, ReadAt, cut_points_parallel, decided_cuts, parallel_cuts,
+    parallel_file_cuts,
 };
 use onefold_testkit::{cycle, low_entropy, random, text};
 
@@ -42,6 +43,67 @@ fn every_number_of_threads_finds_the_serial_cut_points() {
             }
         }
     }
+}
+
+/// Cuts `data` in stretches of `len` bytes, each as if a chunk began with it and then with what the
+/// one before left uncut.
+fn in_stretches(chunker: &Chunker, data: &[u8], len: usize) -> Vec<usize> {
+    let mut cut_points = Vec::new();
+    let mut uncut = 0;
+    for start in (0..data.len()).step_by(len) {
+        let end = data.len().min(start + len);
+        // As a thread sees it that knows nothing of the stretch before.
+        let assumed = decided_cuts(chunker, &data[start..end], 0, &[]);
+        let assumed: Vec<usize> =
+            [0].into_iter().chain(assumed).map(|cut| cut + start - uncut).collect();
+        cut_points.extend(
+            decided_cuts(chunker, &data[uncut..end], 0, &assumed).iter().map(|cut| uncut + cut),
+        );
+        uncut = cut_points.last().copied().unwrap_or(0);
+        assert!(end - uncut < chunker.sizes().max(), "max bytes decide");
+    }
+    while let Some(len) = chunker.last_cut(&data[uncut..]) {
+        uncut += len;
+        cut_points.push(uncut);
+    }
+    cut_points
+}
+
+#[test]
+fn stretches_of_any_length_give_the_serial_cut_points() {
+    let len = 60_001;
+    let inputs = [
+        random(1, len),
+        text(2, len),
+        low_entropy(3, len, 2),
+        cycle(&[0], len),
+        cycle(&random(4, 997), len),
+    ];
+    for &algorithm in Algorithm::ALL {
+        let chunker = chunker(algorithm, 500);
+        for (i, data) in inputs.iter().enumerate() {
+            for stretch in [1, 7, 499, 1000, 4096, 20_000, len - 1, len, len + 1] {
+                // Each short stretch takes a search of what the one before left uncut.
+                let data = if stretch < 100 { &data[..5000] } else { &data[..] };
+                let serial: Vec<usize> = chunker.cut_points(data).collect();
+                let cut_points = in_stretches(&chunker, data, stretch);
+                assert!(cut_points == serial, "{algorithm}, input {i}, stretches of {stretch}");
+            }
+        }
+    }
+}
+
+#[test]
+fn cut_points_that_were_assumed_rightly_are_not_sought_again() {
+    let chunker = chunker(Algorithm::Gear, 500);
+    let data = random(1, 50_000);
+    let cut_points = decided_cuts(&chunker, &data, 0, &[]);
+    // No chunk ends at these; that they come back shows that they were believed.
+    let assumed = [0, cut_points[0], 12_345, 54_321];
+    let believed = [&cut_points[..1], &assumed[2..]].concat();
+    assert_eq!(decided_cuts(&chunker, &data, 0, &assumed[1..]), believed);
+    assert_eq!(decided_cuts(&chunker, &data, 0, &assumed), assumed[1..]);
+    assert_eq!(decided_cuts(&chunker, &data, 0, &[1, 2]), cut_points);
 }
 
 #[test]

@@ -729,7 +729,7 @@ fn a_file_that_shrinks_or_grows_while_it_is_read_is_kept_as_it_was_read_and_said
     #![expect(clippy::disallowed_methods, reason = "a source of backups, no durable byte")]
     // More than all queues hold: most of it is not read yet when the first container is put.
     const LEN: u64 = 40_000_000;
-    for len in [LEN / 2, LEN + 1] {
+    for (len, threads) in [(LEN / 2, 1), (LEN + 1, 1), (LEN / 2, 3), (LEN + 1, 3)] {
         let source = folder();
         let path = source.path().join("file");
         let bytes = random(1, LEN as usize);
@@ -746,8 +746,8 @@ fn a_file_that_shrinks_or_grows_while_it_is_read_is_kept_as_it_was_read_and_said
         };
         let hooked = Hooked::new(&objects, resize);
         let repository = Repository::open(Arc::new(hooked)).unwrap();
-        let one = backup::Options { threads: NonZero::new(1), ..options() };
-        let (snapshot, issues) = back_up_with(&repository, source.path(), &one);
+        let options = backup::Options { threads: NonZero::new(threads), ..options() };
+        let (snapshot, issues) = back_up_with(&repository, source.path(), &options);
         assert!(issues.len() == 1 && issues[0].contains("changed while it was read"), "{issues:?}");
         let found = restored(&open(&objects), &snapshot).unwrap();
         assert!(found.bytes("file").unwrap() == &bytes[..LEN.min(len) as usize]);

@@ -4,6 +4,7 @@ mod common;
 
 use std::fs::{self, File};
 use std::io::{PipeReader, Write};
+use std::num::NonZero;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
@@ -24,9 +25,13 @@ use onefold_store::{Cancel, Config, Progress, Repository, Snapshot, StoreError};
 use onefold_testkit::{random, skip, text};
 use tempfile::tempdir;
 
-#[expect(clippy::disallowed_methods, reason = "a source of backups, no durable byte")]
 fn open_to_write(path: &Path) -> File {
     write(path, "");
+    reopen_to_write(path)
+}
+
+#[expect(clippy::disallowed_methods, reason = "a source of backups, no durable byte")]
+fn reopen_to_write(path: &Path) -> File {
     File::options().write(true).open(path).unwrap()
 }
 
@@ -202,6 +207,34 @@ fn a_block_device_is_backed_up_with_what_it_holds_or_as_a_node() {
     };
     open(&objects).walk(&node.root, &mut visit).unwrap();
     assert!(matches!(nodes[..], [Node::BlockDevice { .. }]), "{nodes:?}");
+}
+
+#[test]
+fn a_device_that_fails_in_the_middle_is_reported_and_left_out() {
+    for threads in [1, 3] {
+        let source = tempdir().unwrap();
+        let image = source.path().join("image");
+        write(&image, random(1, 12 << 20));
+        write(source.path().join("tree/file"), b"beside it");
+        let Some(device) = LoopDevice::on(&image) else {
+            return skip("no loop device can be set up here");
+        };
+        // Behind this the device has nothing to read from.
+        reopen_to_write(&image).set_len(7 << 20).unwrap();
+        let (objects, repository) = in_memory(small_chunks());
+        let issues = Issues::default();
+        let devices = vec![device.0.clone()];
+        let options =
+            backup::Options { devices, threads: NonZero::new(threads), ..common::options() };
+        let tree = source.path().join("tree");
+        let (_, snapshot) =
+            try_back_up(&repository, &[&tree], &options, &issues.progress()).unwrap();
+        assert!(issues.say("cannot read"), "{:?}", issues.all());
+        assert_eq!((issues.all().len(), snapshot.summary.unreadable), (1, 1));
+        assert_eq!(snapshot.summary.files, 1);
+        assert_eq!(bytes_of(&objects, &snapshot, "tree/file"), b"beside it");
+        expect_clean(&open(&objects)).unwrap();
+    }
 }
 
 #[test]

@@ -14,8 +14,10 @@
 
 mod assemble;
 pub(crate) mod commit;
+mod opened;
 pub(crate) mod pack;
 mod read;
+mod share;
 mod sink;
 mod source;
 mod store;
@@ -335,7 +337,9 @@ impl<'a> Backup<'a> {
             parent_time: parent.map(|snapshot| snapshot.time),
             pool: pool_in,
             batches,
+            readers: threads,
         };
+        let (offers, offered) = crossbeam_channel::bounded(threads);
         let packer =
             Arc::new(Packer::new(repository.envelope.clone(), options.container_len, full));
         let uploader = Uploader {
@@ -372,10 +376,11 @@ impl<'a> Backup<'a> {
             let reading: Vec<_> = (0..threads)
                 .map(|_| {
                     let (shared, jobs) = (Arc::clone(&shared), jobs_in.clone());
-                    scope.spawn(move || stop.watch(read::Reader::run(&shared, &jobs)))
+                    let (offers, offered) = (offers.clone(), offered.clone());
+                    scope.spawn(move || stop.watch(read::run(&shared, &jobs, offers, &offered)))
                 })
                 .collect();
-            drop((shared, jobs_in));
+            drop((shared, jobs_in, offers, offered));
             let counting = options
                 .count_first
                 .then(|| scope.spawn(|| walk::count(sources, options, progress, stop)));

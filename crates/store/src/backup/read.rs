@@ -5,21 +5,22 @@
 //! comes in portions worth a hand-over and one large file keeps all of them busy. Buffers come
 //! from a pool of fixed size: when storing falls behind, readers wait.
 
-use std::fs::{File, Metadata};
+use std::fs::Metadata;
 use std::io::{self, Read};
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crossbeam_channel::{Receiver, Sender};
+use crossbeam_channel::{Receiver, Sender, select_biased};
 use onefold_cdc::Chunker;
 
 use super::assemble::{LastSegment, OpenDirectory, OpenFile};
+use super::opened::Opened;
+use super::share::Large;
 use super::{Stop, Stream, source};
 use crate::chunks::ChunkReader;
 use crate::place::Used;
-use crate::tree::{Entry, Extent, Node, Time};
+use crate::tree::{Entry, Node, Time};
 use crate::{IssueKind, Progress, Recipe, StoreError};
 
 /// A batch is handed over once it holds this many bytes …
@@ -101,39 +102,84 @@ pub(super) struct Shared<'a> {
     /// Empty buffers, for whoever starts a batch.
     pub(super) pool: Receiver<Vec<u8>>,
     pub(super) batches: Sender<Batch>,
+    /// How many readers there are.
+    pub(super) readers: usize,
 }
 
 /// Takes jobs and fills batches, one of these a thread.
 pub(super) struct Reader<'a> {
-    shared: &'a Shared<'a>,
-    batch: Batch,
+    pub(super) shared: &'a Shared<'a>,
+    /// Large files for any reader that has nothing else to do; none once this has no more jobs.
+    offers: Option<Sender<Arc<Large>>>,
+    pub(super) batch: Batch,
     /// How much of the batch's buffer is filled.
-    filled: usize,
+    pub(super) filled: usize,
 }
 
 /// The file at hand, while it passes through batches.
-struct Reading {
+pub(super) struct Reading {
     file: Arc<OpenFile>,
     /// Where in the buffer the bytes begin that are not cut yet.
-    start: usize,
+    pub(super) start: usize,
     /// How many chunks were cut, and how many before this batch.
-    chunks: u64,
+    pub(super) chunks: u64,
     chunks_before: u64,
-    segments: usize,
+    pub(super) segments: usize,
 }
 
-impl<'a> Reader<'a> {
-    /// Works until no jobs are left.
-    pub(super) fn run(shared: &'a Shared<'a>, jobs: &Receiver<Vec<Job>>) -> Result<(), StoreError> {
-        let mut reader = Self { shared, batch: new_batch(shared)?, filled: 0 };
-        for job in jobs.iter().flatten() {
-            shared.stop.check()?;
-            reader.job(job)?;
-            if reader.filled >= BATCH_LEN || reader.batch.entries.len() >= BATCH_ENTRIES {
-                reader.send()?;
+impl Reading {
+    /// A file of which so many chunks and segments were cut, and whose next byte is at `start`.
+    pub(super) fn at(file: Arc<OpenFile>, start: usize, chunks: u64, segments: usize) -> Self {
+        Self { file, start, chunks, chunks_before: chunks, segments }
+    }
+}
+
+/// Works until no jobs are left and no other reader has a file to share. What goes into `offers`
+/// comes out of `offered`, which all readers have.
+pub(super) fn run(
+    shared: &Shared<'_>,
+    jobs: &Receiver<Vec<Job>>,
+    offers: Sender<Arc<Large>>,
+    offered: &Receiver<Arc<Large>>,
+) -> Result<(), StoreError> {
+    let batch = new_batch(shared)?;
+    let mut reader = Reader { shared, offers: Some(offers), batch, filled: 0 };
+    loop {
+        select_biased! {
+            recv(offered) -> large => {
+                reader.take_part(&large.expect("this reader may offer"))?;
             }
+            recv(jobs) -> several => match several {
+                Ok(several) => several.into_iter().try_for_each(|job| reader.work(job))?,
+                Err(_) => break,
+            },
         }
-        reader.send()
+    }
+    reader.send()?;
+    // The offers end when the last reader has no more jobs.
+    reader.offers = None;
+    offered.iter().try_for_each(|large| reader.take_part(&large))
+}
+
+impl Reader<'_> {
+    fn work(&mut self, job: Job) -> Result<(), StoreError> {
+        self.shared.stop.check()?;
+        self.job(job)?;
+        if self.filled >= BATCH_LEN || self.batch.entries.len() >= BATCH_ENTRIES {
+            self.send()?;
+        }
+        Ok(())
+    }
+
+    /// Reads a large file together with all readers that have time.
+    fn share(&mut self, large: Large) -> Result<(), StoreError> {
+        let large = Arc::new(large);
+        let offers = self.offers.as_ref().expect("only jobs bring files");
+        for _ in 1..self.shared.readers {
+            // Where there is no room for another offer everybody has enough to do.
+            let _ = offers.try_send(Arc::clone(&large));
+        }
+        self.take_part(&large)
     }
 
     fn job(&mut self, job: Job) -> Result<(), StoreError> {
@@ -219,66 +265,42 @@ impl<'a> Reader<'a> {
         name: &[u8],
         is_device: bool,
     ) -> Result<Result<(), FileError>, StoreError> {
-        let opened = || -> io::Result<_> {
-            let file = source::open(path)?;
-            let metadata = file.metadata()?;
-            if is_device {
-                source::expect_contents(&metadata)?;
-            } else if !metadata.is_file() {
-                return Err(io::Error::other("it is no longer a regular file"));
-            }
-            let size = source::content_len(&file, &metadata)?;
-            let extents = match metadata.is_file() {
-                true => source::extents(&file, &metadata)?,
-                false => None,
-            };
-            Ok((source::meta_of(path, &metadata)?, extents, file, size))
-        };
-        let (meta, extents, file, size) = match opened() {
+        let opened = match Opened::new(path, name, is_device) {
             Ok(opened) => opened,
             Err(error) => return Ok(Err(("open", error))),
         };
-        let mut reading = self.begin(directory, slot);
-        let read = match &extents {
-            Some(extents) => self.content(&file, extents, false, &mut reading)?,
-            None => self.content(&file, &[Extent { offset: 0, len: size }], true, &mut reading)?,
-        };
-        let content = match read {
-            Ok(content) => content,
-            Err(error) => {
-                self.finish_file(reading, None);
-                self.shared
-                    .progress
-                    .issue(path, IssueKind::Unreadable { action: "read", source: error });
-                return Ok(Ok(()));
-            }
-        };
-        let expected = extents.as_ref().map_or(size, |list| list.iter().map(|e| e.len).sum());
-        let changed = content != expected
-            || file.metadata().map_or(true, |now| {
-                let now = source::meta_without_xattrs(&now);
-                (now.mtime, now.ctime) != (meta.mtime, meta.ctime)
-            });
-        if changed {
-            self.shared.progress.issue(path, IssueKind::Changed);
+        let file = OpenFile::new(Arc::clone(directory), slot);
+        let chunker = self.shared.chunker;
+        if self.shared.readers > 1 && Large::is_large(&opened, chunker) {
+            self.share(Large::new(opened, file, chunker))?;
+            return Ok(Ok(()));
         }
-        let (size, extents) = as_read(size, extents, content);
-        // The recipe is not known yet; its length is, and `OpenFile` fills the rest in.
-        let content = Recipe { len: content, ..Recipe::EMPTY };
-        let node = Node::File { size, content, extents };
-        self.finish_file(reading, Some(Entry { name: name.to_vec(), meta, node }));
-        Progress::add(&self.shared.progress.files, 1);
+        let mut reading = Reading::at(file, self.filled, 0, 0);
+        let read_next = |buffer: &mut [u8], done| opened.read_next(buffer, done);
+        let content = self.content(opened.content_len(), &mut reading, read_next)?;
+        self.finish(reading, &opened, content);
         Ok(Ok(()))
     }
 
-    fn begin(&self, directory: &Arc<OpenDirectory>, slot: usize) -> Reading {
-        Reading {
-            file: OpenFile::new(Arc::clone(directory), slot),
-            start: self.filled,
-            chunks: 0,
-            chunks_before: 0,
-            segments: 0,
-        }
+    /// Ends a file of which `content` bytes were read and cut, if it could be read.
+    pub(super) fn finish(&mut self, reading: Reading, opened: &Opened, content: io::Result<u64>) {
+        let progress = self.shared.progress;
+        let entry = match content {
+            Ok(content) => {
+                let (entry, has_changed) = opened.entry(content);
+                if has_changed {
+                    progress.issue(&opened.path, IssueKind::Changed);
+                }
+                Progress::add(&progress.files, 1);
+                Some(entry)
+            }
+            Err(source) => {
+                let kind = IssueKind::Unreadable { action: "read", source };
+                progress.issue(&opened.path, kind);
+                None
+            }
+        };
+        self.finish_file(reading, entry);
     }
 
     /// Backs up what comes from `stream`; all of it or the backup fails.
@@ -292,10 +314,11 @@ impl<'a> Reader<'a> {
             name: String::from_utf8_lossy(&stream.name).into_owned(),
             reason,
         };
-        let mut reading = self.begin(directory, 0);
-        let endless = [Extent { offset: 0, len: u64::MAX }];
+        let file = OpenFile::new(Arc::clone(directory), 0);
+        let mut reading = Reading::at(file, self.filled, 0, 0);
+        let read_next = |buffer: &mut [u8], _| (&stream.input).read(buffer);
         let size = self
-            .content(&stream.input, &endless, true, &mut reading)?
+            .content(u64::MAX, &mut reading, read_next)?
             .map_err(|error| failed(error.to_string()))?;
         // A signal that stops the program on the other side as well looks like an end.
         self.shared.stop.check()?;
@@ -308,52 +331,40 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Reads and cuts the bytes of `extents`, up to where the file ends now; how many there were.
-    /// What `is_sequential` begins where the file is read next, and is its one extent.
+    /// Reads and cuts `len` bytes, or as many as come before `read_next` gives none; how many that
+    /// were. `read_next` is told how many it has read before.
     fn content(
         &mut self,
-        file: &File,
-        extents: &[Extent],
-        is_sequential: bool,
+        len: u64,
         reading: &mut Reading,
-    ) -> Result<Result<u64, io::Error>, StoreError> {
-        let mut content = 0;
-        for extent in extents {
-            let mut done = 0;
-            while done < extent.len {
-                if self.filled == self.batch.buffer.len() {
-                    self.cut(reading, false);
-                    self.hand_over(reading)?;
-                }
-                let room = self.batch.buffer.len() - self.filled;
-                let wanted = room.min(usize::try_from(extent.len - done).unwrap_or(room));
-                let buffer = &mut self.batch.buffer[self.filled..self.filled + wanted];
-                let read = match is_sequential {
-                    true => (&*file).read(buffer),
-                    false => file.read_at(buffer, extent.offset + done),
-                };
-                let read = match read {
-                    Ok(0) => break,
-                    Ok(read) => read,
-                    Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                    Err(error) => return Ok(Err(error)),
-                };
-                self.filled += read;
-                done += read as u64;
-                Progress::add(&self.shared.progress.bytes, read as u64);
+        read_next: impl Fn(&mut [u8], u64) -> io::Result<usize>,
+    ) -> Result<io::Result<u64>, StoreError> {
+        let mut done = 0;
+        while done < len {
+            if self.filled == self.batch.buffer.len() {
+                self.cut(reading, false);
+                self.hand_over(reading)?;
             }
-            content += done;
-            if done < extent.len {
-                break;
+            let room = self.batch.buffer.len() - self.filled;
+            let wanted = room.min(usize::try_from(len - done).unwrap_or(room));
+            match read_next(&mut self.batch.buffer[self.filled..self.filled + wanted], done) {
+                Ok(0) => break,
+                Ok(read) => {
+                    self.filled += read;
+                    done += read as u64;
+                    Progress::add(&self.shared.progress.bytes, read as u64);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Ok(Err(error)),
             }
         }
         self.cut(reading, true);
-        Ok(Ok(content))
+        Ok(Ok(done))
     }
 
     /// Cuts what is filled and not cut yet; with `is_end` to the last byte, else as far as the
     /// bytes decide.
-    fn cut(&mut self, reading: &mut Reading, is_end: bool) {
+    pub(super) fn cut(&mut self, reading: &mut Reading, is_end: bool) {
         let chunker = self.shared.chunker;
         while reading.start < self.filled {
             let rest = &self.batch.buffer[reading.start..self.filled];
@@ -362,10 +373,17 @@ impl<'a> Reader<'a> {
                 false => chunker.next_cut(rest),
             };
             let Some(len) = len else { return };
-            self.batch.chunks.push(reading.start..reading.start + len);
-            reading.start += len;
-            reading.chunks += 1;
+            self.push_chunks(reading, &[reading.start + len]);
         }
+    }
+
+    /// Adds the chunks that end at `ends` in the buffer.
+    pub(super) fn push_chunks(&mut self, reading: &mut Reading, ends: &[usize]) {
+        for end in ends {
+            self.batch.chunks.push(reading.start..*end);
+            reading.start = *end;
+        }
+        reading.chunks += ends.len() as u64;
     }
 
     /// Sends the batch while a file is being read, and goes on with what is not cut yet at the
@@ -389,7 +407,7 @@ impl<'a> Reader<'a> {
         // Bytes of a file that failed are not cut; the next file begins after them.
     }
 
-    fn push_segment(&mut self, reading: &mut Reading, last: Option<LastSegment>) {
+    pub(super) fn push_segment(&mut self, reading: &mut Reading, last: Option<LastSegment>) {
         self.batch.segments.push(Segment {
             file: Arc::clone(&reading.file),
             first: reading.chunks_before,
@@ -400,7 +418,8 @@ impl<'a> Reader<'a> {
         reading.segments += 1;
     }
 
-    fn send(&mut self) -> Result<(), StoreError> {
+    /// Sends what is in the batch, if anything is, and begins the next one.
+    pub(super) fn send(&mut self) -> Result<(), StoreError> {
         if self.batch.segments.is_empty() && self.batch.entries.is_empty() {
             return Ok(());
         }
@@ -419,16 +438,4 @@ fn new_batch(shared: &Shared<'_>) -> Result<Batch, StoreError> {
 fn reused_meta(entry: &Entry, metadata: &Metadata) -> crate::tree::Meta {
     let xattrs = entry.meta.xattrs.clone();
     crate::tree::Meta { xattrs, ..source::meta_without_xattrs(metadata) }
-}
-
-/// Size and extents of a file of which `content` bytes were there when it was read.
-fn as_read(size: u64, extents: Option<Vec<Extent>>, content: u64) -> (u64, Option<Vec<Extent>>) {
-    let Some(mut extents) = extents else { return (content, None) };
-    let mut left = content;
-    for extent in &mut extents {
-        extent.len = extent.len.min(left);
-        left -= extent.len;
-    }
-    extents.retain(|extent| extent.len > 0);
-    (size, Some(extents))
 }
