@@ -19,6 +19,7 @@ use crate::backup::commit::Announced;
 use crate::chunks::ChunkReader;
 use crate::graft::Graft;
 use crate::place::Used;
+use crate::recipe::Joiner;
 use crate::repository::read_tree;
 use crate::seeded::{self, Bug};
 use crate::tree::{self, Entry, Node, Time, Tree};
@@ -242,15 +243,13 @@ impl Crossing<'_> {
         let copy = match self.rechunk {
             true => self.cut_anew(content)?,
             false => {
-                let mut leaves = Vec::new();
-                self.reader.visit(content, &mut |leaf| {
-                    leaves.push(leaf);
-                    Ok(())
+                let mut recipe = Joiner::default();
+                let reader = self.reader;
+                reader.visit(content, &mut |leaf| {
+                    let copy = self.chunk(&leaf)?;
+                    recipe.push(copy, &mut |node| self.graft.node(node))
                 })?;
-                for leaf in &mut leaves {
-                    *leaf = self.chunk(leaf)?;
-                }
-                self.graft.recipe(leaves)?
+                recipe.finish(&mut |node| self.graft.node(node))?
             }
         };
         if content.depth > 0 || self.rechunk {
@@ -283,7 +282,7 @@ impl Crossing<'_> {
 
     /// Cuts a file's bytes by the other repository's chunker.
     fn cut_anew(&mut self, content: &Recipe) -> Result<Recipe, StoreError> {
-        let (mut bytes, mut leaves) = (Vec::new(), Vec::new());
+        let (mut bytes, mut recipe) = (Vec::new(), Joiner::default());
         let Self { reader, graft, progress, cancel, .. } = self;
         reader.visit(content, &mut |leaf| {
             if cancel.is_cancelled() {
@@ -291,10 +290,10 @@ impl Crossing<'_> {
             }
             bytes.extend_from_slice(&reader.leaf(&leaf)?);
             Progress::add(&progress.bytes, leaf.len);
-            graft.cut(&mut bytes, false, &mut leaves)
+            graft.cut(&mut bytes, false, &mut recipe)
         })?;
-        graft.cut(&mut bytes, true, &mut leaves)?;
-        graft.recipe(leaves)
+        graft.cut(&mut bytes, true, &mut recipe)?;
+        recipe.finish(&mut |node| graft.node(node))
     }
 }
 

@@ -11,6 +11,7 @@ use onefold_index::{Claim, Hint};
 use crate::loaded::Loaded;
 use crate::place::Used;
 use crate::prune::copy::Copier;
+use crate::recipe::Joiner;
 use crate::{Recipe, Repository, StoreError};
 
 /// Stores chunks, on one thread, for a snapshot that is to come.
@@ -89,21 +90,23 @@ impl<'a> Graft<'a> {
     /// Cuts the encoding of a tree into chunks and stores them.
     pub(crate) fn tree(&mut self, bytes: &[u8]) -> Result<Recipe, StoreError> {
         let ends: Vec<usize> = self.chunker.cut_points(bytes).collect();
-        let starts = std::iter::once(0).chain(ends.iter().copied());
-        let leaves = starts
-            .zip(&ends)
-            .map(|(start, end)| self.bytes(Content::Metadata, &bytes[start..*end]))
-            .collect::<Result<Vec<_>, _>>()?;
-        self.recipe(leaves)
+        let mut recipe = Joiner::default();
+        let mut start = 0;
+        for end in ends {
+            let leaf = self.bytes(Content::Metadata, &bytes[start..end])?;
+            recipe.push(leaf, &mut |node| self.node(node))?;
+            start = end;
+        }
+        recipe.finish(&mut |node| self.node(node))
     }
 
     /// Cuts `bytes` as far as they decide, or to the last with `is_end`, stores the chunks, adds them
-    /// to `leaves` and takes them away from `bytes`.
+    /// to `recipe` and takes them away from `bytes`.
     pub(crate) fn cut(
         &mut self,
         bytes: &mut Vec<u8>,
         is_end: bool,
-        leaves: &mut Vec<Recipe>,
+        recipe: &mut Joiner,
     ) -> Result<(), StoreError> {
         let mut start = 0;
         while start < bytes.len() {
@@ -113,16 +116,17 @@ impl<'a> Graft<'a> {
                 false => self.chunker.next_cut(rest),
             };
             let Some(len) = len else { break };
-            leaves.push(self.bytes(Content::Data, &bytes[start..start + len])?);
+            let leaf = self.bytes(Content::Data, &bytes[start..start + len])?;
+            recipe.push(leaf, &mut |node| self.node(node))?;
             start += len;
         }
         bytes.drain(..start);
         Ok(())
     }
 
-    /// Stores the nodes of the recipe that puts `leaves` together.
-    pub(crate) fn recipe(&mut self, leaves: Vec<Recipe>) -> Result<Recipe, StoreError> {
-        Recipe::join(leaves, |node| Ok(self.bytes(Content::Metadata, node)?.root))
+    /// Stores a node of a recipe.
+    pub(crate) fn node(&mut self, node: &[u8]) -> Result<Fingerprint, StoreError> {
+        Ok(self.bytes(Content::Metadata, node)?.root)
     }
 
     /// All that was stored is durable when this returns, and in index runs.

@@ -40,26 +40,6 @@ impl Recipe {
         Self { len, depth: 0, root: fingerprint }
     }
 
-    /// Puts `parts` of equal depth together; `store_node` keeps a node's bytes and names them.
-    pub(crate) fn join(
-        mut parts: Vec<Recipe>,
-        mut store_node: impl FnMut(&[u8]) -> Result<Fingerprint, StoreError>,
-    ) -> Result<Self, StoreError> {
-        while parts.len() > 1 {
-            let mut nodes = Vec::with_capacity(parts.len() / NODE_MIN + 1);
-            let mut rest = &parts[..];
-            while !rest.is_empty() {
-                let (children, after) = rest.split_at(node_end(rest));
-                let len = children.iter().map(|child| child.len).sum();
-                let root = store_node(&encode_node(children))?;
-                nodes.push(Recipe { len, depth: children[0].depth + 1, root });
-                rest = after;
-            }
-            parts = nodes;
-        }
-        Ok(parts.pop().unwrap_or(Self::EMPTY))
-    }
-
     /// Appends the recipe's encoding.
     pub(crate) fn encode(&self, bytes: &mut Vec<u8>) {
         bytes.put_varint(self.len);
@@ -109,13 +89,74 @@ impl Recipe {
     }
 }
 
-/// How many of `parts` the next node takes.
-fn node_end(parts: &[Recipe]) -> usize {
-    let limit = parts.len().min(NODE_MAX);
-    let closes = |part: &Recipe| part.root.prefix_u64().is_multiple_of(NODE_MEAN);
-    match parts[..limit].iter().skip(NODE_MIN - 1).position(closes) {
-        Some(at) => NODE_MIN + at,
-        None => limit,
+/// Puts recipes of equal depth together as they come.
+///
+/// Holds the children of one open node a level, so at most 4,096 recipes for each of 11 levels,
+/// however many come.
+#[derive(Debug, Default)]
+pub(crate) struct Joiner {
+    /// The children of the open node, from the lowest level up.
+    levels: Vec<Vec<Recipe>>,
+}
+
+impl Joiner {
+    /// Adds what follows; `store_node` keeps the bytes of each node that is closed and names them.
+    pub(crate) fn push(
+        &mut self,
+        part: Recipe,
+        store_node: &mut dyn FnMut(&[u8]) -> Result<Fingerprint, StoreError>,
+    ) -> Result<(), StoreError> {
+        self.push_at(0, part, store_node)
+    }
+
+    /// The recipe of all that was added.
+    pub(crate) fn finish(
+        mut self,
+        store_node: &mut dyn FnMut(&[u8]) -> Result<Fingerprint, StoreError>,
+    ) -> Result<Recipe, StoreError> {
+        let mut level = 0;
+        while level < self.levels.len() {
+            let is_top = level + 1 == self.levels.len();
+            match &self.levels[level][..] {
+                [root] if is_top => return Ok(*root),
+                [] => {}
+                _ => self.close(level, store_node)?,
+            }
+            level += 1;
+        }
+        Ok(Recipe::EMPTY)
+    }
+
+    fn push_at(
+        &mut self,
+        level: usize,
+        part: Recipe,
+        store_node: &mut dyn FnMut(&[u8]) -> Result<Fingerprint, StoreError>,
+    ) -> Result<(), StoreError> {
+        if level == self.levels.len() {
+            self.levels.push(Vec::new());
+        }
+        self.levels[level].push(part);
+        let count = self.levels[level].len();
+        let is_marked = part.root.prefix_u64().is_multiple_of(NODE_MEAN);
+        match (count >= NODE_MIN && is_marked) || count == NODE_MAX {
+            true => self.close(level, store_node),
+            false => Ok(()),
+        }
+    }
+
+    /// Makes a node of the children at `level`.
+    fn close(
+        &mut self,
+        level: usize,
+        store_node: &mut dyn FnMut(&[u8]) -> Result<Fingerprint, StoreError>,
+    ) -> Result<(), StoreError> {
+        let children = &mut self.levels[level];
+        let len = children.iter().map(|child| child.len).sum();
+        let depth = children[0].depth + 1;
+        let root = store_node(&encode_node(children))?;
+        children.clear();
+        self.push_at(level + 1, Recipe { len, depth, root }, store_node)
     }
 }
 
@@ -151,6 +192,37 @@ mod tests {
         name
     }
 
+    /// The recipe of `parts`, whose nodes go into `nodes`; and how many recipes were held at most.
+    fn join(nodes: &mut HashMap<Fingerprint, Vec<u8>>, parts: &[Recipe]) -> (Recipe, usize) {
+        let mut joiner = Joiner::default();
+        let mut most = 0;
+        for part in parts {
+            joiner.push(*part, &mut |bytes| Ok(store(nodes, bytes))).unwrap();
+            most = most.max(joiner.levels.iter().map(Vec::len).sum());
+        }
+        (joiner.finish(&mut |bytes| Ok(store(nodes, bytes))).unwrap(), most)
+    }
+
+    /// What format.md says of recipes, a level after the other.
+    fn join_by_level(nodes: &mut HashMap<Fingerprint, Vec<u8>>, mut parts: Vec<Recipe>) -> Recipe {
+        while parts.len() > 1 {
+            let mut above = Vec::new();
+            let mut rest = &parts[..];
+            while !rest.is_empty() {
+                let limit = rest.len().min(4096);
+                let is_last = |at: &usize| rest[*at].root.prefix_u64().is_multiple_of(512);
+                let count = (63..limit).find(is_last).map_or(limit, |at| at + 1);
+                let (children, after) = rest.split_at(count);
+                let root = store(nodes, &encode_node(children));
+                let len = children.iter().map(|child| child.len).sum();
+                above.push(Recipe { len, depth: children[0].depth + 1, root });
+                rest = after;
+            }
+            parts = above;
+        }
+        parts.pop().unwrap_or(Recipe::EMPTY)
+    }
+
     fn leaves(nodes: &HashMap<Fingerprint, Vec<u8>>, recipe: Recipe) -> Vec<Recipe> {
         if recipe.depth == 0 {
             return vec![recipe];
@@ -164,26 +236,56 @@ mod tests {
         for count in [1, 2, 63, 64, 65, 4096, 4097, 100_000] {
             let parts: Vec<_> = (0..count).map(leaf).collect();
             let mut nodes = HashMap::new();
-            let recipe = Recipe::join(parts.clone(), |bytes| Ok(store(&mut nodes, bytes))).unwrap();
+            let (recipe, _) = join(&mut nodes, &parts);
             assert_eq!(leaves(&nodes, recipe), parts, "{count} chunks");
             assert!(nodes.values().all(|node| node.len() <= 4 + NODE_MAX * 41));
         }
     }
 
     #[test]
+    fn parts_that_come_one_by_one_make_the_nodes_that_all_at_once_make() {
+        let spread: Vec<_> = (0..300_000).map(leaf).collect();
+        // Its fingerprint ends no node, and then every one.
+        let never = vec![leaf(1); 3 * 4096 * 64 + 1];
+        let always = vec![leaf(0); 64 * 64 * 64 + 64];
+        assert_eq!(always[0].root.prefix_u64() % 512, 0);
+        assert_ne!(never[0].root.prefix_u64() % 512, 0);
+        for parts in [&spread, &never, &always] {
+            for count in [0, 1, 2, 63, 64, 65, 128, 4095, 4096, 4097, 8192, parts.len()] {
+                let (mut streamed, mut whole) = (HashMap::new(), HashMap::new());
+                let (recipe, _) = join(&mut streamed, &parts[..count]);
+                assert_eq!(recipe, join_by_level(&mut whole, parts[..count].to_vec()));
+                assert!(streamed == whole, "{count} parts");
+            }
+        }
+    }
+
+    #[test]
+    fn no_more_is_held_than_an_open_node_a_level() {
+        let mut nodes = HashMap::new();
+        let spread: Vec<_> = (0..1_000_000).map(leaf).collect();
+        let (recipe, most) = join(&mut nodes, &spread);
+        assert_eq!(recipe.depth, 3);
+        assert!(most < 3 * NODE_MAX, "{most}");
+        // Where no fingerprint ends a node, each has as many children as it may.
+        let (_, most) = join(&mut nodes, &vec![leaf(1); 100 * NODE_MAX]);
+        assert_eq!(most, NODE_MAX - 1 + 99);
+    }
+
+    #[test]
     fn a_change_in_the_middle_shares_the_other_nodes() {
         let mut parts: Vec<_> = (0..100_000).map(leaf).collect();
         let mut nodes = HashMap::new();
-        Recipe::join(parts.clone(), |bytes| Ok(store(&mut nodes, bytes))).unwrap();
+        join(&mut nodes, &parts);
         let before = nodes.len();
         parts.insert(50_000, leaf(1 << 40));
-        Recipe::join(parts, |bytes| Ok(store(&mut nodes, bytes))).unwrap();
+        join(&mut nodes, &parts);
         assert!(nodes.len() - before <= 4, "{} new nodes", nodes.len() - before);
     }
 
     #[test]
     fn no_chunks_are_the_empty_recipe() {
-        let joined = Recipe::join(Vec::new(), |_| unreachable!("nothing to store")).unwrap();
+        let joined = Joiner::default().finish(&mut |_| unreachable!("nothing to store")).unwrap();
         assert_eq!(joined, Recipe::EMPTY);
         let mut bytes = Vec::new();
         joined.encode(&mut bytes);

@@ -7,7 +7,6 @@
 
 mod common;
 
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::fs;
 use std::num::NonZero;
 use std::os::unix::ffi::OsStrExt;
@@ -19,6 +18,7 @@ use std::time::{Duration, Instant};
 
 use common::picture::Picture;
 use common::sealed::{Forger, directory, entry, entry_of_time, file, sparse_file, symlink};
+use common::watched::{self, Watched};
 use common::{
     Issues, Protection, back_up, chain, checked, copy, in_memory, init, names, open, replace,
     small_chunks, try_open, write,
@@ -36,46 +36,6 @@ use onefold_store::{
 use onefold_testkit::random;
 use tempfile::TempDir;
 
-/// The system's allocator, counting.
-struct Watched;
-
-static LIVE: AtomicUsize = AtomicUsize::new(0);
-static PEAK: AtomicUsize = AtomicUsize::new(0);
-
-fn took(bytes: usize) {
-    let live = LIVE.fetch_add(bytes, Ordering::Relaxed) + bytes;
-    PEAK.fetch_max(live, Ordering::Relaxed);
-}
-
-// SAFETY: every call is passed on to the system's allocator as it is.
-unsafe impl GlobalAlloc for Watched {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        took(layout.size());
-        // SAFETY: the caller promises what `System` asks for.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        took(layout.size());
-        // SAFETY: the caller promises what `System` asks for.
-        unsafe { System.alloc_zeroed(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        LIVE.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller promises what `System` asks for.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, len: usize) -> *mut u8 {
-        // Both are there while bytes are moved.
-        took(len);
-        LIVE.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller promises what `System` asks for.
-        unsafe { System.realloc(pointer, layout, len) }
-    }
-}
-
 #[global_allocator]
 static WATCHED: Watched = Watched;
 
@@ -92,8 +52,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// What came of an operation, and how many bytes it took at most.
 fn run<T: Send + 'static>(what: &str, bound: usize, run: impl FnOnce() -> T + Send + 'static) -> T {
     let (done, is_done) = mpsc::channel();
-    let before = LIVE.load(Ordering::Relaxed);
-    PEAK.store(before, Ordering::Relaxed);
+    let before = watched::begin();
     // As much stack as a main thread has.
     let running = thread::Builder::new().stack_size(8 << 20).spawn(move || {
         let result = run();
@@ -104,7 +63,7 @@ fn run<T: Send + 'static>(what: &str, bound: usize, run: impl FnOnce() -> T + Se
         panic!("{what} hangs");
     }
     let result = running.unwrap().join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-    let taken = PEAK.load(Ordering::Relaxed).saturating_sub(before);
+    let taken = watched::peak_since(before);
     assert!(taken <= bound, "{what} took {taken} bytes, {bound} are allowed");
     result
 }

@@ -1,11 +1,17 @@
 //! Putting files and directories together as their parts become known, in any order.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use super::sink::Sink;
+use crate::recipe::Joiner;
 use crate::tree::{self, Entry, Meta, Node, Tree};
 use crate::{Recipe, StoreError};
+
+/// How many chunks of a file may be read ahead of the first that is not stored: 6 MB of memory.
+/// The queues hold fewer, unless chunks are tiny or one storing thread waits while others go on.
+const CHUNKS_AHEAD: u64 = 1 << 17;
 
 /// A directory of which some entries are still on their way.
 ///
@@ -125,14 +131,40 @@ pub(super) struct OpenFile {
     parts: Mutex<Parts>,
 }
 
+/// What is known of a file: its recipe as far as all chunks before are stored, and what came early.
 #[derive(Default)]
 struct Parts {
-    /// Recipes of the chunks so far, with their position in the file.
-    leaves: Vec<(u64, Recipe)>,
+    recipe: Joiner,
+    /// How many chunks the recipe has.
+    chunks: u64,
+    /// The chunks of segments of which one before is missing, by the number of the first.
+    early: BTreeMap<u64, Vec<Recipe>>,
     /// How many segments were stored.
     stored: usize,
     /// How many there are and what the file became; known once it was read to its end.
     whole: Option<(usize, Option<Entry>)>,
+}
+
+impl Parts {
+    /// Adds the `leaves` of a segment, whose first is the file's chunk number `first`.
+    fn add(
+        &mut self,
+        first: u64,
+        leaves: Vec<Recipe>,
+        sink: &mut Sink<'_>,
+    ) -> Result<(), StoreError> {
+        if !leaves.is_empty() {
+            self.early.insert(first, leaves);
+        }
+        while let Some(next) = self.early.first_entry().filter(|next| *next.key() == self.chunks) {
+            let leaves = next.remove();
+            self.chunks += leaves.len() as u64;
+            for leaf in leaves {
+                self.recipe.push(leaf, &mut |node| sink.store_node(node))?;
+            }
+        }
+        Ok(())
+    }
 }
 
 /// How a file's reading ended, sent along with its last segment.
@@ -148,6 +180,13 @@ impl OpenFile {
         Arc::new(Self { directory, slot, parts: Mutex::default() })
     }
 
+    /// Whether chunk number `next` is so far ahead of what is stored that too many chunks might
+    /// come early.
+    pub(super) fn is_far_behind(&self, next: u64) -> bool {
+        let parts = self.parts.lock().expect("no thread panics with parts locked");
+        next > parts.chunks + CHUNKS_AHEAD
+    }
+
     /// Adds the stored chunks of a segment, whose first is the file's chunk number `first`.
     ///
     /// Whoever adds the segment that was missing stores the recipe and fills the directory's slot.
@@ -159,7 +198,7 @@ impl OpenFile {
         sink: &mut Sink<'_>,
     ) -> Result<(), StoreError> {
         let mut parts = self.parts.lock().expect("no thread panics with parts locked");
-        parts.leaves.extend((first..).zip(leaves));
+        parts.add(first, leaves.collect(), sink)?;
         parts.stored += 1;
         if let Some(LastSegment { segments, entry }) = last {
             parts.whole = Some((segments, entry));
@@ -168,12 +207,11 @@ impl OpenFile {
         if !is_complete {
             return Ok(());
         }
-        let Parts { mut leaves, whole, .. } = std::mem::take(&mut *parts);
+        let Parts { recipe, whole, .. } = std::mem::take(&mut *parts);
         drop(parts);
-        leaves.sort_unstable_by_key(|(number, _)| *number);
         let mut entry = whole.and_then(|(_, entry)| entry);
         if let Some(Entry { node: Node::File { content, .. }, .. }) = &mut entry {
-            *content = sink.store_recipe(leaves.into_iter().map(|(_, leaf)| leaf).collect())?;
+            *content = recipe.finish(&mut |node| sink.store_node(node))?;
         }
         self.directory.fill(self.slot, entry, sink)
     }

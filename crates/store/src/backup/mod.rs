@@ -136,12 +136,23 @@ impl Stop<'_> {
         }
     }
 
-    /// Tells the other parts when `result` is an error.
-    fn watch<T>(&self, result: Result<T, StoreError>) -> Result<T, StoreError> {
-        if result.is_err() {
-            self.failed.store(true, Ordering::Relaxed);
+    /// Does `work`, and tells the other parts if it fails or panics.
+    fn watch<T>(&self, work: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
+        let alarm = Alarm(&self.failed);
+        let result = work();
+        if result.is_ok() {
+            std::mem::forget(alarm);
         }
         result
+    }
+}
+
+/// Goes off when it is dropped.
+struct Alarm<'a>(&'a AtomicBool);
+
+impl Drop for Alarm<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 
@@ -362,12 +373,12 @@ impl<'a> Backup<'a> {
             })
             .collect::<Result<Vec<_>, StoreError>>()?;
         thread::scope(|scope| {
-            let uploading = scope.spawn(move || stop.watch(uploader.run(&full_in)));
+            let uploading = scope.spawn(move || stop.watch(|| uploader.run(&full_in)));
             let storing: Vec<_> = sinks
                 .into_iter()
                 .map(|sink| {
                     let (batches, pool) = (batches_in.clone(), pool.clone());
-                    scope.spawn(move || stop.watch(store::run(&batches, &pool, sink)))
+                    scope.spawn(move || stop.watch(|| store::run(&batches, &pool, sink)))
                 })
                 .collect();
             // Only the threads hold them now: when all of one kind end, the others notice.
@@ -377,7 +388,7 @@ impl<'a> Backup<'a> {
                 .map(|_| {
                     let (shared, jobs) = (Arc::clone(&shared), jobs_in.clone());
                     let (offers, offered) = (offers.clone(), offered.clone());
-                    scope.spawn(move || stop.watch(read::run(&shared, &jobs, offers, &offered)))
+                    scope.spawn(move || stop.watch(|| read::run(&shared, &jobs, offers, &offered)))
                 })
                 .collect();
             drop((shared, jobs_in, offers, offered));
@@ -386,15 +397,15 @@ impl<'a> Backup<'a> {
                 .then(|| scope.spawn(|| walk::count(sources, options, progress, stop)));
             let walk = Walk { options, chunks: &chunks, progress, stop, jobs, waiting: Vec::new() };
             let parent_root = parent.map(|snapshot| &snapshot.root);
-            let mut results = vec![stop.watch(walk.run(sources, parent_root, time, root))];
+            let mut results = vec![stop.watch(|| walk.run(sources, parent_root, time, root))];
             results.extend(reading.into_iter().map(join));
             results.extend(storing.into_iter().map(join));
             let packer = Arc::into_inner(packer).expect("the storing threads have ended");
             let packed = match seeded::active(Bug::SnapshotBeforeTree) {
-                false => stop.watch(packer.finish(last_press)),
+                false => stop.watch(|| packer.finish(last_press)),
                 true => {
                     let early = self.snapshot_before_tree(root, time, sources);
-                    early.and_then(|()| stop.watch(packer.finish(last_press)))
+                    early.and_then(|()| stop.watch(|| packer.finish(last_press)))
                 }
             };
             results.push(packed);

@@ -10,6 +10,8 @@ use std::io::{self, Read};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, select_biased};
 use onefold_cdc::Chunker;
@@ -390,6 +392,7 @@ impl Reader<'_> {
     /// start of the next one.
     fn hand_over(&mut self, reading: &mut Reading) -> Result<(), StoreError> {
         self.shared.stop.check()?;
+        self.keep_pace(&reading.file, reading.chunks_before)?;
         self.push_segment(reading, None);
         let mut next = new_batch(self.shared)?;
         let uncut = reading.start..self.filled;
@@ -398,6 +401,16 @@ impl Reader<'_> {
         let full = std::mem::replace(&mut self.batch, next);
         self.shared.batches.send(full).map_err(|_| StoreError::Stopped)?;
         (reading.start, self.filled) = (0, kept);
+        Ok(())
+    }
+
+    /// Waits until storing has come near chunk number `next` of `file`, so that the chunks whose
+    /// place in the recipe has not come take bounded memory. It hardly ever has to.
+    pub(super) fn keep_pace(&self, file: &OpenFile, next: u64) -> Result<(), StoreError> {
+        while file.is_far_behind(next) {
+            self.shared.stop.check()?;
+            thread::sleep(Duration::from_millis(1));
+        }
         Ok(())
     }
 

@@ -130,6 +130,7 @@ impl Reader<'_> {
             self.filled = 0;
             return hand_on(&stretch, None);
         };
+        self.keep_pace(&large.file, chunks)?;
         let start = front - uncut.len();
         self.batch.buffer[start..front].copy_from_slice(&uncut);
         let mut reading = Reading::at(Arc::clone(&large.file), start, chunks, segments);

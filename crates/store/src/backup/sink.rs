@@ -10,6 +10,7 @@ use onefold_index::{Claim, Hint, Index};
 use super::assemble::Tally;
 use super::pack::{Packer, Press};
 use crate::place::Used;
+use crate::recipe::Joiner;
 use crate::{Progress, Recipe, StoreError};
 
 /// Which chunks are known, and which of them the backup relies on.
@@ -79,24 +80,23 @@ impl<'a> Sink<'a> {
     /// Cuts metadata into chunks, stores them and gives their recipe.
     pub(super) fn store_metadata(&mut self, bytes: &[u8]) -> Result<Recipe, StoreError> {
         let chunker = self.chunker;
-        let mut leaves = Vec::new();
+        let mut recipe = Joiner::default();
         let mut start = 0;
         for end in chunker.cut_points(bytes) {
             let chunk = &bytes[start..end];
             let fingerprint = self.fingerprinter.fingerprint(chunk);
             self.store_chunk(Content::Metadata, fingerprint, chunk)?;
-            leaves.push(Recipe::chunk(fingerprint, chunk.len() as u64));
+            let leaf = Recipe::chunk(fingerprint, chunk.len() as u64);
+            recipe.push(leaf, &mut |node| self.store_node(node))?;
             start = end;
         }
-        self.store_recipe(leaves)
+        recipe.finish(&mut |node| self.store_node(node))
     }
 
-    /// Stores the nodes of the recipe that puts `leaves` together.
-    pub(super) fn store_recipe(&mut self, leaves: Vec<Recipe>) -> Result<Recipe, StoreError> {
-        Recipe::join(leaves, |node| {
-            let fingerprint = self.fingerprinter.fingerprint(node);
-            self.store_chunk(Content::Metadata, fingerprint, node)?;
-            Ok(fingerprint)
-        })
+    /// Stores a node of a recipe.
+    pub(super) fn store_node(&mut self, node: &[u8]) -> Result<Fingerprint, StoreError> {
+        let fingerprint = self.fingerprinter.fingerprint(node);
+        self.store_chunk(Content::Metadata, fingerprint, node)?;
+        Ok(fingerprint)
     }
 }

@@ -13,6 +13,7 @@ pub mod repaired;
 pub mod scene;
 pub mod sealed;
 pub mod stage;
+pub mod watched;
 
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
