@@ -120,6 +120,8 @@ pub(crate) fn stages(dataset: &Path, rounds: u32, out: &Path) -> Result<()> {
     let notes = [
         "one thread, each stage timed apart; the walk has no bytes, the read opens every file",
         "compress has the bytes of distinct chunks only",
+        "backups of duplicates: by all cores, the faster of three turns each; cut for nothing is \
+         with chunks of one size, as long as the mean",
     ];
     write_record(out, &source, tree, READ_ONCE, BTreeMap::new(), samples, &notes)
 }
