@@ -57,6 +57,11 @@ pub enum IndexError {
 }
 
 impl IndexError {
+    /// Whether it says something of the local index only, and nothing of the repository.
+    pub fn is_local(&self) -> bool {
+        matches!(self, Self::Local(_) | Self::DamagedPage { .. } | Self::Unfit(_))
+    }
+
     /// Whether another process has the local index open.
     pub fn is_in_use(&self) -> bool {
         matches!(self, Self::Local(BackendError::InUse { .. }))

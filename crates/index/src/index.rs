@@ -1,6 +1,6 @@
 //! Fingerprint → place, in bounded memory.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::ops::{ControlFlow, Range};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
@@ -406,14 +406,11 @@ impl Index {
         };
         self.list_end.store(first + pages, Ordering::Release);
         let mut fresh = self.fresh.write().expect("no thread panics with entries locked");
+        let mut entered = HashSet::with_capacity(chunks.len());
         for (at, (fingerprint, len)) in chunks.iter().enumerate() {
-            if *len == 0 {
-                continue;
-            }
-            let key = fingerprint.prefix_u64();
-            // Once is enough for a chunk that is in the object many times.
-            if fresh.range((key, first)..=(key, u32::MAX)).next().is_none() {
-                fresh.insert((key, first + (at / ROOM) as u32));
+            // Once is enough for a chunk that is in the object many times. Others may begin alike.
+            if *len > 0 && entered.insert(fingerprint) {
+                fresh.insert((fingerprint.prefix_u64(), first + (at / ROOM) as u32));
             }
         }
         Ok(object)
@@ -520,14 +517,14 @@ impl Index {
                 return Some(place);
             }
         }
-        self.find_fresh(key, fingerprint).or_else(|| {
+        self.find_fresh(key, fingerprint, all).or_else(|| {
             let segments = self.segments.read().expect("no thread panics with segments locked");
             // What came last is likelier to be right.
             let candidates = segments.iter().rev().filter(|segment| segment.may_have(key, all));
             let mut found = candidates.map(|segment| {
                 let (mut found, mut left) = (None, MAX_CANDIDATES);
                 let searched = segment.find(key, |page| {
-                    found = self.look_at(page, fingerprint).or(found);
+                    found = self.look_at(page, fingerprint, all).or(found);
                     left -= 1;
                     match left == 0 || (found.is_some() && !is_repeated) {
                         true => ControlFlow::Break(()),
@@ -541,14 +538,14 @@ impl Index {
         })
     }
 
-    fn find_fresh(&self, key: u64, fingerprint: &Fingerprint) -> Option<Place> {
+    fn find_fresh(&self, key: u64, fingerprint: &Fingerprint, all: bool) -> Option<Place> {
         let mut last = u32::MAX;
         for _ in 0..MAX_CANDIDATES {
             let (_, page) = {
                 let fresh = self.fresh.read().expect("no thread panics with entries locked");
                 *fresh.range((key, 0)..=(key, last)).next_back()?
             };
-            if let Some(place) = self.look_at(page, fingerprint) {
+            if let Some(place) = self.look_at(page, fingerprint, all) {
                 return Some(place);
             }
             last = page.checked_sub(1)?;
@@ -556,9 +553,9 @@ impl Index {
         None
     }
 
-    /// Looks for `fingerprint` on a page of the lists.
-    fn look_at(&self, page: u32, fingerprint: &Fingerprint) -> Option<Place> {
-        let range = self.range_around(page);
+    /// Looks for `fingerprint` on a page of the lists; `all` as in [`find`](Self::find).
+    fn look_at(&self, page: u32, fingerprint: &Fingerprint, all: bool) -> Option<Place> {
+        let range = self.range_around(page, all);
         // Most often it is one page, and clearing eight would take as long as reading it.
         let (mut one, mut many);
         let bytes = match range.len() {
@@ -581,13 +578,14 @@ impl Index {
         self.place(Found { object: list.object(), slot, len, next: None })
     }
 
-    /// Which pages to read where `page` is needed: that one alone, unless a stream is there.
-    fn range_around(&self, page: u32) -> Range<u32> {
+    /// Which pages to read where `page` is needed: that one alone, unless a stream is there, or
+    /// neighbours are known only if they are read now.
+    fn range_around(&self, page: u32, all: bool) -> Range<u32> {
         let end = self.list_end.load(Ordering::Acquire).max(page + 1);
         let seen = |page: u32| &self.seen[page as usize % SEEN];
         let is_seen = |page: u32| seen(page).load(Ordering::Relaxed) == page;
         let before = page.saturating_sub(1);
-        if self.is_sparse() {
+        if self.is_sparse() && !all {
             // What is known at all is known from here.
             return before..(before + STRETCH).min(end);
         }

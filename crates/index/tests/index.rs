@@ -504,6 +504,61 @@ fn damage_anywhere_costs_answers_and_never_gives_a_wrong_one() {
 }
 
 #[test]
+fn an_exact_look_up_reads_no_page_of_the_lists_but_its_own() {
+    let folder = memory_folder();
+    let index = open(&folder, Memory::MIN);
+    for n in 0..300 {
+        index.publish(object(n), n, &list(n, 500)).unwrap();
+    }
+    assert!(index.commit());
+    drop(index);
+    // Each list takes five pages; the second is the one that is needed.
+    let lists = folder.pages("lists", 4096).unwrap().count();
+    for page in (0..lists.min(1_500)).filter(|page| page % 5 != 1) {
+        damage(&folder, "lists", page, 100);
+    }
+    let index = open(&folder, Memory::MIN);
+    assert!(index.shape().sparsity >= 3, "{:?}", index.shape());
+    assert_eq!(index.shape().list_pages, 1_500);
+    admit_all(&index);
+    for n in 0..300 {
+        let Hint(place) = index.get(&fingerprint(500 * n + 150)).expect("its page is whole");
+        assert_eq!((u64::from(place.container), place.slot), (n, 150));
+    }
+    assert!(index.trouble().is_none());
+}
+
+#[test]
+fn chunks_of_one_object_that_begin_alike_are_all_known() {
+    let folder = memory_folder();
+    let index = open(&folder, Memory::MIN);
+    let twins = [0, 1, 2].map(|n| {
+        let mut bytes = *fingerprint(1 << 40).as_bytes();
+        bytes[8] ^= n;
+        Fingerprint::from_bytes(bytes)
+    });
+    // Each on a page of its own, and the first once more at the end.
+    let mut chunks = list(0, 400);
+    for (at, twin) in [0, 150, 300, 399].into_iter().zip(twins.iter().cycle()) {
+        chunks[at] = (*twin, 1);
+    }
+    index.publish(object(0), 0, &chunks).unwrap();
+    assert_eq!(index.shape().entries, 399, "a chunk that comes again is not entered again");
+    let expect_known = |index: &Index| {
+        for (slot, twin) in [0, 150, 300].into_iter().zip(&twins) {
+            assert_eq!(index.get(twin).map(|Hint(place)| place.slot), Some(slot));
+            assert!(matches!(index.claim(twin), Claim::Known(Hint(place)) if place.slot == slot));
+        }
+    };
+    expect_known(&index);
+    assert!(index.commit());
+    drop(index);
+    let index = open(&folder, Memory::MIN);
+    admit_all(&index);
+    expect_known(&index);
+}
+
+#[test]
 fn files_that_are_gone_or_short_are_noticed() {
     for name in ["lists", "segment-0", "journal"] {
         for is_short in [false, true] {
