@@ -21,6 +21,16 @@ pub enum Failure {
     Full,
     /// [`BackendError::NotFound`].
     NotFound,
+    /// None: what was read has a flipped bit. Of what does not read it is [`Io`](Self::Io).
+    Damaged,
+}
+
+/// A bit of `bytes` becomes another.
+fn damage(bytes: &mut [u8]) {
+    let middle = bytes.len() / 2;
+    if let Some(byte) = bytes.get_mut(middle) {
+        *byte ^= 4;
+    }
 }
 
 /// Which calls fail, and how.
@@ -181,6 +191,51 @@ impl<T> Faulty<T> {
         }
     }
 
+    /// A read of bytes into memory of the caller's.
+    fn read_into(
+        &self,
+        into: &mut [u8],
+        call: impl FnOnce(&T, &mut [u8]) -> Result<(), BackendError>,
+    ) -> Result<(), BackendError> {
+        self.check(Operation::Read)?;
+        let drawn = self.faults.count_call(Operation::Read, &self.label);
+        if drawn.is_none_or(|(failure, answer_lost)| answer_lost || failure == Failure::Damaged) {
+            call(&self.inner, into)?;
+        }
+        match drawn {
+            None => Ok(()),
+            Some((Failure::Damaged, _)) => {
+                damage(into);
+                Ok(())
+            }
+            Some((failure, _)) => Err(self.error(failure, Operation::Read, &self.label)),
+        }
+    }
+
+    /// A read of an object.
+    fn read_object(
+        &self,
+        name: &str,
+        call: impl FnOnce(&T) -> Result<Bytes, BackendError>,
+    ) -> Result<Bytes, BackendError> {
+        let drawn = self.faults.count_call(Operation::Get, name);
+        let read = match drawn {
+            Some((failure, false)) if failure != Failure::Damaged => {
+                return Err(self.error(failure, Operation::Get, name));
+            }
+            _ => call(&self.inner)?,
+        };
+        match drawn {
+            None => Ok(read),
+            Some((Failure::Damaged, _)) => {
+                let mut bytes = read.to_vec();
+                damage(&mut bytes);
+                Ok(bytes.into())
+            }
+            Some((failure, _)) => Err(self.error(failure, Operation::Get, name)),
+        }
+    }
+
     fn on_file<R>(
         &mut self,
         operation: Operation,
@@ -207,7 +262,7 @@ impl<T> Faulty<T> {
 
     fn error(&self, failure: Failure, operation: Operation, name: &str) -> BackendError {
         let kind = match failure {
-            Failure::Io => io::ErrorKind::Other,
+            Failure::Io | Failure::Damaged => io::ErrorKind::Other,
             Failure::Timeout => io::ErrorKind::TimedOut,
             Failure::Full => io::ErrorKind::StorageFull,
             Failure::NotFound => {
@@ -225,11 +280,11 @@ impl<T: Objects> Objects for Faulty<T> {
     }
 
     fn get(&self, name: &str) -> Result<Bytes, BackendError> {
-        self.on_object(Operation::Get, name, |inner| inner.get(name))
+        self.read_object(name, |inner| inner.get(name))
     }
 
     fn get_range(&self, name: &str, range: Range<u64>) -> Result<Bytes, BackendError> {
-        self.on_object(Operation::Get, name, |inner| inner.get_range(name, range))
+        self.read_object(name, |inner| inner.get_range(name, range))
     }
 
     fn size(&self, name: &str) -> Result<u64, BackendError> {
@@ -267,8 +322,7 @@ impl<T: Log> Log for Faulty<T> {
     }
 
     fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), BackendError> {
-        self.check(Operation::Read)?;
-        self.on_object(Operation::Read, &self.label, |inner| inner.read(offset, into))
+        self.read_into(into, |inner, into| inner.read(offset, into))
     }
 }
 
@@ -282,8 +336,7 @@ impl<T: Pages> Pages for Faulty<T> {
     }
 
     fn read(&self, page: u64, into: &mut [u8]) -> Result<(), BackendError> {
-        self.check(Operation::Read)?;
-        self.on_object(Operation::Read, &self.label, |inner| inner.read(page, into))
+        self.read_into(into, |inner, into| inner.read(page, into))
     }
 
     fn write(&mut self, page: u64, bytes: &[u8]) -> Result<(), BackendError> {
@@ -350,6 +403,25 @@ mod tests {
         assert!(objects.size("a").unwrap_err().is_not_found());
         assert!(objects.size("a").unwrap_err().may_retry());
         assert!(!objects.size("a").unwrap_err().may_retry());
+    }
+
+    #[test]
+    fn what_is_read_damaged_differs_in_one_bit_and_once() {
+        let faults = Faults::none();
+        let objects = Faulty::new(MemoryObjects::new(), "memory", &faults);
+        let mut pages = Faulty::new(MemoryPages::new(8), "pages", &faults);
+        objects.put("a", "12345678".into()).unwrap();
+        pages.set_count(1).unwrap();
+        pages.write(0, b"12345678").unwrap();
+        faults.add(Fault::new(Failure::Damaged).on(Operation::Get));
+        faults.add(Fault::new(Failure::Damaged).on(Operation::Read));
+        let mut page = [0; 8];
+        for expected in [b"12341678", b"12345678"] {
+            assert_eq!(&objects.get("a").unwrap()[..], expected);
+            pages.read(0, &mut page).unwrap();
+            assert_eq!(&page, expected);
+        }
+        assert_eq!(faults.failed(), 2);
     }
 
     #[test]

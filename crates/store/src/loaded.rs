@@ -63,6 +63,15 @@ impl Loaded {
     pub(crate) fn keep_index(&self) {
         self.index.commit();
     }
+
+    /// Fails if the index could not say something that it knew, for whoever deletes what the index
+    /// is silent about.
+    pub(crate) fn expect_answers(&self) -> Result<(), StoreError> {
+        match self.index.trouble() {
+            Some(trouble) => Err(trouble.into()),
+            None => Ok(()),
+        }
+    }
 }
 
 impl Repository {
@@ -83,7 +92,7 @@ impl Repository {
     }
 
     /// Learns where every chunk lies from the repository alone, in memory: for whoever takes a chunk
-    /// for lost that the index does not know.
+    /// for lost that the index does not know, and where the place of the index failed.
     pub(crate) fn load_index_anew(&self) -> Result<Loaded, StoreError> {
         self.load_into(Index::in_memory())
     }
@@ -137,9 +146,14 @@ impl Repository {
             .collect();
         let runs_there: HashSet<ObjectId> =
             runs_listed.iter().filter_map(|info| index::run_id(&info.name)).collect();
-        let index = without_withdrawn(without_gone(index, &live)?, &live, &runs_there)?;
+        let mut warnings = marks.damaged.clone();
+        let index = match is_mostly_gone(&index, &live) || is_withdrawn(&index, &live, &runs_there)
+        {
+            true => begun_anew(index, &mut warnings),
+            false => index,
+        };
         let mut learning = Learning::begin(index, &live);
-        learning.warnings = marks.damaged.clone();
+        learning.warnings = warnings;
         for id in runs_listed.iter().filter_map(|info| index::run_id(&info.name)) {
             if learning.knows_run(id) {
                 continue;
@@ -190,36 +204,34 @@ impl Repository {
     }
 }
 
-/// The index, begun anew if most of it is of containers that are gone.
-fn without_gone(index: Index, live: &HashMap<ObjectId, u32>) -> Result<Index, StoreError> {
+/// Whether most of the index is of containers that are gone.
+fn is_mostly_gone(index: &Index, live: &HashMap<ObjectId, u32>) -> bool {
     let (mut gone, mut there) = (0, 0);
     for object in index.objects() {
         let count = if live.contains_key(&object.id) { &mut there } else { &mut gone };
         *count += u64::from(object.chunks);
     }
-    match gone > MANY_GONE && gone > there {
-        true => Ok(index.clear()?),
-        false => Ok(index),
-    }
+    gone > MANY_GONE && gone > there
 }
 
-/// The index, begun anew if a run is gone from which it learnt and what it covers is not: a prune
-/// deletes a run after all that it covers, so a repair found it wrong.
-fn without_withdrawn(
-    index: Index,
-    live: &HashMap<ObjectId, u32>,
-    runs: &HashSet<ObjectId>,
-) -> Result<Index, StoreError> {
+/// Whether a run is gone from which the index learnt and what it covers is not: a prune deletes a
+/// run after all that it covers, so a repair found it wrong.
+fn is_withdrawn(index: &Index, live: &HashMap<ObjectId, u32>, runs: &HashSet<ObjectId>) -> bool {
     let objects = index.objects();
     let is_live = |object: &u32| {
         objects.get(*object as usize).is_some_and(|object| live.contains_key(&object.id))
     };
     let is_withdrawn =
         |(id, covers): &(ObjectId, Vec<u32>)| !runs.contains(id) && covers.iter().any(is_live);
-    match index.runs().iter().any(is_withdrawn) {
-        true => Ok(index.clear()?),
-        false => Ok(index),
-    }
+    index.runs().iter().any(is_withdrawn)
+}
+
+/// An index that knows nothing: in the same place, or else in memory.
+fn begun_anew(index: Index, warnings: &mut Vec<Warning>) -> Index {
+    index.clear().unwrap_or_else(|error| {
+        warnings.push(format!("{}; the index is kept in memory instead", describe(&error)));
+        Index::in_memory()
+    })
 }
 
 /// An index that learns what a repository holds.

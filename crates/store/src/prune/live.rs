@@ -154,6 +154,7 @@ impl Walk<'_> {
         }
         let place = self.place(&recipe.root);
         if place.is_none() {
+            self.loaded.expect_answers()?;
             // Is it anywhere at all?
             self.reader.chunk(&recipe.root)?;
         }

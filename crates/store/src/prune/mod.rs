@@ -140,15 +140,25 @@ pub fn prune(
 ) -> Result<Report, StoreError> {
     repository.expect_reading()?;
     let mut attempts = 0;
+    let mut failed_index = None;
     loop {
         let report = Report::default();
         let walked = Vec::new();
+        let is_anew = failed_index.is_some();
         let mut prune =
-            Prune { repository, options, progress, cancel, report, walked, early: None };
+            Prune { repository, options, progress, cancel, report, walked, is_anew, early: None };
         attempts += 1;
         match prune.run() {
-            Ok(()) => return Ok(prune.report),
+            Ok(()) => {
+                let mut report = prune.report;
+                report.warnings.extend(failed_index);
+                return Ok(report);
+            }
             Err(StoreError::Interrupted) => return Err(StoreError::Interrupted),
+            Err(StoreError::Index(error)) if error.is_local() && !is_anew => {
+                failed_index =
+                    Some(format!("{}; the index is built again in memory", describe(&error)));
+            }
             // Beside another prune a snapshot may vanish with its chunks while it is walked.
             Err(error) if attempts == ATTEMPTS || !prune.has_lost_snapshots()? => {
                 return Err(error);
@@ -170,6 +180,8 @@ struct Prune<'a> {
     report: Report,
     /// The snapshots that were read.
     walked: Vec<ObjectId>,
+    /// Whether the index is learnt from the repository alone, because its place failed.
+    is_anew: bool,
     /// What [`Bug::IntentsListedEarly`] goes by.
     early: Option<Vec<(ObjectId, Intent)>>,
 }
@@ -210,8 +222,7 @@ impl Prune<'_> {
             self.early = Some(running.clone());
         }
         let seen = self.snapshots()?;
-        let loaded = self.repository.load_index()?;
-        loaded.marks.expect_whole()?;
+        let loaded = self.load()?;
         let live = self.walk(&seen, &loaded)?;
         let condemned = self.condemn(&loaded, &live, !running.is_empty())?;
         if !self.options.dry_run {
@@ -219,6 +230,16 @@ impl Prune<'_> {
         }
         self.report.warnings.extend(loaded.warnings);
         Ok(())
+    }
+
+    /// Learns where every chunk lies.
+    fn load(&self) -> Result<Loaded, StoreError> {
+        let loaded = match self.is_anew {
+            true => self.repository.load_index_anew()?,
+            false => self.repository.load_index()?,
+        };
+        loaded.marks.expect_whole()?;
+        Ok(loaded)
     }
 
     /// Whether a snapshot that was read has been forgotten since.
@@ -305,6 +326,7 @@ impl Prune<'_> {
             containers.iter().take(loaded.chunk_bytes.len()).map(|one| one.size).sum();
         let mut choice = choose(candidates, self.options.max_unused, self.options.max_repack);
         self.keep_where_others_lie(&mut choice, loaded, live)?;
+        loaded.expect_answers()?;
         let sum = |chosen: &[Candidate]| chosen.iter().map(|candidate| candidate.size).sum();
         self.report.dead_containers = choice.dead.len() as u64;
         self.report.dead_bytes = sum(&choice.dead);
@@ -410,11 +432,13 @@ impl Prune<'_> {
             true => {
                 let left: Vec<_> = free.iter().filter(is_left).flat_map(containers_of).collect();
                 self.save_from(&left, loaded, live)?;
+                loaded.expect_answers()?;
             }
             false => {
                 let (loaded, live) = self.look_again()?;
                 let all: Vec<_> = free.iter().flat_map(containers_of).collect();
                 self.save_from(&all, &loaded, &live)?;
+                loaded.expect_answers()?;
             }
         }
         let mut deleted = HashSet::new();
@@ -485,8 +509,7 @@ impl Prune<'_> {
     /// in none of the others.
     fn look_again(&mut self) -> Result<(Loaded, Live), StoreError> {
         let seen = self.snapshots()?;
-        let loaded = self.repository.load_index()?;
-        loaded.marks.expect_whole()?;
+        let loaded = self.load()?;
         let live = self.walk(&seen, &loaded)?;
         let mut copier = Copier::new(self.repository, &loaded, self.options.container_len)?;
         self.rescue(&mut copier, &loaded, &live)?;
@@ -528,6 +551,7 @@ impl Prune<'_> {
 fn broken(snapshot: ObjectId, source: StoreError) -> StoreError {
     match source {
         StoreError::Interrupted => source,
+        StoreError::Index(ref error) if error.is_local() => source,
         source => StoreError::Broken { snapshot, source: Box::new(source) },
     }
 }
