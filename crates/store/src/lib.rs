@@ -17,6 +17,8 @@
 pub mod backup;
 pub mod check;
 mod chunks;
+#[cfg_attr(not(feature = "seeded-bugs"), doc(hidden))]
+pub mod clock;
 mod config;
 pub mod copy;
 pub mod diff;

@@ -5,11 +5,11 @@
 //! huge file. A short one stands in the entry of its directory instead: most directories are
 //! small, and what names a chunk would take more room than the tree.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::UNIX_EPOCH;
 
 use onefold_seal::wire::{Put, Reader, WireError};
 
-use crate::{Recipe, StoreError};
+use crate::{Recipe, StoreError, clock};
 
 /// Directories are followed this deep: a path of 4,096 bytes cannot have more components.
 const MAX_DEPTH: usize = 2048;
@@ -34,7 +34,7 @@ pub struct Time {
 impl Time {
     /// This moment; 1970 if the clock stands before.
     pub fn now() -> Self {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let since = clock::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self { secs: since.as_secs() as i64, nanos: since.subsec_nanos() }
     }
 }

@@ -1,7 +1,5 @@
 //! What becomes of the backups that gave notice of themselves.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use onefold_seal::ObjectId;
 
 use super::Prune;
@@ -65,8 +63,6 @@ impl Prune<'_> {
     /// Whether a backup that began at `time` is taken for dead. A time as far in the future comes
     /// from a clock that is wrong, and would never grow old.
     fn is_old(&self, time: Time) -> bool {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        let age = time.secs.abs_diff(i64::try_from(now).unwrap_or(i64::MAX));
-        age >= self.options.fence_after.as_secs()
+        time.secs.abs_diff(Time::now().secs) >= self.options.fence_after.as_secs()
     }
 }

@@ -95,6 +95,16 @@ type Shared = Arc<Mutex<Known>>;
 
 /// Plays once; fails with the first promise that was broken.
 pub fn play(sources: &Sources, cast: Cast, seed: u64) -> Result<Counts, String> {
+    play_between(sources, cast, seed, &|_| ())
+}
+
+/// Plays once, and calls `between` before each backup and each prune.
+pub fn play_between(
+    sources: &Sources,
+    cast: Cast,
+    seed: u64,
+    between: &(dyn Fn(&mut SplitMix64) + Sync),
+) -> Result<Counts, String> {
     let mut numbers = SplitMix64::new(seed);
     let players = cast.writers + cast.pruners + cast.readers;
     let stage = Stage::new(seed, players, cast.lag);
@@ -123,9 +133,9 @@ pub fn play(sources: &Sources, cast: Cast, seed: u64) -> Result<Counts, String> 
                 let objects = stage.player(player);
                 let mut numbers = SplitMix64::new(seed);
                 let result = if player < cast.writers {
-                    writer(&objects, sources, known, &mut numbers)
+                    writer(&objects, sources, known, &mut numbers, between)
                 } else if player < cast.writers + cast.pruners {
-                    pruner(&objects, known, &mut numbers)
+                    pruner(&objects, known, &mut numbers, between)
                 } else {
                     reader(&objects, sources, known, &mut numbers)
                 };
@@ -176,9 +186,11 @@ fn writer(
     sources: &Sources,
     known: &Shared,
     numbers: &mut SplitMix64,
+    between: &dyn Fn(&mut SplitMix64),
 ) -> Result<(), String> {
     let mut handle = None;
     for _ in 0..2 {
+        between(numbers);
         // A handle that stays open has an index that grows old.
         if handle.is_none() || numbers.below(2) == 0 {
             handle = match Repository::open(Arc::clone(objects)) {
@@ -200,8 +212,10 @@ fn pruner(
     objects: &Arc<dyn Objects>,
     known: &Shared,
     numbers: &mut SplitMix64,
+    between: &dyn Fn(&mut SplitMix64),
 ) -> Result<(), String> {
     for _ in 0..2 {
+        between(numbers);
         let fence_after = match numbers.below(3) {
             0 => Duration::ZERO,
             _ => Duration::from_secs(3600),
