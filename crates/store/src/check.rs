@@ -122,6 +122,24 @@ pub(crate) fn examine(
     cancel: &Cancel,
 ) -> Result<Examined, StoreError> {
     repository.expect_reading()?;
+    let index = repository.passing_index();
+    if let Some(found) = examine_by(index, repository, reading, progress, cancel)? {
+        return Ok(found);
+    }
+    progress.bytes.store(0, Ordering::Relaxed);
+    let found = examine_by(Index::in_memory(), repository, reading, progress, cancel)?;
+    Ok(found.expect("memory does not fail"))
+}
+
+/// Checks the repository with an index that knows nothing yet; nothing if that failed to answer, so
+/// that chunks may have been taken for missing.
+fn examine_by(
+    index: Index,
+    repository: &Repository,
+    reading: Reading,
+    progress: &Progress,
+    cancel: &Cancel,
+) -> Result<Option<Examined>, StoreError> {
     let mut check = Check {
         repository,
         reading,
@@ -131,7 +149,7 @@ pub(crate) fn examine(
         there: HashMap::new(),
         sound: HashSet::new(),
         condemned: HashSet::new(),
-        index: Index::in_memory(),
+        index,
         containers: Containers::default(),
         gone: HashMap::new(),
     };
@@ -147,16 +165,19 @@ pub(crate) fn examine(
     check.receipts(&receipts, &snapshots)?;
     check.logs(&snapshots)?;
     check.keys()?;
-    check.snapshots(&snapshots)?;
+    let index = check.snapshots(&snapshots)?;
     check.intents()?;
-    Ok(check.found)
+    let is_sure = index.trouble().is_none();
+    // What it takes on disk is given back; if that fails, the next check does it.
+    drop(index.clear());
+    Ok(is_sure.then_some(check.found))
 }
 
 /// So many chunks of containers that are gone are remembered, to say where they were.
 const MAX_GONE: usize = 1 << 16;
 
-/// A check on its way. Of what containers list it holds no more than the index: footers are read
-/// one at a time, those that a run covers together with the run.
+/// A check on its way. What containers list is in the index alone, which is on disk if there is a
+/// place for it: footers are read one at a time, those that a run covers together with the run.
 struct Check<'a> {
     repository: &'a Repository,
     reading: Reading,
@@ -523,14 +544,14 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Reads every tree of every snapshot and looks for every chunk.
-    fn snapshots(&mut self, infos: &[ObjectInfo]) -> Result<(), StoreError> {
+    /// Reads every tree of every snapshot and looks for every chunk; the index that it used.
+    fn snapshots(&mut self, infos: &[ObjectInfo]) -> Result<Index, StoreError> {
         let Repository { objects, envelope, fingerprinter, .. } = self.repository;
         let index = std::mem::take(&mut self.index);
         let containers = std::mem::take(&mut self.containers);
         let fingerprinter = fingerprinter.clone();
         let reader = ChunkReader::new(&**objects, envelope, fingerprinter, &index, &containers);
-        let mut seen = Seen::default();
+        let mut walk = Walk { reader: &reader, index: &index, seen: Seen::default() };
         for info in infos {
             let Some(id) = snapshot_id(&info.name) else {
                 self.note(format!("{} is no snapshot and was not read", info.name));
@@ -547,7 +568,7 @@ impl Check<'_> {
             match found {
                 Ok(snapshot) => {
                     let mut path = format!("snapshot {id}: ");
-                    if !self.entry(&reader, &index, &mut path, &snapshot.root, &mut seen)? {
+                    if !self.entry(&mut walk, &mut path, &snapshot.root)? {
                         self.found.broken.push(id);
                     }
                 }
@@ -557,44 +578,33 @@ impl Check<'_> {
                 }
             }
         }
-        Ok(())
+        Ok(index)
     }
 
     /// Whether an entry and what is below it are whole; `path` leads to it, for the findings.
     fn entry(
         &mut self,
-        reader: &ChunkReader<'_>,
-        index: &Index,
+        walk: &mut Walk<'_>,
         path: &mut String,
         entry: &Entry,
-        seen: &mut Seen,
     ) -> Result<bool, StoreError> {
         self.go_on()?;
-        if let Err(error) = tree::check_depth(seen.depth) {
+        if let Err(error) = tree::check_depth(walk.seen.depth) {
             self.find(&**path, describe(&error));
             return Ok(false);
         }
         match &entry.node {
-            Node::File { content, .. } => {
-                let problems = self.recipe(reader, index, content, seen);
-                let is_whole = problems.is_empty();
-                problems.into_iter().for_each(|problem| self.find(&**path, problem));
-                Ok(is_whole)
-            }
-            Node::Directory { tree: Tree::Inline(_) } => {
-                self.tree(reader, index, path, entry, seen)
-            }
+            Node::File { content, .. } => Ok(self.content(walk, path, content)),
+            Node::Directory { tree: Tree::Inline(_) } => self.tree(walk, path, entry),
             Node::Directory { tree: Tree::Stored(recipe) } => {
-                if let Some(is_whole) = seen.trees.get(recipe) {
+                if let Some(is_whole) = walk.seen.trees.get(recipe) {
                     return Ok(*is_whole);
                 }
                 // A tree cannot hold itself, unless somebody found a collision.
-                seen.trees.insert(*recipe, false);
-                let problems = self.recipe(reader, index, recipe, seen);
-                let is_there = problems.is_empty();
-                problems.into_iter().for_each(|problem| self.find(&**path, problem));
-                let is_whole = is_there && self.tree(reader, index, path, entry, seen)?;
-                seen.trees.insert(*recipe, is_whole);
+                walk.seen.trees.insert(*recipe, false);
+                let is_there = self.content(walk, path, recipe);
+                let is_whole = is_there && self.tree(walk, path, entry)?;
+                walk.seen.trees.insert(*recipe, is_whole);
                 Ok(is_whole)
             }
             _ => Ok(true),
@@ -604,14 +614,12 @@ impl Check<'_> {
     /// Whether what the directory `entry` holds is whole.
     fn tree(
         &mut self,
-        reader: &ChunkReader<'_>,
-        index: &Index,
+        walk: &mut Walk<'_>,
         path: &mut String,
         entry: &Entry,
-        seen: &mut Seen,
     ) -> Result<bool, StoreError> {
         self.found.report.trees += 1;
-        let entries = match read_tree(reader, entry) {
+        let entries = match read_tree(walk.reader, entry) {
             Ok(entries) => entries.unwrap_or_default(),
             Err(error) => {
                 self.find(&**path, describe(&error));
@@ -619,44 +627,45 @@ impl Check<'_> {
             }
         };
         let mut is_whole = true;
-        seen.depth += 1;
+        walk.seen.depth += 1;
         for child in entries {
             let len = path.len();
             path.push('/');
             path.push_str(&String::from_utf8_lossy(&child.name));
-            is_whole &= self.entry(reader, index, path, &child, seen)?;
+            is_whole &= self.entry(walk, path, &child)?;
             path.truncate(len);
         }
-        seen.depth -= 1;
+        walk.seen.depth -= 1;
         Ok(is_whole)
     }
 
+    /// Whether all that `recipe` lists is there; what is not is found at `path`.
+    fn content(&mut self, walk: &mut Walk<'_>, path: &str, recipe: &Recipe) -> bool {
+        let problems = self.recipe(walk, recipe);
+        let is_whole = problems.is_empty();
+        problems.into_iter().for_each(|problem| self.find(path, problem));
+        is_whole
+    }
+
     /// What is wrong with a recipe: nodes that cannot be read, chunks that are not there.
-    fn recipe(
-        &self,
-        reader: &ChunkReader<'_>,
-        index: &Index,
-        recipe: &Recipe,
-        seen: &mut Seen,
-    ) -> Vec<String> {
-        if recipe.len == 0 || seen.whole.contains(recipe) {
+    fn recipe(&self, walk: &mut Walk<'_>, recipe: &Recipe) -> Vec<String> {
+        if recipe.len == 0 || walk.seen.whole.contains(recipe) {
             return Vec::new();
         }
         // Nodes can list the same broken one thousands of times, at each level.
-        if let Some(problem) = seen.broken.get(recipe) {
+        if let Some(problem) = walk.seen.broken.get(recipe) {
             return vec![problem.clone()];
         }
         let problems = if recipe.depth > 0 {
-            match reader.children(recipe) {
-                Ok(children) => children
-                    .iter()
-                    .flat_map(|child| self.recipe(reader, index, child, seen))
-                    .collect(),
+            match walk.reader.children(recipe) {
+                Ok(children) => {
+                    children.iter().flat_map(|child| self.recipe(walk, child)).collect()
+                }
                 Err(StoreError::MissingChunk { fingerprint }) => vec![self.missing(&fingerprint)],
                 Err(error) => vec![describe(&error)],
             }
         } else {
-            match index.get(&recipe.root).map(|hint| u64::from(hint.0.len)) {
+            match walk.index.get(&recipe.root).map(|hint| u64::from(hint.0.len)) {
                 Some(len) if len == recipe.len => Vec::new(),
                 Some(len) => {
                     vec![format!("chunk {} has {len} bytes, expected {}", recipe.root, recipe.len)]
@@ -667,14 +676,12 @@ impl Check<'_> {
         match problems.first() {
             // To look a chunk up once more costs less than to remember each.
             None if recipe.depth == 0 => {}
-            None => drop(seen.whole.insert(*recipe)),
-            Some(problem) => drop(seen.broken.insert(*recipe, problem.clone())),
+            None => drop(walk.seen.whole.insert(*recipe)),
+            Some(problem) => drop(walk.seen.broken.insert(*recipe, problem.clone())),
         }
         problems
     }
-}
 
-impl Check<'_> {
     /// That a chunk is missing, and where it was if a run tells.
     fn missing(&self, fingerprint: &Fingerprint) -> String {
         let what = StoreError::MissingChunk { fingerprint: *fingerprint };
@@ -683,6 +690,13 @@ impl Check<'_> {
             None => what.to_string(),
         }
     }
+}
+
+/// What snapshots reach, on the way through them.
+struct Walk<'a> {
+    reader: &'a ChunkReader<'a>,
+    index: &'a Index,
+    seen: Seen,
 }
 
 /// What was checked already and need not be again.

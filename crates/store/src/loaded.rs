@@ -1,7 +1,7 @@
 //! What an open repository knows of its chunks, and how it learns that.
 
 use std::collections::{HashMap, HashSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -104,14 +104,9 @@ impl Repository {
             IndexPlace::Folder(folder, memory) => {
                 Index::open(Arc::clone(folder), self.id(), *memory)
             }
-            IndexPlace::Directory(directory, memory) => (1..=FOLDERS)
-                .map(|number| {
-                    let folder = LocalFolder::create(&directory.join(format!("index-{number}")))
-                        .map_err(IndexError::Local)?;
-                    Index::open(Arc::new(folder), self.id(), *memory)
-                })
-                .find(|opened| !opened.as_ref().is_err_and(IndexError::is_in_use))
-                .unwrap_or(Err(IndexError::Unfit("too many processes use it"))),
+            IndexPlace::Directory(directory, memory) => {
+                self.open_below(directory, "index", *memory)
+            }
         };
         match opened {
             Ok((index, None)) => (index, Vec::new()),
@@ -123,6 +118,34 @@ impl Repository {
                 (Index::in_memory(), vec![text])
             }
         }
+    }
+
+    /// An index that knows nothing, for one operation: on disk, within the memory that is
+    /// configured, or in memory where there is no place for it.
+    pub(crate) fn passing_index(&self) -> Index {
+        let IndexPlace::Directory(directory, memory) = &self.index_place else {
+            return Index::in_memory();
+        };
+        let opened = self.open_below(directory, "passing", *memory);
+        // What the last operation left, if it was cut off, goes.
+        opened.and_then(|(index, _)| index.clear()).unwrap_or_else(|_| Index::in_memory())
+    }
+
+    /// Opens the first index below `directory` that no other process uses.
+    fn open_below(
+        &self,
+        directory: &Path,
+        kind: &str,
+        memory: Memory,
+    ) -> Result<(Index, Option<IndexError>), IndexError> {
+        (1..=FOLDERS)
+            .map(|number| {
+                let folder = LocalFolder::create(&directory.join(format!("{kind}-{number}")))
+                    .map_err(IndexError::Local)?;
+                Index::open(Arc::new(folder), self.id(), memory)
+            })
+            .find(|opened| !opened.as_ref().is_err_and(IndexError::is_in_use))
+            .unwrap_or(Err(IndexError::Unfit("too many processes use it")))
     }
 
     fn load_into(&self, index: Index) -> Result<Loaded, StoreError> {

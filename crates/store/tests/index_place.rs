@@ -6,14 +6,18 @@ use std::path::Path;
 use std::sync::Arc;
 
 use common::picture::Picture;
-use common::{back_up, expect_clean, in_memory, open, restored, small_chunks, write};
+use common::repaired::Damaged;
+use common::{
+    Protection, back_up, checked, expect_clean, in_memory, open, restored, small_chunks, write,
+};
 use onefold_backend::crash::CrashDisk;
 use onefold_backend::fault::{Failure, Fault, Faults, Faulty};
 use onefold_backend::{MemoryFolder, Objects, Operation};
 use onefold_index::Memory;
 use onefold_store::prune::{self, Unused};
 use onefold_store::{Cancel, IndexPlace, Progress, Repository, forget};
-use onefold_testkit::random;
+use onefold_testkit::{random, skip};
+use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use tempfile::TempDir;
 
 /// The repository in `objects` with its index in `directory`.
@@ -196,4 +200,47 @@ fn a_client_whose_power_is_cut_goes_on_with_a_right_index() {
         }
         expect_clean(&open(&objects)).unwrap();
     }
+}
+
+/// What a check says of the repository in `objects`, sorted.
+fn found(objects: &Arc<dyn Objects>, place: IndexPlace) -> Vec<String> {
+    let mut repository = open(objects);
+    repository.keep_index(place);
+    let mut found: Vec<_> =
+        checked(&repository).unwrap().findings.iter().map(ToString::to_string).collect();
+    found.sort();
+    found
+}
+
+#[test]
+fn a_check_finds_the_same_with_an_index_on_disk_and_leaves_nothing_there() {
+    let (clean, _) = in_memory(small_chunks());
+    back_up(&open(&clean), source(0).path());
+    for objects in [clean, Damaged::new(Protection::Plain).before] {
+        let cache = tempfile::tempdir().unwrap();
+        let on_disk = found(&objects, IndexPlace::Directory(cache.path().into(), Memory::MIN));
+        assert_eq!(on_disk, found(&objects, IndexPlace::Memory));
+        let folders = cache.path().read_dir().unwrap().map(|folder| folder.unwrap().path());
+        let files = folders.flat_map(|folder| folder.read_dir().unwrap());
+        let left: u64 = files.map(|file| file.unwrap().metadata().unwrap().len()).sum();
+        assert!(left < 4096, "{left} bytes are left");
+    }
+}
+
+#[test]
+fn a_check_whose_index_has_no_room_finds_the_same() {
+    let (objects, _) = in_memory(small_chunks());
+    back_up(&open(&objects), source(0).path());
+    let file = tempfile::NamedTempFile::new().unwrap();
+    assert_eq!(found(&objects, IndexPlace::Directory(file.path().into(), Memory::MIN)), [""; 0]);
+    let place = tempfile::tempdir().unwrap();
+    match mount("tmpfs", place.path(), "tmpfs", MountFlags::empty(), Some(c"size=32k")) {
+        Ok(()) => {}
+        Err(errno) => return skip(&format!("cannot mount a small tmpfs: {errno}")),
+    }
+    let directory = place.path().to_owned();
+    let run = || found(&objects, IndexPlace::Directory(directory, Memory::MIN));
+    let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
+    unmount(place.path(), UnmountFlags::DETACH).unwrap();
+    assert_eq!(ran.unwrap_or_else(|panic| std::panic::resume_unwind(panic)), [""; 0]);
 }
