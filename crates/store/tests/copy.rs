@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use common::copied::{Copied, made};
 use common::scene::expect_nothing_stored_twice;
+use common::trials::Trial;
 use common::{Protection, back_up, config, copy as copy_objects, names, open, small_chunks, write};
 use onefold_backend::Objects;
 use onefold_store::copy::{self, Options};

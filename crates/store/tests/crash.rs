@@ -5,18 +5,19 @@ mod common;
 use common::Protection;
 use common::pruned::Pruned;
 use common::scene::{Scene, cut_power_while_making_a_repository};
+use common::trials::Trial;
+use onefold_backend::fault::{Failure, Fault};
 
 #[test]
 fn a_backup_cut_anywhere_loses_nothing_that_was_acknowledged() {
-    let count = Scene::new().cut_power_everywhere(8, |disk| disk).unwrap();
+    let count = Scene::new().cut_power_everywhere(8).unwrap();
     println!("a backup: {count}");
     assert!(count.operations > 60 && count.states > 2 * count.operations, "{count}");
 }
 
 #[test]
 fn an_encrypted_backup_cut_anywhere_loses_nothing_that_was_acknowledged() {
-    let count =
-        Scene::protected(Protection::Encrypted).cut_power_everywhere(2, |disk| disk).unwrap();
+    let count = Scene::protected(Protection::Encrypted).cut_power_everywhere(2).unwrap();
     println!("an encrypted backup: {count}");
     assert!(count.operations > 60 && count.states > count.operations, "{count}");
 }
@@ -60,7 +61,7 @@ fn what_a_prune_after_a_killed_one_leaves_lasts() {
 
 #[test]
 fn a_forget_and_prune_of_which_any_call_fails_lose_nothing() {
-    let count = Pruned::new().fail_every_call().unwrap();
+    let count = Pruned::new().fail_every(&Fault::new(Failure::Io)).unwrap();
     println!("a prune whose calls fail: {count}");
     assert!(count.operations > 30, "{count}");
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use common::picture::Picture;
 use common::repaired::{Damaged, flip, repair, repair_at};
+use common::trials::Trial;
 use common::{
     Protection, back_up, chain, checked, copy, in_memory, init, names, open, options, replace,
     restored, small_chunks, try_back_up, write,
@@ -26,7 +27,7 @@ fn a_repair_cut_anywhere_makes_nothing_worse_and_is_finished_by_the_next() {
 
 #[test]
 fn a_repair_of_which_any_call_fails_makes_nothing_worse() {
-    let count = Damaged::new(Protection::Plain).fail_every_call().unwrap();
+    let count = Damaged::new(Protection::Plain).fail_every(&Fault::new(Failure::Io)).unwrap();
     println!("a repair whose calls fail: {count}");
     assert!(count.operations > 30, "{count}");
 }

@@ -5,8 +5,11 @@
 mod common;
 
 use common::Protection;
-use common::scene::{Scene, Tried, cut_power_while_making_a_repository};
+use common::scene::{Scene, cut_power_while_making_a_repository};
+use common::trials::{Trial, Tried};
+use onefold_backend::Operation;
 use onefold_backend::crash::DiskBug;
+use onefold_backend::fault::{Failure, Fault};
 use onefold_store::seeded::{self, Bug};
 
 /// States drawn after each operation.
@@ -19,11 +22,11 @@ const DISK_BUGS: [DiskBug; 3] =
 /// Power cuts, then faults; stops at the first broken promise.
 fn simulate(scene: &Scene, bug: Option<DiskBug>) -> Tried {
     cut_power_while_making_a_repository(CUTS, Protection::Encrypted)?;
-    let count = scene.cut_power_everywhere(CUTS, |disk| match bug {
+    let count = scene.cut_power_of(CUTS, |disk| match bug {
         Some(bug) => disk.with_bug(bug),
         None => disk,
     })?;
-    scene.fail_every_put()?;
+    scene.fail_every(&Fault::new(Failure::Io).on(Operation::Put))?;
     Ok(count)
 }
 

@@ -7,6 +7,7 @@ mod common;
 
 use common::play::{Cast, Sources, play};
 use common::pruned::Pruned;
+use common::trials::Trial;
 use onefold_store::seeded::{self, Bug};
 
 /// Orders that are tried at most until a bug is caught.

@@ -8,6 +8,7 @@ mod common;
 use common::Protection;
 use common::copied::Copied;
 use common::repaired::Damaged;
+use common::trials::Trial;
 use onefold_store::seeded::{self, Bug};
 
 #[test]

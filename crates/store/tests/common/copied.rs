@@ -2,15 +2,14 @@
 
 use std::sync::Arc;
 
-use onefold_backend::crash::CrashDisk;
 use onefold_backend::{MemoryObjects, Objects};
 use onefold_store::copy::{self, Options, Report};
-use onefold_store::{Cancel, Config, Progress, Repository, StoreError};
+use onefold_store::{Cancel, Config, Progress, StoreError};
 use onefold_testkit::{random, text};
 use tempfile::{TempDir, tempdir};
 
 use super::picture::Picture;
-use super::scene::{Count, Tried};
+use super::trials::Trial;
 use super::{
     Protection, back_up, chain, expect_clean, init, open, restored, small_chunks, try_open, write,
 };
@@ -20,6 +19,8 @@ pub struct Copied {
     pub _source: TempDir,
     pub objects: Arc<dyn Objects>,
     pub pictures: [Picture; 2],
+    /// A repository with nothing in it.
+    pub target: Arc<dyn Objects>,
 }
 
 impl Copied {
@@ -42,7 +43,8 @@ impl Copied {
         write(root.join("new"), random(8, 20_000));
         back_up(&open(&objects), root);
         let pictures = [first, Picture::of(root)];
-        Self { _source: source, objects, pictures }
+        let target = made(small_chunks(), Protection::Plain);
+        Self { _source: source, objects, pictures, target }
     }
 
     /// Copies the first `count` snapshots.
@@ -82,38 +84,33 @@ pub fn made(config: Config, protection: Protection) -> Arc<dyn Objects> {
     objects
 }
 
-impl Copied {
-    /// Stops a copy after every operation and draws `cuts` durable states after each.
-    pub fn cut_power_everywhere(&self, cuts: usize) -> Tried {
-        let whole = CrashDisk::new();
-        Repository::init(Arc::new(whole.objects()), small_chunks()).unwrap();
-        let base = whole.durable_states(2, 0).last().unwrap();
-        let new_disk = || base.durable_states(2, 0).last().unwrap();
-        let copy_to = |disk: &CrashDisk| {
-            let objects: Arc<dyn Objects> = Arc::new(disk.objects());
-            self.copy_to(&objects, 2, false)
-        };
-        let disk = new_disk();
-        copy_to(&disk).map_err(|error| chain(&error))?;
-        let mut count = Count { operations: disk.operations() + 8, cuts, states: 0 };
-        for stop in 0..=count.operations {
-            let disk = new_disk();
-            disk.crash_after(stop);
-            let is_acknowledged = copy_to(&disk).is_ok();
-            for state in disk.durable_states(cuts, stop) {
-                let broken = |what| format!("stopped after operation {stop}: {what}");
-                let objects: Arc<dyn Objects> = Arc::new(state.objects());
-                let there = self.expect_whole(&objects).map_err(broken)?;
-                if is_acknowledged && there < 2 {
-                    return Err(broken("a copy was acknowledged and is lost".into()));
-                }
-                self.copy_to(&objects, 2, false).map_err(|error| broken(chain(&error)))?;
-                if self.expect_whole(&objects).map_err(broken)? != 2 {
-                    return Err(broken("the next copy did not finish it".into()));
-                }
-                count.states += 1;
-            }
+impl Trial for Copied {
+    type Acknowledged = bool;
+
+    fn before(&self) -> &dyn Objects {
+        &*self.target
+    }
+
+    /// Copies both snapshots.
+    fn run(&self, objects: Arc<dyn Objects>, acknowledged: &mut bool) -> Result<(), StoreError> {
+        self.copy_to(&objects, 2, false)?;
+        *acknowledged = true;
+        Ok(())
+    }
+
+    fn expect_promises_kept(
+        &self,
+        objects: Arc<dyn Objects>,
+        acknowledged: &bool,
+    ) -> Result<(), String> {
+        let there = self.expect_whole(&objects)?;
+        if *acknowledged && there < 2 {
+            return Err("a copy was acknowledged and is lost".into());
         }
-        Ok(count)
+        self.copy_to(&objects, 2, false).map_err(|error| chain(&error))?;
+        match self.expect_whole(&objects)? {
+            2 => Ok(()),
+            _ => Err("the next copy did not finish it".into()),
+        }
     }
 }

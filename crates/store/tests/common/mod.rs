@@ -14,6 +14,7 @@ pub mod scene;
 pub mod sealed;
 pub mod stage;
 pub mod watched;
+pub mod trials;
 
 use std::num::NonZero;
 use std::path::{Path, PathBuf};

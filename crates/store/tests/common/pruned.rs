@@ -7,8 +7,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use onefold_backend::crash::CrashDisk;
-use onefold_backend::fault::{Failure, Fault, Faults, Faulty};
 use onefold_backend::{MemoryObjects, Objects};
 use onefold_seal::ObjectId;
 use onefold_store::prune::{self, Report, Unused};
@@ -17,7 +15,7 @@ use onefold_testkit::random;
 use tempfile::TempDir;
 
 use super::picture::Picture;
-use super::scene::{Count, Tried};
+use super::trials::Trial;
 use super::{
     Protection, chain, config, copy, expect_clean, init, names, open, restored, try_back_up,
     try_open, write,
@@ -36,7 +34,7 @@ pub struct Pruned {
 
 /// How far it came.
 #[derive(Debug, Clone, Copy, Default)]
-struct Acknowledged {
+pub struct Acknowledged {
     forgotten: bool,
 }
 
@@ -77,96 +75,45 @@ impl Pruned {
         prune_all(&repository, false)
     }
 
-    /// A disk on which both snapshots are durable and nothing else happened yet.
-    fn disk(&self) -> CrashDisk {
-        let disk = CrashDisk::new();
-        let objects = disk.objects();
-        for info in self.before.list("").unwrap() {
-            objects.put(&info.name, self.before.get(&info.name).unwrap()).unwrap();
+    /// Whether the first snapshot is there.
+    fn expect_snapshots(&self, objects: &Arc<dyn Objects>) -> Result<bool, String> {
+        let repository = try_open(Arc::clone(objects)).map_err(|error| chain(&error))?;
+        let warnings = repository.load().map_err(|error| chain(&error))?;
+        if !warnings.is_empty() {
+            return Err(format!("opening warns: {warnings:?}"));
         }
-        disk.durable_states(2, 0).last().unwrap()
+        expect_clean(&repository).map_err(|broken| format!("not clean: {broken}"))?;
+        let (snapshots, damaged) = repository.snapshots().map_err(|error| chain(&error))?;
+        if let Some(error) = damaged.first() {
+            return Err(chain(error));
+        }
+        for (id, snapshot) in &snapshots {
+            let picture = &self.pictures[usize::from(*id != self.first)];
+            restored(&repository, snapshot)
+                .and_then(|restored| restored.expect(picture))
+                .map_err(|broken| format!("snapshot {id} restores wrong: {broken}"))?;
+        }
+        let has = |wanted: ObjectId| snapshots.iter().any(|(id, _)| *id == wanted);
+        match has(self.second) {
+            true => Ok(has(self.first)),
+            false => Err("the snapshot that was to be kept is lost".into()),
+        }
+    }
+}
+
+impl Trial for Pruned {
+    type Acknowledged = Acknowledged;
+
+    fn before(&self) -> &dyn Objects {
+        &*self.before
     }
 
-    /// Stops after every operation and draws `cuts` durable states after each.
-    pub fn cut_power_everywhere(&self, cuts: usize) -> Tried {
-        let base = self.disk();
-        let new_disk = || base.durable_states(2, 0).last().unwrap();
-        let whole = new_disk();
-        let objects: Arc<dyn Objects> = Arc::new(whole.objects());
-        self.forget_and_prune(&objects, &mut Acknowledged::default())
-            .map_err(|error| chain(&error))?;
-        // Random names share directories or not, so the number of operations varies a little.
-        let mut count = Count { operations: whole.operations() + 8, cuts, states: 0 };
-        for stop in 0..=count.operations {
-            let disk = new_disk();
-            disk.crash_after(stop);
-            let mut acknowledged = Acknowledged::default();
-            let objects: Arc<dyn Objects> = Arc::new(disk.objects());
-            let _stopped = self.forget_and_prune(&objects, &mut acknowledged);
-            for (cut, state) in disk.durable_states(cuts, stop).enumerate() {
-                self.expect_promises_kept(Arc::new(state.objects()), acknowledged).map_err(
-                    |broken| {
-                        let step = disk.trace().last().map(ToString::to_string);
-                        let step = step.unwrap_or_else(|| "the start".into());
-                        format!("stopped after operation {stop} ({step}), state {cut}: {broken}")
-                    },
-                )?;
-                count.states += 1;
-            }
-        }
-        Ok(count)
-    }
-
-    /// Kills the prune after every `stride`-th operation, lets another one run on what is visible,
-    /// and cuts the power then.
-    pub fn kill_and_cut_power_later(&self, stride: usize, cuts: usize) -> Tried {
-        let base = self.disk();
-        let new_disk = || base.durable_states(2, 0).last().unwrap();
-        let whole = new_disk();
-        let objects: Arc<dyn Objects> = Arc::new(whole.objects());
-        self.forget_and_prune(&objects, &mut Acknowledged::default())
-            .map_err(|error| chain(&error))?;
-        let mut count = Count { cuts, ..Count::default() };
-        for stop in (0..whole.operations()).step_by(stride) {
-            let disk = new_disk();
-            disk.crash_after(stop);
-            let objects: Arc<dyn Objects> = Arc::new(disk.objects());
-            let mut acknowledged = Acknowledged::default();
-            let _killed = self.forget_and_prune(&objects, &mut acknowledged);
-            disk.crash_after(u64::MAX);
-            let objects: Arc<dyn Objects> = Arc::new(disk.objects());
-            self.forget_and_prune(&objects, &mut acknowledged).map_err(|error| chain(&error))?;
-            for state in disk.durable_states(cuts, stop) {
-                self.expect_promises_kept(Arc::new(state.objects()), acknowledged)
-                    .map_err(|broken| format!("killed after operation {stop}: {broken}"))?;
-                count.states += 1;
-            }
-            count.operations += 1;
-        }
-        Ok(count)
-    }
-
-    /// Lets each call fail, one after the other.
-    pub fn fail_every_call(&self) -> Tried {
-        let mut count = Count { cuts: 1, ..Count::default() };
-        for call in 0.. {
-            let faults = Faults::none();
-            let memory = copy(&self.before);
-            let objects: Arc<dyn Objects> =
-                Arc::new(Faulty::new(Arc::clone(&memory), "memory", &faults));
-            faults.add(Fault::new(Failure::Io).skip(call));
-            let mut acknowledged = Acknowledged::default();
-            let result = self.forget_and_prune(&objects, &mut acknowledged);
-            self.expect_promises_kept(memory, acknowledged)
-                .map_err(|broken| format!("call {call} failed: {broken}"))?;
-            if faults.failed() == 0 {
-                result.map_err(|error| chain(&error))?;
-                break;
-            }
-            count.operations += 1;
-            count.states += 1;
-        }
-        Ok(count)
+    fn run(
+        &self,
+        objects: Arc<dyn Objects>,
+        acknowledged: &mut Acknowledged,
+    ) -> Result<(), StoreError> {
+        self.forget_and_prune(&objects, acknowledged).map(drop)
     }
 
     /// The repository is clean, the second snapshot is whole, the first is whole or gone and gone
@@ -174,7 +121,7 @@ impl Pruned {
     fn expect_promises_kept(
         &self,
         objects: Arc<dyn Objects>,
-        acknowledged: Acknowledged,
+        acknowledged: &Acknowledged,
     ) -> Result<(), String> {
         let is_there = self.expect_snapshots(&objects)?;
         if is_there && acknowledged.forgotten {
@@ -201,31 +148,6 @@ impl Pruned {
             return Err(format!("{bytes} bytes are left, of {} needed", self.least_bytes));
         }
         Ok(())
-    }
-
-    /// Whether the first snapshot is there.
-    fn expect_snapshots(&self, objects: &Arc<dyn Objects>) -> Result<bool, String> {
-        let repository = try_open(Arc::clone(objects)).map_err(|error| chain(&error))?;
-        let warnings = repository.load().map_err(|error| chain(&error))?;
-        if !warnings.is_empty() {
-            return Err(format!("opening warns: {warnings:?}"));
-        }
-        expect_clean(&repository).map_err(|broken| format!("not clean: {broken}"))?;
-        let (snapshots, damaged) = repository.snapshots().map_err(|error| chain(&error))?;
-        if let Some(error) = damaged.first() {
-            return Err(chain(error));
-        }
-        for (id, snapshot) in &snapshots {
-            let picture = &self.pictures[usize::from(*id != self.first)];
-            restored(&repository, snapshot)
-                .and_then(|restored| restored.expect(picture))
-                .map_err(|broken| format!("snapshot {id} restores wrong: {broken}"))?;
-        }
-        let has = |wanted: ObjectId| snapshots.iter().any(|(id, _)| *id == wanted);
-        match has(self.second) {
-            true => Ok(has(self.first)),
-            false => Err("the snapshot that was to be kept is lost".into()),
-        }
     }
 }
 

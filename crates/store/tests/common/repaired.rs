@@ -7,8 +7,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use onefold_backend::crash::CrashDisk;
-use onefold_backend::fault::{Failure, Fault, Faults, Faulty};
 use onefold_backend::{MemoryObjects, Objects};
 use onefold_container::{Content, Directory, container_id};
 use onefold_seal::ObjectId;
@@ -19,9 +17,9 @@ use onefold_testkit::{random, text};
 use tempfile::TempDir;
 
 use super::picture::Picture;
-use super::scene::{Count, Tried};
+use super::trials::Trial;
 use super::{
-    Protection, chain, config, copy, envelope, expect_clean, init, names, open, replace, restored,
+    Protection, chain, config, envelope, expect_clean, init, names, open, replace, restored,
     try_back_up, try_open, write,
 };
 
@@ -116,68 +114,6 @@ impl Damaged {
         (Picture::of(folder.path()), report.failed)
     }
 
-    fn disk(&self) -> CrashDisk {
-        let disk = CrashDisk::new();
-        let objects = disk.objects();
-        for info in self.before.list("").unwrap() {
-            objects.put(&info.name, self.before.get(&info.name).unwrap()).unwrap();
-        }
-        disk.durable_states(2, 0).last().unwrap()
-    }
-
-    /// Stops a repair after every operation and draws `cuts` durable states after each.
-    pub fn cut_power_everywhere(&self, cuts: usize) -> Tried {
-        let base = self.disk();
-        let new_disk = || base.durable_states(2, 0).last().unwrap();
-        let whole = new_disk();
-        repair_at(Arc::new(whole.objects())).map_err(|error| chain(&error))?;
-        // Random names share directories or not, so the number of operations varies a little.
-        let mut count = Count { operations: whole.operations() + 8, cuts, states: 0 };
-        for stop in 0..=count.operations {
-            let disk = new_disk();
-            disk.crash_after(stop);
-            let _stopped = repair_at(Arc::new(disk.objects()));
-            for (cut, state) in disk.durable_states(cuts, stop).enumerate() {
-                self.expect_promises_kept(Arc::new(state.objects())).map_err(|broken| {
-                    let step = disk.trace().last().map(ToString::to_string);
-                    let step = step.unwrap_or_else(|| "the start".into());
-                    format!("stopped after operation {stop} ({step}), state {cut}: {broken}")
-                })?;
-                count.states += 1;
-            }
-        }
-        Ok(count)
-    }
-
-    /// Lets each call of a repair fail, one after the other.
-    pub fn fail_every_call(&self) -> Tried {
-        let mut count = Count { cuts: 1, ..Count::default() };
-        for call in 0.. {
-            let faults = Faults::none();
-            let memory = copy(&*self.before);
-            let objects = Faulty::new(Arc::clone(&memory), "memory", &faults);
-            faults.add(Fault::new(Failure::Io).skip(call));
-            let result = repair_at(Arc::new(objects));
-            self.expect_promises_kept(memory)
-                .map_err(|broken| format!("call {call} failed: {broken}"))?;
-            if faults.failed() == 0 {
-                result.map_err(|error| chain(&error))?;
-                break;
-            }
-            count.operations += 1;
-            count.states += 1;
-        }
-        Ok(count)
-    }
-
-    /// Nothing is worse than before; and another repair brings all of it to a good end.
-    fn expect_promises_kept(&self, objects: Arc<dyn Objects>) -> Result<(), String> {
-        self.expect_survivors(&objects)?;
-        let report = repair_at(Arc::clone(&objects))
-            .map_err(|error| format!("another repair fails: {}", chain(&error)))?;
-        self.expect_repaired(&objects, &report)
-    }
-
     /// What could be restored before can still be, and new snapshots are whole.
     fn expect_survivors(&self, objects: &Arc<dyn Objects>) -> Result<(), String> {
         let repository = try_open(Arc::clone(objects)).map_err(|error| chain(&error))?;
@@ -268,6 +204,26 @@ impl Damaged {
     /// Paths of what each snapshot lost.
     pub fn lost(&self, id: ObjectId) -> &[String] {
         &self.lost[&id]
+    }
+}
+
+impl Trial for Damaged {
+    type Acknowledged = ();
+
+    fn before(&self) -> &dyn Objects {
+        &*self.before
+    }
+
+    fn run(&self, objects: Arc<dyn Objects>, (): &mut ()) -> Result<(), StoreError> {
+        repair_at(objects).map(drop)
+    }
+
+    /// Nothing is worse than before; and another repair brings all of it to a good end.
+    fn expect_promises_kept(&self, objects: Arc<dyn Objects>, (): &()) -> Result<(), String> {
+        self.expect_survivors(&objects)?;
+        let report = repair_at(Arc::clone(&objects))
+            .map_err(|error| format!("another repair fails: {}", chain(&error)))?;
+        self.expect_repaired(&objects, &report)
     }
 }
 

@@ -1,7 +1,6 @@
 //! A repository with one acknowledged snapshot, and a second backup that goes wrong.
 
 use std::collections::HashSet;
-use std::fmt;
 use std::fs;
 use std::num::NonZero;
 use std::os::unix::fs::symlink;
@@ -9,8 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use onefold_backend::crash::CrashDisk;
-use onefold_backend::fault::{Failure, Fault, Faults, Faulty};
-use onefold_backend::{MemoryObjects, Objects, Operation};
+use onefold_backend::{MemoryObjects, Objects};
 use onefold_container::{Directory, container_id};
 use onefold_seal::ObjectId;
 use onefold_store::{Progress, Repository, Snapshot, StoreError, backup};
@@ -18,31 +16,11 @@ use onefold_testkit::{random, text};
 use tempfile::TempDir;
 
 use super::picture::Picture;
+use super::trials::{Count, Trial, Tried};
 use super::{
-    Protection, back_up, chain, config, copy, envelope, expect_clean, init, open, restored,
-    try_back_up, try_open, write,
+    Protection, back_up, chain, config, envelope, expect_clean, init, open, restored, try_back_up,
+    try_open, write,
 };
-
-/// How much was tried, or the first promise that was broken.
-pub type Tried = Result<Count, String>;
-
-/// How much was tried.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Count {
-    /// After how many operations the backup was stopped.
-    pub operations: u64,
-    /// How many cuts were drawn at most after each.
-    pub cuts: usize,
-    /// How many different states that gave.
-    pub states: u64,
-}
-
-impl fmt::Display for Count {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { operations, cuts, states } = self;
-        write!(f, "{operations} operations × {cuts} cuts tried, {states} different states")
-    }
-}
 
 /// A source in its second version, and what is left of the backup of the first.
 pub struct Scene {
@@ -77,132 +55,11 @@ impl Scene {
         backup::Options { threads: NonZero::new(1), ..super::options() }
     }
 
-    /// A disk on which the repository is durable and nothing else happened yet.
-    fn disk(&self) -> CrashDisk {
-        let disk = CrashDisk::new();
-        let objects = disk.objects();
-        for info in self.before.list("").unwrap() {
-            objects.put(&info.name, self.before.get(&info.name).unwrap()).unwrap();
-        }
-        disk.durable_states(2, 0).last().unwrap()
-    }
-
     /// Opens the repository and backs the second version up.
     fn second_backup(&self, objects: Arc<dyn Objects>) -> Result<(ObjectId, Snapshot), StoreError> {
         let repository = try_open(objects)?;
         let source = [self.source.path()];
         try_back_up(&repository, &source, &Self::options(), &Progress::default())
-    }
-
-    /// Stops the second backup after every operation, draws `cuts` durable states after each and
-    /// holds every one of them against what was acknowledged. `prepare` may change the disk.
-    pub fn cut_power_everywhere(
-        &self,
-        cuts: usize,
-        prepare: impl Fn(CrashDisk) -> CrashDisk,
-    ) -> Tried {
-        let base = self.disk();
-        let new_disk = || prepare(base.durable_states(2, 0).last().unwrap());
-        let whole = new_disk();
-        self.second_backup(Arc::new(whole.objects())).map_err(|error| chain(&error))?;
-        // Random names share directories or not, so the number of operations varies a little.
-        let operations = whole.operations() + 8;
-        let mut states = 0;
-        for stop in 0..=operations {
-            let disk = new_disk();
-            disk.crash_after(stop);
-            let acknowledged = self.second_backup(Arc::new(disk.objects())).ok();
-            let acknowledged = acknowledged.map(|(id, _)| id);
-            for (cut, state) in disk.durable_states(cuts, stop).enumerate() {
-                self.expect_promises_kept(Arc::new(state.objects()), acknowledged).map_err(
-                    |broken| {
-                        let step = disk.trace().last().map(ToString::to_string);
-                        let step = step.unwrap_or_else(|| "the start".into());
-                        format!("stopped after operation {stop} ({step}), state {cut}: {broken}")
-                    },
-                )?;
-                states += 1;
-            }
-        }
-        Ok(Count { operations, cuts, states })
-    }
-
-    /// Kills the second backup after every `stride`-th operation, lets another one run on what is
-    /// visible, and cuts the power then.
-    pub fn kill_and_cut_power_later(&self, stride: usize, cuts: usize) -> Tried {
-        let base = self.disk();
-        let new_disk = || base.durable_states(2, 0).last().unwrap();
-        let whole = new_disk();
-        self.second_backup(Arc::new(whole.objects())).map_err(|error| chain(&error))?;
-        let mut count = Count { cuts, ..Count::default() };
-        for stop in (0..whole.operations()).step_by(stride) {
-            let disk = new_disk();
-            disk.crash_after(stop);
-            let _killed = self.second_backup(Arc::new(disk.objects()));
-            disk.crash_after(u64::MAX);
-            let later = self.second_backup(Arc::new(disk.objects()));
-            let (id, _) = later.map_err(|error| chain(&error))?;
-            for state in disk.durable_states(cuts, stop) {
-                self.expect_promises_kept(Arc::new(state.objects()), Some(id))
-                    .map_err(|broken| format!("killed after operation {stop}: {broken}"))?;
-                count.states += 1;
-            }
-            count.operations += 1;
-        }
-        Ok(count)
-    }
-
-    /// Lets each put of the second backup fail, one after the other, and holds what is left
-    /// against what was acknowledged.
-    pub fn fail_every_put(&self) -> Tried {
-        let mut count = Count { cuts: 1, ..Count::default() };
-        for put in 0.. {
-            let faults = Faults::none();
-            let memory = copy(&self.before);
-            let objects = Faulty::new(Arc::clone(&memory), "memory", &faults);
-            faults.add(Fault::new(Failure::Io).on(Operation::Put).skip(put));
-            let done = self.second_backup(Arc::new(objects));
-            let acknowledged = done.ok().map(|(id, _)| id);
-            self.expect_promises_kept(memory, acknowledged)
-                .map_err(|broken| format!("put {put} failed: {broken}"))?;
-            if faults.failed() == 0 {
-                break;
-            }
-            count.operations += 1;
-            count.states += 1;
-        }
-        Ok(count)
-    }
-
-    /// Opens what is left of the repository and fails unless all that was promised holds: it is
-    /// clean, snapshots that were acknowledged are there, snapshots that are there restore, and
-    /// the next backup succeeds without storing again what survived.
-    fn expect_promises_kept(
-        &self,
-        objects: Arc<dyn Objects>,
-        acknowledged: Option<ObjectId>,
-    ) -> Result<(), String> {
-        let repository = try_open(Arc::clone(&objects)).map_err(|error| chain(&error))?;
-        let warnings = repository.load().map_err(|error| chain(&error))?;
-        if !warnings.is_empty() {
-            return Err(format!("opening warns: {warnings:?}"));
-        }
-        expect_clean(&repository).map_err(|broken| format!("not clean: {broken}"))?;
-        let present = self.expect_snapshots_restore(&repository)?;
-        if let Some(lost) =
-            [Some(self.first), acknowledged].into_iter().flatten().find(|id| !present.contains(id))
-        {
-            return Err(format!("snapshot {lost} was acknowledged and is lost"));
-        }
-        let (id, next) = self
-            .second_backup(Arc::clone(&objects))
-            .map_err(|error| format!("the next backup fails: {}", chain(&error)))?;
-        let after = open(&objects);
-        expect_clean(&after).map_err(|broken| format!("not clean after the next: {broken}"))?;
-        expect_nothing_stored_twice(&*objects, &after)?;
-        restored(&after, &next)?
-            .expect(&self.pictures[1])
-            .map_err(|broken| format!("the next snapshot {id} restores wrong: {broken}"))
     }
 
     fn expect_snapshots_restore(&self, repository: &Repository) -> Result<Vec<ObjectId>, String> {
@@ -217,6 +74,56 @@ impl Scene {
                 .map_err(|broken| format!("snapshot {id} restores wrong: {broken}"))?;
         }
         Ok(snapshots.into_iter().map(|(id, _)| id).collect())
+    }
+}
+
+impl Trial for Scene {
+    /// The snapshot that was acknowledged.
+    type Acknowledged = Option<ObjectId>;
+
+    fn before(&self) -> &dyn Objects {
+        &*self.before
+    }
+
+    /// The second backup.
+    fn run(
+        &self,
+        objects: Arc<dyn Objects>,
+        acknowledged: &mut Option<ObjectId>,
+    ) -> Result<(), StoreError> {
+        *acknowledged = Some(self.second_backup(objects)?.0);
+        Ok(())
+    }
+
+    /// Opens what is left of the repository and fails unless all that was promised holds: it is
+    /// clean, snapshots that were acknowledged are there, snapshots that are there restore, and
+    /// the next backup succeeds without storing again what survived.
+    fn expect_promises_kept(
+        &self,
+        objects: Arc<dyn Objects>,
+        acknowledged: &Option<ObjectId>,
+    ) -> Result<(), String> {
+        let repository = try_open(Arc::clone(&objects)).map_err(|error| chain(&error))?;
+        let warnings = repository.load().map_err(|error| chain(&error))?;
+        if !warnings.is_empty() {
+            return Err(format!("opening warns: {warnings:?}"));
+        }
+        expect_clean(&repository).map_err(|broken| format!("not clean: {broken}"))?;
+        let present = self.expect_snapshots_restore(&repository)?;
+        if let Some(lost) =
+            [Some(self.first), *acknowledged].into_iter().flatten().find(|id| !present.contains(id))
+        {
+            return Err(format!("snapshot {lost} was acknowledged and is lost"));
+        }
+        let (id, next) = self
+            .second_backup(Arc::clone(&objects))
+            .map_err(|error| format!("the next backup fails: {}", chain(&error)))?;
+        let after = open(&objects);
+        expect_clean(&after).map_err(|broken| format!("not clean after the next: {broken}"))?;
+        expect_nothing_stored_twice(&*objects, &after)?;
+        restored(&after, &next)?
+            .expect(&self.pictures[1])
+            .map_err(|broken| format!("the next snapshot {id} restores wrong: {broken}"))
     }
 }
 
