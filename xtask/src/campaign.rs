@@ -64,7 +64,8 @@ fn program_names(manifest: &str) -> Vec<String> {
     manifest.split("[[bin]]").skip(1).filter_map(name).collect()
 }
 
-/// Kills the binary `kills` times in backups and as often in prunes, and tells where the kills came.
+/// Kills the binary `kills` times in backups and as often in prunes, a third as often those of an
+/// encrypted repository, and tells where the kills came. Restores are cut, too.
 pub(crate) fn kill(kills: u32) -> Result<()> {
     run(Command::new("cargo")
         .args(["test", "-p", "onefold", "--test", "cli", "--", "--nocapture", "power_cut::"])

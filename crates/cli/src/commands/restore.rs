@@ -27,7 +27,9 @@ cannot be restored it is reported, the rest is restored, and the exit code is 1.
 A restore that was stopped or killed is gone on with by the same command with --overwrite if-changed:
 files that are complete are recognised by size and time and stay; of the one that was not, the parts
 that are right are found by comparing them and stay. Temporary files that are left over are removed.
-After a power cut use --overwrite always: what was written may not have reached the disk.
+After a power cut the same goes on; where the file system makes the length of a file durable before
+its bytes, as ext4 with data=writeback may, use --overwrite always: of files below 8 MiB, which are
+not synced, bytes may be missing though size and time are right.
 
 Examples:
   onefold restore --repo /mnt/backup latest --target /tmp/restored

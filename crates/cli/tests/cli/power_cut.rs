@@ -3,8 +3,10 @@
 
 use std::collections::BTreeMap;
 use std::env;
-use std::fs;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
 use std::process::Stdio;
+use std::time::UNIX_EPOCH;
 
 use fuser::{BackgroundSession, Config, MountOption, SessionACL};
 use onefold_testkit::{SplitMix64, random};
@@ -54,8 +56,6 @@ impl Drop for Mounted {
     }
 }
 
-const REPO: &str = "--repo mnt/repo";
-
 /// Runs a command, whose process is killed after so many steps; whether it ended before that.
 fn run_until(lab: &Lab, mounted: &Mounted, line: &str, steps: u64) -> Option<Ran> {
     let mut command = lab.command(line);
@@ -77,31 +77,60 @@ fn phase(disk: &Disk) -> String {
     disk.last().split(' ').next().unwrap_or_default().to_owned()
 }
 
+/// What a repository of these tests is made with, and opened with.
+struct Kind {
+    init: &'static str,
+    open: &'static str,
+    /// Of how many kills one is done.
+    share: u64,
+}
+
+const PLAIN: Kind =
+    Kind { init: "init mnt/repo --no-encryption", open: "--repo mnt/repo", share: 1 };
+
+/// Each command spends a while on the password.
+const ENCRYPTED: Kind = Kind {
+    init: "init mnt/repo --password-file secret",
+    open: "--repo mnt/repo --password-file secret",
+    share: 3,
+};
+
 #[test]
 fn whatever_a_kill_with_a_power_cut_leaves_is_whole_and_goes_on() {
+    kill_in_the_middle(&PLAIN);
+}
+
+#[test]
+fn whatever_a_kill_with_a_power_cut_leaves_of_an_encrypted_repository_is_whole_and_goes_on() {
+    kill_in_the_middle(&ENCRYPTED);
+}
+
+fn kill_in_the_middle(kind: &Kind) {
     if !can_mount() {
         return;
     }
-    let lab = Lab::new();
+    let (lab, repo) = (Lab::new(), kind.open);
+    lab.write("secret", "correct horse battery staple\n");
     lab.write("before/a", random(1, 300_000));
     lab.write("before/below/b", "b");
     lab.write("new/a", [random(1, 150_000), random(2, 300_000)].concat());
     lab.write("new/c", random(3, 200_000));
     let mounted = Mounted::new(&lab, Disk::new());
-    lab.ok("init mnt/repo --no-encryption");
-    lab.ok(&format!("backup {REPO} --tag before before"));
+    lab.ok(kind.init);
+    lab.ok(&format!("backup {repo} --tag before before"));
     lab.settle();
     // What was acknowledged is durable: nothing more is kept of it.
     let first = mounted.end().after_power_cut(NOTHING_KEPT);
     let mounted = Mounted::new(&lab, first.clone());
-    lab.ok(&format!("backup {REPO} --tag new new"));
+    lab.ok(&format!("backup {repo} --tag new new"));
     let both = mounted.end().after_power_cut(NOTHING_KEPT);
 
-    let backup = format!("backup {REPO} --tag new new");
+    let backup = format!("backup {repo} --tag new new");
     let prune =
-        format!("forget {REPO} --keep-tag before --unsafe-allow-remove-all --prune --max-unused 0");
+        format!("forget {repo} --keep-tag before --unsafe-allow-remove-all --prune --max-unused 0");
     let mut phases: BTreeMap<(&str, String), u64> = BTreeMap::new();
     let (mut numbers, mut counted) = (SplitMix64::new(7), 0);
+    let each = kills().div_ceil(kind.share);
     for (what, line, base) in [("backup", backup, first), ("prune", prune, both)] {
         // How long it takes without a kill.
         let mounted = gone_back(&lab, &base);
@@ -109,7 +138,7 @@ fn whatever_a_kill_with_a_power_cut_leaves_is_whole_and_goes_on() {
         let steps = mounted.unsynced.disk().steps();
         drop(mounted);
         assert!(steps > 10, "{what}: {steps} steps");
-        for kill in 0..kills() {
+        for kill in 0..each {
             let stop = 1 + numbers.below(steps as usize - 1) as u64;
             let mounted = gone_back(&lab, &base);
             let ended = run_until(&lab, &mounted, &line, stop);
@@ -124,27 +153,86 @@ fn whatever_a_kill_with_a_power_cut_leaves_is_whole_and_goes_on() {
                 format!("{what} {kill}, killed after step {stop} ({}), seed {seed}", disk.last());
             let mounted = Mounted::new(&lab, disk.after_power_cut(seed));
             println!("{at}");
-            lab.ok(&format!("check {REPO} --read-data"));
-            let listed = lab.ok(&format!("snapshots {REPO} --json --tag before")).json();
+            lab.ok(&format!("check {repo} --read-data"));
+            let listed = lab.ok(&format!("snapshots {repo} --json --tag before")).json();
             let id = listed[0]["id"].as_str().unwrap_or_else(|| panic!("{at}: lost")).to_owned();
-            lab.ok(&format!("restore {REPO} {id} --target out"));
+            lab.ok(&format!("restore {repo} {id} --target out"));
             assert_same_tree(&lab.path("before"), &lab.path("out"));
             fs::remove_dir_all(lab.path("out")).unwrap();
             // Whatever was left, the same succeeds now, and lasts.
             lab.ok(&line);
             let disk = mounted.end();
             let mounted = Mounted::new(&lab, disk.after_power_cut(NOTHING_KEPT));
-            lab.ok(&format!("check {REPO} --read-data"));
+            lab.ok(&format!("check {repo} --read-data"));
             if what == "backup" {
-                lab.ok(&format!("restore {REPO} latest --target out"));
+                lab.ok(&format!("restore {repo} latest --target out"));
                 assert_same_tree(&lab.path("new"), &lab.path("out"));
                 fs::remove_dir_all(lab.path("out")).unwrap();
             }
             drop(mounted);
         }
     }
-    println!("{counted} kills between the first write and the end, by the step before: {phases:?}");
-    assert!(counted >= kills(), "{counted} of {} kills counted", 2 * kills());
+    println!(
+        "{}: {counted} kills between the first write and the end, by the step before: {phases:?}",
+        kind.init
+    );
+    assert!(counted >= each, "{counted} of {} kills counted", 2 * each);
+}
+
+/// A source of files that a restore gives their length before all of their bytes: one with a hole,
+/// and one of several pieces. The disk of these tests knows no times, so the files have none.
+fn make_long_files(lab: &Lab) {
+    lab.write("src/long", random(1, 9 << 20));
+    lab.write("src/sparse", random(2, 300_000));
+    let sparse = File::options().write(true).open(lab.path("src/sparse")).unwrap();
+    sparse.set_len(3 << 20).unwrap();
+    sparse.write_all_at(&random(3, 100_000), 2 << 20).unwrap();
+    for name in ["src/long", "src/sparse"] {
+        File::open(lab.path(name)).unwrap().set_modified(UNIX_EPOCH).unwrap();
+    }
+}
+
+/// Restores to a disk of which the power is cut, and once more with `if-changed`; whether every file
+/// is as it was then.
+fn is_restored_after_power_cuts(lab: &Lab, ignores_syncs: bool, stop: u64, seed: u64) -> bool {
+    let mut disk = Disk::new();
+    disk.ignores_syncs = ignores_syncs;
+    let line = "restore --repo repo latest --target mnt/out";
+    let mounted = Mounted::new(lab, disk);
+    run_until(lab, &mounted, line, stop);
+    let mut left = mounted.end().after_power_cut(seed);
+    left.ignores_syncs = false;
+    let _mounted = Mounted::new(lab, left);
+    lab.ok(&format!("{line} --overwrite if-changed"));
+    let is_same = |name: &str| {
+        fs::read(lab.path("src").join(name)).unwrap()
+            == fs::read(lab.path("mnt/out").join(name)).unwrap()
+    };
+    is_same("long") && is_same("sparse")
+}
+
+#[test]
+fn what_a_power_cut_leaves_of_a_restore_is_not_taken_for_whole() {
+    if !can_mount() {
+        return;
+    }
+    let lab = Lab::with_repository();
+    make_long_files(&lab);
+    lab.ok("backup --repo repo src");
+    let mounted = Mounted::new(&lab, Disk::new());
+    lab.ok("restore --repo repo latest --target mnt/out");
+    let steps = mounted.end().steps();
+    let mut numbers = SplitMix64::new(11);
+    for _ in 0..kills() {
+        // At any step, or after the last.
+        let stop = 1 + numbers.below(steps as usize + 10) as u64;
+        let seed = numbers.next_u64();
+        assert!(is_restored_after_power_cuts(&lab, false, stop, seed), "step {stop}, seed {seed}");
+    }
+    // Without syncs it would be.
+    let mut ignored =
+        (0..40).map(|seed| is_restored_after_power_cuts(&lab, true, steps + 10, seed));
+    assert!(ignored.any(|is_whole| !is_whole));
 }
 
 #[test]
@@ -155,17 +243,17 @@ fn a_disk_that_ignores_syncs_loses_what_was_acknowledged() {
     let lab = Lab::new();
     lab.write("src/a", random(1, 100_000));
     let mounted = Mounted::new(&lab, Disk::new());
-    lab.ok("init mnt/repo --no-encryption");
+    lab.ok(PLAIN.init);
     let made = mounted.end().after_power_cut(NOTHING_KEPT);
     for ignores_syncs in [false, true] {
         let mut disk = made.clone();
         disk.ignores_syncs = ignores_syncs;
         let mounted = Mounted::new(&lab, disk);
-        lab.ok(&format!("backup {REPO} src"));
+        lab.ok(&format!("backup {} src", PLAIN.open));
         let left = mounted.end().after_power_cut(NOTHING_KEPT);
         let _mounted = Mounted::new(&lab, left);
         // The client was told, and remembers.
-        let listed = lab.run(&format!("snapshots {REPO} --json"));
+        let listed = lab.run(&format!("snapshots {} --json", PLAIN.open));
         let listed = listed.expect(if ignores_syncs { 13 } else { 0 }).json();
         fs::remove_dir_all(lab.path("state")).unwrap();
         assert_eq!(listed.as_array().unwrap().len(), usize::from(!ignores_syncs));

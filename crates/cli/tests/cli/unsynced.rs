@@ -169,13 +169,16 @@ impl Disk {
         Ok(())
     }
 
-    fn add(
+    /// Makes a file or directory, which is a step called `what`.
+    fn make(
         &mut self,
+        what: &str,
         parent: INodeNo,
         name: &OsStr,
         seen: Content,
         mode: u32,
-    ) -> Result<u64, Errno> {
+    ) -> Result<FileAttr, Errno> {
+        self.step(what, name)?;
         if self.names(parent)?.contains_key(name) {
             return Err(Errno::EEXIST);
         }
@@ -187,7 +190,7 @@ impl Disk {
         self.next += 1;
         self.nodes.insert(number, Node { seen, durable, mode });
         self.names_mut(parent)?.insert(name.to_owned(), number);
-        Ok(number)
+        self.attributes(number)
     }
 
     fn attributes(&self, number: u64) -> Result<FileAttr, Errno> {
@@ -307,11 +310,8 @@ impl Filesystem for Unsynced {
         _: u32,
         reply: ReplyEntry,
     ) {
-        let mut disk = self.disk();
-        let made = disk
-            .step("make", name)
-            .and_then(|()| disk.add(parent, name, Content::Directory(BTreeMap::new()), mode))
-            .and_then(|number| disk.attributes(number));
+        let made =
+            self.disk().make("make", parent, name, Content::Directory(BTreeMap::new()), mode);
         answer!(made, reply, attr => reply.entry(&TTL, &attr, Generation(0)));
     }
 
@@ -325,11 +325,7 @@ impl Filesystem for Unsynced {
         _: i32,
         reply: ReplyCreate,
     ) {
-        let mut disk = self.disk();
-        let made = disk
-            .step("create", name)
-            .and_then(|()| disk.add(parent, name, Content::File(Vec::new()), mode))
-            .and_then(|number| disk.attributes(number));
+        let made = self.disk().make("create", parent, name, Content::File(Vec::new()), mode);
         answer!(made, reply, attr => reply.created(
             &TTL, &attr, Generation(0), FileHandle(0), FopenFlags::empty()
         ));

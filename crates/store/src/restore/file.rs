@@ -42,6 +42,8 @@ pub(super) struct RestoredFile {
     opened: Mutex<Option<Result<Arc<Opened>, String>>>,
     /// Why it will not be whole.
     failure: OnceLock<String>,
+    /// Pieces that were found.
+    pieces: AtomicUsize,
     /// Pieces that are still to be written, and one more while others may come.
     pending: AtomicUsize,
 }
@@ -133,12 +135,14 @@ impl RestoredFile {
             content: *content,
             opened: Mutex::new(None),
             failure: OnceLock::new(),
+            pieces: AtomicUsize::new(0),
             pending: AtomicUsize::new(1),
         });
         let mut planned =
             Planned { file: &file, leaves: Vec::new(), start: 0, end: 0, stopped: None };
         let mut hand_over = |planned: &mut Planned<'_>| {
             context.go_on()?;
+            file.pieces.fetch_add(1, Ordering::Relaxed);
             file.pending.fetch_add(1, Ordering::Relaxed);
             send(planned.take()).inspect_err(|_| {
                 file.pending.fetch_sub(1, Ordering::Relaxed);
@@ -200,13 +204,24 @@ impl RestoredFile {
                     Opened { file, temporary, is_found: false }
                 }
             };
-            let has_holes = matches!(self.layout, Layout::Sparse(_)) || context.options.sparse;
-            if has_holes || opened.is_found {
+            if self.has_length_first(context, opened.is_found) {
                 opened.file.set_len(self.size)?;
             }
             Ok(Arc::new(opened))
         };
         opened.get_or_insert_with(|| make().map_err(|error| error.to_string())).clone()
+    }
+
+    /// Whether the file gets its length before its bytes.
+    fn has_length_first(&self, context: &Context<'_>, is_found: bool) -> bool {
+        matches!(self.layout, Layout::Sparse(_)) || context.options.sparse || is_found
+    }
+
+    /// Whether a power cut could leave the file with its length and holes in place of bytes: then
+    /// `if-changed` would take it for whole. Pieces are written in any order.
+    fn may_have_its_length_early(&self, context: &Context<'_>, opened: &Opened) -> bool {
+        let has_several_pieces = self.pieces.load(Ordering::Relaxed) > 1;
+        has_several_pieces || self.has_length_first(context, opened.is_found)
     }
 
     /// Gives the whole file its metadata and its name, or reports why there is none.
@@ -218,6 +233,9 @@ impl RestoredFile {
         let named = whole.and_then(|opened| {
             let finish = || -> io::Result<_> {
                 let missing = set_meta(&opened.file, &self.meta)?;
+                if self.may_have_its_length_early(context, &opened) {
+                    opened.file.sync_data()?;
+                }
                 self.target.rename(&opened.temporary, &self.name)?;
                 Ok(missing)
             };

@@ -8,6 +8,9 @@
 //! A restore that was cut off leaves temporary files. Their names follow from what they are to
 //! become, so another restore of the same finds them, compares what they hold chunk by chunk, and
 //! writes only what is not there. Those that nothing came of are removed at the end.
+//!
+//! After a power cut a file may be there under its name, with its length and times, and without its
+//! bytes. Where the length may come first the file is therefore synced before it gets its name.
 
 mod file;
 mod target;
@@ -51,7 +54,9 @@ pub enum Overwrite {
     /// It is replaced.
     #[default]
     Always,
-    /// It is replaced unless size and mtime are those of the snapshot.
+    /// It is replaced unless size and mtime are those of the snapshot. What a power cut left may have
+    /// both and not its bytes, if the file is shorter than 8 MiB and the file system makes lengths
+    /// durable before bytes.
     IfChanged,
     /// It stays.
     Never,
