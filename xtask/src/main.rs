@@ -1,4 +1,5 @@
-//! Developer commands: `cargo xtask test | tidy | dataset | bench | rivals | campaign | bench-smoke`.
+//! Developer commands: `cargo xtask test | tidy | dataset | bench | rivals | campaign | compat |
+//! bench-smoke`.
 //!
 //! Depends on no crate of the engine, so that it builds, and judges, while they are broken.
 
@@ -13,6 +14,7 @@ mod bench_sizes;
 mod bench_source;
 mod bench_table;
 mod campaign;
+mod compat;
 mod dataset;
 mod digest;
 mod edges;
@@ -83,6 +85,8 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// Make the repositories in compat/ anew of which the format is not frozen yet
+    Compat,
     /// Run something long by hand
     #[command(subcommand)]
     Campaign(CampaignCommand),
@@ -98,8 +102,8 @@ enum Command {
 
 #[derive(Subcommand)]
 enum CampaignCommand {
-    /// Kill the binary in the middle of backups and prunes, on a file system that loses what was
-    /// not synced
+    /// Kill the binary in the middle of backups, prunes and restores, on a file system that loses
+    /// what was not synced
     Kill {
         /// How many backups are killed, and how many prunes
         #[arg(long, default_value_t = 200)]
@@ -259,6 +263,7 @@ fn main() -> ExitCode {
         Command::Campaign(CampaignCommand::Kill { kills }) => campaign::kill(kills),
         Command::Campaign(CampaignCommand::Asan) => campaign::asan(),
         Command::Campaign(CampaignCommand::Miri) => campaign::miri(),
+        Command::Compat => compat::make(Cargo::default()),
         Command::Instructions { write } => instructions::run(Cargo::default(), write),
         Command::BenchSmoke => bench::smoke(),
     };

@@ -6,6 +6,7 @@ mod bench;
 mod bench_page;
 mod cache;
 mod commands;
+mod compat;
 mod copy;
 mod datasets;
 mod datasets_resumed;
