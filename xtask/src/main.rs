@@ -10,6 +10,7 @@
 
 mod bench;
 mod bench_install;
+mod bench_loss;
 mod bench_sizes;
 mod bench_source;
 mod bench_table;
@@ -188,6 +189,8 @@ enum BenchCommand {
         #[arg(long)]
         out: PathBuf,
     },
+    /// What an index of little memory misses of duplicates, and the memory that whole backups take
+    DedupLoss(bench_loss::Options),
     /// Install the backup tools that are no packages of Debian, below target/rivals
     Install {
         /// The tools to install
@@ -246,6 +249,7 @@ fn main() -> ExitCode {
                 out,
             })
         }
+        Command::Bench(BenchCommand::DedupLoss(options)) => bench_loss::measure(options),
         Command::Bench(BenchCommand::Install { tools }) => {
             bench_install::install(Cargo::default(), &tools)
         }

@@ -4,6 +4,7 @@
 //! [`Plan::sizes`] the index is asked in four ways. Chunks are known by a number, so any of the
 //! hundreds of millions can be asked for without being kept.
 
+mod loss;
 mod plot;
 
 use std::fs;
@@ -19,6 +20,7 @@ use onefold_index::{Claim, Index, Listed, Memory};
 use onefold_seal::ObjectId;
 use serde::{Deserialize, Serialize};
 
+pub use loss::{Loss, measure_loss};
 pub use plot::plot;
 
 /// Chunks of an object: what a container of 16 MiB holds at a mean of 16 KiB.
