@@ -11,6 +11,7 @@
 mod bench;
 mod bench_install;
 mod bench_loss;
+mod bench_similarity;
 mod bench_sizes;
 mod bench_source;
 mod bench_table;
@@ -28,8 +29,10 @@ mod measure;
 mod programs;
 mod record;
 mod rivals;
+mod s3_process;
 mod s3_server;
 mod sample_tree;
+mod similarity_plot;
 mod suite;
 mod tally;
 mod tidy;
@@ -191,6 +194,8 @@ enum BenchCommand {
     },
     /// What an index of little memory misses of duplicates, and the memory that whole backups take
     DedupLoss(bench_loss::Options),
+    /// Backups of images to an S3 server, by how much of them it has (Shredder, figure 18)
+    Similarity(bench_similarity::Options),
     /// Install the backup tools that are no packages of Debian, below target/rivals
     Install {
         /// The tools to install
@@ -250,6 +255,7 @@ fn main() -> ExitCode {
             })
         }
         Command::Bench(BenchCommand::DedupLoss(options)) => bench_loss::measure(options),
+        Command::Bench(BenchCommand::Similarity(options)) => bench_similarity::measure(options),
         Command::Bench(BenchCommand::Install { tools }) => {
             bench_install::install(Cargo::default(), &tools)
         }

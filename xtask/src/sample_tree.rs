@@ -31,10 +31,10 @@ pub(crate) fn create(root: &Path) -> Result<()> {
 }
 
 /// Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014.
-struct SplitMix64(u64);
+pub(crate) struct SplitMix64(pub(crate) u64);
 
 impl SplitMix64 {
-    fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         let value = self.peek();
         self.0 = self.0.wrapping_add(GOLDEN_GAMMA);
         value
