@@ -17,9 +17,13 @@ pub(crate) struct Options {
     /// The tree to cut and to back up
     #[arg(long)]
     dataset: PathBuf,
+    /// Mean chunk sizes to cut by, in KiB: 16 is that of a new repository, and small chunks stand
+    /// for more data
+    #[arg(long, value_delimiter = ',', value_name = "KIB", default_values_t = [16, 2, 1])]
+    means: Vec<usize>,
     /// Memory of the index, in KiB
     #[arg(long, value_delimiter = ',', value_name = "KIB",
-          default_values_t = [64, 128, 256, 1024, 24 << 10])]
+          default_values_t = [64, 256, 24 << 10])]
     memories: Vec<usize>,
     /// Where repositories go; emptied first [default: target/bench/work]
     #[arg(long)]
@@ -64,8 +68,9 @@ struct Loss {
 }
 
 const NOTES: [&str; 3] = [
-    "kind loss: files in the order of their paths, cut by the default chunker, claimed a mebibyte at \
-     a time and published 16 MiB at a time; stored_bytes are those of chunks that were taken for new",
+    "kind loss: files in the order of their paths, cut by the default chunker (bytes / chunks tells \
+     the mean), claimed a mebibyte at a time and published 16 MiB at a time; stored_bytes are those of \
+     chunks that were taken for new",
     "kind backup: one backup of the whole dataset into a new repository; peak_rss_bytes is that of \
      the process, as wait4 reports it; promised_bytes hold for the default memory",
     "seconds are of one run, while others used the machine: they say little",
@@ -83,7 +88,9 @@ pub(crate) fn measure(options: Options) -> Result<()> {
     for (memory, is_encrypted) in [(None, true), (None, false), (smallest, false)] {
         samples.push(back_up(&work, &source, memory, is_encrypted)?);
     }
-    samples.extend(losses(&source, &memories)?);
+    for mean in options.means {
+        samples.extend(losses(&source, mean << 10, &memories)?);
+    }
     work.end()?;
     for sample in &samples {
         println!("bench: {sample:?}");
@@ -129,10 +136,10 @@ fn back_up(
 }
 
 /// No speed is measured, so it need not be built for speed.
-fn losses(source: &Path, memories: &[usize]) -> Result<Vec<Sample>> {
+fn losses(source: &Path, mean: usize, memories: &[usize]) -> Result<Vec<Sample>> {
     let mut measure = Cargo::default().command();
     measure.args(["run", "--quiet", "--package", "onefold-bench", "--bin", "index-loss", "--"]);
-    measure.arg(source).args(memories.iter().map(usize::to_string));
+    measure.arg(source).arg(mean.to_string()).args(memories.iter().map(usize::to_string));
     let output = measure.stderr(Stdio::inherit()).output().context("cargo run")?;
     ensure!(output.status.success(), "index-loss ended with {}", output.status);
     let text = String::from_utf8(output.stdout)?;

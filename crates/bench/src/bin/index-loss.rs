@@ -1,6 +1,6 @@
 //! Measures what hooks miss of a folder, and prints a line of JSON for each memory of the index.
 //!
-//! `index-loss FOLDER BYTES...`; `cargo xtask bench dedup-loss` runs it and writes a record.
+//! `index-loss FOLDER MEAN BYTES...`; `cargo xtask bench dedup-loss` runs it and writes a record.
 
 use std::env;
 use std::path::PathBuf;
@@ -10,16 +10,14 @@ use onefold_bench::Source;
 use onefold_bench::index::measure_loss;
 use onefold_cdc::{Algorithm, Chunker, Params};
 
-/// The mean chunk size of a new repository, in bytes.
-const MEAN: usize = 16 << 10;
-
 fn main() -> Result<()> {
     let mut arguments = env::args().skip(1);
     let folder = arguments.next().context("a folder is needed")?;
+    let mean = arguments.next().context("a mean chunk size is needed")?.parse()?;
     let memories = arguments
         .map(|bytes| bytes.parse().with_context(|| format!("'{bytes}' is no number of bytes")))
         .collect::<Result<Vec<usize>>>()?;
-    let chunker = Chunker::new(&Params::for_mean(Algorithm::MinCdc, MEAN)?)?;
+    let chunker = Chunker::new(&Params::for_mean(Algorithm::MinCdc, mean)?)?;
     let mut source = Source::list(&[PathBuf::from(folder)])?;
     for loss in measure_loss(&mut source, &chunker, &memories)? {
         println!("{}", serde_json::to_string(&loss)?);
