@@ -5,8 +5,8 @@ use std::path::Path;
 use onefold_backend::BackendError;
 use onefold_bench::build::BuildError;
 use onefold_store::StoreError;
-use onefold_volume::VolumeError;
 use onefold_store::check::Finding;
+use onefold_volume::VolumeError;
 use serde::Serialize;
 
 use crate::console::Console;

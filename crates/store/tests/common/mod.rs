@@ -13,8 +13,8 @@ pub mod repaired;
 pub mod scene;
 pub mod sealed;
 pub mod stage;
-pub mod watched;
 pub mod trials;
+pub mod watched;
 
 use std::num::NonZero;
 use std::path::{Path, PathBuf};

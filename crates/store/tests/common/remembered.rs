@@ -9,7 +9,7 @@ use onefold_seal::ObjectId;
 use onefold_store::{Progress, Repository, StoreError, backup, forget};
 use tempfile::TempDir;
 
-use super::scene::{Count, Tried};
+use super::trials::{Count, Tried};
 use super::{Protection, chain, copy, expect_clean, init, names, small_chunks, try_back_up, write};
 
 /// What a repository and the memory of its client were when the client began.
