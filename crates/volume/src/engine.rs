@@ -78,9 +78,13 @@ impl Waiting {
 }
 
 impl State {
-    /// Maps a block, and notes it.
+    /// Maps a block, and notes it. A block that is beyond the end by now is as if it had been written
+    /// before the volume became shorter.
     pub(crate) fn map(&mut self, volume: VolumeId, block: u64, to: Handle) {
         let Some(one) = self.volumes.get_mut(&volume) else { return };
+        if block >= one.size / u64::from(one.block_size.bytes()) {
+            return;
+        }
         if to.is_hole() && one.map.get(block).is_hole() {
             return;
         }
@@ -155,7 +159,7 @@ impl Engine {
     ///
     /// After an error some are mapped, and the others are as before.
     pub(crate) fn put(&self, volume: VolumeId, pages: &[(u64, &[u8])]) -> Result<(), VolumeError> {
-        self.expect_running()?;
+        self.expect_room(volume)?;
         let (zeros, pages): (Vec<_>, Vec<_>) = pages.iter().partition(|(_, page)| is_zero(page));
         let bytes: Vec<&[u8]> = pages.iter().map(|(_, page)| *page).collect();
         let mut fingerprints = Vec::with_capacity(bytes.len());
@@ -184,7 +188,7 @@ impl Engine {
         for i in unknown {
             self.put_new(volume, pages[i], fingerprints[i], &*table)?;
         }
-        self.commit_if_much_waits()
+        Ok(())
     }
 
     /// Maps a block to a page that the table did not know a moment ago.
@@ -233,11 +237,10 @@ impl Engine {
         volume: VolumeId,
         blocks: impl Iterator<Item = u64>,
     ) -> Result<(), VolumeError> {
-        self.expect_running()?;
+        self.expect_room(volume)?;
         let mut state = self.state();
         blocks.for_each(|block| state.map(volume, block, Handle::HOLE));
-        drop(state);
-        self.commit_if_much_waits()
+        Ok(())
     }
 
     /// Where the pages of `blocks` are; holes are `None`.
@@ -267,11 +270,18 @@ impl Engine {
         self.journal.lock().expect("nobody panics with it").log.len()
     }
 
-    fn commit_if_much_waits(&self) -> Result<(), VolumeError> {
-        if self.state().waiting.bytes < self.options.commit_len {
-            return Ok(());
-        }
-        self.commit()
+    /// Fails unless `volume` can be changed. If much waits it is written first, so that no more waits
+    /// while the disk is full than one call can bring.
+    fn expect_room(&self, volume: VolumeId) -> Result<(), VolumeError> {
+        self.expect_running()?;
+        let waiting = {
+            let state = self.state();
+            if !state.volumes.contains_key(&volume) {
+                return Err(VolumeError::Deleted);
+            }
+            state.waiting.bytes
+        };
+        if waiting < self.options.commit_len { Ok(()) } else { self.commit() }
     }
 
     /// Makes durable what was done before.
@@ -400,12 +410,26 @@ impl Engine {
         let Some((number, file, slots)) = self.state().pages.emptiest(0.5) else {
             return Ok(false);
         };
+        let moved = self.move_pages(number, &file, &slots);
+        // also those that were moved before an error
+        self.forward_maps();
+        moved?;
+        self.commit()?;
+        Ok(true)
+    }
+
+    /// Appends the pages in `slots` of a container anew, and notes where they went. One that cannot be
+    /// read stays, and with it the container.
+    fn move_pages(&self, number: u32, file: &PageFile, slots: &[u32]) -> Result<(), VolumeError> {
         let directory = file.directory(&self.envelope())?;
         let table = self.table();
-        for slot in slots {
+        for &slot in slots {
             let from = Handle::new(number, slot);
             let Some(located) = self.state().pages.locate(from) else { continue };
-            let stored = located.read_stored()?;
+            let Ok(stored) = located.read_stored() else {
+                self.state().pages.keep_for_good(number);
+                continue;
+            };
             let (group, chunk) =
                 (&directory.groups[slot as usize], &directory.chunks[slot as usize]);
             let page = CompressedGroup::of_chunk(stored, group.codec, chunk.fingerprint, group.len);
@@ -419,9 +443,7 @@ impl Engine {
                 table.insert(&chunk.fingerprint, to.to_u64());
             }
         }
-        self.forward_maps();
-        self.commit()?;
-        Ok(true)
+        Ok(())
     }
 
     /// Lets every map know where pages were moved.

@@ -58,6 +58,9 @@ pub enum VolumeError {
         /// As given.
         name: String,
     },
+    /// The volume was deleted while it was used.
+    #[error("the volume was deleted")]
+    Deleted,
     /// A volume has this name already.
     #[error("there is a volume '{name}' already")]
     VolumeExists {

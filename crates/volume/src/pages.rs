@@ -128,6 +128,8 @@ struct Container {
     is_sealed: bool,
     /// Whether its footer cannot be read. Its pages cannot either, and it is kept for who can.
     is_damaged: bool,
+    /// Whether a page of it cannot be read, so that it cannot be emptied.
+    is_stuck: bool,
     /// Stored bytes of pages that are referred to.
     live_bytes: u64,
     /// How many those are.
@@ -188,6 +190,8 @@ pub(crate) struct Pages {
     pub(crate) next: u32,
     /// Containers with bytes that may not be durable.
     unsynced: Vec<Arc<PageFile>>,
+    /// Containers that may have become dead.
+    maybe_dead: Vec<u32>,
     /// Where pages went that a compaction moved, until all maps know.
     forwards: HashMap<Handle, Handle>,
     /// Length in bytes from which on a container gets its footer.
@@ -203,6 +207,7 @@ impl Pages {
             open: None,
             next: 1,
             unsynced: Vec::new(),
+            maybe_dead: Vec::new(),
             forwards: HashMap::new(),
             container_len,
         }
@@ -222,6 +227,7 @@ impl Pages {
             end: 0,
             is_sealed: true,
             is_damaged: false,
+            is_stuck: false,
             live_bytes: 0,
             live: 0,
         };
@@ -239,6 +245,7 @@ impl Pages {
             container.slots.clear();
         }
         self.all.insert(number, container);
+        self.maybe_dead.push(number);
         self.next = self.next.max(number + 1);
         Ok(damage)
     }
@@ -346,6 +353,7 @@ impl Pages {
             end: start.len() as u32,
             is_sealed: false,
             is_damaged: false,
+            is_stuck: false,
             live_bytes: 0,
             live: 0,
         };
@@ -361,6 +369,7 @@ impl Pages {
         let container = self.all.get_mut(&number).expect("the open one is one of all");
         container.file.append(&writer.clone().finish())?;
         container.is_sealed = true;
+        self.maybe_dead.push(number);
         self.unsynced.push(Arc::clone(&container.file));
         self.open = None;
         Ok(Record::Sealed { container: number })
@@ -392,20 +401,31 @@ impl Pages {
         container.is_some_and(|container| (page.slot() as usize) < container.slots.len())
     }
 
+    /// A page of container `number` cannot be moved.
+    pub(crate) fn keep_for_good(&mut self, number: u32) {
+        if let Some(container) = self.all.get_mut(&number) {
+            container.is_stuck = true;
+        }
+    }
+
     /// Sealed containers of which nothing is referred to, taken out: nobody can find them any more.
     pub(crate) fn take_dead(&mut self) -> Vec<Arc<PageFile>> {
-        let dead = |one: &Container| one.is_sealed && !one.is_damaged && one.live == 0;
-        let numbers: Vec<u32> =
-            self.all.iter().filter(|(_, one)| dead(one)).map(|(number, _)| *number).collect();
-        let take = |number| self.all.remove(&number).expect("it was there").file;
-        numbers.into_iter().map(take).collect()
+        let mut dead = Vec::new();
+        for number in std::mem::take(&mut self.maybe_dead) {
+            let is_dead = |one: &Container| one.is_sealed && !one.is_damaged && one.live == 0;
+            if self.all.get(&number).is_some_and(is_dead) {
+                dead.extend(self.all.remove(&number).map(|container| container.file));
+            }
+        }
+        dead
     }
 
     /// The sealed container with the smallest share of bytes that are referred to, if less than
     /// `share` are: its number, its file and the slots to move.
     pub(crate) fn emptiest(&self, share: f64) -> Option<(u32, Arc<PageFile>, Vec<u32>)> {
         let fill = |one: &Container| one.live_bytes as f64 / f64::from(one.end.max(1));
-        let sealed = self.all.iter().filter(|(_, one)| one.is_sealed && !one.is_damaged);
+        let sealed =
+            self.all.iter().filter(|(_, one)| one.is_sealed && !one.is_damaged && !one.is_stuck);
         let least = sealed.min_by(|(_, a), (_, b)| fill(a).total_cmp(&fill(b)));
         let (number, container) = least.filter(|(_, one)| fill(one) < share)?;
         let slots = container.slots.iter().enumerate();
@@ -521,6 +541,9 @@ impl References for Pages {
         if slot.references == 0 {
             container.live -= 1;
             container.live_bytes -= u64::from(len - slot.offset);
+            if container.live == 0 {
+                self.maybe_dead.push(page.container());
+            }
         }
     }
 }

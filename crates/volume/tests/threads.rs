@@ -1,0 +1,145 @@
+//! Many threads at once: each finds what it wrote last, whatever the others do to the pool.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use onefold_backend::{Folder, MemoryFolder};
+use onefold_block::{BlockDevice, BlockSize, Durability};
+use onefold_testkit::SplitMix64;
+use onefold_volume::{Hash, Options, Pool};
+
+const BLOCK: u64 = 4096;
+const WRITERS: u64 = 3;
+const BLOCKS: u64 = 60;
+
+fn options() -> Options {
+    Options { table_bytes: 64 << 10, container_len: 40_000, commit_len: 4000, ..Options::default() }
+}
+
+fn block(n: u64) -> Vec<u8> {
+    let mut numbers = SplitMix64::new(n);
+    (0..BLOCK / 8).flat_map(|_| numbers.next_u64().to_le_bytes()).collect()
+}
+
+fn reopen(folder: Arc<dyn Folder>) -> Pool {
+    let (pool, damage) = Pool::open(folder, options()).unwrap();
+    assert!(damage.is_empty(), "{damage:?}");
+    assert_eq!(pool.check(), Vec::<String>::new());
+    pool
+}
+
+#[test]
+fn writers_beside_snapshots_compactions_checkpoints_and_resizes_find_what_they_wrote() {
+    let folder: Arc<dyn Folder> = Arc::new(MemoryFolder::new());
+    Pool::create(&folder, Hash::Blake3).unwrap();
+    let (pool, _) = Pool::open(Arc::clone(&folder), options()).unwrap();
+    let len = WRITERS * BLOCKS * BLOCK;
+    pool.create_volume("a", len, BlockSize::B4096).unwrap();
+    let is_over = AtomicBool::new(false);
+    let (shared, is_over) = (&pool, &is_over);
+    let last: Vec<Vec<u64>> = thread::scope(|scope| {
+        scope.spawn(move || {
+            let pool = shared;
+            let volume = pool.volume("a").unwrap();
+            let mut numbers = SplitMix64::new(99);
+            while !is_over.load(Ordering::Relaxed) {
+                match numbers.next_u64() % 6 {
+                    0 => pool.clone_volume("a", "s", false).unwrap(),
+                    1 => drop(pool.delete_volume("s")),
+                    2 => drop(pool.compact().unwrap()),
+                    3 => pool.checkpoint().unwrap(),
+                    4 => pool.drop_table(numbers.next_u64().is_multiple_of(2)).unwrap(),
+                    // longer, and back to where nobody writes beyond
+                    _ => {
+                        volume.resize(len + BLOCK * (numbers.next_u64() % 900)).unwrap();
+                        volume.resize(len).unwrap();
+                    }
+                }
+                let _ = pool.delete_volume("s");
+            }
+        });
+        let writers: Vec<_> = (0..WRITERS)
+            .map(|writer| {
+                scope.spawn(move || {
+                    let volume = shared.volume("a").unwrap();
+                    let mut numbers = SplitMix64::new(writer);
+                    let mut last = vec![0; BLOCKS as usize];
+                    for step in 0..6000 {
+                        // neighbours of other writers share stripes, segments and pages
+                        let i = numbers.next_u64() % BLOCKS;
+                        let at = (i * WRITERS + writer) * BLOCK;
+                        if step % 7 == 0 {
+                            volume.erase(at..at + BLOCK, Durability::OnFlush).unwrap();
+                            last[i as usize] = 0;
+                        } else {
+                            let n = 1 + numbers.next_u64() % 40;
+                            volume.write(at, &block(n), Durability::OnFlush).unwrap();
+                            last[i as usize] = n;
+                        }
+                        let i = numbers.next_u64() % BLOCKS;
+                        let mut found = vec![1; BLOCK as usize];
+                        volume.read((i * WRITERS + writer) * BLOCK, &mut found).unwrap();
+                        let n = last[i as usize];
+                        let expected = if n == 0 { vec![0; BLOCK as usize] } else { block(n) };
+                        assert!(found == expected, "writer {writer}, step {step}, block {i}");
+                    }
+                    last
+                })
+            })
+            .collect();
+        let last = writers.into_iter().map(|writer| writer.join().unwrap()).collect();
+        is_over.store(true, Ordering::Relaxed);
+        last
+    });
+    pool.flush().unwrap();
+    assert_eq!(pool.check(), Vec::<String>::new());
+    assert_eq!(pool.scrub().unwrap().bad, []);
+    let verify = |pool: &Pool| {
+        let volume = pool.volume("a").unwrap();
+        for (writer, last) in last.iter().enumerate() {
+            for (i, n) in last.iter().enumerate() {
+                let mut found = vec![1; BLOCK as usize];
+                let at = (i as u64 * WRITERS + writer as u64) * BLOCK;
+                volume.read(at, &mut found).unwrap();
+                let expected = if *n == 0 { vec![0; BLOCK as usize] } else { block(*n) };
+                assert!(found == expected, "writer {writer}, block {i}");
+            }
+        }
+    };
+    verify(&pool);
+    drop(pool);
+    verify(&reopen(folder));
+}
+
+#[test]
+fn writes_beside_a_volume_that_becomes_shorter_leave_a_pool_that_opens() {
+    let folder: Arc<dyn Folder> = Arc::new(MemoryFolder::new());
+    Pool::create(&folder, Hash::Blake3).unwrap();
+    let (pool, _) = Pool::open(Arc::clone(&folder), options()).unwrap();
+    pool.create_volume("a", 1000 * BLOCK, BlockSize::B4096).unwrap();
+    let device = pool.volume("a").unwrap();
+    let volume = &device;
+    thread::scope(|scope| {
+        for writer in 0..2 {
+            scope.spawn(move || {
+                let mut numbers = SplitMix64::new(writer);
+                for _ in 0..10_000 {
+                    // beyond the end now and then
+                    let at = numbers.next_u64() % 1000 * BLOCK;
+                    let _ = volume.write(at, &block(numbers.next_u64() % 9), Durability::OnFlush);
+                }
+            });
+        }
+        scope.spawn(move || {
+            for step in 0..3000 {
+                volume.resize((1 + step * 37 % 1000) * BLOCK).unwrap();
+            }
+        });
+    });
+    volume.flush().unwrap();
+    assert_eq!(pool.check(), Vec::<String>::new());
+    let size = device.size();
+    drop((device, pool));
+    assert_eq!(reopen(folder).volume("a").unwrap().size(), size);
+}
