@@ -38,6 +38,11 @@ const NEEDS: &[Need] = &[
     Need { program: "borg", package: "borgbackup", why: "cuts what its preset must cut alike" },
     Need { program: "casync", package: "casync", why: "cuts what its preset must cut alike" },
     Need { program: "restic", package: "restic", why: "cuts what its preset must cut alike" },
+    Need {
+        program: "debootstrap",
+        package: "debootstrap",
+        why: "builds datasets, and must fail clearly without a network",
+    },
     Need { program: "chromium", package: "chromium", why: "shows that the bench's page works" },
     Need { program: "qemu-img", package: "qemu-utils", why: "is a client of the NBD server" },
     Need { program: "nbdcopy", package: "libnbd-bin", why: "is a client of the NBD server" },

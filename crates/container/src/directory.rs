@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use bytes::Bytes;
-use onefold_backend::Objects;
+use onefold_backend::{BackendError, Objects};
 use onefold_fingerprint::{Fingerprint, Fingerprinter};
 use onefold_seal::wire::{Put, Reader, WireError};
 use onefold_seal::{CHECK_LEN, Check, Envelope, Kind, ObjectId, Parts, SealError};
@@ -82,6 +82,17 @@ impl Directory {
         id: ObjectId,
         size: u64,
     ) -> Result<Self, ContainerError> {
+        let name = container_name(id);
+        Self::read_by(envelope, id, size, |range| objects.get_range(&name, range))
+    }
+
+    /// The same of a container that `read` reads ranges of.
+    pub fn read_by<B: AsRef<[u8]>>(
+        envelope: &Envelope,
+        id: ObjectId,
+        size: u64,
+        read: impl Fn(Range<u64>) -> Result<B, BackendError>,
+    ) -> Result<Self, ContainerError> {
         let backend = |source| ContainerError::Backend { container: id, source };
         let sealed = |source| ContainerError::Envelope { container: id, source };
         let start_len = envelope.start_len() as u64;
@@ -89,17 +100,16 @@ impl Directory {
         if size < min_len {
             return Err(sealed(SealError::Truncated { found: size, expected: min_len }));
         }
-        let name = container_name(id);
-        let start = objects.get_range(&name, 0..start_len).map_err(backend)?;
+        let start = read(0..start_len).map_err(backend)?;
         let mut tail_start = size.saturating_sub(FIRST_READ).max(start_len);
-        let mut tail = objects.get_range(&name, tail_start..size).map_err(backend)?;
-        let footer_start = footer_start(&tail, size, start_len).map_err(sealed)?;
+        let mut tail = read(tail_start..size).map_err(backend)?;
+        let footer_start = footer_start(tail.as_ref(), size, start_len).map_err(sealed)?;
         if footer_start < tail_start {
             tail_start = footer_start;
-            tail = objects.get_range(&name, tail_start..size).map_err(backend)?;
+            tail = read(tail_start..size).map_err(backend)?;
         }
-        let footer = &tail[(footer_start - tail_start) as usize..];
-        Self::open(envelope, id, &start, footer, footer_start)
+        let footer = &tail.as_ref()[(footer_start - tail_start) as usize..];
+        Self::open(envelope, id, start.as_ref(), footer, footer_start)
     }
 
     /// Reads the footer out of the whole container `object`.

@@ -50,7 +50,7 @@ pub struct Snapshot {
     /// The one source if it is a directory, else a directory that holds the sources.
     pub root: Entry,
     /// Whether a write-only client made it, or it was made of one that such a client made: it may say
-    /// anything of host and time. Told by how it is sealed, and by [`FROM_CLIENT`].
+    /// anything of host and time. Told by how it is sealed, or by a tag.
     pub is_from_client: bool,
 }
 

@@ -250,7 +250,11 @@ impl Engine {
             *journal = Journal { log: next, number, frame };
             (image, number, frame)
         };
-        image.write(&*self.folder, self.id, number, frame)?;
+        if let Err(error) = image.write(&*self.folder, self.id, number, frame) {
+            // It would take room for nothing; what is there without it is enough.
+            let _ = self.folder.remove(&checkpoint_name(number));
+            return Err(error);
+        }
         for name in self.folder.names()? {
             let is_older = |prefix| number_in(&name, prefix).is_some_and(|one| one < number);
             if is_older("checkpoint-") || is_older("journal-") {

@@ -270,6 +270,13 @@ impl Engine {
         self.journal.lock().expect("nobody panics with it").log.len()
     }
 
+    /// Notes that the page of a block could not be read.
+    pub(crate) fn note_bad(&self, volume: VolumeId, block: u64) {
+        let mut state = self.state();
+        let page = state.volumes.get(&volume).map_or(Handle::HOLE, |one| one.map.get(block));
+        state.pages.note_bad(page);
+    }
+
     /// Fails unless `volume` can be changed. If much waits it is written first, so that no more waits
     /// while the disk is full than one call can bring.
     fn expect_room(&self, volume: VolumeId) -> Result<(), VolumeError> {
@@ -284,22 +291,25 @@ impl Engine {
         if waiting < self.options.commit_len { Ok(()) } else { self.commit() }
     }
 
-    /// Makes durable what was done before.
+    /// Makes durable what was done before, and removes the files of containers that are dead then.
     pub(crate) fn commit(&self) -> Result<(), VolumeError> {
         let mut journal = self.journal.lock().expect("nobody panics with it");
-        self.commit_in(&mut journal)?;
-        drop(journal);
-        self.drop_dead()
-    }
-
-    /// The same with the journal in hand; containers that are dead stay.
-    pub(crate) fn commit_in(&self, journal: &mut Journal) -> Result<(), VolumeError> {
         self.expect_running()?;
         let (bodies, files) = {
             let mut state = self.state();
-            (state.waiting.take(), state.pages.take_unsynced())
+            let State { pages, waiting, .. } = &mut *state;
+            if !pages.is_moving() {
+                pages.doom_dead(|record| waiting.push(record));
+            }
+            (waiting.take(), pages.take_unsynced())
         };
-        self.write(journal, bodies, &files)
+        if seeded::active(Bug::RemovedBeforeDropped) {
+            self.remove_doomed();
+        }
+        self.write(&mut journal, bodies, &files)?;
+        drop(journal);
+        self.remove_doomed();
+        Ok(())
     }
 
     /// Syncs `files`, then appends `bodies` to the journal.
@@ -340,31 +350,12 @@ impl Engine {
         error.into()
     }
 
-    /// Lets go of containers that nothing refers to.
-    pub(crate) fn drop_dead(&self) -> Result<(), VolumeError> {
-        let mut journal = self.journal.lock().expect("nobody panics with it");
-        let dead = {
-            let mut state = self.state();
-            if state.pages.is_moving() {
-                return Ok(());
-            }
-            let dead = state.pages.take_dead();
-            for file in &dead {
-                let container = file.number();
-                state.waiting.push(&Record::Dropped { container });
-            }
-            dead
-        };
-        if dead.is_empty() {
-            return Ok(());
-        }
-        if seeded::active(Bug::RemovedBeforeDropped) {
-            dead.iter().try_for_each(|file| self.folder.remove(&file.name))?;
-        }
-        self.commit_in(&mut journal)?;
-        drop(journal);
+    /// Removes the files of containers of which the journal says that they are gone.
+    fn remove_doomed(&self) {
+        let doomed = self.state().pages.take_doomed();
         let table = self.table();
-        for file in dead {
+        let mut left = Vec::new();
+        for file in doomed {
             // What cannot be read stays in the table, where nobody believes it.
             if let Ok(directory) = file.directory(&self.envelope()) {
                 for (slot, chunk) in (0..).zip(&directory.chunks) {
@@ -374,9 +365,12 @@ impl Engine {
                     }
                 }
             }
-            self.folder.remove(&file.name)?;
+            // What was done is durable; the file goes with a later commit, or when the pool is opened.
+            if self.folder.remove(&file.name).is_err() {
+                left.push(file);
+            }
         }
-        Ok(())
+        self.state().pages.put_back_doomed(left);
     }
 
     /// What container `number` holds, unless it is gone.
@@ -421,13 +415,21 @@ impl Engine {
     /// Appends the pages in `slots` of a container anew, and notes where they went. One that cannot be
     /// read stays, and with it the container.
     fn move_pages(&self, number: u32, file: &PageFile, slots: &[u32]) -> Result<(), VolumeError> {
-        let directory = file.directory(&self.envelope())?;
+        let directory = match file.directory(&self.envelope()) {
+            Ok(directory) => directory,
+            Err(error) => {
+                self.state().pages.keep_for_good(number);
+                return Err(error);
+            }
+        };
         let table = self.table();
         for &slot in slots {
             let from = Handle::new(number, slot);
             let Some(located) = self.state().pages.locate(from) else { continue };
             let Ok(stored) = located.read_stored() else {
-                self.state().pages.keep_for_good(number);
+                let mut state = self.state();
+                state.pages.keep_for_good(number);
+                state.pages.note_bad(from);
                 continue;
             };
             let (group, chunk) =

@@ -87,7 +87,7 @@ fn later_frame(
 ) -> Result<Option<u64>, VolumeError> {
     let mut rest = vec![0; (log.len() - from) as usize];
     log.read(from, &mut rest)?;
-    for at in 1..rest.len().saturating_sub(HEAD) {
+    for at in 0..rest.len().saturating_sub(HEAD) {
         let head = Head::decode(rest[at..][..HEAD].try_into().expect("as long as a head"));
         let is_plausible = head.len <= MAX_BODY && head.number.wrapping_sub(next) < 1 << 32;
         let body = is_plausible.then(|| rest[at + HEAD..].get(..head.len)).flatten();

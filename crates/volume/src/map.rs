@@ -3,7 +3,7 @@
 //! A page is referred to once by each segment entry that has it, however many volumes share the
 //! segment. So a snapshot costs a pointer a segment, and no page is touched.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -66,22 +66,19 @@ impl Segment {
 /// The pages of a volume's blocks.
 #[derive(Debug, Default)]
 pub(crate) struct Map {
-    segments: Vec<Option<Arc<Segment>>>,
+    segments: BTreeMap<u32, Arc<Segment>>,
 }
 
 impl Map {
     pub(crate) fn get(&self, block: u64) -> Handle {
         let (index, place) = split(block);
-        match self.segments.get(index) {
-            Some(Some(segment)) => segment.pages[place],
-            _ => Handle::HOLE,
-        }
+        self.segments.get(&index).map_or(Handle::HOLE, |segment| segment.pages[place])
     }
 
     /// Maps `block` to `to`.
     pub(crate) fn set(&mut self, block: u64, to: Handle, references: &mut impl References) {
         let (index, place) = split(block);
-        if to.is_hole() && self.segments.get(index).is_none_or(Option::is_none) {
+        if to.is_hole() && !self.segments.contains_key(&index) {
             return;
         }
         // The new one first: it may be the old one, which must not be without references.
@@ -98,10 +95,10 @@ impl Map {
     pub(crate) fn truncate(&mut self, blocks: u64, references: &mut impl References) {
         let (index, place) = split(blocks);
         let whole = if place == 0 { index } else { index + 1 };
-        for segment in self.segments.drain(whole.min(self.segments.len())..).flatten() {
-            release(&segment, references);
+        for segment in self.segments.split_off(&whole).values() {
+            release(segment, references);
         }
-        if place > 0 && index < self.segments.len() && self.segments[index].is_some() {
+        if place > 0 && self.segments.contains_key(&index) {
             let first = blocks - place as u64;
             for block in blocks..first + SEGMENT as u64 {
                 self.set(block, Handle::HOLE, references);
@@ -111,7 +108,7 @@ impl Map {
 
     /// The same map for another volume.
     pub(crate) fn share(&self) -> Self {
-        for segment in self.segments.iter().flatten() {
+        for segment in self.segments.values() {
             segment.owners.fetch_add(1, Ordering::Relaxed);
         }
         Self { segments: self.segments.clone() }
@@ -119,23 +116,20 @@ impl Map {
 
     /// Lets go of everything.
     pub(crate) fn release(self, references: &mut impl References) {
-        for segment in self.segments.iter().flatten() {
+        for segment in self.segments.values() {
             release(segment, references);
         }
     }
 
     /// The segments that there are, by their index.
     pub(crate) fn segments(&self) -> impl Iterator<Item = (u32, &Arc<Segment>)> {
-        let all = self.segments.iter().enumerate();
-        all.filter_map(|(index, segment)| Some((index as u32, segment.as_ref()?)))
+        self.segments.iter().map(|(index, segment)| (*index, segment))
     }
 
     /// Puts a segment into its place, which is empty.
     pub(crate) fn place(&mut self, index: u32, segment: Arc<Segment>) {
         segment.owners.fetch_add(1, Ordering::Relaxed);
-        let index = index as usize;
-        self.segments.resize(self.segments.len().max(index + 1), None);
-        self.segments[index] = Some(segment);
+        self.segments.insert(index, segment);
     }
 
     /// Replaces each page by what `forward` says; `None` leaves it. References are those of the same
@@ -148,7 +142,7 @@ impl Map {
         forward: impl Fn(Handle) -> Option<Handle>,
         replaced: &mut HashMap<usize, Arc<Segment>>,
     ) {
-        for segment in self.segments.iter_mut().flatten() {
+        for segment in self.segments.values_mut() {
             if let Some(new) = replaced.get(&segment.identity()) {
                 *segment = Arc::clone(new);
                 continue;
@@ -168,11 +162,8 @@ impl Map {
     }
 
     /// The segment `index`, of this map alone.
-    fn own(&mut self, index: usize, references: &mut impl References) -> &mut Segment {
-        if index >= self.segments.len() {
-            self.segments.resize(index + 1, None);
-        }
-        let segment = self.segments[index].get_or_insert_with(|| {
+    fn own(&mut self, index: u32, references: &mut impl References) -> &mut Segment {
+        let segment = self.segments.entry(index).or_insert_with(|| {
             let empty = Segment::new(&[Handle::HOLE; SEGMENT]);
             empty.owners.store(1, Ordering::Relaxed);
             Arc::new(empty)
@@ -195,8 +186,10 @@ fn release(segment: &Segment, references: &mut impl References) {
     }
 }
 
-fn split(block: u64) -> (usize, usize) {
-    ((block / SEGMENT as u64) as usize, (block % SEGMENT as u64) as usize)
+/// The segment of a block, of which no volume has more than a number of 32 bits can tell apart, and
+/// its place in there.
+fn split(block: u64) -> (u32, usize) {
+    ((block / SEGMENT as u64) as u32, (block % SEGMENT as u64) as usize)
 }
 
 #[cfg(test)]

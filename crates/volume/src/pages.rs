@@ -5,7 +5,8 @@
 //! page three numbers are in memory: where it begins, the first four bytes of its check, and its
 //! references; how long it is follows from where the next begins.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::Range;
 use std::sync::{Arc, RwLock};
 
 use onefold_backend::{BackendError, Folder, Log};
@@ -67,11 +68,13 @@ impl PageFile {
         self.log.read().expect("nobody panics with it").len()
     }
 
-    /// What the footer says.
+    /// What the footer says; nothing else is read.
     pub(crate) fn directory(&self, envelope: &Envelope) -> Result<Directory, VolumeError> {
-        let mut bytes = vec![0; self.len() as usize];
-        self.read(0, &mut bytes)?;
-        Ok(Directory::of_object(envelope, container_id(self.number), &bytes)?)
+        let read = |range: Range<u64>| {
+            let mut bytes = vec![0; (range.end - range.start) as usize];
+            self.read(range.start, &mut bytes).map(|()| bytes)
+        };
+        Ok(Directory::read_by(envelope, container_id(self.number), self.len(), read)?)
     }
 }
 
@@ -130,6 +133,8 @@ struct Container {
     is_damaged: bool,
     /// Whether a page of it cannot be read, so that it cannot be emptied.
     is_stuck: bool,
+    /// The pages of one that is damaged and has no footer.
+    lost: Vec<PageEntry>,
     /// Stored bytes of pages that are referred to.
     live_bytes: u64,
     /// How many those are.
@@ -192,6 +197,10 @@ pub(crate) struct Pages {
     unsynced: Vec<Arc<PageFile>>,
     /// Containers that may have become dead.
     maybe_dead: Vec<u32>,
+    /// Containers that are dead, whose files go once the journal says so.
+    doomed: Vec<Arc<PageFile>>,
+    /// Pages that could not be read.
+    bad: HashSet<Handle>,
     /// Where pages went that a compaction moved, until all maps know.
     forwards: HashMap<Handle, Handle>,
     /// Length in bytes from which on a container gets its footer.
@@ -208,6 +217,8 @@ impl Pages {
             next: 1,
             unsynced: Vec::new(),
             maybe_dead: Vec::new(),
+            doomed: Vec::new(),
+            bad: HashSet::new(),
             forwards: HashMap::new(),
             container_len,
         }
@@ -228,30 +239,32 @@ impl Pages {
             is_sealed: true,
             is_damaged: false,
             is_stuck: false,
+            lost: Vec::new(),
             live_bytes: 0,
             live: 0,
         };
         let loaded = match image.is_sealed {
             true => container.read_footer(&self.envelope),
-            false => self.finish(&mut container, image),
+            false => self.go_on(&mut container, image),
         };
-        let damage = match loaded {
-            Ok(()) => None,
-            Err(error @ VolumeError::Backend(_)) => return Err(error),
-            Err(error) => Some(error),
-        };
-        if damage.is_some() {
+        if loaded.is_err() {
             container.is_damaged = true;
+            container.lost = image.pages.clone();
             container.slots.clear();
         }
         self.all.insert(number, container);
         self.maybe_dead.push(number);
         self.next = self.next.max(number + 1);
-        Ok(damage)
+        Ok(loaded.err())
     }
 
-    /// Cuts off what no record tells of, and appends the footer.
-    fn finish(&self, container: &mut Container, image: &ContainerImage) -> Result<(), VolumeError> {
+    /// Cuts off what no record tells of, and lets the container take further pages. There is no other
+    /// that does: one is begun only when the one before has its footer.
+    fn go_on(
+        &mut self,
+        container: &mut Container,
+        image: &ContainerImage,
+    ) -> Result<(), VolumeError> {
         let file = &container.file;
         let (mut writer, start) =
             AppendedContainer::new(&self.envelope, container_id(file.number), Content::Data);
@@ -296,8 +309,9 @@ impl Pages {
             });
         }
         log.truncate(writer.len())?;
-        log.append(&writer.finish())?;
-        log.sync()?;
+        drop(log);
+        container.is_sealed = false;
+        self.open = Some((container.file.number, writer));
         Ok(())
     }
 
@@ -354,6 +368,7 @@ impl Pages {
             is_sealed: false,
             is_damaged: false,
             is_stuck: false,
+            lost: Vec::new(),
             live_bytes: 0,
             live: 0,
         };
@@ -395,10 +410,16 @@ impl Pages {
         self.forwards.get(&page).copied().unwrap_or(page)
     }
 
-    /// Whether a page is there, referred to or not.
+    /// Whether a page is there, referred to or not, and can be referred to once more.
     pub(crate) fn has(&self, page: Handle) -> bool {
         let container = self.all.get(&page.container());
-        container.is_some_and(|container| (page.slot() as usize) < container.slots.len())
+        let slot = container.and_then(|container| container.slots.get(page.slot() as usize));
+        slot.is_some_and(|slot| slot.references < u32::MAX) && !self.bad.contains(&page)
+    }
+
+    /// A page could not be read: who writes it again has it kept anew.
+    pub(crate) fn note_bad(&mut self, page: Handle) {
+        self.bad.insert(self.resolve(page));
     }
 
     /// A page of container `number` cannot be moved.
@@ -408,16 +429,38 @@ impl Pages {
         }
     }
 
-    /// Sealed containers of which nothing is referred to, taken out: nobody can find them any more.
-    pub(crate) fn take_dead(&mut self) -> Vec<Arc<PageFile>> {
-        let mut dead = Vec::new();
+    /// Dooms the sealed containers of which nothing is referred to: nobody can find them any more.
+    /// `record` gets what the journal has to know.
+    pub(crate) fn doom_dead(&mut self, mut record: impl FnMut(&Record)) {
         for number in std::mem::take(&mut self.maybe_dead) {
             let is_dead = |one: &Container| one.is_sealed && !one.is_damaged && one.live == 0;
-            if self.all.get(&number).is_some_and(is_dead) {
-                dead.extend(self.all.remove(&number).map(|container| container.file));
+            if !self.all.get(&number).is_some_and(is_dead) {
+                continue;
             }
+            record(&Record::Dropped { container: number });
+            self.doomed.extend(self.all.remove(&number).map(|container| container.file));
         }
-        dead
+    }
+
+    /// Dooms the open container as well, if nothing in it is referred to.
+    pub(crate) fn doom_open(&mut self, mut record: impl FnMut(&Record)) {
+        let Some((number, _)) = &self.open else { return };
+        let number = *number;
+        if self.all[&number].live == 0 {
+            self.open = None;
+            record(&Record::Dropped { container: number });
+            self.doomed.extend(self.all.remove(&number).map(|container| container.file));
+        }
+    }
+
+    /// The files of all that is doomed.
+    pub(crate) fn take_doomed(&mut self) -> Vec<Arc<PageFile>> {
+        std::mem::take(&mut self.doomed)
+    }
+
+    /// Files that could not be removed, for another time.
+    pub(crate) fn put_back_doomed(&mut self, files: Vec<Arc<PageFile>>) {
+        self.doomed.extend(files);
     }
 
     /// The sealed container with the smallest share of bytes that are referred to, if less than
@@ -462,9 +505,10 @@ impl Pages {
         let image = |(number, container): (&u32, &Container)| {
             let pages = match &self.open {
                 Some((open, writer)) if open == number => entries(writer.directory()),
-                _ => Vec::new(),
+                _ => container.lost.clone(),
             };
-            (*number, ContainerImage { is_sealed: container.is_sealed, pages })
+            let is_sealed = container.is_sealed && container.lost.is_empty();
+            (*number, ContainerImage { is_sealed, pages })
         };
         self.all.iter().map(image).collect()
     }

@@ -33,11 +33,15 @@ const HEAD_LEN: usize = MAGIC.len() + 4 + ObjectId::LEN + 1 + CHECK_LEN;
 /// Version 1 candidate.
 const VERSION: u32 = 1;
 
+/// Containers are closed within these lengths, whatever was asked for: offsets have 32 bits.
+const MIN_CONTAINER: u64 = 4096;
+const MAX_CONTAINER: u64 = 1 << 30;
+
 /// A journal of fewer bytes is not worth a checkpoint.
 const MIN_CHECKPOINT: u64 = 4 << 20;
 
-/// No volume is longer: 2^44 blocks of 4 KiB, or an eighth of it with those of 512 bytes.
-const MAX_SIZE: u64 = 1 << 53;
+/// No volume has more blocks: 1 PiB of 4 KiB blocks, an eighth of it with those of 512 bytes.
+const MAX_BLOCKS: u64 = 1 << 38;
 
 /// What names the pages of a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -200,7 +204,8 @@ impl Pool {
         }
         let own = folder.log(NAME)?;
         let (id, hash) = read_head(&*own)?;
-        let found = recover(&folder, id, options.container_len)?;
+        let container_len = options.container_len.clamp(MIN_CONTAINER, MAX_CONTAINER);
+        let found = recover(&folder, id, container_len)?;
         let mut log = folder.log(&journal_name(found.journal))?;
         if !seeded::active(Bug::TornEndKept) {
             log.truncate(found.end)?;
@@ -321,6 +326,11 @@ impl Pool {
         all
     }
 
+    /// Why the pool takes no more changes, if it does not.
+    pub fn stopped(&self) -> Option<&str> {
+        self.0.stopped.get().map(String::as_str)
+    }
+
     /// Makes durable whatever was done before.
     pub fn flush(&self) -> Result<(), VolumeError> {
         self.0.commit()
@@ -338,8 +348,17 @@ impl Pool {
     /// less than half, and makes a checkpoint where the journal has grown.
     pub fn maintain(&self) -> Result<(), VolumeError> {
         self.flush()?;
-        while self.compact()? {}
-        if self.0.journal_len() > MIN_CHECKPOINT { self.checkpoint() } else { Ok(()) }
+        let compacted = loop {
+            match self.compact() {
+                Ok(true) => {}
+                Ok(false) => break Ok(()),
+                Err(error) => break Err(error),
+            }
+        };
+        if self.0.journal_len() > MIN_CHECKPOINT {
+            self.checkpoint()?;
+        }
+        compacted
     }
 
     /// Shortens what has to be read when the pool is opened again.
@@ -348,7 +367,7 @@ impl Pool {
     }
 
     /// Gives back the space of one container of which less than half is used; false if there is
-    /// none.
+    /// none that can be emptied.
     pub fn compact(&self) -> Result<bool, VolumeError> {
         self.0.compact()
     }
@@ -365,8 +384,13 @@ impl Pool {
     /// are nowhere. Reads no page.
     pub fn check(&self) -> Vec<String> {
         let state = self.0.state();
+        let mut named = Counted::default();
+        recount(&state.volumes, &mut named);
+        // a compaction may be moving some
         let mut counted = Counted::default();
-        recount(&state.volumes, &mut counted);
+        for (page, references) in named.0 {
+            *counted.0.entry(state.pages.resolve(page)).or_default() += references;
+        }
         let kept = state.pages.references();
         let pages: BTreeSet<Handle> = counted.0.keys().chain(kept.keys()).copied().collect();
         let count = |counts: &BTreeMap<Handle, u32>, page| counts.get(&page).copied().unwrap_or(0);
@@ -454,8 +478,9 @@ fn check_name(name: &str) -> Result<(), VolumeError> {
 
 pub(crate) fn check_size(size: u64, block_size: BlockSize) -> Result<(), VolumeError> {
     let bytes = u64::from(block_size.bytes());
-    if size == 0 || !size.is_multiple_of(bytes) || size > MAX_SIZE {
-        let expected = format!("a multiple of {bytes}, from {bytes} to {MAX_SIZE}");
+    let most = MAX_BLOCKS * bytes;
+    if size == 0 || !size.is_multiple_of(bytes) || size > most {
+        let expected = format!("a multiple of {bytes}, from {bytes} to {most}");
         return Err(VolumeError::BadSize { size, expected });
     }
     Ok(())

@@ -8,6 +8,7 @@ use onefold_seal::wire::{Put, Reader, WireError};
 use onefold_seal::{CHECK_LEN, Check};
 
 use crate::handle::{Handle, VolumeId};
+use crate::pool::check_size;
 
 /// Entries of a segment of a map.
 pub(crate) const SEGMENT: usize = 512;
@@ -134,8 +135,9 @@ impl Record {
 
     fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
         let max = u64::from(u32::MAX);
-        let container = |reader: &mut Reader<'_>| {
-            reader.varint_to(max, "a container").map(|number| number as u32)
+        let container = |reader: &mut Reader<'_>| match reader.varint_to(max - 1, "a container")? {
+            0 => Err(reader.error("a container from 1 on")),
+            number => Ok(number as u32),
         };
         Ok(match reader.u8("a kind of record")? {
             1 => Self::Page {
@@ -163,7 +165,12 @@ impl Record {
             5 => Self::decode_create(reader)?,
             6 => Self::Delete { volume: VolumeId::decode(reader)? },
             7 => Self::Resize { volume: VolumeId::decode(reader)?, size: reader.varint("a size")? },
-            8 => Self::Moved { from: Handle::decode(reader)?, to: Handle::decode(reader)? },
+            8 => match (Handle::decode(reader)?, Handle::decode(reader)?) {
+                (from, to) if !from.is_hole() && !to.is_hole() && from < to => {
+                    Self::Moved { from, to }
+                }
+                _ => return Err(reader.error("a page that moved to a later place")),
+            },
             9 => Self::Placed {
                 volume: VolumeId::decode(reader)?,
                 index: reader.varint_to(max, "a part of a map")? as u32,
@@ -199,6 +206,9 @@ impl Record {
             1 => true,
             _ => return Err(reader.error("0 or 1")),
         };
+        if check_size(size, block_size).is_err() {
+            return Err(reader.error("a size that a volume can have"));
+        }
         let source = reader.varint_to(1 << 32, "a source")?.checked_sub(1);
         let source = source.map(|source| VolumeId(source as u32));
         Ok(Self::Create { volume, name, size, block_size, is_read_only, source })
@@ -230,7 +240,7 @@ mod tests {
             check: Check::from_bytes([3; 16]),
             fingerprint: Fingerprint::from_bytes([5; 32]),
         };
-        let handle = Handle::new(u32::MAX, 7);
+        let handle = Handle::new(9, 7);
         let create = |source| Record::Create {
             volume: VolumeId(3),
             name: "größe".into(),
@@ -242,14 +252,14 @@ mod tests {
         vec![
             Record::Page { container: 300, page },
             Record::Sealed { container: 1 },
-            Record::Dropped { container: u32::MAX },
+            Record::Dropped { container: u32::MAX - 1 },
             Record::Map { volume: VolumeId(0), block: 1 << 50, to: handle },
             Record::Map { volume: VolumeId(0), block: 0, to: Handle::HOLE },
             create(None),
             create(Some(VolumeId(u32::MAX))),
             Record::Delete { volume: VolumeId(9) },
-            Record::Resize { volume: VolumeId(9), size: 0 },
-            Record::Moved { from: handle, to: Handle::new(1, 0) },
+            Record::Resize { volume: VolumeId(9), size: 4096 },
+            Record::Moved { from: handle, to: Handle::new(10, 0) },
             Record::Placed { volume: VolumeId(1), index: 2, segment: 3 },
             Record::Segment { pages: (0..SEGMENT as u32).map(|i| Handle::new(1 + i, i)).collect() },
             Record::End { volume: VolumeId(1), container: 2, frame: 3 },

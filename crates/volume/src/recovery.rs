@@ -12,6 +12,7 @@ use crate::engine::{State, VolumeState, Waiting};
 use crate::handle::{Handle, VolumeId};
 use crate::map::{Map, References, Uncounted};
 use crate::pages::{Pages, container_name};
+use crate::pool::check_size;
 use crate::record::{Record, decode_all};
 use crate::{VolumeError, frame};
 
@@ -73,7 +74,9 @@ pub(crate) fn recover(
             folder.remove(name)?;
         }
     }
-    let state = State { volumes, next_volume, pages, waiting: Waiting::default() };
+    let mut waiting = Waiting::default();
+    pages.doom_open(|record| waiting.push(record));
+    let state = State { volumes, next_volume, pages, waiting };
     Ok(Recovered { state, journal, end, frame, damage })
 }
 
@@ -170,6 +173,9 @@ fn apply(
             let Some(one) = replayed.volumes.get_mut(&volume) else {
                 return refused("a volume that is there");
             };
+            if check_size(size, one.block_size).is_err() {
+                return refused("a size that a volume can have");
+            }
             one.size = size;
             one.map.truncate(size / u64::from(one.block_size.bytes()), &mut Uncounted);
         }
@@ -190,7 +196,7 @@ fn forward(volumes: &mut BTreeMap<VolumeId, VolumeState>, moved: &HashMap<Handle
     }
     let last = |page: Handle| {
         let mut to = *moved.get(&page)?;
-        // a page never comes back to where it was, so this ends
+        // pages move to later places only, so this ends
         while let Some(further) = moved.get(&to) {
             to = *further;
         }

@@ -32,6 +32,9 @@ pub struct BadPage {
     pub blocks: Vec<(String, u64)>,
 }
 
+/// Said of a page whose container is not there.
+const GONE: &str = "its container is gone";
+
 impl Pool {
     /// Reads every page that a volume has, and computes its fingerprint anew.
     pub fn scrub(&self) -> Result<Scrubbed, VolumeError> {
@@ -53,6 +56,8 @@ impl Pool {
                 problem,
                 blocks: engine.blocks_of(page),
             })
+            // those that a compaction moved meanwhile, or who had them let go, are nobody's
+            .filter(|page| !page.blocks.is_empty())
             .collect();
         Ok(scrubbed)
     }
@@ -77,8 +82,10 @@ impl Engine {
     ) {
         let directory = match self.directory(number) {
             Ok(Some(directory)) => directory,
-            // a compaction moved its pages, or who had them let go
-            Ok(None) => return,
+            Ok(None) => {
+                bad.extend(pages.iter().map(|page| (*page, GONE.to_owned())));
+                return;
+            }
             Err(error) => {
                 bad.extend(pages.iter().map(|page| (*page, error.to_string())));
                 return;
@@ -87,7 +94,10 @@ impl Engine {
         for &page in pages {
             match self.scrub_page(page, directory.chunks.get(page.slot() as usize)) {
                 Ok(()) => *good += 1,
-                Err(problem) => bad.push((page, problem)),
+                Err(problem) => {
+                    self.state().pages.note_bad(page);
+                    bad.push((page, problem));
+                }
             }
         }
     }
@@ -95,8 +105,7 @@ impl Engine {
     fn scrub_page(&self, page: Handle, chunk: Option<&ChunkEntry>) -> Result<(), String> {
         let chunk = chunk.ok_or("its container has no such page")?;
         let located = self.state().pages.locate(page);
-        // moved or let go meanwhile
-        let Some(located) = located else { return Ok(()) };
+        let Some(located) = located else { return Err(GONE.into()) };
         let mut bytes = vec![0; chunk.len as usize];
         located.read(&mut bytes).map_err(|error| error.to_string())?;
         match self.fingerprinter.fingerprint(&bytes) == chunk.fingerprint {

@@ -59,8 +59,27 @@ impl Volume {
     fn read_block(&self, block: u64) -> Result<Vec<u8>, BlockError> {
         let mut page = vec![0; self.block_len() as usize];
         let located = self.engine.locate(self.id, std::iter::once(block)).map_err(block_error)?;
-        read_page(&located[0], &mut page)?;
+        self.read_page(block, &located[0], &mut page)?;
         Ok(page)
+    }
+
+    /// Fills `page` with what is there, or with the zeros of a hole.
+    fn read_page(
+        &self,
+        block: u64,
+        located: &Option<Located>,
+        page: &mut [u8],
+    ) -> Result<(), BlockError> {
+        match located {
+            None => page.fill(0),
+            Some(located) => {
+                if let Err(error) = located.read(page) {
+                    self.engine.note_bad(self.id, block);
+                    return Err(block_error(error));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Puts `data` at `offset`; blocks at the ends are changed in part. Who calls has their locks.
@@ -124,11 +143,11 @@ impl BlockDevice for Volume {
             let (from, to) = (start.max(bytes.start), (start + self.block_len()).min(bytes.end));
             let part = &mut buffer[(from - bytes.start) as usize..(to - bytes.start) as usize];
             if part.len() as u64 == self.block_len() {
-                read_page(located, part)?;
+                self.read_page(block, located, part)?;
                 continue;
             }
             page.resize(self.block_len() as usize, 0);
-            read_page(located, &mut page)?;
+            self.read_page(block, located, &mut page)?;
             part.copy_from_slice(&page[(from - start) as usize..][..part.len()]);
         }
         Ok(())
@@ -225,6 +244,8 @@ impl BlockDevice for Volume {
         })?;
         self.engine.expect_running().map_err(block_error)?;
         {
+            // nobody changes a part of a block meanwhile
+            let _blocks = self.engine.blocks.lock(self.id, 0..u64::MAX);
             let mut state = self.engine.state();
             let State { volumes, pages, waiting, .. } = &mut *state;
             let Some(one) = volumes.get_mut(&self.id) else { return Err(BlockError::ShuttingDown) };
@@ -234,15 +255,6 @@ impl BlockDevice for Volume {
         }
         self.flush()
     }
-}
-
-/// Fills `page` with what is there, or with the zeros of a hole.
-fn read_page(located: &Option<Located>, page: &mut [u8]) -> Result<(), BlockError> {
-    match located {
-        None => page.fill(0),
-        Some(located) => located.read(page).map_err(block_error)?,
-    }
-    Ok(())
 }
 
 fn block_error(error: VolumeError) -> BlockError {

@@ -127,8 +127,11 @@ fn a_damaged_page_is_lost_alone_and_named() {
     let bad = &scrubbed.bad[0];
     assert_eq!((&bad.container[..], bad.slot), ("container-00000001", 2));
     assert_eq!(bad.blocks, [("a".to_owned(), 2)]);
-    // who writes the block again has it again
-    volume.write(2 * BLOCK as u64, &random(9, BLOCK), Durability::OnReturn).unwrap();
+    // who writes the same again has it again
+    let page = 2 * BLOCK..3 * BLOCK;
+    volume.write(page.start as u64, &bytes[page.clone()], Durability::OnReturn).unwrap();
+    volume.read(page.start as u64, &mut found).unwrap();
+    assert!(found == bytes[page]);
     assert_eq!(pool.scrub().unwrap().bad, []);
 }
 
@@ -157,6 +160,73 @@ fn a_container_without_a_footer_costs_its_own_pages() {
     assert!(root.join("container-00000001").exists());
     volume.read(0, &mut found).unwrap();
     assert!(found == bytes[..BLOCK]);
+}
+
+#[test]
+fn a_full_disk_keeps_no_pool_from_being_opened_and_emptied() {
+    let directory = tempfile::tempdir().unwrap();
+    let faults = Faults::none();
+    let inner = LocalFolder::create(&directory.path().join("pool")).unwrap();
+    let folder: Arc<dyn Folder> = Arc::new(Faulty::new(inner, "pool", &faults));
+    let pool = pool_in(&folder);
+    let bytes = random(1, 20 * BLOCK);
+    pool.volume("a").unwrap().write(0, &bytes, Durability::OnReturn).unwrap();
+    drop(pool);
+    faults.add(Fault::new(Failure::Full).on(Operation::Append).times(1000));
+    let (pool, told) = Pool::open(folder, options()).unwrap();
+    assert!(told.is_empty(), "{told:?}");
+    let mut found = vec![0; bytes.len()];
+    pool.volume("a").unwrap().read(0, &mut found).unwrap();
+    assert!(found == bytes);
+}
+
+#[test]
+fn sectors_that_cannot_be_read_cost_their_container_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let faults = Faults::none();
+    let inner = LocalFolder::create(&directory.path().join("pool")).unwrap();
+    let folder: Arc<dyn Folder> = Arc::new(Faulty::new(inner, "pool", &faults));
+    let pool = pool_in(&folder);
+    let bytes = random(1, 30 * BLOCK);
+    pool.volume("a").unwrap().write(0, &bytes, Durability::OnReturn).unwrap();
+    drop(pool);
+    faults.add(Fault::new(Failure::Io).on(Operation::Read).named("container-00000001").times(1));
+    let (pool, told) = Pool::open(folder, options()).unwrap();
+    assert_eq!(told.len(), 1);
+    let volume = pool.volume("a").unwrap();
+    let lost = |i: &usize| volume.read((i * BLOCK) as u64, &mut vec![0; BLOCK]).is_err();
+    assert_eq!((0..30).filter(lost).collect::<Vec<_>>(), (0..10).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_page_that_cannot_be_moved_stops_no_compaction_of_others() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path().join("pool");
+    let folder: Arc<dyn Folder> = Arc::new(LocalFolder::create(&root).unwrap());
+    let pool = pool_in(&folder);
+    let bytes = random(1, 40 * BLOCK);
+    let volume = pool.volume("a").unwrap();
+    volume.write(0, &bytes, Durability::OnReturn).unwrap();
+    // of the first three containers two pages each stay, of the first one of them damaged
+    for from in [2, 12, 22] {
+        let range = (from * BLOCK) as u64..((from + 8) * BLOCK) as u64;
+        volume.erase(range, Durability::OnReturn).unwrap();
+    }
+    drop((volume, pool));
+    damage(&root.join("container-00000001"), 100);
+    let (pool, _) = Pool::open(folder, options()).unwrap();
+    pool.maintain().unwrap();
+    assert!(root.join("container-00000001").exists());
+    assert!(!root.join("container-00000002").exists());
+    assert!(!root.join("container-00000003").exists());
+    assert_eq!(pool.check(), Vec::<String>::new());
+    let volume = pool.volume("a").unwrap();
+    for i in [1, 10, 11, 20, 21, 39] {
+        let mut found = vec![0; BLOCK];
+        volume.read((i * BLOCK) as u64, &mut found).unwrap();
+        assert!(found == bytes[i * BLOCK..(i + 1) * BLOCK], "{i}");
+    }
+    assert!(volume.read(0, &mut [0; BLOCK]).is_err());
 }
 
 #[test]

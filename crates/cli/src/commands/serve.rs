@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use onefold_nbd::{Config, Event, Export, Listen, Server, Tls, TlsMode};
 
@@ -91,6 +91,11 @@ impl Serve {
         let mut last = Instant::now();
         while !cancel.is_cancelled() {
             thread::sleep(PAUSE);
+            if let Some(why) = pool.stopped() {
+                bail!(
+                    "the pool stopped taking changes when {why}; see docs/volumes.md before it is used again"
+                );
+            }
             if last.elapsed() >= CHECKPOINT_EVERY {
                 if let Err(error) = pool.maintain() {
                     console.warn(format_args!("the pool could not be maintained: {error}"));
