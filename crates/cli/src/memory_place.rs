@@ -20,22 +20,27 @@ pub(crate) struct MemoryArgs {
 }
 
 impl MemoryArgs {
-    /// Where what is seen of `repository` is remembered; `None` if nobody says where.
-    pub(crate) fn path(&self, repository: ObjectId) -> Option<PathBuf> {
-        Some(self.state_dir.clone().or_else(state_dir)?.join(repository.to_string()))
+    /// Where what is seen of `repository` is remembered; `None` if nobody says where. Who opens it
+    /// with a write-only key reads less of it, and must not take that for all there is: both
+    /// remember apart.
+    pub(crate) fn path(&self, repository: ObjectId, is_write_only: bool) -> Option<PathBuf> {
+        let whose = if is_write_only { "-write-only" } else { "" };
+        Some(self.state_dir.clone().or_else(state_dir)?.join(format!("{repository}{whose}")))
     }
 
     /// The folder there. One that cannot be had is complained of and done without.
     pub(crate) fn folder(
         &self,
         repository: ObjectId,
+        is_write_only: bool,
         console: &Console,
     ) -> Option<Arc<dyn Folder>> {
-        let trouble = match self.path(repository).map(|path| LocalFolder::create(&path)) {
-            Some(Ok(folder)) => return Some(Arc::new(folder)),
-            Some(Err(error)) => format!("{:#}", anyhow::Error::new(error)),
-            None => "there is no home directory; name a place with --state-dir".into(),
-        };
+        let trouble =
+            match self.path(repository, is_write_only).map(|path| LocalFolder::create(&path)) {
+                Some(Ok(folder)) => return Some(Arc::new(folder)),
+                Some(Err(error)) => format!("{:#}", anyhow::Error::new(error)),
+                None => "there is no home directory; name a place with --state-dir".into(),
+            };
         console.warn(format_args!("what is seen of the repository is not remembered: {trouble}"));
         None
     }

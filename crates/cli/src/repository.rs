@@ -92,10 +92,15 @@ impl RepositoryArgs {
     /// contradicts them.
     fn recall(&self, opened: &mut OpenRepository, console: &Console) -> Result<()> {
         let id = opened.repository.id();
-        opened.repository.act_as(host::name(), self.memory.folder(id, console));
+        let is_write_only = opened.repository.is_write_only();
+        let folder = self.memory.folder(id, is_write_only, console);
+        opened.repository.act_as(host::name(), folder);
         match opened.repository.recall() {
             Ok(findings) if findings.is_empty() => {}
-            Ok(findings) => failure::alarm(&findings, self.memory.path(id).as_deref(), console),
+            Ok(findings) => {
+                let path = self.memory.path(id, is_write_only);
+                failure::alarm(&findings, path.as_deref(), console);
+            }
             Err(error @ StoreError::Memory(_)) => console.warn(format!("{:#}", Error::new(error))),
             Err(error) => return Err(Error::new(error).context("cannot read the logs")),
         }

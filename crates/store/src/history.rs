@@ -79,6 +79,21 @@ impl Contradictions {
         }
     }
 
+    /// Of an entry that is there and cannot be read. One that the storage does not give now, for all
+    /// that is known of it, is an error and no finding.
+    fn of_unread(
+        &mut self,
+        repository: &Repository,
+        at: At,
+        error: StoreError,
+    ) -> Result<(), StoreError> {
+        if !repository.is_damage(&error) {
+            return Err(error);
+        }
+        self.of_entry(at, describe(&error));
+        Ok(())
+    }
+
     /// Takes out what a repair has settled.
     fn settle(&mut self, writer: Writer, settled: &[(u64, u64)]) {
         let is_settled = |broken: &Broken| {
@@ -104,7 +119,11 @@ impl Seen {
         if found.is_partial {
             return Ok(found);
         }
-        let mut missing = self.missing(repository)?;
+        // Who cannot read what was forgotten cannot tell what is missing.
+        let mut missing = match repository.is_write_only() {
+            true => Vec::new(),
+            false => self.missing(repository)?,
+        };
         if !missing.is_empty() {
             // Forgotten meanwhile: the entry that says so was put before the snapshot went.
             repository.objects.settle()?;
@@ -174,16 +193,20 @@ impl Seen {
         let mut next = Next::First;
         if let Some(head) = self.heads.get(&writer) {
             let at = At { writer, sequence: head.sequence };
-            next = match at.fetch(objects)? {
-                None => {
+            next = match at.fetch(objects) {
+                Err(error) => {
+                    found.of_unread(repository, at, error)?;
+                    Next::Unknown
+                }
+                Ok(None) => {
                     found.of_entry(at, self.ends_early(writer, listed));
                     Next::Unknown
                 }
-                Some(bytes) if Check::of(&[&bytes]) != head.check => {
+                Ok(Some(bytes)) if Check::of(&[&bytes]) != head.check => {
                     found.of_entry(at, self.is_another(writer));
                     Next::Unknown
                 }
-                Some(_) => Next::Behind(head.check),
+                Ok(Some(_)) => Next::Behind(head.check),
             };
         }
         let mut sequence =
@@ -191,7 +214,16 @@ impl Seen {
         while let Some(at) = sequence.map(|sequence| At { writer, sequence }) {
             let Some(later) = listed.range(at.sequence..).next() else { break };
             // Not listed, and yet it may be there.
-            let Some(bytes) = at.fetch(objects)? else {
+            let fetched = match at.fetch(objects) {
+                Ok(fetched) => fetched,
+                Err(error) => {
+                    found.of_unread(repository, at, error)?;
+                    next = Next::Unknown;
+                    sequence = at.sequence.checked_add(1);
+                    continue;
+                }
+            };
+            let Some(bytes) = fetched else {
                 let host = self.called(writer);
                 let problem = format!("is missing, though the log of {host} has entry {later}");
                 let last = later.saturating_sub(1).max(at.sequence);
@@ -231,8 +263,12 @@ impl Seen {
                 self.see(at, check, String::new());
                 return Ok(true);
             }
-            Err(error) if error.is_unknown_version() => return Err(error),
-            Err(error) if !repository.is_damage(&error) => return Ok(false),
+            Err(error) if error.is_unknown_version() && !Envelope::is_from_client(bytes) => {
+                return Err(error);
+            }
+            Err(error) if !error.is_unknown_version() && !repository.is_damage(&error) => {
+                return Ok(false);
+            }
             Err(error) => {
                 found.of_entry(at, describe(&error));
                 let host = self.heads.get(&at.writer).map(|head| head.host.clone());

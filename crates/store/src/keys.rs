@@ -193,7 +193,8 @@ impl Locked {
         }
         let envelope = Envelope::encrypted(self.id, keys);
         let config = Config::open(&envelope, &self.config)?;
-        let repository = Repository::assemble(self.objects, envelope, config, Some(key))?;
+        let mut repository = Repository::assemble(self.objects, envelope, config, Some(key))?;
+        repository.lacks_epochs = !unread.is_empty();
         for error in unread {
             repository.note_trouble(format_args!(
                 "{}; what was sealed in this key epoch cannot be read, if it was one",
@@ -587,6 +588,7 @@ impl Repository {
             host: String::new(),
             memory: None,
             trouble: Mutex::default(),
+            lacks_epochs: false,
             index_place: IndexPlace::default(),
             loaded: OnceLock::new(),
         })

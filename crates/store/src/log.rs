@@ -15,6 +15,7 @@ use onefold_seal::wire::{Put, Reader, WireError};
 use onefold_seal::{CHECK_LEN, Check, Envelope, Kind, ObjectId, PSEUDONYM_LEN};
 
 use crate::object::{ids, read_object};
+use crate::repository::describe;
 use crate::snapshot::text;
 use crate::tree::Time;
 use crate::{Repository, StoreError};
@@ -201,7 +202,15 @@ fn put(
     for _ in 0..MAX_TRIES {
         // One that is listed and not there is an error, and not passed over.
         let read = |last: At| read_object(objects, &last.name(), MAX_LEN);
-        let previous = last.map(read).transpose()?.map(|bytes| Check::of(&[&bytes]));
+        let previous = match last.map(read).transpose() {
+            Ok(bytes) => bytes.map(|bytes| Check::of(&[&bytes])),
+            // What is told of is done; that an entry is missing is told to whoever follows the log.
+            Err(error) if repository.is_damage(&error) => {
+                repository.note_trouble(describe(&error));
+                None
+            }
+            Err(error) => return Err(error),
+        };
         let at = after(writer, last)?;
         let entry = LogEntry {
             previous,

@@ -107,13 +107,22 @@ impl Report {
 ///
 /// Backups and prunes may run meanwhile. Fails, having changed nothing, if something could not be
 /// reached: only what is there and is not what was written is damaged. Fails as well if a mark is
-/// damaged, because then nobody knows which containers may be relied on.
+/// damaged, because then nobody knows which containers may be relied on; and if a key epoch could not
+/// be opened, since all that it sealed would be taken for damaged.
 pub fn repair(
     repository: &Repository,
     options: &Options,
     progress: &Progress,
     cancel: &Cancel,
 ) -> Result<Report, StoreError> {
+    if repository.lacks_epochs {
+        return Err(StoreError::Unusable(
+            "something among the key epochs cannot be opened, and all that such an epoch sealed would \
+             be taken for damaged: put it back from a copy, or remove it with `key remove \
+             --unreadable` if it never was one"
+                .into(),
+        ));
+    }
     let mut examined = check::examine(repository, Reading::All, progress, cancel)?;
     if let Some(error) = examined.unreachable.take() {
         return Err(error);

@@ -43,6 +43,8 @@ pub struct Repository {
     pub(crate) memory: Option<Arc<dyn Folder>>,
     /// What went wrong with that.
     pub(crate) trouble: Mutex<Vec<Warning>>,
+    /// Whether something among the key epochs could not be opened: perhaps one that sealed containers.
+    pub(crate) lacks_epochs: bool,
     /// Where its index is kept besides.
     pub(crate) index_place: IndexPlace,
     pub(crate) loaded: OnceLock<Loaded>,
@@ -103,9 +105,11 @@ impl Repository {
         &self.config
     }
 
-    /// Keeps the index at `place` from now on, unless it is loaded already.
+    /// Keeps the index at `place` from now on, unless it is loaded already. Where a key epoch is
+    /// missing it is learnt anew and not kept: one that was learnt before knows containers that
+    /// nobody can open now, and a backup must not rely on these.
     pub fn keep_index(&mut self, place: IndexPlace) {
-        self.index_place = place;
+        self.index_place = if self.lacks_epochs { IndexPlace::default() } else { place };
     }
 
     /// What is wrong with the place of the index, if anything became known since it was asked last.

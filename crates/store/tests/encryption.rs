@@ -17,11 +17,12 @@ use onefold_backend::{MemoryObjects, Objects};
 use onefold_cdc::{Algorithm, Params};
 use onefold_container::{Directory, container_id};
 use onefold_fingerprint::{FingerprintAlgorithm, Fingerprinter};
+use onefold_index::Memory;
 use onefold_seal::{Check, Cost, HEADER_LEN, Key, Keys, ObjectId, Password, SealError, WrappedKey};
 use onefold_store::tree::Time;
 use onefold_store::{
-    Config, KeyPair, KeyRemark, Located, Progress, Repository, Snapshot, StoreError, backup,
-    parse_public_key, restore,
+    Cancel, Config, IndexPlace, KeyPair, KeyRemark, Located, Progress, Repository, Snapshot,
+    StoreError, backup, parse_public_key, repair, restore,
 };
 use onefold_testkit::{random, text};
 use tempfile::TempDir;
@@ -586,4 +587,33 @@ fn a_private_key_opens_what_it_was_told_of_and_nothing_else() {
     assert!(matches!(opened.remove_key(id), Err(StoreError::KeyInUse { .. })));
     open(&objects).remove_key(id).unwrap();
     assert!(locked(&objects).unlock_by(&told).is_err());
+}
+
+#[test]
+fn a_backup_relies_on_nothing_that_a_damaged_epoch_sealed() {
+    let (objects, repository) = encrypted();
+    let (source, cache) = (planted(), tempfile::tempdir().unwrap());
+    let open_kept = || {
+        let mut repository = open(&objects);
+        let place = IndexPlace::Directory(cache.path().to_owned(), Memory::MIN);
+        repository.keep_index(place);
+        repository
+    };
+    assert_eq!(repository.rotate().unwrap(), 1);
+    back_up(&open_kept(), source.path());
+    // the epoch that sealed all of it is damaged, and the kept index knows where all of it is
+    let epoch = objects.list("epochs/").unwrap().remove(0).name;
+    let mut damaged = objects.get(&epoch).unwrap().to_vec();
+    *damaged.last_mut().unwrap() ^= 1;
+    replace(&*objects, &epoch, damaged);
+    let repository = open_kept();
+    assert_eq!(repository.trouble().len(), 1);
+    let (_, made) = back_up(&repository, source.path());
+    restored(&open(&objects), &made).unwrap().expect(&Picture::of(source.path())).unwrap();
+    // and a repair takes nothing of it for damaged
+    let (host, user) = ("host".into(), "user".into());
+    let options = repair::Options { host, user, container_len: 1 << 20 };
+    let opened = open(&objects);
+    let done = repair::repair(&opened, &options, &Progress::default(), &Cancel::default());
+    assert!(matches!(done, Err(StoreError::Unusable(_))), "{done:?}");
 }
