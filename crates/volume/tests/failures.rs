@@ -4,7 +4,7 @@
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use onefold_backend::fault::{Failure, Fault, Faults, Faulty};
@@ -12,11 +12,29 @@ use onefold_backend::{Folder, LocalFolder, Operation};
 use onefold_block::{BlockDevice, BlockError, BlockSize, Durability};
 use onefold_testkit::random;
 use onefold_volume::{Hash, Options, Pool, VolumeError};
+use tempfile::TempDir;
 
 const BLOCK: usize = 4096;
 
 fn options() -> Options {
     Options { table_bytes: 64 << 10, container_len: 40_000, ..Options::default() }
+}
+
+/// A folder on the disk, and where it is as long as the first lives.
+fn local() -> (TempDir, PathBuf, Arc<dyn Folder>) {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path().join("pool");
+    let folder: Arc<dyn Folder> = Arc::new(LocalFolder::create(&root).unwrap());
+    (directory, root, folder)
+}
+
+/// The same, of which calls fail as they are told to.
+fn faulty() -> (TempDir, Faults, Arc<dyn Folder>) {
+    let directory = tempfile::tempdir().unwrap();
+    let faults = Faults::none();
+    let inner = LocalFolder::create(&directory.path().join("pool")).unwrap();
+    let folder: Arc<dyn Folder> = Arc::new(Faulty::new(inner, "pool", &faults));
+    (directory, faults, folder)
 }
 
 fn pool_in(folder: &Arc<dyn Folder>) -> Pool {
@@ -65,10 +83,7 @@ fn a_full_disk_is_told_and_the_pool_goes_on_when_there_is_room() {
 
 #[test]
 fn a_sync_that_failed_stops_the_pool_until_it_is_opened_again() {
-    let directory = tempfile::tempdir().unwrap();
-    let faults = Faults::none();
-    let inner = LocalFolder::create(&directory.path().join("pool")).unwrap();
-    let folder: Arc<dyn Folder> = Arc::new(Faulty::new(inner, "pool", &faults));
+    let (_directory, faults, folder) = faulty();
     let pool = pool_in(&folder);
     let volume = pool.volume("a").unwrap();
     let flushed = random(1, BLOCK);
@@ -100,9 +115,7 @@ fn damage(path: &Path, at: u64) {
 
 #[test]
 fn a_damaged_page_is_lost_alone_and_named() {
-    let directory = tempfile::tempdir().unwrap();
-    let root = directory.path().join("pool");
-    let folder: Arc<dyn Folder> = Arc::new(LocalFolder::create(&root).unwrap());
+    let (_directory, root, folder) = local();
     let pool = pool_in(&folder);
     let bytes = random(1, 30 * BLOCK);
     pool.volume("a").unwrap().write(0, &bytes, Durability::OnReturn).unwrap();
@@ -137,9 +150,7 @@ fn a_damaged_page_is_lost_alone_and_named() {
 
 #[test]
 fn a_container_without_a_footer_costs_its_own_pages() {
-    let directory = tempfile::tempdir().unwrap();
-    let root = directory.path().join("pool");
-    let folder: Arc<dyn Folder> = Arc::new(LocalFolder::create(&root).unwrap());
+    let (_directory, root, folder) = local();
     let pool = pool_in(&folder);
     let bytes = random(1, 30 * BLOCK);
     pool.volume("a").unwrap().write(0, &bytes, Durability::OnReturn).unwrap();
@@ -163,11 +174,8 @@ fn a_container_without_a_footer_costs_its_own_pages() {
 }
 
 #[test]
-fn a_full_disk_keeps_no_pool_from_being_opened_and_emptied() {
-    let directory = tempfile::tempdir().unwrap();
-    let faults = Faults::none();
-    let inner = LocalFolder::create(&directory.path().join("pool")).unwrap();
-    let folder: Arc<dyn Folder> = Arc::new(Faulty::new(inner, "pool", &faults));
+fn a_full_disk_keeps_no_pool_from_being_opened_and_read() {
+    let (_directory, faults, folder) = faulty();
     let pool = pool_in(&folder);
     let bytes = random(1, 20 * BLOCK);
     pool.volume("a").unwrap().write(0, &bytes, Durability::OnReturn).unwrap();
@@ -182,10 +190,7 @@ fn a_full_disk_keeps_no_pool_from_being_opened_and_emptied() {
 
 #[test]
 fn sectors_that_cannot_be_read_cost_their_container_alone() {
-    let directory = tempfile::tempdir().unwrap();
-    let faults = Faults::none();
-    let inner = LocalFolder::create(&directory.path().join("pool")).unwrap();
-    let folder: Arc<dyn Folder> = Arc::new(Faulty::new(inner, "pool", &faults));
+    let (_directory, faults, folder) = faulty();
     let pool = pool_in(&folder);
     let bytes = random(1, 30 * BLOCK);
     pool.volume("a").unwrap().write(0, &bytes, Durability::OnReturn).unwrap();
@@ -200,9 +205,7 @@ fn sectors_that_cannot_be_read_cost_their_container_alone() {
 
 #[test]
 fn a_page_that_cannot_be_moved_stops_no_compaction_of_others() {
-    let directory = tempfile::tempdir().unwrap();
-    let root = directory.path().join("pool");
-    let folder: Arc<dyn Folder> = Arc::new(LocalFolder::create(&root).unwrap());
+    let (_directory, root, folder) = local();
     let pool = pool_in(&folder);
     let bytes = random(1, 40 * BLOCK);
     let volume = pool.volume("a").unwrap();
@@ -231,9 +234,7 @@ fn a_page_that_cannot_be_moved_stops_no_compaction_of_others() {
 
 #[test]
 fn damage_within_a_journal_is_no_torn_end() {
-    let directory = tempfile::tempdir().unwrap();
-    let root = directory.path().join("pool");
-    let folder: Arc<dyn Folder> = Arc::new(LocalFolder::create(&root).unwrap());
+    let (_directory, root, folder) = local();
     let pool = pool_in(&folder);
     let volume = pool.volume("a").unwrap();
     for i in 0..5 {
@@ -248,9 +249,7 @@ fn damage_within_a_journal_is_no_torn_end() {
 
 #[test]
 fn a_pool_of_a_later_format_is_refused() {
-    let directory = tempfile::tempdir().unwrap();
-    let root = directory.path().join("pool");
-    let folder: Arc<dyn Folder> = Arc::new(LocalFolder::create(&root).unwrap());
+    let (_directory, root, folder) = local();
     drop(pool_in(&folder));
     let file = OpenOptions::new().write(true).open(root.join("pool")).unwrap();
     file.write_all_at(&9_u32.to_le_bytes(), 12).unwrap();
