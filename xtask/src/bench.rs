@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::env;
 use std::ffi::OsString;
 use std::fs::{self, File};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -31,6 +32,8 @@ pub(crate) struct Options {
     /// Besides onefold.
     pub(crate) rivals: Vec<Tool>,
     pub(crate) work: Option<PathBuf>,
+    /// Whether the system forgets all files before each phase.
+    pub(crate) cold: bool,
     pub(crate) out: PathBuf,
 }
 
@@ -59,6 +62,10 @@ impl Scene {
 const CACHE_STATE: &str = "warm: every file of the dataset is read once before each tool's round; \
                            what a phase wrote is synced before the next one is timed";
 
+const COLD_STATE: &str = "cold: what a phase wrote is synced, and the system is told to forget all \
+                          files that it has in memory, before the next one is timed; what lies on \
+                          tmpfs stays there";
+
 pub(crate) const READ_ONCE: &str = "warm: every file of the dataset was read once before";
 
 const NOTES: [&str; 3] = [
@@ -73,6 +80,9 @@ pub(crate) fn backup(options: Options) -> Result<()> {
     let mut tools = vec![Tool::Onefold];
     tools.extend(options.rivals.iter().filter(|tool| **tool != Tool::Onefold));
     let versions = versions(&tools)?;
+    if options.cold {
+        forget_files()?;
+    }
 
     let (dataset, tree) = read_dataset(&options.dataset)?;
     let work = options.work.unwrap_or_else(|| workspace::target_dir().join("bench/work"));
@@ -83,7 +93,7 @@ pub(crate) fn backup(options: Options) -> Result<()> {
         let first = (round as usize - 1) % tools.len();
         for tool in tools[first..].iter().chain(&tools[..first]) {
             let phases = options.scene.phases();
-            samples.extend(run_round(*tool, round, phases, &work, &source)?);
+            samples.extend(run_round(*tool, round, phases, &work, &source, options.cold)?);
         }
         print!("{}", bench_table::of(&samples));
     }
@@ -91,7 +101,17 @@ pub(crate) fn backup(options: Options) -> Result<()> {
     let store = format!("repositories and restored trees lie on {}", work.file_system()?);
     work.end()?;
     let notes = [&NOTES[..], &[&store]].concat();
-    write_record(&options.out, &dataset, tree, CACHE_STATE, versions, samples, &notes)
+    let state = if options.cold { COLD_STATE } else { CACHE_STATE };
+    write_record(&options.out, &dataset, tree, state, versions, samples, &notes)
+}
+
+/// Lets the system forget the files that it has in memory.
+fn forget_files() -> Result<()> {
+    const SWITCH: &str = "/proc/sys/vm/drop_caches";
+    rustix::fs::sync();
+    let switch = File::options().write(true).open(SWITCH);
+    let written = switch.and_then(|mut switch| switch.write_all(b"3"));
+    written.with_context(|| format!("{SWITCH}: only root can measure with --cold"))
 }
 
 /// Times each stage of a backup alone and writes the record.
@@ -182,7 +202,7 @@ pub(crate) fn smoke() -> Result<()> {
     let out = folder.join("smoke.json");
     let work = Some(folder.join("work"));
     let (scene, rivals) = (Scene::Tree, Vec::new());
-    backup(Options { dataset, scene, rounds: 1, rivals, work, out: out.clone() })?;
+    backup(Options { dataset, scene, rounds: 1, rivals, work, cold: false, out: out.clone() })?;
 
     let record = Record::<Sample>::read(&out)?;
     let phases: Vec<&str> = record.samples.iter().map(|sample| sample.phase.as_str()).collect();
@@ -203,6 +223,7 @@ fn run_round(
     phases: &[Phase],
     work: &Work,
     source: &Source,
+    cold: bool,
 ) -> Result<Vec<Sample>> {
     let name = tool.name();
     let folder = work.fresh(&format!("{name}-{round}"))?;
@@ -212,8 +233,10 @@ fn run_round(
     }
     let log = folder.join("output.log");
     source.begin(round)?;
-    // What earlier rounds wrote may have pushed the dataset out of memory.
-    source.warm()?;
+    if !cold {
+        // What earlier rounds wrote may have pushed the dataset out of memory.
+        source.warm()?;
+    }
     for mut initialisation in tool.initialisation(&place) {
         run_logged(&mut initialisation, &log).with_context(|| format!("{name} init"))?;
     }
@@ -226,7 +249,11 @@ fn run_round(
         let mut usage = Usage::default();
         for time in 0..times {
             source.prepare(phase, time)?;
-            rustix::fs::sync();
+            if cold {
+                forget_files()?
+            } else {
+                rustix::fs::sync()
+            }
             for mut command in tool.phase(phase, &place) {
                 let ran = run_logged(&mut command, &log);
                 usage += ran.with_context(|| format!("{name} {phase}, round {round}"))?;

@@ -219,6 +219,9 @@ enum BenchCommand {
         /// Where repositories and restored trees go; emptied first [default: target/bench/work]
         #[arg(long)]
         work: Option<PathBuf>,
+        /// Let the system forget all files before each phase; only root can
+        #[arg(long)]
+        cold: bool,
         /// The record to write, e.g. docs/records/NAME.json
         #[arg(long)]
         out: PathBuf,
@@ -259,9 +262,15 @@ fn main() -> ExitCode {
         Command::Bench(BenchCommand::Install { tools }) => {
             bench_install::install(Cargo::default(), &tools)
         }
-        Command::Bench(BenchCommand::Backup { dataset, scene, rounds, rivals, work, out }) => {
-            bench::backup(bench::Options { dataset, scene, rounds, rivals, work, out })
-        }
+        Command::Bench(BenchCommand::Backup {
+            dataset,
+            scene,
+            rounds,
+            rivals,
+            work,
+            cold,
+            out,
+        }) => bench::backup(bench::Options { dataset, scene, rounds, rivals, work, cold, out }),
         Command::Rivals { arguments } => rivals::run(&arguments),
         Command::Campaign(CampaignCommand::Fuzz { seconds, targets }) => {
             campaign::fuzz(seconds, &targets)
