@@ -15,6 +15,7 @@ mod failure;
 mod host;
 mod index_place;
 mod interrupt;
+mod memory;
 mod memory_place;
 mod mount;
 mod name;
@@ -39,6 +40,7 @@ use crate::console::Console;
 use crate::exit::Exit;
 
 fn main() -> ExitCode {
+    memory::give_back_large_blocks();
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(answer) => {

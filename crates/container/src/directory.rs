@@ -227,12 +227,22 @@ impl Directory {
 
     /// Reads group `group` and decompresses it; its stored bytes are checked first.
     pub fn read_group(&self, objects: &dyn Objects, group: u32) -> Result<Bytes, ContainerError> {
+        self.read_group_into(objects, group, Vec::new()).map(Bytes::from)
+    }
+
+    /// The same, with a buffer to use again if it can be.
+    pub fn read_group_into(
+        &self,
+        objects: &dyn Objects,
+        group: u32,
+        buffer: Vec<u8>,
+    ) -> Result<Vec<u8>, ContainerError> {
         let entry = self.group(group)?;
         let range = entry.offset..entry.offset + u64::from(entry.stored_len);
         let stored = objects
             .get_range(&container_name(self.id), range)
             .map_err(|source| ContainerError::Backend { container: self.id, source })?;
-        self.open_group(group, &stored)
+        self.open_group(group, &stored, buffer)
     }
 
     /// The bytes of group `group` from the whole container `object`.
@@ -240,19 +250,24 @@ impl Directory {
         let entry = self.group(group)?;
         let start = entry.offset as usize;
         let stored = object.get(start..start + entry.stored_len as usize).unwrap_or_default();
-        self.open_group(group, stored)
+        self.open_group(group, stored, Vec::new()).map(Bytes::from)
     }
 
-    fn open_group(&self, group: u32, stored: &[u8]) -> Result<Bytes, ContainerError> {
+    fn open_group(
+        &self,
+        group: u32,
+        stored: &[u8],
+        buffer: Vec<u8>,
+    ) -> Result<Vec<u8>, ContainerError> {
         let container = self.id;
         let entry = self.group(group)?;
         let opened = self.parts.open(group, stored, &entry.check).map_err(|source| {
             ContainerError::DamagedGroup { container, group, offset: entry.offset, source }
         })?;
         if entry.is_padding() {
-            return Ok(Bytes::new());
+            return Ok(Vec::new());
         }
-        decompress(entry.codec, opened, entry.len).map(Bytes::from).map_err(|reason| {
+        decompress(entry.codec, opened, entry.len, buffer).map_err(|reason| {
             ContainerError::Decompress { container, group, expected: entry.len, reason }
         })
     }

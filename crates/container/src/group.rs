@@ -183,13 +183,23 @@ fn with_decompressor<T>(
 }
 
 /// The bytes of a group from its stored bytes; exactly `len` of them or an error that says why.
-pub(crate) fn decompress(codec: Codec, stored: Cow<'_, [u8]>, len: u32) -> Result<Vec<u8>, String> {
-    let bytes = match codec {
-        Codec::Raw => stored.into_owned(),
-        Codec::Zstd => with_decompressor(|zstd| zstd.decompress(&stored, len as usize))?,
-    };
-    if bytes.len() != len as usize {
-        return Err(format!("it gives {} bytes", bytes.len()));
+/// They are in `buffer`, if it was of use.
+pub(crate) fn decompress(
+    codec: Codec,
+    stored: Cow<'_, [u8]>,
+    len: u32,
+    mut buffer: Vec<u8>,
+) -> Result<Vec<u8>, String> {
+    match codec {
+        Codec::Raw => buffer = stored.into_owned(),
+        Codec::Zstd => {
+            buffer.clear();
+            buffer.reserve_exact(len as usize);
+            with_decompressor(|zstd| zstd.decompress_to_buffer(&stored, &mut buffer))?;
+        }
     }
-    Ok(bytes)
+    if buffer.len() != len as usize {
+        return Err(format!("it gives {} bytes", buffer.len()));
+    }
+    Ok(buffer)
 }

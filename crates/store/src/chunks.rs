@@ -1,7 +1,6 @@
 //! Reading chunks back: recipe → chunks → bytes, each verified.
 
 use std::collections::{HashMap, HashSet};
-use std::hash::Hash;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
@@ -14,12 +13,13 @@ use onefold_seal::{Envelope, ObjectId};
 use quick_cache::sync::Cache;
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 
+use crate::groups::{Group, Groups};
 use crate::place::{Containers, LiveContainer, Used};
 use crate::repository::places;
 use crate::{Place, Recipe, StoreError};
 
 /// Bytes of decompressed groups that a reader keeps at most.
-const GROUP_CACHE: u64 = 24 << 20;
+const GROUP_CACHE: usize = 24 << 20;
 /// Bytes of container footers, about, that a reader keeps at most.
 const DIRECTORY_CACHE: u64 = 12 << 20;
 
@@ -36,7 +36,7 @@ pub(crate) struct ChunkReader<'a> {
     index: &'a Index,
     containers: &'a Containers,
     directories: Cache<u32, Arc<Directory>, ByLength>,
-    groups: Cache<(u32, u32), Bytes, ByLength>,
+    groups: Groups,
     /// How many containers there were at first.
     old_containers: usize,
     /// What the index does not say; learnt only when it turned out to be wrong.
@@ -68,18 +68,9 @@ impl Weighter<u32, Arc<Directory>> for ByLength {
     }
 }
 
-impl Weighter<(u32, u32), Bytes> for ByLength {
-    fn weight(&self, _: &(u32, u32), group: &Bytes) -> u64 {
-        64 + group.len() as u64
-    }
-}
-
-/// A cache for `capacity` bytes. It is one shard: split into several, none of them could keep an
-/// item that is a large part of the whole, as a footer or a long chunk's group can be.
-fn cache<K: Eq + Hash, V: Clone>(capacity: u64) -> Cache<K, V, ByLength>
-where
-    ByLength: Weighter<K, V>,
-{
+/// A cache of footers for `capacity` bytes. It is one shard: split into several, none of them could
+/// keep an item that is a large part of the whole, as a footer can be.
+fn directories(capacity: u64) -> Cache<u32, Arc<Directory>, ByLength> {
     let options = OptionsBuilder::new()
         .shards(1)
         .estimated_items_capacity(256)
@@ -119,8 +110,8 @@ impl<'a> ChunkReader<'a> {
             fingerprinter,
             index,
             containers,
-            directories: cache(DIRECTORY_CACHE),
-            groups: cache(GROUP_CACHE),
+            directories: directories(DIRECTORY_CACHE),
+            groups: Groups::new(GROUP_CACHE),
             old_containers: containers.len(),
             elsewhere: Mutex::default(),
         }
@@ -237,15 +228,20 @@ impl<'a> ChunkReader<'a> {
             reason,
         };
         let entry = directory.chunk(place.slot)?;
-        let group = self.groups.get_or_insert_with(&(place.container, entry.group), || {
-            directory.read_group(self.objects, entry.group)
+        let group = self.groups.get((place.container, entry.group), || {
+            let len = directory.groups.get(entry.group as usize).map_or(0, |group| group.len);
+            let buffer = self.groups.buffer(len as usize);
+            let bytes = directory.read_group_into(self.objects, entry.group, buffer)?;
+            Ok::<_, StoreError>(Group::new(&directory, entry.group, self.groups.bytes(bytes)))
         })?;
-        let bytes = group.slice(entry.range());
-        let found = self.fingerprinter.fingerprint(&bytes);
-        if found != *fingerprint {
-            return Err(wrong(format!("the bytes there have fingerprint {found}")));
+        let verify = |bytes: &[u8]| match self.fingerprinter.fingerprint(bytes) {
+            found if found == entry.fingerprint => Ok(()),
+            found => Err(wrong(format!("the bytes there have fingerprint {found}"))),
+        };
+        if entry.fingerprint != *fingerprint {
+            return Err(wrong(format!("the footer calls it {}", entry.fingerprint)));
         }
-        Ok(bytes)
+        group.chunk(place.slot, entry, verify)
     }
 
     /// Whether the chunk was read at `place` and is what it should be.
@@ -287,6 +283,15 @@ impl<'a> ChunkReader<'a> {
             object: format!("recipe node {}", recipe.root),
             source,
         })
+    }
+
+    /// Where the first chunk of `recipe` lies, as far as the index knows.
+    pub(crate) fn first_place(&self, recipe: &Recipe) -> Option<Place> {
+        let mut first = *recipe;
+        while first.depth > 0 {
+            first = *self.children(&first).ok()?.first()?;
+        }
+        self.index.get(&first.root).map(|Hint(place)| place)
     }
 
     /// The bytes of a leaf; as many as the recipe says.

@@ -26,6 +26,7 @@ mod error;
 mod fence;
 pub mod forget;
 mod graft;
+mod groups;
 mod history;
 mod intent;
 mod key_text;

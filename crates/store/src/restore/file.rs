@@ -338,11 +338,6 @@ impl Planned<'_> {
 }
 
 impl Piece {
-    /// Length in bytes.
-    pub(super) fn len(&self) -> u64 {
-        self.leaves.iter().map(|leaf| leaf.len).sum()
-    }
-
     /// Writes the piece's chunks; whoever writes the last piece finishes the file.
     pub(super) fn write(self, context: &Context<'_>) {
         if let Err(reason) = self.write_chunks(context) {

@@ -1,7 +1,7 @@
 //! Restoring: from a snapshot back to files.
 //!
-//! One thread walks the trees and makes directories; the others write files, long ones in pieces,
-//! each from chunks that were verified as they were read. A file appears under its name only when
+//! One thread walks the trees and makes directories; the others write files, long ones in pieces
+//! and short ones in the order of where their chunks lie, each from chunks that were verified as they were read. A file appears under its name only when
 //! all of it is written: until then it has a temporary one, and what stood there before stays.
 //! Hard links follow when all files are there, and directories get their times last.
 //!
@@ -14,6 +14,7 @@
 
 mod file;
 mod target;
+mod window;
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
@@ -25,24 +26,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 
-use crossbeam_channel::{Receiver, Sender};
+use crossbeam_channel::{Receiver, Sender, never, select};
 use rustix::fs::{FileType, Stat};
 
 use self::file::{Piece, RestoredFile};
 use self::target::{Missing, Target};
+use self::window::{Batch, Window, Writer};
 use crate::chunks::ChunkReader;
 use crate::repository::{describe, read_tree};
 use crate::select::Patterns;
 use crate::tree::{self, Entry, Meta, Node};
 use crate::{Cancel, IssueKind, Progress, Repository, StoreError};
 
-/// Batches of pieces that may wait for a thread.
-const QUEUED_BATCHES: usize = 16;
-/// A batch is handed over once it has so many pieces: small files of a directory go to one thread,
-/// because two would wait for one another to enter names into it.
-const BATCH_PIECES: usize = 64;
-/// Or once its pieces have so many bytes.
-const BATCH_LEN: u64 = 2 << 20;
+/// Pieces of long files that may wait for a thread.
+const QUEUED_PIECES: usize = 16;
 
 /// A path below the target, as the names that lead there. They are shared: of a deep tree every
 /// directory is remembered, and would else have a copy of all names above it.
@@ -131,25 +128,26 @@ pub fn restore(
     let threads = options
         .threads
         .map_or_else(|| thread::available_parallelism().map_or(1, NonZero::get), NonZero::get);
-    let (pieces, pieces_in) = crossbeam_channel::bounded(QUEUED_BATCHES);
+    let (pieces, pieces_in) = crossbeam_channel::bounded(QUEUED_PIECES);
+    let (files, files_in) = crossbeam_channel::bounded(window::QUEUED_FILES);
     let mut plan = Plan {
         context: &context,
         includes,
         pieces,
-        batch: Vec::new(),
-        batch_len: 0,
+        files,
+        window: Window::default(),
         directories: Vec::new(),
-        found: vec![Vec::new()],
+        found: vec![Arc::default()],
         links: Vec::new(),
         inodes: HashMap::new(),
         levels: Vec::new(),
     };
     let walked = thread::scope(|scope| {
         for _ in 0..threads {
-            let pieces = pieces_in.clone();
-            scope.spawn(|| write_pieces(&context, pieces));
+            let (pieces, files) = (pieces_in.clone(), files_in.clone());
+            scope.spawn(|| write(&context, &root, pieces, files));
         }
-        drop(pieces_in);
+        drop((pieces_in, files_in));
         let walked = plan.root(&root, entry).and_then(|()| plan.hand_over());
         // Without a sender the threads end when the queue is empty.
         plan.close();
@@ -163,9 +161,26 @@ pub fn restore(
     Ok(counts.report())
 }
 
-fn write_pieces(context: &Context<'_>, batches: Receiver<Vec<Piece>>) {
-    for piece in batches.into_iter().flatten() {
-        piece.write(context);
+/// Writes whatever comes, until nothing more can come.
+fn write(
+    context: &Context<'_>,
+    root: &Target,
+    mut pieces: Receiver<Piece>,
+    mut files: Receiver<Batch>,
+) {
+    let mut writer = Writer::new(context, root);
+    let mut open = 2;
+    while open > 0 {
+        select! {
+            recv(pieces) -> piece => match piece {
+                Ok(piece) => piece.write(context),
+                Err(_) => (pieces, open) = (never(), open - 1),
+            },
+            recv(files) -> batch => match batch {
+                Ok(batch) => writer.write(&batch),
+                Err(_) => (files, open) = (never(), open - 1),
+            },
+        }
     }
 }
 
@@ -255,14 +270,14 @@ impl Counts {
 struct Plan<'a> {
     context: &'a Context<'a>,
     includes: Patterns,
-    pieces: Sender<Vec<Piece>>,
-    /// Pieces that are not handed over yet, and their bytes.
-    batch: Vec<Piece>,
-    batch_len: u64,
+    pieces: Sender<Piece>,
+    files: Sender<Batch>,
+    /// Files that are not handed over yet.
+    window: Window,
     /// Directories in the order they were made, with the metadata they get at the end.
-    directories: Vec<(Components, Meta)>,
+    directories: Vec<(Arc<Components>, Meta)>,
     /// Directories that were there already.
-    found: Vec<Components>,
+    found: Vec<Arc<Components>>,
     /// Names that become hard links of a file restored under another name.
     links: Vec<Link>,
     /// Files with several names: where the first of them is, and what it is.
@@ -278,14 +293,15 @@ struct Link {
 
 impl Plan<'_> {
     fn root(&mut self, root: &Arc<Target>, entry: &Entry) -> Result<(), StoreError> {
-        let state = State::Open(Arc::clone(root));
-        self.levels.push(Level { name: Arc::default(), meta: entry.meta.clone(), state });
+        let opened = Opened { target: Arc::clone(root), path: Arc::default(), is_new: false };
+        let (meta, state) = (entry.meta.clone(), State::Open(opened));
+        self.levels.push(Level { name: Arc::default(), meta, state });
         if !matches!(entry.node, Node::Directory { .. }) {
             return self.entry(entry);
         }
         if self.includes.is_empty() {
             Counts::add(&self.context.counts.directories, 1);
-            self.directories.push((Vec::new(), entry.meta.clone()));
+            self.directories.push((Arc::default(), entry.meta.clone()));
         }
         self.children(entry)
     }
@@ -293,6 +309,7 @@ impl Plan<'_> {
     /// Lets the writing threads end.
     fn close(&mut self) {
         self.pieces = crossbeam_channel::bounded(0).0;
+        self.files = crossbeam_channel::bounded(0).0;
     }
 
     /// The path of the directory at hand.
@@ -332,7 +349,7 @@ impl Plan<'_> {
             return result;
         }
         match is_picked.then(|| self.open()).flatten() {
-            Some(target) => self.leaf(&target, entry),
+            Some(directory) => self.leaf(&directory, entry),
             None => Ok(()),
         }
     }
@@ -348,15 +365,15 @@ impl Plan<'_> {
     /// Opens the directory at hand, and makes it and those above it if they are not there yet.
     ///
     /// `None` if that cannot be done, which is reported once.
-    fn open(&mut self) -> Option<Arc<Target>> {
-        let mut above: Option<Arc<Target>> = None;
+    fn open(&mut self) -> Option<Opened> {
+        let mut above: Option<Opened> = None;
         for depth in 0..self.levels.len() {
             let level = &self.levels[depth];
             above = Some(match &level.state {
-                State::Open(target) => Arc::clone(target),
+                State::Open(opened) => opened.clone(),
                 State::Failed => return None,
                 State::Closed => {
-                    let made = above?.make_directory(&level.name);
+                    let made = above?.target.make_directory(&level.name);
                     self.enter(depth, made)?
                 }
             });
@@ -365,22 +382,22 @@ impl Plan<'_> {
     }
 
     /// Takes note of the directory that was made, or could not be made, at `depth`.
-    fn enter(&mut self, depth: usize, made: io::Result<(Target, bool)>) -> Option<Arc<Target>> {
-        let path: Components =
-            self.levels[1..=depth].iter().map(|level| Arc::clone(&level.name)).collect();
+    fn enter(&mut self, depth: usize, made: io::Result<(Target, bool)>) -> Option<Opened> {
+        let names = self.levels[1..=depth].iter().map(|level| Arc::clone(&level.name));
+        let path = Arc::new(names.collect());
         let level = &mut self.levels[depth];
         match made {
             Ok((target, is_new)) => {
-                let target = Arc::new(target);
-                level.state = State::Open(Arc::clone(&target));
+                let opened = Opened { target: Arc::new(target), path: Arc::clone(&path), is_new };
+                level.state = State::Open(opened.clone());
                 Counts::add(&self.context.counts.directories, 1);
                 if !is_new {
-                    self.found.push(path.clone());
+                    self.found.push(Arc::clone(&path));
                 }
                 if is_new || self.context.options.overwrite != Overwrite::Never {
                     self.directories.push((path, level.meta.clone()));
                 }
-                Some(target)
+                Some(opened)
             }
             Err(error) => {
                 level.state = State::Failed;
@@ -391,10 +408,10 @@ impl Plan<'_> {
     }
 
     /// Restores what is no directory.
-    fn leaf(&mut self, target: &Arc<Target>, entry: &Entry) -> Result<(), StoreError> {
-        let context = self.context;
+    fn leaf(&mut self, directory: &Opened, entry: &Entry) -> Result<(), StoreError> {
+        let (context, target) = (self.context, &*directory.target);
         let path = &self.path_of(entry);
-        match self.is_in_the_way(target, entry) {
+        match self.is_in_the_way(directory, entry) {
             Ok(InTheWay::Stays) => {
                 Counts::add(&context.counts.kept, 1);
                 Progress::add(&context.progress.files, 1);
@@ -412,7 +429,7 @@ impl Plan<'_> {
             return Ok(());
         }
         if matches!(entry.node, Node::File { .. }) {
-            return self.file(target, entry, path);
+            return self.file(directory, entry, path);
         }
         let made = target.replace(&entry.name, |temporary| {
             target.make_special(temporary, &entry.node)?;
@@ -428,7 +445,12 @@ impl Plan<'_> {
         Ok(())
     }
 
-    fn is_in_the_way(&self, target: &Target, entry: &Entry) -> io::Result<InTheWay> {
+    fn is_in_the_way(&self, directory: &Opened, entry: &Entry) -> io::Result<InTheWay> {
+        // Nothing stands in a directory that was made here.
+        if directory.is_new {
+            return Ok(InTheWay::Goes);
+        }
+        let target = &directory.target;
         let Some(stat) = target.stat(&entry.name)? else { return Ok(InTheWay::Goes) };
         if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
             return Err(io::Error::other("a directory stands in its place"));
@@ -470,29 +492,29 @@ impl Plan<'_> {
         }
     }
 
-    /// Hands a file to the writing threads.
+    /// Hands a file to the writing threads, or lets it wait until there are more.
     fn file(
         &mut self,
-        target: &Arc<Target>,
+        directory: &Opened,
         entry: &Entry,
         path: &Components,
     ) -> Result<(), StoreError> {
-        let context = self.context;
-        RestoredFile::plan(context, target, entry, path, &mut |piece: Piece| {
-            self.batch_len += piece.len();
-            self.batch.push(piece);
-            match self.batch.len() >= BATCH_PIECES || self.batch_len >= BATCH_LEN {
-                true => self.hand_over(),
-                false => Ok(()),
-            }
-        })
+        let (context, pieces) = (self.context, &self.pieces);
+        let Some(content) = Window::takes(entry) else {
+            let send = &mut |piece| pieces.send(piece).map_err(|_| StoreError::Stopped);
+            return RestoredFile::plan(context, &directory.target, entry, path, send);
+        };
+        self.window.push(context.chunks.first_place(content), &directory.path, entry);
+        if self.window.is_full() { self.hand_over() } else { Ok(()) }
     }
 
-    /// Hands what is collected to the writing threads.
+    /// Hands the files that wait to the writing threads.
     fn hand_over(&mut self) -> Result<(), StoreError> {
-        self.batch_len = 0;
-        let batch = std::mem::take(&mut self.batch);
-        self.pieces.send(batch).map_err(|_| StoreError::Stopped)
+        for batch in self.window.batches() {
+            self.context.go_on()?;
+            self.files.send(batch).map_err(|_| StoreError::Stopped)?;
+        }
+        Ok(())
     }
 
     /// Makes the hard links; every file is there by now.
@@ -574,8 +596,17 @@ struct Level {
 }
 
 enum State {
-    Open(Arc<Target>),
+    Open(Opened),
     Closed,
     /// It could not be made, which was reported.
     Failed,
+}
+
+/// A directory of the target.
+#[derive(Clone)]
+struct Opened {
+    target: Arc<Target>,
+    path: Arc<Components>,
+    /// Whether this restore made it.
+    is_new: bool,
 }

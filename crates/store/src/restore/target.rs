@@ -5,6 +5,7 @@
 //! component. So neither a snapshot with evil names nor a link that someone planted in the target
 //! leads anywhere else.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -28,6 +29,9 @@ pub(super) struct Target(OwnedFd);
 const BENEATH: ResolveFlags =
     ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_MAGICLINKS);
 
+/// Bytes of a path that a call of the system takes for sure.
+const MAX_PATH: usize = 3 << 10;
+
 /// What a restore could not give an inode, though its content is there.
 pub(super) type Missing = Vec<String>;
 
@@ -41,12 +45,16 @@ impl Target {
     }
 
     /// Opens the directory `name` of this one.
-    #[expect(clippy::disallowed_methods, reason = "the restore target, opened as a directory")]
     pub(super) fn directory(&self, name: &[u8]) -> io::Result<Self> {
-        let name = component(name)?;
+        self.directory_at(component(name)?)
+    }
+
+    /// Opens a directory beneath this one: `path` is one name, or several.
+    #[expect(clippy::disallowed_methods, reason = "the restore target, opened as a directory")]
+    fn directory_at(&self, path: &OsStr) -> io::Result<Self> {
         // Not NOFOLLOW: with it a link would be told as no directory. `BENEATH` follows none.
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        match rustix::fs::openat2(&self.0, name, flags, Mode::empty(), BENEATH) {
+        match rustix::fs::openat2(&self.0, path, flags, Mode::empty(), BENEATH) {
             Ok(fd) => Ok(Self(fd)),
             Err(Errno::LOOP | Errno::XDEV) => Err(io::Error::other(
                 "a symbolic link stands where the directory should be; restoring through it \
@@ -59,11 +67,22 @@ impl Target {
         }
     }
 
-    /// Opens the directory at `path` below this one, component by component.
+    /// Opens the directory at `path` below this one.
     pub(super) fn descend(&self, path: &[Arc<[u8]>]) -> io::Result<Self> {
         let mut directory = Self(self.0.try_clone()?);
-        for name in path {
-            directory = directory.directory(name)?;
+        let mut path = path.iter().peekable();
+        while path.peek().is_some() {
+            // as many names at once as a call takes
+            let mut joined = Vec::new();
+            while let Some(name) =
+                path.next_if(|name| joined.len() + name.len() < MAX_PATH || joined.is_empty())
+            {
+                if !joined.is_empty() {
+                    joined.push(b'/');
+                }
+                joined.extend_from_slice(component(name)?.as_bytes());
+            }
+            directory = directory.directory_at(OsStr::from_bytes(&joined))?;
         }
         Ok(directory)
     }
@@ -202,7 +221,7 @@ impl Target {
         let make = |kind, device| rustix::fs::mknodat(&self.0, name, kind, mode, device);
         match node {
             Node::Symlink { target } => {
-                rustix::fs::symlinkat(std::ffi::OsStr::from_bytes(target), &self.0, name)
+                rustix::fs::symlinkat(OsStr::from_bytes(target), &self.0, name)
             }
             Node::Fifo => make(FileType::Fifo, 0),
             Node::Socket => make(FileType::Socket, 0),
@@ -247,7 +266,7 @@ impl Target {
 
     /// A descriptor that only stands for what `name` is.
     #[expect(clippy::disallowed_methods, reason = "opens nothing for writing")]
-    fn open_path(&self, name: &std::ffi::OsStr) -> io::Result<OwnedFd> {
+    fn open_path(&self, name: &OsStr) -> io::Result<OwnedFd> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         Ok(rustix::fs::openat2(&self.0, name, flags, Mode::empty(), BENEATH)?)
     }
@@ -280,7 +299,7 @@ fn is_temporary(name: &[u8]) -> bool {
 fn proc_path(fd: &OwnedFd, name: &[u8]) -> PathBuf {
     let mut path = PathBuf::from(format!("/proc/self/fd/{}", fd.as_raw_fd()));
     if !name.is_empty() {
-        path.push(std::ffi::OsStr::from_bytes(name));
+        path.push(OsStr::from_bytes(name));
     }
     path
 }
@@ -338,9 +357,42 @@ fn times_of(meta: &Meta) -> Timestamps {
 }
 
 /// `name` as a path of one component; anything else is refused here once more, whoever asks.
-fn component(name: &[u8]) -> io::Result<&std::ffi::OsStr> {
+fn component(name: &[u8]) -> io::Result<&OsStr> {
     if is_component(name) {
-        return Ok(std::ffi::OsStr::from_bytes(name));
+        return Ok(OsStr::from_bytes(name));
     }
     Err(io::Error::other("its name is not one path component"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_longer_than_a_call_takes_is_descended() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Target::open(folder.path()).unwrap();
+        let path: Vec<Arc<[u8]>> =
+            (b'a'..b'z').map(|letter| Arc::from(vec![letter; 255])).collect();
+        let mut last = Target(root.0.try_clone().unwrap());
+        for name in &path {
+            last = last.make_directory(name).unwrap().0;
+        }
+        let inode = |target: &Target| rustix::fs::fstat(&target.0).unwrap().st_ino;
+        assert_eq!(inode(&root.descend(&path).unwrap()), inode(&last));
+        assert_eq!(inode(&root.descend(&[]).unwrap()), inode(&root));
+    }
+
+    #[test]
+    fn no_link_on_the_way_is_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Target::open(folder.path()).unwrap();
+        root.make_directory(b"real").unwrap().0.make_directory(b"below").unwrap();
+        std::os::unix::fs::symlink("real", folder.path().join("link")).unwrap();
+        let names = |names: [&str; 2]| names.map(|name| Arc::from(name.as_bytes()));
+        root.descend(&names(["real", "below"])).unwrap();
+        let error = root.descend(&names(["link", "below"])).unwrap_err();
+        assert!(error.to_string().contains("symbolic link"), "{error}");
+        assert!(root.descend(&names(["real", ".."])).is_err());
+    }
 }
