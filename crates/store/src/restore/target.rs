@@ -373,7 +373,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let root = Target::open(folder.path()).unwrap();
         let path: Vec<Arc<[u8]>> =
-            (b'a'..b'z').map(|letter| Arc::from(vec![letter; 255])).collect();
+            (b'a'..=b'z').map(|letter| Arc::from(vec![letter; 255])).collect();
         let mut last = Target(root.0.try_clone().unwrap());
         for name in &path {
             last = last.make_directory(name).unwrap().0;
