@@ -18,7 +18,7 @@ use crate::place::{Containers, LiveContainer, Used};
 use crate::repository::places;
 use crate::{Place, Recipe, StoreError};
 
-/// Bytes of decompressed groups that a reader keeps at most.
+/// Bytes of decompressed groups that a reader keeps at most, unless it is told another bound.
 const GROUP_CACHE: usize = 24 << 20;
 /// Bytes of container footers, about, that a reader keeps at most.
 const DIRECTORY_CACHE: u64 = 12 << 20;
@@ -115,6 +115,11 @@ impl<'a> ChunkReader<'a> {
             old_containers: containers.len(),
             elsewhere: Mutex::default(),
         }
+    }
+
+    /// With room for `bytes` of decompressed groups.
+    pub(crate) fn keeping_groups(self, bytes: usize) -> Self {
+        Self { groups: Groups::new(bytes), ..self }
     }
 
     /// Whether the index knows every chunk of `recipe`, nodes included, all of which are then noted

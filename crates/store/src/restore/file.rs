@@ -31,10 +31,7 @@ const BLOCK_LEN: usize = 4096;
 pub(super) struct RestoredFile {
     target: Arc<Target>,
     path: Components,
-    name: Vec<u8>,
-    /// What the file is called until it is whole, unless that name cannot be had.
-    temporary: Vec<u8>,
-    meta: Meta,
+    entry: Entry,
     size: u64,
     layout: Layout,
     content: Recipe,
@@ -51,8 +48,8 @@ pub(super) struct RestoredFile {
 /// A file that is being written.
 struct Opened {
     file: File,
-    /// What it is called meanwhile.
-    temporary: Vec<u8>,
+    /// What it is called meanwhile, unless it has no name.
+    temporary: Option<Vec<u8>>,
     /// Whether an earlier restore of it has left bytes: they may be right.
     is_found: bool,
 }
@@ -127,9 +124,7 @@ impl RestoredFile {
         let file = Arc::new(Self {
             target: Arc::clone(target),
             path: path.clone(),
-            name: entry.name.clone(),
-            temporary: temporary_name_of(context.chunks, entry),
-            meta: entry.meta.clone(),
+            entry: entry.clone(),
             size: *size,
             layout: Layout::new(extents.as_deref()),
             content: *content,
@@ -194,15 +189,14 @@ impl RestoredFile {
     fn open(&self, context: &Context<'_>) -> Result<Arc<Opened>, String> {
         let mut opened = self.opened.lock().expect("no thread panics with a file locked");
         let make = || -> io::Result<Arc<Opened>> {
-            let opened = match self.target.take_temporary(&self.temporary) {
-                Some((file, is_found)) => {
-                    Opened { file, temporary: self.temporary.clone(), is_found }
-                }
-                None => {
-                    let temporary = temporary_name();
-                    let file = self.target.create_file(&temporary)?;
-                    Opened { file, temporary, is_found: false }
-                }
+            // What is worth to be gone on with must be found again.
+            let nameless = match self.content.len <= PIECE_LEN {
+                true => context.nameless.create(&self.target),
+                false => None,
+            };
+            let opened = match nameless {
+                Some(file) => Opened { file, temporary: None, is_found: false },
+                None => self.open_temporary(context)?,
             };
             if self.has_length_first(context, opened.is_found) {
                 opened.file.set_len(self.size)?;
@@ -210,6 +204,18 @@ impl RestoredFile {
             Ok(Arc::new(opened))
         };
         opened.get_or_insert_with(|| make().map_err(|error| error.to_string())).clone()
+    }
+
+    fn open_temporary(&self, context: &Context<'_>) -> io::Result<Opened> {
+        let temporary = temporary_name_of(context.chunks, &self.entry);
+        Ok(match self.target.take_temporary(&temporary) {
+            Some((file, is_found)) => Opened { file, temporary: Some(temporary), is_found },
+            None => {
+                let temporary = temporary_name();
+                let file = self.target.create_file(&temporary)?;
+                Opened { file, temporary: Some(temporary), is_found: false }
+            }
+        })
     }
 
     /// Whether the file gets its length before its bytes.
@@ -232,11 +238,14 @@ impl RestoredFile {
         };
         let named = whole.and_then(|opened| {
             let finish = || -> io::Result<_> {
-                let missing = set_meta(&opened.file, &self.meta)?;
+                let missing = set_meta(&opened.file, &self.entry.meta)?;
                 if self.may_have_its_length_early(context, &opened) {
                     opened.file.sync_data()?;
                 }
-                self.target.rename(&opened.temporary, &self.name)?;
+                match &opened.temporary {
+                    Some(temporary) => self.target.rename(temporary, &self.entry.name)?,
+                    None => context.nameless.name(&opened.file, &self.target, &self.entry.name)?,
+                }
                 Ok(missing)
             };
             finish().map_err(|error| error.to_string())
@@ -266,15 +275,17 @@ impl RestoredFile {
     fn give_up(&self, context: &Context<'_>) {
         let opened = self.opened.lock().expect("no thread panics with a file locked");
         let is_long = self.content.len > PIECE_LEN;
-        if let (Some(Ok(opened)), false) = (&*opened, is_long && context.cancel.is_cancelled()) {
+        if let (Some(Ok(opened)), false) = (&*opened, is_long && context.cancel.is_cancelled())
+            && let Some(temporary) = &opened.temporary
+        {
             // It would only be in the way; that it may stay is no new error.
-            let _ = self.target.remove(&opened.temporary);
+            let _ = self.target.remove(temporary);
         }
     }
 
     /// Reads the restored file again and compares every chunk.
     fn verify(&self, context: &Context<'_>) -> Result<(), String> {
-        let file = self.target.open_file(&self.name).map_err(|error| error.to_string())?;
+        let file = self.target.open_file(&self.entry.name).map_err(|error| error.to_string())?;
         let len = file.metadata().map_err(|error| error.to_string())?.len();
         if len != self.size {
             return Err(format!("it has {len} bytes, expected {}", self.size));

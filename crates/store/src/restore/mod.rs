@@ -5,6 +5,8 @@
 //! all of it is written: until then it has a temporary one, and what stood there before stays.
 //! Hard links follow when all files are there, and directories get their times last.
 //!
+//! A short file has no name at all until it is whole, where the file system has such files.
+//!
 //! A restore that was cut off leaves temporary files. Their names follow from what they are to
 //! become, so another restore of the same finds them, compares what they hold chunk by chunk, and
 //! writes only what is not there. Those that nothing came of are removed at the end.
@@ -13,6 +15,7 @@
 //! bytes. Where the length may come first the file is therefore synced before it gets its name.
 
 mod file;
+mod nameless;
 mod target;
 mod window;
 
@@ -26,10 +29,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 
-use crossbeam_channel::{Receiver, Sender, never, select};
+use crossbeam_channel::{Receiver, Sender, never, select_biased};
 use rustix::fs::{FileType, Stat};
 
 use self::file::{Piece, RestoredFile};
+use self::nameless::Nameless;
 use self::target::{Missing, Target};
 use self::window::{Batch, Window, Writer};
 use crate::chunks::ChunkReader;
@@ -37,6 +41,9 @@ use crate::repository::{describe, read_tree};
 use crate::select::Patterns;
 use crate::tree::{self, Entry, Meta, Node};
 use crate::{Cancel, IssueKind, Progress, Repository, StoreError};
+
+/// Bytes of decompressed groups that are kept: versions of a file turn back to many.
+const GROUP_CACHE: usize = 40 << 20;
 
 /// Pieces of long files that may wait for a thread.
 const QUEUED_PIECES: usize = 16;
@@ -111,7 +118,7 @@ pub fn restore(
     cancel: &Cancel,
 ) -> Result<Report, StoreError> {
     let root = Arc::new(Target::open(target).map_err(StoreError::file("open target", target))?);
-    let chunks = repository.reader()?;
+    let chunks = repository.reader()?.keeping_groups(GROUP_CACHE);
     let includes = Patterns::new(Path::new("/"), &options.includes)?;
     let counts = Counts::default();
     let (full, failed) = (OnceLock::new(), Mutex::default());
@@ -122,6 +129,7 @@ pub fn restore(
         progress,
         cancel,
         counts: &counts,
+        nameless: Nameless::default(),
         full,
         failed,
     };
@@ -171,14 +179,14 @@ fn write(
     let mut writer = Writer::new(context, root);
     let mut open = 2;
     while open > 0 {
-        select! {
-            recv(pieces) -> piece => match piece {
-                Ok(piece) => piece.write(context),
-                Err(_) => (pieces, open) = (never(), open - 1),
-            },
+        select_biased! {
             recv(files) -> batch => match batch {
                 Ok(batch) => writer.write(&batch),
                 Err(_) => (files, open) = (never(), open - 1),
+            },
+            recv(pieces) -> piece => match piece {
+                Ok(piece) => piece.write(context),
+                Err(_) => (pieces, open) = (never(), open - 1),
             },
         }
     }
@@ -192,6 +200,7 @@ struct Context<'a> {
     progress: &'a Progress,
     cancel: &'a Cancel,
     counts: &'a Counts,
+    nameless: Nameless,
     /// The file at which the target turned out to be full.
     full: OnceLock<PathBuf>,
     /// What could not be restored, so that no other name is made for what stands in its place.

@@ -271,6 +271,10 @@ impl Target {
         Ok(rustix::fs::openat2(&self.0, name, flags, Mode::empty(), BENEATH)?)
     }
 
+    pub(super) fn descriptor(&self) -> &OwnedFd {
+        &self.0
+    }
+
     /// Gives this directory its metadata.
     pub(super) fn set_meta(&self, meta: &Meta) -> io::Result<Missing> {
         set_meta(&self.0, meta)
@@ -357,7 +361,7 @@ fn times_of(meta: &Meta) -> Timestamps {
 }
 
 /// `name` as a path of one component; anything else is refused here once more, whoever asks.
-fn component(name: &[u8]) -> io::Result<&OsStr> {
+pub(super) fn component(name: &[u8]) -> io::Result<&OsStr> {
     if is_component(name) {
         return Ok(OsStr::from_bytes(name));
     }
