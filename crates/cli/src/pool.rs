@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use onefold_backend::{Folder, LocalFolder};
-use onefold_volume::{Options, Pool, VolumeError};
+use onefold_volume::{Codec, Options, Pool, VolumeError};
 
 use crate::console::Console;
 use crate::size;
@@ -23,9 +23,9 @@ pub(crate) struct PoolArgs {
     /// The layout of that table: StreamDedup's, or a third of the memory and half of a fingerprint
     #[arg(long, value_name = "LAYOUT", default_value = "paper")]
     index: Layout,
-    /// Compress new pages
-    #[arg(long, value_name = "HOW", default_value = "zstd")]
-    compression: Compression,
+    /// How new pages are compressed [default: as the pool was made to, zstd for a new one]
+    #[arg(long, value_name = "HOW")]
+    compression: Option<Compression>,
     /// Compare a page with the kept one before it is taken for known
     #[arg(long)]
     verify: bool,
@@ -38,25 +38,40 @@ enum Layout {
     Compact,
 }
 
-/// What becomes of new pages.
+/// How new pages are compressed.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Compression {
     Zstd,
+    Lz4,
+    Gzip,
     None,
+}
+
+impl Compression {
+    fn codec(self) -> Codec {
+        match self {
+            Self::Zstd => Codec::Zstd,
+            Self::Lz4 => Codec::Lz4,
+            Self::Gzip => Codec::Deflate,
+            Self::None => Codec::Raw,
+        }
+    }
 }
 
 impl PoolArgs {
     fn options(&self) -> Options {
         Options {
-            level: match self.compression {
-                Compression::Zstd => Options::default().level,
-                Compression::None => None,
-            },
+            codec: self.codec(),
             table_bytes: self.index_memory,
             is_compact: matches!(self.index, Layout::Compact),
             verify: self.verify,
             ..Options::default()
         }
+    }
+
+    /// How new pages are to be compressed, if that was said.
+    pub(crate) fn codec(&self) -> Option<Codec> {
+        self.compression.map(Compression::codec)
     }
 
     /// The folder, which is made if that is wanted.

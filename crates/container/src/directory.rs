@@ -8,7 +8,7 @@ use onefold_fingerprint::{Fingerprint, Fingerprinter};
 use onefold_seal::wire::{Put, Reader, WireError};
 use onefold_seal::{CHECK_LEN, Check, Envelope, Kind, ObjectId, Parts, SealError};
 
-use crate::group::decompress;
+use crate::codec::decompress;
 use crate::{Codec, ContainerError, Content, MAX_GROUP_LEN, container_name};
 
 /// Length of what follows the footer: its length and its check.
@@ -194,7 +194,7 @@ impl Directory {
             let stored_len = reader.varint_to(max, "a group's stored length")? as u32;
             let len = reader.varint_to(max, "a group's length")? as u32;
             let codec = Codec::from_code(reader.u8("a codec")?)
-                .ok_or(reader.error("codec 0 (raw) or 1 (zstd)"))?;
+                .ok_or(reader.error("codec 0 (raw), 1 (zstd), 2 (LZ4) or 3 (DEFLATE)"))?;
             let check = Check::from_bytes(reader.array("a group's check")?);
             let count = reader.count(CHUNK_ENTRY_MIN, "the count of chunks")?;
             let mut at = 0u32;

@@ -13,6 +13,7 @@
 //! A container does not know who refers to its chunks. Its layout is in docs/format.md.
 
 mod appended;
+mod codec;
 mod directory;
 mod error;
 mod group;
@@ -20,9 +21,10 @@ mod open;
 mod sample;
 
 pub use appended::AppendedContainer;
+pub use codec::{Codec, decompress_into};
 pub use directory::{ChunkEntry, Directory, GroupEntry};
 pub use error::ContainerError;
-pub use group::{Codec, CompressedGroup, Compressor, GroupBuilder, MAX_GROUP_LEN, decompress_into};
+pub use group::{CompressedGroup, Compressor, GroupBuilder, MAX_GROUP_LEN};
 pub use open::{OpenContainer, SealedContainer};
 
 use onefold_seal::ObjectId;

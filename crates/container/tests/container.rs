@@ -250,7 +250,7 @@ fn footers_that_claim_too_much_are_refused() {
     assert_eq!(refusal(0, &[2, 0]), "content 0 (data) or 1 (metadata)");
     let mut codec = footer_of(100, 5, 1, 5);
     codec[4] = 9;
-    assert_eq!(refusal(100, &codec), "codec 0 (raw) or 1 (zstd)");
+    assert_eq!(refusal(100, &codec), "codec 0 (raw), 1 (zstd), 2 (LZ4) or 3 (DEFLATE)");
     let trailing = [footer_of(100, 5, 1, 5), vec![0]].concat();
     assert_eq!(refusal(100, &trailing), "the end");
 }

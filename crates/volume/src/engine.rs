@@ -122,6 +122,9 @@ pub(crate) struct Engine {
     pub(crate) id: ObjectId,
     pub(crate) options: Options,
     pub(crate) fingerprinter: Fingerprinter,
+    /// By which new pages are compressed, and by which they are if no option says otherwise.
+    pub(crate) codec: Codec,
+    pub(crate) own_codec: Codec,
     pub(crate) table: RwLock<Arc<dyn Table>>,
     pub(crate) state: Mutex<State>,
     pub(crate) journal: Mutex<Journal>,
@@ -199,7 +202,7 @@ impl Engine {
         fingerprint: Fingerprint,
         table: &dyn Table,
     ) -> Result<(), VolumeError> {
-        let page = compress(fingerprint, bytes, self.options.level)?;
+        let page = compress(fingerprint, bytes, self.codec)?;
         let mut state = self.state();
         // The same page may have come twice in one write, or from another thread.
         let hint = table.get(&fingerprint).map(|page| state.pages.resolve(Handle::from_u64(page)));
@@ -469,24 +472,24 @@ fn is_zero(page: &[u8]) -> bool {
 }
 
 thread_local! {
-    /// The compressor of this thread, and its level.
-    static COMPRESSOR: std::cell::RefCell<Option<(i32, Compressor)>> =
+    /// The compressor of this thread, and its codec.
+    static COMPRESSOR: std::cell::RefCell<Option<(Codec, Compressor)>> =
         const { std::cell::RefCell::new(None) };
 }
 
 fn compress(
     fingerprint: Fingerprint,
     bytes: &[u8],
-    level: Option<i32>,
+    codec: Codec,
 ) -> Result<CompressedGroup, VolumeError> {
-    let Some(level) = level else {
+    if codec == Codec::Raw {
         let len = bytes.len() as u32;
         return Ok(CompressedGroup::of_chunk(bytes.to_vec(), Codec::Raw, fingerprint, len));
-    };
+    }
     COMPRESSOR.with_borrow_mut(|kept| {
         let compressor = match kept {
-            Some((kept_level, compressor)) if *kept_level == level => compressor,
-            _ => &mut kept.insert((level, Compressor::new(level, Suite::Plain)?)).1,
+            Some((kept_codec, compressor)) if *kept_codec == codec => compressor,
+            _ => &mut kept.insert((codec, Compressor::of(codec, Suite::Plain)?)).1,
         };
         let mut group = GroupBuilder::default();
         group.push(fingerprint, bytes);

@@ -37,6 +37,7 @@ mod stripes;
 mod volume;
 
 pub use error::VolumeError;
+pub use onefold_container::Codec;
 pub use handle::VolumeId;
 pub use pool::{Hash, Options, Pool, Statistics, VolumeInfo};
 pub use scrub::{BadPage, Scrubbed};

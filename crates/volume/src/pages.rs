@@ -85,6 +85,7 @@ pub(crate) struct Located {
     offset: u32,
     stored_len: u32,
     check: u32,
+    codec: Codec,
 }
 
 impl Located {
@@ -101,9 +102,7 @@ impl Located {
     /// Fills `page` with the page, which is as long.
     pub(crate) fn read(&self, page: &mut [u8]) -> Result<(), VolumeError> {
         let stored = self.read_stored()?;
-        // what does not shrink is kept as it is, so the length tells
-        let codec = if stored.len() == page.len() { Codec::Raw } else { Codec::Zstd };
-        decompress_into(codec, &stored, page).map_err(|problem| {
+        decompress_into(self.codec, &stored, page).map_err(|problem| {
             self.damaged(format!("expected a page of {} bytes: {problem}", page.len()))
         })
     }
@@ -117,8 +116,31 @@ fn short(check: &Check) -> u32 {
     u32::from_le_bytes(*check.as_bytes().first_chunk().expect("16 bytes"))
 }
 
+/// Where a page begins in its container, and its codec: 30 bits and two.
+///
+/// No container is closed later than at 2^30 bytes, so every page begins before.
+#[derive(Clone, Copy)]
+struct Place(u32);
+
+impl Place {
+    const OFFSET_BITS: u32 = 30;
+
+    fn new(offset: u64, codec: Codec) -> Option<Self> {
+        let is_within = offset < 1 << Self::OFFSET_BITS;
+        is_within.then(|| Self(u32::from(codec.code()) << Self::OFFSET_BITS | offset as u32))
+    }
+
+    fn offset(self) -> u32 {
+        self.0 & ((1 << Self::OFFSET_BITS) - 1)
+    }
+
+    fn codec(self) -> Codec {
+        Codec::from_code((self.0 >> Self::OFFSET_BITS) as u8).expect("every code of two bits")
+    }
+}
+
 struct Slot {
-    offset: u32,
+    place: Place,
     check: u32,
     references: u32,
 }
@@ -143,28 +165,33 @@ struct Container {
 
 impl Container {
     fn end_of(&self, slot: usize) -> u32 {
-        self.slots.get(slot + 1).map_or(self.end, |next| next.offset)
+        self.slots.get(slot + 1).map_or(self.end, |next| next.place.offset())
     }
 
-    fn push(&mut self, offset: u64, stored_len: u32, check: &Check) {
-        self.slots.push(Slot { offset: offset as u32, check: short(check), references: 0 });
-        self.end = offset as u32 + stored_len;
+    fn push(&mut self, group: &GroupEntry) -> Result<(), VolumeError> {
+        let Some(place) = Place::new(group.offset, group.codec) else {
+            let problem = format!("a page begins here, expected all of them before {}", 1 << 30);
+            let object = self.file.name.clone();
+            return Err(VolumeError::Damaged { object, at: group.offset, problem });
+        };
+        self.slots.push(Slot { place, check: short(&group.check), references: 0 });
+        self.end = place.offset().saturating_add(group.stored_len);
+        Ok(())
     }
 
     fn read_footer(&mut self, envelope: &Envelope) -> Result<(), VolumeError> {
-        for group in &self.file.directory(envelope)?.groups {
-            self.push(group.offset, group.stored_len, &group.check);
-        }
-        Ok(())
+        let directory = self.file.directory(envelope)?;
+        directory.groups.iter().try_for_each(|group| self.push(group))
     }
 
     fn located(&self, slot: u32) -> Option<Located> {
         let one = self.slots.get(slot as usize)?;
         Some(Located {
             file: Arc::clone(&self.file),
-            offset: one.offset,
-            stored_len: self.end_of(slot as usize) - one.offset,
+            offset: one.place.offset(),
+            stored_len: self.end_of(slot as usize) - one.place.offset(),
             check: one.check,
+            codec: one.place.codec(),
         })
     }
 }
@@ -265,7 +292,7 @@ impl Pages {
         container: &mut Container,
         image: &ContainerImage,
     ) -> Result<(), VolumeError> {
-        let file = &container.file;
+        let file = Arc::clone(&container.file);
         let (mut writer, start) =
             AppendedContainer::new(&self.envelope, container_id(file.number), Content::Data);
         for page in &image.pages {
@@ -283,12 +310,7 @@ impl Pages {
                     problem: format!("a page is said to be here, expected one at {}", writer.len()),
                 });
             }
-            container.slots.push(Slot {
-                offset: page.offset,
-                check: short(&page.check),
-                references: 0,
-            });
-            container.end = page.offset + page.stored_len;
+            container.push(&group)?;
             writer.enter(group, [(page.fingerprint, page.len)]);
         }
         if file.len() < writer.len() {
@@ -338,7 +360,7 @@ impl Pages {
         }
         let group = writer.directory().groups.last().expect("just pushed");
         let slot = container.slots.len() as u32;
-        container.push(group.offset, group.stored_len, &group.check);
+        container.push(group).expect("it would have been closed before 2^30 bytes");
         let page = PageEntry {
             offset: group.offset as u32,
             stored_len: group.stored_len,
@@ -572,7 +594,7 @@ impl References for Pages {
         slot.references += 1;
         if slot.references == 1 {
             container.live += 1;
-            container.live_bytes += u64::from(len - slot.offset);
+            container.live_bytes += u64::from(len - slot.place.offset());
         }
     }
 
@@ -584,7 +606,7 @@ impl References for Pages {
         slot.references -= 1;
         if slot.references == 0 {
             container.live -= 1;
-            container.live_bytes -= u64::from(len - slot.offset);
+            container.live_bytes -= u64::from(len - slot.place.offset());
             if container.live == 0 {
                 self.maybe_dead.push(page.container());
             }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
 use onefold_backend::{Folder, Log};
 use onefold_block::BlockSize;
+use onefold_container::Codec;
 use onefold_fingerprint::{FingerprintAlgorithm, Fingerprinter};
 use onefold_index::{ChainedTable, CompactTable, Table, TableCounters};
 use onefold_seal::wire::{Put, Reader, WireError};
@@ -27,8 +28,8 @@ const NAME: &str = "pool";
 /// What it begins with.
 const MAGIC: &[u8; 12] = b"onefold pool";
 
-/// Magic, version, id, hash, check.
-const HEAD_LEN: usize = MAGIC.len() + 4 + ObjectId::LEN + 1 + CHECK_LEN;
+/// Magic, version, id, hash, codec, check.
+const HEAD_LEN: usize = MAGIC.len() + 4 + ObjectId::LEN + 2 + CHECK_LEN;
 
 /// Version 1 candidate.
 const VERSION: u32 = 1;
@@ -75,8 +76,9 @@ impl Hash {
 /// How a pool works; none of it changes what is kept.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Level of zstd at which new pages are compressed; `None` keeps them as they are.
-    pub level: Option<i32>,
+    /// By which codec new pages are compressed, instead of the pool's own. Pages of all codecs can be
+    /// read side by side.
+    pub codec: Option<Codec>,
     /// Bytes of memory for the table of fingerprints.
     pub table_bytes: usize,
     /// Whether the table has entries of a third of the size, which hold half a fingerprint.
@@ -92,7 +94,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            level: Some(1),
+            codec: None,
             table_bytes: 256 << 20,
             is_compact: false,
             verify: false,
@@ -160,8 +162,14 @@ pub struct Statistics {
 }
 
 impl Pool {
-    /// Makes a pool in an empty folder. It is there, durably, when this returns.
+    /// Makes a pool in an empty folder, whose pages are compressed by zstd. It is there, durably, when
+    /// this returns.
     pub fn create(folder: &dyn Folder, hash: Hash) -> Result<(), VolumeError> {
+        Self::create_with(folder, hash, Codec::Zstd)
+    }
+
+    /// The same of a pool whose pages are compressed by `codec`, unless its options say otherwise.
+    pub fn create_with(folder: &dyn Folder, hash: Hash, codec: Codec) -> Result<(), VolumeError> {
         let is_ours = |name: &String| {
             *name == NAME || *name == checkpoint_name(0) || *name == journal_name(0)
         };
@@ -185,6 +193,7 @@ impl Pool {
         head.put_u32(VERSION);
         head.extend_from_slice(id.as_bytes());
         head.put_u8(hash.code());
+        head.put_u8(codec.code());
         let check = Check::of(&[&head]);
         head.extend_from_slice(check.as_bytes());
         own.append(&head)?;
@@ -203,7 +212,7 @@ impl Pool {
             return Err(VolumeError::NoPool);
         }
         let own = folder.log(NAME)?;
-        let (id, hash) = read_head(&*own)?;
+        let Head { id, hash, codec } = read_head(&*own)?;
         let container_len = options.container_len.clamp(MIN_CONTAINER, MAX_CONTAINER);
         let found = recover(&folder, id, container_len)?;
         let mut log = folder.log(&journal_name(found.journal))?;
@@ -212,6 +221,8 @@ impl Pool {
         }
         let engine = Engine {
             fingerprinter: hash.fingerprinter(),
+            codec: options.codec.unwrap_or(codec),
+            own_codec: codec,
             table: RwLock::new(options.table()?),
             options,
             folder,
@@ -342,6 +353,11 @@ impl Pool {
             FingerprintAlgorithm::Sha3 => Hash::Sha3,
             _ => Hash::Blake3,
         }
+    }
+
+    /// By which codec new pages are compressed if no option says otherwise.
+    pub fn own_codec(&self) -> Codec {
+        self.0.own_codec
     }
 
     /// Does what is worth doing now and then: gives back the space of containers that are used by
@@ -494,8 +510,14 @@ fn is_unfinished(folder: &dyn Folder, own: &dyn Log) -> Result<bool, VolumeError
     Ok(folder.log(&journal_name(0))?.is_empty())
 }
 
-/// Id and hash of the pool whose own log this is.
-fn read_head(own: &dyn Log) -> Result<(ObjectId, Hash), VolumeError> {
+/// What a pool's own log says.
+struct Head {
+    id: ObjectId,
+    hash: Hash,
+    codec: Codec,
+}
+
+fn read_head(own: &dyn Log) -> Result<Head, VolumeError> {
     let mut bytes = vec![0; own.len().min(HEAD_LEN as u64) as usize];
     own.read(0, &mut bytes)?;
     if bytes.get(..MAGIC.len()) != Some(MAGIC) {
@@ -503,13 +525,13 @@ fn read_head(own: &dyn Log) -> Result<(ObjectId, Hash), VolumeError> {
     }
     let malformed = |source| VolumeError::Malformed { object: NAME.to_owned(), source };
     let mut reader = Reader::new(&bytes);
-    let head = |reader: &mut Reader<'_>| -> Result<(u32, ObjectId, u8), WireError> {
+    let head = |reader: &mut Reader<'_>| -> Result<(u32, ObjectId, u8, u8), WireError> {
         reader.take(MAGIC.len(), "the magic")?;
         let version = reader.u32("a version")?;
         let id = ObjectId::from_bytes(reader.array("an id")?);
-        Ok((version, id, reader.u8("a hash")?))
+        Ok((version, id, reader.u8("a hash")?, reader.u8("a codec")?))
     };
-    let (version, id, hash) = head(&mut reader).map_err(malformed)?;
+    let (version, id, hash, codec) = head(&mut reader).map_err(malformed)?;
     if version > VERSION {
         return Err(VolumeError::NewerVersion { found: version, newest: VERSION });
     }
@@ -521,5 +543,6 @@ fn read_head(own: &dyn Log) -> Result<(ObjectId, Hash), VolumeError> {
     }
     let hash =
         Hash::from_code(hash).ok_or(reader.error("SHA3-256 or BLAKE3")).map_err(malformed)?;
-    Ok((id, hash))
+    let codec = Codec::from_code(codec).ok_or(reader.error("a codec")).map_err(malformed)?;
+    Ok(Head { id, hash, codec })
 }

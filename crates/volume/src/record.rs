@@ -73,7 +73,7 @@ impl Record {
                 body.put_varint(page.offset.into());
                 body.put_varint(page.stored_len.into());
                 body.put_varint(page.len.into());
-                body.put_u8(u8::from(page.codec == Codec::Zstd));
+                body.put_u8(page.codec.code());
                 body.extend_from_slice(page.check.as_bytes());
                 body.extend_from_slice(page.fingerprint.as_bytes());
             }
@@ -146,11 +146,8 @@ impl Record {
                     offset: reader.varint_to(max, "an offset")? as u32,
                     stored_len: reader.varint_to(max, "a stored length")? as u32,
                     len: reader.varint_to(max, "a length")? as u32,
-                    codec: match reader.u8("a codec")? {
-                        0 => Codec::Raw,
-                        1 => Codec::Zstd,
-                        _ => return Err(reader.error("codec 0 (raw) or 1 (zstd)")),
-                    },
+                    codec: Codec::from_code(reader.u8("a codec")?)
+                        .ok_or(reader.error("codec 0 (raw), 1 (zstd), 2 (LZ4) or 3 (DEFLATE)"))?,
                     check: Check::from_bytes(reader.array::<CHECK_LEN>("a check")?),
                     fingerprint: Fingerprint::from_bytes(reader.array("a fingerprint")?),
                 },

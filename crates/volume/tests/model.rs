@@ -7,7 +7,7 @@ use onefold_backend::crash::CrashDisk;
 use onefold_backend::{BackendError, Folder, MemoryFolder};
 use onefold_block::{BlockDevice, BlockSize, Durability, Extent, Zeroes};
 use onefold_testkit::SplitMix64;
-use onefold_volume::{Hash, Options, Pool, VolumeError};
+use onefold_volume::{Codec, Hash, Options, Pool, VolumeError};
 
 /// Small enough that containers fill up, and records are written, every few operations.
 fn options() -> Options {
@@ -230,7 +230,9 @@ fn a_pool_holds_what_arrays_hold() {
 #[test]
 fn so_it_does_with_every_option() {
     run(100, Hash::Sha3, options(), 300);
-    run(101, Hash::Blake3, Options { level: None, ..options() }, 300);
+    run(101, Hash::Blake3, Options { codec: Some(Codec::Raw), ..options() }, 300);
+    run(105, Hash::Blake3, Options { codec: Some(Codec::Lz4), ..options() }, 300);
+    run(106, Hash::Blake3, Options { codec: Some(Codec::Deflate), ..options() }, 300);
     run(102, Hash::Blake3, Options { verify: true, ..options() }, 300);
     run(103, Hash::Blake3, Options { is_compact: true, ..options() }, 300);
     // a table that is full at once
@@ -255,6 +257,84 @@ fn a_page_is_kept_once_whoever_writes_it() {
     let device = fixture.pool().volume("b").unwrap();
     device.write(100 * 4096, &bytes, Durability::OnFlush).unwrap();
     assert_eq!(fixture.pool().statistics().pages, 40);
+}
+
+#[test]
+fn pages_of_all_codecs_are_read_side_by_side_and_moved_as_they_are() {
+    let mut fixture = Fixture::new(1, Hash::Blake3, options());
+    fixture.create("a", 1 << 20, BlockSize::B4096);
+    let page = |n: usize| onefold_testkit::text(n as u64, 4096);
+    let mut kept = Vec::new();
+    // of each codec twenty pages in containers that they share
+    for n in 0..80 {
+        let codec = Codec::ALL[n % 4];
+        if fixture.options.codec != Some(codec) {
+            fixture.options.codec = Some(codec);
+            fixture.reopen();
+        }
+        let before = fixture.pool().statistics().page_bytes;
+        let device = fixture.pool().volume("a").unwrap();
+        device.write(n as u64 * 4096, &page(n), Durability::OnFlush).unwrap();
+        kept.push(fixture.pool().statistics().page_bytes - before);
+    }
+    for (n, bytes) in kept.iter().enumerate() {
+        assert_eq!(*bytes == 4096, n % 4 == 0, "page {n} takes {bytes} bytes");
+    }
+    let [raw, zstd, lz4, deflate] = [0, 1, 2, 3].map(|codec: usize| -> u64 {
+        kept.iter().skip(codec).step_by(4).sum()
+    });
+    // LZ4 has no entropy coding, the other two have
+    assert!(raw > lz4 && lz4 > zstd && lz4 > deflate && zstd != deflate, "{kept:?}");
+    let verify = |fixture: &Fixture, from: usize| {
+        let device = fixture.pool().volume("a").unwrap();
+        for n in (from..80).step_by(4).flat_map(|n| [n, n + 1]) {
+            let mut found = vec![0; 4096];
+            device.read(n as u64 * 4096, &mut found).unwrap();
+            assert!(found == page(n), "page {n}");
+        }
+        assert_eq!(fixture.pool().scrub().unwrap().bad, []);
+    };
+    verify(&fixture, 0);
+    verify(&fixture, 2);
+    // what is left of each container moves to another one, by the codecs it has
+    let device = fixture.pool().volume("a").unwrap();
+    for n in (0..80_u64).step_by(4) {
+        device.erase(n * 4096..(n + 2) * 4096, Durability::OnFlush).unwrap();
+    }
+    let mut compacted = 0;
+    while fixture.pool().compact().unwrap() {
+        compacted += 1;
+    }
+    assert!(compacted > 0);
+    let left: u64 = (0..80).filter(|n| n % 4 >= 2).map(|n| kept[n]).sum();
+    assert_eq!(fixture.pool().statistics().page_bytes, left);
+    verify(&fixture, 2);
+    fixture.reopen();
+    verify(&fixture, 2);
+}
+
+#[test]
+fn a_pool_remembers_how_it_compresses() {
+    let page = onefold_testkit::text(1, 4096);
+    for codec in Codec::ALL {
+        let folder: Arc<dyn Folder> = Arc::new(MemoryFolder::new());
+        Pool::create_with(&folder, Hash::Sha3, codec).unwrap();
+        let write = |options: Options| {
+            let (pool, _) = Pool::open(Arc::clone(&folder), options).unwrap();
+            assert_eq!(pool.own_codec(), codec);
+            let name = format!("v{}", pool.volumes().len());
+            pool.create_volume(&name, 4096, BlockSize::B4096).unwrap();
+            pool.volume(&name).unwrap().write(0, &page, Durability::OnReturn).unwrap();
+            let bytes = pool.statistics().page_bytes;
+            // nothing is left that another one could find
+            pool.delete_volume(&name).unwrap();
+            bytes
+        };
+        let own = write(options());
+        assert_eq!(own == 4096, codec == Codec::Raw);
+        assert_eq!(write(Options { codec: Some(Codec::Raw), ..options() }), 4096);
+        assert_eq!(write(options()), own);
+    }
 }
 
 #[test]

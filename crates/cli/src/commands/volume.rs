@@ -4,7 +4,7 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use indicatif::HumanBytes;
 use onefold_block::{BlockDevice, BlockSize};
-use onefold_volume::{Hash, Pool, Scrubbed, Statistics, VolumeError, VolumeInfo};
+use onefold_volume::{Codec, Hash, Pool, Scrubbed, Statistics, VolumeError, VolumeInfo};
 use serde::Serialize;
 
 use crate::console::Console;
@@ -252,7 +252,8 @@ impl Create {
             Some(Fingerprint::Sha3) => Hash::Sha3,
             Some(Fingerprint::Blake3) | None => Hash::Blake3,
         };
-        match Pool::create(&folder, hash) {
+        let codec = self.pool.codec().unwrap_or(Codec::Zstd);
+        match Pool::create_with(&folder, hash, codec) {
             Ok(()) => console.notice(format_args!("made a pool in '{}'", self.pool.pool.display())),
             // it may be the pool that is meant
             Err(VolumeError::NotEmpty { .. }) => {}
@@ -261,6 +262,9 @@ impl Create {
         let pool = self.pool.open_in(folder, console)?;
         if self.fingerprint.is_some() && pool.hash() != hash {
             bail!("the pool names its pages otherwise; leave out --fingerprint");
+        }
+        if self.pool.codec().is_some_and(|codec| codec != pool.own_codec()) {
+            bail!("the pool compresses its pages otherwise; give --compression to `onefold serve`");
         }
         pool.create_volume(&self.name, self.size as u64, self.block_size)?;
         let size = HumanBytes(self.size as u64);

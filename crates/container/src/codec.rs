@@ -1,0 +1,197 @@
+//! Codecs: how the stored bytes of a group give its bytes, and the other way round.
+
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::io;
+
+use flate2::{Compress, Decompress, FlushCompress, FlushDecompress, Status};
+
+use crate::ContainerError;
+
+/// How the stored bytes of a group give its bytes.
+///
+/// None has a dictionary, and none knows the length of what it gives: that is in the footer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Codec {
+    /// Stored as they are.
+    Raw,
+    /// One zstd frame.
+    Zstd,
+    /// One LZ4 block.
+    Lz4,
+    /// One DEFLATE stream: what is between the header and the trailer of a gzip file.
+    Deflate,
+}
+
+impl Codec {
+    /// All of them, by their codes.
+    pub const ALL: [Codec; 4] = [Codec::Raw, Codec::Zstd, Codec::Lz4, Codec::Deflate];
+
+    /// What it is called in stored bytes, below 4.
+    pub const fn code(self) -> u8 {
+        match self {
+            Codec::Raw => 0,
+            Codec::Zstd => 1,
+            Codec::Lz4 => 2,
+            Codec::Deflate => 3,
+        }
+    }
+
+    /// The codec that has this code.
+    pub const fn from_code(code: u8) -> Option<Self> {
+        match code {
+            0 => Some(Codec::Raw),
+            1 => Some(Codec::Zstd),
+            2 => Some(Codec::Lz4),
+            3 => Some(Codec::Deflate),
+            _ => None,
+        }
+    }
+}
+
+/// Makes bytes shorter in one way; with the working memory that this takes.
+pub(crate) enum Shrinker {
+    Raw,
+    Zstd(zstd::bulk::Compressor<'static>),
+    Lz4,
+    Deflate(Box<Compress>),
+}
+
+impl Shrinker {
+    /// By zstd at `level`.
+    pub(crate) fn zstd(level: i32) -> Result<Self, ContainerError> {
+        let zstd = zstd::bulk::Compressor::new(level);
+        zstd.map(Self::Zstd).map_err(|error| failed(0, error))
+    }
+
+    /// By `codec`, at the level that is fast.
+    pub(crate) fn of(codec: Codec) -> Result<Self, ContainerError> {
+        Ok(match codec {
+            Codec::Raw => Self::Raw,
+            Codec::Zstd => Self::zstd(1)?,
+            Codec::Lz4 => Self::Lz4,
+            Codec::Deflate => {
+                Self::Deflate(Box::new(Compress::new(flate2::Compression::fast(), false)))
+            }
+        })
+    }
+
+    /// The compressed bytes, if they are fewer, or the bytes themselves.
+    pub(crate) fn shrink(&mut self, bytes: &[u8]) -> Result<(Codec, Vec<u8>), ContainerError> {
+        let len = bytes.len();
+        let (codec, mut stored) = match self {
+            Self::Raw => (Codec::Raw, None),
+            Self::Zstd(zstd) => {
+                let mut stored = Vec::with_capacity(zstd::zstd_safe::compress_bound(len));
+                zstd.compress_to_buffer(bytes, &mut stored).map_err(|error| failed(len, error))?;
+                (Codec::Zstd, Some(stored))
+            }
+            Self::Lz4 => {
+                let mut stored = vec![0; lz4_flex::block::get_maximum_output_size(len)];
+                let used = lz4_flex::block::compress_into(bytes, &mut stored);
+                stored.truncate(used.map_err(|error| failed(len, error))?);
+                (Codec::Lz4, Some(stored))
+            }
+            Self::Deflate(deflate) => (Codec::Deflate, deflated(deflate, bytes)?),
+        };
+        match stored.take_if(|stored| stored.len() < len) {
+            Some(stored) => Ok((codec, stored)),
+            None => Ok((Codec::Raw, bytes.to_vec())),
+        }
+    }
+}
+
+/// `bytes` as one stream, unless that is longer than they are.
+fn deflated(deflate: &mut Compress, bytes: &[u8]) -> Result<Option<Vec<u8>>, ContainerError> {
+    deflate.reset();
+    let mut stored = vec![0; bytes.len()];
+    let status = deflate
+        .compress(bytes, &mut stored, FlushCompress::Finish)
+        .map_err(|error| failed(bytes.len(), error))?;
+    stored.truncate(deflate.total_out() as usize);
+    Ok((status == Status::StreamEnd).then_some(stored))
+}
+
+fn failed(len: usize, error: impl ToString) -> ContainerError {
+    ContainerError::Compress { len, reason: error.to_string() }
+}
+
+thread_local! {
+    /// Zstd's working memory, once this thread needs it: 160 KB that would be taken and given back
+    /// for each group.
+    static ZSTD: RefCell<Option<zstd::bulk::Decompressor<'static>>> = const { RefCell::new(None) };
+    /// The same for DEFLATE: 43 KB.
+    static DEFLATE: RefCell<Option<Box<Decompress>>> = const { RefCell::new(None) };
+}
+
+/// Fills `bytes` with those of a group from its stored bytes, or says why it cannot. Takes no memory
+/// that the stored bytes could ask for.
+pub fn decompress_into(codec: Codec, stored: &[u8], bytes: &mut [u8]) -> Result<(), String> {
+    let len = match codec {
+        Codec::Raw if stored.len() == bytes.len() => {
+            bytes.copy_from_slice(stored);
+            stored.len()
+        }
+        Codec::Raw => stored.len(),
+        Codec::Zstd => with_zstd(|zstd| zstd.decompress_to_buffer(stored, bytes))?,
+        Codec::Lz4 => lz4_flex::block::decompress_into(stored, bytes).map_err(|e| e.to_string())?,
+        Codec::Deflate => inflate(stored, bytes)?,
+    };
+    if len == bytes.len() { Ok(()) } else { Err(format!("it gives {len} bytes")) }
+}
+
+/// The bytes of a group from its stored bytes; exactly `len` of them or an error that says why.
+/// They are in `buffer`, if it was of use.
+pub(crate) fn decompress(
+    codec: Codec,
+    stored: Cow<'_, [u8]>,
+    len: u32,
+    mut buffer: Vec<u8>,
+) -> Result<Vec<u8>, String> {
+    match codec {
+        Codec::Raw => buffer = stored.into_owned(),
+        Codec::Zstd => {
+            buffer.clear();
+            buffer.reserve_exact(len as usize);
+            with_zstd(|zstd| zstd.decompress_to_buffer(&stored, &mut buffer))?;
+        }
+        Codec::Lz4 | Codec::Deflate => {
+            buffer.clear();
+            buffer.resize(len as usize, 0);
+            decompress_into(codec, &stored, &mut buffer)?;
+        }
+    }
+    if buffer.len() != len as usize {
+        return Err(format!("it gives {} bytes", buffer.len()));
+    }
+    Ok(buffer)
+}
+
+/// Fills `bytes` from the beginning with what `stored` gives; how many that are.
+fn inflate(stored: &[u8], bytes: &mut [u8]) -> Result<usize, String> {
+    DEFLATE.with_borrow_mut(|deflate| {
+        let deflate = deflate.get_or_insert_with(|| Box::new(Decompress::new(false)));
+        deflate.reset(false);
+        let status = deflate.decompress(stored, bytes, FlushDecompress::Finish);
+        match status.map_err(|error| error.to_string())? {
+            Status::StreamEnd if deflate.total_in() as usize == stored.len() => {
+                Ok(deflate.total_out() as usize)
+            }
+            Status::StreamEnd => Err("bytes follow its end".into()),
+            _ => Err("it ends early, or gives more bytes".into()),
+        }
+    })
+}
+
+fn with_zstd<T>(
+    work: impl FnOnce(&mut zstd::bulk::Decompressor<'static>) -> io::Result<T>,
+) -> Result<T, String> {
+    ZSTD.with_borrow_mut(|zstd| {
+        let zstd = match zstd {
+            Some(zstd) => zstd,
+            None => zstd.insert(zstd::bulk::Decompressor::new().map_err(|e| e.to_string())?),
+        };
+        work(zstd).map_err(|e| e.to_string())
+    })
+}

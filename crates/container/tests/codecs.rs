@@ -1,0 +1,153 @@
+//! Every codec gives back what it was given, and nothing that was not.
+
+use onefold_container::{
+    Codec, Compressor, ContainerError, Content, Directory, GroupBuilder, OpenContainer,
+    decompress_into,
+};
+use onefold_fingerprint::Fingerprinter;
+use onefold_seal::{Check, Envelope, HEADER_LEN, ObjectId, Suite};
+use onefold_testkit::{SplitMix64, random, text};
+
+const ENVELOPE: Envelope = Envelope::plain(ObjectId::from_bytes([7; 16]));
+
+/// A container of one chunk a group, each compressed by its codec.
+fn container(chunks: &[(Codec, Vec<u8>)]) -> onefold_container::SealedContainer {
+    let mut open = OpenContainer::new(&ENVELOPE, Content::Data);
+    for (codec, chunk) in chunks {
+        let mut group = GroupBuilder::default();
+        group.push(Fingerprinter::blake3().fingerprint(chunk), chunk);
+        open.push(Compressor::of(*codec, Suite::Plain).unwrap().compress(&mut group).unwrap());
+    }
+    open.seal()
+}
+
+/// The stored bytes of `bytes`, which shrink by `codec`.
+fn shrunk(codec: Codec, bytes: &[u8]) -> Vec<u8> {
+    let sealed = container(&[(codec, bytes.to_vec())]);
+    let group = &sealed.directory.groups[0];
+    assert_eq!(group.codec, codec);
+    sealed.bytes[HEADER_LEN..][..group.stored_len as usize].to_vec()
+}
+
+fn shrinking() -> impl Iterator<Item = Codec> {
+    Codec::ALL.into_iter().filter(|codec| *codec != Codec::Raw)
+}
+
+#[test]
+fn codes_and_codecs_stand_for_each_other() {
+    for (code, codec) in (0..).zip(Codec::ALL) {
+        assert_eq!((codec.code(), Codec::from_code(code)), (code, Some(codec)));
+    }
+    assert!((4..=255).all(|code| Codec::from_code(code).is_none()));
+}
+
+#[test]
+fn groups_of_all_codecs_are_read_from_one_container() {
+    for len in [1, 2, 15, 64, 512, 4096, 70_000] {
+        let chunks: Vec<(Codec, Vec<u8>)> = Codec::ALL
+            .into_iter()
+            .flat_map(|codec| [(codec, text(len as u64, len)), (codec, random(len as u64, len))])
+            .collect();
+        let sealed = container(&chunks);
+        let object = &sealed.bytes;
+        let directory = Directory::of_object(&ENVELOPE, sealed.directory.id, object).unwrap();
+        for (number, (codec, chunk)) in (0..).zip(&chunks) {
+            let group = &directory.groups[number as usize];
+            assert_eq!(directory.group_of_object(object, number).unwrap(), chunk[..]);
+            let is_raw = group.stored_len == group.len;
+            assert_eq!(group.codec, if is_raw { Codec::Raw } else { *codec }, "{len} bytes");
+            if len >= 4096 {
+                assert_eq!(is_raw, number % 2 == 1 || *codec == Codec::Raw, "{codec:?}, {len}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_stored_bytes_are_what_other_programs_make_sense_of() {
+    let bytes = text(3, 5000);
+    let zstd = zstd::bulk::decompress(&shrunk(Codec::Zstd, &bytes), bytes.len()).unwrap();
+    let lz4 = lz4_flex::block::decompress(&shrunk(Codec::Lz4, &bytes), bytes.len()).unwrap();
+    // the header and the trailer of a gzip file are all that is missing
+    let mut gzip = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255];
+    gzip.extend(shrunk(Codec::Deflate, &bytes));
+    let mut crc = flate2::Crc::new();
+    crc.update(&bytes);
+    gzip.extend(crc.sum().to_le_bytes());
+    gzip.extend((bytes.len() as u32).to_le_bytes());
+    let mut gunzipped = Vec::new();
+    std::io::Read::read_to_end(&mut flate2::read::GzDecoder::new(&gzip[..]), &mut gunzipped)
+        .unwrap();
+    assert!(zstd == bytes && lz4 == bytes && gunzipped == bytes);
+}
+
+#[test]
+fn stored_bytes_of_another_length_than_they_give_are_refused() {
+    for codec in shrinking() {
+        // a bomb: 8 MiB in a few KiB
+        let bytes = vec![7; 8 << 20];
+        let stored = shrunk(codec, &bytes);
+        assert!(stored.len() < bytes.len() / 100, "{codec:?}: {}", stored.len());
+        for len in [0, 1, 4096, bytes.len() - 1, bytes.len() + 1] {
+            let found = decompress_into(codec, &stored, &mut vec![0; len]);
+            assert!(found.is_err(), "{codec:?} gave {len} bytes");
+        }
+        let mut whole = vec![0; bytes.len()];
+        decompress_into(codec, &stored, &mut whole).unwrap();
+        assert!(whole == bytes);
+    }
+}
+
+#[test]
+fn stored_bytes_that_are_cut_off_or_go_on_are_refused() {
+    for codec in shrinking() {
+        let bytes = text(5, 4096);
+        let stored = shrunk(codec, &bytes);
+        let mut page = vec![0; bytes.len()];
+        for len in 0..stored.len() {
+            assert!(decompress_into(codec, &stored[..len], &mut page).is_err(), "{codec:?}, {len}");
+        }
+        let longer = [&stored[..], &[255; 9]].concat();
+        assert!(decompress_into(codec, &longer, &mut page).is_err(), "{codec:?}");
+        // what failed has left nothing behind
+        decompress_into(codec, &stored, &mut page).unwrap();
+        assert!(page == bytes);
+    }
+}
+
+#[test]
+fn bytes_of_strangers_give_a_page_or_an_error() {
+    let mut numbers = SplitMix64::new(1);
+    let mut page = vec![0; 4096];
+    for round in 0..20_000 {
+        let codec = Codec::ALL[numbers.below(4)];
+        let mut stored = match codec {
+            Codec::Raw => vec![1; 4096],
+            codec => shrunk(codec, &text(round % 7, 4096)),
+        };
+        for _ in 0..=numbers.below(3) {
+            let at = numbers.below(stored.len());
+            stored[at] ^= 1 << numbers.below(8);
+        }
+        let _ = decompress_into(codec, &stored, &mut page);
+        let noise = random(round, numbers.below(300));
+        let _ = decompress_into(codec, &noise, &mut page);
+    }
+}
+
+#[test]
+fn the_codec_of_a_group_is_what_its_footer_says() {
+    // stored bytes that are good under another codec, with a check that fits
+    for (codec, other) in [(Codec::Zstd, Codec::Lz4), (Codec::Lz4, Codec::Deflate)] {
+        let bytes = text(8, 4096);
+        let stored = shrunk(codec, &bytes);
+        let name = Fingerprinter::blake3().fingerprint(&bytes);
+        let mut open = OpenContainer::new(&ENVELOPE, Content::Data);
+        let len = bytes.len() as u32;
+        open.push(onefold_container::CompressedGroup::of_chunk(stored.clone(), other, name, len));
+        let sealed = open.seal();
+        assert_eq!(sealed.directory.groups[0].check, Check::of(&[&stored]));
+        let error = sealed.directory.group_of_object(&sealed.bytes, 0).unwrap_err();
+        assert!(matches!(error, ContainerError::Decompress { .. }), "{error}");
+    }
+}
