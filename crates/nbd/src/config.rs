@@ -6,7 +6,7 @@ use crate::{Address, Export, Limits, Listen, NbdError, Tls};
 pub struct Config {
     /// Where clients may connect.
     pub listen: Vec<Listen>,
-    /// What they may use.
+    /// What they may use at first; see [`Server::exports`](crate::Server::exports).
     pub exports: Vec<Export>,
     /// Whether and how they may encrypt, or must.
     pub tls: Option<Tls>,
@@ -51,6 +51,8 @@ pub enum Event<'a> {
     Ended {
         /// Whose.
         peer: &'a Address,
+        /// Of the export, if the client had chosen one.
+        name: Option<&'a str>,
         /// Why, if not as a client ends one.
         error: Option<&'a NbdError>,
     },

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tokio::time::timeout;
 
+use crate::export::Offered;
 use crate::handshake::handshake;
 use crate::server::Shared;
 use crate::stream::Stream;
@@ -12,11 +13,19 @@ use crate::{Address, Event, NbdError};
 
 /// Talks with the client at `peer` and tells how it ended.
 pub(crate) async fn converse(stream: Box<dyn Stream>, peer: Address, shared: Arc<Shared>) {
-    let ended = serve(stream, &peer, &shared).await;
-    (shared.on_event)(Event::Ended { peer: &peer, error: ended.as_ref().err() });
+    let mut export = None;
+    let ended = serve(stream, &peer, &shared, &mut export).await;
+    let (name, error) = (export.as_ref().map(|one| one.name.as_str()), ended.as_ref().err());
+    (shared.on_event)(Event::Ended { peer: &peer, name, error });
 }
 
-async fn serve(stream: Box<dyn Stream>, peer: &Address, shared: &Shared) -> Result<(), NbdError> {
+/// Also tells which export it was, once that is chosen.
+async fn serve(
+    stream: Box<dyn Stream>,
+    peer: &Address,
+    shared: &Shared,
+    export: &mut Option<Arc<Offered>>,
+) -> Result<(), NbdError> {
     let limit = shared.limits.handshake;
     let mut closing = shared.closing();
     let agreed = tokio::select! {
@@ -32,5 +41,6 @@ async fn serve(stream: Box<dyn Stream>, peer: &Address, shared: &Shared) -> Resu
         name: &agreed.export.name,
         is_encrypted: agreed.is_encrypted,
     });
+    *export = Some(agreed.export.clone());
     transmit(stream, agreed, shared).await
 }

@@ -64,6 +64,23 @@ pub enum ServerError {
         /// The name.
         name: String,
     },
+    /// Nothing is offered under this name.
+    #[error("there is no export {name:?}")]
+    NoExport {
+        /// The name.
+        name: String,
+    },
+    /// Clients use an export that is to be taken back.
+    #[error("export {name:?} is in use by {connections} connections")]
+    ExportInUse {
+        /// The name.
+        name: String,
+        /// How many use it.
+        connections: usize,
+    },
+    /// The server has ended.
+    #[error("the server has ended")]
+    Ended,
     /// The limits contradict one another.
     #[error("the limits leave no service: expected {expected}")]
     Limits {

@@ -1,6 +1,8 @@
-use std::sync::Arc;
+use std::ops::Deref;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use onefold_block::BlockDevice;
+use tokio::sync::watch;
 
 use crate::ServerError;
 use crate::limits::MAX_STRING;
@@ -55,33 +57,103 @@ impl Export {
     }
 }
 
-/// What a server serves, each under another name.
-pub(crate) struct Exports(Vec<Arc<Export>>);
+/// An export while it is offered, and after that as long as clients use it.
+pub(crate) struct Offered {
+    export: Export,
+    /// Whether it was taken back. Who uses it listens, so listeners are users.
+    is_over: watch::Sender<bool>,
+}
+
+impl Offered {
+    /// Tells when the export is taken back, and keeps it from being taken back unnoticed.
+    pub(crate) fn used(&self) -> Use {
+        let ends = self.is_over.subscribe();
+        let is_late = *ends.borrow();
+        Use { ends, is_late }
+    }
+}
+
+impl Deref for Offered {
+    type Target = Export;
+
+    fn deref(&self) -> &Export {
+        &self.export
+    }
+}
+
+/// That a connection uses an export.
+pub(crate) struct Use {
+    ends: watch::Receiver<bool>,
+    /// Whether it was over before it began.
+    is_late: bool,
+}
+
+impl Use {
+    /// Whether the export was taken back. Takes no lock.
+    pub(crate) fn is_over(&self) -> bool {
+        // the value changes once, and a sender that is gone was taken back as well
+        self.is_late || self.ends.has_changed().unwrap_or(true)
+    }
+
+    /// Waits until the export was taken back.
+    pub(crate) async fn wait_for_end(&mut self) {
+        // one that is gone was taken back as well
+        let _ = self.ends.wait_for(|is_over| *is_over).await;
+    }
+}
+
+/// What a server serves, each under another name. It may change at any time.
+#[derive(Default)]
+pub(crate) struct Exports(RwLock<Vec<Arc<Offered>>>);
 
 impl Exports {
     pub(crate) fn new(exports: Vec<Export>) -> Result<Exports, ServerError> {
-        for (position, export) in exports.iter().enumerate() {
-            let name = export.name.clone();
-            if export.name.len() > MAX_STRING || export.name.contains('\0') {
-                return Err(ServerError::ExportName { name });
-            }
-            if exports[..position].iter().any(|earlier| earlier.name == export.name) {
-                return Err(ServerError::SameName { name });
-            }
+        let all = Exports::default();
+        exports.into_iter().try_for_each(|export| all.add(export))?;
+        Ok(all)
+    }
+
+    /// Offers one more.
+    pub(crate) fn add(&self, export: Export) -> Result<(), ServerError> {
+        let name = export.name.clone();
+        if name.len() > MAX_STRING || name.contains('\0') {
+            return Err(ServerError::ExportName { name });
         }
-        Ok(Exports(exports.into_iter().map(Arc::new).collect()))
+        let mut all = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        if all.iter().any(|earlier| earlier.name == name) {
+            return Err(ServerError::SameName { name });
+        }
+        all.push(Arc::new(Offered { export, is_over: watch::Sender::new(false) }));
+        Ok(())
+    }
+
+    /// Takes the export `name` back. If clients use it, that is an error unless `is_forced`.
+    pub(crate) fn remove(&self, name: &str, is_forced: bool) -> Result<(), ServerError> {
+        let mut all = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let Some(at) = all.iter().position(|export| export.name == name) else {
+            return Err(ServerError::NoExport { name: name.to_owned() });
+        };
+        let connections = all[at].is_over.receiver_count();
+        if connections > 0 && !is_forced {
+            return Err(ServerError::ExportInUse { name: name.to_owned(), connections });
+        }
+        // whoever begins to use it after the count sees this
+        all.remove(at).is_over.send_replace(true);
+        Ok(())
     }
 
     /// The export called `name`. The empty name also stands for the only export that there is.
-    pub(crate) fn find(&self, name: &str) -> Option<&Arc<Export>> {
-        let named = self.0.iter().find(|export| export.name == name);
-        match self.0.as_slice() {
-            [only] if name.is_empty() => named.or(Some(only)),
-            _ => named,
+    pub(crate) fn find(&self, name: &str) -> Option<Arc<Offered>> {
+        let all = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let named = all.iter().find(|export| export.name == name);
+        match all.as_slice() {
+            [only] if name.is_empty() => named.or(Some(only)).cloned(),
+            _ => named.cloned(),
         }
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Export>> {
-        self.0.iter()
+    /// All of them, as they are now.
+    pub(crate) fn all(&self) -> Vec<Arc<Offered>> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::export::Export;
+use crate::export::{Offered, Use};
 use crate::limits::{MAX_OPTION, MAX_OPTIONS, MAX_STRING};
 use crate::options::{self, Bad, ContextQuery, InfoQuery};
 use crate::server::Shared;
@@ -22,7 +22,8 @@ pub(crate) const ALLOCATION_ID: u32 = 1;
 
 /// What client and server have agreed on.
 pub(crate) struct Agreed {
-    pub(crate) export: Arc<Export>,
+    pub(crate) export: Arc<Offered>,
+    pub(crate) used: Use,
     pub(crate) is_encrypted: bool,
     /// Whether replies are structured.
     pub(crate) is_structured: bool,
@@ -131,7 +132,7 @@ struct Haggling<'a> {
     is_encrypted: bool,
     is_structured: bool,
     /// The export for which `base:allocation` was selected.
-    allocation_of: Option<Arc<Export>>,
+    allocation_of: Option<Arc<Offered>>,
 }
 
 impl<'a> Haggling<'a> {
@@ -208,17 +209,18 @@ impl<'a> Haggling<'a> {
         if !self.omits_zeroes {
             answers.bytes.extend([0; 124]);
         }
-        Ok(Next::Serve(self.agree(export.clone())))
+        Ok(Next::Serve(self.agree(export)))
     }
 
-    fn find(&self, name: &str) -> Option<&'a Arc<Export>> {
+    fn find(&self, name: &str) -> Option<Arc<Offered>> {
         self.shared.exports.find(name)
     }
 
-    fn agree(&self, export: Arc<Export>) -> Agreed {
+    fn agree(&self, export: Arc<Offered>) -> Agreed {
         let selected = self.allocation_of.as_ref();
         Agreed {
             has_allocation: selected.is_some_and(|selected| Arc::ptr_eq(selected, &export)),
+            used: export.used(),
             export,
             is_encrypted: self.is_encrypted,
             is_structured: self.is_structured,
@@ -244,7 +246,7 @@ impl<'a> Haggling<'a> {
     }
 
     fn list(&self, answers: &mut Answers) {
-        for export in self.shared.exports.iter() {
+        for export in self.shared.exports.all() {
             let len = (export.name.len() as u32).to_be_bytes();
             let (name, description) = (export.name.as_bytes(), export.description.as_bytes());
             answers.push(answer::SERVER, &[&len, name, description]);
@@ -253,7 +255,7 @@ impl<'a> Haggling<'a> {
     }
 
     /// Tells of the export that the client names; `None` if that is an error.
-    fn inform(&self, data: &[u8], answers: &mut Answers) -> Option<Arc<Export>> {
+    fn inform(&self, data: &[u8], answers: &mut Answers) -> Option<Arc<Offered>> {
         let query = InfoQuery::decode(data).map_err(|bad| answers.bad(bad)).ok()?;
         let Some(export) = self.find(query.name) else {
             answers.error(answer::ERR_UNKNOWN, "there is no such export");
@@ -274,7 +276,7 @@ impl<'a> Haggling<'a> {
             answers.info(info::BLOCK_SIZE, &[&sizes[0], &sizes[1], &sizes[2]]);
         }
         answers.ack();
-        Some(export.clone())
+        Some(export)
     }
 
     fn list_contexts(&self, data: &[u8], answers: &mut Answers) {
@@ -301,7 +303,7 @@ impl<'a> Haggling<'a> {
         &self,
         data: &'d [u8],
         answers: &mut Answers,
-    ) -> Option<(Arc<Export>, ContextQuery<'d>)> {
+    ) -> Option<(Arc<Offered>, ContextQuery<'d>)> {
         if !self.is_structured {
             answers.error(answer::ERR_INVALID, "metadata need structured replies");
             return None;
@@ -311,7 +313,7 @@ impl<'a> Haggling<'a> {
             answers.error(answer::ERR_UNKNOWN, "there is no such export");
             return None;
         };
-        Some((export.clone(), query))
+        Some((export, query))
     }
 }
 

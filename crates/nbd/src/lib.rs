@@ -45,5 +45,5 @@ pub use error::{NbdError, ServerError};
 pub use export::Export;
 pub use limits::Limits;
 pub use listen::{Address, Listen};
-pub use server::Server;
+pub use server::{ExportList, Server};
 pub use tls::{Tls, TlsMode};

@@ -1,5 +1,5 @@
 use std::os::unix::net::UnixStream as StdUnixStream;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use onefold_block::BlockError;
@@ -15,7 +15,7 @@ use crate::limits::LINGER;
 use crate::listen::Listener;
 use crate::stream::Stream;
 use crate::workers::Workers;
-use crate::{Address, Config, Event, Limits, ServerError, Tls};
+use crate::{Address, Config, Event, Export, Limits, ServerError, Tls};
 
 /// As many requests as could ever be under way in one server.
 const GATE: u32 = 1 << 29;
@@ -71,6 +71,10 @@ impl Closing {
 }
 
 impl Shared {
+    fn connected(&self) -> u32 {
+        self.limits.connections - self.connections.available_permits() as u32
+    }
+
     /// Whether nothing new is to be begun.
     pub(crate) fn is_ending(&self) -> bool {
         *self.phase.borrow() > Phase::Serving
@@ -78,6 +82,36 @@ impl Shared {
 
     pub(crate) fn closing(&self) -> Closing {
         Closing(self.phase.subscribe())
+    }
+}
+
+/// The exports of a server, which come and go while it runs. Does not keep the server.
+#[derive(Clone)]
+pub struct ExportList(Weak<Shared>);
+
+impl ExportList {
+    /// Offers one more; clients may choose it once this returns.
+    ///
+    /// # Errors
+    ///
+    /// [`ServerError::ExportName`], [`ServerError::SameName`], or [`ServerError::Ended`].
+    pub fn add(&self, export: Export) -> Result<(), ServerError> {
+        self.0.upgrade().ok_or(ServerError::Ended)?.exports.add(export)
+    }
+
+    /// Takes an export back: nobody can choose it any more. If it is used, that is an error, unless
+    /// `is_forced`: then its connections close when what is under way on them has its replies.
+    ///
+    /// # Errors
+    ///
+    /// [`ServerError::NoExport`], [`ServerError::ExportInUse`], or [`ServerError::Ended`].
+    pub fn remove(&self, name: &str, is_forced: bool) -> Result<(), ServerError> {
+        self.0.upgrade().ok_or(ServerError::Ended)?.exports.remove(name, is_forced)
+    }
+
+    /// How many clients are connected; none if the server has ended.
+    pub fn connections(&self) -> u32 {
+        self.0.upgrade().map_or(0, |shared| shared.connected())
     }
 }
 
@@ -144,8 +178,12 @@ impl Server {
 
     /// How many clients are connected.
     pub fn connections(&self) -> u32 {
-        let free = self.shared.connections.available_permits() as u32;
-        self.shared.limits.connections - free
+        self.shared.connected()
+    }
+
+    /// What can be changed, and asked, from elsewhere while the server runs.
+    pub fn exports(&self) -> ExportList {
+        ExportList(Arc::downgrade(&self.shared))
     }
 
     /// Ends in peace: lets nobody in, waits for the requests under way, flushes each device, and
@@ -195,7 +233,7 @@ async fn shut_down(shared: &Arc<Shared>, patience: Duration) -> Result<(), Serve
 /// Flushes every export, also behind one that fails; the first failure.
 async fn flush_all(shared: &Shared, patience: Duration) -> Result<(), ServerError> {
     let mut outcome = Ok(());
-    for export in shared.exports.iter().filter(|export| !export.is_read_only) {
+    for export in shared.exports.all().into_iter().filter(|export| !export.is_read_only) {
         let device = export.device.clone();
         let flush = tokio::task::spawn_blocking(move || device.flush());
         let flushed = match timeout(patience, flush).await {

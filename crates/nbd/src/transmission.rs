@@ -74,11 +74,15 @@ impl Intake<'_> {
     async fn serve(&mut self) -> Result<(), NbdError> {
         let mut closing = self.shared.closing();
         loop {
+            if self.agreed.used.is_over() {
+                return Ok(());
+            }
             if self.inbox.is_empty() {
                 let has_more = tokio::select! {
                     biased;
                     has_more = self.inbox.wait() => has_more?,
                     () = closing.wait() => false,
+                    () = self.agreed.used.wait_for_end() => false,
                 };
                 if !has_more {
                     return Ok(());

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use onefold_backend::{Folder, Log};
 use onefold_block::BlockSize;
@@ -248,6 +249,7 @@ impl Engine {
             self.write(&mut journal, bodies, &files)?;
             let frame = journal.frame;
             *journal = Journal { log: next, number, frame };
+            self.counters.journal_bytes.store(0, Ordering::Relaxed);
             (image, number, frame)
         };
         if let Err(error) = image.write(&*self.folder, self.id, number, frame) {

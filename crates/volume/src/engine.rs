@@ -111,6 +111,12 @@ pub(crate) struct Counters {
     pub(crate) zero: AtomicU64,
     pub(crate) unindexed: AtomicU64,
     pub(crate) commits: AtomicU64,
+    /// Of new pages, before they were compressed.
+    pub(crate) new_bytes: AtomicU64,
+    /// Of new pages, as they were appended.
+    pub(crate) new_stored_bytes: AtomicU64,
+    /// Of the journal now: the one number here that also falls.
+    pub(crate) journal_bytes: AtomicU64,
 }
 
 fn count(counter: &AtomicU64, by: usize) {
@@ -203,6 +209,7 @@ impl Engine {
         table: &dyn Table,
     ) -> Result<(), VolumeError> {
         let page = compress(fingerprint, bytes, self.codec)?;
+        let stored_len = page.stored_len();
         let mut state = self.state();
         // The same page may have come twice in one write, or from another thread.
         let hint = table.get(&fingerprint).map(|page| state.pages.resolve(Handle::from_u64(page)));
@@ -217,6 +224,8 @@ impl Engine {
         state.map(volume, block, page);
         drop(state);
         count(&self.counters.new, 1);
+        count(&self.counters.new_bytes, bytes.len());
+        count(&self.counters.new_stored_bytes, stored_len);
         if table.insert(&fingerprint, page.to_u64()) == onefold_index::Inserted::Full {
             count(&self.counters.unindexed, 1);
         }
@@ -344,6 +353,7 @@ impl Engine {
             *frame += 1;
         }
         count(&self.counters.commits, 1);
+        self.counters.journal_bytes.store(journal.log.len(), Ordering::Relaxed);
         Ok(())
     }
 
@@ -404,7 +414,7 @@ impl Engine {
     pub(crate) fn compact(&self) -> Result<bool, VolumeError> {
         let _only = self.maintenance.lock().expect("nobody panics with it");
         self.expect_running()?;
-        let Some((number, file, slots)) = self.state().pages.emptiest(0.5) else {
+        let Some((number, file, slots)) = self.state().pages.emptiest() else {
             return Ok(false);
         };
         let moved = self.move_pages(number, &file, &slots);

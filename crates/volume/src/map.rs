@@ -67,12 +67,19 @@ impl Segment {
 #[derive(Debug, Default)]
 pub(crate) struct Map {
     segments: BTreeMap<u32, Arc<Segment>>,
+    /// Blocks that are no holes.
+    mapped: u64,
 }
 
 impl Map {
     pub(crate) fn get(&self, block: u64) -> Handle {
         let (index, place) = split(block);
         self.segments.get(&index).map_or(Handle::HOLE, |segment| segment.pages[place])
+    }
+
+    /// Blocks that are no holes.
+    pub(crate) fn mapped(&self) -> u64 {
+        self.mapped
     }
 
     /// Maps `block` to `to`.
@@ -86,7 +93,9 @@ impl Map {
             references.gain(to);
         }
         let before = std::mem::replace(&mut self.own(index, references).pages[place], to);
+        self.mapped += u64::from(!to.is_hole());
         if !before.is_hole() {
+            self.mapped -= 1;
             references.release(before);
         }
     }
@@ -96,6 +105,7 @@ impl Map {
         let (index, place) = split(blocks);
         let whole = if place == 0 { index } else { index + 1 };
         for segment in self.segments.split_off(&whole).values() {
+            self.mapped -= segment.present().count() as u64;
             release(segment, references);
         }
         if place > 0 && self.segments.contains_key(&index) {
@@ -111,7 +121,7 @@ impl Map {
         for segment in self.segments.values() {
             segment.owners.fetch_add(1, Ordering::Relaxed);
         }
-        Self { segments: self.segments.clone() }
+        Self { segments: self.segments.clone(), mapped: self.mapped }
     }
 
     /// Lets go of everything.
@@ -129,6 +139,7 @@ impl Map {
     /// Puts a segment into its place, which is empty.
     pub(crate) fn place(&mut self, index: u32, segment: Arc<Segment>) {
         segment.owners.fetch_add(1, Ordering::Relaxed);
+        self.mapped += segment.present().count() as u64;
         self.segments.insert(index, segment);
     }
 
@@ -219,8 +230,12 @@ mod tests {
         Handle::new(1, n)
     }
 
-    /// What the segments of `maps` refer to.
+    /// What the segments of `maps` refer to. Each must know how many of its blocks are no holes.
     fn recount(maps: &[&Map]) -> Counted {
+        for map in maps {
+            let present = map.segments.values().map(|segment| segment.present().count() as u64);
+            assert_eq!(map.mapped(), present.sum::<u64>());
+        }
         let mut counted = Counted::default();
         let mut seen = HashSet::new();
         for (_, segment) in maps.iter().flat_map(|map| map.segments()) {

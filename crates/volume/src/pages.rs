@@ -184,6 +184,15 @@ impl Container {
         directory.groups.iter().try_for_each(|group| self.push(group))
     }
 
+    fn can_be_emptied(&self) -> bool {
+        self.is_sealed && !self.is_damaged && !self.is_stuck
+    }
+
+    /// The share of its bytes that are referred to.
+    fn fill(&self) -> f64 {
+        self.live_bytes as f64 / f64::from(self.end.max(1))
+    }
+
     fn located(&self, slot: u32) -> Option<Located> {
         let one = self.slots.get(slot as usize)?;
         Some(Located {
@@ -194,6 +203,22 @@ impl Container {
             codec: one.place.codec(),
         })
     }
+}
+
+/// A container of which a smaller share is referred to is worth compacting.
+pub(crate) const MIN_FILL: f64 = 0.5;
+
+/// Sums over containers.
+#[derive(Debug, Default)]
+pub(crate) struct Sums {
+    /// Pages that are referred to.
+    pub(crate) pages: u64,
+    /// What they take.
+    pub(crate) page_bytes: u64,
+    /// What containers take.
+    pub(crate) container_bytes: u64,
+    /// What compacting would give back.
+    pub(crate) reclaimable_bytes: u64,
 }
 
 /// Where the directory of a container is.
@@ -485,14 +510,12 @@ impl Pages {
         self.doomed.extend(files);
     }
 
-    /// The sealed container with the smallest share of bytes that are referred to, if less than
-    /// `share` are: its number, its file and the slots to move.
-    pub(crate) fn emptiest(&self, share: f64) -> Option<(u32, Arc<PageFile>, Vec<u32>)> {
-        let fill = |one: &Container| one.live_bytes as f64 / f64::from(one.end.max(1));
-        let sealed =
-            self.all.iter().filter(|(_, one)| one.is_sealed && !one.is_damaged && !one.is_stuck);
-        let least = sealed.min_by(|(_, a), (_, b)| fill(a).total_cmp(&fill(b)));
-        let (number, container) = least.filter(|(_, one)| fill(one) < share)?;
+    /// The container with the smallest share of bytes that are referred to, if it is worth
+    /// compacting: its number, its file and the slots to move.
+    pub(crate) fn emptiest(&self) -> Option<(u32, Arc<PageFile>, Vec<u32>)> {
+        let sealed = self.all.iter().filter(|(_, one)| one.can_be_emptied());
+        let least = sealed.min_by(|(_, a), (_, b)| a.fill().total_cmp(&b.fill()));
+        let (number, container) = least.filter(|(_, one)| one.fill() < MIN_FILL)?;
         let slots = container.slots.iter().enumerate();
         let live = slots.filter(|(_, slot)| slot.references > 0).map(|(slot, _)| slot as u32);
         Some((*number, Arc::clone(&container.file), live.collect()))
@@ -560,13 +583,21 @@ impl Pages {
         all
     }
 
-    /// Pages that are referred to, their stored bytes, and all bytes of containers.
-    pub(crate) fn sums(&self) -> (u64, u64, u64) {
-        let mut sums = (0, 0, 0);
+    /// What there is of all containers together.
+    pub(crate) fn sums(&self) -> Sums {
+        let mut sums = Sums::default();
         for container in self.all.values() {
-            sums.0 += u64::from(container.live);
-            sums.1 += container.live_bytes;
-            sums.2 += container.file.len();
+            // one that is open may be synced just now, which keeps others from its length
+            let bytes = match container.is_sealed {
+                true => container.file.len(),
+                false => container.end.into(),
+            };
+            sums.pages += u64::from(container.live);
+            sums.page_bytes += container.live_bytes;
+            sums.container_bytes += bytes;
+            if container.can_be_emptied() && container.fill() < MIN_FILL {
+                sums.reclaimable_bytes += bytes.saturating_sub(container.live_bytes);
+            }
         }
         sums
     }

@@ -135,6 +135,10 @@ pub struct VolumeInfo {
 /// What a pool holds, and what happened since it was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Statistics {
+    /// Volumes, snapshots among them.
+    pub volumes: u64,
+    /// How many of them are snapshots.
+    pub snapshots: u64,
     /// Blocks that are no holes, of all volumes.
     pub mapped_blocks: u64,
     /// Their bytes.
@@ -143,8 +147,12 @@ pub struct Statistics {
     pub pages: u64,
     /// What they take in containers.
     pub page_bytes: u64,
-    /// What containers take, with what can be given back by compacting.
+    /// What containers take, with what nothing refers to any more.
     pub container_bytes: u64,
+    /// How much of that compacting would give back now.
+    pub reclaimable_bytes: u64,
+    /// What the journal has since the checkpoint, which is read when the pool is opened.
+    pub journal_bytes: u64,
     /// Pages written that were known.
     pub known_pages: u64,
     /// Pages written that were new.
@@ -153,10 +161,16 @@ pub struct Statistics {
     pub zero_pages: u64,
     /// New pages for which the table had no room: they are kept, and not found again.
     pub unindexed_pages: u64,
-    /// Frames of the journal.
+    /// Bytes of new pages, before they were compressed.
+    pub new_bytes: u64,
+    /// What they took in containers.
+    pub new_stored_bytes: u64,
+    /// Commits to the journal.
     pub commits: u64,
-    /// Entries of the table, and what there is room for.
-    pub table: (usize, usize),
+    /// Entries that the table has room for.
+    pub table_capacity: usize,
+    /// Its buckets: entries divided by them are the mean length of a chain.
+    pub table_buckets: usize,
     /// What the table counted.
     pub table_counters: TableCounters,
 }
@@ -235,6 +249,7 @@ impl Pool {
             stopped: OnceLock::new(),
             _own: own,
         };
+        engine.counters.journal_bytes.store(found.end, Ordering::Relaxed);
         engine.fill_table(&*engine.table())?;
         Ok((Self(Arc::new(engine)), found.damage))
     }
@@ -419,9 +434,14 @@ impl Pool {
         pages.into_iter().filter_map(problem).collect()
     }
 
-    /// Sums and counters.
+    /// Entries of the table of fingerprints, by a pass over all of it.
+    pub fn table_entries(&self) -> usize {
+        self.0.table().count()
+    }
+
+    /// Sums and counters. Takes a moment for each volume and each container, however much is in them.
     pub fn statistics(&self) -> Statistics {
-        let (volumes, (pages, page_bytes, container_bytes)) = {
+        let (volumes, sums) = {
             let state = self.0.state();
             let volumes: Vec<VolumeInfo> = state.volumes.values().map(info).collect();
             (volumes, state.pages.sums())
@@ -434,15 +454,22 @@ impl Pool {
                 .iter()
                 .map(|one| one.mapped_blocks * u64::from(one.block_size))
                 .sum(),
-            pages,
-            page_bytes,
-            container_bytes,
+            volumes: volumes.len() as u64,
+            snapshots: volumes.iter().filter(|one| one.is_read_only).count() as u64,
+            pages: sums.pages,
+            page_bytes: sums.page_bytes,
+            container_bytes: sums.container_bytes,
+            reclaimable_bytes: sums.reclaimable_bytes,
+            journal_bytes: counters.journal_bytes.load(Ordering::Relaxed),
             known_pages: counters.known.load(Ordering::Relaxed),
             new_pages: counters.new.load(Ordering::Relaxed),
             zero_pages: counters.zero.load(Ordering::Relaxed),
             unindexed_pages: counters.unindexed.load(Ordering::Relaxed),
+            new_bytes: counters.new_bytes.load(Ordering::Relaxed),
+            new_stored_bytes: counters.new_stored_bytes.load(Ordering::Relaxed),
             commits: counters.commits.load(Ordering::Relaxed),
-            table: (table.count(), table.capacity()),
+            table_capacity: table.capacity(),
+            table_buckets: table.bucket_count(),
             table_counters: table.counters(),
         }
     }
@@ -462,13 +489,12 @@ impl References for Counted {
 }
 
 fn info(one: &VolumeState) -> VolumeInfo {
-    let present = |pages: &[Handle]| pages.iter().filter(|page| !page.is_hole()).count();
     VolumeInfo {
         name: one.name.clone(),
         size: one.size,
         block_size: one.block_size.bytes(),
         is_read_only: one.is_read_only,
-        mapped_blocks: one.map.segments().map(|(_, one)| present(one.pages()) as u64).sum(),
+        mapped_blocks: one.map.mapped(),
     }
 }
 

@@ -120,6 +120,10 @@ impl Table for ProbedTable {
         self.with(|slots| slots.remove(fingerprint))
     }
 
+    fn bucket_count(&self) -> usize {
+        self.capacity()
+    }
+
     fn capacity(&self) -> usize {
         self.with(|slots| slots.slots.len())
     }

@@ -134,8 +134,8 @@ fn tell(console: &Console, event: &Event<'_>) {
             let how = if *is_encrypted { " over TLS" } else { "" };
             console.detail(format_args!("{peer} uses '{name}'{how}"));
         }
-        Event::Ended { peer, error: None } => console.detail(format_args!("{peer} has gone")),
-        Event::Ended { peer, error: Some(error) } => {
+        Event::Ended { peer, error: None, .. } => console.detail(format_args!("{peer} has gone")),
+        Event::Ended { peer, error: Some(error), .. } => {
             console.warn(format_args!("the connection of {peer} ended: {error}"));
         }
         Event::NotAccepted { error } => {

@@ -404,6 +404,10 @@ impl Table for ChainedTable {
         Some(walk.handle)
     }
 
+    fn bucket_count(&self) -> usize {
+        self.buckets.len()
+    }
+
     fn capacity(&self) -> usize {
         self.entries.len()
     }

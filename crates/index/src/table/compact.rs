@@ -196,6 +196,10 @@ impl Table for CompactTable {
         Some(handle)
     }
 
+    fn bucket_count(&self) -> usize {
+        self.buckets.len()
+    }
+
     fn capacity(&self) -> usize {
         self.buckets.len() * ENTRIES
     }

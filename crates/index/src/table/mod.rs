@@ -55,6 +55,9 @@ pub trait Table: Send + Sync {
     /// Entries that there is memory for.
     fn capacity(&self) -> usize;
 
+    /// Buckets: entries divided by them are the mean length of a chain.
+    fn bucket_count(&self) -> usize;
+
     /// Entries, counted one by one; what others do meanwhile may be counted or not.
     fn count(&self) -> usize;
 

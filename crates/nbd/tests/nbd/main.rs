@@ -4,6 +4,7 @@ mod client;
 mod clients;
 mod connections;
 mod device;
+mod exports;
 mod handshake;
 mod malformed;
 mod server;

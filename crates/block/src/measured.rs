@@ -1,0 +1,269 @@
+//! A device whose calls are counted and timed.
+
+use std::cell::Cell;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::{BlockDevice, BlockError, BlockSize, Durability, Extent, Zeroes};
+
+/// Up to how long the calls of each bucket took; those of one more took longer.
+pub const LATENCIES: [Duration; 18] = [
+    Duration::from_micros(5),
+    Duration::from_micros(10),
+    Duration::from_micros(20),
+    Duration::from_micros(50),
+    Duration::from_micros(100),
+    Duration::from_micros(200),
+    Duration::from_micros(500),
+    Duration::from_millis(1),
+    Duration::from_millis(2),
+    Duration::from_millis(5),
+    Duration::from_millis(10),
+    Duration::from_millis(20),
+    Duration::from_millis(50),
+    Duration::from_millis(100),
+    Duration::from_millis(200),
+    Duration::from_millis(500),
+    Duration::from_secs(1),
+    Duration::from_secs(5),
+];
+
+/// So many threads count without sharing a cache line.
+const SHARDS: usize = 16;
+
+/// What is counted apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// [`BlockDevice::read`].
+    Read,
+    /// [`BlockDevice::write`].
+    Write,
+    /// [`BlockDevice::erase`].
+    Erase,
+    /// [`BlockDevice::write_zeroes`].
+    WriteZeroes,
+    /// [`BlockDevice::flush`].
+    Flush,
+}
+
+impl Operation {
+    /// All of them.
+    pub const ALL: [Operation; 5] = [
+        Operation::Read,
+        Operation::Write,
+        Operation::Erase,
+        Operation::WriteZeroes,
+        Operation::Flush,
+    ];
+}
+
+/// How calls failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// [`BlockError::NoSpace`].
+    NoSpace,
+    /// [`BlockError::Io`].
+    Io,
+    /// All other errors: what was asked for cannot be done by this device.
+    Other,
+}
+
+impl Refusal {
+    /// All of them.
+    pub const ALL: [Refusal; 3] = [Refusal::NoSpace, Refusal::Io, Refusal::Other];
+
+    fn of(error: &BlockError) -> Self {
+        match error {
+            BlockError::NoSpace { .. } => Refusal::NoSpace,
+            BlockError::Io { .. } => Refusal::Io,
+            _ => Refusal::Other,
+        }
+    }
+}
+
+/// What was counted of one operation.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Measured {
+    /// Calls that ended, by how long they took: a number for each of [`LATENCIES`], not counting
+    /// those before, and one for what took longer.
+    pub buckets: [u64; LATENCIES.len() + 1],
+    /// How long all of them took.
+    pub time: Duration,
+    /// Bytes of those that succeeded.
+    pub bytes: u64,
+    /// Those that failed, in the order of [`Refusal::ALL`].
+    pub errors: [u64; Refusal::ALL.len()],
+}
+
+impl Measured {
+    /// Calls that ended.
+    pub fn count(&self) -> u64 {
+        self.buckets.iter().sum()
+    }
+}
+
+/// Where calls are counted, of one device or of several. Nobody waits for anybody.
+#[derive(Default)]
+pub struct Measurements {
+    shards: [Shard; SHARDS],
+}
+
+/// What some of the threads count.
+#[derive(Default)]
+#[repr(align(128))]
+struct Shard([Counts; Operation::ALL.len()]);
+
+#[derive(Default)]
+struct Counts {
+    buckets: [AtomicU64; LATENCIES.len() + 1],
+    nanoseconds: AtomicU64,
+    bytes: AtomicU64,
+    errors: [AtomicU64; Refusal::ALL.len()],
+}
+
+impl Measurements {
+    /// What was counted of `operation`. Calls that end meanwhile may be in it or not, or by halves.
+    pub fn of(&self, operation: Operation) -> Measured {
+        let mut sum = Measured::default();
+        for shard in &self.shards {
+            let counts = &shard.0[operation as usize];
+            let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+            for (sum, counter) in sum.buckets.iter_mut().zip(&counts.buckets) {
+                *sum += load(counter);
+            }
+            for (sum, counter) in sum.errors.iter_mut().zip(&counts.errors) {
+                *sum += load(counter);
+            }
+            sum.time += Duration::from_nanos(load(&counts.nanoseconds));
+            sum.bytes += load(&counts.bytes);
+        }
+        sum
+    }
+
+    fn note(&self, operation: Operation, took: Duration, outcome: Result<u64, Refusal>) {
+        let counts = &self.shards[shard()].0[operation as usize];
+        let add = |counter: &AtomicU64, by| counter.fetch_add(by, Ordering::Relaxed);
+        let bucket = LATENCIES.partition_point(|bound| *bound < took);
+        add(&counts.buckets[bucket], 1);
+        add(&counts.nanoseconds, took.as_nanos() as u64);
+        match outcome {
+            Ok(bytes) => add(&counts.bytes, bytes),
+            Err(refusal) => add(&counts.errors[refusal as usize], 1),
+        };
+    }
+}
+
+/// The shard of this thread.
+fn shard() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    thread_local! {
+        static OWN: Cell<Option<usize>> = const { Cell::new(None) };
+    }
+    OWN.with(|own| {
+        own.get().unwrap_or_else(|| {
+            let next = NEXT.fetch_add(1, Ordering::Relaxed) % SHARDS;
+            own.set(Some(next));
+            next
+        })
+    })
+}
+
+/// Is told of each call that failed: which, about which bytes, and why.
+pub type OnError = dyn Fn(Operation, Range<u64>, &BlockError) + Send + Sync;
+
+/// A device, and where its calls are counted. Those that are none of [`Operation`] are not.
+pub struct MeasuredDevice<D> {
+    device: D,
+    measurements: Arc<Measurements>,
+    on_error: Box<OnError>,
+}
+
+impl<D: BlockDevice> MeasuredDevice<D> {
+    /// Counts the calls of `device` in `measurements`, and tells `on_error` of those that fail.
+    pub fn new(
+        device: D,
+        measurements: Arc<Measurements>,
+        on_error: impl Fn(Operation, Range<u64>, &BlockError) + Send + Sync + 'static,
+    ) -> Self {
+        Self { device, measurements, on_error: Box::new(on_error) }
+    }
+
+    fn measure(
+        &self,
+        operation: Operation,
+        range: Range<u64>,
+        call: impl FnOnce(&D) -> Result<(), BlockError>,
+    ) -> Result<(), BlockError> {
+        let bytes = range.end.saturating_sub(range.start);
+        let start = Instant::now();
+        let outcome = call(&self.device);
+        let took = start.elapsed();
+        let noted = outcome.as_ref().map(|()| bytes).map_err(Refusal::of);
+        self.measurements.note(operation, took, noted);
+        if let Err(error) = &outcome {
+            (self.on_error)(operation, range, error);
+        }
+        outcome
+    }
+}
+
+fn range_of(offset: u64, len: usize) -> Range<u64> {
+    offset..offset.saturating_add(len as u64)
+}
+
+impl<D: BlockDevice> BlockDevice for MeasuredDevice<D> {
+    fn size(&self) -> u64 {
+        self.device.size()
+    }
+
+    fn block_size(&self) -> BlockSize {
+        self.device.block_size()
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.device.is_read_only()
+    }
+
+    fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<(), BlockError> {
+        let range = range_of(offset, buffer.len());
+        self.measure(Operation::Read, range, |device| device.read(offset, buffer))
+    }
+
+    fn write(&self, offset: u64, data: &[u8], durability: Durability) -> Result<(), BlockError> {
+        let range = range_of(offset, data.len());
+        self.measure(Operation::Write, range, |device| device.write(offset, data, durability))
+    }
+
+    fn erase(&self, range: Range<u64>, durability: Durability) -> Result<(), BlockError> {
+        self.measure(Operation::Erase, range.clone(), |device| device.erase(range, durability))
+    }
+
+    fn write_zeroes(
+        &self,
+        range: Range<u64>,
+        zeroes: Zeroes,
+        durability: Durability,
+    ) -> Result<(), BlockError> {
+        self.measure(Operation::WriteZeroes, range.clone(), |device| {
+            device.write_zeroes(range, zeroes, durability)
+        })
+    }
+
+    fn flush(&self) -> Result<(), BlockError> {
+        self.measure(Operation::Flush, 0..0, |device| device.flush())
+    }
+
+    fn cache(&self, range: Range<u64>) -> Result<(), BlockError> {
+        self.device.cache(range)
+    }
+
+    fn extents(&self, range: Range<u64>, max: usize) -> Result<Vec<Extent>, BlockError> {
+        self.device.extents(range, max)
+    }
+
+    fn resize(&self, size: u64) -> Result<(), BlockError> {
+        self.device.resize(size)
+    }
+}

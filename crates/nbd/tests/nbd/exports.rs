@@ -1,0 +1,92 @@
+//! Exports that come and go while the server runs.
+
+use std::sync::Arc;
+
+use onefold_block::{BlockSize, MemoryDevice};
+use onefold_nbd::{Export, ServerError};
+
+use crate::client::*;
+use crate::device::Watched;
+use crate::server::{Lab, MIB, eventually};
+
+fn memory(name: &str) -> Export {
+    Export::new(name, Arc::new(MemoryDevice::new(MIB, BlockSize::B512).unwrap()))
+}
+
+#[test]
+fn an_export_that_came_later_is_served_like_any_other() {
+    let lab = Lab::new();
+    let exports = lab.server.exports();
+    let mut client = Client::greet(lab.connect());
+    assert_eq!(client.answer(INFO, &info_query("late", &[])), ERR_UNKNOWN);
+    exports.add(memory("late")).unwrap();
+    // also to those who were connected before
+    client.go("late");
+    assert_eq!(client.write(0, 8, b"late"), 0);
+    assert_eq!(client.read(0, 8, 4), Ok(b"late".to_vec()));
+    let again = exports.add(memory("late"));
+    assert!(matches!(again, Err(ServerError::SameName { .. })), "{again:?}");
+    assert!(matches!(exports.add(memory("a\0b")), Err(ServerError::ExportName { .. })));
+}
+
+#[test]
+fn an_export_in_use_stays_unless_it_is_forced() {
+    let lab = Lab::new();
+    let exports = lab.server.exports();
+    exports.add(memory("other")).unwrap();
+    let mut client = lab.client();
+    let mut other = Client::served(lab.connect(), "other");
+    assert_eq!(client.write(0, 0, b"kept"), 0);
+    let refused = exports.remove("disk", false);
+    assert!(matches!(refused, Err(ServerError::ExportInUse { connections: 1, .. })), "{refused:?}");
+    assert_eq!(client.read(0, 0, 4), Ok(b"kept".to_vec()));
+    exports.remove("disk", true).unwrap();
+    client.expect_end();
+    assert_eq!(lab.next_end(), None, "an end that is no error");
+    let mut late = Client::greet(lab.connect());
+    assert_eq!(late.answer(GO, &info_query("disk", &[])), ERR_UNKNOWN);
+    // nobody else notices
+    assert_eq!(other.write(0, 0, b"other"), 0);
+    assert!(matches!(exports.remove("disk", true), Err(ServerError::NoExport { .. })));
+}
+
+#[test]
+fn an_export_that_nobody_uses_any_more_goes_without_force() {
+    let lab = Lab::new();
+    let exports = lab.server.exports();
+    let client = lab.client();
+    assert!(exports.remove("disk", false).is_err());
+    drop(client);
+    eventually("nobody uses it", || exports.remove("disk", false).ok());
+    // one who only asked for it uses nothing
+    exports.add(memory("disk")).unwrap();
+    let mut asking = Client::greet(lab.connect());
+    assert_eq!(asking.option(INFO, &info_query("disk", &[])).last(), Some(&(ACK, vec![])));
+    exports.remove("disk", false).unwrap();
+}
+
+#[test]
+fn requests_under_way_have_their_replies_when_an_export_goes() {
+    let lab = Lab::with(Watched::new(MIB), |config| config);
+    let mut client = lab.client();
+    lab.device.hold("write");
+    client.send(&[request((WRITE, 0), 1, 0, 3), b"abc".to_vec()].concat());
+    lab.device.wait_for(1);
+    lab.server.exports().remove("disk", true).unwrap();
+    lab.device.release();
+    assert_eq!(client.outcome(1), 0);
+    client.expect_end();
+}
+
+#[test]
+fn exports_outlive_no_server() {
+    let lab = Lab::new();
+    let exports = lab.server.exports();
+    let client = lab.client();
+    assert_eq!(exports.connections(), 1);
+    drop((client, lab));
+    eventually("the server is gone", || (exports.connections() == 0).then_some(()));
+    eventually("it says so", || {
+        matches!(exports.add(memory("a")), Err(ServerError::Ended)).then_some(())
+    });
+}
