@@ -55,6 +55,8 @@ struct VolumeImage {
     size: u64,
     block_size: BlockSize,
     is_read_only: bool,
+    source: Option<VolumeId>,
+    made: u64,
     segments: Vec<(u32, Arc<Segment>)>,
 }
 
@@ -67,6 +69,8 @@ impl Image {
                 size: one.size,
                 block_size: one.block_size,
                 is_read_only: one.is_read_only,
+                source: one.source,
+                made: one.made,
                 segments: segments.collect(),
             };
             (*id, image)
@@ -101,7 +105,8 @@ impl Image {
                 size: image.size,
                 block_size: image.block_size,
                 is_read_only: image.is_read_only,
-                source: None,
+                source: image.source,
+                made: image.made,
             })?;
             for (index, segment) in &image.segments {
                 let next = numbers.len() as u32;
@@ -194,9 +199,9 @@ impl Reading {
             Record::Sealed { container } => {
                 self.containers.entry(container).or_default().is_sealed = true;
             }
-            Record::Create { volume, name, size, block_size, is_read_only, source: None } => {
+            Record::Create { volume, name, size, block_size, is_read_only, source, made } => {
                 let map = Map::default();
-                let state = VolumeState { name, size, block_size, is_read_only, map };
+                let state = VolumeState { name, size, block_size, is_read_only, source, made, map };
                 self.volumes.insert(volume, state);
             }
             Record::Segment { pages } => self.segments.push(Arc::new(Segment::new(&pages))),
@@ -218,7 +223,6 @@ impl Reading {
             }
             Record::Dropped { .. }
             | Record::Map { .. }
-            | Record::Create { .. }
             | Record::Delete { .. }
             | Record::Resize { .. }
             | Record::Moved { .. } => return refused("a record of a checkpoint"),

@@ -35,6 +35,10 @@ pub(crate) struct VolumeState {
     pub(crate) size: u64,
     pub(crate) block_size: BlockSize,
     pub(crate) is_read_only: bool,
+    /// The volume that it was made of, which may be gone.
+    pub(crate) source: Option<VolumeId>,
+    /// When it was made, in seconds since 1970.
+    pub(crate) made: u64,
     pub(crate) map: Map,
 }
 
@@ -115,6 +119,8 @@ pub(crate) struct Counters {
     pub(crate) new_bytes: AtomicU64,
     /// Of new pages, as they were appended.
     pub(crate) new_stored_bytes: AtomicU64,
+    /// Pages that the quota had no room for.
+    pub(crate) over_quota: AtomicU64,
     /// Of the journal now: the one number here that also falls.
     pub(crate) journal_bytes: AtomicU64,
 }
@@ -218,6 +224,13 @@ impl Engine {
             drop(state);
             count(&self.counters.known, 1);
             return Ok(());
+        }
+        if let Err(error) = state.pages.expect_quota(stored_len, self.options.quota) {
+            count(&self.counters.over_quota, 1);
+            if seeded::active(Bug::RefusedErased) {
+                state.map(volume, block, Handle::HOLE);
+            }
+            return Err(error);
         }
         let State { pages, waiting, .. } = &mut *state;
         let page = pages.append(page, fingerprint, |record| waiting.push(record))?;
@@ -414,9 +427,13 @@ impl Engine {
     pub(crate) fn compact(&self) -> Result<bool, VolumeError> {
         let _only = self.maintenance.lock().expect("nobody panics with it");
         self.expect_running()?;
-        let Some((number, file, slots)) = self.state().pages.emptiest() else {
-            return Ok(false);
+        let emptiest = {
+            let mut state = self.state();
+            let State { pages, waiting, .. } = &mut *state;
+            pages.close_sparse(self.options.quota, |record| waiting.push(record))?;
+            pages.emptiest()
         };
+        let Some((number, file, slots)) = emptiest else { return Ok(false) };
         let moved = self.move_pages(number, &file, &slots);
         // also those that were moved before an error
         self.forward_maps();

@@ -83,6 +83,14 @@ pub enum VolumeError {
         /// What it must be.
         expected: String,
     },
+    /// New pages would take more than the pool may have.
+    #[error("the containers of the pool have {bytes} bytes, and its quota is {quota}")]
+    Quota {
+        /// What they have, in bytes.
+        bytes: u64,
+        /// What they may have, in bytes.
+        quota: u64,
+    },
     /// Something failed before, so that it is not known what is durable.
     #[error("the pool stopped taking changes when {why}; open it again")]
     Stopped {

@@ -15,12 +15,14 @@
 //! | record.rs, frame.rs | the journal's bytes |
 //! | checkpoint.rs, recovery.rs | what is left after a crash, and how it is found |
 //! | scrub.rs | whether all of it can be read |
+//! | details.rs | what one volume has of its own |
 //! | stripes.rs | who changes which block |
 //!
 //! The table of fingerprints is advisory: it may be dropped at any time. What a read needs is in
 //! maps and containers.
 
 mod checkpoint;
+mod details;
 mod engine;
 mod error;
 mod frame;
@@ -36,10 +38,11 @@ pub mod seeded;
 mod stripes;
 mod volume;
 
+pub use details::VolumeDetails;
 pub use error::VolumeError;
-pub use onefold_container::Codec;
 pub use handle::VolumeId;
-pub use pool::{Hash, Options, Pool, Statistics, VolumeInfo};
+pub use onefold_container::Codec;
+pub use pool::{Hash, Maintained, Options, Pool, Statistics, VolumeInfo};
 pub use scrub::{BadPage, Scrubbed};
 pub use volume::Volume;
 

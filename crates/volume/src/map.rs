@@ -48,13 +48,18 @@ impl Segment {
     }
 
     /// Pages that are no holes.
-    fn present(&self) -> impl Iterator<Item = Handle> {
+    pub(crate) fn present(&self) -> impl Iterator<Item = Handle> {
         self.pages.iter().copied().filter(|page| !page.is_hole())
     }
 
     /// The same for all clones of one segment, and for no other segment while one of them lives.
     pub(crate) fn identity(&self) -> usize {
         Arc::as_ptr(&self.owners) as usize
+    }
+
+    /// Whether several maps have it. Who asks has the pool's lock.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.owners() > 1
     }
 
     fn owners(&self) -> u32 {

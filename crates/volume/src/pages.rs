@@ -208,6 +208,9 @@ impl Container {
 /// A container of which a smaller share is referred to is worth compacting.
 pub(crate) const MIN_FILL: f64 = 0.5;
 
+/// A page and its fingerprint take at most so many bytes in a footer, and so does all else there.
+const FOOTER_ENTRY: u64 = 64;
+
 /// Sums over containers.
 #[derive(Debug, Default)]
 pub(crate) struct Sums {
@@ -257,6 +260,8 @@ pub(crate) struct Pages {
     forwards: HashMap<Handle, Handle>,
     /// Length in bytes from which on a container gets its footer.
     container_len: u64,
+    /// Bytes of all containers, those that are doomed among them.
+    bytes: u64,
 }
 
 impl Pages {
@@ -273,6 +278,7 @@ impl Pages {
             bad: HashSet::new(),
             forwards: HashMap::new(),
             container_len,
+            bytes: 0,
         }
     }
 
@@ -304,6 +310,7 @@ impl Pages {
             container.lost = image.pages.clone();
             container.slots.clear();
         }
+        self.bytes += container.file.len();
         self.all.insert(number, container);
         self.maybe_dead.push(number);
         self.next = self.next.max(number + 1);
@@ -383,6 +390,7 @@ impl Pages {
             writer.pop();
             return Err(error.into());
         }
+        self.bytes += bytes.len() as u64;
         let group = writer.directory().groups.last().expect("just pushed");
         let slot = container.slots.len() as u32;
         container.push(group).expect("it would have been closed before 2^30 bytes");
@@ -407,6 +415,7 @@ impl Pages {
         // what a crash, or a full disk, may have left under this name
         file.log.write().expect("nobody panics with it").truncate(0)?;
         file.append(&start)?;
+        self.bytes += start.len() as u64;
         self.next += 1;
         let container = Container {
             file,
@@ -429,7 +438,9 @@ impl Pages {
         let (number, writer) = self.open.as_ref().expect("there is one");
         let number = *number;
         let container = self.all.get_mut(&number).expect("the open one is one of all");
-        container.file.append(&writer.clone().finish())?;
+        let footer = writer.clone().finish();
+        container.file.append(&footer)?;
+        self.bytes += footer.len() as u64;
         container.is_sealed = true;
         self.maybe_dead.push(number);
         self.unsynced.push(Arc::clone(&container.file));
@@ -502,12 +513,52 @@ impl Pages {
 
     /// The files of all that is doomed.
     pub(crate) fn take_doomed(&mut self) -> Vec<Arc<PageFile>> {
-        std::mem::take(&mut self.doomed)
+        let files = std::mem::take(&mut self.doomed);
+        self.bytes -= files.iter().map(|file| file.len()).sum::<u64>();
+        files
     }
 
     /// Files that could not be removed, for another time.
     pub(crate) fn put_back_doomed(&mut self, files: Vec<Arc<PageFile>>) {
+        self.bytes += files.iter().map(|file| file.len()).sum::<u64>();
         self.doomed.extend(files);
+    }
+
+    /// Fails if containers would have more than `quota` bytes with `stored_len` bytes of a page, once
+    /// they have their footers.
+    pub(crate) fn expect_quota(
+        &self,
+        stored_len: usize,
+        quota: Option<u64>,
+    ) -> Result<(), VolumeError> {
+        let Some(quota) = quota else { return Ok(()) };
+        let pages = self.open.as_ref().map_or(0, |(number, _)| self.all[number].slots.len());
+        let needed = stored_len as u64 + FOOTER_ENTRY * (pages as u64 + 2);
+        match self.bytes.checked_add(needed) {
+            Some(bytes) if bytes <= quota => Ok(()),
+            _ => Err(VolumeError::Quota { bytes: self.bytes, quota }),
+        }
+    }
+
+    /// Closes the open container if less than half of it is referred to and the rest is wanted, so
+    /// that it can be compacted. `record` gets what the journal has to know.
+    pub(crate) fn close_sparse(
+        &mut self,
+        quota: Option<u64>,
+        mut record: impl FnMut(&Record),
+    ) -> Result<(), VolumeError> {
+        let is_short = quota.is_some_and(|quota| self.bytes + self.container_len > quota);
+        let is_sparse = |(number, _): &(u32, AppendedContainer)| {
+            let container = &self.all[number];
+            let Some(first) = container.slots.first() else { return false };
+            // without what stands before the pages: one that has just taken a short one is not sparse
+            let bytes = u64::from(container.end - first.place.offset());
+            container.live_bytes < bytes - container.live_bytes
+        };
+        if is_short && self.open.as_ref().is_some_and(is_sparse) {
+            record(&self.seal()?);
+        }
+        Ok(())
     }
 
     /// The container with the smallest share of bytes that are referred to, if it is worth
@@ -519,6 +570,15 @@ impl Pages {
         let slots = container.slots.iter().enumerate();
         let live = slots.filter(|(_, slot)| slot.references > 0).map(|(slot, _)| slot as u32);
         Some((*number, Arc::clone(&container.file), live.collect()))
+    }
+
+    /// How often a page is referred to, and what it takes; `None` if its container is gone.
+    pub(crate) fn footprint(&self, page: Handle) -> Option<(u32, u64)> {
+        let page = self.resolve(page);
+        let container = self.all.get(&page.container())?;
+        let slot = container.slots.get(page.slot() as usize)?;
+        let len = container.end_of(page.slot() as usize) - slot.place.offset();
+        Some((slot.references, len.into()))
     }
 
     /// The page is at `to` from now on, for all who refer to it. Nothing if nobody does any more.
@@ -585,18 +645,12 @@ impl Pages {
 
     /// What there is of all containers together.
     pub(crate) fn sums(&self) -> Sums {
-        let mut sums = Sums::default();
+        let mut sums = Sums { container_bytes: self.bytes, ..Sums::default() };
         for container in self.all.values() {
-            // one that is open may be synced just now, which keeps others from its length
-            let bytes = match container.is_sealed {
-                true => container.file.len(),
-                false => container.end.into(),
-            };
             sums.pages += u64::from(container.live);
             sums.page_bytes += container.live_bytes;
-            sums.container_bytes += bytes;
             if container.can_be_emptied() && container.fill() < MIN_FILL {
-                sums.reclaimable_bytes += bytes.saturating_sub(container.live_bytes);
+                sums.reclaimable_bytes += u64::from(container.end) - container.live_bytes;
             }
         }
         sums

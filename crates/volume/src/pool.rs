@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use onefold_backend::{Folder, Log};
 use onefold_block::BlockSize;
@@ -85,6 +86,9 @@ pub struct Options {
     pub is_compact: bool,
     /// Whether a page that seems to be known is compared with the one that is kept.
     pub verify: bool,
+    /// Bytes that containers may have together. Who writes new pages beyond them is told that there is
+    /// no space. Compacting may take a container more while it works.
+    pub quota: Option<u64>,
     /// Length in bytes from which on a container is closed.
     pub container_len: u64,
     /// Bytes of records that may wait before they are written without a flush.
@@ -98,6 +102,7 @@ impl Default for Options {
             table_bytes: 256 << 20,
             is_compact: false,
             verify: false,
+            quota: None,
             container_len: 16 << 20,
             commit_len: 1 << 20,
         }
@@ -130,6 +135,8 @@ pub struct VolumeInfo {
     pub is_read_only: bool,
     /// Blocks that are no holes.
     pub mapped_blocks: u64,
+    /// When it was made, in seconds since 1970; 0 if the clock did not tell.
+    pub made: u64,
 }
 
 /// What a pool holds, and what happened since it was opened.
@@ -159,6 +166,10 @@ pub struct Statistics {
     pub new_pages: u64,
     /// Pages written that were zeros.
     pub zero_pages: u64,
+    /// New pages that were refused because of the quota.
+    pub over_quota_pages: u64,
+    /// The quota in bytes, if there is one.
+    pub quota: Option<u64>,
     /// New pages for which the table had no room: they are kept, and not found again.
     pub unindexed_pages: u64,
     /// Bytes of new pages, before they were compressed.
@@ -173,6 +184,15 @@ pub struct Statistics {
     pub table_buckets: usize,
     /// What the table counted.
     pub table_counters: TableCounters,
+}
+
+/// What was worth doing.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Maintained {
+    /// Containers whose space was given back.
+    pub compacted: u64,
+    /// Whether a checkpoint was made.
+    pub is_checkpointed: bool,
 }
 
 impl Pool {
@@ -291,6 +311,8 @@ impl Pool {
     ) -> Result<(), VolumeError> {
         check_name(name)?;
         self.0.expect_running()?;
+        // a clock before 1970 tells nothing
+        let made = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         {
             let mut state = self.0.state();
             if find(&state.volumes, name).is_ok() {
@@ -314,9 +336,10 @@ impl Pool {
                 block_size,
                 is_read_only,
                 source,
+                made,
             };
             state.waiting.push(&record);
-            let one = VolumeState { name, size, block_size, is_read_only, map };
+            let one = VolumeState { name, size, block_size, is_read_only, source, made, map };
             state.volumes.insert(volume, one);
         }
         self.0.commit()
@@ -377,19 +400,21 @@ impl Pool {
 
     /// Does what is worth doing now and then: gives back the space of containers that are used by
     /// less than half, and makes a checkpoint where the journal has grown.
-    pub fn maintain(&self) -> Result<(), VolumeError> {
+    pub fn maintain(&self) -> Result<Maintained, VolumeError> {
         self.flush()?;
+        let mut done = Maintained::default();
         let compacted = loop {
             match self.compact() {
-                Ok(true) => {}
+                Ok(true) => done.compacted += 1,
                 Ok(false) => break Ok(()),
                 Err(error) => break Err(error),
             }
         };
         if self.0.journal_len() > MIN_CHECKPOINT {
             self.checkpoint()?;
+            done.is_checkpointed = true;
         }
-        compacted
+        compacted.map(|()| done)
     }
 
     /// Shortens what has to be read when the pool is opened again.
@@ -434,6 +459,11 @@ impl Pool {
         pages.into_iter().filter_map(problem).collect()
     }
 
+    /// Pages that were refused because of the quota, since the pool was opened.
+    pub fn over_quota_pages(&self) -> u64 {
+        self.0.counters.over_quota.load(Ordering::Relaxed)
+    }
+
     /// Entries of the table of fingerprints, by a pass over all of it.
     pub fn table_entries(&self) -> usize {
         self.0.table().count()
@@ -463,6 +493,8 @@ impl Pool {
             journal_bytes: counters.journal_bytes.load(Ordering::Relaxed),
             known_pages: counters.known.load(Ordering::Relaxed),
             new_pages: counters.new.load(Ordering::Relaxed),
+            over_quota_pages: counters.over_quota.load(Ordering::Relaxed),
+            quota: self.0.options.quota,
             zero_pages: counters.zero.load(Ordering::Relaxed),
             unindexed_pages: counters.unindexed.load(Ordering::Relaxed),
             new_bytes: counters.new_bytes.load(Ordering::Relaxed),
@@ -488,17 +520,18 @@ impl References for Counted {
     }
 }
 
-fn info(one: &VolumeState) -> VolumeInfo {
+pub(crate) fn info(one: &VolumeState) -> VolumeInfo {
     VolumeInfo {
         name: one.name.clone(),
         size: one.size,
         block_size: one.block_size.bytes(),
         is_read_only: one.is_read_only,
         mapped_blocks: one.map.mapped(),
+        made: one.made,
     }
 }
 
-fn find<'a>(
+pub(crate) fn find<'a>(
     volumes: &'a BTreeMap<VolumeId, VolumeState>,
     name: &str,
 ) -> Result<(VolumeId, &'a VolumeState), VolumeError> {

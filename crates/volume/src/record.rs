@@ -41,7 +41,8 @@ pub(crate) enum Record {
     Dropped { container: u32 },
     /// A block of a volume is this page from now on, or a hole.
     Map { volume: VolumeId, block: u64, to: Handle },
-    /// A volume came into being, empty or as another one is.
+    /// A volume came into being, empty or as another one is. In a checkpoint it only tells of that
+    /// one: its map is told by segments.
     Create {
         volume: VolumeId,
         name: String,
@@ -49,6 +50,8 @@ pub(crate) enum Record {
         block_size: BlockSize,
         is_read_only: bool,
         source: Option<VolumeId>,
+        /// When, in seconds since 1970.
+        made: u64,
     },
     /// A volume is gone.
     Delete { volume: VolumeId },
@@ -91,7 +94,7 @@ impl Record {
                 body.put_varint(*block);
                 to.encode(body);
             }
-            Self::Create { volume, name, size, block_size, is_read_only, source } => {
+            Self::Create { volume, name, size, block_size, is_read_only, source, made } => {
                 body.put_u8(5);
                 body.put_varint(volume.0.into());
                 body.put_bytes(name.as_bytes());
@@ -99,6 +102,7 @@ impl Record {
                 body.put_varint(block_size.bytes().into());
                 body.put_u8((*is_read_only).into());
                 body.put_varint(source.map_or(0, |source| u64::from(source.0) + 1));
+                body.put_varint(*made);
             }
             Self::Delete { volume } => {
                 body.put_u8(6);
@@ -208,7 +212,8 @@ impl Record {
         }
         let source = reader.varint_to(1 << 32, "a source")?.checked_sub(1);
         let source = source.map(|source| VolumeId(source as u32));
-        Ok(Self::Create { volume, name, size, block_size, is_read_only, source })
+        let made = reader.varint("a time")?;
+        Ok(Self::Create { volume, name, size, block_size, is_read_only, source, made })
     }
 }
 
@@ -245,6 +250,7 @@ mod tests {
             block_size: BlockSize::B512,
             is_read_only: true,
             source,
+            made: 1 << 40,
         };
         vec![
             Record::Page { container: 300, page },

@@ -153,7 +153,7 @@ fn apply(
             }
             one.map.set(block, to, &mut Uncounted);
         }
-        Record::Create { volume, name, size, block_size, is_read_only, source } => {
+        Record::Create { volume, name, size, block_size, is_read_only, source, made } => {
             let map = match source {
                 None => Map::default(),
                 Some(source) => match replayed.volumes.get(&source) {
@@ -162,7 +162,7 @@ fn apply(
                 },
             };
             replayed.next_volume = replayed.next_volume.max(volume.0.saturating_add(1));
-            let state = VolumeState { name, size, block_size, is_read_only, map };
+            let state = VolumeState { name, size, block_size, is_read_only, source, made, map };
             replayed.volumes.insert(volume, state);
         }
         Record::Delete { volume } => match replayed.volumes.remove(&volume) {

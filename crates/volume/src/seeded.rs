@@ -25,6 +25,8 @@ pub enum Bug {
     MovesUntold = 6,
     /// What waits when a checkpoint is taken is in no journal.
     WaitingLost = 7,
+    /// A page that the quota refuses leaves a hole behind.
+    RefusedErased = 8,
 }
 
 impl Bug {
@@ -37,6 +39,7 @@ impl Bug {
         Bug::TornEndKept,
         Bug::MovesUntold,
         Bug::WaitingLost,
+        Bug::RefusedErased,
     ];
 }
 

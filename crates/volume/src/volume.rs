@@ -262,6 +262,9 @@ fn block_error(error: VolumeError) -> BlockError {
         VolumeError::Backend(BackendError::Full { place, .. }) => {
             BlockError::NoSpace { object: place }
         }
+        VolumeError::Quota { quota, .. } => {
+            BlockError::NoSpace { object: format!("the pool, whose quota is {quota} bytes") }
+        }
         error => BlockError::Io { object: "the pool".into(), source: Box::new(error) },
     }
 }

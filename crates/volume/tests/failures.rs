@@ -256,3 +256,131 @@ fn a_pool_of_a_later_format_is_refused() {
     let error = Pool::open(folder, options()).err().expect("it is newer");
     assert!(matches!(error, VolumeError::NewerVersion { found: 9, .. }), "{error}");
 }
+
+/// Bytes of the containers of a pool on disk.
+fn container_bytes(root: &Path) -> u64 {
+    let files = std::fs::read_dir(root).unwrap().map(|entry| entry.unwrap());
+    let is_container =
+        |entry: &std::fs::DirEntry| entry.file_name().to_string_lossy().starts_with("container-");
+    files.filter(is_container).map(|entry| entry.metadata().unwrap().len()).sum()
+}
+
+#[test]
+fn a_quota_refuses_new_pages_alone_and_until_there_is_room() {
+    let (_directory, root, folder) = local();
+    Pool::create(&folder, Hash::Blake3).unwrap();
+    let quota = 200_000;
+    let limited = Options { quota: Some(quota), ..options() };
+    let (pool, _) = Pool::open(Arc::clone(&folder), limited.clone()).unwrap();
+    pool.create_volume("a", 1 << 20, BlockSize::B4096).unwrap();
+    let volume = pool.volume("a").unwrap();
+    let pages = random(1, 100 * BLOCK);
+    let page = |i: usize| &pages[i * BLOCK..(i + 1) * BLOCK];
+    let mut kept = 0;
+    let error = loop {
+        match volume.write((kept * BLOCK) as u64, page(kept), Durability::OnReturn) {
+            Ok(()) => kept += 1,
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(error, BlockError::NoSpace { .. }), "{error}");
+    assert!(error.to_string().contains("quota is 200000"), "{error}");
+    // a page, its entry and the entries of a container are all that is missing
+    let bytes = container_bytes(&root);
+    assert!(bytes <= quota && bytes + 5000 > quota, "{bytes}");
+    assert_eq!(pool.statistics().container_bytes, bytes);
+    assert_eq!((pool.statistics().over_quota_pages, pool.statistics().quota), (1, Some(quota)));
+    // nothing was lost, and what takes no space goes on
+    let read = |at: usize| {
+        let mut found = vec![0; BLOCK];
+        volume.read((at * BLOCK) as u64, &mut found).unwrap();
+        found
+    };
+    (0..kept).for_each(|i| assert!(read(i) == page(i), "{i}"));
+    assert!(read(kept) == [0; BLOCK]);
+    volume.write((200 * BLOCK) as u64, page(0), Durability::OnReturn).unwrap();
+    volume.write(0, page(1), Durability::OnReturn).unwrap();
+    volume.write(BLOCK as u64, &[0; BLOCK], Durability::OnReturn).unwrap();
+    pool.clone_volume("a", "b", true).unwrap();
+    pool.delete_volume("b").unwrap();
+    pool.checkpoint().unwrap();
+    assert!(container_bytes(&root) <= quota);
+    // of a write that has both, the known ones may be there and the new ones are not
+    let mixed = [page(2), page(90)].concat();
+    volume.write(0, &mixed, Durability::OnReturn).unwrap_err();
+    assert!(read(1) == [0; BLOCK]);
+    drop((volume, pool));
+    // also after it was opened again
+    let (pool, _) = Pool::open(Arc::clone(&folder), limited.clone()).unwrap();
+    let volume = pool.volume("a").unwrap();
+    volume.write(0, page(91), Durability::OnReturn).unwrap_err();
+    // every second page goes: no container is empty, so compacting has to make the room
+    for i in (0..kept).filter(|i| i % 4 != 0) {
+        volume.erase((i * BLOCK) as u64..((i + 1) * BLOCK) as u64, Durability::OnFlush).unwrap();
+    }
+    volume.write(0, page(91), Durability::OnReturn).unwrap_err();
+    assert!(pool.maintain().unwrap().compacted > 0);
+    volume.write(0, page(91), Durability::OnReturn).unwrap();
+    assert!(container_bytes(&root) <= quota);
+    assert_eq!(pool.check(), Vec::<String>::new());
+    assert_eq!(pool.scrub().unwrap().bad, []);
+    // all of it goes, and all of it can be had again
+    volume.erase(0..1 << 20, Durability::OnFlush).unwrap();
+    pool.maintain().unwrap();
+    for i in 0..kept - 1 {
+        let write = || volume.write((i * BLOCK) as u64, page(i), Durability::OnReturn);
+        // what was erased lies between what came since, until it is compacted
+        if write().is_err() {
+            pool.maintain().unwrap();
+            write().unwrap();
+        }
+    }
+    // without the quota there is room
+    drop((volume, pool));
+    let (pool, _) = Pool::open(folder, options()).unwrap();
+    let volume = pool.volume("a").unwrap();
+    volume.write(0, &pages, Durability::OnReturn).unwrap();
+}
+
+#[test]
+fn a_quota_below_a_container_is_met_and_left_again() {
+    let (_directory, root, folder) = local();
+    Pool::create(&folder, Hash::Blake3).unwrap();
+    // the open container is the only one, and it is the one to give back from
+    let limited = Options { quota: Some(30_000), ..options() };
+    let (pool, _) = Pool::open(folder, limited).unwrap();
+    pool.create_volume("a", 1 << 20, BlockSize::B4096).unwrap();
+    let volume = pool.volume("a").unwrap();
+    for round in 0..20 {
+        let mut written = 0;
+        while volume.write(written * 4096, &random(round * 100 + written, BLOCK), NOW).is_ok() {
+            written += 1;
+        }
+        assert!(written >= 5, "round {round}: {written}");
+        assert!(container_bytes(&root) <= 30_000);
+        volume.erase(0..1 << 20, NOW).unwrap();
+        pool.maintain().unwrap();
+    }
+}
+
+#[test]
+fn a_short_page_that_is_left_alone_is_moved_once() {
+    let (_directory, root, folder) = local();
+    Pool::create(&folder, Hash::Blake3).unwrap();
+    let limited = Options { quota: Some(30_000), ..options() };
+    let (pool, _) = Pool::open(folder, limited).unwrap();
+    pool.create_volume("a", 1 << 20, BlockSize::B4096).unwrap();
+    let volume = pool.volume("a").unwrap();
+    // some thirty bytes once it is compressed, less than what a container begins with
+    volume.write(0, &[7; BLOCK], NOW).unwrap();
+    volume.write(4096, &random(1, 4 * BLOCK), NOW).unwrap();
+    volume.erase(4096..1 << 20, NOW).unwrap();
+    assert_eq!(pool.maintain().unwrap().compacted, 1);
+    assert!(container_bytes(&root) < 100);
+    assert_eq!(pool.maintain().unwrap().compacted, 0);
+    let mut found = vec![0; BLOCK];
+    volume.read(0, &mut found).unwrap();
+    assert!(found == [7; BLOCK]);
+}
+
+const NOW: Durability = Durability::OnReturn;

@@ -280,9 +280,8 @@ fn pages_of_all_codecs_are_read_side_by_side_and_moved_as_they_are() {
     for (n, bytes) in kept.iter().enumerate() {
         assert_eq!(*bytes == 4096, n % 4 == 0, "page {n} takes {bytes} bytes");
     }
-    let [raw, zstd, lz4, deflate] = [0, 1, 2, 3].map(|codec: usize| -> u64 {
-        kept.iter().skip(codec).step_by(4).sum()
-    });
+    let [raw, zstd, lz4, deflate] =
+        [0, 1, 2, 3].map(|codec: usize| -> u64 { kept.iter().skip(codec).step_by(4).sum() });
     // LZ4 has no entropy coding, the other two have
     assert!(raw > lz4 && lz4 > zstd && lz4 > deflate && zstd != deflate, "{kept:?}");
     let verify = |fixture: &Fixture, from: usize| {
@@ -377,4 +376,98 @@ fn names_and_sizes_that_no_volume_can_have_are_refused() {
     assert!(snapshot.write(0, &[1; 4096], Durability::OnFlush).is_err());
     assert!(snapshot.erase(0..4096, Durability::OnFlush).is_err());
     assert!(snapshot.resize(8192).is_err());
+}
+
+#[test]
+fn a_volume_knows_what_it_has_alone_and_whom_it_is_from() {
+    let mut fixture = Fixture::new(1, Hash::Blake3, options());
+    fixture.create("a", 8 << 20, BlockSize::B4096);
+    fixture.create("other", 8 << 20, BlockSize::B4096);
+    let pages = onefold_testkit::random(1, 1000 * 4096);
+    let write = |fixture: &Fixture, name: &str, at: usize, from: usize, count: usize| {
+        let device = fixture.pool().volume(name).unwrap();
+        let bytes = &pages[from * 4096..(from + count) * 4096];
+        device.write(at as u64 * 4096, bytes, Durability::OnFlush).unwrap();
+    };
+    let counts = |fixture: &Fixture, name: &str| {
+        let found = fixture.pool().details(name).unwrap();
+        assert_eq!(
+            (found.own_bytes, found.shared_bytes),
+            (found.own_pages * 4096, found.shared_pages * 4096)
+        );
+        (found.info.mapped_blocks, found.own_pages, found.shared_pages)
+    };
+    write(&fixture, "a", 0, 0, 700);
+    // twenty of them twice
+    write(&fixture, "a", 1000, 0, 20);
+    assert_eq!(counts(&fixture, "a"), (720, 700, 0));
+    write(&fixture, "other", 5, 100, 50);
+    write(&fixture, "other", 500, 800, 30);
+    assert_eq!(counts(&fixture, "a"), (720, 650, 50));
+    assert_eq!(counts(&fixture, "other"), (80, 30, 50));
+    fixture.pool().clone_volume("a", "s", true).unwrap();
+    fixture.pool().clone_volume("s", "c", false).unwrap();
+    assert_eq!(counts(&fixture, "a"), (720, 0, 700));
+    assert_eq!(counts(&fixture, "s"), (720, 0, 700));
+    // in the clone the first segment is its own from now on, with one page that nobody else has
+    write(&fixture, "c", 0, 900, 1);
+    assert_eq!(counts(&fixture, "c"), (720, 1, 700));
+    let check = |fixture: &Fixture| {
+        let of = |name: &str| fixture.pool().details(name).unwrap();
+        assert_eq!((of("a").source, of("a").copies), (None, vec!["s".to_owned()]));
+        assert_eq!((of("s").source, of("s").copies), (Some("a".into()), vec!["c".to_owned()]));
+        assert_eq!((of("c").source, of("c").copies), (Some("s".into()), vec![]));
+        // the clock of this machine is beyond 2020
+        assert!(of("c").info.made > 1_577_836_800);
+    };
+    check(&fixture);
+    let made = fixture.pool().details("c").unwrap().info.made;
+    fixture.reopen();
+    check(&fixture);
+    fixture.pool().checkpoint().unwrap();
+    fixture.reopen();
+    check(&fixture);
+    assert_eq!(fixture.pool().details("c").unwrap().info.made, made);
+    fixture.pool().delete_volume("s").unwrap();
+    assert_eq!(fixture.pool().details("c").unwrap().source, None);
+    assert_eq!(fixture.pool().details("a").unwrap().copies, Vec::<String>::new());
+    fixture.pool().delete_volume("c").unwrap();
+    assert_eq!(counts(&fixture, "a"), (720, 650, 50));
+    assert!(matches!(fixture.pool().details("c"), Err(VolumeError::NoVolume { .. })));
+}
+
+#[test]
+fn statistics_are_sums_of_what_was_done() {
+    let mut fixture = Fixture::new(1, Hash::Blake3, options());
+    fixture.create("a", 1 << 20, BlockSize::B4096);
+    let device = fixture.pool().volume("a").unwrap();
+    let text = onefold_testkit::text(1, 40 * 4096);
+    device.write(0, &text, Durability::OnReturn).unwrap();
+    device.write(50 * 4096, &text[..8 * 4096], Durability::OnReturn).unwrap();
+    device.write(0, &[0; 2 * 4096], Durability::OnReturn).unwrap();
+    fixture.pool().clone_volume("a", "s", true).unwrap();
+    let found = fixture.pool().statistics();
+    assert_eq!((found.volumes, found.snapshots), (2, 1));
+    assert_eq!((found.new_pages, found.known_pages, found.zero_pages), (40, 8, 2));
+    assert_eq!(found.mapped_blocks, 2 * 46);
+    assert_eq!(found.new_bytes, 40 * 4096);
+    assert_eq!(found.new_stored_bytes, found.page_bytes);
+    assert!(found.page_bytes < found.container_bytes);
+    assert_eq!((found.pages, fixture.pool().table_entries()), (40, 40));
+    assert!(found.journal_bytes > 0);
+    fixture.pool().checkpoint().unwrap();
+    assert_eq!(fixture.pool().statistics().journal_bytes, 0);
+    // three quarters go, of containers that are closed: what compacting gives back is told before
+    fixture.pool().delete_volume("s").unwrap();
+    let device = fixture.pool().volume("a").unwrap();
+    device.erase(58 * 4096..1 << 20, Durability::OnReturn).unwrap();
+    for block in (2..40_u64).filter(|block| block % 4 != 0) {
+        device.erase(block * 4096..(block + 1) * 4096, Durability::OnReturn).unwrap();
+    }
+    let before = fixture.pool().statistics();
+    assert!(before.reclaimable_bytes > 0);
+    fixture.pool().maintain().unwrap();
+    let after = fixture.pool().statistics();
+    assert_eq!(after.reclaimable_bytes, 0);
+    assert!(after.container_bytes + before.reclaimable_bytes <= before.container_bytes);
 }

@@ -11,14 +11,18 @@ use onefold_volume::seeded::{self, Bug};
 /// Scripts that are tried at most until a bug is caught.
 const SEEDS: u64 = 60;
 
+/// Half of the scripts meet a quota.
+fn cut(seed: u64) {
+    common::cut_everywhere(seed, 6, (seed % 2 == 1).then_some(40_000));
+}
+
 #[test]
 fn every_bug_is_caught() {
     let hook = take_hook();
     for bug in Bug::ALL {
         set_hook(Box::new(|_| {}));
         seeded::activate(Some(*bug));
-        let caught =
-            (0..SEEDS).find(|seed| catch_unwind(|| common::cut_everywhere(*seed, 6)).is_err());
+        let caught = (0..SEEDS).find(|seed| catch_unwind(|| cut(*seed)).is_err());
         seeded::activate(None);
         drop(take_hook());
         match caught {

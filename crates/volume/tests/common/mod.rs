@@ -41,6 +41,8 @@ struct Registers {
     /// Volumes whose creation or deletion was acknowledged, or only begun.
     sure: BTreeSet<String>,
     unsure: BTreeSet<String>,
+    /// Writes that the quota had no room for.
+    refused: u64,
 }
 
 impl Registers {
@@ -48,6 +50,24 @@ impl Registers {
         let place = (volume.to_owned(), at);
         self.now.insert(place.clone(), n);
         self.allowed.entry(place).or_insert_with(|| BTreeSet::from([0])).insert(n);
+    }
+
+    /// Some blocks of a write that was refused may be what they were.
+    fn looks(
+        &mut self,
+        volume: &str,
+        range: std::ops::Range<u64>,
+        device: &Volume,
+    ) -> Result<(), BlockError> {
+        for at in range {
+            let place = (volume.to_owned(), at);
+            let mut bytes = vec![1; BLOCK as usize];
+            device.read(at * BLOCK, &mut bytes)?;
+            let mut allowed = self.allowed[&place].iter();
+            let now = allowed.find(|n| block(**n) == bytes).expect("what was there or was written");
+            self.now.insert(place, *now);
+        }
+        Ok(())
     }
 
     /// All that was done before is durable.
@@ -86,15 +106,16 @@ impl Registers {
     }
 }
 
-/// Does what `seed` says until the disk fails.
+/// Does what `seed` says until the disk fails; a quota only fails the write that meets it.
 fn script(
     folder: &Arc<dyn Folder>,
     seed: u64,
+    options: &Options,
     registers: &mut Registers,
 ) -> Result<(), VolumeError> {
     Pool::create(folder, Hash::Blake3)?;
     registers.is_made = true;
-    let (pool, _) = Pool::open(Arc::clone(folder), options())?;
+    let (pool, _) = Pool::open(Arc::clone(folder), options.clone())?;
     registers.begins("a");
     pool.create_volume("a", BLOCKS * BLOCK, BlockSize::B4096)?;
     registers.is_there("a");
@@ -117,7 +138,13 @@ fn script(
                 }
                 let forced = below(4) == 0;
                 let durability = if forced { Durability::OnReturn } else { Durability::OnFlush };
-                io(volume.write(at * BLOCK, &bytes, durability))?;
+                let written = volume.write(at * BLOCK, &bytes, durability);
+                if options.quota.is_some() && matches!(written, Err(BlockError::NoSpace { .. })) {
+                    registers.refused += 1;
+                    io(registers.looks("a", at..at + count, &volume))?;
+                    continue;
+                }
+                io(written)?;
                 if forced {
                     registers.flushed();
                 }
@@ -162,9 +189,10 @@ fn read(volume: &Volume, at: u64) -> Vec<u8> {
 }
 
 /// Opens what is left, and holds it against what it may be.
-fn verify(state: &CrashDisk, registers: &Registers, context: &str) {
+fn verify(state: &CrashDisk, registers: &Registers, quota: Option<u64>, context: &str) {
     let folder: Arc<dyn Folder> = Arc::new(state.folder());
-    let (pool, damage) = match Pool::open(Arc::clone(&folder), options()) {
+    let limited = Options { quota, ..options() };
+    let (pool, damage) = match Pool::open(Arc::clone(&folder), limited) {
         Ok(opened) => opened,
         Err(error) => {
             assert!(!registers.is_made, "{context}: {error}");
@@ -177,6 +205,9 @@ fn verify(state: &CrashDisk, registers: &Registers, context: &str) {
     assert!(damage.is_empty(), "{context}: {damage:?}");
     assert_eq!(pool.check(), Vec::<String>::new(), "{context}");
     assert_eq!(pool.scrub().unwrap().bad, [], "{context}");
+    // one container more, while a compaction works
+    let most = quota.map_or(u64::MAX, |quota| quota + 2 * options().container_len);
+    assert!(pool.statistics().container_bytes <= most, "{context}: beyond the quota");
     let found: BTreeSet<String> = pool.volumes().into_iter().map(|one| one.name).collect();
     assert!(registers.sure.is_subset(&found), "{context}: {found:?}");
     let may_be: BTreeSet<_> = registers.sure.union(&registers.unsure).cloned().collect();
@@ -191,7 +222,9 @@ fn verify(state: &CrashDisk, registers: &Registers, context: &str) {
             assert!(is_allowed, "{context}: block {at} of '{name}' is none of {allowed:?}");
         }
     }
-    // the pool goes on
+    // the pool goes on, if it has room
+    drop(pool);
+    let (pool, _) = Pool::open(Arc::clone(&folder), options()).unwrap();
     if found.contains("a") {
         let volume = pool.volume("a").unwrap();
         volume.write(0, &block(77), Durability::OnReturn).unwrap();
@@ -203,20 +236,25 @@ fn verify(state: &CrashDisk, registers: &Registers, context: &str) {
 }
 
 /// Cuts the power after every step of what `seed` says, and looks at so many states each time.
-pub(crate) fn cut_everywhere(seed: u64, states: usize) {
+/// Returns how many writes the quota refused, if there is one.
+pub(crate) fn cut_everywhere(seed: u64, states: usize, quota: Option<u64>) -> u64 {
+    let options = Options { quota, ..options() };
+    let mut refused = 0;
     let whole = CrashDisk::new();
     let folder: Arc<dyn Folder> = Arc::new(whole.folder());
-    script(&folder, seed, &mut Registers::default()).unwrap();
+    script(&folder, seed, &options, &mut Registers::default()).unwrap();
     drop(folder);
     for steps in 0..=whole.operations() {
         let disk = CrashDisk::new();
         disk.crash_after(steps);
         let folder: Arc<dyn Folder> = Arc::new(disk.folder());
         let mut registers = Registers::default();
-        let _ = script(&folder, seed, &mut registers);
+        let _ = script(&folder, seed, &options, &mut registers);
+        refused = registers.refused;
         drop(folder);
         for (i, state) in disk.durable_states(states, seed).enumerate() {
-            verify(&state, &registers, &format!("seed {seed}, cut at {steps}, state {i}"));
+            verify(&state, &registers, quota, &format!("seed {seed}, cut at {steps}, state {i}"));
         }
     }
+    refused
 }
