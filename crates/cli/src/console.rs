@@ -44,6 +44,11 @@ impl Console {
         self.quiet
     }
 
+    /// Whether it is said what is being done.
+    pub(crate) const fn is_verbose(&self) -> bool {
+        self.verbose
+    }
+
     /// Notes that the repository is not what it should be, or that this was settled.
     pub(crate) fn alarm(&self, is_alarmed: bool) {
         self.alarmed.store(is_alarmed, Ordering::Relaxed);

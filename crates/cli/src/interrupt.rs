@@ -13,14 +13,22 @@ use crate::exit::Exit;
 ///
 /// `promise` is said at the first: what becomes of the work that is done.
 pub(crate) fn cancel_on_signal(console: &Console, promise: &'static str) -> Result<Arc<Cancel>> {
+    let console = console.clone();
+    cancel_telling(move || {
+        console.line(format_args!("stopping; {promise}; a second signal stops at once"));
+    })
+}
+
+/// The same, calling `tell` at the first signal.
+pub(crate) fn cancel_telling(tell: impl Fn() + Send + 'static) -> Result<Arc<Cancel>> {
     let cancel = Arc::new(Cancel::default());
-    let (heard, console) = (Arc::clone(&cancel), console.clone());
+    let heard = Arc::clone(&cancel);
     let on_signal = move || {
         if heard.is_cancelled() {
             process::exit(Exit::Interrupted.code().into());
         }
         heard.cancel();
-        console.line(format_args!("stopping; {promise}; a second signal stops at once"));
+        tell();
     };
     ctrlc::set_handler(on_signal).context("cannot listen for signals")?;
     Ok(cancel)

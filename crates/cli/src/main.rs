@@ -25,6 +25,7 @@ mod pool;
 mod progress;
 mod repository;
 mod secret_file;
+mod service;
 mod size;
 mod snapshot_path;
 mod table;

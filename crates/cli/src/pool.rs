@@ -5,10 +5,12 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
-use onefold_backend::{Folder, LocalFolder};
-use onefold_volume::{Codec, Options, Pool, VolumeError};
+use onefold_backend::{BackendError, Folder, LocalFolder};
+use onefold_volume::{Options, Pool, VolumeError};
 
 use crate::console::Console;
+use crate::service::control;
+use crate::service::request::{Answer, Compression, NotServed, Request};
 use crate::size;
 
 /// Which pool.
@@ -29,6 +31,9 @@ pub(crate) struct PoolArgs {
     /// Compare a page with the kept one before it is taken for known
     #[arg(long)]
     verify: bool,
+    /// Bytes that the pool's containers may take: new pages beyond them are refused, as on a full disk
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    quota: Option<usize>,
 }
 
 /// A layout of the table.
@@ -38,40 +43,50 @@ enum Layout {
     Compact,
 }
 
-/// How new pages are compressed.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Compression {
-    Zstd,
-    Lz4,
-    Gzip,
-    None,
-}
-
-impl Compression {
-    fn codec(self) -> Codec {
-        match self {
-            Self::Zstd => Codec::Zstd,
-            Self::Lz4 => Codec::Lz4,
-            Self::Gzip => Codec::Deflate,
-            Self::None => Codec::Raw,
-        }
-    }
-}
-
 impl PoolArgs {
     fn options(&self) -> Options {
         Options {
-            codec: self.codec(),
+            codec: self.compression.map(Compression::codec),
             table_bytes: self.index_memory,
             is_compact: matches!(self.index, Layout::Compact),
             verify: self.verify,
+            quota: self.quota.map(|bytes| bytes as u64),
             ..Options::default()
         }
     }
 
     /// How new pages are to be compressed, if that was said.
-    pub(crate) fn codec(&self) -> Option<Codec> {
-        self.compression.map(Compression::codec)
+    pub(crate) fn compression(&self) -> Option<Compression> {
+        self.compression
+    }
+
+    /// Has `request` done: by whoever serves the pool, or here if nobody has it.
+    pub(crate) fn ask(&self, request: Request, console: &Console) -> Result<Answer> {
+        self.ask_in(self.folder(false)?, request, console)
+    }
+
+    /// The same in a folder that is open already.
+    pub(crate) fn ask_in(
+        &self,
+        folder: Arc<dyn Folder>,
+        request: Request,
+        console: &Console,
+    ) -> Result<Answer> {
+        let warn = |error: VolumeError| {
+            console.warn(format_args!("pages are lost, and blocks that are one of them: {error}"));
+        };
+        let in_use = match self.open_in(folder, warn) {
+            Ok(pool) => return request.perform(&pool, &NotServed),
+            Err(error) => error,
+        };
+        match in_use.downcast_ref() {
+            Some(VolumeError::Backend(BackendError::InUse { .. })) => {}
+            _ => return Err(in_use),
+        }
+        match control::ask(&self.pool, &request).with_context(|| self.place())? {
+            Some(answer) => answer.accepted(),
+            None => Err(in_use),
+        }
     }
 
     /// The folder, which is made if that is wanted.
@@ -82,17 +97,14 @@ impl PoolArgs {
         Ok(Arc::new(LocalFolder::create(&self.pool).with_context(|| self.place())?))
     }
 
-    /// Opens the pool, and warns of what is damaged in it.
-    pub(crate) fn open(&self, console: &Console) -> Result<Pool> {
-        self.open_in(self.folder(false)?, console)
+    /// Opens the pool, and tells of what is damaged in it.
+    pub(crate) fn open_telling(&self, tell: impl Fn(VolumeError)) -> Result<Pool> {
+        self.open_in(self.folder(false)?, tell)
     }
 
-    /// The same in a folder that is open already.
-    pub(crate) fn open_in(&self, folder: Arc<dyn Folder>, console: &Console) -> Result<Pool> {
+    fn open_in(&self, folder: Arc<dyn Folder>, tell: impl Fn(VolumeError)) -> Result<Pool> {
         let (pool, damage) = Pool::open(folder, self.options()).with_context(|| self.place())?;
-        for error in damage {
-            console.warn(format_args!("pages are lost, and blocks that are one of them: {error}"));
-        }
+        damage.into_iter().for_each(tell);
         Ok(pool)
     }
 

@@ -2,24 +2,35 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use clap::Args;
-use onefold_nbd::{Config, Event, Export, Listen, Server, Tls, TlsMode};
+use onefold_block::{MeasuredDevice, Measurements};
+use onefold_nbd::{Config, Export, ExportList, Listen, Server, ServerError, Tls, TlsMode};
+use onefold_volume::Pool;
+use tracing::{error, info, warn};
 
 use crate::console::Console;
 use crate::exit::Exit;
-use crate::interrupt::cancel_on_signal;
+use crate::interrupt::cancel_telling;
 use crate::pool::PoolArgs;
+use crate::service::Service;
+use crate::service::logs::{self, Failures, LogArgs};
+use crate::service::metrics::Metrics;
+use crate::service::request::{Answer, Offers, Request};
 
 const AFTER_HELP: &str = "\
 Serves every volume of a pool under its name, by the NBD protocol: to qemu, libnbd, nbdkit, fio, the
 Linux kernel and other clients. A write is durable once a flush after it is acknowledged; at a power
 cut earlier ones may be lost, block by block. Snapshots are served read-only. What is acknowledged to
 one connection is there for all.
+
+`onefold volume` makes, changes and deletes volumes meanwhile: clients see them at once. --metrics gives
+numbers to Prometheus at http://ADDRESS/metrics; docs/volumes.md says what they are. What happens is
+written to standard error, a line an event.
 
 Ctrl-C, or SIGTERM, ends it: requests that are under way end, everything is flushed.
 
@@ -28,6 +39,7 @@ Examples:
   onefold serve --pool /srv/pool --unix /run/onefold.sock
   onefold serve --pool /srv/pool --listen 0.0.0.0:10809 --tls-cert c.pem --tls-key k.pem \\
       --tls-client-ca ca.pem
+  onefold serve --pool /srv/pool --quota 500GiB --metrics 127.0.0.1:9809 --log-format json
   qemu-img convert -n disk.qcow2 nbd://localhost/disk
   nbd-client -unix /run/onefold.sock -N disk /dev/nbd0";
 
@@ -39,6 +51,9 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// How often what was done is made durable and shorter to read again, though nobody asked.
 const CHECKPOINT_EVERY: Duration = Duration::from_secs(300);
+
+/// How soon room is made again where the quota has none.
+const ROOM_EVERY: Duration = Duration::from_secs(2);
 
 /// Serve the volumes of a pool by NBD
 #[derive(Debug, Args)]
@@ -64,31 +79,52 @@ pub(crate) struct Serve {
     /// Let clients resize volumes
     #[arg(long)]
     allow_resize: bool,
+    /// Where to give metrics to Prometheus, by HTTP at /metrics, to whoever asks
+    #[arg(long, value_name = "ADDRESS")]
+    metrics: Option<SocketAddr>,
+    #[command(flatten)]
+    logs: LogArgs,
 }
 
 impl Serve {
     pub(crate) fn run(self, console: &Console) -> Result<Exit> {
-        let cancel = cancel_on_signal(console, "requests that are under way end first")?;
-        let pool = self.pool.open(console)?;
-        let mut exports = Vec::new();
-        for info in pool.volumes() {
-            let export = Export::new(&info.name, Arc::new(pool.volume(&info.name)?));
-            let may_resize = self.allow_resize && !info.is_read_only;
-            exports.push(if may_resize { export.resizable() } else { export });
+        self.logs.start(console)?;
+        let ended = self.serve();
+        if let Err(error) = &ended {
+            error!(error = %format_args!("{error:#}"), "serving ended");
         }
-        ensure!(
-            !exports.is_empty(),
-            "the pool has no volumes; make one with `onefold volume create`"
-        );
-        let mut config = Config::new(self.places(), exports);
+        ended
+    }
+
+    fn serve(&self) -> Result<Exit> {
+        let cancel = cancel_telling(|| {
+            info!("stopping; requests that are under way end first; a second signal stops at once");
+        })?;
+        let pool = self.pool.open_telling(|error| {
+            warn!(%error, "pages are lost, and blocks that are one of them");
+        })?;
+        let mut config = Config::new(self.places(), Vec::new());
         config.tls = self.tls()?;
-        let heard = console.clone();
-        config.on_event = Arc::new(move |event| tell(&heard, &event));
+        config.on_event = Arc::new(|event| logs::connection(&event));
+        let volumes = pool.volumes().len();
+        let offered = Offered::new(&pool, self.allow_resize);
+        config.exports = offered.all()?;
         let server = Server::start(config)?;
-        for address in server.addresses() {
-            console.notice(format_args!("serving on {address}"));
+        offered.by(server.exports());
+        let service = Service::start()?;
+        let offered = Arc::new(offered);
+        let asked = Arc::clone(&offered);
+        let control = service.listen(&self.pool.pool, move |request| asked.answer(request))?;
+        if let Some(address) = self.metrics {
+            let measurements = Arc::clone(&offered.measurements);
+            let metrics = Metrics::new(pool.clone(), server.exports(), measurements);
+            let bound = service.tell(address, Arc::new(metrics))?;
+            info!("metrics at http://{bound}/metrics");
         }
-        let mut last = Instant::now();
+        for address in server.addresses() {
+            info!(volumes, "serving on {address}");
+        }
+        let mut upkeep = Upkeep::new(&pool);
         while !cancel.is_cancelled() {
             thread::sleep(PAUSE);
             if let Some(why) = pool.stopped() {
@@ -96,16 +132,14 @@ impl Serve {
                     "the pool stopped taking changes when {why}; see docs/volumes.md before it is used again"
                 );
             }
-            if last.elapsed() >= CHECKPOINT_EVERY {
-                if let Err(error) = pool.maintain() {
-                    console.warn(format_args!("the pool could not be maintained: {error}"));
-                }
-                last = Instant::now();
-            }
+            upkeep.keep_up();
         }
+        // nobody changes what is being shut down
+        drop((control, service));
         server.shutdown(PATIENCE)?;
         pool.checkpoint()
             .context("what was served is durable, but no checkpoint of it was made")?;
+        info!("shut down; everything is durable");
         Ok(Exit::Fine)
     }
 
@@ -128,19 +162,125 @@ impl Serve {
     }
 }
 
-fn tell(console: &Console, event: &Event<'_>) {
-    match event {
-        Event::Served { peer, name, is_encrypted } => {
-            let how = if *is_encrypted { " over TLS" } else { "" };
-            console.detail(format_args!("{peer} uses '{name}'{how}"));
+/// The volumes of a pool, as clients are offered them.
+struct Offered {
+    pool: Pool,
+    may_resize: bool,
+    measurements: Arc<Measurements>,
+    failures: Arc<Failures>,
+    /// The server, as soon as there is one.
+    exports: Mutex<Option<ExportList>>,
+    /// Volumes are changed one at a time.
+    changing: Mutex<()>,
+}
+
+impl Offered {
+    fn new(pool: &Pool, may_resize: bool) -> Self {
+        Self {
+            pool: pool.clone(),
+            may_resize,
+            measurements: Arc::default(),
+            failures: Arc::default(),
+            exports: Mutex::default(),
+            changing: Mutex::default(),
         }
-        Event::Ended { peer, error: None, .. } => console.detail(format_args!("{peer} has gone")),
-        Event::Ended { peer, error: Some(error), .. } => {
-            console.warn(format_args!("the connection of {peer} ended: {error}"));
+    }
+
+    fn all(&self) -> Result<Vec<Export>> {
+        self.pool.volumes().iter().map(|info| self.export(&info.name)).collect()
+    }
+
+    fn export(&self, name: &str) -> Result<Export> {
+        let volume = self.pool.volume(name)?;
+        let (failures, shown) = (Arc::clone(&self.failures), name.to_owned());
+        let measured = MeasuredDevice::new(
+            volume,
+            Arc::clone(&self.measurements),
+            move |operation, range, error| failures.tell(&shown, operation, range, error),
+        );
+        let export = Export::new(name, Arc::new(measured));
+        // one that is read-only has no other size
+        Ok(if self.may_resize { export.resizable() } else { export })
+    }
+
+    fn by(&self, exports: ExportList) {
+        *self.exports.lock().unwrap_or_else(PoisonError::into_inner) = Some(exports);
+    }
+
+    fn exports(&self) -> Result<ExportList> {
+        let exports = self.exports.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        exports.context("the server is not there yet")
+    }
+
+    /// Does what `onefold volume` asks for.
+    fn answer(&self, request: Request) -> Answer {
+        if !request.is_change() {
+            return request.answer(&self.pool, self);
         }
-        Event::NotAccepted { error } => {
-            console.warn(format_args!("a client could not be let in: {error}"));
+        let _only = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let what = format!("{request:?}");
+        let answer = request.answer(&self.pool, self);
+        match &answer {
+            Answer::Refused(why) => warn!(request = what, why = why.join(": "), "refused"),
+            _ => info!(request = what, "a volume was changed"),
         }
-        _ => {}
+        answer
+    }
+}
+
+impl Offers for Offered {
+    fn offer(&self, name: &str) -> Result<()> {
+        Ok(self.exports()?.add(self.export(name)?)?)
+    }
+
+    fn take_back(&self, name: &str, is_forced: bool) -> Result<()> {
+        match self.exports()?.remove(name, is_forced) {
+            Err(ServerError::ExportInUse { connections, .. }) => {
+                bail!(
+                    "volume '{name}' is open, connections that use it: {connections}; --force \
+                     closes them"
+                )
+            }
+            // it was taken back before, and could not be deleted then
+            Err(ServerError::NoExport { .. }) => Ok(()),
+            done => Ok(done?),
+        }
+    }
+}
+
+/// What is done for a pool now and then, though nobody asks.
+struct Upkeep<'a> {
+    pool: &'a Pool,
+    last: Instant,
+    /// Pages that were refused because of the quota, when it was last looked.
+    refused: u64,
+}
+
+impl<'a> Upkeep<'a> {
+    fn new(pool: &'a Pool) -> Self {
+        Self { pool, last: Instant::now(), refused: 0 }
+    }
+
+    fn keep_up(&mut self) {
+        let refused = self.pool.over_quota_pages();
+        let wants_room = refused > self.refused && self.last.elapsed() >= ROOM_EVERY;
+        if !wants_room && self.last.elapsed() < CHECKPOINT_EVERY {
+            return;
+        }
+        self.refused = refused;
+        let start = Instant::now();
+        match self.pool.maintain() {
+            Ok(done) => {
+                let seconds = start.elapsed().as_secs_f64();
+                if done.compacted > 0 {
+                    info!(containers = done.compacted, seconds, "compacted");
+                }
+                if done.is_checkpointed {
+                    info!(seconds, "made a checkpoint");
+                }
+            }
+            Err(error) => warn!(%error, "the pool could not be maintained"),
+        }
+        self.last = Instant::now();
     }
 }

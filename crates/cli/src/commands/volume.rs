@@ -1,22 +1,29 @@
 //! `onefold volume`
 
-use anyhow::{Context, Result, bail};
-use clap::{Args, Subcommand, ValueEnum};
+use anyhow::{Result, anyhow};
+use clap::{Args, Subcommand};
 use indicatif::HumanBytes;
-use onefold_block::{BlockDevice, BlockSize};
-use onefold_volume::{Codec, Hash, Pool, Scrubbed, Statistics, VolumeError, VolumeInfo};
+use onefold_backend::BackendError;
+use onefold_block::BlockSize;
+use onefold_store::tree::Time;
+use onefold_volume::{Pool, VolumeError};
 use serde::Serialize;
 
 use crate::console::Console;
 use crate::exit::Exit;
 use crate::output::Output;
 use crate::pool::PoolArgs;
+use crate::service::request::{
+    Answer, Compression, Fingerprint, Request, Shown, ShownBlock, ShownDetails,
+};
 use crate::size;
 use crate::table;
+use crate::time;
 
 const AFTER_HELP: &str = "\
 A volume is a block device that keeps each distinct page once, together with all volumes of its pool.
-A pool is a folder. One process has it at a time: while `onefold serve` has it, nothing here can.
+A pool is a folder. One process has it at a time: while `onefold serve` has it, the commands here ask
+that process to do what they are for, and its clients see what comes of it.
 
 Examples:
   onefold volume create --pool /srv/pool --size 100GiB disk
@@ -37,6 +44,18 @@ Examples:
 With --json: one document, a list; each volume has name, size, block_size, is_read_only and
 mapped_blocks.";
 
+const INFO_HELP: &str = "\
+Own pages are those that no other volume of the pool has: deleting the volume frees them. Bytes of
+pages are those that they take after compression.
+
+Examples:
+  onefold volume info --pool /srv/pool disk
+  onefold volume info --pool /srv/pool --json disk
+
+With --json: one document with name, size, block_size, is_read_only, mapped_blocks, mapped_bytes,
+own_pages, own_bytes, shared_pages, shared_bytes, dedup_ratio, made (seconds since 1970), source (the
+volume as which it was made, if that is there) and copies (those that were made as it was).";
+
 const SNAPSHOT_HELP: &str = "\
 Examples:
   onefold volume snapshot --pool /srv/pool disk disk-monday";
@@ -46,21 +65,30 @@ Examples:
   onefold volume clone --pool /srv/pool disk-monday disk-to-try-things";
 
 const RESIZE_HELP: &str = "\
+Clients that have the volume open learn of another size when they connect anew.
+
 Examples:
   onefold volume resize --pool /srv/pool --size 200GiB disk
   onefold volume resize --pool /srv/pool --size 10GiB --shrink disk";
 
 const DELETE_HELP: &str = "\
+A volume that clients of `onefold serve` have open stays, unless --force is given.
+
 Examples:
-  onefold volume delete --pool /srv/pool disk-monday";
+  onefold volume delete --pool /srv/pool disk-monday
+  onefold volume delete --pool /srv/pool --force disk";
 
 const CHECK_HELP: &str = "\
+Where the pool is served, clients wait meanwhile: seconds for each TiB of volumes.
+
 Examples:
   onefold volume check --pool /srv/pool
 
 With --json: one document with problems, a list of texts.";
 
 const SCRUB_HELP: &str = "\
+Where the pool is served, clients wait at the beginning, and share the disk afterwards.
+
 Examples:
   onefold volume scrub --pool /srv/pool
 
@@ -70,8 +98,8 @@ const STATS_HELP: &str = "\
 Examples:
   onefold volume stats --pool /srv/pool
 
-With --json: one document with mapped_bytes, pages, page_bytes, container_bytes, dedup_ratio and
-total_reduction.";
+With --json: one document with mapped_bytes, pages, page_bytes, container_bytes, reclaimable_bytes,
+dedup_ratio and total_reduction.";
 
 const COMPACT_HELP: &str = "\
 Examples:
@@ -89,6 +117,7 @@ pub(crate) struct Volume {
 enum Action {
     Create(Create),
     List(List),
+    Info(Info),
     Snapshot(Snapshot),
     Clone(CloneArgs),
     Resize(Resize),
@@ -118,20 +147,22 @@ struct Create {
     name: String,
 }
 
-/// What names pages.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Fingerprint {
-    #[value(name = "sha3-256")]
-    Sha3,
-    Blake3,
-}
-
 /// List the volumes
 #[derive(Debug, Args)]
 #[command(after_help = LIST_HELP)]
 struct List {
     #[command(flatten)]
     pool: PoolArgs,
+}
+
+/// Show one volume, and what it has that no other has
+#[derive(Debug, Args)]
+#[command(after_help = INFO_HELP)]
+struct Info {
+    #[command(flatten)]
+    pool: PoolArgs,
+    /// The volume
+    name: String,
 }
 
 /// Keep a volume as it is now, as one that cannot be written
@@ -180,6 +211,9 @@ struct Resize {
 struct Delete {
     #[command(flatten)]
     pool: PoolArgs,
+    /// Delete it although clients have it open: their connections are closed
+    #[arg(long)]
+    force: bool,
     /// The volume
     name: String,
 }
@@ -229,14 +263,11 @@ impl Volume {
         match self.action {
             Action::Create(create) => create.run(console),
             Action::List(list) => list.run(console),
-            Action::Snapshot(one) => copy(&one.pool, &one.name, &one.snapshot, true, console),
-            Action::Clone(one) => copy(&one.pool, &one.name, &one.clone, false, console),
+            Action::Info(info) => info.run(console),
+            Action::Snapshot(one) => copy(one.pool, one.name, one.snapshot, true, console),
+            Action::Clone(one) => copy(one.pool, one.name, one.clone, false, console),
             Action::Resize(resize) => resize.run(console),
-            Action::Delete(delete) => {
-                delete.pool.open(console)?.delete_volume(&delete.name)?;
-                console.notice(format_args!("deleted volume '{}'", delete.name));
-                Ok(Exit::Fine)
-            }
+            Action::Delete(delete) => delete.run(console),
             Action::Check(check) => check.run(console),
             Action::Scrub(scrub) => scrub.run(console),
             Action::Stats(stats) => stats.run(console),
@@ -245,28 +276,43 @@ impl Volume {
     }
 }
 
+/// Has `request` done, of which nothing is to be told but that it is.
+fn ask_for(pool: &PoolArgs, request: Request, console: &Console) -> Result<()> {
+    match pool.ask(request, console)? {
+        Answer::Done => Ok(()),
+        other => Err(strange(&other)),
+    }
+}
+
+/// An answer to another question, as a server of another version might give.
+fn strange(answer: &Answer) -> anyhow::Error {
+    anyhow!("whoever serves the pool gave another answer than was asked for: {answer:?}")
+}
+
 impl Create {
     fn run(self, console: &Console) -> Result<Exit> {
         let folder = self.pool.folder(true)?;
-        let hash = match self.fingerprint {
-            Some(Fingerprint::Sha3) => Hash::Sha3,
-            Some(Fingerprint::Blake3) | None => Hash::Blake3,
-        };
-        let codec = self.pool.codec().unwrap_or(Codec::Zstd);
+        let hash = self.fingerprint.unwrap_or(Fingerprint::Blake3).hash();
+        let codec = self.pool.compression().unwrap_or(Compression::Zstd).codec();
         match Pool::create_with(&folder, hash, codec) {
             Ok(()) => console.notice(format_args!("made a pool in '{}'", self.pool.pool.display())),
-            // it may be the pool that is meant
-            Err(VolumeError::NotEmpty { .. }) => {}
+            // it may be the pool that is meant, and somebody may serve it
+            Err(
+                VolumeError::NotEmpty { .. } | VolumeError::Backend(BackendError::InUse { .. }),
+            ) => {}
             Err(error) => return Err(error.into()),
         }
-        let pool = self.pool.open_in(folder, console)?;
-        if self.fingerprint.is_some() && pool.hash() != hash {
-            bail!("the pool names its pages otherwise; leave out --fingerprint");
+        let request = Request::Create {
+            name: self.name.clone(),
+            size: self.size as u64,
+            block_size: self.block_size.bytes(),
+            fingerprint: self.fingerprint,
+            compression: self.pool.compression(),
+        };
+        match self.pool.ask_in(folder, request, console)? {
+            Answer::Done => {}
+            other => return Err(strange(&other)),
         }
-        if self.pool.codec().is_some_and(|codec| codec != pool.own_codec()) {
-            bail!("the pool compresses its pages otherwise; give --compression to `onefold serve`");
-        }
-        pool.create_volume(&self.name, self.size as u64, self.block_size)?;
         let size = HumanBytes(self.size as u64);
         console.notice(format_args!("made volume '{}' of {size}", self.name));
         Ok(Exit::Fine)
@@ -275,50 +321,37 @@ impl Create {
 
 /// Makes `to` as `from` is.
 fn copy(
-    pool: &PoolArgs,
-    from: &str,
-    to: &str,
-    is_read_only: bool,
+    pool: PoolArgs,
+    from: String,
+    to: String,
+    is_snapshot: bool,
     console: &Console,
 ) -> Result<Exit> {
-    pool.open(console)?.clone_volume(from, to, is_read_only)?;
-    let kind = if is_read_only { "snapshot" } else { "clone" };
-    console.notice(format_args!("made {kind} '{to}' of '{from}'"));
+    let kind = if is_snapshot { "snapshot" } else { "clone" };
+    let done = format!("made {kind} '{to}' of '{from}'");
+    ask_for(&pool, Request::Copy { from, to, is_snapshot }, console)?;
+    console.notice(done);
     Ok(Exit::Fine)
-}
-
-/// A volume in JSON.
-#[derive(Serialize)]
-struct Shown {
-    name: String,
-    size: u64,
-    block_size: u32,
-    is_read_only: bool,
-    mapped_blocks: u64,
 }
 
 impl List {
     fn run(self, console: &Console) -> Result<Exit> {
-        let volumes = self.pool.open(console)?.volumes();
+        let volumes = match self.pool.ask(Request::List, console)? {
+            Answer::Volumes(volumes) => volumes,
+            other => return Err(strange(&other)),
+        };
         let mut output = Output::new();
         if console.is_json() {
-            let shown = |one: VolumeInfo| Shown {
-                name: one.name,
-                size: one.size,
-                block_size: one.block_size,
-                is_read_only: one.is_read_only,
-                mapped_blocks: one.mapped_blocks,
-            };
-            output.json_document(&volumes.into_iter().map(shown).collect::<Vec<_>>())?;
+            output.json_document(&volumes)?;
         } else if volumes.is_empty() {
             output.line("the pool has no volumes")?;
         } else {
             let head = ["volume", "size", "used", "block size", ""].map(str::to_owned).to_vec();
-            let row = |one: &VolumeInfo| {
+            let row = |one: &Shown| {
                 vec![
                     one.name.clone(),
                     HumanBytes(one.size).to_string(),
-                    HumanBytes(one.mapped_blocks * u64::from(one.block_size)).to_string(),
+                    HumanBytes(one.mapped_bytes()).to_string(),
                     one.block_size.to_string(),
                     if one.is_read_only { "snapshot" } else { "" }.to_owned(),
                 ]
@@ -333,21 +366,63 @@ impl List {
     }
 }
 
+impl Info {
+    fn run(self, console: &Console) -> Result<Exit> {
+        let found = match self.pool.ask(Request::Info { name: self.name }, console)? {
+            Answer::Volume(found) => found,
+            other => return Err(strange(&other)),
+        };
+        let mut output = Output::new();
+        if console.is_json() {
+            output.json_document(&found)?;
+        } else {
+            for line in table::lines(&described(&found), &[]) {
+                output.line(line)?;
+            }
+        }
+        output.finish()?;
+        Ok(Exit::Fine)
+    }
+}
+
+/// A volume as lines of a name and a value.
+fn described(one: &ShownDetails) -> Vec<Vec<String>> {
+    let pages = |pages: u64, bytes: u64| format!("{pages}, {}", HumanBytes(bytes));
+    let kind = if one.volume.is_read_only { "snapshot" } else { "volume" };
+    let mut rows = vec![
+        (kind, one.volume.name.clone()),
+        ("size", HumanBytes(one.volume.size).to_string()),
+        ("block size", one.volume.block_size.to_string()),
+        ("used", HumanBytes(one.mapped_bytes).to_string()),
+        ("own pages", pages(one.own_pages, one.own_bytes)),
+        ("shared pages", pages(one.shared_pages, one.shared_bytes)),
+        ("deduplication ratio", format!("{:.2}", one.dedup_ratio)),
+    ];
+    if let Some(made) = one.made {
+        let secs = i64::try_from(made).unwrap_or(i64::MAX);
+        rows.push(("made", time::local(Time { secs, nanos: 0 })));
+    }
+    rows.extend(one.source.clone().map(|source| ("made as", source)));
+    rows.extend(one.copies.iter().map(|copy| ("copy", copy.clone())));
+    rows.into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect()
+}
+
 impl Resize {
     fn run(self, console: &Console) -> Result<Exit> {
-        let pool = self.pool.open(console)?;
-        let volume = pool.volume(&self.name)?;
-        let (before, size) = (volume.size(), self.size as u64);
-        if size < before && !self.shrink {
-            let (before, size) = (HumanBytes(before), HumanBytes(size));
-            bail!(
-                "volume '{}' has {before}: {size} would lose what lies behind them; say --shrink \
-                 if that is meant",
-                self.name
-            );
-        }
-        volume.resize(size).with_context(|| format!("volume '{}'", self.name))?;
-        console.notice(format_args!("volume '{}' has {}", self.name, HumanBytes(size)));
+        let (size, may_shrink) = (self.size as u64, self.shrink);
+        let done = format!("volume '{}' has {}", self.name, HumanBytes(size));
+        ask_for(&self.pool, Request::Resize { name: self.name, size, may_shrink }, console)?;
+        console.notice(done);
+        Ok(Exit::Fine)
+    }
+}
+
+impl Delete {
+    fn run(self, console: &Console) -> Result<Exit> {
+        let done = format!("deleted volume '{}'", self.name);
+        let request = Request::Delete { name: self.name, is_forced: self.force };
+        ask_for(&self.pool, request, console)?;
+        console.notice(done);
         Ok(Exit::Fine)
     }
 }
@@ -360,7 +435,10 @@ struct Problems {
 
 impl Check {
     fn run(self, console: &Console) -> Result<Exit> {
-        let problems = self.pool.open(console)?.check();
+        let problems = match self.pool.ask(Request::Check, console)? {
+            Answer::Problems(problems) => problems,
+            other => return Err(strange(&other)),
+        };
         let exit = if problems.is_empty() { Exit::Fine } else { Exit::Fatal };
         let mut output = Output::new();
         if console.is_json() {
@@ -375,80 +453,36 @@ impl Check {
     }
 }
 
-/// What a scrub found, in JSON.
-#[derive(Serialize)]
-struct ShownScrub {
-    pages: u64,
-    bad: Vec<ShownPage>,
-}
-
-#[derive(Serialize)]
-struct ShownPage {
-    container: String,
-    slot: u32,
-    problem: String,
-    blocks: Vec<ShownBlock>,
-}
-
-#[derive(Serialize)]
-struct ShownBlock {
-    volume: String,
-    block: u64,
-}
-
 impl Scrub {
     fn run(self, console: &Console) -> Result<Exit> {
-        let Scrubbed { pages, bad } = self.pool.open(console)?.scrub()?;
-        let exit = if bad.is_empty() { Exit::Fine } else { Exit::Fatal };
+        let found = match self.pool.ask(Request::Scrub, console)? {
+            Answer::Scrubbed(found) => found,
+            other => return Err(strange(&other)),
+        };
+        let exit = if found.bad.is_empty() { Exit::Fine } else { Exit::Fatal };
         let mut output = Output::new();
         if console.is_json() {
-            let block = |(volume, block)| ShownBlock { volume, block };
-            let page = |one: onefold_volume::BadPage| ShownPage {
-                container: one.container,
-                slot: one.slot,
-                problem: one.problem,
-                blocks: one.blocks.into_iter().map(block).collect(),
-            };
-            output
-                .json_document(&ShownScrub { pages, bad: bad.into_iter().map(page).collect() })?;
+            output.json_document(&found)?;
         } else {
-            for one in &bad {
+            for one in &found.bad {
                 output.line(format!("{}, page {}: {}", one.container, one.slot, one.problem))?;
-                for (volume, block) in &one.blocks {
+                for ShownBlock { volume, block } in &one.blocks {
                     output.line(format!("  block {block} of volume '{volume}'"))?;
                 }
             }
-            output
-                .line(format!("{pages} pages are as they were written, {} are not", bad.len()))?;
+            let (good, bad) = (found.pages, found.bad.len());
+            output.line(format!("{good} pages are as they were written, {bad} are not"))?;
         }
         output.finish()?;
         Ok(exit)
     }
 }
 
-/// Sums in JSON.
-#[derive(Serialize)]
-struct Sums {
-    mapped_bytes: u64,
-    pages: u64,
-    page_bytes: u64,
-    container_bytes: u64,
-    dedup_ratio: f64,
-    total_reduction: f64,
-}
-
 impl Stats {
     fn run(self, console: &Console) -> Result<Exit> {
-        let Statistics { mapped_blocks, mapped_bytes, pages, page_bytes, container_bytes, .. } =
-            self.pool.open(console)?.statistics();
-        let ratio = |of: u64, by: u64| if by == 0 { 1.0 } else { of as f64 / by as f64 };
-        let sums = Sums {
-            mapped_bytes,
-            pages,
-            page_bytes,
-            container_bytes,
-            dedup_ratio: ratio(mapped_blocks, pages),
-            total_reduction: ratio(mapped_bytes, container_bytes),
+        let sums = match self.pool.ask(Request::Stats, console)? {
+            Answer::Sums(sums) => sums,
+            other => return Err(strange(&other)),
         };
         let mut output = Output::new();
         if console.is_json() {
@@ -459,6 +493,7 @@ impl Stats {
                 ("distinct pages", sums.pages.to_string()),
                 ("their stored bytes", HumanBytes(sums.page_bytes).to_string()),
                 ("containers", HumanBytes(sums.container_bytes).to_string()),
+                ("compacting gives back", HumanBytes(sums.reclaimable_bytes).to_string()),
                 ("deduplication ratio", format!("{:.2}", sums.dedup_ratio)),
                 ("total reduction", format!("{:.2}", sums.total_reduction)),
             ];
@@ -474,12 +509,11 @@ impl Stats {
 
 impl Compact {
     fn run(self, console: &Console) -> Result<Exit> {
-        let pool = self.pool.open(console)?;
-        let before = pool.statistics().container_bytes;
-        while pool.compact()? {}
-        let after = pool.statistics().container_bytes;
-        let freed = HumanBytes(before.saturating_sub(after));
-        console.notice(format_args!("gave back {freed}"));
+        let freed = match self.pool.ask(Request::Compact, console)? {
+            Answer::GaveBack(freed) => freed,
+            other => return Err(strange(&other)),
+        };
+        console.notice(format_args!("gave back {}", HumanBytes(freed)));
         Ok(Exit::Fine)
     }
 }

@@ -1,0 +1,119 @@
+//! A page by HTTP, for the program that collects metrics.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{ALLOW, CONTENT_TYPE};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
+use tokio::time::{sleep, timeout};
+use tracing::{debug, warn};
+
+use super::Service;
+use super::metrics::Metrics;
+
+/// The most connections; further ones wait to be accepted.
+pub(crate) const CONNECTIONS: usize = 8;
+/// How long the head of a request may take to come.
+const HEAD: Duration = Duration::from_secs(5);
+/// How long all of a connection may take: it has one request.
+const WHOLE: Duration = Duration::from_secs(30);
+/// The longest head of a request, and what is read or written at a time, in bytes.
+const BUFFER: usize = 16 << 10;
+/// How long to wait before accepting again, where that failed for want of something.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Where the metrics are.
+const PATH: &str = "/metrics";
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+impl Service {
+    /// Gives `metrics` to whoever asks at `address`; returns where that is.
+    pub(crate) fn tell(&self, address: SocketAddr, metrics: Arc<Metrics>) -> Result<SocketAddr> {
+        let listener = self
+            .runtime()
+            .block_on(TcpListener::bind(address))
+            .with_context(|| format!("cannot listen on {address}"))?;
+        let bound = listener.local_addr()?;
+        self.runtime().spawn(listen(listener, metrics));
+        Ok(bound)
+    }
+}
+
+async fn listen(listener: TcpListener, metrics: Arc<Metrics>) {
+    let room = Arc::new(Semaphore::new(CONNECTIONS));
+    loop {
+        let permit = room.clone().acquire_owned().await.expect("never closed");
+        match listener.accept().await {
+            Ok((stream, peer)) => {
+                let metrics = Arc::clone(&metrics);
+                tokio::spawn(async move {
+                    match timeout(WHOLE, converse(stream, metrics)).await {
+                        Ok(Ok(())) => {}
+                        Ok(Err(error)) => debug!(%peer, %error, "a reader of metrics went away"),
+                        Err(_) => debug!(%peer, "a reader of metrics took too long"),
+                    }
+                    drop(permit);
+                });
+            }
+            Err(error) => {
+                warn!(%error, "a reader of metrics could not be let in");
+                sleep(PAUSE).await;
+            }
+        }
+    }
+}
+
+async fn converse(stream: TcpStream, metrics: Arc<Metrics>) -> hyper::Result<()> {
+    let answer = service_fn(move |request| answer(request, Arc::clone(&metrics)));
+    http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD)
+        .max_buf_size(BUFFER)
+        .keep_alive(false)
+        .serve_connection(TokioIo::new(stream), answer)
+        .await
+}
+
+async fn answer(
+    request: Request<Incoming>,
+    metrics: Arc<Metrics>,
+) -> Result<Response<Full<Bytes>>, Infallible> {
+    if request.uri().path() != PATH {
+        return Ok(said(StatusCode::NOT_FOUND, "the metrics are at /metrics\n".into()));
+    }
+    if ![Method::GET, Method::HEAD].contains(request.method()) {
+        let mut refusal = said(StatusCode::METHOD_NOT_ALLOWED, "they can be read\n".into());
+        refusal.headers_mut().insert(ALLOW, "GET, HEAD".parse().expect("a value"));
+        return Ok(refusal);
+    }
+    // the pool may be busy
+    match spawn_blocking(move || metrics.text()).await {
+        Ok(text) => {
+            let mut page = said(StatusCode::OK, text);
+            page.headers_mut().insert(CONTENT_TYPE, OPEN_METRICS.parse().expect("a value"));
+            Ok(page)
+        }
+        Err(error) => {
+            warn!(%error, "metrics could not be put together");
+            Ok(said(StatusCode::INTERNAL_SERVER_ERROR, "the server's log says why\n".into()))
+        }
+    }
+}
+
+fn said(status: StatusCode, text: String) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(Bytes::from(text)));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, "text/plain".parse().expect("a value"));
+    response
+}

@@ -1,0 +1,150 @@
+//! What is said of what happens while a pool is served: one line an event, on standard error. Never
+//! what is in a page.
+
+use std::io::{self, IsTerminal};
+use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use clap::{Args, ValueEnum};
+use onefold_block::{BlockError, Operation};
+use onefold_nbd::Event;
+use tracing::level_filters::LevelFilter;
+use tracing::{debug, info, warn};
+
+use super::metrics::label;
+use crate::console::Console;
+
+/// Failures of requests that are told in [`SPAN`]; the others are counted.
+const TOLD: u32 = 10;
+const SPAN: Duration = Duration::from_secs(10);
+
+/// How much is said, and how.
+#[derive(Debug, Args)]
+pub(crate) struct LogArgs {
+    /// For people, or a JSON object a line
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    log_format: Format,
+    /// The least that is worth a line [default: info, or as --quiet and --verbose say]
+    #[arg(long, value_name = "LEVEL")]
+    log_level: Option<Level>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Format {
+    Text,
+    Json,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Level {
+    Error,
+    Warn,
+    Info,
+    Debug,
+}
+
+impl LogArgs {
+    /// From now on events are written.
+    pub(crate) fn start(&self, console: &Console) -> Result<()> {
+        let level = match self.log_level {
+            Some(Level::Error) => LevelFilter::ERROR,
+            Some(Level::Warn) => LevelFilter::WARN,
+            Some(Level::Info) => LevelFilter::INFO,
+            Some(Level::Debug) => LevelFilter::DEBUG,
+            None if console.is_quiet() => LevelFilter::WARN,
+            None if console.is_verbose() => LevelFilter::DEBUG,
+            None => LevelFilter::INFO,
+        };
+        let lines = tracing_subscriber::fmt()
+            .with_max_level(level)
+            .with_target(false)
+            .with_ansi(io::stderr().is_terminal())
+            .with_writer(io::stderr);
+        let started = match self.log_format {
+            Format::Text => lines.try_init(),
+            Format::Json => lines.json().flatten_event(true).try_init(),
+        };
+        started.map_err(|error| anyhow::anyhow!("cannot write logs: {error}"))
+    }
+}
+
+/// What happens to connections.
+pub(crate) fn connection(event: &Event<'_>) {
+    match event {
+        Event::Served { peer, name, is_encrypted } => {
+            info!(%peer, volume = name, tls = is_encrypted, "a client uses a volume");
+        }
+        Event::Ended { peer, name, error: None } => match name {
+            Some(name) => info!(%peer, volume = name, "a client has gone"),
+            None => debug!(%peer, "a client has gone that chose no volume"),
+        },
+        Event::Ended { peer, name, error: Some(error) } => {
+            warn!(%peer, volume = name, %error, "a connection ended");
+        }
+        Event::NotAccepted { error } => warn!(%error, "a client could not be let in"),
+        _ => {}
+    }
+}
+
+/// Requests that failed, of which a client may send as many as it likes.
+#[derive(Default)]
+pub(crate) struct Failures(Mutex<Told>);
+
+#[derive(Default)]
+struct Told {
+    since: Option<Instant>,
+    count: u32,
+    /// Those that were not told since the last that was.
+    silent: u64,
+}
+
+impl Failures {
+    /// Tells of a request for bytes of `volume` that failed, unless there are too many.
+    pub(crate) fn tell(
+        &self,
+        volume: &str,
+        operation: Operation,
+        range: Range<u64>,
+        error: &BlockError,
+    ) {
+        let operation = label(operation);
+        let (offset, len) = (range.start, range.end - range.start);
+        if !matches!(error, BlockError::NoSpace { .. } | BlockError::Io { .. }) {
+            debug!(volume, operation, offset, len, %error, "a request was refused");
+        } else if let Some(silent) = self.pass(Instant::now()) {
+            warn!(volume, operation, offset, len, %error, silent, "a request failed");
+        }
+    }
+
+    /// How many were not told before this one, if it may be told.
+    fn pass(&self, now: Instant) -> Option<u64> {
+        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.since.is_none_or(|since| now.duration_since(since) >= SPAN) {
+            (told.since, told.count) = (Some(now), 0);
+        }
+        if told.count == TOLD {
+            told.silent += 1;
+            return None;
+        }
+        told.count += 1;
+        Some(std::mem::take(&mut told.silent))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_many_failures_some_are_told_and_the_others_counted() {
+        let failures = Failures::default();
+        let start = Instant::now();
+        let told = (0..1000).filter(|_| failures.pass(start).is_some()).count();
+        assert_eq!(told, 10);
+        assert_eq!(failures.pass(start + SPAN / 2), None);
+        assert_eq!(failures.pass(start + SPAN), Some(991));
+        assert_eq!(failures.pass(start + SPAN), Some(0));
+    }
+}

@@ -1,0 +1,214 @@
+//! What is told of a pool that is served, in the words of docs/volumes.md.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use onefold_block::{LATENCIES, Measurements, Operation, Refusal};
+use onefold_nbd::ExportList;
+use onefold_volume::{Pool, Statistics};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::Registry;
+
+/// How old the count of a table may be: it takes a pass over all of its memory.
+const COUNT_EVERY: Duration = Duration::from_secs(60);
+
+/// Puts together what is known at the moment; nothing is kept for it while nobody asks.
+pub(crate) struct Metrics(Registry);
+
+impl Metrics {
+    pub(crate) fn new(pool: Pool, exports: ExportList, measurements: Arc<Measurements>) -> Self {
+        let mut registry = Registry::with_prefix("onefold");
+        let counted = Mutex::default();
+        registry.register_collector(Box::new(Collected { pool, exports, measurements, counted }));
+        Self(registry)
+    }
+
+    /// All of them in the text format of OpenMetrics.
+    pub(crate) fn text(&self) -> String {
+        let mut text = String::new();
+        encode(&mut text, &self.0).expect("a string takes everything");
+        text
+    }
+}
+
+struct Collected {
+    pool: Pool,
+    exports: ExportList,
+    measurements: Arc<Measurements>,
+    /// Entries of the table, and when they were counted.
+    counted: Mutex<Option<(Instant, usize)>>,
+}
+
+impl fmt::Debug for Collected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("what is told of a pool")
+    }
+}
+
+/// The label of an operation.
+pub(crate) fn label(operation: Operation) -> &'static str {
+    match operation {
+        Operation::Read => "read",
+        Operation::Write => "write",
+        Operation::Erase => "erase",
+        Operation::WriteZeroes => "zeroes",
+        Operation::Flush => "flush",
+    }
+}
+
+fn error_label(refusal: Refusal) -> &'static str {
+    match refusal {
+        Refusal::NoSpace => "no_space",
+        Refusal::Io => "io",
+        Refusal::Other => "refused",
+    }
+}
+
+impl Collector for Collected {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let sums = self.pool.statistics();
+        let mut page = Page(&mut encoder);
+        pool(&mut page, &sums)?;
+        table(&mut page, &sums, self.entries())?;
+        let is_stopped = u64::from(self.pool.stopped().is_some());
+        page.gauge("stopped", "Whether the pool takes no more changes", is_stopped)?;
+        let connections = u64::from(self.exports.connections());
+        page.gauge("connections", "NBD clients that are connected", connections)?;
+        requests(&mut page, &self.measurements)
+    }
+}
+
+impl Collected {
+    fn entries(&self) -> u64 {
+        let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        let entries = match *counted {
+            Some((when, entries)) if when.elapsed() < COUNT_EVERY => entries,
+            _ => counted.insert((Instant::now(), self.pool.table_entries())).1,
+        };
+        entries as u64
+    }
+}
+
+fn pool(page: &mut Page<'_, '_>, sums: &Statistics) -> fmt::Result {
+    let ratio = |of: u64, by: u64| if by == 0 { 1.0 } else { of as f64 / by as f64 };
+    page.gauge("volumes", "Volumes, with snapshots", sums.volumes)?;
+    page.gauge("snapshots", "Volumes that are read-only", sums.snapshots)?;
+    page.gauge("mapped_bytes", "Bytes of blocks that are no holes", sums.mapped_bytes)?;
+    page.gauge("pages", "Distinct pages that blocks are", sums.pages)?;
+    page.gauge("page_bytes", "Bytes that these take in containers", sums.page_bytes)?;
+    page.gauge("container_bytes", "Bytes of containers on disk", sums.container_bytes)?;
+    let help = "Bytes of containers that compacting would give back";
+    page.gauge("reclaimable_bytes", help, sums.reclaimable_bytes)?;
+    page.gauge("journal_bytes", "Bytes of the journal since the checkpoint", sums.journal_bytes)?;
+    if let Some(quota) = sums.quota {
+        page.gauge("quota_bytes", "Bytes that containers may have", quota)?;
+    }
+    let deduplication = ratio(sums.mapped_blocks, sums.pages);
+    page.ratio("deduplication_ratio", "Mapped blocks for each page", deduplication)?;
+    let compression = ratio(sums.new_bytes, sums.new_stored_bytes);
+    let help = "Bytes for each stored one, of pages that came since the start";
+    page.ratio("compression_ratio", help, compression)?;
+    let reduction = ratio(sums.mapped_bytes, sums.container_bytes);
+    page.ratio("total_reduction", "Mapped bytes for each byte of containers", reduction)?;
+    page.counters(
+        "written_pages",
+        "Whole pages that were written, by what became of them",
+        "kind",
+        [
+            ("known", sums.known_pages),
+            ("new", sums.new_pages),
+            ("zero", sums.zero_pages),
+            ("over_quota", sums.over_quota_pages),
+        ],
+    )?;
+    page.counter("new_page_bytes", "Bytes of new pages before compression", sums.new_bytes)?;
+    let help = "Bytes of new pages in containers";
+    page.counter("new_page_stored_bytes", help, sums.new_stored_bytes)?;
+    page.counter("commits", "Commits to the journal", sums.commits)
+}
+
+fn table(page: &mut Page<'_, '_>, sums: &Statistics, entries: u64) -> fmt::Result {
+    page.gauge("table_entries", "Fingerprints in the table, up to a minute ago", entries)?;
+    let capacity = sums.table_capacity as u64;
+    page.gauge("table_capacity", "Fingerprints that the table has memory for", capacity)?;
+    page.gauge("table_buckets", "Buckets of the table", sums.table_buckets as u64)?;
+    let help = "New pages that the table had no room for: they are not found again";
+    page.counter("unindexed_pages", help, sums.unindexed_pages)?;
+    let counters = sums.table_counters;
+    let help = "Walks along a chain that a Bloom filter caused for nothing";
+    page.counter("table_false_positives", help, counters.false_positives)?;
+    page.counter("table_rebuilt_filters", "Filters made anew", counters.rebuilt_filters)
+}
+
+fn requests(page: &mut Page<'_, '_>, measurements: &Measurements) -> fmt::Result {
+    let all = Operation::ALL.map(|operation| (operation, measurements.of(operation)));
+    let bytes = all.each_ref().map(|(operation, measured)| (label(*operation), measured.bytes));
+    page.counters("request_bytes", "Bytes of requests that succeeded", "operation", bytes)?;
+    let help = "Requests that failed";
+    let mut errors = page.metric("request_errors", help, MetricType::Counter)?;
+    for (operation, measured) in &all {
+        for (refusal, count) in Refusal::ALL.into_iter().zip(measured.errors) {
+            let labels = [("operation", label(*operation)), ("error", error_label(refusal))];
+            errors.encode_family(&labels)?.encode_counter::<NoLabelSet, _, f64>(&count, None)?;
+        }
+    }
+    let help = "How long the pool took for a request";
+    let mut seconds = page.metric("request_duration_seconds", help, MetricType::Histogram)?;
+    for (operation, measured) in &all {
+        let bounds = LATENCIES.iter().map(Duration::as_secs_f64).chain([f64::MAX]);
+        let buckets: Vec<(f64, u64)> = bounds.zip(measured.buckets).collect();
+        let labels = [("operation", label(*operation))];
+        let (time, count) = (measured.time.as_secs_f64(), measured.count());
+        seconds
+            .encode_family(&labels)?
+            .encode_histogram::<NoLabelSet>(time, count, &buckets, None)?;
+    }
+    Ok(())
+}
+
+/// Where metrics are written.
+struct Page<'a, 'e>(&'a mut DescriptorEncoder<'e>);
+
+impl Page<'_, '_> {
+    fn metric<'s>(
+        &'s mut self,
+        name: &'s str,
+        help: &str,
+        kind: MetricType,
+    ) -> Result<MetricEncoder<'s>, fmt::Error> {
+        self.0.encode_descriptor(name, help, None, kind)
+    }
+
+    fn gauge(&mut self, name: &str, help: &str, value: u64) -> fmt::Result {
+        self.metric(name, help, MetricType::Gauge)?.encode_gauge(&value)
+    }
+
+    fn ratio(&mut self, name: &str, help: &str, value: f64) -> fmt::Result {
+        self.metric(name, help, MetricType::Gauge)?.encode_gauge(&value)
+    }
+
+    fn counter(&mut self, name: &str, help: &str, value: u64) -> fmt::Result {
+        let mut metric = self.metric(name, help, MetricType::Counter)?;
+        metric.encode_counter::<NoLabelSet, _, f64>(&value, None)
+    }
+
+    /// A counter for each value of one label.
+    fn counters<const N: usize>(
+        &mut self,
+        name: &str,
+        help: &str,
+        label: &str,
+        values: [(&str, u64); N],
+    ) -> fmt::Result {
+        let mut metric = self.metric(name, help, MetricType::Counter)?;
+        for (value, count) in values {
+            let labels = [(label, value)];
+            metric.encode_family(&labels)?.encode_counter::<NoLabelSet, _, f64>(&count, None)?;
+        }
+        Ok(())
+    }
+}
