@@ -25,6 +25,7 @@ pub fn log(make: impl Fn() -> Box<dyn Log>) {
     appends_are_read_back(&mut *make());
     truncation_cuts_the_end_off(&mut *make());
     log_reads_stay_inside(&mut *make());
+    appends_go_on_beside_a_syncer(&mut *make());
 }
 
 /// Tests pages; `make` returns a file without pages, of the page size it is given, each time.
@@ -243,6 +244,19 @@ fn log_reads_stay_inside(log: &mut dyn Log) {
         let error = log.read(offset, &mut vec![0; len]).unwrap_err();
         assert!(matches!(error, BackendError::OutOfRange { size: 3, .. }), "{error:?}");
     }
+}
+
+fn appends_go_on_beside_a_syncer(log: &mut dyn Log) {
+    let syncer = log.syncer();
+    log.append(b"abc").unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| (0..10).for_each(|_| syncer.sync().unwrap()));
+        for _ in 0..10 {
+            log.append(b"d").unwrap();
+        }
+    });
+    syncer.sync().unwrap();
+    assert_eq!(log_bytes(log), b"abcdddddddddd");
 }
 
 fn log_bytes(log: &dyn Log) -> Vec<u8> {

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 
-use crate::{BackendError, Folder, Log, ObjectInfo, Objects, Operation, Pages};
+use crate::{BackendError, Folder, Log, ObjectInfo, Objects, Operation, Pages, Syncer};
 
 /// How a call fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -160,13 +161,21 @@ pub struct Faulty<T> {
     inner: T,
     label: String,
     faults: Faults,
-    poisoned: bool,
+    /// Shared with what syncs it from beside.
+    poisoned: Arc<AtomicBool>,
 }
 
 impl<T> Faulty<T> {
     /// Wraps `inner`. `label` is the name of a log or pages, and the place in errors.
     pub fn new(inner: T, label: &str, faults: &Faults) -> Self {
-        Self { inner, label: label.to_owned(), faults: faults.clone(), poisoned: false }
+        Self { inner, label: label.to_owned(), faults: faults.clone(), poisoned: Arc::default() }
+    }
+
+    /// Something else of the same file.
+    fn of<U>(&self, inner: U) -> Faulty<U> {
+        let Self { label, faults, poisoned, .. } = self;
+        let (label, faults, poisoned) = (label.clone(), faults.clone(), Arc::clone(poisoned));
+        Faulty { inner, label, faults, poisoned }
     }
 
     /// What is wrapped.
@@ -248,12 +257,14 @@ impl<T> Faulty<T> {
         if answer_lost && operation != Operation::Append {
             call(&mut self.inner)?;
         }
-        self.poisoned |= matches!(operation, Operation::Sync | Operation::Resize);
+        if matches!(operation, Operation::Sync | Operation::Resize) {
+            self.poisoned.store(true, Ordering::SeqCst);
+        }
         Err(self.error(failure, operation, &self.label))
     }
 
     fn check(&self, operation: Operation) -> Result<(), BackendError> {
-        if !self.poisoned {
+        if !self.poisoned.load(Ordering::SeqCst) {
             return Ok(());
         }
         let (name, place) = (self.label.clone(), self.label.clone());
@@ -323,6 +334,16 @@ impl<T: Log> Log for Faulty<T> {
 
     fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), BackendError> {
         self.read_into(into, |inner, into| inner.read(offset, into))
+    }
+
+    fn syncer(&self) -> Arc<dyn Syncer> {
+        Arc::new(self.of(self.inner.syncer()))
+    }
+}
+
+impl Syncer for Faulty<Arc<dyn Syncer>> {
+    fn sync(&self) -> Result<(), BackendError> {
+        self.of(Arc::clone(&self.inner)).on_file(Operation::Sync, |inner| inner.sync())
     }
 }
 
@@ -453,7 +474,17 @@ mod tests {
         assert!(log.sync().is_err() && pages.sync().is_err());
         assert!(matches!(log.append(b"a"), Err(BackendError::Poisoned { .. })));
         assert!(matches!(log.sync(), Err(BackendError::Poisoned { .. })));
+        assert!(matches!(log.syncer().sync(), Err(BackendError::Poisoned { .. })));
         assert!(matches!(pages.set_count(1), Err(BackendError::Poisoned { .. })));
         assert!(matches!(pages.read(0, &mut [0; 4]), Err(BackendError::Poisoned { .. })));
+    }
+
+    #[test]
+    fn a_sync_that_failed_from_beside_poisons_the_handle() {
+        let faults = Faults::none();
+        let mut log = Faulty::new(MemoryLog::new(), "journal", &faults);
+        faults.add(Fault::new(Failure::Io).on(Operation::Sync));
+        assert!(log.syncer().sync().is_err());
+        assert!(matches!(log.append(b"a"), Err(BackendError::Poisoned { .. })));
     }
 }

@@ -3,7 +3,7 @@
 //! Three shapes of storage carry everything Onefold keeps:
 //!
 //! * [`Objects`]: immutable, named, put once; containers, recipes and snapshots,
-//! * [`Log`]: a local file that grows at its end; journals,
+//! * [`Log`]: a local file that grows at its end; journals; a [`Syncer`] syncs it from beside,
 //! * [`Pages`]: a local file of equal pages written in place; tables.
 //!
 //! A [`Folder`] is a local directory of logs and pages.
@@ -38,7 +38,7 @@ pub use append_only::AppendOnly;
 pub use error::{BackendError, Cause, Operation};
 pub use folder::Folder;
 pub use local::{LocalFolder, LocalLog, LocalObjects, LocalPages};
-pub use log::Log;
+pub use log::{Log, Syncer};
 pub use memory::{MemoryFolder, MemoryLog, MemoryObjects, MemoryPages};
 pub use objects::{ObjectInfo, Objects};
 pub use pages::Pages;

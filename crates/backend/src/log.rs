@@ -1,5 +1,7 @@
 //! The contract of a file that grows at its end.
 
+use std::sync::Arc;
+
 use crate::BackendError;
 
 /// Local bytes that are appended, synced and cut off at the end; a journal.
@@ -39,6 +41,19 @@ pub trait Log: Send {
     ///
     /// Reading past the end is [`BackendError::OutOfRange`].
     fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), BackendError>;
+
+    /// What syncs this log from beside the handle. The log may stay owned for as long as it lives.
+    fn syncer(&self) -> Arc<dyn Syncer>;
+}
+
+/// Syncs a log while others append to it.
+pub trait Syncer: Send + Sync {
+    /// Makes durable everything that had been appended when this was called; of what is appended
+    /// meanwhile any part may be.
+    ///
+    /// An error is one of [`Log::sync`]: from then on every call on the log is
+    /// [`BackendError::Poisoned`].
+    fn sync(&self) -> Result<(), BackendError>;
 }
 
 impl<T: Log + ?Sized> Log for Box<T> {
@@ -60,5 +75,9 @@ impl<T: Log + ?Sized> Log for Box<T> {
 
     fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), BackendError> {
         (**self).read(offset, into)
+    }
+
+    fn syncer(&self) -> Arc<dyn Syncer> {
+        (**self).syncer()
     }
 }

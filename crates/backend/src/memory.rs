@@ -9,7 +9,7 @@ use object_store::memory::InMemory;
 
 use crate::name::check_part;
 use crate::stored::{Here, Stored};
-use crate::{BackendError, Folder, Log, ObjectInfo, Objects, Pages};
+use crate::{BackendError, Folder, Log, ObjectInfo, Objects, Pages, Syncer};
 
 const PLACE: &str = "memory";
 
@@ -94,6 +94,19 @@ impl Log for MemoryLog {
         let end = offset.saturating_add(into.len() as u64);
         inside("log", offset..end, self.len())?;
         into.copy_from_slice(&self.bytes[offset as usize..end as usize]);
+        Ok(())
+    }
+
+    fn syncer(&self) -> Arc<dyn Syncer> {
+        Arc::new(Nothing)
+    }
+}
+
+/// Syncs nothing.
+struct Nothing;
+
+impl Syncer for Nothing {
+    fn sync(&self) -> Result<(), BackendError> {
         Ok(())
     }
 }
@@ -254,6 +267,10 @@ impl Log for Shared<MemoryLog> {
 
     fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), BackendError> {
         Shared::read(self, |log| log.read(offset, into))
+    }
+
+    fn syncer(&self) -> Arc<dyn Syncer> {
+        Arc::new(Nothing)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Logs and pages on a simulated disk, by the steps that local ones take.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use bytes::Bytes;
 
@@ -8,7 +9,7 @@ use super::disk::{CrashDisk, LOCAL, Step};
 use super::file_system::FileId;
 use super::seeded::DiskBug;
 use crate::name::check_part;
-use crate::{BackendError, Log, Operation, Pages};
+use crate::{BackendError, Log, Operation, Pages, Syncer};
 
 /// A file with one owner.
 #[derive(Debug)]
@@ -71,10 +72,7 @@ impl OwnedFile {
     }
 
     fn sync_file(&self, operation: Operation) -> Result<(), BackendError> {
-        let step = Step::SyncFile(path_of(&self.name));
-        let mut disk = self.disk.step(operation, &self.name, step)?;
-        disk.files.content_mut(self.file).sync();
-        Ok(())
+        sync_file(&self.disk, self.file, &self.name, operation)
     }
 
     fn sync_name(&self) -> Result<(), BackendError> {
@@ -116,10 +114,7 @@ impl Log for CrashLog {
     }
 
     fn sync(&mut self) -> Result<(), BackendError> {
-        if self.0.disk.has_bug(DiskBug::LogSyncDoesNothing) {
-            return Ok(());
-        }
-        self.0.sync_file(Operation::Sync)
+        self.syncer().sync()
     }
 
     fn truncate(&mut self, len: u64) -> Result<(), BackendError> {
@@ -134,6 +129,27 @@ impl Log for CrashLog {
 
     fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), BackendError> {
         self.0.read(offset, into)
+    }
+
+    fn syncer(&self) -> Arc<dyn Syncer> {
+        let OwnedFile { disk, file, name, .. } = &self.0;
+        Arc::new(CrashSyncer { disk: disk.clone(), file: *file, name: name.clone() })
+    }
+}
+
+/// Syncs a log on a [`CrashDisk`] from beside its handle.
+struct CrashSyncer {
+    disk: CrashDisk,
+    file: FileId,
+    name: String,
+}
+
+impl Syncer for CrashSyncer {
+    fn sync(&self) -> Result<(), BackendError> {
+        if self.disk.has_bug(DiskBug::LogSyncDoesNothing) {
+            return Ok(());
+        }
+        sync_file(&self.disk, self.file, &self.name, Operation::Sync)
     }
 }
 
@@ -193,6 +209,17 @@ impl Pages for CrashPages {
         }
         self.file.sync_file(Operation::Sync)
     }
+}
+
+fn sync_file(
+    disk: &CrashDisk,
+    file: FileId,
+    name: &str,
+    operation: Operation,
+) -> Result<(), BackendError> {
+    let mut disk = disk.step(operation, name, Step::SyncFile(path_of(name)))?;
+    disk.files.content_mut(file).sync();
+    Ok(())
 }
 
 pub(super) fn path_of(name: &str) -> String {

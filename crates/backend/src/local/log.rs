@@ -1,9 +1,10 @@
 //! A log in a local file.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use super::owned::OwnedFile;
-use crate::{BackendError, Log};
+use crate::{BackendError, Log, Syncer};
 
 /// A log in a local file, owned by one handle at a time, in this process or any other.
 #[derive(Debug)]
@@ -38,5 +39,9 @@ impl Log for LocalLog {
 
     fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), BackendError> {
         self.0.read(offset, into)
+    }
+
+    fn syncer(&self) -> Arc<dyn Syncer> {
+        self.0.syncer()
     }
 }

@@ -5,21 +5,29 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::sync_directory;
 use crate::error::name_and_place;
-use crate::{BackendError, Operation};
+use crate::{BackendError, Operation, Syncer};
 
 /// A file opened for reading and writing, locked against other handles.
 #[derive(Debug)]
 pub(super) struct OwnedFile {
-    file: File,
-    path: PathBuf,
+    shared: Arc<Shared>,
     /// How much of the file counts.
     len: u64,
+}
+
+/// What a handle has in common with what syncs it from beside.
+#[derive(Debug)]
+struct Shared {
+    file: File,
+    path: PathBuf,
     /// Set when a sync fails: the kernel may have dropped what it could not write and marked it
     /// clean, so a second sync would succeed without writing anything.
-    poisoned: bool,
+    poisoned: AtomicBool,
 }
 
 impl OwnedFile {
@@ -41,7 +49,8 @@ impl OwnedFile {
         file.sync_all().map_err(failed)?;
         sync_directory(path.parent().unwrap_or(Path::new("/"))).map_err(failed)?;
         let len = file.metadata().map_err(failed)?.len();
-        Ok(Self { file, path, len, poisoned: false })
+        let shared = Shared { file, path, poisoned: AtomicBool::new(false) };
+        Ok(Self { shared: Arc::new(shared), len })
     }
 
     pub(super) fn len(&self) -> u64 {
@@ -54,31 +63,33 @@ impl OwnedFile {
     }
 
     pub(super) fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), BackendError> {
-        self.check(Operation::Read)?;
+        self.shared.check(Operation::Read)?;
         self.inside(offset..offset.saturating_add(into.len() as u64))?;
-        self.file
+        self.shared
+            .file
             .read_exact_at(into, offset)
-            .map_err(|cause| BackendError::from_file(Operation::Read, &self.path, cause))
+            .map_err(|cause| BackendError::from_file(Operation::Read, &self.shared.path, cause))
     }
 
     /// Writes over bytes that are there.
     pub(super) fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<(), BackendError> {
-        self.check(Operation::Write)?;
+        self.shared.check(Operation::Write)?;
         self.inside(offset..offset.saturating_add(bytes.len() as u64))?;
-        self.file
+        self.shared
+            .file
             .write_all_at(bytes, offset)
-            .map_err(|cause| BackendError::from_file(Operation::Write, &self.path, cause))
+            .map_err(|cause| BackendError::from_file(Operation::Write, &self.shared.path, cause))
     }
 
     /// Adds bytes at the end and returns where; after an error the length is as before.
     pub(super) fn append(&mut self, bytes: &[u8]) -> Result<u64, BackendError> {
-        self.check(Operation::Append)?;
+        self.shared.check(Operation::Append)?;
         let offset = self.len;
-        if let Err(cause) = self.file.write_all_at(bytes, offset) {
+        if let Err(cause) = self.shared.file.write_all_at(bytes, offset) {
             // What did get written would be taken for part of the log by the next to open it. If
             // it cannot be removed it is the torn tail that every reader of a log expects.
-            let _ = self.file.set_len(offset);
-            return Err(BackendError::from_file(Operation::Append, &self.path, cause));
+            let _ = self.shared.file.set_len(offset);
+            return Err(BackendError::from_file(Operation::Append, &self.shared.path, cause));
         }
         self.len += bytes.len() as u64;
         Ok(offset)
@@ -86,56 +97,62 @@ impl OwnedFile {
 
     /// Adds zeros at the end, also where there were ignored bytes.
     pub(super) fn grow(&mut self, len: u64) -> Result<(), BackendError> {
-        self.check(Operation::Resize)?;
-        self.file
-            .set_len(self.len)
-            .and_then(|()| self.file.set_len(len))
-            .map_err(|cause| BackendError::from_file(Operation::Resize, &self.path, cause))?;
+        self.shared.check(Operation::Resize)?;
+        self.shared.file.set_len(self.len).and_then(|()| self.shared.file.set_len(len)).map_err(
+            |cause| BackendError::from_file(Operation::Resize, &self.shared.path, cause),
+        )?;
         self.len = len;
         Ok(())
     }
 
     /// Cuts off the end; durable on return.
     pub(super) fn shrink(&mut self, len: u64) -> Result<(), BackendError> {
-        self.check(Operation::Resize)?;
+        self.shared.check(Operation::Resize)?;
         self.inside(0..len)?;
-        let result = self.file.set_len(len).and_then(|()| self.file.sync_all());
-        self.remember(Operation::Resize, result)?;
+        let result = self.shared.file.set_len(len).and_then(|()| self.shared.file.sync_all());
+        self.shared.remember(Operation::Resize, result)?;
         self.len = len;
         Ok(())
     }
 
     pub(super) fn sync(&mut self) -> Result<(), BackendError> {
-        self.check(Operation::Sync)?;
-        let result = self.file.sync_data();
-        self.remember(Operation::Sync, result)
+        self.shared.sync()
+    }
+
+    pub(super) fn syncer(&self) -> Arc<dyn Syncer> {
+        Arc::clone(&self.shared) as Arc<dyn Syncer>
     }
 
     fn inside(&self, range: Range<u64>) -> Result<(), BackendError> {
         if range.end <= self.len {
             return Ok(());
         }
-        let (name, _) = name_and_place(&self.path);
+        let (name, _) = name_and_place(&self.shared.path);
         Err(BackendError::OutOfRange { name, range, size: self.len })
     }
+}
 
-    fn remember(
-        &mut self,
-        operation: Operation,
-        result: io::Result<()>,
-    ) -> Result<(), BackendError> {
+impl Shared {
+    fn remember(&self, operation: Operation, result: io::Result<()>) -> Result<(), BackendError> {
         result.map_err(|cause| {
-            self.poisoned = true;
+            self.poisoned.store(true, Ordering::SeqCst);
             BackendError::from_file(operation, &self.path, cause)
         })
     }
 
     fn check(&self, operation: Operation) -> Result<(), BackendError> {
-        if !self.poisoned {
+        if !self.poisoned.load(Ordering::SeqCst) {
             return Ok(());
         }
         let (name, place) = name_and_place(&self.path);
         Err(BackendError::Poisoned { name, operation, place })
+    }
+}
+
+impl Syncer for Shared {
+    fn sync(&self) -> Result<(), BackendError> {
+        self.check(Operation::Sync)?;
+        self.remember(Operation::Sync, self.file.sync_data())
     }
 }
 
@@ -153,9 +170,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut file = OwnedFile::open(&folder.path().join("log")).unwrap();
         file.append(b"abc").unwrap();
-        file.remember(Operation::Sync, Err(io::Error::other("lost"))).unwrap_err();
+        let syncer = file.syncer();
+        file.shared.remember(Operation::Sync, Err(io::Error::other("lost"))).unwrap_err();
         let is_poisoned = |error| matches!(error, BackendError::Poisoned { .. });
         assert!(is_poisoned(file.sync().unwrap_err()));
+        assert!(is_poisoned(syncer.sync().unwrap_err()));
         assert!(is_poisoned(file.append(b"d").unwrap_err()));
         assert!(is_poisoned(file.read(0, &mut [0]).unwrap_err()));
         assert!(is_poisoned(file.write(0, b"d").unwrap_err()));
