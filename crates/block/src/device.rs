@@ -42,6 +42,26 @@ pub trait BlockDevice: Send + Sync {
     /// Puts `data` at `offset`.
     fn write(&self, offset: u64, data: &[u8], durability: Durability) -> Result<(), BlockError>;
 
+    /// Puts each of `writes`, an offset and what to put there, as calls of [`write`] that overlap in
+    /// time would.
+    ///
+    /// After an error any of them may have been done, in whole or in part.
+    ///
+    /// [`write`]: BlockDevice::write
+    fn write_many(
+        &self,
+        writes: &[(u64, &[u8])],
+        durability: Durability,
+    ) -> Result<(), BlockError> {
+        writes.iter().try_for_each(|(offset, data)| self.write(*offset, data, durability))
+    }
+
+    /// How many writes at once are less work for the device than as many one after another: 1 where
+    /// that saves nothing, and several threads had better call.
+    fn writes_at_once(&self) -> usize {
+        1
+    }
+
     /// Gives back the space of the blocks that lie wholly in `range`, which read as zeroes then.
     /// Blocks that lie in it by a part stay as they are.
     fn erase(&self, range: Range<u64>, durability: Durability) -> Result<(), BlockError>;

@@ -236,6 +236,26 @@ impl<D: BlockDevice> BlockDevice for MeasuredDevice<D> {
         self.measure(Operation::Write, range, |device| device.write(offset, data, durability))
     }
 
+    /// Each write counts as one that took as long as all of them. If they fail none counts: who makes
+    /// such a call does each of its writes again.
+    fn write_many(
+        &self,
+        writes: &[(u64, &[u8])],
+        durability: Durability,
+    ) -> Result<(), BlockError> {
+        let start = Instant::now();
+        self.device.write_many(writes, durability)?;
+        let took = start.elapsed();
+        for (_, data) in writes {
+            self.measurements.note(Operation::Write, took, Ok(data.len() as u64));
+        }
+        Ok(())
+    }
+
+    fn writes_at_once(&self) -> usize {
+        self.device.writes_at_once()
+    }
+
     fn erase(&self, range: Range<u64>, durability: Durability) -> Result<(), BlockError> {
         self.measure(Operation::Erase, range.clone(), |device| device.erase(range, durability))
     }

@@ -51,6 +51,17 @@ fn calls_and_bytes_are_counted_by_operation() {
 }
 
 #[test]
+fn writes_at_once_count_one_by_one_unless_they_fail() {
+    let (device, measurements, failures) = measured();
+    assert_eq!(device.writes_at_once(), 1);
+    device.write_many(&[(0, &[1; 10]), (100, &[2; 20])], NOW).unwrap();
+    device.write_many(&[(0, &[3; 10]), (MIB, &[2; 20])], NOW).unwrap_err();
+    let found = measurements.of(Operation::Write);
+    assert_eq!((found.count(), found.bytes, found.errors), (2, 30, [0; 3]));
+    assert!(failures.lock().unwrap().is_empty());
+}
+
+#[test]
 fn failures_are_counted_and_told_with_their_place() {
     let (device, measurements, failures) = measured();
     device.read(MIB - 10, &mut [0; 11]).unwrap_err();

@@ -212,3 +212,17 @@ fn no_reader_sees_a_torn_block() {
         stop.store(true, Ordering::Relaxed);
     });
 }
+
+#[test]
+fn many_writes_are_done_one_after_another_where_nothing_else_is_said() {
+    let device = MemoryDevice::new(8192, BlockSize::B512).unwrap();
+    device.write_many(&[(1, &[1; 3]), (4000, &[2; 600])], Durability::OnReturn).unwrap();
+    let mut found = vec![9; 8192];
+    device.read(0, &mut found).unwrap();
+    let mut expected = vec![0; 8192];
+    expected[1..4].fill(1);
+    expected[4000..4600].fill(2);
+    assert_eq!(found, expected);
+    let error = device.write_many(&[(8190, &[1; 3])], Durability::OnFlush).unwrap_err();
+    assert!(matches!(error, BlockError::OutOfRange { .. }), "{error}");
+}

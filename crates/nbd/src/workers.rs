@@ -5,15 +5,18 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use onefold_block::BlockDevice;
+use onefold_block::{BlockDevice, Durability};
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::ServerError;
 use crate::buffers::Buffer;
-use crate::command::Operation;
+use crate::command::{Done, Operation};
 use crate::error::Failure;
 use crate::reply::{Reply, ReplyTo, Ticket};
 use crate::wire::Errno;
+
+/// The most bytes that several writes have as one call.
+const MOST_BYTES: usize = 256 << 10;
 
 /// A call of a device, and who gets the reply.
 pub(crate) struct Job {
@@ -77,22 +80,25 @@ impl Drop for Workers {
 
 impl Board {
     fn work(&self) {
-        while let Some(job) = self.next() {
-            job.run();
+        let mut jobs = Vec::new();
+        while self.next(&mut jobs) {
+            run(&mut jobs);
         }
     }
 
-    /// Waits for a job; `None` if there will be none any more. Who takes one and leaves others
-    /// calls for another worker first, as the job may take long.
-    fn next(&self) -> Option<Job> {
+    /// Waits for a job, or for writes that may be one call; false if there will be none any more. Who
+    /// takes one and leaves others calls for another worker first, as the job may take long.
+    fn next(&self, jobs: &mut Vec<Job>) -> bool {
         let mut state = self.lock();
         loop {
             if let Some(job) = state.jobs.pop_front() {
+                jobs.push(job);
+                take_writes(&mut state.jobs, jobs);
                 self.call(state);
-                return Some(job);
+                return true;
             }
             if state.is_over {
-                return None;
+                return false;
             }
             state.idle += 1;
             state = self.called.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -116,13 +122,62 @@ impl Board {
     }
 }
 
+/// Moves the writes that wait first from `waiting` to `jobs` if they go with the one that is there,
+/// as many as the device does with less work at once.
+fn take_writes(waiting: &mut VecDeque<Job>, jobs: &mut Vec<Job>) {
+    let Some((_, mut bytes, durability)) = jobs[0].as_write() else { return };
+    let most = jobs[0].device.writes_at_once();
+    while jobs.len() < most
+        && let Some(next) = waiting.front()
+        && let Some((_, len, of_next)) = next.as_write()
+        && of_next == durability
+        && bytes + len <= MOST_BYTES
+        && Arc::ptr_eq(&next.device, &jobs[0].device)
+    {
+        bytes += len;
+        jobs.extend(waiting.pop_front());
+    }
+}
+
+/// Does the jobs, which are writes to one device if there are several.
+fn run(jobs: &mut Vec<Job>) {
+    let are_done = jobs.len() > 1 && {
+        let durability = jobs[0].as_write().map_or(Durability::OnReturn, |write| write.2);
+        let writes: Vec<(u64, &[u8])> = jobs.iter().filter_map(Job::write).collect();
+        let call = || jobs[0].device.write_many(&writes, durability);
+        catch_unwind(AssertUnwindSafe(call)).is_ok_and(|outcome| outcome.is_ok())
+    };
+    for job in jobs.drain(..) {
+        // which of them failed is found out by doing each again
+        if are_done { job.reply(Ok(Done::Nothing)) } else { job.run() }
+    }
+}
+
 impl Job {
-    fn run(self) {
-        let Job { operation, buffer, device, to, ticket, replies } = self;
+    /// Offset, length and durability of a write.
+    fn as_write(&self) -> Option<(u64, usize, Durability)> {
+        match self.operation {
+            Operation::Write { offset, len, durability } => Some((offset, len, durability)),
+            _ => None,
+        }
+    }
+
+    /// What is to be written, and where.
+    fn write(&self) -> Option<(u64, &[u8])> {
+        Some((self.as_write()?.0, self.buffer.as_deref()?))
+    }
+
+    fn run(mut self) {
+        let (operation, buffer) = (self.operation.clone(), self.buffer.take());
         // a device that is broken for one request is still there for the others
-        let outcome = catch_unwind(AssertUnwindSafe(|| operation.perform(&*device, buffer)))
+        let call = || operation.perform(&*self.device, buffer);
+        let outcome = catch_unwind(AssertUnwindSafe(call))
             .unwrap_or_else(|_| Err(Failure::new(Errno::Io, "the device panicked")));
+        self.reply(outcome);
+    }
+
+    fn reply(self, outcome: Result<Done, Failure>) {
         // the client may have gone
-        let _ = replies.send(Reply::new(to, outcome, ticket));
+        let _ = self.replies.send(Reply::new(self.to, outcome, self.ticket));
     }
 }

@@ -12,6 +12,7 @@ use onefold_block::{BlockDevice, BlockError, BlockSize, Durability, Extent, Memo
 pub(crate) enum Call {
     Read(u64, usize),
     Write(u64, usize, Durability),
+    WriteMany(usize),
     Erase(Range<u64>, Durability),
     WriteZeroes(Range<u64>, Zeroes, Durability),
     Flush,
@@ -28,6 +29,7 @@ pub(crate) struct Watched {
     state: Mutex<State>,
     changed: Condvar,
     pub(crate) is_read_only: bool,
+    pub(crate) writes_at_once: usize,
 }
 
 #[derive(Default)]
@@ -49,6 +51,7 @@ impl Watched {
             state: Mutex::default(),
             changed: Condvar::new(),
             is_read_only: false,
+            writes_at_once: 1,
         }
     }
 
@@ -137,6 +140,19 @@ impl BlockDevice for Watched {
     fn write(&self, offset: u64, data: &[u8], durability: Durability) -> Result<(), BlockError> {
         self.enter("write", Call::Write(offset, data.len(), durability))?;
         self.memory.write(offset, data, durability)
+    }
+
+    fn write_many(
+        &self,
+        writes: &[(u64, &[u8])],
+        durability: Durability,
+    ) -> Result<(), BlockError> {
+        self.enter("write_many", Call::WriteMany(writes.len()))?;
+        self.memory.write_many(writes, durability)
+    }
+
+    fn writes_at_once(&self) -> usize {
+        self.writes_at_once
     }
 
     fn erase(&self, range: Range<u64>, durability: Durability) -> Result<(), BlockError> {

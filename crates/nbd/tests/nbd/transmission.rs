@@ -8,7 +8,7 @@ use onefold_testkit::random;
 
 use crate::client::*;
 use crate::device::{Call, Watched};
-use crate::server::{Lab, MIB};
+use crate::server::{Lab, MIB, eventually};
 
 #[test]
 fn what_is_written_is_read() {
@@ -321,6 +321,59 @@ fn requests_of_one_connection_run_at_once() {
         .collect();
     cookies.sort();
     assert_eq!(cookies, [0, 1, 2, 3, 4]);
+}
+
+/// Sends writes while the only worker is busy with another one; the calls of the device since.
+fn writes_that_wait(lab: &Lab, client: &mut Client) -> Vec<Call> {
+    let before = lab.device.calls().len();
+    lab.device.hold("write");
+    client.send(&[request((WRITE, 0), 0, 0, 1), vec![1]].concat());
+    lab.device.wait_for(1);
+    for cookie in 1..8 {
+        client.send(&[request((WRITE, 0), cookie, 10 * cookie, 2), vec![cookie as u8; 2]].concat());
+    }
+    let forced = [request((WRITE, FUA), 8, 80, 2), vec![8; 2]].concat();
+    client.send(&forced);
+    // long enough for them to be read, mostly
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    lab.device.release();
+    let mut cookies: Vec<u64> = (0..9)
+        .map(|_| match client.reply() {
+            Reply::Simple { cookie, errno: 0 } => cookie,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    cookies.sort();
+    assert_eq!(cookies, (0..9).collect::<Vec<_>>());
+    for cookie in 1..9 {
+        assert_eq!(client.read(0, 10 * cookie, 2).unwrap(), [cookie as u8; 2]);
+    }
+    lab.device.calls()[before..].to_vec()
+}
+
+#[test]
+fn writes_that_wait_are_one_call_of_a_device_that_likes_it() {
+    let mut device = Watched::new(MIB);
+    device.writes_at_once = 4;
+    let lab = Lab::with(device, |config| Config { workers: 1, ..config });
+    let mut client = lab.client();
+    // how many wait when the worker comes is a matter of time
+    let at_once = eventually("writes are done at once", || {
+        let calls = writes_that_wait(&lab, &mut client);
+        let many = |call: &Call| match call {
+            Call::WriteMany(count) => Some(*count),
+            _ => None,
+        };
+        calls.iter().find_map(many)
+    });
+    assert!((2..=4).contains(&at_once), "{at_once}");
+    // one that has to be durable at once goes alone, and so does each if they fail together
+    lab.device.fail("write_many", || BlockError::NoSpace { object: "disk".into() });
+    eventually("writes fail together and not alone", || {
+        let calls = writes_that_wait(&lab, &mut client);
+        assert!(calls.contains(&Call::Write(80, 2, Durability::OnReturn)), "{calls:?}");
+        calls.iter().any(|call| matches!(call, Call::WriteMany(_))).then_some(())
+    });
 }
 
 #[test]
