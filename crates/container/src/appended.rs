@@ -78,8 +78,8 @@ impl AppendedContainer {
         self.len
     }
 
-    /// Closes it; returns the bytes to append: footer, footer length and check.
-    pub fn finish(self) -> Vec<u8> {
+    /// The bytes to append when no further group comes: footer, footer length and check.
+    pub fn footer(&self) -> Vec<u8> {
         let mut end = self.directory.encode();
         let mut footer_len = Vec::with_capacity(4);
         footer_len.put_u32(end.len() as u32);

@@ -1,6 +1,6 @@
 //! Groups: neighbouring chunks, compressed together.
 
-use onefold_fingerprint::Fingerprint;
+use onefold_fingerprint::{Fingerprint, Fingerprinter};
 use onefold_seal::{Check, Suite};
 
 use crate::codec::Shrinker;
@@ -62,6 +62,20 @@ impl CompressedGroup {
         Self { stored, codec, len, check, chunks: vec![(fingerprint, len)] }
     }
 
+    /// Computes the checks that `groups`, none of which is to be encrypted, do not have yet: those of
+    /// many short ones take less time together.
+    pub fn check_all<'a>(groups: impl Iterator<Item = &'a mut Self>) {
+        let groups: Vec<&mut Self> = groups.filter(|group| group.check.is_none()).collect();
+        let stored: Vec<&[u8]> = groups.iter().map(|group| &group.stored[..]).collect();
+        let mut hashes = Vec::with_capacity(stored.len());
+        // a check is the first bytes of BLAKE3, whoever computes it
+        Fingerprinter::blake3().fingerprint_many(&stored, &mut hashes);
+        for (group, hash) in groups.into_iter().zip(hashes) {
+            let check = hash.as_bytes().first_chunk().expect("32 bytes");
+            group.check = Some(Check::from_bytes(*check));
+        }
+    }
+
     /// How the stored bytes give the group's.
     pub const fn codec(&self) -> Codec {
         self.codec
@@ -93,6 +107,21 @@ impl Compressor {
     /// One that uses `codec` at a level that is fast.
     pub fn of(codec: Codec, suite: Suite) -> Result<Self, ContainerError> {
         Ok(Self { shrinker: Shrinker::of(codec)?, suite })
+    }
+
+    /// Compresses one chunk, which is a group of its own then, without a check: that is computed when
+    /// it is appended, or before by [`CompressedGroup::check_all`].
+    pub fn compress_chunk(
+        &mut self,
+        fingerprint: Fingerprint,
+        chunk: &[u8],
+    ) -> Result<CompressedGroup, ContainerError> {
+        let (codec, stored) = match is_incompressible(chunk) {
+            true => (Codec::Raw, chunk.to_vec()),
+            false => self.shrinker.shrink(chunk)?,
+        };
+        let len = chunk.len() as u32;
+        Ok(CompressedGroup { stored, codec, len, check: None, chunks: vec![(fingerprint, len)] })
     }
 
     /// Compresses what `group` holds and empties it. Bytes that do not shrink, or that do not look

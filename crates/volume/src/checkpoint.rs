@@ -13,6 +13,7 @@ use onefold_block::BlockSize;
 use onefold_seal::ObjectId;
 use onefold_seal::wire::WireError;
 
+use crate::append::Appender;
 use crate::engine::{Engine, Journal, State, VolumeState};
 use crate::handle::VolumeId;
 use crate::map::{Map, Segment};
@@ -61,7 +62,7 @@ struct VolumeImage {
 }
 
 impl Image {
-    fn of(state: &State) -> Self {
+    fn of(state: &State, appender: &Appender) -> Self {
         let image = |(id, one): (&VolumeId, &VolumeState)| {
             let segments = one.map.segments().map(|(at, segment)| (at, Arc::clone(segment)));
             let image = VolumeImage {
@@ -77,7 +78,7 @@ impl Image {
         };
         Self {
             volumes: state.volumes.iter().map(image).collect(),
-            containers: state.pages.images(),
+            containers: state.pages.images(appender.number().zip(appender.directory())),
             next_volume: state.next_volume,
             next_container: state.pages.next,
         }
@@ -243,12 +244,13 @@ impl Engine {
             next.truncate(0)?;
             // The image is how the pool is when all that waits is in the old journal.
             let (image, bodies, files) = {
+                let appender = self.appender();
                 let mut state = self.state();
                 let mut bodies = state.waiting.take();
                 if seeded::active(Bug::WaitingLost) {
                     bodies.clear();
                 }
-                (Image::of(&state), bodies, state.pages.take_unsynced())
+                (Image::of(&state, &appender), bodies, state.pages.take_unsynced())
             };
             self.write(&mut journal, bodies, &files)?;
             let frame = journal.frame;

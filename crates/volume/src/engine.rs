@@ -6,23 +6,29 @@
 //! flush acknowledged is in it. A file goes only after the journal says so durably.
 //!
 //! **Locks**, in the order in which they are taken: maintenance (checkpoints and compactions, one
-//! at a time), stripes of blocks, journal, state. Bytes are fingerprinted, compressed and read
-//! without the last two.
+//! at a time), stripes of blocks, journal, appender, state. Bytes are fingerprinted, compressed and
+//! read without the last three; the state's is never held while a file is read, written or synced.
+//!
+//! **Batches.** Each thread takes its pages through all stages itself, many at a time: fingerprint
+//! them in the lanes of vectors, look them up while memory is asked for the next ones, read what
+//! maps and references will need, change these, and append what is new in one write.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock};
 
 use onefold_backend::{BackendError, Folder, Log};
 use onefold_block::BlockSize;
-use onefold_container::{Codec, CompressedGroup, Compressor, Directory, GroupBuilder};
+use onefold_container::{Codec, CompressedGroup, Compressor, Directory};
 use onefold_fingerprint::{Fingerprint, Fingerprinter};
 use onefold_index::Table;
 use onefold_seal::{Envelope, ObjectId, Suite};
 
+use crate::append::{Appender, NewPage};
 use crate::handle::{Handle, VolumeId};
 use crate::map::Map;
-use crate::pages::{Held, Located, PageFile, Pages};
+use crate::pages::{Located, PageFile, Pages, enter};
 use crate::record::Record;
 use crate::seeded::{self, Bug};
 use crate::stripes::Stripes;
@@ -82,6 +88,29 @@ impl Waiting {
 }
 
 impl State {
+    /// Reads what mapping `blocks` to `pages` will read: memory answers all of it together, where it
+    /// would be waited for page by page.
+    fn warm(
+        &self,
+        volume: VolumeId,
+        blocks: impl Iterator<Item = u64>,
+        pages: impl Iterator<Item = Handle>,
+    ) {
+        let Some(one) = self.volumes.get(&volume) else { return };
+        let before: Vec<Handle> = blocks.map(|block| one.map.warm(block)).collect();
+        before.into_iter().chain(pages).for_each(|page| self.pages.warm(page));
+    }
+
+    /// The page that a hint leads to, if it is there.
+    fn found(&self, hint: Option<u64>) -> Option<Handle> {
+        let page = self.pages.resolve(Handle::from_u64(hint?));
+        self.pages.has(page).then_some(page)
+    }
+
+    fn map_all(&mut self, volume: VolumeId, blocks: &[u64], to: Handle) {
+        blocks.iter().for_each(|block| self.map(volume, *block, to));
+    }
+
     /// Maps a block, and notes it. A block that is beyond the end by now is as if it had been written
     /// before the volume became shorter.
     pub(crate) fn map(&mut self, volume: VolumeId, block: u64, to: Handle) {
@@ -125,8 +154,38 @@ pub(crate) struct Counters {
     pub(crate) journal_bytes: AtomicU64,
 }
 
+/// So many times as many records as begin a commit may wait while one is on its way.
+const MOST_WAITING: usize = 4;
+
+/// Pages that a compaction moves at a time.
+const MOVED: usize = 64;
+
 fn count(counter: &AtomicU64, by: usize) {
     counter.fetch_add(by as u64, Ordering::Relaxed);
+}
+
+/// A block, and the bytes that it is to have.
+type Page<'a> = (u64, &'a [u8]);
+
+/// A page of a write that the table does not know.
+struct Unknown<'a> {
+    block: u64,
+    bytes: &'a [u8],
+    fingerprint: Fingerprint,
+}
+
+/// What a page is appended for: the blocks, and its length in bytes before and after compression.
+struct Put {
+    blocks: Vec<u64>,
+    len: usize,
+    stored_len: usize,
+}
+
+/// The same page of some blocks.
+struct Distinct<'a> {
+    bytes: &'a [u8],
+    fingerprint: Fingerprint,
+    blocks: Vec<u64>,
 }
 
 pub(crate) struct Engine {
@@ -139,6 +198,7 @@ pub(crate) struct Engine {
     pub(crate) own_codec: Codec,
     pub(crate) table: RwLock<Arc<dyn Table>>,
     pub(crate) state: Mutex<State>,
+    pub(crate) appender: Mutex<Appender>,
     pub(crate) journal: Mutex<Journal>,
     pub(crate) maintenance: Mutex<()>,
     pub(crate) blocks: Stripes,
@@ -152,6 +212,10 @@ pub(crate) struct Engine {
 impl Engine {
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("nobody panics with it")
+    }
+
+    pub(crate) fn appender(&self) -> MutexGuard<'_, Appender> {
+        self.appender.lock().expect("nobody panics with it")
     }
 
     pub(crate) fn table(&self) -> Arc<dyn Table> {
@@ -173,9 +237,10 @@ impl Engine {
     /// Maps blocks of `volume` to pages with these bytes. Who calls has the stripes of the blocks.
     ///
     /// After an error some are mapped, and the others are as before.
-    pub(crate) fn put(&self, volume: VolumeId, pages: &[(u64, &[u8])]) -> Result<(), VolumeError> {
+    pub(crate) fn put(&self, volume: VolumeId, pages: &[Page<'_>]) -> Result<(), VolumeError> {
         self.expect_room(volume)?;
-        let (zeros, pages): (Vec<_>, Vec<_>) = pages.iter().partition(|(_, page)| is_zero(page));
+        let (zeros, pages): (Vec<Page<'_>>, Vec<Page<'_>>) =
+            pages.iter().copied().partition(|(_, page)| is_zero(page));
         let bytes: Vec<&[u8]> = pages.iter().map(|(_, page)| *page).collect();
         let mut fingerprints = Vec::with_capacity(bytes.len());
         self.fingerprinter.fingerprint_many(&bytes, &mut fingerprints);
@@ -185,64 +250,186 @@ impl Engine {
         if self.options.verify {
             self.drop_wrong(&bytes, &mut hints);
         }
-        let mut unknown = Vec::new();
+        let mut new = Vec::new();
         {
             let mut state = self.state();
+            let blocks = zeros.iter().chain(&pages).map(|(block, _)| *block);
+            state.warm(volume, blocks, hints.iter().flatten().copied().map(Handle::from_u64));
             for (block, _) in &zeros {
                 state.map(volume, *block, Handle::HOLE);
             }
-            for (i, (block, _)) in pages.iter().enumerate() {
-                match hints[i].map(Handle::from_u64).map(|page| state.pages.resolve(page)) {
-                    Some(page) if state.pages.has(page) => state.map(volume, *block, page),
-                    _ => unknown.push(i),
+            for ((&(block, bytes), fingerprint), hint) in pages.iter().zip(fingerprints).zip(hints)
+            {
+                match state.found(hint) {
+                    Some(page) => state.map(volume, block, page),
+                    None => new.push(Unknown { block, bytes, fingerprint }),
                 }
             }
         }
         count(&self.counters.zero, zeros.len());
-        count(&self.counters.known, pages.len() - unknown.len());
-        for i in unknown {
-            self.put_new(volume, pages[i], fingerprints[i], &*table)?;
+        count(&self.counters.known, pages.len() - new.len());
+        if new.is_empty() { Ok(()) } else { self.put_new(volume, new, &*table) }
+    }
+
+    /// Maps blocks to pages that the table did not know a moment ago.
+    fn put_new(
+        &self,
+        volume: VolumeId,
+        new: Vec<Unknown<'_>>,
+        table: &dyn Table,
+    ) -> Result<(), VolumeError> {
+        let mut pages = Vec::with_capacity(new.len());
+        for Distinct { bytes, fingerprint, blocks } in self.distinct(new) {
+            let group = compress(fingerprint, bytes, self.codec)?;
+            let stored_len = group.stored_len();
+            let of = Put { blocks, len: bytes.len(), stored_len };
+            pages.push(NewPage { group, fingerprint, of });
+        }
+        CompressedGroup::check_all(pages.iter_mut().map(|page| &mut page.group));
+        let mut appender = self.appender();
+        if !self.options.verify {
+            // Another thread may have brought the same meanwhile; from here on none does.
+            let fingerprints: Vec<Fingerprint> = pages.iter().map(|one| one.fingerprint).collect();
+            let mut hints = vec![None; fingerprints.len()];
+            table.get_many(&fingerprints, &mut hints);
+            let mut hints = hints.into_iter();
+            let mut state = self.state();
+            pages.retain(|one| match state.found(hints.next().flatten()) {
+                Some(page) => {
+                    state.map_all(volume, &one.of.blocks, page);
+                    count(&self.counters.known, one.of.blocks.len());
+                    false
+                }
+                None => true,
+            });
+        }
+        let refused: Vec<u64> = match seeded::active(Bug::RefusedErased) {
+            true => pages.iter().flat_map(|one| one.of.blocks.clone()).collect(),
+            false => Vec::new(),
+        };
+        let quota = self.options.quota;
+        let appended = self.append(&mut appender, pages, quota, table, |state, page, put: Put| {
+            state.map_all(volume, &put.blocks, page);
+            count(&self.counters.new, 1);
+            count(&self.counters.known, put.blocks.len() - 1);
+            count(&self.counters.new_bytes, put.len);
+            count(&self.counters.new_stored_bytes, put.stored_len);
+        });
+        if matches!(appended, Err(VolumeError::Quota { .. })) {
+            self.state().map_all(volume, &refused, Handle::HOLE);
+        }
+        appended
+    }
+
+    /// Pages that came several times at once, once each.
+    fn distinct<'a>(&self, pages: Vec<Unknown<'a>>) -> Vec<Distinct<'a>> {
+        let mut distinct: Vec<Distinct<'a>> = Vec::with_capacity(pages.len());
+        let mut places: HashMap<Fingerprint, usize> = HashMap::with_capacity(pages.len());
+        for Unknown { block, bytes, fingerprint } in pages {
+            match places.entry(fingerprint) {
+                // what is to be verified is compared with what it is taken for
+                Entry::Occupied(place)
+                    if !self.options.verify || distinct[*place.get()].bytes == bytes =>
+                {
+                    distinct[*place.get()].blocks.push(block);
+                }
+                entry => {
+                    entry.insert_entry(distinct.len());
+                    distinct.push(Distinct { bytes, fingerprint, blocks: vec![block] });
+                }
+            }
+        }
+        distinct
+    }
+
+    /// Appends pages to containers, as far as these may have so many bytes, and enters them into the
+    /// table. `settle` refers to each, whose place it gets, before anyone else has the state.
+    ///
+    /// After an error that has been done for some, from the first on.
+    fn append<T>(
+        &self,
+        appender: &mut Appender,
+        pages: Vec<NewPage<T>>,
+        quota: Option<u64>,
+        table: &dyn Table,
+        mut settle: impl FnMut(&mut State, Handle, T),
+    ) -> Result<(), VolumeError> {
+        let mut pages = pages.into_iter().peekable();
+        while let Some(next) = pages.peek() {
+            self.expect_quota(appender, next.group.stored_len(), quota)?;
+            let number = self.open_container(appender)?;
+            let room = quota.map_or(u64::MAX, |quota| self.state().pages.room(quota));
+            let appended = appender.append(&mut pages, room)?;
+            let mut entered = Vec::with_capacity(appended.len());
+            {
+                let mut state = self.state();
+                for (entry, of) in appended {
+                    let page = state.pages.push(number, &entry);
+                    entered.push((entry.fingerprint, page));
+                    state.waiting.push(&Record::Page { container: number, page: entry });
+                    settle(&mut state, page, of);
+                }
+            }
+            for (fingerprint, page) in entered {
+                if table.insert(&fingerprint, page.to_u64()) == onefold_index::Inserted::Full {
+                    count(&self.counters.unindexed, 1);
+                }
+            }
         }
         Ok(())
     }
 
-    /// Maps a block to a page that the table did not know a moment ago.
-    fn put_new(
-        &self,
-        volume: VolumeId,
-        (block, bytes): (u64, &[u8]),
-        fingerprint: Fingerprint,
-        table: &dyn Table,
-    ) -> Result<(), VolumeError> {
-        let page = compress(fingerprint, bytes, self.codec)?;
-        let stored_len = page.stored_len();
+    /// The number of the open container, of a new one if there is none or it is full.
+    fn open_container(&self, appender: &mut Appender) -> Result<u32, VolumeError> {
+        if appender.is_full() {
+            self.seal(appender)?;
+        }
+        if let Some(number) = appender.number() {
+            return Ok(number);
+        }
+        let number = self.state().pages.next;
+        let (file, len) = appender.begin(number)?;
+        self.state().pages.begin(file, len);
+        Ok(number)
+    }
+
+    /// Gives the open container its footer.
+    fn seal(&self, appender: &mut Appender) -> Result<(), VolumeError> {
+        let (container, len) = appender.seal()?;
         let mut state = self.state();
-        // The same page may have come twice in one write, or from another thread.
-        let hint = table.get(&fingerprint).map(|page| state.pages.resolve(Handle::from_u64(page)));
-        if let Some(page) = hint.filter(|page| !self.options.verify && state.pages.has(*page)) {
-            state.map(volume, block, page);
-            drop(state);
-            count(&self.counters.known, 1);
+        state.pages.seal(container, len);
+        state.waiting.push(&Record::Sealed { container });
+        Ok(())
+    }
+
+    /// Fails if a page of so many stored bytes is too much for the quota.
+    fn expect_quota(
+        &self,
+        appender: &Appender,
+        stored_len: usize,
+        quota: Option<u64>,
+    ) -> Result<(), VolumeError> {
+        let Some(quota) = quota else { return Ok(()) };
+        let bytes = self.state().pages.bytes();
+        if appender.needed(stored_len) <= quota.saturating_sub(bytes) {
             return Ok(());
         }
-        if let Err(error) = state.pages.expect_quota(stored_len, self.options.quota) {
-            count(&self.counters.over_quota, 1);
-            if seeded::active(Bug::RefusedErased) {
-                state.map(volume, block, Handle::HOLE);
-            }
-            return Err(error);
-        }
-        let State { pages, waiting, .. } = &mut *state;
-        let page = pages.append(page, fingerprint, |record| waiting.push(record))?;
-        state.map(volume, block, page);
-        drop(state);
-        count(&self.counters.new, 1);
-        count(&self.counters.new_bytes, bytes.len());
-        count(&self.counters.new_stored_bytes, stored_len);
-        if table.insert(&fingerprint, page.to_u64()) == onefold_index::Inserted::Full {
-            count(&self.counters.unindexed, 1);
-        }
-        Ok(())
+        count(&self.counters.over_quota, 1);
+        Err(VolumeError::Quota { bytes, quota })
+    }
+
+    /// Closes the open container if less than half of it is referred to and the rest is wanted, so
+    /// that it can be compacted.
+    fn close_sparse(&self) -> Result<(), VolumeError> {
+        let mut appender = self.appender();
+        let (Some(number), Some(quota)) = (appender.number(), self.options.quota) else {
+            return Ok(());
+        };
+        let is_wanted = {
+            let state = self.state();
+            state.pages.room(quota) < appender.container_len() && state.pages.is_sparse(number)
+        };
+        if is_wanted { self.seal(&mut appender) } else { Ok(()) }
     }
 
     /// Forgets the hints that lead to other bytes, or to none that can be read.
@@ -302,8 +489,9 @@ impl Engine {
         state.pages.note_bad(page);
     }
 
-    /// Fails unless `volume` can be changed. If much waits it is written first, so that no more waits
-    /// while the disk is full than one call can bring.
+    /// Fails unless `volume` can be changed. If much waits it is written first; if somebody does that
+    /// already, nobody else waits for the disk until several times as much is waiting. So what waits is
+    /// bounded, also while the disk is full.
     fn expect_room(&self, volume: VolumeId) -> Result<(), VolumeError> {
         self.expect_running()?;
         let waiting = {
@@ -313,12 +501,22 @@ impl Engine {
             }
             state.waiting.bytes
         };
-        if waiting < self.options.commit_len { Ok(()) } else { self.commit() }
+        if waiting < self.options.commit_len {
+            return Ok(());
+        }
+        match self.journal.try_lock() {
+            Ok(journal) => self.commit_to(journal),
+            Err(_) if waiting < MOST_WAITING * self.options.commit_len => Ok(()),
+            Err(_) => self.commit(),
+        }
     }
 
     /// Makes durable what was done before, and removes the files of containers that are dead then.
     pub(crate) fn commit(&self) -> Result<(), VolumeError> {
-        let mut journal = self.journal.lock().expect("nobody panics with it");
+        self.commit_to(self.journal.lock().expect("nobody panics with it"))
+    }
+
+    fn commit_to(&self, mut journal: MutexGuard<'_, Journal>) -> Result<(), VolumeError> {
         self.expect_running()?;
         let (bodies, files) = {
             let mut state = self.state();
@@ -401,12 +599,14 @@ impl Engine {
 
     /// What container `number` holds, unless it is gone.
     pub(crate) fn directory(&self, number: u32) -> Result<Option<Directory>, VolumeError> {
-        let found = self.state().pages.directory(number);
-        match found {
-            None => Ok(None),
-            Some(Held::Open(directory)) => Ok(Some(directory)),
-            Some(Held::Sealed(file)) => file.directory(&self.envelope()).map(Some),
+        {
+            let appender = self.appender();
+            if appender.number() == Some(number) {
+                return Ok(appender.directory().cloned());
+            }
         }
+        let file = self.state().pages.file(number);
+        file.map(|file| file.directory(&self.envelope())).transpose()
     }
 
     /// Enters all pages into an empty table.
@@ -415,9 +615,7 @@ impl Engine {
         for number in numbers {
             // A container that cannot be read has no pages to offer.
             let Ok(Some(directory)) = self.directory(number) else { continue };
-            for (slot, chunk) in (0..).zip(&directory.chunks) {
-                table.insert(&chunk.fingerprint, Handle::new(number, slot).to_u64());
-            }
+            enter(table, number, &directory);
         }
         Ok(())
     }
@@ -427,13 +625,8 @@ impl Engine {
     pub(crate) fn compact(&self) -> Result<bool, VolumeError> {
         let _only = self.maintenance.lock().expect("nobody panics with it");
         self.expect_running()?;
-        let emptiest = {
-            let mut state = self.state();
-            let State { pages, waiting, .. } = &mut *state;
-            pages.close_sparse(self.options.quota, |record| waiting.push(record))?;
-            pages.emptiest()
-        };
-        let Some((number, file, slots)) = emptiest else { return Ok(false) };
+        self.close_sparse()?;
+        let Some((number, file, slots)) = self.state().pages.emptiest() else { return Ok(false) };
         let moved = self.move_pages(number, &file, &slots);
         // also those that were moved before an error
         self.forward_maps();
@@ -453,27 +646,29 @@ impl Engine {
             }
         };
         let table = self.table();
-        for &slot in slots {
-            let from = Handle::new(number, slot);
-            let Some(located) = self.state().pages.locate(from) else { continue };
-            let Ok(stored) = located.read_stored() else {
-                let mut state = self.state();
-                state.pages.keep_for_good(number);
-                state.pages.note_bad(from);
-                continue;
-            };
-            let (group, chunk) =
-                (&directory.groups[slot as usize], &directory.chunks[slot as usize]);
-            let page = CompressedGroup::of_chunk(stored, group.codec, chunk.fingerprint, group.len);
-            let mut state = self.state();
-            let State { pages, waiting, .. } = &mut *state;
-            let to = pages.append(page, chunk.fingerprint, |record| waiting.push(record))?;
-            if let Some(record) = pages.move_page(from, to) {
-                if !seeded::active(Bug::MovesUntold) {
-                    waiting.push(&record);
-                }
-                table.insert(&chunk.fingerprint, to.to_u64());
+        for slots in slots.chunks(MOVED) {
+            let mut pages = Vec::with_capacity(slots.len());
+            for &slot in slots {
+                let from = Handle::new(number, slot);
+                let Some(located) = self.state().pages.locate(from) else { continue };
+                let Ok(stored) = located.read_stored() else {
+                    let mut state = self.state();
+                    state.pages.keep_for_good(number);
+                    state.pages.note_bad(from);
+                    continue;
+                };
+                let (group, chunk) =
+                    (&directory.groups[slot as usize], &directory.chunks[slot as usize]);
+                let fingerprint = chunk.fingerprint;
+                let group = CompressedGroup::of_chunk(stored, group.codec, fingerprint, group.len);
+                pages.push(NewPage { group, fingerprint, of: from });
             }
+            self.append(&mut self.appender(), pages, None, &*table, |state, to, from| {
+                let record = state.pages.move_page(from, to);
+                if let Some(record) = record.filter(|_| !seeded::active(Bug::MovesUntold)) {
+                    state.waiting.push(&record);
+                }
+            })?;
         }
         Ok(())
     }
@@ -509,17 +704,11 @@ fn compress(
     bytes: &[u8],
     codec: Codec,
 ) -> Result<CompressedGroup, VolumeError> {
-    if codec == Codec::Raw {
-        let len = bytes.len() as u32;
-        return Ok(CompressedGroup::of_chunk(bytes.to_vec(), Codec::Raw, fingerprint, len));
-    }
     COMPRESSOR.with_borrow_mut(|kept| {
         let compressor = match kept {
             Some((kept_codec, compressor)) if *kept_codec == codec => compressor,
             _ => &mut kept.insert((codec, Compressor::of(codec, Suite::Plain)?)).1,
         };
-        let mut group = GroupBuilder::default();
-        group.push(fingerprint, bytes);
-        Ok(compressor.compress(&mut group)?)
+        Ok(compressor.compress_chunk(fingerprint, bytes)?)
     })
 }

@@ -9,9 +9,11 @@
 //! | --- | --- |
 //! | pool.rs | making and opening a pool, its volumes |
 //! | volume.rs | a volume as a block device |
-//! | engine.rs | how a page is put, and when it is durable |
+//! | engine.rs | how pages are put, and when they are durable |
+//! | append.rs | the container that takes new pages |
 //! | pages.rs | pages in containers, and references to them |
 //! | map.rs | which page a block is |
+//! | sparse.rs | things by number, where most numbers have none |
 //! | record.rs, frame.rs | the journal's bytes |
 //! | checkpoint.rs, recovery.rs | what is left after a crash, and how it is found |
 //! | scrub.rs | whether all of it can be read |
@@ -21,6 +23,7 @@
 //! The table of fingerprints is advisory: it may be dropped at any time. What a read needs is in
 //! maps and containers.
 
+mod append;
 mod checkpoint;
 mod details;
 mod engine;
@@ -35,6 +38,7 @@ mod recovery;
 mod scrub;
 #[cfg_attr(not(feature = "seeded-bugs"), doc(hidden))]
 pub mod seeded;
+mod sparse;
 mod stripes;
 mod volume;
 

@@ -3,12 +3,13 @@
 //! A page is referred to once by each segment entry that has it, however many volumes share the
 //! segment. So a snapshot costs a pointer a segment, and no page is touched.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::handle::Handle;
 use crate::record::SEGMENT;
+use crate::sparse::Sparse;
 
 /// Who counts the references to pages.
 pub(crate) trait References {
@@ -28,19 +29,32 @@ impl References for Uncounted {
 
 /// The pages of neighbouring blocks.
 ///
-/// A clone is the same segment, held by whoever writes a checkpoint meanwhile.
-#[derive(Debug, Clone)]
+/// A clone takes the place of the segment in all maps that have it; who writes a checkpoint
+/// meanwhile holds the other.
+#[derive(Debug)]
 pub(crate) struct Segment {
+    identity: u64,
     /// Maps that have it.
-    owners: Arc<AtomicU32>,
-    pages: Box<[Handle; SEGMENT]>,
+    owners: AtomicU32,
+    pages: [Handle; SEGMENT],
 }
+
+impl Clone for Segment {
+    fn clone(&self) -> Self {
+        let owners = AtomicU32::new(self.owners());
+        Self { identity: self.identity, owners, pages: self.pages }
+    }
+}
+
+/// The identity of the next segment.
+static NEXT: AtomicU64 = AtomicU64::new(0);
 
 impl Segment {
     pub(crate) fn new(pages: &[Handle]) -> Self {
-        let mut all = Box::new([Handle::HOLE; SEGMENT]);
+        let mut all = [Handle::HOLE; SEGMENT];
         all.copy_from_slice(pages);
-        Self { owners: Arc::new(AtomicU32::new(0)), pages: all }
+        let identity = NEXT.fetch_add(1, Ordering::Relaxed);
+        Self { identity, owners: AtomicU32::new(0), pages: all }
     }
 
     pub(crate) fn pages(&self) -> &[Handle; SEGMENT] {
@@ -52,9 +66,9 @@ impl Segment {
         self.pages.iter().copied().filter(|page| !page.is_hole())
     }
 
-    /// The same for all clones of one segment, and for no other segment while one of them lives.
-    pub(crate) fn identity(&self) -> usize {
-        Arc::as_ptr(&self.owners) as usize
+    /// The same for all clones of one segment, and for no other segment.
+    pub(crate) fn identity(&self) -> u64 {
+        self.identity
     }
 
     /// Whether several maps have it. Who asks has the pool's lock.
@@ -71,7 +85,7 @@ impl Segment {
 /// The pages of a volume's blocks.
 #[derive(Debug, Default)]
 pub(crate) struct Map {
-    segments: BTreeMap<u32, Arc<Segment>>,
+    segments: Sparse<Arc<Segment>>,
     /// Blocks that are no holes.
     mapped: u64,
 }
@@ -79,7 +93,16 @@ pub(crate) struct Map {
 impl Map {
     pub(crate) fn get(&self, block: u64) -> Handle {
         let (index, place) = split(block);
-        self.segments.get(&index).map_or(Handle::HOLE, |segment| segment.pages[place])
+        self.segments.get(index).map_or(Handle::HOLE, |segment| segment.pages[place])
+    }
+
+    /// Reads what [`set`](Self::set) will: many at a time, memory answers them together. Returns the
+    /// page of the block.
+    pub(crate) fn warm(&self, block: u64) -> Handle {
+        let (index, place) = split(block);
+        let Some(segment) = self.segments.get(index) else { return Handle::HOLE };
+        std::hint::black_box(segment.owners());
+        segment.pages[place]
     }
 
     /// Blocks that are no holes.
@@ -90,7 +113,7 @@ impl Map {
     /// Maps `block` to `to`.
     pub(crate) fn set(&mut self, block: u64, to: Handle, references: &mut impl References) {
         let (index, place) = split(block);
-        if to.is_hole() && !self.segments.contains_key(&index) {
+        if to.is_hole() && self.segments.get(index).is_none() {
             return;
         }
         // The new one first: it may be the old one, which must not be without references.
@@ -109,11 +132,11 @@ impl Map {
     pub(crate) fn truncate(&mut self, blocks: u64, references: &mut impl References) {
         let (index, place) = split(blocks);
         let whole = if place == 0 { index } else { index + 1 };
-        for segment in self.segments.split_off(&whole).values() {
+        for segment in self.segments.split_off(whole).values() {
             self.mapped -= segment.present().count() as u64;
             release(segment, references);
         }
-        if place > 0 && self.segments.contains_key(&index) {
+        if place > 0 && self.segments.get(index).is_some() {
             let first = blocks - place as u64;
             for block in blocks..first + SEGMENT as u64 {
                 self.set(block, Handle::HOLE, references);
@@ -138,7 +161,7 @@ impl Map {
 
     /// The segments that there are, by their index.
     pub(crate) fn segments(&self) -> impl Iterator<Item = (u32, &Arc<Segment>)> {
-        self.segments.iter().map(|(index, segment)| (*index, segment))
+        self.segments.iter()
     }
 
     /// Puts a segment into its place, which is empty.
@@ -156,7 +179,7 @@ impl Map {
     pub(crate) fn forward(
         &mut self,
         forward: impl Fn(Handle) -> Option<Handle>,
-        replaced: &mut HashMap<usize, Arc<Segment>>,
+        replaced: &mut HashMap<u64, Arc<Segment>>,
     ) {
         for segment in self.segments.values_mut() {
             if let Some(new) = replaced.get(&segment.identity()) {
@@ -179,7 +202,7 @@ impl Map {
 
     /// The segment `index`, of this map alone.
     fn own(&mut self, index: u32, references: &mut impl References) -> &mut Segment {
-        let segment = self.segments.entry(index).or_insert_with(|| {
+        let segment = self.segments.get_or_insert(index, || {
             let empty = Segment::new(&[Handle::HOLE; SEGMENT]);
             empty.owners.store(1, Ordering::Relaxed);
             Arc::new(empty)
@@ -313,7 +336,7 @@ mod tests {
     fn holes_take_no_segment() {
         let mut map = Map::default();
         map.set(1 << 20, Handle::HOLE, &mut Counted::default());
-        assert!(map.segments.is_empty());
+        assert_eq!(map.segments().count(), 0);
         assert_eq!(map.get(1 << 20), Handle::HOLE);
     }
 }

@@ -6,21 +6,22 @@
 //! references; how long it is follows from where the next begins.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::hint::black_box;
 use std::ops::Range;
 use std::sync::{Arc, RwLock};
 
-use onefold_backend::{BackendError, Folder, Log};
-use onefold_container::{
-    AppendedContainer, ChunkEntry, Codec, CompressedGroup, Content, Directory, GroupEntry,
-    decompress_into,
-};
-use onefold_fingerprint::Fingerprint;
+use onefold_backend::{BackendError, Folder, Log, Syncer};
+use onefold_container::{Codec, Directory, decompress_into};
+use onefold_index::Table;
 use onefold_seal::{Check, Envelope, ObjectId};
 
 use crate::VolumeError;
+use crate::append::Appender;
 use crate::handle::Handle;
 use crate::map::References;
 use crate::record::{PageEntry, Record};
+use crate::seeded::{self, Bug};
+use crate::sparse::Sparse;
 
 /// The file of container `number`.
 pub(crate) fn container_name(number: u32) -> String {
@@ -28,7 +29,7 @@ pub(crate) fn container_name(number: u32) -> String {
 }
 
 /// The id in a container's header.
-fn container_id(number: u32) -> ObjectId {
+pub(crate) fn container_id(number: u32) -> ObjectId {
     let mut id = [0; ObjectId::LEN];
     id[12..].copy_from_slice(&number.to_be_bytes());
     ObjectId::from_bytes(id)
@@ -39,32 +40,41 @@ pub(crate) struct PageFile {
     pub(crate) name: String,
     number: u32,
     log: RwLock<Box<dyn Log + Sync>>,
+    /// Syncs the log while others append and read.
+    syncer: Arc<dyn Syncer>,
 }
 
 impl PageFile {
-    fn open(folder: &dyn Folder, number: u32) -> Result<Arc<Self>, BackendError> {
+    pub(crate) fn open(folder: &dyn Folder, number: u32) -> Result<Arc<Self>, BackendError> {
         let name = container_name(number);
-        let log = RwLock::new(folder.log(&name)?);
-        Ok(Arc::new(Self { name, number, log }))
+        let log = folder.log(&name)?;
+        let syncer = log.syncer();
+        Ok(Arc::new(Self { name, number, log: RwLock::new(log), syncer }))
     }
 
-    fn append(&self, bytes: &[u8]) -> Result<u64, BackendError> {
+    pub(crate) fn append(&self, bytes: &[u8]) -> Result<u64, BackendError> {
         self.log.write().expect("nobody panics with it").append(bytes)
     }
 
+    /// Cuts off all but the first `len` bytes.
+    pub(crate) fn truncate(&self, len: u64) -> Result<(), BackendError> {
+        self.log.write().expect("nobody panics with it").truncate(len)
+    }
+
+    /// Makes durable what was appended before; nobody waits for it who appends or reads.
     pub(crate) fn sync(&self) -> Result<(), BackendError> {
-        self.log.write().expect("nobody panics with it").sync()
+        self.syncer.sync()
     }
 
     pub(crate) fn number(&self) -> u32 {
         self.number
     }
 
-    fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), BackendError> {
+    pub(crate) fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), BackendError> {
         self.log.read().expect("nobody panics with it").read(offset, into)
     }
 
-    fn len(&self) -> u64 {
+    pub(crate) fn len(&self) -> u64 {
         self.log.read().expect("nobody panics with it").len()
     }
 
@@ -164,24 +174,74 @@ struct Container {
 }
 
 impl Container {
+    /// One without pages, of which `end` bytes are there.
+    fn new(file: Arc<PageFile>, end: u32) -> Self {
+        Self {
+            file,
+            slots: Vec::new(),
+            end,
+            is_sealed: false,
+            is_damaged: false,
+            is_stuck: false,
+            lost: Vec::new(),
+            live_bytes: 0,
+            live: 0,
+        }
+    }
+
     fn end_of(&self, slot: usize) -> u32 {
         self.slots.get(slot + 1).map_or(self.end, |next| next.place.offset())
     }
 
-    fn push(&mut self, group: &GroupEntry) -> Result<(), VolumeError> {
-        let Some(place) = Place::new(group.offset, group.codec) else {
+    /// Takes up the page that comes next; its slot.
+    fn push(
+        &mut self,
+        offset: u64,
+        stored_len: u32,
+        codec: Codec,
+        check: &Check,
+    ) -> Result<u32, VolumeError> {
+        let Some(place) = Place::new(offset, codec) else {
             let problem = format!("a page begins here, expected all of them before {}", 1 << 30);
             let object = self.file.name.clone();
-            return Err(VolumeError::Damaged { object, at: group.offset, problem });
+            return Err(VolumeError::Damaged { object, at: offset, problem });
         };
-        self.slots.push(Slot { place, check: short(&group.check), references: 0 });
-        self.end = place.offset().saturating_add(group.stored_len);
+        let slot = self.slots.len() as u32;
+        self.slots.push(Slot { place, check: short(check), references: 0 });
+        self.end = place.offset().saturating_add(stored_len);
+        Ok(slot)
+    }
+
+    /// The same of a page that a record tells of.
+    fn push_entry(&mut self, page: &PageEntry) -> Result<u32, VolumeError> {
+        self.push(page.offset.into(), page.stored_len, page.codec, &page.check)
+    }
+
+    /// Takes up what the footer says, and enters the pages into `table`.
+    fn read_footer(&mut self, envelope: &Envelope, table: &dyn Table) -> Result<(), VolumeError> {
+        let directory = self.file.directory(envelope)?;
+        for group in &directory.groups {
+            self.push(group.offset, group.stored_len, group.codec, &group.check)?;
+        }
+        enter(table, self.file.number(), &directory);
         Ok(())
     }
 
-    fn read_footer(&mut self, envelope: &Envelope) -> Result<(), VolumeError> {
-        let directory = self.file.directory(envelope)?;
-        directory.groups.iter().try_for_each(|group| self.push(group))
+    /// Takes up what records tell of, enters it into `table`, and lets `appender` go on.
+    fn go_on(
+        &mut self,
+        appender: &mut Appender,
+        image: &ContainerImage,
+        table: &dyn Table,
+    ) -> Result<(), VolumeError> {
+        for page in &image.pages {
+            self.push_entry(page)?;
+        }
+        appender.go_on(&self.file, image)?;
+        if let Some(directory) = appender.directory() {
+            enter(table, self.file.number(), directory);
+        }
+        Ok(())
     }
 
     fn can_be_emptied(&self) -> bool {
@@ -208,9 +268,6 @@ impl Container {
 /// A container of which a smaller share is referred to is worth compacting.
 pub(crate) const MIN_FILL: f64 = 0.5;
 
-/// A page and its fingerprint take at most so many bytes in a footer, and so does all else there.
-const FOOTER_ENTRY: u64 = 64;
-
 /// Sums over containers.
 #[derive(Debug, Default)]
 pub(crate) struct Sums {
@@ -224,14 +281,6 @@ pub(crate) struct Sums {
     pub(crate) reclaimable_bytes: u64,
 }
 
-/// Where the directory of a container is.
-pub(crate) enum Held {
-    /// Here: it has no footer yet.
-    Open(Directory),
-    /// In its footer.
-    Sealed(Arc<PageFile>),
-}
-
 /// What a checkpoint says of a container.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ContainerImage {
@@ -242,11 +291,8 @@ pub(crate) struct ContainerImage {
 
 /// All pages of a pool.
 pub(crate) struct Pages {
-    folder: Arc<dyn Folder>,
-    envelope: Envelope,
-    all: BTreeMap<u32, Container>,
-    /// The container that takes new pages.
-    open: Option<(u32, AppendedContainer)>,
+    all: Sparse<Container>,
+    /// The number of the next container.
     pub(crate) next: u32,
     /// Containers with bytes that may not be durable.
     unsynced: Vec<Arc<PageFile>>,
@@ -258,58 +304,57 @@ pub(crate) struct Pages {
     bad: HashSet<Handle>,
     /// Where pages went that a compaction moved, until all maps know.
     forwards: HashMap<Handle, Handle>,
-    /// Length in bytes from which on a container gets its footer.
-    container_len: u64,
     /// Bytes of all containers, those that are doomed among them.
     bytes: u64,
 }
 
 impl Pages {
-    pub(crate) fn new(folder: Arc<dyn Folder>, envelope: Envelope, container_len: u64) -> Self {
+    pub(crate) fn new() -> Self {
         Self {
-            folder,
-            envelope,
-            all: BTreeMap::new(),
-            open: None,
+            all: Sparse::default(),
             next: 1,
             unsynced: Vec::new(),
             maybe_dead: Vec::new(),
             doomed: Vec::new(),
             bad: HashSet::new(),
             forwards: HashMap::new(),
-            container_len,
             bytes: 0,
         }
     }
 
-    /// Takes up a container that was there before. One without a footer gets it now. Returns what is
-    /// wrong with one that cannot be read: its pages are lost, the others are not.
+    /// Bytes of the files of all containers.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Bytes that a quota leaves.
+    pub(crate) fn room(&self, quota: u64) -> u64 {
+        quota.saturating_sub(self.bytes)
+    }
+
+    /// Takes up a container that was there before, and enters its pages into `table`; `appender` goes
+    /// on with one that has no footer. Returns what is wrong with one that cannot be read: its pages
+    /// are lost, the others are not.
     pub(crate) fn load(
         &mut self,
+        appender: &mut Appender,
+        table: &dyn Table,
         number: u32,
         image: &ContainerImage,
     ) -> Result<Option<VolumeError>, VolumeError> {
-        let file = PageFile::open(&*self.folder, number)?;
-        let mut container = Container {
-            file,
-            slots: Vec::new(),
-            end: 0,
-            is_sealed: true,
-            is_damaged: false,
-            is_stuck: false,
-            lost: Vec::new(),
-            live_bytes: 0,
-            live: 0,
-        };
+        let file = PageFile::open(&*appender.folder, number)?;
+        let mut container = Container::new(file, 0);
         let loaded = match image.is_sealed {
-            true => container.read_footer(&self.envelope),
-            false => self.go_on(&mut container, image),
+            true => container.read_footer(&appender.envelope, table),
+            false => container.go_on(appender, image, table),
         };
         if loaded.is_err() {
             container.is_damaged = true;
             container.lost = image.pages.clone();
             container.slots.clear();
         }
+        // one that cannot be gone on with takes no more pages either
+        container.is_sealed = image.is_sealed || loaded.is_err();
         self.bytes += container.file.len();
         self.all.insert(number, container);
         self.maybe_dead.push(number);
@@ -317,150 +362,50 @@ impl Pages {
         Ok(loaded.err())
     }
 
-    /// Cuts off what no record tells of, and lets the container take further pages. There is no other
-    /// that does: one is begun only when the one before has its footer.
-    fn go_on(
-        &mut self,
-        container: &mut Container,
-        image: &ContainerImage,
-    ) -> Result<(), VolumeError> {
-        let file = Arc::clone(&container.file);
-        let (mut writer, start) =
-            AppendedContainer::new(&self.envelope, container_id(file.number), Content::Data);
-        for page in &image.pages {
-            let group = GroupEntry {
-                offset: page.offset.into(),
-                stored_len: page.stored_len,
-                len: page.len,
-                codec: page.codec,
-                check: page.check,
-            };
-            if group.offset != writer.len() {
-                return Err(VolumeError::Damaged {
-                    object: file.name.clone(),
-                    at: group.offset,
-                    problem: format!("a page is said to be here, expected one at {}", writer.len()),
-                });
-            }
-            container.push(&group)?;
-            writer.enter(group, [(page.fingerprint, page.len)]);
-        }
-        if file.len() < writer.len() {
-            return Err(VolumeError::Damaged {
-                object: file.name.clone(),
-                at: file.len(),
-                problem: format!("it ends here, expected {} bytes that were synced", writer.len()),
-            });
-        }
-        let mut log = file.log.write().expect("nobody panics with it");
-        let mut found = vec![0; start.len()];
-        log.read(0, &mut found)?;
-        if found != start {
-            return Err(VolumeError::Damaged {
-                object: file.name.clone(),
-                at: 0,
-                problem: "it does not begin as a container of this pool".into(),
-            });
-        }
-        log.truncate(writer.len())?;
-        drop(log);
-        container.is_sealed = false;
-        self.open = Some((container.file.number, writer));
-        Ok(())
+    /// Takes up container `next`, which was begun and has `len` bytes.
+    pub(crate) fn begin(&mut self, file: Arc<PageFile>, len: u32) {
+        self.next = file.number() + 1;
+        self.bytes += u64::from(len);
+        self.all.insert(file.number(), Container::new(file, len));
     }
 
-    /// Appends a page, whose first reference has to follow. `record` gets what the journal has to
-    /// know. After an error nothing has changed.
-    pub(crate) fn append(
-        &mut self,
-        page: CompressedGroup,
-        fingerprint: Fingerprint,
-        mut record: impl FnMut(&Record),
-    ) -> Result<Handle, VolumeError> {
-        if self.open.as_ref().is_some_and(|(_, writer)| writer.len() >= self.container_len) {
-            record(&self.seal()?);
-        }
-        if self.open.is_none() {
-            self.begin()?;
-        }
-        let (number, writer) = self.open.as_mut().expect("there is one now");
+    /// A page was appended to container `number`; its first reference has to follow before anyone
+    /// else has the state.
+    pub(crate) fn push(&mut self, number: u32, page: &PageEntry) -> Handle {
         let container = self.all.get_mut(number).expect("the open one is one of all");
-        let bytes = writer.push(page);
-        if let Err(error) = container.file.append(&bytes) {
-            writer.pop();
-            return Err(error.into());
+        let slot = container.push_entry(page).expect("it is closed before 2^30 bytes");
+        self.bytes += u64::from(page.stored_len);
+        let is_noted = self.unsynced.last().is_some_and(|last| last.number() == number);
+        if !is_noted {
+            self.unsynced.push(Arc::clone(&container.file));
         }
-        self.bytes += bytes.len() as u64;
-        let group = writer.directory().groups.last().expect("just pushed");
-        let slot = container.slots.len() as u32;
-        container.push(group).expect("it would have been closed before 2^30 bytes");
-        let page = PageEntry {
-            offset: group.offset as u32,
-            stored_len: group.stored_len,
-            len: group.len,
-            codec: group.codec,
-            check: group.check,
-            fingerprint,
-        };
-        record(&Record::Page { container: *number, page });
-        Ok(Handle::new(*number, slot))
+        Handle::new(number, slot)
     }
 
-    /// Begins a container.
-    fn begin(&mut self) -> Result<(), VolumeError> {
-        let number = self.next;
-        let file = PageFile::open(&*self.folder, number)?;
-        let (writer, start) =
-            AppendedContainer::new(&self.envelope, container_id(number), Content::Data);
-        // what a crash, or a full disk, may have left under this name
-        file.log.write().expect("nobody panics with it").truncate(0)?;
-        file.append(&start)?;
-        self.bytes += start.len() as u64;
-        self.next += 1;
-        let container = Container {
-            file,
-            slots: Vec::new(),
-            end: start.len() as u32,
-            is_sealed: false,
-            is_damaged: false,
-            is_stuck: false,
-            lost: Vec::new(),
-            live_bytes: 0,
-            live: 0,
-        };
-        self.all.insert(number, container);
-        self.open = Some((number, writer));
-        Ok(())
-    }
-
-    /// Gives the open container its footer.
-    fn seal(&mut self) -> Result<Record, VolumeError> {
-        let (number, writer) = self.open.as_ref().expect("there is one");
-        let number = *number;
-        let container = self.all.get_mut(&number).expect("the open one is one of all");
-        let footer = writer.clone().finish();
-        container.file.append(&footer)?;
-        self.bytes += footer.len() as u64;
+    /// Container `number` has its footer, of so many bytes.
+    pub(crate) fn seal(&mut self, number: u32, len: u64) {
+        self.bytes += len;
+        let container = self.all.get_mut(number).expect("the open one is one of all");
         container.is_sealed = true;
         self.maybe_dead.push(number);
+        if seeded::active(Bug::SealedUnsynced) {
+            self.unsynced.retain(|file| file.number() != number);
+            return;
+        }
         self.unsynced.push(Arc::clone(&container.file));
-        self.open = None;
-        Ok(Record::Sealed { container: number })
     }
 
     /// The files that have to be synced before the journal may tell of what is in them.
     pub(crate) fn take_unsynced(&mut self) -> Vec<Arc<PageFile>> {
         let mut files = std::mem::take(&mut self.unsynced);
-        if let Some((number, _)) = &self.open {
-            files.push(Arc::clone(&self.all[number].file));
-        }
+        files.dedup_by_key(|file| file.number());
         files
     }
 
     /// Where a page is that a map or a table names; `None` if its container is gone.
     pub(crate) fn locate(&self, page: Handle) -> Option<Located> {
         let page = self.resolve(page);
-        self.all.get(&page.container())?.located(page.slot())
+        self.all.get(page.container())?.located(page.slot())
     }
 
     /// Where a page is now: elsewhere, if it was moved.
@@ -470,7 +415,7 @@ impl Pages {
 
     /// Whether a page is there, referred to or not, and can be referred to once more.
     pub(crate) fn has(&self, page: Handle) -> bool {
-        let container = self.all.get(&page.container());
+        let container = self.all.get(page.container());
         let slot = container.and_then(|container| container.slots.get(page.slot() as usize));
         slot.is_some_and(|slot| slot.references < u32::MAX) && !self.bad.contains(&page)
     }
@@ -482,7 +427,7 @@ impl Pages {
 
     /// A page of container `number` cannot be moved.
     pub(crate) fn keep_for_good(&mut self, number: u32) {
-        if let Some(container) = self.all.get_mut(&number) {
+        if let Some(container) = self.all.get_mut(number) {
             container.is_stuck = true;
         }
     }
@@ -492,23 +437,22 @@ impl Pages {
     pub(crate) fn doom_dead(&mut self, mut record: impl FnMut(&Record)) {
         for number in std::mem::take(&mut self.maybe_dead) {
             let is_dead = |one: &Container| one.is_sealed && !one.is_damaged && one.live == 0;
-            if !self.all.get(&number).is_some_and(is_dead) {
+            if !self.all.get(number).is_some_and(is_dead) {
                 continue;
             }
             record(&Record::Dropped { container: number });
-            self.doomed.extend(self.all.remove(&number).map(|container| container.file));
+            self.doomed.extend(self.all.remove(number).map(|container| container.file));
         }
     }
 
-    /// Dooms the open container as well, if nothing in it is referred to.
-    pub(crate) fn doom_open(&mut self, mut record: impl FnMut(&Record)) {
-        let Some((number, _)) = &self.open else { return };
-        let number = *number;
-        if self.all[&number].live == 0 {
-            self.open = None;
-            record(&Record::Dropped { container: number });
-            self.doomed.extend(self.all.remove(&number).map(|container| container.file));
+    /// Dooms the open container `number` as well, if nothing in it is referred to; whether it did.
+    pub(crate) fn doom_open(&mut self, number: u32, mut record: impl FnMut(&Record)) -> bool {
+        if self.all.get(number).is_some_and(|container| container.live > 0) {
+            return false;
         }
+        record(&Record::Dropped { container: number });
+        self.doomed.extend(self.all.remove(number).map(|container| container.file));
+        true
     }
 
     /// The files of all that is doomed.
@@ -524,41 +468,13 @@ impl Pages {
         self.doomed.extend(files);
     }
 
-    /// Fails if containers would have more than `quota` bytes with `stored_len` bytes of a page, once
-    /// they have their footers.
-    pub(crate) fn expect_quota(
-        &self,
-        stored_len: usize,
-        quota: Option<u64>,
-    ) -> Result<(), VolumeError> {
-        let Some(quota) = quota else { return Ok(()) };
-        let pages = self.open.as_ref().map_or(0, |(number, _)| self.all[number].slots.len());
-        let needed = stored_len as u64 + FOOTER_ENTRY * (pages as u64 + 2);
-        match self.bytes.checked_add(needed) {
-            Some(bytes) if bytes <= quota => Ok(()),
-            _ => Err(VolumeError::Quota { bytes: self.bytes, quota }),
-        }
-    }
-
-    /// Closes the open container if less than half of it is referred to and the rest is wanted, so
-    /// that it can be compacted. `record` gets what the journal has to know.
-    pub(crate) fn close_sparse(
-        &mut self,
-        quota: Option<u64>,
-        mut record: impl FnMut(&Record),
-    ) -> Result<(), VolumeError> {
-        let is_short = quota.is_some_and(|quota| self.bytes + self.container_len > quota);
-        let is_sparse = |(number, _): &(u32, AppendedContainer)| {
-            let container = &self.all[number];
-            let Some(first) = container.slots.first() else { return false };
-            // without what stands before the pages: one that has just taken a short one is not sparse
-            let bytes = u64::from(container.end - first.place.offset());
-            container.live_bytes < bytes - container.live_bytes
-        };
-        if is_short && self.open.as_ref().is_some_and(is_sparse) {
-            record(&self.seal()?);
-        }
-        Ok(())
+    /// Whether container `number` has pages, of which less than half are referred to.
+    pub(crate) fn is_sparse(&self, number: u32) -> bool {
+        let Some(container) = self.all.get(number) else { return false };
+        let Some(first) = container.slots.first() else { return false };
+        // without what stands before the pages: one that has just taken a short one is not sparse
+        let bytes = u64::from(container.end - first.place.offset());
+        container.live_bytes < bytes - container.live_bytes
     }
 
     /// The container with the smallest share of bytes that are referred to, if it is worth
@@ -569,13 +485,13 @@ impl Pages {
         let (number, container) = least.filter(|(_, one)| one.fill() < MIN_FILL)?;
         let slots = container.slots.iter().enumerate();
         let live = slots.filter(|(_, slot)| slot.references > 0).map(|(slot, _)| slot as u32);
-        Some((*number, Arc::clone(&container.file), live.collect()))
+        Some((number, Arc::clone(&container.file), live.collect()))
     }
 
     /// How often a page is referred to, and what it takes; `None` if its container is gone.
     pub(crate) fn footprint(&self, page: Handle) -> Option<(u32, u64)> {
         let page = self.resolve(page);
-        let container = self.all.get(&page.container())?;
+        let container = self.all.get(page.container())?;
         let slot = container.slots.get(page.slot() as usize)?;
         let len = container.end_of(page.slot() as usize) - slot.place.offset();
         Some((slot.references, len.into()))
@@ -583,7 +499,7 @@ impl Pages {
 
     /// The page is at `to` from now on, for all who refer to it. Nothing if nobody does any more.
     pub(crate) fn move_page(&mut self, from: Handle, to: Handle) -> Option<Record> {
-        let slot = &mut self.all.get_mut(&from.container())?.slots[from.slot() as usize];
+        let slot = &mut self.all.get_mut(from.container())?.slots[from.slot() as usize];
         let references = slot.references;
         if references == 0 {
             return None;
@@ -605,39 +521,43 @@ impl Pages {
         !self.forwards.is_empty()
     }
 
-    /// What a checkpoint has to say of each container.
-    pub(crate) fn images(&self) -> BTreeMap<u32, ContainerImage> {
-        let image = |(number, container): (&u32, &Container)| {
-            let pages = match &self.open {
-                Some((open, writer)) if open == number => entries(writer.directory()),
+    /// What a checkpoint has to say of each container; `open` is the one without a footer.
+    pub(crate) fn images(&self, open: Option<(u32, &Directory)>) -> BTreeMap<u32, ContainerImage> {
+        let image = |(number, container): (u32, &Container)| {
+            let pages = match open {
+                Some((open, directory)) if open == number => entries(directory),
                 _ => container.lost.clone(),
             };
             let is_sealed = container.is_sealed && container.lost.is_empty();
-            (*number, ContainerImage { is_sealed, pages })
+            (number, ContainerImage { is_sealed, pages })
         };
         self.all.iter().map(image).collect()
     }
 
     /// The numbers of all containers.
     pub(crate) fn numbers(&self) -> Vec<u32> {
-        self.all.keys().copied().collect()
+        self.all.iter().map(|(number, _)| number).collect()
     }
 
-    /// What there is of container `number` to read its directory from.
-    pub(crate) fn directory(&self, number: u32) -> Option<Held> {
-        match &self.open {
-            Some((open, writer)) if *open == number => Some(Held::Open(writer.directory().clone())),
-            _ => Some(Held::Sealed(Arc::clone(&self.all.get(&number)?.file))),
-        }
+    /// The file of container `number`.
+    pub(crate) fn file(&self, number: u32) -> Option<Arc<PageFile>> {
+        Some(Arc::clone(&self.all.get(number)?.file))
+    }
+
+    /// Reads what referring to a page will: many at a time, memory answers them together.
+    pub(crate) fn warm(&self, page: Handle) {
+        let container = self.all.get(page.container());
+        let slot = container.and_then(|container| container.slots.get(page.slot() as usize));
+        black_box(slot.map(|slot| slot.references));
     }
 
     /// References of every page that has any.
     pub(crate) fn references(&self) -> BTreeMap<Handle, u32> {
         let mut all = BTreeMap::new();
-        for (number, container) in &self.all {
+        for (number, container) in self.all.iter() {
             for (slot, one) in container.slots.iter().enumerate().filter(|(_, s)| s.references > 0)
             {
-                all.insert(Handle::new(*number, slot as u32), one.references);
+                all.insert(Handle::new(number, slot as u32), one.references);
             }
         }
         all
@@ -657,23 +577,22 @@ impl Pages {
     }
 }
 
+/// Enters the pages of a container into a table.
+pub(crate) fn enter(table: &dyn Table, container: u32, directory: &Directory) {
+    for (slot, chunk) in (0..).zip(&directory.chunks) {
+        table.insert(&chunk.fingerprint, Handle::new(container, slot).to_u64());
+    }
+}
+
 fn entries(directory: &Directory) -> Vec<PageEntry> {
     let pages = directory.groups.iter().zip(&directory.chunks);
-    let entry = |(group, chunk): (&GroupEntry, &ChunkEntry)| PageEntry {
-        offset: group.offset as u32,
-        stored_len: group.stored_len,
-        len: group.len,
-        codec: group.codec,
-        check: group.check,
-        fingerprint: chunk.fingerprint,
-    };
-    pages.map(entry).collect()
+    pages.map(|(group, chunk)| PageEntry::new(group, chunk.fingerprint)).collect()
 }
 
 impl References for Pages {
     fn gain(&mut self, page: Handle) {
         let page = self.resolve(page);
-        let Some(container) = self.all.get_mut(&page.container()) else { return };
+        let Some(container) = self.all.get_mut(page.container()) else { return };
         let len = container.end_of(page.slot() as usize);
         let Some(slot) = container.slots.get_mut(page.slot() as usize) else { return };
         slot.references += 1;
@@ -685,7 +604,7 @@ impl References for Pages {
 
     fn release(&mut self, page: Handle) {
         let page = self.resolve(page);
-        let Some(container) = self.all.get_mut(&page.container()) else { return };
+        let Some(container) = self.all.get_mut(page.container()) else { return };
         let len = container.end_of(page.slot() as usize);
         let Some(slot) = container.slots.get_mut(page.slot() as usize) else { return };
         slot.references -= 1;

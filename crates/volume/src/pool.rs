@@ -248,7 +248,8 @@ impl Pool {
         let own = folder.log(NAME)?;
         let Head { id, hash, codec } = read_head(&*own)?;
         let container_len = options.container_len.clamp(MIN_CONTAINER, MAX_CONTAINER);
-        let found = recover(&folder, id, container_len)?;
+        let table = options.table()?;
+        let found = recover(&folder, id, container_len, &*table)?;
         let mut log = folder.log(&journal_name(found.journal))?;
         if !seeded::active(Bug::TornEndKept) {
             log.truncate(found.end)?;
@@ -257,11 +258,12 @@ impl Pool {
             fingerprinter: hash.fingerprinter(),
             codec: options.codec.unwrap_or(codec),
             own_codec: codec,
-            table: RwLock::new(options.table()?),
+            table: RwLock::new(table),
             options,
             folder,
             id,
             state: Mutex::new(found.state),
+            appender: Mutex::new(found.appender),
             journal: Mutex::new(Journal { log, number: found.journal, frame: found.frame }),
             maintenance: Mutex::new(()),
             blocks: Stripes::new(),
@@ -270,7 +272,6 @@ impl Pool {
             _own: own,
         };
         engine.counters.journal_bytes.store(found.end, Ordering::Relaxed);
-        engine.fill_table(&*engine.table())?;
         Ok((Self(Arc::new(engine)), found.damage))
     }
 
@@ -431,9 +432,14 @@ impl Pool {
     /// Empties the table of fingerprints, and fills it again if that is wanted. Nothing is lost but
     /// that pages are kept twice while it is not full.
     pub fn drop_table(&self, refill: bool) -> Result<(), VolumeError> {
-        let table = self.0.options.table()?;
+        self.use_table(self.0.options.table()?, refill)
+    }
+
+    /// Goes on with `table`, which gets all pages first if it is to be filled. What it leads to is
+    /// believed as far as it fits: for tables that were filled before, and for measuring.
+    pub fn use_table(&self, table: Arc<dyn Table>, fill: bool) -> Result<(), VolumeError> {
         *self.0.table.write().expect("nobody panics with it") = Arc::clone(&table);
-        if refill { self.0.fill_table(&*table) } else { Ok(()) }
+        if fill { self.0.fill_table(&*table) } else { Ok(()) }
     }
 
     /// What does not fit together: references that are not those of the maps, and blocks whose pages

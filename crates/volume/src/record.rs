@@ -2,7 +2,7 @@
 //! them, and a checkpoint says by records how the pool was when it was taken.
 
 use onefold_block::BlockSize;
-use onefold_container::Codec;
+use onefold_container::{Codec, GroupEntry};
 use onefold_fingerprint::Fingerprint;
 use onefold_seal::wire::{Put, Reader, WireError};
 use onefold_seal::{CHECK_LEN, Check};
@@ -28,6 +28,14 @@ pub(crate) struct PageEntry {
     /// Over the stored bytes.
     pub(crate) check: Check,
     pub(crate) fingerprint: Fingerprint,
+}
+
+impl PageEntry {
+    /// A page that is a group of its own.
+    pub(crate) fn new(group: &GroupEntry, fingerprint: Fingerprint) -> Self {
+        let GroupEntry { offset, stored_len, len, codec, check } = *group;
+        Self { offset: offset as u32, stored_len, len, codec, check, fingerprint }
+    }
 }
 
 /// One change of a pool.

@@ -4,9 +4,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use onefold_backend::Folder;
+use onefold_index::Table;
 use onefold_seal::wire::WireError;
 use onefold_seal::{Envelope, ObjectId};
 
+use crate::append::Appender;
 use crate::checkpoint::{self, Replayed, checkpoint_name, journal_name, number_in};
 use crate::engine::{State, VolumeState, Waiting};
 use crate::handle::{Handle, VolumeId};
@@ -19,6 +21,7 @@ use crate::{VolumeError, frame};
 /// A pool as it was found.
 pub(crate) struct Recovered {
     pub(crate) state: State,
+    pub(crate) appender: Appender,
     /// Of the last journal there is.
     pub(crate) journal: u64,
     /// Where its last frame ends.
@@ -28,11 +31,13 @@ pub(crate) struct Recovered {
     pub(crate) damage: Vec<VolumeError>,
 }
 
-/// Finds the state that the journals end with. Writes nothing but footers of containers.
+/// Finds the state that the journals end with, and enters all pages into `table`, so that each
+/// footer is read once. Writes nothing but footers of containers.
 pub(crate) fn recover(
     folder: &Arc<dyn Folder>,
     pool: ObjectId,
     container_len: u64,
+    table: &dyn Table,
 ) -> Result<Recovered, VolumeError> {
     let names = folder.names()?;
     let numbers = |prefix| -> BTreeSet<u64> {
@@ -56,10 +61,11 @@ pub(crate) fn recover(
     };
     let Replayed { mut volumes, containers, next_volume, next_container, frame } = replayed;
     forward(&mut volumes, &moved);
-    let mut pages = Pages::new(Arc::clone(folder), Envelope::plain(pool), container_len);
+    let mut appender = Appender::new(Arc::clone(folder), Envelope::plain(pool), container_len);
+    let mut pages = Pages::new();
     let mut damage = Vec::new();
     for (container, image) in &containers {
-        damage.extend(pages.load(*container, image)?);
+        damage.extend(pages.load(&mut appender, table, *container, image)?);
     }
     pages.next = pages.next.max(next_container);
     recount(&volumes, &mut pages);
@@ -75,9 +81,13 @@ pub(crate) fn recover(
         }
     }
     let mut waiting = Waiting::default();
-    pages.doom_open(|record| waiting.push(record));
+    if let Some(open) = appender.number()
+        && pages.doom_open(open, |record| waiting.push(record))
+    {
+        appender.abandon();
+    }
     let state = State { volumes, next_volume, pages, waiting };
-    Ok(Recovered { state, journal, end, frame, damage })
+    Ok(Recovered { state, appender, journal, end, frame, damage })
 }
 
 /// The newest checkpoint that is whole. One that is not was being written when the power went, if

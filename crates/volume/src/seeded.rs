@@ -27,6 +27,8 @@ pub enum Bug {
     WaitingLost = 7,
     /// A page that the quota refuses leaves a hole behind.
     RefusedErased = 8,
+    /// A container that has its footer is not synced any more.
+    SealedUnsynced = 9,
 }
 
 impl Bug {
@@ -40,6 +42,7 @@ impl Bug {
         Bug::MovesUntold,
         Bug::WaitingLost,
         Bug::RefusedErased,
+        Bug::SealedUnsynced,
     ];
 }
 

@@ -15,14 +15,28 @@ impl Stripes {
         Self([const { Mutex::new(()) }; STRIPES])
     }
 
-    /// The locks of `blocks`, taken in one order by all, so that nobody waits in a circle.
-    pub(crate) fn lock(&self, volume: VolumeId, blocks: Range<u64>) -> Vec<MutexGuard<'_, ()>> {
-        let count = (blocks.end - blocks.start).min(STRIPES as u64);
-        let stripe =
-            |block: u64| (block.wrapping_add(u64::from(volume.0) * 37) % STRIPES as u64) as usize;
-        let mut stripes: Vec<usize> = (0..count).map(|i| stripe(blocks.start + i)).collect();
-        stripes.sort_unstable();
-        stripes.into_iter().map(|one| self.0[one].lock().expect("nobody panics with it")).collect()
+    /// The locks of the blocks in `ranges`, taken in one order by all, so that nobody waits in a
+    /// circle.
+    pub(crate) fn lock(
+        &self,
+        volume: VolumeId,
+        ranges: impl IntoIterator<Item = Range<u64>>,
+    ) -> Vec<MutexGuard<'_, ()>> {
+        let mut wanted = [0_u64; STRIPES / 64];
+        for range in ranges {
+            for i in 0..(range.end - range.start).min(STRIPES as u64) {
+                let block = range.start + i;
+                let stripe = block.wrapping_add(u64::from(volume.0) * 37) % STRIPES as u64;
+                wanted[stripe as usize / 64] |= 1 << (stripe % 64);
+            }
+        }
+        let count: u32 = wanted.iter().map(|bits| bits.count_ones()).sum();
+        let mut locks = Vec::with_capacity(count as usize);
+        let is_wanted = |stripe: &usize| wanted[stripe / 64] >> (stripe % 64) & 1 == 1;
+        for stripe in (0..STRIPES).filter(is_wanted) {
+            locks.push(self.0[stripe].lock().expect("nobody panics with it"));
+        }
+        locks
     }
 }
 
@@ -31,10 +45,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_range_of_any_length_takes_each_lock_once() {
+    fn ranges_of_any_length_take_each_lock_once() {
         let stripes = Stripes::new();
         for (range, count) in [(0..0, 0), (5..6, 1), (200..300, 100), (0..1 << 40, STRIPES)] {
-            assert_eq!(stripes.lock(VolumeId(3), range).len(), count);
+            assert_eq!(stripes.lock(VolumeId(3), [range]).len(), count);
         }
+        assert_eq!(stripes.lock(VolumeId(3), [5..6, 0..0, 261..262, 4..7]).len(), 3);
+        assert_eq!(stripes.lock(VolumeId(3), [0..200, 150..256]).len(), STRIPES);
     }
 }

@@ -13,8 +13,12 @@ use crate::pages::Located;
 use crate::pool::check_size;
 use crate::record::Record;
 
-/// Blocks that are put at a time: so many are fingerprinted together.
+/// Blocks that are put at a time: so many go through each stage together.
 const BATCH: usize = 256;
+
+/// Writes of a block that are worth being one call: lanes of vectors are full then, and little is
+/// left to be saved.
+const AT_ONCE: usize = 16;
 
 /// A volume of a pool.
 pub struct Volume {
@@ -82,34 +86,44 @@ impl Volume {
         Ok(())
     }
 
-    /// Puts `data` at `offset`; blocks at the ends are changed in part. Who calls has their locks.
-    fn put(&self, offset: u64, data: &[u8]) -> Result<(), BlockError> {
+    /// Puts all `writes`; blocks at their ends are changed in part. Who calls has their locks.
+    fn put(&self, writes: &[(u64, &[u8])]) -> Result<(), BlockError> {
         let len = self.block_len() as usize;
-        let (mut block, within) = (offset / self.block_len(), (offset % self.block_len()) as usize);
-        let (head, rest) = match within {
-            0 => (&data[..0], data),
-            _ => data.split_at(data.len().min(len - within)),
-        };
-        if !head.is_empty() {
-            self.change_block(block, within, head)?;
-            block += 1;
+        let mut batch = Vec::with_capacity(BATCH.min(writes.len()));
+        for &(offset, data) in writes {
+            let (mut block, within) = (offset / len as u64, (offset % len as u64) as usize);
+            let (head, rest) = match within {
+                0 => (&data[..0], data),
+                _ => data.split_at(data.len().min(len - within)),
+            };
+            if !head.is_empty() {
+                self.change_block(block, within, head)?;
+                block += 1;
+            }
+            let (pages, tail) = rest.split_at(rest.len() - rest.len() % len);
+            for page in pages.chunks(len) {
+                batch.push((block, page));
+                block += 1;
+                if batch.len() == BATCH {
+                    self.put_pages(&batch)?;
+                    batch.clear();
+                }
+            }
+            if !tail.is_empty() {
+                self.change_block(block, 0, tail)?;
+            }
         }
-        let (pages, tail) = rest.split_at(rest.len() - rest.len() % len);
-        for pages in pages.chunks(BATCH * len) {
-            let batch: Vec<(u64, &[u8])> = (block..).zip(pages.chunks(len)).collect();
-            self.engine.put(self.id, &batch).map_err(block_error)?;
-            block += batch.len() as u64;
-        }
-        if !tail.is_empty() {
-            self.change_block(block, 0, tail)?;
-        }
-        Ok(())
+        if batch.is_empty() { Ok(()) } else { self.put_pages(&batch) }
+    }
+
+    fn put_pages(&self, batch: &[(u64, &[u8])]) -> Result<(), BlockError> {
+        self.engine.put(self.id, batch).map_err(block_error)
     }
 
     fn change_block(&self, block: u64, within: usize, data: &[u8]) -> Result<(), BlockError> {
         let mut page = self.read_block(block)?;
         page[within..within + data.len()].copy_from_slice(data);
-        self.engine.put(self.id, &[(block, &page)]).map_err(block_error)
+        self.put_pages(&[(block, &page)])
     }
 
     fn finish(&self, durability: Durability) -> Result<(), BlockError> {
@@ -154,13 +168,30 @@ impl BlockDevice for Volume {
     }
 
     fn write(&self, offset: u64, data: &[u8], durability: Durability) -> Result<(), BlockError> {
+        self.write_many(&[(offset, data)], durability)
+    }
+
+    fn write_many(
+        &self,
+        writes: &[(u64, &[u8])],
+        durability: Durability,
+    ) -> Result<(), BlockError> {
         self.expect_writable()?;
-        let bytes = BlockError::check_range(offset, data.len() as u64, self.size())?;
+        let size = self.size();
+        let mut touched = Vec::with_capacity(writes.len());
+        for (offset, data) in writes {
+            let bytes = BlockError::check_range(*offset, data.len() as u64, size)?;
+            touched.push(self.touched(&bytes));
+        }
         {
-            let _blocks = self.engine.blocks.lock(self.id, self.touched(&bytes));
-            self.put(offset, data)?;
+            let _blocks = self.engine.blocks.lock(self.id, touched);
+            self.put(writes)?;
         }
         self.finish(durability)
+    }
+
+    fn writes_at_once(&self) -> usize {
+        AT_ONCE
     }
 
     fn erase(&self, range: Range<u64>, durability: Durability) -> Result<(), BlockError> {
@@ -169,7 +200,7 @@ impl BlockDevice for Volume {
         let range = BlockError::check_range(range.start, len, self.size())?;
         let whole = self.whole(&range);
         {
-            let _blocks = self.engine.blocks.lock(self.id, whole.clone());
+            let _blocks = self.engine.blocks.lock(self.id, [whole.clone()]);
             self.engine.erase(self.id, whole).map_err(block_error)?;
         }
         self.finish(durability)
@@ -188,15 +219,15 @@ impl BlockDevice for Volume {
         let range = BlockError::check_range(range.start, len, self.size())?;
         let whole = self.whole(&range);
         {
-            let _blocks = self.engine.blocks.lock(self.id, self.touched(&range));
+            let _blocks = self.engine.blocks.lock(self.id, [self.touched(&range)]);
             let zeros = vec![0; self.block_len() as usize];
             let (start, end) = (whole.start * self.block_len(), whole.end * self.block_len());
             if whole.is_empty() {
-                self.put(range.start, &vec![0; (range.end - range.start) as usize])?;
+                self.put(&[(range.start, &vec![0; (range.end - range.start) as usize])])?;
             } else {
-                self.put(range.start, &zeros[..(start - range.start) as usize])?;
+                self.put(&[(range.start, &zeros[..(start - range.start) as usize])])?;
                 self.engine.erase(self.id, whole).map_err(block_error)?;
-                self.put(end, &zeros[..(range.end - end) as usize])?;
+                self.put(&[(end, &zeros[..(range.end - end) as usize])])?;
             }
         }
         self.finish(durability)
@@ -245,7 +276,7 @@ impl BlockDevice for Volume {
         self.engine.expect_running().map_err(block_error)?;
         {
             // nobody changes a part of a block meanwhile
-            let _blocks = self.engine.blocks.lock(self.id, 0..u64::MAX);
+            let _blocks = self.engine.blocks.lock(self.id, std::iter::once(0..u64::MAX));
             let mut state = self.engine.state();
             let State { volumes, pages, waiting, .. } = &mut *state;
             let Some(one) = volumes.get_mut(&self.id) else { return Err(BlockError::ShuttingDown) };

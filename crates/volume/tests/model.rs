@@ -114,7 +114,18 @@ impl Fixture {
         match self.below(30) {
             0..12 if !is_snapshot => {
                 let bytes = self.bytes(len as usize);
-                device.write(offset, &bytes, durability).unwrap();
+                // in one piece or in several, the last first
+                let (mut writes, mut from) = (Vec::new(), 0);
+                while from < bytes.len() && writes.len() < 4 {
+                    let to = from + 1 + self.below((bytes.len() - from) as u64) as usize;
+                    writes.insert(0, (offset + from as u64, &bytes[from..to]));
+                    from = to;
+                }
+                writes.insert(0, (offset + from as u64, &bytes[from..]));
+                match writes.len() {
+                    3 => device.write(offset, &bytes, durability).unwrap(),
+                    _ => device.write_many(&writes, durability).unwrap(),
+                }
                 self.model.get_mut(&name).unwrap().0[range].copy_from_slice(&bytes);
             }
             12..14 if !is_snapshot => {
@@ -333,6 +344,35 @@ fn a_pool_remembers_how_it_compresses() {
         assert_eq!(own == 4096, codec == Codec::Raw);
         assert_eq!(write(Options { codec: Some(Codec::Raw), ..options() }), 4096);
         assert_eq!(write(options()), own);
+    }
+}
+
+#[test]
+fn writes_of_the_same_block_at_once_leave_one_of_them() {
+    for verify in [false, true] {
+        let mut fixture = Fixture::new(1, Hash::Blake3, Options { verify, ..options() });
+        fixture.create("a", 1 << 20, BlockSize::B4096);
+        let pages: Vec<Vec<u8>> = (0..3).map(|seed| onefold_testkit::random(seed, 4096)).collect();
+        let device = fixture.pool().volume("a").unwrap();
+        device.write(0, &pages[0], Durability::OnFlush).unwrap();
+        // one that is known, new ones, and the same ones again elsewhere
+        let writes: Vec<(u64, &[u8])> = [(1, 1), (1, 0), (1, 2), (2, 1), (1, 1), (3, 2), (4, 1)]
+            .map(|(block, page): (u64, usize)| (block * 4096, &pages[page][..]))
+            .into();
+        device.write_many(&writes, Durability::OnReturn).unwrap();
+        let read = |block: u64| {
+            let mut found = vec![0; 4096];
+            device.read(block * 4096, &mut found).unwrap();
+            found
+        };
+        assert!(pages.contains(&read(1)));
+        assert!(read(2) == pages[1] && read(3) == pages[2] && read(4) == pages[1]);
+        assert_eq!(fixture.pool().check(), Vec::<String>::new());
+        assert_eq!(fixture.pool().statistics().pages, 3);
+        // nothing is done of what reaches beyond the end in part
+        let writes = [(0, &pages[1][..]), ((1 << 20) - 1, &pages[1][..])];
+        device.write_many(&writes, Durability::OnFlush).unwrap_err();
+        assert!(read(0) == pages[0]);
     }
 }
 

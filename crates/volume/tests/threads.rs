@@ -1,10 +1,10 @@
 //! Many threads at once: each finds what it wrote last, whatever the others do to the pool.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 
-use onefold_backend::{Folder, MemoryFolder};
+use onefold_backend::{BackendError, Folder, Log, MemoryFolder, Pages, Syncer};
 use onefold_block::{BlockDevice, BlockSize, Durability};
 use onefold_testkit::SplitMix64;
 use onefold_volume::{Hash, Options, Pool};
@@ -142,4 +142,131 @@ fn writes_beside_a_volume_that_becomes_shorter_leave_a_pool_that_opens() {
     let size = device.size();
     drop((device, pool));
     assert_eq!(reopen(folder).volume("a").unwrap().size(), size);
+}
+
+/// What syncs wait at while it is closed.
+#[derive(Default)]
+struct Gate {
+    /// Whether it is closed, and how many wait.
+    state: Mutex<(bool, usize)>,
+    changed: Condvar,
+}
+
+impl Gate {
+    fn pass(&self) {
+        let mut state = self.state.lock().unwrap();
+        state.1 += 1;
+        self.changed.notify_all();
+        let mut state = self.changed.wait_while(state, |state| state.0).unwrap();
+        state.1 -= 1;
+    }
+
+    fn set(&self, is_closed: bool) {
+        self.state.lock().unwrap().0 = is_closed;
+        self.changed.notify_all();
+    }
+
+    fn wait_for_one(&self) {
+        let state = self.state.lock().unwrap();
+        drop(self.changed.wait_while(state, |state| state.1 == 0).unwrap());
+    }
+}
+
+/// A folder in memory whose containers are synced as fast as the gate lets them.
+struct Slow {
+    inner: MemoryFolder,
+    gate: Arc<Gate>,
+}
+
+struct SlowLog {
+    inner: Box<dyn Log + Sync>,
+    gate: Arc<Gate>,
+}
+
+struct SlowSyncer(Arc<Gate>);
+
+impl Syncer for SlowSyncer {
+    fn sync(&self) -> Result<(), BackendError> {
+        self.0.pass();
+        Ok(())
+    }
+}
+
+impl Log for SlowLog {
+    fn append(&mut self, bytes: &[u8]) -> Result<u64, BackendError> {
+        self.inner.append(bytes)
+    }
+
+    fn sync(&mut self) -> Result<(), BackendError> {
+        self.inner.sync()
+    }
+
+    fn truncate(&mut self, len: u64) -> Result<(), BackendError> {
+        self.inner.truncate(len)
+    }
+
+    fn len(&self) -> u64 {
+        self.inner.len()
+    }
+
+    fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), BackendError> {
+        self.inner.read(offset, into)
+    }
+
+    fn syncer(&self) -> Arc<dyn Syncer> {
+        Arc::new(SlowSyncer(Arc::clone(&self.gate)))
+    }
+}
+
+impl Folder for Slow {
+    fn log(&self, name: &str) -> Result<Box<dyn Log + Sync>, BackendError> {
+        let gate = Arc::clone(&self.gate);
+        Ok(Box::new(SlowLog { inner: self.inner.log(name)?, gate }))
+    }
+
+    fn pages(&self, name: &str, page_size: usize) -> Result<Box<dyn Pages + Sync>, BackendError> {
+        self.inner.pages(name, page_size)
+    }
+
+    fn names(&self) -> Result<Vec<String>, BackendError> {
+        self.inner.names()
+    }
+
+    fn remove(&self, name: &str) -> Result<(), BackendError> {
+        self.inner.remove(name)
+    }
+}
+
+#[test]
+fn writes_and_reads_go_on_while_a_flush_waits_for_the_disk() {
+    let gate = Arc::new(Gate::default());
+    let folder = Slow { inner: MemoryFolder::new(), gate: Arc::clone(&gate) };
+    let folder: Arc<dyn Folder> = Arc::new(folder);
+    Pool::create(&folder, Hash::Blake3).unwrap();
+    let (pool, _) = Pool::open(Arc::clone(&folder), options()).unwrap();
+    pool.create_volume("a", 100 * BLOCK, BlockSize::B4096).unwrap();
+    let volume = pool.volume("a").unwrap();
+    volume.write(0, &block(1), Durability::OnFlush).unwrap();
+    gate.set(true);
+    thread::scope(|scope| {
+        let flush = scope.spawn(|| volume.flush().unwrap());
+        gate.wait_for_one();
+        // more than begins a commit, and than a container has
+        for n in 1..50 {
+            volume.write(n * BLOCK, &block(1 + n), Durability::OnFlush).unwrap();
+            let mut found = vec![0; BLOCK as usize];
+            volume.read((n - 1) * BLOCK, &mut found).unwrap();
+            assert!(found == block(n));
+        }
+        assert!(!flush.is_finished());
+        gate.set(false);
+    });
+    volume.flush().unwrap();
+    drop((volume, pool));
+    let volume = reopen(folder).volume("a").unwrap();
+    for n in 0..50 {
+        let mut found = vec![0; BLOCK as usize];
+        volume.read(n * BLOCK, &mut found).unwrap();
+        assert!(found == block(1 + n));
+    }
 }
