@@ -1,5 +1,6 @@
 //! Long runs that are started by hand: fuzzing for as long as one likes, the kernels under what
-//! watches each access to memory, the index beyond its memory, and the tables in memory.
+//! watches each access to memory, the index beyond its memory, the tables in memory, and a pool of
+//! volumes.
 
 use std::fs;
 use std::path::PathBuf;
@@ -139,6 +140,11 @@ pub(crate) fn index(limit: u64, arguments: &[String]) -> Result<()> {
 /// Builds the measurement of the tables in memory and runs it.
 pub(crate) fn table(arguments: &[String]) -> Result<()> {
     run(Command::new(measurement("table-campaign")?).args(arguments))
+}
+
+/// Builds the measurement of a pool of volumes and runs it.
+pub(crate) fn engine(arguments: &[String]) -> Result<()> {
+    run(Command::new(measurement("engine-campaign")?).args(arguments))
 }
 
 /// Builds a program of the bench crate.

@@ -137,6 +137,13 @@ enum CampaignCommand {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// Measure a pool of volumes without NBD, beside fingerprints and compression alone
+    Engine {
+        /// `--dir DIR --out RECORD [--plot SVG] [--known N] [--operations N] [--rounds N]
+        /// [--depth N]`
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
     /// Run the tests of the kernels under the address sanitizer
     Asan,
     /// Run the tests of the kernels' edges in Miri
@@ -279,6 +286,7 @@ fn main() -> ExitCode {
             campaign::index(limit, &arguments)
         }
         Command::Campaign(CampaignCommand::Table { arguments }) => campaign::table(&arguments),
+        Command::Campaign(CampaignCommand::Engine { arguments }) => campaign::engine(&arguments),
         Command::Campaign(CampaignCommand::Kill { kills }) => campaign::kill(kills),
         Command::Campaign(CampaignCommand::Asan) => campaign::asan(),
         Command::Campaign(CampaignCommand::Miri) => campaign::miri(),

@@ -10,6 +10,7 @@ pub mod compare;
 mod counters;
 mod dataset;
 mod distribution;
+pub mod engine;
 pub mod equal_mean;
 pub mod index;
 mod limit;

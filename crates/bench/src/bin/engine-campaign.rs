@@ -1,0 +1,85 @@
+//! Measures a pool of volumes without NBD, and writes a record.
+//!
+//! `cargo xtask campaign engine` builds and runs it.
+
+#![allow(clippy::disallowed_methods, reason = "writes a plot; no byte here belongs to a pool")]
+
+use std::env;
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail, ensure};
+use onefold_bench::engine::{Plan, Results, measure_engine, notes, openssl_version, plot};
+use onefold_bench::{Header, Record, command_line};
+
+fn main() -> Result<()> {
+    let mut plan =
+        Plan { known: 10_000_000, operations: 65_536, rounds: 5, depth: 64, has_openssl: true };
+    let (mut out, mut directory, mut plotted) = (PathBuf::new(), PathBuf::new(), None);
+    let mut arguments = env::args().skip(1);
+    while let Some(name) = arguments.next() {
+        let value = arguments.next().with_context(|| format!("{name} needs a value"))?;
+        let number = || value.parse::<u64>().with_context(|| format!("{name} {value}"));
+        match name.as_str() {
+            "--out" => out = value.into(),
+            "--dir" => directory = value.into(),
+            "--plot" => plotted = Some(PathBuf::from(value)),
+            "--known" => plan.known = number()?.max(1),
+            "--operations" => plan.operations = number()?.max(1),
+            "--rounds" => plan.rounds = number()?.max(1) as u32,
+            "--depth" => plan.depth = number()?.max(2) as usize,
+            _ => bail!("unknown argument {name}"),
+        }
+    }
+    ensure!(!out.as_os_str().is_empty(), "--out is needed: the record to write");
+    ensure!(!directory.as_os_str().is_empty(), "--dir is needed: where pools may be made");
+    let openssl = openssl_version();
+    plan.has_openssl = openssl.is_some();
+    let results =
+        measure_engine(&plan, &directory.join("onefold-engine"), |line| println!("{line}"))?;
+    tell(&results);
+    let command = command_line("cargo xtask campaign engine", env::args().skip(1));
+    let mut header = Header::here(&out, command, "pages and containers in memory")?;
+    header.notes = notes(&results);
+    header.tools.extend(openssl.map(|version| ("openssl".to_owned(), version)));
+    if let Some(path) = plotted {
+        fs::write(&path, plot(&results)).with_context(|| path.display().to_string())?;
+    }
+    Record { header, results }.write(&out)
+}
+
+fn tell(results: &Results) {
+    for one in &results.throughput {
+        let latency = match one.latencies.first() {
+            Some(first) => format!(", p50 {:.1} µs, p99 {:.1} µs", first.p50_us, first.p99_us),
+            None => String::new(),
+        };
+        println!(
+            "{:9.0} pages/s, {:.2} µs each: {:?}, compression {}{latency}",
+            one.per_second(),
+            1e6 / one.per_second(),
+            one.work,
+            one.compresses,
+        );
+    }
+    for one in &results.loaded {
+        println!(
+            "{:.0} writes/s come, {} known, {:.0} % load: {:?}",
+            one.per_second,
+            one.duplicates,
+            100.0 * one.load,
+            one.latencies
+        );
+    }
+    println!("12.7 GB/s of SHA3-256 take {:.1} such cores", results.cores_for_paper);
+    for bar in &results.bars {
+        println!(
+            "{} {}: {:.2}, asked {} {}",
+            if bar.is_met() { "met   " } else { "missed" },
+            bar.name,
+            bar.reached,
+            if bar.is_most { "at most" } else { "at least" },
+            bar.asked
+        );
+    }
+}
