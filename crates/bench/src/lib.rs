@@ -4,6 +4,8 @@
 //! those that should agree were found to, and keeps each sample. [`Metrics`] tell what the
 //! cut-points are worth, [`read_all`] how fast they could be had at best, and a [`Record`] keeps
 //! all of it with what is needed to doubt it.
+//!
+//! [`trace`] replays what block devices were asked for, to volumes and, by [`nbd`], to servers.
 
 pub mod build;
 pub mod compare;
@@ -16,6 +18,7 @@ pub mod index;
 mod limit;
 mod memory;
 mod metrics;
+pub mod nbd;
 pub mod paper;
 mod pin;
 mod rapid;
@@ -27,6 +30,7 @@ pub mod run;
 mod source;
 mod survey;
 pub mod table;
+pub mod trace;
 mod watch;
 
 pub use counters::{Counters, Counts};

@@ -89,6 +89,7 @@ pub(crate) enum Command {
     Cache(commands::cache::Cache),
     Volume(commands::volume::Volume),
     Serve(commands::serve::Serve),
+    Trace(commands::trace::Trace),
     Completion(commands::completion::Completion),
 }
 
@@ -115,6 +116,7 @@ impl Command {
             Self::Cache(cache) => cache.run(console),
             Self::Volume(volume) => volume.run(console),
             Self::Serve(serve) => serve.run(console),
+            Self::Trace(trace) => trace.run(console),
             Self::Completion(completion) => completion.run(),
         }
     }

@@ -19,6 +19,13 @@ pub(crate) struct PoolArgs {
     /// The folder of the pool
     #[arg(long, value_name = "DIR", env = "ONEFOLD_POOL")]
     pub(crate) pool: PathBuf,
+    #[command(flatten)]
+    pub(crate) working: WorkingArgs,
+}
+
+/// How it works.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct WorkingArgs {
     /// Memory for the table of fingerprints; pages for which it has no room are kept twice
     #[arg(long, value_name = "SIZE", value_parser = size::parse, default_value = "256MiB")]
     index_memory: usize,
@@ -43,7 +50,7 @@ enum Layout {
     Compact,
 }
 
-impl PoolArgs {
+impl WorkingArgs {
     fn options(&self) -> Options {
         Options {
             codec: self.compression.map(Compression::codec),
@@ -54,10 +61,12 @@ impl PoolArgs {
             ..Options::default()
         }
     }
+}
 
+impl PoolArgs {
     /// How new pages are to be compressed, if that was said.
     pub(crate) fn compression(&self) -> Option<Compression> {
-        self.compression
+        self.working.compression
     }
 
     /// Has `request` done: by whoever serves the pool, or here if nobody has it.
@@ -103,7 +112,8 @@ impl PoolArgs {
     }
 
     fn open_in(&self, folder: Arc<dyn Folder>, tell: impl Fn(VolumeError)) -> Result<Pool> {
-        let (pool, damage) = Pool::open(folder, self.options()).with_context(|| self.place())?;
+        let options = self.working.options();
+        let (pool, damage) = Pool::open(folder, options).with_context(|| self.place())?;
         damage.into_iter().for_each(tell);
         Ok(pool)
     }

@@ -19,4 +19,5 @@ pub(crate) mod restore;
 pub(crate) mod serve;
 pub(crate) mod snapshots;
 pub(crate) mod stats;
+pub(crate) mod trace;
 pub(crate) mod volume;

@@ -1,75 +1,15 @@
 //! `volume` and `serve`: pools by the commands, and by programs that speak NBD.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 
-use onefold_testkit::{random, skip};
-use rustix::process::{Pid, Signal, kill_process};
+use onefold_testkit::random;
+use rustix::process::Signal;
 
 use crate::lab::{Lab, number};
+use crate::served::{Served, have, run};
 
 const BLOCK: usize = 4096;
-
-/// `onefold serve`, until it is ended.
-struct Served {
-    child: Child,
-    socket: String,
-}
-
-impl Served {
-    fn start(lab: &Lab) -> Self {
-        let mut child =
-            lab.command("serve --pool pool --unix socket").stderr(Stdio::piped()).spawn().unwrap();
-        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        let line = lines.next().expect("it says where it serves").unwrap();
-        assert!(line.contains("serving on"), "{line}");
-        // whatever else it says must not stop it
-        std::thread::spawn(move || lines.for_each(drop));
-        Self { child, socket: lab.path("socket").display().to_string() }
-    }
-
-    fn uri(&self, volume: &str) -> String {
-        format!("nbd+unix:///{volume}?socket={}", self.socket)
-    }
-
-    fn signal(&mut self, signal: Signal) -> i32 {
-        let pid = Pid::from_child(&self.child);
-        kill_process(pid, signal).unwrap();
-        self.child.wait().unwrap().code().unwrap_or(-1)
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        // it may have ended
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// Whether all of `programs` are there; says which is not.
-fn have(programs: &[&str]) -> bool {
-    let is_there = |program: &&&str| {
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        std::env::split_paths(&path).any(|folder| folder.join(program).exists())
-    };
-    match programs.iter().find(|program| !is_there(program)) {
-        Some(missing) => {
-            skip(&format!("there is no program {missing}"));
-            false
-        }
-        None => true,
-    }
-}
-
-fn run(program: &str, arguments: &[&str]) -> String {
-    let output = Command::new(program).args(arguments).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{program} {arguments:?}: {said}");
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
 
 fn bytes_of(path: &Path, len: usize) -> Vec<u8> {
     let mut bytes = fs::read(path).unwrap();

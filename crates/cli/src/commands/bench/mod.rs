@@ -6,7 +6,7 @@ mod dataset;
 mod paper;
 mod recommend;
 mod run;
-mod watch;
+pub(super) mod watch;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};

@@ -14,7 +14,7 @@ use crate::interrupt::cancel_on_signal;
 const STYLE: &str = "{bar:20} {percent:>3}%  eta {eta}  {msg}";
 
 /// Shows how far a measurement is, and stops it at the first signal.
-pub(super) struct Bar {
+pub(crate) struct Bar {
     bar: ProgressBar,
     console: Console,
     cancel: Arc<Cancel>,
@@ -22,7 +22,7 @@ pub(super) struct Bar {
 
 impl Bar {
     /// Listens for signals from now on. `promise` is said at the first.
-    pub(super) fn new(console: &Console, promise: &'static str) -> Result<Self> {
+    pub(crate) fn new(console: &Console, promise: &'static str) -> Result<Self> {
         let cancel = cancel_on_signal(console, promise)?;
         let bar = console.bars().add(ProgressBar::no_length());
         bar.set_style(ProgressStyle::with_template(STYLE).expect("the template is valid"));

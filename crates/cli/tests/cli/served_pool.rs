@@ -1,0 +1,554 @@
+//! What can be seen and changed of a pool while `onefold serve` has it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::{FileExt, FileTypeExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use onefold_testkit::{random, text};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::lab::{Lab, number};
+use crate::nbd::{EIO, ENOSPC, Nbd};
+
+const BLOCK: usize = 4096;
+
+/// `onefold serve` with metrics, and what it says.
+struct Server {
+    child: Child,
+    socket: PathBuf,
+    /// Host and port of the metrics.
+    metrics: String,
+    said: Arc<Mutex<Vec<String>>>,
+    listening: Option<thread::JoinHandle<()>>,
+}
+
+impl Server {
+    /// Serves `pool` of `lab` with further arguments.
+    fn start(lab: &Lab, pool: &str, more: &str) -> Self {
+        let line = format!("serve --pool {pool} --unix socket --metrics 127.0.0.1:0 {more}");
+        let mut child = lab.command(&line).stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let (mut metrics, mut said) = (None, Vec::new());
+        let is_serving = lines.by_ref().map(Result::unwrap).any(|line| {
+            if let Some((_, rest)) = line.split_once("http://") {
+                metrics = rest.split_once("/metrics").map(|(address, _)| address.to_owned());
+            }
+            said.push(line.clone());
+            line.contains("serving on")
+        });
+        assert!(is_serving, "{said:?}");
+        let said = Arc::new(Mutex::new(said));
+        let heard = Arc::clone(&said);
+        let listen = move || lines.for_each(|line| heard.lock().unwrap().push(line.unwrap()));
+        let listening = Some(thread::spawn(listen));
+        let metrics = metrics.expect("it says where its metrics are");
+        Self { child, socket: lab.path("socket"), metrics, said, listening }
+    }
+
+    fn open(&self, name: &str) -> Nbd {
+        Nbd::open(&self.socket, name)
+    }
+
+    fn get(&self, path: &str) -> (String, String) {
+        let head = format!("GET {path} HTTP/1.1\r\nHost: here\r\n\r\n");
+        http(&self.metrics, head.as_bytes())
+    }
+
+    /// Values by names with labels.
+    fn metrics(&self) -> BTreeMap<String, f64> {
+        let (head, page) = self.get("/metrics");
+        assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+        assert!(head.contains("application/openmetrics-text"), "{head}");
+        assert!(page.ends_with("# EOF\n"), "{page}");
+        let lines = page.lines().filter(|line| !line.starts_with('#'));
+        let value = |line: &str| {
+            let (name, value) = line.rsplit_once(' ').unwrap();
+            (name.to_owned(), value.parse().unwrap())
+        };
+        lines.map(value).collect()
+    }
+
+    fn end(mut self, signal: Signal) -> (i32, Vec<String>) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+        let code = self.child.wait().unwrap().code().unwrap_or(-1);
+        self.listening.take().unwrap().join().unwrap();
+        let said = self.said.lock().unwrap().clone();
+        (code, said)
+    }
+
+    /// Waits until a line has `words`; that line.
+    fn hears(&self, words: &str) -> String {
+        let end = Instant::now() + Duration::from_secs(60);
+        loop {
+            let said = self.said.lock().unwrap().clone();
+            if let Some(line) = said.iter().find(|line| line.contains(words)) {
+                return line.clone();
+            }
+            assert!(Instant::now() < end, "nobody said {words:?}: {said:#?}");
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // it may have ended
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Head and body of what is answered to `request`.
+fn http(address: &str, request: &[u8]) -> (String, String) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    stream.write_all(request).unwrap();
+    let mut answer = String::new();
+    // one that is refused may be cut off
+    let _ = stream.read_to_string(&mut answer);
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+    (head.to_owned(), body.to_owned())
+}
+
+#[test]
+fn metrics_are_what_was_done() {
+    let lab = Lab::new();
+    lab.ok("volume create --pool pool --size 8MiB disk");
+    lab.ok("volume create --pool pool --size 1MiB other");
+    lab.ok("volume snapshot --pool pool other monday");
+    let server = Server::start(&lab, "pool", "");
+    let mut disk = server.open("disk");
+    let pages = text(1, 10 * BLOCK);
+    disk.write(0, &pages).unwrap();
+    disk.write(20 * BLOCK as u64, &pages).unwrap();
+    disk.write(40 * BLOCK as u64, &[0; 3 * BLOCK]).unwrap();
+    // of a block that is there, a part, which makes it a new page
+    disk.write(100, b"a part").unwrap();
+    assert!(disk.read(20 * BLOCK as u64, 2 * BLOCK).unwrap() == pages[..2 * BLOCK]);
+    disk.trim(21 * BLOCK as u64, 2 * BLOCK).unwrap();
+    disk.zeroes(23 * BLOCK as u64, BLOCK).unwrap();
+    disk.flush().unwrap();
+    disk.flush().unwrap();
+    let found = server.metrics();
+    let expect = |name: &str, value: f64| {
+        assert_eq!(found.get(&format!("onefold_{name}")), Some(&value), "{name} in {found:#?}");
+    };
+    expect("volumes", 3.0);
+    expect("snapshots", 1.0);
+    expect("connections", 1.0);
+    expect("stopped", 0.0);
+    expect("written_pages_total{kind=\"new\"}", 11.0);
+    expect("written_pages_total{kind=\"known\"}", 10.0);
+    expect("written_pages_total{kind=\"zero\"}", 3.0);
+    expect("written_pages_total{kind=\"over_quota\"}", 0.0);
+    // ten blocks, and seven of the other ten
+    expect("mapped_bytes", 17.0 * BLOCK as f64);
+    expect("pages", 11.0);
+    expect("deduplication_ratio", 17.0 / 11.0);
+    expect("new_page_bytes_total", 11.0 * BLOCK as f64);
+    let stored = found["onefold_new_page_stored_bytes_total"];
+    expect("page_bytes", stored);
+    expect("compression_ratio", 11.0 * BLOCK as f64 / stored);
+    assert!(stored > 0.0 && stored < 11.0 * BLOCK as f64);
+    expect("reclaimable_bytes", 0.0);
+    let containers: u64 = fs::read_dir(lab.path("pool"))
+        .unwrap()
+        .map(Result::unwrap)
+        .filter(|entry| entry.file_name().to_string_lossy().starts_with("container-"))
+        .map(|entry| entry.metadata().unwrap().len())
+        .sum();
+    expect("container_bytes", containers as f64);
+    expect("total_reduction", 17.0 * BLOCK as f64 / containers as f64);
+    let journal = lab.path("pool/journal-0000000000000000");
+    expect("journal_bytes", fs::metadata(journal).unwrap().len() as f64);
+    expect("table_entries", 11.0);
+    assert!(found["onefold_table_capacity"] > 1e6 && found["onefold_table_buckets"] > 1e5);
+    expect("unindexed_pages_total", 0.0);
+    expect("table_false_positives_total", 0.0);
+    assert!(found["onefold_commits_total"] >= 1.0);
+    assert!(!found.contains_key("onefold_quota_bytes"));
+    for (operation, count, bytes) in [
+        ("read", 1.0, 2 * BLOCK),
+        ("write", 4.0, 23 * BLOCK + 6),
+        ("erase", 1.0, 2 * BLOCK),
+        ("zeroes", 1.0, BLOCK),
+        ("flush", 2.0, 0),
+    ] {
+        let label = format!("{{operation=\"{operation}\"}}");
+        expect(&format!("request_bytes_total{label}"), bytes as f64);
+        expect(&format!("request_duration_seconds_count{label}"), count);
+        let sum = found[&format!("onefold_request_duration_seconds_sum{label}")];
+        assert!(sum > 0.0 && sum < 600.0, "{operation}: {sum} s");
+        // each bucket counts those before it as well
+        let of = |le: &str| {
+            let labels = [
+                format!("{{le=\"{le}\",operation=\"{operation}\"}}"),
+                format!("{{operation=\"{operation}\",le=\"{le}\"}}"),
+            ];
+            let names = labels.map(|l| format!("onefold_request_duration_seconds_bucket{l}"));
+            names.iter().find_map(|name| found.get(name)).copied().expect("a bucket")
+        };
+        assert_eq!(of("+Inf"), count);
+        assert!(of("0.001") <= of("0.1") && of("0.1") <= of("5.0") && of("5.0") <= count);
+        for error in ["io", "no_space", "refused"] {
+            let name =
+                format!("request_errors_total{{operation=\"{operation}\",error=\"{error}\"}}");
+            expect(&name, 0.0);
+        }
+    }
+    assert_eq!(server.end(Signal::TERM).0, 0);
+}
+
+#[test]
+fn every_metric_is_explained() {
+    let guide = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/volumes.md");
+    let guide = fs::read_to_string(guide).unwrap();
+    let lab = Lab::new();
+    lab.ok("volume create --pool pool --size 1MiB disk");
+    let server = Server::start(&lab, "pool", "--quota 1GiB");
+    let (_, page) = server.get("/metrics");
+    let types = page.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+    let names: Vec<(&str, &str)> = types.map(|line| line.split_once(' ').unwrap()).collect();
+    assert!(names.len() > 20, "{page}");
+    for (name, kind) in names {
+        let total = if kind == "counter" { "_total" } else { "" };
+        assert!(guide.contains(&format!("`{name}{total}")), "{name}{total} is not in the guide");
+    }
+}
+
+#[test]
+fn who_asks_for_metrics_wrongly_or_not_at_all_harms_nobody() {
+    let lab = Lab::new();
+    lab.ok("volume create --pool pool --size 1MiB disk");
+    let server = Server::start(&lab, "pool", "");
+    assert!(server.get("/").0.starts_with("HTTP/1.1 404"));
+    let (head, _) =
+        http(&server.metrics, b"POST /metrics HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n");
+    assert!(head.starts_with("HTTP/1.1 405"), "{head}");
+    assert!(http(&server.metrics, b"nonsense\r\n\r\n").0.starts_with("HTTP/1.1 400"));
+    let long = format!("GET /metrics HTTP/1.1\r\nX: {}\r\n\r\n", "x".repeat(1 << 20));
+    let mut stream = TcpStream::connect(&server.metrics).unwrap();
+    // it need not be taken whole
+    let _ = stream.write_all(long.as_bytes());
+    let mut answer = String::new();
+    let _ = stream.read_to_string(&mut answer);
+    assert!(!answer.starts_with("HTTP/1.1 200"), "{answer}");
+    // as many as there may be, and they say nothing
+    let silent: Vec<TcpStream> =
+        (0..8).map(|_| TcpStream::connect(&server.metrics).unwrap()).collect();
+    assert!(server.metrics()["onefold_volumes"] == 1.0);
+    drop(silent);
+    server.open("disk").flush().unwrap();
+}
+
+#[test]
+fn volumes_come_change_and_go_while_they_are_served() {
+    let lab = Lab::new();
+    lab.ok("volume create --pool pool --size 1MiB first");
+    let server = Server::start(&lab, "pool", "");
+    let socket = fs::symlink_metadata(lab.path("pool/control")).unwrap();
+    assert!(socket.file_type().is_socket());
+    assert_eq!(socket.permissions().mode() & 0o777, 0o600);
+
+    lab.ok("volume create --pool pool --size 4MiB disk");
+    lab.run("volume create --pool pool --size 4MiB disk").expect(1).says(&["'disk' already"]);
+    lab.run("volume create --pool pool --size 4MiB --fingerprint sha3-256 x").expect(1);
+    lab.run("volume create --pool pool --size 1000 x").expect(1).says(&["a multiple of 4096"]);
+    let mut disk = server.open("disk");
+    assert_eq!(disk.size, 4 << 20);
+    let pages = random(1, 100 * BLOCK);
+    disk.write(0, &pages).unwrap();
+    lab.ok("volume snapshot --pool pool disk monday");
+    disk.write(0, &[7; BLOCK]).unwrap();
+    assert!(server.open("monday").read(0, BLOCK).unwrap() == pages[..BLOCK]);
+    assert!(server.open("monday").write(0, &[1]).is_err());
+    lab.ok("volume clone --pool pool monday again");
+    server.open("again").write(0, &[9; BLOCK]).unwrap();
+
+    lab.run("volume resize --pool pool --size 1MiB disk").expect(1).says(&["--shrink"]);
+    lab.ok("volume resize --pool pool --size 8MiB disk");
+    assert_eq!(server.open("disk").size, 8 << 20);
+    // who has it open may write there at once
+    disk.write(7 << 20, &[3; 10]).unwrap();
+
+    let listed = lab.ok("volume list --pool pool --json").json();
+    let names: Vec<_> = listed.as_array().unwrap().iter().map(|one| one["name"].clone()).collect();
+    assert_eq!(names, ["again", "disk", "first", "monday"]);
+    let info = lab.ok("volume info --pool pool --json disk").json();
+    assert_eq!((number(&info, "size"), number(&info, "mapped_bytes")), (8 << 20, 101 * 4096));
+    // the sevens, the threes; and a hundred that the snapshot has as well, but for the first
+    assert_eq!((number(&info, "own_pages"), number(&info, "shared_pages")), (2, 99));
+    assert_eq!(info["copies"], serde_json::json!(["monday"]));
+    assert_eq!(lab.ok("volume info --pool pool --json again").json()["source"], "monday");
+    assert!(lab.ok("volume info --pool pool disk").stdout.contains("shared pages"));
+    lab.run("volume info --pool pool nothing").expect(1).says(&["no volume 'nothing'"]);
+    assert!(lab.ok("volume check --pool pool").stdout.contains("no problems"));
+    let sums = lab.ok("volume stats --pool pool --json").json();
+    assert_eq!(number(&sums, "pages"), 103);
+    assert_eq!(number(&lab.ok("volume scrub --pool pool --json").json(), "pages"), 103);
+    lab.ok("volume compact --pool pool");
+
+    // one that is open stays, unless it has to go
+    lab.run("volume delete --pool pool disk").expect(1).says(&["is open", "--force"]);
+    assert!(disk.read(0, BLOCK).unwrap() == [7; BLOCK]);
+    lab.ok("volume delete --pool pool --force disk");
+    assert!(disk.is_closed());
+    lab.run("volume delete --pool pool disk").expect(1).says(&["no volume 'disk'"]);
+    lab.ok("volume delete --pool pool again");
+    // a name can be used again
+    lab.ok("volume create --pool pool --size 2MiB disk");
+    let mut disk = server.open("disk");
+    assert!(disk.read(0, BLOCK).unwrap() == [0; BLOCK]);
+
+    // another server has no chance
+    lab.run("serve --pool pool --unix other").expect(11);
+    assert!(!server.hears("a volume was changed").is_empty());
+    assert_eq!(server.end(Signal::TERM).0, 0);
+    assert!(!lab.path("pool/control").exists());
+    assert!(lab.ok("volume list --pool pool").stdout.contains("monday"));
+}
+
+#[test]
+fn a_pool_without_volumes_is_served_and_gets_some() {
+    let lab = Lab::new();
+    lab.ok("volume create --pool pool --size 1MiB a");
+    lab.ok("volume delete --pool pool a");
+    let server = Server::start(&lab, "pool", "");
+    lab.ok("volume create --pool pool --size 1MiB b");
+    assert_eq!(server.open("b").size, 1 << 20);
+}
+
+#[test]
+fn what_was_asked_of_a_server_is_durable_when_it_is_answered() {
+    let lab = Lab::new();
+    lab.ok("volume create --pool pool --size 1MiB a");
+    let page = random(5, BLOCK);
+    for round in 0..5 {
+        let server = Server::start(&lab, "pool", "");
+        server.open("a").write(round * BLOCK as u64, &page).unwrap();
+        lab.ok(&format!("volume snapshot --pool pool a s{round}"));
+        lab.ok(&format!("volume create --pool pool --size 1MiB b{round}"));
+        lab.ok(&format!("volume resize --pool pool --size {}MiB a", round + 2));
+        if round > 0 {
+            lab.ok(&format!("volume delete --pool pool b{}", round - 1));
+        }
+        server.end(Signal::KILL);
+        // what it left behind is in nobody's way
+        assert!(lab.path("pool/control").exists());
+        let listed = lab.ok("volume list --pool pool --json").json();
+        let names: Vec<&str> =
+            listed.as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
+        let mut expected = vec!["a".to_owned(), format!("b{round}")];
+        expected.extend((0..=round).map(|n| format!("s{n}")));
+        assert_eq!(names, expected);
+        assert_eq!(number(&listed[0], "size"), (round + 2) << 20);
+    }
+    let server = Server::start(&lab, "pool", "");
+    for round in 0..5 {
+        // what was written before a snapshot is in it, and durable with it
+        let mut snapshot = server.open(&format!("s{round}"));
+        assert!(snapshot.read(round * BLOCK as u64, BLOCK).unwrap() == page);
+    }
+}
+
+#[test]
+fn strange_requests_are_refused_and_the_server_goes_on() {
+    let lab = Lab::new();
+    lab.ok("volume create --pool pool --size 1MiB disk");
+    let server = Server::start(&lab, "pool", "");
+    let control = lab.path("pool/control");
+    let says = |request: &[u8]| {
+        let mut stream = UnixStream::connect(&control).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        // the rest of one that is too long is not taken
+        let _ = stream.write_all(request);
+        let mut answer = String::new();
+        let _ = BufReader::new(&stream).read_line(&mut answer);
+        answer
+    };
+    for request in [
+        &b"garbage\n"[..],
+        b"\n",
+        b"\xff\xfe\n",
+        b"{\"request\":\"destroy\"}\n",
+        b"{\"request\":\"info\",\"name\":\"disk\",\"and\":1}\n",
+        &[b'['; 60_000],
+        &[b'x'; 200_000],
+    ] {
+        let mut request = request.to_vec();
+        if request.len() == 60_000 {
+            request.push(b'\n');
+        }
+        let answer = says(&request);
+        assert!(answer.is_empty() || answer.contains("refused"), "{answer}");
+        assert!(answer.len() < 1000);
+    }
+    assert!(says(b"{\"request\":\"list\"}\n").contains("disk"));
+    // as many as there may be say nothing; whoever comes next waits for one of them to be let go
+    let silent: Vec<UnixStream> = (0..16).map(|_| UnixStream::connect(&control).unwrap()).collect();
+    assert!(lab.ok("volume list --pool pool").stdout.contains("disk"));
+    drop(silent);
+    server.open("disk").flush().unwrap();
+    assert_eq!(server.end(Signal::TERM).0, 0);
+}
+
+#[test]
+fn a_pool_at_a_long_path_can_be_asked() {
+    let lab = Lab::new();
+    let pool = format!("{}/pool", "a-long-name-of-a-folder/".repeat(8));
+    lab.ok(&format!("volume create --pool {pool} --size 1MiB disk"));
+    let server = Server::start(&lab, &pool, "");
+    lab.ok(&format!("volume create --pool {pool} --size 1MiB other"));
+    assert_eq!(server.open("other").size, 1 << 20);
+    assert_eq!(server.end(Signal::TERM).0, 0);
+    assert!(!lab.path(&pool).join("control").exists());
+}
+
+#[test]
+fn a_quota_is_a_full_disk_until_there_is_room() {
+    let lab = Lab::new();
+    lab.ok("volume create --pool pool --size 64MiB --compression none disk");
+    let server = Server::start(&lab, "pool", "--quota 2MiB");
+    let mut disk = server.open("disk");
+    let mut kept = 0;
+    let page = |n: u64| random(n, BLOCK);
+    let errno = loop {
+        match disk.write(kept * BLOCK as u64, &page(kept)) {
+            Ok(()) => kept += 1,
+            Err(errno) => break errno,
+        }
+    };
+    assert_eq!(errno, ENOSPC);
+    assert!((450..512).contains(&kept), "{kept} pages in 2 MiB");
+    let found = server.metrics();
+    assert_eq!(found["onefold_quota_bytes"], f64::from(2 << 20));
+    assert_eq!(found["onefold_written_pages_total{kind=\"over_quota\"}"], 1.0);
+    let errors = "onefold_request_errors_total{operation=\"write\",error=\"no_space\"}";
+    assert_eq!(found[errors], 1.0);
+    assert!(found["onefold_container_bytes"] <= found["onefold_quota_bytes"]);
+    server.hears("quota");
+    // what is known needs no room, and nothing was lost
+    disk.write(60 << 20, &page(3)).unwrap();
+    disk.flush().unwrap();
+    for n in 0..kept {
+        assert!(disk.read(n * BLOCK as u64, BLOCK).unwrap() == page(n), "page {n}");
+    }
+    // room is made by itself, once there can be some
+    disk.trim(0, 40 << 20).unwrap();
+    let end = Instant::now() + Duration::from_secs(60);
+    while disk.write(0, &page(9999)).is_err() {
+        assert!(Instant::now() < end, "there is no room");
+        thread::sleep(Duration::from_millis(100));
+    }
+    assert!(disk.read(60 << 20, BLOCK).unwrap() == page(3));
+    assert_eq!(server.end(Signal::TERM).0, 0);
+    assert!(lab.ok("volume check --pool pool").stdout.contains("no problems"));
+}
+
+#[test]
+fn pages_are_compressed_as_the_pool_or_the_server_says() {
+    let lab = Lab::new();
+    let bytes = text(1, 64 * BLOCK);
+    let mut stored = Vec::new();
+    for how in ["none", "lz4", "gzip", "zstd"] {
+        lab.ok(&format!("volume create --pool {how} --size 4MiB --compression {how} disk"));
+        lab.run(&format!("volume create --pool {how} --size 4MiB --compression none other"))
+            .expect(if how == "none" { 0 } else { 1 });
+        let server = Server::start(&lab, how, "");
+        server.open("disk").write(0, &bytes).unwrap();
+        assert_eq!(server.end(Signal::TERM).0, 0);
+        let sums = lab.ok(&format!("volume stats --pool {how} --json")).json();
+        stored.push(number(&sums, "page_bytes"));
+    }
+    assert_eq!(stored[0], bytes.len() as u64);
+    assert!(stored[1] < stored[0] && stored[2] < stored[1] && stored[3] < stored[1], "{stored:?}");
+    // for as long as it is served otherwise, new pages are; old ones stay as they are
+    let server = Server::start(&lab, "zstd", "--compression none");
+    let mut disk = server.open("disk");
+    disk.write(2 << 20, &text(2, 64 * BLOCK)).unwrap();
+    assert!(disk.read(0, bytes.len()).unwrap() == bytes);
+    assert!(disk.read(2 << 20, bytes.len()).unwrap() == text(2, 64 * BLOCK));
+    assert_eq!(server.metrics()["onefold_page_bytes"] as u64, stored[3] + bytes.len() as u64);
+    assert_eq!(server.end(Signal::TERM).0, 0);
+    assert!(lab.ok("volume scrub --pool zstd").stdout.contains("0 are not"));
+}
+
+/// Flips a bit of a file.
+fn damage(path: &Path, at: u64) {
+    let file = fs::OpenOptions::new().read(true).write(true).open(path).unwrap();
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, at).unwrap();
+    byte[0] ^= 4;
+    file.write_all_at(&byte, at).unwrap();
+}
+
+#[test]
+fn what_happens_is_told_line_by_line_and_nothing_of_pages() {
+    let lab = Lab::new();
+    lab.ok("volume create --pool pool --size 1MiB --compression none disk");
+    let secret = &b"nobody is to read this ".repeat(200)[..BLOCK];
+    {
+        let server = Server::start(&lab, "pool", "");
+        let mut disk = server.open("disk");
+        disk.write(0, secret).unwrap();
+        drop(disk);
+        server.hears("a client has gone");
+        assert_eq!(server.end(Signal::TERM).0, 0);
+    }
+    damage(&lab.path("pool/container-00000001"), 100);
+    let server = Server::start(&lab, "pool", "--log-format json");
+    let mut disk = server.open("disk");
+    for _ in 0..30 {
+        assert_eq!(disk.read(0, BLOCK).unwrap_err(), EIO);
+    }
+    let failed: Value = serde_json::from_str(&server.hears("a request failed")).unwrap();
+    assert_eq!((&failed["level"], &failed["volume"]), (&"WARN".into(), &"disk".into()));
+    assert_eq!((number(&failed, "offset"), number(&failed, "len")), (0, BLOCK as u64));
+    assert!(failed["error"].as_str().unwrap().contains("container-00000001"), "{failed}");
+    let errors = "onefold_request_errors_total{operation=\"read\",error=\"io\"}";
+    assert_eq!(server.metrics()[errors], 30.0);
+    lab.ok("volume snapshot --pool pool disk monday");
+    server.hears("a volume was changed");
+    // a client that breaks the rules
+    UnixStream::connect(&server.socket).unwrap().write_all(&[0xff; 100]).unwrap();
+    server.hears("a connection ended");
+    drop(disk);
+    server.hears("a client has gone");
+    let (code, said) = server.end(Signal::TERM);
+    assert_eq!(code, 0);
+    let told = said.iter().filter(|line| line.contains("a request failed")).count();
+    assert_eq!(told, 10, "{said:#?}");
+    for line in &said {
+        let event: Value = serde_json::from_str(line).expect(line);
+        assert!(event["timestamp"].is_string() && event["level"].is_string(), "{line}");
+        assert!(!line.contains("nobody is to"), "{line}");
+    }
+    for words in ["serving on", "a client uses a volume", "stopping", "shut down"] {
+        assert!(said.iter().any(|line| line.contains(words)), "{words} in {said:#?}");
+    }
+    // less is said where less is wanted
+    let mut child = lab
+        .command("serve --pool pool --unix socket --log-level error")
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let end = Instant::now() + Duration::from_secs(60);
+    while UnixStream::connect(lab.path("socket")).is_err() {
+        assert!(Instant::now() < end, "it does not serve");
+        thread::sleep(Duration::from_millis(20));
+    }
+    Nbd::open(&lab.path("socket"), "disk").flush().unwrap();
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    let mut said = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert_eq!((child.wait().unwrap().code(), said.as_str()), (Some(0), ""));
+}

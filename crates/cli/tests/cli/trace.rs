@@ -1,0 +1,110 @@
+//! `trace`: made-up traces, replayed to a pool and to a server.
+
+use std::collections::HashSet;
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use rustix::process::Signal;
+
+use crate::lab::{Lab, number};
+use crate::served::Served;
+
+/// Makes the trace `name`, and returns its text.
+fn generate(lab: &Lab, name: &str, arguments: &str) -> String {
+    let made = lab.ok(&format!("trace generate {arguments}")).stdout;
+    lab.write(name, &made);
+    made
+}
+
+/// The distinct contents that a trace writes, and how many it writes.
+fn written(trace: &str) -> (u64, u64) {
+    let digests: Vec<&str> = trace
+        .lines()
+        .map(|line| line.split(' ').collect::<Vec<_>>())
+        .filter(|words| words[5] == "W")
+        .flat_map(|words| words[8..].to_vec())
+        .collect();
+    (digests.iter().collect::<HashSet<_>>().len() as u64, digests.len() as u64)
+}
+
+#[test]
+fn a_trace_is_replayed_to_a_pool_and_every_read_is_right() {
+    let lab = Lab::new();
+    for (like, block) in [("mail", 4096), ("web", 4096), ("homes", 512)] {
+        let trace = generate(&lab, like, &format!("--like {like} --operations 4000"));
+        assert_eq!(trace.lines().count(), 4000);
+        let line = format!("trace replay --pool {like}-pool --verify-reads {like} --json");
+        let done = lab.ok(&line).json();
+        let count = |field| number(&done, field);
+        let (distinct, pages) = written(&trace);
+        assert_eq!((count("operations"), count("page_bytes")), (4000, block));
+        assert_eq!((count("written_pages"), count("depth")), (pages, 16));
+        assert_eq!(count("read_pages"), count("verified_pages"));
+        assert!(count("initialised_pages") > 0 && count("read_pages") > 0, "{done}");
+        assert_eq!(count("new_pages") + count("known_pages"), pages);
+        // a content that nothing has any more is new again
+        assert!(count("new_pages") >= distinct, "{} of {distinct}", count("new_pages"));
+        let ratio = done["dedup_ratio"].as_f64().unwrap();
+        let most = pages as f64 / distinct as f64;
+        assert!(ratio > 1.2 && ratio <= most + 1e-9, "{like}: {ratio} of {most}");
+        let compression = done["compression_ratio"].as_f64().unwrap();
+        assert!((1.5..2.1).contains(&compression), "{compression}");
+        assert_eq!(number(&done["reads"], "count") + number(&done["writes"], "count"), 4000);
+        assert!(done["writes"]["p99_us"].as_f64() >= done["writes"]["p50_us"].as_f64());
+    }
+    let listed = lab.ok("volume list --pool homes-pool --json").json();
+    assert_eq!((&listed[0]["name"], number(&listed[0], "block_size")), (&"trace".into(), 512));
+    assert!(lab.ok("volume scrub --pool homes-pool").stdout.contains(" 0 are not"));
+    // what is there already is initialised anew, and can be replayed to again; not with other blocks
+    lab.ok("trace replay --pool homes-pool --verify-reads homes");
+    lab.run("trace replay --pool homes-pool web")
+        .expect(1)
+        .says(&["volume 'trace' has blocks of 512 bytes, expected 4096", "--volume"]);
+    let both = lab.ok("trace replay --pool homes-pool --volume web web mail --verify-reads");
+    assert!(both.stdout.contains("8,000"), "{}", both.stdout);
+    assert!(both.stdout.contains("deduplication ratio"), "{}", both.stdout);
+}
+
+#[test]
+fn a_trace_is_replayed_to_a_server_and_from_a_compressed_file() {
+    let lab = Lab::new();
+    let trace = generate(&lab, "web", "--like web --operations 3000 --footprint 4MiB --skew 1.1");
+    let mut gzip = Command::new("gzip")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("gzip is everywhere");
+    gzip.stdin.take().unwrap().write_all(trace.as_bytes()).unwrap();
+    lab.write("web.gz", gzip.wait_with_output().unwrap().stdout);
+    lab.ok("volume create --pool pool --size 4MiB disk");
+    lab.ok("volume create --pool pool --size 1MiB small");
+    let mut served = Served::start(&lab);
+    let [disk, small, none] = ["disk", "small", "none"].map(|volume| served.uri(volume));
+    let replay = |uri: &str| {
+        lab.run(&format!("trace replay --nbd {uri} --verify-reads --depth 4 web.gz --json"))
+    };
+    let done = replay(&disk).expect(0).json();
+    assert_eq!((number(&done, "operations"), number(&done, "depth")), (3000, 4));
+    assert_eq!(number(&done, "read_pages"), number(&done, "verified_pages"));
+    assert!(done["dedup_ratio"].is_null(), "{done}");
+    replay(&small).expect(1).says(&["the device has 1048576"]);
+    replay(&none).expect(1).says(&["export 'none'"]);
+    assert_eq!(served.signal(Signal::TERM), 0);
+    assert!(lab.ok("volume scrub --pool pool").stdout.contains(" 0 are not"));
+    replay(&disk).expect(1).says(&["cannot connect to socket"]);
+}
+
+#[test]
+fn a_trace_that_is_none_is_refused_by_file_and_line() {
+    let lab = Lab::new();
+    let trace = generate(&lab, "good", "--like mail --operations 10 --seed 3");
+    lab.write("bad", format!("{trace}0 1 x 0 8 X 6 0\n"));
+    let line = "trace replay --pool pool good bad";
+    lab.run(line).expect(1).says(&["trace 'bad', line 11", "expected R or W, found 'X'"]);
+    assert!(!lab.path("pool").exists(), "a pool was made for nothing");
+    lab.run("trace replay --pool pool nothing").expect(1).says(&["trace 'nothing'"]);
+    lab.run("trace replay good").expect(1).says(&["--pool"]);
+    lab.run("trace replay --nbd nbds://localhost/x good").expect(1).says(&["TLS", "nbd://HOST"]);
+    let share = "trace generate --like web --write-share 2";
+    lab.run(share).expect(1).says(&["the share of writes is 2"]);
+}
