@@ -48,6 +48,14 @@ const NEEDS: &[Need] = &[
     Need { program: "nbdcopy", package: "libnbd-bin", why: "is a client of the NBD server" },
     Need { program: "nbdsh", package: "python3-libnbd", why: "is a client of the NBD server" },
     Need { program: "nbdkit", package: "nbdkit", why: "is a client of the NBD server" },
+    Need { program: "nbdfuse", package: "nbdfuse", why: "is a client of the NBD server" },
+    Need {
+        program: "mkfs.ext4",
+        package: "e2fsprogs",
+        why: "makes a file system on a volume, and checks it",
+    },
+    Need { program: "fstrim", package: "util-linux", why: "gives space back to a volume" },
+    Need { program: "losetup", package: "mount", why: "makes a loop device of a volume" },
     Need { program: "fio", package: "fio", why: "verifies what it wrote to the NBD server" },
     Need {
         program: "valgrind",

@@ -23,13 +23,13 @@ fn kills() -> u64 {
 }
 
 /// The disk, mounted on `mnt` of the lab; unmounted when dropped.
-struct Mounted {
-    unsynced: Unsynced,
+pub(crate) struct Mounted {
+    pub(crate) unsynced: Unsynced,
     session: Option<BackgroundSession>,
 }
 
 impl Mounted {
-    fn new(lab: &Lab, disk: Disk) -> Self {
+    pub(crate) fn new(lab: &Lab, disk: Disk) -> Self {
         fs::create_dir_all(lab.path("mnt")).unwrap();
         let unsynced = Unsynced::new(disk);
         let mut config = Config::default();
@@ -40,7 +40,7 @@ impl Mounted {
     }
 
     /// Ends it and gives the disk as it was.
-    fn end(mut self) -> Disk {
+    pub(crate) fn end(mut self) -> Disk {
         if let Some(session) = self.session.take() {
             session.umount_and_join().unwrap();
         }
