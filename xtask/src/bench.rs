@@ -335,7 +335,7 @@ impl Work {
         Ok(of.f_type as u64 == TMPFS_MAGIC)
     }
 
-    fn file_system(&self) -> Result<&'static str> {
+    pub(crate) fn file_system(&self) -> Result<&'static str> {
         Ok(if self.is_memory()? { "tmpfs: in memory, where syncing costs nothing" } else { "disk" })
     }
 
@@ -353,7 +353,7 @@ pub(crate) fn remove(folder: &Path) -> Result<()> {
 
 /// The command as it was given; of absolute paths only the last component, because where a machine
 /// keeps its data is nobody's business.
-fn command_line() -> String {
+pub(crate) fn command_line() -> String {
     let shown = |argument: OsString| match Path::new(&argument) {
         path if path.is_absolute() => {
             format!("…/{}", path.file_name().unwrap_or_default().to_string_lossy())

@@ -57,7 +57,7 @@ fn paired(tool: &[&Sample], ours: &[&Sample], value: fn(&Sample) -> f64) -> Vec<
 
 /// What the ratio is at least with a confidence of 90 %: Student's bound for the mean of the
 /// logarithms. `None` of fewer than two ratios.
-fn lower_bound(ratios: &[f64]) -> Option<f64> {
+pub(crate) fn lower_bound(ratios: &[f64]) -> Option<f64> {
     /// The 90 % quantiles of Student's distribution for 1, 2, … degrees of freedom; of more, the
     /// last is a little too careful.
     const QUANTILES: [f64; 9] = [3.078, 1.886, 1.638, 1.533, 1.476, 1.440, 1.415, 1.397, 1.383];
@@ -86,7 +86,7 @@ fn in_order(samples: &[Sample], name: impl Fn(&Sample) -> &String) -> Vec<&str> 
 }
 
 /// The middle value, or the mean of the two in the middle; `None` of nothing.
-fn median(mut values: Vec<f64>) -> Option<f64> {
+pub(crate) fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let upper = *values.get(values.len() / 2)?;
     let lower = values[(values.len() - 1) / 2];

@@ -1,9 +1,9 @@
-//! Long runs that are started by hand: fuzzing for as long as one likes, the kernels under what
-//! watches each access to memory, the index beyond its memory, the tables in memory, and a pool of
-//! volumes.
+//! Long runs that are started by hand: fuzzing for as long as one likes, kills of what writes, the
+//! kernels under what watches each access to memory, the index beyond its memory, the tables in
+//! memory, a pool of volumes, and volumes as their clients see them.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -74,6 +74,20 @@ pub(crate) fn kill(kills: u32) -> Result<()> {
         .env("ONEFOLD_REQUIRE_ALL", "1")
         .current_dir(workspace::root()))?;
     println!("campaign: nothing that was acknowledged was lost");
+    Ok(())
+}
+
+/// Kills `onefold serve` under load `kills` times, and as often cuts its power, and writes what came
+/// of it to `out`.
+pub(crate) fn serve_kill(kills: u32, out: &Path) -> Result<()> {
+    let out = std::path::absolute(out)?;
+    run(Command::new("cargo")
+        .args(["test", "-p", "onefold", "--test", "cli", "--", "--nocapture", "serve_kill::"])
+        .env("ONEFOLD_KILLS", kills.to_string())
+        .env("ONEFOLD_SERVE_KILL_RECORD", &out)
+        .env("ONEFOLD_REQUIRE_ALL", "1")
+        .current_dir(workspace::root()))?;
+    println!("campaign: no acknowledged flush was lost; wrote {}", out.display());
     Ok(())
 }
 

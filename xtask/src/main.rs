@@ -11,10 +11,12 @@
 mod bench;
 mod bench_install;
 mod bench_loss;
+mod bench_nbd;
 mod bench_similarity;
 mod bench_sizes;
 mod bench_source;
 mod bench_table;
+mod bench_traces;
 mod campaign;
 mod compat;
 mod dataset;
@@ -37,6 +39,7 @@ mod suite;
 mod tally;
 mod tidy;
 mod tool;
+mod traces_plot;
 mod workspace;
 
 use std::path::PathBuf;
@@ -144,6 +147,19 @@ enum CampaignCommand {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// Kill `onefold serve` under load, cut its power, and hold it to what it acknowledged
+    ServeKill {
+        /// How many kills, and how many power cuts
+        #[arg(long, default_value_t = 48)]
+        kills: u32,
+        /// The record to write, e.g. docs/records/NAME.json
+        #[arg(long)]
+        out: PathBuf,
+    },
+    /// Measure a served volume by fio beside nbdkit's file and memory plugins
+    Nbd(bench_nbd::Options),
+    /// Replay traces in the shape of mail, web and homes (StreamDedup, figure 15)
+    Traces(bench_traces::Options),
     /// Run the tests of the kernels under the address sanitizer
     Asan,
     /// Run the tests of the kernels' edges in Miri
@@ -288,6 +304,11 @@ fn main() -> ExitCode {
         Command::Campaign(CampaignCommand::Table { arguments }) => campaign::table(&arguments),
         Command::Campaign(CampaignCommand::Engine { arguments }) => campaign::engine(&arguments),
         Command::Campaign(CampaignCommand::Kill { kills }) => campaign::kill(kills),
+        Command::Campaign(CampaignCommand::ServeKill { kills, out }) => {
+            campaign::serve_kill(kills, &out)
+        }
+        Command::Campaign(CampaignCommand::Nbd(options)) => bench_nbd::measure(&options),
+        Command::Campaign(CampaignCommand::Traces(options)) => bench_traces::measure(&options),
         Command::Campaign(CampaignCommand::Asan) => campaign::asan(),
         Command::Campaign(CampaignCommand::Miri) => campaign::miri(),
         Command::Compat => compat::make(Cargo::default()),
