@@ -10,6 +10,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::limited::Limited;
 use crate::programs::{self, on_path};
+use crate::record::Commit;
 use crate::workspace;
 
 /// The tests of the code that has `unsafe` blocks.
@@ -81,10 +82,13 @@ pub(crate) fn kill(kills: u32) -> Result<()> {
 /// of it to `out`.
 pub(crate) fn serve_kill(kills: u32, out: &Path) -> Result<()> {
     let out = std::path::absolute(out)?;
+    let commit = Commit::current();
+    let state = if commit.dirty { "dirty" } else { "clean" };
     run(Command::new("cargo")
         .args(["test", "-p", "onefold", "--test", "cli", "--", "--nocapture", "serve_kill::"])
         .env("ONEFOLD_KILLS", kills.to_string())
         .env("ONEFOLD_SERVE_KILL_RECORD", &out)
+        .env("ONEFOLD_SERVE_KILL_COMMIT", format!("{} {state}", commit.id))
         .env("ONEFOLD_REQUIRE_ALL", "1")
         .current_dir(workspace::root()))?;
     println!("campaign: no acknowledged flush was lost; wrote {}", out.display());

@@ -42,7 +42,7 @@ fn a_trace_is_replayed_to_a_pool_and_every_read_is_right() {
         assert_eq!(count("read_pages"), count("verified_pages"));
         assert!(count("initialised_pages") > 0 && count("read_pages") > 0, "{done}");
         assert_eq!(count("new_pages") + count("known_pages"), pages);
-        // a content that nothing has any more is new again
+        // a content that nothing has any more may be new again
         assert!(count("new_pages") >= distinct, "{} of {distinct}", count("new_pages"));
         let ratio = done["dedup_ratio"].as_f64().unwrap();
         let most = pages as f64 / distinct as f64;
