@@ -1,4 +1,5 @@
-//! A wrapped key reads or is refused, and so does its remark; no password is tried.
+//! A wrapped key reads or is refused, and so does its remark, and what is said of a write-only client;
+//! no password is tried.
 //!
 //! The first byte says whether it is for a password or a key pair. The rest is a key's object without header and check; they are made to fit, so that the
 //! fuzzer gets past them.
@@ -6,7 +7,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use onefold_seal::{Check, Cost, Key, Keys, Kind, ObjectId, PrivateKey, WrappedKey};
-use onefold_store::KeyRemark;
+use onefold_store::{ClientWord, KeyRemark};
 
 fuzz_target!(|bytes: &[u8]| {
     let (repository, id) = (ObjectId::from_bytes([1; 16]), ObjectId::from_bytes([2; 16]));
@@ -30,4 +31,5 @@ fuzz_target!(|bytes: &[u8]| {
         assert!(wrapped.remark(&keys).is_err(), "nobody sealed it");
     }
     let _ = KeyRemark::decode(bytes);
+    (0..4).for_each(|step| drop(ClientWord::decode(step, bytes)));
 });

@@ -21,7 +21,7 @@ pub(crate) enum Exit {
     NoRepository = 10,
     /// Another process uses what the command needs.
     Locked = 11,
-    /// No key opens with the password.
+    /// No key opens with the password, or the key was taken back.
     WrongPassword = 12,
     /// The command did what it was asked for, but the repository is not what this client has seen, or
     /// not what its logs say.
@@ -43,9 +43,11 @@ impl Exit {
         }
         match error.downcast_ref() {
             Some(StoreError::Interrupted) => Self::Interrupted,
-            Some(StoreError::WrongPassword { .. } | StoreError::WrongPair { .. }) => {
-                Self::WrongPassword
-            }
+            Some(
+                StoreError::WrongPassword { .. }
+                | StoreError::WrongPair { .. }
+                | StoreError::KeyTakenBack { .. },
+            ) => Self::WrongPassword,
             Some(StoreError::Backend(BackendError::InUse { .. })) => Self::Locked,
             _ => Self::Fatal,
         }

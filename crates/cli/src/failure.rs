@@ -143,6 +143,9 @@ fn hint(error: &anyhow::Error) -> Option<String> {
             "name your key with --key and the first digits of its id; `onefold key remove \
              --unreadable` removes what is no key"
         }
+        StoreError::KeyTakenBack { .. } => {
+            "whoever has a password makes a new key by `onefold key add --write-only`"
+        }
         StoreError::NoKey { .. } => "`onefold key list` lists the keys",
         StoreError::EpochTaken { .. } => "it did what was asked for; run it again to go on from it",
         StoreError::NoPath { .. } => "`onefold ls` lists what a snapshot holds",

@@ -81,9 +81,11 @@ impl Envelope {
     fn expected(&self, kind: Kind, id: ObjectId) -> Header {
         let (suite, epoch) = match &self.keys {
             None => (Suite::Plain, 0),
-            Some(keys) if kind.has_epoch() && keys.is_write_only() => (Suite::Writer, 0),
             Some(_) if kind.is_under_root() => (Suite::Aes256Gcm, 0),
-            Some(keys) => (Suite::Aes256Gcm, keys.epoch()),
+            Some(keys) => match keys.client() {
+                Some(client) if kind.has_epoch() => (Suite::Writer, client),
+                _ => (Suite::Aes256Gcm, keys.epoch()),
+            },
         };
         let is_padded = self.pads && !kind.is_under_root() && kind != Kind::Container;
         Header { kind, suite, epoch, is_padded, repository: self.repository, id }
@@ -100,7 +102,7 @@ impl Envelope {
         object.extend_from_slice(&header);
         let cipher = self.keys.as_ref().map(|keys| match expected.suite {
             Suite::Writer => {
-                let (key, share) = keys.new_object_key();
+                let (key, share) = keys.new_object_key().expect("the client has the key");
                 object.extend_from_slice(&share);
                 Cipher::new(&key)
             }
@@ -127,7 +129,7 @@ impl Envelope {
                 })?;
                 Some(match header::suite(&header)? {
                     Suite::Plain => return Err(wrong_suite(Suite::Plain)),
-                    Suite::Writer => Cipher::new(&keys.object_key(salt)?),
+                    Suite::Writer => Cipher::new(&keys.object_key(header::epoch(&header), salt)?),
                     Suite::Aes256Gcm => {
                         object_cipher(sealing_key(keys, kind, header::epoch(&header))?, salt)
                     }
@@ -184,9 +186,18 @@ impl Envelope {
         }
     }
 
-    /// Whether a write-only client sealed `object`, which [`open`](Self::open) has found right.
-    pub fn is_from_client(object: &[u8]) -> bool {
-        header_of(object).is_ok_and(|header| header::suite(header) == Ok(Suite::Writer))
+    /// Which write-only client sealed `object`, which [`open`](Self::open) has found right; nothing if
+    /// none did.
+    pub fn client_of(object: &[u8]) -> Option<u32> {
+        let header = header_of(object).ok()?;
+        (header::suite(header) == Ok(Suite::Writer)).then(|| header::epoch(header))
+    }
+
+    /// In which key epoch `object`, or what begins as it does, says that it was sealed, if it says so.
+    /// Nothing vouches for it.
+    pub fn claimed_epoch(object: &[u8]) -> Option<u32> {
+        let header = header_of(object).ok()?;
+        (header::suite(header) == Ok(Suite::Aes256Gcm)).then(|| header::epoch(header))
     }
 
     /// What everybody who writes to the repository calls `name`, and nobody else can tell from
@@ -274,6 +285,7 @@ mod tests {
 
     const REPOSITORY: ObjectId = ObjectId::from_bytes([7; 16]);
     const ID: ObjectId = ObjectId::from_bytes([9; 16]);
+    const CLIENT: u32 = 7;
 
     fn plain() -> Envelope {
         Envelope::plain(REPOSITORY)
@@ -483,10 +495,11 @@ mod tests {
     }
 
     fn writer() -> Envelope {
-        Envelope::encrypted(REPOSITORY, Keys::of_writer(&keys().writer()))
+        let bytes = keys().of_client(CLIENT).unwrap().writer().unwrap();
+        Envelope::encrypted(REPOSITORY, Keys::of_writer(&bytes))
     }
 
-    /// Python's blake3 1.0.11 and cryptography 50 (OpenSSL), with a share that was drawn:
+    /// Python's blake3 1.0.11 and cryptography 48 (OpenSSL), with a share that was drawn:
     ///
     ///     master = bytes([5] * 32)
     ///     reading = X25519PrivateKey.from_private_bytes(d(master, "reading key"))
@@ -494,8 +507,10 @@ mod tests {
     ///     drawn = X25519PrivateKey.from_private_bytes(bytes(range(32)))
     ///     share = drawn.public_key().public_bytes_raw()
     ///     shared = drawn.exchange(reading.public_key())
-    ///     key = d(d(master, "write key") + shared + share + public, "object key of a writer")
-    ///     header = b"1FLD" + bytes([0, 4, 2, 0]) + bytes(8) + bytes([7] * 16) + bytes([9] * 16)
+    ///     client = (7).to_bytes(4, "little")
+    ///     key = d(d(master + client, "write key") + shared + share + public,
+    ///         "object key of a writer")
+    ///     header = b"1FLD" + bytes([0, 4, 2, 0]) + client + bytes(4) + bytes([7] * 16) + bytes([9] * 16)
     ///     AESGCM(key).encrypt(bytes(12), b"body", header).hex()
     #[test]
     fn what_another_implementation_sealed_as_a_writer_opens() {
@@ -504,7 +519,7 @@ mod tests {
             (0..hex.len()).step_by(2).map(digit).collect()
         };
         let share = bytes("8f40c5adb68f25624ae5b214ea767a6ec94d829d3d7b5e1ad1ba6f3e2138285f");
-        let sealed = bytes("e7a9e2bfd0275937e5243110ff45e8e47aa96435");
+        let sealed = bytes("3bc30eb950e83b60a0ec90ba43206e5b8631fadd");
         let object = [&writer().header(Kind::Snapshot, ID)[..], &share, &sealed].concat();
         assert_eq!(encrypted().open(Kind::Snapshot, ID, &object).unwrap(), &b"body"[..]);
         assert_eq!(writer().open(Kind::Snapshot, ID, &object), Err(SealError::WriteOnly));
@@ -523,9 +538,9 @@ mod tests {
                 }
             }
             // Who has another write key, such as none, forges nothing.
-            let mut bytes = *keys().writer();
-            bytes[3 * Key::LEN] ^= 1;
-            bytes[2 * Key::LEN] ^= 1;
+            let mut bytes = *keys().of_client(CLIENT).unwrap().writer().unwrap();
+            bytes[4 + 3 * Key::LEN] ^= 1;
+            bytes[4 + 2 * Key::LEN] ^= 1;
             let stranger = Envelope::encrypted(REPOSITORY, Keys::of_writer(&bytes));
             let forged = stranger.seal(kind, ID, b"body");
             assert_eq!(encrypted().open(kind, ID, &forged), Err(SealError::BadTag), "{kind}");
@@ -539,7 +554,7 @@ mod tests {
     fn a_writer_seals_no_kind_that_only_others_may() {
         // As if it sealed a snapshot and called it another kind: the header is covered by the tag,
         // so a kind is refused whether it is changed before or after.
-        let (key, share) = keys().new_object_key();
+        let (key, share) = keys().of_client(CLIENT).unwrap().new_object_key().unwrap();
         for kind in Kind::ALL.iter().copied().filter(|kind| !kind.has_epoch()) {
             let mut header = writer().header(Kind::Snapshot, ID);
             header[5] = kind.code();
@@ -564,6 +579,30 @@ mod tests {
             // X25519 ignores the highest bit of a public key; the object's key does not.
             assert!(encrypted().open(Kind::Snapshot, ID, &damaged).is_err(), "bit {bit}");
         }
+    }
+
+    #[test]
+    fn a_writer_passes_for_no_other() {
+        let object = writer().seal(Kind::Snapshot, ID, b"body");
+        assert_eq!(Envelope::client_of(&object), Some(CLIENT));
+        assert_eq!(Envelope::client_of(&encrypted().seal(Kind::Snapshot, ID, b"body")), None);
+        for number in [0, CLIENT + 1, u32::MAX] {
+            let mut other = object.clone();
+            other[8..12].copy_from_slice(&number.to_le_bytes());
+            assert_eq!(encrypted().open(Kind::Snapshot, ID, &other), Err(SealError::BadTag));
+            // Nor if it calls itself the other before it seals.
+            let mut bytes = *keys().of_client(CLIENT).unwrap().writer().unwrap();
+            bytes[..4].copy_from_slice(&number.to_le_bytes());
+            let liar = Envelope::encrypted(REPOSITORY, Keys::of_writer(&bytes));
+            let forged = liar.seal(Kind::Snapshot, ID, b"body");
+            assert_eq!(encrypted().open(Kind::Snapshot, ID, &forged), Err(SealError::BadTag));
+        }
+        // There is no client 0, whoever has its key.
+        let none = Envelope::encrypted(REPOSITORY, keys().of_client(0).unwrap());
+        let object = none.seal(Kind::Snapshot, ID, b"body");
+        let opened = encrypted().open(Kind::Snapshot, ID, &object);
+        assert_eq!(opened, Err(SealError::Reserved { field: "key epoch", found: 0 }));
+        assert_eq!(writer().keys().unwrap().of_client(8).map(drop), Err(SealError::WriteOnly));
     }
 
     #[test]

@@ -40,6 +40,8 @@ pub enum Kind {
     LogEntry,
     /// The master key, wrapped for a public key.
     KeyForPair,
+    /// What became of a write-only client.
+    Client,
 }
 
 impl Kind {
@@ -57,6 +59,7 @@ impl Kind {
         Kind::Fence,
         Kind::LogEntry,
         Kind::KeyForPair,
+        Kind::Client,
     ];
 
     /// The number that stands for this kind on disk.
@@ -74,6 +77,7 @@ impl Kind {
             Kind::Fence => 10,
             Kind::LogEntry => 11,
             Kind::KeyForPair => 12,
+            Kind::Client => 13,
         }
     }
 
@@ -83,7 +87,7 @@ impl Kind {
 
     /// Whether the key that seals such objects is the root sealing key: they belong to no epoch.
     pub(crate) const fn is_under_root(self) -> bool {
-        matches!(self, Kind::Config | Kind::Key | Kind::KeyForPair | Kind::Epoch)
+        matches!(self, Kind::Config | Kind::Key | Kind::KeyForPair | Kind::Epoch | Kind::Client)
     }
 
     /// Whether the index key seals such objects, which everybody who writes has to read. Their epoch
@@ -113,6 +117,7 @@ impl fmt::Display for Kind {
             Kind::Fence => "fence",
             Kind::LogEntry => "log entry",
             Kind::KeyForPair => "key for a pair",
+            Kind::Client => "word on a write-only client",
         })
     }
 }
@@ -156,6 +161,7 @@ impl Suite {
 pub(crate) struct Header {
     pub(crate) kind: Kind,
     pub(crate) suite: Suite,
+    /// Which key sealed it: a key epoch, or the number of a write-only client.
     pub(crate) epoch: u32,
     /// Whether the body ends in padding.
     pub(crate) is_padded: bool,
@@ -205,7 +211,12 @@ impl Header {
         if suite == Suite::Writer && !kind.has_epoch() {
             return Err(SealError::Reserved { field: "suite", found: suite.code().into() });
         }
-        if epoch != 0 && (suite != Suite::Aes256Gcm || kind.is_under_root()) {
+        let is_right = match suite {
+            Suite::Plain => epoch == 0,
+            Suite::Aes256Gcm => epoch == 0 || !kind.is_under_root(),
+            Suite::Writer => epoch != 0,
+        };
+        if !is_right {
             return Err(SealError::Reserved { field: "key epoch", found: epoch });
         }
         let id = |at: usize| ObjectId::from_bytes(header[at..at + 16].try_into().expect("16"));
@@ -228,7 +239,7 @@ pub(crate) fn suite(header: &[u8; HEADER_LEN]) -> Result<Suite, SealError> {
     Suite::from_code(header[6]).ok_or(SealError::Reserved { field: "suite", found })
 }
 
-/// The key epoch that a header names, before anything vouches for it.
+/// The key epoch that a header names, or the write-only client, before anything vouches for it.
 pub(crate) fn epoch(header: &[u8; HEADER_LEN]) -> u32 {
     word(header, 8)
 }

@@ -96,8 +96,11 @@ impl Purpose {
     }
 }
 
-/// Length in bytes of the keys of a write-only client.
-pub const WRITER_LEN: usize = 5 * Key::LEN;
+/// Length in bytes of the number and the keys of a write-only client.
+pub const WRITER_LEN: usize = NUMBER_LEN + 5 * Key::LEN;
+
+/// Length in bytes of a client's number.
+const NUMBER_LEN: usize = 4;
 
 /// The keys of an open repository: all of them, or those of a client that may write and not read.
 #[derive(Clone, Debug)]
@@ -106,10 +109,24 @@ pub struct Keys {
     chunker: Key,
     /// Seals index runs and marks.
     index: Key,
-    /// Without it nobody can seal what the reading key opens.
-    write: Key,
     public: PublicKey,
-    owner: Option<Owner>,
+    side: Side,
+}
+
+/// Whose keys they are.
+#[derive(Clone, Debug)]
+enum Side {
+    Owner(Owner),
+    Client(Client),
+}
+
+/// What one write-only client has and no other.
+#[derive(Clone, Debug)]
+struct Client {
+    /// Never 0.
+    number: u32,
+    /// Without it nobody can seal what the reading key opens for an object of this client.
+    write: Key,
 }
 
 /// What opens everything.
@@ -137,49 +154,64 @@ impl Keys {
             fingerprint: derive(Purpose::Fingerprint),
             chunker: derive(Purpose::Chunker),
             index: derive(Purpose::Index),
-            write: derive(Purpose::Write),
             public: owner.reading.public(),
-            owner: Some(owner),
+            side: Side::Owner(owner),
         }
     }
 
-    /// What a client needs that is to write and not to read, as [`of_writer`](Self::of_writer)
-    /// takes it.
-    pub fn writer(&self) -> Zeroizing<[u8; WRITER_LEN]> {
+    /// The keys of the write-only client that has `number`, which is not 0.
+    pub fn of_client(&self, number: u32) -> Result<Self, SealError> {
+        let write = self.owner()?.write(number);
+        Ok(Self { side: Side::Client(Client { number, write }), ..self.clone() })
+    }
+
+    /// The keys of a write-only client, as [`of_writer`](Self::of_writer) takes them; nothing if these
+    /// are its owner's.
+    pub fn writer(&self) -> Option<Zeroizing<[u8; WRITER_LEN]>> {
+        let Side::Client(client) = &self.side else { return None };
         let mut bytes = Zeroizing::new([0; WRITER_LEN]);
-        let keys = [&self.fingerprint, &self.chunker, &self.index, &self.write];
+        let (number, rest) = bytes.split_at_mut(NUMBER_LEN);
+        number.copy_from_slice(&client.number.to_le_bytes());
+        let keys = [&self.fingerprint, &self.chunker, &self.index, &client.write];
         let parts = keys.map(Key::as_bytes).into_iter().chain([self.public.as_bytes()]);
-        for (to, part) in bytes.chunks_exact_mut(Key::LEN).zip(parts) {
+        for (to, part) in rest.chunks_exact_mut(Key::LEN).zip(parts) {
             to.copy_from_slice(part);
         }
-        bytes
+        Some(bytes)
     }
 
     /// The keys of a write-only client.
     pub fn of_writer(bytes: &[u8; WRITER_LEN]) -> Self {
-        let part = |at: usize| {
-            <[u8; Key::LEN]>::try_from(&bytes[at * Key::LEN..][..Key::LEN]).expect("32 bytes")
-        };
+        let (number, keys) = bytes.split_first_chunk().expect("as long as that");
+        let part =
+            |at: usize| <[u8; Key::LEN]>::try_from(&keys[at * Key::LEN..][..Key::LEN]).expect("32");
         let key = |at| Key::new(part(at));
         Self {
             fingerprint: key(0),
             chunker: key(1),
             index: key(2),
-            write: key(3),
             public: PublicKey::from_bytes(part(4)),
-            owner: None,
+            side: Side::Client(Client { number: u32::from_le_bytes(*number), write: key(3) }),
         }
     }
 
     /// Whether these are the keys of a client that can write and not read.
     pub const fn is_write_only(&self) -> bool {
-        self.owner.is_none()
+        self.client().is_some()
+    }
+
+    /// The number of the write-only client whose keys these are.
+    pub const fn client(&self) -> Option<u32> {
+        match &self.side {
+            Side::Owner(_) => None,
+            Side::Client(client) => Some(client.number),
+        }
     }
 
     /// Adds the sealing key of `epoch`. What is sealed from now on is sealed in the latest epoch.
     /// A write-only client has no use for one.
     pub fn add_epoch(&mut self, epoch: u32, key: Key) {
-        if let Some(owner) = &mut self.owner {
+        if let Side::Owner(owner) = &mut self.side {
             owner.epochs.insert(epoch, key);
         }
     }
@@ -191,7 +223,7 @@ impl Keys {
 
     /// The epochs whose keys are known, in order.
     pub fn epochs(&self) -> impl Iterator<Item = u32> + '_ {
-        self.owner.iter().flat_map(|owner| owner.epochs.keys().copied())
+        self.owner().into_iter().flat_map(|owner| owner.epochs.keys().copied())
     }
 
     /// What everything is derived from, to be wrapped by another password.
@@ -230,18 +262,33 @@ impl Keys {
         self.owner()?.epochs.get(&epoch).ok_or(unknown)
     }
 
-    /// A key for a new object of a write-only client, and the share that leads to it.
-    pub(crate) fn new_object_key(&self) -> (Key, [u8; SALT_LEN]) {
-        self.public.new_object_key(&self.write)
+    /// A key for a new object of a write-only client, and the share that leads to it; nothing if these
+    /// are its owner's keys.
+    pub(crate) fn new_object_key(&self) -> Option<(Key, [u8; SALT_LEN])> {
+        match &self.side {
+            Side::Owner(_) => None,
+            Side::Client(client) => Some(self.public.new_object_key(&client.write)),
+        }
     }
 
-    /// The key of a write-only client's object.
-    pub(crate) fn object_key(&self, share: &[u8]) -> Result<Key, SealError> {
-        self.owner()?.reading.object_key(&self.write, share).ok_or(SealError::BadTag)
+    /// The key of an object that the write-only client `number` sealed.
+    pub(crate) fn object_key(&self, number: u32, share: &[u8]) -> Result<Key, SealError> {
+        let owner = self.owner()?;
+        owner.reading.object_key(&owner.write(number), share).ok_or(SealError::BadTag)
     }
 
     fn owner(&self) -> Result<&Owner, SealError> {
-        self.owner.as_ref().ok_or(SealError::WriteOnly)
+        match &self.side {
+            Side::Owner(owner) => Ok(owner),
+            Side::Client(_) => Err(SealError::WriteOnly),
+        }
+    }
+}
+
+impl Owner {
+    /// What the write-only client `number` has and no other.
+    fn write(&self, number: u32) -> Key {
+        self.master.derive(Purpose::Write, &number.to_le_bytes())
     }
 }
 

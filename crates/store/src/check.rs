@@ -23,7 +23,7 @@ use crate::mark::Marks;
 use crate::place::Containers;
 use crate::receipt::{self, receipt_id, receipt_name};
 use crate::repository::{describe, listed, read_tree};
-use crate::snapshot::{self, snapshot_id, snapshot_name};
+use crate::snapshot::{self, Found, snapshot_id, snapshot_name};
 use crate::tree::{self, Entry, Node, Tree};
 use crate::{Cancel, Progress, Recipe, Repository, Snapshot, StoreError};
 
@@ -516,8 +516,7 @@ impl Check<'_> {
     }
 
     fn is_fence(&self, id: ObjectId) -> bool {
-        let Repository { objects, envelope, .. } = self.repository;
-        matches!(Snapshot::find(&**objects, envelope, id), Ok(None))
+        matches!(Snapshot::find(self.repository, id), Ok(None))
     }
 
     /// Which containers prunes have condemned.
@@ -552,14 +551,19 @@ impl Check<'_> {
         let fingerprinter = fingerprinter.clone();
         let reader = ChunkReader::new(&**objects, envelope, fingerprinter, &index, &containers);
         let mut walk = Walk { reader: &reader, index: &index, seen: Seen::default() };
+        let mut refused = 0;
         for info in infos {
             let Some(id) = snapshot_id(&info.name) else {
                 self.note(format!("{} is no snapshot and was not read", info.name));
                 continue;
             };
-            let found = match Snapshot::find(&**objects, envelope, id) {
-                Ok(Some(snapshot)) => Ok(snapshot),
-                Ok(None) => continue,
+            let found = match Snapshot::look(self.repository, id) {
+                Ok(Found::Snapshot(snapshot)) => Ok(snapshot),
+                Ok(Found::Fence) => continue,
+                Ok(Found::Refused) => {
+                    refused += 1;
+                    continue;
+                }
                 // Forgotten since it was listed.
                 Err(StoreError::Backend(error)) if error.is_not_found() => continue,
                 Err(error) => Err(error),
@@ -577,6 +581,12 @@ impl Check<'_> {
                     self.judge(error);
                 }
             }
+        }
+        if refused > 0 {
+            self.note(format!(
+                "{refused} snapshots count for nothing: write-only clients put them whose keys had \
+                 been taken back"
+            ));
         }
         Ok(index)
     }

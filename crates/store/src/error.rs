@@ -163,6 +163,12 @@ pub enum StoreError {
     /// The key at hand can back up and not read.
     #[error("the key at hand can back up and do nothing else")]
     WriteOnly,
+    /// The key of a write-only client was taken back.
+    #[error("the key of write-only client {client:08x} was taken back: what it puts counts for nothing")]
+    KeyTakenBack {
+        /// Which client.
+        client: u32,
+    },
     /// A write-only key is of another repository.
     #[error("the key is of repository {key}, this is repository {repository}")]
     ForeignKey {

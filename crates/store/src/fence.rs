@@ -5,30 +5,26 @@
 //! year. Listings of snapshots pass over fences.
 
 use bytes::Bytes;
-use onefold_backend::{BackendError, Objects};
-use onefold_seal::{Envelope, Kind, ObjectId, SealError};
+use onefold_backend::BackendError;
+use onefold_seal::{Kind, ObjectId, SealError};
 
-use crate::StoreError;
 use crate::snapshot::{Snapshot, snapshot_name};
+use crate::{Repository, StoreError};
 
 /// What became of a backup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fate {
     /// Its snapshot is there.
     Committed,
-    /// A fence is there: it can never commit.
+    /// A fence is there, or what counts for nothing: it can never commit.
     Fenced,
     /// Nothing is there yet.
     Open,
 }
 
 /// What became of the backup that is to make `snapshot`.
-pub(crate) fn fate(
-    objects: &dyn Objects,
-    envelope: &Envelope,
-    snapshot: ObjectId,
-) -> Result<Fate, StoreError> {
-    match Snapshot::find(objects, envelope, snapshot) {
+pub(crate) fn fate(repository: &Repository, snapshot: ObjectId) -> Result<Fate, StoreError> {
+    match Snapshot::find(repository, snapshot) {
         Ok(None) => Ok(Fate::Fenced),
         Ok(Some(_)) => Ok(Fate::Committed),
         Err(StoreError::Backend(error)) if error.is_not_found() => Ok(Fate::Open),
@@ -43,15 +39,12 @@ pub(crate) fn fate(
 }
 
 /// Makes sure that what became of `snapshot` is decided: fences it unless it is there already.
-pub(crate) fn put(
-    objects: &dyn Objects,
-    envelope: &Envelope,
-    snapshot: ObjectId,
-) -> Result<Fate, StoreError> {
+pub(crate) fn put(repository: &Repository, snapshot: ObjectId) -> Result<Fate, StoreError> {
+    let Repository { objects, envelope, .. } = repository;
     let object = envelope.seal(Kind::Fence, snapshot, &[]);
     match objects.put(&snapshot_name(snapshot), Bytes::from(object)) {
         Ok(()) => Ok(Fate::Fenced),
-        Err(BackendError::AlreadyExists { .. }) => fate(objects, envelope, snapshot),
+        Err(BackendError::AlreadyExists { .. }) => fate(repository, snapshot),
         Err(error) => Err(error.into()),
     }
 }

@@ -13,6 +13,7 @@ use onefold_seal::wire::{Put, Reader, WireError};
 use onefold_seal::{Check, Envelope, ObjectId, PSEUDONYM_LEN, SealError};
 
 use crate::check::Finding;
+use crate::client::{Step, word_name};
 use crate::log::{self, At, LogEntry, Writer};
 use crate::object::ids;
 use crate::repository::describe;
@@ -27,6 +28,8 @@ pub struct Seen {
     committed: BTreeMap<ObjectId, At>,
     /// Snapshots that were forgotten and of whose commit no entry was seen.
     forgotten: BTreeSet<ObjectId>,
+    /// Write-only clients whose keys were taken back.
+    removed: BTreeSet<u32>,
 }
 
 /// The last entry that was seen of a log.
@@ -46,6 +49,8 @@ pub(crate) struct Contradictions {
     pub(crate) logs: Vec<Broken>,
     /// Snapshots that should be there and are not.
     pub(crate) missing: Vec<(ObjectId, Finding)>,
+    /// Of keys, what was seen and is gone.
+    keys: Vec<Finding>,
     /// Whether there are entries that take a later key than this client has.
     is_partial: bool,
 }
@@ -63,7 +68,7 @@ impl Contradictions {
     /// All of them.
     pub(crate) fn findings(&self) -> impl Iterator<Item = &Finding> {
         let logs = self.logs.iter().map(|broken| &broken.finding);
-        logs.chain(self.missing.iter().map(|(_, finding)| finding))
+        logs.chain(self.missing.iter().map(|(_, finding)| finding)).chain(&self.keys)
     }
 
     fn of_entry(&mut self, at: At, problem: String) {
@@ -115,6 +120,7 @@ impl Seen {
         least: Option<At>,
     ) -> Result<Contradictions, StoreError> {
         let mut found = Contradictions::default();
+        self.clients(repository, &mut found)?;
         self.follow(repository, least, &mut found)?;
         if found.is_partial {
             return Ok(found);
@@ -163,6 +169,32 @@ impl Seen {
             Some(host) => format!("'{host}'"),
             None => format!("writer {writer}"),
         }
+    }
+
+    /// Looks whether keys of clients that were taken back still are, and for more such.
+    fn clients(
+        &mut self,
+        repository: &Repository,
+        found: &mut Contradictions,
+    ) -> Result<(), StoreError> {
+        if !repository.is_encrypted() || repository.is_write_only() {
+            return Ok(());
+        }
+        for client in &self.removed {
+            let problem = match repository.kept_of(*client) {
+                Ok(Some(_)) => continue,
+                Ok(None) => format!(
+                    "is missing: this client has seen that the key of write-only client \
+                     {client:08x} was taken back, and all that it made since counts again; the \
+                     repository is older than it was, or hides what is newer"
+                ),
+                Err(error) if repository.is_damage(&error) => describe(&error),
+                Err(error) => return Err(error),
+            };
+            found.keys.push(Finding { object: word_name(*client, Step::Kept), problem });
+        }
+        self.removed.extend(repository.removed_clients()?);
+        Ok(())
     }
 
     fn follow(
@@ -263,7 +295,7 @@ impl Seen {
                 self.see(at, check, String::new());
                 return Ok(true);
             }
-            Err(error) if error.is_unknown_version() && !Envelope::is_from_client(bytes) => {
+            Err(error) if error.is_unknown_version() && Envelope::client_of(bytes).is_none() => {
                 return Err(error);
             }
             Err(error) if !error.is_unknown_version() && !repository.is_damage(&error) => {
@@ -276,7 +308,7 @@ impl Seen {
                 return Ok(true);
             }
         };
-        let is_from_client = Envelope::is_from_client(bytes);
+        let client = Envelope::client_of(bytes);
         if !next.fits(entry.previous) {
             let problem = format!(
                 "does not follow the entry before it in the log of '{}': the log was forked, or \
@@ -285,12 +317,21 @@ impl Seen {
             );
             found.of_entry(at, problem);
         }
-        for id in entry.committed {
+        let kept = match client.map(|client| repository.kept_of(client)).transpose() {
+            Ok(kept) => kept.flatten(),
+            Err(error) => {
+                found.of_unread(repository, at, error)?;
+                None
+            }
+        };
+        // What a client says whose key was taken back counts for what stays of it only.
+        let counts = |id: &ObjectId| kept.as_ref().is_none_or(|kept| kept.contains_key(id));
+        for id in entry.committed.into_iter().filter(counts) {
             if !self.forgotten.remove(&id) {
                 self.committed.insert(id, at);
             }
         }
-        if !is_from_client {
+        if client.is_none() {
             found.settle(at.writer, &entry.settled);
             for id in entry.forgotten {
                 if self.committed.remove(&id).is_none() {
@@ -366,6 +407,8 @@ impl Seen {
         }
         body.put_varint(self.forgotten.len() as u64);
         self.forgotten.iter().for_each(|id| body.extend_from_slice(id.as_bytes()));
+        body.put_varint(self.removed.len() as u64);
+        self.removed.iter().for_each(|client| body.put_u32(*client));
     }
 
     /// Decodes what was seen, as a client keeps it.
@@ -386,6 +429,9 @@ impl Seen {
         }
         seen.forgotten =
             ids(&mut reader, "the count of forgotten snapshots")?.into_iter().collect();
+        for _ in 0..reader.count(size_of::<u32>(), "the count of removed clients")? {
+            seen.removed.insert(reader.u32("a client")?);
+        }
         reader.finish()?;
         Ok(seen)
     }

@@ -69,17 +69,19 @@ impl Intent {
         Ok(objects.put(&intent_name(snapshot), Bytes::from(object))?)
     }
 
+    /// The intent to make `snapshot`, and the write-only client that sealed it, if one did.
     pub(crate) fn read(
         objects: &dyn Objects,
         envelope: &Envelope,
         snapshot: ObjectId,
-    ) -> Result<Self, StoreError> {
+    ) -> Result<(Self, Option<u32>), StoreError> {
         let object = intent_name(snapshot);
         let bytes = read_object(objects, &object, MAX_LEN)?;
         match envelope.open(Kind::Intent, snapshot, &bytes) {
-            Ok(body) => {
-                Self::decode(&body).map_err(|source| StoreError::Malformed { object, source })
-            }
+            Ok(body) => match Self::decode(&body) {
+                Ok(intent) => Ok((intent, Envelope::client_of(&bytes))),
+                Err(source) => Err(StoreError::Malformed { object, source }),
+            },
             Err(source) => Err(StoreError::Envelope { object, source }),
         }
     }

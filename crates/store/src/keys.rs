@@ -4,6 +4,7 @@
 //! objects of their own, sealed under a key that follows from the master key; so a rotation needs
 //! no other password than the one at hand, and rewrites nothing.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use bytes::Bytes;
@@ -77,7 +78,7 @@ pub struct KeyRemark {
 }
 
 impl KeyRemark {
-    fn encode(&self) -> Vec<u8> {
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let mut body = Vec::new();
         body.put_signed(self.created.secs);
         body.put_varint(self.created.nanos.into());
@@ -110,6 +111,15 @@ pub struct KeyInfo {
     pub cost: Option<Cost>,
     /// Whether the repository was opened with it.
     pub in_use: bool,
+}
+
+/// By what a key is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyId {
+    /// A password's or a private key's: the id of its object.
+    Key(ObjectId),
+    /// A write-only client's: its number.
+    Client(u32),
 }
 
 /// The keys that could be read, oldest first, and what was wrong with the others.
@@ -489,12 +499,15 @@ impl Repository {
     }
 
     /// The key whose id begins with `digits`.
-    pub fn find_key(&self, digits: &str) -> Result<ObjectId, StoreError> {
+    pub fn find_key(&self, digits: &str) -> Result<KeyId, StoreError> {
         self.expect_keys()?;
         let digits = digits.to_ascii_lowercase();
         let infos = self.objects.list(PREFIX)?;
         let ids = infos.iter().filter_map(|info| key_id(&info.name));
-        let fitting: Vec<_> = ids.filter(|id| id.to_string().starts_with(&digits)).collect();
+        let keys = ids.filter(|id| id.to_string().starts_with(&digits)).map(KeyId::Key);
+        let clients: BTreeSet<u32> = self.listed_clients()?.into_iter().collect();
+        let clients = clients.into_iter().filter(|one| format!("{one:08x}").starts_with(&digits));
+        let fitting: Vec<_> = keys.chain(clients.map(KeyId::Client)).collect();
         match fitting[..] {
             [id] if !digits.is_empty() => Ok(id),
             _ => Err(StoreError::NoKey { spec: digits, count: fitting.len() }),
@@ -558,6 +571,15 @@ impl Repository {
         for epoch in (1..keys.epoch()).filter(|epoch| !found.contains(epoch)) {
             findings.push(StoreError::MissingEpoch { object: epoch_name(epoch) });
         }
+        let (clients, wrong) = self.clients()?;
+        findings.extend(wrong);
+        for client in clients.iter().filter(|client| client.is_half_removed) {
+            notes.push(format!(
+                "the key of write-only client {:08x} was to be taken back, which was cut off: its \
+                 snapshots still count; remove it again",
+                client.number
+            ));
+        }
         Ok((findings, notes))
     }
 
@@ -589,6 +611,7 @@ impl Repository {
             memory: None,
             trouble: Mutex::default(),
             lacks_epochs: false,
+            kept: Mutex::default(),
             index_place: IndexPlace::default(),
             loaded: OnceLock::new(),
         })

@@ -17,6 +17,7 @@
 pub mod backup;
 pub mod check;
 mod chunks;
+mod client;
 #[cfg_attr(not(feature = "seeded-bugs"), doc(hidden))]
 pub mod clock;
 mod config;
@@ -54,12 +55,13 @@ pub mod tree;
 mod view;
 mod writer;
 
+pub use client::{ClientInfo, ClientList, ClientWord};
 pub use config::Config;
 pub use error::StoreError;
 pub use history::Seen;
 pub use intent::Intent;
 pub use key_text::ParseKeyError;
-pub use keys::{KeyInfo, KeyList, KeyRemark, Locked};
+pub use keys::{KeyId, KeyInfo, KeyList, KeyRemark, Locked};
 pub use loaded::IndexPlace;
 pub use log::LogEntry;
 pub use pair::{KeyPair, parse_public_key};

@@ -1,5 +1,6 @@
 //! An open repository.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use onefold_backend::{Folder, Objects};
@@ -9,6 +10,7 @@ use onefold_index::{self as index, Listed};
 use onefold_seal::{Envelope, Keys, ObjectId, Suite};
 
 use crate::chunks::ChunkReader;
+use crate::client::Kept;
 use crate::history::Seen;
 use crate::keys::{self, Locked};
 use crate::loaded::{IndexPlace, Loaded};
@@ -45,6 +47,8 @@ pub struct Repository {
     pub(crate) trouble: Mutex<Vec<Warning>>,
     /// Whether something among the key epochs could not be opened: perhaps one that sealed containers.
     pub(crate) lacks_epochs: bool,
+    /// By number of a write-only client, its snapshots that stay if its key was taken back.
+    pub(crate) kept: Mutex<HashMap<u32, Option<Arc<Kept>>>>,
     /// Where its index is kept besides.
     pub(crate) index_place: IndexPlace,
     pub(crate) loaded: OnceLock<Loaded>,
@@ -131,7 +135,7 @@ impl Repository {
         let mut damaged = Vec::new();
         for info in self.objects.list(snapshot::PREFIX)? {
             let Some(id) = snapshot_id(&info.name) else { continue };
-            match Snapshot::find(&*self.objects, &self.envelope, id) {
+            match Snapshot::find(self, id) {
                 Ok(Some(snapshot)) => snapshots.push((id, snapshot)),
                 Ok(None) => {}
                 // Forgotten since it was listed.
@@ -201,7 +205,7 @@ impl Repository {
         let infos = self.objects.list(snapshot::PREFIX)?;
         let ids = infos.iter().filter_map(|info| snapshot_id(&info.name));
         let fitting = ids.filter(|id| id.to_string().starts_with(digits));
-        let find = |id| Some((id, Snapshot::find(&*self.objects, &self.envelope, id).transpose()?));
+        let find = |id| Some((id, Snapshot::find(self, id).transpose()?));
         let mut found: Vec<_> = fitting.filter_map(find).collect();
         match (found.pop(), found.len()) {
             (Some(only), 0) => Ok(only),

@@ -59,6 +59,8 @@ pub enum Bug {
     MemoryOverwritten = 24,
     /// A client that sees a contradiction says so, and believes what it is shown from then on.
     ContradictionBelieved = 25,
+    /// Whoever takes a client's key back looks for its snapshots before he says so.
+    ClientListedEarly = 26,
 }
 
 impl Bug {
@@ -86,6 +88,9 @@ impl Bug {
         Bug::OtherMarksIgnored,
         Bug::ForgottenLoggedLast,
     ];
+
+    /// The bug of taking a client's key back.
+    pub const OF_CLIENTS: &[Bug] = &[Bug::ClientListedEarly];
 
     /// The bug of a copy.
     pub const OF_COPY: &[Bug] = &[Bug::CopyCommittedEarly];

@@ -8,15 +8,15 @@ use onefold_backend::Objects;
 use onefold_seal::wire::{Put, Reader, WireError};
 use onefold_seal::{Envelope, Kind, ObjectId, SealError};
 
-use crate::StoreError;
 use crate::object::read_object;
 use crate::tree::{self, Entry, Time};
+use crate::{Repository, StoreError};
 
 /// Under which prefix of a repository snapshots lie.
 pub(crate) const PREFIX: &str = "snapshots/";
 
 /// No snapshot is longer than this.
-const MAX_LEN: u64 = 16 << 20;
+pub(crate) const MAX_LEN: u64 = 16 << 20;
 
 /// The name of snapshot `id`.
 pub(crate) fn snapshot_name(id: ObjectId) -> String {
@@ -58,6 +58,18 @@ pub struct Snapshot {
 /// They are sealed by who copies or repairs.
 pub(crate) const FROM_CLIENT: &str = "from-write-only-client";
 
+/// What lies in a snapshot's place.
+#[derive(Debug)]
+pub(crate) enum Found {
+    /// The snapshot.
+    Snapshot(Box<Snapshot>),
+    /// A fence: there never was one, or it was taken away.
+    Fence,
+    /// What a write-only client put there of which the key was taken back before. It counts for
+    /// nothing.
+    Refused,
+}
+
 /// Counts of what a backup saw and stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Summary {
@@ -92,26 +104,32 @@ impl Snapshot {
         Ok(objects.put(&snapshot_name(id), Bytes::from(object))?)
     }
 
-    /// Reads snapshot `id`; `None` if a fence is in its place.
-    pub(crate) fn find(
-        objects: &dyn Objects,
-        envelope: &Envelope,
-        id: ObjectId,
-    ) -> Result<Option<Self>, StoreError> {
+    /// Reads snapshot `id`; `None` if a fence is in its place, or it does not count.
+    pub(crate) fn find(repository: &Repository, id: ObjectId) -> Result<Option<Self>, StoreError> {
+        Ok(match Self::look(repository, id)? {
+            Found::Snapshot(snapshot) => Some(*snapshot),
+            Found::Fence | Found::Refused => None,
+        })
+    }
+
+    /// What is in the place of snapshot `id`.
+    pub(crate) fn look(repository: &Repository, id: ObjectId) -> Result<Found, StoreError> {
+        let Repository { objects, envelope, .. } = repository;
         let object = snapshot_name(id);
-        let bytes = read_object(objects, &object, MAX_LEN)?;
+        let bytes = read_object(&**objects, &object, MAX_LEN)?;
         match envelope.open(Kind::Snapshot, id, &bytes) {
+            Ok(_) if !repository.counts(id, &bytes)? => Ok(Found::Refused),
             Ok(body) => match Self::decode(&body) {
                 Ok(mut snapshot) => {
-                    snapshot.is_from_client |= Envelope::is_from_client(&bytes);
-                    Ok(Some(snapshot))
+                    snapshot.is_from_client |= Envelope::client_of(&bytes).is_some();
+                    Ok(Found::Snapshot(Box::new(snapshot)))
                 }
                 Err(source) => Err(StoreError::Malformed { object, source }),
             },
             Err(source @ SealError::WrongKind { .. }) => {
                 match envelope.open(Kind::Fence, id, &bytes) {
                     Ok(body) => match Reader::new(&body).finish() {
-                        Ok(()) => Ok(None),
+                        Ok(()) => Ok(Found::Fence),
                         Err(source) => Err(StoreError::Malformed { object, source }),
                     },
                     Err(_) => Err(StoreError::Envelope { object, source }),

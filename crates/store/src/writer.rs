@@ -13,6 +13,7 @@ use crate::{Config, Repository, StoreError};
 
 /// What a key's text begins with.
 const BEGINS: &str = "onefold-write-only-key-1:";
+
 /// What a client has that can back up to one repository, and open nothing there.
 #[derive(Debug, Clone)]
 pub struct WriteOnlyKey {
@@ -23,6 +24,21 @@ pub struct WriteOnlyKey {
 }
 
 impl WriteOnlyKey {
+    /// The key of the client that has the number.
+    pub(crate) fn new(
+        repository: &Repository,
+        keys: &Keys,
+        client: u32,
+    ) -> Result<Self, StoreError> {
+        let keys = keys.of_client(client).map_err(|_| StoreError::WriteOnly)?;
+        Ok(Self { repository: repository.id(), keys, config: repository.config.clone() })
+    }
+
+    /// The number by which its client is known.
+    pub fn client(&self) -> u32 {
+        self.keys.client().expect("they are a client's")
+    }
+
     /// Which repository it is for.
     pub fn repository(&self) -> ObjectId {
         self.repository
@@ -30,7 +46,8 @@ impl WriteOnlyKey {
 
     /// The key as a line of text, without an end of line.
     pub fn to_text(&self) -> Zeroizing<String> {
-        let (keys, config) = (self.keys.writer(), self.config.encode());
+        let keys = self.keys.writer().expect("they are a client's");
+        let config = self.config.encode();
         key_text::write(BEGINS, &[self.repository.as_bytes(), &*keys, &config])
     }
 
@@ -47,21 +64,13 @@ impl WriteOnlyKey {
         let keys = Zeroizing::new(reader.array::<WRITER_LEN>("keys").ok()?);
         let config = reader.take(reader.remaining(), "a configuration").ok()?;
         let keys = Keys::of_writer(&keys);
+        keys.client().filter(|client| *client != 0)?;
         let config = Config::decode(config).ok()?.keyed(&keys);
         Some(Self { repository, keys, config })
     }
 }
 
 impl Repository {
-    /// The key for a client that is to back up and not to read.
-    ///
-    /// It follows from the master key, so each call gives the same, and none is stored.
-    pub fn write_only_key(&self) -> Result<WriteOnlyKey, StoreError> {
-        let keys = self.envelope.keys().ok_or(StoreError::NotEncrypted)?;
-        self.expect_reading()?;
-        Ok(WriteOnlyKey { repository: self.id(), keys: keys.clone(), config: self.config.clone() })
-    }
-
     /// Whether it was opened with a key that can write and not read.
     pub fn is_write_only(&self) -> bool {
         self.envelope.keys().is_some_and(Keys::is_write_only)
@@ -77,14 +86,16 @@ impl Repository {
 }
 
 impl Locked {
-    /// Opens the repository for backups only.
+    /// Opens the repository for backups only. Fails if the key was taken back.
     pub fn open_write_only(self, key: &WriteOnlyKey) -> Result<Repository, StoreError> {
         let (objects, id): (Arc<dyn Objects>, ObjectId) = self.into_parts();
         if key.repository != id {
             return Err(StoreError::ForeignKey { key: key.repository, repository: id });
         }
-        let envelope = Envelope::encrypted(id, Keys::of_writer(&key.keys.writer()));
-        Repository::assemble(objects, envelope, key.config.clone(), None)
+        let envelope = Envelope::encrypted(id, key.keys.clone());
+        let repository = Repository::assemble(objects, envelope, key.config.clone(), None)?;
+        repository.expect_good_key()?;
+        Ok(repository)
     }
 }
 
@@ -95,7 +106,7 @@ mod tests {
     use super::*;
 
     fn key() -> WriteOnlyKey {
-        let keys = Keys::new(Key::new([3; 32]));
+        let keys = Keys::new(Key::new([3; 32])).of_client(7).unwrap();
         let config = Config { padding: true, ..Config::standard() }.keyed(&keys);
         WriteOnlyKey { repository: ObjectId::from_bytes([7; 16]), keys, config }
     }
@@ -106,7 +117,7 @@ mod tests {
         let parsed = WriteOnlyKey::parse(&format!(" {}\r\n", *text)).unwrap();
         assert_eq!((parsed.repository, &parsed.config), (key().repository, &key().config));
         assert!(parsed.keys.is_write_only());
-        assert_eq!(*parsed.keys.writer(), *key().keys.writer());
+        assert_eq!((parsed.client(), parsed.keys.writer()), (7, key().keys.writer()));
         assert_eq!(*parsed.to_text(), *text);
     }
 
@@ -125,7 +136,8 @@ mod tests {
 
     #[test]
     fn nothing_shows_a_key() {
-        let other = WriteOnlyKey { keys: Keys::new(Key::new([4; 32])), ..key() };
+        let keys = Keys::new(Key::new([4; 32])).of_client(7).unwrap();
+        let other = WriteOnlyKey { keys, ..key() };
         let show = |key: &WriteOnlyKey| format!("{:?}", key.keys);
         assert_eq!(show(&key()), show(&other));
     }

@@ -21,7 +21,7 @@ use onefold_index::Memory;
 use onefold_seal::{Check, Cost, HEADER_LEN, Key, Keys, ObjectId, Password, SealError, WrappedKey};
 use onefold_store::tree::Time;
 use onefold_store::{
-    Cancel, Config, IndexPlace, KeyPair, KeyRemark, Located, Progress, Repository, Snapshot,
+    Cancel, Config, IndexPlace, KeyId, KeyPair, KeyRemark, Located, Progress, Repository, Snapshot,
     StoreError, backup, parse_public_key, repair, restore,
 };
 use onefold_testkit::{random, text};
@@ -235,7 +235,7 @@ fn keys_come_and_go_and_the_one_in_use_stays() {
     let error = opened.remove_key(second).unwrap_err();
     assert!(matches!(error, StoreError::KeyInUse { key } if key == second), "{error}");
     let first = keys[0].id;
-    assert_eq!(opened.find_key(&first.to_string()[..9]).unwrap(), first);
+    assert_eq!(opened.find_key(&first.to_string()[..9]).unwrap(), KeyId::Key(first));
     assert!(matches!(opened.find_key("xyz"), Err(StoreError::NoKey { count: 0, .. })));
     opened.remove_key(first).unwrap();
     let error = unlock(&objects, &password()).map(drop).unwrap_err();

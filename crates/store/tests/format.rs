@@ -380,9 +380,10 @@ impl Reader {
         let suite = fields.u8();
         assert!(if self.keys.is_some() { matches!(suite, 1 | 2) } else { suite == 0 }, "suite");
         assert_eq!(fields.u8(), 0, "reserved");
-        let latest = self.keys.as_ref().map_or(0, |keys| keys.sealing.len() - 1);
-        assert!(fields.u32() as usize <= latest, "key epoch");
-        let may_pad = self.keys.is_some() && !matches!(kind, 1 | 2 | 6 | 7);
+        let latest = self.keys.as_ref().map_or(0, |keys| keys.sealing.len() as u32 - 1);
+        let epoch = fields.u32();
+        assert!(if suite == 2 { epoch > 0 } else { epoch <= latest }, "key epoch, or client");
+        let may_pad = self.keys.is_some() && !matches!(kind, 1 | 2 | 6 | 7 | 12 | 13);
         assert!(fields.u32() <= u32::from(may_pad), "flags");
         assert_eq!(fields.array::<16>(), self.id, "repository");
         assert_eq!(fields.array::<16>(), id, "object");
@@ -561,6 +562,45 @@ impl Reader {
             log.push(Logged { writer, check, host, committed, forgotten });
         }
         logs.into_values().collect()
+    }
+
+    /// "Taking a key back": the snapshots that count.
+    fn snapshots(&self) -> BTreeSet<Id> {
+        let counts = |id: &Id| {
+            let object = self.file(&format!("snapshots/{}", hex(id)));
+            let client = u32::from_le_bytes(object[8..12].try_into().unwrap());
+            let kept = (object[6] == 2).then(|| self.kept(client)).flatten();
+            kept.is_none_or(|kept| kept.get(id) == Some(&check(&[&object])))
+        };
+        self.ids("snapshots").into_iter().filter(counts).collect()
+    }
+
+    /// "Taking a key back": the snapshots of a client that stay, if its key was taken back.
+    fn kept(&self, client: u32) -> Option<BTreeMap<Id, [u8; 16]>> {
+        let id = |step: u64| -> Id {
+            [u64::from(client).to_be_bytes(), step.to_be_bytes()].concat().try_into().unwrap()
+        };
+        let ids = self.ids("clients");
+        let body = |step| self.body(&format!("clients/{}", hex(&id(step))), 13, id(step));
+        let added = body(0);
+        let mut fields = Fields(&added);
+        fields.time();
+        assert_eq!([fields.text(), fields.text(), fields.text()], ["", "", "a client"]);
+        fields.end();
+        if !ids.contains(&id(2)) {
+            assert!(!ids.contains(&id(1)), "nothing was cut off");
+            return None;
+        }
+        let removed = body(1);
+        let mut fields = Fields(&removed);
+        assert!(fields.time().0 > 1_700_000_000);
+        fields.end();
+        let kept = body(2);
+        let mut fields = Fields(&kept);
+        let kept = fields.list(|fields| (fields.array(), fields.array()));
+        fields.end();
+        assert!(kept.is_sorted_by_key(|(id, _)| *id));
+        Some(kept.into_iter().collect())
     }
 
     fn snapshot(&self, id: Id) -> Snapshot {
@@ -838,6 +878,10 @@ fn rotate(objects: &Arc<dyn Objects>, repository: Repository) -> Repository {
         return repository;
     }
     repository.rotate().unwrap();
+    unlock_as_first(objects)
+}
+
+fn unlock_as_first(objects: &Arc<dyn Objects>) -> Repository {
     match Repository::locate(Arc::clone(objects)).unwrap() {
         Located::Locked(locked) => locked.unlock(&Password::new(FIRST.to_vec())).unwrap(),
         Located::Open(_) => panic!("it is encrypted"),
@@ -885,8 +929,9 @@ fn read_every_byte(is_encrypted: bool, padding: bool) {
     fs::write(home.join("single"), b"a file as a source").unwrap();
     // By a client that can only write, if there are keys.
     let repository = if is_encrypted {
-        let key = repository.write_only_key().unwrap().to_text();
-        let key = WriteOnlyKey::parse(&key).unwrap();
+        let remark = KeyRemark { label: "a client".into(), ..KeyRemark::default() };
+        let key = repository.add_client(&remark).unwrap();
+        let key = WriteOnlyKey::parse(&key.to_text()).unwrap();
         let Located::Locked(locked) = Repository::locate(Arc::clone(&objects)).unwrap() else {
             panic!("it is encrypted")
         };
@@ -895,16 +940,29 @@ fn read_every_byte(is_encrypted: bool, padding: bool) {
         repository
     };
     let third = back_up(&repository, &[home.join("deep"), home.join("single")], &[]);
+    let reader = Reader::open(&root, SECOND);
+    assert_eq!(reader.snapshots(), [first, second, third].into());
+    if is_encrypted {
+        // Its key is taken back, and it puts one more all the same.
+        let owner = unlock_as_first(&objects);
+        let [client] = &owner.clients().unwrap().0[..] else { panic!("there is one") };
+        owner.remove_client(client.number).unwrap();
+        let (progress, cancel) = (Progress::default(), Cancel::default());
+        let late = backup(&repository, &[home.join("deep")], &options(&[]), &progress, &cancel);
+        late.unwrap_err();
+    }
 
     let reader = Reader::open(&root, SECOND);
     if is_encrypted {
-        let snapshots = reader.names("snapshots");
-        let of = |at: usize| -> BTreeSet<u8> {
-            snapshots.iter().map(|name| reader.file(name)[at]).collect()
-        };
-        assert_eq!((of(8), of(6)), ([0, 1].into(), [1, 2].into()));
+        let headers = reader.ids("snapshots");
+        let headers = headers.iter().map(|id| reader.file(&format!("snapshots/{}", hex(id))));
+        let of = |header: Vec<u8>| (header[6], u32::from_le_bytes(header[8..12].try_into().unwrap()));
+        let mut of: Vec<_> = headers.map(of).collect();
+        of.sort_unstable();
+        let [(2, client), (2, again)] = of.split_off(2)[..] else { panic!("{of:?}") };
+        assert_eq!((of, client), (vec![(1, 0), (1, 1)], again));
     }
-    assert_eq!(reader.names("snapshots").len(), 3);
+    assert_eq!(reader.snapshots(), [first, second, third].into());
     if let Some(keys) = &reader.keys {
         let found: Vec<_> =
             reader.ids("keys").iter().filter_map(|id| reader.unwrap_by(*id, PRIVATE)).collect();

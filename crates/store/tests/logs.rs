@@ -13,10 +13,10 @@ use common::{
 };
 use onefold_backend::{Folder, MemoryFolder, MemoryObjects, Objects};
 use onefold_seal::wire::Put;
-use onefold_seal::{Envelope, Keys, Kind, ObjectId};
+use onefold_seal::{Envelope, Kind, ObjectId};
 use onefold_store::check::Finding;
 use onefold_store::{
-    Located, LogEntry, Repository, SnapshotSpec, StoreError, WriteOnlyKey, forget, repair,
+    KeyRemark, Located, LogEntry, Repository, SnapshotSpec, StoreError, WriteOnlyKey, forget, repair,
 };
 use onefold_testkit::SplitMix64;
 use tempfile::TempDir;
@@ -82,7 +82,7 @@ impl Scene {
 
     /// A client that can write and not read.
     fn write_only(&self, host: &'static str) -> Client {
-        let key = open(&self.objects).write_only_key().unwrap();
+        let key = open(&self.objects).add_client(&KeyRemark::default()).unwrap();
         Client { key: Some(key), ..Client::new(host) }
     }
 
@@ -291,8 +291,8 @@ fn a_write_only_client_sees_a_log_go_back_and_forgets_nothing() {
     }
     // It says that the owner's snapshot was forgotten, in whichever log, and takes it away.
     let reader = envelope(&*scene.objects, open(&scene.objects).id());
-    let forger =
-        Envelope::encrypted(reader.repository(), Keys::of_writer(&reader.keys().unwrap().writer()));
+    let keys = reader.keys().unwrap().of_client(7).unwrap();
+    let forger = Envelope::encrypted(reader.repository(), keys);
     for log in ["owner", "client", "nobody"] {
         let objects = scene.without(&of_snapshot(id));
         let body = entry(b"", log, &[], &[id], &[(0, 7)]);

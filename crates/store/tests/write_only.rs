@@ -18,8 +18,8 @@ use onefold_container::{Directory, container_id};
 use onefold_seal::{Envelope, Kind, ObjectId, SealError};
 use onefold_store::prune::{self, Unused};
 use onefold_store::{
-    Cancel, Config, Located, Progress, Repository, Snapshot, StoreError, WriteOnlyKey, check, copy,
-    forget, repair, restore, stats,
+    Cancel, Config, KeyRemark, Located, Progress, Repository, Snapshot, StoreError, WriteOnlyKey,
+    check, copy, forget, repair, restore, stats,
 };
 use onefold_testkit::random;
 use tempfile::TempDir;
@@ -48,7 +48,8 @@ impl Scene {
         let first = back_up(&repository, source.path());
         let picture = Picture::of(source.path());
         // As a client gets it.
-        let key = WriteOnlyKey::parse(&repository.write_only_key().unwrap().to_text()).unwrap();
+        let key = repository.add_client(&KeyRemark::default()).unwrap();
+        let key = WriteOnlyKey::parse(&key.to_text()).unwrap();
         Self { source, objects, first, picture, key }
     }
 
@@ -135,7 +136,8 @@ fn a_client_opens_no_snapshot_tree_chunk_or_footer_not_even_its_own() {
         refused(stats::stats(&client).map(drop), "stats");
         refused(client.keys().map(drop), "keys");
         refused(client.rotate().map(drop), "a rotation");
-        refused(client.write_only_key().map(drop), "a key");
+        refused(client.add_client(&KeyRemark::default()).map(drop), "a key");
+        refused(client.remove_client(7).map(drop), "a key's removal");
         refused(forget::forget(&client, &[id]), "a forget");
         let (progress, cancel) = (Progress::default(), Cancel::default());
         let checked = check::check(&client, check::Reading::All, &progress, &cancel);
@@ -153,7 +155,7 @@ fn a_client_opens_no_snapshot_tree_chunk_or_footer_not_even_its_own() {
     // With nothing but the keys, object by object.
     let own = scene.client();
     let reader = envelope(&*scene.objects, own.id());
-    let keys = onefold_seal::Keys::of_writer(&reader.keys().unwrap().writer());
+    let keys = reader.keys().unwrap().of_client(scene.key.client()).unwrap();
     let client = Envelope::encrypted(own.id(), keys);
     let kinds =
         [("snapshots/", Kind::Snapshot), ("receipts/", Kind::Receipt), ("index/", Kind::Run)];
@@ -265,7 +267,8 @@ fn a_key_opens_its_own_repository_only_and_the_host_forges_nothing() {
     assert!(matches!(error, StoreError::ForeignKey { .. }), "{error}");
     let plain: Arc<dyn Objects> = Arc::new(MemoryObjects::new());
     let made = init(plain, small_chunks(), Protection::Plain).unwrap();
-    assert!(matches!(made.write_only_key(), Err(StoreError::NotEncrypted)));
+    let refused = made.add_client(&KeyRemark::default());
+    assert!(matches!(refused, Err(StoreError::NotEncrypted)));
     // The objects of another repository's client, under the names of this one's.
     scene.change(33);
     back_up(&scene.client(), scene.source.path());
@@ -288,7 +291,7 @@ fn a_key_opens_its_own_repository_only_and_the_host_forges_nothing() {
 /// Seals a snapshot as whoever has taken a client over; it says what he likes.
 fn forge(scene: &Scene, secs: i64, tags: &[&str], parent: Option<ObjectId>) -> ObjectId {
     let reader = envelope(&*scene.objects, open(&scene.objects).id());
-    let keys = onefold_seal::Keys::of_writer(&reader.keys().unwrap().writer());
+    let keys = reader.keys().unwrap().of_client(scene.key.client()).unwrap();
     let forger = Envelope::encrypted(reader.repository(), keys);
     let path = scene.first.1.paths[0].clone();
     let body = snapshot_body(secs, &path, tags, parent, onefold_store::Recipe::EMPTY);

@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 use onefold_seal::Cost;
-use onefold_store::{KeyInfo, KeyPair};
+use onefold_store::{ClientInfo, KeyId, KeyInfo, KeyPair, Repository};
 use serde::Serialize;
+use zeroize::Zeroizing;
 
 use crate::console::Console;
 use crate::count::count;
@@ -22,8 +23,9 @@ use crate::table;
 use crate::time::{local, rfc3339};
 
 const AFTER_HELP: &str = "\
-Every key opens the repository with a password or a private key of its own. To change a password, add
-a key with the new one and remove the old key, opening the repository with the new password.
+Every key opens the repository with a password or a private key of its own, or is a write-only
+client's, for backups and nothing else. To change a password, add a key with the new one and remove
+the old key, opening the repository with the new password.
 
 Examples:
   onefold key list --repo /mnt/backup
@@ -35,12 +37,12 @@ const ADD_HELP: &str = "\
 Examples:
   onefold key add --repo /mnt/backup --label laptop
   onefold key add --repo /mnt/backup --new-password-file /etc/onefold/password
-  onefold key add --repo /mnt/backup --write-only client.key
+  onefold key add --repo /mnt/backup --label laptop --write-only client.key
 
 With --write-only the new key is a file, for a client that is to back up and not to read: with
---key-file it can open the repository for `backup` and nothing else. Nothing is stored of it, it is
-the same each time, and it cannot be taken back; give the client credentials of its own for the
-storage, and take those. docs/security.md says what such a client can find out.
+--key-file it can open the repository for `backup` and nothing else. Give each client a key of its
+own: `onefold key remove` takes it back. Give it credentials of its own for the storage as well, and
+take those back too. docs/security.md says what such a client can find out.
 
 With --public-key the new key opens with the private half of a pair that `onefold key generate` made,
 given by --key-file. What is printed is a line that belongs behind the private key, in its file:
@@ -48,7 +50,7 @@ without it the private key does not open the repository, because anybody who kno
 could make one that it opens. The line is no secret; bring it over by a way that the host cannot
 change.
 
-With --json: one document with id, or with path for --write-only, or with id and trust (the line) for
+With --json: one document with id, also with path for --write-only, or with trust (the line) for
 --public-key.";
 
 const GENERATE_HELP: &str = "\
@@ -67,15 +69,21 @@ const LIST_HELP: &str = "\
 Examples:
   onefold key list --repo /mnt/backup
 
-With --json: one document, a list, oldest first; each key has id, created, host, user, label,
-opened_by (password or private key), memory_kib, passes and lanes (null for a private key) and
-in_use (whether the repository was opened with it).";
+With --json: one document, a list, oldest first, clients last; each key has id, created, host, user,
+label, opened_by (password, private key, or write-only key), memory_kib, passes and lanes (null but
+for a password), in_use (whether the repository was opened with it) and removed (whether the key of
+a write-only client was taken back: yes, no, or begun, in which case remove it again).";
 
 const REMOVE_HELP: &str = "\
 The password of a removed key no longer opens the repository. That does not lock out who has opened
 it before and kept the master key, or who kept a copy of the key's object: only a new repository does.
 
 The key that the repository is opened with cannot be removed, and so neither can the last one.
+
+To remove the key of a write-only client is to take it back: the snapshots that are there stay, and
+none that it puts from now on counts. Its client is told so. Who stole the key still knows what it
+told him: docs/security.md says what remains possible, and why to take back the client's credentials
+for the storage as well.
 
 Who may put objects can put garbage among the keys. Where that keeps you from opening, --key names
 yours; --unreadable removes what is no key of this repository, damaged keys included.
@@ -84,7 +92,8 @@ Examples:
   onefold key remove --repo /mnt/backup 1a2b3c4d
   onefold key remove --repo /mnt/backup --key 5e6f --unreadable
 
-With --json: one document with id, or with removed for --unreadable.";
+With --json: one document with id, also with kept (snapshots that stay) for a write-only client's key,
+or with removed for --unreadable.";
 
 const ROTATE_HELP: &str = "\
 Begins a new key epoch: what is written from now on is sealed under a new key. Nothing is rewritten,
@@ -128,7 +137,7 @@ struct Add {
     #[arg(
         long,
         value_name = "FILE",
-        conflicts_with_all = ["label", "new_password_file", "new_password_command"]
+        conflicts_with_all = ["new_password_file", "new_password_command"]
     )]
     write_only: Option<PathBuf>,
     /// Add a key for the private half of the public key in FILE, in the place of a password
@@ -157,7 +166,7 @@ struct List {
     repository: RepositoryArgs,
 }
 
-/// Remove a key: its password no longer opens the repository
+/// Remove a key: it no longer opens the repository
 #[derive(Debug, Args)]
 #[command(after_help = REMOVE_HELP)]
 struct Remove {
@@ -209,6 +218,7 @@ struct Cleared {
 /// A new key file in JSON.
 #[derive(Serialize)]
 struct Written {
+    id: String,
     #[serde(flatten)]
     path: PathFields,
 }
@@ -232,6 +242,14 @@ struct Listed {
     passes: Option<u32>,
     lanes: Option<u32>,
     in_use: bool,
+    removed: &'static str,
+}
+
+/// A key that was taken back in JSON.
+#[derive(Serialize)]
+struct TakenBack {
+    id: String,
+    kept: Vec<String>,
 }
 
 impl Key {
@@ -250,10 +268,14 @@ impl Add {
     fn run(self, console: &Console) -> Result<Exit> {
         let opened = self.repository.open_unloaded(console)?;
         if let Some(path) = &self.write_only {
-            write_key_file(path, &opened.repository.write_only_key()?.to_text())?;
-            let written = Written { path: PathFields::of_path(path) };
-            let text = format!("wrote a key for backups only to '{}'", path.display());
-            return say(console, &written, text);
+            let mut id = String::new();
+            write_key_file(path, || {
+                let key = opened.repository.add_client(&remark(self.label))?;
+                id = client_id(key.client());
+                Ok(key.to_text())
+            })?;
+            let text = format!("wrote key {id}, for backups only, to '{}'", path.display());
+            return say(console, &Written { id, path: PathFields::of_path(path) }, text);
         }
         if let Some(path) = &self.public_key {
             let public = public_key(path)?;
@@ -273,7 +295,7 @@ impl Add {
 impl Generate {
     fn run(self, console: &Console) -> Result<Exit> {
         let pair = KeyPair::random();
-        write_key_file(&self.file, &pair.private_text())?;
+        write_key_file(&self.file, || Ok(pair.private_text()))?;
         let public_key = pair.public_text();
         let mut output = Output::new();
         match console.is_json() {
@@ -291,16 +313,27 @@ impl Generate {
 impl List {
     fn run(self, console: &Console) -> Result<Exit> {
         let opened = self.repository.open_unloaded(console)?;
-        let (keys, damaged) = opened.repository.keys()?;
+        let (keys, mut damaged) = opened.repository.keys()?;
+        let (clients, others) = opened.repository.clients()?;
+        damaged.extend(others);
+        let listed: Vec<_> =
+            keys.iter().map(Listed::of).chain(clients.iter().map(Listed::of_client)).collect();
         let mut output = Output::new();
         if console.is_json() {
-            output.json_document(&keys.iter().map(Listed::of).collect::<Vec<_>>())?;
+            output.json_document(&listed)?;
         } else {
-            for line in lines(&keys) {
+            for line in lines(&keys, &clients) {
                 output.line(line)?;
             }
         }
         output.finish()?;
+        for client in clients.iter().filter(|client| client.is_half_removed) {
+            console.warn(format_args!(
+                "the removal of key {} was cut off, and what its client puts still counts: remove it \
+                 again",
+                client_id(client.number)
+            ));
+        }
         for error in &damaged {
             console.line(format_args!("error: a key cannot be read: {error}"));
         }
@@ -316,7 +349,10 @@ impl Remove {
             let text = format!("removed {}", count(removed.len() as u64, "object", "objects"));
             return say(console, &Cleared { removed }, text);
         };
-        let id = opened.repository.find_key(id)?;
+        let id = match opened.repository.find_key(id)? {
+            KeyId::Key(id) => id,
+            KeyId::Client(client) => return take_back(&opened.repository, client, console),
+        };
         opened.repository.remove_key(id)?;
         console.notice(
             "its password no longer opens the repository; who kept the master key or a copy of \
@@ -335,14 +371,42 @@ impl Rotate {
     }
 }
 
-/// Writes a key to a new file that its owner alone can read.
+/// Takes the key of a write-only client back.
+fn take_back(repository: &Repository, client: u32, console: &Console) -> Result<Exit> {
+    let kept = repository.remove_client(client)?;
+    repository.trouble().iter().for_each(|trouble| console.warn(trouble));
+    console.notice(
+        "what its client puts from now on counts for nothing; take back its credentials for the \
+         storage as well",
+    );
+    let id = client_id(client);
+    let snapshots = count(kept.len() as u64, "snapshot", "snapshots");
+    let text = format!("removed key {id}; {snapshots} of its client stay");
+    let kept = kept.iter().map(ToString::to_string).collect();
+    say(console, &TakenBack { id, kept }, text)
+}
+
+/// By what the key of a write-only client is known.
+fn client_id(client: u32) -> String {
+    format!("{client:08x}")
+}
+
+/// Writes the key that `make` makes to a new file that its owner alone can read; none is left if it
+/// makes none.
 #[expect(clippy::disallowed_methods, reason = "an output of the command, no object")]
-fn write_key_file(path: &Path, text: &str) -> Result<()> {
+fn write_key_file(path: &Path, make: impl FnOnce() -> Result<Zeroizing<String>>) -> Result<()> {
     let cannot = || format!("cannot write the key to '{}'", path.display());
     let mut options = File::options();
     let options = options.write(true).create_new(true).mode(0o600);
     let mut file = options.open(path).with_context(cannot)?;
-    writeln!(file, "{text}").and_then(|()| file.sync_all()).with_context(cannot)
+    let text = match make() {
+        Ok(text) => text,
+        Err(error) => {
+            std::fs::remove_file(path).with_context(cannot)?;
+            return Err(error);
+        }
+    };
+    writeln!(file, "{}", *text).and_then(|()| file.sync_all()).with_context(cannot)
 }
 
 fn say(console: &Console, document: &impl Serialize, text: String) -> Result<Exit> {
@@ -356,7 +420,7 @@ fn say(console: &Console, document: &impl Serialize, text: String) -> Result<Exi
     Ok(Exit::Fine)
 }
 
-fn lines(keys: &[KeyInfo]) -> Vec<String> {
+fn lines(keys: &[KeyInfo], clients: &[ClientInfo]) -> Vec<String> {
     let header = ["", "ID", "Created", "Host", "User", "Opened by", "Label"];
     let mut rows = vec![header.map(str::to_owned).to_vec()];
     for key in keys {
@@ -371,8 +435,23 @@ fn lines(keys: &[KeyInfo]) -> Vec<String> {
             shown(remark.label.as_bytes()),
         ]);
     }
+    for client in clients {
+        let opened_by = if client.is_removed { "nobody: taken back" } else { WRITE_ONLY };
+        rows.push(vec![
+            String::new(),
+            client_id(client.number),
+            local(client.remark.created),
+            shown(client.remark.host.as_bytes()),
+            shown(client.remark.user.as_bytes()),
+            opened_by.to_owned(),
+            shown(client.remark.label.as_bytes()),
+        ]);
+    }
     table::lines(&rows, &[])
 }
+
+/// What opens the repository for a write-only client.
+const WRITE_ONLY: &str = "write-only key";
 
 /// What opens the key.
 const fn opened_by(key: &KeyInfo) -> &'static str {
@@ -395,6 +474,27 @@ impl Listed {
             passes: key.cost.map(|cost| cost.passes),
             lanes: key.cost.map(|cost| cost.lanes),
             in_use: key.in_use,
+            removed: "no",
+        }
+    }
+
+    fn of_client(client: &ClientInfo) -> Self {
+        Self {
+            id: client_id(client.number),
+            created: rfc3339(client.remark.created),
+            host: client.remark.host.clone(),
+            user: client.remark.user.clone(),
+            label: client.remark.label.clone(),
+            opened_by: WRITE_ONLY,
+            memory_kib: None,
+            passes: None,
+            lanes: None,
+            in_use: false,
+            removed: match (client.is_removed, client.is_half_removed) {
+                (true, _) => "yes",
+                (false, true) => "begun",
+                (false, false) => "no",
+            },
         }
     }
 }

@@ -172,8 +172,11 @@ fn make(folder: &Path, root: &Path) {
             fs::remove_dir_all(root).unwrap();
         }
     }
-    lab.ok(&format!("key add --repo {encrypted} {secret} --write-only client.key"));
+    let client =
+        lab.ok(&format!("key add --repo {encrypted} {secret} --write-only client.key --json"));
     back_up(&format!("--repo {encrypted} --key-file client.key"), WRITE_ONLY.0);
+    let id = client.json()["id"].as_str().unwrap().to_owned();
+    lab.ok(&format!("key remove --repo {encrypted} {secret} {id}"));
     fs::remove_dir_all(root).unwrap();
 }
 

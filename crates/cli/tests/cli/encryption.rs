@@ -211,7 +211,7 @@ fn a_write_only_key_backs_up_and_does_nothing_else() {
     let lab = with_encrypted();
     make_version(&lab.path("version"), 0);
     lab.ok("backup --repo repo --password-file secret version");
-    lab.ok("key add --repo repo --password-file secret --write-only client.key");
+    lab.ok("key add --repo repo --password-file secret --label laptop --write-only client.key");
     let mode = std::os::unix::fs::MetadataExt::mode(&fs::metadata(lab.path("client.key")).unwrap());
     assert_eq!(mode & 0o777, 0o600);
     let again = "key add --repo repo --password-file secret --write-only client.key";
@@ -240,6 +240,24 @@ fn a_write_only_key_backs_up_and_does_nothing_else() {
     lab.ok("check --repo repo --password-file secret --read-data");
     lab.ok("restore --repo repo --password-file secret latest --target out");
     assert_same_tree(&lab.path("version"), &lab.path("out"));
+    // Its owner takes the key back: what it made stays, and it is told.
+    let listed = lab.ok("key list --repo repo --password-file secret --json").json();
+    let client = listed.as_array().unwrap().last().unwrap().clone();
+    assert_eq!((&client["opened_by"], &client["removed"]), (&"write-only key".into(), &"no".into()));
+    let id = client["id"].as_str().unwrap().to_owned();
+    let shown = lab.ok("key list --repo repo --password-file secret").stdout;
+    assert!([&id, "laptop", "write-only key"].iter().all(|text| shown.contains(text)), "{shown}");
+    let remove = format!("key remove --repo repo --password-file secret --json {id}");
+    let removed = lab.ok(&remove).json();
+    assert_eq!(removed["kept"], serde_json::json!([made["snapshot"]]));
+    assert_eq!(lab.ok(&remove).json(), removed);
+    let shown = lab.ok("key list --repo repo --password-file secret").stdout;
+    assert!(shown.contains("taken back"), "{shown}");
+    let line = "backup --repo repo --key-file client.key version";
+    lab.run(line).expect(12).says(&[&id, "was taken back", "hint:", "--write-only"]);
+    let listed = lab.ok("snapshots --repo repo --password-file secret --json").json();
+    assert_eq!(listed.as_array().unwrap().len(), 2);
+    lab.ok("check --repo repo --password-file secret --read-data");
     // A key that is not whole, and one for a repository in clear.
     lab.write("half.key", &fs::read(lab.path("client.key")).unwrap()[..200]);
     let line = "backup --repo repo --key-file half.key version";

@@ -113,8 +113,7 @@ impl<'a> Announced<'a> {
 
     /// A container goes while a backup relies on it only if the backup was revoked, or by mistake.
     fn why_gone(&self, container: ObjectId) -> StoreError {
-        let Repository { objects, envelope, .. } = self.repository;
-        match fence::fate(&**objects, envelope, self.id) {
+        match fence::fate(self.repository, self.id) {
             Ok(Fate::Fenced) => StoreError::Revoked,
             _ => StoreError::Vanished { container },
         }
@@ -122,6 +121,9 @@ impl<'a> Announced<'a> {
 
     /// Puts the snapshot, which refers to durable things only, then the receipt that says it was
     /// acknowledged, and an entry in the log. The notice is taken back whatever comes of it.
+    ///
+    /// A write-only client looks in between whether its key was taken back: see
+    /// [`client`](crate::client).
     pub(crate) fn commit(
         self,
         snapshot: &Snapshot,
@@ -145,6 +147,10 @@ impl<'a> Announced<'a> {
                 return Ok(id);
             }
             return Err(self.give_up(error));
+        }
+        if let Err(error) = self.repository.expect_good_key() {
+            self.withdraw();
+            return Err(error);
         }
         if !seeded::active(Bug::ReceiptBeforeSnapshot) {
             receipt::write(objects, envelope, id)?;
@@ -173,9 +179,8 @@ impl<'a> Announced<'a> {
     /// After a commit that failed with `error`: whether the snapshot is there is not known, so the
     /// notice goes only once it is decided.
     fn give_up(self, error: StoreError) -> StoreError {
-        let (objects, envelope) = (&*self.repository.objects, &self.repository.envelope);
         let is_taken = matches!(error, StoreError::Backend(BackendError::AlreadyExists { .. }));
-        match fence::put(objects, envelope, self.id) {
+        match fence::put(self.repository, self.id) {
             Ok(fate) => {
                 self.withdraw();
                 if is_taken && fate == Fate::Fenced { StoreError::Revoked } else { error }

@@ -130,7 +130,7 @@ pub fn forget(repository: &Repository, ids: &[ObjectId]) -> Result<(), StoreErro
     // A client that may not delete leaves its intent behind. Without its snapshot it would look like
     // that of a running backup, for which prunes wait.
     for id in ids {
-        if fence::fate(objects, &repository.envelope, *id)? != Fate::Open {
+        if fence::fate(repository, *id)? != Fate::Open {
             objects.delete(&intent_name(*id))?;
         }
     }

@@ -32,10 +32,10 @@ impl Prune<'_> {
         for id in infos.iter().filter_map(|info| intent_id(&info.name)) {
             let envelope = &self.repository.envelope;
             // By its name, not by a listing: listings may lag behind.
-            let mut fate = fence::fate(self.objects(), envelope, id)?;
+            let mut fate = fence::fate(self.repository, id)?;
             if fate == Fate::Open {
                 let intent = match Intent::read(self.objects(), envelope, id) {
-                    Ok(intent) => Some(intent),
+                    Ok((intent, client)) => Some((intent, self.is_removed(client)?)),
                     // It ended meanwhile: without a snapshot, or with one that a listing shows.
                     Err(error) if error.is_not_found() => continue,
                     Err(error) if error.is_unknown_version() => return Err(error),
@@ -44,11 +44,15 @@ impl Prune<'_> {
                     Err(error) => return Err(error),
                 };
                 match intent {
-                    Some(intent) if !self.is_old(intent.time) => running.push((id, intent)),
+                    // What a client whose key was taken back commits counts for nothing.
+                    Some((intent, false)) if !self.is_old(intent.time) => {
+                        running.push((id, intent));
+                    }
                     intent => {
+                        let intent = intent.map(|(intent, _)| intent);
                         self.report.fenced.push(Waiting::new(id, intent.as_ref()));
                         if !self.options.dry_run {
-                            fate = fence::put(self.objects(), envelope, id)?;
+                            fate = fence::put(self.repository, id)?;
                         }
                     }
                 }
@@ -58,6 +62,12 @@ impl Prune<'_> {
             }
         }
         Ok(running)
+    }
+
+    /// Whether the key of the write-only client that sealed an intent was taken back.
+    fn is_removed(&self, client: Option<u32>) -> Result<bool, StoreError> {
+        let Some(client) = client else { return Ok(false) };
+        Ok(self.repository.kept_of(client)?.is_some())
     }
 
     /// Whether a backup that began at `time` is taken for dead. A time as far in the future comes

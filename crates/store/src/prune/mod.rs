@@ -245,7 +245,7 @@ impl Prune<'_> {
     /// Whether a snapshot that was read has been forgotten since.
     fn has_lost_snapshots(&self) -> Result<bool, StoreError> {
         for id in &self.walked {
-            if fence::fate(self.objects(), &self.repository.envelope, *id)? == Fate::Open {
+            if fence::fate(self.repository, *id)? == Fate::Open {
                 return Ok(true);
             }
         }
@@ -260,7 +260,7 @@ impl Prune<'_> {
         for info in self.objects().list(snapshot::PREFIX)? {
             self.go_on()?;
             let Some(id) = snapshot_id(&info.name) else { continue };
-            match Snapshot::find(self.objects(), &self.repository.envelope, id) {
+            match Snapshot::find(self.repository, id) {
                 Ok(Some(snapshot)) => seen.snapshots.push((id, snapshot)),
                 Ok(None) => {}
                 Err(StoreError::Backend(error)) if error.is_not_found() => continue,
@@ -497,8 +497,7 @@ impl Prune<'_> {
         for info in self.objects().list(snapshot::PREFIX)? {
             let Some(id) = snapshot_id(&info.name) else { continue };
             let is_new = !seen.ids.contains(&id);
-            if is_new && fence::fate(self.objects(), &self.repository.envelope, id)? != Fate::Fenced
-            {
+            if is_new && fence::fate(self.repository, id)? != Fate::Fenced {
                 return Ok(false);
             }
         }

@@ -13,6 +13,7 @@ pub mod repaired;
 pub mod scene;
 pub mod sealed;
 pub mod stage;
+pub mod taken_back;
 pub mod trials;
 pub mod watched;
 

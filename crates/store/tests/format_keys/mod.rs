@@ -51,11 +51,11 @@ impl Keys {
         let epoch = u32::from_le_bytes(start[8..12].try_into().unwrap());
         let (kind, suite) = (start[5], start[6]);
         if suite == 2 {
-            assert!(epoch == 0 && matches!(kind, 2 | 4 | 5 | 8 | 10 | 11));
-            return self.of_writers_object(start[48..80].try_into().unwrap());
+            assert!(epoch != 0 && matches!(kind, 2 | 4 | 5 | 8 | 10 | 11));
+            return self.of_clients_object(epoch, start[48..80].try_into().unwrap());
         }
         let sealing = match kind {
-            1 | 6 | 7 | 12 => {
+            1 | 6 | 7 | 12 | 13 => {
                 assert_eq!(epoch, 0);
                 self.root()
             }
@@ -66,10 +66,10 @@ impl Keys {
     }
 
     /// "Write-only clients".
-    fn of_writers_object(&self, share: [u8; 32]) -> [u8; 32] {
+    fn of_clients_object(&self, client: u32, share: [u8; 32]) -> [u8; 32] {
         let reading = StaticSecret::from(derive("reading key", &[&self.master]));
         let shared = reading.diffie_hellman(&PublicKey::from(share));
-        let write = derive("write key", &[&self.master]);
+        let write = derive("write key", &[&self.master, &client.to_le_bytes()]);
         let public = PublicKey::from(&reading);
         let parts = [&write[..], shared.as_bytes(), &share, public.as_bytes()];
         derive("object key of a writer", &parts)

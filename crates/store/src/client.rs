@@ -1,0 +1,394 @@
+//! Write-only clients: each has a number and a key of its own, which its owner can take back.
+//!
+//! What is known of a client is in words on it, at most three objects that are put one after the
+//! other: that it was added, that its key is taken back, and which of its snapshots stay. With the
+//! third its snapshots count no more, but for those that it names, each with the check of its object:
+//! what was backed up while the key was good stays, and nothing can take its place.
+//!
+//! A client that commits looks, once its snapshot is there, whether its key is being taken back, and
+//! whoever takes it back says so before he looks for its snapshots. So of a snapshot that was
+//! acknowledged the third word always knows.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use onefold_backend::{BackendError, Objects};
+use onefold_seal::wire::{Put, Reader, WireError};
+use onefold_seal::{CHECK_LEN, Check, Envelope, Kind, ObjectId};
+
+use crate::object::read_object;
+use crate::repository::describe;
+use crate::seeded::{self, Bug};
+use crate::snapshot::{self, snapshot_id, snapshot_name};
+use crate::tree::Time;
+use crate::{KeyRemark, Repository, StoreError, WriteOnlyKey};
+
+/// Under which prefix of a repository words on clients lie.
+pub(crate) const PREFIX: &str = "clients/";
+
+/// No word on a client is longer than this.
+const MAX_LEN: u64 = 16 << 20;
+
+/// So many words are read at most to list clients: anybody may put some.
+const MAX_READ: usize = 1024;
+
+/// So often another number is drawn if there is a client that has it.
+const MAX_DRAWS: u32 = 16;
+
+/// The snapshots of a client that stay, each with the check of its object.
+pub(crate) type Kept = BTreeMap<ObjectId, Check>;
+
+/// What is said of a client, in this order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Step {
+    Added = 0,
+    Removed = 1,
+    Kept = 2,
+}
+
+/// The id of what is said of a client: its number, then the step.
+fn word_id(client: u32, step: Step) -> ObjectId {
+    ObjectId::from_bytes((u128::from(client) << 64 | step as u128).to_be_bytes())
+}
+
+/// The name of what is said of a client.
+pub(crate) fn word_name(client: u32, step: Step) -> String {
+    format!("{PREFIX}{}", word_id(client, step))
+}
+
+/// Which word on which client `name` is; nothing if it is no such name.
+pub(crate) fn word_at(name: &str) -> Option<(u32, Step)> {
+    let id: ObjectId = name.strip_prefix(PREFIX)?.parse().ok()?;
+    let id = u128::from_be_bytes(*id.as_bytes());
+    let client = u32::try_from(id >> 64).ok().filter(|client| *client != 0)?;
+    let is_it = |step: &Step| *step as u64 == id as u64;
+    Some((client, [Step::Added, Step::Removed, Step::Kept].into_iter().find(is_it)?))
+}
+
+/// What is said of a write-only client.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ClientWord {
+    /// It was added.
+    Added(KeyRemark),
+    /// Its key is taken back, since this time.
+    Removed(Time),
+    /// Its snapshots count no more but for these; each with the check of its object.
+    Kept(BTreeMap<ObjectId, Check>),
+}
+
+impl ClientWord {
+    const fn step(&self) -> Step {
+        match self {
+            Self::Added(_) => Step::Added,
+            Self::Removed(_) => Step::Removed,
+            Self::Kept(_) => Step::Kept,
+        }
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        let mut body = Vec::new();
+        match self {
+            Self::Added(remark) => body = remark.encode(),
+            Self::Removed(time) => {
+                body.put_signed(time.secs);
+                body.put_varint(time.nanos.into());
+            }
+            Self::Kept(kept) => {
+                body.put_varint(kept.len() as u64);
+                for (id, check) in kept {
+                    body.extend_from_slice(id.as_bytes());
+                    body.extend_from_slice(check.as_bytes());
+                }
+            }
+        }
+        body
+    }
+
+    /// Decodes the body of the word whose number, counted from 0, is `step`.
+    pub fn decode(step: u64, body: &[u8]) -> Result<Self, WireError> {
+        let mut reader = Reader::new(body);
+        let word = match step {
+            0 => return KeyRemark::decode(body).map(Self::Added),
+            1 => {
+                let secs = reader.signed("seconds")?;
+                let nanos = reader.varint_to(999_999_999, "nanoseconds")? as u32;
+                Self::Removed(Time { secs, nanos })
+            }
+            2 => {
+                let count = reader.count(ObjectId::LEN + CHECK_LEN, "the count of snapshots")?;
+                let mut one = || {
+                    let id = ObjectId::from_bytes(reader.array("a snapshot")?);
+                    Ok((id, Check::from_bytes(reader.array("a check")?)))
+                };
+                let kept = (0..count).map(|_| one()).collect::<Result<Vec<_>, WireError>>()?;
+                if !kept.is_sorted_by(|(a, _), (b, _)| a < b) {
+                    return Err(reader.error("snapshots in ascending order"));
+                }
+                Self::Kept(kept.into_iter().collect())
+            }
+            _ => return Err(reader.error("one of three words")),
+        };
+        reader.finish()?;
+        Ok(word)
+    }
+}
+
+/// A write-only client.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientInfo {
+    /// By which it is known; not 0.
+    pub number: u32,
+    /// What is remembered of its key. Nothing where that is gone, and only its removal is left.
+    pub remark: KeyRemark,
+    /// Whether its key was taken back.
+    pub is_removed: bool,
+    /// Whether that was begun and cut off: its snapshots still count.
+    pub is_half_removed: bool,
+}
+
+/// The clients that could be read, by their numbers, and what was wrong with others.
+pub type ClientList = (Vec<ClientInfo>, Vec<StoreError>);
+
+impl Repository {
+    /// Adds a client that is to back up and not to read. The key is given once and stored nowhere.
+    pub fn add_client(&self, remark: &KeyRemark) -> Result<WriteOnlyKey, StoreError> {
+        let keys = self.expect_keys()?;
+        for _ in 0..MAX_DRAWS {
+            let [a, b, c, d, ..] = *ObjectId::random().as_bytes();
+            let client = u32::from_be_bytes([a, b, c, d]).max(1);
+            match self.put_word(client, &ClientWord::Added(remark.clone())) {
+                Err(StoreError::Backend(BackendError::AlreadyExists { .. })) => {}
+                put => return put.and_then(|()| WriteOnlyKey::new(self, keys, client)),
+            }
+        }
+        let text = "the numbers of clients are all taken: somebody filled 'clients/'";
+        Err(StoreError::Unusable(text.into()))
+    }
+
+    /// Every write-only client. Those of which something cannot be read are given apart as well.
+    pub fn clients(&self) -> Result<ClientList, StoreError> {
+        self.expect_keys()?;
+        let (mut infos, mut damaged) = (BTreeMap::<u32, ClientInfo>::new(), Vec::new());
+        let listed = self.objects.list(PREFIX)?;
+        let words = listed.iter().filter_map(|info| word_at(&info.name));
+        let left = words.clone().count().saturating_sub(MAX_READ);
+        if left > 0 {
+            damaged.push(StoreError::Unusable(format!(
+                "{left} more words on clients lie in 'clients/' and were not read: somebody put \
+                 garbage there"
+            )));
+        }
+        for (number, step) in words.take(MAX_READ) {
+            let word = match self.word(number, step) {
+                Ok(Some(word)) => word,
+                Ok(None) => continue,
+                Err(error) => {
+                    damaged.push(error);
+                    continue;
+                }
+            };
+            let info = infos.entry(number).or_insert_with(|| ClientInfo {
+                number,
+                remark: KeyRemark::default(),
+                is_removed: false,
+                is_half_removed: false,
+            });
+            match word {
+                ClientWord::Added(remark) => info.remark = remark,
+                ClientWord::Removed(_) => info.is_half_removed = true,
+                ClientWord::Kept(_) => info.is_removed = true,
+            }
+        }
+        for info in infos.values_mut() {
+            info.is_half_removed &= !info.is_removed;
+        }
+        Ok((infos.into_values().collect(), damaged))
+    }
+
+    /// The numbers of clients of which a listing shows something.
+    pub(crate) fn listed_clients(&self) -> Result<Vec<u32>, StoreError> {
+        let listed = self.objects.list(PREFIX)?;
+        Ok(listed.iter().filter_map(|info| Some(word_at(&info.name)?.0)).collect())
+    }
+
+    /// Takes the key of a client back. Its snapshots that are there stay, and none that comes counts;
+    /// gives those that stay. Doing it again finishes what was cut off, and is harmless.
+    pub fn remove_client(&self, client: u32) -> Result<Vec<ObjectId>, StoreError> {
+        self.expect_keys()?;
+        let early = match seeded::active(Bug::ClientListedEarly) {
+            true => Some(self.snapshots_of(client)?),
+            false => None,
+        };
+        match self.put_word(client, &ClientWord::Removed(Time::now())) {
+            // Whatever it is, a client that looks for it finds it.
+            Err(StoreError::Backend(BackendError::AlreadyExists { .. })) => {}
+            put => put?,
+        }
+        self.objects.settle()?;
+        let kept = match early {
+            Some(early) => early,
+            None => self.snapshots_of(client)?,
+        };
+        self.forget_kept(client);
+        match self.put_word(client, &ClientWord::Kept(kept)) {
+            Err(StoreError::Backend(BackendError::AlreadyExists { .. })) => {}
+            put => put?,
+        }
+        let there = self.kept_of(client)?;
+        Ok(there.iter().flat_map(|kept| kept.keys().copied()).collect())
+    }
+
+    /// The snapshots that a client has made, as they are now. What cannot be opened is no client's.
+    fn snapshots_of(&self, client: u32) -> Result<Kept, StoreError> {
+        let mut kept = Kept::new();
+        for id in self.objects.list(snapshot::PREFIX)?.iter().filter_map(|i| snapshot_id(&i.name)) {
+            let name = snapshot_name(id);
+            let bytes = match read_object(&*self.objects, &name, snapshot::MAX_LEN) {
+                Err(error) if error.is_not_found() => continue,
+                Err(error) if error.is_unreachable() => return Err(error),
+                Err(error) => {
+                    self.note_trouble(format_args!("{}; it is not kept", describe(&error)));
+                    continue;
+                }
+                Ok(bytes) => bytes,
+            };
+            if Envelope::client_of(&bytes) != Some(client) {
+                continue;
+            }
+            match self.envelope.open(Kind::Snapshot, id, &bytes) {
+                Ok(_) => drop(kept.insert(id, Check::of(&[&bytes]))),
+                Err(source) => self.note_trouble(format_args!("{name} {source}; it is not kept")),
+            }
+        }
+        Ok(kept)
+    }
+
+    /// Whether the snapshot `id`, whose object was found right, counts: it does unless the key of the
+    /// client that sealed it was taken back before it was there. Fails if it is another object than
+    /// the one that was there then.
+    pub(crate) fn counts(&self, id: ObjectId, object: &[u8]) -> Result<bool, StoreError> {
+        let Some(client) = Envelope::client_of(object) else { return Ok(true) };
+        let Some(kept) = self.kept_of(client)? else { return Ok(true) };
+        let Some(check) = kept.get(&id) else { return Ok(false) };
+        match check.verify(&[object]) {
+            Ok(()) => Ok(true),
+            Err(source) => Err(StoreError::Envelope { object: snapshot_name(id), source }),
+        }
+    }
+
+    /// The snapshots of a client that stay; nothing as long as its key is good.
+    pub(crate) fn kept_of(&self, client: u32) -> Result<Option<Arc<Kept>>, StoreError> {
+        let mut known = self.kept.lock().expect("no thread panics with it locked");
+        if let Some(kept) = known.get(&client) {
+            return Ok(kept.clone());
+        }
+        let kept = match self.word(client, Step::Kept)? {
+            Some(ClientWord::Kept(kept)) => Some(Arc::new(kept)),
+            _ => None,
+        };
+        known.insert(client, kept.clone());
+        Ok(kept)
+    }
+
+    fn forget_kept(&self, client: u32) {
+        self.kept.lock().expect("no thread panics with it locked").remove(&client);
+    }
+
+    /// Clients whose keys were taken back, as far as a listing shows them and they can be read.
+    pub(crate) fn removed_clients(&self) -> Result<BTreeSet<u32>, StoreError> {
+        let mut removed = BTreeSet::new();
+        let listed = self.objects.list(PREFIX)?;
+        let words = listed.iter().filter_map(|info| word_at(&info.name));
+        for (client, _) in words.filter(|(_, step)| *step == Step::Kept).take(MAX_READ) {
+            match self.kept_of(client) {
+                Ok(kept) => removed.extend(kept.map(|_| client)),
+                Err(error) if self.is_damage(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(removed)
+    }
+
+    /// Fails if this is a write-only client whose key was taken back.
+    pub(crate) fn expect_good_key(&self) -> Result<(), StoreError> {
+        let Some(client) = self.envelope.keys().and_then(onefold_seal::Keys::client) else {
+            return Ok(());
+        };
+        // It cannot open what stands there, and need not: nobody else looks for its name.
+        match self.objects.size(&word_name(client, Step::Removed)) {
+            Ok(_) => Err(StoreError::KeyTakenBack { client }),
+            Err(error) if error.is_not_found() => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn put_word(&self, client: u32, word: &ClientWord) -> Result<(), StoreError> {
+        let (id, name) = (word_id(client, word.step()), word_name(client, word.step()));
+        let object = self.envelope.seal(Kind::Client, id, &word.encode());
+        let len = object.len() as u64;
+        if len > MAX_LEN {
+            return Err(StoreError::TooLong { object: name, len, max: MAX_LEN });
+        }
+        Ok(self.objects.put(&name, Bytes::from(object))?)
+    }
+
+    /// What is said of a client, if it is.
+    pub(crate) fn word(&self, client: u32, step: Step) -> Result<Option<ClientWord>, StoreError> {
+        let (id, object) = (word_id(client, step), word_name(client, step));
+        let bytes = match read_object(&*self.objects, &object, MAX_LEN) {
+            Err(error) if error.is_not_found() => return Ok(None),
+            read => read?,
+        };
+        match self.envelope.open(Kind::Client, id, &bytes) {
+            Ok(body) => ClientWord::decode(step as u64, &body)
+                .map(Some)
+                .map_err(|source| StoreError::Malformed { object, source }),
+            Err(source) => Err(StoreError::Envelope { object, source }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_words_stand_for_each_other() {
+        let name = word_name(258, Step::Kept);
+        assert_eq!(name, "clients/00000000000001020000000000000002");
+        for step in [Step::Added, Step::Removed, Step::Kept] {
+            for client in [1, 258, u32::MAX] {
+                assert_eq!(word_at(&word_name(client, step)), Some((client, step)));
+            }
+        }
+        for wrong in [
+            "00000000000000000000000000000001", // no client 0
+            "00000001000000000000000000000001", // above 32 bits
+            "00000000000000010000000000000003", // no such word
+            "1",
+        ] {
+            assert_eq!(word_at(&format!("clients/{wrong}")), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_was_encoded_decodes_and_nothing_shorter_does() {
+        let id = |byte| ObjectId::from_bytes([byte; 16]);
+        let kept = Kept::from([1, 2].map(|n| (id(n), Check::from_bytes([n; 16]))));
+        let remark = KeyRemark { label: "one".into(), ..KeyRemark::default() };
+        for word in [
+            ClientWord::Added(remark),
+            ClientWord::Removed(Time { secs: -1, nanos: 2 }),
+            ClientWord::Kept(kept),
+            ClientWord::Kept(Kept::new()),
+        ] {
+            let (step, body) = (word.step() as u64, word.encode());
+            assert_eq!(ClientWord::decode(step, &body), Ok(word));
+            assert!((0..body.len()).all(|len| ClientWord::decode(step, &body[..len]).is_err()));
+            assert!(ClientWord::decode(3, &body).is_err());
+        }
+        let twice = [&[2][..], &[1; 32], &[1; 32]].concat();
+        assert!(ClientWord::decode(2, &twice).is_err());
+    }
+}

@@ -1,0 +1,174 @@
+//! Keys of write-only clients that are taken back: what was acknowledged stays, and nothing that comes
+//! afterwards counts, whoever seals it.
+
+mod common;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::taken_back::{TakenBack, as_client};
+use common::trials::Trial;
+use common::{
+    Protection, back_up, chain, checked, copied::made, copy, expect_clean, names, open, replace,
+    restored, small_chunks,
+};
+use onefold_backend::{MemoryFolder, Objects};
+use onefold_seal::wire::Put;
+use onefold_seal::{Kind, ObjectId};
+use onefold_store::prune::{self, Unused};
+use onefold_store::tree::Time;
+use onefold_store::{Cancel, KeyId, KeyRemark, Progress, Repository, StoreError};
+
+#[test]
+fn what_was_backed_up_before_stays_and_its_owner_knows_the_key() {
+    let scene = TakenBack::new();
+    let owner = open(&scene.objects);
+    let remark = KeyRemark { label: "another".into(), ..KeyRemark::default() };
+    let other = owner.add_client(&remark).unwrap();
+    assert_ne!(other.client(), scene.key.client());
+    let number = format!("{:08x}", scene.key.client());
+    assert_eq!(owner.find_key(&number).unwrap(), KeyId::Client(scene.key.client()));
+    assert_eq!(scene.take_back(&scene.objects).unwrap(), [scene.made.0]);
+    let (clients, damaged) = open(&scene.objects).clients().unwrap();
+    assert!(damaged.is_empty());
+    for client in clients {
+        let is_other = client.number == other.client();
+        assert_eq!((client.is_removed, client.is_half_removed), (!is_other, false));
+        assert_eq!(client.remark == remark, is_other);
+    }
+    let owner = open(&scene.objects);
+    expect_clean(&owner).unwrap();
+    restored(&owner, &scene.made.1).unwrap().expect(&scene.picture).unwrap();
+    // The other client's key is as good as before.
+    let client = as_client(&scene.objects, &other).unwrap();
+    let made = back_up(&client, scene.source.path());
+    assert!(open(&scene.objects).find(&made.0.to_string().parse().unwrap()).is_ok());
+    let error = as_client(&scene.objects, &scene.key).map(drop).unwrap_err();
+    assert!(matches!(error, StoreError::KeyTakenBack { .. }), "{}", chain(&error));
+}
+
+#[test]
+fn nothing_that_a_stolen_key_seals_counts_after_it_was_taken_back() {
+    let scene = TakenBack::new();
+    let objects = &scene.objects;
+    scene.take_back(objects).unwrap();
+    let (forged, thief) = (ObjectId::random(), scene.thief());
+    scene.forge(objects, forged);
+    // A log entry that commits a snapshot of which nobody ever heard, and one that is refused.
+    let mut body = Vec::new();
+    body.put_bytes(&[]);
+    body.extend([0, 0]);
+    body.put_bytes(b"thief");
+    body.put_varint(2);
+    body.extend_from_slice(forged.as_bytes());
+    body.extend_from_slice(ObjectId::random().as_bytes());
+    body.extend([0, 0]);
+    let at = [&thief.pseudonym(b"thief")[..], &[0; 8]].concat();
+    let at = ObjectId::from_bytes(at.try_into().unwrap());
+    let entry = thief.seal(Kind::LogEntry, at, &body);
+    objects.put(&format!("logs/{at}"), entry.into()).unwrap();
+    // And the intent of a backup that goes on for ever.
+    let mut body = Vec::new();
+    body.put_signed(Time::now().secs);
+    body.extend([0, 0, 0, 0, 0, 0]);
+    let open_for_ever = ObjectId::random();
+    let intent = thief.seal(Kind::Intent, open_for_ever, &body);
+    objects.put(&format!("intents/{open_for_ever}"), intent.into()).unwrap();
+
+    let mut owner = open(objects);
+    owner.act_as("owner".into(), Some(Arc::new(MemoryFolder::new())));
+    assert_eq!(owner.recall().unwrap(), []);
+    let (snapshots, damaged) = owner.snapshots().unwrap();
+    assert!(damaged.is_empty());
+    assert_eq!(snapshots.iter().map(|(id, _)| *id).collect::<Vec<_>>(), [scene.made.0]);
+    assert_eq!(owner.find(&"latest".parse().unwrap()).unwrap().0, scene.made.0);
+    let report = checked(&owner).unwrap();
+    assert_eq!(report.findings, []);
+    assert!(report.notes.iter().any(|note| note.contains("1 snapshots count for nothing")));
+    let options = prune::Options {
+        max_unused: Unused::Bytes(0),
+        fence_after: Duration::from_secs(7 * 24 * 3600),
+        ..prune::Options::default()
+    };
+    let (progress, cancel) = (Progress::default(), Cancel::default());
+    let pruned = prune::prune(&open(objects), &options, &progress, &cancel).unwrap();
+    assert_eq!((pruned.waiting.len(), pruned.fenced.len()), (0, 1));
+    assert_eq!(names(&**objects, "intents/"), [] as [&str; 0]);
+    restored(&open(objects), &scene.made.1).unwrap().expect(&scene.picture).unwrap();
+}
+
+#[test]
+fn nothing_takes_the_place_of_a_snapshot_that_stays() {
+    let scene = TakenBack::new();
+    scene.take_back(&scene.objects).unwrap();
+    let name = format!("snapshots/{}", scene.made.0);
+    scene.objects.delete(&name).unwrap();
+    scene.forge(&scene.objects, scene.made.0);
+    let owner = open(&scene.objects);
+    let (snapshots, damaged) = owner.snapshots().unwrap();
+    assert!(snapshots.is_empty());
+    assert!(damaged[0].to_string().contains(&name), "{damaged:?}");
+    assert!(!checked(&owner).unwrap().findings.is_empty());
+}
+
+#[test]
+fn garbage_in_place_of_a_word_is_said_and_believed_by_nobody() {
+    let scene = TakenBack::new();
+    let name = format!("clients/{:016x}0000000000000002", scene.key.client());
+    scene.objects.put(&name, b"garbage"[..].into()).unwrap();
+    let owner = open(&scene.objects);
+    let (_, damaged) = owner.snapshots().unwrap();
+    assert!(damaged[0].to_string().contains(&name), "{damaged:?}");
+    assert!(owner.clients().unwrap().1[0].to_string().contains(&name));
+    assert!(owner.remove_client(scene.key.client()).is_err());
+    // As good as before, once it is gone.
+    scene.objects.delete(&name).unwrap();
+    assert_eq!(scene.take_back(&scene.objects).unwrap(), [scene.made.0]);
+    // A word of another repository, or of another client, is none.
+    let word = scene.objects.get(&name).unwrap();
+    let other = name.replace(&format!("{:08x}", scene.key.client()), "00000001");
+    scene.objects.put(&other, word).unwrap();
+    assert!(open(&scene.objects).clients().unwrap().1[0].to_string().contains(&other));
+    let plain = made(small_chunks(), Protection::Plain);
+    assert!(matches!(open(&plain).clients(), Err(StoreError::NotEncrypted)));
+}
+
+#[test]
+fn a_removal_that_is_hidden_is_said_to_who_has_seen_it() {
+    let scene = TakenBack::new();
+    let memory = Arc::new(MemoryFolder::new());
+    let recall = |objects: &Arc<dyn Objects>| {
+        let mut owner: Repository = open(objects);
+        owner.act_as("owner".into(), Some(Arc::clone(&memory) as _));
+        owner.recall().unwrap()
+    };
+    assert_eq!(recall(&scene.objects), []);
+    scene.take_back(&scene.objects).unwrap();
+    assert_eq!(recall(&scene.objects), []);
+    let name = format!("clients/{:016x}0000000000000002", scene.key.client());
+    let hidden = copy(&*scene.objects);
+    hidden.delete(&name).unwrap();
+    let damaged = copy(&*scene.objects);
+    replace(&*damaged, &name, b"garbage".to_vec());
+    for _ in 0..2 {
+        for objects in [&hidden, &damaged] {
+            let findings = recall(objects);
+            assert!(findings.iter().any(|one| one.object == name), "{findings:?}");
+        }
+    }
+    assert_eq!(recall(&scene.objects), []);
+}
+
+#[test]
+fn whatever_a_client_was_told_counts_in_every_order() {
+    let acknowledged = TakenBack::new().try_every_order().unwrap();
+    assert!(acknowledged >= 3, "{acknowledged} backups beside a removal");
+}
+
+#[test]
+fn a_removal_that_is_cut_off_anywhere_loses_nothing_and_can_be_finished() {
+    let scene = TakenBack::new();
+    let count = scene.cut_power_everywhere(3).unwrap();
+    println!("taking a key back: {count}");
+    assert!(count.operations > 10 && count.states > 10, "{count}");
+}
