@@ -21,12 +21,15 @@ Examples:
 Exit codes:
     0  all went well
     1  the command failed, or check found damage
-    3  some files could not be read; the snapshot or measurement was made without them
+    3  some files could not be read; the snapshot or measurement was made without them;
+       or the snapshot was made, and its receipt or log entry could not be put
    10  there is no repository at the given place
    11  something the command needs is in use by another process
-   12  wrong password
+   12  wrong password, or a write-only key that was taken back
    13  all went well, but the repository went back, or snapshots are missing that nobody forgot
   130  stopped by a signal
+Where two apply, 13 goes before 3 and all others before 13. With --json a last line on standard error
+has both.
 
 With --json, standard output is for programs: one document a command, or one JSON object a line
 where the command's help says so. Sizes are in bytes, times in RFC 3339 with nanoseconds. A name

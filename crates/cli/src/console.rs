@@ -18,6 +18,8 @@ pub(crate) struct Console {
     verbose: bool,
     /// Whether the repository is not what it should be.
     alarmed: Arc<AtomicBool>,
+    /// Whether what was seen of the repository could not be had.
+    forgot: Arc<AtomicBool>,
     bars: MultiProgress,
 }
 
@@ -31,7 +33,7 @@ impl Console {
         if quiet || json {
             bars.set_draw_target(ProgressDrawTarget::hidden());
         }
-        Self { json, quiet, verbose, alarmed: Arc::default(), bars }
+        Self { json, quiet, verbose, alarmed: Arc::default(), forgot: Arc::default(), bars }
     }
 
     /// Whether standard output is for programs.
@@ -57,6 +59,16 @@ impl Console {
     /// Whether the repository is not what it should be.
     pub(crate) fn is_alarmed(&self) -> bool {
         self.alarmed.load(Ordering::Relaxed)
+    }
+
+    /// Notes that what was seen of the repository cannot be had.
+    pub(crate) fn forget(&self) {
+        self.forgot.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether what was seen of the repository could not be had.
+    pub(crate) fn has_forgotten(&self) -> bool {
+        self.forgot.load(Ordering::Relaxed)
     }
 
     /// Where progress bars are drawn.

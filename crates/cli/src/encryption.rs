@@ -43,7 +43,7 @@ pub(crate) struct PasswordArgs {
     )]
     key_file: Option<PathBuf>,
     /// Try only the key whose id begins so; `onefold key list` has them
-    #[arg(long, value_name = "ID", env = "ONEFOLD_KEY", conflicts_with = "key_file")]
+    #[arg(long, value_name = "ID", env = "ONEFOLD_KEY")]
     key: Option<String>,
     #[arg(skip = &Source::OWN)]
     source: &'static Source,
@@ -187,15 +187,13 @@ impl PasswordArgs {
 
     /// Opens an encrypted repository, by a password or a write-only key.
     pub(crate) fn unlock(&self, locked: Locked) -> Result<Repository> {
+        let locked = match &self.key {
+            Some(digits) => locked.only_key(digits),
+            None => locked,
+        };
         match &self.key_file {
             Some(path) => open_with_file(locked, path),
-            None => {
-                let locked = match &self.key {
-                    Some(digits) => locked.only_key(digits),
-                    None => locked,
-                };
-                Ok(locked.unlock(&self.ask()?)?)
-            }
+            None => Ok(locked.unlock(&self.ask()?)?),
         }
     }
 

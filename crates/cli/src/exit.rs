@@ -15,7 +15,8 @@ pub(crate) enum Exit {
     Fine = 0,
     /// The command failed, or was used wrongly.
     Fatal = 1,
-    /// A snapshot or measurement was made, but some files could not be read and are missing from it.
+    /// A snapshot or measurement was made, but some files could not be read and are missing from it,
+    /// or what tells of the snapshot is missing.
     Incomplete = 3,
     /// There is no repository at the given place.
     NoRepository = 10,
@@ -43,6 +44,7 @@ impl Exit {
         }
         match error.downcast_ref() {
             Some(StoreError::Interrupted) => Self::Interrupted,
+            Some(StoreError::Unacknowledged { .. }) => Self::Incomplete,
             Some(
                 StoreError::WrongPassword { .. }
                 | StoreError::WrongPair { .. }
@@ -51,6 +53,18 @@ impl Exit {
             Some(StoreError::Backend(BackendError::InUse { .. })) => Self::Locked,
             _ => Self::Fatal,
         }
+    }
+
+    /// The graver of two ways to end: that all went well or nearly so says less than that the
+    /// repository is not what it was, and this less than that the command failed.
+    pub(crate) fn graver(self, other: Self) -> Self {
+        let gravity = |exit: Self| match exit {
+            Self::Fine => 0,
+            Self::Incomplete => 1,
+            Self::NotAsSeen => 2,
+            _ => 3,
+        };
+        if gravity(other) > gravity(self) { other } else { self }
     }
 
     /// The number that the shell sees.
@@ -62,5 +76,22 @@ impl Exit {
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
         Self::from(exit.code())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_graver_of_two_is_what_the_shell_sees() {
+        let ascending = [Exit::Fine, Exit::Incomplete, Exit::NotAsSeen, Exit::WrongPassword];
+        for (at, graver) in ascending.iter().enumerate() {
+            for other in &ascending[..=at] {
+                assert_eq!(graver.graver(*other), *graver);
+                assert_eq!(other.graver(*graver), *graver);
+            }
+        }
+        assert_eq!(Exit::Fatal.graver(Exit::Interrupted), Exit::Fatal);
     }
 }

@@ -56,6 +56,25 @@ pub(crate) fn alarm(findings: &[Finding], memory: Option<&Path>, console: &Conso
     console.alarm(true);
 }
 
+/// Two ways to end at once, as programs read them.
+#[derive(Serialize)]
+struct Both {
+    r#type: &'static str,
+    code: u8,
+    codes: [u8; 2],
+}
+
+/// The graver of two ways to end, of which both are said to programs if each says something.
+pub(crate) fn both(exit: Exit, other: Exit, console: &Console) -> Exit {
+    let graver = exit.graver(other);
+    if console.is_json() && exit != Exit::Fine && other != Exit::Fine {
+        let codes = [exit.code(), other.code()];
+        let both = Both { r#type: "exit", code: graver.code(), codes };
+        console.line(serde_json::to_string(&both).expect("a text and numbers make JSON"));
+    }
+    graver
+}
+
 fn say(failure: Failure, console: &Console) {
     if console.is_json() {
         console.line(serde_json::to_string(&failure).expect("texts and a number make JSON"));
@@ -113,7 +132,7 @@ fn hint(error: &anyhow::Error) -> Option<String> {
         _ => {}
     }
     let store = error.downcast_ref::<StoreError>()?;
-    if store.is_full() {
+    if store.is_full() && !matches!(store, StoreError::Unacknowledged { .. }) {
         return Some(match store {
             StoreError::File { path, .. } => format!("free space for {}", of_parent(path)),
             _ => "free space and run it again; what was stored is kept and will be reused".into(),
@@ -148,6 +167,10 @@ fn hint(error: &anyhow::Error) -> Option<String> {
         }
         StoreError::NoKey { .. } => "`onefold key list` lists the keys",
         StoreError::EpochTaken { .. } => "it did what was asked for; run it again to go on from it",
+        StoreError::Unacknowledged { .. } => {
+            "it can be restored as it is; until a log names it, nobody misses it if it is taken away: \
+             run the command again, which reuses what is there"
+        }
         StoreError::NoPath { .. } => "`onefold ls` lists what a snapshot holds",
         StoreError::Backend(BackendError::InUse { .. }) => "wait until the other process is done",
         StoreError::Revoked => "run the backup again; what it stored is kept and will be reused",

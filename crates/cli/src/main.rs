@@ -57,9 +57,9 @@ fn main() -> ExitCode {
         failure::report(&error, &console);
         Exit::of(&error)
     });
-    match exit {
-        Exit::Fine | Exit::Incomplete if console.is_alarmed() => Exit::NotAsSeen.into(),
-        exit => exit.into(),
+    match console.is_alarmed() {
+        false => exit.into(),
+        true => failure::both(exit, Exit::NotAsSeen, &console).into(),
     }
 }
 

@@ -38,7 +38,10 @@ impl MemoryArgs {
         let trouble =
             match self.path(repository, is_write_only).map(|path| LocalFolder::create(&path)) {
                 Some(Ok(folder)) => return Some(Arc::new(folder)),
-                Some(Err(error)) => format!("{:#}", anyhow::Error::new(error)),
+                Some(Err(error)) => {
+                    console.forget();
+                    format!("{:#}", anyhow::Error::new(error))
+                }
                 None => "there is no home directory; name a place with --state-dir".into(),
             };
         console.warn(format_args!("what is seen of the repository is not remembered: {trouble}"));

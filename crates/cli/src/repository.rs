@@ -101,7 +101,10 @@ impl RepositoryArgs {
                 let path = self.memory.path(id, is_write_only);
                 failure::alarm(&findings, path.as_deref(), console);
             }
-            Err(error @ StoreError::Memory(_)) => console.warn(format!("{:#}", Error::new(error))),
+            Err(error @ StoreError::Memory(_)) => {
+                console.forget();
+                console.warn(format!("{:#}", Error::new(error)));
+            }
             Err(error) => return Err(Error::new(error).context("cannot read the logs")),
         }
         opened.tell_of_memory(console);

@@ -170,16 +170,15 @@ impl Repository {
     pub fn clients(&self) -> Result<ClientList, StoreError> {
         self.expect_keys()?;
         let (mut infos, mut damaged) = (BTreeMap::<u32, ClientInfo>::new(), Vec::new());
-        let listed = self.objects.list(PREFIX)?;
-        let words = listed.iter().filter_map(|info| word_at(&info.name));
-        let left = words.clone().count().saturating_sub(MAX_READ);
+        let words = self.listed_words()?;
+        let left = words.len().saturating_sub(MAX_READ);
         if left > 0 {
             damaged.push(StoreError::Unusable(format!(
                 "{left} more words on clients lie in 'clients/' and were not read: somebody put \
                  garbage there"
             )));
         }
-        for (number, step) in words.take(MAX_READ) {
+        for (number, step) in words.into_iter().take(MAX_READ) {
             let word = match self.word(number, step) {
                 Ok(Some(word)) => word,
                 Ok(None) => continue,
@@ -206,10 +205,10 @@ impl Repository {
         Ok((infos.into_values().collect(), damaged))
     }
 
-    /// The numbers of clients of which a listing shows something.
-    pub(crate) fn listed_clients(&self) -> Result<Vec<u32>, StoreError> {
+    /// The words that a listing shows, in order.
+    pub(crate) fn listed_words(&self) -> Result<Vec<(u32, Step)>, StoreError> {
         let listed = self.objects.list(PREFIX)?;
-        Ok(listed.iter().filter_map(|info| Some(word_at(&info.name)?.0)).collect())
+        Ok(listed.iter().filter_map(|info| word_at(&info.name)).collect())
     }
 
     /// Takes the key of a client back. Its snapshots that are there stay, and none that comes counts;
@@ -298,9 +297,8 @@ impl Repository {
     /// Clients whose keys were taken back, as far as a listing shows them and they can be read.
     pub(crate) fn removed_clients(&self) -> Result<BTreeSet<u32>, StoreError> {
         let mut removed = BTreeSet::new();
-        let listed = self.objects.list(PREFIX)?;
-        let words = listed.iter().filter_map(|info| word_at(&info.name));
-        for (client, _) in words.filter(|(_, step)| *step == Step::Kept).take(MAX_READ) {
+        let words = self.listed_words()?.into_iter().filter(|(_, step)| *step == Step::Kept);
+        for (client, _) in words.take(MAX_READ) {
             match self.kept_of(client) {
                 Ok(kept) => removed.extend(kept.map(|_| client)),
                 Err(error) if self.is_damage(&error) => {}

@@ -164,7 +164,9 @@ pub enum StoreError {
     #[error("the key at hand can back up and do nothing else")]
     WriteOnly,
     /// The key of a write-only client was taken back.
-    #[error("the key of write-only client {client:08x} was taken back: what it puts counts for nothing")]
+    #[error(
+        "the key of write-only client {client:08x} was taken back: what it puts counts for nothing"
+    )]
     KeyTakenBack {
         /// Which client.
         client: u32,
@@ -254,6 +256,19 @@ pub enum StoreError {
          is lost, and what it stored may be used by the next backup"
     )]
     Revoked,
+    /// The snapshot is there, and not all that tells of it.
+    #[error(
+        "snapshot {snapshot} is there and whole, but it could not be acknowledged: {missing} could \
+         not be put"
+    )]
+    Unacknowledged {
+        /// Which snapshot.
+        snapshot: ObjectId,
+        /// What is missing.
+        missing: &'static str,
+        /// Why.
+        source: Box<StoreError>,
+    },
     /// A container that a backup reused is gone.
     #[error("container {container}, in which this backup found chunks, was removed meanwhile")]
     Vanished {
@@ -367,6 +382,7 @@ impl StoreError {
             StoreError::Backend(source)
             | StoreError::Container(ContainerError::Backend { source, .. })
             | StoreError::Index(IndexError::Backend { source, .. }) => Some(source),
+            StoreError::Unacknowledged { source, .. } => source.backend(),
             _ => None,
         }
     }

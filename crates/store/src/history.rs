@@ -7,6 +7,7 @@
 //! after the listings have settled, so that no delay passes for an attack.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::Ordering;
 
 use onefold_backend::Objects;
 use onefold_seal::wire::{Put, Reader, WireError};
@@ -14,11 +15,17 @@ use onefold_seal::{Check, Envelope, ObjectId, PSEUDONYM_LEN, SealError};
 
 use crate::check::Finding;
 use crate::client::{Step, word_name};
-use crate::log::{self, At, LogEntry, Writer};
+use crate::fence;
+use crate::keys::epoch_name;
+use crate::log::{self, At, Writer};
 use crate::object::ids;
 use crate::repository::describe;
-use crate::snapshot::{self, snapshot_id, snapshot_name, text};
+use crate::snapshot::{self, Found, Snapshot, snapshot_id, snapshot_name, text};
 use crate::{Repository, StoreError};
+
+/// So many snapshots that no listing shows are asked for by name. If there are more, the listings
+/// settle and are believed.
+const MAX_ASKED: usize = 1024;
 
 /// What was seen of a repository's logs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -30,6 +37,8 @@ pub struct Seen {
     forgotten: BTreeSet<ObjectId>,
     /// Write-only clients whose keys were taken back.
     removed: BTreeSet<u32>,
+    /// The latest key epoch.
+    epoch: u32,
 }
 
 /// The last entry that was seen of a log.
@@ -51,8 +60,6 @@ pub(crate) struct Contradictions {
     pub(crate) missing: Vec<(ObjectId, Finding)>,
     /// Of keys, what was seen and is gone.
     keys: Vec<Finding>,
-    /// Whether there are entries that take a later key than this client has.
-    is_partial: bool,
 }
 
 /// Entries of a log that are missing, or not as they must be.
@@ -120,11 +127,9 @@ impl Seen {
         least: Option<At>,
     ) -> Result<Contradictions, StoreError> {
         let mut found = Contradictions::default();
+        self.epochs(repository, &mut found)?;
         self.clients(repository, &mut found)?;
         self.follow(repository, least, &mut found)?;
-        if found.is_partial {
-            return Ok(found);
-        }
         // Who cannot read what was forgotten cannot tell what is missing.
         let mut missing = match repository.is_write_only() {
             true => Vec::new(),
@@ -134,12 +139,13 @@ impl Seen {
             // Forgotten meanwhile: the entry that says so was put before the snapshot went.
             repository.objects.settle()?;
             self.follow(repository, least, &mut found)?;
-            missing.retain(|(id, _)| self.committed.contains_key(id) && !found.is_partial);
+            missing.retain(|(id, _)| self.committed.contains_key(id));
         }
-        for (id, at) in missing {
+        for (id, what) in missing {
+            let Some(at) = self.committed.get(&id) else { continue };
             let host = self.called(at.writer);
             let problem = format!(
-                "is missing: {} says that it was committed by {host}, and no log says that it was \
+                "{what}: {} says that it was committed by {host}, and no log says that it was \
                  forgotten",
                 at.name()
             );
@@ -151,6 +157,11 @@ impl Seen {
     /// Whether some log names the snapshot as one that is there.
     pub(crate) fn has(&self, snapshot: ObjectId) -> bool {
         self.committed.contains_key(&snapshot)
+    }
+
+    /// The latest key epoch that was seen.
+    pub(crate) fn epoch(&self) -> u32 {
+        self.epoch
     }
 
     /// The last entry of `writer`'s log that was seen.
@@ -169,6 +180,36 @@ impl Seen {
             Some(host) => format!("'{host}'"),
             None => format!("writer {writer}"),
         }
+    }
+
+    /// Looks whether the key epochs that were seen are there. Where one is not, an index that this
+    /// client keeps may know what was sealed in it.
+    fn epochs(
+        &mut self,
+        repository: &Repository,
+        found: &mut Contradictions,
+    ) -> Result<(), StoreError> {
+        let Some(keys) = repository.envelope.keys().filter(|keys| !keys.is_write_only()) else {
+            return Ok(());
+        };
+        let known: BTreeSet<u32> = keys.epochs().collect();
+        for epoch in (1..=self.epoch).filter(|epoch| !known.contains(epoch)) {
+            repository.lacks_epochs.store(true, Ordering::Relaxed);
+            // Not listed, and yet it may be there.
+            let problem = match repository.read_epoch(epoch) {
+                Ok(_) => continue,
+                Err(error) if error.is_not_found() => {
+                    "is missing: this client has seen it, and what was sealed in this key epoch \
+                     cannot be read without it"
+                        .into()
+                }
+                Err(error) if repository.is_damage(&error) => describe(&error),
+                Err(error) => return Err(error),
+            };
+            found.keys.push(Finding { object: epoch_name(epoch), problem });
+        }
+        self.epoch = self.epoch.max(repository.epoch());
+        Ok(())
     }
 
     /// Looks whether keys of clients that were taken back still are, and for more such.
@@ -267,19 +308,14 @@ impl Seen {
                 };
                 continue;
             };
-            match self.take(repository, at, &bytes, next, found)? {
-                true => next = Next::Behind(Check::of(&[&bytes])),
-                false => {
-                    found.is_partial = true;
-                    break;
-                }
-            }
+            self.take(repository, at, &bytes, next, found)?;
+            next = Next::Behind(Check::of(&[&bytes]));
             sequence = at.sequence.checked_add(1);
         }
         Ok(())
     }
 
-    /// Takes up an entry; false if somebody could who has a later key.
+    /// Takes up an entry.
     fn take(
         &mut self,
         repository: &Repository,
@@ -287,25 +323,23 @@ impl Seen {
         bytes: &[u8],
         next: Next,
         found: &mut Contradictions,
-    ) -> Result<bool, StoreError> {
+    ) -> Result<(), StoreError> {
         let check = Check::of(&[bytes]);
-        let entry = match LogEntry::open(&repository.envelope, at, bytes) {
+        let entry = match repository.open_entry(at, bytes) {
             Ok(entry) => entry,
             Err(StoreError::Envelope { source: SealError::WriteOnly, .. }) => {
                 self.see(at, check, String::new());
-                return Ok(true);
+                return Ok(());
             }
             Err(error) if error.is_unknown_version() && Envelope::client_of(bytes).is_none() => {
                 return Err(error);
             }
-            Err(error) if !error.is_unknown_version() && !repository.is_damage(&error) => {
-                return Ok(false);
-            }
+            Err(error) if error.is_unreachable() => return Err(error),
             Err(error) => {
                 found.of_entry(at, describe(&error));
                 let host = self.heads.get(&at.writer).map(|head| head.host.clone());
                 self.see(at, check, host.unwrap_or_default());
-                return Ok(true);
+                return Ok(());
             }
         };
         let client = Envelope::client_of(bytes);
@@ -344,7 +378,7 @@ impl Seen {
             found.of_entry(at, text.into());
         }
         self.see(at, check, entry.host);
-        Ok(true)
+        Ok(())
     }
 
     fn see(&mut self, at: At, check: Check, host: String) {
@@ -375,18 +409,47 @@ impl Seen {
         )
     }
 
-    /// The snapshots that should be there and are not, with the entries that say so.
-    fn missing(&self, repository: &Repository) -> Result<Vec<(ObjectId, At)>, StoreError> {
+    /// The snapshots that should be there and are not, with what is the matter.
+    fn missing(
+        &self,
+        repository: &Repository,
+    ) -> Result<Vec<(ObjectId, &'static str)>, StoreError> {
+        const GONE: &str = "is missing";
         let objects = &*repository.objects;
-        let infos = objects.list(snapshot::PREFIX)?;
-        let listed: BTreeSet<_> = infos.iter().filter_map(|info| snapshot_id(&info.name)).collect();
+        let list = || -> Result<BTreeMap<ObjectId, u64>, StoreError> {
+            let infos = objects.list(snapshot::PREFIX)?;
+            Ok(infos.iter().filter_map(|i| Some((snapshot_id(&i.name)?, i.size))).collect())
+        };
+        let mut listed = list()?;
         let mut missing = Vec::new();
-        for (id, at) in self.committed.iter().filter(|(id, _)| !listed.contains(id)) {
-            // Not listed, and yet it may be there.
-            match objects.size(&snapshot_name(*id)) {
-                Ok(_) => {}
-                Err(error) if error.is_not_found() => missing.push((*id, *at)),
-                Err(error) => return Err(error.into()),
+        let unlisted = |listed: &BTreeMap<ObjectId, u64>| {
+            self.committed.keys().filter(|id| !listed.contains_key(*id)).count()
+        };
+        if unlisted(&listed) > MAX_ASKED {
+            // Whoever may put entries can name any number.
+            objects.settle()?;
+            listed = list()?;
+        }
+        let asks = unlisted(&listed) <= MAX_ASKED;
+        for id in self.committed.keys() {
+            match listed.get(id) {
+                // Nothing longer is a fence.
+                Some(len) if *len > fence::MAX_LEN => {}
+                // Somebody took the snapshot away, and put a fence where it was.
+                Some(_) => match Snapshot::look(repository, *id) {
+                    Ok(Found::Fence) => missing.push((*id, "has a fence in its place")),
+                    Err(error) if error.is_not_found() => missing.push((*id, GONE)),
+                    Err(error) if !repository.is_damage(&error) => return Err(error),
+                    // What is damaged is found where snapshots are read.
+                    Ok(_) | Err(_) => {}
+                },
+                // Not listed, and yet it may be there.
+                None if asks => match objects.size(&snapshot_name(*id)) {
+                    Ok(_) => {}
+                    Err(error) if error.is_not_found() => missing.push((*id, GONE)),
+                    Err(error) => return Err(error.into()),
+                },
+                None => missing.push((*id, GONE)),
             }
         }
         Ok(missing)
@@ -409,6 +472,7 @@ impl Seen {
         self.forgotten.iter().for_each(|id| body.extend_from_slice(id.as_bytes()));
         body.put_varint(self.removed.len() as u64);
         self.removed.iter().for_each(|client| body.put_u32(*client));
+        body.put_u32(self.epoch);
     }
 
     /// Decodes what was seen, as a client keeps it.
@@ -432,6 +496,7 @@ impl Seen {
         for _ in 0..reader.count(size_of::<u32>(), "the count of removed clients")? {
             seen.removed.insert(reader.u32("a client")?);
         }
+        seen.epoch = reader.u32("a key epoch")?;
         reader.finish()?;
         Ok(seen)
     }

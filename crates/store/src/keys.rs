@@ -5,15 +5,19 @@
 //! no other password than the one at hand, and rewrites nothing.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use bytes::Bytes;
 use onefold_backend::{BackendError, Objects};
 use onefold_seal::wire::{Put, Reader, WireError};
 use onefold_seal::{
-    Cost, Envelope, Key, Keys, Kind, ObjectId, Password, PublicKey, SealError, WrappedKey,
+    Cost, Envelope, HEADER_LEN, Key, Keys, Kind, ObjectId, Password, PublicKey, SealError,
+    WrappedKey,
 };
 
+use crate::check::Finding;
+use crate::client::word_name;
 use crate::object::read_object;
 use crate::repository::describe;
 use crate::seeded::{self, Bug};
@@ -54,7 +58,7 @@ fn epoch_object(epoch: u32) -> ObjectId {
 }
 
 /// The name of the sealing key of `epoch`.
-fn epoch_name(epoch: u32) -> String {
+pub(crate) fn epoch_name(epoch: u32) -> String {
     format!("{EPOCHS}{}", epoch_object(epoch))
 }
 
@@ -122,6 +126,15 @@ pub enum KeyId {
     Client(u32),
 }
 
+/// What was removed from among the keys, and what was left.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Cleared {
+    /// The names of what was removed.
+    pub removed: Vec<String>,
+    /// What does not open and may be a real one that is damaged, with the reason.
+    pub left: Vec<Finding>,
+}
+
 /// The keys that could be read, oldest first, and what was wrong with the others.
 pub type KeyList = (Vec<KeyInfo>, Vec<StoreError>);
 
@@ -165,29 +178,47 @@ impl Locked {
     /// Opens the repository with the key that was wrapped for `pair`, if it is one that the pair was
     /// told of. Anybody can wrap a master key of his own for a public key.
     pub fn unlock_by(self, pair: &KeyPair) -> Result<Repository, StoreError> {
-        let (mut tried, mut strange) = (0, 0);
+        let (mut tried, mut strange, mut damaged) = (0, 0, Vec::new());
         let all = read_all(&*self.objects, &self.only)?;
         for (id, read) in all.read {
-            let Ok(object) = read else { continue };
-            let Ok(wrapped) = WrappedKey::read(self.id, id, &object) else { continue };
-            if wrapped.cost().is_some() {
-                continue;
-            }
+            let object = match read {
+                Ok(object) => object,
+                Err(error) => {
+                    damaged.push(error);
+                    continue;
+                }
+            };
+            let sealed = |source| StoreError::Envelope { object: key_name(id), source };
+            let wrapped = match WrappedKey::read(self.id, id, &object) {
+                Ok(wrapped) if wrapped.cost().is_some() => continue,
+                Ok(wrapped) => wrapped,
+                Err(SealError::WrongRepository { .. }) => continue,
+                Err(source) => {
+                    damaged.push(sealed(source));
+                    continue;
+                }
+            };
             tried += 1;
-            let Ok(Some(keys)) = wrapped.unwrap_by(&pair.private) else { continue };
-            match keys.identity() {
-                Ok(identity) if pair.trusts(self.id, &identity) => return self.open((id, keys)),
-                _ => strange += 1,
+            match wrapped.unwrap_by(&pair.private) {
+                Ok(Some(keys)) => match keys.identity() {
+                    Ok(identity) if pair.trusts(self.id, &identity) => {
+                        return self.open((id, keys));
+                    }
+                    _ => strange += 1,
+                },
+                Ok(None) => {}
+                Err(source) => damaged.push(sealed(source)),
             }
         }
         if let Some(first) = all.unread.first() {
             let left = all.unread.len();
             return Err(StoreError::UntriedKeys { tried, left, first: key_name(*first) });
         }
-        match strange {
-            0 => Err(StoreError::WrongPair { tried }),
-            _ => Err(StoreError::StrangeRepository { repository: self.id }),
+        if strange > 0 {
+            return Err(StoreError::StrangeRepository { repository: self.id });
         }
+        // A key that cannot be read may be the one for this pair: it is what went wrong.
+        Err(damaged.into_iter().next().unwrap_or(StoreError::WrongPair { tried }))
     }
 
     fn open(self, (key, mut keys): (ObjectId, Keys)) -> Result<Repository, StoreError> {
@@ -203,8 +234,8 @@ impl Locked {
         }
         let envelope = Envelope::encrypted(self.id, keys);
         let config = Config::open(&envelope, &self.config)?;
-        let mut repository = Repository::assemble(self.objects, envelope, config, Some(key))?;
-        repository.lacks_epochs = !unread.is_empty();
+        let repository = Repository::assemble(self.objects, envelope, config, Some(key))?;
+        repository.lacks_epochs.store(!unread.is_empty(), Ordering::Relaxed);
         for error in unread {
             repository.note_trouble(format_args!(
                 "{}; what was sealed in this key epoch cannot be read, if it was one",
@@ -474,28 +505,107 @@ impl Repository {
         }
     }
 
-    /// Removes what lies among keys and opens with none of this repository's, and epochs behind the
-    /// latest that opens: what somebody put there. Gives the names.
-    pub fn remove_unreadable_keys(&self) -> Result<Vec<String>, StoreError> {
-        let keys = self.expect_keys()?;
+    /// Removes what lies among keys and words on clients and opens with none of this repository's keys,
+    /// and epochs behind the latest that opens: what somebody put there.
+    ///
+    /// What may be a real one that is damaged stays, unless `even_damaged`.
+    pub fn remove_unreadable_keys(&self, even_damaged: bool) -> Result<Cleared, StoreError> {
         let objects = &*self.objects;
-        let mut removed = Vec::new();
+        let (mut cleared, mut used) = (Cleared::default(), None);
         loop {
-            let before = removed.len();
-            for (id, read) in read_all(objects, "")?.read {
-                let info = read.and_then(|object| self.key_info(id, &object, keys));
-                removed.extend(info.is_err_and(|error| is_garbage(&error)).then(|| key_name(id)));
+            let mut garbage = Vec::new();
+            cleared.left.clear();
+            for (name, error) in self.unreadable_keys()? {
+                let why = match even_damaged {
+                    true => None,
+                    false => self.why_real(&name, &error, &mut used)?,
+                };
+                match why {
+                    Some(why) => cleared.left.push(Finding { object: name, problem: why.into() }),
+                    None => garbage.push(name),
+                }
             }
-            for (epoch, read) in read_epochs(objects, self.id(), keys)? {
-                let is_garbage = read.is_err_and(|error| is_garbage(&error));
-                removed.extend((is_garbage && epoch > self.epoch()).then(|| epoch_name(epoch)));
-            }
-            if removed.len() == before {
-                return Ok(removed);
+            if garbage.is_empty() {
+                return Ok(cleared);
             }
             // What was not read may be more of it.
-            removed[before..].iter().try_for_each(|name| objects.delete(name))?;
+            garbage.iter().try_for_each(|name| objects.delete(name))?;
+            cleared.removed.append(&mut garbage);
         }
+    }
+
+    /// What of keys, later epochs and words on clients does not open, and was put by nobody who has a
+    /// key, or is damaged.
+    fn unreadable_keys(&self) -> Result<Vec<(String, StoreError)>, StoreError> {
+        let keys = self.expect_keys()?;
+        let objects = &*self.objects;
+        let mut unreadable = Vec::new();
+        for (id, read) in read_all(objects, "")?.read {
+            let info = read.and_then(|object| self.key_info(id, &object, keys));
+            unreadable.extend(info.err().map(|error| (key_name(id), error)));
+        }
+        for (epoch, read) in read_epochs(objects, self.id(), keys)? {
+            let error = read.err().filter(|_| epoch > self.epoch());
+            unreadable.extend(error.map(|error| (epoch_name(epoch), error)));
+        }
+        for (client, step) in self.listed_words()?.into_iter().take(MAX_READ) {
+            let error = self.word(client, step).err();
+            unreadable.extend(error.map(|error| (word_name(client, step), error)));
+        }
+        unreadable.retain(|(_, error)| is_garbage(error));
+        Ok(unreadable)
+    }
+
+    /// Why what does not open may be a real key, epoch or word that is damaged; nothing if it is none.
+    fn why_real(
+        &self,
+        name: &str,
+        error: &StoreError,
+        used: &mut Option<BTreeSet<u32>>,
+    ) -> Result<Option<&'static str>, StoreError> {
+        if let Some(epoch) = epoch_number(name) {
+            if epoch <= self.remembered_epoch().map_err(StoreError::Memory)? {
+                return Ok(Some("this client has seen a key epoch of this number"));
+            }
+            if used.is_none() {
+                *used = Some(self.named_epochs()?);
+            }
+            if used.as_ref().is_some_and(|used| used.contains(&epoch)) {
+                return Ok(Some(
+                    "something in the repository says that it was sealed in this key epoch",
+                ));
+            }
+        }
+        // A key has a check that needs no key: if that fits and it does not open, it was made so.
+        let is_changed = match error {
+            StoreError::Envelope { source: SealError::BadTag, .. } => key_id(name).is_none(),
+            error => matches!(error, StoreError::Envelope { .. }),
+        };
+        let header = match is_changed {
+            true => self.objects.get(name)?,
+            false => Bytes::new(),
+        };
+        let id = name.rsplit('/').next().and_then(|id| id.parse::<ObjectId>().ok());
+        let is_ours = header.get(16..32) == Some(&self.id().as_bytes()[..])
+            || id.is_some_and(|id| header.get(32..48) == Some(&id.as_bytes()[..]));
+        Ok(is_ours.then_some("it begins as one of this repository does, and may be damaged"))
+    }
+
+    /// The key epochs that snapshots, log entries and index runs name, without anything that vouches
+    /// for it.
+    fn named_epochs(&self) -> Result<BTreeSet<u32>, StoreError> {
+        let mut named = BTreeSet::new();
+        for prefix in [crate::snapshot::PREFIX, crate::log::PREFIX, onefold_index::PREFIX] {
+            for info in self.objects.list(prefix)? {
+                let len = info.size.min(HEADER_LEN as u64);
+                match self.objects.get_range(&info.name, 0..len) {
+                    Ok(header) => named.extend(Envelope::claimed_epoch(&header)),
+                    Err(error) if error.is_not_found() => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
+        }
+        Ok(named)
     }
 
     /// The key whose id begins with `digits`.
@@ -505,7 +615,7 @@ impl Repository {
         let infos = self.objects.list(PREFIX)?;
         let ids = infos.iter().filter_map(|info| key_id(&info.name));
         let keys = ids.filter(|id| id.to_string().starts_with(&digits)).map(KeyId::Key);
-        let clients: BTreeSet<u32> = self.listed_clients()?.into_iter().collect();
+        let clients: BTreeSet<u32> = self.listed_words()?.iter().map(|(one, _)| *one).collect();
         let clients = clients.into_iter().filter(|one| format!("{one:08x}").starts_with(&digits));
         let fitting: Vec<_> = keys.chain(clients.map(KeyId::Client)).collect();
         match fitting[..] {
@@ -610,7 +720,7 @@ impl Repository {
             host: String::new(),
             memory: None,
             trouble: Mutex::default(),
-            lacks_epochs: false,
+            lacks_epochs: AtomicBool::new(false),
             kept: Mutex::default(),
             index_place: IndexPlace::default(),
             loaded: OnceLock::new(),

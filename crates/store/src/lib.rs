@@ -61,7 +61,7 @@ pub use error::StoreError;
 pub use history::Seen;
 pub use intent::Intent;
 pub use key_text::ParseKeyError;
-pub use keys::{KeyId, KeyInfo, KeyList, KeyRemark, Locked};
+pub use keys::{Cleared, KeyId, KeyInfo, KeyList, KeyRemark, Locked};
 pub use loaded::IndexPlace;
 pub use log::LogEntry;
 pub use pair::{KeyPair, parse_public_key};

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -99,7 +100,11 @@ impl Repository {
 
     /// Opens the index where it is kept, or one in memory.
     fn open_index(&self) -> (Index, Vec<Warning>) {
-        let opened = match &self.index_place {
+        let place = match self.lacks_epochs.load(Ordering::Relaxed) {
+            true => &IndexPlace::Memory,
+            false => &self.index_place,
+        };
+        let opened = match place {
             IndexPlace::Memory => return (Index::in_memory(), Vec::new()),
             IndexPlace::Folder(folder, memory) => {
                 Index::open(Arc::clone(folder), self.id(), *memory)

@@ -144,8 +144,12 @@ impl LogEntry {
         let secs = reader.signed("seconds")?;
         let nanos = reader.varint_to(999_999_999, "nanoseconds")? as u32;
         let host = text(&mut reader)?;
-        let committed = ids(&mut reader, "the count of snapshots")?;
-        let forgotten = ids(&mut reader, "the count of forgotten snapshots")?;
+        let mut named = |count, most| match ids(&mut reader, count)? {
+            ids if ids.len() > MAX_NAMED => Err(reader.error(most)),
+            ids => Ok(ids),
+        };
+        let committed = named("the count of snapshots", "at most 65,536 snapshots")?;
+        let forgotten = named("the count of forgotten snapshots", "at most 65,536 forgotten ones")?;
         let count = reader.count(2, "the count of settled entries")?;
         let mut range = || Ok((reader.varint("a number")?, reader.varint("a number")?));
         let settled = (0..count).map(|_| range()).collect::<Result<_, WireError>>()?;
@@ -161,6 +165,27 @@ impl LogEntry {
                 Self::decode(&body).map_err(|source| StoreError::Malformed { object, source })
             }
             Err(source) => Err(StoreError::Envelope { object, source }),
+        }
+    }
+}
+
+impl Repository {
+    /// The entry `at`, whose object is `bytes`; if it was sealed in a key epoch that this repository
+    /// was opened without, that is looked for.
+    pub(crate) fn open_entry(&self, at: At, bytes: &[u8]) -> Result<LogEntry, StoreError> {
+        let opened = LogEntry::open(&self.envelope, at, bytes);
+        let Err(error) = &opened else { return opened };
+        let (Some(epoch), Some(keys)) = (error.unknown_epoch(), self.envelope.keys()) else {
+            return opened;
+        };
+        match self.read_epoch(epoch) {
+            Ok(key) => {
+                let mut keys = keys.clone();
+                keys.add_epoch(epoch, key);
+                LogEntry::open(&Envelope::encrypted(self.id(), keys), at, bytes)
+            }
+            Err(error) if error.is_unreachable() => Err(error),
+            Err(_) => opened,
         }
     }
 }
@@ -297,7 +322,17 @@ mod tests {
         let body = entry.encode();
         assert_eq!(LogEntry::decode(&body), Ok(entry.clone()));
         assert!((0..body.len()).all(|len| LogEntry::decode(&body[..len]).is_err()));
-        let first = LogEntry { previous: None, ..entry };
+        let first = LogEntry { previous: None, ..entry.clone() };
         assert_eq!(LogEntry::decode(&first.encode()), Ok(first));
+        let named = |count| vec![ObjectId::from_bytes([1; 16]); count];
+        let many = LogEntry { committed: named(MAX_NAMED), ..entry.clone() };
+        assert_eq!(LogEntry::decode(&many.encode()), Ok(many));
+        for list in 0..2 {
+            let mut lists = [Vec::new(), Vec::new()];
+            lists[list] = named(MAX_NAMED + 1);
+            let [committed, forgotten] = lists;
+            let more = LogEntry { committed, forgotten, ..entry.clone() };
+            assert!(LogEntry::decode(&more.encode()).is_err());
+        }
     }
 }

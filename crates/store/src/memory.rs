@@ -160,6 +160,12 @@ impl Repository {
         Ok((seen, found))
     }
 
+    /// The latest key epoch that is remembered; 0 without a memory.
+    pub(crate) fn remembered_epoch(&self) -> Result<u32, BackendError> {
+        let Some(folder) = &self.memory else { return Ok(0) };
+        Ok(Memory::open(&**folder, self.id())?.seen.epoch())
+    }
+
     /// Remembers an entry that this client has just put. What was put is there whether or not it can
     /// be remembered, so what goes wrong is only noted.
     pub(crate) fn remember(&self, at: Option<At>) {

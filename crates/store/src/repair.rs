@@ -17,6 +17,7 @@
 //! again, and then the old snapshots are whole again too.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use onefold_container::{ChunkEntry, Content, Directory, container_name};
@@ -115,9 +116,9 @@ pub fn repair(
     progress: &Progress,
     cancel: &Cancel,
 ) -> Result<Report, StoreError> {
-    if repository.lacks_epochs {
+    if repository.lacks_epochs.load(Ordering::Relaxed) {
         return Err(StoreError::Unusable(
-            "something among the key epochs cannot be opened, and all that such an epoch sealed would \
+            "something among the key epochs is missing or cannot be opened, and all that such an epoch sealed would \
              be taken for damaged: put it back from a copy, or remove it with `key remove \
              --unreadable` if it never was one"
                 .into(),

@@ -1,6 +1,7 @@
 //! An open repository.
 
 use std::collections::HashMap;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use onefold_backend::{Folder, Objects};
@@ -46,7 +47,7 @@ pub struct Repository {
     /// What went wrong with that.
     pub(crate) trouble: Mutex<Vec<Warning>>,
     /// Whether something among the key epochs could not be opened: perhaps one that sealed containers.
-    pub(crate) lacks_epochs: bool,
+    pub(crate) lacks_epochs: AtomicBool,
     /// By number of a write-only client, its snapshots that stay if its key was taken back.
     pub(crate) kept: Mutex<HashMap<u32, Option<Arc<Kept>>>>,
     /// Where its index is kept besides.
@@ -113,7 +114,7 @@ impl Repository {
     /// missing it is learnt anew and not kept: one that was learnt before knows containers that
     /// nobody can open now, and a backup must not rely on these.
     pub fn keep_index(&mut self, place: IndexPlace) {
-        self.index_place = if self.lacks_epochs { IndexPlace::default() } else { place };
+        self.index_place = place;
     }
 
     /// What is wrong with the place of the index, if anything became known since it was asked last.

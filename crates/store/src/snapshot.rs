@@ -8,6 +8,7 @@ use onefold_backend::Objects;
 use onefold_seal::wire::{Put, Reader, WireError};
 use onefold_seal::{Envelope, Kind, ObjectId, SealError};
 
+use crate::fence;
 use crate::object::read_object;
 use crate::tree::{self, Entry, Time};
 use crate::{Repository, StoreError};
@@ -126,7 +127,7 @@ impl Snapshot {
                 }
                 Err(source) => Err(StoreError::Malformed { object, source }),
             },
-            Err(source @ SealError::WrongKind { .. }) => {
+            Err(source @ SealError::WrongKind { .. }) if bytes.len() as u64 <= fence::MAX_LEN => {
                 match envelope.open(Kind::Fence, id, &bytes) {
                     Ok(body) => match Reader::new(&body).finish() {
                         Ok(()) => Ok(Found::Fence),

@@ -4,6 +4,7 @@
 mod common;
 
 use std::collections::HashSet;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,7 +14,7 @@ use common::{
     open, options, password, replace, restored, small_chunks, try_back_up, try_open, try_restore,
     write,
 };
-use onefold_backend::{MemoryObjects, Objects};
+use onefold_backend::{BackendError, MemoryFolder, MemoryObjects, ObjectInfo, Objects};
 use onefold_cdc::{Algorithm, Params};
 use onefold_container::{Directory, container_id};
 use onefold_fingerprint::{FingerprintAlgorithm, Fingerprinter};
@@ -300,42 +301,9 @@ fn after_a_rotation_old_objects_open_and_new_ones_are_sealed_anew() {
 #[test]
 fn two_rotations_at_the_same_time_do_not_make_two_keys_of_one_epoch() {
     let (objects, one) = encrypted();
-    struct Late(Arc<dyn Objects>);
-    // Its listing is that of a moment ago.
-    impl Objects for Late {
-        fn list(
-            &self,
-            prefix: &str,
-        ) -> Result<Vec<onefold_backend::ObjectInfo>, onefold_backend::BackendError> {
-            let infos = self.0.list(prefix)?;
-            Ok(infos.into_iter().filter(|info| !info.name.starts_with("epochs/")).collect())
-        }
-        fn put(
-            &self,
-            name: &str,
-            bytes: bytes::Bytes,
-        ) -> Result<(), onefold_backend::BackendError> {
-            self.0.put(name, bytes)
-        }
-        fn get(&self, name: &str) -> Result<bytes::Bytes, onefold_backend::BackendError> {
-            self.0.get(name)
-        }
-        fn get_range(
-            &self,
-            name: &str,
-            range: std::ops::Range<u64>,
-        ) -> Result<bytes::Bytes, onefold_backend::BackendError> {
-            self.0.get_range(name, range)
-        }
-        fn size(&self, name: &str) -> Result<u64, onefold_backend::BackendError> {
-            self.0.size(name)
-        }
-        fn delete(&self, name: &str) -> Result<(), onefold_backend::BackendError> {
-            self.0.delete(name)
-        }
-    }
     assert_eq!(one.rotate().unwrap(), 1);
-    let late: Arc<dyn Objects> = Arc::new(Late(Arc::clone(&objects)));
+    // Its listing is that of a moment ago.
+    let late: Arc<dyn Objects> = Arc::new(Unlisted(Arc::clone(&objects), "epochs/"));
     let error = open(&late).rotate().unwrap_err();
     assert!(matches!(error, StoreError::EpochTaken { epoch: 1 }), "{error}");
     assert_eq!(open(&objects).epoch(), 1);
@@ -469,7 +437,7 @@ fn a_repository_has_no_more_than_64_keys_and_garbage_is_none() {
     assert!(matches!(error, StoreError::TooManyKeys { found: 65, .. }), "{error}");
     assert!(try_open(Arc::clone(&objects)).is_ok());
     assert!(unlock(&objects, &other_password("x")).is_ok());
-    assert_eq!(repository.remove_unreadable_keys().unwrap().len(), 100);
+    assert_eq!(repository.remove_unreadable_keys(false).unwrap().removed.len(), 100);
     assert_eq!(repository.keys().unwrap().0.len(), 64);
 }
 
@@ -489,7 +457,7 @@ fn any_amount_of_garbage_among_the_keys_costs_a_bounded_time_and_can_be_removed(
     let opened = locked.only_key(&own.to_string()[..12].to_uppercase()).unlock(&password());
     let opened = opened.unwrap();
     assert!(!checked(&opened).unwrap().findings.is_empty());
-    assert_eq!(opened.remove_unreadable_keys().unwrap().len(), 3000);
+    assert_eq!(opened.remove_unreadable_keys(false).unwrap().removed.len(), 3000);
     assert_eq!(names(&objects, "keys/"), [format!("keys/{own}")]);
     expect_clean(&open(&objects)).unwrap();
 }
@@ -513,7 +481,7 @@ fn a_forged_key_that_is_dear_to_try_is_tried_last() {
     let begun = Instant::now();
     assert_eq!(open(&objects).id(), repository.id());
     assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
-    assert_eq!(repository.remove_unreadable_keys().unwrap().len(), 100);
+    assert_eq!(repository.remove_unreadable_keys(false).unwrap().removed.len(), 100);
 }
 
 #[test]
@@ -539,7 +507,7 @@ fn garbage_among_the_epochs_locks_nobody_out() {
     assert!(found.iter().all(|found| garbage.contains(&found.object)), "{found:?}");
     let error = opened.rotate().unwrap_err();
     assert!(chain(&error).contains(&garbage[1]), "{}", chain(&error));
-    assert_eq!(opened.remove_unreadable_keys().unwrap(), garbage);
+    assert_eq!(opened.remove_unreadable_keys(false).unwrap().removed, garbage);
     assert_eq!(open(&objects).rotate().unwrap(), 2);
     expect_clean(&open(&objects)).unwrap();
 }
@@ -583,7 +551,7 @@ fn a_private_key_opens_what_it_was_told_of_and_nothing_else() {
     let keys = opened.keys().unwrap().0;
     let own: Vec<_> = keys.iter().filter(|key| key.in_use).collect();
     assert_eq!((own[0].id, own[0].cost, &*own[0].remark.label), (id, None, "pair"));
-    assert_eq!(opened.remove_unreadable_keys().unwrap().len(), 8);
+    assert_eq!(opened.remove_unreadable_keys(false).unwrap().removed.len(), 8);
     assert!(matches!(opened.remove_key(id), Err(StoreError::KeyInUse { .. })));
     open(&objects).remove_key(id).unwrap();
     assert!(locked(&objects).unlock_by(&told).is_err());
@@ -610,10 +578,130 @@ fn a_backup_relies_on_nothing_that_a_damaged_epoch_sealed() {
     assert_eq!(repository.trouble().len(), 1);
     let (_, made) = back_up(&repository, source.path());
     restored(&open(&objects), &made).unwrap().expect(&Picture::of(source.path())).unwrap();
+    // it is not taken for garbage
+    let clear = |even_damaged| {
+        let cleared = open(&objects).remove_unreadable_keys(even_damaged).unwrap();
+        let left: Vec<_> = cleared.left.into_iter().map(|left| left.object).collect();
+        (cleared.removed, left)
+    };
+    assert_eq!(clear(false), (vec![], vec![epoch.clone()]));
     // and a repair takes nothing of it for damaged
     let (host, user) = ("host".into(), "user".into());
     let options = repair::Options { host, user, container_len: 1 << 20 };
     let opened = open(&objects);
     let done = repair::repair(&opened, &options, &Progress::default(), &Cancel::default());
     assert!(matches!(done, Err(StoreError::Unusable(_))), "{done:?}");
+    // Nor if not a byte is left of what it was: what it sealed says its number.
+    replace(&*objects, &epoch, "x");
+    assert_eq!(clear(false), (vec![], vec![epoch.clone()]));
+    assert_eq!(clear(true), (vec![epoch.clone()], vec![]));
+}
+
+#[test]
+fn a_damaged_key_is_not_taken_for_garbage_without_a_word() {
+    let (objects, repository) = encrypted();
+    let id = repository.add_key(&other_password("x"), CHEAP, &remark("")).unwrap();
+    let name = format!("keys/{id}");
+    let mut damaged = objects.get(&name).unwrap().to_vec();
+    damaged[100] ^= 1;
+    replace(&objects, &name, damaged);
+    objects.put(&format!("keys/{:032x}", 7), "x".into()).unwrap();
+    let cleared = repository.remove_unreadable_keys(false).unwrap();
+    assert_eq!((cleared.removed.len(), &*cleared.left[0].object), (1, &*name));
+    assert_eq!(repository.remove_unreadable_keys(true).unwrap().removed, [name]);
+    assert_eq!(names(&objects, "keys/").len(), 1);
+}
+
+#[test]
+fn a_key_that_cannot_be_read_is_told_to_who_has_a_private_key() {
+    let (objects, repository) = encrypted();
+    let pair = KeyPair::random();
+    let public = parse_public_key(&pair.public_text()).unwrap();
+    let id = repository.add_public_key(&public, &remark("pair")).unwrap();
+    let name = format!("keys/{id}");
+    let mut damaged = objects.get(&name).unwrap().to_vec();
+    damaged[90] ^= 1;
+    replace(&objects, &name, damaged);
+    let Located::Locked(locked) = Repository::locate(Arc::clone(&objects)).unwrap() else {
+        panic!("it is encrypted")
+    };
+    let error = locked.unlock_by(&pair).map(drop).unwrap_err();
+    assert!(chain(&error).contains(&name), "{}", chain(&error));
+}
+
+#[test]
+fn an_epoch_that_is_hidden_is_named_and_no_kept_index_relies_on_it() {
+    let (objects, repository) = encrypted();
+    let (source, cache) = (planted(), tempfile::tempdir().unwrap());
+    let memory = Arc::new(MemoryFolder::new());
+    let open_kept = |objects: &Arc<dyn Objects>| {
+        let mut repository = open(objects);
+        repository.keep_index(IndexPlace::Directory(cache.path().to_owned(), Memory::MIN));
+        repository.act_as("host".into(), Some(Arc::clone(&memory) as _));
+        repository
+    };
+    assert_eq!(repository.rotate().unwrap(), 1);
+    let first = open_kept(&objects);
+    assert_eq!(first.recall().unwrap(), []);
+    let (lost, _) = back_up(&first, source.path());
+    drop(first);
+    let epoch = objects.list("epochs/").unwrap().remove(0).name;
+    let hidden = copy(&objects);
+    hidden.delete(&epoch).unwrap();
+    // Nothing of the snapshot is left but what the log tells.
+    hidden.delete(&format!("snapshots/{lost}")).unwrap();
+    for _ in 0..2 {
+        let repository = open_kept(&hidden);
+        let findings = repository.recall().unwrap();
+        assert!(findings.iter().any(|one| one.object == epoch), "{findings:?}");
+        let lost = format!("snapshots/{lost}");
+        assert!(findings.iter().any(|one| one.object == lost), "{findings:?}");
+        let (_, made) = back_up(&repository, source.path());
+        drop(repository);
+        let picture = Picture::of(source.path());
+        restored(&open(&hidden), &made).unwrap().expect(&picture).unwrap();
+    }
+    // Hidden from listings alone, it is asked for by its name, and the log tells what is missing.
+    let unlisted = copy(&objects);
+    unlisted.delete(&format!("snapshots/{lost}")).unwrap();
+    let unlisted: Arc<dyn Objects> = Arc::new(Unlisted(unlisted, "epochs/"));
+    for knows in [true, false] {
+        let mut repository = open_kept(&unlisted);
+        if !knows {
+            repository.act_as("late".into(), Some(Arc::new(MemoryFolder::new())));
+        }
+        let findings = repository.recall().unwrap();
+        let [finding] = &findings[..] else { panic!("{findings:?}") };
+        assert_eq!(finding.object, format!("snapshots/{lost}"));
+    }
+}
+
+/// Objects of which some are not listed.
+struct Unlisted(Arc<dyn Objects>, &'static str);
+
+impl Objects for Unlisted {
+    fn list(&self, prefix: &str) -> Result<Vec<ObjectInfo>, BackendError> {
+        let infos = self.0.list(prefix)?;
+        Ok(infos.into_iter().filter(|info| !info.name.starts_with(self.1)).collect())
+    }
+
+    fn put(&self, name: &str, bytes: bytes::Bytes) -> Result<(), BackendError> {
+        self.0.put(name, bytes)
+    }
+
+    fn get(&self, name: &str) -> Result<bytes::Bytes, BackendError> {
+        self.0.get(name)
+    }
+
+    fn get_range(&self, name: &str, range: Range<u64>) -> Result<bytes::Bytes, BackendError> {
+        self.0.get_range(name, range)
+    }
+
+    fn size(&self, name: &str) -> Result<u64, BackendError> {
+        self.0.size(name)
+    }
+
+    fn delete(&self, name: &str) -> Result<(), BackendError> {
+        self.0.delete(name)
+    }
 }

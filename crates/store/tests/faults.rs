@@ -131,6 +131,11 @@ fn each_call_fails_once(operation: Operation, threads: usize) -> u64 {
                     let is_later = said.contains("receipts/") || said.contains("logs/");
                     assert!(is_later, "{what}: {said}");
                 }
+                let told = match &error {
+                    StoreError::Unacknowledged { snapshot, .. } => Some(*snapshot),
+                    _ => None,
+                };
+                assert_eq!(told, newest, "{what}: {said}");
                 scene.expect_only(&memory, newest);
             }
         }

@@ -3,20 +3,24 @@
 
 mod common;
 
+use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
+use bytes::Bytes;
 use common::lagging::Lagging;
 use common::remembered::Remembered;
 use common::{
     Protection, back_up, checked, copy, envelope, expect_clean, init, names, open, replace,
     small_chunks, write,
 };
-use onefold_backend::{Folder, MemoryFolder, MemoryObjects, Objects};
+use onefold_backend::{BackendError, Folder, MemoryFolder, MemoryObjects, ObjectInfo, Objects};
 use onefold_seal::wire::Put;
 use onefold_seal::{Envelope, Kind, ObjectId};
 use onefold_store::check::Finding;
 use onefold_store::{
-    KeyRemark, Located, LogEntry, Repository, SnapshotSpec, StoreError, WriteOnlyKey, forget, repair,
+    KeyRemark, Located, LogEntry, Repository, SnapshotSpec, StoreError, WriteOnlyKey, forget,
+    repair,
 };
 use onefold_testkit::SplitMix64;
 use tempfile::TempDir;
@@ -330,6 +334,94 @@ fn entry(
     }
     assert!(LogEntry::decode(&body).is_ok());
     body
+}
+
+#[test]
+fn a_fence_in_the_place_of_a_snapshot_is_a_snapshot_that_is_missing() {
+    for protection in BOTH {
+        let scene = Scene::new(protection);
+        let owner = Client::new("owner");
+        let id = scene.back_up(&owner);
+        assert_eq!(owner.recall(&scene.objects), [] as [&str; 0]);
+        let keys = envelope(&*scene.objects, open(&scene.objects).id());
+        let fence = keys.seal(Kind::Fence, id, &[]);
+        let objects = scene.without(&[]);
+        replace(&*objects, &format!("snapshots/{id}"), fence);
+        for client in [&owner, &Client::new("late")] {
+            expect_said(&client.recall(&objects), &[&id.to_string(), "has a fence in its place"]);
+        }
+        let findings = checked(&open(&objects)).unwrap().findings;
+        assert!(findings.iter().any(|one| one.object.ends_with(&id.to_string())), "{findings:?}");
+        // A fence that is made long is none, and what it is not is said.
+        if protection == Protection::Encrypted {
+            let mut body = vec![0; 500];
+            body[0] = 1;
+            let mut long = Vec::new();
+            let parts = keys.clone().padding(true).begin(Kind::Fence, id, &mut long);
+            let check = parts.seal_end(&mut body, b"");
+            long.extend_from_slice(&body);
+            long.extend_from_slice(check.as_bytes());
+            assert_eq!(keys.open(Kind::Fence, id, &long).unwrap(), &b""[..]);
+            replace(&*objects, &format!("snapshots/{id}"), long);
+            let (_, damaged) = open(&objects).snapshots().unwrap();
+            assert!(damaged[0].to_string().contains(&id.to_string()), "{damaged:?}");
+        }
+        // Given up, nobody minds it any more.
+        let objects = scene.without(&[]);
+        replace(&*objects, &format!("snapshots/{id}"), keys.seal(Kind::Fence, id, &[]));
+        forget::forget(&owner.open(&objects), &[id]).unwrap();
+        assert_eq!(owner.recall(&objects), [] as [&str; 0]);
+    }
+}
+
+#[test]
+fn an_entry_that_names_very_many_snapshots_costs_no_request_for_each() {
+    let scene = Scene::new(Protection::Plain);
+    let keys = envelope(&*scene.objects, open(&scene.objects).id());
+    let named: Vec<_> = (0..5000).map(|_| ObjectId::random()).collect();
+    let at = [&keys.pseudonym(b"liar")[..], &[0; 8]].concat();
+    let at = ObjectId::from_bytes(at.try_into().unwrap());
+    let body = entry(b"", "liar", &named, &[], &[]);
+    scene.objects.put(&format!("logs/{at}"), keys.seal(Kind::LogEntry, at, &body).into()).unwrap();
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counting: Arc<dyn Objects> =
+        Arc::new(Counting { objects: Arc::clone(&scene.objects), asked: Arc::clone(&asked) });
+    assert_eq!(Client::new("late").recall(&counting).len(), named.len());
+    let asked = asked.load(Ordering::Relaxed);
+    assert!(asked < 100, "asked {asked} times for the size of an object");
+}
+
+/// Objects that count how often one is asked for its size.
+struct Counting {
+    objects: Arc<dyn Objects>,
+    asked: Arc<AtomicUsize>,
+}
+
+impl Objects for Counting {
+    fn put(&self, name: &str, bytes: Bytes) -> Result<(), BackendError> {
+        self.objects.put(name, bytes)
+    }
+
+    fn get(&self, name: &str) -> Result<Bytes, BackendError> {
+        self.objects.get(name)
+    }
+
+    fn get_range(&self, name: &str, range: Range<u64>) -> Result<Bytes, BackendError> {
+        self.objects.get_range(name, range)
+    }
+
+    fn size(&self, name: &str) -> Result<u64, BackendError> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        self.objects.size(name)
+    }
+
+    fn list(&self, prefix: &str) -> Result<Vec<ObjectInfo>, BackendError> {
+        self.objects.list(prefix)
+    }
+
+    fn delete(&self, name: &str) -> Result<(), BackendError> {
+        self.objects.delete(name)
+    }
 }
 
 #[test]

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 use onefold_seal::Cost;
+use onefold_store::check::Finding;
 use onefold_store::{ClientInfo, KeyId, KeyInfo, KeyPair, Repository};
 use serde::Serialize;
 use zeroize::Zeroizing;
@@ -86,14 +87,17 @@ told him: docs/security.md says what remains possible, and why to take back the 
 for the storage as well.
 
 Who may put objects can put garbage among the keys. Where that keeps you from opening, --key names
-yours; --unreadable removes what is no key of this repository, damaged keys included.
+yours; --unreadable removes what is no key of this repository. What may be a real key, key epoch or
+removal of a client's key that is damaged stays, and is named: if there is a copy of it, put that
+back. --even-damaged removes it as well. Of a key that takes a password away. Of a key epoch it takes
+away all that was sealed in it: look for a copy first, and keep what is there.
 
 Examples:
   onefold key remove --repo /mnt/backup 1a2b3c4d
   onefold key remove --repo /mnt/backup --key 5e6f --unreadable
 
 With --json: one document with id, also with kept (snapshots that stay) for a write-only client's key,
-or with removed for --unreadable.";
+or with removed and left (object and problem of what may be damaged) for --unreadable.";
 
 const ROTATE_HELP: &str = "\
 Begins a new key epoch: what is written from now on is sealed under a new key. Nothing is rewritten,
@@ -178,6 +182,9 @@ struct Remove {
     /// Remove all that lies among the keys and is none of this repository's
     #[arg(long, conflicts_with = "id")]
     unreadable: bool,
+    /// With --unreadable: also what may be a real key or key epoch that is damaged
+    #[arg(long, requires = "unreadable")]
+    even_damaged: bool,
 }
 
 /// Begin a new key epoch
@@ -213,6 +220,14 @@ struct Generated {
 #[derive(Serialize)]
 struct Cleared {
     removed: Vec<String>,
+    left: Vec<Left>,
+}
+
+/// What was left that may be damaged, in JSON.
+#[derive(Serialize)]
+struct Left {
+    object: String,
+    problem: String,
 }
 
 /// A new key file in JSON.
@@ -345,9 +360,8 @@ impl Remove {
     fn run(self, console: &Console) -> Result<Exit> {
         let opened = self.repository.open_unloaded(console)?;
         let Some(id) = &self.id else {
-            let removed = opened.repository.remove_unreadable_keys()?;
-            let text = format!("removed {}", count(removed.len() as u64, "object", "objects"));
-            return say(console, &Cleared { removed }, text);
+            let cleared = opened.repository.remove_unreadable_keys(self.even_damaged)?;
+            return say_cleared(cleared, console);
         };
         let id = match opened.repository.find_key(id)? {
             KeyId::Key(id) => id,
@@ -384,6 +398,25 @@ fn take_back(repository: &Repository, client: u32, console: &Console) -> Result<
     let text = format!("removed key {id}; {snapshots} of its client stay");
     let kept = kept.iter().map(ToString::to_string).collect();
     say(console, &TakenBack { id, kept }, text)
+}
+
+/// Says what was removed from among the keys, and what was left that may be damaged.
+fn say_cleared(cleared: onefold_store::Cleared, console: &Console) -> Result<Exit> {
+    let onefold_store::Cleared { removed, left } = cleared;
+    for Finding { object, problem } in &left {
+        console.line(format_args!("error: {object} does not open and was not removed: {problem}"));
+    }
+    if !left.is_empty() {
+        console.line(
+            "hint: put it back from a copy; if there is none and it never was one, remove it with \
+             --even-damaged",
+        );
+    }
+    let exit = if left.is_empty() { Exit::Fine } else { Exit::Fatal };
+    let text = format!("removed {}", count(removed.len() as u64, "object", "objects"));
+    let left = left.into_iter().map(|Finding { object, problem }| Left { object, problem });
+    say(console, &Cleared { removed, left: left.collect() }, text)?;
+    Ok(exit)
 }
 
 /// By what the key of a write-only client is known.

@@ -146,6 +146,13 @@ impl PruneOptions {
                  may come back"
             );
         }
+        if console.has_forgotten() && !dry_run {
+            bail!(
+                "nothing is pruned: what this client has seen of the repository cannot be had, so \
+                 nobody can tell whether something is missing that may come back; mend that, or name \
+                 another place with --state-dir to begin anew"
+            );
+        }
         let options = Options {
             max_unused: self.max_unused,
             max_repack: self.max_repack_size.map_or(u64::MAX, |bytes| bytes as u64),

@@ -243,7 +243,10 @@ fn a_write_only_key_backs_up_and_does_nothing_else() {
     // Its owner takes the key back: what it made stays, and it is told.
     let listed = lab.ok("key list --repo repo --password-file secret --json").json();
     let client = listed.as_array().unwrap().last().unwrap().clone();
-    assert_eq!((&client["opened_by"], &client["removed"]), (&"write-only key".into(), &"no".into()));
+    assert_eq!(
+        (&client["opened_by"], &client["removed"]),
+        (&"write-only key".into(), &"no".into())
+    );
     let id = client["id"].as_str().unwrap().to_owned();
     let shown = lab.ok("key list --repo repo --password-file secret").stdout;
     assert!([&id, "laptop", "write-only key"].iter().all(|text| shown.contains(text)), "{shown}");
@@ -298,6 +301,11 @@ fn a_private_key_opens_what_its_file_names() {
     assert_eq!(opened_by, ["password", "private key"]);
     assert_eq!((&keys[1]["label"], &keys[1]["in_use"]), (&"laptop".into(), &true.into()));
     lab.run("snapshots --repo repo --key-file pair.pub").expect(1).says(&["write-only key"]);
+    // Only one of the keys may be tried.
+    let [of_password, of_pair] = [0, 1].map(|at| keys[at]["id"].as_str().unwrap().to_owned());
+    lab.ok(&format!("snapshots --repo repo --key-file pair --key {}", &of_pair[..8]));
+    let other = format!("snapshots --repo repo --key-file pair --key {}", &of_password[..8]);
+    lab.run(&other).expect(12).says(&["opens none of 0 keys"]);
 }
 
 #[test]
@@ -317,5 +325,22 @@ fn garbage_among_the_keys_is_named_and_removed() {
     lab.ok(&format!("snapshots {with}"));
     let removed = lab.ok(&format!("key remove {with} --unreadable --json")).json();
     assert_eq!(removed["removed"].as_array().unwrap().len(), 1100);
+    assert_eq!(removed["left"], serde_json::json!([]));
     lab.ok("snapshots --repo repo --password-file secret");
+    // What may be a real key that is damaged takes a word.
+    let id = lab.ok(&format!("key add {with} --new-password-file secret --json")).json();
+    let path = format!("repo/keys/{}", id["id"].as_str().unwrap());
+    let mut damaged = fs::read(lab.path(&path)).unwrap();
+    damaged[100] ^= 1;
+    fs::write(lab.path(&path), damaged).unwrap();
+    let refused = lab.run(&format!("key remove {with} --unreadable")).expect(1);
+    refused.says(&[
+        "does not open and was not removed",
+        "may be damaged",
+        "hint:",
+        "--even-damaged",
+    ]);
+    assert!(lab.path(&path).exists());
+    lab.ok(&format!("key remove {with} --unreadable --even-damaged"));
+    assert!(!lab.path(&path).exists());
 }

@@ -39,6 +39,10 @@ fn a_repository_that_went_back_is_13_until_it_is_believed() {
     }
     lab.run("check --repo repo").expect(13).says(&says);
     lab.run("prune --repo repo").expect(1).says(&["nothing is pruned"]);
+    let ran = lab.run("prune --repo repo --json").expect(1);
+    let last: serde_json::Value =
+        serde_json::from_str(ran.stderr.trim().lines().next_back().unwrap()).unwrap();
+    assert_eq!(last, serde_json::json!({"type": "exit", "code": 1, "codes": [1, 13]}));
     lab.run("prune --repo repo --dry-run").expect(13).says(&says);
     let ran = lab.run("snapshots --repo repo --json").expect(13);
     assert_eq!(ran.json().as_array().unwrap().len(), 1);
@@ -51,6 +55,20 @@ fn a_repository_that_went_back_is_13_until_it_is_believed() {
     lab.ok("snapshots --repo repo --state-dir elsewhere");
     fs::remove_dir_all(lab.path("state")).unwrap();
     lab.ok("snapshots --repo repo");
+}
+
+#[test]
+fn nothing_is_pruned_where_what_was_seen_cannot_be_had() {
+    let lab = with_newer_snapshot();
+    lab.write("no-folder", "x");
+    let warns = ["what is seen of the repository is not remembered"];
+    let line = "--repo repo --state-dir no-folder";
+    lab.run(&format!("prune {line}")).expect(1).says(&warns).says(&["nothing is pruned"]);
+    lab.run(&format!("forget {line} --keep-last 1 --prune")).expect(1).says(&["nothing is pruned"]);
+    for command in ["prune --dry-run", "snapshots"] {
+        lab.ok(&format!("{command} {line}")).says(&warns);
+    }
+    lab.ok("prune --repo repo --state-dir elsewhere");
 }
 
 #[test]

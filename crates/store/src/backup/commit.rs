@@ -148,19 +148,34 @@ impl<'a> Announced<'a> {
             }
             return Err(self.give_up(error));
         }
-        if let Err(error) = self.repository.expect_good_key() {
-            self.withdraw();
-            return Err(error);
+        let acknowledged = self.acknowledge();
+        self.withdraw();
+        acknowledged.map(|()| id)
+    }
+
+    /// Says of the snapshot, which is durable, that it is there.
+    fn acknowledge(&self) -> Result<(), StoreError> {
+        let (objects, envelope) = (&*self.repository.objects, &self.repository.envelope);
+        let snapshot = self.id;
+        let without = |missing| {
+            move |source: StoreError| {
+                let source = Box::new(source);
+                StoreError::Unacknowledged { snapshot, missing, source }
+            }
+        };
+        match self.repository.expect_good_key() {
+            Err(error @ StoreError::KeyTakenBack { .. }) => return Err(error),
+            looked => looked.map_err(without("its receipt and its log entry"))?,
         }
         if !seeded::active(Bug::ReceiptBeforeSnapshot) {
-            receipt::write(objects, envelope, id)?;
+            let written = receipt::write(objects, envelope, snapshot);
+            written.map_err(without("its receipt and its log entry"))?;
         }
         if !seeded::active(Bug::LoggedBeforeSnapshot) {
-            let at = log::append(self.repository, &[id], &[])?;
-            self.repository.remember(at);
+            let at = log::append(self.repository, &[snapshot], &[]);
+            self.repository.remember(at.map_err(without("its log entry"))?);
         }
-        self.withdraw();
-        Ok(id)
+        Ok(())
     }
 
     fn put(&self, snapshot: &Snapshot) -> Result<(), StoreError> {

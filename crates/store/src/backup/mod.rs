@@ -159,8 +159,9 @@ impl Drop for Alarm<'_> {
 /// Backs `paths` up and gives the new snapshot with its id.
 ///
 /// When this returns, the snapshot and everything it refers to is durable. Files that cannot be
-/// read are reported to `progress` and left out; they do not make the backup fail. On any error no
-/// snapshot was made, and what was stored stays for the next backup to reuse.
+/// read are reported to `progress` and left out; they do not make the backup fail. On any error but
+/// [`StoreError::Unacknowledged`] no snapshot was made, and what was stored stays for the next backup
+/// to reuse.
 ///
 /// Prunes may run meanwhile: they delete nothing on which this relies, or see to it that this
 /// fails.
