@@ -18,6 +18,8 @@
 
 use std::array;
 
+use zeroize::Zeroize;
+
 use crate::boundary::Boundary;
 use crate::rolling::{self, EveryPosition, Rolling, Search, WindowRule};
 use crate::rule::Rule;
@@ -102,6 +104,13 @@ pub(crate) struct CyclicPolynomial {
     enter: [u32; 256],
     /// `enter`, rotated by the window.
     leave: [u32; 256],
+}
+
+impl Drop for CyclicPolynomial {
+    fn drop(&mut self) {
+        self.enter.zeroize();
+        self.leave.zeroize();
+    }
 }
 
 impl CyclicPolynomial {

@@ -2,6 +2,8 @@ use std::fmt;
 use std::iter;
 use std::sync::Arc;
 
+use zeroize::Zeroize;
+
 use crate::rule::Rule;
 use crate::secret;
 use crate::simd;
@@ -11,9 +13,18 @@ use crate::{ChunkSizes, Kernel, ParamError, Params};
 #[derive(Clone)]
 pub struct Chunker {
     /// Shared, since divisors are 8 KiB.
-    params: Arc<Params>,
+    params: Arc<Kept>,
     kernel: Kernel,
     rule: Arc<dyn Rule>,
+}
+
+/// Parameters whose secret is wiped when they are dropped.
+pub(crate) struct Kept(pub(crate) Params);
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.0.secret.zeroize();
+    }
 }
 
 impl Chunker {
@@ -31,17 +42,17 @@ impl Chunker {
         };
         let kernel = kernel.choose(usable, params.algorithm)?;
         let rule = simd::rule(params, kernel)?;
-        Ok(Self { params: Arc::new(*params), kernel, rule })
+        Ok(Self { params: Arc::new(Kept(*params)), kernel, rule })
     }
 
     /// What the cut-points depend on.
     pub fn params(&self) -> &Params {
-        &self.params
+        &self.params.0
     }
 
     /// Bounds and mean of the chunk lengths.
     pub fn sizes(&self) -> ChunkSizes {
-        self.params.sizes
+        self.params().sizes
     }
 
     /// The kernel at work; never [`Kernel::Auto`].
@@ -77,7 +88,7 @@ impl Chunker {
 impl fmt::Debug for Chunker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Chunker")
-            .field("params", &self.params)
+            .field("params", self.params())
             .field("kernel", &self.kernel)
             .finish_non_exhaustive()
     }

@@ -23,6 +23,8 @@
 
 use std::array;
 
+use zeroize::Zeroize;
+
 use crate::boundary::Boundary;
 use crate::polynomial::irreducible_from;
 use crate::rolling::{self, EveryPosition, LinearRule, Rolling, Search, WindowRule};
@@ -129,6 +131,13 @@ pub(crate) struct Checksum {
     enter: [u32; 256],
     /// What byte b still adds when w more have followed.
     leave: [u32; 256],
+}
+
+impl Drop for Checksum {
+    fn drop(&mut self) {
+        self.enter.zeroize();
+        self.leave.zeroize();
+    }
 }
 
 impl Checksum {

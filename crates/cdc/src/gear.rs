@@ -22,6 +22,8 @@
 //! has seen the 64 bytes before, or all of the chunk if min is less) where the paper hashes every
 //! chunk from its first byte; with min ≥ 64 the results are the same and min bytes fewer are read.
 
+use zeroize::Zeroize;
+
 use crate::boundary::Boundary;
 use crate::rolling::Rolling;
 use crate::rule::Rule;
@@ -109,6 +111,12 @@ pub(crate) fn highest_below(threshold: u128) -> u64 {
 
 /// One random number for each value of a byte.
 pub(crate) struct Table(pub(crate) [u64; 256]);
+
+impl Drop for Table {
+    fn drop(&mut self) {
+        self.0.zeroize();
+    }
+}
 
 impl Table {
     pub(crate) fn new(mut numbers: Numbers) -> Self {

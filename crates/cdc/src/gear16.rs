@@ -20,6 +20,8 @@
 //! tests, and at max throughout otherwise.
 //! **Resynchronisation.** As Gear's, with 32 in the place of 64.
 
+use zeroize::Zeroize;
+
 use crate::ChunkSizes;
 use crate::Params;
 use crate::boundary::Boundary;
@@ -120,6 +122,13 @@ impl Step for Gear16 {
 struct Tables {
     low: [u16; 16],
     high: [u16; 16],
+}
+
+impl Drop for Tables {
+    fn drop(&mut self) {
+        self.low.zeroize();
+        self.high.zeroize();
+    }
 }
 
 impl Tables {

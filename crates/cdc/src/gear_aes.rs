@@ -36,6 +36,7 @@ use std::array;
 
 use aes::cipher::{BlockCipherEncrypt, KeyInit};
 use aes::{Aes128Enc, Block};
+use zeroize::Zeroize;
 
 use crate::boundary::Boundary;
 use crate::gear;
@@ -150,6 +151,13 @@ struct UniversalGear {
     enter: [u128; 256],
     /// What byte b still adds when 32 more have followed.
     leave: [u128; 256],
+}
+
+impl Drop for UniversalGear {
+    fn drop(&mut self) {
+        self.enter.zeroize();
+        self.leave.zeroize();
+    }
 }
 
 impl UniversalGear {

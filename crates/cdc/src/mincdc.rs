@@ -20,6 +20,8 @@
 //! one of several pairs, and on random data cuttings meet with 0.75 a chunk.
 //! **Departures.** None without a secret: cut-points equal the crate's.
 
+use zeroize::Zeroize;
+
 use crate::rule::Rule;
 use crate::secret::Numbers;
 use crate::simd::VectorRule;
@@ -33,6 +35,13 @@ pub(crate) const WINDOW: usize = 4;
 pub(crate) struct MinCdc {
     sizes: ChunkSizes,
     hash: Hash,
+}
+
+impl Drop for MinCdc {
+    fn drop(&mut self) {
+        self.hash.factor.zeroize();
+        self.hash.addend.zeroize();
+    }
 }
 
 impl MinCdc {

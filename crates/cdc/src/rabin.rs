@@ -22,6 +22,8 @@
 
 use std::array;
 
+use zeroize::Zeroize;
+
 use crate::boundary::Boundary;
 use crate::polynomial::{irreducible_from, times_x};
 use crate::rolling::{self, EveryPosition, LinearRule, Rolling, Search, WindowRule};
@@ -122,6 +124,13 @@ pub(crate) struct Fingerprint {
     enter: [u64; 256],
     /// b · x^(53 + 8w) mod P: what byte b still adds when w more have followed.
     leave: [u64; 256],
+}
+
+impl Drop for Fingerprint {
+    fn drop(&mut self) {
+        self.enter.zeroize();
+        self.leave.zeroize();
+    }
 }
 
 impl Fingerprint {

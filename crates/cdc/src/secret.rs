@@ -7,14 +7,17 @@
 
 use std::fmt;
 
+use zeroize::Zeroize;
+
 use crate::splitmix::SplitMix64;
 use crate::{Algorithm, ParamError, Params};
 
 /// 32 bytes that nobody may know who must not foretell cut-points.
 ///
 /// What that protects and what it does not is in `docs/keyed-chunking.md`. `Debug` shows nothing of
-/// the bytes. They are not wiped from memory, and comparing takes a time that depends on them:
-/// compare with a secret of one's own only.
+/// the bytes. A [`Chunker`](crate::Chunker) wipes the copy that it keeps, and what it has made of it,
+/// when it is dropped; whoever keeps another [wipes](zeroize::Zeroize) that. Comparing takes a time
+/// that depends on the bytes: compare with a secret of one's own only.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Secret([u8; 32]);
 
@@ -27,6 +30,12 @@ impl Secret {
     /// The bytes, for who keeps them.
     pub const fn as_bytes(&self) -> &[u8; 32] {
         &self.0
+    }
+}
+
+impl Zeroize for Secret {
+    fn zeroize(&mut self) {
+        self.0.zeroize();
     }
 }
 
@@ -45,12 +54,14 @@ pub(crate) enum Numbers {
 impl Numbers {
     /// Those of the seed, or of secret and seed.
     pub(crate) fn of(params: &Params) -> Self {
-        let Some(Secret(secret)) = params.secret else {
+        let Some(Secret(secret)) = &params.secret else {
             return Self::Public(SplitMix64::new(params.seed));
         };
         let mut hasher = blake3::Hasher::new_derive_key(&context(params.algorithm));
-        hasher.update(&secret).update(&params.seed.to_le_bytes());
-        Self::Secret(Box::new(hasher.finalize_xof()))
+        hasher.update(secret).update(&params.seed.to_le_bytes());
+        let numbers = Self::Secret(Box::new(hasher.finalize_xof()));
+        hasher.zeroize();
+        numbers
     }
 
     pub(crate) fn next(&mut self) -> u64 {
@@ -61,6 +72,14 @@ impl Numbers {
                 output.fill(&mut bytes);
                 u64::from_le_bytes(bytes)
             }
+        }
+    }
+}
+
+impl Drop for Numbers {
+    fn drop(&mut self) {
+        if let Self::Secret(output) = self {
+            output.zeroize();
         }
     }
 }
@@ -83,7 +102,11 @@ pub(crate) fn check(params: &Params) -> Result<(), ParamError> {
 
 #[cfg(test)]
 mod tests {
+    use std::mem::ManuallyDrop;
+
     use super::*;
+    use crate::chunker::Kept;
+    use crate::gear::Table;
 
     /// Bytes 0, 1, 2, … 31.
     const SECRET: Secret = Secret({
@@ -148,6 +171,23 @@ mod tests {
         let params = Params { seed: 7, ..Params::for_mean(Algorithm::Gear, 1024).unwrap() };
         let (mut numbers, mut expected) = (Numbers::of(&params), SplitMix64::new(7));
         assert!((0..10).all(|_| numbers.next() == expected.next()));
+    }
+
+    /// Whether nothing but zeros is in the place of `value` once it was dropped, as `look` sees it.
+    fn is_wiped<T>(value: T, look: impl Fn(&T) -> bool) -> bool {
+        let mut value = ManuallyDrop::new(value);
+        assert!(!look(&value), "it was nothing but zeros before");
+        // SAFETY: it is dropped once, and `look` reads numbers only, which stay what they are.
+        unsafe { ManuallyDrop::drop(&mut value) };
+        look(&value)
+    }
+
+    #[test]
+    fn what_was_made_of_a_secret_is_wiped() {
+        assert!(is_wiped(Table::new(keyed(Algorithm::Gear, 0)), |table| table.0 == [0; 256]));
+        let params = Params::for_mean(Algorithm::MinCdc, 1024).unwrap();
+        let params = Params { secret: Some(SECRET), ..params };
+        assert!(is_wiped(Kept(params), |kept| kept.0.secret.is_none()));
     }
 
     #[test]

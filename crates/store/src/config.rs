@@ -6,6 +6,7 @@ use onefold_cdc::{Algorithm, ChunkSizes, Chunker, Params, Secret};
 use onefold_fingerprint::FingerprintAlgorithm;
 use onefold_seal::wire::{Put, Reader, WireError};
 use onefold_seal::{Envelope, Keys, Kind, ObjectId, Suite};
+use zeroize::Zeroize;
 
 use crate::StoreError;
 use crate::object::read_object;
@@ -32,6 +33,12 @@ pub struct Config {
     pub compression_level: i32,
     /// Whether lengths of objects are padded; only an encrypted repository can.
     pub padding: bool,
+}
+
+impl Drop for Config {
+    fn drop(&mut self) {
+        self.params.secret.zeroize();
+    }
 }
 
 impl Config {
