@@ -14,7 +14,7 @@ use crate::prune::copy::Copier;
 use crate::recipe::Joiner;
 use crate::{Recipe, Repository, StoreError};
 
-/// Stores chunks, on one thread, for a snapshot that is to come.
+/// Stores chunks for a snapshot that is to come. Groups are compressed by threads of their own.
 pub(crate) struct Graft<'a> {
     repository: &'a Repository,
     loaded: &'a Loaded,

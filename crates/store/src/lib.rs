@@ -39,6 +39,7 @@ mod memory;
 mod object;
 mod pair;
 mod place;
+mod press;
 mod progress;
 pub mod prune;
 mod receipt;

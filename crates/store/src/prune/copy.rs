@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use onefold_container::{
-    CompressedGroup, Compressor, Content, Directory, GroupBuilder, OpenContainer, SealedContainer,
+    CompressedGroup, Content, Directory, GroupBuilder, OpenContainer, SealedContainer,
     container_name,
 };
 use onefold_fingerprint::Fingerprint;
@@ -15,6 +15,7 @@ use crate::backup::pack::{Added, CONTAINER_CHUNKS, GROUP_LEN};
 use crate::chunks::ChunkReader;
 use crate::loaded::Loaded;
 use crate::place::LiveContainer;
+use crate::press::Presses;
 use crate::{Repository, StoreError};
 
 /// Puts chunks into new containers, with index runs over them.
@@ -22,7 +23,7 @@ pub(crate) struct Copier<'a> {
     repository: &'a Repository,
     loaded: &'a Loaded,
     container_len: usize,
-    compressor: Compressor,
+    presses: Presses,
     data: Open,
     metadata: Open,
     added: Added,
@@ -49,7 +50,7 @@ impl<'a> Copier<'a> {
             repository,
             loaded,
             container_len,
-            compressor: Compressor::new(
+            presses: Presses::new(
                 repository.config().compression_level,
                 repository.envelope.suite(),
             )?,
@@ -103,6 +104,11 @@ impl<'a> Copier<'a> {
     pub(crate) fn finish(&mut self) -> Result<(), StoreError> {
         for content in [Content::Data, Content::Metadata] {
             self.close_group(content)?;
+        }
+        while let Some((content, group)) = self.presses.next()? {
+            self.append(content, group)?;
+        }
+        for content in [Content::Data, Content::Metadata] {
             if let Some(container) = self.open(content).container.take() {
                 self.put(container.seal())?;
             }
@@ -136,15 +142,15 @@ impl<'a> Copier<'a> {
     }
 
     fn close_group(&mut self, content: Content) -> Result<(), StoreError> {
-        let open = match content {
-            Content::Data => &mut self.data,
-            Content::Metadata => &mut self.metadata,
-        };
-        if open.group.is_empty() {
+        let group = std::mem::take(&mut self.open(content).group);
+        if group.is_empty() {
             return Ok(());
         }
-        let group = self.compressor.compress(&mut open.group)?;
-        self.append(content, group)
+        self.presses.push(content, group)?;
+        while let Some((content, group)) = self.presses.over()? {
+            self.append(content, group)?;
+        }
+        Ok(())
     }
 
     fn append(&mut self, content: Content, group: CompressedGroup) -> Result<(), StoreError> {
