@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test file uses a part of it")]
 #![allow(unreachable_pub, reason = "a module of every test crate, a library of none")]
 
+pub mod attacked;
 pub mod copied;
 pub mod hooked;
 pub mod lagging;

@@ -1,6 +1,5 @@
 //! "Encryption" of docs/format.md, for the second reader: nothing of the library is used here,
 //! and AES-GCM is another implementation than its.
-#![allow(unreachable_pub, reason = "a module of a test crate")]
 
 use aes_gcm::aead::{Aead, Payload};
 use aes_gcm::{Aes256Gcm, KeyInit};
