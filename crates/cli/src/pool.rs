@@ -81,10 +81,7 @@ impl PoolArgs {
         request: Request,
         console: &Console,
     ) -> Result<Answer> {
-        let warn = |error: VolumeError| {
-            console.warn(format_args!("pages are lost, and blocks that are one of them: {error}"));
-        };
-        let in_use = match self.open_in(folder, warn) {
+        let in_use = match self.open_in(folder, console) {
             Ok(pool) => return request.perform(&pool, &NotServed),
             Err(error) => error,
         };
@@ -106,12 +103,19 @@ impl PoolArgs {
         Ok(Arc::new(LocalFolder::create(&self.pool).with_context(|| self.place())?))
     }
 
-    /// Opens the pool, and tells of what is damaged in it.
-    pub(crate) fn open_telling(&self, tell: impl Fn(VolumeError)) -> Result<Pool> {
-        self.open_in(self.folder(false)?, tell)
+    /// Opens the pool in a folder that is open already, and warns of what is damaged in it.
+    pub(crate) fn open_in(&self, folder: Arc<dyn Folder>, console: &Console) -> Result<Pool> {
+        self.open_folder(folder, |error| {
+            console.warn(format_args!("pages are lost, and blocks that are one of them: {error}"));
+        })
     }
 
-    fn open_in(&self, folder: Arc<dyn Folder>, tell: impl Fn(VolumeError)) -> Result<Pool> {
+    /// Opens the pool, and tells of what is damaged in it.
+    pub(crate) fn open_telling(&self, tell: impl Fn(VolumeError)) -> Result<Pool> {
+        self.open_folder(self.folder(false)?, tell)
+    }
+
+    fn open_folder(&self, folder: Arc<dyn Folder>, tell: impl Fn(VolumeError)) -> Result<Pool> {
         let options = self.working.options();
         let (pool, damage) = Pool::open(folder, options).with_context(|| self.place())?;
         damage.into_iter().for_each(tell);
