@@ -240,13 +240,12 @@ impl<'a> ChunkReader<'a> {
             Ok::<_, StoreError>(Group::new(&directory, entry.group, self.groups.bytes(bytes)))
         })?;
         let verify = |bytes: &[u8]| match self.fingerprinter.fingerprint(bytes) {
-            found if found == entry.fingerprint => Ok(()),
+            found if found == *fingerprint => Ok(()),
             found => Err(wrong(format!("the bytes there have fingerprint {found}"))),
         };
-        if entry.fingerprint != *fingerprint {
-            return Err(wrong(format!("the footer calls it {}", entry.fingerprint)));
-        }
-        group.chunk(place.slot, entry, verify)
+        group
+            .chunk(place.slot, fingerprint, verify)
+            .unwrap_or_else(|| Err(wrong(format!("the footer calls it {}", entry.fingerprint))))
     }
 
     /// Whether the chunk was read at `place` and is what it should be.

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::Bytes;
 use onefold_container::{ChunkEntry, Directory};
+use onefold_fingerprint::Fingerprint;
 
 /// A container's number and the group's.
 pub(crate) type Key = (u32, u32);
@@ -83,39 +84,47 @@ struct Slot {
     len: usize,
 }
 
-/// A decompressed group.
+/// A decompressed group, with what its container's footer said of it when it was read.
 pub(crate) struct Group {
     bytes: Bytes,
     /// The slot of its first chunk.
     first: usize,
-    /// Which of its chunks were found to be what they are called.
-    is_right: Box<[AtomicBool]>,
+    /// Its chunks, and which of them were found to be what they are called.
+    chunks: Box<[(ChunkEntry, AtomicBool)]>,
 }
 
 impl Group {
     /// Group `number` of `directory`, whose bytes are `bytes`.
     pub(crate) fn new(directory: &Directory, number: u32, bytes: Bytes) -> Self {
         let first = directory.chunks.partition_point(|chunk| chunk.group < number);
-        let chunks = directory.chunks[first..].partition_point(|chunk| chunk.group == number);
-        Self { bytes, first, is_right: (0..chunks).map(|_| AtomicBool::new(false)).collect() }
+        let chunks = directory.chunks[first..].iter().take_while(|chunk| chunk.group == number);
+        let chunks = chunks.map(|chunk| (chunk.clone(), AtomicBool::new(false))).collect();
+        Self { bytes, first, chunks }
     }
 
-    /// The bytes of the chunk in `slot`, which `verify` sees unless they were found right before.
+    /// The bytes of the chunk in `slot`, if it is in this group and called `fingerprint`. `verify`
+    /// sees them unless they were found right before.
     pub(crate) fn chunk<E>(
         &self,
         slot: u32,
-        entry: &ChunkEntry,
+        fingerprint: &Fingerprint,
         verify: impl FnOnce(&[u8]) -> Result<(), E>,
-    ) -> Result<Bytes, E> {
-        let bytes = self.bytes.slice(entry.range());
-        let is_right = self.is_right.get((slot as usize).wrapping_sub(self.first));
-        if is_right.is_none_or(|is_right| !is_right.load(Ordering::Relaxed)) {
-            verify(&bytes)?;
-            if let Some(is_right) = is_right {
+    ) -> Option<Result<Bytes, E>> {
+        let (entry, is_right) = self.chunks.get((slot as usize).checked_sub(self.first)?)?;
+        let is_it = entry.fingerprint == *fingerprint && entry.range().end <= self.bytes.len();
+        is_it.then(|| {
+            let bytes = self.bytes.slice(entry.range());
+            if !is_right.load(Ordering::Relaxed) {
+                verify(&bytes)?;
                 is_right.store(true, Ordering::Relaxed);
             }
-        }
-        Ok(bytes)
+            Ok(bytes)
+        })
+    }
+
+    /// What it takes in memory, in bytes, about.
+    fn len(&self) -> usize {
+        self.bytes.len() + self.chunks.len() * size_of::<(ChunkEntry, AtomicBool)>()
     }
 }
 
@@ -147,7 +156,7 @@ impl Groups {
         }
         let group = Arc::new(read()?);
         *content = Some(Arc::clone(&group));
-        self.kept().note(key, group.bytes.len() + group.is_right.len(), self.capacity);
+        self.kept().note(key, group.len(), self.capacity);
         Ok(group)
     }
 
@@ -187,12 +196,10 @@ impl Kept {
 mod tests {
     use std::sync::atomic::AtomicUsize;
 
-    use onefold_fingerprint::Fingerprint;
-
     use super::*;
 
     fn group(bytes: &[u8]) -> Group {
-        Group { bytes: Bytes::copy_from_slice(bytes), first: 0, is_right: Box::default() }
+        Group { bytes: Bytes::copy_from_slice(bytes), first: 0, chunks: Box::default() }
     }
 
     fn read(groups: &Groups, key: Key, len: usize) -> bool {
@@ -259,22 +266,25 @@ mod tests {
 
     #[test]
     fn a_chunk_is_verified_until_it_was_found_right() {
-        let mut group = group(b"abcdef");
-        (group.first, group.is_right) = (7, (0..2).map(|_| AtomicBool::new(false)).collect());
-        let entry = |offset, len| {
-            let fingerprint = Fingerprint::from_bytes([0; 32]);
-            ChunkEntry { fingerprint, group: 0, offset, len }
+        let name = |i| Fingerprint::from_bytes([i; 32]);
+        let chunk = |i, offset, len| {
+            (ChunkEntry { fingerprint: name(i), group: 0, offset, len }, AtomicBool::new(false))
+        };
+        let group = Group {
+            bytes: Bytes::from_static(b"abcdef"),
+            first: 7,
+            chunks: [chunk(1, 0, 2), chunk(2, 2, 4), chunk(3, 4, 3)].into(),
         };
         let wrong = |_: &[u8]| Err("wrong");
         let right = |_: &[u8]| Ok::<_, &str>(());
-        assert_eq!(group.chunk(8, &entry(2, 4), wrong), Err("wrong"));
-        assert_eq!(group.chunk(8, &entry(2, 4), right).unwrap(), "cdef");
-        assert_eq!(group.chunk(8, &entry(2, 4), wrong).unwrap(), "cdef");
-        assert_eq!(group.chunk(7, &entry(0, 2), wrong), Err("wrong"), "each has its own");
-        for foreign in [6, 9] {
-            assert_eq!(group.chunk(foreign, &entry(0, 2), right).unwrap(), "ab");
-            assert_eq!(group.chunk(foreign, &entry(0, 2), wrong), Err("wrong"));
-        }
+        assert_eq!(group.chunk(8, &name(2), wrong), Some(Err("wrong")));
+        assert_eq!(group.chunk(8, &name(2), right), Some(Ok("cdef".into())));
+        assert_eq!(group.chunk(8, &name(2), wrong), Some(Ok("cdef".into())));
+        assert_eq!(group.chunk(7, &name(1), wrong), Some(Err("wrong")), "each has its own");
+        assert_eq!(group.chunk(8, &name(1), right), None, "it is called otherwise");
+        assert_eq!(group.chunk(9, &name(3), right), None, "it ends behind the group");
+        assert_eq!(group.chunk(6, &name(1), right), None, "it is in the group before");
+        assert_eq!(group.chunk(10, &name(1), right), None, "it is in the next");
     }
 
     #[test]

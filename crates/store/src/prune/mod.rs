@@ -23,7 +23,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use onefold_backend::Objects;
-use onefold_container::{self as container, container_id, container_name};
+use onefold_container::{self as container, ContainerError, container_id, container_name};
 use onefold_index as index;
 use onefold_seal::ObjectId;
 
@@ -345,6 +345,10 @@ impl Prune<'_> {
             let container = containers[candidate.number as usize];
             match copier.container(candidate.number, container, live) {
                 Ok(()) => chosen.push(candidate),
+                // What could not be compressed may be of a container before this one.
+                Err(error @ StoreError::Container(ContainerError::Compress { .. })) => {
+                    return Err(error);
+                }
                 Err(error @ StoreError::Container(_)) => {
                     self.report.repacked_containers -= 1;
                     self.report.repacked_bytes -= candidate.size;

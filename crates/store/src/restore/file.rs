@@ -1,7 +1,7 @@
 //! Writing a file back, in pieces by several threads if it is long.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,7 +11,7 @@ use onefold_container::MAX_GROUP_LEN;
 use onefold_seal::ObjectId;
 
 use super::target::{self, Target, set_meta, temporary_name};
-use super::{Components, Context, Counts};
+use super::{Components, Context, Counts, Overwrite};
 use crate::chunks::ChunkReader;
 use crate::error::is_lack_of_space;
 use crate::repository::describe;
@@ -236,22 +236,37 @@ impl RestoredFile {
             Some(reason) => Err(reason.clone()),
             None => self.open(context),
         };
+        let may_replace = context.options.overwrite != Overwrite::Never;
         let named = whole.and_then(|opened| {
+            let (target, name) = (&self.target, &self.entry.name);
             let finish = || -> io::Result<_> {
                 let missing = set_meta(&opened.file, &self.entry.meta)?;
                 if self.may_have_its_length_early(context, &opened) {
                     opened.file.sync_data()?;
                 }
-                match &opened.temporary {
-                    Some(temporary) => self.target.rename(temporary, &self.entry.name)?,
-                    None => context.nameless.name(&opened.file, &self.target, &self.entry.name)?,
+                let named = match &opened.temporary {
+                    Some(temporary) if may_replace => target.rename(temporary, name),
+                    Some(temporary) => target.rename_to_new(temporary, name),
+                    None => context.nameless.name(&opened.file, target, name, may_replace),
+                };
+                match named {
+                    Err(error) if !may_replace && error.kind() == ErrorKind::AlreadyExists => {
+                        Ok(None)
+                    }
+                    named => named.map(|()| Some(missing)),
                 }
-                Ok(missing)
             };
             finish().map_err(|error| error.to_string())
         });
         match named {
-            Ok(missing) => {
+            // Somebody made it meanwhile.
+            Ok(None) => {
+                self.give_up(context);
+                Counts::add(&context.counts.kept, 1);
+                Progress::add(&context.progress.files, 1);
+                return;
+            }
+            Ok(Some(missing)) => {
                 context.incomplete(&self.path, missing);
                 Counts::add(&context.counts.files, 1);
                 Counts::add(&context.counts.bytes, self.content.len);

@@ -20,6 +20,7 @@ mod target;
 mod window;
 
 use std::collections::{HashMap, HashSet};
+use std::convert::Infallible;
 use std::ffi::OsStr;
 use std::io;
 use std::num::NonZero;
@@ -137,13 +138,15 @@ pub fn restore(
         .threads
         .map_or_else(|| thread::available_parallelism().map_or(1, NonZero::get), NonZero::get);
     let (pieces, pieces_in) = crossbeam_channel::bounded(QUEUED_PIECES);
-    let (files, files_in) = crossbeam_channel::bounded(window::QUEUED_FILES);
+    // As many as there are in a window: the next one waits until it is written.
+    let (files, files_in) = crossbeam_channel::unbounded();
     let mut plan = Plan {
         context: &context,
         includes,
         pieces,
         files,
         window: Window::default(),
+        before: None,
         directories: Vec::new(),
         found: vec![Arc::default()],
         links: Vec::new(),
@@ -283,6 +286,8 @@ struct Plan<'a> {
     files: Sender<Batch>,
     /// Files that are not handed over yet.
     window: Window,
+    /// Ends when those that were handed over last are written.
+    before: Option<Receiver<Infallible>>,
     /// Directories in the order they were made, with the metadata they get at the end.
     directories: Vec<(Arc<Components>, Meta)>,
     /// Directories that were there already.
@@ -519,7 +524,13 @@ impl Plan<'_> {
 
     /// Hands the files that wait to the writing threads.
     fn hand_over(&mut self) -> Result<(), StoreError> {
-        for batch in self.window.batches() {
+        if let Some(before) = self.before.take() {
+            // It only ends: nothing is ever sent.
+            let _ = before.recv();
+        }
+        let (written, before) = crossbeam_channel::bounded(0);
+        self.before = Some(before);
+        for batch in self.window.batches(written) {
             self.context.go_on()?;
             self.files.send(batch).map_err(|_| StoreError::Stopped)?;
         }

@@ -33,11 +33,18 @@ impl Nameless {
         (*self.0.get_or_init(|| Way::found(directory, &file()?))).and_then(|_| file())
     }
 
-    /// Gives a file the name `name`, in place of whatever but a directory has it.
-    pub(super) fn name(&self, file: &File, directory: &Target, name: &[u8]) -> io::Result<()> {
+    /// Gives a file the name `name`, in place of whatever but a directory has it if it `may_replace`
+    /// that.
+    pub(super) fn name(
+        &self,
+        file: &File,
+        directory: &Target,
+        name: &[u8],
+        may_replace: bool,
+    ) -> io::Result<()> {
         let way = self.0.get().copied().flatten().expect("a file was made");
         match way.link(file, directory, name) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            Err(error) if may_replace && error.kind() == io::ErrorKind::AlreadyExists => {
                 directory.replace(name, |temporary| way.link(file, directory, temporary))
             }
             linked => linked,
@@ -104,10 +111,14 @@ mod tests {
                 let before = names();
                 let file = written(&nameless, &directory, bytes);
                 assert_eq!(names(), before, "nothing is there yet");
-                nameless.name(&file, &directory, b"a").unwrap();
+                nameless.name(&file, &directory, b"a", true).unwrap();
                 assert_eq!(std::fs::read(&at).unwrap(), bytes);
                 assert_eq!(names(), 1);
             }
+            let file = written(&nameless, &directory, b"three");
+            let error = nameless.name(&file, &directory, b"a", false).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
+            assert_eq!(std::fs::read(&at).unwrap(), b"two");
         }
     }
 
@@ -121,8 +132,8 @@ mod tests {
             println!("skipped: no files without names in {}", folder.path().display());
             return;
         };
-        assert!(nameless.name(&file, &directory, b"a").is_err());
-        assert!(nameless.name(&file, &directory, b"../a").is_err());
+        assert!(nameless.name(&file, &directory, b"a", true).is_err());
+        assert!(nameless.name(&file, &directory, b"../a", true).is_err());
         assert_eq!(folder.path().read_dir().unwrap().count(), 1);
         assert!(folder.path().join("a").is_dir());
     }

@@ -194,6 +194,16 @@ impl Target {
         made.and_then(|made| removed.map(|()| made))
     }
 
+    /// Gives `from` the name `to`, unless something has it. Where the file system cannot tell it is
+    /// replaced.
+    pub(super) fn rename_to_new(&self, from: &[u8], to: &[u8]) -> io::Result<()> {
+        let (old, new) = (component(from)?, component(to)?);
+        match rustix::fs::renameat_with(&self.0, old, &self.0, new, RenameFlags::NOREPLACE) {
+            Err(Errno::INVAL | Errno::NOSYS) => self.rename(from, to),
+            renamed => Ok(renamed?),
+        }
+    }
+
     /// Gives `from` the name `to`, in place of whatever but a directory has it.
     pub(super) fn rename(&self, from: &[u8], to: &[u8]) -> io::Result<()> {
         let (from, to) = (component(from)?, component(to)?);

@@ -5,10 +5,12 @@
 //! files would ask for nearly every group once for each version. So short files wait until there
 //! is a window of them, and are then written by the place of their first chunk.
 
+use std::convert::Infallible;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
+use crossbeam_channel::Sender;
 use onefold_seal::wire::Reader;
 
 use super::file::{Piece, RestoredFile};
@@ -25,8 +27,6 @@ const WINDOW_LEN: usize = 6 << 20;
 /// Files that go to a thread at once. Neighbours have their bytes in the same groups, and often
 /// their names in the same directories.
 const BATCH_FILES: usize = 256;
-/// As many batches as a window of the shortest entries has may wait for a thread.
-pub(super) const QUEUED_FILES: usize = WINDOW_LEN / 64 / BATCH_FILES;
 /// Directories that a thread keeps open.
 const OPEN_DIRECTORIES: usize = 32;
 
@@ -48,7 +48,12 @@ struct Waiting {
 pub(super) struct Batch {
     entries: Vec<u8>,
     directories: Vec<Arc<Components>>,
+    /// Dropped with the batch.
+    _written: Written,
 }
+
+/// Dropped when a window is written: who has the other end sees it.
+type Written = Sender<Infallible>;
 
 impl Window {
     /// The content of the file `entry`, if it is short enough to wait.
@@ -83,7 +88,7 @@ impl Window {
     }
 
     /// All that wait, in batches; once the last is taken nothing waits any more.
-    pub(super) fn batches(&mut self) -> impl Iterator<Item = Batch> + '_ {
+    pub(super) fn batches(&mut self, written: Written) -> impl Iterator<Item = Batch> + '_ {
         let place = |one: &Waiting| one.place.map(|place| (place.container, place.slot));
         self.waiting.sort_by_key(place);
         let mut start = 0;
@@ -96,16 +101,16 @@ impl Window {
             }
             let files = &self.waiting[start..end];
             start = end;
-            Some(Batch::of(files, &self.entries))
+            Some(Batch::of(files, &self.entries, written.clone()))
         })
     }
 }
 
 impl Batch {
-    fn of(files: &[Waiting], entries: &[u8]) -> Self {
+    fn of(files: &[Waiting], entries: &[u8], written: Written) -> Self {
         let parts: Vec<&[u8]> = files.iter().map(|one| &entries[one.entry.clone()]).collect();
         let directories = files.iter().map(|one| Arc::clone(&one.directory)).collect();
-        Self { entries: parts.concat(), directories }
+        Self { entries: parts.concat(), directories, _written: written }
     }
 }
 
@@ -124,10 +129,14 @@ impl<'a> Writer<'a> {
         Self { context, root, open: Vec::with_capacity(OPEN_DIRECTORIES), oldest: 0 }
     }
 
-    /// Writes the files. What fails is reported; if the restore is stopped, who walks notices too.
+    /// Writes the files, unless the restore is stopped, which who walks notices too. What fails is
+    /// reported.
     pub(super) fn write(&mut self, batch: &Batch) {
         let mut reader = Reader::new(&batch.entries);
         for directory in &batch.directories {
+            if self.context.go_on().is_err() {
+                return;
+            }
             let entry = tree::decode_entry(&mut reader).expect("it was encoded here");
             let mut path = Components::clone(directory);
             path.push(entry.name[..].into());
@@ -163,6 +172,7 @@ impl<'a> Writer<'a> {
 
 #[cfg(test)]
 mod tests {
+    use crossbeam_channel::bounded;
     use onefold_fingerprint::Fingerprint;
 
     use super::*;
@@ -185,7 +195,7 @@ mod tests {
             window.push(Some(place), &directory, &file(&format!("{i}"), 1 + i as u64));
         }
         window.push(None, &directory, &file("nowhere", 5));
-        let batches: Vec<Batch> = window.batches().collect();
+        let batches: Vec<Batch> = window.batches(bounded(0).0).collect();
         assert_eq!(batches.iter().map(|batch| batch.directories.len()).sum::<usize>(), count + 1);
         assert!(batches.iter().all(|batch| batch.directories.len() <= BATCH_FILES));
         let mut left = Vec::new();
@@ -201,7 +211,7 @@ mod tests {
             let i = (0..count).find(|i| i * 7919 % count == place).unwrap();
             assert_eq!(*entry, file(&format!("{i}"), 1 + i as u64));
         }
-        assert!(window.batches().next().is_none());
+        assert!(window.batches(bounded(0).0).next().is_none());
     }
 
     #[test]
@@ -215,6 +225,6 @@ mod tests {
             window.push(None, &directory, &file("name", 1));
             pushed += 1;
         }
-        assert!(pushed <= QUEUED_FILES * BATCH_FILES, "the queue has room for a window");
+        assert!((30_000..120_000).contains(&pushed), "{pushed}");
     }
 }
