@@ -278,7 +278,8 @@ impl Served {
         fio.arg(format!("--output={}", report.display()));
         fio.arg(format!("--uri={}", self.uri)).arg(format!("--size={}m", options.size));
         fio.arg(format!("--dedupe_percentage={}", options.dedupe));
-        fio.arg(format!("--randseed={round}")).args(phase.job(options));
+        // Of its own for each phase: else fio would write what it wrote before, which is known.
+        fio.arg(format!("--randseed={}", round * 16 + phase as u32)).args(phase.job(options));
         let before = cpu_time(self.child.id())?;
         let status = fio.stdin(Stdio::null()).status().context("fio")?;
         ensure!(status.success(), "fio ended with {status}");

@@ -1,5 +1,5 @@
 use std::ops::Deref;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use onefold_block::BlockDevice;
 use tokio::sync::watch;
@@ -104,7 +104,11 @@ impl Use {
 
 /// What a server serves, each under another name. It may change at any time.
 #[derive(Default)]
-pub(crate) struct Exports(RwLock<Vec<Arc<Offered>>>);
+pub(crate) struct Exports {
+    all: RwLock<Vec<Arc<Offered>>>,
+    /// What the empty name stands for, since a client first gave it.
+    nameless: OnceLock<String>,
+}
 
 impl Exports {
     pub(crate) fn new(exports: Vec<Export>) -> Result<Exports, ServerError> {
@@ -119,7 +123,7 @@ impl Exports {
         if name.len() > MAX_STRING || name.contains('\0') {
             return Err(ServerError::ExportName { name });
         }
-        let mut all = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.all.write().unwrap_or_else(PoisonError::into_inner);
         if all.iter().any(|earlier| earlier.name == name) {
             return Err(ServerError::SameName { name });
         }
@@ -129,7 +133,7 @@ impl Exports {
 
     /// Takes the export `name` back. If clients use it, that is an error unless `is_forced`.
     pub(crate) fn remove(&self, name: &str, is_forced: bool) -> Result<(), ServerError> {
-        let mut all = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.all.write().unwrap_or_else(PoisonError::into_inner);
         let Some(at) = all.iter().position(|export| export.name == name) else {
             return Err(ServerError::NoExport { name: name.to_owned() });
         };
@@ -142,18 +146,20 @@ impl Exports {
         Ok(())
     }
 
-    /// The export called `name`. The empty name also stands for the only export that there is.
+    /// The export called `name`. The empty name also stands for the only export that there is, and
+    /// for that one ever after: a client that comes back must not be given another.
     pub(crate) fn find(&self, name: &str) -> Option<Arc<Offered>> {
-        let all = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        let named = all.iter().find(|export| export.name == name);
-        match all.as_slice() {
-            [only] if name.is_empty() => named.or(Some(only)).cloned(),
-            _ => named.cloned(),
-        }
+        let all = self.all.read().unwrap_or_else(PoisonError::into_inner);
+        let named = |name: &str| all.iter().find(|export| export.name == name).cloned();
+        named(name).or_else(|| match (name, self.nameless.get(), all.as_slice()) {
+            ("", Some(kept), _) => named(kept),
+            ("", None, [only]) => named(self.nameless.get_or_init(|| only.name.clone())),
+            _ => None,
+        })
     }
 
     /// All of them, as they are now.
     pub(crate) fn all(&self) -> Vec<Arc<Offered>> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.all.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }

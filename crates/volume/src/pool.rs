@@ -402,9 +402,17 @@ impl Pool {
     /// Does what is worth doing now and then: gives back the space of containers that are used by
     /// less than half, and makes a checkpoint where the journal has grown.
     pub fn maintain(&self) -> Result<Maintained, VolumeError> {
+        self.maintain_while(|| true)
+    }
+
+    /// The same, but begins nothing more once `go_on` says no.
+    pub fn maintain_while(&self, go_on: impl Fn() -> bool) -> Result<Maintained, VolumeError> {
         self.flush()?;
         let mut done = Maintained::default();
         let compacted = loop {
+            if !go_on() {
+                return Ok(done);
+            }
             match self.compact() {
                 Ok(true) => done.compacted += 1,
                 Ok(false) => break Ok(()),

@@ -276,7 +276,12 @@ impl Measured {
 
     /// What each of `count` reads of a block took, of pages that are stored in half their length.
     pub(super) fn read(&mut self, count: u64) -> Result<(f64, Vec<f64>)> {
-        let blocks = self.make_own(count)?;
+        let mut blocks = self.make_own(count)?;
+        // not in the order in which they lie
+        for last in (1..blocks.len()).rev() {
+            let other = self.random(last as u64 + 1);
+            blocks.swap(last, other as usize);
+        }
         let (mut found, mut expected) = ([0; PAGE], [0; PAGE]);
         let mut calls = Vec::with_capacity(blocks.len());
         for block in blocks {

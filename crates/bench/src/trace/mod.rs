@@ -10,7 +10,7 @@
 //! | latency.rs | how long operations took |
 //! | target.rs | what a trace is replayed to |
 //!
-//! The format is that of the FIU I/O deduplication traces (SNIA IOTTA, trace 402), which StreamDedup
+//! The format is that of the FIU I/O deduplication traces (SNIA IOTTA), which StreamDedup
 //! (ACM TRETS, 2026) replays in its section 5.4. They have digests in the place of content.
 
 mod content;

@@ -335,13 +335,19 @@ impl Worker {
                 if self.wishes.pace == Pace::AsRecorded {
                     self.wait_for(request.due);
                 }
+                let since = self.since(&request);
                 match request.kind {
-                    Kind::Read => self.read(&request)?,
-                    Kind::Write => self.write(&request)?,
+                    Kind::Read => self.read(&request, since)?,
+                    Kind::Write => self.write(&request, since)?,
                 }
             }
         }
         Ok(self)
+    }
+
+    /// From when its latency counts: if it has a time of its own, from then, however late it begins.
+    fn since(&self, request: &Request) -> Option<Instant> {
+        (self.wishes.pace == Pace::AsRecorded).then(|| self.begun + request.due)
     }
 
     fn wait_for(&mut self, due: Duration) {
@@ -352,13 +358,13 @@ impl Worker {
         }
     }
 
-    fn write(&mut self, request: &Request) -> Result<()> {
+    fn write(&mut self, request: &Request, since: Option<Instant>) -> Result<()> {
         let len = self.page.len();
         self.buffer.resize(request.digests.len() * len, 0);
         for (page, digest) in self.buffer.chunks_mut(len).zip(&request.digests) {
             fill(*digest, self.wishes.compressible, page);
         }
-        let begun = Instant::now();
+        let begun = since.unwrap_or_else(Instant::now);
         self.target.write(request.first_page * len as u64, &self.buffer)?;
         self.done.writes.add(begun.elapsed());
         self.done.written_pages += request.digests.len() as u64;
@@ -368,10 +374,10 @@ impl Worker {
         Ok(())
     }
 
-    fn read(&mut self, request: &Request) -> Result<()> {
+    fn read(&mut self, request: &Request, since: Option<Instant>) -> Result<()> {
         let len = self.page.len();
         self.buffer.resize(request.digests.len() * len, 0);
-        let begun = Instant::now();
+        let begun = since.unwrap_or_else(Instant::now);
         self.target.read(request.first_page * len as u64, &mut self.buffer)?;
         self.done.reads.add(begun.elapsed());
         self.done.read_pages += request.digests.len() as u64;

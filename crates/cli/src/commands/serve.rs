@@ -11,6 +11,7 @@ use clap::Args;
 use onefold_block::{MeasuredDevice, Measurements};
 use onefold_nbd::{Config, Export, ExportList, Listen, Server, ServerError, Tls, TlsMode};
 use onefold_volume::Pool;
+use rustix::io::Errno;
 use tracing::{error, info, warn};
 
 use crate::console::Console;
@@ -114,7 +115,13 @@ impl Serve {
         let service = Service::start()?;
         let offered = Arc::new(offered);
         let asked = Arc::clone(&offered);
-        let control = service.listen(&self.pool.pool, move |request| asked.answer(request))?;
+        let control = match service.listen(&self.pool.pool, move |request| asked.answer(request)) {
+            Err(error) if has_no_sockets(&error) => {
+                warn!("the file system of the pool has no sockets: `onefold volume` cannot ask");
+                None
+            }
+            control => Some(control?),
+        };
         if let Some(address) = self.metrics {
             let measurements = Arc::clone(&offered.measurements);
             let metrics = Metrics::new(pool.clone(), server.exports(), measurements);
@@ -132,13 +139,15 @@ impl Serve {
                     "the pool stopped taking changes when {why}; see docs/volumes.md before it is used again"
                 );
             }
-            upkeep.keep_up();
+            upkeep.keep_up(|| !cancel.is_cancelled());
         }
         // nobody changes what is being shut down
         drop((control, service));
-        server.shutdown(PATIENCE)?;
-        pool.checkpoint()
-            .context("what was served is durable, but no checkpoint of it was made")?;
+        let ended = server.shutdown(PATIENCE);
+        // It also makes durable what no client that is still there has flushed.
+        let kept = pool.checkpoint().context("no checkpoint was made");
+        ended?;
+        kept?;
         info!("shut down; everything is durable");
         Ok(Exit::Fine)
     }
@@ -248,6 +257,11 @@ impl Offers for Offered {
     }
 }
 
+/// Whether a socket could not be made because there are none where it was to be.
+fn has_no_sockets(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(&(Errno::NOSYS | Errno::OPNOTSUPP | Errno::PERM)))
+}
+
 /// What is done for a pool now and then, though nobody asks.
 struct Upkeep<'a> {
     pool: &'a Pool,
@@ -261,7 +275,8 @@ impl<'a> Upkeep<'a> {
         Self { pool, last: Instant::now(), refused: 0 }
     }
 
-    fn keep_up(&mut self) {
+    /// Does what is due, as long as `go_on` says so.
+    fn keep_up(&mut self, go_on: impl Fn() -> bool) {
         let refused = self.pool.over_quota_pages();
         let wants_room = refused > self.refused && self.last.elapsed() >= ROOM_EVERY;
         if !wants_room && self.last.elapsed() < CHECKPOINT_EVERY {
@@ -269,7 +284,7 @@ impl<'a> Upkeep<'a> {
         }
         self.refused = refused;
         let start = Instant::now();
-        match self.pool.maintain() {
+        match self.pool.maintain_while(go_on) {
             Ok(done) => {
                 let seconds = start.elapsed().as_secs_f64();
                 if done.compacted > 0 {

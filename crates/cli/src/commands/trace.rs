@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, Subcommand, ValueEnum};
 use indicatif::HumanCount;
 use onefold_bench::nbd::{Client, Uri};
@@ -28,7 +28,7 @@ A trace has a line for each operation of a block device:
   TIME PID PROCESS LBA SIZE R|W MAJOR MINOR MD5...
 TIME is in nanoseconds, LBA and SIZE in sectors of 512 bytes; there is one digest for each page, which
 has 4 KiB or, with as many digests as sectors, 512 bytes. That is the format of the FIU traces mail,
-web and homes (SNIA IOTTA, trace 402).
+web and homes (SNIA IOTTA).
 
 Examples:
   onefold trace generate --like mail --operations 1000000 | gzip > mail.gz
@@ -40,7 +40,8 @@ the trace reads before it writes it is written first, which is not timed. Then o
 device as fast as it takes them, or, with --paced, at the times of the trace. Neighbouring 64 KiB are
 done in the order of the trace; others overtake each other. A flush at the end is timed.
 
-A volume that is not there is made as long as the trace needs, and so is a pool. The deduplication
+A volume that is not there is made as long as the trace needs, and so is a pool. One that has data is
+written over with --overwrite only, and so is any export of a server. The deduplication
 ratio is that of pages which the trace wrote: all to those that were new to the pool, zeros left out.
 The compression ratio is that of all pages of the pool at the end.
 
@@ -50,7 +51,7 @@ pages, and with --verify-reads 50 for each page.
 Examples:
   onefold trace replay --pool /srv/pool mail.1.gz mail.2.gz
   onefold trace replay --pool /srv/pool --verify-reads --depth 64 homes.gz
-  onefold trace replay --nbd 'nbd+unix:///disk?socket=/run/onefold.sock' --paced web.gz --json
+  onefold trace replay --nbd 'nbd+unix:///disk?socket=/run/onefold.sock' --paced --overwrite web.gz --json
 
 With --json: one document with operations, is_complete, seconds, kiops, depth, page_bytes, pages by
 what was done, and reads and writes with count, mean_us, p50_us, p99_us and max_us; for a pool also
@@ -95,6 +96,9 @@ struct Replay {
     /// An export of an NBD server to replay to
     #[arg(long, value_name = "URI", value_parser = uri)]
     nbd: Option<Uri>,
+    /// Write over what the volume or the export has
+    #[arg(long)]
+    overwrite: bool,
     /// How many requests are under way at once, each by a thread, and to a server by a connection
     #[arg(long, value_name = "N", default_value_t = 16)]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=1024))]
@@ -246,6 +250,10 @@ impl Replay {
         let name = &self.volume;
         match pool.volumes().into_iter().find(|one| one.name == *name) {
             None => pool.create_volume(name, survey.end, block_size)?,
+            Some(there) if there.mapped_blocks > 0 && !self.overwrite => bail!(
+                "volume '{name}' has data, which a replay writes over; name another one by \
+                 --volume, which is made then, or say --overwrite"
+            ),
             Some(there) => ensure!(
                 u64::from(there.block_size) == page_bytes,
                 "volume '{name}' has blocks of {} bytes, expected {page_bytes} as the trace has; \
@@ -264,6 +272,10 @@ impl Replay {
     }
 
     fn to_server(&self, uri: &Uri, survey: &Survey, watch: &Bar) -> Result<Replayed> {
+        ensure!(
+            self.overwrite,
+            "a replay writes over what the export has; say --overwrite if nobody needs that"
+        );
         let mut first = Client::connect(uri)?;
         ensure!(
             self.depth == 1 || first.is_shared(),

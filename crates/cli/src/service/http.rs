@@ -14,7 +14,7 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
 use tracing::{debug, warn};
@@ -57,13 +57,14 @@ async fn listen(listener: TcpListener, metrics: Arc<Metrics>) {
         match listener.accept().await {
             Ok((stream, peer)) => {
                 let metrics = Arc::clone(&metrics);
+                // Given back when the page is made, even if nobody waits for it any more.
+                let permit = Arc::new(permit);
                 tokio::spawn(async move {
-                    match timeout(WHOLE, converse(stream, metrics)).await {
+                    match timeout(WHOLE, converse(stream, metrics, permit)).await {
                         Ok(Ok(())) => {}
                         Ok(Err(error)) => debug!(%peer, %error, "a reader of metrics went away"),
                         Err(_) => debug!(%peer, "a reader of metrics took too long"),
                     }
-                    drop(permit);
                 });
             }
             Err(error) => {
@@ -74,8 +75,13 @@ async fn listen(listener: TcpListener, metrics: Arc<Metrics>) {
     }
 }
 
-async fn converse(stream: TcpStream, metrics: Arc<Metrics>) -> hyper::Result<()> {
-    let answer = service_fn(move |request| answer(request, Arc::clone(&metrics)));
+async fn converse(
+    stream: TcpStream,
+    metrics: Arc<Metrics>,
+    permit: Arc<OwnedSemaphorePermit>,
+) -> hyper::Result<()> {
+    let answer =
+        service_fn(move |request| answer(request, Arc::clone(&metrics), Arc::clone(&permit)));
     http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD)
@@ -88,6 +94,7 @@ async fn converse(stream: TcpStream, metrics: Arc<Metrics>) -> hyper::Result<()>
 async fn answer(
     request: Request<Incoming>,
     metrics: Arc<Metrics>,
+    permit: Arc<OwnedSemaphorePermit>,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
     if request.uri().path() != PATH {
         return Ok(said(StatusCode::NOT_FOUND, "the metrics are at /metrics\n".into()));
@@ -98,7 +105,12 @@ async fn answer(
         return Ok(refusal);
     }
     // the pool may be busy
-    match spawn_blocking(move || metrics.text()).await {
+    let make = move || {
+        let text = metrics.text();
+        drop(permit);
+        text
+    };
+    match spawn_blocking(make).await {
         Ok(text) => {
             let mut page = said(StatusCode::OK, text);
             page.headers_mut().insert(CONTENT_TYPE, OPEN_METRICS.parse().expect("a value"));

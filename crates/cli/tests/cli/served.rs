@@ -45,7 +45,8 @@ impl Served {
         let mut before = String::new();
         while let Ok(line) = said.recv_timeout(PATIENCE) {
             if let Some((_, place)) = line.split_once("serving on ") {
-                let place = place.to_owned();
+                // what else the event has comes behind it
+                let place = place.split(' ').next().unwrap_or_default().to_owned();
                 return Ok(Self { child, socket: lab.path("socket"), place });
             }
             before.push_str(&line);

@@ -350,7 +350,14 @@ impl Exposed {
 
 impl Drop for Exposed {
     fn drop(&mut self) {
-        let _ = Command::new("umount").arg(&self.folder).status();
+        // A test that failed must end all the same: what is busy goes later, what never came is killed.
+        let umount = |how: &[&str]| Command::new("umount").args(how).arg(&self.folder).status();
+        let is_gone = |status: std::io::Result<std::process::ExitStatus>| {
+            status.is_ok_and(|status| status.success())
+        };
+        if !is_gone(umount(&[])) && !is_gone(umount(&["--lazy"])) {
+            let _ = self.child.kill();
+        }
         let _ = self.child.wait();
     }
 }

@@ -56,8 +56,11 @@ fn a_trace_is_replayed_to_a_pool_and_every_read_is_right() {
     assert_eq!((&listed[0]["name"], number(&listed[0], "block_size")), (&"trace".into(), 512));
     assert!(lab.ok("volume scrub --pool homes-pool").stdout.contains(" 0 are not"));
     // what is there already is initialised anew, and can be replayed to again; not with other blocks
-    lab.ok("trace replay --pool homes-pool --verify-reads homes");
-    lab.run("trace replay --pool homes-pool web")
+    lab.run("trace replay --pool homes-pool --verify-reads homes")
+        .expect(1)
+        .says(&["volume 'trace' has data", "--overwrite"]);
+    lab.ok("trace replay --pool homes-pool --verify-reads --overwrite homes");
+    lab.run("trace replay --pool homes-pool --overwrite web")
         .expect(1)
         .says(&["volume 'trace' has blocks of 512 bytes, expected 4096", "--volume"]);
     let both = lab.ok("trace replay --pool homes-pool --volume web web mail --verify-reads");
@@ -81,8 +84,10 @@ fn a_trace_is_replayed_to_a_server_and_from_a_compressed_file() {
     let mut served = Served::start(&lab);
     let [disk, small, none] = ["disk", "small", "none"].map(|volume| served.uri(volume));
     let replay = |uri: &str| {
-        lab.run(&format!("trace replay --nbd {uri} --verify-reads --depth 4 web.gz --json"))
+        let line = "--verify-reads --overwrite --depth 4 web.gz --json";
+        lab.run(&format!("trace replay --nbd {uri} {line}"))
     };
+    lab.run(&format!("trace replay --nbd {disk} web.gz")).expect(1).says(&["--overwrite"]);
     let done = replay(&disk).expect(0).json();
     assert_eq!((number(&done, "operations"), number(&done, "depth")), (3000, 4));
     assert_eq!(number(&done, "read_pages"), number(&done, "verified_pages"));
