@@ -194,8 +194,20 @@ impl Client {
 
     /// The next reply to a request that reads nothing, or to any if replies are structured.
     pub(crate) fn reply(&mut self) -> Reply {
-        let head = self.bytes(16);
-        match u32_at(&head, 0) {
+        self.reply_or_end().expect("a reply, not the end")
+    }
+
+    /// Sends, unless the server has ended the connection.
+    pub(crate) fn send_or_end(&mut self, bytes: &[u8]) -> Option<()> {
+        self.wire.write_all(bytes).ok()
+    }
+
+    /// The next reply, or `None` if the connection ends before it begins.
+    pub(crate) fn reply_or_end(&mut self) -> Option<Reply> {
+        let mut first = [0];
+        self.wire.read_exact(&mut first).ok()?;
+        let head = [&first[..], &self.bytes(15)].concat();
+        Some(match u32_at(&head, 0) {
             0x6744_6698 => Reply::Simple { cookie: u64_at(&head, 8), errno: u32_at(&head, 4) },
             0x668e_33ef => {
                 assert!(self.is_structured, "a chunk that nobody asked for");
@@ -206,7 +218,7 @@ impl Client {
                 Reply::Chunk { cookie: u64_at(&head, 8), kind, payload }
             }
             magic => panic!("a reply begins with {magic:#x}"),
-        }
+        })
     }
 
     /// What a server says to a request that it takes or refuses: 0 or an error.
