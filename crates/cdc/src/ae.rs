@@ -60,7 +60,7 @@ impl<const FLIP: u8> Rule for Ae<FLIP> {
             let rank = reach[extreme] ^ FLIP;
             let behind = &reach[extreme + 1..];
             let horizon = &behind[..behind.len().min(self.horizon)];
-            match horizon.iter().position(|&byte| byte ^ FLIP > rank) {
+            match (0..horizon.len()).find(|&i| horizon[i] ^ FLIP > rank) {
                 Some(i) => extreme += i + 1,
                 None if horizon.len() == self.horizon => return Some(extreme + self.horizon + 1),
                 None => return self.sizes.forced(reach),
