@@ -527,11 +527,14 @@ impl Engine {
             (waiting.take(), pages.take_unsynced())
         };
         if seeded::active(Bug::RemovedBeforeDropped) {
-            self.remove_doomed();
+            let doomed = self.state().pages.take_doomed();
+            self.remove_files(doomed);
         }
         self.write(&mut journal, bodies, &files)?;
+        // before the next commit dooms others, of which the journal does not say so yet
+        let doomed = self.state().pages.take_doomed();
         drop(journal);
-        self.remove_doomed();
+        self.remove_files(doomed);
         Ok(())
     }
 
@@ -575,8 +578,7 @@ impl Engine {
     }
 
     /// Removes the files of containers of which the journal says that they are gone.
-    fn remove_doomed(&self) {
-        let doomed = self.state().pages.take_doomed();
+    fn remove_files(&self, doomed: Vec<Arc<PageFile>>) {
         let table = self.table();
         let mut left = Vec::new();
         for file in doomed {

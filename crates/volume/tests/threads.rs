@@ -1,8 +1,10 @@
 //! Many threads at once: each finds what it wrote last, whatever the others do to the pool.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
+use std::time::Duration;
 
 use onefold_backend::{BackendError, Folder, Log, MemoryFolder, Pages, Syncer};
 use onefold_block::{BlockDevice, BlockSize, Durability};
@@ -147,40 +149,60 @@ fn writes_beside_a_volume_that_becomes_shorter_leave_a_pool_that_opens() {
 /// What syncs wait at while it is closed.
 #[derive(Default)]
 struct Gate {
-    /// Whether it is closed, and how many wait.
-    state: Mutex<(bool, usize)>,
+    state: Mutex<GateState>,
     changed: Condvar,
+}
+
+#[derive(Default)]
+struct GateState {
+    is_closed: bool,
+    waiting: usize,
+    /// How many are let through although it is closed.
+    tickets: usize,
 }
 
 impl Gate {
     fn pass(&self) {
         let mut state = self.state.lock().unwrap();
-        state.1 += 1;
+        state.waiting += 1;
         self.changed.notify_all();
-        let mut state = self.changed.wait_while(state, |state| state.0).unwrap();
-        state.1 -= 1;
+        let stays = |state: &mut GateState| state.is_closed && state.tickets == 0;
+        let mut state = self.changed.wait_while(state, stays).unwrap();
+        state.waiting -= 1;
+        state.tickets = state.tickets.saturating_sub(1);
+        self.changed.notify_all();
     }
 
     fn set(&self, is_closed: bool) {
-        self.state.lock().unwrap().0 = is_closed;
+        self.state.lock().unwrap().is_closed = is_closed;
         self.changed.notify_all();
     }
 
+    fn let_one_through(&self) {
+        self.state.lock().unwrap().tickets += 1;
+        self.changed.notify_all();
+    }
+
+    /// Waits until one waits that is not let through.
     fn wait_for_one(&self) {
         let state = self.state.lock().unwrap();
-        drop(self.changed.wait_while(state, |state| state.1 == 0).unwrap());
+        let none = |state: &mut GateState| state.waiting <= state.tickets;
+        drop(self.changed.wait_while(state, none).unwrap());
     }
 }
 
-/// A folder in memory whose containers are synced as fast as the gate lets them.
+/// A folder in memory whose containers and journals are synced as fast as the gates let them.
+#[derive(Default)]
 struct Slow {
     inner: MemoryFolder,
-    gate: Arc<Gate>,
+    containers: Arc<Gate>,
+    journals: Arc<Gate>,
 }
 
 struct SlowLog {
     inner: Box<dyn Log + Sync>,
-    gate: Arc<Gate>,
+    containers: Arc<Gate>,
+    journals: Arc<Gate>,
 }
 
 struct SlowSyncer(Arc<Gate>);
@@ -198,6 +220,7 @@ impl Log for SlowLog {
     }
 
     fn sync(&mut self) -> Result<(), BackendError> {
+        self.journals.pass();
         self.inner.sync()
     }
 
@@ -214,14 +237,14 @@ impl Log for SlowLog {
     }
 
     fn syncer(&self) -> Arc<dyn Syncer> {
-        Arc::new(SlowSyncer(Arc::clone(&self.gate)))
+        Arc::new(SlowSyncer(Arc::clone(&self.containers)))
     }
 }
 
 impl Folder for Slow {
     fn log(&self, name: &str) -> Result<Box<dyn Log + Sync>, BackendError> {
-        let gate = Arc::clone(&self.gate);
-        Ok(Box::new(SlowLog { inner: self.inner.log(name)?, gate }))
+        let (containers, journals) = (Arc::clone(&self.containers), Arc::clone(&self.journals));
+        Ok(Box::new(SlowLog { inner: self.inner.log(name)?, containers, journals }))
     }
 
     fn pages(&self, name: &str, page_size: usize) -> Result<Box<dyn Pages + Sync>, BackendError> {
@@ -240,7 +263,7 @@ impl Folder for Slow {
 #[test]
 fn writes_and_reads_go_on_while_a_flush_waits_for_the_disk() {
     let gate = Arc::new(Gate::default());
-    let folder = Slow { inner: MemoryFolder::new(), gate: Arc::clone(&gate) };
+    let folder = Slow { containers: Arc::clone(&gate), ..Slow::default() };
     let folder: Arc<dyn Folder> = Arc::new(folder);
     Pool::create(&folder, Hash::Blake3).unwrap();
     let (pool, _) = Pool::open(Arc::clone(&folder), options()).unwrap();
@@ -269,4 +292,64 @@ fn writes_and_reads_go_on_while_a_flush_waits_for_the_disk() {
         volume.read(n * BLOCK, &mut found).unwrap();
         assert!(found == block(1 + n));
     }
+}
+
+#[test]
+fn no_container_goes_before_the_journal_durably_says_so() {
+    let gate = Arc::new(Gate::default());
+    let folder = Slow { journals: Arc::clone(&gate), ..Slow::default() };
+    let folder: Arc<dyn Folder> = Arc::new(folder);
+    let containers = || -> BTreeSet<String> {
+        let names = folder.names().unwrap().into_iter();
+        names.filter(|name| name.starts_with("container-")).collect()
+    };
+    Pool::create(&folder, Hash::Blake3).unwrap();
+    let roomy = Options { commit_len: 1 << 20, ..options() };
+    let (pool, _) = Pool::open(Arc::clone(&folder), roomy).unwrap();
+    // many blocks of one page: who checks them has the state for a while
+    pool.create_volume("many", 20_000 * 512, BlockSize::B512).unwrap();
+    pool.volume("many").unwrap().write(0, &[7; 20_000 * 512], Durability::OnReturn).unwrap();
+    pool.create_volume("a", 1000 * BLOCK, BlockSize::B4096).unwrap();
+    let volume = pool.volume("a").unwrap();
+    let is_over = AtomicBool::new(false);
+    // whether a container goes before its time, and whether one goes then
+    let goes = |round: u64| {
+        let dead: Vec<u8> = (0..30).flat_map(|n| block(round * 100 + n)).collect();
+        volume.write(0, &dead, Durability::OnReturn).unwrap();
+        gate.set(true);
+        let went = thread::scope(|scope| {
+            volume
+                .write((100 + round) * BLOCK, &block(1 << 40 | round), Durability::OnFlush)
+                .unwrap();
+            let first = scope.spawn(|| volume.flush().unwrap());
+            gate.wait_for_one();
+            volume.erase(0..30 * BLOCK, Durability::OnFlush).unwrap();
+            let before = containers();
+            let second = scope.spawn(|| volume.flush().unwrap());
+            thread::sleep(Duration::from_millis(2));
+            gate.let_one_through();
+            first.join().unwrap();
+            gate.wait_for_one();
+            // the frame that drops some is not durable
+            let went_early = !before.is_subset(&containers());
+            gate.let_one_through();
+            second.join().unwrap();
+            (went_early, !before.is_subset(&containers()))
+        });
+        gate.set(false);
+        went
+    };
+    let went: Vec<(bool, bool)> = thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    assert_eq!(pool.check(), Vec::<String>::new());
+                }
+            });
+        }
+        let went = (0..40).map(goes).collect();
+        is_over.store(true, Ordering::Relaxed);
+        went
+    });
+    assert_eq!(went, [(false, true); 40]);
 }
