@@ -307,8 +307,8 @@ fn no_container_goes_before_the_journal_durably_says_so() {
     let roomy = Options { commit_len: 1 << 20, ..options() };
     let (pool, _) = Pool::open(Arc::clone(&folder), roomy).unwrap();
     // many blocks of one page: who checks them has the state for a while
-    pool.create_volume("many", 20_000 * 512, BlockSize::B512).unwrap();
-    pool.volume("many").unwrap().write(0, &[7; 20_000 * 512], Durability::OnReturn).unwrap();
+    pool.create_volume("many", 3000 * 512, BlockSize::B512).unwrap();
+    pool.volume("many").unwrap().write(0, &[7; 3000 * 512], Durability::OnReturn).unwrap();
     pool.create_volume("a", 1000 * BLOCK, BlockSize::B4096).unwrap();
     let volume = pool.volume("a").unwrap();
     let is_over = AtomicBool::new(false);
@@ -347,9 +347,9 @@ fn no_container_goes_before_the_journal_durably_says_so() {
                 }
             });
         }
-        let went = (0..40).map(goes).collect();
+        let went = (0..60).map(goes).collect();
         is_over.store(true, Ordering::Relaxed);
         went
     });
-    assert_eq!(went, [(false, true); 40]);
+    assert_eq!(went, [(false, true); 60]);
 }
