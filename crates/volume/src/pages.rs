@@ -17,6 +17,7 @@ use onefold_seal::{Check, Envelope, ObjectId};
 
 use crate::VolumeError;
 use crate::append::Appender;
+use crate::engine::Waiting;
 use crate::handle::Handle;
 use crate::map::References;
 use crate::record::{PageEntry, Record};
@@ -350,7 +351,10 @@ impl Pages {
         };
         if loaded.is_err() {
             container.is_damaged = true;
-            container.lost = image.pages.clone();
+            // of one with a footer, that tells of them, whoever can read it again
+            if !image.is_sealed {
+                container.lost = image.pages.clone();
+            }
             container.slots.clear();
         }
         // one that cannot be gone on with takes no more pages either
@@ -360,6 +364,32 @@ impl Pages {
         self.maybe_dead.push(number);
         self.next = self.next.max(number + 1);
         Ok(loaded.err())
+    }
+
+    /// Gives the open container its footer before another one without a footer is taken up: it could
+    /// not be read once, so that another one was begun. If that fails it is as one that cannot be
+    /// read, until the pool is opened again.
+    pub(crate) fn close_open(
+        &mut self,
+        appender: &mut Appender,
+        waiting: &mut Waiting,
+    ) -> Option<VolumeError> {
+        let (number, pages) = (appender.number()?, appender.directory().map(entries)?);
+        match appender.seal() {
+            Ok((container, len)) => {
+                self.seal(container, len);
+                waiting.push(&Record::Sealed { container });
+                None
+            }
+            Err(error) => {
+                appender.abandon();
+                let container = self.all.get_mut(number).expect("the open one is one of all");
+                container.slots.clear();
+                container.lost = pages;
+                (container.is_sealed, container.is_damaged) = (true, true);
+                Some(error)
+            }
+        }
     }
 
     /// Takes up container `next`, which was begun and has `len` bytes.
@@ -522,11 +552,19 @@ impl Pages {
     }
 
     /// What a checkpoint has to say of each container; `open` is the one without a footer.
+    ///
+    /// # Panics
+    ///
+    /// If it would say nothing of one, so that its file would go.
     pub(crate) fn images(&self, open: Option<(u32, &Directory)>) -> BTreeMap<u32, ContainerImage> {
         let image = |(number, container): (u32, &Container)| {
             let pages = match open {
                 Some((open, directory)) if open == number => entries(directory),
-                _ => container.lost.clone(),
+                _ => {
+                    let is_told = container.is_sealed || !container.lost.is_empty();
+                    assert!(is_told, "container {number} has no footer and is not open");
+                    container.lost.clone()
+                }
             };
             let is_sealed = container.is_sealed && container.lost.is_empty();
             (number, ContainerImage { is_sealed, pages })

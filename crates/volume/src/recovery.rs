@@ -64,7 +64,11 @@ pub(crate) fn recover(
     let mut appender = Appender::new(Arc::clone(folder), Envelope::plain(pool), container_len);
     let mut pages = Pages::new();
     let mut damage = Vec::new();
+    let mut waiting = Waiting::default();
     for (container, image) in &containers {
+        if !image.is_sealed {
+            damage.extend(pages.close_open(&mut appender, &mut waiting));
+        }
         damage.extend(pages.load(&mut appender, table, *container, image)?);
     }
     pages.next = pages.next.max(next_container);
@@ -80,7 +84,6 @@ pub(crate) fn recover(
             folder.remove(name)?;
         }
     }
-    let mut waiting = Waiting::default();
     if let Some(open) = appender.number()
         && pages.doom_open(open, |record| waiting.push(record))
     {

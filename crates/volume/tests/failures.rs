@@ -188,19 +188,80 @@ fn a_full_disk_keeps_no_pool_from_being_opened_and_read() {
     assert!(found == bytes);
 }
 
+/// The blocks of the volume that are not `bytes`.
+fn lost(pool: &Pool, bytes: &[u8]) -> Vec<usize> {
+    let volume = pool.volume("a").unwrap();
+    let mut found = vec![0; BLOCK];
+    let mut is_lost = |i: &usize| match volume.read((i * BLOCK) as u64, &mut found) {
+        Ok(()) => {
+            assert!(found == bytes[i * BLOCK..(i + 1) * BLOCK], "{i}");
+            false
+        }
+        Err(_) => true,
+    };
+    (0..bytes.len() / BLOCK).filter(|i| is_lost(i)).collect()
+}
+
+/// Opens a pool again and again, with a checkpoint each time: nothing is damaged.
+fn expect_sound(folder: &Arc<dyn Folder>, bytes: &[u8]) {
+    for round in 0..3 {
+        let (pool, told) = Pool::open(Arc::clone(folder), options()).unwrap();
+        assert!(told.is_empty(), "{round}: {told:?}");
+        assert_eq!(lost(&pool, bytes), [0; 0], "{round}");
+        assert_eq!(pool.check(), Vec::<String>::new());
+        assert_eq!(pool.scrub().unwrap().bad, []);
+        pool.checkpoint().unwrap();
+    }
+}
+
 #[test]
-fn sectors_that_cannot_be_read_cost_their_container_alone() {
+fn sectors_that_cannot_be_read_cost_their_container_alone_and_only_as_long() {
     let (_directory, faults, folder) = faulty();
     let pool = pool_in(&folder);
     let bytes = random(1, 30 * BLOCK);
     pool.volume("a").unwrap().write(0, &bytes, Durability::OnReturn).unwrap();
     drop(pool);
     faults.add(Fault::new(Failure::Io).on(Operation::Read).named("container-00000001").times(1));
-    let (pool, told) = Pool::open(folder, options()).unwrap();
+    let (pool, told) = Pool::open(Arc::clone(&folder), options()).unwrap();
     assert_eq!(told.len(), 1);
+    assert_eq!(lost(&pool, &bytes), (0..10).collect::<Vec<_>>());
+    pool.checkpoint().unwrap();
+    drop(pool);
+    expect_sound(&folder, &bytes);
+}
+
+#[test]
+fn a_container_that_got_no_footer_because_it_could_not_be_read_gets_it_later() {
+    let (_directory, faults, folder) = faulty();
+    let pool = pool_in(&folder);
+    let bytes = random(1, 35 * BLOCK);
     let volume = pool.volume("a").unwrap();
-    let lost = |i: &usize| volume.read((i * BLOCK) as u64, &mut vec![0; BLOCK]).is_err();
-    assert_eq!((0..30).filter(lost).collect::<Vec<_>>(), (0..10).collect::<Vec<_>>());
+    volume.write(0, &bytes[..25 * BLOCK], Durability::OnReturn).unwrap();
+    drop((volume, pool));
+    let cannot = |failure, operation| {
+        faults.add(Fault::new(failure).on(operation).named("container-00000003").times(1));
+    };
+    cannot(Failure::Io, Operation::Read);
+    let (pool, told) = Pool::open(Arc::clone(&folder), options()).unwrap();
+    assert_eq!(told.len(), 1, "{told:?}");
+    // these go to another one, which has no footer either
+    let volume = pool.volume("a").unwrap();
+    let new = &bytes[25 * BLOCK..30 * BLOCK];
+    volume.write(25 * BLOCK as u64, new, Durability::OnReturn).unwrap();
+    assert_eq!(lost(&pool, &bytes[..30 * BLOCK]), [20, 21, 22, 23, 24]);
+    pool.checkpoint().unwrap();
+    drop((volume, pool));
+    // and there is no room for the footer
+    cannot(Failure::Full, Operation::Append);
+    let (pool, told) = Pool::open(Arc::clone(&folder), options()).unwrap();
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert_eq!(lost(&pool, &bytes[..30 * BLOCK]), [20, 21, 22, 23, 24]);
+    let volume = pool.volume("a").unwrap();
+    let new = &bytes[30 * BLOCK..];
+    volume.write(30 * BLOCK as u64, new, Durability::OnReturn).unwrap();
+    pool.checkpoint().unwrap();
+    drop((volume, pool));
+    expect_sound(&folder, &bytes);
 }
 
 #[test]
