@@ -158,12 +158,18 @@ fn apply(
             replayed.containers.remove(&container);
         }
         Record::Map { volume, block, to } => {
-            let Some(one) = replayed.volumes.get_mut(&volume) else {
+            let Some(one) = replayed.volumes.get(&volume) else {
                 return refused("a volume that is there");
             };
             if block >= one.size / u64::from(one.block_size.bytes()) {
                 return refused("a block within its volume");
             }
+            if moved.contains_key(&to) {
+                // this page is what it was moved from, which was found again since
+                forward(&mut replayed.volumes, moved);
+                moved.clear();
+            }
+            let one = replayed.volumes.get_mut(&volume).expect("just found");
             one.map.set(block, to, &mut Uncounted);
         }
         Record::Create { volume, name, size, block_size, is_read_only, source, made } => {

@@ -294,6 +294,44 @@ fn a_page_that_cannot_be_moved_stops_no_compaction_of_others() {
 }
 
 #[test]
+fn a_page_that_is_found_again_where_it_was_moved_from_is_there() {
+    let (_directory, root, folder) = local();
+    let pool = pool_in(&folder);
+    let bytes = random(1, 20 * BLOCK);
+    let volume = pool.volume("a").unwrap();
+    volume.write(0, &bytes, NOW).unwrap();
+    let at = |block: usize| (block * BLOCK) as u64;
+    volume.erase(at(2)..at(10), NOW).unwrap();
+    drop((volume, pool));
+    // the first page stays, and its container with it; the second is moved
+    damage(&root.join("container-00000001"), 100);
+    let (pool, _) = Pool::open(Arc::clone(&folder), options()).unwrap();
+    assert!(pool.compact().unwrap());
+    // and then neither anybody's nor in the container that it was moved to
+    let volume = pool.volume("a").unwrap();
+    volume.erase(at(1)..at(2), NOW).unwrap();
+    volume.write(at(30), &random(2, 10 * BLOCK), NOW).unwrap();
+    volume.erase(at(30)..at(40), NOW).unwrap();
+    assert!(!root.join("container-00000003").exists());
+    drop((volume, pool));
+    // the footer tells of it, so that it is known
+    let page = &bytes[BLOCK..2 * BLOCK];
+    let read = |pool: &Pool| {
+        let mut found = vec![0; BLOCK];
+        pool.volume("a").unwrap().read(at(50), &mut found).unwrap();
+        assert!(found == page);
+        assert_eq!(pool.check(), Vec::<String>::new());
+    };
+    let (pool, _) = Pool::open(Arc::clone(&folder), options()).unwrap();
+    pool.volume("a").unwrap().write(at(50), page, NOW).unwrap();
+    assert_eq!(pool.statistics().known_pages, 1);
+    read(&pool);
+    drop(pool);
+    let (pool, _) = Pool::open(folder, options()).unwrap();
+    read(&pool);
+}
+
+#[test]
 fn damage_within_a_journal_is_no_torn_end() {
     let (_directory, root, folder) = local();
     let pool = pool_in(&folder);
