@@ -32,7 +32,11 @@ pub(crate) struct Recovered {
 }
 
 /// Finds the state that the journals end with, and enters all pages into `table`, so that each
-/// footer is read once. Writes nothing but footers of containers.
+/// footer is read once.
+///
+/// What is named stays as it is. A container without a footer loses what is behind its last page,
+/// and gets its footer if another one without follows; one that is missing is an empty file from
+/// then on; and those that nothing names are removed.
 pub(crate) fn recover(
     folder: &Arc<dyn Folder>,
     pool: ObjectId,
