@@ -84,7 +84,8 @@ fn named(segments: &[(Arc<Segment>, bool)]) -> (HashMap<Handle, u32>, HashSet<Ha
             if *is_shared {
                 shared.insert(page);
             } else {
-                *own.entry(page).or_insert(0) += 1;
+                let references: &mut u32 = own.entry(page).or_default();
+                *references = references.saturating_add(1);
             }
         }
     }

@@ -266,6 +266,9 @@ impl Container {
     }
 }
 
+/// References of a page that are counted. One that has had so many is kept for good.
+pub(crate) const MOST: u32 = u32::MAX;
+
 /// A container of which a smaller share is referred to is worth compacting.
 pub(crate) const MIN_FILL: f64 = 0.5;
 
@@ -447,7 +450,7 @@ impl Pages {
     pub(crate) fn has(&self, page: Handle) -> bool {
         let container = self.all.get(page.container());
         let slot = container.and_then(|container| container.slots.get(page.slot() as usize));
-        slot.is_some_and(|slot| slot.references < u32::MAX) && !self.bad.contains(&page)
+        slot.is_some_and(|slot| slot.references < MOST) && !self.bad.contains(&page)
     }
 
     /// A page could not be read: who writes it again has it kept anew.
@@ -527,11 +530,13 @@ impl Pages {
         Some((slot.references, len.into()))
     }
 
-    /// The page is at `to` from now on, for all who refer to it. Nothing if nobody does any more.
+    /// The page is at `to` from now on, for all who refer to it. Nothing if nobody does any more, or
+    /// more than can be counted: then it stays, and with it the container.
     pub(crate) fn move_page(&mut self, from: Handle, to: Handle) -> Option<Record> {
-        let slot = &mut self.all.get_mut(from.container())?.slots[from.slot() as usize];
-        let references = slot.references;
-        if references == 0 {
+        let container = self.all.get_mut(from.container())?;
+        let references = container.slots[from.slot() as usize].references;
+        container.is_stuck |= references == MOST;
+        if references == 0 || references == MOST {
             return None;
         }
         for _ in 0..references {
@@ -633,6 +638,9 @@ impl References for Pages {
         let Some(container) = self.all.get_mut(page.container()) else { return };
         let len = container.end_of(page.slot() as usize);
         let Some(slot) = container.slots.get_mut(page.slot() as usize) else { return };
+        if slot.references == MOST {
+            return;
+        }
         slot.references += 1;
         if slot.references == 1 {
             container.live += 1;
@@ -645,6 +653,10 @@ impl References for Pages {
         let Some(container) = self.all.get_mut(page.container()) else { return };
         let len = container.end_of(page.slot() as usize);
         let Some(slot) = container.slots.get_mut(page.slot() as usize) else { return };
+        // nobody knows how many there are beyond
+        if slot.references == MOST {
+            return;
+        }
         slot.references -= 1;
         if slot.references == 0 {
             container.live -= 1;
@@ -653,5 +665,49 @@ impl References for Pages {
                 self.maybe_dead.push(page.container());
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use onefold_backend::MemoryFolder;
+    use onefold_fingerprint::Fingerprint;
+    use onefold_seal::CHECK_LEN;
+
+    use super::*;
+
+    #[test]
+    fn a_page_that_has_more_references_than_can_be_counted_is_kept() {
+        let folder = MemoryFolder::new();
+        let mut pages = Pages::new();
+        let entry = PageEntry {
+            offset: 36,
+            stored_len: 100,
+            len: 4096,
+            codec: Codec::Zstd,
+            check: Check::from_bytes([3; CHECK_LEN]),
+            fingerprint: Fingerprint::from_bytes([5; 32]),
+        };
+        for number in [1, 2] {
+            pages.begin(PageFile::open(&folder, number).unwrap(), 36);
+            assert_eq!(pages.push(number, &entry), Handle::new(number, 0));
+        }
+        pages.seal(1, 100);
+        let (page, other) = (Handle::new(1, 0), Handle::new(2, 0));
+        pages.gain(page);
+        pages.all.get_mut(1).unwrap().slots[0].references = MOST - 1;
+        assert!(pages.has(page));
+        pages.gain(page);
+        assert!(!pages.has(page));
+        pages.gain(page);
+        assert_eq!(pages.move_page(page, other), None);
+        assert!(pages.emptiest().is_none());
+        for _ in 0..3 {
+            pages.release(page);
+        }
+        assert_eq!(pages.references(), BTreeMap::from([(page, MOST)]));
+        pages.maybe_dead.push(1);
+        pages.doom_dead(|record| panic!("{record:?}"));
+        assert_eq!(pages.footprint(page), Some((MOST, 100)));
     }
 }
