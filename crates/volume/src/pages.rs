@@ -221,6 +221,13 @@ impl Container {
     /// Takes up what the footer says, and enters the pages into `table`.
     fn read_footer(&mut self, envelope: &Envelope, table: &dyn Table) -> Result<(), VolumeError> {
         let directory = self.file.directory(envelope)?;
+        // slots are positions of groups and of chunks alike
+        let chunks = directory.chunks.iter().map(|chunk| chunk.group);
+        if !chunks.eq(0..directory.groups.len() as u32) {
+            let problem = "a footer, expected one page in each group".into();
+            let object = self.file.name.clone();
+            return Err(VolumeError::Damaged { object, at: 0, problem });
+        }
         for group in &directory.groups {
             self.push(group.offset, group.stored_len, group.codec, &group.check)?;
         }

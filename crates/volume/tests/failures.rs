@@ -10,6 +10,9 @@ use std::sync::Arc;
 use onefold_backend::fault::{Failure, Fault, Faults, Faulty};
 use onefold_backend::{Folder, LocalFolder, Operation};
 use onefold_block::{BlockDevice, BlockError, BlockSize, Durability};
+use onefold_container::{AppendedContainer, Codec, Content, GroupEntry};
+use onefold_fingerprint::Fingerprint;
+use onefold_seal::{Check, Envelope, ObjectId};
 use onefold_testkit::random;
 use onefold_volume::{Hash, Options, Pool, VolumeError};
 use tempfile::TempDir;
@@ -186,6 +189,42 @@ fn a_full_disk_keeps_no_pool_from_being_opened_and_read() {
     let mut found = vec![0; bytes.len()];
     pool.volume("a").unwrap().read(0, &mut found).unwrap();
     assert!(found == bytes);
+}
+
+#[test]
+fn a_container_of_groups_that_are_no_pages_is_damaged() {
+    for of_first in [0, 2] {
+        let (_directory, root, folder) = local();
+        let pool = pool_in(&folder);
+        let bytes = random(1, 20 * BLOCK);
+        let volume = pool.volume("a").unwrap();
+        volume.write(0, &bytes, NOW).unwrap();
+        volume.erase(0..7 * BLOCK as u64, NOW).unwrap();
+        pool.checkpoint().unwrap();
+        drop((volume, pool));
+        let id: [u8; 16] = std::fs::read(root.join("pool")).unwrap()[16..32].try_into().unwrap();
+        let envelope = Envelope::plain(ObjectId::from_bytes(id));
+        let first = ObjectId::from_bytes(*b"\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x01");
+        let (mut container, mut file) = AppendedContainer::new(&envelope, first, Content::Data);
+        for chunks in [of_first, 1, 1, 1, 1, 1, 1, 1, 1, 1] {
+            let stored = vec![1; BLOCK];
+            let check = Check::of(&[&stored]);
+            let (offset, len) = (file.len() as u64, BLOCK as u32 * chunks.min(1));
+            let codec = Codec::Raw;
+            let group = GroupEntry { offset, stored_len: BLOCK as u32, len, codec, check };
+            let each = len.checked_div(chunks).unwrap_or(0);
+            let chunk = |n| (Fingerprint::from_bytes([n as u8; 32]), each);
+            container.enter(group, (0..chunks).map(chunk));
+            file.extend_from_slice(&stored);
+        }
+        file.extend_from_slice(&container.footer());
+        std::fs::write(root.join("container-00000001"), file).unwrap();
+        let (pool, told) = Pool::open(folder, options()).unwrap();
+        assert_eq!(told.len(), 1, "{of_first}");
+        assert!(told[0].to_string().contains("one page in each group"), "{}", told[0]);
+        pool.maintain().unwrap();
+        pool.scrub().unwrap();
+    }
 }
 
 /// The blocks of the volume that are not `bytes`.
