@@ -15,6 +15,7 @@
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock};
 
@@ -156,6 +157,9 @@ pub(crate) struct Counters {
 
 /// So many times as many records as begin a commit may wait while one is on its way.
 const MOST_WAITING: usize = 4;
+
+/// Blocks that become holes at a time, while others wait.
+const ERASED: usize = 4096;
 
 /// Pages that a compaction moves at a time.
 const MOVED: usize = 64;
@@ -443,15 +447,16 @@ impl Engine {
         }
     }
 
-    /// Makes holes of blocks. Who calls has their stripes.
-    pub(crate) fn erase(
-        &self,
-        volume: VolumeId,
-        blocks: impl Iterator<Item = u64>,
-    ) -> Result<(), VolumeError> {
-        self.expect_room(volume)?;
-        let mut state = self.state();
-        blocks.for_each(|block| state.map(volume, block, Handle::HOLE));
+    /// Makes holes of blocks, some at a time: others go on in between. Who calls has their stripes.
+    ///
+    /// After an error the first ones are holes.
+    pub(crate) fn erase(&self, volume: VolumeId, blocks: Range<u64>) -> Result<(), VolumeError> {
+        for first in blocks.clone().step_by(ERASED) {
+            self.expect_room(volume)?;
+            let end = blocks.end.min(first.saturating_add(ERASED as u64));
+            let mut state = self.state();
+            (first..end).for_each(|block| state.map(volume, block, Handle::HOLE));
+        }
         Ok(())
     }
 
