@@ -4,8 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use onefold_backend::Folder;
 use onefold_backend::crash::CrashDisk;
+use onefold_backend::fault::{Failure, Fault, Faults, Faulty};
+use onefold_backend::{Folder, Operation};
 use onefold_block::{BlockDevice, BlockError, BlockSize, Durability};
 use onefold_testkit::SplitMix64;
 use onefold_volume::{Hash, Options, Pool, Volume, VolumeError};
@@ -106,16 +107,20 @@ impl Registers {
     }
 }
 
-/// Does what `seed` says until the disk fails; a quota only fails the write that meets it.
+/// Does what `seed` says until the disk fails; a quota only fails the write that meets it. Without one
+/// some reads fail while containers are compacted or opened, which costs nothing that lasts.
 fn script(
     folder: &Arc<dyn Folder>,
     seed: u64,
     options: &Options,
     registers: &mut Registers,
 ) -> Result<(), VolumeError> {
+    let faults = Faults::none();
+    let folder: Arc<dyn Folder> = Arc::new(Faulty::new(Arc::clone(folder), "pool", &faults));
+    let folder = &folder;
     Pool::create(folder, Hash::Blake3)?;
     registers.is_made = true;
-    let (pool, _) = Pool::open(Arc::clone(folder), options.clone())?;
+    let (mut pool, _) = Pool::open(Arc::clone(folder), options.clone())?;
     registers.begins("a");
     pool.create_volume("a", BLOCKS * BLOCK, BlockSize::B4096)?;
     registers.is_there("a");
@@ -126,7 +131,7 @@ fn script(
     };
     for step in 0..26 {
         let volume = pool.volume("a")?;
-        match below(12) {
+        match below(14) {
             0..6 => {
                 let (at, count) = (below(BLOCKS), 1 + below(6));
                 let count = count.min(BLOCKS - at);
@@ -170,8 +175,23 @@ fn script(
                 pool.clone_volume("a", "s", true)?;
                 registers.is_there("s");
             }
-            10 => {
-                pool.compact()?;
+            10 | 11 => {
+                if options.quota.is_none() && below(2) == 0 {
+                    // of this compaction, or of what is read after it
+                    let fault = Fault::new(Failure::Io).on(Operation::Read).named("container-");
+                    faults.add(fault.skip(below(6)));
+                }
+                let before = faults.failed();
+                let compacted = pool.compact();
+                if faults.failed() == before {
+                    compacted?;
+                }
+            }
+            12 => {
+                io(volume.flush())?;
+                registers.flushed();
+                drop((volume, pool));
+                pool = Pool::open(Arc::clone(folder), options.clone())?.0;
             }
             _ if step % 2 == 0 => pool.checkpoint()?,
             _ => pool.drop_table(false)?,
