@@ -453,7 +453,7 @@ impl Check<'_> {
                     self.found.bad_receipts.push(id);
                     self.judge(error);
                 }
-                Ok(()) => {}
+                Ok(_) => {}
             }
             if !snapshot_names.contains(&snapshot_name(id)) {
                 self.find(snapshot_name(id), "is missing, though its backup was acknowledged");

@@ -15,9 +15,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use onefold_backend::{BackendError, Objects};
 use onefold_seal::wire::{Put, Reader, WireError};
-use onefold_seal::{CHECK_LEN, Check, Envelope, Kind, ObjectId};
+use onefold_seal::{CHECK_LEN, Check, Envelope, HEADER_LEN, Kind, ObjectId};
 
 use crate::object::read_object;
+use crate::receipt::{self, receipt_name};
 use crate::repository::describe;
 use crate::seeded::{self, Bug};
 use crate::snapshot::{self, snapshot_id, snapshot_name};
@@ -274,6 +275,30 @@ impl Repository {
             Ok(()) => Ok(true),
             Err(source) => Err(StoreError::Envelope { object: snapshot_name(id), source }),
         }
+    }
+
+    /// Fails if the snapshot `id`, which the write-only client `client` sealed, is by a log or a receipt
+    /// somebody else's: then it was put in that one's place.
+    pub(crate) fn expect_own_place(&self, id: ObjectId, client: u32) -> Result<(), StoreError> {
+        let replaced = |by| Err(StoreError::Replaced { snapshot: id, client, by });
+        match self.logged()?.commit(id) {
+            Some(commit) if commit.client == Some(client) => Ok(()),
+            Some(commit) => replaced(commit.at.name()),
+            None => match receipt::read(&*self.objects, &self.envelope, id) {
+                Ok(None) => replaced(receipt_name(id)),
+                Err(error) if error.is_unreachable() => Err(error),
+                // None is there as long as it is not acknowledged; anybody may put a bad one.
+                Ok(Some(_)) | Err(_) => Ok(()),
+            },
+        }
+    }
+
+    /// The write-only client that says it sealed what is in the place of snapshot `id`. Nothing vouches
+    /// for it.
+    pub(crate) fn claimed_client(&self, id: ObjectId) -> Result<Option<u32>, StoreError> {
+        let name = snapshot_name(id);
+        let len = self.objects.size(&name)?.min(HEADER_LEN as u64);
+        Ok(Envelope::client_of(&self.objects.get_range(&name, 0..len)?))
     }
 
     /// The snapshots of a client that stay; nothing as long as its key is good.

@@ -171,6 +171,19 @@ pub enum StoreError {
         /// Which client.
         client: u32,
     },
+    /// A write-only client's snapshot lies where somebody else committed one.
+    #[error(
+        "snapshots/{snapshot} was put by write-only client {client:08x}, and {by} says that somebody \
+         else committed it: the snapshot that was there was taken away"
+    )]
+    Replaced {
+        /// Which snapshot.
+        snapshot: ObjectId,
+        /// Which client.
+        client: u32,
+        /// The log entry or receipt that tells.
+        by: String,
+    },
     /// A write-only key is of another repository.
     #[error("the key is of repository {key}, this is repository {repository}")]
     ForeignKey {

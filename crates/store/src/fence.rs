@@ -36,7 +36,11 @@ pub(crate) fn fate(repository: &Repository, snapshot: ObjectId) -> Result<Fate, 
         // know to have put: it has failed either way.
         Err(StoreError::Envelope { source: SealError::WriteOnly, .. }) => Ok(Fate::Fenced),
         // What is there is damaged; it was a snapshot or a fence, and nothing else can come there.
-        Err(StoreError::Envelope { .. } | StoreError::Malformed { .. }) => Ok(Fate::Committed),
+        Err(
+            StoreError::Envelope { .. }
+            | StoreError::Malformed { .. }
+            | StoreError::Replaced { .. },
+        ) => Ok(Fate::Committed),
         Err(error) => Err(error),
     }
 }

@@ -31,14 +31,23 @@ const MAX_ASKED: usize = 1024;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Seen {
     heads: BTreeMap<Writer, Head>,
-    /// Snapshots that were committed and not forgotten, by which entry.
-    committed: BTreeMap<ObjectId, At>,
+    /// Snapshots that were committed and not forgotten.
+    committed: BTreeMap<ObjectId, Commit>,
     /// Snapshots that were forgotten and of whose commit no entry was seen.
     forgotten: BTreeSet<ObjectId>,
     /// Write-only clients whose keys were taken back.
     removed: BTreeSet<u32>,
     /// The latest key epoch.
     epoch: u32,
+}
+
+/// What says that a snapshot is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Commit {
+    /// Which entry.
+    pub(crate) at: At,
+    /// The write-only client that sealed it; nobody if it was somebody who can read.
+    pub(crate) client: Option<u32>,
 }
 
 /// The last entry that was seen of a log.
@@ -142,7 +151,7 @@ impl Seen {
             missing.retain(|(id, _)| self.committed.contains_key(id));
         }
         for (id, what) in missing {
-            let Some(at) = self.committed.get(&id) else { continue };
+            let Some(Commit { at, .. }) = self.committed.get(&id) else { continue };
             let host = self.called(at.writer);
             let problem = format!(
                 "{what}: {} says that it was committed by {host}, and no log says that it was \
@@ -154,9 +163,19 @@ impl Seen {
         Ok(found)
     }
 
+    /// Follows the logs from where they were left, whatever contradicts.
+    pub(crate) fn catch_up(&mut self, repository: &Repository) -> Result<(), StoreError> {
+        self.follow(repository, None, &mut Contradictions::default())
+    }
+
     /// Whether some log names the snapshot as one that is there.
     pub(crate) fn has(&self, snapshot: ObjectId) -> bool {
         self.committed.contains_key(&snapshot)
+    }
+
+    /// What says that the snapshot is there.
+    pub(crate) fn commit(&self, snapshot: ObjectId) -> Option<Commit> {
+        self.committed.get(&snapshot).copied()
     }
 
     /// The latest key epoch that was seen.
@@ -361,8 +380,10 @@ impl Seen {
         // What a client says whose key was taken back counts for what stays of it only.
         let counts = |id: &ObjectId| kept.as_ref().is_none_or(|kept| kept.contains_key(id));
         for id in entry.committed.into_iter().filter(counts) {
-            if !self.forgotten.remove(&id) {
-                self.committed.insert(id, at);
+            // Who can read is believed before a client, and a client before others that come later.
+            let is_known = client.is_some() && self.committed.contains_key(&id);
+            if !self.forgotten.remove(&id) && !is_known {
+                self.committed.insert(id, Commit { at, client });
             }
         }
         if client.is_none() {
@@ -436,7 +457,7 @@ impl Seen {
                 // Nothing longer is a fence.
                 Some(len) if *len > fence::MAX_LEN => {}
                 // Somebody took the snapshot away, and put a fence where it was.
-                Some(_) => match Snapshot::look(repository, *id) {
+                Some(_) => match Snapshot::look_alone(repository, *id).map(|(found, _)| found) {
                     Ok(Found::Fence) => missing.push((*id, "has a fence in its place")),
                     Err(error) if error.is_not_found() => missing.push((*id, GONE)),
                     Err(error) if !repository.is_damage(&error) => return Err(error),
@@ -464,9 +485,10 @@ impl Seen {
             body.put_bytes(head.host.as_bytes());
         }
         body.put_varint(self.committed.len() as u64);
-        for (id, at) in &self.committed {
+        for (id, Commit { at, client }) in &self.committed {
             body.extend_from_slice(id.as_bytes());
             body.extend_from_slice(at.id().as_bytes());
+            body.put_u32(client.unwrap_or(0));
         }
         body.put_varint(self.forgotten.len() as u64);
         self.forgotten.iter().for_each(|id| body.extend_from_slice(id.as_bytes()));
@@ -489,7 +511,8 @@ impl Seen {
         for _ in 0..reader.count(2 * ObjectId::LEN, "the count of snapshots")? {
             let id = ObjectId::from_bytes(reader.array("a snapshot")?);
             let at = At::of(ObjectId::from_bytes(reader.array("an entry")?));
-            seen.committed.insert(id, at);
+            let client = Some(reader.u32("a client")?).filter(|client| *client != 0);
+            seen.committed.insert(id, Commit { at, client });
         }
         seen.forgotten =
             ids(&mut reader, "the count of forgotten snapshots")?.into_iter().collect();

@@ -722,6 +722,7 @@ impl Repository {
             trouble: Mutex::default(),
             lacks_epochs: AtomicBool::new(false),
             kept: Mutex::default(),
+            logged: Mutex::default(),
             index_place: IndexPlace::default(),
             loaded: OnceLock::new(),
         })

@@ -140,6 +140,7 @@ impl Repository {
         }
         let mut seen = memory.seen.clone();
         let found = seen.compare(self, least)?;
+        self.note_logged(Some(Arc::new(seen.clone())));
         let findings: Vec<Finding> = found.findings().cloned().collect();
         if !findings.is_empty() && seeded::active(Bug::ContradictionBelieved) {
             seen = Seen::default();
@@ -160,6 +161,25 @@ impl Repository {
         Ok((seen, found))
     }
 
+    /// What the logs say, as far as it was read last or, if it was not, as they say it now; together
+    /// with what is remembered of them, if anything.
+    pub(crate) fn logged(&self) -> Result<Arc<Seen>, StoreError> {
+        let known = self.logged.lock().expect("no thread panics with it locked").clone();
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let remembered = self.memory.as_ref().and_then(|f| Memory::open(&**f, self.id()).ok());
+        let mut seen = remembered.map(|memory| memory.seen).unwrap_or_default();
+        seen.catch_up(self)?;
+        let seen = Arc::new(seen);
+        self.note_logged(Some(Arc::clone(&seen)));
+        Ok(seen)
+    }
+
+    fn note_logged(&self, seen: Option<Arc<Seen>>) {
+        *self.logged.lock().expect("no thread panics with it locked") = seen;
+    }
+
     /// The latest key epoch that is remembered; 0 without a memory.
     pub(crate) fn remembered_epoch(&self) -> Result<u32, BackendError> {
         let Some(folder) = &self.memory else { return Ok(0) };
@@ -169,6 +189,7 @@ impl Repository {
     /// Remembers an entry that this client has just put. What was put is there whether or not it can
     /// be remembered, so what goes wrong is only noted.
     pub(crate) fn remember(&self, at: Option<At>) {
+        self.note_logged(None);
         match self.recall_since(at) {
             Ok(findings) => findings.iter().for_each(|finding| self.note_trouble(finding)),
             Err(error) => self.note_trouble(format_args!(

@@ -38,18 +38,20 @@ pub(crate) fn write(
     Ok(objects.put(&receipt_name(snapshot), Bytes::from(object))?)
 }
 
-/// Fails unless the receipt of `snapshot` is what was written.
+/// The write-only client that sealed the receipt of `snapshot`, if one did. Fails unless it is what
+/// was written.
 pub(crate) fn read(
     objects: &dyn Objects,
     envelope: &Envelope,
     snapshot: ObjectId,
-) -> Result<(), StoreError> {
+) -> Result<Option<u32>, StoreError> {
     let object = receipt_name(snapshot);
     let bytes = read_object(objects, &object, MAX_LEN)?;
     match envelope.open(Kind::Receipt, snapshot, &bytes) {
-        Ok(body) => {
-            Reader::new(&body).finish().map_err(|source| StoreError::Malformed { object, source })
-        }
+        Ok(body) => match Reader::new(&body).finish() {
+            Ok(()) => Ok(Envelope::client_of(&bytes)),
+            Err(source) => Err(StoreError::Malformed { object, source }),
+        },
         Err(source) => Err(StoreError::Envelope { object, source }),
     }
 }

@@ -357,12 +357,19 @@ impl Repair<'_> {
         Ok(())
     }
 
-    /// Writes damaged receipts anew. One that is gone for a moment is worth a note, no more.
+    /// Writes damaged receipts anew. One that is gone for a moment, or for good, is worth a note, no
+    /// more; and one that this key seals says that no client made the snapshot.
     fn receipts(&mut self, examined: &Examined) -> Result<(), StoreError> {
         let Repository { objects, envelope, .. } = self.repository;
         for id in &examined.bad_receipts {
             objects.delete(&receipt_name(*id))?;
-            receipt::write(&**objects, envelope, *id)?;
+            let is_clients = match self.repository.claimed_client(*id) {
+                Err(error) if error.is_not_found() => false,
+                client => client?.is_some(),
+            };
+            if !is_clients {
+                receipt::write(&**objects, envelope, *id)?;
+            }
             self.report.receipts.push(*id);
         }
         Ok(())

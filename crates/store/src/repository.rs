@@ -50,6 +50,8 @@ pub struct Repository {
     pub(crate) lacks_epochs: AtomicBool,
     /// By number of a write-only client, its snapshots that stay if its key was taken back.
     pub(crate) kept: Mutex<HashMap<u32, Option<Arc<Kept>>>>,
+    /// What the logs say, as far as it was read last.
+    pub(crate) logged: Mutex<Option<Arc<Seen>>>,
     /// Where its index is kept besides.
     pub(crate) index_place: IndexPlace,
     pub(crate) loaded: OnceLock<Loaded>,

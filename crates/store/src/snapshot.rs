@@ -113,24 +113,36 @@ impl Snapshot {
         })
     }
 
-    /// What is in the place of snapshot `id`.
+    /// What is in the place of snapshot `id`. Fails if a write-only client put it where somebody else
+    /// had a snapshot.
     pub(crate) fn look(repository: &Repository, id: ObjectId) -> Result<Found, StoreError> {
+        let (found, client) = Self::look_alone(repository, id)?;
+        client.map_or(Ok(()), |client| repository.expect_own_place(id, client))?;
+        Ok(found)
+    }
+
+    /// The same, whatever logs say, with the write-only client that sealed it, if one did.
+    pub(crate) fn look_alone(
+        repository: &Repository,
+        id: ObjectId,
+    ) -> Result<(Found, Option<u32>), StoreError> {
         let Repository { objects, envelope, .. } = repository;
         let object = snapshot_name(id);
         let bytes = read_object(&**objects, &object, MAX_LEN)?;
+        let client = Envelope::client_of(&bytes);
         match envelope.open(Kind::Snapshot, id, &bytes) {
-            Ok(_) if !repository.counts(id, &bytes)? => Ok(Found::Refused),
+            Ok(_) if !repository.counts(id, &bytes)? => Ok((Found::Refused, client)),
             Ok(body) => match Self::decode(&body) {
                 Ok(mut snapshot) => {
-                    snapshot.is_from_client |= Envelope::client_of(&bytes).is_some();
-                    Ok(Found::Snapshot(Box::new(snapshot)))
+                    snapshot.is_from_client |= client.is_some();
+                    Ok((Found::Snapshot(Box::new(snapshot)), client))
                 }
                 Err(source) => Err(StoreError::Malformed { object, source }),
             },
             Err(source @ SealError::WrongKind { .. }) if bytes.len() as u64 <= fence::MAX_LEN => {
                 match envelope.open(Kind::Fence, id, &bytes) {
                     Ok(body) => match Reader::new(&body).finish() {
-                        Ok(()) => Ok(Found::Fence),
+                        Ok(()) => Ok((Found::Fence, None)),
                         Err(source) => Err(StoreError::Malformed { object, source }),
                     },
                     Err(_) => Err(StoreError::Envelope { object, source }),

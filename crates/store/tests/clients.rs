@@ -17,7 +17,7 @@ use onefold_seal::wire::Put;
 use onefold_seal::{Kind, ObjectId};
 use onefold_store::prune::{self, Unused};
 use onefold_store::tree::Time;
-use onefold_store::{Cancel, KeyId, KeyRemark, Progress, Repository, StoreError};
+use onefold_store::{Cancel, KeyId, KeyRemark, Progress, Repository, StoreError, forget};
 
 #[test]
 fn what_was_backed_up_before_stays_and_its_owner_knows_the_key() {
@@ -109,6 +109,56 @@ fn nothing_takes_the_place_of_a_snapshot_that_stays() {
     assert!(snapshots.is_empty());
     assert!(damaged[0].to_string().contains(&name), "{damaged:?}");
     assert!(!checked(&owner).unwrap().findings.is_empty());
+}
+
+/// Whoever has a client's key and may delete takes a snapshot away and puts one of his own there.
+#[test]
+fn a_snapshot_in_the_place_of_somebody_elses_is_found_and_nothing_is_pruned() {
+    let scene = TakenBack::new();
+    let owners = back_up(&open(&scene.objects), scene.source.path()).0;
+    let other = open(&scene.objects).add_client(&KeyRemark::default()).unwrap();
+    let others = as_client(&scene.objects, &other).unwrap();
+    let others = back_up(&others, scene.source.path()).0;
+    open(&scene.objects).remove_client(other.client()).unwrap();
+    for is_removed in [false, true] {
+        if is_removed {
+            scene.take_back(&scene.objects).unwrap();
+        }
+        for (id, lacks_log) in [(owners, false), (owners, true), (others, false)] {
+            let objects = copy(&*scene.objects);
+            let name = format!("snapshots/{id}");
+            objects.delete(&name).unwrap();
+            scene.forge(&objects, id);
+            if lacks_log {
+                names(&*objects, "logs/").iter().for_each(|name| objects.delete(name).unwrap());
+            }
+            for remembers in [false, true] {
+                let mut owner = open(&objects);
+                if remembers {
+                    owner.act_as("owner".into(), Some(Arc::new(MemoryFolder::new())));
+                    assert_eq!(owner.recall().unwrap(), []);
+                }
+                let (snapshots, damaged) = owner.snapshots().unwrap();
+                assert!(snapshots.iter().all(|(other, _)| *other != id));
+                assert!(damaged[0].to_string().contains(&name), "{damaged:?}");
+                assert!(owner.find(&id.to_string().parse().unwrap()).is_err());
+                let findings = checked(&owner).unwrap().findings;
+                assert!(findings.iter().any(|one| one.object == name), "{findings:?}");
+                let error = pruned(&owner).unwrap_err();
+                assert!(chain(&error).contains(&name), "{}", chain(&error));
+            }
+            // Who gives it up can prune again.
+            let owner = open(&objects);
+            assert_eq!(owner.find_id(&id.to_string().parse().unwrap()).unwrap(), id);
+            forget::forget(&owner, &[id]).unwrap();
+            pruned(&open(&objects)).unwrap();
+        }
+    }
+}
+
+fn pruned(repository: &Repository) -> Result<prune::Report, StoreError> {
+    let options = prune::Options { max_unused: Unused::Bytes(0), ..prune::Options::default() };
+    prune::prune(repository, &options, &Progress::default(), &Cancel::default())
 }
 
 #[test]
