@@ -12,6 +12,8 @@
 use std::arch::x86_64::*;
 use std::array;
 
+use zeroize::Zeroize;
+
 use super::avx512::Avx512;
 use super::vector::{AHEAD, prefetch, prefetch_jump};
 use crate::rolling::{LinearRule, Rolling, Search, first_position};
@@ -50,6 +52,13 @@ struct Plane {
     of_none: u8,
     /// The least byte that a candidate can have.
     least: u8,
+}
+
+impl Drop for Plane {
+    /// The matrices follow from the polynomial, which may be a secret.
+    fn drop(&mut self) {
+        self.matrices.zeroize();
+    }
 }
 
 impl Filter {
