@@ -47,8 +47,9 @@ pub(crate) fn alarm(findings: &[Finding], memory: Option<&Path>, console: &Conso
         causes: findings.iter().map(ToString::to_string).collect(),
         hint: Some(format!(
             "find out who changed it, and keep it as it is until then; `onefold forget` with all \
-             digits of its id gives up a snapshot that is missing, `onefold check --repair` takes \
-             all for settled{}",
+             digits of its id gives up a snapshot that is missing, `onefold check --repair` settles \
+             what is missing or wrong in logs; a key epoch, or a word on a client, has to be put back \
+             from a copy{}",
             forget.unwrap_or_default()
         )),
     };
@@ -170,6 +171,22 @@ fn hint(error: &anyhow::Error) -> Option<String> {
         StoreError::Unacknowledged { .. } => {
             "it can be restored as it is; until a log names it, nobody misses it if it is taken away: \
              run the command again, which reuses what is there"
+        }
+        StoreError::HalfWay { .. } => {
+            "run it again: it tells of what it made, and goes on; `onefold check` notes a snapshot of \
+             which no log tells"
+        }
+        StoreError::Replaced { .. } => {
+            "put the snapshot that was there back from a copy; if there is none, `onefold forget` with \
+             its id gives it up"
+        }
+        StoreError::RemovalHidden { .. } => {
+            "put it back from a copy of the repository; --even-damaged takes the key back anew, and all \
+             that was put with it until now stays"
+        }
+        StoreError::UnreadSnapshots { .. } => {
+            "put them back from a copy, or `onefold forget` them; or go on without them by \
+             --even-damaged"
         }
         StoreError::NoPath { .. } => "`onefold ls` lists what a snapshot holds",
         StoreError::Backend(BackendError::InUse { .. }) => "wait until the other process is done",

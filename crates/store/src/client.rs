@@ -9,7 +9,7 @@
 //! whoever takes it back says so before he looks for its snapshots. So of a snapshot that was
 //! acknowledged the third word always knows.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -39,6 +39,14 @@ const MAX_DRAWS: u32 = 16;
 
 /// The snapshots of a client that stay, each with the check of its object.
 pub(crate) type Kept = BTreeMap<ObjectId, Check>;
+
+/// What the last word on a client says.
+#[derive(Debug)]
+pub(crate) struct Removal {
+    /// Over the whole word as it is stored.
+    pub(crate) check: Check,
+    kept: Arc<Kept>,
+}
 
 /// What is said of a client, in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -146,6 +154,8 @@ pub struct ClientInfo {
     pub is_removed: bool,
     /// Whether that was begun and cut off: its snapshots still count.
     pub is_half_removed: bool,
+    /// Whether this was seen to be done and is not there any more: what was put since counts again.
+    pub is_hidden: bool,
 }
 
 /// The clients that could be read, by their numbers, and what was wrong with others.
@@ -193,6 +203,7 @@ impl Repository {
                 remark: KeyRemark::default(),
                 is_removed: false,
                 is_half_removed: false,
+                is_hidden: false,
             });
             match word {
                 ClientWord::Added(remark) => info.remark = remark,
@@ -200,8 +211,11 @@ impl Repository {
                 ClientWord::Kept(_) => info.is_removed = true,
             }
         }
+        // Who cannot remember is told so when the repository is opened.
+        let remembered = self.last_remembered().unwrap_or_default();
         for info in infos.values_mut() {
-            info.is_half_removed &= !info.is_removed;
+            info.is_hidden = !info.is_removed && remembered.is_removed(info.number);
+            info.is_half_removed &= !info.is_removed && !info.is_hidden;
         }
         Ok((infos.into_values().collect(), damaged))
     }
@@ -214,8 +228,21 @@ impl Repository {
 
     /// Takes the key of a client back. Its snapshots that are there stay, and none that comes counts;
     /// gives those that stay. Doing it again finishes what was cut off, and is harmless.
-    pub fn remove_client(&self, client: u32) -> Result<Vec<ObjectId>, StoreError> {
+    ///
+    /// Fails if this was seen to be done and is not there any more, or if a snapshot that the client
+    /// committed cannot be read and so would not stay, unless `anyway`. All that the client has put then
+    /// stays, as far as it can be read.
+    pub fn remove_client(&self, client: u32, anyway: bool) -> Result<Vec<ObjectId>, StoreError> {
         self.expect_keys()?;
+        self.forget_kept(client);
+        let is_hidden = self.kept_of(client)?.is_none()
+            && self.last_remembered().map_err(StoreError::Memory)?.is_removed(client);
+        if is_hidden && !anyway {
+            return Err(StoreError::RemovalHidden {
+                object: word_name(client, Step::Kept),
+                client,
+            });
+        }
         let early = match seeded::active(Bug::ClientListedEarly) {
             true => Some(self.snapshots_of(client)?),
             false => None,
@@ -231,12 +258,34 @@ impl Repository {
             None => self.snapshots_of(client)?,
         };
         self.forget_kept(client);
+        if !anyway && self.kept_of(client)?.is_none() {
+            self.expect_all_of(client, &kept)?;
+        }
+        self.forget_kept(client);
         match self.put_word(client, &ClientWord::Kept(kept)) {
             Err(StoreError::Backend(BackendError::AlreadyExists { .. })) => {}
             put => put?,
         }
-        let there = self.kept_of(client)?;
-        Ok(there.iter().flat_map(|kept| kept.keys().copied()).collect())
+        let there = self.removal(client)?;
+        if let (true, Some(removal)) = (is_hidden, &there) {
+            self.believe_removal(client, removal.check).map_err(StoreError::Memory)?;
+        }
+        Ok(there.iter().flat_map(|there| there.kept.keys().copied()).collect())
+    }
+
+    /// Fails if `kept` lacks a snapshot that a client committed and nobody forgot.
+    fn expect_all_of(&self, client: u32, kept: &Kept) -> Result<(), StoreError> {
+        self.note_logged(None);
+        let committed = self.logged()?.committed_by(client);
+        let lacking: Vec<_> = committed.into_iter().filter(|id| !kept.contains_key(id)).collect();
+        match lacking.first() {
+            None => Ok(()),
+            Some(first) => Err(StoreError::UnreadSnapshots {
+                client,
+                count: lacking.len(),
+                first: snapshot_name(*first),
+            }),
+        }
     }
 
     /// The snapshots that a client has made, as they are now. What cannot be opened is no client's.
@@ -303,16 +352,23 @@ impl Repository {
 
     /// The snapshots of a client that stay; nothing as long as its key is good.
     pub(crate) fn kept_of(&self, client: u32) -> Result<Option<Arc<Kept>>, StoreError> {
+        Ok(self.removal(client)?.map(|removal| Arc::clone(&removal.kept)))
+    }
+
+    /// What the last word on a client says; nothing as long as its key is good.
+    pub(crate) fn removal(&self, client: u32) -> Result<Option<Arc<Removal>>, StoreError> {
         let mut known = self.kept.lock().expect("no thread panics with it locked");
-        if let Some(kept) = known.get(&client) {
-            return Ok(kept.clone());
+        if let Some(removal) = known.get(&client) {
+            return Ok(removal.clone());
         }
-        let kept = match self.word(client, Step::Kept)? {
-            Some(ClientWord::Kept(kept)) => Some(Arc::new(kept)),
+        let removal = match self.checked_word(client, Step::Kept)? {
+            Some((ClientWord::Kept(kept), check)) => {
+                Some(Arc::new(Removal { check, kept: Arc::new(kept) }))
+            }
             _ => None,
         };
-        known.insert(client, kept.clone());
-        Ok(kept)
+        known.insert(client, removal.clone());
+        Ok(removal)
     }
 
     fn forget_kept(&self, client: u32) {
@@ -320,12 +376,12 @@ impl Repository {
     }
 
     /// Clients whose keys were taken back, as far as a listing shows them and they can be read.
-    pub(crate) fn removed_clients(&self) -> Result<BTreeSet<u32>, StoreError> {
-        let mut removed = BTreeSet::new();
+    pub(crate) fn removed_clients(&self) -> Result<BTreeMap<u32, Check>, StoreError> {
+        let mut removed = BTreeMap::new();
         let words = self.listed_words()?.into_iter().filter(|(_, step)| *step == Step::Kept);
         for (client, _) in words.take(MAX_READ) {
-            match self.kept_of(client) {
-                Ok(kept) => removed.extend(kept.map(|_| client)),
+            match self.removal(client) {
+                Ok(removal) => removed.extend(removal.map(|removal| (client, removal.check))),
                 Err(error) if self.is_damage(&error) => {}
                 Err(error) => return Err(error),
             }
@@ -358,6 +414,15 @@ impl Repository {
 
     /// What is said of a client, if it is.
     pub(crate) fn word(&self, client: u32, step: Step) -> Result<Option<ClientWord>, StoreError> {
+        Ok(self.checked_word(client, step)?.map(|(word, _)| word))
+    }
+
+    /// What is said of a client, if it is, with the check of its object.
+    fn checked_word(
+        &self,
+        client: u32,
+        step: Step,
+    ) -> Result<Option<(ClientWord, Check)>, StoreError> {
         let (id, object) = (word_id(client, step), word_name(client, step));
         let bytes = match read_object(&*self.objects, &object, MAX_LEN) {
             Err(error) if error.is_not_found() => return Ok(None),
@@ -365,7 +430,7 @@ impl Repository {
         };
         match self.envelope.open(Kind::Client, id, &bytes) {
             Ok(body) => ClientWord::decode(step as u64, &body)
-                .map(Some)
+                .map(|word| Some((word, Check::of(&[&bytes]))))
                 .map_err(|source| StoreError::Malformed { object, source }),
             Err(source) => Err(StoreError::Envelope { object, source }),
         }

@@ -80,6 +80,8 @@ pub fn copy(
         }
         false
     });
+    // A copy before this one may have failed just before it was told.
+    report.there.iter().try_for_each(|(_, copy)| to.acknowledge(*copy))?;
     if snapshots.is_empty() {
         return Ok(report);
     }
@@ -164,7 +166,8 @@ fn copy_all<'a>(
         let tags = snapshot.tags_of_copy();
         let copy = Snapshot { parent: Some(*id), tags, summary, root, ..snapshot.clone() };
         let notice = announced.pop().expect("there is one for each snapshot");
-        report.copied.push((*id, notice.commit(&copy, &loaded, &used)?));
+        let committed = notice.commit(&copy, &loaded, &used).map_err(StoreError::half_way)?;
+        report.copied.push((*id, committed));
         if seeded::active(Bug::CopyCommittedEarly) {
             crossing.graft.finish()?;
         }

@@ -184,6 +184,30 @@ pub enum StoreError {
         /// The log entry or receipt that tells.
         by: String,
     },
+    /// The removal of a write-only client's key was seen and is not there any more.
+    #[error(
+        "{object} is missing: this client has seen that the key of write-only client {client:08x} was \
+         taken back, and all that was put with it since counts again"
+    )]
+    RemovalHidden {
+        /// What said so.
+        object: String,
+        /// Which client.
+        client: u32,
+    },
+    /// Snapshots of a write-only client cannot be read.
+    #[error(
+        "{count} snapshots of write-only client {client:08x} cannot be read, {first} first; without \
+         them its key would be taken back for good, and nothing would bring them back"
+    )]
+    UnreadSnapshots {
+        /// Which client.
+        client: u32,
+        /// How many.
+        count: usize,
+        /// One of them.
+        first: String,
+    },
     /// A write-only key is of another repository.
     #[error("the key is of repository {key}, this is repository {repository}")]
     ForeignKey {
@@ -282,6 +306,12 @@ pub enum StoreError {
         /// Why.
         source: Box<StoreError>,
     },
+    /// A copy or a repair stopped where it had to tell of a snapshot that it made.
+    #[error("it stopped half-way")]
+    HalfWay {
+        /// Why.
+        source: Box<StoreError>,
+    },
     /// A container that a backup reused is gone.
     #[error("container {container}, in which this backup found chunks, was removed meanwhile")]
     Vanished {
@@ -344,6 +374,14 @@ impl StoreError {
         move |source| StoreError::File { action, path, source }
     }
 
+    /// For `map_err` where more was to be done than to make one snapshot.
+    pub(crate) fn half_way(self) -> Self {
+        match self {
+            source @ Self::Unacknowledged { .. } => Self::HalfWay { source: Box::new(source) },
+            other => other,
+        }
+    }
+
     /// Whether an object was written by a version of the format that this program does not know.
     ///
     /// Such an object is not damaged, and must not be taken for lost.
@@ -395,7 +433,9 @@ impl StoreError {
             StoreError::Backend(source)
             | StoreError::Container(ContainerError::Backend { source, .. })
             | StoreError::Index(IndexError::Backend { source, .. }) => Some(source),
-            StoreError::Unacknowledged { source, .. } => source.backend(),
+            StoreError::Unacknowledged { source, .. } | StoreError::HalfWay { source } => {
+                source.backend()
+            }
             _ => None,
         }
     }

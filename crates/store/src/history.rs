@@ -35,8 +35,8 @@ pub struct Seen {
     committed: BTreeMap<ObjectId, Commit>,
     /// Snapshots that were forgotten and of whose commit no entry was seen.
     forgotten: BTreeSet<ObjectId>,
-    /// Write-only clients whose keys were taken back.
-    removed: BTreeSet<u32>,
+    /// Write-only clients whose keys were taken back, each with the check of what says what stays.
+    removed: BTreeMap<u32, Check>,
     /// The latest key epoch.
     epoch: u32,
 }
@@ -68,7 +68,7 @@ pub(crate) struct Contradictions {
     /// Snapshots that should be there and are not.
     pub(crate) missing: Vec<(ObjectId, Finding)>,
     /// Of keys, what was seen and is gone.
-    keys: Vec<Finding>,
+    pub(crate) keys: Vec<Finding>,
 }
 
 /// Entries of a log that are missing, or not as they must be.
@@ -173,6 +173,12 @@ impl Seen {
         self.committed.contains_key(&snapshot)
     }
 
+    /// The snapshots that a write-only client committed.
+    pub(crate) fn committed_by(&self, client: u32) -> Vec<ObjectId> {
+        let by_it = |commit: &Commit| commit.client == Some(client);
+        self.committed.iter().filter(|(_, commit)| by_it(commit)).map(|(id, _)| *id).collect()
+    }
+
     /// What says that the snapshot is there.
     pub(crate) fn commit(&self, snapshot: ObjectId) -> Option<Commit> {
         self.committed.get(&snapshot).copied()
@@ -240,9 +246,13 @@ impl Seen {
         if !repository.is_encrypted() || repository.is_write_only() {
             return Ok(());
         }
-        for client in &self.removed {
-            let problem = match repository.kept_of(*client) {
-                Ok(Some(_)) => continue,
+        for (client, check) in &self.removed {
+            let problem = match repository.removal(*client) {
+                Ok(Some(removal)) if removal.check == *check => continue,
+                Ok(Some(_)) => format!(
+                    "is not what this client has seen when the key of write-only client \
+                     {client:08x} was taken back: snapshots may count again that did not"
+                ),
                 Ok(None) => format!(
                     "is missing: this client has seen that the key of write-only client \
                      {client:08x} was taken back, and all that it made since counts again; the \
@@ -253,8 +263,20 @@ impl Seen {
             };
             found.keys.push(Finding { object: word_name(*client, Step::Kept), problem });
         }
-        self.removed.extend(repository.removed_clients()?);
+        for (client, check) in repository.removed_clients()? {
+            self.removed.entry(client).or_insert(check);
+        }
         Ok(())
+    }
+
+    /// Whether the key of this write-only client was taken back.
+    pub(crate) fn is_removed(&self, client: u32) -> bool {
+        self.removed.contains_key(&client)
+    }
+
+    /// Believes another removal of the same key.
+    pub(crate) fn believe_removal(&mut self, client: u32, check: Check) {
+        self.removed.insert(client, check);
     }
 
     fn follow(
@@ -379,10 +401,10 @@ impl Seen {
         };
         // What a client says whose key was taken back counts for what stays of it only.
         let counts = |id: &ObjectId| kept.as_ref().is_none_or(|kept| kept.contains_key(id));
-        for id in entry.committed.into_iter().filter(counts) {
+        for id in entry.committed {
             // Who can read is believed before a client, and a client before others that come later.
             let is_known = client.is_some() && self.committed.contains_key(&id);
-            if !self.forgotten.remove(&id) && !is_known {
+            if !self.forgotten.remove(&id) && !is_known && counts(&id) {
                 self.committed.insert(id, Commit { at, client });
             }
         }
@@ -493,7 +515,10 @@ impl Seen {
         body.put_varint(self.forgotten.len() as u64);
         self.forgotten.iter().for_each(|id| body.extend_from_slice(id.as_bytes()));
         body.put_varint(self.removed.len() as u64);
-        self.removed.iter().for_each(|client| body.put_u32(*client));
+        for (client, check) in &self.removed {
+            body.put_u32(*client);
+            body.extend_from_slice(check.as_bytes());
+        }
         body.put_u32(self.epoch);
     }
 
@@ -517,7 +542,8 @@ impl Seen {
         seen.forgotten =
             ids(&mut reader, "the count of forgotten snapshots")?.into_iter().collect();
         for _ in 0..reader.count(size_of::<u32>(), "the count of removed clients")? {
-            seen.removed.insert(reader.u32("a client")?);
+            let client = reader.u32("a client")?;
+            seen.removed.insert(client, Check::from_bytes(reader.array("a check")?));
         }
         seen.epoch = reader.u32("a key epoch")?;
         reader.finish()?;

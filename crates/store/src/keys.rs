@@ -17,7 +17,7 @@ use onefold_seal::{
 };
 
 use crate::check::Finding;
-use crate::client::word_name;
+use crate::client::{Step, word_at, word_name};
 use crate::object::read_object;
 use crate::repository::describe;
 use crate::seeded::{self, Bug};
@@ -564,7 +564,7 @@ impl Repository {
         used: &mut Option<BTreeSet<u32>>,
     ) -> Result<Option<&'static str>, StoreError> {
         if let Some(epoch) = epoch_number(name) {
-            if epoch <= self.remembered_epoch().map_err(StoreError::Memory)? {
+            if epoch <= self.last_remembered().map_err(StoreError::Memory)?.epoch() {
                 return Ok(Some("this client has seen a key epoch of this number"));
             }
             if used.is_none() {
@@ -574,6 +574,16 @@ impl Repository {
                 return Ok(Some(
                     "something in the repository says that it was sealed in this key epoch",
                 ));
+            }
+        }
+        if let Some((client, step @ (Step::Removed | Step::Kept))) = word_at(name) {
+            if self.last_remembered().map_err(StoreError::Memory)?.is_removed(client) {
+                return Ok(Some("this client has seen that the key of this client was taken back"));
+            }
+            let others = [Step::Added, Step::Removed, Step::Kept].into_iter();
+            let is_there = |other| self.word(client, other).is_ok_and(|word| word.is_some());
+            if others.filter(|other| *other != step).any(is_there) {
+                return Ok(Some("there is a client of this number, whose key may be taken back"));
             }
         }
         // A key has a check that needs no key: if that fits and it does not open, it was made so.
@@ -616,6 +626,11 @@ impl Repository {
         let ids = infos.iter().filter_map(|info| key_id(&info.name));
         let keys = ids.filter(|id| id.to_string().starts_with(&digits)).map(KeyId::Key);
         let clients: BTreeSet<u32> = self.listed_words()?.iter().map(|(one, _)| *one).collect();
+        // A whole number: somebody may have put a key there whose id begins so.
+        let whole = clients.iter().find(|one| format!("{one:08x}") == digits);
+        if let Some(client) = whole {
+            return Ok(KeyId::Client(*client));
+        }
         let clients = clients.into_iter().filter(|one| format!("{one:08x}").starts_with(&digits));
         let fitting: Vec<_> = keys.chain(clients.map(KeyId::Client)).collect();
         match fitting[..] {
@@ -683,6 +698,12 @@ impl Repository {
         }
         let (clients, wrong) = self.clients()?;
         findings.extend(wrong);
+        for client in clients.iter().filter(|client| client.is_hidden) {
+            findings.push(StoreError::RemovalHidden {
+                object: word_name(client.number, Step::Kept),
+                client: client.number,
+            });
+        }
         for client in clients.iter().filter(|client| client.is_half_removed) {
             notes.push(format!(
                 "the key of write-only client {:08x} was to be taken back, which was cut off: its \

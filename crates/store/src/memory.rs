@@ -176,14 +176,25 @@ impl Repository {
         Ok(seen)
     }
 
-    fn note_logged(&self, seen: Option<Arc<Seen>>) {
+    pub(crate) fn note_logged(&self, seen: Option<Arc<Seen>>) {
         *self.logged.lock().expect("no thread panics with it locked") = seen;
     }
 
-    /// The latest key epoch that is remembered; 0 without a memory.
-    pub(crate) fn remembered_epoch(&self) -> Result<u32, BackendError> {
-        let Some(folder) = &self.memory else { return Ok(0) };
-        Ok(Memory::open(&**folder, self.id())?.seen.epoch())
+    /// What is remembered, as it was written last; nothing without a memory.
+    pub(crate) fn last_remembered(&self) -> Result<Seen, BackendError> {
+        let Some(folder) = &self.memory else { return Ok(Seen::default()) };
+        Ok(Memory::open(&**folder, self.id())?.seen)
+    }
+
+    /// Remembers another removal of the key of a write-only client than the one that was seen.
+    pub(crate) fn believe_removal(&self, client: u32, check: Check) -> Result<(), BackendError> {
+        let Some(folder) = &self.memory else { return Ok(()) };
+        let mut memory = Memory::open(&**folder, self.id())?;
+        let mut seen = memory.seen.clone();
+        seen.believe_removal(client, check);
+        memory.keep(&seen)?;
+        memory.seen = seen;
+        Ok(())
     }
 
     /// Remembers an entry that this client has just put. What was put is there whether or not it can

@@ -109,13 +109,20 @@ impl Report {
 /// Backups and prunes may run meanwhile. Fails, having changed nothing, if something could not be
 /// reached: only what is there and is not what was written is damaged. Fails as well if a mark is
 /// damaged, because then nobody knows which containers may be relied on; and if a key epoch could not
-/// be opened, since all that it sealed would be taken for damaged.
+/// be opened, since all that it sealed would be taken for damaged, or the removal of a client's key that
+/// was seen is gone.
 pub fn repair(
     repository: &Repository,
     options: &Options,
     progress: &Progress,
     cancel: &Cancel,
 ) -> Result<Report, StoreError> {
+    // What counts again that did not is not to be rewritten as if it did.
+    if let Some(finding) = repository.remembered()?.1.keys.first() {
+        return Err(StoreError::Unusable(format!(
+            "{finding}; nothing is repaired before it is back"
+        )));
+    }
     if repository.lacks_epochs.load(Ordering::Relaxed) {
         return Err(StoreError::Unusable(
             "something among the key epochs is missing or cannot be opened, and all that such an epoch sealed would \
@@ -212,12 +219,15 @@ impl Repair<'_> {
                 other.parent == Some(*id) && is_repaired && is_trusted
             };
             match there.iter().find(|(_, other)| is_made_of_it(other)) {
-                Some((new, _)) => self.report.snapshots.push(Rewritten {
-                    old: *id,
-                    new: Some(*new),
-                    is_from_before: true,
-                    lost: Vec::new(),
-                }),
+                Some((new, _)) => {
+                    self.repository.acknowledge(*new)?;
+                    self.report.snapshots.push(Rewritten {
+                        old: *id,
+                        new: Some(*new),
+                        is_from_before: true,
+                        lost: Vec::new(),
+                    });
+                }
                 None => remaining.push((*id, snapshot.clone())),
             }
         }
@@ -274,7 +284,9 @@ impl Repair<'_> {
         for (at, snapshot) in after.into_iter().enumerate() {
             let Some(snapshot) = snapshot else { continue };
             let notice = announced.pop().expect("there is one for each snapshot");
-            self.report.snapshots[first + at].new = Some(notice.commit(&snapshot, &loaded, &used)?);
+            let committed = notice.commit(&snapshot, &loaded, &used);
+            let new = committed.map_err(StoreError::half_way)?;
+            self.report.snapshots[first + at].new = Some(new);
         }
         if seeded::active(Bug::RewrittenBeforeChunks) {
             graft.finish()?;

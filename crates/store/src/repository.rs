@@ -11,7 +11,7 @@ use onefold_index::{self as index, Listed};
 use onefold_seal::{Envelope, Keys, ObjectId, Suite};
 
 use crate::chunks::ChunkReader;
-use crate::client::Kept;
+use crate::client::Removal;
 use crate::history::Seen;
 use crate::keys::{self, Locked};
 use crate::loaded::{IndexPlace, Loaded};
@@ -48,8 +48,8 @@ pub struct Repository {
     pub(crate) trouble: Mutex<Vec<Warning>>,
     /// Whether something among the key epochs could not be opened: perhaps one that sealed containers.
     pub(crate) lacks_epochs: AtomicBool,
-    /// By number of a write-only client, its snapshots that stay if its key was taken back.
-    pub(crate) kept: Mutex<HashMap<u32, Option<Arc<Kept>>>>,
+    /// By number of a write-only client, what stays of it if its key was taken back.
+    pub(crate) kept: Mutex<HashMap<u32, Option<Arc<Removal>>>>,
     /// What the logs say, as far as it was read last.
     pub(crate) logged: Mutex<Option<Arc<Seen>>>,
     /// Where its index is kept besides.

@@ -119,7 +119,7 @@ fn a_snapshot_in_the_place_of_somebody_elses_is_found_and_nothing_is_pruned() {
     let other = open(&scene.objects).add_client(&KeyRemark::default()).unwrap();
     let others = as_client(&scene.objects, &other).unwrap();
     let others = back_up(&others, scene.source.path()).0;
-    open(&scene.objects).remove_client(other.client()).unwrap();
+    open(&scene.objects).remove_client(other.client(), false).unwrap();
     for is_removed in [false, true] {
         if is_removed {
             scene.take_back(&scene.objects).unwrap();
@@ -170,7 +170,7 @@ fn garbage_in_place_of_a_word_is_said_and_believed_by_nobody() {
     let (_, damaged) = owner.snapshots().unwrap();
     assert!(damaged[0].to_string().contains(&name), "{damaged:?}");
     assert!(owner.clients().unwrap().1[0].to_string().contains(&name));
-    assert!(owner.remove_client(scene.key.client()).is_err());
+    assert!(owner.remove_client(scene.key.client(), false).is_err());
     // As good as before, once it is gone.
     scene.objects.delete(&name).unwrap();
     assert_eq!(scene.take_back(&scene.objects).unwrap(), [scene.made.0]);
@@ -207,6 +207,87 @@ fn a_removal_that_is_hidden_is_said_to_who_has_seen_it() {
         }
     }
     assert_eq!(recall(&scene.objects), []);
+}
+
+#[test]
+fn a_removal_that_was_seen_and_is_gone_is_not_finished_without_a_word() {
+    let scene = TakenBack::new();
+    let (memory, client) = (Arc::new(MemoryFolder::new()), scene.key.client());
+    let remembers = |objects: &Arc<dyn Objects>| {
+        let mut owner: Repository = open(objects);
+        owner.act_as("owner".into(), Some(Arc::clone(&memory) as _));
+        owner
+    };
+    scene.take_back(&scene.objects).unwrap();
+    assert_eq!(remembers(&scene.objects).recall().unwrap(), []);
+    let [began, kept] = [1, 2].map(|word| format!("clients/{client:016x}{word:016x}"));
+    // Not a byte is left of a word: nothing but what was seen and the other words tells what it was.
+    for name in [&began, &kept] {
+        let destroyed = copy(&*scene.objects);
+        replace(&*destroyed, name, b"x".to_vec());
+        for owner in [remembers(&destroyed), open(&destroyed)] {
+            let cleared = owner.remove_unreadable_keys(false).unwrap();
+            assert_eq!((cleared.removed.len(), &cleared.left[0].object), (0, name));
+        }
+    }
+    let objects = copy(&*scene.objects);
+    objects.delete(&kept).unwrap();
+    scene.forge(&objects, ObjectId::random());
+    let owner = remembers(&objects);
+    let info = &owner.clients().unwrap().0[0];
+    assert_eq!((info.is_removed, info.is_half_removed, info.is_hidden), (false, false, true));
+    let report = checked(&owner).unwrap();
+    assert!(report.findings.iter().any(|one| one.problem.contains(&kept)), "{report:?}");
+    assert!(!report.notes.iter().any(|note| note.contains("remove it again")), "{report:?}");
+    let refused = owner.remove_client(client, false).unwrap_err();
+    assert!(matches!(refused, StoreError::RemovalHidden { .. }), "{refused}");
+    // Nor is it repaired, which would make the owner's of what the thief has put.
+    let done = common::repaired::repair(&owner).map(drop);
+    assert!(matches!(done, Err(StoreError::Unusable(_))), "{done:?}");
+    // Another client that remembers names another word.
+    let mut other = open(&scene.objects);
+    let others = Arc::new(MemoryFolder::new());
+    other.act_as("other".into(), Some(Arc::clone(&others) as _));
+    assert_eq!(other.recall().unwrap(), []);
+    assert_eq!(owner.remove_client(client, true).unwrap().len(), 2);
+    assert_eq!(remembers(&objects).recall().unwrap(), []);
+    let mut other = open(&objects);
+    other.act_as("other".into(), Some(others as _));
+    let findings = other.recall().unwrap();
+    assert_eq!(findings.iter().map(|one| &one.object).collect::<Vec<_>>(), [&kept]);
+}
+
+#[test]
+fn a_snapshot_that_cannot_be_read_now_is_not_dropped_for_ever() {
+    let scene = TakenBack::new();
+    let name = format!("snapshots/{}", scene.made.0);
+    let whole = scene.objects.get(&name).unwrap();
+    for at in [6, 20, whole.len() - 1] {
+        let objects = copy(&*scene.objects);
+        let mut damaged = whole.to_vec();
+        damaged[at] ^= 1;
+        replace(&*objects, &name, damaged);
+        let refused = scene.take_back(&objects).unwrap_err();
+        let StoreError::UnreadSnapshots { count: 1, first, .. } = &refused else {
+            panic!("{refused}")
+        };
+        assert_eq!(*first, name);
+        // Once it can be read again it stays, and what was begun is finished.
+        let later = copy(&*objects);
+        replace(&*later, &name, whole.to_vec());
+        assert_eq!(scene.take_back(&later).unwrap(), [scene.made.0]);
+        assert_eq!(open(&objects).remove_client(scene.key.client(), true).unwrap(), []);
+    }
+}
+
+#[test]
+fn a_key_whose_id_begins_as_a_clients_number_does_not_hide_the_client() {
+    let scene = TakenBack::new();
+    let number = format!("{:08x}", scene.key.client());
+    scene.objects.put(&format!("keys/{number}{:024x}", 7), b"x"[..].into()).unwrap();
+    let owner = open(&scene.objects);
+    assert_eq!(owner.find_key(&number).unwrap(), KeyId::Client(scene.key.client()));
+    assert!(owner.find_key(&number[..7]).is_err());
 }
 
 #[test]

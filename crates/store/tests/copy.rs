@@ -7,7 +7,9 @@ use std::sync::Arc;
 use common::copied::{Copied, made};
 use common::scene::expect_nothing_stored_twice;
 use common::trials::Trial;
-use common::{Protection, back_up, config, copy as copy_objects, names, open, small_chunks, write};
+use common::{
+    Protection, back_up, checked, config, copy as copy_objects, names, open, small_chunks, write,
+};
 use onefold_backend::Objects;
 use onefold_store::copy::{self, Options};
 use onefold_store::{Cancel, Config, Progress, StoreError, forget};
@@ -122,4 +124,23 @@ fn forgetting_the_originals_harms_no_copy() {
     let ids: Vec<_> = from.snapshots().unwrap().0.iter().map(|(id, _)| *id).collect();
     forget::forget(&from, &ids).unwrap();
     assert_eq!(scene.expect_whole(&target), Ok(2));
+}
+
+#[test]
+fn a_copy_that_was_never_told_of_is_told_of_by_the_next() {
+    for to in [Protection::Plain, Protection::Encrypted] {
+        let scene = Copied::new(Protection::Plain);
+        let target = made(small_chunks(), to);
+        let copied = scene.copy_to(&target, 1, false).unwrap().copied[0].1;
+        // As the copy leaves it that could put neither, or no log entry.
+        for untold in [&["receipts/", "logs/"][..], &["logs/"]] {
+            for prefix in untold {
+                names(&*target, prefix).iter().for_each(|name| target.delete(name).unwrap());
+            }
+            assert!(!checked(&open(&target)).unwrap().notes.is_empty());
+            assert_eq!(scene.copy_to(&target, 1, false).unwrap().there[0].1, copied);
+            let report = checked(&open(&target)).unwrap();
+            assert_eq!((report.findings, report.notes), (vec![], vec![]));
+        }
+    }
 }

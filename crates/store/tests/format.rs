@@ -234,7 +234,7 @@ fn read_every_byte(is_encrypted: bool, padding: bool) {
         // Its key is taken back, and it puts one more all the same.
         let owner = unlock_as_first(&objects);
         let [client] = &owner.clients().unwrap().0[..] else { panic!("there is one") };
-        owner.remove_client(client.number).unwrap();
+        owner.remove_client(client.number, false).unwrap();
         let (progress, cancel) = (Progress::default(), Cancel::default());
         let late = backup(&repository, &[home.join("deep")], &options(&[]), &progress, &cancel);
         late.unwrap_err();

@@ -137,7 +137,7 @@ fn a_client_opens_no_snapshot_tree_chunk_or_footer_not_even_its_own() {
         refused(client.keys().map(drop), "keys");
         refused(client.rotate().map(drop), "a rotation");
         refused(client.add_client(&KeyRemark::default()).map(drop), "a key");
-        refused(client.remove_client(7).map(drop), "a key's removal");
+        refused(client.remove_client(7, false).map(drop), "a key's removal");
         refused(forget::forget(&client, &[id]), "a forget");
         let (progress, cancel) = (Progress::default(), Cancel::default());
         let checked = check::check(&client, check::Reading::All, &progress, &cancel);

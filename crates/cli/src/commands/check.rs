@@ -143,8 +143,10 @@ fn repair(opened: &OpenRepository, console: &Console) -> Result<Exit> {
         repair::repair(&opened.repository, &options, progress, &cancel)
     })?;
     opened.tell_of_memory(console);
-    // It took for settled what there was to say.
-    console.alarm(false);
+    if console.is_alarmed() {
+        // It took for settled most of what there was to say.
+        console.alarm(!opened.repository.recall()?.is_empty());
+    }
     let mut output = Output::new();
     if console.is_json() {
         output.json_document(&Checked::of(&report.check, Some(Repaired::of(&report))))?;

@@ -73,7 +73,8 @@ Examples:
 With --json: one document, a list, oldest first, clients last; each key has id, created, host, user,
 label, opened_by (password, private key, or write-only key), memory_kib, passes and lanes (null but
 for a password), in_use (whether the repository was opened with it) and removed (whether the key of
-a write-only client was taken back: yes, no, or begun, in which case remove it again).";
+a write-only client was taken back: yes, no, begun, in which case remove it again, or hidden: it was
+seen to be, and what said so is gone).";
 
 const REMOVE_HELP: &str = "\
 The password of a removed key no longer opens the repository. That does not lock out who has opened
@@ -85,6 +86,11 @@ To remove the key of a write-only client is to take it back: the snapshots that 
 none that it puts from now on counts. Its client is told so. Who stole the key still knows what it
 told him: docs/security.md says what remains possible, and why to take back the client's credentials
 for the storage as well.
+
+That fails if a snapshot of the client cannot be read, which would be dropped for ever; and if this
+client has seen that the key was taken back and what said so is gone: put that back from a copy. With
+--even-damaged it is done all the same, and what its client, or whoever has the key, has put by now
+stays: look through it.
 
 Who may put objects can put garbage among the keys. Where that keeps you from opening, --key names
 yours; --unreadable removes what is no key of this repository. What may be a real key, key epoch or
@@ -182,8 +188,10 @@ struct Remove {
     /// Remove all that lies among the keys and is none of this repository's
     #[arg(long, conflicts_with = "id")]
     unreadable: bool,
-    /// With --unreadable: also what may be a real key or key epoch that is damaged
-    #[arg(long, requires = "unreadable")]
+    /// With --unreadable: also what may be a real key or key epoch that is damaged. With the key of a
+    /// write-only client: even if not all of its snapshots can be read, or its removal was seen and is
+    /// gone
+    #[arg(long)]
     even_damaged: bool,
 }
 
@@ -342,6 +350,13 @@ impl List {
             }
         }
         output.finish()?;
+        for client in clients.iter().filter(|client| client.is_hidden) {
+            console.warn(format_args!(
+                "key {} was taken back, as this client has seen, and what said so is gone: put it \
+                 back from a copy; until then what is put with it counts",
+                client_id(client.number)
+            ));
+        }
         for client in clients.iter().filter(|client| client.is_half_removed) {
             console.warn(format_args!(
                 "the removal of key {} was cut off, and what its client puts still counts: remove it \
@@ -365,7 +380,9 @@ impl Remove {
         };
         let id = match opened.repository.find_key(id)? {
             KeyId::Key(id) => id,
-            KeyId::Client(client) => return take_back(&opened.repository, client, console),
+            KeyId::Client(client) => {
+                return take_back(&opened.repository, client, self.even_damaged, console);
+            }
         };
         opened.repository.remove_key(id)?;
         console.notice(
@@ -386,8 +403,13 @@ impl Rotate {
 }
 
 /// Takes the key of a write-only client back.
-fn take_back(repository: &Repository, client: u32, console: &Console) -> Result<Exit> {
-    let kept = repository.remove_client(client)?;
+fn take_back(
+    repository: &Repository,
+    client: u32,
+    anyway: bool,
+    console: &Console,
+) -> Result<Exit> {
+    let kept = repository.remove_client(client, anyway)?;
     repository.trouble().iter().for_each(|trouble| console.warn(trouble));
     console.notice(
         "what its client puts from now on counts for nothing; take back its credentials for the \
@@ -523,10 +545,11 @@ impl Listed {
             passes: None,
             lanes: None,
             in_use: false,
-            removed: match (client.is_removed, client.is_half_removed) {
-                (true, _) => "yes",
-                (false, true) => "begun",
-                (false, false) => "no",
+            removed: match client {
+                ClientInfo { is_removed: true, .. } => "yes",
+                ClientInfo { is_hidden: true, .. } => "hidden",
+                ClientInfo { is_half_removed: true, .. } => "begun",
+                _ => "no",
             },
         }
     }

@@ -277,6 +277,31 @@ fn a_write_only_key_backs_up_and_does_nothing_else() {
 }
 
 #[test]
+fn a_removal_that_was_seen_and_is_gone_is_not_settled_by_a_repair() {
+    let lab = with_encrypted();
+    lab.write("source/file", "content");
+    let repository = "--repo repo --password-file secret";
+    lab.ok(&format!("key add {repository} --write-only client.key"));
+    lab.ok("backup --repo repo --key-file client.key source");
+    let listed = lab.ok(&format!("key list {repository} --json")).json();
+    let id = listed.as_array().unwrap().last().unwrap()["id"].as_str().unwrap().to_owned();
+    lab.ok(&format!("key remove {repository} {id}"));
+    lab.ok(&format!("snapshots {repository}"));
+    let word = lab.path(format!("repo/clients/00000000{id}0000000000000002"));
+    let whole = fs::read(&word).unwrap();
+    fs::remove_file(&word).unwrap();
+    lab.run(&format!("check {repository} --repair")).expect(1).says(&["nothing is repaired"]);
+    lab.run(&format!("snapshots {repository}")).expect(13).says(&["was taken back", "from a copy"]);
+    let ran = lab.run(&format!("key list {repository} --json")).expect(13);
+    assert_eq!(ran.json().as_array().unwrap().last().unwrap()["removed"], "hidden");
+    let remove = format!("key remove {repository} {id}");
+    lab.run(&remove).expect(1).says(&["was taken back", "hint:", "--even-damaged"]);
+    fs::write(&word, whole).unwrap();
+    lab.ok(&format!("check {repository} --repair"));
+    lab.ok(&remove);
+}
+
+#[test]
 fn a_private_key_opens_what_its_file_names() {
     let lab = with_encrypted();
     lab.write("source/file", "content");

@@ -211,6 +211,23 @@ impl<'a> Announced<'a> {
     }
 }
 
+impl Repository {
+    /// Says of a snapshot that somebody who can read has made, and of which no log tells, that it is
+    /// there.
+    pub(crate) fn acknowledge(&self, id: ObjectId) -> Result<(), StoreError> {
+        if self.logged()?.has(id) || self.claimed_client(id)?.is_some() {
+            return Ok(());
+        }
+        match receipt::write(&*self.objects, &self.envelope, id) {
+            Err(StoreError::Backend(BackendError::AlreadyExists { .. })) => {}
+            written => written?,
+        }
+        let at = log::append(self, &[id], &[])?;
+        self.remember(at);
+        Ok(())
+    }
+}
+
 fn ids(containers: &[ObjectInfo]) -> HashSet<ObjectId> {
     containers.iter().filter_map(|info| container_id(&info.name)).collect()
 }

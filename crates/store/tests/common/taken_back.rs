@@ -49,7 +49,7 @@ impl TakenBack {
 
     /// Takes the key back.
     pub fn take_back(&self, objects: &Arc<dyn Objects>) -> Result<Vec<ObjectId>, StoreError> {
-        try_open(Arc::clone(objects))?.remove_client(self.key.client())
+        try_open(Arc::clone(objects))?.remove_client(self.key.client(), false)
     }
 
     /// What whoever stole the key seals.
@@ -127,7 +127,7 @@ impl TakenBack {
         let told_there = Arc::clone(told);
         let other = move || match backs_up {
             true => tell(&told_there, back_up_as(&there, &key, &source)),
-            false => drop(open(&there).remove_client(key.client()).unwrap()),
+            false => drop(open(&there).remove_client(key.client(), false).unwrap()),
         };
         let waiting = Arc::new(Mutex::new((step, Some(other))));
         let waiting_there = Arc::clone(&waiting);
