@@ -302,6 +302,13 @@ fn verify_restored(tool: Tool, place: &Place) -> Result<()> {
     Ok(())
 }
 
+/// The program to measure, and the folder to do it in: `dir`, or one of this workspace.
+pub(crate) fn program_and_work(program: &Path, dir: Option<&Path>) -> Result<(PathBuf, Work)> {
+    let found = program.canonicalize().with_context(|| program.display().to_string())?;
+    let dir = dir.map_or_else(|| workspace::target_dir().join("bench/work"), Path::to_owned);
+    Ok((found, Work::begin(&dir)?))
+}
+
 /// The folder that repositories and restored trees live in while measuring.
 pub(crate) struct Work(PathBuf);
 

@@ -15,10 +15,9 @@ use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::bench::{self, Work};
+use crate::bench;
 use crate::bench_table::{lower_bound, median};
 use crate::record::{self, Commit, Dataset, Machine, Record};
-use crate::workspace;
 
 /// What `cargo xtask campaign nbd` was asked for.
 #[derive(clap::Args)]
@@ -100,10 +99,7 @@ const NOTES: [&str; 4] = [
 
 /// Measures, prints and writes the record.
 pub(crate) fn measure(options: &Options) -> Result<()> {
-    let onefold = options.onefold.canonicalize();
-    let onefold = onefold.with_context(|| options.onefold.display().to_string())?;
-    let work = options.dir.clone().unwrap_or_else(|| workspace::target_dir().join("bench/work"));
-    let work = Work::begin(&work)?;
+    let (onefold, work) = bench::program_and_work(&options.onefold, options.dir.as_deref())?;
     let mut samples = Vec::new();
     for round in 1..=options.rounds {
         let first = (round as usize - 1) % SERVERS.len();

@@ -14,7 +14,7 @@ use crate::bench::{self, Work};
 use crate::bench_table::median;
 use crate::measure;
 use crate::record::{self, Commit, Dataset, Machine, Record};
-use crate::{digest, traces_plot, workspace};
+use crate::{digest, traces_plot};
 
 /// What `cargo xtask campaign traces` was asked for.
 #[derive(clap::Args)]
@@ -106,10 +106,7 @@ const NOTES: [&str; 4] = [
 
 /// Measures, prints and writes the record and the plot.
 pub(crate) fn measure(options: &Options) -> Result<()> {
-    let onefold = options.onefold.canonicalize();
-    let onefold = onefold.with_context(|| options.onefold.display().to_string())?;
-    let work = options.dir.clone().unwrap_or_else(|| workspace::target_dir().join("bench/work"));
-    let work = Work::begin(&work)?;
+    let (onefold, work) = bench::program_and_work(&options.onefold, options.dir.as_deref())?;
     let traces = work.fresh("traces")?;
     for trace in TRACES {
         let text = File::create(traces.join(trace))?;
