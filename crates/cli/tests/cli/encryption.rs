@@ -144,7 +144,7 @@ fn keys_are_added_listed_and_removed() {
     let fields = |field: &str| [&keys[0][field], &keys[1][field]];
     assert_eq!(fields("label"), [&"".into(), &"two".into()] as [&serde_json::Value; 2]);
     assert_eq!(fields("in_use"), [&false.into(), &true.into()] as [&serde_json::Value; 2]);
-    assert_eq!(fields("memory_kib"), [&65536.into(); 2] as [&serde_json::Value; 2]);
+    assert_eq!(fields("memory_kib"), [&49152.into(); 2] as [&serde_json::Value; 2]);
     assert_eq!(keys[1]["id"], added["id"]);
     let [first, second] = fields("id").map(|id| id.as_str().unwrap().to_owned());
     let listed = lab.ok("key list --repo repo --password-file second").stdout;
