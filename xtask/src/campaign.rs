@@ -9,6 +9,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::limited::Limited;
+use crate::outcome::Outcome;
 use crate::programs::{self, on_path};
 use crate::record::Commit;
 use crate::workspace;
@@ -23,10 +24,10 @@ const KERNEL_TESTS: &[&str] = &[
 const SANITIZER_TARGET: &str = "x86_64-unknown-linux-gnu";
 
 /// Runs the fuzz targets called in `only`, or all if it is empty, for `seconds` each; stops at the
-/// first that fails.
+/// first that fails. `out` gets how many inputs each had.
 ///
 /// The stable compiler is told to accept the sanitizer flags; only these campaigns do that.
-pub(crate) fn fuzz(seconds: u32, only: &[String]) -> Result<()> {
+pub(crate) fn fuzz(seconds: u32, only: &[String], out: Option<&Path>) -> Result<()> {
     if !succeeds(Command::new("cargo").args(["fuzz", "--version"])) {
         println!("campaign: cargo install cargo-fuzz --locked");
         run(Command::new("cargo").args(["install", "cargo-fuzz", "--locked"]))?;
@@ -36,16 +37,24 @@ pub(crate) fn fuzz(seconds: u32, only: &[String]) -> Result<()> {
         bail!("no fuzz target '{unknown}', expected one of {}", all.join(", "));
     }
     let targets = if only.is_empty() { &all } else { only };
+    let mut outcome = Outcome::begin()?;
+    outcome.note("each line is a target, how many inputs it had, and for how long");
     for target in targets {
         println!("campaign: fuzzing {target} for {seconds} s");
-        let limit = format!("-max_total_time={seconds}");
-        run(Command::new("cargo")
-            .args(["fuzz", "run", target, "--", &limit, "-max_len=65536", "-rss_limit_mb=4096"])
-            .env("RUSTC_BOOTSTRAP", "1")
-            .current_dir(workspace::root()))?;
+        let script = format!(
+            "cargo fuzz run {target} -- -max_total_time={seconds} -max_len=65536 \
+             -rss_limit_mb=4096 2>&1"
+        );
+        outcome.run(
+            Command::new("sh")
+                .args(["-c", &script])
+                .env("RUSTC_BOOTSTRAP", "1")
+                .current_dir(workspace::root()),
+            |line| line.strip_prefix("Done ").map(|done| format!("{target}: {done}")),
+        )?;
     }
     println!("campaign: {} fuzz targets ran {seconds} s each and found nothing", targets.len());
-    Ok(())
+    outcome.write(out)
 }
 
 /// Every target that `fuzz/Cargo.toml` names.
@@ -68,14 +77,35 @@ fn program_names(manifest: &str) -> Vec<String> {
 
 /// Kills the binary `kills` times in backups and as often in prunes, a third as often those of an
 /// encrypted repository, and tells where the kills came. Restores are cut, too.
-pub(crate) fn kill(kills: u32) -> Result<()> {
-    run(Command::new("cargo")
-        .args(["test", "-p", "onefold", "--test", "cli", "--", "--nocapture", "power_cut::"])
-        .env("ONEFOLD_KILLS", kills.to_string())
-        .env("ONEFOLD_REQUIRE_ALL", "1")
-        .current_dir(workspace::root()))?;
+pub(crate) fn kill(kills: u32, out: Option<&Path>) -> Result<()> {
+    let mut outcome = Outcome::begin()?;
+    outcome.note("a kill counts that came between the first write and the end of the command");
+    outcome.note("power is cut on a FUSE file system that forgets, keeps or tears what was not synced");
+    outcome.run(
+        Command::new("cargo")
+            .args(["test", "-p", "onefold", "--test", "cli", "--", "--nocapture", "power_cut::"])
+            .env("ONEFOLD_KILLS", kills.to_string())
+            .env("ONEFOLD_REQUIRE_ALL", "1")
+            .current_dir(workspace::root()),
+        |line| line.contains(" kills between the first write and the end").then(|| line.to_owned()),
+    )?;
     println!("campaign: nothing that was acknowledged was lost");
-    Ok(())
+    outcome.write(out)
+}
+
+/// Lets writers, pruners and readers take turns in `seeds` orders of each cast.
+pub(crate) fn plays(seeds: u32, out: Option<&Path>) -> Result<()> {
+    let mut outcome = Outcome::begin()?;
+    outcome.note("built as the tests are, with overflow checks and debug assertions");
+    outcome.run(
+        Command::new("cargo")
+            .args(["test", "-p", "onefold-store", "--test", "interleaved", "--", "--nocapture"])
+            .env("ONEFOLD_SEEDS", seeds.to_string())
+            .current_dir(workspace::root()),
+        |line| line.contains(" orders of ").then(|| line.to_owned()),
+    )?;
+    println!("campaign: nothing that was acknowledged was lost");
+    outcome.write(out)
 }
 
 /// Kills `onefold serve` under load `kills` times, and as often cuts its power, and writes what came

@@ -28,6 +28,7 @@ mod limited;
 mod loops;
 mod manifest;
 mod measure;
+mod outcome;
 mod programs;
 mod record;
 mod rivals;
@@ -115,12 +116,27 @@ enum CampaignCommand {
         /// How many backups are killed, and how many prunes
         #[arg(long, default_value_t = 200)]
         kills: u32,
+        /// The record to write, e.g. docs/records/NAME.json
+        #[arg(long)]
+        out: Option<PathBuf>,
+    },
+    /// Let writers, pruners and readers of a repository take turns at its storage in many orders
+    Plays {
+        /// How many orders of each cast
+        #[arg(long, default_value_t = 5000)]
+        seeds: u32,
+        /// The record to write, e.g. docs/records/NAME.json
+        #[arg(long)]
+        out: Option<PathBuf>,
     },
     /// Fuzz every decoder of stored bytes, and the chunkers
     Fuzz {
         /// How long each target runs
         #[arg(long, default_value_t = 60)]
         seconds: u32,
+        /// The record to write, e.g. docs/records/NAME.json
+        #[arg(long)]
+        out: Option<PathBuf>,
         /// The targets to run, if not all
         targets: Vec<String>,
     },
@@ -295,15 +311,20 @@ fn main() -> ExitCode {
             out,
         }) => bench::backup(bench::Options { dataset, scene, rounds, rivals, work, cold, out }),
         Command::Rivals { arguments } => rivals::run(&arguments),
-        Command::Campaign(CampaignCommand::Fuzz { seconds, targets }) => {
-            campaign::fuzz(seconds, &targets)
+        Command::Campaign(CampaignCommand::Fuzz { seconds, out, targets }) => {
+            campaign::fuzz(seconds, &targets, out.as_deref())
         }
         Command::Campaign(CampaignCommand::Index { limit, arguments }) => {
             campaign::index(limit, &arguments)
         }
         Command::Campaign(CampaignCommand::Table { arguments }) => campaign::table(&arguments),
         Command::Campaign(CampaignCommand::Engine { arguments }) => campaign::engine(&arguments),
-        Command::Campaign(CampaignCommand::Kill { kills }) => campaign::kill(kills),
+        Command::Campaign(CampaignCommand::Kill { kills, out }) => {
+            campaign::kill(kills, out.as_deref())
+        }
+        Command::Campaign(CampaignCommand::Plays { seeds, out }) => {
+            campaign::plays(seeds, out.as_deref())
+        }
         Command::Campaign(CampaignCommand::ServeKill { kills, out }) => {
             campaign::serve_kill(kills, &out)
         }

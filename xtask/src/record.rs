@@ -126,23 +126,35 @@ impl Sample {
 impl<S: PartialEq + Serialize + DeserializeOwned> Record<S> {
     /// Writes the record whole or not at all, and reads it back.
     pub(crate) fn write(&self, path: &Path) -> Result<()> {
-        let place = || path.display().to_string();
-        if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder).with_context(place)?;
-        }
-        let mut text = serde_json::to_string_pretty(self).with_context(place)?;
-        text.push('\n');
-        let unfinished = path.with_extension("json.part");
-        fs::write(&unfinished, text).with_context(place)?;
-        fs::rename(&unfinished, path).with_context(place)?;
-        ensure!(Self::read(path)? == *self, "{}: reads back as another record", path.display());
-        Ok(())
+        write(self, path)
     }
 
     pub(crate) fn read(path: &Path) -> Result<Self> {
-        let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
-        serde_json::from_str(&text).with_context(|| format!("{}: no record", path.display()))
+        read(path)
     }
+}
+
+/// Writes what is on record as JSON, whole or not at all, and reads it back.
+pub(crate) fn write<R>(record: &R, path: &Path) -> Result<()>
+where
+    R: PartialEq + Serialize + DeserializeOwned,
+{
+    let place = || path.display().to_string();
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder).with_context(place)?;
+    }
+    let mut text = serde_json::to_string_pretty(record).with_context(place)?;
+    text.push('\n');
+    let unfinished = path.with_extension("json.part");
+    fs::write(&unfinished, text).with_context(place)?;
+    fs::rename(&unfinished, path).with_context(place)?;
+    ensure!(read::<R>(path)? == *record, "{}: reads back as another record", path.display());
+    Ok(())
+}
+
+fn read<R: DeserializeOwned>(path: &Path) -> Result<R> {
+    let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
+    serde_json::from_str(&text).with_context(|| format!("{}: no record", path.display()))
 }
 
 impl Commit {
