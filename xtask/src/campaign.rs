@@ -80,7 +80,9 @@ fn program_names(manifest: &str) -> Vec<String> {
 pub(crate) fn kill(kills: u32, out: Option<&Path>) -> Result<()> {
     let mut outcome = Outcome::begin()?;
     outcome.note("a kill counts that came between the first write and the end of the command");
-    outcome.note("power is cut on a FUSE file system that forgets, keeps or tears what was not synced");
+    outcome.note(
+        "power is cut on a FUSE file system that forgets, keeps or tears what was not synced",
+    );
     outcome.run(
         Command::new("cargo")
             .args(["test", "-p", "onefold", "--test", "cli", "--", "--nocapture", "power_cut::"])
