@@ -84,6 +84,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_snapshot_that_is_there_ends_otherwise_than_work_that_is_half_done() {
+        let untold = || StoreError::Unacknowledged {
+            snapshot: onefold_seal::ObjectId::from_bytes([1; 16]),
+            missing: "its log entry",
+            source: Box::new(StoreError::Stopped),
+        };
+        assert_eq!(Exit::of(&untold().into()), Exit::Incomplete);
+        // Of several snapshots to be made not all are there.
+        let half_way = StoreError::HalfWay { source: Box::new(untold()) };
+        assert_eq!(Exit::of(&half_way.into()), Exit::Fatal);
+    }
+
+    #[test]
     fn the_graver_of_two_is_what_the_shell_sees() {
         let ascending = [Exit::Fine, Exit::Incomplete, Exit::NotAsSeen, Exit::WrongPassword];
         for (at, graver) in ascending.iter().enumerate() {

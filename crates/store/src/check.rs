@@ -15,6 +15,7 @@ use onefold_fingerprint::Fingerprint;
 use onefold_index::{self as index, Index, Run, run_id};
 use onefold_seal::ObjectId;
 
+use crate::ahead;
 use crate::chunks::ChunkReader;
 use crate::history;
 use crate::intent;
@@ -282,15 +283,17 @@ impl Check<'_> {
         let object = objects.get(&container_name(id))?;
         self.found.report.read_bytes += object.len() as u64;
         let directory = Directory::of_object(envelope, id, &object)?;
-        for group in 0..directory.groups.len() as u32 {
-            let verified = directory
-                .group_of_object(&object, group)
-                .and_then(|bytes| directory.verify_group(group, &bytes, fingerprinter));
+        let verify = |group: &u32| {
+            let bytes = directory.group_of_object(&object, *group)?;
+            directory.verify_group(*group, &bytes, fingerprinter)
+        };
+        ahead::in_order(groups(&directory), verify, |group, verified| {
             if let Err(error) = verified {
                 bad_groups.insert(group);
                 self.damaged_container(id, error.into());
             }
-        }
+            Ok(())
+        })?;
         Ok(directory)
     }
 
@@ -301,17 +304,18 @@ impl Check<'_> {
         bad_groups: &mut HashSet<u32>,
     ) -> Result<(), StoreError> {
         let Repository { objects, fingerprinter, .. } = self.repository;
-        for group in 0..directory.groups.len() as u32 {
+        let verify = |group: &u32| {
+            let bytes = directory.read_group(&**objects, *group)?;
+            directory.verify_group(*group, &bytes, fingerprinter)
+        };
+        ahead::in_order(groups(directory), verify, |group, verified| {
             self.go_on()?;
-            let verified = directory
-                .read_group(&**objects, group)
-                .and_then(|bytes| directory.verify_group(group, &bytes, fingerprinter));
             if let Err(error) = verified {
                 bad_groups.insert(group);
                 self.damaged_container(directory.id, error.into());
             }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     fn damaged_container(&mut self, id: ObjectId, error: StoreError) {
@@ -720,6 +724,11 @@ struct Seen {
     broken: HashMap<Recipe, String>,
     /// How deep the directory at hand is nested.
     depth: usize,
+}
+
+/// The groups of a container, each with how many bytes it takes to read it.
+fn groups(directory: &Directory) -> impl Iterator<Item = (usize, u32)> {
+    directory.groups.iter().map(|group| group.len.max(group.stored_len) as usize).zip(0..)
 }
 
 fn is_picked(reading: Reading) -> bool {

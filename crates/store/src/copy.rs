@@ -7,28 +7,21 @@
 //! To the other repository a copy is a backup: it gives notice of each snapshot to come before it
 //! looks at what is there, and commits each by a conditional put.
 
-use std::collections::HashMap;
-use std::sync::atomic::Ordering;
+mod crossing;
 
-use onefold_container::Content;
-use onefold_fingerprint::Fingerprint;
+use std::sync::atomic::Ordering;
+use std::thread;
+
 use onefold_seal::ObjectId;
 
+use self::crossing::Crossing;
 use crate::backup;
 use crate::backup::commit::Announced;
-use crate::chunks::ChunkReader;
 use crate::graft::Graft;
 use crate::place::Used;
-use crate::recipe::Joiner;
-use crate::repository::read_tree;
 use crate::seeded::{self, Bug};
-use crate::tree::{self, Entry, Node, Time, Tree};
-use crate::{Cancel, Progress, Recipe, Repository, Snapshot, StoreError};
-
-/// Names of chunks that are remembered at most, some 40 MB.
-const MAX_NAMES: usize = 1 << 18;
-/// Files and trees that are remembered at most.
-const MAX_RECIPES: usize = 1 << 17;
+use crate::tree::Time;
+use crate::{Cancel, Progress, Repository, Snapshot, StoreError};
 
 /// How a copy is made.
 #[derive(Debug, Clone)]
@@ -134,176 +127,38 @@ fn copy_all<'a>(
     let names_alike = !from.is_encrypted()
         && !to.is_encrypted()
         && from.config().fingerprint == to.config().fingerprint;
-    let mut crossing = Crossing {
-        reader: &reader,
-        graft,
-        names_alike,
-        rechunk: options.rechunk,
-        names: HashMap::new(),
-        files: HashMap::new(),
-        trees: HashMap::new(),
-        progress,
-        cancel,
-    };
-    for (id, snapshot) in snapshots {
-        let before = crossing.graft.new_bytes;
-        let root = match crossing.entry(&snapshot.root, 0) {
-            Ok(root) => root,
-            Err(error) => {
-                // What crossed is kept for the next copy.
+    let how = crossing::How { names_alike, rechunk: options.rechunk, progress, cancel };
+    thread::scope(|scope| {
+        let mut crossing = Crossing::new(scope, &reader, &to.fingerprinter, graft, how);
+        for (id, snapshot) in snapshots {
+            let before = crossing.graft.new_bytes;
+            let root = match crossing.root(&snapshot.root) {
+                Ok(root) => root,
+                Err(error) => {
+                    // What crossed is kept for the next copy.
+                    crossing.graft.finish()?;
+                    return Err(match error {
+                        StoreError::Interrupted => error,
+                        source => StoreError::Broken { snapshot: *id, source: Box::new(source) },
+                    });
+                }
+            };
+            if !seeded::active(Bug::CopyCommittedEarly) {
                 crossing.graft.finish()?;
-                return Err(match error {
-                    StoreError::Interrupted => error,
-                    source => StoreError::Broken { snapshot: *id, source: Box::new(source) },
-                });
             }
-        };
-        if !seeded::active(Bug::CopyCommittedEarly) {
-            crossing.graft.finish()?;
-        }
-        let new_bytes = crossing.graft.new_bytes - before;
-        let summary = crate::Summary { new_bytes, ..snapshot.summary };
-        let tags = snapshot.tags_of_copy();
-        let copy = Snapshot { parent: Some(*id), tags, summary, root, ..snapshot.clone() };
-        let notice = announced.pop().expect("there is one for each snapshot");
-        let committed = notice.commit(&copy, &loaded, &used).map_err(StoreError::half_way)?;
-        report.copied.push((*id, committed));
-        if seeded::active(Bug::CopyCommittedEarly) {
-            crossing.graft.finish()?;
-        }
-        report.new_bytes = crossing.graft.new_bytes;
-        report.stored_bytes = crossing.graft.stored_bytes();
-    }
-    Ok(())
-}
-
-/// What brings chunks from one repository into another.
-struct Crossing<'a> {
-    reader: &'a ChunkReader<'a>,
-    graft: Graft<'a>,
-    /// Whether the same bytes have the same fingerprint in both.
-    names_alike: bool,
-    rechunk: bool,
-    /// What chunks are called there.
-    names: HashMap<Fingerprint, Fingerprint>,
-    /// What became of files of more than one chunk.
-    files: HashMap<Recipe, Recipe>,
-    /// What became of trees.
-    trees: HashMap<Recipe, Tree>,
-    progress: &'a Progress,
-    cancel: &'a Cancel,
-}
-
-impl Crossing<'_> {
-    fn entry(&mut self, entry: &Entry, depth: usize) -> Result<Entry, StoreError> {
-        tree::check_depth(depth)?;
-        if self.cancel.is_cancelled() {
-            return Err(StoreError::Interrupted);
-        }
-        let node = match &entry.node {
-            Node::File { size, content, extents } => {
-                let content = self.file(content)?;
-                Progress::add(&self.progress.files, 1);
-                Node::File { size: *size, content, extents: extents.clone() }
+            let new_bytes = crossing.graft.new_bytes - before;
+            let summary = crate::Summary { new_bytes, ..snapshot.summary };
+            let tags = snapshot.tags_of_copy();
+            let copy = Snapshot { parent: Some(*id), tags, summary, root, ..snapshot.clone() };
+            let notice = announced.pop().expect("there is one for each snapshot");
+            let committed = notice.commit(&copy, &loaded, &used).map_err(StoreError::half_way)?;
+            report.copied.push((*id, committed));
+            if seeded::active(Bug::CopyCommittedEarly) {
+                crossing.graft.finish()?;
             }
-            Node::Directory { tree } => {
-                Node::Directory { tree: self.directory(entry, tree, depth)? }
-            }
-            other => other.clone(),
-        };
-        Ok(Entry { node, ..entry.clone() })
-    }
-
-    fn directory(&mut self, entry: &Entry, tree: &Tree, depth: usize) -> Result<Tree, StoreError> {
-        let recipe = match tree {
-            Tree::Stored(recipe) => Some(*recipe),
-            Tree::Inline(_) => None,
-        };
-        if let Some(known) = recipe.and_then(|recipe| self.trees.get(&recipe)) {
-            return Ok(known.clone());
+            report.new_bytes = crossing.graft.new_bytes;
+            report.stored_bytes = crossing.graft.stored_bytes();
         }
-        let mut entries = read_tree(self.reader, entry)?.unwrap_or_default();
-        for child in &mut entries {
-            *child = self.entry(child, depth + 1)?;
-        }
-        let bytes = tree::encode(&entries);
-        // A snapshot's root is always stored.
-        let copy = match bytes.len() > Tree::INLINE_MAX || depth == 0 {
-            true => Tree::Stored(self.graft.tree(&bytes)?),
-            false => Tree::Inline(bytes),
-        };
-        if let Some(recipe) = recipe {
-            remember(&mut self.trees, MAX_RECIPES, recipe, copy.clone());
-        }
-        Ok(copy)
-    }
-
-    fn file(&mut self, content: &Recipe) -> Result<Recipe, StoreError> {
-        if let Some(known) = self.files.get(content) {
-            Progress::add(&self.progress.bytes, content.len);
-            return Ok(*known);
-        }
-        let copy = match self.rechunk {
-            true => self.cut_anew(content)?,
-            false => {
-                let mut recipe = Joiner::default();
-                let reader = self.reader;
-                reader.visit(content, &mut |leaf| {
-                    let copy = self.chunk(&leaf)?;
-                    recipe.push(copy, &mut |node| self.graft.node(node))
-                })?;
-                recipe.finish(&mut |node| self.graft.node(node))?
-            }
-        };
-        if content.depth > 0 || self.rechunk {
-            remember(&mut self.files, MAX_RECIPES, *content, copy);
-        }
-        Ok(copy)
-    }
-
-    /// A chunk under the name that it has there; it crosses if it is not there.
-    fn chunk(&mut self, leaf: &Recipe) -> Result<Recipe, StoreError> {
-        if self.cancel.is_cancelled() {
-            return Err(StoreError::Interrupted);
-        }
-        Progress::add(&self.progress.bytes, leaf.len);
-        let name = match self.names_alike {
-            true => Some(leaf.root),
-            false => self.names.get(&leaf.root).copied(),
-        };
-        if let Some(name) = name.filter(|name| self.graft.has(name)) {
-            return Ok(Recipe::chunk(name, leaf.len));
-        }
-        let before = self.graft.new_bytes;
-        let copy = self.graft.bytes(Content::Data, &self.reader.leaf(leaf)?)?;
-        Progress::add(&self.progress.new_bytes, self.graft.new_bytes - before);
-        if !self.names_alike {
-            remember(&mut self.names, MAX_NAMES, leaf.root, copy.root);
-        }
-        Ok(copy)
-    }
-
-    /// Cuts a file's bytes by the other repository's chunker.
-    fn cut_anew(&mut self, content: &Recipe) -> Result<Recipe, StoreError> {
-        let (mut bytes, mut recipe) = (Vec::new(), Joiner::default());
-        let Self { reader, graft, progress, cancel, .. } = self;
-        reader.visit(content, &mut |leaf| {
-            if cancel.is_cancelled() {
-                return Err(StoreError::Interrupted);
-            }
-            bytes.extend_from_slice(&reader.leaf(&leaf)?);
-            Progress::add(&progress.bytes, leaf.len);
-            graft.cut(&mut bytes, false, &mut recipe)
-        })?;
-        graft.cut(&mut bytes, true, &mut recipe)?;
-        recipe.finish(&mut |node| graft.node(node))
-    }
-}
-
-/// Notes what is known, and forgets all else first if that would be too much.
-fn remember<K: Eq + std::hash::Hash, V>(known: &mut HashMap<K, V>, max: usize, key: K, value: V) {
-    if known.len() >= max {
-        known.clear();
-    }
-    known.insert(key, value);
+        Ok(())
+    })
 }

@@ -14,6 +14,7 @@
 //!
 //! The store knows no terminal: it reports through [`Progress`] and typed reports.
 
+mod ahead;
 pub mod backup;
 pub mod check;
 mod chunks;

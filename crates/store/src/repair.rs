@@ -25,6 +25,7 @@ use onefold_fingerprint::Fingerprint;
 use onefold_index::{Index, run_name};
 use onefold_seal::ObjectId;
 
+use crate::ahead;
 use crate::backup;
 use crate::backup::commit::Announced;
 use crate::backup::pack::Added;
@@ -307,35 +308,34 @@ impl Repair<'_> {
             Ok(directory) => directory,
             Err(error) => return self.repository.expect_damage(error.into()),
         };
-        for group in 0..directory.groups.len() as u32 {
-            let first = directory.chunks.partition_point(|chunk| chunk.group < group);
-            let members = directory.chunks[first..].iter();
-            let wanted: Vec<_> = members
-                .take_while(|chunk| chunk.group == group)
+        let wanted = directory.groups.iter().zip(0..).filter_map(|(group, at)| {
+            let first = directory.chunks.partition_point(|chunk| chunk.group < at);
+            let wanted: Vec<_> = directory.chunks[first..]
+                .iter()
+                .take_while(|chunk| chunk.group == at)
                 .filter(|chunk| loaded.index.get(&chunk.fingerprint).is_none())
                 .collect();
-            if wanted.is_empty() {
-                continue;
-            }
-            let read = directory.read_group(&**objects, group).and_then(|bytes| {
-                directory.verify_group(group, &bytes, fingerprinter).map(|()| bytes)
-            });
-            match read {
-                Ok(bytes) => {
-                    for chunk in wanted {
-                        let chunk_bytes = &bytes[chunk.range()];
-                        graft.chunk(directory.content, chunk.fingerprint, chunk_bytes)?;
-                        self.report.saved_chunks += 1;
-                        self.report.saved_bytes += u64::from(chunk.len);
-                    }
+            (!wanted.is_empty()).then_some((group.len as usize, (at, wanted)))
+        });
+        let read = |(group, _): &(u32, Vec<&ChunkEntry>)| {
+            let bytes = directory.read_group(&**objects, *group)?;
+            directory.verify_group(*group, &bytes, fingerprinter).map(|()| bytes)
+        };
+        ahead::in_order(wanted, read, |(_, wanted), read| match read {
+            Ok(bytes) => {
+                for chunk in wanted {
+                    let chunk_bytes = &bytes[chunk.range()];
+                    graft.chunk(directory.content, chunk.fingerprint, chunk_bytes)?;
+                    self.report.saved_chunks += 1;
+                    self.report.saved_bytes += u64::from(chunk.len);
                 }
-                Err(error) => {
-                    self.report.lost_chunks += wanted.len() as u64;
-                    self.repository.expect_damage(error.into())?;
-                }
+                Ok(())
             }
-        }
-        Ok(())
+            Err(error) => {
+                self.report.lost_chunks += wanted.len() as u64;
+                self.repository.expect_damage(error.into())
+            }
+        })
     }
 
     /// Puts runs over containers that no good run covers, and deletes the bad runs.

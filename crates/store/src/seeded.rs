@@ -5,7 +5,7 @@
 //! fail unless the simulator notices. Without the feature `seeded-bugs` none of them can be
 //! switched on and the compiler removes them.
 
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 /// A rule of the write order, broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,6 +61,10 @@ pub enum Bug {
     ContradictionBelieved = 25,
     /// Whoever takes a client's key back looks for its snapshots before he says so.
     ClientListedEarly = 26,
+    /// The last word on a client is put before the parts that name its snapshots.
+    PartsPutLast = 27,
+    /// No group can be compressed. Not ours, but no compressor fails when asked to.
+    CompressorFails = 28,
 }
 
 impl Bug {
@@ -89,8 +93,11 @@ impl Bug {
         Bug::ForgottenLoggedLast,
     ];
 
-    /// The bug of taking a client's key back.
+    /// The bug of taking a client's key back beside its backups.
     pub const OF_CLIENTS: &[Bug] = &[Bug::ClientListedEarly];
+
+    /// The bug of taking a key back that is cut off.
+    pub const OF_PARTS: &[Bug] = &[Bug::PartsPutLast];
 
     /// The bug of a copy.
     pub const OF_COPY: &[Bug] = &[Bug::CopyCommittedEarly];
@@ -117,4 +124,16 @@ pub fn activate(bug: Option<Bug>) {
 
 pub(crate) fn active(bug: Bug) -> bool {
     cfg!(feature = "seeded-bugs") && ACTIVE.load(Ordering::SeqCst) == bug as u8
+}
+
+static WORDS_ARE_SHORT: AtomicBool = AtomicBool::new(false);
+
+/// Lets one object name one snapshot of a client at most, for the whole process.
+#[cfg(feature = "seeded-bugs")]
+pub fn shorten_words() {
+    WORDS_ARE_SHORT.store(true, Ordering::SeqCst);
+}
+
+pub(crate) fn are_words_short() -> bool {
+    cfg!(feature = "seeded-bugs") && WORDS_ARE_SHORT.load(Ordering::SeqCst)
 }

@@ -5,12 +5,14 @@ mod common;
 use std::sync::Arc;
 
 use common::copied::{Copied, made};
+use common::picture::Picture;
 use common::scene::expect_nothing_stored_twice;
 use common::trials::Trial;
 use common::{
     Protection, back_up, checked, config, copy as copy_objects, names, open, small_chunks, write,
 };
-use onefold_backend::Objects;
+use onefold_backend::fault::{Failure, Fault, Faults, Faulty};
+use onefold_backend::{Objects, Operation};
 use onefold_store::copy::{self, Options};
 use onefold_store::{Cancel, Config, Progress, StoreError, forget};
 use onefold_testkit::random;
@@ -142,5 +144,54 @@ fn a_copy_that_was_never_told_of_is_told_of_by_the_next() {
             let report = checked(&open(&target)).unwrap();
             assert_eq!((report.findings, report.notes), (vec![], vec![]));
         }
+    }
+}
+
+#[test]
+fn what_crosses_in_many_batches_arrives_as_it_was() {
+    let source = tempdir().unwrap();
+    // More than is on the way at once, of bytes and of entries; and some of it twice.
+    for number in 0..4 {
+        write(source.path().join(format!("long/{number}")), random(number % 3, 3_000_000));
+    }
+    for number in 0..4500 {
+        write(source.path().join(format!("short/{}/{number}", number % 5)), number.to_string());
+    }
+    let picture = Picture::of(source.path());
+    let from = made(config(4 << 10, 16 << 10, 64 << 10), Protection::Encrypted);
+    back_up(&open(&from), source.path());
+    for rechunk in [false, true] {
+        let to = made(config(2 << 10, 8 << 10, 32 << 10), Protection::Encrypted);
+        let snapshots = open(&from).snapshots().unwrap().0;
+        let options =
+            Options { host: "h".into(), user: "u".into(), rechunk, container_len: 2 << 20 };
+        let (progress, cancel) = (Progress::default(), Cancel::default());
+        copy::copy(&open(&from), &open(&to), snapshots, &options, &progress, &cancel).unwrap();
+        let bytes = progress.bytes.load(std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(bytes, progress.total_bytes.load(std::sync::atomic::Ordering::Relaxed));
+        let repository = open(&to);
+        common::expect_clean(&repository).unwrap();
+        expect_nothing_stored_twice(&*to, &repository).unwrap();
+        let (copies, _) = repository.snapshots().unwrap();
+        common::restored(&repository, &copies[0].1).unwrap().expect(&picture).unwrap();
+    }
+}
+
+#[test]
+fn a_copy_that_cannot_tell_of_a_snapshot_stops_half_way_and_the_next_goes_on() {
+    let scene = Copied::new(Protection::Plain);
+    for prefix in ["receipts/", "logs/"] {
+        let target = made(small_chunks(), Protection::Plain);
+        let faults = Faults::none();
+        let faulty: Arc<dyn Objects> =
+            Arc::new(Faulty::new(Arc::clone(&target), "memory", &faults));
+        faults.add(Fault::new(Failure::Io).on(Operation::Put).named(prefix).times(u64::MAX));
+        let error = scene.copy_to(&faulty, 2, false).unwrap_err();
+        assert!(matches!(error, StoreError::HalfWay { .. }), "{error}");
+        assert_eq!(scene.expect_whole(&target), Ok(1));
+        let report = scene.copy_to(&target, 2, false).unwrap();
+        assert_eq!((report.copied.len(), report.there.len()), (1, 1));
+        assert_eq!(scene.expect_whole(&target), Ok(2));
+        assert!(checked(&open(&target)).unwrap().notes.is_empty());
     }
 }

@@ -8,11 +8,13 @@ use common::picture::Picture;
 use common::repaired::{Damaged, flip, repair, repair_at};
 use common::trials::Trial;
 use common::{
-    Protection, back_up, chain, checked, copy, in_memory, init, names, open, options, replace,
-    restored, small_chunks, try_back_up, write,
+    Protection, back_up, chain, checked, config, copy, in_memory, init, names, open, options,
+    replace, restored, small_chunks, try_back_up, write,
 };
 use onefold_backend::fault::{Failure, Fault, Faults, Faulty};
 use onefold_backend::{MemoryObjects, Objects, Operation};
+use onefold_container::{Content, Directory, container_id};
+use onefold_fingerprint::Fingerprint;
 use onefold_store::repair::TAG;
 use onefold_store::{Progress, StoreError};
 use onefold_testkit::random;
@@ -151,6 +153,88 @@ fn what_cannot_be_reached_is_not_taken_for_damaged() {
         assert!(matches!(error, StoreError::Backend(_) | StoreError::Container(_)), "{error}");
         assert_eq!(names(&*objects, ""), before);
     }
+}
+
+#[test]
+fn a_repair_that_cannot_tell_of_a_snapshot_stops_half_way_and_the_next_tells_of_it() {
+    let scene = Damaged::new(Protection::Plain);
+    for prefix in ["receipts/", "logs/"] {
+        let objects = copy(&*scene.before);
+        let faults = Faults::none();
+        let faulty = Faulty::new(Arc::clone(&objects), "memory", &faults);
+        faults.add(Fault::new(Failure::Io).on(Operation::Put).named(prefix).times(u64::MAX));
+        let error = repair_at(Arc::new(faulty)).unwrap_err();
+        let StoreError::HalfWay { source } = &error else { panic!("{error}") };
+        assert!(matches!(**source, StoreError::Unacknowledged { .. }), "{source}");
+        assert_eq!(names(&*objects, "snapshots/").len(), 3, "one of two was made");
+        let report = repair_at(Arc::clone(&objects)).unwrap();
+        let told = report.snapshots.iter().map(|one| one.is_from_before).collect::<Vec<_>>();
+        assert_eq!(told.iter().filter(|is_from_before| **is_from_before).count(), 1, "{told:?}");
+        assert_eq!(names(&*objects, "receipts/").len(), 4);
+        let notes = checked(&open(&objects)).unwrap().notes;
+        for new in report.snapshots.iter().map(|one| one.new.unwrap().to_string()) {
+            assert!(!notes.iter().any(|note| note.contains(&new)), "{notes:?}");
+        }
+        scene.expect_repaired(&objects, &report).unwrap();
+    }
+}
+
+#[test]
+fn groups_are_saved_in_order_whoever_reads_them() {
+    let source = tempdir().unwrap();
+    // Groups of a mebibyte at most, so a dozen at least.
+    for number in 0..12 {
+        write(source.path().join(format!("{number}")), random(number, 800_000));
+    }
+    let objects: Arc<dyn Objects> = Arc::new(MemoryObjects::new());
+    let repository =
+        init(Arc::clone(&objects), config(16 << 10, 64 << 10, 256 << 10), Protection::Plain);
+    let whole = onefold_store::backup::Options { container_len: 16 << 20, ..options() };
+    let sources = [source.path()];
+    try_back_up(&repository.unwrap(), &sources, &whole, &Progress::default()).unwrap();
+    let name = largest(&*objects);
+    let envelope = common::envelope(&*objects, open(&objects).id());
+    let directory = {
+        let object = objects.get(&name).unwrap();
+        Directory::of_object(&envelope, container_id(&name).unwrap(), &object).unwrap()
+    };
+    assert!(directory.groups.len() >= 10, "{} groups", directory.groups.len());
+    let lost = [2, 7];
+    for group in lost {
+        flip(&*objects, &name, directory.groups[group].offset as usize + 50);
+    }
+    let found = checked(&open(&objects)).unwrap().findings;
+    let at = |group: usize| format!("group {group} ");
+    let of_it: Vec<_> = found.iter().filter(|one| one.object == name).collect();
+    assert_eq!(of_it.len(), 2, "{found:?}");
+    for (finding, group) in of_it.iter().zip(lost) {
+        assert!(finding.problem.contains(&at(group)), "{finding}");
+    }
+    let report = repair_at(Arc::clone(&objects)).unwrap();
+    let in_lost = |group: u32| lost.contains(&(group as usize));
+    let expected: Vec<_> = directory.chunks.iter().filter(|chunk| !in_lost(chunk.group)).collect();
+    assert_eq!(report.saved_chunks, expected.len() as u64);
+    assert_eq!(report.lost_chunks, (directory.chunks.len() - expected.len()) as u64);
+    // The new containers have them one behind the other as the damaged one had.
+    let new = names(&*objects, "containers/");
+    let of_new = new.iter().filter(|other| **other != name).map(|name| {
+        let object = objects.get(name).unwrap();
+        Directory::of_object(&envelope, container_id(name).unwrap(), &object).unwrap()
+    });
+    let mut of_new: Vec<_> =
+        of_new.filter(|directory| directory.content == Content::Data).collect();
+    let place = |fingerprint: &Fingerprint| {
+        expected.iter().position(|chunk| chunk.fingerprint == *fingerprint)
+    };
+    of_new.sort_by_key(|directory| place(&directory.chunks[0].fingerprint));
+    let saved: Vec<_> =
+        of_new.iter().flat_map(|one| &one.chunks).map(|one| one.fingerprint).collect();
+    assert_eq!(saved, expected.iter().map(|one| one.fingerprint).collect::<Vec<_>>());
+}
+
+fn largest(objects: &dyn Objects) -> String {
+    let all = objects.list("containers/").unwrap();
+    all.into_iter().max_by_key(|info| info.size).unwrap().name
 }
 
 #[test]

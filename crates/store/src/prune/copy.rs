@@ -1,6 +1,7 @@
 //! Copying live chunks into new containers.
 
 use std::collections::HashSet;
+use std::ops::Range;
 
 use onefold_container::{
     CompressedGroup, Content, Directory, GroupBuilder, OpenContainer, SealedContainer,
@@ -11,6 +12,7 @@ use onefold_index::MAX_RUN_ENTRIES;
 use onefold_seal::ObjectId;
 
 use super::live::Live;
+use crate::ahead;
 use crate::backup::pack::{Added, CONTAINER_CHUNKS, GROUP_LEN};
 use crate::chunks::ChunkReader;
 use crate::loaded::Loaded;
@@ -72,22 +74,24 @@ impl<'a> Copier<'a> {
     ) -> Result<(), StoreError> {
         let Repository { objects, envelope, fingerprinter, .. } = self.repository;
         let directory = Directory::read(&**objects, envelope, from.id, from.size)?;
-        let mut at = 0;
-        for group in 0..directory.groups.len() as u32 {
-            let first = at;
-            at += directory.chunks[first..].iter().take_while(|chunk| chunk.group == group).count();
-            let is_live = |slot: &usize| live.has(number, *slot as u32);
-            if !(first..at).any(|slot| is_live(&slot)) {
-                continue;
-            }
-            let bytes = directory.read_group(&**objects, group)?;
-            directory.verify_group(group, &bytes, fingerprinter)?;
-            for slot in (first..at).filter(is_live) {
+        let is_live = |slot: &usize| live.has(number, *slot as u32);
+        let wanted = directory.groups.iter().zip(0..).filter_map(|(group, at)| {
+            let end_of = |group| directory.chunks.partition_point(|chunk| chunk.group < group);
+            let slots = end_of(at)..end_of(at + 1);
+            slots.clone().any(|slot| is_live(&slot)).then_some((group.len as usize, (at, slots)))
+        });
+        let read = |(group, _): &(u32, Range<usize>)| {
+            let bytes = directory.read_group(&**objects, *group)?;
+            directory.verify_group(*group, &bytes, fingerprinter).map(|()| bytes)
+        };
+        ahead::in_order(wanted, read, |(_, slots), bytes| {
+            let bytes = bytes?;
+            for slot in slots.filter(is_live) {
                 let chunk = &directory.chunks[slot];
                 self.push(directory.content, chunk.fingerprint, &bytes[chunk.range()])?;
             }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     /// Copies a chunk from wherever it is.
