@@ -102,6 +102,8 @@ fn tell(error: &anyhow::Error) -> Vec<String> {
     told
 }
 
+const LATER: &str = "a later Onefold wrote it: use that one, or a later one still";
+
 /// A way out, where one is known.
 fn hint(error: &anyhow::Error) -> Option<String> {
     if let Some(missing) = error.downcast_ref::<NoRepository>() {
@@ -127,6 +129,7 @@ fn hint(error: &anyhow::Error) -> Option<String> {
         Some(VolumeError::Backend(BackendError::InUse { .. })) => {
             return Some("one process has a pool at a time; end `onefold serve`, or wait".into());
         }
+        Some(VolumeError::NewerVersion { .. }) => return Some(LATER.into()),
         Some(VolumeError::NoPool) => {
             return Some("`onefold volume create` makes a pool with its first volume".into());
         }
@@ -145,6 +148,17 @@ fn hint(error: &anyhow::Error) -> Option<String> {
              --s3-no-conditional-put; docs/s3.md says what that risks"
                 .into(),
         );
+    }
+    match store.unknown_version() {
+        Some(0) => {
+            return Some(
+                "a program from before version 1 wrote it, while the format still changed: none \
+                 since reads it; make a new repository and back up to that"
+                    .into(),
+            );
+        }
+        Some(_) => return Some(LATER.into()),
+        None => {}
     }
     let advice = match store {
         StoreError::Exists => "back up into it with `onefold backup`, or name another place",
@@ -179,6 +193,11 @@ fn hint(error: &anyhow::Error) -> Option<String> {
         StoreError::Replaced { .. } => {
             "put the snapshot that was there back from a copy; if there is none, `onefold forget` with \
              its id gives it up"
+        }
+        StoreError::Disputed { .. } => {
+            "one of the two keys is in wrong hands: compare what is there with a copy of the repository, \
+             and `onefold key remove` the client that put what is not its own; where it only named \
+             the snapshot, that brings it back"
         }
         StoreError::RemovalHidden { .. } => {
             "put it back from a copy of the repository; --even-damaged takes the key back anew, and all \

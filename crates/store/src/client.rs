@@ -3,7 +3,8 @@
 //! What is known of a client is in words on it, at most three objects that are put one after the
 //! other: that it was added, that its key is taken back, and which of its snapshots stay. With the
 //! third its snapshots count no more, but for those that it names, each with the check of its object:
-//! what was backed up while the key was good stays, and nothing can take its place.
+//! what was backed up while the key was good stays, and nothing can take its place. Where these are too
+//! many for one object, *parts* name them that are put before, and the third word has their checks.
 //!
 //! A client that commits looks, once its snapshot is there, whether its key is being taken back, and
 //! whoever takes it back says so before he looks for its snapshots. So of a snapshot that was
@@ -17,6 +18,7 @@ use onefold_backend::{BackendError, Objects};
 use onefold_seal::wire::{Put, Reader, WireError};
 use onefold_seal::{CHECK_LEN, Check, Envelope, HEADER_LEN, Kind, ObjectId};
 
+use crate::history::Commit;
 use crate::object::read_object;
 use crate::receipt::{self, receipt_name};
 use crate::repository::describe;
@@ -33,6 +35,9 @@ const MAX_LEN: u64 = 16 << 20;
 
 /// So many words are read at most to list clients: anybody may put some.
 const MAX_READ: usize = 1024;
+
+/// So many snapshots are named in one object at most.
+const MAX_NAMED: usize = 1 << 18;
 
 /// So often another number is drawn if there is a client that has it.
 const MAX_DRAWS: u32 = 16;
@@ -66,6 +71,15 @@ pub(crate) fn word_name(client: u32, step: Step) -> String {
     format!("{PREFIX}{}", word_id(client, step))
 }
 
+/// The id of a part of the last word on a client: their numbers, which no step has.
+fn part_id(client: u32, part: u64) -> ObjectId {
+    ObjectId::from_bytes((u128::from(client) << 64 | u128::from(part)).to_be_bytes())
+}
+
+fn part_name(client: u32, part: u64) -> String {
+    format!("{PREFIX}{}", part_id(client, part))
+}
+
 /// Which word on which client `name` is; nothing if it is no such name.
 pub(crate) fn word_at(name: &str) -> Option<(u32, Step)> {
     let id: ObjectId = name.strip_prefix(PREFIX)?.parse().ok()?;
@@ -82,8 +96,9 @@ pub enum ClientWord {
     Added(KeyRemark),
     /// Its key is taken back, since this time.
     Removed(Time),
-    /// Its snapshots count no more but for these; each with the check of its object.
-    Kept(BTreeMap<ObjectId, Check>),
+    /// Its snapshots count no more but for these, each with the check of its object, and those that
+    /// parts name: their numbers, each with the check of its object.
+    Kept(BTreeMap<ObjectId, Check>, Vec<(u64, Check)>),
 }
 
 impl ClientWord {
@@ -91,7 +106,7 @@ impl ClientWord {
         match self {
             Self::Added(_) => Step::Added,
             Self::Removed(_) => Step::Removed,
-            Self::Kept(_) => Step::Kept,
+            Self::Kept(..) => Step::Kept,
         }
     }
 
@@ -103,10 +118,11 @@ impl ClientWord {
                 body.put_signed(time.secs);
                 body.put_varint(time.nanos.into());
             }
-            Self::Kept(kept) => {
-                body.put_varint(kept.len() as u64);
-                for (id, check) in kept {
-                    body.extend_from_slice(id.as_bytes());
+            Self::Kept(kept, parts) => {
+                body = encode_kept(kept.iter().map(|(id, check)| (*id, *check)), kept.len());
+                body.put_varint(parts.len() as u64);
+                for (part, check) in parts {
+                    body.put_u64(*part);
                     body.extend_from_slice(check.as_bytes());
                 }
             }
@@ -125,21 +141,42 @@ impl ClientWord {
                 Self::Removed(Time { secs, nanos })
             }
             2 => {
-                let count = reader.count(ObjectId::LEN + CHECK_LEN, "the count of snapshots")?;
+                let kept = decode_kept(&mut reader)?;
+                let count = reader.count(size_of::<u64>() + CHECK_LEN, "the count of parts")?;
                 let mut one = || {
-                    let id = ObjectId::from_bytes(reader.array("a snapshot")?);
-                    Ok((id, Check::from_bytes(reader.array("a check")?)))
+                    let part = reader.u64("a part")?;
+                    Ok((part, Check::from_bytes(reader.array("a check")?)))
                 };
-                let kept = (0..count).map(|_| one()).collect::<Result<Vec<_>, WireError>>()?;
-                if !kept.is_sorted_by(|(a, _), (b, _)| a < b) {
-                    return Err(reader.error("snapshots in ascending order"));
-                }
-                Self::Kept(kept.into_iter().collect())
+                let parts = (0..count).map(|_| one()).collect::<Result<_, WireError>>()?;
+                Self::Kept(kept, parts)
             }
             _ => return Err(reader.error("one of three words")),
         };
         reader.finish()?;
         Ok(word)
+    }
+}
+
+fn encode_kept(kept: impl Iterator<Item = (ObjectId, Check)>, count: usize) -> Vec<u8> {
+    let mut body = Vec::new();
+    body.put_varint(count as u64);
+    for (id, check) in kept {
+        body.extend_from_slice(id.as_bytes());
+        body.extend_from_slice(check.as_bytes());
+    }
+    body
+}
+
+fn decode_kept(reader: &mut Reader<'_>) -> Result<Kept, WireError> {
+    let count = reader.count(ObjectId::LEN + CHECK_LEN, "the count of snapshots")?;
+    let mut one = || {
+        let id = ObjectId::from_bytes(reader.array("a snapshot")?);
+        Ok((id, Check::from_bytes(reader.array("a check")?)))
+    };
+    let kept = (0..count).map(|_| one()).collect::<Result<Vec<_>, WireError>>()?;
+    match kept.is_sorted_by(|(a, _), (b, _)| a < b) {
+        true => Ok(kept.into_iter().collect()),
+        false => Err(reader.error("snapshots in ascending order")),
     }
 }
 
@@ -208,7 +245,7 @@ impl Repository {
             match word {
                 ClientWord::Added(remark) => info.remark = remark,
                 ClientWord::Removed(_) => info.is_half_removed = true,
-                ClientWord::Kept(_) => info.is_removed = true,
+                ClientWord::Kept(..) => info.is_removed = true,
             }
         }
         // Who cannot remember is told so when the repository is opened.
@@ -258,13 +295,15 @@ impl Repository {
             None => self.snapshots_of(client)?,
         };
         self.forget_kept(client);
-        if !anyway && self.kept_of(client)?.is_none() {
-            self.expect_all_of(client, &kept)?;
-        }
-        self.forget_kept(client);
-        match self.put_word(client, &ClientWord::Kept(kept)) {
-            Err(StoreError::Backend(BackendError::AlreadyExists { .. })) => {}
-            put => put?,
+        if self.kept_of(client)?.is_none() {
+            if !anyway {
+                self.expect_all_of(client, &kept)?;
+            }
+            self.forget_kept(client);
+            match self.put_kept(client, &kept) {
+                Err(StoreError::Backend(BackendError::AlreadyExists { .. })) => {}
+                put => put?,
+            }
         }
         let there = self.removal(client)?;
         if let (true, Some(removal)) = (is_hidden, &there) {
@@ -331,8 +370,12 @@ impl Repository {
     pub(crate) fn expect_own_place(&self, id: ObjectId, client: u32) -> Result<(), StoreError> {
         let replaced = |by| Err(StoreError::Replaced { snapshot: id, client, by });
         match self.logged()?.commit(id) {
-            Some(commit) if commit.client == Some(client) => Ok(()),
-            Some(commit) => replaced(commit.at.name()),
+            Some(Commit { client: Some(by), .. }) if by == client => Ok(()),
+            Some(Commit { at, client: Some(other) }) => {
+                let by = at.name();
+                Err(StoreError::Disputed { snapshot: id, client, by, other })
+            }
+            Some(Commit { at, client: None }) => replaced(at.name()),
             None => match receipt::read(&*self.objects, &self.envelope, id) {
                 Ok(None) => replaced(receipt_name(id)),
                 Err(error) if error.is_unreachable() => Err(error),
@@ -362,7 +405,10 @@ impl Repository {
             return Ok(removal.clone());
         }
         let removal = match self.checked_word(client, Step::Kept)? {
-            Some((ClientWord::Kept(kept), check)) => {
+            Some((ClientWord::Kept(mut kept, parts), check)) => {
+                for (part, check) in parts {
+                    kept.extend(self.part(client, part, check)?);
+                }
                 Some(Arc::new(Removal { check, kept: Arc::new(kept) }))
             }
             _ => None,
@@ -404,12 +450,71 @@ impl Repository {
 
     fn put_word(&self, client: u32, word: &ClientWord) -> Result<(), StoreError> {
         let (id, name) = (word_id(client, word.step()), word_name(client, word.step()));
-        let object = self.envelope.seal(Kind::Client, id, &word.encode());
-        let len = object.len() as u64;
+        self.put_object(id, name, &word.encode()).map(drop)
+    }
+
+    /// Puts an object about a client, and gives its check.
+    fn put_object(&self, id: ObjectId, name: String, body: &[u8]) -> Result<Check, StoreError> {
+        let object = self.envelope.seal(Kind::Client, id, body);
+        let (check, len) = (Check::of(&[&object]), object.len() as u64);
         if len > MAX_LEN {
             return Err(StoreError::TooLong { object: name, len, max: MAX_LEN });
         }
-        Ok(self.objects.put(&name, Bytes::from(object))?)
+        self.objects.put(&name, Bytes::from(object))?;
+        Ok(check)
+    }
+
+    /// Puts the last word on a client: of many snapshots, parts that name them before it. Parts of
+    /// which no word tells, because it was cut off, mean nothing.
+    fn put_kept(&self, client: u32, kept: &Kept) -> Result<(), StoreError> {
+        let max = if seeded::are_words_short() { 1 } else { MAX_NAMED };
+        if kept.len() <= max {
+            return self.put_word(client, &ClientWord::Kept(kept.clone(), Vec::new()));
+        }
+        let all: Vec<_> = kept.iter().map(|(id, check)| (*id, *check)).collect();
+        let (mut parts, mut late) = (Vec::new(), Vec::new());
+        for named in all.chunks(max) {
+            let part = part_number();
+            let body = encode_kept(named.iter().copied(), named.len());
+            let check = match seeded::active(Bug::PartsPutLast) {
+                true => {
+                    let object = self.envelope.seal(Kind::Client, part_id(client, part), &body);
+                    let check = Check::of(&[&object]);
+                    late.push((part, object));
+                    check
+                }
+                false => self.put_object(part_id(client, part), part_name(client, part), &body)?,
+            };
+            parts.push((part, check));
+        }
+        self.put_word(client, &ClientWord::Kept(Kept::new(), parts))?;
+        for (part, object) in late {
+            self.objects.put(&part_name(client, part), Bytes::from(object))?;
+        }
+        Ok(())
+    }
+
+    /// What a part of the last word on a client names; its object must have `check`.
+    fn part(&self, client: u32, part: u64, check: Check) -> Result<Kept, StoreError> {
+        let (id, object) = (part_id(client, part), part_name(client, part));
+        let bytes = match read_object(&*self.objects, &object, MAX_LEN) {
+            // No snapshot that it names may pass for one that is gone.
+            Err(error) if error.is_not_found() => {
+                return Err(StoreError::Unusable(format!(
+                    "{object} is missing, which names snapshots of write-only client {client:08x} \
+                     that stay: put it back from a copy"
+                )));
+            }
+            read => read?,
+        };
+        let opened =
+            check.verify(&[&bytes]).and_then(|()| self.envelope.open(Kind::Client, id, &bytes));
+        let body =
+            opened.map_err(|source| StoreError::Envelope { object: object.clone(), source })?;
+        let mut reader = Reader::new(&body);
+        decode_kept(&mut reader)
+            .and_then(|kept| reader.finish().map(|()| kept))
+            .map_err(|source| StoreError::Malformed { object, source })
     }
 
     /// What is said of a client, if it is.
@@ -435,6 +540,12 @@ impl Repository {
             Err(source) => Err(StoreError::Envelope { object, source }),
         }
     }
+}
+
+/// The number of a part: drawn, and above those of words.
+fn part_number() -> u64 {
+    let [a, b, c, d, e, f, g, h, ..] = *ObjectId::random().as_bytes();
+    u64::from_be_bytes([a, b, c, d, e, f, g, h]) | 1 << 63
 }
 
 #[cfg(test)]
@@ -468,15 +579,16 @@ mod tests {
         for word in [
             ClientWord::Added(remark),
             ClientWord::Removed(Time { secs: -1, nanos: 2 }),
-            ClientWord::Kept(kept),
-            ClientWord::Kept(Kept::new()),
+            ClientWord::Kept(kept, Vec::new()),
+            ClientWord::Kept(Kept::new(), vec![(1 << 63, Check::from_bytes([5; 16]))]),
         ] {
             let (step, body) = (word.step() as u64, word.encode());
             assert_eq!(ClientWord::decode(step, &body), Ok(word));
             assert!((0..body.len()).all(|len| ClientWord::decode(step, &body[..len]).is_err()));
             assert!(ClientWord::decode(3, &body).is_err());
         }
-        let twice = [&[2][..], &[1; 32], &[1; 32]].concat();
+        assert_eq!(word_at(&part_name(258, part_number())), None);
+        let twice = [&[2][..], &[1; 32], &[1; 32], &[0]].concat();
         assert!(ClientWord::decode(2, &twice).is_err());
     }
 }

@@ -184,6 +184,22 @@ pub enum StoreError {
         /// The log entry or receipt that tells.
         by: String,
     },
+    /// Two write-only clients say that a snapshot is theirs.
+    #[error(
+        "snapshots/{snapshot} was put by write-only client {client:08x}, and {by} says that write-only \
+         client {other:08x} committed it: either the snapshot was put in the place of another, or \
+         the entry names what is not its client's"
+    )]
+    Disputed {
+        /// Which snapshot.
+        snapshot: ObjectId,
+        /// Which client sealed what is there.
+        client: u32,
+        /// The log entry that tells otherwise.
+        by: String,
+        /// Which client sealed that.
+        other: u32,
+    },
     /// The removal of a write-only client's key was seen and is not there any more.
     #[error(
         "{object} is missing: this client has seen that the key of write-only client {client:08x} was \
@@ -386,7 +402,15 @@ impl StoreError {
     ///
     /// Such an object is not damaged, and must not be taken for lost.
     pub(crate) fn is_unknown_version(&self) -> bool {
-        matches!(self.sealed(), Some(SealError::Version { .. }))
+        self.unknown_version().is_some()
+    }
+
+    /// The version of the format that an object has, if this program does not know it.
+    pub fn unknown_version(&self) -> Option<u8> {
+        match self.sealed() {
+            Some(SealError::Version { found, .. }) => Some(*found),
+            _ => None,
+        }
     }
 
     /// The key epoch of an object, if it is none that was there when this program read the keys.

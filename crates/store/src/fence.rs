@@ -39,7 +39,8 @@ pub(crate) fn fate(repository: &Repository, snapshot: ObjectId) -> Result<Fate, 
         Err(
             StoreError::Envelope { .. }
             | StoreError::Malformed { .. }
-            | StoreError::Replaced { .. },
+            | StoreError::Replaced { .. }
+            | StoreError::Disputed { .. },
         ) => Ok(Fate::Committed),
         Err(error) => Err(error),
     }

@@ -14,7 +14,7 @@ use common::{
 };
 use onefold_backend::{MemoryFolder, Objects};
 use onefold_seal::wire::Put;
-use onefold_seal::{Kind, ObjectId};
+use onefold_seal::{Envelope, Kind, ObjectId};
 use onefold_store::prune::{self, Unused};
 use onefold_store::tree::Time;
 use onefold_store::{Cancel, KeyId, KeyRemark, Progress, Repository, StoreError, forget};
@@ -154,6 +154,50 @@ fn a_snapshot_in_the_place_of_somebody_elses_is_found_and_nothing_is_pruned() {
             pruned(&open(&objects)).unwrap();
         }
     }
+}
+
+/// Whoever has another client's key names a snapshot in his log, before its own client is read.
+#[test]
+fn a_snapshot_that_two_clients_claim_is_said_to_be_and_comes_back_when_the_liars_key_goes() {
+    let scene = TakenBack::new();
+    let objects = &scene.objects;
+    let liar = open(objects).add_client(&KeyRemark::default()).unwrap();
+    let owner = common::envelope(&**objects, open(objects).id());
+    let keys = owner.keys().unwrap().of_client(liar.client()).unwrap();
+    let liars = Envelope::encrypted(owner.repository(), keys);
+    let own = names(&**objects, "logs/")[0].clone();
+    // Logs are read in the order of their writers.
+    let host = (0..).map(|n| format!("host {n}"));
+    let is_before = |host: &String| {
+        let at = ObjectId::from_bytes(
+            [&liars.pseudonym(host.as_bytes())[..], &[0; 8]].concat().try_into().unwrap(),
+        );
+        (format!("logs/{at}") < own).then_some((host.clone(), at))
+    };
+    let (host, at) = host.filter_map(|host| is_before(&host)).next().unwrap();
+    let mut body = Vec::new();
+    body.put_bytes(&[]);
+    body.extend([0, 0]);
+    body.put_bytes(host.as_bytes());
+    body.put_varint(1);
+    body.extend_from_slice(scene.made.0.as_bytes());
+    body.extend([0, 0]);
+    let entry = liars.seal(Kind::LogEntry, at, &body);
+    objects.put(&format!("logs/{at}"), entry.into()).unwrap();
+
+    let (_, damaged) = open(objects).snapshots().unwrap();
+    let [StoreError::Disputed { snapshot, client, other, .. }] = damaged[..] else {
+        panic!("{damaged:?}")
+    };
+    assert_eq!((snapshot, client, other), (scene.made.0, scene.key.client(), liar.client()));
+    let findings = checked(&open(objects)).unwrap().findings;
+    let name = format!("snapshots/{}", scene.made.0);
+    assert!(findings.iter().any(|one| one.object == name), "{findings:?}");
+    assert!(pruned(&open(objects)).is_err());
+    open(objects).remove_client(liar.client(), true).unwrap();
+    expect_clean(&open(objects)).unwrap();
+    pruned(&open(objects)).unwrap();
+    restored(&open(objects), &scene.made.1).unwrap().expect(&scene.picture).unwrap();
 }
 
 fn pruned(repository: &Repository) -> Result<prune::Report, StoreError> {

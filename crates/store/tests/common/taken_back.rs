@@ -27,6 +27,8 @@ pub struct TakenBack {
     pub key: WriteOnlyKey,
     /// What the client has made.
     pub made: (ObjectId, Snapshot),
+    /// The ids of all that it has made, in ascending order.
+    pub all: Vec<ObjectId>,
     pub picture: Picture,
 }
 
@@ -39,7 +41,17 @@ impl TakenBack {
         let key = open(&objects).add_client(&KeyRemark::default()).unwrap();
         let picture = Picture::of(source.path());
         let made = back_up_as(&objects, &key, source.path()).unwrap();
-        Self { source, objects, key, made, picture }
+        let all = vec![made.0];
+        Self { source, objects, key, made, all, picture }
+    }
+
+    /// The same, with another snapshot.
+    pub fn twice() -> Self {
+        let mut scene = Self::new();
+        let (id, _) = scene.back_up(&scene.objects).unwrap();
+        scene.all.push(id);
+        scene.all.sort_unstable();
+        scene
     }
 
     /// Backs up as the client.
@@ -182,7 +194,7 @@ impl Trial for TakenBack {
         // What was there stays, however often it is done.
         for _ in 0..2 {
             let kept = self.take_back(&objects).map_err(|error| chain(&error))?;
-            if kept != [self.made.0] {
+            if kept != self.all {
                 return Err(format!("{kept:?} stay"));
             }
         }

@@ -26,6 +26,10 @@ impl<'a> Fields<'a> {
         u32::from_le_bytes(self.array())
     }
 
+    pub fn u64(&mut self) -> u64 {
+        u64::from_le_bytes(self.array())
+    }
+
     pub fn varint(&mut self) -> u64 {
         let mut value = 0;
         for at in 0..10 {

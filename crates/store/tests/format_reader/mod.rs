@@ -150,7 +150,7 @@ impl Reader {
             let object = self.file(&format!("epochs/{}", hex(&id)));
             assert_eq!(
                 (object[..7].to_vec(), &object[32..48]),
-                (b"1FLD\0\x07\x01".to_vec(), &id[..])
+                (b"1FLD\x01\x07\x01".to_vec(), &id[..])
             );
             let (sealed, tag) = object[80..].split_at(32);
             let key = open(keys.of_object(&object[..80]), 0, &[&object[..48]], sealed, tag);
@@ -167,7 +167,7 @@ impl Reader {
         if covered[5] == 12 {
             return None;
         }
-        assert_eq!(fields.take(8), b"1FLD\0\x06\x01\0");
+        assert_eq!(fields.take(8), b"1FLD\x01\x06\x01\0");
         assert_eq!(fields.take(8), [0; 8]);
         assert_eq!((fields.array(), fields.array()), (self.id, id));
         let salt = fields.take(32);
@@ -195,7 +195,7 @@ impl Reader {
             return None;
         }
         let mut fields = Fields(covered);
-        assert_eq!(fields.take(8), b"1FLD\0\x0c\x01\0");
+        assert_eq!(fields.take(8), b"1FLD\x01\x0c\x01\0");
         assert_eq!(fields.take(8), [0; 8]);
         assert_eq!((fields.array(), fields.array()), (self.id, id));
         self.unwrapped(covered, 80, agreed(private, fields.array()))
@@ -279,7 +279,7 @@ impl Reader {
     pub fn header(&self, object: &[u8], kind: u8, id: Id) {
         let mut fields = Fields(object);
         assert_eq!(fields.array(), *b"1FLD");
-        assert_eq!((fields.u8(), fields.u8()), (0, kind), "version and kind");
+        assert_eq!((fields.u8(), fields.u8()), (1, kind), "version and kind");
         let suite = fields.u8();
         assert!(if self.keys.is_some() { matches!(suite, 1 | 2) } else { suite == 0 }, "suite");
         assert_eq!(fields.u8(), 0, "reserved");
@@ -498,11 +498,24 @@ impl Reader {
         let mut fields = Fields(&removed);
         assert!(fields.time().0 > 1_700_000_000);
         fields.end();
-        let kept = body(2);
-        let mut fields = Fields(&kept);
-        let kept = fields.list(|fields| (fields.array(), fields.array()));
+        let word = body(2);
+        let mut fields = Fields(&word);
+        let pairs = |fields: &mut Fields<'_>| -> Vec<(Id, [u8; 16])> {
+            let pairs = fields.list(|fields| (fields.array(), fields.array()));
+            assert!(pairs.is_sorted_by_key(|(id, _)| *id));
+            pairs
+        };
+        let mut kept = pairs(&mut fields);
+        let parts = fields.list(|fields| (fields.u64(), fields.array::<16>()));
         fields.end();
-        assert!(kept.is_sorted_by_key(|(id, _)| *id));
+        for (part, expected) in parts {
+            let name = format!("clients/{}", hex(&id(part)));
+            assert_eq!(check(&[&self.file(&name)]), expected, "{name}");
+            let part = self.body(&name, 13, id(part));
+            let mut fields = Fields(&part);
+            kept.extend(pairs(&mut fields));
+            fields.end();
+        }
         Some(kept.into_iter().collect())
     }
 
