@@ -273,14 +273,17 @@ mod tests {
         let mut table = || std::array::from_fn(|_| numbers.next() as u16);
         let (low, high) = (table(), table());
         let tables = HalfTables { low: &low, high: &high };
-        let lens = if cfg!(miri) { 515..518 } else { 0..3 * MOST };
+        // In Miri each of them takes seconds: two blocks and the rest of a third, or more.
+        let lens = if cfg!(miri) { 515..516 } else { 0..3 * MOST };
         let bytes: Vec<u8> = (0..lens.end).map(|_| numbers.next() as u8).collect();
         // of 2^16 hashes: none, about one a stream, a block, four blocks; all
-        for limit in [0, 4000, 127, 31, u16::MAX] {
+        let limits = [0, 4000, 127, 31, u16::MAX];
+        let limits = if cfg!(miri) { &limits[..2] } else { &limits[..] };
+        for &limit in limits {
             for len in lens.clone() {
-                for start in
-                    [0, 1, 15, 16, 17, 31, 300, len].into_iter().filter(|&start| start <= len)
-                {
+                let starts = [17, 0, 1, 15, 16, 31, 300, len];
+                let starts = if cfg!(miri) { &starts[..1] } else { &starts[..] };
+                for &start in starts.iter().filter(|&&start| start <= len) {
                     let bytes = &bytes[lens.end - len..];
                     let expected = first_by_definition(tables, bytes, start, limit);
                     let found = isa.run(First(tables, bytes, start, limit));
