@@ -93,7 +93,7 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
-    /// Make the repositories in compat/ anew of which the format is not frozen yet
+    /// Make the fixtures of this version of the format, once
     Compat,
     /// Run something long by hand
     #[command(subcommand)]

@@ -1,4 +1,5 @@
-//! Keeps what the compiler alone does not: the edges between crates, shared lints, docstrings.
+//! Keeps what the compiler alone does not: the edges between crates, shared lints, docstrings, and that
+//! nobody alters the fixtures of a frozen format.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader};
@@ -8,6 +9,7 @@ use std::process::Stdio;
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 
+use crate::compat;
 use crate::edges::{self, Metadata};
 use crate::manifest;
 use crate::workspace::Cargo;
@@ -46,6 +48,7 @@ fn check(cargo: Cargo, manifest_path: &Path) -> Result<Findings> {
     let mut errors = edges::violations(&metadata);
     errors.extend(lint_gaps(&metadata)?);
     errors.extend(undocumented(cargo, manifest_path)?);
+    errors.extend(compat::violations(&Path::new(&metadata.workspace_root).join("compat"))?);
     let root = format!("{}/", metadata.workspace_root);
     let relative = |line: String| line.strip_prefix(&root).map(str::to_owned).unwrap_or(line);
     Ok(Findings {

@@ -35,8 +35,8 @@ pub enum SealError {
         /// The version this program reads.
         known: u8,
     },
-    /// A header field has a value that version 0 does not have.
-    #[error("header field '{field}' is {found}, which format version 0 does not have here")]
+    /// A header field has a value that version 1 does not have.
+    #[error("header field '{field}' is {found}, which format version 1 does not have here")]
     Reserved {
         /// Which field.
         field: &'static str,

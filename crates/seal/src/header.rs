@@ -4,8 +4,9 @@ use std::fmt;
 
 use crate::{ObjectId, SealError};
 
-/// The version of the format that this program writes and reads.
-pub const FORMAT_VERSION: u8 = 0;
+/// The version of the format that this program writes and reads. It is frozen: what a later program may
+/// add is in docs/format.md, "Versions".
+pub const FORMAT_VERSION: u8 = 1;
 
 /// Length in bytes of the header that every object begins with.
 pub const HEADER_LEN: usize = 48;
@@ -184,7 +185,7 @@ impl Header {
         header
     }
 
-    /// Reads a header of version 0 that belongs to an object of `kind`.
+    /// Reads a header of version 1 that belongs to an object of `kind`.
     pub(crate) fn read(kind: Kind, header: &[u8; HEADER_LEN]) -> Result<Self, SealError> {
         if header[0..4] != *MARK {
             return Err(SealError::NotOnefold);

@@ -363,7 +363,7 @@ mod tests {
     ///
     ///     d = lambda material, purpose: blake3.blake3(material,
     ///         derive_key_context=f"onefold 2026 encryption: {purpose}").digest()
-    ///     o = b"1FLD" + bytes([0, 6, 1, 0]) + bytes(8) + bytes([7] * 16) + bytes([9] * 16)
+    ///     o = b"1FLD" + bytes([1, 6, 1, 0]) + bytes(8) + bytes([7] * 16) + bytes([9] * 16)
     ///     o += bytes([4] * 32) + struct.pack("<3I", 32, 1, 2)
     ///     s = argon2.low_level.hash_secret_raw(b"one", bytes([4] * 32), time_cost=1,
     ///         memory_cost=32, parallelism=2, hash_len=32, type=argon2.Type.ID)
@@ -387,11 +387,11 @@ mod tests {
     }
 
     const WRAPPED: &str = "\
-        31464c44000601000000000000000000070707070707070707070707070707070909090909090909090909\
+        31464c44010601000000000000000000070707070707070707070707070707070909090909090909090909\
         09090909090404040404040404040404040404040404040404040404040404040404040404200000000100\
-        000002000000bd4c29623cfad39813ddfd8303ce9607583add6332fd15b2707a5b39fab763648ee732562f\
-        8a8c9367079f1b46bf57c31f26429113676c1b4f2fd5a52e6b5bbc21c97f7ccffc05b8033d4e6411a92d36\
-        64029f1101ede144e4924741b2549749e3a713c2934f3c017395c811f9e777bd1f7252125838";
+        00000200000093c74940a1789efdabaa5db61b7437bee4b739e8e5d8ee29233b62d812c8d4e68ee732562f\
+        8a8c9367079f1b46bf57c31f26429113676c1b4f2fd5a52e6b5bbc0e63e2b85c43891a7e975540654001ea\
+        64029f1101ed25f0e353687cc567978ee35daace2de9aea482760d87ed8cca8c778fa4af144c";
 
     fn renewed(mut object: Vec<u8>) -> Vec<u8> {
         let (covered, check) = object.split_last_chunk_mut::<CHECK_LEN>().unwrap();

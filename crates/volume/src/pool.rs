@@ -33,7 +33,7 @@ const MAGIC: &[u8; 12] = b"onefold pool";
 /// Magic, version, id, hash, codec, check.
 const HEAD_LEN: usize = MAGIC.len() + 4 + ObjectId::LEN + 2 + CHECK_LEN;
 
-/// Version 1 candidate.
+/// Of the format, which is frozen.
 const VERSION: u32 = 1;
 
 /// Containers are closed within these lengths, whatever was asked for: a page begins before byte

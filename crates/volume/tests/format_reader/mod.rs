@@ -1,0 +1,373 @@
+//! A reader of pools, written from docs/pool-format.md and the parts of docs/format.md that it names.
+//! It leans on nothing of this workspace, and panics where the document says that a reader refuses.
+#![allow(unreachable_pub, reason = "a module of a test crate")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use sha3::Digest;
+
+/// A pool as it lies in a folder.
+pub struct Pool {
+    root: PathBuf,
+    id: [u8; 16],
+    hash: u8,
+    containers: BTreeMap<u32, Container>,
+    volumes: BTreeMap<u64, Volume>,
+    /// Which kinds of records there were.
+    pub kinds: BTreeSet<u8>,
+    /// With which codecs pages are compressed that were read.
+    pub codecs: BTreeSet<u8>,
+}
+
+#[derive(Clone)]
+pub struct Volume {
+    pub name: String,
+    pub size: u64,
+    pub block_size: u64,
+    pub is_read_only: bool,
+    /// Blocks that are no holes, each with container and slot.
+    blocks: BTreeMap<u64, (u32, u32)>,
+}
+
+#[derive(Default)]
+struct Container {
+    is_sealed: bool,
+    pages: Vec<Page>,
+}
+
+struct Page {
+    offset: usize,
+    stored: usize,
+    len: usize,
+    codec: u8,
+    check: [u8; 16],
+    fingerprint: [u8; 32],
+}
+
+/// "Conventions" of docs/format.md.
+struct Fields<'a>(&'a [u8]);
+
+impl<'a> Fields<'a> {
+    fn take(&mut self, len: usize) -> &'a [u8] {
+        let (taken, rest) = self.0.split_at(len);
+        self.0 = rest;
+        taken
+    }
+
+    fn array<const N: usize>(&mut self) -> [u8; N] {
+        self.take(N).try_into().unwrap()
+    }
+
+    fn u8(&mut self) -> u8 {
+        self.array::<1>()[0]
+    }
+
+    fn varint(&mut self) -> u64 {
+        let mut value = 0;
+        for at in 0..10 {
+            let byte = self.u8();
+            value |= u64::from(byte & 0x7f) << (7 * at);
+            if byte < 0x80 {
+                assert!(at == 0 || byte != 0, "a varint is longer than needed");
+                assert!(at < 9 || byte == 1, "a varint is above 64 bits");
+                return value;
+            }
+        }
+        panic!("a varint has more than ten bytes");
+    }
+
+    fn container(&mut self) -> u32 {
+        let number = self.varint();
+        assert!((1..u64::from(u32::MAX)).contains(&number), "containers count from 1");
+        number as u32
+    }
+
+    /// A page; nothing if it is a hole.
+    fn page(&mut self) -> Option<(u32, u32)> {
+        match self.varint() {
+            0 => None,
+            container => Some((container.try_into().unwrap(), self.varint().try_into().unwrap())),
+        }
+    }
+}
+
+fn check(parts: &[&[u8]]) -> [u8; 16] {
+    let mut hasher = blake3::Hasher::new();
+    for part in parts {
+        hasher.update(part);
+    }
+    hasher.finalize().as_bytes()[..16].try_into().unwrap()
+}
+
+impl Pool {
+    /// "Files" and "What holds".
+    pub fn open(root: &Path) -> Self {
+        let head = fs::read(root.join("pool")).unwrap();
+        let (covered, found) = head.split_last_chunk::<16>().unwrap();
+        let mut fields = Fields(covered);
+        assert_eq!(fields.take(12), b"onefold pool");
+        assert_eq!(u32::from_le_bytes(fields.array()), 1, "the version");
+        assert_eq!(*found, check(&[covered]));
+        let (id, hash, codec) = (fields.array(), fields.u8(), fields.u8());
+        assert!(matches!(hash, 0 | 3) && codec <= 3 && fields.0.is_empty());
+        let mut pool = Self {
+            root: root.to_owned(),
+            id,
+            hash,
+            containers: BTreeMap::new(),
+            volumes: BTreeMap::new(),
+            kinds: BTreeSet::new(),
+            codecs: BTreeSet::new(),
+        };
+        let (number, mut frame) = pool.checkpoint();
+        for number in number.. {
+            let journal = root.join(format!("journal-{number:016x}"));
+            if !journal.exists() {
+                break;
+            }
+            for body in pool.frames(&journal, &mut frame, false) {
+                let mut fields = Fields(&body);
+                while !fields.0.is_empty() {
+                    pool.apply(&mut fields);
+                }
+            }
+        }
+        pool.footers();
+        pool
+    }
+
+    /// Takes up the newest whole checkpoint; its number, and the first frame of its journal.
+    fn checkpoint(&mut self) -> (u64, u64) {
+        let names = fs::read_dir(&self.root).unwrap();
+        let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let number = |name: String| {
+            let digits = name.strip_prefix("checkpoint-").filter(|digits| digits.len() == 16)?;
+            u64::from_str_radix(digits, 16).ok()
+        };
+        let mut numbers: Vec<_> = names.filter_map(number).collect();
+        numbers.sort_unstable();
+        for number in numbers.into_iter().rev() {
+            let bodies =
+                self.frames(&self.root.join(format!("checkpoint-{number:016x}")), &mut 0, true);
+            self.containers.clear();
+            self.volumes.clear();
+            let (mut segments, mut end) = (Vec::new(), None);
+            for body in bodies {
+                let mut fields = Fields(&body);
+                while !fields.0.is_empty() {
+                    assert!(end.is_none(), "something follows the end");
+                    end = self.place(&mut fields, &mut segments);
+                }
+            }
+            if let Some(frame) = end {
+                return (number, frame);
+            }
+        }
+        panic!("no checkpoint is whole");
+    }
+
+    /// "Frames": the bodies of those that are whole.
+    fn frames(&self, path: &Path, next: &mut u64, is_checkpoint: bool) -> Vec<Vec<u8>> {
+        let (bytes, mut bodies, mut at) = (fs::read(path).unwrap(), Vec::new(), 0);
+        let whole = |at: usize, is_it: &dyn Fn(u64) -> bool| {
+            let head = bytes.get(at..at + 28)?;
+            let len = u32::from_le_bytes(head[..4].try_into().unwrap()) as usize;
+            let number = u64::from_le_bytes(head[4..12].try_into().unwrap());
+            let body = bytes.get(at + 28..at + 28 + len).filter(|_| len <= 8 << 20)?;
+            (is_it(number) && head[12..] == check(&[&self.id, &head[..12], body])).then_some(body)
+        };
+        while let Some(body) = whole(at, &|number| number == *next) {
+            bodies.push(body.to_vec());
+            at += 28 + body.len();
+            *next += 1;
+        }
+        let later = (at..bytes.len()).any(|at| whole(at, &|number| number >= *next).is_some());
+        assert!(is_checkpoint || !later, "the journal is damaged");
+        bodies
+    }
+
+    /// A record of a checkpoint; the first frame of the journal if it is the end.
+    fn place(
+        &mut self,
+        fields: &mut Fields<'_>,
+        segments: &mut Vec<Vec<Option<(u32, u32)>>>,
+    ) -> Option<u64> {
+        let kind = fields.0[0];
+        match kind {
+            1 | 2 => self.apply(fields),
+            5 => self.volume(fields, false),
+            9 => {
+                fields.u8();
+                let (volume, index, segment) = (fields.varint(), fields.varint(), fields.varint());
+                let volume = self.volumes.get_mut(&volume).unwrap();
+                for (block, page) in (512 * index..).zip(&segments[segment as usize]) {
+                    if let Some(page) = page {
+                        volume.blocks.insert(block, *page);
+                    }
+                }
+            }
+            10 => {
+                fields.u8();
+                segments.push((0..512).map(|_| fields.page()).collect());
+            }
+            11 => {
+                fields.u8();
+                let (_volume, _container) = (fields.varint(), fields.container());
+                self.kinds.insert(kind);
+                return Some(fields.varint());
+            }
+            _ => panic!("record {kind} in a checkpoint"),
+        }
+        self.kinds.insert(kind);
+        None
+    }
+
+    /// A record of a journal.
+    fn apply(&mut self, fields: &mut Fields<'_>) {
+        let kind = fields.0[0];
+        self.kinds.insert(kind);
+        if kind == 5 {
+            return self.volume(fields, true);
+        }
+        fields.u8();
+        match kind {
+            1 => {
+                let container = fields.container();
+                let page = Page {
+                    offset: fields.varint() as usize,
+                    stored: fields.varint() as usize,
+                    len: fields.varint() as usize,
+                    codec: fields.u8(),
+                    check: fields.array(),
+                    fingerprint: fields.array(),
+                };
+                assert!(page.offset < 1 << 30 && page.codec <= 3);
+                self.containers.entry(container).or_default().pages.push(page);
+            }
+            // A checkpoint tells of a container with a footer by this alone.
+            2 => self.containers.entry(fields.container()).or_default().is_sealed = true,
+            3 => drop(self.containers.remove(&fields.container())),
+            4 => {
+                let (volume, block, page) = (fields.varint(), fields.varint(), fields.page());
+                let volume = self.volumes.get_mut(&volume).unwrap();
+                assert!(block < volume.size / volume.block_size);
+                match page {
+                    Some(page) => volume.blocks.insert(block, page),
+                    None => volume.blocks.remove(&block),
+                };
+            }
+            6 => drop(self.volumes.remove(&fields.varint()).unwrap()),
+            7 => {
+                let (volume, size) = (fields.varint(), fields.varint());
+                let volume = self.volumes.get_mut(&volume).unwrap();
+                assert!(size > 0 && size.is_multiple_of(volume.block_size));
+                volume.size = size;
+                drop(volume.blocks.split_off(&(size / volume.block_size)));
+            }
+            8 => {
+                let (from, to) = (fields.page().unwrap(), fields.page().unwrap());
+                assert!(from < to, "a page moves to a later place only");
+                let blocks = self.volumes.values_mut().flat_map(|one| one.blocks.values_mut());
+                blocks.filter(|page| **page == from).for_each(|page| *page = to);
+            }
+            _ => panic!("record {kind} in a journal"),
+        }
+    }
+
+    /// Record 5.
+    fn volume(&mut self, fields: &mut Fields<'_>, is_journal: bool) {
+        fields.u8();
+        let number = fields.varint();
+        let len = fields.varint() as usize;
+        let name = String::from_utf8(fields.take(len).to_vec()).unwrap();
+        assert!(name.len() <= 255);
+        let (size, block_size, is_read_only) = (fields.varint(), fields.varint(), fields.u8());
+        assert!(matches!(block_size, 512 | 4096) && size > 0 && size.is_multiple_of(block_size));
+        assert!(size / block_size <= 1 << 38 && is_read_only <= 1);
+        let (source, _when) = (fields.varint().checked_sub(1), fields.varint());
+        let blocks = match source.filter(|_| is_journal) {
+            Some(source) => self.volumes[&source].blocks.clone(),
+            None => BTreeMap::new(),
+        };
+        let is_read_only = is_read_only == 1;
+        let volume = Volume { name, size, block_size, is_read_only, blocks };
+        assert!(self.volumes.insert(number, volume).is_none());
+    }
+
+    /// "Containers": what footers list of those that have one.
+    fn footers(&mut self) {
+        let mut containers = std::mem::take(&mut self.containers);
+        for (number, container) in containers.iter_mut().filter(|(_, one)| one.is_sealed) {
+            let bytes = self.container(*number);
+            let (covered, found) = bytes.split_last_chunk::<16>().unwrap();
+            let (_, len) = covered.split_last_chunk::<4>().unwrap();
+            let start = covered.len() - 4 - u32::from_le_bytes(*len) as usize;
+            assert_eq!(*found, check(&[&covered[..48], &covered[start..]]));
+            let mut fields = Fields(&covered[start..covered.len() - 4]);
+            assert_eq!(fields.u8(), 0, "it holds data");
+            let (mut pages, mut offset) = (Vec::new(), 48);
+            for _ in 0..fields.varint() {
+                let (stored, len) = (fields.varint() as usize, fields.varint() as usize);
+                let (codec, check) = (fields.u8(), fields.array());
+                assert_eq!(fields.varint(), 1, "each page is a group of one chunk");
+                let fingerprint = fields.array();
+                assert_eq!(fields.varint() as usize, len);
+                pages.push(Page { offset, stored, len, codec, check, fingerprint });
+                offset += stored;
+            }
+            assert!(fields.0.is_empty() && offset == start, "groups end where the footer begins");
+            container.pages = pages;
+        }
+        self.containers = containers;
+    }
+
+    /// The bytes of a container, whose header is verified.
+    fn container(&self, number: u32) -> Vec<u8> {
+        let bytes = fs::read(self.root.join(format!("container-{number:08x}"))).unwrap();
+        let mut fields = Fields(&bytes);
+        // Mark, version, kind, suite, reserved, key epoch, flags; then the pool and the container.
+        assert_eq!(fields.take(16), b"1FLD\x01\x02\0\0\0\0\0\0\0\0\0\0");
+        assert_eq!(fields.array(), self.id);
+        assert_eq!(fields.array::<16>(), u128::from(number).to_be_bytes());
+        bytes
+    }
+
+    /// The volumes that there are.
+    pub fn volumes(&self) -> Vec<Volume> {
+        self.volumes.values().cloned().collect()
+    }
+
+    /// All bytes of a volume, each page verified.
+    pub fn read(&mut self, volume: &Volume) -> Vec<u8> {
+        let mut bytes = vec![0; volume.size as usize];
+        for (block, (container, slot)) in &volume.blocks {
+            let page = &self.containers[container].pages[*slot as usize];
+            let object = self.container(*container);
+            let stored = &object[page.offset..page.offset + page.stored];
+            assert_eq!(check(&[stored]), page.check);
+            let content = match page.codec {
+                0 => stored.to_vec(),
+                1 => zstd::decode_all(stored).unwrap(),
+                2 => lz4_flex::block::decompress(stored, page.len).unwrap(),
+                _ => {
+                    let mut content = Vec::new();
+                    flate2::read::DeflateDecoder::new(stored).read_to_end(&mut content).unwrap();
+                    content
+                }
+            };
+            assert_eq!((content.len(), content.len() as u64), (page.len, volume.block_size));
+            let fingerprint: [u8; 32] = match self.hash {
+                0 => *blake3::hash(&content).as_bytes(),
+                _ => sha3::Sha3_256::digest(&content).into(),
+            };
+            assert_eq!(fingerprint, page.fingerprint);
+            self.codecs.insert(page.codec);
+            let at = (block * volume.block_size) as usize;
+            bytes[at..at + content.len()].copy_from_slice(&content);
+        }
+        bytes
+    }
+}
