@@ -17,4 +17,7 @@ fuzz_target!(|input: (u8, u16, Vec<u8>)| {
     let mut again = vec![0; bytes.len()];
     decompress_into(stored.codec(), stored.stored(), &mut again).unwrap();
     assert!(again == bytes);
+    let mut room = vec![0; compressor.bound(bytes.len())];
+    let (codec, len) = compressor.compress_into(&bytes, &mut room).unwrap();
+    assert!((codec, &room[..len]) == (stored.codec(), stored.stored()));
 });

@@ -1,15 +1,17 @@
-//! Writing a container group by group, for those who keep each group before the next one comes.
+//! A container that grows at its end, group by group, for those who keep each group before the next
+//! one comes.
 
 use onefold_fingerprint::Fingerprint;
 use onefold_seal::wire::Put;
 use onefold_seal::{Envelope, Kind, ObjectId, Suite};
 
-use crate::{ChunkEntry, CompressedGroup, Content, Directory, GroupEntry};
+use crate::{ChunkEntry, Content, Directory, GroupEntry};
 
-/// A container whose bytes are handed out as they come, to be appended to a file.
+/// What is in a container that is written to a file as its groups come.
 ///
-/// What is appended is what [`OpenContainer`](crate::OpenContainer) makes of the same groups, byte
-/// by byte, but that groups stay in the order in which they came and nothing is padded.
+/// Whoever writes it has the stored bytes and their checks, so that it is one that is not encrypted.
+/// Its bytes are what [`OpenContainer`](crate::OpenContainer) makes of the same groups: those that it
+/// begins with, the stored bytes of the groups in the order in which they came, and the footer.
 #[derive(Debug, Clone)]
 pub struct AppendedContainer {
     directory: Directory,
@@ -19,27 +21,19 @@ pub struct AppendedContainer {
 
 impl AppendedContainer {
     /// A container `id` without groups, and the bytes that it begins with.
+    ///
+    /// # Panics
+    ///
+    /// If `envelope` encrypts.
     pub fn new(envelope: &Envelope, id: ObjectId, content: Content) -> (Self, Vec<u8>) {
         let mut start = Vec::new();
         let parts = envelope.begin(Kind::Container, id, &mut start);
+        assert!(parts.suite() == Suite::Plain, "checks of what is encrypted are its tags");
         let directory = Directory { id, content, groups: Vec::new(), chunks: Vec::new(), parts };
         (Self { directory, len: start.len() as u64 }, start)
     }
 
-    /// Takes up a group; returns the bytes to append.
-    pub fn push(&mut self, group: CompressedGroup) -> Vec<u8> {
-        let number = self.directory.groups.len() as u32;
-        let CompressedGroup { mut stored, codec, len, check, chunks } = group;
-        let parts = &self.directory.parts;
-        let ahead = check.filter(|_| parts.suite() == Suite::Plain);
-        let check = ahead.unwrap_or_else(|| parts.seal(number, &mut stored));
-        let stored_len = stored.len() as u32;
-        let entry = GroupEntry { offset: self.len, stored_len, len, codec, check };
-        self.enter(entry, chunks);
-        stored
-    }
-
-    /// Takes up a group whose bytes were appended before.
+    /// Takes up a group whose stored bytes lie where it says.
     pub fn enter(
         &mut self,
         group: GroupEntry,
@@ -53,18 +47,6 @@ impl AppendedContainer {
             self.directory.chunks.push(ChunkEntry { fingerprint, group: number, offset, len });
             offset += len;
         }
-    }
-
-    /// Takes back the group that came last, whose bytes could not be kept.
-    ///
-    /// # Panics
-    ///
-    /// If there is none.
-    pub fn pop(&mut self) {
-        let group = self.directory.groups.pop().expect("a group to take back");
-        let number = self.directory.groups.len() as u32;
-        self.directory.chunks.retain(|chunk| chunk.group != number);
-        self.len = group.offset;
     }
 
     /// What it holds so far.

@@ -77,40 +77,76 @@ impl Shrinker {
         })
     }
 
-    /// The compressed bytes, if they are fewer, or the bytes themselves.
-    pub(crate) fn shrink(&mut self, bytes: &[u8]) -> Result<(Codec, Vec<u8>), ContainerError> {
+    /// Bytes that [`shrink_into`](Self::shrink_into) may write on the way, at least as many as it is
+    /// given.
+    pub(crate) fn bound(&self, len: usize) -> usize {
+        match self {
+            Self::Raw | Self::Deflate(_) => len,
+            Self::Zstd(_) => zstd::zstd_safe::compress_bound(len),
+            Self::Lz4 => lz4_flex::block::get_maximum_output_size(len),
+        }
+    }
+
+    /// Writes the compressed bytes to the beginning of `stored`, if they are fewer, or the bytes
+    /// themselves; how many that are. There has to be room for [`bound`](Self::bound).
+    pub(crate) fn shrink_into(
+        &mut self,
+        bytes: &[u8],
+        stored: &mut [u8],
+    ) -> Result<(Codec, usize), ContainerError> {
         let len = bytes.len();
-        let (codec, mut stored) = match self {
+        let (codec, shrunk) = match self {
             Self::Raw => (Codec::Raw, None),
             Self::Zstd(zstd) => {
-                let mut stored = Vec::with_capacity(zstd::zstd_safe::compress_bound(len));
-                zstd.compress_to_buffer(bytes, &mut stored).map_err(|error| failed(len, error))?;
-                (Codec::Zstd, Some(stored))
+                let shrunk = zstd.compress_to_buffer(bytes, stored);
+                (Codec::Zstd, Some(shrunk.map_err(|error| failed(len, error))?))
             }
             Self::Lz4 => {
-                let mut stored = vec![0; lz4_flex::block::get_maximum_output_size(len)];
-                let used = lz4_flex::block::compress_into(bytes, &mut stored);
-                stored.truncate(used.map_err(|error| failed(len, error))?);
-                (Codec::Lz4, Some(stored))
+                let shrunk = lz4_flex::block::compress_into(bytes, stored);
+                (Codec::Lz4, Some(shrunk.map_err(|error| failed(len, error))?))
             }
-            Self::Deflate(deflate) => (Codec::Deflate, deflated(deflate, bytes)?),
+            Self::Deflate(deflate) => (Codec::Deflate, deflate_into(deflate, bytes, stored)?),
         };
-        match stored.take_if(|stored| stored.len() < len) {
-            Some(stored) => Ok((codec, stored)),
-            None => Ok((Codec::Raw, bytes.to_vec())),
+        match shrunk.filter(|shrunk| *shrunk < len) {
+            Some(shrunk) => Ok((codec, shrunk)),
+            None => {
+                stored[..len].copy_from_slice(bytes);
+                Ok((Codec::Raw, len))
+            }
         }
+    }
+
+    /// The same into memory of its own.
+    pub(crate) fn shrink(&mut self, bytes: &[u8]) -> Result<(Codec, Vec<u8>), ContainerError> {
+        let len = bytes.len();
+        if let Self::Zstd(zstd) = self {
+            // into room that nobody has to make zero before
+            let mut stored = Vec::with_capacity(zstd::zstd_safe::compress_bound(len));
+            zstd.compress_to_buffer(bytes, &mut stored).map_err(|error| failed(len, error))?;
+            return match stored.len() < len {
+                true => Ok((Codec::Zstd, stored)),
+                false => Ok((Codec::Raw, bytes.to_vec())),
+            };
+        }
+        let mut stored = vec![0; self.bound(len)];
+        let (codec, shrunk) = self.shrink_into(bytes, &mut stored)?;
+        stored.truncate(shrunk);
+        Ok((codec, stored))
     }
 }
 
-/// `bytes` as one stream, unless that is longer than they are.
-fn deflated(deflate: &mut Compress, bytes: &[u8]) -> Result<Option<Vec<u8>>, ContainerError> {
+/// Writes `bytes` as one stream to the beginning of `stored`; its length, unless that is more than
+/// theirs.
+fn deflate_into(
+    deflate: &mut Compress,
+    bytes: &[u8],
+    stored: &mut [u8],
+) -> Result<Option<usize>, ContainerError> {
     deflate.reset();
-    let mut stored = vec![0; bytes.len()];
     let status = deflate
-        .compress(bytes, &mut stored, FlushCompress::Finish)
+        .compress(bytes, &mut stored[..bytes.len()], FlushCompress::Finish)
         .map_err(|error| failed(bytes.len(), error))?;
-    stored.truncate(deflate.total_out() as usize);
-    Ok((status == Status::StreamEnd).then_some(stored))
+    Ok((status == Status::StreamEnd).then_some(deflate.total_out() as usize))
 }
 
 fn failed(len: usize, error: impl ToString) -> ContainerError {

@@ -1,6 +1,6 @@
 //! Groups: neighbouring chunks, compressed together.
 
-use onefold_fingerprint::{Fingerprint, Fingerprinter};
+use onefold_fingerprint::Fingerprint;
 use onefold_seal::{Check, Suite};
 
 use crate::codec::Shrinker;
@@ -56,26 +56,6 @@ pub struct CompressedGroup {
 }
 
 impl CompressedGroup {
-    /// A group of one chunk, compressed before.
-    pub fn of_chunk(stored: Vec<u8>, codec: Codec, fingerprint: Fingerprint, len: u32) -> Self {
-        let check = Some(Check::of(&[&stored]));
-        Self { stored, codec, len, check, chunks: vec![(fingerprint, len)] }
-    }
-
-    /// Computes the checks that `groups`, none of which is to be encrypted, do not have yet: those of
-    /// many short ones take less time together.
-    pub fn check_all<'a>(groups: impl Iterator<Item = &'a mut Self>) {
-        let groups: Vec<&mut Self> = groups.filter(|group| group.check.is_none()).collect();
-        let stored: Vec<&[u8]> = groups.iter().map(|group| &group.stored[..]).collect();
-        let mut hashes = Vec::with_capacity(stored.len());
-        // a check is the first bytes of BLAKE3, whoever computes it
-        Fingerprinter::blake3().fingerprint_many(&stored, &mut hashes);
-        for (group, hash) in groups.into_iter().zip(hashes) {
-            let check = hash.as_bytes().first_chunk().expect("32 bytes");
-            group.check = Some(Check::from_bytes(*check));
-        }
-    }
-
     /// How the stored bytes give the group's.
     pub const fn codec(&self) -> Codec {
         self.codec
@@ -109,19 +89,31 @@ impl Compressor {
         Ok(Self { shrinker: Shrinker::of(codec)?, suite })
     }
 
-    /// Compresses one chunk, which is a group of its own then, without a check: that is computed when
-    /// it is appended, or before by [`CompressedGroup::check_all`].
-    pub fn compress_chunk(
+    /// Bytes that [`compress_into`](Self::compress_into) may write for a chunk of `len` bytes, before
+    /// it knows how many stay.
+    pub fn bound(&self, len: usize) -> usize {
+        self.shrinker.bound(len)
+    }
+
+    /// Writes the stored bytes of one chunk, that is to be a group of its own, to the beginning of
+    /// `stored`, as they are where nothing is encrypted; how they give the chunk, and how many they
+    /// are.
+    ///
+    /// # Panics
+    ///
+    /// If `stored` is shorter than [`bound`](Self::bound) of the chunk.
+    pub fn compress_into(
         &mut self,
-        fingerprint: Fingerprint,
         chunk: &[u8],
-    ) -> Result<CompressedGroup, ContainerError> {
-        let (codec, stored) = match is_incompressible(chunk) {
-            true => (Codec::Raw, chunk.to_vec()),
-            false => self.shrinker.shrink(chunk)?,
-        };
-        let len = chunk.len() as u32;
-        Ok(CompressedGroup { stored, codec, len, check: None, chunks: vec![(fingerprint, len)] })
+        stored: &mut [u8],
+    ) -> Result<(Codec, usize), ContainerError> {
+        let bound = self.bound(chunk.len());
+        assert!(stored.len() >= bound, "room for {} bytes, expected {bound}", stored.len());
+        if is_incompressible(chunk) {
+            stored[..chunk.len()].copy_from_slice(chunk);
+            return Ok((Codec::Raw, chunk.len()));
+        }
+        self.shrinker.shrink_into(chunk, stored)
     }
 
     /// Compresses what `group` holds and empties it. Bytes that do not shrink, or that do not look

@@ -76,6 +76,32 @@ fn a_table_answers_as_a_map_does() {
 }
 
 #[test]
+fn many_are_entered_as_one_after_another_would_be() {
+    for ((name, table), (_, other)) in tables(500).into_iter().zip(tables(500)) {
+        // the same twice in a batch, those of one bucket, more than there is room for, and again
+        let pool = [randoms(11, 900), alike(20), randoms(11, 30)].concat();
+        let mut numbers = SplitMix64::new(12);
+        let mut refused = 0;
+        for round in 0..40 {
+            let count = numbers.next_u64() as usize % 60;
+            let entries: Vec<(Fingerprint, u64)> = (0..count as u64)
+                .map(|i| (pool[numbers.next_u64() as usize % pool.len()], 100 * round + i))
+                .chain((round % 9 == 0).then_some((pool[0], round)))
+                .collect();
+            let one_by_one = entries.iter().map(|(one, handle)| other.insert(one, *handle));
+            let expected = one_by_one.filter(|entered| *entered == Inserted::Full).count();
+            assert_eq!(table.insert_many(&entries), expected, "{name}");
+            refused += expected;
+            for fingerprint in &pool {
+                assert_eq!(table.get(fingerprint), other.get(fingerprint), "{name}");
+            }
+        }
+        assert_eq!(table.counters(), other.counters(), "{name}");
+        assert!(refused > 0, "{name}");
+    }
+}
+
+#[test]
 fn handles_reach_from_zero_to_the_largest() {
     for (name, table) in tables(100) {
         for (fingerprint, handle) in randoms(3, 3).iter().zip([0, 1, MAX_HANDLE]) {

@@ -4,24 +4,16 @@
 //! What is appended counts once the state knows of it, under the state's lock. Until then it is
 //! bytes behind the last page, which mean nothing.
 
-use std::iter::Peekable;
 use std::sync::Arc;
 
 use onefold_backend::Folder;
-use onefold_container::{AppendedContainer, CompressedGroup, Content, Directory, GroupEntry};
-use onefold_fingerprint::Fingerprint;
+use onefold_container::{AppendedContainer, Content, Directory};
 use onefold_seal::Envelope;
 
 use crate::VolumeError;
+use crate::new_pages::Rest;
 use crate::pages::{ContainerImage, PageFile, container_id};
 use crate::record::PageEntry;
-
-/// A page that is to be appended, and what it is for.
-pub(crate) struct NewPage<T> {
-    pub(crate) group: CompressedGroup,
-    pub(crate) fingerprint: Fingerprint,
-    pub(crate) of: T,
-}
 
 /// A page and its fingerprint take at most so many bytes in a footer, and so does all else there.
 const FOOTER_ENTRY: u64 = 64;
@@ -86,36 +78,42 @@ impl Appender {
         needed(pages, stored_len)
     }
 
-    /// Appends as many of `pages` as fit into the container and `room` bytes, at least one, in one
-    /// write. After an error nothing has
-    /// changed but that they are taken from `pages`.
+    /// Appends as many of the `rest` as fit into the container and `room` bytes, at least one, in one
+    /// write. After an error nothing has changed.
     ///
     /// # Panics
     ///
     /// If no container is open.
     pub(crate) fn append<T>(
         &mut self,
-        pages: &mut Peekable<impl Iterator<Item = NewPage<T>>>,
+        rest: &Rest<'_, T>,
         room: u64,
-    ) -> Result<Vec<(PageEntry, T)>, VolumeError> {
+    ) -> Result<Vec<PageEntry>, VolumeError> {
         let (file, writer) = self.open.as_mut().expect("a container is open");
-        let (mut bytes, mut appended) = (Vec::new(), Vec::new());
-        while writer.len() < self.container_len {
-            let pages_there = writer.directory().groups.len();
-            let fits = |next: &NewPage<T>| {
-                let needed = needed(pages_there, bytes.len() + next.group.stored_len());
-                appended.is_empty() || needed <= room
-            };
-            let Some(NewPage { group, fingerprint, of }) = pages.next_if(fits) else { break };
-            bytes.extend_from_slice(&writer.push(group));
-            let group = writer.directory().groups.last().expect("just pushed");
-            appended.push((PageEntry::new(group, fingerprint), of));
+        let (begin, pages_there) = (writer.len(), writer.directory().groups.len());
+        let (mut entries, mut len) = (Vec::with_capacity(rest.pages.len()), 0);
+        for page in rest.pages {
+            let stored_len = page.stored_len as usize;
+            let fits = needed(pages_there + entries.len(), len + stored_len) <= room;
+            let offset = begin + len as u64;
+            if offset >= self.container_len || !(fits || entries.is_empty()) {
+                break;
+            }
+            entries.push(PageEntry {
+                offset: offset as u32,
+                stored_len: page.stored_len,
+                len: page.len,
+                codec: page.codec,
+                check: page.check,
+                fingerprint: page.fingerprint,
+            });
+            len += stored_len;
         }
-        if let Err(error) = file.append(&bytes) {
-            appended.iter().for_each(|_| writer.pop());
-            return Err(error.into());
+        file.append(&rest.bytes[..len])?;
+        for page in &entries {
+            writer.enter(page.group(), [(page.fingerprint, page.len)]);
         }
-        Ok(appended)
+        Ok(entries)
     }
 
     /// Gives the open container its footer; its number, and how long the footer is. After an error it
@@ -150,14 +148,7 @@ impl Appender {
                     format!("a page is said to be here, expected one at {}", writer.len());
                 return damaged(page.offset.into(), problem);
             }
-            let group = GroupEntry {
-                offset: page.offset.into(),
-                stored_len: page.stored_len,
-                len: page.len,
-                codec: page.codec,
-                check: page.check,
-            };
-            writer.enter(group, [(page.fingerprint, page.len)]);
+            writer.enter(page.group(), [(page.fingerprint, page.len)]);
         }
         if file.len() < writer.len() {
             let problem = format!("it ends here, expected {} bytes that were synced", writer.len());

@@ -31,10 +31,13 @@ pub struct VolumeDetails {
 }
 
 impl Pool {
-    /// Looks at every block of the volume `name`. What is written meanwhile is counted or not.
+    /// Looks at every block of the volume `name`. What is written meanwhile is counted or not;
+    /// checkpoints and compactions wait.
     ///
     /// Takes some fifty bytes of memory a distinct page.
     pub fn details(&self, name: &str) -> Result<VolumeDetails, VolumeError> {
+        // a page that is moved meanwhile would be counted twice, or not at all
+        let _only = self.0.maintenance.lock().expect("nobody panics with it");
         let (mut details, segments) = {
             let state = self.0.state();
             let (id, one) = find(&state.volumes, name)?;

@@ -13,7 +13,6 @@
 //! them in the lanes of vectors, look them up while memory is asked for the next ones, read what
 //! maps and references will need, change these, and append what is new in one write.
 
-use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,14 +20,15 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock};
 
 use onefold_backend::{BackendError, Folder, Log};
 use onefold_block::BlockSize;
-use onefold_container::{Codec, CompressedGroup, Compressor, Directory};
+use onefold_container::{Codec, Directory};
 use onefold_fingerprint::{Fingerprint, Fingerprinter};
 use onefold_index::Table;
-use onefold_seal::{Envelope, ObjectId, Suite};
+use onefold_seal::{Envelope, ObjectId};
 
-use crate::append::{Appender, NewPage};
+use crate::append::Appender;
 use crate::handle::{Handle, VolumeId};
 use crate::map::Map;
+use crate::new_pages::{NewPage, NewPages, Packer};
 use crate::pages::{Located, PageFile, Pages, enter};
 use crate::record::Record;
 use crate::seeded::{self, Bug};
@@ -108,8 +108,19 @@ impl State {
         self.pages.has(page).then_some(page)
     }
 
-    fn map_all(&mut self, volume: VolumeId, blocks: &[u64], to: Handle) {
-        blocks.iter().for_each(|block| self.map(volume, *block, to));
+    /// Maps all of `blocks`, as [`map`](Self::map) does; how many they are.
+    fn map_all(
+        &mut self,
+        volume: VolumeId,
+        blocks: impl Iterator<Item = u64>,
+        to: Handle,
+    ) -> usize {
+        let mut count = 0;
+        for block in blocks {
+            self.map(volume, block, to);
+            count += 1;
+        }
+        count
     }
 
     /// Maps a block, and notes it. A block that is beyond the end by now is as if it had been written
@@ -164,6 +175,22 @@ const ERASED: usize = 4096;
 /// Pages that a compaction moves at a time.
 const MOVED: usize = 64;
 
+/// New pages, in bytes before and after compression.
+#[derive(Default)]
+struct Added {
+    pages: usize,
+    bytes: usize,
+    stored_bytes: usize,
+}
+
+impl Added {
+    fn count<T>(&mut self, page: &NewPage<T>) {
+        self.pages += 1;
+        self.bytes += page.len as usize;
+        self.stored_bytes += page.stored_len as usize;
+    }
+}
+
 fn count(counter: &AtomicU64, by: usize) {
     counter.fetch_add(by as u64, Ordering::Relaxed);
 }
@@ -176,20 +203,13 @@ struct Unknown<'a> {
     block: u64,
     bytes: &'a [u8],
     fingerprint: Fingerprint,
+    /// Another one that is the same page.
+    same: Option<usize>,
 }
 
-/// What a page is appended for: the blocks, and its length in bytes before and after compression.
-struct Put {
-    blocks: Vec<u64>,
-    len: usize,
-    stored_len: usize,
-}
-
-/// The same page of some blocks.
-struct Distinct<'a> {
-    bytes: &'a [u8],
-    fingerprint: Fingerprint,
-    blocks: Vec<u64>,
+/// The pages that are the same as the one at `first`, and that one.
+fn all_same<'a>(pages: &'a [Unknown<'a>], first: usize) -> impl Iterator<Item = &'a Unknown<'a>> {
+    std::iter::successors(Some(&pages[first]), |page| Some(&pages[page.same?]))
 }
 
 pub(crate) struct Engine {
@@ -201,6 +221,9 @@ pub(crate) struct Engine {
     pub(crate) codec: Codec,
     pub(crate) own_codec: Codec,
     pub(crate) table: RwLock<Arc<dyn Table>>,
+    /// How often pages were entered into the table. Whoever has the appender and finds it as it was
+    /// before a look-up would find nothing new by another one.
+    pub(crate) entered: AtomicU64,
     pub(crate) state: Mutex<State>,
     pub(crate) appender: Mutex<Appender>,
     pub(crate) journal: Mutex<Journal>,
@@ -249,6 +272,7 @@ impl Engine {
         let mut fingerprints = Vec::with_capacity(bytes.len());
         self.fingerprinter.fingerprint_many(&bytes, &mut fingerprints);
         let table = self.table();
+        let entered = self.entered.load(Ordering::Acquire);
         let mut hints = vec![None; fingerprints.len()];
         table.get_many(&fingerprints, &mut hints);
         if self.options.verify {
@@ -266,80 +290,85 @@ impl Engine {
             {
                 match state.found(hint) {
                     Some(page) => state.map(volume, block, page),
-                    None => new.push(Unknown { block, bytes, fingerprint }),
+                    None => new.push(Unknown { block, bytes, fingerprint, same: None }),
                 }
             }
         }
         count(&self.counters.zero, zeros.len());
         count(&self.counters.known, pages.len() - new.len());
-        if new.is_empty() { Ok(()) } else { self.put_new(volume, new, &*table) }
+        if new.is_empty() { Ok(()) } else { self.put_new(volume, new, &*table, entered) }
     }
 
-    /// Maps blocks to pages that the table did not know a moment ago.
+    /// Maps blocks to pages that the table did not know when so many times pages had been entered.
     fn put_new(
         &self,
         volume: VolumeId,
-        new: Vec<Unknown<'_>>,
+        mut pages: Vec<Unknown<'_>>,
         table: &dyn Table,
+        entered: u64,
     ) -> Result<(), VolumeError> {
-        let mut pages = Vec::with_capacity(new.len());
-        for Distinct { bytes, fingerprint, blocks } in self.distinct(new) {
-            let group = compress(fingerprint, bytes, self.codec)?;
-            let stored_len = group.stored_len();
-            let of = Put { blocks, len: bytes.len(), stored_len };
-            pages.push(NewPage { group, fingerprint, of });
+        let distinct = self.distinct(&mut pages);
+        let mut packer = Packer::new(distinct.len());
+        for &first in &distinct {
+            let Unknown { bytes, fingerprint, .. } = pages[first];
+            packer.push(fingerprint, bytes, self.codec, first)?;
         }
-        CompressedGroup::check_all(pages.iter_mut().map(|page| &mut page.group));
+        let mut new = packer.finish();
+        let blocks = |first: usize| all_same(&pages, first).map(|page| page.block);
+        let (mut known, mut added) = (0, Added::default());
         let mut appender = self.appender();
-        if !self.options.verify {
+        if !self.options.verify && self.entered.load(Ordering::Acquire) != entered {
             // Another thread may have brought the same meanwhile; from here on none does.
-            let fingerprints: Vec<Fingerprint> = pages.iter().map(|one| one.fingerprint).collect();
+            let fingerprints: Vec<_> = new.all().pages.iter().map(|one| one.fingerprint).collect();
             let mut hints = vec![None; fingerprints.len()];
             table.get_many(&fingerprints, &mut hints);
             let mut hints = hints.into_iter();
             let mut state = self.state();
-            pages.retain(|one| match state.found(hints.next().flatten()) {
-                Some(page) => {
-                    state.map_all(volume, &one.of.blocks, page);
-                    count(&self.counters.known, one.of.blocks.len());
-                    false
-                }
-                None => true,
+            new.retain(|one| {
+                let Some(page) = state.found(hints.next().flatten()) else { return true };
+                known += state.map_all(volume, blocks(one.of), page);
+                false
             });
         }
-        let refused: Vec<u64> = match seeded::active(Bug::RefusedErased) {
-            true => pages.iter().flat_map(|one| one.of.blocks.clone()).collect(),
-            false => Vec::new(),
-        };
         let quota = self.options.quota;
-        let appended = self.append(&mut appender, pages, quota, table, |state, page, put: Put| {
-            state.map_all(volume, &put.blocks, page);
-            count(&self.counters.new, 1);
-            count(&self.counters.known, put.blocks.len() - 1);
-            count(&self.counters.new_bytes, put.len);
-            count(&self.counters.new_stored_bytes, put.stored_len);
+        let appended = self.append(&mut appender, &new, quota, table, |state, page, one| {
+            known += state.map_all(volume, blocks(one.of), page) - 1;
+            added.count(one);
         });
-        if matches!(appended, Err(VolumeError::Quota { .. })) {
-            self.state().map_all(volume, &refused, Handle::HOLE);
+        if seeded::active(Bug::RefusedErased) && matches!(appended, Err(VolumeError::Quota { .. }))
+        {
+            let refused = new.all().pages.iter().flat_map(|one| blocks(one.of));
+            self.state().map_all(volume, refused, Handle::HOLE);
         }
+        count(&self.counters.known, known);
+        count(&self.counters.new, added.pages);
+        count(&self.counters.new_bytes, added.bytes);
+        count(&self.counters.new_stored_bytes, added.stored_bytes);
         appended
     }
 
-    /// Pages that came several times at once, once each.
-    fn distinct<'a>(&self, pages: Vec<Unknown<'a>>) -> Vec<Distinct<'a>> {
-        let mut distinct: Vec<Distinct<'a>> = Vec::with_capacity(pages.len());
-        let mut places: HashMap<Fingerprint, usize> = HashMap::with_capacity(pages.len());
-        for Unknown { block, bytes, fingerprint } in pages {
-            match places.entry(fingerprint) {
-                // what is to be verified is compared with what it is taken for
-                Entry::Occupied(place)
-                    if !self.options.verify || distinct[*place.get()].bytes == bytes =>
-                {
-                    distinct[*place.get()].blocks.push(block);
-                }
-                entry => {
-                    entry.insert_entry(distinct.len());
-                    distinct.push(Distinct { bytes, fingerprint, blocks: vec![block] });
+    /// Joins pages that came several times at once; the first of each.
+    fn distinct(&self, pages: &mut [Unknown<'_>]) -> Vec<usize> {
+        let mut distinct = Vec::with_capacity(pages.len());
+        // by fingerprint, or as near to there as a place is free
+        let mut places = vec![None::<usize>; (2 * pages.len()).next_power_of_two()];
+        // what is to be verified is compared with what it is taken for
+        let is_same = |one: &Unknown<'_>, other: &Unknown<'_>| {
+            one.fingerprint == other.fingerprint
+                && (!self.options.verify || one.bytes == other.bytes)
+        };
+        for at in 0..pages.len() {
+            let mut place = pages[at].fingerprint.prefix_u64() as usize % places.len();
+            while let Some(first) = places[place]
+                && !is_same(&pages[first], &pages[at])
+            {
+                place = (place + 1) % places.len();
+            }
+            match places[place] {
+                Some(first) => pages[at].same = pages[first].same.replace(at),
+                None => {
+                    places[place] = Some(at);
+                    distinct.push(at);
                 }
             }
         }
@@ -353,32 +382,31 @@ impl Engine {
     fn append<T>(
         &self,
         appender: &mut Appender,
-        pages: Vec<NewPage<T>>,
+        new: &NewPages<T>,
         quota: Option<u64>,
         table: &dyn Table,
-        mut settle: impl FnMut(&mut State, Handle, T),
+        mut settle: impl FnMut(&mut State, Handle, &NewPage<T>),
     ) -> Result<(), VolumeError> {
-        let mut pages = pages.into_iter().peekable();
-        while let Some(next) = pages.peek() {
-            self.expect_quota(appender, next.group.stored_len(), quota)?;
+        let mut rest = new.all();
+        let mut entered = Vec::with_capacity(rest.pages.len());
+        while let Some(next) = rest.pages.first() {
+            self.expect_quota(appender, next.stored_len as usize, quota)?;
             let number = self.open_container(appender)?;
             let room = quota.map_or(u64::MAX, |quota| self.state().pages.room(quota));
-            let appended = appender.append(&mut pages, room)?;
-            let mut entered = Vec::with_capacity(appended.len());
+            let appended = appender.append(&rest, room)?;
+            entered.clear();
             {
                 let mut state = self.state();
-                for (entry, of) in appended {
+                for (entry, one) in appended.into_iter().zip(rest.pages) {
                     let page = state.pages.push(number, &entry);
-                    entered.push((entry.fingerprint, page));
+                    entered.push((entry.fingerprint, page.to_u64()));
                     state.waiting.push(&Record::Page { container: number, page: entry });
-                    settle(&mut state, page, of);
+                    settle(&mut state, page, one);
                 }
             }
-            for (fingerprint, page) in entered {
-                if table.insert(&fingerprint, page.to_u64()) == onefold_index::Inserted::Full {
-                    count(&self.counters.unindexed, 1);
-                }
-            }
+            rest.skip(entered.len());
+            count(&self.counters.unindexed, table.insert_many(&entered));
+            self.entered.fetch_add(1, Ordering::Release);
         }
         Ok(())
     }
@@ -624,6 +652,7 @@ impl Engine {
             let Ok(Some(directory)) = self.directory(number) else { continue };
             enter(table, number, &directory);
         }
+        self.entered.fetch_add(1, Ordering::Release);
         Ok(())
     }
 
@@ -654,7 +683,7 @@ impl Engine {
         };
         let table = self.table();
         for slots in slots.chunks(MOVED) {
-            let mut pages = Vec::with_capacity(slots.len());
+            let mut packer = Packer::new(slots.len());
             for &slot in slots {
                 let from = Handle::new(number, slot);
                 let Some(located) = self.state().pages.locate(from) else { continue };
@@ -666,12 +695,11 @@ impl Engine {
                 };
                 let (group, chunk) =
                     (&directory.groups[slot as usize], &directory.chunks[slot as usize]);
-                let fingerprint = chunk.fingerprint;
-                let group = CompressedGroup::of_chunk(stored, group.codec, fingerprint, group.len);
-                pages.push(NewPage { group, fingerprint, of: from });
+                packer.push_stored(chunk.fingerprint, &stored, group.codec, group.len, from);
             }
-            self.append(&mut self.appender(), pages, None, &*table, |state, to, from| {
-                let record = state.pages.move_page(from, to);
+            let new = packer.finish();
+            self.append(&mut self.appender(), &new, None, &*table, |state, to, one| {
+                let record = state.pages.move_page(one.of, to);
                 if let Some(record) = record.filter(|_| !seeded::active(Bug::MovesUntold)) {
                     state.waiting.push(&record);
                 }
@@ -698,24 +726,4 @@ impl Engine {
 
 fn is_zero(page: &[u8]) -> bool {
     page.first() == Some(&0) && page[1..] == page[..page.len() - 1]
-}
-
-thread_local! {
-    /// The compressor of this thread, and its codec.
-    static COMPRESSOR: std::cell::RefCell<Option<(Codec, Compressor)>> =
-        const { std::cell::RefCell::new(None) };
-}
-
-fn compress(
-    fingerprint: Fingerprint,
-    bytes: &[u8],
-    codec: Codec,
-) -> Result<CompressedGroup, VolumeError> {
-    COMPRESSOR.with_borrow_mut(|kept| {
-        let compressor = match kept {
-            Some((kept_codec, compressor)) if *kept_codec == codec => compressor,
-            _ => &mut kept.insert((codec, Compressor::of(codec, Suite::Plain)?)).1,
-        };
-        Ok(compressor.compress_chunk(fingerprint, bytes)?)
-    })
 }

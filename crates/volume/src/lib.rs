@@ -10,6 +10,7 @@
 //! | pool.rs | making and opening a pool, its volumes |
 //! | volume.rs | a volume as a block device |
 //! | engine.rs | how pages are put, and when they are durable |
+//! | new_pages.rs | new pages, compressed one behind the other |
 //! | append.rs | the container that takes new pages |
 //! | pages.rs | pages in containers, and references to them |
 //! | map.rs | which page a block is |
@@ -31,6 +32,7 @@ mod error;
 mod frame;
 mod handle;
 mod map;
+mod new_pages;
 mod pages;
 mod pool;
 mod record;

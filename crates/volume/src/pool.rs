@@ -1,7 +1,7 @@
 //! Pools: making one, opening it, and its volumes.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -261,6 +261,7 @@ impl Pool {
             codec: options.codec.unwrap_or(codec),
             own_codec: codec,
             table: RwLock::new(table),
+            entered: AtomicU64::new(0),
             options,
             folder,
             id,

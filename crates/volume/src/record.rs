@@ -36,6 +36,12 @@ impl PageEntry {
         let GroupEntry { offset, stored_len, len, codec, check } = *group;
         Self { offset: offset as u32, stored_len, len, codec, check, fingerprint }
     }
+
+    /// The group that it is in its container.
+    pub(crate) fn group(&self) -> GroupEntry {
+        let Self { offset, stored_len, len, codec, check, .. } = *self;
+        GroupEntry { offset: offset.into(), stored_len, len, codec, check }
+    }
 }
 
 /// One change of a pool.

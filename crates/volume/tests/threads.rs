@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Barrier, Condvar, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -144,6 +144,79 @@ fn writes_beside_a_volume_that_becomes_shorter_leave_a_pool_that_opens() {
     let size = device.size();
     drop((device, pool));
     assert_eq!(reopen(folder).volume("a").unwrap().size(), size);
+}
+
+#[test]
+fn threads_that_bring_the_same_new_pages_at_once_keep_each_once() {
+    const STEPS: u64 = 400;
+    let folder: Arc<dyn Folder> = Arc::new(MemoryFolder::new());
+    Pool::create(&folder, Hash::Sha3).unwrap();
+    let (pool, _) = Pool::open(folder, Options { table_bytes: 1 << 20, ..options() }).unwrap();
+    pool.create_volume("a", WRITERS * BLOCKS * BLOCK, BlockSize::B4096).unwrap();
+    let (pool, barrier) = (&pool, &Barrier::new(WRITERS as usize));
+    thread::scope(|scope| {
+        for writer in 0..WRITERS {
+            scope.spawn(move || {
+                let volume = pool.volume("a").unwrap();
+                for step in 0..STEPS {
+                    // some that the step before had, some that are new, and one of them twice
+                    let pages: Vec<u64> = (4 * step..4 * step + 8).chain([4 * step + 6]).collect();
+                    let bytes: Vec<Vec<u8>> = pages.iter().map(|n| block(*n)).collect();
+                    let first = writer * BLOCKS + step % 5 * 10;
+                    let offsets = (first..).map(|block| block * BLOCK);
+                    let writes: Vec<(u64, &[u8])> =
+                        offsets.zip(bytes.iter().map(|page| &page[..])).collect();
+                    barrier.wait();
+                    volume.write_many(&writes, Durability::OnFlush).unwrap();
+                    for (offset, page) in writes {
+                        let mut found = vec![0; BLOCK as usize];
+                        volume.read(offset, &mut found).unwrap();
+                        assert!(found == page, "writer {writer}, step {step}");
+                    }
+                }
+            });
+        }
+    });
+    let counted = pool.statistics();
+    assert_eq!(counted.new_pages, 4 * STEPS + 4);
+    assert_eq!(counted.known_pages, 9 * STEPS * WRITERS - counted.new_pages);
+    assert_eq!(pool.check(), Vec::<String>::new());
+}
+
+#[test]
+fn what_a_volume_has_alone_is_told_beside_compactions() {
+    const KEPT: u64 = 300;
+    let folder: Arc<dyn Folder> = Arc::new(MemoryFolder::new());
+    Pool::create(&folder, Hash::Blake3).unwrap();
+    let (pool, _) = Pool::open(folder, Options { table_bytes: 1 << 20, ..options() }).unwrap();
+    pool.create_volume("kept", KEPT * BLOCK, BlockSize::B4096).unwrap();
+    pool.create_volume("gone", 2 * KEPT * BLOCK, BlockSize::B4096).unwrap();
+    let (kept, gone) = (pool.volume("kept").unwrap(), pool.volume("gone").unwrap());
+    for round in 0..10 {
+        // a third of each container is of the one that stays
+        for n in 0..KEPT {
+            let pages = [0, 1, 2].map(|i| block(1 + 3 * (round * KEPT + n) + i));
+            kept.write(n * BLOCK, &pages[0], Durability::OnFlush).unwrap();
+            gone.write(2 * n * BLOCK, &pages[1..].concat(), Durability::OnFlush).unwrap();
+        }
+        gone.erase(0..2 * KEPT * BLOCK, Durability::OnReturn).unwrap();
+        let is_over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut count = 0;
+                while pool.compact().unwrap() {
+                    count += 1;
+                }
+                is_over.store(true, Ordering::Relaxed);
+                assert!(count > 50, "{count}");
+            });
+            while !is_over.load(Ordering::Relaxed) {
+                let told = pool.details("kept").unwrap();
+                assert_eq!((told.own_pages, told.shared_pages), (KEPT, 0));
+                assert_eq!((told.own_bytes, told.shared_bytes), (KEPT * BLOCK, 0));
+            }
+        });
+    }
 }
 
 /// What syncs wait at while it is closed.

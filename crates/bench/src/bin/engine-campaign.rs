@@ -9,12 +9,18 @@ use std::fs;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail, ensure};
-use onefold_bench::engine::{Plan, Results, measure_engine, notes, openssl_version, plot};
+use onefold_bench::engine::{Plan, Results, find_openssl, measure_engine, notes, plot};
 use onefold_bench::{Header, Record, command_line};
 
 fn main() -> Result<()> {
-    let mut plan =
-        Plan { known: 10_000_000, operations: 65_536, rounds: 5, depth: 64, has_openssl: true };
+    let mut plan = Plan {
+        known: 10_000_000,
+        operations: 65_536,
+        rounds: 5,
+        depth: 64,
+        seconds: 3.0,
+        has_openssl: true,
+    };
     let (mut out, mut directory, mut plotted) = (PathBuf::new(), PathBuf::new(), None);
     let mut arguments = env::args().skip(1);
     while let Some(name) = arguments.next() {
@@ -28,20 +34,27 @@ fn main() -> Result<()> {
             "--operations" => plan.operations = number()?.max(1),
             "--rounds" => plan.rounds = number()?.max(1) as u32,
             "--depth" => plan.depth = number()?.max(2) as usize,
+            "--seconds" => plan.seconds = number()?.max(1) as f64,
             _ => bail!("unknown argument {name}"),
         }
     }
     ensure!(!out.as_os_str().is_empty(), "--out is needed: the record to write");
     ensure!(!directory.as_os_str().is_empty(), "--dir is needed: where pools may be made");
-    let openssl = openssl_version();
-    plan.has_openssl = openssl.is_some();
+    let openssl = find_openssl();
+    plan.has_openssl = openssl.is_ok();
+    if let Err(error) = &openssl {
+        println!("OpenSSL is left out: {error:#}");
+    }
     let results =
         measure_engine(&plan, &directory.join("onefold-engine"), |line| println!("{line}"))?;
     tell(&results);
     let command = command_line("cargo xtask campaign engine", env::args().skip(1));
     let mut header = Header::here(&out, command, "pages and containers in memory")?;
-    header.notes = notes(&results);
-    header.tools.extend(openssl.map(|version| ("openssl".to_owned(), version)));
+    header.notes = notes(&plan, &results);
+    match openssl {
+        Ok(version) => drop(header.tools.insert("openssl".to_owned(), version)),
+        Err(error) => header.notes.push(format!("OpenSSL is left out: {error:#}")),
+    }
     if let Some(path) = plotted {
         fs::write(&path, plot(&results)).with_context(|| path.display().to_string())?;
     }
@@ -63,13 +76,15 @@ fn tell(results: &Results) {
         );
     }
     for one in &results.loaded {
-        println!(
-            "{:.0} writes/s come, {} known, {:.0} % load: {:?}",
-            one.per_second,
-            one.duplicates,
-            100.0 * one.load,
-            one.latencies
-        );
+        for ((rate, latency), a_call) in
+            one.per_second.iter().zip(&one.latencies).zip(&one.writes_a_call)
+        {
+            println!(
+                "{rate:.0} writes/s come, {:.0} % known, {:.0} % load, {a_call:.1} a call: {latency:?}",
+                100.0 * one.duplicates,
+                100.0 * one.load,
+            );
+        }
     }
     println!("12.7 GB/s of SHA3-256 take {:.1} such cores", results.cores_for_paper);
     for bar in &results.bars {

@@ -29,31 +29,36 @@ pub(super) fn fingerprint(fingerprinter: &Fingerprinter, count: u64, depth: usiz
     seconds
 }
 
-/// Seconds to compress `count` pages that become half as long, one after another into one buffer.
-pub(super) fn compress(count: u64) -> Result<f64> {
+/// Seconds to compress `count` pages that become half as long, one after another into one buffer,
+/// `depth` of them just made.
+pub(super) fn compress(count: u64, depth: usize) -> Result<f64> {
     let mut zstd = zstd::bulk::Compressor::new(LEVEL)?;
     let mut stored = Vec::with_capacity(zstd::zstd_safe::compress_bound(super::page::PAGE));
-    let (mut batch, mut seconds) = (Batch::new(1), 0.0);
-    for number in HALVES..HALVES + count {
+    let (mut batch, mut seconds) = (Batch::new(depth), 0.0);
+    for first in (HALVES..HALVES + count).step_by(depth) {
         batch.clear();
-        batch.push(0, number);
+        let end = (HALVES + count).min(first + depth as u64);
+        (first..end).for_each(|number| batch.push(0, number));
         let pages = batch.pages();
         let begun = Instant::now();
-        zstd.compress_to_buffer(pages[0], &mut stored)?;
+        for page in pages {
+            zstd.compress_to_buffer(page, &mut stored)?;
+            black_box(&stored);
+        }
         seconds += begun.elapsed().as_secs_f64();
-        black_box(&stored);
     }
     Ok(seconds)
 }
 
 /// Bytes a second of SHA3-256 by the system's OpenSSL, in its own measurement of pages that lie in
-/// the cache, on the CPU that this thread is kept to.
+/// the cache, on the CPU that this thread is kept to, by the same clock as everything here.
 pub(super) fn openssl() -> Result<f64> {
     let output = Command::new("openssl")
-        .args(["speed", "-mr", "-seconds", "1", "-bytes", "4096", "-evp", "sha3-256"])
+        .args(["speed", "-elapsed", "-mr", "-seconds", "1", "-bytes", "4096", "-evp", "sha3-256"])
         .output()
         .context("openssl speed")?;
-    ensure!(output.status.success(), "openssl speed ended with {}", output.status);
+    let told = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "openssl speed ended with {}: {}", output.status, told.trim());
     let text = String::from_utf8_lossy(&output.stdout);
     rate(&text).with_context(|| format!("openssl speed: no rate in {text:?}"))
 }
@@ -61,13 +66,16 @@ pub(super) fn openssl() -> Result<f64> {
 /// The rate in what `openssl speed -mr` prints: `+F:22:sha3-256:512345678.90`.
 fn rate(text: &str) -> Option<f64> {
     let line = text.lines().find(|line| line.starts_with("+F:"))?;
-    line.rsplit(':').next()?.trim().parse().ok()
+    let rate: f64 = line.rsplit(':').next()?.trim().parse().ok()?;
+    (rate.is_finite() && rate > 0.0).then_some(rate)
 }
 
-/// Which OpenSSL it is, if there is one.
-pub fn openssl_version() -> Option<String> {
-    let output = Command::new("openssl").arg("version").output().ok()?;
-    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+/// Which OpenSSL there is, once it has been measured.
+pub fn find_openssl() -> Result<String> {
+    let output = Command::new("openssl").arg("version").output().context("openssl version")?;
+    ensure!(output.status.success(), "openssl version ended with {}", output.status);
+    openssl()?;
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
 #[cfg(test)]
@@ -77,6 +85,8 @@ mod tests {
     #[test]
     fn the_rate_is_what_stands_last() {
         assert_eq!(rate("+R:1:sha3-256:1.0\n+F:22:sha3-256:1234.50\n"), Some(1234.5));
-        assert_eq!(rate("nothing"), None);
+        for none in ["nothing", "+F:22:sha3-256:-1.0", "+F:22:sha3-256:inf", "+F:22:sha3-256:"] {
+            assert_eq!(rate(none), None, "{none}");
+        }
     }
 }

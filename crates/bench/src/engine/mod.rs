@@ -18,7 +18,7 @@ use anyhow::{Context, Result, ensure};
 use onefold_fingerprint::Fingerprinter;
 use serde::{Deserialize, Serialize};
 
-pub use alone::openssl_version;
+pub use alone::find_openssl;
 use page::PAGE;
 pub use plot::plot;
 use pool::{Measured, Tables};
@@ -41,6 +41,8 @@ pub struct Plan {
     pub rounds: u32,
     /// Writes of a call, where nothing else is said.
     pub depth: usize,
+    /// Seconds of each sample of writes that come at a steady rate.
+    pub seconds: f64,
     /// Whether OpenSSL is asked as well.
     pub has_openssl: bool,
 }
@@ -107,8 +109,10 @@ pub struct Loaded {
     pub duplicates: f64,
     /// As a share of what calls of many writes reach.
     pub load: f64,
-    /// Writes a second that come.
-    pub per_second: f64,
+    /// Writes a second that come, one a round: that share of what had been reached just before.
+    pub per_second: Vec<f64>,
+    /// Writes that were taken together, one mean a round.
+    pub writes_a_call: Vec<f64>,
     /// From when a write came to when it was done, one a round.
     pub latencies: Vec<Quantiles>,
 }
@@ -194,7 +198,7 @@ pub fn measure_engine(
         pool = pool.reopen(directory, compresses)?;
         throughput.extend(rounds(plan, &mut pool, &tables, compresses, &mut told)?);
         if compresses {
-            loaded = under_load(plan, &mut pool, &tables, &throughput)?;
+            loaded = under_load(plan, &mut pool, &tables, &mut told)?;
         }
         pool.verify(10 * VERIFIED)?;
     }
@@ -215,7 +219,7 @@ fn remove(directory: &Path) -> Result<()> {
     }
 }
 
-fn write_of(duplicates: f64, depth: usize) -> Work {
+const fn write_of(duplicates: f64, depth: usize) -> Work {
     Work::Write { duplicates, depth, is_full: false, has_filters: true }
 }
 
@@ -286,7 +290,7 @@ fn sample(
         Work::Fingerprint { is_blake3: false } => fingerprint(Fingerprinter::sha3()),
         Work::Fingerprint { is_blake3: true } => fingerprint(Fingerprinter::blake3()),
         Work::Openssl => (pages * PAGE as u64) as f64 / alone::openssl()?,
-        Work::Compress => alone::compress(pages)?,
+        Work::Compress => alone::compress(pages, plan.depth)?,
         _ => return on_pool(pool, tables, work, pages),
     };
     Ok((alone, Vec::new()))
@@ -314,32 +318,42 @@ fn on_pool(
     Ok(sample)
 }
 
-/// Writes that come at a share of the rate that was found.
+/// Writes that come at a share of the rate that calls of many had just before.
 fn under_load(
     plan: &Plan,
     pool: &mut Measured,
     tables: &Tables,
-    found: &[Throughput],
+    told: &mut impl FnMut(String),
 ) -> Result<Vec<Loaded>> {
     let table = tables.get(true, false);
     pool.use_table(table)?;
-    let mut all = Vec::new();
-    for duplicates in [1.0, 0.0] {
-        for load in [0.5, 0.8] {
-            let speed = find(found, write_of(duplicates, plan.depth), true).per_second();
-            let per_second = load * speed;
-            let mut latencies = Vec::new();
-            for _ in 0..plan.rounds {
-                let new = pool.next_new();
-                // as many as come in a tenth of a second, for the pages wait in memory
-                let count = ((per_second / 10.0) as u64).clamp(1, plan.operations);
-                latencies.push(Quantiles::of(pool.write_at_rate(duplicates, count, per_second)?));
-                pool.restore(new, &**table)?;
-            }
-            all.push(Loaded { duplicates, load, per_second, latencies });
+    let of = |(duplicates, load)| Loaded {
+        duplicates,
+        load,
+        per_second: Vec::new(),
+        writes_a_call: Vec::new(),
+        latencies: Vec::new(),
+    };
+    let mut all = [(1.0, 0.5), (1.0, 0.8), (0.0, 0.5), (0.0, 0.8)].map(of);
+    let pages = plan.known.min(plan.operations);
+    for round in 0..plan.rounds {
+        for one in &mut all {
+            let new = pool.next_new();
+            let (seconds, _) = pool.write(one.duplicates, pages, plan.depth)?;
+            pool.restore(new, &**table)?;
+            let per_second = one.load * pages as f64 / seconds;
+            let count = ((per_second * plan.seconds) as u64).max(1);
+            let new = pool.next_new();
+            let (taken, calls) = pool.write_at_rate(one.duplicates == 1.0, count, per_second)?;
+            one.per_second.push(per_second);
+            one.writes_a_call.push(count as f64 / calls as f64);
+            one.latencies.push(Quantiles::of(taken));
+            pool.verify(VERIFIED)?;
+            pool.restore(new, &**table)?;
         }
+        told(format!("round {} at a steady rate", round + 1));
     }
-    Ok(all)
+    Ok(all.into())
 }
 
 fn find(all: &[Throughput], work: Work, compresses: bool) -> &Throughput {
@@ -383,10 +397,9 @@ fn bars(plan: &Plan, all: &[Throughput], loaded: &[Loaded]) -> Vec<Bar> {
         for (has_filters, with) in [(true, "with"), (false, "without")] {
             let depth = plan.depth;
             let full = Work::Write { duplicates: 0.0, depth, is_full: true, has_filters };
-            let reached =
-                ratio(find(all, full, compresses), find(all, write_of(0.0, depth), compresses));
-            let name =
-                format!("new pages {how}, table full {with} filters, against half full with them");
+            let half = Work::Write { duplicates: 0.0, depth, is_full: false, has_filters };
+            let reached = ratio(find(all, full, compresses), find(all, half, compresses));
+            let name = format!("new pages {how}, table full {with} filters, against half full");
             put(&name, 0.8, false, reached);
         }
     }
@@ -406,13 +419,24 @@ fn bars(plan: &Plan, all: &[Throughput], loaded: &[Loaded]) -> Vec<Bar> {
 }
 
 /// What the notes of a record have to say.
-pub fn notes(results: &Results) -> Vec<String> {
+pub fn notes(plan: &Plan, results: &Results) -> Vec<String> {
     let mut notes = vec![
         "one thread, kept to one CPU; journal on, a commit for each mebibyte of records; pages are \
          made just before each call, off the clock"
             .into(),
+        "fingerprints and compression alone have the same pages, as many of them just made at a \
+         time"
+            .into(),
+        format!(
+            "at a steady rate, which is a share of what calls of {} had reached just before: {} s a \
+             sample, what waits is taken together, and pages are made on the clock",
+            plan.depth, plan.seconds
+        ),
         "latencies of reads include reading the container's file".into(),
     ];
+    if plan.operations as f64 > (1.0 - pool::FULL) * 2.0 * plan.known as f64 {
+        notes.push("a sample has more new pages than a full table has room for".into());
+    }
     let missed: BTreeMap<&str, f64> = results
         .bars
         .iter()
@@ -432,7 +456,14 @@ mod tests {
     #[test]
     fn a_small_pool_is_measured_in_every_way() {
         let folder = tempfile::tempdir().unwrap();
-        let plan = Plan { known: 3000, operations: 700, rounds: 2, depth: 16, has_openssl: false };
+        let plan = Plan {
+            known: 3000,
+            operations: 700,
+            rounds: 2,
+            depth: 16,
+            seconds: 0.02,
+            has_openssl: false,
+        };
         let results = measure_engine(&plan, &folder.path().join("pool"), |_| {}).unwrap();
         assert!(!folder.path().join("pool").exists());
         for one in &results.throughput {
@@ -442,11 +473,19 @@ mod tests {
             assert_eq!(one.latencies.len(), if is_by_page { 2 } else { 0 }, "{one:?}");
         }
         assert_eq!(results.loaded.len(), 4);
+        for one in &results.loaded {
+            assert_eq!((one.per_second.len(), one.latencies.len()), (2, 2), "{one:?}");
+            assert!(
+                one.writes_a_call.iter().all(|a_call| (1.0..=16.0).contains(a_call)),
+                "{one:?}"
+            );
+        }
         assert!(results.bars.iter().all(|bar| bar.reached > 0.0), "{:?}", results.bars);
         let svg = plot(&results);
         assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
-        // two panels of four shares, four tables each, and four in the legend
-        assert_eq!(svg.matches("<rect").count(), 1 + 2 * 4 * 4 + 4);
+        // two panels of four shares, four tables each, and four in the legend; five kinds of calls,
+        // with compression and without, and two in the legend
+        assert_eq!(svg.matches("<rect").count(), 1 + 2 * 4 * 4 + 4 + 2 * 5 + 2);
     }
 
     #[test]

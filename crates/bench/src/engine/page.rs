@@ -10,23 +10,41 @@ pub(super) const PAGE: usize = 4096;
 /// nothing.
 pub(super) const HALVES: u64 = 1 << 40;
 
+/// Pages that take half their length are one of so many but for their first digits.
+pub(super) const PATTERNS: u64 = 64;
+
 /// Makes `page` the page `number`.
 ///
 /// One below [`HALVES`] has 64 random bytes and zeros; one from there on has random hexadecimal
-/// digits, four bits in each byte.
+/// digits, four bits in each byte: 16 of its own, and then those of one of [`PATTERNS`].
 pub(super) fn fill(page: &mut [u8], number: u64) {
-    if number < HALVES {
-        page.fill(0);
-        for (at, word) in (0..8).zip(page.chunks_exact_mut(8)) {
-            word.copy_from_slice(&mixed(8 * number + at).to_le_bytes());
+    match number < HALVES {
+        true => page.fill(0),
+        false => {
+            for (at, digits) in (0..).zip(page.chunks_exact_mut(16)) {
+                put_digits(digits, mixed((1 << 50) + 256 * (number % PATTERNS) + at));
+            }
         }
-        return;
     }
-    for (at, digits) in (0..).zip(page.chunks_exact_mut(16)) {
-        let random = mixed(256 * number + at);
-        for (i, digit) in digits.iter_mut().enumerate() {
-            *digit = b"0123456789abcdef"[(random >> (4 * i)) as usize % 16];
+    refill(page, number);
+}
+
+/// Makes a page that [`fill`] made the page `number`, if both are below [`HALVES`] or of one pattern:
+/// much sooner.
+pub(super) fn refill(page: &mut [u8], number: u64) {
+    match number < HALVES {
+        true => {
+            for (at, word) in (0..8).zip(page.chunks_exact_mut(8)) {
+                word.copy_from_slice(&mixed(8 * number + at).to_le_bytes());
+            }
         }
+        false => put_digits(&mut page[..16], mixed(number)),
+    }
+}
+
+fn put_digits(digits: &mut [u8], random: u64) {
+    for (i, digit) in digits.iter_mut().enumerate() {
+        *digit = b"0123456789abcdef"[(random >> (4 * i)) as usize % 16];
     }
 }
 
@@ -80,7 +98,15 @@ mod tests {
                 assert!(page(number) != page(first));
                 assert!(page(number) == page(number));
             }
+            let mut again = page(first);
+            for number in [first + PATTERNS, first, first + 7 * PATTERNS] {
+                refill(&mut again, number);
+                assert!(again == page(number), "{number}");
+            }
         }
+        // one that follows another soon is made of another pattern, and differs nearly everywhere
+        let (one, other) = (page(HALVES), page(HALVES + PATTERNS - 1));
+        assert!(one.iter().zip(&other).filter(|(a, b)| a == b).count() < PAGE / 8);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use onefold_fingerprint::Fingerprinter;
 use onefold_index::{ChainedTable, Inserted, Table};
 use onefold_volume::{Hash, Options, Pool, Volume};
 
-use super::page::{Batch, HALVES, PAGE, fill};
+use super::page::{Batch, HALVES, PAGE, PATTERNS, fill, refill};
 use crate::index::{fingerprint, mixed};
 
 const VOLUME: &str = "measured";
@@ -169,7 +169,7 @@ impl Measured {
     /// `share`, else one that nobody knows.
     fn draw(&mut self, share: f64) -> (u64, u64) {
         let block = self.known + self.random(self.known);
-        let is_known = self.random(1 << 32) as f64 <= share * f64::from(u32::MAX);
+        let is_known = (self.random(1 << 32) as f64) < share * (1_u64 << 32) as f64;
         let number = match is_known {
             true => self.random(self.known),
             false => self.new,
@@ -207,30 +207,51 @@ impl Measured {
         Ok((calls.iter().sum(), calls))
     }
 
-    /// What each of `count` writes took that come at a steady `rate` a second, from when it came:
-    /// those that came while others were written are written together.
-    pub(super) fn write_at_rate(&mut self, share: f64, count: u64, rate: f64) -> Result<Vec<f64>> {
-        let mut all = Batch::new(count as usize);
-        for _ in 0..count {
-            let (block, number) = self.draw(share);
-            all.push(block, number);
-            self.note(block, number);
+    /// What each of `count` writes took that come at a steady `rate` a second, from when it came, and
+    /// how many calls they were: those that came while others were written are written together, as
+    /// many as a volume likes at once. Their pages are known, or else new.
+    ///
+    /// They are made as they come, on the clock: what makes one page of another takes little.
+    pub(super) fn write_at_rate(
+        &mut self,
+        are_known: bool,
+        count: u64,
+        rate: f64,
+    ) -> Result<(Vec<f64>, u64)> {
+        let writes: Vec<(u64, u64)> =
+            (0..count).map(|_| self.draw(f64::from(u8::from(are_known)))).collect();
+        writes.iter().for_each(|(block, number)| self.note(*block, *number));
+        // a page for each pattern, so that one that comes takes the place of one like it
+        let mut ring = vec![0; PATTERNS as usize * PAGE];
+        for (page, (_, number)) in ring.chunks_mut(PAGE).zip(&writes) {
+            fill(page, *number);
         }
-        let writes = all.writes();
-        let mut taken = Vec::with_capacity(writes.len());
+        let place = |i: usize| i % PATTERNS as usize * PAGE;
+        let at_once = self.volume.writes_at_once().min(PATTERNS as usize);
+        let (mut taken, mut calls) = (Vec::with_capacity(writes.len()), 0);
         let begun = Instant::now();
         while taken.len() < writes.len() {
             let came = (begun.elapsed().as_secs_f64() * rate) as usize + 1;
-            let came = came.min(writes.len()).min(taken.len() + PREPARED);
+            let came = came.min(writes.len()).min(taken.len() + at_once);
             if came == taken.len() {
                 std::hint::spin_loop();
                 continue;
             }
-            self.volume.write_many(&writes[taken.len()..came], Durability::OnFlush)?;
+            let these = taken.len()..came;
+            for i in these.clone() {
+                refill(&mut ring[place(i)..][..PAGE], writes[i].1);
+            }
+            let call: Vec<(u64, &[u8])> = these
+                .clone()
+                .map(|i| (writes[i].0 * PAGE as u64, &ring[place(i)..][..PAGE]))
+                .collect();
+            self.volume.write_many(&call, Durability::OnFlush)?;
             let now = begun.elapsed().as_secs_f64();
-            (taken.len()..came).for_each(|i| taken.push(now - i as f64 / rate));
+            // the clock may have been read a moment before the one that it lets come
+            these.for_each(|i| taken.push((now - i as f64 / rate).max(0.0)));
+            calls += 1;
         }
-        Ok(taken)
+        Ok((taken, calls))
     }
 
     /// Different blocks of the second half, far from each other.

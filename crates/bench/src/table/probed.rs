@@ -116,6 +116,13 @@ impl Table for ProbedTable {
         self.with(|slots| slots.insert(fingerprint, handle))
     }
 
+    fn insert_many(&self, entries: &[(Fingerprint, u64)]) -> usize {
+        self.with(|slots| {
+            let entered = entries.iter().map(|(one, handle)| slots.insert(one, *handle));
+            entered.filter(|entered| *entered == Inserted::Full).count()
+        })
+    }
+
     fn remove(&self, fingerprint: &Fingerprint) -> Option<u64> {
         self.with(|slots| slots.remove(fingerprint))
     }

@@ -184,9 +184,8 @@ impl ChainedTable {
     /// Takes a free entry, of the bucket's own if there is one.
     fn claim(&self, bucket: usize) -> Option<usize> {
         let home = bucket / BUCKETS_A_GROUP;
-        let own = 0xff << (ENTRIES_A_BUCKET * (bucket % BUCKETS_A_GROUP));
         let groups = self.used.len();
-        self.claim_in(home, own).or_else(|| {
+        self.claim_in(home, own_bits(bucket)).or_else(|| {
             (0..SEARCH.min(groups)).find_map(|i| self.claim_in((home + i) % groups, u64::MAX))
         })
     }
@@ -282,6 +281,73 @@ impl ChainedTable {
             }
         }
     }
+
+    /// Enters `words` into bucket `index`, which is theirs, or gives them another handle there.
+    fn enter(&self, index: usize, words: Words, handle: u64) -> Inserted {
+        assert!(handle <= MAX_HANDLE, "handle {handle}, expected at most {MAX_HANDLE}");
+        let bucket = &self.buckets[index];
+        let _writing = bucket.lock.write();
+        let mut filter = bucket.filter.load(Ordering::Relaxed);
+        if self.may_have(bucket, words) {
+            let walk = self.walk(bucket, words, None).expect("nobody else writes the chain");
+            if walk.found != END {
+                let entry = &self.entries[walk.found as usize - 1];
+                return Inserted::Replaced(entry.handle.swap(handle, Ordering::Relaxed));
+            }
+            if self.has_filters {
+                self.false_positives.fetch_add(1, Ordering::Relaxed);
+                self.rebuilt_filters.fetch_add(u64::from(filter != walk.filter), Ordering::Relaxed);
+                filter = walk.filter;
+            }
+        }
+        let Some(free) = self.claim(index) else {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+            bucket.filter.store(filter, Ordering::Relaxed);
+            return Inserted::Full;
+        };
+        // A reader of the chain that the entry was in before sees that chain's new version before
+        // it sees what is written here.
+        fence(Ordering::Release);
+        let entry = &self.entries[free];
+        for (place, word) in entry.fingerprint.iter().zip(words.0) {
+            place.store(word, Ordering::Relaxed);
+        }
+        entry.handle.store(handle, Ordering::Relaxed);
+        entry.next.store(bucket.head.load(Ordering::Relaxed), Ordering::Relaxed);
+        bucket.head.store(free as u32 + 1, Ordering::Relaxed);
+        bucket.filter.store(filter | filter_bits(words), Ordering::Relaxed);
+        Inserted::New
+    }
+
+    /// Enters at most [`BATCH`] fingerprints; how many were refused.
+    fn insert_batch(&self, entries: &[(Fingerprint, u64)]) -> usize {
+        let mut places = [(0, Words([0; 4])); BATCH];
+        for (place, (fingerprint, _)) in places.iter_mut().zip(entries) {
+            let words = Words::of(fingerprint);
+            *place = (words.bucket(self.buckets.len()), words);
+            prefetch(&self.buckets[place.0]);
+            prefetch(&self.used[place.0 / BUCKETS_A_GROUP]);
+        }
+        let places = &places[..entries.len()];
+        for &(index, words) in places {
+            if self.may_have(&self.buckets[index], words) {
+                self.prefetch_own(index);
+            } else if let Some(free) = self.free_own(index) {
+                prefetch(&self.entries[free]);
+            }
+        }
+        let entered = places.iter().zip(entries);
+        let entered =
+            entered.map(|(&(index, words), (_, handle))| self.enter(index, words, *handle));
+        entered.filter(|entered| *entered == Inserted::Full).count()
+    }
+
+    /// An entry of the bucket's own that is free now.
+    fn free_own(&self, bucket: usize) -> Option<usize> {
+        let group = bucket / BUCKETS_A_GROUP;
+        let free = !self.used[group].load(Ordering::Relaxed) & own_bits(bucket);
+        (free != 0).then(|| group * u64::BITS as usize + free.trailing_zeros() as usize)
+    }
 }
 
 /// Where a walk along a chain came to.
@@ -302,6 +368,11 @@ struct Walker {
     at: u32,
     filter: u32,
     steps: u32,
+}
+
+/// Of the bits of a bucket's group, those of the bucket's own entries.
+fn own_bits(bucket: usize) -> u64 {
+    0xff << (ENTRIES_A_BUCKET * (bucket % BUCKETS_A_GROUP))
 }
 
 /// The three bits that a fingerprint sets in its bucket's filter.
@@ -343,42 +414,14 @@ impl Table for ChainedTable {
     }
 
     fn insert(&self, fingerprint: &Fingerprint, handle: u64) -> Inserted {
-        assert!(handle <= MAX_HANDLE, "handle {handle}, expected at most {MAX_HANDLE}");
         let words = Words::of(fingerprint);
         let index = words.bucket(self.buckets.len());
-        let bucket = &self.buckets[index];
         self.prefetch_own(index);
-        let _writing = bucket.lock.write();
-        let mut filter = bucket.filter.load(Ordering::Relaxed);
-        if self.may_have(bucket, words) {
-            let walk = self.walk(bucket, words, None).expect("nobody else writes the chain");
-            if walk.found != END {
-                let entry = &self.entries[walk.found as usize - 1];
-                return Inserted::Replaced(entry.handle.swap(handle, Ordering::Relaxed));
-            }
-            if self.has_filters {
-                self.false_positives.fetch_add(1, Ordering::Relaxed);
-                self.rebuilt_filters.fetch_add(u64::from(filter != walk.filter), Ordering::Relaxed);
-                filter = walk.filter;
-            }
-        }
-        let Some(free) = self.claim(index) else {
-            self.refused.fetch_add(1, Ordering::Relaxed);
-            bucket.filter.store(filter, Ordering::Relaxed);
-            return Inserted::Full;
-        };
-        // A reader of the chain that the entry was in before sees that chain's new version before
-        // it sees what is written here.
-        fence(Ordering::Release);
-        let entry = &self.entries[free];
-        for (place, word) in entry.fingerprint.iter().zip(words.0) {
-            place.store(word, Ordering::Relaxed);
-        }
-        entry.handle.store(handle, Ordering::Relaxed);
-        entry.next.store(bucket.head.load(Ordering::Relaxed), Ordering::Relaxed);
-        bucket.head.store(free as u32 + 1, Ordering::Relaxed);
-        bucket.filter.store(filter | filter_bits(words), Ordering::Relaxed);
-        Inserted::New
+        self.enter(index, words, handle)
+    }
+
+    fn insert_many(&self, entries: &[(Fingerprint, u64)]) -> usize {
+        entries.chunks(BATCH).map(|entries| self.insert_batch(entries)).sum()
     }
 
     fn remove(&self, fingerprint: &Fingerprint) -> Option<u64> {

@@ -186,6 +186,19 @@ impl Table for CompactTable {
         Inserted::New
     }
 
+    fn insert_many(&self, entries: &[(Fingerprint, u64)]) -> usize {
+        let mut refused = 0;
+        for entries in entries.chunks(BATCH) {
+            for (fingerprint, _) in entries {
+                let buckets = self.buckets(shortened(fingerprint));
+                buckets.iter().for_each(|bucket| prefetch_bucket(bucket));
+            }
+            let entered = entries.iter().map(|(one, handle)| self.insert(one, *handle));
+            refused += entered.filter(|entered| *entered == Inserted::Full).count();
+        }
+        refused
+    }
+
     fn remove(&self, fingerprint: &Fingerprint) -> Option<u64> {
         let fingerprint = shortened(fingerprint);
         let buckets = self.buckets(fingerprint);

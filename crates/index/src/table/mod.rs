@@ -24,7 +24,7 @@ pub use compact::CompactTable;
 use onefold_fingerprint::Fingerprint;
 use thiserror::Error;
 
-/// Fingerprints that a batched look-up asks memory for before it reads the first answer.
+/// Fingerprints for which memory is asked before the first of them is looked up or entered.
 const BATCH: usize = 16;
 
 /// A table of fingerprints in memory that was allotted once.
@@ -48,6 +48,10 @@ pub trait Table: Send + Sync {
     ///
     /// If `handle` exceeds [`MAX_HANDLE`].
     fn insert(&self, fingerprint: &Fingerprint, handle: u64) -> Inserted;
+
+    /// Does what [`insert`](Self::insert) does with each of `entries`, in their order, while the memory
+    /// that the next ones need is on its way; how many there was no room for.
+    fn insert_many(&self, entries: &[(Fingerprint, u64)]) -> usize;
 
     /// Takes `fingerprint` out, and tells its handle.
     fn remove(&self, fingerprint: &Fingerprint) -> Option<u64>;
