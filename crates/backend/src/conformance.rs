@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use crate::{BackendError, Folder, Log, Objects, Pages};
+use crate::{BackendError, Folder, Log, LogReader, Objects, Pages};
 
 /// Tests objects; `make` returns an empty place each time.
 pub fn objects(make: impl Fn() -> Box<dyn Objects>) {
@@ -43,6 +43,7 @@ pub fn folder(make: impl Fn() -> Box<dyn Folder>) {
     log(|| make().log("log").unwrap());
     pages(|page_size| make().pages("pages", page_size).unwrap());
     files_keep_their_names_and_content(&*make());
+    a_log_is_read_beside_its_handle_and_without_one(&*make());
     names_with_directories_are_refused(&*make());
 }
 
@@ -72,6 +73,36 @@ fn files_keep_their_names_and_content(folder: &dyn Folder) {
     drop(pages);
     assert_eq!(folder.names().unwrap(), ["log"]);
     assert_eq!(folder.pages("pages", 16).unwrap().count(), 0, "a new file is empty");
+}
+
+fn a_log_is_read_beside_its_handle_and_without_one(folder: &dyn Folder) {
+    let missing = |name: &str| folder.reader(name).err().expect("there is none");
+    assert!(missing("log").is_not_found());
+    assert!(folder.names().unwrap().is_empty(), "nothing is made");
+    let mut log = folder.log("log").unwrap();
+    log.append(b"abcdef").unwrap();
+    let beside = folder.reader("log").unwrap();
+    let read = |reader: &dyn LogReader| {
+        let mut found = [0; 3];
+        reader.read(2, &mut found).unwrap();
+        found
+    };
+    assert_eq!((read(&*beside), beside.len()), (*b"cde", 6));
+    drop(log);
+    let (one, other) = (folder.reader("log").unwrap(), folder.reader("log").unwrap());
+    assert_eq!((read(&*one), read(&*other)), (*b"cde", *b"cde"));
+    for (offset, len) in [(4, 3), (7, 1), (u64::MAX, 2)] {
+        let past = one.read(offset, &mut vec![0; len]).unwrap_err();
+        assert!(matches!(past, BackendError::OutOfRange { .. }), "{past:?}");
+    }
+    one.read(6, &mut []).unwrap();
+    folder.log("log").expect("who reads does not own it");
+    folder.remove("log").unwrap();
+    assert_eq!(read(&*one), *b"cde", "an open file stays");
+    assert!(missing("log").is_not_found());
+    for bad in ["", "a/b", "../a", "A"] {
+        assert!(matches!(missing(bad), BackendError::BadName { .. }), "{bad}");
+    }
 }
 
 fn names_with_directories_are_refused(folder: &dyn Folder) {

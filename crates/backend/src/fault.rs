@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 
-use crate::{BackendError, Folder, Log, ObjectInfo, Objects, Operation, Pages, Syncer};
+use crate::{BackendError, Folder, Log, LogReader, ObjectInfo, Objects, Operation, Pages, Syncer};
 
 /// How a call fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -347,6 +347,16 @@ impl Syncer for Faulty<Arc<dyn Syncer>> {
     }
 }
 
+impl LogReader for Faulty<Box<dyn LogReader>> {
+    fn len(&self) -> u64 {
+        self.inner.len()
+    }
+
+    fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), BackendError> {
+        self.read_into(into, |inner, into| inner.read(offset, into))
+    }
+}
+
 impl<T: Pages> Pages for Faulty<T> {
     fn page_size(&self) -> usize {
         self.inner.page_size()
@@ -377,6 +387,11 @@ impl<T: Folder> Folder for Faulty<T> {
     fn log(&self, name: &str) -> Result<Box<dyn Log + Sync>, BackendError> {
         let log = self.on_object(Operation::Open, name, |inner| inner.log(name))?;
         Ok(Box::new(Faulty::new(log, name, &self.faults)))
+    }
+
+    fn reader(&self, name: &str) -> Result<Box<dyn LogReader>, BackendError> {
+        let reader = self.on_object(Operation::Open, name, |inner| inner.reader(name))?;
+        Ok(Box::new(Faulty::new(reader, name, &self.faults)))
     }
 
     fn pages(&self, name: &str, page_size: usize) -> Result<Box<dyn Pages + Sync>, BackendError> {

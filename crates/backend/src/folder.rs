@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{BackendError, Log, Pages};
+use crate::{BackendError, Log, LogReader, Pages};
 
 /// Logs and files of pages in one local directory, under names of one part.
 ///
@@ -11,6 +11,13 @@ use crate::{BackendError, Log, Pages};
 pub trait Folder: Send + Sync {
     /// Opens a log. Name and content are durable on return.
     fn log(&self, name: &str) -> Result<Box<dyn Log + Sync>, BackendError>;
+
+    /// Opens a log that is there, to read it: any number at a time, beside who owns it.
+    ///
+    /// Nothing is made or synced. Without a log of this name the error is
+    /// [`is_not_found`](BackendError::is_not_found). What the name leads to by a symbolic link is not
+    /// opened.
+    fn reader(&self, name: &str) -> Result<Box<dyn LogReader>, BackendError>;
 
     /// Opens pages of `page_size` bytes. Name and content are durable on return.
     ///
@@ -33,6 +40,10 @@ macro_rules! forward_folder {
         impl<T: Folder + ?Sized> Folder for $pointer {
             fn log(&self, name: &str) -> Result<Box<dyn Log + Sync>, BackendError> {
                 (**self).log(name)
+            }
+
+            fn reader(&self, name: &str) -> Result<Box<dyn LogReader>, BackendError> {
+                (**self).reader(name)
             }
 
             fn pages(

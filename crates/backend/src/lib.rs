@@ -6,7 +6,8 @@
 //! * [`Log`]: a local file that grows at its end; journals; a [`Syncer`] syncs it from beside,
 //! * [`Pages`]: a local file of equal pages written in place; tables.
 //!
-//! A [`Folder`] is a local directory of logs and pages.
+//! A [`Folder`] is a local directory of logs and pages; a [`LogReader`] reads a log of it that nobody
+//! needs to own.
 //!
 //! Each has a local, a memory and a simulated implementation. The simulated ones share a
 //! [`CrashDisk`](crash::CrashDisk), which knows what a power cut would leave behind;
@@ -38,7 +39,7 @@ pub use append_only::AppendOnly;
 pub use error::{BackendError, Cause, Operation};
 pub use folder::Folder;
 pub use local::{LocalFolder, LocalLog, LocalObjects, LocalPages};
-pub use log::{Log, Syncer};
+pub use log::{Log, LogReader, Syncer};
 pub use memory::{MemoryFolder, MemoryLog, MemoryObjects, MemoryPages};
 pub use objects::{ObjectInfo, Objects};
 pub use pages::Pages;

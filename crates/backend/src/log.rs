@@ -56,6 +56,22 @@ pub trait Syncer: Send + Sync {
     fn sync(&self) -> Result<(), BackendError>;
 }
 
+/// Reads a log from beside its handle, or while nobody has one.
+pub trait LogReader: Send + Sync {
+    /// The length in bytes when it was opened, or later.
+    fn len(&self) -> u64;
+
+    /// Whether that is zero.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Fills `into` with the bytes from `offset` on, synced or not.
+    ///
+    /// Reading past [`len`](Self::len) is [`BackendError::OutOfRange`].
+    fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), BackendError>;
+}
+
 impl<T: Log + ?Sized> Log for Box<T> {
     fn append(&mut self, bytes: &[u8]) -> Result<u64, BackendError> {
         (**self).append(bytes)

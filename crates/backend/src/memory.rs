@@ -9,7 +9,7 @@ use object_store::memory::InMemory;
 
 use crate::name::check_part;
 use crate::stored::{Here, Stored};
-use crate::{BackendError, Folder, Log, ObjectInfo, Objects, Pages, Syncer};
+use crate::{BackendError, Folder, Log, LogReader, ObjectInfo, Objects, Pages, Syncer};
 
 const PLACE: &str = "memory";
 
@@ -229,6 +229,16 @@ impl Folder for MemoryFolder {
         }
     }
 
+    fn reader(&self, name: &str) -> Result<Box<dyn LogReader>, BackendError> {
+        check_part(name)?;
+        let files = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match files.get(name) {
+            Some(File::Log(log)) => Ok(Box::new(log.clone())),
+            Some(File::Pages(_)) => Err(other_kind(name)),
+            None => Err(BackendError::NotFound { name: name.to_owned(), place: PLACE.to_owned() }),
+        }
+    }
+
     fn pages(&self, name: &str, page_size: usize) -> Result<Box<dyn Pages + Sync>, BackendError> {
         match self.open(name, || File::Pages(Shared::new(MemoryPages::new(page_size))))? {
             File::Pages(pages) => Ok(Box::new(pages)),
@@ -271,6 +281,16 @@ impl Log for Shared<MemoryLog> {
 
     fn syncer(&self) -> Arc<dyn Syncer> {
         Arc::new(Nothing)
+    }
+}
+
+impl LogReader for Shared<MemoryLog> {
+    fn len(&self) -> u64 {
+        Shared::read(self, Log::len)
+    }
+
+    fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), BackendError> {
+        Shared::read(self, |log| log.read(offset, into))
     }
 }
 

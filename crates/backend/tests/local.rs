@@ -5,7 +5,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use bytes::Bytes;
-use onefold_backend::{BackendError, LocalLog, LocalObjects, LocalPages, Log, Objects, Pages};
+use onefold_backend::{
+    BackendError, Folder, LocalFolder, LocalLog, LocalObjects, LocalPages, Log, Objects, Pages,
+};
 use onefold_testkit::skip;
 use rustix::mount::{MountFlags, UnmountFlags, mount, mount_remount, unmount};
 
@@ -236,6 +238,21 @@ fn local_files_are_found_as_they_were_left() {
     let mut page = [0; 2];
     pages.read(1, &mut page).unwrap();
     assert_eq!((pages.count(), &page), (2, b"xy"));
+}
+
+#[test]
+fn a_log_that_a_symbolic_link_leads_to_is_not_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let logs = LocalFolder::create(folder.path()).unwrap();
+    logs.log("real").unwrap().append(b"abc").unwrap();
+    std::os::unix::fs::symlink("real", folder.path().join("link")).unwrap();
+    fs::create_dir(folder.path().join("directory")).unwrap();
+    for name in ["link", "directory"] {
+        let error = logs.reader(name).err().expect("it is no file of its own");
+        assert!(error.to_string().contains(name), "{error}");
+        assert!(!error.is_not_found());
+    }
+    assert_eq!(logs.reader("real").unwrap().len(), 3);
 }
 
 #[test]

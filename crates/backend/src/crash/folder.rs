@@ -1,9 +1,9 @@
 //! The logs and pages of a simulated disk as a folder.
 
 use super::disk::{CrashDisk, LOCAL, Step};
-use super::owned::path_of;
+use super::owned::{CrashReader, path_of};
 use crate::name::check_part;
-use crate::{BackendError, Folder, Log, Operation, Pages};
+use crate::{BackendError, Folder, Log, LogReader, Operation, Pages};
 
 /// The logs and pages of a [`CrashDisk`].
 #[derive(Clone, Debug)]
@@ -20,6 +20,10 @@ impl CrashFolder {
 impl Folder for CrashFolder {
     fn log(&self, name: &str) -> Result<Box<dyn Log + Sync>, BackendError> {
         Ok(Box::new(self.disk.log(name)?))
+    }
+
+    fn reader(&self, name: &str) -> Result<Box<dyn LogReader>, BackendError> {
+        Ok(Box::new(CrashReader::open(self.disk.clone(), name)?))
     }
 
     fn pages(&self, name: &str, page_size: usize) -> Result<Box<dyn Pages + Sync>, BackendError> {

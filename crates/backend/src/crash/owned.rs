@@ -9,7 +9,7 @@ use super::disk::{CrashDisk, LOCAL, Step};
 use super::file_system::FileId;
 use super::seeded::DiskBug;
 use crate::name::check_part;
-use crate::{BackendError, Log, Operation, Pages, Syncer};
+use crate::{BackendError, Log, LogReader, Operation, Pages, Syncer};
 
 /// A file with one owner.
 #[derive(Debug)]
@@ -45,12 +45,7 @@ impl OwnedFile {
     }
 
     fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), BackendError> {
-        let end = offset.saturating_add(into.len() as u64);
-        let disk = self.disk.read(Operation::Read, &self.name)?;
-        self.inside(offset..end)?;
-        let live = disk.files.content(self.file).live();
-        into.copy_from_slice(&live[offset as usize..end as usize]);
-        Ok(())
+        read(&self.disk, self.file, &self.name, self.len, offset, into)
     }
 
     fn write(&self, operation: Operation, offset: u64, bytes: &[u8]) -> Result<(), BackendError> {
@@ -82,11 +77,32 @@ impl OwnedFile {
     }
 
     fn inside(&self, range: Range<u64>) -> Result<(), BackendError> {
-        if range.end <= self.len {
-            return Ok(());
-        }
-        Err(BackendError::OutOfRange { name: self.name.clone(), range, size: self.len })
+        inside(&self.name, range, self.len)
     }
+}
+
+fn inside(name: &str, range: Range<u64>, size: u64) -> Result<(), BackendError> {
+    if range.end <= size {
+        return Ok(());
+    }
+    Err(BackendError::OutOfRange { name: name.to_owned(), range, size })
+}
+
+/// Reads from the first `size` bytes of `file`.
+fn read(
+    disk: &CrashDisk,
+    file: FileId,
+    name: &str,
+    size: u64,
+    offset: u64,
+    into: &mut [u8],
+) -> Result<(), BackendError> {
+    let end = offset.saturating_add(into.len() as u64);
+    let disk = disk.read(Operation::Read, name)?;
+    inside(name, offset..end, size)?;
+    let live = disk.files.content(file).live();
+    into.copy_from_slice(&live[offset as usize..end as usize]);
+    Ok(())
 }
 
 impl Drop for OwnedFile {
@@ -150,6 +166,40 @@ impl Syncer for CrashSyncer {
             return Ok(());
         }
         sync_file(&self.disk, self.file, &self.name, Operation::Sync)
+    }
+}
+
+/// A log on a [`CrashDisk`], to read.
+pub(super) struct CrashReader {
+    disk: CrashDisk,
+    file: FileId,
+    name: String,
+    len: u64,
+}
+
+impl CrashReader {
+    /// Opens the log `name`, which is no step: nothing changes.
+    pub(super) fn open(disk: CrashDisk, name: &str) -> Result<Self, BackendError> {
+        check_part(name)?;
+        let (file, len) = {
+            let open = disk.read(Operation::Open, name)?;
+            let Some(file) = open.files.find(&path_of(name)) else {
+                let place = "simulated disk".to_owned();
+                return Err(BackendError::NotFound { name: name.to_owned(), place });
+            };
+            (file, open.files.content(file).live().len() as u64)
+        };
+        Ok(Self { disk, file, name: name.to_owned(), len })
+    }
+}
+
+impl LogReader for CrashReader {
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), BackendError> {
+        read(&self.disk, self.file, &self.name, self.len, offset, into)
     }
 }
 

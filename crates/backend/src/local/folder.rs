@@ -4,10 +4,11 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::log::LocalReader;
 use super::objects::make_durably;
 use super::{LocalLog, LocalPages};
 use crate::name::check_part;
-use crate::{BackendError, Folder, Log, Operation, Pages};
+use crate::{BackendError, Folder, Log, LogReader, Operation, Pages};
 
 /// Logs and files of pages in a local directory.
 #[derive(Debug)]
@@ -35,6 +36,10 @@ impl LocalFolder {
 impl Folder for LocalFolder {
     fn log(&self, name: &str) -> Result<Box<dyn Log + Sync>, BackendError> {
         Ok(Box::new(LocalLog::open(&self.path(name)?)?))
+    }
+
+    fn reader(&self, name: &str) -> Result<Box<dyn LogReader>, BackendError> {
+        Ok(Box::new(LocalReader::open(&self.path(name)?)?))
     }
 
     fn pages(&self, name: &str, page_size: usize) -> Result<Box<dyn Pages + Sync>, BackendError> {

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
-use onefold_backend::{BackendError, Folder, LocalFolder, Log, MemoryFolder, Pages};
+use onefold_backend::{BackendError, Folder, LocalFolder, Log, LogReader, MemoryFolder, Pages};
 use onefold_fingerprint::Fingerprint;
 use onefold_index::{Claim, Index, Listed, Memory};
 use onefold_seal::ObjectId;
@@ -241,6 +241,10 @@ struct Counted<T> {
 impl Folder for Counted<Box<dyn Folder>> {
     fn log(&self, name: &str) -> Result<Box<dyn Log + Sync>, BackendError> {
         self.inner.log(name)
+    }
+
+    fn reader(&self, name: &str) -> Result<Box<dyn LogReader>, BackendError> {
+        self.inner.reader(name)
     }
 
     fn pages(&self, name: &str, page_size: usize) -> Result<Box<dyn Pages + Sync>, BackendError> {
