@@ -6,13 +6,13 @@
 
 use std::sync::Arc;
 
-use onefold_backend::Folder;
 use onefold_container::{AppendedContainer, Content, Directory};
 use onefold_seal::Envelope;
 
 use crate::VolumeError;
+use crate::files::{Files, PageFile, container_id};
 use crate::new_pages::Rest;
-use crate::pages::{ContainerImage, PageFile, container_id};
+use crate::pages::ContainerImage;
 use crate::record::PageEntry;
 
 /// A page and its fingerprint take at most so many bytes in a footer, and so does all else there.
@@ -26,7 +26,7 @@ fn needed(pages: usize, stored_len: usize) -> u64 {
 
 /// The open container, if there is one. There is never another one without a footer.
 pub(crate) struct Appender {
-    pub(crate) folder: Arc<dyn Folder>,
+    pub(crate) files: Arc<Files>,
     pub(crate) envelope: Envelope,
     /// Length in bytes from which on a container gets its footer.
     container_len: u64,
@@ -34,8 +34,8 @@ pub(crate) struct Appender {
 }
 
 impl Appender {
-    pub(crate) fn new(folder: Arc<dyn Folder>, envelope: Envelope, container_len: u64) -> Self {
-        Self { folder, envelope, container_len, open: None }
+    pub(crate) fn new(files: Arc<Files>, envelope: Envelope, container_len: u64) -> Self {
+        Self { files, envelope, container_len, open: None }
     }
 
     /// The number of the open container.
@@ -55,7 +55,7 @@ impl Appender {
     /// Begins container `number`; its file, and how long it is. There must be none open.
     pub(crate) fn begin(&mut self, number: u32) -> Result<(Arc<PageFile>, u32), VolumeError> {
         assert!(self.open.is_none(), "one container at a time");
-        let file = PageFile::open(&*self.folder, number)?;
+        let file = self.files.open(number)?;
         let (writer, start) =
             AppendedContainer::new(&self.envelope, container_id(number), Content::Data);
         // what a crash, or a full disk, may have left under this name

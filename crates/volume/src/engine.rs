@@ -6,7 +6,7 @@
 //! flush acknowledged is in it. A file goes only after the journal says so durably.
 //!
 //! **Locks**, in the order in which they are taken: maintenance (checkpoints and compactions, one
-//! at a time), stripes of blocks, journal, appender, state. Bytes are fingerprinted, compressed and
+//! at a time) or checking, stripes of blocks, journal, appender, state. Bytes are fingerprinted, compressed and
 //! read without the last three; the state's is never held while a file is read, written or synced.
 //!
 //! **Batches.** Each thread takes its pages through all stages itself, many at a time: fingerprint
@@ -26,10 +26,11 @@ use onefold_index::Table;
 use onefold_seal::{Envelope, ObjectId};
 
 use crate::append::Appender;
+use crate::files::{PageFile, container_name};
 use crate::handle::{Handle, VolumeId};
 use crate::map::Map;
 use crate::new_pages::{NewPage, NewPages, Packer};
-use crate::pages::{Located, PageFile, Pages, enter};
+use crate::pages::{Located, Pages, enter};
 use crate::record::Record;
 use crate::seeded::{self, Bug};
 use crate::stripes::Stripes;
@@ -228,6 +229,8 @@ pub(crate) struct Engine {
     pub(crate) appender: Mutex<Appender>,
     pub(crate) journal: Mutex<Journal>,
     pub(crate) maintenance: Mutex<()>,
+    /// One check at a time: what it has the pool note is for it alone.
+    pub(crate) checking: Mutex<()>,
     pub(crate) blocks: Stripes,
     pub(crate) counters: Counters,
     /// Why nothing more is taken.
@@ -501,7 +504,7 @@ impl Engine {
             page => match state.pages.locate(page) {
                 Some(located) => Ok(Some(located)),
                 None => Err(VolumeError::Damaged {
-                    object: crate::pages::container_name(page.container()),
+                    object: container_name(page.container()),
                     at: 0,
                     problem: format!("block {block} is in it, and it cannot be read"),
                 }),
@@ -583,7 +586,12 @@ impl Engine {
         }
         let unsynced = seeded::active(Bug::ContainersUnsynced);
         for file in files.iter().filter(|_| !unsynced) {
+            // asked before: a footer that comes meanwhile may not be durable yet
+            let is_complete = file.is_complete();
             file.sync().map_err(|error| self.stop(&file.name, error))?;
+            if is_complete {
+                file.let_close();
+            }
         }
         let mut left = bodies.into_iter();
         while let Some(body) = left.next() {
@@ -615,6 +623,11 @@ impl Engine {
         let table = self.table();
         let mut left = Vec::new();
         for file in doomed {
+            // Who found a page in it before goes on to read it, though its name is gone.
+            if file.keep_open().is_err_and(|error| !error.is_not_found()) {
+                left.push(file);
+                continue;
+            }
             // What cannot be read stays in the table, where nobody believes it.
             if let Ok(directory) = file.directory(&self.envelope()) {
                 for (slot, chunk) in (0..).zip(&directory.chunks) {
@@ -626,6 +639,7 @@ impl Engine {
             }
             // What was done is durable; the file goes with a later commit, or when the pool is opened.
             if self.folder.remove(&file.name).is_err() {
+                file.let_close();
                 left.push(file);
             }
         }
@@ -673,7 +687,12 @@ impl Engine {
 
     /// Appends the pages in `slots` of a container anew, and notes where they went. One that cannot be
     /// read stays, and with it the container.
-    fn move_pages(&self, number: u32, file: &PageFile, slots: &[u32]) -> Result<(), VolumeError> {
+    fn move_pages(
+        &self,
+        number: u32,
+        file: &Arc<PageFile>,
+        slots: &[u32],
+    ) -> Result<(), VolumeError> {
         let directory = match file.directory(&self.envelope()) {
             Ok(directory) => directory,
             Err(error) => {
@@ -686,7 +705,16 @@ impl Engine {
             let mut packer = Packer::new(slots.len());
             for &slot in slots {
                 let from = Handle::new(number, slot);
-                let Some(located) = self.state().pages.locate(from) else { continue };
+                let located = {
+                    let mut state = self.state();
+                    // where it went nobody would know that it is lost
+                    if state.pages.is_bad(from) {
+                        state.pages.keep_for_good(number);
+                        continue;
+                    }
+                    state.pages.locate(from)
+                };
+                let Some(located) = located else { continue };
                 let Ok(stored) = located.read_stored() else {
                     let mut state = self.state();
                     state.pages.keep_for_good(number);

@@ -13,11 +13,13 @@
 //! | new_pages.rs | new pages, compressed one behind the other |
 //! | append.rs | the container that takes new pages |
 //! | pages.rs | pages in containers, and references to them |
+//! | files.rs | their files, of which not all are open |
 //! | map.rs | which page a block is |
 //! | sparse.rs | things by number, where most numbers have none |
 //! | record.rs, frame.rs | the journal's bytes |
 //! | checkpoint.rs, recovery.rs | what is left after a crash, and how it is found |
-//! | scrub.rs | whether all of it can be read |
+//! | check.rs, scrub.rs | whether all of it fits together, and can be read |
+//! | walk.rs, bits.rs | all of the maps, some at a time, and sets of pages |
 //! | details.rs | what one volume has of its own |
 //! | stripes.rs | who changes which block |
 //!
@@ -25,10 +27,13 @@
 //! maps and containers.
 
 mod append;
+mod bits;
+mod check;
 mod checkpoint;
 mod details;
 mod engine;
 mod error;
+mod files;
 mod frame;
 mod handle;
 mod map;
@@ -43,7 +48,9 @@ pub mod seeded;
 mod sparse;
 mod stripes;
 mod volume;
+mod walk;
 
+pub use check::Checked;
 pub use details::VolumeDetails;
 pub use error::VolumeError;
 pub use handle::VolumeId;

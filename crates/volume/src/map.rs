@@ -164,6 +164,11 @@ impl Map {
         self.segments.iter()
     }
 
+    /// The same from `index` on.
+    pub(crate) fn segments_from(&self, index: u32) -> impl Iterator<Item = (u32, &Arc<Segment>)> {
+        self.segments.iter_from(index)
+    }
+
     /// Puts a segment into its place, which is empty.
     pub(crate) fn place(&mut self, index: u32, segment: Arc<Segment>) {
         segment.owners.fetch_add(1, Ordering::Relaxed);

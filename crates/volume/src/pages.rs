@@ -7,87 +7,22 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hint::black_box;
-use std::ops::Range;
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 
-use onefold_backend::{BackendError, Folder, Log, Syncer};
 use onefold_container::{Codec, Directory, decompress_into};
 use onefold_index::Table;
-use onefold_seal::{Check, Envelope, ObjectId};
+use onefold_seal::{Check, Envelope};
 
 use crate::VolumeError;
 use crate::append::Appender;
+use crate::bits::Bits;
 use crate::engine::Waiting;
+use crate::files::PageFile;
 use crate::handle::Handle;
 use crate::map::References;
 use crate::record::{PageEntry, Record};
 use crate::seeded::{self, Bug};
 use crate::sparse::Sparse;
-
-/// The file of container `number`.
-pub(crate) fn container_name(number: u32) -> String {
-    format!("container-{number:08x}")
-}
-
-/// The id in a container's header.
-pub(crate) fn container_id(number: u32) -> ObjectId {
-    let mut id = [0; ObjectId::LEN];
-    id[12..].copy_from_slice(&number.to_be_bytes());
-    ObjectId::from_bytes(id)
-}
-
-/// The bytes of one container.
-pub(crate) struct PageFile {
-    pub(crate) name: String,
-    number: u32,
-    log: RwLock<Box<dyn Log + Sync>>,
-    /// Syncs the log while others append and read.
-    syncer: Arc<dyn Syncer>,
-}
-
-impl PageFile {
-    pub(crate) fn open(folder: &dyn Folder, number: u32) -> Result<Arc<Self>, BackendError> {
-        let name = container_name(number);
-        let log = folder.log(&name)?;
-        let syncer = log.syncer();
-        Ok(Arc::new(Self { name, number, log: RwLock::new(log), syncer }))
-    }
-
-    pub(crate) fn append(&self, bytes: &[u8]) -> Result<u64, BackendError> {
-        self.log.write().expect("nobody panics with it").append(bytes)
-    }
-
-    /// Cuts off all but the first `len` bytes.
-    pub(crate) fn truncate(&self, len: u64) -> Result<(), BackendError> {
-        self.log.write().expect("nobody panics with it").truncate(len)
-    }
-
-    /// Makes durable what was appended before; nobody waits for it who appends or reads.
-    pub(crate) fn sync(&self) -> Result<(), BackendError> {
-        self.syncer.sync()
-    }
-
-    pub(crate) fn number(&self) -> u32 {
-        self.number
-    }
-
-    pub(crate) fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), BackendError> {
-        self.log.read().expect("nobody panics with it").read(offset, into)
-    }
-
-    pub(crate) fn len(&self) -> u64 {
-        self.log.read().expect("nobody panics with it").len()
-    }
-
-    /// What the footer says; nothing else is read.
-    pub(crate) fn directory(&self, envelope: &Envelope) -> Result<Directory, VolumeError> {
-        let read = |range: Range<u64>| {
-            let mut bytes = vec![0; (range.end - range.start) as usize];
-            self.read(range.start, &mut bytes).map(|()| bytes)
-        };
-        Ok(Directory::read_by(envelope, container_id(self.number), self.len(), read)?)
-    }
-}
 
 /// A page that can be read without anybody's lock.
 #[derive(Clone)]
@@ -317,6 +252,8 @@ pub(crate) struct Pages {
     forwards: HashMap<Handle, Handle>,
     /// Bytes of all containers, those that are doomed among them.
     bytes: u64,
+    /// Pages that got or lost a reference, while that is noted.
+    watched: Option<Bits>,
 }
 
 impl Pages {
@@ -330,6 +267,7 @@ impl Pages {
             bad: HashSet::new(),
             forwards: HashMap::new(),
             bytes: 0,
+            watched: None,
         }
     }
 
@@ -353,7 +291,7 @@ impl Pages {
         number: u32,
         image: &ContainerImage,
     ) -> Result<Option<VolumeError>, VolumeError> {
-        let file = PageFile::open(&*appender.folder, number)?;
+        let file = appender.files.open(number)?;
         let mut container = Container::new(file, 0);
         let loaded = match image.is_sealed {
             true => container.read_footer(&appender.envelope, table),
@@ -370,6 +308,10 @@ impl Pages {
         // one that cannot be gone on with takes no more pages either
         container.is_sealed = image.is_sealed || loaded.is_err();
         self.bytes += container.file.len();
+        if container.is_sealed {
+            // what it holds was durable when it was opened
+            container.file.let_close();
+        }
         self.all.insert(number, container);
         self.maybe_dead.push(number);
         self.next = self.next.max(number + 1);
@@ -427,7 +369,11 @@ impl Pages {
         self.bytes += len;
         let container = self.all.get_mut(number).expect("the open one is one of all");
         container.is_sealed = true;
+        container.file.complete();
         self.maybe_dead.push(number);
+        if seeded::active(Bug::ClosedUnsynced) {
+            container.file.let_close();
+        }
         if seeded::active(Bug::SealedUnsynced) {
             self.unsynced.retain(|file| file.number() != number);
             return;
@@ -463,6 +409,11 @@ impl Pages {
     /// A page could not be read: who writes it again has it kept anew.
     pub(crate) fn note_bad(&mut self, page: Handle) {
         self.bad.insert(self.resolve(page));
+    }
+
+    /// Whether a page is known to be lost where it is.
+    pub(crate) fn is_bad(&self, page: Handle) -> bool {
+        self.bad.contains(&page)
     }
 
     /// A page of container `number` cannot be moved.
@@ -601,16 +552,40 @@ impl Pages {
         black_box(slot.map(|slot| slot.references));
     }
 
-    /// References of every page that has any.
-    pub(crate) fn references(&self) -> BTreeMap<Handle, u32> {
-        let mut all = BTreeMap::new();
-        for (number, container) in self.all.iter() {
-            for (slot, one) in container.slots.iter().enumerate().filter(|(_, s)| s.references > 0)
-            {
-                all.insert(Handle::new(number, slot as u32), one.references);
-            }
+    /// How many pages each container has, by its number.
+    pub(crate) fn counts(&self) -> Vec<(u32, u32)> {
+        self.all.iter().map(|(number, one)| (number, one.slots.len() as u32)).collect()
+    }
+
+    /// The references of the pages of container `number`; `None` if it is gone.
+    pub(crate) fn references(&self, number: u32) -> Option<impl Iterator<Item = u32>> {
+        Some(self.all.get(number)?.slots.iter().map(|slot| slot.references))
+    }
+
+    /// Whether there is such a page, whoever refers to it.
+    pub(crate) fn is_there(&self, page: Handle) -> bool {
+        self.footprint(page).is_some()
+    }
+
+    /// Notes from now on which pages get or lose references.
+    pub(crate) fn watch(&mut self) {
+        let mut watched = Bits::default();
+        // maps have them where they were, references where they are
+        for (from, to) in &self.forwards {
+            watched.set(*from);
+            watched.set(*to);
         }
-        all
+        self.watched = Some(watched);
+    }
+
+    /// What was noted since; `None` if nothing is.
+    pub(crate) fn watched(&self) -> Option<&Bits> {
+        self.watched.as_ref()
+    }
+
+    /// Notes nothing any more.
+    pub(crate) fn unwatch(&mut self) {
+        self.watched = None;
     }
 
     /// What there is of all containers together.
@@ -645,6 +620,9 @@ impl References for Pages {
         let Some(container) = self.all.get_mut(page.container()) else { return };
         let len = container.end_of(page.slot() as usize);
         let Some(slot) = container.slots.get_mut(page.slot() as usize) else { return };
+        if let Some(watched) = &mut self.watched {
+            watched.set(page);
+        }
         if slot.references == MOST {
             return;
         }
@@ -660,6 +638,9 @@ impl References for Pages {
         let Some(container) = self.all.get_mut(page.container()) else { return };
         let len = container.end_of(page.slot() as usize);
         let Some(slot) = container.slots.get_mut(page.slot() as usize) else { return };
+        if let Some(watched) = &mut self.watched {
+            watched.set(page);
+        }
         // nobody knows how many there are beyond
         if slot.references == MOST {
             return;
@@ -679,13 +660,13 @@ impl References for Pages {
 mod tests {
     use onefold_backend::MemoryFolder;
     use onefold_fingerprint::Fingerprint;
-    use onefold_seal::CHECK_LEN;
+    use onefold_seal::{CHECK_LEN, ObjectId};
 
     use super::*;
+    use crate::files::Files;
 
     #[test]
     fn a_page_that_has_more_references_than_can_be_counted_is_kept() {
-        let folder = MemoryFolder::new();
         let mut pages = Pages::new();
         let entry = PageEntry {
             offset: 36,
@@ -695,8 +676,10 @@ mod tests {
             check: Check::from_bytes([3; CHECK_LEN]),
             fingerprint: Fingerprint::from_bytes([5; 32]),
         };
+        let envelope = Envelope::plain(ObjectId::from_bytes([1; ObjectId::LEN]));
+        let files = Files::new(Arc::new(MemoryFolder::new()), envelope, 1);
         for number in [1, 2] {
-            pages.begin(PageFile::open(&folder, number).unwrap(), 36);
+            pages.begin(files.open(number).unwrap(), 36);
             assert_eq!(pages.push(number, &entry), Handle::new(number, 0));
         }
         pages.seal(1, 100);
@@ -712,7 +695,8 @@ mod tests {
         for _ in 0..3 {
             pages.release(page);
         }
-        assert_eq!(pages.references(), BTreeMap::from([(page, MOST)]));
+        assert_eq!(pages.references(1).unwrap().collect::<Vec<_>>(), [MOST]);
+        assert_eq!(pages.references(2).unwrap().collect::<Vec<_>>(), [0]);
         pages.maybe_dead.push(1);
         pages.doom_dead(|record| panic!("{record:?}"));
         assert_eq!(pages.footprint(page), Some((MOST, 100)));

@@ -1,6 +1,6 @@
 //! Pools: making one, opening it, and its volumes.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -11,15 +11,15 @@ use onefold_container::Codec;
 use onefold_fingerprint::{FingerprintAlgorithm, Fingerprinter};
 use onefold_index::{ChainedTable, CompactTable, Table, TableCounters};
 use onefold_seal::wire::{Put, Reader, WireError};
-use onefold_seal::{CHECK_LEN, Check, ObjectId};
+use onefold_seal::{CHECK_LEN, Check, Envelope, ObjectId};
 
 use crate::checkpoint::{checkpoint_name, journal_name};
 use crate::engine::{Counters, Engine, Journal, VolumeState};
-use crate::handle::{Handle, VolumeId};
-use crate::map::{Map, References};
-use crate::pages::MOST;
+use crate::files::Files;
+use crate::handle::VolumeId;
+use crate::map::Map;
 use crate::record::{MAX_NAME, Record};
-use crate::recovery::{recount, recover};
+use crate::recovery::recover;
 use crate::seeded::{self, Bug};
 use crate::stripes::Stripes;
 use crate::{Volume, VolumeError, frame};
@@ -95,6 +95,10 @@ pub struct Options {
     pub container_len: u64,
     /// Bytes of records that may wait before they are written without a flush.
     pub commit_len: usize,
+    /// Containers whose files are open at most, at least one; further ones are opened when they are
+    /// read. Beside them are those with bytes that are not durable yet, as many as fill between two
+    /// commits.
+    pub open_files: usize,
 }
 
 impl Default for Options {
@@ -107,6 +111,7 @@ impl Default for Options {
             quota: None,
             container_len: 16 << 20,
             commit_len: 1 << 20,
+            open_files: 512,
         }
     }
 }
@@ -251,7 +256,8 @@ impl Pool {
         let Head { id, hash, codec } = read_head(&*own)?;
         let container_len = options.container_len.clamp(MIN_CONTAINER, MAX_CONTAINER);
         let table = options.table()?;
-        let found = recover(&folder, id, container_len, &*table)?;
+        let files = Files::new(Arc::clone(&folder), Envelope::plain(id), options.open_files);
+        let found = recover(&folder, id, files, container_len, &*table)?;
         let mut log = folder.log(&journal_name(found.journal))?;
         if !seeded::active(Bug::TornEndKept) {
             log.truncate(found.end)?;
@@ -269,6 +275,7 @@ impl Pool {
             appender: Mutex::new(found.appender),
             journal: Mutex::new(Journal { log, number: found.journal, frame: found.frame }),
             maintenance: Mutex::new(()),
+            checking: Mutex::new(()),
             blocks: Stripes::new(),
             counters: Counters::default(),
             stopped: OnceLock::new(),
@@ -453,31 +460,6 @@ impl Pool {
         if fill { self.0.fill_table(&*table) } else { Ok(()) }
     }
 
-    /// What does not fit together: references that are not those of the maps, and blocks whose pages
-    /// are nowhere. Reads no page.
-    pub fn check(&self) -> Vec<String> {
-        let state = self.0.state();
-        let mut named = Counted::default();
-        recount(&state.volumes, &mut named);
-        // a compaction may be moving some
-        let mut counted = Counted::default();
-        for (page, references) in named.0 {
-            let all = counted.0.entry(state.pages.resolve(page)).or_default();
-            *all = all.saturating_add(references);
-        }
-        let kept = state.pages.references();
-        let pages: BTreeSet<Handle> = counted.0.keys().chain(kept.keys()).copied().collect();
-        let count = |counts: &BTreeMap<Handle, u32>, page| counts.get(&page).copied().unwrap_or(0);
-        let problem = |page: Handle| {
-            let (expected, found) = (count(&counted.0, page), count(&kept, page));
-            // of one that had more than can be counted nobody knows
-            (expected != found && found != MOST).then(|| {
-                format!("{page:?} has {found} references, expected {expected} by the maps")
-            })
-        };
-        pages.into_iter().filter_map(problem).collect()
-    }
-
     /// Pages that were refused because of the quota, since the pool was opened.
     pub fn over_quota_pages(&self) -> u64 {
         self.0.counters.over_quota.load(Ordering::Relaxed)
@@ -523,20 +505,6 @@ impl Pool {
             table_buckets: table.bucket_count(),
             table_counters: table.counters(),
         }
-    }
-}
-
-#[derive(Default)]
-struct Counted(BTreeMap<Handle, u32>);
-
-impl References for Counted {
-    fn gain(&mut self, page: Handle) {
-        let references = self.0.entry(page).or_default();
-        *references = references.saturating_add(1);
-    }
-
-    fn release(&mut self, _: Handle) {
-        unreachable!("a count from nothing takes nothing away");
     }
 }
 

@@ -11,9 +11,10 @@ use onefold_seal::{Envelope, ObjectId};
 use crate::append::Appender;
 use crate::checkpoint::{self, Replayed, checkpoint_name, journal_name, number_in};
 use crate::engine::{State, VolumeState, Waiting};
+use crate::files::{Files, container_name};
 use crate::handle::{Handle, VolumeId};
 use crate::map::{Map, References, Uncounted};
-use crate::pages::{Pages, container_name};
+use crate::pages::Pages;
 use crate::pool::check_size;
 use crate::record::{Record, decode_all};
 use crate::{VolumeError, frame};
@@ -40,6 +41,7 @@ pub(crate) struct Recovered {
 pub(crate) fn recover(
     folder: &Arc<dyn Folder>,
     pool: ObjectId,
+    files: Arc<Files>,
     container_len: u64,
     table: &dyn Table,
 ) -> Result<Recovered, VolumeError> {
@@ -65,7 +67,7 @@ pub(crate) fn recover(
     };
     let Replayed { mut volumes, containers, next_volume, next_container, frame } = replayed;
     forward(&mut volumes, &moved);
-    let mut appender = Appender::new(Arc::clone(folder), Envelope::plain(pool), container_len);
+    let mut appender = Appender::new(files, Envelope::plain(pool), container_len);
     let mut pages = Pages::new();
     let mut damage = Vec::new();
     let mut waiting = Waiting::default();
@@ -232,7 +234,7 @@ fn forward(volumes: &mut BTreeMap<VolumeId, VolumeState>, moved: &HashMap<Handle
 }
 
 /// Counts what refers to each page: every entry of every segment once.
-pub(crate) fn recount(volumes: &BTreeMap<VolumeId, VolumeState>, references: &mut impl References) {
+fn recount(volumes: &BTreeMap<VolumeId, VolumeState>, references: &mut impl References) {
     let mut seen = BTreeSet::new();
     for (_, segment) in volumes.values().flat_map(|one| one.map.segments()) {
         if seen.insert(segment.identity()) {

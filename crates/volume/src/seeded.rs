@@ -29,6 +29,8 @@ pub enum Bug {
     RefusedErased = 8,
     /// A container that has its footer is not synced any more.
     SealedUnsynced = 9,
+    /// A container that has its footer may be closed before that is durable.
+    ClosedUnsynced = 10,
 }
 
 impl Bug {
@@ -43,6 +45,7 @@ impl Bug {
         Bug::WaitingLost,
         Bug::RefusedErased,
         Bug::SealedUnsynced,
+        Bug::ClosedUnsynced,
     ];
 }
 

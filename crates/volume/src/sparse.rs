@@ -95,10 +95,16 @@ impl<T> Sparse<T> {
 
     /// All that there is, by number.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
-        self.leaves.iter().flat_map(|(leaf, of_it)| {
+        self.iter_from(0)
+    }
+
+    /// The same from number `first` on.
+    pub(crate) fn iter_from(&self, first: u32) -> impl Iterator<Item = (u32, &T)> {
+        let all = self.leaves.range(first / LEAF..).flat_map(|(leaf, of_it)| {
             let numbers = (0..LEAF).map(move |at| leaf * LEAF + at);
             numbers.zip(&of_it.entries).filter_map(|(number, one)| Some((number, one.as_ref()?)))
-        })
+        });
+        all.skip_while(move |(number, _)| *number < first)
     }
 
     pub(crate) fn values(&self) -> impl Iterator<Item = &T> {
@@ -143,6 +149,8 @@ mod tests {
             assert_eq!(sparse.get_mut(number), map.get_mut(&number));
             if step % 100 == 0 {
                 assert!(sparse.iter().eq(map.iter().map(|(n, v)| (*n, v))));
+                let later = map.range(number..).map(|(n, v)| (*n, v));
+                assert!(sparse.iter_from(number).eq(later));
                 assert!(sparse.values().eq(map.values()));
                 assert!(sparse.leaves.values().all(|leaf| leaf.count > 0));
             }

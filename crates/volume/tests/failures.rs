@@ -107,6 +107,18 @@ fn a_sync_that_failed_stops_the_pool_until_it_is_opened_again() {
     volume.write(0, &random(4, BLOCK), Durability::OnReturn).unwrap();
 }
 
+/// How many containers of the pool at `root` this process has open.
+fn open_containers(root: &Path) -> usize {
+    let open = std::fs::read_dir("/proc/self/fd").unwrap();
+    // one that was closed meanwhile leads nowhere
+    let paths = open.filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok());
+    let is_container = |path: &PathBuf| {
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
+        path.starts_with(root) && name.is_some_and(|name| name.starts_with("container-"))
+    };
+    paths.filter(is_container).count()
+}
+
 /// Flips a bit of a file of the pool, which is closed.
 fn damage(path: &Path, at: u64) {
     let file = OpenOptions::new().read(true).write(true).open(path).unwrap();
@@ -142,7 +154,7 @@ fn a_damaged_page_is_lost_alone_and_named() {
     assert_eq!((scrubbed.pages, scrubbed.bad.len()), (29, 1));
     let bad = &scrubbed.bad[0];
     assert_eq!((&bad.container[..], bad.slot), ("container-00000001", 2));
-    assert_eq!(bad.blocks, [("a".to_owned(), 2)]);
+    assert_eq!((&bad.blocks[..], bad.more_blocks), (&[("a".to_owned(), 2)][..], 0));
     // who writes the same again has it again
     let page = 2 * BLOCK..3 * BLOCK;
     volume.write(page.start as u64, &bytes[page.clone()], Durability::OnReturn).unwrap();
@@ -167,6 +179,13 @@ fn a_container_without_a_footer_costs_its_own_pages() {
     let mut found = vec![0; BLOCK];
     let lost = |i: &usize| volume.read((i * BLOCK) as u64, &mut found.clone()).is_err();
     assert_eq!((0..30).filter(lost).collect::<Vec<_>>(), (0..10).collect::<Vec<_>>());
+    let scrubbed = pool.scrub().unwrap();
+    assert_eq!((scrubbed.pages, scrubbed.bad.len()), (20, 10));
+    for (at, bad) in scrubbed.bad.iter().enumerate() {
+        assert_eq!(bad.blocks, [("a".to_owned(), at as u64)]);
+        assert_eq!(bad.container, "container-00000001");
+    }
+    assert_eq!(pool.check().len(), 10);
     volume.read(29 * BLOCK as u64, &mut found).unwrap();
     // the file is kept for who can mend it, and the pool goes on
     volume.write(0, &bytes, Durability::OnReturn).unwrap();
@@ -522,3 +541,171 @@ fn a_short_page_that_is_left_alone_is_moved_once() {
 }
 
 const NOW: Durability = Durability::OnReturn;
+
+#[test]
+fn a_pool_of_many_containers_has_few_of_them_open() {
+    const BLOCKS: usize = 400;
+    let (_directory, root, folder) = local();
+    let few = Options { open_files: 3, ..options() };
+    Pool::create(&folder, Hash::Blake3).unwrap();
+    let (pool, _) = Pool::open(Arc::clone(&folder), few.clone()).unwrap();
+    pool.create_volume("a", 4 << 20, BlockSize::B4096).unwrap();
+    let volume = pool.volume("a").unwrap();
+    let bytes = random(1, BLOCKS * BLOCK);
+    for (at, page) in bytes.chunks(BLOCK).enumerate() {
+        volume.write((at * BLOCK) as u64, page, NOW).unwrap();
+        // beside the three the one that takes pages
+        assert!(open_containers(&root) <= 4, "{at}: {}", open_containers(&root));
+    }
+    let read_all = |pool: &Pool| {
+        let volume = pool.volume("a").unwrap();
+        // every one in another container than the one before
+        for at in (0..BLOCKS).map(|at| at * 37 % BLOCKS) {
+            let mut found = vec![0; BLOCK];
+            volume.read((at * BLOCK) as u64, &mut found).unwrap();
+            assert!(found == bytes[at * BLOCK..(at + 1) * BLOCK], "{at}");
+            assert!(open_containers(&root) <= 4);
+        }
+    };
+    read_all(&pool);
+    drop((volume, pool));
+    let (pool, damage) = Pool::open(Arc::clone(&folder), few.clone()).unwrap();
+    assert!(damage.is_empty(), "{damage:?}");
+    assert_eq!(open_containers(&root), 4);
+    read_all(&pool);
+    assert_eq!(pool.scrub().unwrap().bad, []);
+    assert_eq!(open_containers(&root), 4);
+    // what is not durable stays open, until it is
+    let patient = Options { commit_len: 1 << 20, ..few };
+    drop(pool);
+    let (pool, _) = Pool::open(folder, patient).unwrap();
+    let volume = pool.volume("a").unwrap();
+    volume.write(0, &random(2, 200 * BLOCK), Durability::OnFlush).unwrap();
+    assert!(open_containers(&root) > 20);
+    volume.flush().unwrap();
+    assert!(open_containers(&root) <= 4);
+    let mut found = vec![0; BLOCK];
+    volume.read(0, &mut found).unwrap();
+    assert!(found == random(2, 200 * BLOCK)[..BLOCK]);
+}
+
+#[test]
+fn a_container_that_is_replaced_under_the_pool_costs_its_own_pages_and_is_named() {
+    let (_directory, root, folder) = local();
+    Pool::create(&folder, Hash::Blake3).unwrap();
+    let one = Options { open_files: 1, ..options() };
+    let (pool, _) = Pool::open(Arc::clone(&folder), one).unwrap();
+    pool.create_volume("a", 1 << 20, BlockSize::B4096).unwrap();
+    let bytes = random(1, 50 * BLOCK);
+    pool.volume("a").unwrap().write(0, &bytes, NOW).unwrap();
+    let path = |number: u32| root.join(format!("container-{number:08x}"));
+    std::fs::rename(path(1), root.join("kept")).unwrap();
+    std::fs::copy(path(2), path(1)).unwrap();
+    assert_eq!(lost(&pool, &bytes), (0..10).collect::<Vec<_>>());
+    let error = pool.volume("a").unwrap().read(0, &mut [0; BLOCK]).unwrap_err();
+    let told = std::error::Error::source(&error).expect("of the pool").to_string();
+    assert!(told.contains("container-00000001"), "{told}");
+    std::fs::rename(root.join("kept"), path(1)).unwrap();
+    assert_eq!(lost(&pool, &bytes), [0; 0]);
+}
+
+/// The file of a container whose pages are these, each with what it says is its fingerprint.
+fn forged(root: &Path, number: u8, pages: &[(&[u8], Fingerprint)]) -> Vec<u8> {
+    let id: [u8; 16] = std::fs::read(root.join("pool")).unwrap()[16..32].try_into().unwrap();
+    let envelope = Envelope::plain(ObjectId::from_bytes(id));
+    let mut name = [0; 16];
+    name[15] = number;
+    let (mut container, mut file) =
+        AppendedContainer::new(&envelope, ObjectId::from_bytes(name), Content::Data);
+    for (page, fingerprint) in pages {
+        let (offset, len) = (file.len() as u64, page.len() as u32);
+        let check = Check::of(&[page]);
+        let group = GroupEntry { offset, stored_len: len, len, codec: Codec::Raw, check };
+        container.enter(group, [(*fingerprint, len)]);
+        file.extend_from_slice(page);
+    }
+    file.extend_from_slice(&container.footer());
+    file
+}
+
+#[test]
+fn a_page_that_is_known_to_be_lost_is_not_moved_to_where_nobody_knows() {
+    let (_directory, root, folder) = local();
+    let pool = pool_in(&folder);
+    let bytes = random(1, 20 * BLOCK);
+    pool.volume("a").unwrap().write(0, &bytes, NOW).unwrap();
+    pool.checkpoint().unwrap();
+    drop(pool);
+    // the second page is said to be another one
+    let wanted = random(2, BLOCK);
+    let fingerprinter = onefold_fingerprint::Fingerprinter::blake3();
+    let mut pages: Vec<(&[u8], Fingerprint)> = bytes[..10 * BLOCK]
+        .chunks(BLOCK)
+        .map(|page| (page, fingerprinter.fingerprint(page)))
+        .collect();
+    pages[1].1 = fingerprinter.fingerprint(&wanted);
+    std::fs::write(root.join("container-00000001"), forged(&root, 1, &pages)).unwrap();
+    let (pool, told) = Pool::open(folder, options()).unwrap();
+    assert!(told.is_empty(), "{told:?}");
+    let volume = pool.volume("a").unwrap();
+    let bad = |pool: &Pool| {
+        let bad = pool.scrub().unwrap().bad;
+        bad.into_iter().map(|page| (page.slot, page.blocks)).collect::<Vec<_>>()
+    };
+    assert_eq!(bad(&pool), [(1, vec![("a".to_owned(), 1)])]);
+    volume.erase(2 * BLOCK as u64..10 * BLOCK as u64, NOW).unwrap();
+    pool.maintain().unwrap();
+    assert_eq!(bad(&pool), [(1, vec![("a".to_owned(), 1)])]);
+    // and who writes the page that it is said to be has that one
+    volume.write(12 * BLOCK as u64, &wanted, NOW).unwrap();
+    let mut found = vec![0; BLOCK];
+    volume.read(12 * BLOCK as u64, &mut found).unwrap();
+    assert!(found == wanted);
+}
+
+#[test]
+fn a_lost_page_of_many_blocks_is_told_with_the_first_of_them() {
+    let (_directory, root, folder) = local();
+    let pool = pool_in(&folder);
+    pool.volume("a").unwrap().write(0, &random(1, BLOCK).repeat(150), NOW).unwrap();
+    pool.clone_volume("a", "b", true).unwrap();
+    drop(pool);
+    damage(&root.join("container-00000001"), 100);
+    let (pool, _) = Pool::open(folder, options()).unwrap();
+    let scrubbed = pool.scrub().unwrap();
+    assert_eq!((scrubbed.pages, scrubbed.bad.len(), scrubbed.more), (0, 1, 0));
+    let bad = &scrubbed.bad[0];
+    let first: Vec<_> = (0..100).map(|block| ("a".to_owned(), block)).collect();
+    assert_eq!((&bad.blocks, bad.more_blocks), (&first, 200));
+}
+
+#[test]
+fn a_scrub_reads_what_was_there_while_others_write_and_compact() {
+    let (_directory, root, folder) = local();
+    let pool = pool_in(&folder);
+    let bytes = random(1, 60 * BLOCK);
+    let volume = pool.volume("a").unwrap();
+    volume.write(0, &bytes, NOW).unwrap();
+    damage(&root.join("container-00000006"), 100);
+    let asked = std::cell::Cell::new(0);
+    let at = |block: usize| (block * BLOCK) as u64;
+    let scrubbed = pool.scrub_while(|| {
+        asked.set(asked.get() + 1);
+        // the maps were walked, and the first container read
+        if asked.get() == 3 {
+            volume.erase(at(11)..at(20), NOW).unwrap();
+            volume.erase(at(20)..at(30), NOW).unwrap();
+            assert!(pool.maintain().unwrap().compacted > 0);
+            volume.write(at(70), &random(2, 10 * BLOCK), NOW).unwrap();
+        }
+        true
+    });
+    // of the second container one page was moved, of the third all were let go
+    assert_eq!(asked.get(), 7);
+    assert_eq!(scrubbed.pages, 60 - 10 - 10 - 1);
+    let bad: Vec<_> = scrubbed.bad.iter().map(|page| &page.blocks[..]).collect();
+    assert_eq!(bad, [[("a".to_owned(), 50)]]);
+    assert!(!scrubbed.is_stopped);
+    let stopped = pool.scrub_while(|| false);
+    assert!(stopped.is_stopped && stopped.pages == 0);
+}

@@ -11,7 +11,13 @@ use onefold_volume::{Codec, Hash, Options, Pool, VolumeError};
 
 /// Small enough that containers fill up, and records are written, every few operations.
 fn options() -> Options {
-    Options { table_bytes: 64 << 10, container_len: 30_000, commit_len: 3000, ..Options::default() }
+    Options {
+        table_bytes: 64 << 10,
+        container_len: 30_000,
+        commit_len: 3000,
+        open_files: 2,
+        ..Options::default()
+    }
 }
 
 struct Fixture {

@@ -202,7 +202,7 @@ pub(crate) struct ShownBlock {
 }
 
 impl From<Scrubbed> for ShownScrub {
-    fn from(Scrubbed { pages, bad }: Scrubbed) -> Self {
+    fn from(Scrubbed { pages, bad, .. }: Scrubbed) -> Self {
         let block = |(volume, block)| ShownBlock { volume, block };
         let page = |one: BadPage| ShownPage {
             container: one.container,
