@@ -3,13 +3,14 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
 use onefold_backend::{BackendError, Folder, LocalFolder};
 use onefold_volume::{Options, Pool, VolumeError};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::console::Console;
-use crate::service::control;
+use crate::service::control::Asking;
 use crate::service::request::{Answer, Compression, NotServed, Request};
 use crate::size;
 
@@ -27,11 +28,13 @@ pub(crate) struct PoolArgs {
 #[derive(Clone, Debug, Args)]
 pub(crate) struct WorkingArgs {
     /// Memory for the table of fingerprints; pages for which it has no room are kept twice
-    #[arg(long, value_name = "SIZE", value_parser = size::parse, default_value = "256MiB")]
-    index_memory: usize,
+    /// [default: 256MiB]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    index_memory: Option<usize>,
     /// The layout of that table: StreamDedup's, or a third of the memory and half of a fingerprint
-    #[arg(long, value_name = "LAYOUT", default_value = "paper")]
-    index: Layout,
+    /// [default: paper]
+    #[arg(long, value_name = "LAYOUT")]
+    index: Option<Layout>,
     /// How new pages are compressed [default: as the pool was made to, zstd for a new one]
     #[arg(long, value_name = "HOW")]
     compression: Option<Compression>,
@@ -54,13 +57,40 @@ impl WorkingArgs {
     fn options(&self) -> Options {
         Options {
             codec: self.compression.map(Compression::codec),
-            table_bytes: self.index_memory,
-            is_compact: matches!(self.index, Layout::Compact),
+            table_bytes: self.index_memory.unwrap_or(256 << 20),
+            is_compact: matches!(self.index, Some(Layout::Compact)),
             verify: self.verify,
             quota: self.quota.map(|bytes| bytes as u64),
+            open_files: most_files() / 2,
             ..Options::default()
         }
     }
+}
+
+impl WorkingArgs {
+    /// What was said of how a pool works that `request` does not pass on to who serves it.
+    fn unheard(&self, request: &Request) -> Vec<&'static str> {
+        // the pool is held against it
+        let passes_compression = matches!(request, Request::Create { .. });
+        let all = [
+            (self.index_memory.is_some(), "--index-memory"),
+            (self.index.is_some(), "--index"),
+            (self.compression.is_some() && !passes_compression, "--compression"),
+            (self.verify, "--verify"),
+            (self.quota.is_some(), "--quota"),
+        ];
+        all.into_iter().filter(|(is_given, _)| *is_given).map(|(_, name)| name).collect()
+    }
+}
+
+/// How many files this process may have open, at most 131,072 that are of use: as many as the system
+/// lets anyone ask for, where that is more than it has now.
+fn most_files() -> usize {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    // without it the pool opens files again more often
+    let most = setrlimit(Resource::Nofile, raised).map_or(limit.current, |()| limit.maximum);
+    most.unwrap_or(u64::MAX).min(1 << 17) as usize
 }
 
 impl PoolArgs {
@@ -89,10 +119,18 @@ impl PoolArgs {
             Some(VolumeError::Backend(BackendError::InUse { .. })) => {}
             _ => return Err(in_use),
         }
-        match control::ask(&self.pool, &request).with_context(|| self.place())? {
-            Some(answer) => answer.accepted(),
-            None => Err(in_use),
-        }
+        let Some(server) = Asking::connect(&self.pool).with_context(|| self.place())? else {
+            return Err(in_use);
+        };
+        let unheard = self.working.unheard(&request);
+        ensure!(
+            unheard.is_empty(),
+            "{} is served by an `onefold serve` that is running, and {} has no effect on it: leave it \
+             out here, and give it to `onefold serve` when that is started again",
+            self.place(),
+            unheard.join(", ")
+        );
+        server.ask(&request).with_context(|| self.place())?.accepted()
     }
 
     /// The folder, which is made if that is wanted.

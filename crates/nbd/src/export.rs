@@ -131,7 +131,8 @@ impl Exports {
         Ok(())
     }
 
-    /// Takes the export `name` back. If clients use it, that is an error unless `is_forced`.
+    /// Takes the export `name` back, and flushes its device before its clients learn of that. If
+    /// clients use it, that is an error unless `is_forced`.
     pub(crate) fn remove(&self, name: &str, is_forced: bool) -> Result<(), ServerError> {
         let mut all = self.all.write().unwrap_or_else(PoisonError::into_inner);
         let Some(at) = all.iter().position(|export| export.name == name) else {
@@ -141,9 +142,13 @@ impl Exports {
         if connections > 0 && !is_forced {
             return Err(ServerError::ExportInUse { name: name.to_owned(), connections });
         }
-        // whoever begins to use it after the count sees this
-        all.remove(at).is_over.send_replace(true);
-        Ok(())
+        let removed = all.remove(at);
+        // a flush may take long, and others are looked for meanwhile
+        drop(all);
+        let flushed = if removed.is_read_only { Ok(()) } else { removed.device.flush() };
+        // whoever began to use it after the count sees this
+        removed.is_over.send_replace(true);
+        flushed.map_err(|source| ServerError::Flush { name: name.to_owned(), source })
     }
 
     /// The export called `name`. The empty name also stands for the only export that there is, and

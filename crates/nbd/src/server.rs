@@ -102,9 +102,13 @@ impl ExportList {
     /// Takes an export back: nobody can choose it any more. If it is used, that is an error, unless
     /// `is_forced`: then its connections close when what is under way on them has its replies.
     ///
+    /// The device is flushed before its connections close, so that what was acknowledged before this
+    /// call is durable.
+    ///
     /// # Errors
     ///
-    /// [`ServerError::NoExport`], [`ServerError::ExportInUse`], or [`ServerError::Ended`].
+    /// [`ServerError::NoExport`], [`ServerError::ExportInUse`], or [`ServerError::Ended`]; or
+    /// [`ServerError::Flush`], and then it was taken back all the same.
     pub fn remove(&self, name: &str, is_forced: bool) -> Result<(), ServerError> {
         self.0.upgrade().ok_or(ServerError::Ended)?.exports.remove(name, is_forced)
     }

@@ -10,6 +10,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use onefold_block::{MeasuredDevice, Measurements};
 use onefold_nbd::{Config, Export, ExportList, Listen, Server, ServerError, Tls, TlsMode};
+use onefold_store::Cancel;
 use onefold_volume::Pool;
 use rustix::io::Errno;
 use tracing::{error, info, warn};
@@ -33,7 +34,8 @@ one connection is there for all.
 numbers to Prometheus at http://ADDRESS/metrics; docs/volumes.md says what they are. What happens is
 written to standard error, a line an event.
 
-Ctrl-C, or SIGTERM, ends it: requests that are under way end, everything is flushed.
+Ctrl-C, or SIGTERM, ends it: requests that are under way end, everything is flushed. What `onefold
+volume` has asked for and takes long, a check, a scrub or a compaction, is stopped at a step.
 
 Examples:
   onefold serve --pool /srv/pool
@@ -46,6 +48,9 @@ Examples:
 
 /// How long requests may take to end.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long requests of `onefold volume` may take to come to a step at which they stop.
+const LAST_STEP: Duration = Duration::from_secs(20);
 
 /// How often it is looked whether a signal came.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -108,7 +113,7 @@ impl Serve {
         config.tls = self.tls()?;
         config.on_event = Arc::new(|event| logs::connection(&event));
         let volumes = pool.volumes().len();
-        let offered = Offered::new(&pool, self.allow_resize);
+        let offered = Offered::new(&pool, self.allow_resize, Arc::clone(&cancel));
         config.exports = offered.all()?;
         let server = Server::start(config)?;
         offered.by(server.exports());
@@ -139,13 +144,24 @@ impl Serve {
                     "the pool stopped taking changes when {why}; see docs/volumes.md before it is used again"
                 );
             }
-            upkeep.keep_up(|| !cancel.is_cancelled());
+            offered.failures.tell_silent();
+            upkeep.keep_up(|| {
+                offered.failures.tell_silent();
+                !cancel.is_cancelled()
+            });
         }
         // nobody changes what is being shut down
-        drop((control, service));
+        if let Some(control) = control {
+            service.end(control, LAST_STEP);
+        }
+        for request in offered.under_way() {
+            warn!(request, "this was not done in time and is left; it may be done in part");
+        }
+        drop(service);
         let ended = server.shutdown(PATIENCE);
         // It also makes durable what no client that is still there has flushed.
         let kept = pool.checkpoint().context("no checkpoint was made");
+        offered.failures.tell_last();
         ended?;
         kept?;
         info!("shut down; everything is durable");
@@ -181,10 +197,27 @@ struct Offered {
     exports: Mutex<Option<ExportList>>,
     /// Volumes are changed one at a time.
     changing: Mutex<()>,
+    /// Requests that have no answer yet.
+    under_way: Mutex<Vec<Arc<str>>>,
+    /// Whether the server ends.
+    cancel: Arc<Cancel>,
+}
+
+/// That a request has no answer yet.
+struct UnderWay<'a> {
+    offered: &'a Offered,
+    request: Arc<str>,
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        let mut all = self.offered.under_way.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|one| !Arc::ptr_eq(one, &self.request));
+    }
 }
 
 impl Offered {
-    fn new(pool: &Pool, may_resize: bool) -> Self {
+    fn new(pool: &Pool, may_resize: bool, cancel: Arc<Cancel>) -> Self {
         Self {
             pool: pool.clone(),
             may_resize,
@@ -192,6 +225,8 @@ impl Offered {
             failures: Arc::default(),
             exports: Mutex::default(),
             changing: Mutex::default(),
+            under_way: Mutex::default(),
+            cancel,
         }
     }
 
@@ -221,13 +256,30 @@ impl Offered {
         exports.context("the server is not there yet")
     }
 
+    fn begin(&self, request: &str) -> UnderWay<'_> {
+        let request: Arc<str> = request.into();
+        let mut all = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
+        all.push(Arc::clone(&request));
+        UnderWay { offered: self, request }
+    }
+
+    /// Requests that have no answer yet.
+    fn under_way(&self) -> Vec<String> {
+        let all = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
+        all.iter().map(|one| one.to_string()).collect()
+    }
+
     /// Does what `onefold volume` asks for.
     fn answer(&self, request: Request) -> Answer {
+        let what = format!("{request:?}");
+        let _under_way = self.begin(&what);
         if !request.is_change() {
             return request.answer(&self.pool, self);
         }
         let _only = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
-        let what = format!("{request:?}");
+        if !self.goes_on() {
+            return Answer::refused("the server ends; nothing was done");
+        }
         let answer = request.answer(&self.pool, self);
         match &answer {
             Answer::Refused(why) => warn!(request = what, why = why.join(": "), "refused"),
@@ -252,8 +304,17 @@ impl Offers for Offered {
             }
             // it was taken back before, and could not be deleted then
             Err(ServerError::NoExport { .. }) => Ok(()),
+            // it was taken back, and what could not be kept is about to go
+            Err(error @ ServerError::Flush { .. }) => {
+                warn!(volume = name, %error, "a volume was not flushed before it is deleted");
+                Ok(())
+            }
             done => Ok(done?),
         }
+    }
+
+    fn goes_on(&self) -> bool {
+        !self.cancel.is_cancelled()
     }
 }
 

@@ -7,7 +7,6 @@ use onefold_backend::BackendError;
 use onefold_block::BlockSize;
 use onefold_store::tree::Time;
 use onefold_volume::{Pool, VolumeError};
-use serde::Serialize;
 
 use crate::console::Console;
 use crate::exit::Exit;
@@ -79,20 +78,26 @@ Examples:
   onefold volume delete --pool /srv/pool --force disk";
 
 const CHECK_HELP: &str = "\
-Where the pool is served, clients wait meanwhile: seconds for each TiB of volumes.
+Compares the references of each page with the maps of all volumes, without reading pages. Where the
+pool is served, clients go on: pages that they write, erase or have moved meanwhile are left out, and
+counted. Takes four bytes of memory a page.
 
 Examples:
   onefold volume check --pool /srv/pool
 
-With --json: one document with problems, a list of texts.";
+With --json: one document with pages (compared), changed (left out), problems (a list of at most a
+thousand texts) and more (how many problems there are beside these).";
 
 const SCRUB_HELP: &str = "\
-Where the pool is served, clients wait at the beginning, and share the disk afterwards.
+Where the pool is served, clients go on and share the disk: read is what volumes had when it began and
+still have when its turn comes.
 
 Examples:
   onefold volume scrub --pool /srv/pool
 
-With --json: one document with pages and bad; each bad page has container, slot, problem and blocks.";
+With --json: one document with pages, bad and more (how many lost pages there are beside the first ten
+thousand); each bad page has container, slot, problem, blocks and more_blocks (how many blocks are it
+beside the first hundred).";
 
 const STATS_HELP: &str = "\
 Examples:
@@ -427,26 +432,29 @@ impl Delete {
     }
 }
 
-/// What a check found, in JSON.
-#[derive(Serialize)]
-struct Problems {
-    problems: Vec<String>,
-}
-
 impl Check {
     fn run(self, console: &Console) -> Result<Exit> {
-        let problems = match self.pool.ask(Request::Check, console)? {
-            Answer::Problems(problems) => problems,
+        let found = match self.pool.ask(Request::Check, console)? {
+            Answer::Checked(found) => found,
             other => return Err(strange(&other)),
         };
-        let exit = if problems.is_empty() { Exit::Fine } else { Exit::Fatal };
+        let exit = if found.problems.is_empty() { Exit::Fine } else { Exit::Fatal };
         let mut output = Output::new();
         if console.is_json() {
-            output.json_document(&Problems { problems })?;
-        } else if problems.is_empty() {
-            output.line("no problems found; whether pages can be read is what scrub tells")?;
+            output.json_document(&found)?;
         } else {
-            problems.iter().try_for_each(|problem| output.line(problem))?;
+            found.problems.iter().try_for_each(|problem| output.line(problem))?;
+            if found.more > 0 {
+                output.line(format!("problems beside these: {}", found.more))?;
+            }
+            if found.changed > 0 {
+                let changed = found.changed;
+                output
+                    .line(format!("pages that changed meanwhile and were left out: {changed}"))?;
+            }
+            if found.problems.is_empty() {
+                output.line("no problems found; whether pages can be read is what scrub tells")?;
+            }
         }
         output.finish()?;
         Ok(exit)
@@ -459,7 +467,8 @@ impl Scrub {
             Answer::Scrubbed(found) => found,
             other => return Err(strange(&other)),
         };
-        let exit = if found.bad.is_empty() { Exit::Fine } else { Exit::Fatal };
+        let is_good = found.bad.is_empty() && found.more == 0;
+        let exit = if is_good { Exit::Fine } else { Exit::Fatal };
         let mut output = Output::new();
         if console.is_json() {
             output.json_document(&found)?;
@@ -469,8 +478,11 @@ impl Scrub {
                 for ShownBlock { volume, block } in &one.blocks {
                     output.line(format!("  block {block} of volume '{volume}'"))?;
                 }
+                if one.more_blocks > 0 {
+                    output.line(format!("  blocks beside these: {}", one.more_blocks))?;
+                }
             }
-            let (good, bad) = (found.pages, found.bad.len());
+            let (good, bad) = (found.pages, found.bad.len() as u64 + found.more);
             output.line(format!("{good} pages are as they were written, {bad} are not"))?;
         }
         output.finish()?;

@@ -19,7 +19,7 @@ use rustix::net::{
 };
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Semaphore;
-use tokio::task::spawn_blocking;
+use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{sleep, timeout};
 use tracing::{debug, warn};
 
@@ -44,13 +44,28 @@ const NAME: &str = "control";
 /// The longest path that an address of a socket has room for, in bytes.
 const MAX_PATH: usize = 107;
 
-/// A socket that is there until this is dropped.
-pub(crate) struct Control(PathBuf);
+/// Where requests are taken, until this is dropped.
+pub(crate) struct Control {
+    _socket: Socket,
+    /// Who waits for the next one.
+    accepting: JoinHandle<()>,
+    /// Permits of those that are under way.
+    room: Arc<Semaphore>,
+}
 
-impl Drop for Control {
+/// A socket that is there until this is dropped.
+struct Socket(PathBuf);
+
+impl Drop for Socket {
     fn drop(&mut self) {
         // the next server replaces what could not be removed
         let _ = fs::remove_file(&self.0);
+    }
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        self.accepting.abort();
     }
 }
 
@@ -75,12 +90,23 @@ impl Service {
         let path = pool.join(NAME);
         let listener = bind_at(pool)
             .with_context(|| format!("cannot listen for requests at '{}'", path.display()))?;
-        let control = Control(path);
+        let _socket = Socket(path);
         listener.set_nonblocking(true)?;
         let _context = self.runtime().enter();
         let listener = tokio::net::UnixListener::from_std(listener)?;
-        self.runtime().spawn(accept(listener, Arc::new(answer)));
-        Ok(control)
+        let room = Arc::new(Semaphore::new(CONNECTIONS));
+        let accepting = self.runtime().spawn(accept(listener, Arc::clone(&room), Arc::new(answer)));
+        Ok(Control { _socket, accepting, room })
+    }
+
+    /// Lets nobody ask any more, and waits until those who did have their answers, but no longer than
+    /// `patience`.
+    pub(crate) fn end(&self, control: Control, patience: Duration) {
+        let room = Arc::clone(&control.room);
+        drop(control);
+        let all = async { room.acquire_many(CONNECTIONS as u32).await.map(drop) };
+        // who is not done by then is told of by who does it
+        let _ = self.runtime().block_on(async { timeout(patience, all).await });
     }
 }
 
@@ -107,8 +133,7 @@ fn bind_at(pool: &Path) -> Result<UnixListener> {
 
 type Answerer = dyn Fn(Request) -> Answer + Send + Sync;
 
-async fn accept(listener: tokio::net::UnixListener, answer: Arc<Answerer>) {
-    let room = Arc::new(Semaphore::new(CONNECTIONS));
+async fn accept(listener: tokio::net::UnixListener, room: Arc<Semaphore>, answer: Arc<Answerer>) {
     loop {
         let permit = room.clone().acquire_owned().await.expect("never closed");
         match listener.accept().await {
@@ -146,32 +171,115 @@ async fn converse(mut stream: tokio::net::UnixStream, answer: Arc<Answerer>) -> 
     Ok(())
 }
 
-/// What whoever serves `pool` says to `request`; `None` if nobody listens there.
-pub(crate) fn ask(pool: &Path, request: &Request) -> Result<Option<Answer>> {
-    let (path, _folder) = address(pool)?;
-    let mut stream = match UnixStream::connect(&path) {
-        Ok(stream) => stream,
-        Err(error)
-            if [io::ErrorKind::NotFound, io::ErrorKind::ConnectionRefused]
-                .contains(&error.kind()) =>
-        {
-            return Ok(None);
+/// A connection to whoever serves a pool.
+pub(crate) struct Asking(UnixStream);
+
+impl Asking {
+    /// Connects to whoever serves `pool`; `None` if nobody listens there.
+    pub(crate) fn connect(pool: &Path) -> Result<Option<Self>> {
+        let (path, _folder) = address(pool)?;
+        match UnixStream::connect(&path) {
+            Ok(stream) => Ok(Some(Self(stream))),
+            Err(error)
+                if [io::ErrorKind::NotFound, io::ErrorKind::ConnectionRefused]
+                    .contains(&error.kind()) =>
+            {
+                Ok(None)
+            }
+            Err(error) => Err(error).context("whoever serves the pool cannot be asked"),
         }
-        Err(error) => {
-            return Err(error).context("whoever serves the pool cannot be asked");
-        }
-    };
-    let mut bytes = serde_json::to_vec(request)?;
-    bytes.push(b'\n');
-    ensure!(bytes.len() as u64 <= MAX_REQUEST, "a request of {} bytes is too long", bytes.len());
-    stream.write_all(&bytes).context("whoever serves the pool takes no request")?;
-    let mut line = Vec::new();
-    let read = BufReader::new(stream.take(MAX_ANSWER)).read_until(b'\n', &mut line);
-    read.context("whoever serves the pool gave no answer")?;
-    ensure!(
-        line.last() == Some(&b'\n'),
-        "whoever serves the pool ended before it answered; what was asked for may have been done"
-    );
-    let answer = serde_json::from_slice(&line);
-    answer.map(Some).context("whoever serves the pool answered in words that this program lacks")
+    }
+
+    /// What is said to `request`.
+    pub(crate) fn ask(mut self, request: &Request) -> Result<Answer> {
+        let mut bytes = serde_json::to_vec(request)?;
+        bytes.push(b'\n');
+        let len = bytes.len();
+        ensure!(len as u64 <= MAX_REQUEST, "a request of {len} bytes is too long");
+        self.0.write_all(&bytes).context("whoever serves the pool takes no request")?;
+        let mut line = Vec::new();
+        let read = BufReader::new(self.0.take(MAX_ANSWER)).read_until(b'\n', &mut line);
+        read.context("whoever serves the pool gave no answer")?;
+        ensure!(
+            line.last() == Some(&b'\n'),
+            "whoever serves the pool ended before it answered; what was asked for may have been done"
+        );
+        let answer = serde_json::from_slice(&line);
+        answer.context("whoever serves the pool answered in words that this program lacks")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::sync::mpsc::{Receiver, Sender, channel};
+    use std::thread;
+    use std::time::Instant;
+
+    use super::*;
+
+    /// A pool's folder whose requests begin, and are answered with as many tickets as there are.
+    struct Asked {
+        folder: tempfile::TempDir,
+        service: Service,
+        begins: Receiver<()>,
+        tickets: Sender<()>,
+    }
+
+    fn asked() -> (Asked, Control) {
+        let folder = tempfile::tempdir().unwrap();
+        let service = Service::start().unwrap();
+        let (began, begins) = channel();
+        let (tickets, taken) = channel();
+        let taken = Mutex::new(taken);
+        let answer = move |_| {
+            began.send(()).unwrap();
+            // without anybody who gives tickets nobody waits for the answer
+            let _ = taken.lock().unwrap().recv();
+            Answer::Done
+        };
+        let control = service.listen(folder.path(), answer).unwrap();
+        (Asked { folder, service, begins, tickets }, control)
+    }
+
+    #[test]
+    fn who_asked_before_the_end_has_an_answer_and_nobody_asks_after_it() {
+        let (asked, control) = asked();
+        let Asked { folder, service, begins, tickets } = &asked;
+        let socket = folder.path().join(NAME);
+        thread::scope(|scope| {
+            let path = folder.path().to_owned();
+            let asking = scope.spawn(move || {
+                Asking::connect(&path).unwrap().expect("it is served").ask(&Request::Stats)
+            });
+            begins.recv().unwrap();
+            scope.spawn(|| {
+                while socket.exists() {
+                    thread::sleep(Duration::from_millis(1));
+                }
+                tickets.send(()).unwrap();
+            });
+            service.end(control, Duration::from_secs(60));
+            assert_eq!(asking.join().unwrap().unwrap(), Answer::Done);
+        });
+        assert!(Asking::connect(folder.path()).unwrap().is_none());
+    }
+
+    #[test]
+    fn what_does_not_end_is_waited_for_as_long_as_was_said() {
+        let (asked, control) = asked();
+        let Asked { folder, service, begins, tickets } = asked;
+        let path = folder.path().to_owned();
+        let asking = thread::spawn(move || {
+            Asking::connect(&path).unwrap().expect("it is served").ask(&Request::Stats)
+        });
+        begins.recv().unwrap();
+        let (begun, patience) = (Instant::now(), Duration::from_millis(50));
+        service.end(control, patience);
+        assert!(begun.elapsed() >= patience);
+        // the answer comes to nobody: whoever ends does not wait for it
+        drop(tickets);
+        drop(service);
+        let _ = asking.join().unwrap();
+    }
 }

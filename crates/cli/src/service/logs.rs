@@ -3,7 +3,7 @@
 
 use std::io::{self, IsTerminal};
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -118,9 +118,35 @@ impl Failures {
         }
     }
 
+    /// Tells how many were not told, once the time for it has come, though none fails any more.
+    pub(crate) fn tell_silent(&self) {
+        if let Some(silent) = self.due(Instant::now()) {
+            warn!(silent, "further requests failed");
+        }
+    }
+
+    /// The same at the end.
+    pub(crate) fn tell_last(&self) {
+        let silent = std::mem::take(&mut self.told().silent);
+        if silent > 0 {
+            warn!(silent, "further requests failed");
+        }
+    }
+
+    fn told(&self) -> MutexGuard<'_, Told> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many were not told, if some were and the span is over in which they were too many.
+    fn due(&self, now: Instant) -> Option<u64> {
+        let mut told = self.told();
+        let is_over = told.since.is_some_and(|since| now.duration_since(since) >= SPAN);
+        (is_over && told.silent > 0).then(|| std::mem::take(&mut told.silent))
+    }
+
     /// How many were not told before this one, if it may be told.
     fn pass(&self, now: Instant) -> Option<u64> {
-        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut told = self.told();
         if told.since.is_none_or(|since| now.duration_since(since) >= SPAN) {
             (told.since, told.count) = (Some(now), 0);
         }
@@ -146,5 +172,17 @@ mod tests {
         assert_eq!(failures.pass(start + SPAN / 2), None);
         assert_eq!(failures.pass(start + SPAN), Some(991));
         assert_eq!(failures.pass(start + SPAN), Some(0));
+    }
+
+    #[test]
+    fn those_that_are_not_told_are_counted_though_none_fails_any_more() {
+        let failures = Failures::default();
+        let start = Instant::now();
+        assert_eq!(failures.due(start), None);
+        assert_eq!((0..12).filter(|_| failures.pass(start).is_some()).count(), 10);
+        assert_eq!(failures.due(start + SPAN / 2), None);
+        assert_eq!(failures.due(start + SPAN), Some(2));
+        assert_eq!(failures.due(start + SPAN * 2), None, "once");
+        assert_eq!(failures.pass(start + SPAN * 2), Some(0));
     }
 }

@@ -1,10 +1,13 @@
 //! What can be asked of a pool, and the answers: done here by a command that has the pool, or by
 //! whoever serves it.
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use indicatif::HumanBytes;
 use onefold_block::{BlockDevice, BlockSize};
-use onefold_volume::{BadPage, Codec, Hash, Pool, Scrubbed, Statistics, VolumeDetails, VolumeInfo};
+use onefold_volume::{
+    BadPage, Checked, Codec, Hash, Pool, Scrubbed, Statistics, VolumeDetails, VolumeError,
+    VolumeInfo,
+};
 use serde::{Deserialize, Serialize};
 
 /// What can be asked.
@@ -90,7 +93,7 @@ pub(crate) enum Answer {
     Done,
     Volumes(Vec<Shown>),
     Volume(ShownDetails),
-    Problems(Vec<String>),
+    Checked(ShownCheck),
     Scrubbed(ShownScrub),
     Sums(Sums),
     GaveBack(u64),
@@ -180,11 +183,22 @@ impl From<VolumeDetails> for ShownDetails {
     }
 }
 
+/// What a check found, in JSON.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ShownCheck {
+    pub(crate) pages: u64,
+    /// Pages that were not compared, because they changed meanwhile.
+    pub(crate) changed: u64,
+    pub(crate) problems: Vec<String>,
+    pub(crate) more: u64,
+}
+
 /// What a scrub found, in JSON.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ShownScrub {
     pub(crate) pages: u64,
     pub(crate) bad: Vec<ShownPage>,
+    pub(crate) more: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -193,6 +207,7 @@ pub(crate) struct ShownPage {
     pub(crate) slot: u32,
     pub(crate) problem: String,
     pub(crate) blocks: Vec<ShownBlock>,
+    pub(crate) more_blocks: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -202,15 +217,16 @@ pub(crate) struct ShownBlock {
 }
 
 impl From<Scrubbed> for ShownScrub {
-    fn from(Scrubbed { pages, bad, .. }: Scrubbed) -> Self {
+    fn from(Scrubbed { pages, bad, more, .. }: Scrubbed) -> Self {
         let block = |(volume, block)| ShownBlock { volume, block };
         let page = |one: BadPage| ShownPage {
             container: one.container,
             slot: one.slot,
             problem: one.problem,
             blocks: one.blocks.into_iter().map(block).collect(),
+            more_blocks: one.more_blocks,
         };
-        Self { pages, bad: bad.into_iter().map(page).collect() }
+        Self { pages, bad: bad.into_iter().map(page).collect(), more }
     }
 }
 
@@ -251,6 +267,9 @@ pub(crate) trait Offers {
 
     /// Takes one back; if clients use it, only if `is_forced`.
     fn take_back(&self, name: &str, is_forced: bool) -> Result<()>;
+
+    /// Whether there is time left. Where not, what takes long stops at its next step.
+    fn goes_on(&self) -> bool;
 }
 
 /// Nobody does.
@@ -263,6 +282,10 @@ impl Offers for NotServed {
 
     fn take_back(&self, _: &str, _: bool) -> Result<()> {
         Ok(())
+    }
+
+    fn goes_on(&self) -> bool {
+        true
     }
 }
 
@@ -280,12 +303,11 @@ impl Request {
         match self {
             Self::Create { name, size, block_size, fingerprint, compression } => {
                 expect_as_made(pool, fingerprint, compression)?;
-                pool.create_volume(&name, size, block_size_of(block_size)?)?;
-                offers.offer(&name)?;
+                let block_size = block_size_of(block_size)?;
+                make(pool, offers, &name, || pool.create_volume(&name, size, block_size))?;
             }
             Self::Copy { from, to, is_snapshot } => {
-                pool.clone_volume(&from, &to, is_snapshot)?;
-                offers.offer(&to)?;
+                make(pool, offers, &to, || pool.clone_volume(&from, &to, is_snapshot))?;
             }
             Self::Resize { name, size, may_shrink } => resize(pool, &name, size, may_shrink)?,
             Self::Delete { name, is_forced } => delete(pool, offers, &name, is_forced)?,
@@ -293,10 +315,10 @@ impl Request {
                 return Ok(Answer::Volumes(pool.volumes().into_iter().map(Shown::from).collect()));
             }
             Self::Info { name } => return Ok(Answer::Volume(pool.details(&name)?.into())),
-            Self::Check => return Ok(Answer::Problems(pool.check())),
-            Self::Scrub => return Ok(Answer::Scrubbed(pool.scrub()?.into())),
+            Self::Check => return check(pool, offers),
+            Self::Scrub => return scrub(pool, offers),
             Self::Stats => return Ok(Answer::Sums(pool.statistics().into())),
-            Self::Compact => return compact(pool),
+            Self::Compact => return compact(pool, offers),
         }
         Ok(Answer::Done)
     }
@@ -355,17 +377,78 @@ fn delete(pool: &Pool, offers: &dyn Offers, name: &str, is_forced: bool) -> Resu
     Ok(deleted?)
 }
 
-fn compact(pool: &Pool) -> Result<Answer> {
+/// Makes a volume by `made`, and offers it.
+fn make(
+    pool: &Pool,
+    offers: &dyn Offers,
+    name: &str,
+    made: impl FnOnce() -> Result<(), VolumeError>,
+) -> Result<()> {
+    let was_there = pool.volume(name).is_ok();
+    let error = match made() {
+        Ok(()) => return offers.offer(name),
+        Err(error) => error,
+    };
+    if was_there || pool.volume(name).is_err() {
+        return Err(error.into());
+    }
+    // who sees it in the list can use it, and delete it
+    offers.offer(name)?;
+    Err(error).with_context(|| {
+        format!(
+            "volume '{name}' is there, but not durably: the next flush that succeeds makes it so"
+        )
+    })
+}
+
+fn check(pool: &Pool, offers: &dyn Offers) -> Result<Answer> {
+    let Checked { pages, changed, problems, more, is_stopped } =
+        pool.check_while(|| offers.goes_on());
+    ensure!(
+        !is_stopped,
+        "the server ends, and stopped the check; problems found before: {}",
+        problems.len() as u64 + more
+    );
+    Ok(Answer::Checked(ShownCheck { pages, changed, problems, more }))
+}
+
+fn scrub(pool: &Pool, offers: &dyn Offers) -> Result<Answer> {
+    let scrubbed = pool.scrub_while(|| offers.goes_on());
+    ensure!(
+        !scrubbed.is_stopped,
+        "the server ends, and stopped the scrub after {} pages; lost pages found before: {}",
+        scrubbed.pages,
+        scrubbed.bad.len()
+    );
+    Ok(Answer::Scrubbed(scrubbed.into()))
+}
+
+fn compact(pool: &Pool, offers: &dyn Offers) -> Result<Answer> {
     let before = pool.statistics().container_bytes;
     // what is dead already takes no work
     pool.flush()?;
-    while pool.compact()? {}
-    let after = pool.statistics().container_bytes;
-    Ok(Answer::GaveBack(before.saturating_sub(after)))
+    let gave_back = || before.saturating_sub(pool.statistics().container_bytes);
+    while pool.compact()? {
+        ensure!(
+            offers.goes_on(),
+            "the server ends, and stopped the compaction; it gave back {} before",
+            HumanBytes(gave_back())
+        );
+    }
+    Ok(Answer::GaveBack(gave_back()))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::cell::{Cell, RefCell};
+    use std::sync::Arc;
+
+    use onefold_backend::fault::{Failure, Fault, Faults, Faulty};
+    use onefold_backend::{MemoryFolder, Operation};
+    use onefold_block::Durability;
+    use onefold_testkit::random;
+    use onefold_volume::Options;
+
     use super::*;
 
     #[test]
@@ -409,6 +492,82 @@ mod tests {
             let line = serde_json::to_string(&answer).unwrap();
             assert_eq!(serde_json::from_str::<Answer>(&line).unwrap(), answer);
         }
+    }
+
+    /// What is offered, and how often it was asked whether there is time left.
+    #[derive(Default)]
+    struct Server {
+        offered: RefCell<Vec<String>>,
+        asked: Cell<u32>,
+    }
+
+    impl Offers for Server {
+        fn offer(&self, name: &str) -> Result<()> {
+            self.offered.borrow_mut().push(name.to_owned());
+            Ok(())
+        }
+
+        fn take_back(&self, _: &str, _: bool) -> Result<()> {
+            Ok(())
+        }
+
+        fn goes_on(&self) -> bool {
+            self.asked.set(self.asked.get() + 1);
+            false
+        }
+    }
+
+    fn pool(faults: &Faults) -> Pool {
+        let folder = Arc::new(Faulty::new(MemoryFolder::new(), "pool", faults));
+        Pool::create(&folder, Hash::Blake3).unwrap();
+        Pool::open(folder, Options { container_len: 40_000, ..Options::default() }).unwrap().0
+    }
+
+    fn create(name: &str) -> Request {
+        let (name, size, block_size) = (name.to_owned(), 1 << 20, 4096);
+        Request::Create { name, size, block_size, fingerprint: None, compression: None }
+    }
+
+    #[test]
+    fn what_a_full_disk_keeps_from_being_durable_is_offered_all_the_same() {
+        let (faults, server) = (Faults::none(), Server::default());
+        let pool = pool(&faults);
+        create("a").perform(&pool, &server).unwrap();
+        create("a").perform(&pool, &server).unwrap_err();
+        faults.add(Fault::new(Failure::Full).on(Operation::Append).times(2));
+        let error = create("b").perform(&pool, &server).unwrap_err();
+        assert!(error.to_string().contains("volume 'b' is there, but not durably"), "{error:#}");
+        let copy = Request::Copy { from: "a".into(), to: "c".into(), is_snapshot: true };
+        copy.perform(&pool, &server).unwrap_err();
+        assert_eq!(*server.offered.borrow(), ["a", "b", "c"]);
+        // what never came to be is not
+        let copy = Request::Copy { from: "z".into(), to: "d".into(), is_snapshot: true };
+        copy.perform(&pool, &server).unwrap_err();
+        assert_eq!(server.offered.borrow().len(), 3);
+    }
+
+    #[test]
+    fn what_takes_long_stops_at_a_step_if_the_server_ends() {
+        let (faults, server) = (Faults::none(), Server::default());
+        let pool = pool(&faults);
+        create("a").perform(&pool, &server).unwrap();
+        let volume = pool.volume("a").unwrap();
+        volume.write(0, &random(1, 200 << 10), Durability::OnReturn).unwrap();
+        // of each container two pages of ten are left
+        for block in (0..50).filter(|block| block % 10 > 1) {
+            volume.erase(block * 4096..(block + 1) * 4096, Durability::OnReturn).unwrap();
+        }
+        for (request, word) in
+            [(Request::Check, "check"), (Request::Scrub, "scrub"), (Request::Compact, "compaction")]
+        {
+            let asked = server.asked.get();
+            let error = request.perform(&pool, &server).unwrap_err().to_string();
+            assert!(error.contains("the server ends") && error.contains(word), "{error}");
+            assert_eq!(server.asked.get(), asked + 1);
+        }
+        assert!(pool.statistics().reclaimable_bytes > 0, "it compacted all of them");
+        let answer = Request::Compact.perform(&pool, &NotServed).unwrap();
+        assert!(matches!(answer, Answer::GaveBack(bytes) if bytes > 0), "{answer:?}");
     }
 
     #[test]

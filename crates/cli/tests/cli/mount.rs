@@ -1,9 +1,10 @@
 //! What is mounted reads as what was backed up.
 
 use std::fs::{self, File};
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -54,11 +55,38 @@ impl Drop for Mounted {
 
 /// Whether this user can mount at all; says so if not.
 pub(crate) fn can_mount() -> bool {
-    let can = File::options().read(true).write(true).open("/dev/fuse").is_ok();
-    if !can {
+    if File::options().read(true).write(true).open("/dev/fuse").is_err() {
         skip("/dev/fuse cannot be opened");
+        return false;
     }
-    can
+    // another user has a program that mounts for it
+    !rustix::process::geteuid().is_root() || may_mount()
+}
+
+/// Whether a file system can be mounted here, as only root may, and not in every container; says why
+/// not.
+pub(crate) fn may_mount() -> bool {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().to_str().unwrap();
+    let tried =
+        Command::new("mount").args(["-t", "tmpfs", "-o", "size=1M", "none", place]).output();
+    match said_by(tried) {
+        Ok(()) => {
+            crate::served::run("umount", &[place]);
+            true
+        }
+        Err(why) => {
+            skip(&format!("no file system can be mounted: {why}"));
+            false
+        }
+    }
+}
+
+/// Why a program did not succeed.
+pub(crate) fn said_by(tried: io::Result<Output>) -> Result<(), String> {
+    let output = tried.map_err(|error| error.to_string())?;
+    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    if output.status.success() { Ok(()) } else { Err(format!("{}, {said}", output.status)) }
 }
 
 /// Names in a directory, sorted.

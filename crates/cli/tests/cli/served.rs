@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::channel;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use onefold_bench::nbd::{Client, Place, Uri};
 use onefold_testkit::skip;
@@ -43,7 +43,8 @@ impl Served {
             }
         });
         let mut before = String::new();
-        while let Ok(line) = said.recv_timeout(PATIENCE) {
+        let end = Instant::now() + PATIENCE;
+        while let Ok(line) = said.recv_timeout(end.saturating_duration_since(Instant::now())) {
             if let Some((_, place)) = line.split_once("serving on ") {
                 // what else the event has comes behind it
                 let place = place.split(' ').next().unwrap_or_default().to_owned();
@@ -81,7 +82,23 @@ impl Served {
     pub(crate) fn signal(&mut self, signal: Signal) -> i32 {
         // it may have ended by itself
         let _ = kill_process(self.pid(), signal);
-        self.child.wait().unwrap().code().unwrap_or(-1)
+        ended(&mut self.child)
+    }
+}
+
+/// Waits until a process has ended; its exit code, or -1 if a signal ended it. One that does not is
+/// killed, and the test with it.
+pub(crate) fn ended(child: &mut Child) -> i32 {
+    let end = Instant::now() + 2 * PATIENCE;
+    loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status.code().unwrap_or(-1);
+        }
+        if Instant::now() > end {
+            let _ = child.kill();
+            panic!("process {} did not end", child.id());
+        }
+        thread::sleep(Duration::from_millis(5));
     }
 }
 

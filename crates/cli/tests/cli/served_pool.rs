@@ -18,6 +18,7 @@ use serde_json::Value;
 
 use crate::lab::{Lab, number};
 use crate::nbd::{EIO, ENOSPC, Nbd};
+use crate::served::ended;
 
 const BLOCK: usize = 4096;
 
@@ -36,22 +37,19 @@ impl Server {
     fn start(lab: &Lab, pool: &str, more: &str) -> Self {
         let line = format!("serve --pool {pool} --unix socket --metrics 127.0.0.1:0 {more}");
         let mut child = lab.command(&line).stderr(Stdio::piped()).spawn().unwrap();
-        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        let (mut metrics, mut said) = (None, Vec::new());
-        let is_serving = lines.by_ref().map(Result::unwrap).any(|line| {
-            if let Some((_, rest)) = line.split_once("http://") {
-                metrics = rest.split_once("/metrics").map(|(address, _)| address.to_owned());
-            }
-            said.push(line.clone());
-            line.contains("serving on")
-        });
-        assert!(is_serving, "{said:?}");
-        let said = Arc::new(Mutex::new(said));
+        let lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let said = Arc::new(Mutex::new(Vec::new()));
         let heard = Arc::clone(&said);
         let listen = move || lines.for_each(|line| heard.lock().unwrap().push(line.unwrap()));
         let listening = Some(thread::spawn(listen));
-        let metrics = metrics.expect("it says where its metrics are");
-        Self { child, socket: lab.path("socket"), metrics, said, listening }
+        let metrics = String::new();
+        let mut server = Self { child, socket: lab.path("socket"), metrics, said, listening };
+        // what it says before it serves
+        let line = server.hears("/metrics");
+        let (_, rest) = line.split_once("http://").expect("it says where its metrics are");
+        server.metrics = rest.split_once("/metrics").unwrap().0.to_owned();
+        server.hears("serving on");
+        server
     }
 
     fn open(&self, name: &str) -> Nbd {
@@ -79,7 +77,7 @@ impl Server {
 
     fn end(mut self, signal: Signal) -> (i32, Vec<String>) {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
-        let code = self.child.wait().unwrap().code().unwrap_or(-1);
+        let code = ended(&mut self.child);
         self.listening.take().unwrap().join().unwrap();
         let said = self.said.lock().unwrap().clone();
         (code, said)
@@ -89,11 +87,12 @@ impl Server {
     fn hears(&self, words: &str) -> String {
         let end = Instant::now() + Duration::from_secs(60);
         loop {
+            let is_over = self.listening.as_ref().is_none_or(|listening| listening.is_finished());
             let said = self.said.lock().unwrap().clone();
             if let Some(line) = said.iter().find(|line| line.contains(words)) {
                 return line.clone();
             }
-            assert!(Instant::now() < end, "nobody said {words:?}: {said:#?}");
+            assert!(!is_over && Instant::now() < end, "nobody said {words:?}: {said:#?}");
             thread::sleep(Duration::from_millis(20));
         }
     }
@@ -402,6 +401,30 @@ fn strange_requests_are_refused_and_the_server_goes_on() {
 }
 
 #[test]
+fn options_of_which_a_running_server_hears_nothing_are_refused() {
+    let lab = Lab::new();
+    // where nobody serves the pool they have their effect
+    lab.ok("volume create --pool pool --size 1MiB --quota 1GiB --index-memory 1MiB disk");
+    let server = Server::start(&lab, "pool", "");
+    for (options, named) in [
+        ("--quota 5GiB", "--quota"),
+        ("--verify --index compact", "--index, --verify"),
+        ("--index-memory 1GiB", "--index-memory"),
+        ("--compression lz4", "--compression"),
+    ] {
+        let refused = lab.run(&format!("volume list --pool pool {options}")).expect(1);
+        refused.says(&["an `onefold serve` that is running", &format!("{named} has no effect")]);
+    }
+    lab.run("volume create --pool pool --size 1MiB --quota 5GiB other").expect(1);
+    // this one is what the pool is held against
+    lab.ok("volume create --pool pool --size 1MiB --compression zstd third");
+    let listed = lab.ok("volume list --pool pool --json").json();
+    let names: Vec<_> = listed.as_array().unwrap().iter().map(|one| one["name"].clone()).collect();
+    assert_eq!(names, ["disk", "third"]);
+    assert_eq!(server.end(Signal::TERM).0, 0);
+}
+
+#[test]
 fn a_pool_at_a_long_path_can_be_asked() {
     let lab = Lab::new();
     let pool = format!("{}/pool", "a-long-name-of-a-folder/".repeat(8));
@@ -525,13 +548,17 @@ fn what_happens_is_told_line_by_line_and_nothing_of_pages() {
     server.hears("a client has gone");
     let (code, said) = server.end(Signal::TERM);
     assert_eq!(code, 0);
-    let told = said.iter().filter(|line| line.contains("a request failed")).count();
-    assert_eq!(told, 10, "{said:#?}");
+    // all of them are told or counted, however long they took
+    let (mut told, mut silent) = (0, 0);
     for line in &said {
         let event: Value = serde_json::from_str(line).expect(line);
+        told += u64::from(event["message"] == "a request failed");
+        silent += event["silent"].as_u64().unwrap_or(0);
         assert!(event["timestamp"].is_string() && event["level"].is_string(), "{line}");
         assert!(!line.contains("nobody is to"), "{line}");
     }
+    assert!(told >= 10, "{said:#?}");
+    assert_eq!(told + silent, 30, "{said:#?}");
     for words in ["serving on", "a client uses a volume", "stopping", "shut down"] {
         assert!(said.iter().any(|line| line.contains(words)), "{words} in {said:#?}");
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use onefold_block::{BlockSize, MemoryDevice};
+use onefold_block::{BlockError, BlockSize, MemoryDevice};
 use onefold_nbd::{Export, ServerError};
 
 use crate::client::*;
@@ -76,6 +76,41 @@ fn requests_under_way_have_their_replies_when_an_export_goes() {
     lab.device.release();
     assert_eq!(client.outcome(1), 0);
     client.expect_end();
+}
+
+#[test]
+fn a_device_is_flushed_before_clients_learn_that_it_is_taken_back() {
+    let lab = Lab::with(Watched::new(MIB), |config| config);
+    let exports = lab.server.exports();
+    let mut client = lab.client();
+    assert_eq!(client.write(0, 0, b"kept"), 0);
+    lab.device.hold("flush");
+    std::thread::scope(|scope| {
+        let removing = scope.spawn(|| exports.remove("disk", true));
+        lab.device.wait_for(1);
+        // it is there for who has it, and for nobody else
+        assert_eq!(client.read(0, 0, 4), Ok(b"kept".to_vec()));
+        let mut late = Client::greet(lab.connect());
+        assert_eq!(late.answer(GO, &info_query("disk", &[])), ERR_UNKNOWN);
+        lab.device.release();
+        removing.join().unwrap().unwrap();
+    });
+    client.expect_end();
+}
+
+#[test]
+fn a_device_that_cannot_be_flushed_is_taken_back_and_that_is_told() {
+    let lab = Lab::with(Watched::new(MIB), |config| config);
+    let mut client = lab.client();
+    lab.device.fail("flush", || BlockError::NoSpace { object: "disk".into() });
+    let removed = lab.server.exports().remove("disk", true);
+    assert!(
+        matches!(&removed, Err(ServerError::Flush { name, .. }) if name == "disk"),
+        "{removed:?}"
+    );
+    client.expect_end();
+    let mut late = Client::greet(lab.connect());
+    assert_eq!(late.answer(GO, &info_query("disk", &[])), ERR_UNKNOWN);
 }
 
 #[test]
