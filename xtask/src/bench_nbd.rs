@@ -45,6 +45,9 @@ pub(crate) struct Options {
     out: PathBuf,
 }
 
+/// How often it is looked whether fio and the server have ended: the time is that of fio's own clock.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
 /// Who serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Server {
@@ -105,7 +108,7 @@ pub(crate) fn measure(options: &Options) -> Result<()> {
         let first = (round as usize - 1) % SERVERS.len();
         for server in SERVERS[first..].iter().chain(&SERVERS[..first]) {
             let folder = work.fresh(server.name())?;
-            let served = Served::start(*server, &onefold, &folder, options.size)?;
+            let mut served = Served::start(*server, &onefold, &folder, options.size)?;
             for phase in PHASES {
                 rustix::fs::sync();
                 let sample = served.measure(phase, round, &folder, options);
@@ -231,7 +234,7 @@ impl Served {
                     .status()?;
                 ensure!(made.success(), "no volume was made: {made}");
                 let mut command = Command::new(onefold);
-                command.arg("serve").arg("--pool").arg(&pool).arg("--unix").arg(&socket);
+                command.args(["--quiet", "serve", "--pool"]).arg(&pool).arg("--unix").arg(&socket);
                 command
             }
             Server::File => {
@@ -247,21 +250,30 @@ impl Served {
                 command
             }
         };
-        let child = command.stdin(Stdio::null()).stderr(Stdio::null()).spawn();
+        let child = command.stdin(Stdio::null()).spawn();
         let child = child.with_context(|| format!("{command:?}"))?;
         let export = if server == Server::Onefold { "disk" } else { "" };
         let uri = format!("nbd+unix:///{export}?socket={}", socket.display());
-        let served = Self { server, child, uri };
+        let mut served = Self { server, child, uri };
         let begun = Instant::now();
         while !socket.exists() {
+            served.expect_running()?;
             ensure!(begun.elapsed() < Duration::from_secs(30), "{} does not serve", server.name());
             thread::sleep(Duration::from_millis(10));
         }
         Ok(served)
     }
 
+    /// Fails if the server has ended.
+    fn expect_running(&mut self) -> Result<()> {
+        match self.child.try_wait()? {
+            None => Ok(()),
+            Some(status) => bail!("{} ended by itself: {status}", self.server.name()),
+        }
+    }
+
     fn measure(
-        &self,
+        &mut self,
         phase: Phase,
         round: u32,
         folder: &Path,
@@ -277,7 +289,20 @@ impl Served {
         // Of its own for each phase: else fio would write what it wrote before, which is known.
         fio.arg(format!("--randseed={}", round * 16 + phase as u32)).args(phase.job(options));
         let before = cpu_time(self.child.id())?;
-        let status = fio.stdin(Stdio::null()).status().context("fio")?;
+        let mut fio = fio.stdin(Stdio::null()).spawn().context("fio")?;
+        let status = loop {
+            if let Some(status) = fio.try_wait()? {
+                break status;
+            }
+            // fio may wait for a server that is gone
+            if let Err(ended) = self.expect_running() {
+                let _ = fio.kill();
+                let _ = fio.wait();
+                return Err(ended);
+            }
+            thread::sleep(LOOK_EVERY);
+        };
+        self.expect_running()?;
         ensure!(status.success(), "fio ended with {status}");
         let after = cpu_time(self.child.id())?;
         let text = fs::read_to_string(&report).with_context(|| report.display().to_string())?;

@@ -6,10 +6,12 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Digest(pub [u8; 16]);
 
-/// The MD5 of so many zero bytes: such pages are no inventions.
-const ZEROS: [(usize, Digest); 2] = [
+/// The MD5 of so many zero bytes: such pages are no inventions. The last is what the description of
+/// the FIU traces names in its place.
+const ZEROS: [(usize, Digest); 3] = [
     (512, Digest(0xbf61_9eac_0cdf_3f68_d496_ea93_4413_7e8b_u128.to_be_bytes())),
     (4096, Digest(0x620f_0b67_a91f_7f74_151b_c5be_745b_7110_u128.to_be_bytes())),
+    (4096, Digest(0x3df1_244f_6143_869f_52ab_f2a1_d73d_0c0f_u128.to_be_bytes())),
 ];
 
 impl Digest {
@@ -37,7 +39,7 @@ impl fmt::Display for Digest {
 }
 
 /// Fills `page`, of at least 16 bytes, with what stands for `digest`: the same for the same digest,
-/// and something else for every other.
+/// and something else for every other, but for two that stand for 4 KiB of zeros.
 ///
 /// The page begins with the digest and goes on with bytes that nothing compresses; the last
 /// `compressible` percent, at most 100, are zeros, but no byte of the digest is. The digest of a page
@@ -129,6 +131,9 @@ mod tests {
             [of(b"bf619eac0cdf3f68d496ea9344137e8b"), of(b"620f0b67a91f7f74151bc5be745b7110")];
         assert_eq!(page(short, 0, 512), [0; 512]);
         assert_eq!(page(long, 0, 4096), [0; 4096]);
+        let of_fiu = of(b"3df1244f6143869f52abf2a1d73d0c0f");
+        assert_eq!(page(of_fiu, 0, 4096), [0; 4096]);
+        assert_ne!(page(of_fiu, 0, 512), [0; 512]);
         assert_ne!(page(short, 0, 4096), [0; 4096]);
         assert_ne!(page(long, 0, 512), [0; 512]);
     }

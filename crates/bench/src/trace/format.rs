@@ -24,6 +24,10 @@ pub const SECTOR: u64 = 512;
 /// No line is longer, in bytes: it has room for 1,900 digests.
 pub const MAX_LINE: usize = 64 << 10;
 
+/// So many bytes of empty lines one behind the other are no trace: a few bytes of gzip could stand for
+/// hours of them.
+const MAX_EMPTY: usize = 1 << 20;
+
 /// No address is beyond, so that every byte has a number.
 const MAX_SECTOR: u64 = 1 << 53;
 
@@ -199,6 +203,7 @@ impl Reader {
 
     /// The next line that is not empty, parsed; errors name no place.
     fn next_line(&mut self) -> Result<Option<Operation>> {
+        let mut empty = 0;
         loop {
             self.line.clear();
             let mut bounded = (&mut self.source).take(MAX_LINE as u64 + 2);
@@ -210,6 +215,11 @@ impl Reader {
             if !line.is_empty() {
                 return Operation::parse(line).map(Some);
             }
+            empty += self.line.len();
+            ensure!(
+                empty <= MAX_EMPTY,
+                "empty lines of more than {MAX_EMPTY} bytes, expected a trace"
+            );
         }
     }
 
@@ -372,6 +382,26 @@ mod tests {
         let error = format!("{:#}", reader.next().unwrap().unwrap_err());
         assert!(error.contains("expected at most 65536"), "{error}");
         assert!(reader.line.capacity() <= 4 * MAX_LINE, "{}", reader.line.capacity());
+    }
+
+    #[test]
+    fn empty_lines_without_end_are_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("trace");
+        for empty in [&b"\n"[..], b"   \r\n", b" "] {
+            // a GiB of them for the first, in members of 16 MiB
+            let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+            encoder.write_all(&empty.repeat((16 << 20) / empty.len())).unwrap();
+            let member = encoder.finish().unwrap();
+            write(&path, &member.repeat(if empty == b"\n" { 64 } else { 1 }));
+            let mut reader = Reader::open(&path).unwrap();
+            let error = format!("{:#}", reader.next().unwrap().unwrap_err());
+            assert!(error.contains("empty lines of more than 1048576 bytes"), "{error}");
+            assert!(reader.next().is_none());
+        }
+        // as many as somebody may have left are none
+        write(&path, format!("{MAIL}\n{}{MAIL}", "\n".repeat(MAX_EMPTY)).as_bytes());
+        assert_eq!(Reader::open(&path).unwrap().map(Result::unwrap).count(), 2);
     }
 
     #[test]

@@ -13,7 +13,7 @@ const BLOCK: u64 = 4096;
 /// How much each read and wrote in one week, of how many distinct sectors, with how many distinct
 /// contents, and which part of the file system it touched, is in table 1 of Koller and Rangaswami,
 /// "I/O Deduplication" (FAST 2010; ACM TOS 6(3), 2010). The figures were taken down from memory of
-/// that table, in GB, and not compared with the paper again.
+/// that table, in GB, and could not be compared with the paper; see docs/decisions/0024-traces.md.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// A mail server.
