@@ -5,7 +5,7 @@
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|body: &[u8]| {
-    if let Ok(again) = onefold_volume::recode(body) {
+    if let Ok(again) = onefold_volume::fuzz::recode(body) {
         assert_eq!(again, body);
     }
 });

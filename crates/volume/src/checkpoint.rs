@@ -1,47 +1,26 @@
-//! Checkpoints: all of a pool but its pages, so that the journals before can go.
+//! Checkpoints: all of a pool but its pages, so that the batches before can go.
 //!
-//! Checkpoint n says how the pool was when journal n was empty. It is written while journal n
-//! already takes records, so nobody waits for it; until it is whole, checkpoint n − 1 and both
-//! journals are what counts.
+//! A checkpoint says how the pool was between two batches. It is written while further ones are
+//! added, so nobody waits for it; until it is whole, the one before and all batches are what counts.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use onefold_backend::{Folder, Log};
 use onefold_block::BlockSize;
-use onefold_seal::ObjectId;
-use onefold_seal::wire::WireError;
 
+use crate::VolumeError;
 use crate::append::Appender;
-use crate::engine::{Engine, Journal, State, VolumeState};
+use crate::engine::{Engine, State, VolumeState};
 use crate::handle::VolumeId;
-use crate::map::{Map, Segment};
+use crate::map::Segment;
+use crate::metadata::Checkpoint;
 use crate::pages::ContainerImage;
-use crate::record::{Record, SEGMENT, decode_all};
+use crate::record::Record;
 use crate::seeded::{self, Bug};
-use crate::{VolumeError, frame};
-
-/// A segment of the smallest blocks is so long, in bytes of the volume.
-const MIN_SEGMENT_BYTES: u64 = 512 * SEGMENT as u64;
 
 /// Bodies of a checkpoint's frames are about as long.
 const BODY: usize = 1 << 20;
-
-pub(crate) fn checkpoint_name(number: u64) -> String {
-    format!("checkpoint-{number:016x}")
-}
-
-pub(crate) fn journal_name(number: u64) -> String {
-    format!("journal-{number:016x}")
-}
-
-/// The number in a name with this prefix.
-pub(crate) fn number_in(name: &str, prefix: &str) -> Option<u64> {
-    let digits = name.strip_prefix(prefix)?;
-    let number = u64::from_str_radix(digits, 16).ok()?;
-    (format!("{prefix}{number:016x}") == name).then_some(number)
-}
 
 /// How a pool was at one moment.
 pub(crate) struct Image {
@@ -84,12 +63,8 @@ impl Image {
         }
     }
 
-    /// Gives each record of the checkpoint, whose journal begins with frame `frame`, to `put`.
-    fn records<E>(
-        &self,
-        frame: u64,
-        mut put: impl FnMut(Record) -> Result<(), E>,
-    ) -> Result<(), E> {
+    /// Gives each record of the checkpoint to `put`.
+    fn records<E>(&self, mut put: impl FnMut(Record) -> Result<(), E>) -> Result<(), E> {
         for (container, image) in &self.containers {
             for page in &image.pages {
                 put(Record::Page { container: *container, page: page.clone() })?;
@@ -119,130 +94,35 @@ impl Image {
             }
         }
         let volume = VolumeId(self.next_volume);
-        put(Record::End { volume, container: self.next_container, frame })
+        put(Record::Next { volume, container: self.next_container })
     }
 
-    /// Writes it as checkpoint `number`; durable when this returns.
-    fn write(
-        &self,
-        folder: &dyn Folder,
-        pool: ObjectId,
-        number: u64,
-        first_frame: u64,
-    ) -> Result<(), VolumeError> {
-        let mut log = folder.log(&checkpoint_name(number))?;
-        log.truncate(0)?;
-        let (mut body, mut frames) = (Vec::with_capacity(BODY), 0);
-        self.records(first_frame, |record| {
+    /// Lets `checkpoint` say so; durable when this returns.
+    fn write(&self, mut checkpoint: Box<dyn Checkpoint + '_>) -> Result<(), VolumeError> {
+        let mut body = Vec::with_capacity(BODY);
+        self.records(|record| {
             record.encode(&mut body);
             if body.len() >= BODY {
-                frame::append(&mut *log, pool, frames, &body)?;
-                frames += 1;
+                checkpoint.put(&body)?;
                 body.clear();
             }
             Ok::<_, VolumeError>(())
         })?;
-        frame::append(&mut *log, pool, frames, &body)?;
-        if !seeded::active(Bug::CheckpointUnsynced) {
-            log.sync()?;
+        if !body.is_empty() {
+            checkpoint.put(&body)?;
         }
-        Ok(())
-    }
-}
-
-/// What a checkpoint and the journals behind it give, before containers are opened.
-pub(crate) struct Replayed {
-    pub(crate) volumes: BTreeMap<VolumeId, VolumeState>,
-    pub(crate) containers: BTreeMap<u32, ContainerImage>,
-    pub(crate) next_volume: u32,
-    pub(crate) next_container: u32,
-    /// The number of the next frame.
-    pub(crate) frame: u64,
-}
-
-/// Reads checkpoint `number`; `None` if it was never finished.
-pub(crate) fn read(
-    folder: &dyn Folder,
-    pool: ObjectId,
-    number: u64,
-) -> Result<Option<Replayed>, VolumeError> {
-    let name = checkpoint_name(number);
-    let log = folder.log(&name)?;
-    let mut reading = Reading::default();
-    frame::read(&*log, &name, pool, 0, |body| {
-        decode_all(body, |record| reading.take(record))
-            .map_err(|source| VolumeError::Malformed { object: name.clone(), source })
-    })?;
-    Ok(reading.end.map(|(volume, container, frame)| Replayed {
-        volumes: reading.volumes,
-        containers: reading.containers,
-        next_volume: volume.0,
-        next_container: container,
-        frame,
-    }))
-}
-
-#[derive(Default)]
-struct Reading {
-    volumes: BTreeMap<VolumeId, VolumeState>,
-    containers: BTreeMap<u32, ContainerImage>,
-    segments: Vec<Arc<Segment>>,
-    end: Option<(VolumeId, u32, u64)>,
-}
-
-impl Reading {
-    fn take(&mut self, record: Record) -> Result<(), WireError> {
-        let refused = |expected| Err(WireError { at: 0, expected });
-        match record {
-            Record::Page { container, page } => {
-                self.containers.entry(container).or_default().pages.push(page);
-            }
-            Record::Sealed { container } => {
-                self.containers.entry(container).or_default().is_sealed = true;
-            }
-            Record::Create { volume, name, size, block_size, is_read_only, source, made } => {
-                let map = Map::default();
-                let state = VolumeState { name, size, block_size, is_read_only, source, made, map };
-                self.volumes.insert(volume, state);
-            }
-            Record::Segment { pages } => self.segments.push(Arc::new(Segment::new(&pages))),
-            Record::Placed { volume, index, segment } => {
-                let Some(segment) = self.segments.get(segment as usize) else {
-                    return refused("a segment that came before");
-                };
-                let Some(one) = self.volumes.get_mut(&volume) else {
-                    return refused("a volume that came before");
-                };
-                let is_within = u64::from(index) * MIN_SEGMENT_BYTES < one.size.max(1);
-                if !is_within {
-                    return refused("a segment within its volume");
-                }
-                one.map.place(index, Arc::clone(segment));
-            }
-            Record::End { volume, container, frame } => {
-                self.end = Some((volume, container, frame));
-            }
-            Record::Dropped { .. }
-            | Record::Map { .. }
-            | Record::Delete { .. }
-            | Record::Resize { .. }
-            | Record::Moved { .. } => return refused("a record of a checkpoint"),
-        }
-        Ok(())
+        checkpoint.finish()
     }
 }
 
 impl Engine {
-    /// Writes a checkpoint and begins a new journal; the old ones go.
+    /// Writes a checkpoint, which takes the place of the batches before it.
     pub(crate) fn checkpoint(&self) -> Result<(), VolumeError> {
         let _only = self.maintenance.lock().expect("nobody panics with it");
-        let (image, number, frame) = {
-            let mut journal = self.journal.lock().expect("nobody panics with it");
+        let (image, checkpoint, before) = {
+            let mut batches = self.batches.lock().expect("nobody panics with it");
             self.expect_running()?;
-            let number = journal.number + 1;
-            let mut next = self.folder.log(&journal_name(number))?;
-            next.truncate(0)?;
-            // The image is how the pool is when all that waits is in the old journal.
+            // The image is how the pool is when all that waits is there.
             let (image, bodies, files) = {
                 let appender = self.appender();
                 let mut state = self.state();
@@ -252,23 +132,16 @@ impl Engine {
                 }
                 (Image::of(&state, &appender), bodies, state.pages.take_unsynced())
             };
-            self.write(&mut journal, bodies, &files)?;
-            let frame = journal.frame;
-            *journal = Journal { log: next, number, frame };
-            self.counters.journal_bytes.store(0, Ordering::Relaxed);
-            (image, number, frame)
+            self.write(&mut batches, bodies, &files)?;
+            let begun = self.metadata.checkpoint(self.shard, self.writer, batches.next);
+            let Some(checkpoint) = begun.map_err(|error| self.noted(error))? else {
+                return Ok(());
+            };
+            batches.bytes = 0;
+            (image, checkpoint, self.counters.journal_bytes.load(Ordering::Relaxed))
         };
-        if let Err(error) = image.write(&*self.folder, self.id, number, frame) {
-            // It would take room for nothing; what is there without it is enough.
-            let _ = self.folder.remove(&checkpoint_name(number));
-            return Err(error);
-        }
-        for name in self.folder.names()? {
-            let is_older = |prefix| number_in(&name, prefix).is_some_and(|one| one < number);
-            if is_older("checkpoint-") || is_older("journal-") {
-                self.folder.remove(&name)?;
-            }
-        }
+        image.write(checkpoint).map_err(|error| self.noted(error))?;
+        self.counters.journal_bytes.fetch_sub(before, Ordering::Relaxed);
         Ok(())
     }
 }

@@ -1,12 +1,12 @@
 //! A pool at work: volumes, pages, table and journal together.
 //!
 //! **Order.** A page is appended to a container; a record of it, and one of the block that has it,
-//! wait in memory. A commit syncs the containers, then appends the waiting records to the journal
-//! as a frame and syncs that. So the journal never tells of a page that is not durable, and what a
-//! flush acknowledged is in it. A file goes only after the journal says so durably.
+//! wait in memory. A commit syncs the containers, then hands the waiting records over as batches
+//! ([metadata](crate::metadata)), which are durable then. So no batch tells of a page that is not
+//! durable, and what a flush acknowledged is in one. A file goes only after a batch says so.
 //!
 //! **Locks**, in the order in which they are taken: maintenance (checkpoints and compactions, one
-//! at a time) or checking, stripes of blocks, journal, appender, state. Bytes are fingerprinted, compressed and
+//! at a time) or checking, stripes of blocks, batches, appender, state. Bytes are fingerprinted, compressed and
 //! read without the last three; the state's is never held while a file is read, written or synced.
 //!
 //! **Batches.** Each thread takes its pages through all stages itself, many at a time: fingerprint
@@ -29,12 +29,13 @@ use crate::append::Appender;
 use crate::files::{PageFile, container_name};
 use crate::handle::{Handle, VolumeId};
 use crate::map::Map;
+use crate::metadata::{MAX_BATCH, Metadata, Shard, Writer};
 use crate::new_pages::{NewPage, NewPages, Packer};
 use crate::pages::{Located, Pages, enter};
 use crate::record::Record;
 use crate::seeded::{self, Bug};
 use crate::stripes::Stripes;
-use crate::{Options, VolumeError, frame};
+use crate::{Options, VolumeError};
 
 /// A volume, as the pool knows it.
 pub(crate) struct VolumeState {
@@ -58,16 +59,20 @@ pub(crate) struct State {
     pub(crate) waiting: Waiting,
 }
 
-/// Records that the journal does not have yet, in bodies of frames.
+/// Records that are not known to be durable yet, in the bodies of batches.
 #[derive(Default)]
 pub(crate) struct Waiting {
+    /// Those that were handed over and not acknowledged, and others behind them. They are handed over
+    /// again as they are: the first may be there, and of what is added to it nothing would be.
+    unacknowledged: Vec<Vec<u8>>,
     bodies: Vec<Vec<u8>>,
+    /// Of all of them.
     bytes: usize,
 }
 
 impl Waiting {
     pub(crate) fn push(&mut self, record: &Record) {
-        if self.bodies.last().is_none_or(|body| body.len() > frame::MAX_BODY / 2) {
+        if self.bodies.last().is_none_or(|body| body.len() > MAX_BATCH / 2) {
             self.bodies.push(Vec::new());
         }
         let body = self.bodies.last_mut().expect("there is one now");
@@ -76,16 +81,22 @@ impl Waiting {
         self.bytes += body.len() - before;
     }
 
-    /// Puts back what could not be written, before what came since.
+    /// Puts back what was not acknowledged, before what came since.
     fn put_back(&mut self, mut bodies: Vec<Vec<u8>>) {
         self.bytes += bodies.iter().map(Vec::len).sum::<usize>();
-        bodies.append(&mut self.bodies);
-        self.bodies = bodies;
+        if seeded::active(Bug::RetryGrown) {
+            bodies.append(&mut self.bodies);
+            self.bodies = bodies;
+            return;
+        }
+        self.unacknowledged = bodies;
     }
 
     pub(crate) fn take(&mut self) -> Vec<Vec<u8>> {
         self.bytes = 0;
-        std::mem::take(&mut self.bodies)
+        let mut bodies = std::mem::take(&mut self.unacknowledged);
+        bodies.append(&mut self.bodies);
+        bodies
     }
 }
 
@@ -140,13 +151,12 @@ impl State {
     }
 }
 
-/// The journal that takes records now.
-pub(crate) struct Journal {
-    pub(crate) log: Box<dyn Log + Sync>,
-    /// Of the checkpoint that it begins behind.
-    pub(crate) number: u64,
-    /// Of the next frame.
-    pub(crate) frame: u64,
+/// What commits take turns for.
+pub(crate) struct Batches {
+    /// The number of the next batch.
+    pub(crate) next: u64,
+    /// Of those since a checkpoint was begun.
+    pub(crate) bytes: u64,
 }
 
 /// What happened since the pool was opened.
@@ -163,7 +173,7 @@ pub(crate) struct Counters {
     pub(crate) new_stored_bytes: AtomicU64,
     /// Pages that the quota had no room for.
     pub(crate) over_quota: AtomicU64,
-    /// Of the journal now: the one number here that also falls.
+    /// Of the batches since the checkpoint: the one number here that also falls.
     pub(crate) journal_bytes: AtomicU64,
 }
 
@@ -227,7 +237,10 @@ pub(crate) struct Engine {
     pub(crate) entered: AtomicU64,
     pub(crate) state: Mutex<State>,
     pub(crate) appender: Mutex<Appender>,
-    pub(crate) journal: Mutex<Journal>,
+    pub(crate) metadata: Arc<dyn Metadata>,
+    pub(crate) shard: Shard,
+    pub(crate) writer: Writer,
+    pub(crate) batches: Mutex<Batches>,
     pub(crate) maintenance: Mutex<()>,
     /// One check at a time: what it has the pool note is for it alone.
     pub(crate) checking: Mutex<()>,
@@ -394,6 +407,7 @@ impl Engine {
         let mut entered = Vec::with_capacity(rest.pages.len());
         while let Some(next) = rest.pages.first() {
             self.expect_quota(appender, next.stored_len as usize, quota)?;
+            self.expect_current()?;
             let number = self.open_container(appender)?;
             let room = quota.map_or(u64::MAX, |quota| self.state().pages.room(quota));
             let appended = appender.append(&rest, room)?;
@@ -464,7 +478,11 @@ impl Engine {
             let state = self.state();
             state.pages.room(quota) < appender.container_len() && state.pages.is_sparse(number)
         };
-        if is_wanted { self.seal(&mut appender) } else { Ok(()) }
+        if !is_wanted {
+            return Ok(());
+        }
+        self.expect_current()?;
+        self.seal(&mut appender)
     }
 
     /// Forgets the hints that lead to other bytes, or to none that can be read.
@@ -513,9 +531,14 @@ impl Engine {
         blocks.map(locate).collect()
     }
 
-    /// The length of the journal in bytes.
-    pub(crate) fn journal_len(&self) -> u64 {
-        self.journal.lock().expect("nobody panics with it").log.len()
+    /// Bytes of the batches since a checkpoint was begun.
+    pub(crate) fn batches_len(&self) -> u64 {
+        self.batches.lock().expect("nobody panics with it").bytes
+    }
+
+    /// Fails if another process has the pool by now, whose pages must not be written over.
+    fn expect_current(&self) -> Result<(), VolumeError> {
+        self.metadata.expect_current(self.shard, self.writer).map_err(|error| self.noted(error))
     }
 
     /// Notes that the page of a block could not be read.
@@ -540,8 +563,8 @@ impl Engine {
         if waiting < self.options.commit_len {
             return Ok(());
         }
-        match self.journal.try_lock() {
-            Ok(journal) => self.commit_to(journal),
+        match self.batches.try_lock() {
+            Ok(batches) => self.commit_to(batches),
             Err(_) if waiting < MOST_WAITING * self.options.commit_len => Ok(()),
             Err(_) => self.commit(),
         }
@@ -549,10 +572,10 @@ impl Engine {
 
     /// Makes durable what was done before, and removes the files of containers that are dead then.
     pub(crate) fn commit(&self) -> Result<(), VolumeError> {
-        self.commit_to(self.journal.lock().expect("nobody panics with it"))
+        self.commit_to(self.batches.lock().expect("nobody panics with it"))
     }
 
-    fn commit_to(&self, mut journal: MutexGuard<'_, Journal>) -> Result<(), VolumeError> {
+    fn commit_to(&self, mut batches: MutexGuard<'_, Batches>) -> Result<(), VolumeError> {
         self.expect_running()?;
         let (bodies, files) = {
             let mut state = self.state();
@@ -566,18 +589,18 @@ impl Engine {
             let doomed = self.state().pages.take_doomed();
             self.remove_files(doomed);
         }
-        self.write(&mut journal, bodies, &files)?;
-        // before the next commit dooms others, of which the journal does not say so yet
+        self.write(&mut batches, bodies, &files)?;
+        // before the next commit dooms others, of which no batch says so yet
         let doomed = self.state().pages.take_doomed();
-        drop(journal);
+        drop(batches);
         self.remove_files(doomed);
         Ok(())
     }
 
-    /// Syncs `files`, then appends `bodies` to the journal.
+    /// Syncs `files`, then adds `bodies` as batches.
     pub(crate) fn write(
         &self,
-        journal: &mut Journal,
+        batches: &mut Batches,
         bodies: Vec<Vec<u8>>,
         files: &[Arc<PageFile>],
     ) -> Result<(), VolumeError> {
@@ -595,20 +618,17 @@ impl Engine {
         }
         let mut left = bodies.into_iter();
         while let Some(body) = left.next() {
-            let Journal { log, frame, .. } = &mut *journal;
-            if let Err(error) = frame::append(&mut **log, self.id, *frame, &body) {
-                // Nothing was appended, so it can be tried again.
+            let (shard, writer) = (self.shard, self.writer);
+            if let Err(error) = self.metadata.apply_batch(shard, writer, batches.next, &body) {
                 let again = std::iter::once(body).chain(left).collect();
                 self.state().waiting.put_back(again);
-                return Err(error.into());
+                return Err(self.noted(error));
             }
-            if !seeded::active(Bug::JournalUnsynced) {
-                log.sync().map_err(|error| self.stop("the journal", error))?;
-            }
-            *frame += 1;
+            batches.next += 1;
+            batches.bytes += body.len() as u64;
+            count(&self.counters.journal_bytes, body.len());
         }
         count(&self.counters.commits, 1);
-        self.counters.journal_bytes.store(journal.log.len(), Ordering::Relaxed);
         Ok(())
     }
 
@@ -616,6 +636,17 @@ impl Engine {
     fn stop(&self, object: &str, error: BackendError) -> VolumeError {
         let _ = self.stopped.set(format!("{object} could not be synced: {error}"));
         error.into()
+    }
+
+    /// Takes no more changes after an error that is for good.
+    pub(crate) fn noted(&self, error: VolumeError) -> VolumeError {
+        let why = match &error {
+            VolumeError::Stopped { why } => why.clone(),
+            VolumeError::Superseded { .. } => error.to_string(),
+            _ => return error,
+        };
+        let _ = self.stopped.set(why);
+        error
     }
 
     /// Removes the files of containers of which the journal says that they are gone.

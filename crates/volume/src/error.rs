@@ -4,6 +4,8 @@ use onefold_index::TableError;
 use onefold_seal::wire::WireError;
 use thiserror::Error;
 
+use crate::metadata::Writer;
+
 /// What can go wrong with a pool and its volumes.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -90,6 +92,31 @@ pub enum VolumeError {
         bytes: u64,
         /// What they may have, in bytes.
         quota: u64,
+    },
+    /// Another process has the pool by now; what this one had not made durable is lost.
+    #[error(
+        "another process opened the pool: writer {by} has it, and takes nothing more of writer \
+         {writer}, which this one is"
+    )]
+    Superseded {
+        /// Who was refused.
+        writer: Writer,
+        /// Who has the pool, or had it after.
+        by: Writer,
+    },
+    /// A batch or checkpoint that does not follow the last batch.
+    #[error("batch {sequence} was handed over, expected batch {expected}")]
+    OutOfOrder {
+        /// The number of the batch.
+        sequence: u64,
+        /// That of the next.
+        expected: u64,
+    },
+    /// Who keeps what pools know did not answer, or not as it should.
+    #[error("it is not known whether what happened to the pool was kept: {source}")]
+    Unanswered {
+        /// What was wrong.
+        source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// Something failed before, so that it is not known what is durable.
     #[error("the pool stopped taking changes when {why}; open it again")]

@@ -1,80 +1,86 @@
 //! Frames: what the pool's logs consist of, so that an end that a power cut tore is told from
 //! damage.
 //!
-//! A frame is the length of its body (four bytes), its number (eight), a check (sixteen) and the
-//! body. Frames of one log are numbered one after another, and the check covers the pool, so that
-//! nothing that lay on the disk before passes for one.
+//! A frame is the length of its body (four bytes), its number (eight), its writer (eight), a check
+//! (sixteen) and the body. Frames of one log are numbered one after another and have one writer, and
+//! the check covers the pool, so that nothing that lay on the disk before passes for one.
 
 use onefold_backend::{BackendError, Log};
 use onefold_seal::{CHECK_LEN, Check, ObjectId};
 
 use crate::VolumeError;
+use crate::metadata::{MAX_BATCH, Writer};
 
-const HEAD: usize = 4 + 8 + CHECK_LEN;
+const HEAD: usize = 4 + 8 + 8 + CHECK_LEN;
 
-/// No body is longer.
-pub(crate) const MAX_BODY: usize = 8 << 20;
+/// Whose frames a log has.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Owner {
+    pub(crate) pool: ObjectId,
+    pub(crate) writer: Writer,
+}
 
 /// Appends a frame; it is durable after the next sync.
 pub(crate) fn append(
     log: &mut dyn Log,
-    pool: ObjectId,
+    owner: Owner,
     number: u64,
     body: &[u8],
 ) -> Result<(), BackendError> {
-    assert!(body.len() <= MAX_BODY, "a frame of {} bytes", body.len());
+    assert!(body.len() <= MAX_BATCH, "a frame of {} bytes", body.len());
     let mut frame = Vec::with_capacity(HEAD + body.len());
     frame.extend_from_slice(&(body.len() as u32).to_le_bytes());
     frame.extend_from_slice(&number.to_le_bytes());
-    let check = Check::of(&[pool.as_bytes(), &frame, body]);
+    frame.extend_from_slice(&owner.writer.0.to_le_bytes());
+    let check = Check::of(&[owner.pool.as_bytes(), &frame, body]);
     frame.extend_from_slice(check.as_bytes());
     frame.extend_from_slice(body);
     log.append(&frame).map(drop)
 }
 
-/// How far a log could be read.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Frames {
-    /// The number that the next frame takes.
-    pub(crate) next: u64,
-    /// Where it goes. What lies behind is the torn part of a frame that was never acknowledged.
-    pub(crate) end: u64,
-}
-
-/// Gives the body of each frame of `log`, called `name`, to `take`; the first has the number
-/// `first`.
+/// Gives the body of each frame of `log`, called `name`, to `take`, from the number `first` on;
+/// returns the number behind the last.
 ///
-/// A frame is synced before the next one is appended. So only the last may be torn, and what is no
-/// frame though a later one follows is damage.
+/// Frames from `until` on are left out, and all before it must be there. Without such a bound a frame
+/// is synced before the next one is appended: only the last may be torn, and what is no frame though
+/// a later one follows is damage.
 pub(crate) fn read(
     log: &dyn Log,
     name: &str,
-    pool: ObjectId,
+    owner: Owner,
     first: u64,
+    until: Option<u64>,
     mut take: impl FnMut(&[u8]) -> Result<(), VolumeError>,
-) -> Result<Frames, VolumeError> {
+) -> Result<u64, VolumeError> {
     let (mut next, mut end) = (first, 0);
     let mut body = Vec::new();
-    while let Some(head) = Head::read(log, end)? {
-        if head.number != next || !head.fits(log, end) {
+    while until.is_none_or(|until| next < until)
+        && let Some(head) = Head::read(log, end)?
+    {
+        if head.number != next || head.writer != owner.writer || !head.fits(log, end) {
             break;
         }
         body.resize(head.len, 0);
         log.read(end + HEAD as u64, &mut body)?;
-        if !head.covers(pool, &body) {
+        if !head.covers(owner.pool, &body) {
             break;
         }
         take(&body)?;
         next += 1;
         end += (HEAD + head.len) as u64;
     }
-    match later_frame(log, pool, next, end)? {
-        None => Ok(Frames { next, end }),
-        Some(at) => Err(VolumeError::Damaged {
-            object: name.to_owned(),
-            at: end,
-            problem: format!("no frame {next} is here, though a later one follows at {at}"),
-        }),
+    let damaged = |problem| Err(VolumeError::Damaged { object: name.to_owned(), at: end, problem });
+    match until {
+        Some(until) if next < until => {
+            damaged(format!("no frame {next} is here, expected all up to {}", until - 1))
+        }
+        Some(_) => Ok(next),
+        None => match later_frame(log, owner.pool, next, end)? {
+            None => Ok(next),
+            Some(at) => {
+                damaged(format!("no frame {next} is here, though a later one follows at {at}"))
+            }
+        },
     }
 }
 
@@ -89,7 +95,7 @@ fn later_frame(
     log.read(from, &mut rest)?;
     for at in 0..rest.len().saturating_sub(HEAD) {
         let head = Head::decode(rest[at..][..HEAD].try_into().expect("as long as a head"));
-        let is_plausible = head.len <= MAX_BODY && head.number.wrapping_sub(next) < 1 << 32;
+        let is_plausible = head.len <= MAX_BATCH && head.number.wrapping_sub(next) < 1 << 32;
         let body = is_plausible.then(|| rest[at + HEAD..].get(..head.len)).flatten();
         if body.is_some_and(|body| head.covers(pool, body)) {
             return Ok(Some(from + at as u64));
@@ -101,6 +107,7 @@ fn later_frame(
 struct Head {
     len: usize,
     number: u64,
+    writer: Writer,
     check: Check,
     bytes: [u8; HEAD],
 }
@@ -118,17 +125,19 @@ impl Head {
 
     fn decode(bytes: [u8; HEAD]) -> Self {
         let (len, rest) = bytes.split_first_chunk().expect("longer");
-        let (number, check) = rest.split_first_chunk().expect("longer");
+        let (number, rest) = rest.split_first_chunk().expect("longer");
+        let (writer, check) = rest.split_first_chunk().expect("longer");
         Self {
             len: u32::from_le_bytes(*len) as usize,
             number: u64::from_le_bytes(*number),
+            writer: Writer(u64::from_le_bytes(*writer)),
             check: Check::from_bytes(check.try_into().expect("the rest is a check")),
             bytes,
         }
     }
 
     fn fits(&self, log: &dyn Log, at: u64) -> bool {
-        self.len <= MAX_BODY && (HEAD + self.len) as u64 <= log.len() - at
+        self.len <= MAX_BATCH && (HEAD + self.len) as u64 <= log.len() - at
     }
 
     fn covers(&self, pool: ObjectId, body: &[u8]) -> bool {
@@ -141,21 +150,26 @@ mod tests {
     use super::*;
     use onefold_backend::{Folder, MemoryFolder};
 
-    const POOL: ObjectId = ObjectId::from_bytes([4; 16]);
+    const OWNER: Owner = Owner { pool: ObjectId::from_bytes([4; 16]), writer: Writer(3) };
 
-    fn bodies(log: &dyn Log, first: u64) -> Result<(Vec<Vec<u8>>, Frames), VolumeError> {
+    fn bodies(
+        log: &dyn Log,
+        owner: Owner,
+        first: u64,
+        until: Option<u64>,
+    ) -> Result<(Vec<Vec<u8>>, u64), VolumeError> {
         let mut bodies = Vec::new();
-        let frames = read(log, "journal", POOL, first, |body| {
+        let next = read(log, "journal", owner, first, until, |body| {
             bodies.push(body.to_vec());
             Ok(())
         })?;
-        Ok((bodies, frames))
+        Ok((bodies, next))
     }
 
     fn log_of(bodies: &[&[u8]]) -> Box<dyn Log + Sync> {
         let mut log = MemoryFolder::new().log("journal").unwrap();
         for (number, body) in (7..).zip(bodies) {
-            append(&mut *log, POOL, number, body).unwrap();
+            append(&mut *log, OWNER, number, body).unwrap();
         }
         log
     }
@@ -163,16 +177,27 @@ mod tests {
     #[test]
     fn frames_come_back_and_a_torn_one_ends_them() {
         let whole = log_of(&[b"one", b"", b"three"]);
-        let (found, frames) = bodies(&*whole, 7).unwrap();
-        assert_eq!(found, [&b"one"[..], b"", b"three"]);
-        assert_eq!((frames.next, frames.end), (10, whole.len()));
+        let (found, next) = bodies(&*whole, OWNER, 7, None).unwrap();
+        assert_eq!((found, next), (vec![b"one".to_vec(), vec![], b"three".to_vec()], 10));
         for len in 0..whole.len() {
             let mut log = log_of(&[b"one", b"", b"three"]);
             log.truncate(len).unwrap();
-            let (found, frames) = bodies(&*log, 7).unwrap();
-            assert!(found.len() < 3 && frames.end <= len, "{len}: {frames:?}");
-            assert_eq!(frames.next, 7 + found.len() as u64);
+            let (found, next) = bodies(&*log, OWNER, 7, None).unwrap();
+            assert!(found.len() < 3, "{len}");
+            assert_eq!(next, 7 + found.len() as u64);
+            // unless all are known to have been there
+            assert!(bodies(&*log, OWNER, 7, Some(10)).is_err(), "{len}");
         }
+    }
+
+    #[test]
+    fn frames_from_a_bound_on_are_left_out() {
+        let log = log_of(&[b"one", b"two", b"three"]);
+        for until in 7..=10 {
+            let (found, next) = bodies(&*log, OWNER, 7, Some(until)).unwrap();
+            assert_eq!((found.len() as u64, next), (until - 7, until));
+        }
+        assert!(bodies(&*log, OWNER, 7, Some(11)).is_err());
     }
 
     #[test]
@@ -185,7 +210,7 @@ mod tests {
             let mut damaged = bytes.clone();
             damaged[at] ^= 0x10;
             log.append(&damaged).unwrap();
-            match bodies(&*log, 7) {
+            match bodies(&*log, OWNER, 7, None) {
                 Err(VolumeError::Damaged { at: 0, .. }) => assert!(at < HEAD + 3, "{at}"),
                 Ok((found, _)) => assert!(at >= HEAD + 3 && found.len() == 1, "{at}"),
                 other => panic!("{at}: {other:?}"),
@@ -194,11 +219,13 @@ mod tests {
     }
 
     #[test]
-    fn frames_of_another_pool_or_number_are_none() {
+    fn frames_of_another_pool_writer_or_number_are_none() {
         let log = log_of(&[b"one"]);
-        assert_eq!(bodies(&*log, 8).unwrap().0.len(), 0);
-        let other = ObjectId::from_bytes([5; 16]);
-        let frames = read(&*log, "journal", other, 7, |_| panic!("not of this pool")).unwrap();
-        assert_eq!(frames.end, 0);
+        assert_eq!(bodies(&*log, OWNER, 8, None).unwrap().0.len(), 0);
+        let other = Owner { pool: ObjectId::from_bytes([5; 16]), ..OWNER };
+        assert_eq!(bodies(&*log, other, 7, None).unwrap().1, 7);
+        // a whole frame of somebody else is damage
+        let other = Owner { writer: Writer(4), ..OWNER };
+        assert!(matches!(bodies(&*log, other, 7, None), Err(VolumeError::Damaged { at: 0, .. })));
     }
 }

@@ -16,8 +16,10 @@
 //! | files.rs | their files, of which not all are open |
 //! | map.rs | which page a block is |
 //! | sparse.rs | things by number, where most numbers have none |
-//! | record.rs, frame.rs | the journal's bytes |
-//! | checkpoint.rs, recovery.rs | what is left after a crash, and how it is found |
+//! | metadata.rs | what a pool durably knows, behind one call |
+//! | journals.rs, mark.rs | that in a folder, by who has the pool |
+//! | record.rs, frame.rs | the bytes of it |
+//! | checkpoint.rs, replay.rs, recovery.rs | what is left after a crash, and how it is found |
 //! | check.rs, scrub.rs | whether all of it fits together, and can be read |
 //! | walk.rs, bits.rs | all of the maps, some at a time, and sets of pages |
 //! | details.rs | what one volume has of its own |
@@ -35,13 +37,19 @@ mod engine;
 mod error;
 mod files;
 mod frame;
+#[doc(hidden)]
+pub mod fuzz;
 mod handle;
+mod journals;
 mod map;
+mod mark;
+mod metadata;
 mod new_pages;
 mod pages;
 mod pool;
 mod record;
 mod recovery;
+mod replay;
 mod scrub;
 #[cfg_attr(not(feature = "seeded-bugs"), doc(hidden))]
 pub mod seeded;
@@ -54,18 +62,9 @@ pub use check::Checked;
 pub use details::VolumeDetails;
 pub use error::VolumeError;
 pub use handle::VolumeId;
+pub use journals::Journals;
+pub use metadata::{Checkpoint, Known, MAX_BATCH, Metadata, Shard, Take, Taken, Writer};
 pub use onefold_container::Codec;
 pub use pool::{Hash, Maintained, Options, Pool, Statistics, VolumeInfo};
 pub use scrub::{BadPage, Scrubbed};
 pub use volume::Volume;
-
-/// The records of a frame, decoded and encoded again: for fuzzing.
-#[doc(hidden)]
-pub fn recode(body: &[u8]) -> Result<Vec<u8>, onefold_seal::wire::WireError> {
-    let mut again = Vec::new();
-    record::decode_all(body, |record| {
-        record.encode(&mut again);
-        Ok(())
-    })?;
-    Ok(again)
-}

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use onefold_backend::{Folder, Log};
+use onefold_backend::{BackendError, Folder, Log};
 use onefold_block::BlockSize;
 use onefold_container::Codec;
 use onefold_fingerprint::{FingerprintAlgorithm, Fingerprinter};
@@ -13,16 +13,16 @@ use onefold_index::{ChainedTable, CompactTable, Table, TableCounters};
 use onefold_seal::wire::{Put, Reader, WireError};
 use onefold_seal::{CHECK_LEN, Check, Envelope, ObjectId};
 
-use crate::checkpoint::{checkpoint_name, journal_name};
-use crate::engine::{Counters, Engine, Journal, VolumeState};
+use crate::engine::{Batches, Counters, Engine, VolumeState};
 use crate::files::Files;
 use crate::handle::VolumeId;
+use crate::journals::Journals;
 use crate::map::Map;
+use crate::metadata::{Metadata, Shard, Taken};
 use crate::record::{MAX_NAME, Record};
 use crate::recovery::recover;
-use crate::seeded::{self, Bug};
 use crate::stripes::Stripes;
-use crate::{Volume, VolumeError, frame};
+use crate::{Volume, VolumeError};
 
 /// The file that says what the folder is. Who has it open has the pool.
 const NAME: &str = "pool";
@@ -41,8 +41,12 @@ const VERSION: u32 = 1;
 const MIN_CONTAINER: u64 = 4096;
 const MAX_CONTAINER: u64 = 1 << 30;
 
-/// A journal of fewer bytes is not worth a checkpoint.
+/// Batches of fewer bytes are not worth a checkpoint.
 const MIN_CHECKPOINT: u64 = 4 << 20;
+
+/// A pool whose batches lie in more places gets a checkpoint when it is opened: each opening that
+/// changes something adds one.
+const MOST_PLACES: u64 = 64;
 
 /// No volume has more blocks: 1 PiB of 4 KiB blocks, an eighth of it with those of 512 bytes.
 const MAX_BLOCKS: u64 = 1 << 38;
@@ -165,7 +169,7 @@ pub struct Statistics {
     pub container_bytes: u64,
     /// How much of that compacting would give back now.
     pub reclaimable_bytes: u64,
-    /// What the journal has since the checkpoint, which is read when the pool is opened.
+    /// Bytes of the batches since the checkpoint, which are read when the pool is opened.
     pub journal_bytes: u64,
     /// Pages written that were known.
     pub known_pages: u64,
@@ -211,25 +215,17 @@ impl Pool {
 
     /// The same of a pool whose pages are compressed by `codec`, unless its options say otherwise.
     pub fn create_with(folder: &dyn Folder, hash: Hash, codec: Codec) -> Result<(), VolumeError> {
-        let is_ours = |name: &String| {
-            *name == NAME || *name == checkpoint_name(0) || *name == journal_name(0)
-        };
+        let is_ours = |name: &String| *name == NAME || Journals::is_of_new(name);
         if let Some(found) = folder.names()?.into_iter().find(|name| !is_ours(name)) {
             return Err(VolumeError::NotEmpty { found });
         }
         let mut own = folder.log(NAME)?;
-        if !is_unfinished(folder, &*own)? {
+        if !is_unfinished(&*own) {
             return Err(VolumeError::NotEmpty { found: NAME.to_owned() });
         }
         own.truncate(0)?;
         let id = ObjectId::random();
-        folder.log(&journal_name(0))?.truncate(0)?;
-        let mut checkpoint = folder.log(&checkpoint_name(0))?;
-        checkpoint.truncate(0)?;
-        let mut end = Vec::new();
-        Record::End { volume: VolumeId(0), container: 1, frame: 0 }.encode(&mut end);
-        frame::append(&mut *checkpoint, id, 0, &end)?;
-        checkpoint.sync()?;
+        Journals::create(folder, id)?;
         let mut head = MAGIC.to_vec();
         head.put_u32(VERSION);
         head.extend_from_slice(id.as_bytes());
@@ -249,19 +245,35 @@ impl Pool {
         folder: Arc<dyn Folder>,
         options: Options,
     ) -> Result<(Self, Vec<VolumeError>), VolumeError> {
-        if !folder.names()?.iter().any(|name| name == NAME) {
-            return Err(VolumeError::NoPool);
-        }
-        let own = folder.log(NAME)?;
-        let Head { id, hash, codec } = read_head(&*own)?;
+        let (own, head) = open_head(&*folder)?;
+        let metadata = Arc::new(Journals::new(Arc::clone(&folder), head.id));
+        Self::open_as(folder, own, head, metadata, options)
+    }
+
+    /// Opens a pool of which `metadata` keeps what is known, and the folder only its pages. A pool
+    /// that `metadata` knows nothing of is empty.
+    pub fn open_with(
+        folder: Arc<dyn Folder>,
+        metadata: Arc<dyn Metadata>,
+        options: Options,
+    ) -> Result<(Self, Vec<VolumeError>), VolumeError> {
+        let (own, head) = open_head(&*folder)?;
+        Self::open_as(folder, own, head, metadata, options)
+    }
+
+    fn open_as(
+        folder: Arc<dyn Folder>,
+        own: Box<dyn Log + Sync>,
+        Head { id, hash, codec }: Head,
+        metadata: Arc<dyn Metadata>,
+        options: Options,
+    ) -> Result<(Self, Vec<VolumeError>), VolumeError> {
         let container_len = options.container_len.clamp(MIN_CONTAINER, MAX_CONTAINER);
         let table = options.table()?;
+        let shard = Shard::of(id);
         let files = Files::new(Arc::clone(&folder), Envelope::plain(id), options.open_files);
-        let found = recover(&folder, id, files, container_len, &*table)?;
-        let mut log = folder.log(&journal_name(found.journal))?;
-        if !seeded::active(Bug::TornEndKept) {
-            log.truncate(found.end)?;
-        }
+        let found = recover(&folder, &*metadata, shard, files, container_len, &*table)?;
+        let Taken { writer, sequence, places } = found.taken;
         let engine = Engine {
             fingerprinter: hash.fingerprinter(),
             codec: options.codec.unwrap_or(codec),
@@ -273,7 +285,10 @@ impl Pool {
             id,
             state: Mutex::new(found.state),
             appender: Mutex::new(found.appender),
-            journal: Mutex::new(Journal { log, number: found.journal, frame: found.frame }),
+            metadata,
+            shard,
+            writer,
+            batches: Mutex::new(Batches { next: sequence, bytes: found.bytes }),
             maintenance: Mutex::new(()),
             checking: Mutex::new(()),
             blocks: Stripes::new(),
@@ -281,7 +296,16 @@ impl Pool {
             stopped: OnceLock::new(),
             _own: own,
         };
-        engine.counters.journal_bytes.store(found.end, Ordering::Relaxed);
+        engine.counters.journal_bytes.store(found.bytes, Ordering::Relaxed);
+        if places > MOST_PLACES
+            && let Err(error) = engine.checkpoint()
+        {
+            match error {
+                // it can be opened without, and the next time it is tried again
+                VolumeError::Backend(BackendError::Full { .. }) => {}
+                error => return Err(error),
+            }
+        }
         Ok((Self(Arc::new(engine)), found.damage))
     }
 
@@ -429,7 +453,7 @@ impl Pool {
                 Err(error) => break Err(error),
             }
         };
-        if self.0.journal_len() > MIN_CHECKPOINT {
+        if self.0.batches_len() > MIN_CHECKPOINT {
             self.checkpoint()?;
             done.is_checkpointed = true;
         }
@@ -550,11 +574,18 @@ pub(crate) fn check_size(size: u64, block_size: BlockSize) -> Result<(), VolumeE
 }
 
 /// Whether a pool was never made here, or making it was cut short.
-fn is_unfinished(folder: &dyn Folder, own: &dyn Log) -> Result<bool, VolumeError> {
-    if own.len() > HEAD_LEN as u64 || read_head(own).is_ok() {
-        return Ok(false);
+fn is_unfinished(own: &dyn Log) -> bool {
+    own.len() <= HEAD_LEN as u64 && read_head(own).is_err()
+}
+
+/// The pool's own log, which is whose the pool is, and what it says.
+fn open_head(folder: &dyn Folder) -> Result<(Box<dyn Log + Sync>, Head), VolumeError> {
+    if !folder.names()?.iter().any(|name| name == NAME) {
+        return Err(VolumeError::NoPool);
     }
-    Ok(folder.log(&journal_name(0))?.is_empty())
+    let own = folder.log(NAME)?;
+    let head = read_head(&*own)?;
+    Ok((own, head))
 }
 
 /// What a pool's own log says.

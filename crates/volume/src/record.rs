@@ -77,8 +77,8 @@ pub(crate) enum Record {
     Placed { volume: VolumeId, index: u32, segment: u32 },
     /// A segment, the next in number. In checkpoints only.
     Segment { pages: Vec<Handle> },
-    /// The checkpoint is whole; what the next of each takes for a number. In checkpoints only.
-    End { volume: VolumeId, container: u32, frame: u64 },
+    /// What the next of each takes for a number. In checkpoints only.
+    Next { volume: VolumeId, container: u32 },
 }
 
 impl Record {
@@ -142,11 +142,10 @@ impl Record {
                 body.put_u8(10);
                 pages.iter().for_each(|page| page.encode(body));
             }
-            Self::End { volume, container, frame } => {
+            Self::Next { volume, container } => {
                 body.put_u8(11);
                 body.put_varint(volume.0.into());
                 body.put_varint((*container).into());
-                body.put_varint(*frame);
             }
         }
     }
@@ -194,11 +193,7 @@ impl Record {
             10 => Self::Segment {
                 pages: (0..SEGMENT).map(|_| Handle::decode(reader)).collect::<Result<_, _>>()?,
             },
-            11 => Self::End {
-                volume: VolumeId::decode(reader)?,
-                container: container(reader)?,
-                frame: reader.varint("a number of a frame")?,
-            },
+            11 => Self::Next { volume: VolumeId::decode(reader)?, container: container(reader)? },
             _ => return Err(reader.error("a kind of record from 1 to 11")),
         })
     }
@@ -279,7 +274,7 @@ mod tests {
             Record::Moved { from: handle, to: Handle::new(10, 0) },
             Record::Placed { volume: VolumeId(1), index: 2, segment: 3 },
             Record::Segment { pages: (0..SEGMENT as u32).map(|i| Handle::new(1 + i, i)).collect() },
-            Record::End { volume: VolumeId(1), container: 2, frame: 3 },
+            Record::Next { volume: VolumeId(1), container: 2 },
         ]
     }
 

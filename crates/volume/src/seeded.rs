@@ -19,8 +19,8 @@ pub enum Bug {
     RemovedBeforeDropped = 3,
     /// What came before a checkpoint goes before that is durable.
     CheckpointUnsynced = 4,
-    /// New frames are appended behind what a crash left of the last one.
-    TornEndKept = 5,
+    /// A batch that was not acknowledged is handed over again with what came since.
+    RetryGrown = 5,
     /// The journal does not tell that pages were moved.
     MovesUntold = 6,
     /// What waits when a checkpoint is taken is in no journal.
@@ -31,6 +31,10 @@ pub enum Bug {
     SealedUnsynced = 9,
     /// A container that has its footer may be closed before that is durable.
     ClosedUnsynced = 10,
+    /// A batch is acknowledged though another process has the pool by then.
+    SupersededUnseen = 11,
+    /// Which frames of earlier writers count is not written down.
+    CutUntold = 12,
 }
 
 impl Bug {
@@ -40,12 +44,14 @@ impl Bug {
         Bug::JournalUnsynced,
         Bug::RemovedBeforeDropped,
         Bug::CheckpointUnsynced,
-        Bug::TornEndKept,
+        Bug::RetryGrown,
         Bug::MovesUntold,
         Bug::WaitingLost,
         Bug::RefusedErased,
         Bug::SealedUnsynced,
         Bug::ClosedUnsynced,
+        Bug::SupersededUnseen,
+        Bug::CutUntold,
     ];
 }
 

@@ -398,10 +398,83 @@ fn damage_within_a_journal_is_no_torn_end() {
         volume.write(i * BLOCK as u64, &random(i, BLOCK), Durability::OnReturn).unwrap();
     }
     drop((volume, pool));
-    damage(&root.join("journal-0000000000000000"), 100);
+    damage(&root.join("journal-0000000000000001-0000000000000000"), 100);
     let error = Pool::open(folder, options()).err().expect("what was acknowledged is lost");
     assert!(matches!(error, VolumeError::Damaged { .. }), "{error}");
-    assert!(error.to_string().contains("journal-0000000000000000"), "{error}");
+    assert!(error.to_string().contains("journal-0000000000000001-0000000000000000"), "{error}");
+}
+
+#[test]
+fn a_checkpoint_that_could_not_begin_loses_nothing() {
+    for operation in [Operation::Open, Operation::Resize] {
+        for is_done in [false, true] {
+            for name in ["journal-", "checkpoint-"] {
+                let context = format!("{operation:?} {name}, done: {is_done}");
+                let (_directory, faults, folder) = faulty();
+                let pool = pool_in(&folder);
+                let volume = pool.volume("a").unwrap();
+                let bytes = random(1, 9 * BLOCK);
+                let write = |at: usize| {
+                    let range = at * BLOCK..(at + 3) * BLOCK;
+                    volume.write(range.start as u64, &bytes[range], Durability::OnReturn).unwrap();
+                };
+                write(0);
+                let fault = Fault::new(Failure::Io).on(operation).named(name);
+                faults.add(if is_done { fault.answer_lost() } else { fault });
+                pool.checkpoint().expect_err(&context);
+                // batches go on, and so do checkpoints
+                write(3);
+                pool.checkpoint().unwrap();
+                write(6);
+                drop((volume, pool));
+                let (pool, told) = Pool::open(folder, options()).unwrap();
+                assert!(told.is_empty(), "{context}: {told:?}");
+                assert_eq!(lost(&pool, &bytes), [0; 0], "{context}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_journal_or_mark_that_is_missing_is_told() {
+    for name in ["journal-0000000000000001-0000000000000000", "writer"] {
+        for is_newest in [true, false] {
+            let (_directory, root, folder) = local();
+            let pool = pool_in(&folder);
+            let write = |pool: &Pool, at: usize| {
+                let page = random(at as u64, BLOCK);
+                pool.volume("a").unwrap().write((at * BLOCK) as u64, &page, NOW).unwrap();
+            };
+            write(&pool, 1);
+            drop(pool);
+            if !is_newest {
+                let (pool, _) = Pool::open(Arc::clone(&folder), options()).unwrap();
+                write(&pool, 2);
+            }
+            std::fs::remove_file(root.join(name)).unwrap();
+            let error = Pool::open(folder, options()).err().expect("what it had is lost");
+            assert!(matches!(error, VolumeError::Damaged { .. }), "{name}: {error}");
+        }
+    }
+}
+
+#[test]
+fn a_pool_that_is_opened_often_has_few_journals() {
+    let (_directory, _, folder) = local();
+    drop(pool_in(&folder));
+    let bytes = random(1, 150 * BLOCK);
+    for (at, page) in bytes.chunks(BLOCK).enumerate() {
+        let (pool, _) = Pool::open(Arc::clone(&folder), options()).unwrap();
+        pool.volume("a").unwrap().write((at * BLOCK) as u64, page, NOW).unwrap();
+        // one that changes nothing adds none
+        drop(pool);
+        Pool::open(Arc::clone(&folder), options()).unwrap();
+    }
+    let names = folder.names().unwrap();
+    let journals = names.iter().filter(|name| name.starts_with("journal-")).count();
+    assert!(journals < 70, "{journals}");
+    let (pool, _) = Pool::open(folder, options()).unwrap();
+    assert_eq!(lost(&pool, &bytes), [0; 0]);
 }
 
 #[test]

@@ -1,6 +1,10 @@
 //! A pool against a plain array for each volume, over snapshots, clones, compactions and restarts.
 
+#[path = "common/shards.rs"]
+mod shards;
+
 use std::collections::BTreeMap;
+use std::error::Error;
 use std::sync::Arc;
 
 use onefold_backend::crash::CrashDisk;
@@ -8,6 +12,7 @@ use onefold_backend::{BackendError, Folder, MemoryFolder};
 use onefold_block::{BlockDevice, BlockSize, Durability, Extent, Zeroes};
 use onefold_testkit::SplitMix64;
 use onefold_volume::{Codec, Hash, Options, Pool, VolumeError};
+use shards::Shards;
 
 /// Small enough that containers fill up, and records are written, every few operations.
 fn options() -> Options {
@@ -20,6 +25,11 @@ fn options() -> Options {
     }
 }
 
+fn is_unanswered(error: &(dyn Error + 'static)) -> bool {
+    let of_pool = error.downcast_ref().or_else(|| error.source()?.downcast_ref());
+    matches!(of_pool, Some(VolumeError::Unanswered { .. }))
+}
+
 struct Fixture {
     folder: Arc<dyn Folder>,
     options: Options,
@@ -27,14 +37,21 @@ struct Fixture {
     /// What each volume has to hold, and whether it is a snapshot.
     model: BTreeMap<String, (Vec<u8>, BlockSize, bool)>,
     numbers: SplitMix64,
+    /// Who keeps what the pool knows, if that is not its folder.
+    shards: Option<Arc<Shards>>,
 }
 
 impl Fixture {
     fn new(seed: u64, hash: Hash, options: Options) -> Self {
+        Self::with(seed, hash, options, None)
+    }
+
+    fn with(seed: u64, hash: Hash, options: Options, shards: Option<Arc<Shards>>) -> Self {
         let folder: Arc<dyn Folder> = Arc::new(MemoryFolder::new());
         Pool::create(&folder, hash).unwrap();
         let numbers = SplitMix64::new(seed);
-        let mut fixture = Self { folder, options, pool: None, model: BTreeMap::new(), numbers };
+        let model = BTreeMap::new();
+        let mut fixture = Self { folder, options, pool: None, model, numbers, shards };
         fixture.reopen();
         fixture
     }
@@ -49,15 +66,39 @@ impl Fixture {
 
     fn reopen(&mut self) {
         if let Some(pool) = self.pool.take() {
-            pool.flush().unwrap();
+            self.answered(|| pool.flush());
         }
-        let (pool, damage) = Pool::open(Arc::clone(&self.folder), self.options.clone()).unwrap();
+        let (folder, options) = (&self.folder, &self.options);
+        let (pool, damage) = self.answered(|| match &self.shards {
+            None => Pool::open(Arc::clone(folder), options.clone()),
+            Some(shards) => {
+                Pool::open_with(Arc::clone(folder), Arc::clone(shards) as _, options.clone())
+            }
+        });
         assert!(damage.is_empty(), "{damage:?}");
         self.pool = Some(pool);
     }
 
+    /// Tries again what got no answer, as it may where answers are lost.
+    fn answered<T, E: Error + 'static>(&self, mut call: impl FnMut() -> Result<T, E>) -> T {
+        loop {
+            match call() {
+                Ok(done) => return done,
+                Err(error) => assert!(self.shards.is_some() && is_unanswered(&error), "{error}"),
+            }
+        }
+    }
+
+    /// The same of what is done, though no answer came.
+    fn done(&self, result: Result<(), VolumeError>) {
+        if result.as_ref().is_err_and(|error| is_unanswered(error)) {
+            return self.answered(|| self.pool().flush());
+        }
+        result.unwrap();
+    }
+
     fn create(&mut self, name: &str, size: u64, block_size: BlockSize) {
-        self.pool().create_volume(name, size, block_size).unwrap();
+        self.done(self.pool().create_volume(name, size, block_size));
         self.model.insert(name.into(), (vec![0; size as usize], block_size, false));
     }
 
@@ -129,13 +170,13 @@ impl Fixture {
                 }
                 writes.insert(0, (offset + from as u64, &bytes[from..]));
                 match writes.len() {
-                    3 => device.write(offset, &bytes, durability).unwrap(),
-                    _ => device.write_many(&writes, durability).unwrap(),
+                    3 => self.answered(|| device.write(offset, &bytes, durability)),
+                    _ => self.answered(|| device.write_many(&writes, durability)),
                 }
                 self.model.get_mut(&name).unwrap().0[range].copy_from_slice(&bytes);
             }
             12..14 if !is_snapshot => {
-                device.erase(offset..offset + len, durability).unwrap();
+                self.answered(|| device.erase(offset..offset + len, durability));
                 let (bytes, block_size, _) = self.model.get_mut(&name).unwrap();
                 let block = block_size.bytes() as usize;
                 let (from, to) = (range.start.div_ceil(block) * block, range.end / block * block);
@@ -145,28 +186,29 @@ impl Fixture {
             }
             14..16 if !is_snapshot => {
                 let zeroes = Zeroes::default();
-                device.write_zeroes(offset..offset + len, zeroes, durability).unwrap();
+                let within = offset..offset + len;
+                self.answered(|| device.write_zeroes(within.clone(), zeroes, durability));
                 self.model.get_mut(&name).unwrap().0[range].fill(0);
             }
             16 if !is_snapshot => {
                 let size = 4096 * (1 + self.below(400));
-                device.resize(size).unwrap();
+                self.answered(|| device.resize(size));
                 self.model.get_mut(&name).unwrap().0.resize(size as usize, 0);
             }
             17 | 18 if self.model.len() < 7 => {
                 let (new, is_snapshot) = (format!("v{}", self.below(1 << 40)), self.below(2) == 0);
-                self.pool().clone_volume(&name, &new, is_snapshot).unwrap();
+                self.done(self.pool().clone_volume(&name, &new, is_snapshot));
                 let (bytes, block_size, _) = self.model[&name].clone();
                 self.model.insert(new, (bytes, block_size, is_snapshot));
             }
             19 => {
                 drop(device);
-                self.pool().delete_volume(&name).unwrap();
+                self.done(self.pool().delete_volume(&name));
                 self.model.remove(&name);
             }
-            20 => device.flush().unwrap(),
-            21 => self.pool().checkpoint().unwrap(),
-            22 | 23 => drop(self.pool().compact().unwrap()),
+            20 => self.answered(|| device.flush()),
+            21 => self.answered(|| self.pool().checkpoint()),
+            22 | 23 => drop(self.answered(|| self.pool().compact())),
             24 => {
                 let refill = self.below(2) == 0;
                 self.pool().drop_table(refill).unwrap();
@@ -214,7 +256,10 @@ impl Fixture {
 }
 
 fn run(seed: u64, hash: Hash, options: Options, steps: u32) {
-    let mut fixture = Fixture::new(seed, hash, options);
+    run_to_the_end(seed, Fixture::new(seed, hash, options), steps);
+}
+
+fn run_to_the_end(seed: u64, mut fixture: Fixture, steps: u32) {
     for step in 0..steps {
         fixture.step();
         if step % 40 == 39 {
@@ -225,7 +270,7 @@ fn run(seed: u64, hash: Hash, options: Options, steps: u32) {
     fixture.reopen();
     fixture.verify();
     for name in fixture.model.keys().cloned().collect::<Vec<_>>() {
-        fixture.pool().delete_volume(&name).unwrap();
+        fixture.done(fixture.pool().delete_volume(&name));
     }
     fixture.model.clear();
     fixture.reopen();
@@ -233,7 +278,7 @@ fn run(seed: u64, hash: Hash, options: Options, steps: u32) {
     // with everything deleted nothing takes space any more
     let statistics = fixture.pool().statistics();
     assert_eq!((statistics.pages, statistics.page_bytes), (0, 0));
-    fixture.pool().flush().unwrap();
+    fixture.answered(|| fixture.pool().flush());
     assert_eq!(fixture.pool().statistics().container_bytes, 0, "seed {seed}");
 }
 
@@ -241,6 +286,16 @@ fn run(seed: u64, hash: Hash, options: Options, steps: u32) {
 fn a_pool_holds_what_arrays_hold() {
     for seed in 0..12 {
         run(seed, Hash::Blake3, options(), 400);
+    }
+}
+
+#[test]
+fn so_it_does_where_answers_are_lost() {
+    for seed in 0..6 {
+        let shards = Arc::new(Shards::new(seed, 3));
+        let fixture = Fixture::with(seed, Hash::Blake3, options(), Some(Arc::clone(&shards)));
+        run_to_the_end(seed, fixture, 300);
+        assert!(shards.troubles() > 20, "seed {seed}: {}", shards.troubles());
     }
 }
 

@@ -1,8 +1,15 @@
-//! Errors made on purpose: each must be caught by the power cuts that find none otherwise.
+//! Errors made on purpose: each must be caught by the power cuts, the
+//! lost answers or the takeovers that find none otherwise.
 //!
 //! Bugs are switched on for the whole process, so this file has one test.
 
 mod common;
+#[path = "common/retried.rs"]
+mod retried;
+#[path = "common/shards.rs"]
+mod shards;
+#[path = "common/takeover.rs"]
+mod takeover;
 
 use std::panic::{catch_unwind, set_hook, take_hook};
 
@@ -16,13 +23,26 @@ fn cut(seed: u64) {
     common::cut_everywhere(seed, 6, (seed % 2 == 1).then_some(40_000));
 }
 
+/// What each bug is looked for by.
+fn look(bug: Bug, seed: u64) {
+    match bug {
+        Bug::RetryGrown => {
+            retried::lose_answers(seed, shards::Shards::new(seed, 4));
+        }
+        Bug::SupersededUnseen | Bug::CutUntold => {
+            takeover::lose_everywhere(seed, &mut takeover::Tally::default());
+        }
+        _ => cut(seed),
+    }
+}
+
 #[test]
 fn every_bug_is_caught() {
     let hook = take_hook();
     for bug in Bug::ALL {
         set_hook(Box::new(|_| {}));
         seeded::activate(Some(*bug));
-        let caught = (0..SEEDS).find(|seed| catch_unwind(|| cut(*seed)).is_err());
+        let caught = (0..SEEDS).find(|seed| catch_unwind(|| look(*bug, *seed)).is_err());
         seeded::activate(None);
         drop(take_hook());
         match caught {

@@ -47,6 +47,39 @@ struct Page {
     fingerprint: [u8; 32],
 }
 
+/// A writer, and the first frame of one of its journals or behind one of its checkpoints.
+type Begin = (u64, u64);
+
+/// The journals or checkpoints among these names, in order.
+fn begins(names: &[String], prefix: &str) -> Vec<Begin> {
+    let begin = |name: &String| {
+        let (writer, first) = name.strip_prefix(prefix)?.split_once('-')?;
+        let number = |digits: &str| {
+            u64::from_str_radix(digits, 16).ok().filter(|one| digits.len() == 16 && *one < 1 << 63)
+        };
+        Some((number(writer)?, number(first)?))
+    };
+    let mut all: Vec<Begin> = names.iter().filter_map(begin).collect();
+    all.sort_unstable();
+    all
+}
+
+/// Who had the pool last.
+struct Mark {
+    writer: u64,
+    cut: Begin,
+    is_begun: bool,
+}
+
+impl Mark {
+    /// Before which frame a journal ends.
+    fn end(&self, journal: Begin, journals: &[Begin]) -> Option<u64> {
+        let later = journals.iter().filter(|one| **one > journal).map(|one| one.1);
+        let cut = (journal.0 < self.cut.0).then_some(self.cut.1);
+        later.chain(cut).min()
+    }
+}
+
 /// "Conventions" of docs/format.md.
 struct Fields<'a>(&'a [u8]);
 
@@ -122,79 +155,118 @@ impl Pool {
             kinds: BTreeSet::new(),
             codecs: BTreeSet::new(),
         };
-        let (number, mut frame) = pool.checkpoint();
-        for number in number.. {
-            let journal = root.join(format!("journal-{number:016x}"));
-            if !journal.exists() {
-                break;
+        let (mark, names) = (pool.mark(), pool.names());
+        let journals = begins(&names, "journal-");
+        assert!(journals.iter().all(|(writer, _)| *writer <= mark.writer), "of no writer");
+        let base = pool.checkpoint(&mark, &journals, &begins(&names, "checkpoint-"));
+        assert!(journals.contains(&base), "the journal of the checkpoint is missing");
+        assert!(
+            !mark.is_begun || mark.cut.1 < base.1 || journals.contains(&mark.cut),
+            "the journal of the cut is missing"
+        );
+        let mut next = base.1;
+        for journal in &journals {
+            let end = mark.end(*journal, &journals);
+            if end.is_some_and(|end| end <= next.max(journal.1)) {
+                continue;
             }
-            for body in pool.frames(&journal, &mut frame, false) {
+            assert_eq!(journal.1, next, "frames are missing");
+            for body in pool.frames("journal-", *journal, end) {
+                next += 1;
+                assert!(!body.is_empty());
                 let mut fields = Fields(&body);
                 while !fields.0.is_empty() {
                     pool.apply(&mut fields);
                 }
             }
         }
+        assert!(next >= mark.cut.1, "frames before the cut are missing");
         pool.footers();
         pool
     }
 
-    /// Takes up the newest whole checkpoint; its number, and the first frame of its journal.
-    fn checkpoint(&mut self) -> (u64, u64) {
+    fn names(&self) -> Vec<String> {
         let names = fs::read_dir(&self.root).unwrap();
-        let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-        let number = |name: String| {
-            let digits = name.strip_prefix("checkpoint-").filter(|digits| digits.len() == 16)?;
-            u64::from_str_radix(digits, 16).ok()
+        names.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    }
+
+    /// "Writers": what the mark says.
+    fn mark(&self) -> Mark {
+        let bytes = fs::read(self.root.join("writer")).unwrap();
+        assert_eq!(bytes.len(), 2 * 4096);
+        let copy = |slot: usize| {
+            let copy = &bytes[slot * 4096..][..4096];
+            let (covered, rest) = copy.split_at(33);
+            if rest[..16] != check(&[&self.id, covered]) {
+                return None;
+            }
+            assert!(rest[16..].iter().all(|byte| *byte == 0));
+            let number = |at: usize| u64::from_le_bytes(covered[8 * at..][..8].try_into().unwrap());
+            assert_eq!(number(0) % 2, slot as u64);
+            let cut = (number(2), number(3));
+            assert!(number(2) <= number(1) && covered[32] <= 1);
+            Some((number(0), Mark { writer: number(1), cut, is_begun: covered[32] == 1 }))
         };
-        let mut numbers: Vec<_> = names.filter_map(number).collect();
-        numbers.sort_unstable();
-        for number in numbers.into_iter().rev() {
-            let bodies =
-                self.frames(&self.root.join(format!("checkpoint-{number:016x}")), &mut 0, true);
-            self.containers.clear();
-            self.volumes.clear();
-            let (mut segments, mut end) = (Vec::new(), None);
+        let newest = [copy(0), copy(1)].into_iter().flatten().max_by_key(|(count, _)| *count);
+        newest.expect("a copy is whole").1
+    }
+
+    /// Takes up the last whole checkpoint that counts; its writer and frame.
+    fn checkpoint(&mut self, mark: &Mark, journals: &[Begin], all: &[Begin]) -> Begin {
+        for checkpoint in all.iter().rev() {
+            if mark.end(*checkpoint, journals).is_some_and(|end| end < checkpoint.1) {
+                continue;
+            }
+            let mut bodies = self.frames("checkpoint-", *checkpoint, None);
+            if bodies.pop().is_none_or(|last| !last.is_empty()) {
+                continue;
+            }
+            let mut segments = Vec::new();
             for body in bodies {
+                assert!(!body.is_empty(), "something follows the end");
                 let mut fields = Fields(&body);
                 while !fields.0.is_empty() {
-                    assert!(end.is_none(), "something follows the end");
-                    end = self.place(&mut fields, &mut segments);
+                    self.place(&mut fields, &mut segments);
                 }
             }
-            if let Some(frame) = end {
-                return (number, frame);
-            }
+            return *checkpoint;
         }
         panic!("no checkpoint is whole");
     }
 
-    /// "Frames": the bodies of those that are whole.
-    fn frames(&self, path: &Path, next: &mut u64, is_checkpoint: bool) -> Vec<Vec<u8>> {
+    /// "Frames": the bodies of those that are whole, before frame `end`.
+    fn frames(&self, prefix: &str, (writer, first): Begin, end: Option<u64>) -> Vec<Vec<u8>> {
+        let path = self.root.join(format!("{prefix}{writer:016x}-{first:016x}"));
         let (bytes, mut bodies, mut at) = (fs::read(path).unwrap(), Vec::new(), 0);
         let whole = |at: usize, is_it: &dyn Fn(u64) -> bool| {
-            let head = bytes.get(at..at + 28)?;
+            let head = bytes.get(at..at + 36)?;
             let len = u32::from_le_bytes(head[..4].try_into().unwrap()) as usize;
             let number = u64::from_le_bytes(head[4..12].try_into().unwrap());
-            let body = bytes.get(at + 28..at + 28 + len).filter(|_| len <= 8 << 20)?;
-            (is_it(number) && head[12..] == check(&[&self.id, &head[..12], body])).then_some(body)
+            let body = bytes.get(at + 36..at + 36 + len).filter(|_| len <= 8 << 20)?;
+            let is_ours = head[12..20] == writer.to_le_bytes() && is_it(number);
+            (is_ours && head[20..] == check(&[&self.id, &head[..20], body])).then_some(body)
         };
-        while let Some(body) = whole(at, &|number| number == *next) {
+        let mut next = first;
+        while end.is_none_or(|end| next < end)
+            && let Some(body) = whole(at, &|number| number == next)
+        {
             bodies.push(body.to_vec());
-            at += 28 + body.len();
-            *next += 1;
+            at += 36 + body.len();
+            next += 1;
         }
-        let later = (at..bytes.len()).any(|at| whole(at, &|number| number >= *next).is_some());
-        assert!(is_checkpoint || !later, "the journal is damaged");
+        match end {
+            Some(end) => assert_eq!(next, end, "the journal lacks frames"),
+            None => {
+                let later =
+                    (at..bytes.len()).any(|at| whole(at, &|number| number >= next).is_some());
+                assert!(!later || prefix != "journal-", "the journal is damaged");
+            }
+        }
         bodies
     }
 
-    /// A record of a checkpoint; the first frame of the journal if it is the end.
-    fn place(
-        &mut self,
-        fields: &mut Fields<'_>,
-        segments: &mut Vec<Vec<Option<(u32, u32)>>>,
-    ) -> Option<u64> {
+    /// A record of a checkpoint.
+    fn place(&mut self, fields: &mut Fields<'_>, segments: &mut Vec<Vec<Option<(u32, u32)>>>) {
         let kind = fields.0[0];
         match kind {
             1 | 2 => self.apply(fields),
@@ -216,13 +288,10 @@ impl Pool {
             11 => {
                 fields.u8();
                 let (_volume, _container) = (fields.varint(), fields.container());
-                self.kinds.insert(kind);
-                return Some(fields.varint());
             }
             _ => panic!("record {kind} in a checkpoint"),
         }
         self.kinds.insert(kind);
-        None
     }
 
     /// A record of a journal.

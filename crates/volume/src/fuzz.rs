@@ -1,0 +1,132 @@
+//! What the fuzz targets call.
+
+use std::sync::Arc;
+
+use onefold_backend::{Folder, MemoryFolder};
+use onefold_seal::ObjectId;
+use onefold_seal::wire::WireError;
+
+use crate::frame::{self, Owner};
+use crate::journals::Journals;
+use crate::mark::{Cut, Mark};
+use crate::metadata::{Known, Metadata, Shard, Taken, Writer};
+use crate::record;
+use crate::replay::Replayed;
+use crate::{VolumeError, journals};
+
+/// The records of a frame, decoded and encoded again.
+pub fn recode(body: &[u8]) -> Result<Vec<u8>, WireError> {
+    let mut again = Vec::new();
+    record::decode_all(body, |record| {
+        record.encode(&mut again);
+        Ok(())
+    })?;
+    Ok(again)
+}
+
+/// A journal or a checkpoint whose frames are whole, but for the end.
+#[derive(Debug, Clone)]
+pub struct AnyFile {
+    /// Or a journal.
+    pub is_checkpoint: bool,
+    /// Its writer, and the number of its first frame, as its name says.
+    pub begin: (u8, u8),
+    /// The bodies.
+    pub frames: Vec<Vec<u8>>,
+    /// So many bytes are missing at the end.
+    pub torn: u8,
+}
+
+/// What the mark says.
+#[derive(Debug, Clone, Copy)]
+pub struct AnyMark {
+    /// Who has the pool.
+    pub writer: u8,
+    /// The cut: its writer, its frame and whether its journal is begun.
+    pub cut: (u8, u8, bool),
+}
+
+const POOL: ObjectId = ObjectId::from_bytes([6; 16]);
+
+/// A pool of which its folder knows these things, some of which nobody ever wrote.
+pub struct AnyPool(Arc<dyn Folder>);
+
+impl AnyPool {
+    /// Writes `mark` and `files`; of those with the same name the last.
+    pub fn new(mark: AnyMark, files: &[AnyFile]) -> Result<Self, VolumeError> {
+        let folder: Arc<dyn Folder> = Arc::new(MemoryFolder::new());
+        let (writer, first, is_begun) = mark.cut;
+        let cut = Cut { first: first.into(), writer: Writer(writer.into()), is_begun };
+        Mark::create_as(&*folder, POOL, Writer(mark.writer.into()), cut)?;
+        for file in files {
+            let (writer, first) = (Writer(file.begin.0.into()), u64::from(file.begin.1));
+            let mut log = folder.log(&journals::name_of(file.is_checkpoint, writer, first))?;
+            log.truncate(0)?;
+            for (number, body) in (first..).zip(&file.frames) {
+                frame::append(&mut *log, Owner { pool: POOL, writer }, number, body)?;
+            }
+            log.truncate(log.len().saturating_sub(file.torn.into()))?;
+        }
+        Ok(Self(folder))
+    }
+
+    /// Takes it over; also what it told.
+    pub fn take_over(&self) -> Result<(Taken, Vec<Vec<u8>>), VolumeError> {
+        let (mut replayed, mut told) = (Replayed::default(), Vec::new());
+        let metadata = Journals::new(Arc::clone(&self.0), POOL);
+        let taken = metadata.take_over(Shard::of(POOL), &mut |known| {
+            match known {
+                Known::Anew => told.clear(),
+                Known::Checkpoint(operations) | Known::Batch(operations) => {
+                    told.push(operations.to_vec());
+                }
+            }
+            replayed.take(known)
+        })?;
+        Ok((taken, told))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use onefold_testkit::SplitMix64;
+
+    use super::*;
+
+    #[test]
+    fn what_was_told_once_is_told_again() {
+        let mut numbers = SplitMix64::new(1);
+        let mut below = |bound: u64| (numbers.next_u64() % bound) as u8;
+        let (mut good, mut bad) = (0, 0);
+        for _ in 0..20_000 {
+            let mark = AnyMark { writer: below(4), cut: (below(4), below(4), below(4) == 0) };
+            let mut files = vec![
+                AnyFile { is_checkpoint: true, begin: (0, 0), frames: vec![vec![]], torn: 0 },
+                AnyFile { is_checkpoint: false, begin: (0, 0), frames: vec![], torn: 0 },
+            ];
+            for _ in 0..below(5) {
+                let is_checkpoint = below(3) == 0;
+                // each deletes a volume that is not there, or a container
+                let mut frames: Vec<Vec<u8>> =
+                    (0..below(5)).map(|_| vec![3 + 3 * (below(20) / 19), 1 + below(9)]).collect();
+                if is_checkpoint {
+                    frames.clear();
+                    frames.extend((below(5) > 0).then(Vec::new));
+                }
+                let begin = (below(4), below(5));
+                files.push(AnyFile { is_checkpoint, begin, frames, torn: below(8) / 7 });
+            }
+            let pool = AnyPool::new(mark, &files).unwrap();
+            let Ok((taken, told)) = pool.take_over() else {
+                bad += 1;
+                continue;
+            };
+            good += 1;
+            let (again, told_again) = pool.take_over().unwrap();
+            assert_eq!(told_again, told, "{mark:?} {files:?}");
+            assert_eq!(again.sequence, taken.sequence);
+            assert!(again.writer > taken.writer);
+        }
+        assert!(good > 1000 && bad > 1000, "{good} {bad}");
+    }
+}

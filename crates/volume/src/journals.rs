@@ -1,0 +1,423 @@
+//! What a pool knows, in its folder: journals of batches, and checkpoints that take their place.
+//!
+//! A batch is a frame of a journal. Each writer has journals of its own, so that nothing a process
+//! appends that has lost the pool lies where another one's frames are; which of them count follows
+//! from where the journals begin, and from the [mark](crate::mark). A batch is acknowledged if its
+//! frame is synced and the mark was this writer's after that.
+
+use std::cmp::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use onefold_backend::{Folder, Log};
+use onefold_seal::ObjectId;
+use onefold_seal::wire::WireError;
+
+use crate::VolumeError;
+use crate::frame::{self, Owner};
+use crate::mark::{self, Cut, LIMIT, Mark};
+use crate::metadata::{Checkpoint, Known, Metadata, Shard, Take, Taken, Writer};
+use crate::seeded::{self, Bug};
+
+/// Frames of one writer: which is the first, and whose they are. A checkpoint says how the pool is
+/// before that frame.
+///
+/// In the order of time: of writers, and of frames of one writer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Begin {
+    writer: Writer,
+    first: u64,
+}
+
+const JOURNAL: &str = "journal-";
+const CHECKPOINT: &str = "checkpoint-";
+
+impl Begin {
+    fn name(self, prefix: &str) -> String {
+        format!("{prefix}{:016x}-{:016x}", self.writer.0, self.first)
+    }
+
+    /// The one whose name this is, with this prefix.
+    fn of_name(name: &str, prefix: &str) -> Option<Self> {
+        let (writer, first) = name.strip_prefix(prefix)?.split_once('-')?;
+        let number = |digits| u64::from_str_radix(digits, 16).ok();
+        let begin = Self { writer: Writer(number(writer)?), first: number(first)? };
+        let is_possible = begin.writer.0 < LIMIT && begin.first < LIMIT;
+        (is_possible && begin.name(prefix) == name).then_some(begin)
+    }
+
+    fn all(names: &[String], prefix: &str) -> Vec<Self> {
+        let mut all: Vec<Self> =
+            names.iter().filter_map(|name| Self::of_name(name, prefix)).collect();
+        all.sort();
+        all
+    }
+
+    /// Before which frame those of this writer, from this one on, end, as far as others say.
+    fn end(self, journals: &[Self], cut: Cut) -> Option<u64> {
+        let later = journals.iter().filter(|one| **one > self);
+        let cut = (self.writer < cut.writer).then_some(cut.first);
+        later.map(|one| one.first).chain(cut).min()
+    }
+}
+
+/// What a journal or a checkpoint is called.
+pub(crate) fn name_of(is_checkpoint: bool, writer: Writer, first: u64) -> String {
+    Begin { writer, first }.name(if is_checkpoint { CHECKPOINT } else { JOURNAL })
+}
+
+/// What a folder knows of its pool.
+pub struct Journals {
+    folder: Arc<dyn Folder>,
+    pool: ObjectId,
+    /// Once the pool was taken over; apart from the journal, since who only looks at it waits for no
+    /// sync of that.
+    mark: Mutex<Option<Mark>>,
+    journal: Mutex<Journal>,
+}
+
+/// How far a pool's files could be read.
+struct Found {
+    /// The first frame that is not in the checkpoint.
+    base: u64,
+    /// The first that is nowhere.
+    next: u64,
+    /// In how many journals those between are.
+    places: u64,
+}
+
+/// The journal that takes batches now.
+#[derive(Default)]
+struct Journal {
+    /// And the number of its first frame. None before the first batch of a writer.
+    open: Option<(Box<dyn Log + Sync>, u64)>,
+    /// Of the next frame.
+    next: u64,
+    /// Of the first frame that is not in the last checkpoint.
+    base: u64,
+    /// Why nothing more is taken.
+    stopped: Option<String>,
+}
+
+impl Journal {
+    fn expect_running(&self) -> Result<(), VolumeError> {
+        match &self.stopped {
+            None => Ok(()),
+            Some(why) => Err(VolumeError::Stopped { why: why.clone() }),
+        }
+    }
+
+    /// Nothing more is taken, since nobody knows what is durable.
+    fn stop(&mut self, what: &str, error: &dyn std::error::Error) -> VolumeError {
+        let why = format!("{what}: {error}");
+        self.stopped = Some(why.clone());
+        VolumeError::Stopped { why }
+    }
+}
+
+impl Journals {
+    /// Those of the pool `id` in `folder`.
+    pub fn new(folder: Arc<dyn Folder>, id: ObjectId) -> Self {
+        Self { folder, pool: id, mark: Mutex::new(None), journal: Mutex::default() }
+    }
+
+    /// Makes those of a new pool, of which nothing is known.
+    pub fn create(folder: &dyn Folder, id: ObjectId) -> Result<(), VolumeError> {
+        let begin = Begin { writer: Writer(0), first: 0 };
+        Mark::create(folder, id)?;
+        folder.log(&begin.name(JOURNAL))?.truncate(0)?;
+        let mut checkpoint = folder.log(&begin.name(CHECKPOINT))?;
+        checkpoint.truncate(0)?;
+        frame::append(&mut *checkpoint, Owner { pool: id, writer: begin.writer }, 0, &[])?;
+        Ok(checkpoint.sync()?)
+    }
+
+    /// Whether `name` is one that [`create`](Self::create) makes.
+    pub(crate) fn is_of_new(name: &str) -> bool {
+        let begin = Begin { writer: Writer(0), first: 0 };
+        name == mark::NAME || [JOURNAL, CHECKPOINT].iter().any(|prefix| name == begin.name(prefix))
+    }
+
+    fn expect(&self, shard: Shard) {
+        assert_eq!(shard, Shard::of(self.pool), "a folder has one pool");
+    }
+
+    fn mark(&self) -> MutexGuard<'_, Option<Mark>> {
+        self.mark.lock().expect("nobody panics with it")
+    }
+
+    fn journal(&self) -> MutexGuard<'_, Journal> {
+        self.journal.lock().expect("nobody panics with it")
+    }
+
+    /// Fails unless the pool is `writer`'s, and the mark says so.
+    fn expect_own(&self, writer: Writer) -> Result<(), VolumeError> {
+        match &*self.mark() {
+            Some(mark) if mark.writer() == writer => mark.expect_own(),
+            Some(mark) => Err(VolumeError::Superseded { writer, by: mark.writer() }),
+            None => panic!("nobody took the pool over"),
+        }
+    }
+
+    fn owner(&self, writer: Writer) -> Owner {
+        Owner { pool: self.pool, writer }
+    }
+
+    /// Reads what counts for who has just written `mark`.
+    fn read(&self, mark: &Mark, take: &mut Take<'_>) -> Result<Found, VolumeError> {
+        let (names, cut) = (self.folder.names()?, mark.cut());
+        let journals = Begin::all(&names, JOURNAL);
+        if let Some(late) = journals.last().filter(|one| one.writer >= mark.writer()) {
+            let problem = format!("the mark knows no writer {}", late.writer);
+            return Err(damaged(&late.name(JOURNAL), problem));
+        }
+        let base = self.read_checkpoint(&names, &journals, cut, take)?;
+        if !journals.contains(&base) {
+            // it was made before the checkpoint was
+            return Err(missing(&base.name(JOURNAL)));
+        }
+        let (mut next, mut places) = (base.first, 0);
+        for journal in &journals {
+            let end = journal.end(&journals, cut);
+            if end.is_some_and(|end| end <= next.max(journal.first)) {
+                continue;
+            }
+            if journal.first != next {
+                let problem =
+                    format!("it begins with frame {}, expected frame {next}", journal.first);
+                return Err(damaged(&journal.name(JOURNAL), problem));
+            }
+            places += 1;
+            next =
+                self.read_frames(*journal, JOURNAL, end, &mut |body| take(Known::Batch(body)))?;
+        }
+        let cut_begin = Begin { writer: cut.writer, first: cut.first };
+        if cut.first >= base.first && cut.is_begun && !journals.contains(&cut_begin) {
+            return Err(missing(&cut_begin.name(JOURNAL)));
+        }
+        if next < cut.first {
+            let problem = format!("frames {next} to {} are in no journal", cut.first - 1);
+            return Err(damaged(mark::NAME, problem));
+        }
+        Ok(Found { base: base.first, next, places })
+    }
+
+    /// Reads the newest checkpoint that is whole. One that is not was being written when the power
+    /// went, if there is an older one; these go once it is whole.
+    fn read_checkpoint(
+        &self,
+        names: &[String],
+        journals: &[Begin],
+        cut: Cut,
+        take: &mut Take<'_>,
+    ) -> Result<Begin, VolumeError> {
+        let mut why = missing("a checkpoint");
+        for checkpoint in Begin::all(names, CHECKPOINT).into_iter().rev() {
+            // one that tells of frames that do not count does not count
+            if checkpoint.end(journals, cut).is_some_and(|end| end < checkpoint.first) {
+                continue;
+            }
+            let mut is_whole = false;
+            take(Known::Anew).expect("nothing is told");
+            let read = self.read_frames(checkpoint, CHECKPOINT, None, &mut |body| {
+                is_whole = body.is_empty();
+                if is_whole { Ok(()) } else { take(Known::Checkpoint(body)) }
+            });
+            match read {
+                Ok(_) if is_whole => return Ok(checkpoint),
+                Ok(_) => {
+                    let problem = "it is not whole, and there is no older one".into();
+                    why = damaged(&checkpoint.name(CHECKPOINT), problem);
+                }
+                Err(error @ (VolumeError::Damaged { .. } | VolumeError::Malformed { .. })) => {
+                    why = error;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Err(why)
+    }
+
+    fn read_frames(
+        &self,
+        begin: Begin,
+        prefix: &str,
+        end: Option<u64>,
+        take: &mut dyn FnMut(&[u8]) -> Result<(), WireError>,
+    ) -> Result<u64, VolumeError> {
+        let name = begin.name(prefix);
+        let log = self.folder.log(&name)?;
+        frame::read(&*log, &name, self.owner(begin.writer), begin.first, end, |body| {
+            take(body).map_err(|source| VolumeError::Malformed { object: name.clone(), source })
+        })
+    }
+
+    /// Lets frames go to a new journal that begins with the next, unless they do.
+    fn begin_journal(&self, journal: &mut Journal, writer: Writer) -> Result<(), VolumeError> {
+        if journal.open.as_ref().is_some_and(|(_, first)| *first == journal.next) {
+            return Ok(());
+        }
+        let begin = Begin { writer, first: journal.next };
+        // As soon as there may be a file of that name no frame counts that goes to the one before.
+        journal.open = None;
+        let mut log = self.folder.log(&begin.name(JOURNAL))?;
+        // what is left of trying the same before
+        log.truncate(0)?;
+        let mut mark = self.mark();
+        let mark = mark.as_mut().expect("the pool was taken over");
+        if mark.cut().first == begin.first && !mark.cut().is_begun {
+            mark.begin().map_err(|error| journal.stop("the mark could not be written", &error))?;
+        }
+        journal.open = Some((log, journal.next));
+        Ok(())
+    }
+}
+
+fn damaged(object: &str, problem: String) -> VolumeError {
+    VolumeError::Damaged { object: object.to_owned(), at: 0, problem }
+}
+
+fn missing(object: &str) -> VolumeError {
+    damaged(object, "it is missing".into())
+}
+
+impl Metadata for Journals {
+    fn take_over(&self, shard: Shard, take: &mut Take<'_>) -> Result<Taken, VolumeError> {
+        self.expect(shard);
+        let mut journal = self.journal();
+        let mut own = self.mark();
+        // what another opening of this one holds
+        *own = None;
+        *journal = Journal::default();
+        let mut mark = Mark::claim(&*self.folder, self.pool)?;
+        let Found { base, next, places } = self.read(&mark, take)?;
+        // before anything is removed that a frame from here on could name
+        mark.cut_at(next)?;
+        let taken = Taken { writer: mark.writer(), sequence: next, places };
+        *journal = Journal { next, base, ..Journal::default() };
+        *own = Some(mark);
+        Ok(taken)
+    }
+
+    fn apply_batch(
+        &self,
+        shard: Shard,
+        writer: Writer,
+        sequence: u64,
+        operations: &[u8],
+    ) -> Result<(), VolumeError> {
+        self.expect(shard);
+        assert!(!operations.is_empty(), "a frame without a body ends a checkpoint");
+        let mut journal = self.journal();
+        journal.expect_running()?;
+        self.expect_own(writer)?;
+        match sequence.cmp(&journal.next) {
+            Ordering::Less => return Ok(()),
+            Ordering::Greater => {
+                return Err(VolumeError::OutOfOrder { sequence, expected: journal.next });
+            }
+            Ordering::Equal => {}
+        }
+        if journal.open.is_none() {
+            self.begin_journal(&mut journal, writer)?;
+        }
+        let (log, _) = journal.open.as_mut().expect("just begun");
+        frame::append(&mut **log, self.owner(writer), sequence, operations)?;
+        if !seeded::active(Bug::JournalUnsynced)
+            && let Err(error) = log.sync()
+        {
+            return Err(journal.stop("the journal could not be synced", &error));
+        }
+        // who took the pool over before this does not know of the frame, who does so after it does
+        if !seeded::active(Bug::SupersededUnseen)
+            && let Err(error) = self.expect_own(writer)
+        {
+            let _ = journal.stop("the pool was lost", &error);
+            return Err(error);
+        }
+        journal.next += 1;
+        Ok(())
+    }
+
+    fn expect_current(&self, shard: Shard, writer: Writer) -> Result<(), VolumeError> {
+        self.expect(shard);
+        self.expect_own(writer)
+    }
+
+    fn checkpoint<'a>(
+        &'a self,
+        shard: Shard,
+        writer: Writer,
+        sequence: u64,
+    ) -> Result<Option<Box<dyn Checkpoint + 'a>>, VolumeError> {
+        self.expect(shard);
+        let mut journal = self.journal();
+        journal.expect_running()?;
+        self.expect_own(writer)?;
+        if sequence != journal.next {
+            return Err(VolumeError::OutOfOrder { sequence, expected: journal.next });
+        }
+        if journal.base == sequence {
+            return Ok(None);
+        }
+        self.begin_journal(&mut journal, writer)?;
+        let begin = Begin { writer, first: sequence };
+        let mut log = self.folder.log(&begin.name(CHECKPOINT))?;
+        log.truncate(0)?;
+        Ok(Some(Box::new(Writing { journals: self, log, begin, next: sequence, is_done: false })))
+    }
+}
+
+/// A checkpoint on its way.
+struct Writing<'a> {
+    journals: &'a Journals,
+    log: Box<dyn Log + Sync>,
+    begin: Begin,
+    /// The number of its next frame.
+    next: u64,
+    is_done: bool,
+}
+
+impl Writing<'_> {
+    fn append(&mut self, body: &[u8]) -> Result<(), VolumeError> {
+        let owner = self.journals.owner(self.begin.writer);
+        frame::append(&mut *self.log, owner, self.next, body)?;
+        self.next += 1;
+        Ok(())
+    }
+}
+
+impl Checkpoint for Writing<'_> {
+    fn put(&mut self, operations: &[u8]) -> Result<(), VolumeError> {
+        assert!(!operations.is_empty(), "a frame without a body is the end");
+        self.append(operations)
+    }
+
+    fn finish(mut self: Box<Self>) -> Result<(), VolumeError> {
+        self.append(&[])?;
+        if !seeded::active(Bug::CheckpointUnsynced) {
+            self.log.sync()?;
+        }
+        // who has the pool by now may need what is there
+        self.journals.expect_own(self.begin.writer)?;
+        self.is_done = true;
+        self.journals.journal().base = self.begin.first;
+        let folder = &*self.journals.folder;
+        for name in folder.names()? {
+            let is_older =
+                |prefix| Begin::of_name(&name, prefix).is_some_and(|one| one < self.begin);
+            if is_older(CHECKPOINT) || is_older(JOURNAL) {
+                folder.remove(&name)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Writing<'_> {
+    fn drop(&mut self) {
+        if !self.is_done {
+            // It would take room for nothing; what is there without it is enough.
+            let _ = self.journals.folder.remove(&self.begin.name(CHECKPOINT));
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! What pools know is kept once, whoever keeps it and whatever becomes of questions and answers.
+
+#[path = "common/retried.rs"]
+mod retried;
+#[path = "common/shards.rs"]
+mod shards;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use onefold_backend::{Folder, MemoryFolder};
+use onefold_seal::ObjectId;
+use onefold_testkit::SplitMix64;
+use onefold_volume::{Journals, Known, Metadata, Shard, Taken, VolumeError, Writer};
+
+use retried::{lose_answers, until_answered};
+use shards::Shards;
+
+const POOL: ObjectId = ObjectId::from_bytes([7; 16]);
+const SHARD: Shard = Shard::of(POOL);
+
+/// What a shard tells: a checkpoint, and the batches since.
+type Told = (Vec<u8>, Vec<Vec<u8>>);
+
+fn take(metadata: &dyn Metadata, shard: Shard) -> Result<(Taken, Told), VolumeError> {
+    let mut told = Told::default();
+    let taken = metadata.take_over(shard, &mut |known| {
+        match known {
+            Known::Anew => told = Told::default(),
+            Known::Checkpoint(operations) => told.0.extend_from_slice(operations),
+            Known::Batch(operations) => told.1.push(operations.to_vec()),
+        }
+        Ok(())
+    })?;
+    Ok((taken, told))
+}
+
+fn journals() -> Box<dyn Fn() -> Journals> {
+    let folder: Arc<dyn Folder> = Arc::new(MemoryFolder::new());
+    Journals::create(&*folder, POOL).unwrap();
+    Box::new(move || Journals::new(Arc::clone(&folder), POOL))
+}
+
+/// What whoever keeps what pools know promises. `open` gives the same one again.
+fn promises(open: &dyn Fn() -> Arc<dyn Metadata>) {
+    let first = open();
+    let (Taken { writer, sequence, .. }, told) = take(&*first, SHARD).unwrap();
+    assert_eq!((sequence, told), (0, Told::default()));
+    first.apply_batch(SHARD, writer, 0, b"a").unwrap();
+    // asked again, also with other operations, nothing is done
+    first.apply_batch(SHARD, writer, 0, b"a").unwrap();
+    first.apply_batch(SHARD, writer, 0, b"b").unwrap();
+    let gap = first.apply_batch(SHARD, writer, 2, b"c");
+    assert!(matches!(gap, Err(VolumeError::OutOfOrder { sequence: 2, expected: 1 })), "{gap:?}");
+    first.apply_batch(SHARD, writer, 1, b"b").unwrap();
+    first.expect_current(SHARD, writer).unwrap();
+
+    let second = open();
+    let (taken, told) = take(&*second, SHARD).unwrap();
+    assert!(taken.writer > writer);
+    assert_eq!((taken.sequence, told), (2, (vec![], vec![b"a".to_vec(), b"b".to_vec()])));
+    // the first one is nobody any more
+    for result in [
+        first.apply_batch(SHARD, writer, 2, b"x"),
+        first.apply_batch(SHARD, writer, 1, b"b"),
+        first.expect_current(SHARD, writer),
+        first.checkpoint(SHARD, writer, 2).map(drop),
+    ] {
+        let by = taken.writer;
+        let expected = |e: &VolumeError| matches!(e, VolumeError::Superseded { by: found, .. } if *found == by);
+        assert!(result.as_ref().is_err_and(expected), "{result:?}");
+    }
+
+    let writer = taken.writer;
+    let checkpoint = |operations: &[&[u8]], is_finished: bool| {
+        let sequence = if is_finished { 3 } else { 2 };
+        let mut checkpoint = second.checkpoint(SHARD, writer, sequence).unwrap().unwrap();
+        operations.iter().for_each(|one| checkpoint.put(one).unwrap());
+        // batches go on meanwhile
+        second.apply_batch(SHARD, writer, sequence, b"m").unwrap();
+        if is_finished {
+            checkpoint.finish().unwrap();
+        }
+    };
+    checkpoint(&[b"abandoned"], false);
+    checkpoint(&[b"all of", b" it"], true);
+    let early = second.checkpoint(SHARD, writer, 3).map(drop);
+    assert!(matches!(early, Err(VolumeError::OutOfOrder { sequence: 3, expected: 4 })));
+    drop(first);
+    let third = open();
+    let (taken, told) = take(&*third, SHARD).unwrap();
+    assert_eq!((taken.sequence, told), (4, (b"all of it".to_vec(), vec![b"m".to_vec()])));
+    third.checkpoint(SHARD, taken.writer, 4).unwrap().unwrap().finish().unwrap();
+    // nothing happened since
+    assert!(third.checkpoint(SHARD, taken.writer, 4).unwrap().is_none());
+    let (taken, told) = take(&*open(), SHARD).unwrap();
+    assert_eq!((taken.sequence, told), (4, Told::default()));
+}
+
+#[test]
+fn both_ways_of_keeping_promise_the_same() {
+    let open = journals();
+    promises(&|| Arc::new(open()));
+    let shards = Arc::new(Shards::new(0, 0));
+    promises(&|| Arc::clone(&shards) as _);
+}
+
+#[test]
+fn a_shard_is_changed_by_its_own_writer_alone() {
+    let shards = Shards::new(0, 0);
+    let other = Shard::of(ObjectId::from_bytes([8; 16]));
+    let (ours, _) = take(&shards, SHARD).unwrap();
+    let (theirs, _) = take(&shards, other).unwrap();
+    shards.apply_batch(SHARD, ours.writer, 0, b"ours").unwrap();
+    shards.apply_batch(other, theirs.writer, 0, b"theirs").unwrap();
+    // who takes one over has not taken the other
+    take(&shards, other).unwrap();
+    shards.apply_batch(SHARD, ours.writer, 1, b"more").unwrap();
+    assert!(shards.apply_batch(other, theirs.writer, 1, b"late").is_err());
+    assert_eq!(take(&shards, SHARD).unwrap().1.1, [b"ours".to_vec(), b"more".to_vec()]);
+    assert_eq!(take(&shards, other).unwrap().1.1, [b"theirs".to_vec()]);
+}
+
+/// Writers follow one another, each asking again until there is an answer: all that was acknowledged
+/// is told, once each and in order, and what was asked last and never answered may be.
+fn acknowledged_once(seed: u64, shards: &Shards) {
+    let mut numbers = SplitMix64::new(seed);
+    let mut acknowledged: Vec<Vec<u8>> = Vec::new();
+    let mut unanswered: Option<Vec<u8>> = None;
+    for writer in 0..20_u64 {
+        let (taken, (_, told)) = until_answered(|| take(shards, SHARD));
+        let last = unanswered.take();
+        if told.len() > acknowledged.len() {
+            acknowledged.extend(last);
+        }
+        assert_eq!(told, acknowledged, "seed {seed}, writer {writer}");
+        let mut sequence = taken.sequence;
+        for batch in 0..numbers.next_u64() % 12 {
+            let operations = format!("{writer}/{batch}").into_bytes();
+            until_answered(|| shards.apply_batch(SHARD, taken.writer, sequence, &operations));
+            acknowledged.push(operations);
+            sequence += 1;
+        }
+        // and one more whose answer nobody waits for
+        let operations = format!("{writer}/last").into_bytes();
+        match shards.apply_batch(SHARD, taken.writer, sequence, &operations) {
+            Ok(()) => acknowledged.push(operations),
+            Err(_) => unanswered = Some(operations),
+        }
+    }
+}
+
+#[test]
+fn what_was_acknowledged_is_told_once_and_in_order() {
+    for seed in 0..200 {
+        acknowledged_once(seed, &Shards::new(seed, 3));
+    }
+    // who takes every batch that comes is found out
+    let naive = |seed| acknowledged_once(seed, &Shards::naive(seed, 3));
+    let found = (0..20).filter(|seed| catch_unwind(|| naive(*seed)).is_err()).count();
+    assert!(found > 10, "{found}");
+}
+
+#[test]
+fn an_answer_that_was_lost_changes_nothing() {
+    let troubles: u64 = (0..12).map(|seed| lose_answers(seed, Shards::new(seed, 4))).sum();
+    assert!(troubles > 200, "{troubles}");
+    let naive = |seed| lose_answers(seed, Shards::naive(seed, 4));
+    let found = (0..6).filter(|seed| catch_unwind(AssertUnwindSafe(|| naive(*seed))).is_err());
+    assert!(found.count() > 3);
+}
+
+#[test]
+#[should_panic(expected = "one pool")]
+fn a_folder_knows_its_own_pool_alone() {
+    let other = Shard::of(ObjectId::from_bytes([8; 16]));
+    let _ = journals()().apply_batch(other, Writer(1), 0, b"x");
+}
