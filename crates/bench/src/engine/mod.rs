@@ -186,6 +186,9 @@ pub fn measure_engine(
 ) -> Result<Results> {
     let pages = plan.known.min(plan.operations);
     ensure!(pages > 0 && plan.rounds > 0 && plan.depth > 1, "pages, rounds and writes at a time");
+    // a call writes no block twice
+    let most = plan.depth.max(256) as u64;
+    ensure!(plan.known >= 2 * most, "{} known pages, expected {} or more", plan.known, 2 * most);
     let _pin = Pin::to(1)?;
     remove(directory)?;
     let mut pool = Measured::fill(directory, plan.known)?;

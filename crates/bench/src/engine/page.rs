@@ -70,6 +70,11 @@ impl Batch {
         self.offsets.push(block * PAGE as u64);
     }
 
+    /// Whether there is a write to `block`.
+    pub(super) fn has(&self, block: u64) -> bool {
+        self.offsets.contains(&(block * PAGE as u64))
+    }
+
     pub(super) fn pages(&self) -> Vec<&[u8]> {
         self.bytes.chunks(PAGE).take(self.offsets.len()).collect()
     }
@@ -122,5 +127,6 @@ mod tests {
         assert_eq!(batch.pages(), pages);
         let expected = [(7 * PAGE as u64, &pages[0][..]), (6 * PAGE as u64, &pages[1][..])];
         assert_eq!(batch.writes(), expected);
+        assert_eq!([5, 6, 7].map(|block| batch.has(block)), [false, true, true]);
     }
 }

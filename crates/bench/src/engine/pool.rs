@@ -165,10 +165,17 @@ impl Measured {
         }
     }
 
-    /// A block of the second half, and what is to be written there: a known page with a chance of
-    /// `share`, else one that nobody knows.
-    fn draw(&mut self, share: f64) -> (u64, u64) {
-        let block = self.known + self.random(self.known);
+    /// A block of the second half that `is_free`, and what is to be written there: a known page with
+    /// a chance of `share`, else one that nobody knows.
+    ///
+    /// Of two writes to a block in one call either may come last, so no call has two.
+    fn draw(&mut self, share: f64, is_free: impl Fn(u64) -> bool) -> (u64, u64) {
+        let block = loop {
+            let block = self.known + self.random(self.known);
+            if is_free(block) {
+                break block;
+            }
+        };
         let is_known = (self.random(1 << 32) as f64) < share * (1_u64 << 32) as f64;
         let number = match is_known {
             true => self.random(self.known),
@@ -191,7 +198,7 @@ impl Measured {
         while done < count {
             batch.clear();
             for _ in 0..(count - done).min(depth as u64) {
-                let (block, number) = self.draw(share);
+                let (block, number) = self.draw(share, |block| !batch.has(block));
                 batch.push(block, number);
                 self.note(block, number);
                 done += 1;
@@ -218,8 +225,15 @@ impl Measured {
         count: u64,
         rate: f64,
     ) -> Result<(Vec<f64>, u64)> {
-        let writes: Vec<(u64, u64)> =
-            (0..count).map(|_| self.draw(f64::from(u8::from(are_known)))).collect();
+        let at_once = self.volume.writes_at_once().min(PATTERNS as usize);
+        let share = if are_known { 1.0 } else { 0.0 };
+        let mut writes: Vec<(u64, u64)> = Vec::with_capacity(count as usize);
+        for _ in 0..count {
+            let last = &writes[writes.len().saturating_sub(at_once)..];
+            let is_free = |block| last.iter().all(|(other, _)| *other != block);
+            let drawn = self.draw(share, is_free);
+            writes.push(drawn);
+        }
         writes.iter().for_each(|(block, number)| self.note(*block, *number));
         // a page for each pattern, so that one that comes takes the place of one like it
         let mut ring = vec![0; PATTERNS as usize * PAGE];
@@ -227,7 +241,6 @@ impl Measured {
             fill(page, *number);
         }
         let place = |i: usize| i % PATTERNS as usize * PAGE;
-        let at_once = self.volume.writes_at_once().min(PATTERNS as usize);
         let (mut taken, mut calls) = (Vec::with_capacity(writes.len()), 0);
         let begun = Instant::now();
         while taken.len() < writes.len() {
