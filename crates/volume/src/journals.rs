@@ -112,6 +112,13 @@ impl Journal {
         self.stopped = Some(why.clone());
         VolumeError::Stopped { why }
     }
+
+    /// The same after the mark could not be looked at or written, or is another writer's, which is
+    /// told as it is.
+    fn stop_by_mark(&mut self, what: &str, error: VolumeError) -> VolumeError {
+        let stopped = self.stop(what, &error);
+        if matches!(error, VolumeError::Superseded { .. }) { error } else { stopped }
+    }
 }
 
 impl Journals {
@@ -154,7 +161,7 @@ impl Journals {
         match &*self.mark() {
             Some(mark) if mark.writer() == writer => mark.expect_own(),
             Some(mark) => Err(VolumeError::Superseded { writer, by: mark.writer() }),
-            None => panic!("nobody took the pool over"),
+            None => Err(nobody()),
         }
     }
 
@@ -265,11 +272,17 @@ impl Journals {
         let mut mark = self.mark();
         let mark = mark.as_mut().expect("the pool was taken over");
         if mark.cut().first == begin.first && !mark.cut().is_begun {
-            mark.begin().map_err(|error| journal.stop("the mark could not be written", &error))?;
+            let what = "the mark could not be written";
+            mark.begin().map_err(|error| journal.stop_by_mark(what, error))?;
         }
         journal.open = Some((log, journal.next));
         Ok(())
     }
+}
+
+/// The pool was not taken over, or an opening of this one after the last failed.
+fn nobody() -> VolumeError {
+    VolumeError::Stopped { why: "it was opened again, which did not succeed".into() }
 }
 
 fn damaged(object: &str, problem: String) -> VolumeError {
@@ -289,8 +302,13 @@ impl Metadata for Journals {
         *own = None;
         *journal = Journal::default();
         let mut mark = Mark::claim(&*self.folder, self.pool)?;
-        let Found { base, next, places } = self.read(&mark, take)?;
-        // before anything is removed that a frame from here on could name
+        let read = self.read(&mark, take);
+        if read.is_err() {
+            // what is missing may have gone since, with a later writer's checkpoint
+            mark.expect_own()?;
+        }
+        let Found { base, next, places } = read?;
+        // before anything is changed or removed that a frame from here on could name
         mark.cut_at(next)?;
         let taken = Taken { writer: mark.writer(), sequence: next, places };
         *journal = Journal { next, base, ..Journal::default() };
@@ -331,8 +349,7 @@ impl Metadata for Journals {
         if !seeded::active(Bug::SupersededUnseen)
             && let Err(error) = self.expect_own(writer)
         {
-            let _ = journal.stop("the pool was lost", &error);
-            return Err(error);
+            return Err(journal.stop_by_mark("the pool was lost, or may be", error));
         }
         journal.next += 1;
         Ok(())

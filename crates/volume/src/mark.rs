@@ -5,9 +5,12 @@
 //! at the mark: whoever opens the pool writes there before reading anything, so that of the two
 //! either the one sees the mark or the other sees what the one has made durable.
 //!
-//! The mark is two pages that are written in turn, so that a torn one leaves the one before.
+//! The mark is two copies. What a writer says that others have to know, that it has the pool and
+//! where the cut is, it writes to both. And it looks at both before each that it writes. So one that
+//! lost the pool writes at most one more before it finds out, and the other one still says who has
+//! it. A torn copy leaves the other one as well.
 
-use onefold_backend::{Folder, Pages};
+use onefold_backend::{BackendError, Folder, Pages};
 use onefold_seal::wire::{Put, Reader};
 use onefold_seal::{CHECK_LEN, Check, ObjectId};
 
@@ -89,9 +92,13 @@ pub(crate) struct Mark {
     file: Box<dyn Pages + Sync>,
     pool: ObjectId,
     said: Said,
-    /// What the other page has: the next to write the mark writes over it.
-    other: [u8; LEN],
+    /// What the copies are, as far as this writer wrote or found them.
+    copies: [[u8; LEN]; 2],
 }
+
+/// How often a pool is claimed anew where an earlier writer wrote to the mark meanwhile. One has but
+/// few writes before it looks.
+const CLAIMS: usize = 16;
 
 impl Mark {
     /// Makes the mark of a pool that nobody has opened yet, or that was not made to the end.
@@ -116,21 +123,49 @@ impl Mark {
 
     /// Takes the pool for a new writer, durably: no earlier one acknowledges anything from here on.
     pub(crate) fn claim(folder: &dyn Folder, pool: ObjectId) -> Result<Self, VolumeError> {
-        let file = folder.pages(NAME, PAGE)?;
-        let mut found = [None; 2];
-        for (slot, found) in (0..).zip(&mut found) {
-            if slot < file.count() {
-                *found = Said::decode(&read(&*file, slot)?, pool);
+        let mut file = folder.pages(NAME, PAGE)?;
+        for _ in 0..CLAIMS {
+            let mut mark = Self::found(file, pool)?;
+            if mark.claim_both()? {
+                return Ok(mark);
             }
+            file = mark.file;
         }
-        let newest = found.into_iter().flatten().max_by_key(|said| said.count);
-        let Some(said) = newest.filter(|_| file.count() >= 2) else {
+        let place = "the pool".to_owned();
+        Err(BackendError::InUse { name: NAME.to_owned(), place }.into())
+    }
+
+    /// What the mark is, for a new writer.
+    fn found(file: Box<dyn Pages + Sync>, pool: ObjectId) -> Result<Self, VolumeError> {
+        let is_whole = file.count() >= 2;
+        let mut copies = [[0; LEN]; 2];
+        for (slot, copy) in (0..).zip(copies.iter_mut().filter(|_| is_whole)) {
+            *copy = read(&*file, slot)?;
+        }
+        let found = || copies.iter().filter_map(|copy| Said::decode(copy, pool));
+        // also if an earlier writer was in the middle of writing the other one, with a higher count
+        let newest = found().max_by_key(|said| (said.writer, said.count));
+        // who claimed the pool last may not have found what the one before was telling
+        let cut = found().map(|said| said.cut).max_by_key(|cut| (cut.writer, cut.is_begun));
+        let (true, Some(newest), Some(cut)) = (is_whole, newest, cut) else {
             let problem = "neither of its copies is whole, so nobody knows who has the pool".into();
             return Err(VolumeError::Damaged { object: NAME.into(), at: 0, problem });
         };
-        let mut mark = Self { file, pool, said, other: [0; LEN] };
-        mark.write(Writer(said.writer.0 + 1), said.cut)?;
-        Ok(mark)
+        let said = Said { count: newest.count, writer: Writer(newest.writer.0 + 1), cut };
+        Ok(Self { file, pool, said, copies })
+    }
+
+    /// Says in both copies that this writer has the pool. False if an earlier one wrote to either
+    /// meanwhile: it may have told what was not found here, or what it writes next hides the other.
+    fn claim_both(&mut self) -> Result<bool, VolumeError> {
+        let copies = if seeded::active(Bug::ClaimedOnce) { 1 } else { 2 };
+        for _ in 0..copies {
+            self.put(self.said.cut)?;
+            if self.unchanged()? < 2 {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     pub(crate) fn writer(&self) -> Writer {
@@ -146,42 +181,64 @@ impl Mark {
         if seeded::active(Bug::CutUntold) {
             return Ok(());
         }
-        let writer = self.said.writer;
-        self.write(writer, Cut { first, writer, is_begun: false })
+        let cut = Cut { first, writer: self.said.writer, is_begun: false };
+        self.write(cut)?;
+        self.write(cut)
     }
 
     /// The journal that begins at the cut is there.
     pub(crate) fn begin(&mut self) -> Result<(), VolumeError> {
-        self.write(self.said.writer, Cut { is_begun: true, ..self.said.cut })
+        self.write(Cut { is_begun: true, ..self.said.cut })
     }
 
-    fn write(&mut self, writer: Writer, cut: Cut) -> Result<(), VolumeError> {
-        let said = Said { count: self.said.count + 1, writer, cut };
-        self.file.write(said.count % 2, &page(&said.encode(self.pool)))?;
+    /// Writes one copy, unless a later writer has the pool.
+    fn write(&mut self, cut: Cut) -> Result<(), VolumeError> {
+        self.expect_own()?;
+        self.put(cut)
+    }
+
+    fn put(&mut self, cut: Cut) -> Result<(), VolumeError> {
+        let said = Said { count: self.said.count + 1, cut, ..self.said };
+        let (slot, bytes) = (said.count % 2, said.encode(self.pool));
+        self.file.write(slot, &page(&bytes))?;
         self.file.sync()?;
-        self.other = self.said.encode(self.pool);
+        self.copies[slot as usize] = bytes;
         self.said = said;
         Ok(())
     }
 
     /// Fails if a later writer wrote it.
     pub(crate) fn expect_own(&self) -> Result<(), VolumeError> {
-        let found = read(&*self.file, (self.said.count + 1) % 2)?;
-        if found == self.other {
-            return Ok(());
-        }
-        match Said::decode(&found, self.pool) {
-            // of an earlier one, which was in the middle of it: it means nothing
-            Some(said) if said.count < self.said.count => Ok(()),
-            Some(said) => {
-                Err(VolumeError::Superseded { writer: self.said.writer, by: said.writer })
-            }
-            None => {
-                let problem = "it is not what was written here, expected to find that".into();
-                Err(VolumeError::Damaged { object: NAME.into(), at: 0, problem })
-            }
+        match self.unchanged()? {
+            0 => Err(foreign()),
+            _ => Ok(()),
         }
     }
+
+    /// How many of the copies are as they were left or found here: an earlier writer may have been in
+    /// the middle of writing one. Fails if a later writer wrote one.
+    fn unchanged(&self) -> Result<usize, VolumeError> {
+        let mut unchanged = 0;
+        for (slot, expected) in (0..).zip(&self.copies) {
+            let found = read(&*self.file, slot)?;
+            if found == *expected {
+                unchanged += 1;
+                continue;
+            }
+            let Some(said) = Said::decode(&found, self.pool) else { return Err(foreign()) };
+            // one with the same number opened the pool at the same moment
+            let is_later = (said.writer, said.count) >= (self.said.writer, self.said.count);
+            if is_later {
+                return Err(VolumeError::Superseded { writer: self.writer(), by: said.writer });
+            }
+        }
+        Ok(unchanged)
+    }
+}
+
+fn foreign() -> VolumeError {
+    let problem = "it is not what was written here, expected to find that".into();
+    VolumeError::Damaged { object: NAME.into(), at: 0, problem }
 }
 
 /// A page that begins with `bytes`.
@@ -241,18 +298,35 @@ mod tests {
     }
 
     #[test]
-    fn a_torn_copy_leaves_the_one_before() {
+    fn either_copy_tells_who_has_the_pool_and_where_the_cut_is() {
         for slot in 0..2 {
             let folder = folder();
-            Mark::claim(&folder, POOL).unwrap().cut_at(7).unwrap();
-            // counts 2 and 3 are there
-            folder.pages(NAME, PAGE).unwrap().write(slot, &[9; PAGE]).unwrap();
+            let tear = || folder.pages(NAME, PAGE).unwrap().write(slot, &[9; PAGE]).unwrap();
+            drop(Mark::claim(&folder, POOL).unwrap());
+            tear();
+            let mut mark = Mark::claim(&folder, POOL).unwrap();
+            assert_eq!((mark.writer(), mark.cut()), (Writer(2), Cut::default()));
+            mark.cut_at(7).unwrap();
+            tear();
             let mark = Mark::claim(&folder, POOL).unwrap();
-            let (first, writer) = if slot == 0 { (7, 1) } else { (0, 0) };
-            assert_eq!((mark.cut().first, mark.cut().writer), (first, Writer(writer)));
-            assert_eq!(mark.writer(), Writer(2));
+            let cut = Cut { first: 7, writer: Writer(2), is_begun: false };
+            assert_eq!((mark.writer(), mark.cut()), (Writer(3), cut));
             mark.expect_own().unwrap();
         }
+    }
+
+    #[test]
+    fn a_copy_that_was_being_written_is_as_if_it_were_not() {
+        let folder = folder();
+        let mut mark = Mark::claim(&folder, POOL).unwrap();
+        mark.cut_at(7).unwrap();
+        let kept = mark.copies;
+        mark.begin().unwrap();
+        let slot = mark.said.count % 2;
+        folder.pages(NAME, PAGE).unwrap().write(slot, &[9; PAGE]).unwrap();
+        let mark = Mark::claim(&folder, POOL).unwrap();
+        let before = Said::decode(&kept[1 - slot as usize], POOL).unwrap();
+        assert_eq!((mark.writer(), mark.cut()), (Writer(2), before.cut));
     }
 
     #[test]
@@ -274,16 +348,92 @@ mod tests {
         }
     }
 
+    /// What `mark` would write next if it did not look.
+    fn late(mark: &mut Mark, cut: Cut) {
+        mark.put(cut).unwrap();
+    }
+
+    fn is_superseded(result: Result<(), VolumeError>, writer: u64, by: u64) -> bool {
+        let (one, other) = (Writer(writer), Writer(by));
+        matches!(result, Err(VolumeError::Superseded { writer, by }) if (writer, by) == (one, other))
+    }
+
+    #[test]
+    fn a_write_that_was_on_its_way_does_not_hide_who_has_the_pool() {
+        for is_cut in [false, true] {
+            let folder = folder();
+            let mut early = Mark::claim(&folder, POOL).unwrap();
+            if is_cut {
+                early.cut_at(0).unwrap();
+            }
+            let mut later = Mark::claim(&folder, POOL).unwrap();
+            // it had looked, and was to write where the claim is by now
+            late(&mut early, Cut { is_begun: is_cut, writer: Writer(1), ..Cut::default() });
+            assert!(is_superseded(early.expect_own(), 1, 2));
+            assert!(is_superseded(early.begin(), 1, 2), "it looks before it writes once more");
+            later.expect_own().unwrap();
+            later.cut_at(4).unwrap();
+            assert!(is_superseded(early.expect_own(), 1, 2));
+            let next = Mark::claim(&folder, POOL).unwrap();
+            assert_eq!((next.writer(), next.cut()), (Writer(3), later.cut()));
+        }
+    }
+
+    #[test]
+    fn nothing_is_cut_by_who_lost_the_pool_before() {
+        let folder = folder();
+        let mut early = Mark::claim(&folder, POOL).unwrap();
+        let mut later = Mark::claim(&folder, POOL).unwrap();
+        later.cut_at(3).unwrap();
+        assert!(is_superseded(early.cut_at(9), 1, 2));
+        later.expect_own().unwrap();
+        assert_eq!(Mark::claim(&folder, POOL).unwrap().cut(), later.cut());
+    }
+
+    #[test]
+    fn a_later_writer_counts_however_often_an_earlier_one_wrote() {
+        let folder = folder();
+        let mut early = Mark::claim(&folder, POOL).unwrap();
+        // found before the other one wrote more
+        let mut later = Mark::found(folder.pages(NAME, PAGE).unwrap(), POOL).unwrap();
+        early.cut_at(2).unwrap();
+        assert!(!later.claim_both().unwrap(), "the cut would be lost");
+        let mut later = Mark::claim(&folder, POOL).unwrap();
+        assert_eq!((later.writer(), later.cut()), (Writer(3), early.cut()));
+        later.cut_at(5).unwrap();
+        // with a count above
+        early.said.count += 100;
+        let cut = early.cut();
+        late(&mut early, cut);
+        assert!(is_superseded(early.expect_own(), 1, 3));
+        later.expect_own().unwrap();
+        assert_eq!(Mark::claim(&folder, POOL).unwrap().cut(), later.cut());
+    }
+
+    #[test]
+    fn of_two_that_take_the_same_number_one_finds_out() {
+        let folder = folder();
+        let found = || Mark::found(folder.pages(NAME, PAGE).unwrap(), POOL).unwrap();
+        let (mut one, mut other) = (found(), found());
+        assert!(one.claim_both().unwrap());
+        assert!(is_superseded(other.claim_both().map(drop), 1, 1));
+        // neither goes on in doubt
+        let claimed = Mark::claim(&folder, POOL).unwrap();
+        assert_eq!(claimed.writer(), Writer(2));
+        assert!(is_superseded(one.expect_own(), 1, 2) && is_superseded(other.begin(), 1, 2));
+    }
+
     #[test]
     fn what_an_earlier_writer_was_in_the_middle_of_means_nothing() {
         let folder = folder();
         let mut early = Mark::claim(&folder, POOL).unwrap();
         early.cut_at(0).unwrap();
-        let mut late = Mark::claim(&folder, POOL).unwrap();
-        late.cut_at(4).unwrap();
-        early.begin().unwrap();
-        late.expect_own().unwrap();
+        let mut later = Mark::claim(&folder, POOL).unwrap();
+        later.cut_at(4).unwrap();
+        let begun = Cut { is_begun: true, ..early.cut() };
+        late(&mut early, begun);
+        later.expect_own().unwrap();
         assert!(early.expect_own().is_err());
-        assert_eq!(Mark::claim(&folder, POOL).unwrap().cut(), late.cut());
+        assert_eq!(Mark::claim(&folder, POOL).unwrap().cut(), later.cut());
     }
 }

@@ -82,8 +82,8 @@ pub struct Taken {
 /// handed over again with the same number before any other is. Two errors are for good:
 /// [`VolumeError::Superseded`] and [`VolumeError::Stopped`].
 ///
-/// **Panics** where a shard is changed that this one never gave to anybody, or a batch has no
-/// operations.
+/// **Panics** where a batch has no operations. To change a shard that this one never gave to anybody
+/// is an error or a panic.
 pub trait Metadata: Send + Sync {
     /// Makes the caller the only writer of `shard`, durably, and gives all that the shard has to
     /// `take`: a checkpoint if there is one, and the batches since, in order.
@@ -105,8 +105,8 @@ pub trait Metadata: Send + Sync {
         operations: &[u8],
     ) -> Result<(), VolumeError>;
 
-    /// Fails if another one took the shard over, as far as that can be seen. For what is written
-    /// beside batches: the bytes of pages.
+    /// Fails if another one took the shard over, as far as that can be seen. For what is changed
+    /// beside batches: containers.
     fn expect_current(&self, shard: Shard, writer: Writer) -> Result<(), VolumeError>;
 
     /// Begins a checkpoint, which says how the pool is when all batches before number `sequence` have

@@ -16,6 +16,7 @@ use crate::map::References;
 use crate::metadata::{Metadata, Shard, Taken};
 use crate::pages::Pages;
 use crate::replay::Replayed;
+use crate::seeded::{self, Bug};
 
 /// A pool as it was found.
 pub(crate) struct Recovered {
@@ -28,12 +29,18 @@ pub(crate) struct Recovered {
     pub(crate) damage: Vec<VolumeError>,
 }
 
+/// So many numbers beyond the last that is known were given out at most: to containers that no batch
+/// tells of. A file with a higher one is none that a pool left, and takes no numbers away.
+const FAR: u32 = 1 << 20;
+
 /// Takes `shard` over and finds the state that its batches end with, and enters all pages into
 /// `table`, so that each footer is read once.
 ///
 /// What is named stays as it is. A container without a footer loses what is behind its last page,
 /// and gets its footer if another one without follows; one that is missing is an empty file from
-/// then on; and those that nothing names are removed.
+/// then on; and those that nothing names are removed, and their numbers not given out by this opening.
+/// Before a container is cut off, gets its footer or is removed it is looked whether the shard is
+/// still this one's.
 pub(crate) fn recover(
     folder: &Arc<dyn Folder>,
     metadata: &dyn Metadata,
@@ -50,24 +57,31 @@ pub(crate) fn recover(
     let mut pages = Pages::new();
     let mut damage = Vec::new();
     let mut waiting = Waiting::default();
+    // another one may have the pool by now, and these files with it
+    let expect_current = || metadata.expect_current(shard, taken.writer);
     for (container, image) in &containers {
         if !image.is_sealed {
+            expect_current()?;
             damage.extend(pages.close_open(&mut appender, &mut waiting));
+            expect_current()?;
         }
         damage.extend(pages.load(&mut appender, table, *container, image)?);
     }
     pages.next = pages.next.max(next_container);
     recount(&volumes, &mut pages);
     // what never came to be, or should have gone
-    for name in &folder.names()? {
-        let container =
-            name.strip_prefix("container-").and_then(|hex| u32::from_str_radix(hex, 16).ok());
-        let is_left_over = container.is_some_and(|number| {
-            container_name(number) == *name && !containers.contains_key(&number)
-        });
-        if is_left_over {
-            folder.remove(name)?;
+    let names = folder.names()?;
+    let far = pages.next.saturating_add(FAR);
+    let there = names.iter().filter_map(|name| container_of(name));
+    for number in there.filter(|number| !containers.contains_key(number)) {
+        if number < far {
+            // who began it may go on with it, having lost the pool and not knowing that yet
+            pages.next = pages.next.max(number + 1);
         }
+        if !seeded::active(Bug::RemovedUnseen) {
+            expect_current()?;
+        }
+        folder.remove(&container_name(number))?;
     }
     if let Some(open) = appender.number()
         && pages.doom_open(open, |record| waiting.push(record))
@@ -76,6 +90,12 @@ pub(crate) fn recover(
     }
     let state = State { volumes, next_volume, pages, waiting };
     Ok(Recovered { state, appender, taken, bytes, damage })
+}
+
+/// The number of the container whose file has this name.
+fn container_of(name: &str) -> Option<u32> {
+    let number = u32::from_str_radix(name.strip_prefix("container-")?, 16).ok()?;
+    (container_name(number) == name).then_some(number)
 }
 
 /// Counts what refers to each page: every entry of every segment once.

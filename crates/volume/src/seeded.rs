@@ -35,6 +35,10 @@ pub enum Bug {
     SupersededUnseen = 11,
     /// Which frames of earlier writers count is not written down.
     CutUntold = 12,
+    /// Who opens a pool says so in one copy of the mark, over which another one may be writing.
+    ClaimedOnce = 13,
+    /// Who opens a pool removes containers without looking whether it still has it.
+    RemovedUnseen = 14,
 }
 
 impl Bug {
@@ -52,6 +56,8 @@ impl Bug {
         Bug::ClosedUnsynced,
         Bug::SupersededUnseen,
         Bug::CutUntold,
+        Bug::ClaimedOnce,
+        Bug::RemovedUnseen,
     ];
 }
 

@@ -29,7 +29,7 @@ fn look(bug: Bug, seed: u64) {
         Bug::RetryGrown => {
             retried::lose_answers(seed, shards::Shards::new(seed, 4));
         }
-        Bug::SupersededUnseen | Bug::CutUntold => {
+        Bug::SupersededUnseen | Bug::CutUntold | Bug::ClaimedOnce | Bug::RemovedUnseen => {
             takeover::lose_everywhere(seed, &mut takeover::Tally::default());
         }
         _ => cut(seed),

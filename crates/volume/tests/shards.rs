@@ -8,7 +8,8 @@ mod shards;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use onefold_backend::{Folder, MemoryFolder};
+use onefold_backend::fault::{Failure, Fault, Faults, Faulty};
+use onefold_backend::{Folder, MemoryFolder, Operation};
 use onefold_seal::ObjectId;
 use onefold_testkit::SplitMix64;
 use onefold_volume::{Journals, Known, Metadata, Shard, Taken, VolumeError, Writer};
@@ -175,4 +176,39 @@ fn an_answer_that_was_lost_changes_nothing() {
 fn a_folder_knows_its_own_pool_alone() {
     let other = Shard::of(ObjectId::from_bytes([8; 16]));
     let _ = journals()().apply_batch(other, Writer(1), 0, b"x");
+}
+
+#[test]
+fn a_look_at_the_mark_that_fails_behind_the_sync_is_for_good() {
+    let (inner, faults) = (MemoryFolder::new(), Faults::none());
+    Journals::create(&inner, POOL).unwrap();
+    let journals = Journals::new(Arc::new(Faulty::new(inner, "pool", &faults)), POOL);
+    let (taken, _) = take(&journals, SHARD).unwrap();
+    let batch = |sequence| journals.apply_batch(SHARD, taken.writer, sequence, b"a");
+    batch(0).unwrap();
+    let fault = || Fault::new(Failure::Io).on(Operation::Read).named("writer");
+    // before it nothing was done: it is asked again
+    faults.add(fault());
+    assert!(matches!(batch(1), Err(VolumeError::Backend(_))));
+    batch(1).unwrap();
+    faults.add(fault().skip(2));
+    assert!(matches!(batch(2), Err(VolumeError::Stopped { .. })));
+    assert!(matches!(batch(2), Err(VolumeError::Stopped { .. })));
+    let (again, told) = take(&journals, SHARD).unwrap();
+    assert_eq!((again.sequence, told.1.len()), (3, 3), "the frame was synced");
+}
+
+#[test]
+fn who_shares_what_could_not_be_opened_again_is_told() {
+    let folder = Arc::new(MemoryFolder::new());
+    Journals::create(&*folder, POOL).unwrap();
+    let journals = Journals::new(Arc::clone(&folder) as _, POOL);
+    let (taken, _) = take(&journals, SHARD).unwrap();
+    folder.remove("writer").unwrap();
+    assert!(matches!(take(&journals, SHARD), Err(VolumeError::Damaged { .. })));
+    let errors = [
+        journals.apply_batch(SHARD, taken.writer, 0, b"a").unwrap_err(),
+        journals.expect_current(SHARD, taken.writer).unwrap_err(),
+    ];
+    assert!(errors.iter().all(|one| matches!(one, VolumeError::Stopped { .. })), "{errors:?}");
 }

@@ -12,9 +12,19 @@ fn a_process_that_lost_its_pool_is_found_out_and_loses_nothing() {
         lose_everywhere(seed, &mut tally);
     }
     println!("{tally:?}");
-    for call in ["append journal", "sync journal", "append checkpoint", "look at writer"] {
+    let calls = [
+        "append journal",
+        "sync journal",
+        "append checkpoint",
+        "look at writer",
+        "write writer",
+        "truncate container",
+        "remove container",
+    ];
+    for call in calls {
         assert!(tally.calls.contains_key(call), "{call}: {:?}", tally.calls);
     }
+    assert!(tally.both_stopped > 100, "{tally:?}");
     // only a process that is stopped just as it writes to a container can damage pages
     assert!(tally.damaged * 4 < tally.plays, "{tally:?}");
 }

@@ -1,13 +1,18 @@
 //! A process loses its pool to another at every step, and does not know: the lock is forgotten while
 //! it is stopped between two calls, another one opens the pool, works and ends, and the first goes on.
+//! Or the other one is stopped as well, while it opens the pool, and goes on when the first has ended.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::ops::Range;
+use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread;
 
 use onefold_backend::{BackendError, Folder, Log, LogReader, MemoryFolder, Pages, Syncer};
 use onefold_block::{BlockDevice, BlockSize, Durability};
 use onefold_testkit::SplitMix64;
-use onefold_volume::{Hash, Options, Pool};
+use onefold_volume::{Hash, Options, Pool, VolumeError};
 
 const BLOCK: u64 = 4096;
 /// The first process writes the first half, the second one the other.
@@ -27,15 +32,26 @@ struct Process {
 #[derive(Default)]
 struct Calls {
     made: u64,
+    /// How often the mark was written.
+    marks: u64,
     /// Before which call, and what.
     stop: Option<(u64, Box<dyn FnOnce() + Send>)>,
     /// Whether that is over, and before which call on what it was.
     stopped_at: Option<String>,
+    /// Whether the mark had been written by then.
+    had_claimed: bool,
 }
+
+/// A call that writes a copy of the mark.
+const MARKED: (&str, &str) = ("write", "writer");
 
 impl Process {
     fn new(folder: &Arc<MemoryFolder>) -> Self {
         Self { folder: Arc::clone(folder), calls: Arc::default() }
+    }
+
+    fn stop_before(&self, call: u64, other: impl FnOnce() + Send + 'static) {
+        self.calls.lock().unwrap().stop = Some((call, Box::new(other)));
     }
 
     fn calls(&self, call: &str, name: &str) {
@@ -46,7 +62,9 @@ impl Process {
             let stop = calls.stop.take_if(|(at, _)| *at == made);
             if stop.is_some() {
                 calls.stopped_at = Some(format!("{call} {name}"));
+                calls.had_claimed = calls.marks > 0;
             }
+            calls.marks += u64::from((call, name) == MARKED);
             stop
         };
         if let Some((_, other)) = stop {
@@ -210,10 +228,16 @@ impl Did {
             self.may.insert(*at, vec![*n]);
         }
     }
+
+    /// What there is of `blocks` for who opens the pool after it.
+    fn left(&self, blocks: &Range<u64>) -> Arc<Mutex<Self>> {
+        let may = self.may.range(blocks.clone()).map(|(at, ns)| (*at, ns.clone())).collect();
+        Arc::new(Mutex::new(Self { may, now: BTreeMap::new() }))
+    }
 }
 
 /// Writes, flushes, checkpoints and compacts as `seed` says, until that fails.
-fn work(pool: &Pool, seed: u64, blocks: std::ops::Range<u64>, steps: u64, did: &Mutex<Did>) {
+fn work(pool: &Pool, seed: u64, blocks: Range<u64>, steps: u64, did: &Mutex<Did>) {
     let volume = pool.volume("a").expect("it was made");
     let mut numbers = SplitMix64::new(seed);
     let mut below = |bound: u64| numbers.next_u64() % bound;
@@ -248,39 +272,120 @@ fn work(pool: &Pool, seed: u64, blocks: std::ops::Range<u64>, steps: u64, did: &
     }
 }
 
+/// A pool as a process left it that was killed: with bytes behind the last page that is told of, and
+/// with containers that nothing tells of. Also what its blocks may be.
+fn left_over(seed: u64) -> (Arc<MemoryFolder>, Did) {
+    let folder = Arc::new(MemoryFolder::new());
+    Pool::create(&*folder, Hash::Blake3).unwrap();
+    let (pool, _) = Pool::open(Arc::new(Process::new(&folder)), options()).unwrap();
+    pool.create_volume("a", BLOCKS * BLOCK, BlockSize::B4096).unwrap();
+    let did = Mutex::default();
+    work(&pool, seed + 2, 0..BLOCKS, 8, &did);
+    let mut did = did.into_inner().unwrap();
+    let volume = pool.volume("a").unwrap();
+    for at in 0..8 {
+        did.writes(at, 100 + at);
+        volume.write(at * BLOCK, &page(100 + at), Durability::OnFlush).unwrap();
+    }
+    (folder, did)
+}
+
+/// When the second process is stopped and goes on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Second {
+    /// It is not: it does so many steps, and ends.
+    Ends { steps: u64 },
+    /// It is stopped before this call until the first has ended.
+    StopsBefore { call: u64 },
+}
+
 /// What became of one play.
 struct Played {
     /// Before which call the first process was stopped; none if it ended before.
     stopped_at: Option<String>,
+    /// Whether the second one was stopped while it opened the pool.
+    is_second_stopped: bool,
     /// Whether pages of a container could not be read afterwards.
     is_damaged: bool,
 }
 
-/// The first process is stopped before call `at`; the second one does so many steps.
-fn play(seed: u64, at: u64, steps: u64) -> Played {
-    let context = format!("seed {seed}, call {at}, {steps} steps");
-    let folder = Arc::new(MemoryFolder::new());
-    let first = Process::new(&folder);
-    Pool::create(&first, Hash::Blake3).unwrap();
-    let (pool, _) = Pool::open(Arc::new(first.clone()), options()).unwrap();
-    pool.create_volume("a", BLOCKS * BLOCK, BlockSize::B4096).unwrap();
-    let (ours, theirs) = (Arc::<Mutex<Did>>::default(), Arc::<Mutex<Did>>::default());
-    let second = {
-        let (folder, theirs) = (Arc::clone(&folder), Arc::clone(&theirs));
-        move || {
-            let process = Process::new(&folder);
-            let (pool, _) = Pool::open(Arc::new(process), options()).unwrap();
-            work(&pool, seed + 1, BLOCKS / 2..BLOCKS, steps, &theirs);
+/// What is known of the second process.
+#[derive(Default)]
+struct Known {
+    has_opened: AtomicBool,
+    is_stopped: AtomicBool,
+}
+
+/// The first process is stopped before call `at`, counted from where it opens the pool.
+fn play(seed: u64, at: u64, how: Second) -> Played {
+    let context = format!("seed {seed}, call {at}, {how:?}");
+    let (folder, left) = left_over(seed);
+    let (our_blocks, their_blocks) = (0..BLOCKS / 2, BLOCKS / 2..BLOCKS);
+    let (ours, theirs) = (left.left(&our_blocks), left.left(&their_blocks));
+    let (first, second) = (Process::new(&folder), Process::new(&folder));
+    let known = Arc::<Known>::default();
+    let running = Arc::<Mutex<Option<(thread::JoinHandle<()>, mpsc::Sender<()>)>>>::default();
+    let steps = if let Second::Ends { steps } = how { steps } else { 6 };
+    let (calls, theirs_too, known_too) = (second.clone(), Arc::clone(&theirs), Arc::clone(&known));
+    let does = move || {
+        let pool = match Pool::open(Arc::new(second), options()) {
+            Ok((pool, _)) => pool,
+            Err(error) => {
+                let is_lost = matches!(error, VolumeError::Superseded { .. });
+                assert!(is_lost && matches!(how, Second::StopsBefore { .. }), "{error}");
+                return;
+            }
+        };
+        known_too.has_opened.store(true, Ordering::SeqCst);
+        work(&pool, seed + 1, their_blocks, steps, &theirs_too);
+    };
+    match how {
+        Second::Ends { .. } => first.stop_before(at, does),
+        Second::StopsBefore { call } => {
+            let (stopped, is_stopped) = mpsc::channel::<()>();
+            let (go_on, goes_on) = mpsc::channel::<()>();
+            let known = Arc::clone(&known);
+            calls.stop_before(call, move || {
+                let is_opening = !known.has_opened.load(Ordering::SeqCst);
+                known.is_stopped.store(is_opening, Ordering::SeqCst);
+                stopped.send(()).expect("the first one waits");
+                // nothing is sent: the first one has ended when the other end is gone
+                let _ = goes_on.recv();
+            });
+            let running = Arc::clone(&running);
+            first.stop_before(at, move || {
+                let thread = thread::spawn(does);
+                *running.lock().unwrap() = Some((thread, go_on));
+                // an error if it ended without being stopped
+                let _ = is_stopped.recv();
+            });
+        }
+    }
+    drop(calls);
+    let pool = match Pool::open(Arc::new(first.clone()), options()) {
+        Ok((pool, _)) => Some(pool),
+        Err(error) => {
+            let is_lost = matches!(error, VolumeError::Superseded { .. });
+            assert!(is_lost, "{context}: {error}");
+            None
         }
     };
-    {
-        let mut calls = first.calls.lock().unwrap();
-        let now = calls.made;
-        calls.stop = Some((now + at, Box::new(second)));
+    if let Some(pool) = &pool {
+        work(pool, seed, our_blocks, 24, &ours);
     }
-    work(&pool, seed, 0..BLOCKS / 2, 24, &ours);
-    let stopped_at = first.calls.lock().unwrap().stopped_at.clone();
-    if stopped_at.is_some() {
+    if let Some((thread, go_on)) = running.lock().unwrap().take() {
+        drop(go_on);
+        thread.join().unwrap_or_else(|panicked| resume_unwind(panicked));
+    }
+    let (stopped_at, had_claimed) = {
+        let calls = first.calls.lock().unwrap();
+        (calls.stopped_at.clone(), calls.had_claimed)
+    };
+    // who had not claimed the pool when it was stopped is the later one, or is refused
+    if had_claimed
+        && known.has_opened.load(Ordering::SeqCst)
+        && let Some(pool) = &pool
+    {
         // it finds out, at the latest when it has something to be made durable
         let volume = pool.volume("a").unwrap();
         let written = volume.write(0, &page(99), Durability::OnReturn);
@@ -317,29 +422,54 @@ fn play(seed: u64, at: u64, steps: u64) -> Played {
             "{context}, {stopped_at:?}: block {block} is none of what it may be"
         );
     }
-    Played { stopped_at, is_damaged }
+    let is_second_stopped = known.is_stopped.load(Ordering::SeqCst);
+    Played { stopped_at, is_second_stopped, is_damaged }
 }
 
 /// What became of all plays of a seed.
 #[derive(Default, Debug)]
 pub(crate) struct Tally {
     pub(crate) plays: u64,
+    /// In how many of them the second process was stopped too.
+    pub(crate) both_stopped: u64,
     /// After which pages could not be read.
     pub(crate) damaged: u64,
     /// Before what the first process was stopped.
     pub(crate) calls: BTreeMap<String, u64>,
 }
 
-/// Lets the pool be lost before every call; the second process only opens it, or works.
+impl Tally {
+    fn count(&mut self, played: &Played) {
+        self.plays += 1;
+        self.both_stopped += u64::from(played.is_second_stopped);
+        self.damaged += u64::from(played.is_damaged);
+        let stopped_at = played.stopped_at.iter().flat_map(|at| at.split('-').next());
+        stopped_at.for_each(|kind| *self.calls.entry(kind.to_owned()).or_default() += 1);
+    }
+}
+
+/// Lets the pool be lost before every call; the second process only opens it, or works. And before
+/// every write of the mark, which may come late, with the second one stopped at every call with which
+/// it opens the pool.
 pub(crate) fn lose_everywhere(seed: u64, tally: &mut Tally) {
+    let mut marked = Vec::new();
     for steps in [0, 12] {
         for at in 1.. {
-            let played = play(seed, at, steps);
-            let Some(stopped_at) = played.stopped_at else { break };
-            tally.plays += 1;
-            tally.damaged += u64::from(played.is_damaged);
-            let kind = stopped_at.split('-').next().unwrap_or_default().to_owned();
-            *tally.calls.entry(kind).or_default() += 1;
+            let played = play(seed, at, Second::Ends { steps });
+            let Some(stopped_at) = &played.stopped_at else { break };
+            if steps == 0 && *stopped_at == format!("{} {}", MARKED.0, MARKED.1) {
+                marked.push(at);
+            }
+            tally.count(&played);
+        }
+    }
+    for at in marked {
+        for call in 1.. {
+            let played = play(seed, at, Second::StopsBefore { call });
+            if !played.is_second_stopped {
+                break;
+            }
+            tally.count(&played);
         }
     }
 }

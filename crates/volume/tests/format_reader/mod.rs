@@ -142,8 +142,8 @@ impl Pool {
         let (covered, found) = head.split_last_chunk::<16>().unwrap();
         let mut fields = Fields(covered);
         assert_eq!(fields.take(12), b"onefold pool");
-        assert_eq!(u32::from_le_bytes(fields.array()), 1, "the version");
         assert_eq!(*found, check(&[covered]));
+        assert_eq!(u32::from_le_bytes(fields.array()), 1, "the version");
         let (id, hash, codec) = (fields.array(), fields.u8(), fields.u8());
         assert!(matches!(hash, 0 | 3) && codec <= 3 && fields.0.is_empty());
         let mut pool = Self {
@@ -203,12 +203,13 @@ impl Pool {
             assert!(rest[16..].iter().all(|byte| *byte == 0));
             let number = |at: usize| u64::from_le_bytes(covered[8 * at..][..8].try_into().unwrap());
             assert_eq!(number(0) % 2, slot as u64);
-            let cut = (number(2), number(3));
             assert!(number(2) <= number(1) && covered[32] <= 1);
-            Some((number(0), Mark { writer: number(1), cut, is_begun: covered[32] == 1 }))
+            Some((number(1), (number(2), covered[32] == 1, number(3))))
         };
-        let newest = [copy(0), copy(1)].into_iter().flatten().max_by_key(|(count, _)| *count);
-        newest.expect("a copy is whole").1
+        let whole = || [copy(0), copy(1)].into_iter().flatten();
+        let writer = whole().map(|(writer, _)| writer).max().expect("a copy is whole");
+        let (cut_writer, is_begun, first) = whole().map(|(_, cut)| cut).max().expect("the same");
+        Mark { writer, cut: (cut_writer, first), is_begun }
     }
 
     /// Takes up the last whole checkpoint that counts; its writer and frame.
