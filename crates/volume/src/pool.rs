@@ -220,7 +220,7 @@ impl Pool {
             return Err(VolumeError::NotEmpty { found });
         }
         let mut own = folder.log(NAME)?;
-        if !is_unfinished(&*own) {
+        if !is_unfinished(&*own)? {
             return Err(VolumeError::NotEmpty { found: NAME.to_owned() });
         }
         own.truncate(0)?;
@@ -573,9 +573,18 @@ pub(crate) fn check_size(size: u64, block_size: BlockSize) -> Result<(), VolumeE
     Ok(())
 }
 
-/// Whether a pool was never made here, or making it was cut short.
-fn is_unfinished(own: &dyn Log) -> bool {
-    own.len() <= HEAD_LEN as u64 && read_head(own).is_err()
+/// Whether a pool was never made here, or making it was cut short: then its check is not there.
+fn is_unfinished(own: &dyn Log) -> Result<bool, VolumeError> {
+    if own.len() > HEAD_LEN as u64 {
+        return Ok(false);
+    }
+    match read_head(own) {
+        // also of a later version, or with a code that is not known here
+        Ok(_) | Err(VolumeError::NewerVersion { .. }) => Ok(false),
+        Err(VolumeError::Malformed { .. }) => Ok(own.len() < HEAD_LEN as u64),
+        Err(VolumeError::NoPool | VolumeError::Damaged { .. }) => Ok(true),
+        Err(error) => Err(error),
+    }
 }
 
 /// The pool's own log, which is whose the pool is, and what it says.
@@ -601,26 +610,40 @@ fn read_head(own: &dyn Log) -> Result<Head, VolumeError> {
     if bytes.get(..MAGIC.len()) != Some(MAGIC) {
         return Err(VolumeError::NoPool);
     }
+    // A damaged version is not taken for a later one; in a head of another length nobody knows where
+    // the check is.
+    if own.len() == HEAD_LEN as u64 {
+        verify_head(&bytes)?;
+    }
     let malformed = |source| VolumeError::Malformed { object: NAME.to_owned(), source };
     let mut reader = Reader::new(&bytes);
-    let head = |reader: &mut Reader<'_>| -> Result<(u32, ObjectId, u8, u8), WireError> {
-        reader.take(MAGIC.len(), "the magic")?;
-        let version = reader.u32("a version")?;
-        let id = ObjectId::from_bytes(reader.array("an id")?);
-        Ok((version, id, reader.u8("a hash")?, reader.u8("a codec")?))
-    };
-    let (version, id, hash, codec) = head(&mut reader).map_err(malformed)?;
+    reader.take(MAGIC.len(), "the magic").map_err(malformed)?;
+    let version = reader.u32("a version").map_err(malformed)?;
     if version > VERSION {
         return Err(VolumeError::NewerVersion { found: version, newest: VERSION });
     }
-    let covered = bytes.len() - reader.remaining();
-    let check = reader.array("a check").map_err(malformed)?;
-    if Check::from_bytes(check).verify(&[&bytes[..covered]]).is_err() {
-        let problem = "its check does not fit its bytes".into();
-        return Err(VolumeError::Damaged { object: NAME.to_owned(), at: 0, problem });
-    }
+    let fields = |reader: &mut Reader<'_>| -> Result<(ObjectId, u8, u8), WireError> {
+        let id = ObjectId::from_bytes(reader.array("an id")?);
+        let (hash, codec) = (reader.u8("a hash")?, reader.u8("a codec")?);
+        reader.take(CHECK_LEN, "a check")?;
+        Ok((id, hash, codec))
+    };
+    let (id, hash, codec) = fields(&mut reader).map_err(malformed)?;
+    verify_head(&bytes)?;
     let hash =
         Hash::from_code(hash).ok_or(reader.error("SHA3-256 or BLAKE3")).map_err(malformed)?;
     let codec = Codec::from_code(codec).ok_or(reader.error("a codec")).map_err(malformed)?;
     Ok(Head { id, hash, codec })
+}
+
+/// Fails unless the check at the end of `bytes` fits those before.
+fn verify_head(bytes: &[u8]) -> Result<(), VolumeError> {
+    let is_whole = bytes
+        .split_last_chunk()
+        .is_some_and(|(covered, check)| Check::from_bytes(*check).verify(&[covered]).is_ok());
+    if is_whole {
+        return Ok(());
+    }
+    let problem = "its check does not fit its bytes".into();
+    Err(VolumeError::Damaged { object: NAME.to_owned(), at: 0, problem })
 }

@@ -483,8 +483,66 @@ fn a_pool_of_a_later_format_is_refused() {
     drop(pool_in(&folder));
     let file = OpenOptions::new().write(true).open(root.join("pool")).unwrap();
     file.write_all_at(&9_u32.to_le_bytes(), 12).unwrap();
-    let error = Pool::open(folder, options()).err().expect("it is newer");
-    assert!(matches!(error, VolumeError::NewerVersion { found: 9, .. }), "{error}");
+    let opened =
+        || Pool::open(Arc::clone(&folder), options()).err().expect("it is not of version 1");
+    // its check is not that of a later version
+    let error = opened();
+    assert!(matches!(error, VolumeError::Damaged { .. }), "{error}");
+    assert!(error.to_string().contains("pool"), "{error}");
+    let mut head = std::fs::read(root.join("pool")).unwrap();
+    let (covered, check) = head.split_last_chunk_mut::<16>().unwrap();
+    check.copy_from_slice(Check::of(&[covered]).as_bytes());
+    for len in [head.len(), head.len() + 9, 16] {
+        head.resize(len, 7);
+        std::fs::write(root.join("pool"), &head).unwrap();
+        let error = opened();
+        assert!(matches!(error, VolumeError::NewerVersion { found: 9, .. }), "{len}: {error}");
+    }
+}
+
+#[test]
+fn a_pool_of_a_later_format_is_not_made_anew_though_it_is_empty() {
+    let (_directory, root, folder) = local();
+    Pool::create(&folder, Hash::Blake3).unwrap();
+    let made = std::fs::read(root.join("pool")).unwrap();
+    // a later version, and a hash that is not known here
+    for (at, code) in [(12, 9), (32, 200)] {
+        let mut head = made.clone();
+        head[at] = code;
+        let (covered, check) = head.split_last_chunk_mut::<16>().unwrap();
+        check.copy_from_slice(Check::of(&[covered]).as_bytes());
+        std::fs::write(root.join("pool"), &head).unwrap();
+        let error = Pool::create(&folder, Hash::Blake3).unwrap_err();
+        assert!(matches!(error, VolumeError::NotEmpty { .. }), "{error}");
+        assert!(std::fs::read(root.join("pool")).unwrap() == head);
+    }
+    // one that was cut short is made to the end
+    for len in [0, 12, 16, made.len() - 1] {
+        std::fs::write(root.join("pool"), &made[..len]).unwrap();
+        Pool::create(&folder, Hash::Blake3).unwrap();
+    }
+    drop(Pool::open(folder, options()).unwrap());
+}
+
+#[test]
+fn the_number_of_a_container_that_is_left_over_is_not_given_out() {
+    let (_directory, root, folder) = local();
+    drop(pool_in(&folder));
+    let name = |number: u32| format!("container-{number:08x}");
+    // those of the last two are so high that no pool left them
+    for (round, (left_over, next)) in (0..).zip([(5, 6), (u32::MAX, 7), (u32::MAX - 1, 8)]) {
+        std::fs::write(root.join(name(left_over)), "left over").unwrap();
+        let (pool, _) = Pool::open(Arc::clone(&folder), options()).unwrap();
+        let volume = pool.volume("a").unwrap();
+        for at in round * 10..(round + 1) * 10 {
+            volume.write(at * BLOCK as u64, &random(at, BLOCK), NOW).unwrap();
+        }
+        drop((volume, pool));
+        let mut names = folder.names().unwrap();
+        names.retain(|name| name.starts_with("container-"));
+        names.sort();
+        assert_eq!(names, (6..=next).map(name).collect::<Vec<_>>());
+    }
 }
 
 /// Bytes of the containers of a pool on disk.

@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use onefold_bench::nbd::Refused;
+use onefold_seal::Check;
 use onefold_testkit::{random, skip};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
@@ -251,6 +252,8 @@ fn a_pool_is_served_once_and_a_newer_one_not_at_all() {
     // the version stands behind twelve bytes of magic
     assert_eq!(newer[12..16], [1, 0, 0, 0]);
     newer[12] = 2;
+    let (covered, check) = newer.split_last_chunk_mut::<16>().unwrap();
+    check.copy_from_slice(Check::of(&[covered]).as_bytes());
     lab.write("pool/pool", &newer);
     let refused = lab.run("serve --pool pool --unix socket").expect(1);
     refused.says(&["format version 2, this program reads up to 1"]);
