@@ -127,7 +127,14 @@ impl Envelope {
                     found: start.len() as u64,
                     expected: self.start_len() as u64,
                 })?;
-                Some(match header::suite(&header)? {
+                // Nothing vouches for a version that comes with an unknown suite. What is under the
+                // root stays as it is, or anybody could keep a repository from being opened.
+                let suite =
+                    header::suite(&header).map_err(|unknown| match header::later(&header) {
+                        Some(later) if !kind.is_under_root() => later,
+                        _ => unknown,
+                    })?;
+                Some(match suite {
                     Suite::Plain => return Err(wrong_suite(Suite::Plain)),
                     Suite::Writer => Cipher::new(&keys.object_key(header::epoch(&header), salt)?),
                     Suite::Aes256Gcm => {
@@ -419,6 +426,37 @@ mod tests {
         let mut object = encrypted().seal(Kind::Run, ID, b"body");
         object[4] = later;
         assert_eq!(encrypted().open(Kind::Run, ID, &object), Err(SealError::BadTag));
+    }
+
+    #[test]
+    fn a_suite_of_a_later_version_is_that_and_of_this_one_it_is_damage() {
+        for kind in Kind::ALL.iter().copied() {
+            for envelope in [plain(), encrypted()] {
+                if envelope.has_open_check(kind) {
+                    continue;
+                }
+                let mut object = envelope.seal(kind, ID, b"body");
+                object[6] = 3;
+                let mut later = object.clone();
+                later[4] = FORMAT_VERSION + 1;
+                if envelope.suite() == Suite::Plain {
+                    renew_check(&mut object);
+                    renew_check(&mut later);
+                }
+                let damaged = envelope.open(kind, ID, &object);
+                assert_eq!(
+                    damaged,
+                    Err(SealError::Reserved { field: "suite", found: 3 }),
+                    "{kind}"
+                );
+                let known = FORMAT_VERSION;
+                let is_told = envelope.open(kind, ID, &later)
+                    == Err(SealError::Version { found: known + 1, known });
+                // Anybody may put a key epoch, or a word on a client, that nobody can open.
+                let is_anybodys = kind.is_under_root() && envelope.suite() != Suite::Plain;
+                assert_eq!(is_told, !is_anybodys, "{kind}");
+            }
+        }
     }
 
     #[test]

@@ -240,6 +240,12 @@ pub(crate) fn suite(header: &[u8; HEADER_LEN]) -> Result<Suite, SealError> {
     Suite::from_code(header[6]).ok_or(SealError::Reserved { field: "suite", found })
 }
 
+/// That a header names a later version than this program knows, before anything vouches for it.
+pub(crate) fn later(header: &[u8; HEADER_LEN]) -> Option<SealError> {
+    let (found, known) = (header[4], FORMAT_VERSION);
+    (found > known).then_some(SealError::Version { found, known })
+}
+
 /// The key epoch that a header names, or the write-only client, before anything vouches for it.
 pub(crate) fn epoch(header: &[u8; HEADER_LEN]) -> u32 {
     word(header, 8)

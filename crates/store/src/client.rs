@@ -10,22 +10,22 @@
 //! whoever takes it back says so before he looks for its snapshots. So of a snapshot that was
 //! acknowledged the third word always knows.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
 use onefold_backend::{BackendError, Objects};
 use onefold_seal::wire::{Put, Reader, WireError};
-use onefold_seal::{CHECK_LEN, Check, Envelope, HEADER_LEN, Kind, ObjectId};
+use onefold_seal::{CHECK_LEN, Check, Envelope, HEADER_LEN, Kind, ObjectId, SealError};
 
-use crate::history::Commit;
+use crate::history::{Commit, Seen};
 use crate::object::read_object;
 use crate::receipt::{self, receipt_name};
 use crate::repository::describe;
 use crate::seeded::{self, Bug};
-use crate::snapshot::{self, snapshot_id, snapshot_name};
+use crate::snapshot::{self, Found, snapshot_id, snapshot_name};
 use crate::tree::Time;
-use crate::{KeyRemark, Repository, StoreError, WriteOnlyKey};
+use crate::{KeyRemark, Repository, Snapshot, StoreError, WriteOnlyKey};
 
 /// Under which prefix of a repository words on clients lie.
 pub(crate) const PREFIX: &str = "clients/";
@@ -281,7 +281,7 @@ impl Repository {
             });
         }
         let early = match seeded::active(Bug::ClientListedEarly) {
-            true => Some(self.snapshots_of(client)?),
+            true => Some(self.snapshots_of(client, anyway)?),
             false => None,
         };
         match self.put_word(client, &ClientWord::Removed(Time::now())) {
@@ -292,7 +292,7 @@ impl Repository {
         self.objects.settle()?;
         let kept = match early {
             Some(early) => early,
-            None => self.snapshots_of(client)?,
+            None => self.snapshots_of(client, anyway)?,
         };
         self.forget_kept(client);
         if self.kept_of(client)?.is_none() {
@@ -305,6 +305,8 @@ impl Repository {
                 put => put?,
             }
         }
+        // What it committed counts no more.
+        self.note_logged(None);
         let there = self.removal(client)?;
         if let (true, Some(removal)) = (is_hidden, &there) {
             self.believe_removal(client, removal.check).map_err(StoreError::Memory)?;
@@ -312,11 +314,28 @@ impl Repository {
         Ok(there.iter().flat_map(|there| there.kept.keys().copied()).collect())
     }
 
-    /// Fails if `kept` lacks a snapshot that a client committed and nobody forgot.
+    /// Fails if `kept` lacks a snapshot that a client committed and nobody forgot, or if it is not known
+    /// what it committed.
     fn expect_all_of(&self, client: u32, kept: &Kept) -> Result<(), StoreError> {
+        // Who remembers has passed over what a later program wrote.
+        let (anew, later) = Seen::anew(self)?;
+        if let Some((_, error)) = later.into_iter().find(|(by, _)| *by == client) {
+            return Err(error);
+        }
         self.note_logged(None);
-        let committed = self.logged()?.committed_by(client);
-        let lacking: Vec<_> = committed.into_iter().filter(|id| !kept.contains_key(id)).collect();
+        let mut committed: BTreeSet<_> = anew.committed_by(client).into_iter().collect();
+        committed.extend(self.logged()?.committed_by(client));
+        let mut lacking = Vec::new();
+        for id in committed.into_iter().filter(|id| !kept.contains_key(id)) {
+            match self.is_anothers(client, id)? {
+                true => self.note_trouble(format_args!(
+                    "{}, which write-only client {client:08x} says it committed, is another's; it is \
+                     not kept as its own",
+                    snapshot_name(id)
+                )),
+                false => lacking.push(id),
+            }
+        }
         match lacking.first() {
             None => Ok(()),
             Some(first) => Err(StoreError::UnreadSnapshots {
@@ -327,8 +346,19 @@ impl Repository {
         }
     }
 
+    /// Whether a snapshot can be read that another client sealed, or nobody's client.
+    fn is_anothers(&self, client: u32, id: ObjectId) -> Result<bool, StoreError> {
+        match Snapshot::look_alone(self, id) {
+            Ok((Found::Snapshot(_), by)) => Ok(by != Some(client)),
+            Ok((Found::Fence | Found::Refused, _)) => Ok(false),
+            Err(error) if self.is_damage(&error) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     /// The snapshots that a client has made, as they are now. What cannot be opened is no client's.
-    fn snapshots_of(&self, client: u32) -> Result<Kept, StoreError> {
+    /// Fails at one that only a later program opens, unless `anyway`.
+    fn snapshots_of(&self, client: u32, anyway: bool) -> Result<Kept, StoreError> {
         let mut kept = Kept::new();
         for id in self.objects.list(snapshot::PREFIX)?.iter().filter_map(|i| snapshot_id(&i.name)) {
             let name = snapshot_name(id);
@@ -346,6 +376,9 @@ impl Repository {
             }
             match self.envelope.open(Kind::Snapshot, id, &bytes) {
                 Ok(_) => drop(kept.insert(id, Check::of(&[&bytes]))),
+                Err(source @ SealError::Version { .. }) if !anyway => {
+                    return Err(StoreError::Envelope { object: name, source });
+                }
                 Err(source) => self.note_trouble(format_args!("{name} {source}; it is not kept")),
             }
         }
@@ -363,6 +396,15 @@ impl Repository {
             Ok(()) => Ok(true),
             Err(source) => Err(StoreError::Envelope { object: snapshot_name(id), source }),
         }
+    }
+
+    /// Whether the key of this client was taken back, and `id` is no snapshot of it that stays.
+    pub(crate) fn refuses(&self, client: u32, id: ObjectId) -> Result<bool, StoreError> {
+        // A client cannot read what is said of clients, and its snapshots neither.
+        if self.is_write_only() {
+            return Ok(false);
+        }
+        Ok(self.kept_of(client)?.is_some_and(|kept| !kept.contains_key(&id)))
     }
 
     /// Fails if the snapshot `id`, which the write-only client `client` sealed, is by a log or a receipt
@@ -385,12 +427,10 @@ impl Repository {
         }
     }
 
-    /// The write-only client that says it sealed what is in the place of snapshot `id`. Nothing vouches
-    /// for it.
-    pub(crate) fn claimed_client(&self, id: ObjectId) -> Result<Option<u32>, StoreError> {
-        let name = snapshot_name(id);
-        let len = self.objects.size(&name)?.min(HEADER_LEN as u64);
-        Ok(Envelope::client_of(&self.objects.get_range(&name, 0..len)?))
+    /// The write-only client that the object `name` says it was sealed by. Nothing vouches for it.
+    pub(crate) fn claimed_client(&self, name: &str) -> Result<Option<u32>, StoreError> {
+        let len = self.objects.size(name)?.min(HEADER_LEN as u64);
+        Ok(Envelope::client_of(&self.objects.get_range(name, 0..len)?))
     }
 
     /// The snapshots of a client that stay; nothing as long as its key is good.

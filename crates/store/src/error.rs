@@ -428,6 +428,7 @@ impl StoreError {
             StoreError::Envelope { source, .. }
             | StoreError::Container(ContainerError::Envelope { source, .. })
             | StoreError::Index(IndexError::Envelope { source, .. }) => Some(source),
+            StoreError::Broken { source, .. } => source.sealed(),
             _ => None,
         }
     }

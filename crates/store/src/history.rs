@@ -69,6 +69,8 @@ pub(crate) struct Contradictions {
     pub(crate) missing: Vec<(ObjectId, Finding)>,
     /// Of keys, what was seen and is gone.
     pub(crate) keys: Vec<Finding>,
+    /// Write-only clients with an entry that a later program sealed for them, each with what is wrong.
+    later: Vec<(u32, StoreError)>,
 }
 
 /// Entries of a log that are missing, or not as they must be.
@@ -166,6 +168,16 @@ impl Seen {
     /// Follows the logs from where they were left, whatever contradicts.
     pub(crate) fn catch_up(&mut self, repository: &Repository) -> Result<(), StoreError> {
         self.follow(repository, None, &mut Contradictions::default())
+    }
+
+    /// What all logs say, whatever contradicts and whatever was seen of them; and the write-only clients
+    /// of whose entries a later program sealed one, so that it is not known what they committed.
+    pub(crate) fn anew(
+        repository: &Repository,
+    ) -> Result<(Self, Vec<(u32, StoreError)>), StoreError> {
+        let (mut seen, mut found) = (Self::default(), Contradictions::default());
+        seen.follow(repository, None, &mut found)?;
+        Ok((seen, found.later))
     }
 
     /// Whether some log names the snapshot as one that is there.
@@ -279,7 +291,47 @@ impl Seen {
         self.removed.insert(client, check);
     }
 
+    /// Follows the logs, and believes no more what was seen of a client before its key was taken back
+    /// and does not stay: who else committed it is read anew.
     fn follow(
+        &mut self,
+        repository: &Repository,
+        least: Option<At>,
+        found: &mut Contradictions,
+    ) -> Result<(), StoreError> {
+        self.follow_logs(repository, least, found)?;
+        let refused = self.refused(repository)?;
+        if refused.is_empty() {
+            return Ok(());
+        }
+        let mut anew = Self::default();
+        anew.follow_logs(repository, least, &mut Contradictions::default())?;
+        for id in refused {
+            match anew.commit(id) {
+                Some(commit) => drop(self.committed.insert(id, commit)),
+                None => drop(self.committed.remove(&id)),
+            }
+        }
+        Ok(())
+    }
+
+    /// The snapshots that only a client committed of which the key was taken back, and that do not stay.
+    fn refused(&self, repository: &Repository) -> Result<Vec<ObjectId>, StoreError> {
+        let mut refused = Vec::new();
+        for (id, commit) in &self.committed {
+            let Some(client) = commit.client else { continue };
+            match repository.refuses(client, *id) {
+                Ok(true) => refused.push(*id),
+                Ok(false) => {}
+                // It is found where entries and words are read.
+                Err(error) if repository.is_damage(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(refused)
+    }
+
+    fn follow_logs(
         &mut self,
         repository: &Repository,
         least: Option<At>,
@@ -372,12 +424,16 @@ impl Seen {
                 self.see(at, check, String::new());
                 return Ok(());
             }
-            Err(error) if error.is_unknown_version() && Envelope::client_of(bytes).is_none() => {
+            // A client stops nobody, nor does who has no key: nothing vouches for an unknown suite.
+            Err(error) if error.is_unknown_version() && is_owners(repository, bytes) => {
                 return Err(error);
             }
             Err(error) if error.is_unreachable() => return Err(error),
             Err(error) => {
                 found.of_entry(at, describe(&error));
+                if let (true, Some(by)) = (error.is_unknown_version(), Envelope::client_of(bytes)) {
+                    found.later.push((by, error));
+                }
                 let host = self.heads.get(&at.writer).map(|head| head.host.clone());
                 self.see(at, check, host.unwrap_or_default());
                 return Ok(());
@@ -549,6 +605,11 @@ impl Seen {
         reader.finish()?;
         Ok(seen)
     }
+}
+
+/// Whether an entry, of which the version is unknown, is of somebody who can read.
+fn is_owners(repository: &Repository, entry: &[u8]) -> bool {
+    !repository.is_encrypted() || Envelope::claimed_epoch(entry).is_some()
 }
 
 /// What an entry must say of the one before it.

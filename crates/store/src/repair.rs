@@ -38,6 +38,7 @@ use crate::mark::{self, Marks};
 use crate::place::Used;
 use crate::receipt::{self, receipt_name};
 use crate::seeded::{self, Bug};
+use crate::snapshot::snapshot_name;
 use crate::tree::{self, Entry, Node, Time, Tree};
 use crate::{Cancel, Progress, Recipe, Repository, Snapshot, StoreError, Summary};
 
@@ -375,7 +376,7 @@ impl Repair<'_> {
         let Repository { objects, envelope, .. } = self.repository;
         for id in &examined.bad_receipts {
             objects.delete(&receipt_name(*id))?;
-            let is_clients = match self.repository.claimed_client(*id) {
+            let is_clients = match self.repository.claimed_client(&snapshot_name(*id)) {
                 Err(error) if error.is_not_found() => false,
                 client => client?.is_some(),
             };

@@ -148,7 +148,11 @@ impl Snapshot {
                     Err(_) => Err(StoreError::Envelope { object, source }),
                 }
             }
-            Err(source) => Err(StoreError::Envelope { object, source }),
+            Err(source) => match client {
+                // Nor does what nobody can open, or only a later program.
+                Some(by) if repository.refuses(by, id)? => Ok((Found::Refused, client)),
+                _ => Err(StoreError::Envelope { object, source }),
+            },
         }
     }
 

@@ -194,10 +194,40 @@ fn a_snapshot_that_two_clients_claim_is_said_to_be_and_comes_back_when_the_liars
     let name = format!("snapshots/{}", scene.made.0);
     assert!(findings.iter().any(|one| one.object == name), "{findings:?}");
     assert!(pruned(&open(objects)).is_err());
-    open(objects).remove_client(liar.client(), true).unwrap();
-    expect_clean(&open(objects)).unwrap();
-    pruned(&open(objects)).unwrap();
-    restored(&open(objects), &scene.made.1).unwrap().expect(&scene.picture).unwrap();
+    for (remembers, anyway) in [(false, false), (false, true), (true, false), (true, true)] {
+        let objects = copy(&**objects);
+        let memory = Arc::new(MemoryFolder::new());
+        let owner = || {
+            let mut owner = open(&objects);
+            if remembers {
+                owner.act_as("owner".into(), Some(Arc::clone(&memory) as _));
+                assert_eq!(owner.recall().unwrap(), []);
+            }
+            owner
+        };
+        let who = owner();
+        assert!(matches!(who.snapshots().unwrap().1[..], [StoreError::Disputed { .. }]));
+        // That it names what another made is no reason to take that for its own, and for unread.
+        assert_eq!(who.remove_client(liar.client(), anyway).unwrap(), []);
+        // Also who has seen the liar's entry while its key was good goes by the other.
+        for owner in [who, owner()] {
+            let (snapshots, damaged) = owner.snapshots().unwrap();
+            assert!(damaged.is_empty(), "{damaged:?}");
+            assert_eq!(snapshots[0].0, scene.made.0);
+        }
+        expect_clean(&owner()).unwrap();
+        pruned(&owner()).unwrap();
+        restored(&owner(), &scene.made.1).unwrap().expect(&scene.picture).unwrap();
+        // It is missed as its own client's.
+        let name = format!("snapshots/{}", scene.made.0);
+        if remembers {
+            objects.delete(&name).unwrap();
+            let mut owner = open(&objects);
+            owner.act_as("owner".into(), Some(Arc::clone(&memory) as _));
+            let findings = owner.recall().unwrap();
+            assert!(findings.iter().any(|one| one.object == name), "{findings:?}");
+        }
+    }
 }
 
 fn pruned(repository: &Repository) -> Result<prune::Report, StoreError> {

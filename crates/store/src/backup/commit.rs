@@ -215,7 +215,7 @@ impl Repository {
     /// Says of a snapshot that somebody who can read has made, and of which no log tells, that it is
     /// there.
     pub(crate) fn acknowledge(&self, id: ObjectId) -> Result<(), StoreError> {
-        if self.logged()?.has(id) || self.claimed_client(id)?.is_some() {
+        if self.logged()?.has(id) || self.claimed_client(&snapshot_name(id))?.is_some() {
             return Ok(());
         }
         match receipt::write(&*self.objects, &self.envelope, id) {

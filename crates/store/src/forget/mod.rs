@@ -123,16 +123,21 @@ impl Shared {
 pub fn forget(repository: &Repository, ids: &[ObjectId]) -> Result<(), StoreError> {
     repository.expect_reading()?;
     let objects = &*repository.objects;
+    // Before anything is written: one that only a later program reads is not forgotten by this one.
+    let mut over = Vec::new();
+    for id in ids {
+        if fence::fate(repository, *id)? != Fate::Open {
+            over.push(*id);
+        }
+    }
     if !seeded::active(Bug::ForgottenLoggedLast) {
         let at = log::append(repository, &[], ids)?;
         repository.remember(at);
     }
     // A client that may not delete leaves its intent behind. Without its snapshot it would look like
     // that of a running backup, for which prunes wait.
-    for id in ids {
-        if fence::fate(repository, *id)? != Fate::Open {
-            objects.delete(&intent_name(*id))?;
-        }
+    for id in over {
+        objects.delete(&intent_name(id))?;
     }
     let receipts = || delete(objects, receipt::PREFIX, ids, receipt_name);
     let snapshots = || delete(objects, snapshot::PREFIX, ids, snapshot_name);

@@ -38,7 +38,13 @@ impl Prune<'_> {
                     Ok((intent, client)) => Some((intent, self.is_removed(client)?)),
                     // It ended meanwhile: without a snapshot, or with one that a listing shows.
                     Err(error) if error.is_not_found() => continue,
-                    Err(error) if error.is_unknown_version() => return Err(error),
+                    Err(error) if error.is_unknown_version() => {
+                        let client = self.repository.claimed_client(&intent_name(id))?;
+                        if !self.is_removed(client)? {
+                            return Err(error);
+                        }
+                        None
+                    }
                     // Nobody knows when it began. A fence is always safe.
                     Err(StoreError::Envelope { .. } | StoreError::Malformed { .. }) => None,
                     Err(error) => return Err(error),
