@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
@@ -15,6 +16,9 @@ use crate::workspace::{self, Cargo};
 /// The version that this program writes.
 const VERSION: &str = "v1";
 
+/// The versions that were handed on: a repository without a fixture of each is not whole.
+const FROZEN: &[&str] = &["v1"];
+
 /// The file that says what each folder holds: its name, and a digest over names and bytes of its files.
 const DIGESTS: &str = "digests";
 
@@ -22,12 +26,7 @@ const DIGESTS: &str = "digests";
 pub(crate) fn make(cargo: Cargo) -> Result<()> {
     let compat = workspace::root().join("compat");
     let folder = compat.join(VERSION);
-    ensure!(
-        !folder.exists(),
-        "{} is there, and what is frozen is never made anew: another format has another version. \
-         (If it was not handed on to anybody, remove it, and its line in {DIGESTS}, by hand.)",
-        folder.display()
-    );
+    expect_new(&compat)?;
     let status = cargo
         .command()
         .args(["test", "--quiet", "--package", "onefold", "--test", "cli", "--"])
@@ -39,25 +38,55 @@ pub(crate) fn make(cargo: Cargo) -> Result<()> {
     ensure!(status.success(), "the fixtures were not made or cannot be used: {status}");
     let found = digest::of_tree(&folder)?;
     let path = compat.join(DIGESTS);
-    let mut noted = fs::read_to_string(&path).unwrap_or_default();
-    noted.push_str(&format!("{VERSION} {}\n", found.digest));
-    fs::write(&path, noted).with_context(|| path.display().to_string())?;
+    let mut text = text(&compat)?;
+    text.push_str(&format!("{VERSION} {}\n", found.digest));
+    fs::write(&path, text).with_context(|| path.display().to_string())?;
     println!("compat: made {}, {} files, {} bytes", folder.display(), found.files, found.bytes);
     Ok(())
+}
+
+/// Fails if there is, or was, a fixture of this version.
+fn expect_new(compat: &Path) -> Result<()> {
+    let folder = compat.join(VERSION);
+    ensure!(
+        !folder.exists() && !noted(compat)?.contains_key(VERSION),
+        "{} is there, or {DIGESTS} names it, and what is frozen is never made anew: another format \
+         has another version. (If it was not handed on to anybody, remove both by hand.)",
+        folder.display()
+    );
+    Ok(())
+}
+
+/// What the file of digests says; nothing if there is none yet.
+fn text(compat: &Path) -> Result<String> {
+    let path = compat.join(DIGESTS);
+    match fs::read_to_string(&path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(String::new()),
+        read => read.with_context(|| path.display().to_string()),
+    }
+}
+
+/// The digest of each folder, by its name.
+fn noted(compat: &Path) -> Result<BTreeMap<String, String>> {
+    let path = compat.join(DIGESTS);
+    let mut noted = BTreeMap::new();
+    for line in text(compat)?.lines() {
+        let (name, digest) = line.split_once(' ').with_context(|| path.display().to_string())?;
+        let before = noted.insert(name.to_owned(), digest.to_owned());
+        ensure!(before.is_none(), "{}: names {name} twice", path.display());
+    }
+    Ok(noted)
 }
 
 /// What in `compat` is not as it was frozen.
 pub(crate) fn violations(compat: &Path) -> Result<Vec<String>> {
     let mut errors = Vec::new();
-    let path = compat.join(DIGESTS);
-    let mut noted = BTreeMap::new();
-    if path.exists() {
-        let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-        for line in text.lines() {
-            let (name, digest) =
-                line.split_once(' ').with_context(|| path.display().to_string())?;
-            noted.insert(name.to_owned(), digest.to_owned());
-        }
+    let mut noted = noted(compat)?;
+    for version in FROZEN.iter().filter(|version| !noted.contains_key(**version)) {
+        errors.push(format!(
+            "{}: {version} is frozen, and there is no line of it",
+            compat.join(DIGESTS).display()
+        ));
     }
     let listed: Vec<_> = match compat.is_dir() {
         true => fs::read_dir(compat).with_context(|| compat.display().to_string())?.collect(),
@@ -97,20 +126,42 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let compat = root.path();
         let said = || violations(compat).unwrap();
-        assert_eq!(said(), [] as [&str; 0]);
-        fs::create_dir_all(compat.join("v9/pool")).unwrap();
-        fs::write(compat.join("v9/pool/pool"), "bytes").unwrap();
+        // Neither folder nor line: gone as well.
+        assert!(said()[0].contains("v1 is frozen"), "{:?}", said());
+        fs::create_dir_all(compat.join("v1/pool")).unwrap();
+        fs::write(compat.join("v1/pool/pool"), "bytes").unwrap();
         fs::write(compat.join("README.md"), "no fixture").unwrap();
-        assert!(said()[0].contains("does not say"), "{:?}", said());
-        let digest = digest::of_tree(&compat.join("v9")).unwrap().digest;
-        fs::write(compat.join(DIGESTS), format!("v9 {digest}\n")).unwrap();
+        assert!(said()[1].contains("does not say"), "{:?}", said());
+        let digest = digest::of_tree(&compat.join("v1")).unwrap().digest;
+        let line = format!("v1 {digest}\n");
+        fs::write(compat.join(DIGESTS), &line).unwrap();
         assert_eq!(said(), [] as [&str; 0]);
-        fs::write(compat.join("v9/pool/pool"), "other").unwrap();
+        fs::write(compat.join("v1/pool/pool"), "other").unwrap();
         assert!(said()[0].contains("was altered"), "{:?}", said());
-        fs::write(compat.join("v9/pool/pool"), "bytes").unwrap();
-        fs::write(compat.join("v9/more"), "").unwrap();
+        fs::write(compat.join("v1/pool/pool"), "bytes").unwrap();
+        fs::write(compat.join("v1/more"), "").unwrap();
         assert!(said()[0].contains("was altered"), "{:?}", said());
-        fs::remove_dir_all(compat.join("v9")).unwrap();
+        // Another fixture in its place is no way out, nor is another line behind its own.
+        fs::write(compat.join(DIGESTS), format!("{line}v1 blake3:00\n")).unwrap();
+        assert!(violations(compat).unwrap_err().to_string().contains("v1 twice"));
+        fs::write(compat.join(DIGESTS), &line).unwrap();
+        fs::remove_dir_all(compat.join("v1")).unwrap();
         assert!(said()[0].contains("is gone"), "{:?}", said());
+    }
+
+    #[test]
+    fn what_was_frozen_is_not_made_again() {
+        let root = tempfile::tempdir().unwrap();
+        let compat = root.path();
+        expect_new(compat).unwrap();
+        fs::write(compat.join(DIGESTS), format!("{VERSION} blake3:00\n")).unwrap();
+        assert!(expect_new(compat).is_err(), "its folder is gone, its line is not");
+        fs::write(compat.join(DIGESTS), "v0 blake3:00\n").unwrap();
+        expect_new(compat).unwrap();
+        fs::create_dir(compat.join(VERSION)).unwrap();
+        assert!(expect_new(compat).is_err());
+        fs::remove_file(compat.join(DIGESTS)).unwrap();
+        fs::create_dir(compat.join(DIGESTS)).unwrap();
+        assert!(text(compat).is_err(), "what cannot be read is not empty");
     }
 }

@@ -20,7 +20,9 @@ use crate::lab::Lab;
 fn frozen() -> Vec<PathBuf> {
     let compat = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../compat");
     let all = fs::read_dir(compat).unwrap().map(|entry| entry.unwrap().path());
-    all.filter(|path| path.is_dir()).collect()
+    let folders: Vec<PathBuf> = all.filter(|path| path.is_dir()).collect();
+    assert!(folders.iter().any(|folder| folder.ends_with("v1")), "{folders:?}");
+    folders
 }
 
 fn make(folder: &Path, root: &Path) {
