@@ -85,7 +85,7 @@ impl WorkingArgs {
 
 /// How many files this process may have open, at most 131,072 that are of use: as many as the system
 /// lets anyone ask for, where that is more than it has now.
-fn most_files() -> usize {
+pub(crate) fn most_files() -> usize {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
     // without it the pool opens files again more often

@@ -21,6 +21,11 @@ impl Bits {
         words[word] |= bit;
     }
 
+    /// Whether there is none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.iter().next().is_none()
+    }
+
     pub(crate) fn has(&self, page: Handle) -> bool {
         let (word, bit) = place(page.slot());
         let words = self.0.get(page.container());
@@ -55,6 +60,7 @@ mod tests {
     fn they_are_a_set_of_pages() {
         let mut numbers = SplitMix64::new(1);
         let (mut bits, mut set) = (Bits::default(), BTreeSet::new());
+        assert!(bits.is_empty());
         let mut draw = || {
             let n = numbers.next_u64();
             Handle::new(1 + (n % 300) as u32, (n >> 32) as u32 % 500)
@@ -66,6 +72,7 @@ mod tests {
             assert!(bits.has(one));
             assert_eq!(bits.has(other), set.contains(&other));
         }
+        assert!(!bits.is_empty());
         let found = bits.containers().flat_map(|(container, slots)| {
             slots.map(move |slot| Handle::new(container, slot)).collect::<Vec<_>>()
         });

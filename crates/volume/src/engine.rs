@@ -702,12 +702,17 @@ impl Engine {
     }
 
     /// Moves what is left in a container of which less than half is referred to; false if there is
-    /// none. It is dropped with the next commit.
+    /// none. It is dropped with the next commit. After an error that may pass others come first, and
+    /// the container again once there are none.
     pub(crate) fn compact(&self) -> Result<bool, VolumeError> {
         let _only = self.maintenance.lock().expect("nobody panics with it");
         self.expect_running()?;
         self.close_sparse()?;
-        let Some((number, file, slots)) = self.state().pages.emptiest() else { return Ok(false) };
+        let emptiest = self.state().pages.emptiest();
+        let Some((number, file, slots)) = emptiest else {
+            self.state().pages.take_up_left();
+            return Ok(false);
+        };
         let moved = self.move_pages(number, &file, &slots);
         // also those that were moved before an error
         self.forward_maps();
@@ -717,7 +722,7 @@ impl Engine {
     }
 
     /// Appends the pages in `slots` of a container anew, and notes where they went. One that cannot be
-    /// read stays, and with it the container.
+    /// read stays, and with it the container: until later, if that may pass.
     fn move_pages(
         &self,
         number: u32,
@@ -727,7 +732,11 @@ impl Engine {
         let directory = match file.directory(&self.envelope()) {
             Ok(directory) => directory,
             Err(error) => {
-                self.state().pages.keep_for_good(number);
+                let mut state = self.state();
+                match error.may_pass() {
+                    true => state.pages.leave(number),
+                    false => state.pages.keep_for_good(number),
+                }
                 return Err(error);
             }
         };
@@ -746,11 +755,18 @@ impl Engine {
                     state.pages.locate(from)
                 };
                 let Some(located) = located else { continue };
-                let Ok(stored) = located.read_stored() else {
-                    let mut state = self.state();
-                    state.pages.keep_for_good(number);
-                    state.pages.note_bad(from);
-                    continue;
+                let stored = match located.read_stored() {
+                    Ok(stored) => stored,
+                    Err(error) if error.may_pass() => {
+                        self.state().pages.leave(number);
+                        return Err(error);
+                    }
+                    Err(_) => {
+                        let mut state = self.state();
+                        state.pages.keep_for_good(number);
+                        state.pages.note_bad(from);
+                        continue;
+                    }
                 };
                 let (group, chunk) =
                     (&directory.groups[slot as usize], &directory.chunks[slot as usize]);

@@ -1,4 +1,6 @@
-use onefold_backend::BackendError;
+use std::io;
+
+use onefold_backend::{BackendError, Operation};
 use onefold_container::ContainerError;
 use onefold_index::TableError;
 use onefold_seal::wire::WireError;
@@ -124,4 +126,23 @@ pub enum VolumeError {
         /// What failed.
         why: String,
     },
+}
+
+impl VolumeError {
+    /// Whether the same may go well a little later, so that it says nothing of what was to be read:
+    /// the system opened no file, for want of descriptors or memory, or let something time out.
+    ///
+    /// A file that is gone, or is another one, or of which the disk gives nothing back, does not pass.
+    pub(crate) fn may_pass(&self) -> bool {
+        match self {
+            Self::Backend(error)
+            | Self::Container(ContainerError::Backend { source: error, .. }) => match error {
+                BackendError::Io { operation: Operation::Open, source, .. } => {
+                    source.is::<io::Error>()
+                }
+                error => error.may_retry(),
+            },
+            _ => false,
+        }
+    }
 }

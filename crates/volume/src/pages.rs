@@ -101,6 +101,8 @@ struct Container {
     is_damaged: bool,
     /// Whether a page of it cannot be read, so that it cannot be emptied.
     is_stuck: bool,
+    /// Whether it could not be emptied a moment ago, and others come first.
+    is_left: bool,
     /// The pages of one that is damaged and has no footer.
     lost: Vec<PageEntry>,
     /// Stored bytes of pages that are referred to.
@@ -119,6 +121,7 @@ impl Container {
             is_sealed: false,
             is_damaged: false,
             is_stuck: false,
+            is_left: false,
             lost: Vec::new(),
             live_bytes: 0,
             live: 0,
@@ -416,11 +419,34 @@ impl Pages {
         self.bad.contains(&page)
     }
 
+    /// A page is as it should be, whatever was noted of it.
+    pub(crate) fn note_good(&mut self, page: Handle) {
+        let page = self.resolve(page);
+        if self.bad.remove(&page)
+            && let Some(container) = self.all.get_mut(page.container())
+        {
+            // who cannot move another page of it finds that out again
+            container.is_stuck = false;
+        }
+    }
+
     /// A page of container `number` cannot be moved.
     pub(crate) fn keep_for_good(&mut self, number: u32) {
         if let Some(container) = self.all.get_mut(number) {
             container.is_stuck = true;
         }
+    }
+
+    /// Container `number` could not be emptied just now: others come first.
+    pub(crate) fn leave(&mut self, number: u32) {
+        if let Some(container) = self.all.get_mut(number) {
+            container.is_left = true;
+        }
+    }
+
+    /// What was left comes next.
+    pub(crate) fn take_up_left(&mut self) {
+        self.all.values_mut().for_each(|container| container.is_left = false);
     }
 
     /// Dooms the sealed containers of which nothing is referred to: nobody can find them any more.
@@ -469,9 +495,9 @@ impl Pages {
     }
 
     /// The container with the smallest share of bytes that are referred to, if it is worth
-    /// compacting: its number, its file and the slots to move.
+    /// compacting and was not left: its number, its file and the slots to move.
     pub(crate) fn emptiest(&self) -> Option<(u32, Arc<PageFile>, Vec<u32>)> {
-        let sealed = self.all.iter().filter(|(_, one)| one.can_be_emptied());
+        let sealed = self.all.iter().filter(|(_, one)| one.can_be_emptied() && !one.is_left);
         let least = sealed.min_by(|(_, a), (_, b)| a.fill().total_cmp(&b.fill()));
         let (number, container) = least.filter(|(_, one)| one.fill() < MIN_FILL)?;
         let slots = container.slots.iter().enumerate();
@@ -491,6 +517,10 @@ impl Pages {
     /// The page is at `to` from now on, for all who refer to it. Nothing if nobody does any more, or
     /// more than can be counted: then it stays, and with it the container.
     pub(crate) fn move_page(&mut self, from: Handle, to: Handle) -> Option<Record> {
+        // it was noted while its bytes were on their way
+        if self.bad.contains(&from) {
+            self.bad.insert(to);
+        }
         let container = self.all.get_mut(from.container())?;
         let references = container.slots[from.slot() as usize].references;
         container.is_stuck |= references == MOST;
@@ -665,8 +695,8 @@ mod tests {
     use super::*;
     use crate::files::Files;
 
-    #[test]
-    fn a_page_that_has_more_references_than_can_be_counted_is_kept() {
+    /// Container 1, which is sealed, and 2, with a page each.
+    fn two_containers() -> (Pages, Handle, Handle) {
         let mut pages = Pages::new();
         let entry = PageEntry {
             offset: 36,
@@ -683,7 +713,27 @@ mod tests {
             assert_eq!(pages.push(number, &entry), Handle::new(number, 0));
         }
         pages.seal(1, 100);
-        let (page, other) = (Handle::new(1, 0), Handle::new(2, 0));
+        (pages, Handle::new(1, 0), Handle::new(2, 0))
+    }
+
+    #[test]
+    fn a_page_that_turns_out_to_be_lost_while_it_is_moved_is_lost_where_it_went() {
+        let (mut pages, from, to) = two_containers();
+        pages.gain(from);
+        assert!(pages.has(from) && pages.has(to));
+        pages.note_bad(from);
+        assert_eq!(pages.move_page(from, to), Some(Record::Moved { from, to }));
+        assert!(pages.is_bad(to) && !pages.has(to));
+        // a map that names it where it was means the same page
+        pages.note_good(from);
+        assert!(!pages.is_bad(to) && pages.has(to));
+        pages.note_bad(from);
+        assert!(!pages.has(to));
+    }
+
+    #[test]
+    fn a_page_that_has_more_references_than_can_be_counted_is_kept() {
+        let (mut pages, page, other) = two_containers();
         pages.gain(page);
         pages.all.get_mut(1).unwrap().slots[0].references = MOST - 1;
         assert!(pages.has(page));

@@ -1,6 +1,7 @@
 //! Whether every page can be read and is what its fingerprint says, found out while the pool is used.
 
 use std::collections::BTreeMap;
+use std::error::Error;
 
 use onefold_container::ChunkEntry;
 
@@ -8,7 +9,7 @@ use crate::VolumeError;
 use crate::bits::Bits;
 use crate::engine::Engine;
 use crate::files::container_name;
-use crate::handle::Handle;
+use crate::handle::{Handle, VolumeId};
 use crate::pool::Pool;
 use crate::sparse::Sparse;
 use crate::walk::{Step, Walk};
@@ -24,9 +25,10 @@ const TOLD_BLOCKS: usize = 100;
 pub struct Scrubbed {
     /// Pages that were read and hashed.
     pub pages: u64,
-    /// What is wrong with others: the first ten thousand.
+    /// What is wrong with others: the first ten thousand. None if it was stopped.
     pub bad: Vec<BadPage>,
-    /// How many pages, some of which nobody may have any more, were not good either.
+    /// How many pages, some of which nobody may have any more, were not good either. All of them if it
+    /// was stopped.
     pub more: u64,
     /// Whether it was stopped before its end.
     pub is_stopped: bool,
@@ -62,15 +64,22 @@ impl Pool {
     ///
     /// Read is each page that a volume had when this began, but for those that were let go, or moved
     /// by a compaction, before their turn came. Told of are lost pages that a volume still has at the
-    /// end. Takes a bit of memory a page. Others wait for as long as 256 segments of maps are taken,
-    /// and share the disk.
+    /// end. Takes a bit of memory a page, and one for each that went meanwhile. Others wait for as long
+    /// as 256 segments of maps are taken, and share the disk.
     pub fn scrub_while(&self, go_on: impl Fn() -> bool) -> Scrubbed {
         let engine = &*self.0;
         let mut scrubbed = Scrubbed::default();
         let mut lost = Lost::default();
-        scrubbed.is_stopped = engine.read_all(&go_on, &mut scrubbed.pages, &mut lost).is_none();
+        let read = engine.read_all(&go_on, &mut scrubbed.pages, &mut lost);
+        scrubbed.is_stopped = read.and_then(|()| engine.who_has(&go_on, &mut lost)).is_none();
         scrubbed.more = lost.more;
-        scrubbed.bad = engine.who_has(lost.pages);
+        if scrubbed.is_stopped {
+            scrubbed.more += lost.pages.len() as u64;
+        } else {
+            // a compaction moved the others meanwhile, or who had them let them go
+            let pages = lost.pages.into_values();
+            scrubbed.bad = pages.filter(|page| !page.blocks.is_empty()).collect();
+        }
         scrubbed
     }
 }
@@ -78,9 +87,12 @@ impl Pool {
 /// Pages that are not as they should be, and why.
 #[derive(Default)]
 struct Lost {
-    pages: BTreeMap<Handle, String>,
+    pages: BTreeMap<Handle, BadPage>,
     /// How many more were met, some perhaps more than once.
     more: u64,
+    /// Pages that were there, and whose container went meanwhile. Only if a volume has one for all that
+    /// it is lost.
+    gone: Bits,
 }
 
 impl Lost {
@@ -88,11 +100,35 @@ impl Lost {
         if self.pages.contains_key(&page) {
             return;
         }
-        match self.pages.len() < TOLD {
-            true => drop(self.pages.insert(page, problem())),
-            false => self.more += 1,
+        if self.pages.len() == TOLD {
+            self.more += 1;
+            return;
         }
+        let (container, slot) = (container_name(page.container()), page.slot());
+        let problem = problem();
+        let bad = BadPage { container, slot, problem, blocks: Vec::new(), more_blocks: 0 };
+        self.pages.insert(page, bad);
     }
+
+    fn is_empty(&self) -> bool {
+        self.pages.is_empty() && self.gone.is_empty()
+    }
+}
+
+/// Why a page is not counted as good.
+enum NotGood {
+    /// Its container went meanwhile.
+    Gone,
+    /// It could not be read just now.
+    Unread(String),
+    /// It is lost.
+    Wrong(String),
+}
+
+/// An error, and why it came to it.
+fn with_causes(error: &dyn Error) -> String {
+    let causes = std::iter::successors(Some(error), |error: &&dyn Error| (*error).source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
 impl Engine {
@@ -106,13 +142,15 @@ impl Engine {
         let mut walk = Walk::new();
         while let Some(steps) = walk.next(self) {
             go_on().then_some(())?;
-            for page in steps.iter().flat_map(|step| step.segment.present()) {
-                // the others came since, and were fingerprinted just now, or are nowhere
-                let was_there = counts.get(page.container()).is_some_and(|n| page.slot() < *n);
-                if was_there {
-                    mapped.set(page);
-                } else if !self.state().pages.is_there(page) {
-                    lost.add(page, || self.why_gone(page));
+            for Step { volume, first_block, segment } in steps {
+                for (block, &page) in (first_block..).zip(segment.pages()) {
+                    // the others came since, and were fingerprinted just now, or are nowhere
+                    let was_there = counts.get(page.container()).is_some_and(|n| page.slot() < *n);
+                    if was_there {
+                        mapped.set(page);
+                    } else if !page.is_hole() && self.is_nowhere(volume, block, page) {
+                        lost.add(page, || self.why_gone(page));
+                    }
                 }
             }
         }
@@ -123,6 +161,13 @@ impl Engine {
         Some(())
     }
 
+    /// Whether a block is a page that is nowhere. One that went since it was found there is not.
+    fn is_nowhere(&self, volume: VolumeId, block: u64, page: Handle) -> bool {
+        let state = self.state();
+        let is_it = state.volumes.get(&volume).is_some_and(|one| one.map.get(block) == page);
+        is_it && !state.pages.is_there(page)
+    }
+
     /// Why a page is not there, as far as its container tells.
     fn why_gone(&self, page: Handle) -> String {
         match self.directory(page.container()) {
@@ -131,7 +176,7 @@ impl Engine {
             }
             Ok(Some(_)) => "its container has no such page".into(),
             Ok(None) => GONE.into(),
-            Err(error) => error.to_string(),
+            Err(error) => with_causes(&error),
         }
     }
 
@@ -146,13 +191,15 @@ impl Engine {
         let pages = slots.map(|slot| Handle::new(number, slot));
         let directory = match self.directory(number) {
             Ok(Some(directory)) => directory,
-            Ok(None) => return pages.for_each(|page| lost.add(page, || GONE.to_owned())),
-            Err(error) => return pages.for_each(|page| lost.add(page, || error.to_string())),
+            Ok(None) => return pages.for_each(|page| lost.gone.set(page)),
+            Err(error) => return pages.for_each(|page| lost.add(page, || with_causes(&error))),
         };
         for page in pages {
             match self.scrub_page(page, directory.chunks.get(page.slot() as usize)) {
                 Ok(()) => *good += 1,
-                Err(problem) => {
+                Err(NotGood::Gone) => lost.gone.set(page),
+                Err(NotGood::Unread(problem)) => lost.add(page, || problem),
+                Err(NotGood::Wrong(problem)) => {
                     self.state().pages.note_bad(page);
                     lost.add(page, || problem);
                 }
@@ -160,42 +207,91 @@ impl Engine {
         }
     }
 
-    fn scrub_page(&self, page: Handle, chunk: Option<&ChunkEntry>) -> Result<(), String> {
-        let chunk = chunk.ok_or("its container has no such page")?;
-        let located = self.state().pages.locate(page);
-        let Some(located) = located else { return Err(GONE.into()) };
+    fn scrub_page(&self, page: Handle, chunk: Option<&ChunkEntry>) -> Result<(), NotGood> {
+        let wrong = |problem: &str| Err(NotGood::Wrong(problem.to_owned()));
+        let Some(chunk) = chunk else { return wrong("its container has no such page") };
+        let (located, was_bad) = {
+            let state = self.state();
+            (state.pages.locate(page).ok_or(NotGood::Gone)?, state.pages.is_bad(page))
+        };
         let mut bytes = vec![0; chunk.len as usize];
-        located.read(&mut bytes).map_err(|error| error.to_string())?;
-        match self.fingerprinter.fingerprint(&bytes) == chunk.fingerprint {
-            true => Ok(()),
-            false => Err("it has another fingerprint".into()),
+        located.read(&mut bytes).map_err(|error| match error.may_pass() {
+            true => NotGood::Unread(with_causes(&error)),
+            false => NotGood::Wrong(with_causes(&error)),
+        })?;
+        if self.fingerprinter.fingerprint(&bytes) != chunk.fingerprint {
+            return wrong("it has another fingerprint");
         }
+        if was_bad {
+            self.state().pages.note_good(page);
+        }
+        Ok(())
     }
 
-    /// The volumes and blocks that are these pages. Those that a compaction moved meanwhile, or who
-    /// had them let go, are nobody's, and not told of.
-    fn who_has(&self, lost: BTreeMap<Handle, String>) -> Vec<BadPage> {
-        let bad = |(page, problem): (Handle, String)| {
-            let (container, slot) = (container_name(page.container()), page.slot());
-            (page, BadPage { container, slot, problem, blocks: Vec::new(), more_blocks: 0 })
-        };
-        let mut lost: BTreeMap<Handle, BadPage> = lost.into_iter().map(bad).collect();
+    /// Notes the volumes and blocks that are lost pages; `None` if it was stopped.
+    fn who_has(&self, go_on: impl Fn() -> bool, lost: &mut Lost) -> Option<()> {
         let mut walk = Walk::new();
         while !lost.is_empty()
             && let Some(steps) = walk.next(self)
         {
+            go_on().then_some(())?;
             for Step { volume, first_block, segment } in steps {
-                for (place, page) in (0..).zip(segment.pages()) {
-                    let Some(bad) = lost.get_mut(page) else { continue };
+                for (block, page) in (first_block..).zip(segment.pages()) {
+                    if lost.gone.has(*page) {
+                        lost.add(*page, || GONE.to_owned());
+                    }
+                    let Some(bad) = lost.pages.get_mut(page) else { continue };
                     if bad.blocks.len() == TOLD_BLOCKS {
                         bad.more_blocks += 1;
                         continue;
                     }
                     let name = self.state().volumes.get(&volume).map(|one| one.name.clone());
-                    bad.blocks.extend(name.map(|name| (name, first_block + place)));
+                    bad.blocks.extend(name.map(|name| (name, block)));
                 }
             }
         }
-        lost.into_values().filter(|page| !page.blocks.is_empty()).collect()
+        Some(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::sync::Arc;
+
+    use onefold_backend::MemoryFolder;
+    use onefold_block::{BlockDevice, BlockSize, Durability};
+    use onefold_testkit::random;
+
+    use super::*;
+    use crate::map::References;
+    use crate::{Hash, Options};
+
+    #[test]
+    fn a_container_that_goes_although_a_volume_has_its_pages_is_told() {
+        let folder = Arc::new(MemoryFolder::new());
+        Pool::create(&folder, Hash::Blake3).unwrap();
+        let options = Options { container_len: 40_000, ..Options::default() };
+        let (pool, _) = Pool::open(folder, options).unwrap();
+        pool.create_volume("a", 1 << 20, BlockSize::B4096).unwrap();
+        let volume = pool.volume("a").unwrap();
+        volume.write(0, &random(1, 30 * 4096), Durability::OnReturn).unwrap();
+        let asked = Cell::new(0);
+        let scrubbed = pool.scrub_while(|| {
+            asked.set(asked.get() + 1);
+            // the first container was read; somebody forgets what refers to the second
+            if asked.get() == 3 {
+                let slots = 0..10;
+                slots.for_each(|slot| pool.0.state().pages.release(Handle::new(2, slot)));
+                pool.flush().unwrap();
+            }
+            true
+        });
+        assert_eq!((scrubbed.pages, scrubbed.more, scrubbed.is_stopped), (20, 0, false));
+        let told: Vec<_> = scrubbed.bad.iter().map(|page| (page.slot, &page.blocks[..])).collect();
+        let blocks: Vec<_> = (10..20).map(|block| [("a".to_owned(), block)]).collect();
+        let expected: Vec<_> = (0..10).zip(blocks.iter().map(|one| &one[..])).collect();
+        assert_eq!(told, expected);
+        assert!(scrubbed.bad.iter().all(|page| page.problem == GONE));
     }
 }

@@ -78,7 +78,9 @@ impl Volume {
             None => page.fill(0),
             Some(located) => {
                 if let Err(error) = located.read(page) {
-                    self.engine.note_bad(self.id, block);
+                    if !error.may_pass() {
+                        self.engine.note_bad(self.id, block);
+                    }
                     return Err(block_error(error));
                 }
             }

@@ -809,34 +809,3 @@ fn a_lost_page_of_many_blocks_is_told_with_the_first_of_them() {
     let first: Vec<_> = (0..100).map(|block| ("a".to_owned(), block)).collect();
     assert_eq!((&bad.blocks, bad.more_blocks), (&first, 200));
 }
-
-#[test]
-fn a_scrub_reads_what_was_there_while_others_write_and_compact() {
-    let (_directory, root, folder) = local();
-    let pool = pool_in(&folder);
-    let bytes = random(1, 60 * BLOCK);
-    let volume = pool.volume("a").unwrap();
-    volume.write(0, &bytes, NOW).unwrap();
-    damage(&root.join("container-00000006"), 100);
-    let asked = std::cell::Cell::new(0);
-    let at = |block: usize| (block * BLOCK) as u64;
-    let scrubbed = pool.scrub_while(|| {
-        asked.set(asked.get() + 1);
-        // the maps were walked, and the first container read
-        if asked.get() == 3 {
-            volume.erase(at(11)..at(20), NOW).unwrap();
-            volume.erase(at(20)..at(30), NOW).unwrap();
-            assert!(pool.maintain().unwrap().compacted > 0);
-            volume.write(at(70), &random(2, 10 * BLOCK), NOW).unwrap();
-        }
-        true
-    });
-    // of the second container one page was moved, of the third all were let go
-    assert_eq!(asked.get(), 7);
-    assert_eq!(scrubbed.pages, 60 - 10 - 10 - 1);
-    let bad: Vec<_> = scrubbed.bad.iter().map(|page| &page.blocks[..]).collect();
-    assert_eq!(bad, [[("a".to_owned(), 50)]]);
-    assert!(!scrubbed.is_stopped);
-    let stopped = pool.scrub_while(|| false);
-    assert!(stopped.is_stopped && stopped.pages == 0);
-}

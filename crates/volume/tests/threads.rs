@@ -30,6 +30,15 @@ fn block(n: u64) -> Vec<u8> {
     (0..BLOCK / 8).flat_map(|_| numbers.next_u64().to_le_bytes()).collect()
 }
 
+/// Ends what others do until it is over, also where something panics: a scope waits for them.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 fn reopen(folder: Arc<dyn Folder>) -> Pool {
     let (pool, damage) = Pool::open(folder, options()).unwrap();
     assert!(damage.is_empty(), "{damage:?}");
@@ -47,6 +56,7 @@ fn writers_beside_snapshots_compactions_checkpoints_and_resizes_find_what_they_w
     let is_over = AtomicBool::new(false);
     let (shared, is_over) = (&pool, &is_over);
     let last: Vec<Vec<u64>> = thread::scope(|scope| {
+        let _over = Over(is_over);
         scope.spawn(move || {
             let pool = shared;
             let volume = pool.volume("a").unwrap();
@@ -70,7 +80,8 @@ fn writers_beside_snapshots_compactions_checkpoints_and_resizes_find_what_they_w
         scope.spawn(move || {
             while !is_over.load(Ordering::Relaxed) {
                 assert_eq!(shared.check(), Vec::<String>::new());
-                assert_eq!(shared.scrub().unwrap().bad, []);
+                let scrubbed = shared.scrub().unwrap();
+                assert_eq!((scrubbed.bad, scrubbed.more), (Vec::new(), 0));
             }
         });
         let writers: Vec<_> = (0..WRITERS)
@@ -102,9 +113,7 @@ fn writers_beside_snapshots_compactions_checkpoints_and_resizes_find_what_they_w
                 })
             })
             .collect();
-        let last = writers.into_iter().map(|writer| writer.join().unwrap()).collect();
-        is_over.store(true, Ordering::Relaxed);
-        last
+        writers.into_iter().map(|writer| writer.join().unwrap()).collect()
     });
     pool.flush().unwrap();
     assert_eq!(pool.check(), Vec::<String>::new());
@@ -215,11 +224,11 @@ fn what_a_volume_has_alone_is_told_beside_compactions() {
         let is_over = AtomicBool::new(false);
         thread::scope(|scope| {
             scope.spawn(|| {
+                let _over = Over(&is_over);
                 let mut count = 0;
                 while pool.compact().unwrap() {
                     count += 1;
                 }
-                is_over.store(true, Ordering::Relaxed);
                 assert!(count > 50, "{count}");
             });
             while !is_over.load(Ordering::Relaxed) {
@@ -429,6 +438,7 @@ fn no_container_goes_before_the_journal_durably_says_so() {
         went
     };
     let went: Vec<(bool, bool)> = thread::scope(|scope| {
+        let _over = Over(&is_over);
         for _ in 0..2 {
             scope.spawn(|| {
                 let many = pool.volume("many").unwrap();
@@ -437,9 +447,7 @@ fn no_container_goes_before_the_journal_durably_says_so() {
                 }
             });
         }
-        let went = (0..30).map(goes).collect();
-        is_over.store(true, Ordering::Relaxed);
-        went
+        (0..30).map(goes).collect()
     });
     assert_eq!(went, [(false, true); 30]);
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use onefold_block::{MeasuredDevice, Measurements};
-use onefold_nbd::{Config, Export, ExportList, Listen, Server, ServerError, Tls, TlsMode};
+use onefold_nbd::{Config, Export, ExportList, Limits, Listen, Server, ServerError, Tls, TlsMode};
 use onefold_store::Cancel;
 use onefold_volume::Pool;
 use rustix::io::Errno;
@@ -18,7 +18,7 @@ use tracing::{error, info, warn};
 use crate::console::Console;
 use crate::exit::Exit;
 use crate::interrupt::cancel_telling;
-use crate::pool::PoolArgs;
+use crate::pool::{PoolArgs, most_files};
 use crate::service::Service;
 use crate::service::logs::{self, Failures, LogArgs};
 use crate::service::metrics::Metrics;
@@ -51,6 +51,12 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How long requests of `onefold volume` may take to come to a step at which they stop.
 const LAST_STEP: Duration = Duration::from_secs(20);
+
+/// Files that are for neither containers nor clients: journals, what listens, who asks.
+const OTHER_FILES: usize = 64;
+
+/// So many clients may be connected, however few files there are.
+const FEWEST_CLIENTS: usize = 8;
 
 /// How often it is looked whether a signal came.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -111,6 +117,7 @@ impl Serve {
         })?;
         let mut config = Config::new(self.places(), Vec::new());
         config.tls = self.tls()?;
+        config.limits.connections = most_clients(most_files());
         config.on_event = Arc::new(|event| logs::connection(&event));
         let volumes = pool.volumes().len();
         let offered = Offered::new(&pool, self.allow_resize, Arc::clone(&cancel));
@@ -140,6 +147,7 @@ impl Serve {
         while !cancel.is_cancelled() {
             thread::sleep(PAUSE);
             if let Some(why) = pool.stopped() {
+                offered.failures.tell_last();
                 bail!(
                     "the pool stopped taking changes when {why}; see docs/volumes.md before it is used again"
                 );
@@ -316,6 +324,18 @@ impl Offers for Offered {
     fn goes_on(&self) -> bool {
         !self.cancel.is_cancelled()
     }
+
+    fn is_serving(&self) -> bool {
+        true
+    }
+}
+
+/// How many clients may be connected where `files` may be open, half of which are for containers:
+/// further ones wait until others have gone.
+fn most_clients(files: usize) -> u32 {
+    let most = Limits::default().connections;
+    let left = (files / 2).saturating_sub(OTHER_FILES).max(FEWEST_CLIENTS);
+    u32::try_from(left).map_or(most, |left| left.min(most))
 }
 
 /// Whether a socket could not be made because there are none where it was to be.
@@ -358,5 +378,18 @@ impl<'a> Upkeep<'a> {
             Err(error) => warn!(%error, "the pool could not be maintained"),
         }
         self.last = Instant::now();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_and_containers_share_the_files_that_there_may_be() {
+        assert_eq!(most_clients(1024), 512 - 64);
+        assert_eq!(most_clients(64), 8);
+        assert_eq!(most_clients(1 << 17), Limits::default().connections);
+        assert_eq!(most_clients(usize::MAX), Limits::default().connections);
     }
 }

@@ -270,6 +270,9 @@ pub(crate) trait Offers {
 
     /// Whether there is time left. Where not, what takes long stops at its next step.
     fn goes_on(&self) -> bool;
+
+    /// Whether the pool is open behind this request, so that what failed may still come about.
+    fn is_serving(&self) -> bool;
 }
 
 /// Nobody does.
@@ -286,6 +289,10 @@ impl Offers for NotServed {
 
     fn goes_on(&self) -> bool {
         true
+    }
+
+    fn is_serving(&self) -> bool {
+        false
     }
 }
 
@@ -389,8 +396,12 @@ fn make(
         Ok(()) => return offers.offer(name),
         Err(error) => error,
     };
-    if was_there || pool.volume(name).is_err() {
+    // of a pool that stopped nobody knows what is durable
+    if was_there || pool.volume(name).is_err() || pool.stopped().is_some() {
         return Err(error.into());
+    }
+    if !offers.is_serving() {
+        return Err(error).with_context(|| format!("volume '{name}' was not made"));
     }
     // who sees it in the list can use it, and delete it
     offers.offer(name)?;
@@ -418,7 +429,7 @@ fn scrub(pool: &Pool, offers: &dyn Offers) -> Result<Answer> {
         !scrubbed.is_stopped,
         "the server ends, and stopped the scrub after {} pages; lost pages found before: {}",
         scrubbed.pages,
-        scrubbed.bad.len()
+        scrubbed.bad.len() as u64 + scrubbed.more
     );
     Ok(Answer::Scrubbed(scrubbed.into()))
 }
@@ -515,12 +526,25 @@ mod tests {
             self.asked.set(self.asked.get() + 1);
             false
         }
+
+        fn is_serving(&self) -> bool {
+            true
+        }
     }
 
     fn pool(faults: &Faults) -> Pool {
+        pool_in(faults).0
+    }
+
+    fn pool_in(faults: &Faults) -> (Pool, Arc<Faulty<MemoryFolder>>) {
         let folder = Arc::new(Faulty::new(MemoryFolder::new(), "pool", faults));
         Pool::create(&folder, Hash::Blake3).unwrap();
-        Pool::open(folder, Options { container_len: 40_000, ..Options::default() }).unwrap().0
+        (open(&folder), folder)
+    }
+
+    fn open(folder: &Arc<Faulty<MemoryFolder>>) -> Pool {
+        let options = Options { container_len: 40_000, ..Options::default() };
+        Pool::open(folder.clone(), options).unwrap().0
     }
 
     fn create(name: &str) -> Request {
@@ -544,6 +568,28 @@ mod tests {
         let copy = Request::Copy { from: "z".into(), to: "d".into(), is_snapshot: true };
         copy.perform(&pool, &server).unwrap_err();
         assert_eq!(server.offered.borrow().len(), 3);
+    }
+
+    #[test]
+    fn what_cannot_be_kept_is_not_said_to_come_where_nobody_serves_or_the_pool_stopped() {
+        let faults = Faults::none();
+        let (pool, folder) = pool_in(&faults);
+        create("a").perform(&pool, &NotServed).unwrap();
+        faults.add(Fault::new(Failure::Full).on(Operation::Append));
+        let error = create("b").perform(&pool, &NotServed).unwrap_err();
+        assert_eq!(error.to_string(), "volume 'b' was not made");
+        // the command is over now
+        drop(pool);
+        let pool = open(&folder);
+        let names: Vec<_> = pool.volumes().into_iter().map(|volume| volume.name).collect();
+        assert_eq!(names, ["a"]);
+        let server = Server::default();
+        faults.add(Fault::new(Failure::Io).on(Operation::Sync));
+        let copy = Request::Copy { from: "a".into(), to: "c".into(), is_snapshot: true };
+        let error = format!("{:#}", copy.perform(&pool, &server).unwrap_err());
+        assert!(pool.stopped().is_some());
+        assert!(!error.contains("volume 'c'") && error.contains("sync"), "{error}");
+        assert!(server.offered.borrow().is_empty());
     }
 
     #[test]

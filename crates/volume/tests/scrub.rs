@@ -1,0 +1,233 @@
+//! Scrubs and compactions beside others, and beside errors that pass: what is lost is named, what is
+//! not is neither named nor given up.
+
+#![allow(clippy::disallowed_methods, reason = "these tests damage what a pool wrote")]
+
+use std::cell::Cell;
+use std::fs::OpenOptions;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use onefold_backend::fault::{Failure, Fault, Faults, Faulty};
+use onefold_backend::{LocalFolder, Operation};
+use onefold_block::{BlockDevice, BlockSize, Durability};
+use onefold_testkit::random;
+use onefold_volume::{Hash, Options, Pool};
+use tempfile::TempDir;
+
+const BLOCK: usize = 4096;
+const NOW: Durability = Durability::OnReturn;
+
+/// A pool on the disk with a volume, and what fails in it. A container has ten pages of random bytes.
+struct Scene {
+    pool: Pool,
+    faults: Faults,
+    root: PathBuf,
+    _directory: TempDir,
+}
+
+impl Scene {
+    /// With so many files of containers open.
+    fn new(open_files: usize) -> Self {
+        let _directory = tempfile::tempdir().unwrap();
+        let root = _directory.path().join("pool");
+        let faults = Faults::none();
+        let inner = LocalFolder::create(&root).unwrap();
+        let folder = Arc::new(Faulty::new(inner, "pool", &faults));
+        Pool::create(&*folder, Hash::Blake3).unwrap();
+        let options = Options {
+            table_bytes: 4 << 20,
+            container_len: 40_000,
+            open_files,
+            ..Options::default()
+        };
+        let (pool, _) = Pool::open(folder, options).unwrap();
+        pool.create_volume("a", 1 << 20, BlockSize::B4096).unwrap();
+        Self { pool, faults, root, _directory }
+    }
+
+    fn write(&self, block: usize, bytes: &[u8]) {
+        self.pool.volume("a").unwrap().write(at(block), bytes, NOW).unwrap();
+    }
+
+    fn read(&self, block: usize) -> Option<Vec<u8>> {
+        let mut found = vec![0; BLOCK];
+        self.pool.volume("a").unwrap().read(at(block), &mut found).ok().map(|()| found)
+    }
+
+    fn erase(&self, blocks: std::ops::Range<usize>) {
+        self.pool.volume("a").unwrap().erase(at(blocks.start)..at(blocks.end), NOW).unwrap();
+    }
+
+    fn path(&self, container: u32) -> PathBuf {
+        self.root.join(format!("container-{container:08x}"))
+    }
+
+    /// The next opening of a container's file fails.
+    fn refuse(&self, container: u32, times: u64) {
+        let name = format!("container-{container:08x}");
+        self.faults.add(Fault::new(Failure::Io).on(Operation::Open).named(&name).times(times));
+    }
+}
+
+fn at(block: usize) -> u64 {
+    (block * BLOCK) as u64
+}
+
+/// Flips a bit of a file of the pool; twice is as if nothing had been.
+fn damage(path: &Path, at: u64) {
+    let file = OpenOptions::new().read(true).write(true).open(path).unwrap();
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, at).unwrap();
+    byte[0] ^= 4;
+    file.write_all_at(&byte, at).unwrap();
+}
+
+#[test]
+fn a_scrub_reads_what_was_there_while_others_write_and_compact() {
+    let scene = Scene::new(100);
+    let pool = &scene.pool;
+    scene.write(0, &random(1, 60 * BLOCK));
+    damage(&scene.path(6), 100);
+    let asked = Cell::new(0);
+    let scrubbed = pool.scrub_while(|| {
+        asked.set(asked.get() + 1);
+        // the maps were walked, and the first container read
+        if asked.get() == 3 {
+            scene.erase(11..20);
+            scene.erase(20..30);
+            assert!(pool.maintain().unwrap().compacted > 0);
+            scene.write(70, &random(2, 10 * BLOCK));
+        }
+        true
+    });
+    // of the second container one page was moved, of the third all were let go; at the end it is
+    // asked who has what is lost
+    assert_eq!(asked.get(), 8);
+    assert_eq!(scrubbed.pages, 60 - 10 - 10 - 1);
+    let bad: Vec<_> = scrubbed.bad.iter().map(|page| &page.blocks[..]).collect();
+    assert_eq!(bad, [[("a".to_owned(), 50)]]);
+    assert_eq!((scrubbed.more, scrubbed.is_stopped), (0, false));
+}
+
+#[test]
+fn a_scrub_that_is_stopped_does_nothing_more_and_counts_what_it_found() {
+    let scene = Scene::new(100);
+    scene.write(0, &random(1, 30 * BLOCK));
+    damage(&scene.path(1), 100);
+    // the maps, three containers, and the maps again
+    for most in 0..5_u64 {
+        let asked = Cell::new(0);
+        let stopped = scene.pool.scrub_while(|| {
+            asked.set(asked.get() + 1);
+            asked.get() <= most
+        });
+        assert_eq!(asked.get(), most + 1);
+        let found = u64::from(most >= 2);
+        let pages = 10 * most.saturating_sub(1) - found;
+        assert_eq!((stopped.pages, stopped.bad.len(), stopped.more), (pages, 0, found), "{most}");
+        assert!(stopped.is_stopped);
+    }
+}
+
+#[test]
+fn a_volume_that_is_deleted_beside_a_scrub_hides_no_page_that_is_lost() {
+    const PAGES: usize = 12_000;
+    let scene = Scene::new(100);
+    let pool = &scene.pool;
+    for (seed, name) in [(1, "gone"), (2, "kept")] {
+        pool.create_volume(name, PAGES as u64 * 512, BlockSize::B512).unwrap();
+        pool.volume(name).unwrap().write(0, &random(seed, PAGES * 512), NOW).unwrap();
+    }
+    // of the three hundred containers one of the second half
+    damage(&scene.path(200), 100);
+    let asked = Cell::new(0);
+    let scrubbed = pool.scrub_while(|| {
+        asked.set(asked.get() + 1);
+        // the maps were walked, and the first container read
+        if asked.get() == 3 {
+            pool.delete_volume("gone").unwrap();
+        }
+        true
+    });
+    let [bad] = &scrubbed.bad[..] else { panic!("{scrubbed:?}") };
+    assert_eq!((&bad.container[..], bad.slot, scrubbed.more), ("container-000000c8", 0, 0));
+    let [(name, block)] = &bad.blocks[..] else { panic!("{bad:?}") };
+    assert_eq!(name, "kept");
+    pool.volume("kept").unwrap().read(block * 512, &mut [0; 512]).unwrap_err();
+    // all that was kept but for it, and what else its containers had
+    let pages = scrubbed.pages as usize;
+    assert!((PAGES - 1..PAGES + 200).contains(&pages), "{pages}");
+}
+
+#[test]
+fn a_file_that_cannot_be_opened_just_now_costs_no_page() {
+    let scene = Scene::new(1);
+    let bytes = random(1, 50 * BLOCK);
+    let page = |i: usize| &bytes[i * BLOCK..(i + 1) * BLOCK];
+    scene.write(0, &bytes);
+    let known = || scene.pool.statistics().known_pages;
+    // by a read
+    scene.refuse(1, 1);
+    assert_eq!(scene.read(0), None);
+    scene.write(100, page(0));
+    assert_eq!((known(), scene.read(100).as_deref()), (1, Some(page(0))));
+    // by a scrub, which tells of it: nobody knows what is there
+    scene.refuse(2, 1);
+    let late = Fault::new(Failure::Timeout).on(Operation::Read).named("container-00000003");
+    // behind what says which file it is, and which pages it has
+    scene.faults.add(late.skip(5).times(1));
+    let scrubbed = scene.pool.scrub().unwrap();
+    assert_eq!((scrubbed.pages, scrubbed.bad.len()), (50 - 10 - 1, 10 + 1), "{scrubbed:?}");
+    let why = |bad: &onefold_volume::BadPage| bad.problem.contains("an injected fault");
+    assert!(scrubbed.bad.iter().all(why), "{scrubbed:?}");
+    scene.write(110, &bytes[10 * BLOCK..30 * BLOCK]);
+    assert_eq!(known(), 1 + 20);
+    assert_eq!(scene.pool.scrub().unwrap().bad, []);
+}
+
+#[test]
+fn a_page_that_could_not_be_read_is_known_again_once_a_scrub_finds_it_right() {
+    let scene = Scene::new(1);
+    let bytes = random(1, 30 * BLOCK);
+    scene.write(0, &bytes);
+    scene.erase(2..10);
+    damage(&scene.path(1), 100);
+    assert_eq!(scene.read(0), None);
+    assert_eq!(scene.read(1).as_deref(), Some(&bytes[BLOCK..2 * BLOCK]));
+    // it cannot be moved, and its container is not emptied
+    scene.pool.maintain().unwrap();
+    assert!(scene.path(1).exists());
+    damage(&scene.path(1), 100);
+    assert_eq!(scene.pool.scrub().unwrap().bad, []);
+    scene.write(100, &bytes[..BLOCK]);
+    assert_eq!(scene.pool.statistics().known_pages, 1);
+    scene.pool.maintain().unwrap();
+    assert!(!scene.path(1).exists());
+    for block in [0, 100] {
+        assert_eq!(scene.read(block).as_deref(), Some(&bytes[..BLOCK]));
+    }
+}
+
+#[test]
+fn a_container_that_cannot_be_opened_just_now_is_emptied_after_the_others() {
+    let scene = Scene::new(1);
+    let bytes = random(1, 50 * BLOCK);
+    scene.write(0, &bytes);
+    // less is left of the first than of the second
+    scene.erase(1..10);
+    scene.erase(12..20);
+    scene.refuse(1, 2);
+    for others in [1, 0] {
+        scene.pool.maintain().unwrap_err();
+        assert!(scene.path(1).exists());
+        assert_eq!(scene.pool.maintain().unwrap().compacted, others);
+        assert!(!scene.path(2).exists());
+    }
+    assert_eq!(scene.pool.maintain().unwrap().compacted, 1);
+    assert!(!scene.path(1).exists());
+    for block in [0, 10, 11, 20, 49] {
+        assert_eq!(scene.read(block).as_deref(), Some(&bytes[block * BLOCK..(block + 1) * BLOCK]));
+    }
+}
