@@ -120,8 +120,9 @@ fn pass(mut from: &TcpStream, mut to: &TcpStream, count: &AtomicU64) -> io::Resu
         match from.read(&mut buffer)? {
             0 => return to.shutdown(Shutdown::Write),
             len => {
-                to.write_all(&buffer[..len])?;
+                // First, so that who has the answer finds it counted.
                 count.fetch_add(len as u64, Ordering::SeqCst);
+                to.write_all(&buffer[..len])?;
             }
         }
     }

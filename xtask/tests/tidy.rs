@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "writes fixtures to a temporary folder")]
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -26,6 +27,9 @@ impl Workspace {
             workspace.write(&format!("{name}/Cargo.toml"), &manifest(name, ""));
             workspace.write(&format!("{name}/src/lib.rs"), DOCUMENTED);
         }
+        // No workspace is whole without the fixtures of the frozen formats.
+        let compat = Path::new(env!("CARGO_MANIFEST_DIR")).join("../compat");
+        symlink(compat, workspace.0.path().join("compat")).unwrap();
         workspace
     }
 
@@ -61,6 +65,13 @@ fn manifest(name: &str, dependencies: &str) -> String {
         "[package]\nname = \"onefold-{name}\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n\
          [lints]\nworkspace = true\n\n[dependencies]\n{dependencies}"
     )
+}
+
+#[test]
+fn a_workspace_without_the_frozen_fixtures_fails() {
+    let workspace = Workspace::clean();
+    fs::remove_file(workspace.0.path().join("compat")).unwrap();
+    assert!(workspace.tidy(false).contains("compat/digests: v1 is frozen"));
 }
 
 #[test]
