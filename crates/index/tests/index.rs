@@ -378,6 +378,9 @@ proptest! {
                     index.dismiss(|number| number == object);
                     if object < model.objects {
                         model.gone.push(object);
+                        // where else these lie had been retracted
+                        let lost = model.moved.extract_if(|_, place| place.container == object);
+                        model.owed.extend(lost.map(|(n, _)| (n, Owes::Wrong)));
                     }
                 }
                 Action::Reopen { with_commit, memory } => {

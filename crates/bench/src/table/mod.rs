@@ -37,6 +37,12 @@ impl Layout {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Chained, Self::ChainedNoFilters, Self::Compact, Self::Probed];
 
+    /// Whether it is measured when this share of its room is in use. Looking up what is not there takes
+    /// `(1 + 1 / (1 - fill)^2) / 2` steps of linear probing (Knuth, volume 3, 6.4): 20,000 at 99.5 %.
+    fn is_measured_at(self, fill: f64) -> bool {
+        self != Self::Probed || fill <= 0.95
+    }
+
     /// A table with at least so many entries.
     fn table(self, entries: u64) -> Result<Box<dyn Table>> {
         let bytes = |an_entry: f64| (entries as f64 * an_entry) as usize + (8 << 10);
@@ -117,6 +123,8 @@ pub enum Work {
     Insert,
     /// Taking out what was entered.
     Remove,
+    /// Entering what is not there, many at a time; it is taken out again off the clock.
+    InsertBatched,
 }
 
 /// Measures each of `layouts`; `told` hears of each fill as it is reached.
@@ -131,12 +139,14 @@ pub fn measure_tables(
         let table = layout.table(plan.entries)?;
         // numbers of the keys that are in are 0 to `tried`, but for those that were refused
         let mut tried = 0;
-        for fill in &plan.fills {
+        for fill in plan.fills.iter().filter(|fill| layout.is_measured_at(**fill)) {
             let wanted = (table.capacity() as f64 * fill) as u64;
             let before = table.counters();
             while tried < wanted {
-                table.insert(&fingerprint(tried), tried);
-                tried += 1;
+                let end = wanted.min(tried + BLOCK);
+                let block: Vec<_> = (tried..end).map(|i| (fingerprint(i), i)).collect();
+                table.insert_many(&block);
+                tried = end;
             }
             let filled = table.counters();
             let speeds = speeds(&*table, tried, plan)?;
@@ -157,8 +167,9 @@ pub fn measure_tables(
 }
 
 fn speeds(table: &dyn Table, tried: u64, plan: &Plan) -> Result<Vec<Speed>> {
-    use Work::{Absent, AbsentBatched, Insert, Known, KnownBatched, Remove};
-    let mut speeds = [Known, Absent, KnownBatched, AbsentBatched, Insert, Remove].map(|work| {
+    use Work::{Absent, AbsentBatched, Insert, InsertBatched, Known, KnownBatched, Remove};
+    let all = [Known, Absent, KnownBatched, AbsentBatched, Insert, Remove, InsertBatched];
+    let mut speeds = all.map(|work| {
         let count = match work {
             // so few that the table stays as full as it is
             Insert | Remove => plan.operations.min(table.capacity() as u64 / 1000),
@@ -180,6 +191,7 @@ fn seconds(table: &dyn Table, tried: u64, work: Work, count: u64, round: u64) ->
         Work::Known | Work::KnownBatched => mixed(i ^ round << 40 ^ 1 << 60) % tried,
         Work::Absent | Work::AbsentBatched => (1 << 50) + round * count + i,
         Work::Insert | Work::Remove => (1 << 51) + round * count + i,
+        Work::InsertBatched => (1 << 52) + round * count + i,
     };
     let mut handles = vec![None; BLOCK as usize];
     let mut taken = 0.0;
@@ -189,8 +201,13 @@ fn seconds(table: &dyn Table, tried: u64, work: Work, count: u64, round: u64) ->
         let numbers: Vec<u64> = (done..count.min(done + BLOCK)).map(number).collect();
         let keys: Vec<Fingerprint> = numbers.iter().map(|&number| fingerprint(number)).collect();
         let handles = &mut handles[..keys.len()];
+        let entries: Vec<(Fingerprint, u64)> =
+            keys.iter().copied().zip(numbers.iter().copied()).collect();
         let begun = Instant::now();
         match work {
+            Work::InsertBatched => {
+                table.insert_many(&entries);
+            }
             Work::Known | Work::Absent => {
                 for (key, handle) in keys.iter().zip(&mut *handles) {
                     *handle = table.get(key);
@@ -210,6 +227,11 @@ fn seconds(table: &dyn Table, tried: u64, work: Work, count: u64, round: u64) ->
             }
         }
         taken += begun.elapsed().as_secs_f64();
+        if work == Work::InsertBatched {
+            for (key, handle) in keys.iter().zip(&mut *handles) {
+                *handle = table.remove(key);
+            }
+        }
         for (handle, &number) in handles.iter().zip(&numbers) {
             // a full table refuses some, which then cannot be found
             let may_miss = !matches!(work, Work::Absent | Work::AbsentBatched);

@@ -165,6 +165,25 @@ impl Isa for Avx2 {
     }
 
     #[inline(always)]
+    fn load_longs(self, blocks: &[&[u8; 64]; 8]) -> [__m256i; 8] {
+        let mut longs = [self.splat_long(0); 8];
+        for half in 0..2 {
+            avx2!({
+                let (a, b) = (load(blocks[0], half), load(blocks[1], half));
+                let (c, d) = (load(blocks[2], half), load(blocks[3], half));
+                let (even, odd) = (_mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b));
+                let (even_behind, odd_behind) =
+                    (_mm256_unpacklo_epi64(c, d), _mm256_unpackhi_epi64(c, d));
+                longs[4 * half] = _mm256_permute2x128_si256::<0x20>(even, even_behind);
+                longs[4 * half + 1] = _mm256_permute2x128_si256::<0x20>(odd, odd_behind);
+                longs[4 * half + 2] = _mm256_permute2x128_si256::<0x31>(even, even_behind);
+                longs[4 * half + 3] = _mm256_permute2x128_si256::<0x31>(odd, odd_behind);
+            });
+        }
+        longs
+    }
+
+    #[inline(always)]
     fn turn_longs<const N: i32>(self, v: __m256i) -> __m256i {
         avx2!({
             let left = _mm256_sll_epi64(v, _mm_cvtsi32_si128(N));

@@ -137,6 +137,32 @@ impl Isa for Avx512 {
     }
 
     #[inline(always)]
+    fn load_longs(self, blocks: &[&[u8; 64]; 8]) -> [__m512i; 8] {
+        let mut longs = [self.splat_long(0); 8];
+        // the numbers 0, 2, 4, 6 of two blocks beside each other, and then 1, 3, 5, 7
+        let (mut even, mut odd) = ([longs[0]; 4], [longs[0]; 4]);
+        for (i, [one, other]) in blocks.as_chunks().0.iter().enumerate() {
+            let (one, other) = (load(one), load(other));
+            even[i] = avx512!(_mm512_unpacklo_epi64(one, other));
+            odd[i] = avx512!(_mm512_unpackhi_epi64(one, other));
+        }
+        for (i, pairs) in [even, odd].into_iter().enumerate() {
+            let [a, b, c, d] = pairs;
+            avx512!({
+                let low = _mm512_shuffle_i64x2::<0x88>(a, b);
+                let low_behind = _mm512_shuffle_i64x2::<0x88>(c, d);
+                let high = _mm512_shuffle_i64x2::<0xdd>(a, b);
+                let high_behind = _mm512_shuffle_i64x2::<0xdd>(c, d);
+                longs[i] = _mm512_shuffle_i64x2::<0x88>(low, low_behind);
+                longs[4 + i] = _mm512_shuffle_i64x2::<0xdd>(low, low_behind);
+                longs[2 + i] = _mm512_shuffle_i64x2::<0x88>(high, high_behind);
+                longs[6 + i] = _mm512_shuffle_i64x2::<0xdd>(high, high_behind);
+            });
+        }
+        longs
+    }
+
+    #[inline(always)]
     fn turn_longs<const N: i32>(self, v: __m512i) -> __m512i {
         avx512!(_mm512_rol_epi64::<N>(v))
     }

@@ -44,7 +44,9 @@ pub(super) trait Isa: Copy {
     fn longs(self, numbers: &[u64; 8]) -> Self::V;
     /// The numbers; those behind the vector's are 0.
     fn to_longs(self, v: Self::V) -> [u64; 8];
-    /// Each 64 bits turned `N` bits to the left; `N` is not 0.
+    /// Vector `i` holds the little-endian number `i` of each block, by lanes. `LONGS` blocks count.
+    fn load_longs(self, blocks: &[&[u8; 64]; 8]) -> [Self::V; 8];
+    /// Each 64 bits turned `N` bits to the left; `N` is below 64.
     fn turn_longs<const N: i32>(self, v: Self::V) -> Self::V;
 }
 

@@ -70,19 +70,34 @@ fn hash_group<I: Isa>(isa: I, chunks: &[&[u8]], group: &[usize], out: &mut [Fing
         for (lane, &chunk) in group.iter().enumerate().skip(done) {
             from[lane] = chunks[chunk].as_chunks().0.get(block).unwrap_or(&last[lane]);
         }
-        for (word, state) in state[..RATE / 8].iter_mut().enumerate() {
-            let mut longs = [0; MOST_LANES];
-            for (long, from) in longs.iter_mut().zip(&from) {
-                *long = u64::from_le_bytes(from.as_chunks().0[word]);
-            }
-            *state = isa.xor(*state, isa.longs(&longs));
-        }
+        absorb(isa, &mut state, &from);
         permute(isa, &mut state);
         while done < group.len() && blocks(chunks[group[done]]) == block + 1 {
             out[group[done]] = squeeze(isa, &state, done);
             done += 1;
         }
     }
+}
+
+/// Adds a block to each lane of the state.
+#[inline(always)]
+fn absorb<I: Isa>(isa: I, state: &mut [I::V; 25], from: &[&[u8; RATE]; MOST_LANES]) {
+    let (eights, last) = state[..RATE / 8].split_at_mut(RATE / 64 * 8);
+    for (i, eight) in eights.as_chunks_mut::<8>().0.iter_mut().enumerate() {
+        let mut blocks = [&[0; 64]; MOST_LANES];
+        for (block, from) in blocks.iter_mut().zip(from) {
+            *block = &from.as_chunks().0[i];
+        }
+        let longs = isa.load_longs(&blocks);
+        for (state, long) in eight.iter_mut().zip(longs) {
+            *state = isa.xor(*state, long);
+        }
+    }
+    let mut longs = [0; MOST_LANES];
+    for (long, from) in longs.iter_mut().zip(from) {
+        *long = u64::from_le_bytes(from.as_chunks().0[RATE / 8 - 1]);
+    }
+    last[0] = isa.xor(last[0], isa.longs(&longs));
 }
 
 /// The first 32 bytes of the state in a lane.
@@ -95,45 +110,48 @@ fn squeeze<I: Isa>(isa: I, state: &[I::V; 25], lane: usize) -> Fingerprint {
     Fingerprint::from_bytes(bytes)
 }
 
-/// Keccak-f\[1600\], FIPS 202, 3.2 and 3.3. `a[x + 5 * y]` is the lane (x, y) of the standard.
+/// Keccak-f\[1600\], FIPS 202, 3.3. Two rounds a turn: what one leaves in registers need not be where
+/// the next one wants it.
 #[inline(always)]
 fn permute<I: Isa>(isa: I, a: &mut [I::V; 25]) {
-    for constant in ROUND_CONSTANTS {
-        // θ
-        let mut columns = [a[0]; 5];
-        for x in 0..5 {
-            let three = isa.xor3(a[x], a[x + 5], a[x + 10]);
-            columns[x] = isa.xor3(three, a[x + 15], a[x + 20]);
-        }
-        for x in 0..5 {
-            let turned = isa.turn_longs::<1>(columns[(x + 1) % 5]);
-            let beside = columns[(x + 4) % 5];
-            for y in 0..5 {
-                a[x + 5 * y] = isa.xor3(a[x + 5 * y], beside, turned);
-            }
-        }
-        // ρ and π: lane (x, y), turned, goes to (y, 2x + 3y)
-        let mut b = *a;
-        macro_rules! turn {
-            ($($x:literal, $y:literal: $n:literal;)*) => {
-                $(b[$y + 5 * ((2 * $x + 3 * $y) % 5)] = isa.turn_longs::<$n>(a[$x + 5 * $y]);)*
-            };
-        }
-        turn! {
-            1, 0: 1; 2, 0: 62; 3, 0: 28; 4, 0: 27;
-            0, 1: 36; 1, 1: 44; 2, 1: 6; 3, 1: 55; 4, 1: 20;
-            0, 2: 3; 1, 2: 10; 2, 2: 43; 3, 2: 25; 4, 2: 39;
-            0, 3: 41; 1, 3: 45; 2, 3: 15; 3, 3: 21; 4, 3: 8;
-            0, 4: 18; 1, 4: 2; 2, 4: 61; 3, 4: 56; 4, 4: 14;
-        }
-        // χ
-        for y in 0..5 {
-            for x in 0..5 {
-                a[x + 5 * y] =
-                    isa.chi(b[x + 5 * y], b[(x + 1) % 5 + 5 * y], b[(x + 2) % 5 + 5 * y]);
-            }
-        }
-        // ι
-        a[0] = isa.xor(a[0], isa.splat_long(constant));
+    for [one, other] in ROUND_CONSTANTS.as_chunks().0 {
+        round(isa, a, *one);
+        round(isa, a, *other);
     }
+}
+
+/// FIPS 202, 3.2. `a[x + 5 * y]` is the lane (x, y) of the standard.
+#[inline(always)]
+fn round<I: Isa>(isa: I, a: &mut [I::V; 25], constant: u64) {
+    // θ
+    let mut columns = [a[0]; 5];
+    for x in 0..5 {
+        let three = isa.xor3(a[x], a[x + 5], a[x + 10]);
+        columns[x] = isa.xor3(three, a[x + 15], a[x + 20]);
+    }
+    for x in 0..5 {
+        let turned = isa.turn_longs::<1>(columns[(x + 1) % 5]);
+        let beside = columns[(x + 4) % 5];
+        for y in 0..5 {
+            a[x + 5 * y] = isa.xor3(a[x + 5 * y], beside, turned);
+        }
+    }
+    // ρ and π: lane (x, y), turned, goes to (y, 2x + 3y); χ takes the five that come to one
+    // plane as soon as they are there, so that few wait for registers
+    let from = *a;
+    macro_rules! plane {
+        ($y:literal: $($from_x:literal, $from_y:literal: $n:literal;)*) => {
+            let b = [$(isa.turn_longs::<$n>(from[$from_x + 5 * $from_y])),*];
+            for x in 0..5 {
+                a[x + 5 * $y] = isa.chi(b[x], b[(x + 1) % 5], b[(x + 2) % 5]);
+            }
+        };
+    }
+    plane!(0: 0, 0: 0; 1, 1: 44; 2, 2: 43; 3, 3: 21; 4, 4: 14;);
+    plane!(1: 3, 0: 28; 4, 1: 20; 0, 2: 3; 1, 3: 45; 2, 4: 61;);
+    plane!(2: 1, 0: 1; 2, 1: 6; 3, 2: 25; 4, 3: 8; 0, 4: 18;);
+    plane!(3: 4, 0: 27; 0, 1: 36; 1, 2: 10; 2, 3: 15; 3, 4: 56;);
+    plane!(4: 2, 0: 62; 3, 1: 55; 4, 2: 39; 0, 3: 41; 1, 4: 2;);
+    // ι
+    a[0] = isa.xor(a[0], isa.splat_long(constant));
 }

@@ -131,6 +131,16 @@ impl ChainedTable {
         std::iter::successors(head, move |last| entry(last.next.load(Ordering::Relaxed)))
     }
 
+    /// The last entry of the chain, or [`END`]. Who calls has the lock.
+    fn last(&self, bucket: &Bucket) -> u32 {
+        let (mut last, mut next) = (END, bucket.head.load(Ordering::Relaxed));
+        while next != END {
+            last = next;
+            next = self.entries[last as usize - 1].next.load(Ordering::Relaxed);
+        }
+        last
+    }
+
     /// Whether the filter leaves it open if `words` is in the bucket.
     fn may_have(&self, bucket: &Bucket, words: Words) -> bool {
         let bits = filter_bits(words);
@@ -288,8 +298,10 @@ impl ChainedTable {
         let bucket = &self.buckets[index];
         let _writing = bucket.lock.write();
         let mut filter = bucket.filter.load(Ordering::Relaxed);
+        let mut last = None;
         if self.may_have(bucket, words) {
             let walk = self.walk(bucket, words, None).expect("nobody else writes the chain");
+            last = Some(walk.before);
             if walk.found != END {
                 let entry = &self.entries[walk.found as usize - 1];
                 return Inserted::Replaced(entry.handle.swap(handle, Ordering::Relaxed));
@@ -313,8 +325,17 @@ impl ChainedTable {
             place.store(word, Ordering::Relaxed);
         }
         entry.handle.store(handle, Ordering::Relaxed);
-        entry.next.store(bucket.head.load(Ordering::Relaxed), Ordering::Relaxed);
-        bucket.head.store(free as u32 + 1, Ordering::Relaxed);
+        // The bucket's own come first: a walk has these at once, and waits for each of the others.
+        let before = match free / ENTRIES_A_BUCKET == index {
+            true => END,
+            false => last.unwrap_or_else(|| self.last(bucket)),
+        };
+        let link = match before {
+            END => &bucket.head,
+            before => &self.entries[before as usize - 1].next,
+        };
+        entry.next.store(link.load(Ordering::Relaxed), Ordering::Relaxed);
+        link.store(free as u32 + 1, Ordering::Relaxed);
         bucket.filter.store(filter | filter_bits(words), Ordering::Relaxed);
         Inserted::New
     }
@@ -334,6 +355,9 @@ impl ChainedTable {
                 self.prefetch_own(index);
             } else if let Some(free) = self.free_own(index) {
                 prefetch(&self.entries[free]);
+            } else {
+                // one from elsewhere will follow them
+                self.prefetch_own(index);
             }
         }
         let entered = places.iter().zip(entries);

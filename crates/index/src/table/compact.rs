@@ -111,10 +111,14 @@ impl CompactTable {
     /// entry, which is free now.
     fn make_room<'a>(&self, buckets: [&'a Bucket; 2]) -> Option<&'a Entry> {
         let is_ours = |other: &Bucket| buckets.iter().any(|&ours| ptr::eq(ours, other));
-        for entry in buckets.iter().flat_map(|bucket| &bucket.entries) {
+        let entries = || buckets.iter().flat_map(|bucket| &bucket.entries);
+        let other = |entry: &Entry| {
+            self.buckets(entry.fingerprint()).into_iter().find(|other| !is_ours(other))
+        };
+        entries().filter_map(other).for_each(prefetch_bucket);
+        for entry in entries() {
             let fingerprint = entry.fingerprint();
-            let others = self.buckets(fingerprint);
-            let Some(other) = others.into_iter().find(|other| !is_ours(other)) else { continue };
+            let Some(other) = other(entry) else { continue };
             // who has that lock may wait for one of ours
             let Some(_writing) = other.lock.try_write() else { continue };
             if let Some(free) = other.free() {
