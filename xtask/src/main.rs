@@ -152,7 +152,7 @@ enum CampaignCommand {
     },
     /// Measure the tables of fingerprints in memory, half full and full
     Table {
-        /// `--out RECORD [--entries N] [--operations N] [--rounds N]`
+        /// `--out RECORD [--only LAYOUT] [--entries N] [--operations N] [--rounds N]`
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },

@@ -17,6 +17,7 @@ fn main() -> Result<()> {
         operations: 5_000_000,
         rounds: 5,
     };
+    let mut layouts = Layout::ALL.to_vec();
     let mut out = PathBuf::new();
     let mut arguments = env::args().skip(1);
     while let Some(name) = arguments.next() {
@@ -24,6 +25,7 @@ fn main() -> Result<()> {
         let number = || value.parse::<u64>().with_context(|| format!("{name} {value}"));
         match name.as_str() {
             "--out" => out = value.into(),
+            "--only" => layouts = vec![serde_json::from_value(value.into()).context("--only")?],
             "--entries" => plan.entries = number()?.max(1),
             "--operations" => plan.operations = number()?.max(1),
             "--rounds" => plan.rounds = number()?.max(1) as u32,
@@ -31,7 +33,7 @@ fn main() -> Result<()> {
         }
     }
     ensure!(!out.as_os_str().is_empty(), "--out is needed");
-    let results = measure_tables(&plan, &Layout::ALL, tell)?;
+    let results = measure_tables(&plan, &layouts, tell)?;
     let command = command_line("cargo xtask campaign table", env::args().skip(1));
     let header = Header::here(&out, command, "in memory; keys in no order, one thread")?;
     Record { header, results }.write(&out)
