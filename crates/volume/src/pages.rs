@@ -321,9 +321,9 @@ impl Pages {
         Ok(loaded.err())
     }
 
-    /// Gives the open container its footer before another one without a footer is taken up: it could
-    /// not be read once, so that another one was begun. If that fails it is as one that cannot be
-    /// read, until the pool is opened again.
+    /// Gives the open container its footer before another one is taken up: it could not be read once,
+    /// so that another one was begun. If that fails it is as one that cannot be read, until the pool
+    /// is opened again.
     pub(crate) fn close_open(
         &mut self,
         appender: &mut Appender,
@@ -516,7 +516,12 @@ impl Pages {
 
     /// The page is at `to` from now on, for all who refer to it. Nothing if nobody does any more, or
     /// more than can be counted: then it stays, and with it the container.
+    ///
+    /// # Panics
+    ///
+    /// If that is not a later place: no journal that says so is read again.
     pub(crate) fn move_page(&mut self, from: Handle, to: Handle) -> Option<Record> {
+        assert!(from < to, "{from:?} would move to {to:?}");
         // it was noted while its bytes were on their way
         if self.bad.contains(&from) {
             self.bad.insert(to);

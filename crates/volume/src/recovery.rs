@@ -37,7 +37,7 @@ const FAR: u32 = 1 << 20;
 /// `table`, so that each footer is read once.
 ///
 /// What is named stays as it is. A container without a footer loses what is behind its last page,
-/// and gets its footer if another one without follows; one that is missing is an empty file from
+/// and gets its footer if another one follows; one that is missing is an empty file from
 /// then on; and those that nothing names are removed, and their numbers not given out by this opening.
 /// Before a container is cut off, gets its footer or is removed it is looked whether the shard is
 /// still this one's.
@@ -60,9 +60,12 @@ pub(crate) fn recover(
     // another one may have the pool by now, and these files with it
     let expect_current = || metadata.expect_current(shard, taken.writer);
     for (container, image) in &containers {
-        if !image.is_sealed {
+        // pages are moved to later containers only, so that none but the last one goes on
+        if appender.number().is_some() {
             expect_current()?;
             damage.extend(pages.close_open(&mut appender, &mut waiting));
+        }
+        if !image.is_sealed {
             expect_current()?;
         }
         damage.extend(pages.load(&mut appender, table, *container, image)?);

@@ -323,6 +323,41 @@ fn a_container_that_got_no_footer_because_it_could_not_be_read_gets_it_later() {
 }
 
 #[test]
+fn a_container_that_can_be_read_again_takes_no_pages_of_later_ones() {
+    let (_directory, faults, folder) = faulty();
+    let pool = pool_in(&folder);
+    let mut bytes = random(1, 36 * BLOCK);
+    let write = |pool: &Pool, blocks: std::ops::Range<usize>| {
+        let range = blocks.start * BLOCK..blocks.end * BLOCK;
+        pool.volume("a").unwrap().write(range.start as u64, &bytes[range], NOW)
+    };
+    write(&pool, 0..25).unwrap();
+    drop(pool);
+    let cannot = |failure, operation, name| {
+        faults.add(Fault::new(failure).on(operation).named(name).times(1));
+    };
+    cannot(Failure::Io, Operation::Read, "container-00000003");
+    let (pool, told) = Pool::open(Arc::clone(&folder), options()).unwrap();
+    assert_eq!(told.len(), 1, "{told:?}");
+    // the fourth gets its footer, and no fifth follows
+    write(&pool, 25..35).unwrap();
+    cannot(Failure::Full, Operation::Open, "container-00000005");
+    write(&pool, 35..36).unwrap_err();
+    pool.flush().unwrap();
+    drop(pool);
+    let (pool, told) = Pool::open(Arc::clone(&folder), options()).unwrap();
+    assert!(told.is_empty(), "{told:?}");
+    let erased = 25 * BLOCK..34 * BLOCK;
+    let volume = pool.volume("a").unwrap();
+    volume.erase(erased.start as u64..erased.end as u64, NOW).unwrap();
+    assert!(pool.compact().unwrap());
+    drop((volume, pool));
+    bytes[erased].fill(0);
+    bytes[35 * BLOCK..].fill(0);
+    expect_sound(&folder, &bytes);
+}
+
+#[test]
 fn a_page_that_cannot_be_moved_stops_no_compaction_of_others() {
     let (_directory, root, folder) = local();
     let pool = pool_in(&folder);
