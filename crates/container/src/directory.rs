@@ -15,8 +15,9 @@ use crate::{Codec, ContainerError, Content, MAX_GROUP_LEN, container_name};
 pub(crate) const TRAILER_LEN: usize = 4 + CHECK_LEN;
 /// The shortest footer: it says what the container holds, and that it holds nothing.
 const FOOTER_MIN: usize = 2;
-/// No footer is longer: a writer's has less than a third, however small its chunks are.
-const MAX_FOOTER_LEN: u32 = 64 << 20;
+/// No footer is longer, in bytes: whoever reads one takes no more memory for it, and none that is
+/// longer is read. A repository's has less than a third, however small its chunks are.
+pub const MAX_FOOTER_LEN: u32 = 64 << 20;
 /// How much of a container's end is read at first; most footers fit.
 const FIRST_READ: u64 = 64 << 10;
 /// Bytes that a group takes in the footer at least: three varints, a codec, a check.

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use onefold_container::{AppendedContainer, Content, Directory};
+use onefold_container::{AppendedContainer, Content, Directory, MAX_FOOTER_LEN};
 use onefold_seal::Envelope;
 
 use crate::VolumeError;
@@ -18,9 +18,15 @@ use crate::record::PageEntry;
 /// A page and its fingerprint take at most so many bytes in a footer, and so does all else there.
 const FOOTER_ENTRY: u64 = 64;
 
+/// A container with so many pages gets its footer, however short they are.
+const MOST_PAGES: usize = 1 << 19;
+
+// Who finds a longer footer reads none of its pages.
+const _: () = assert!(needed(MOST_PAGES, 0) <= MAX_FOOTER_LEN as u64);
+
 /// Bytes that a container of so many pages, whose footer is yet to come, has more with one of
 /// `stored_len` bytes.
-fn needed(pages: usize, stored_len: usize) -> u64 {
+const fn needed(pages: usize, stored_len: usize) -> u64 {
     stored_len as u64 + FOOTER_ENTRY * (pages as u64 + 2)
 }
 
@@ -30,12 +36,14 @@ pub(crate) struct Appender {
     pub(crate) envelope: Envelope,
     /// Length in bytes from which on a container gets its footer.
     container_len: u64,
+    /// How many pages it has then at most.
+    pub(crate) most_pages: usize,
     open: Option<(Arc<PageFile>, AppendedContainer)>,
 }
 
 impl Appender {
     pub(crate) fn new(files: Arc<Files>, envelope: Envelope, container_len: u64) -> Self {
-        Self { files, envelope, container_len, open: None }
+        Self { files, envelope, container_len, most_pages: MOST_PAGES, open: None }
     }
 
     /// The number of the open container.
@@ -49,7 +57,10 @@ impl Appender {
     }
 
     pub(crate) fn is_full(&self) -> bool {
-        self.open.as_ref().is_some_and(|(_, writer)| writer.len() >= self.container_len)
+        self.open.as_ref().is_some_and(|(_, writer)| {
+            writer.len() >= self.container_len
+                || writer.directory().groups.len() >= self.most_pages
+        })
     }
 
     /// Begins container `number`; its file, and how long it is. There must be none open.
@@ -96,7 +107,9 @@ impl Appender {
             let stored_len = page.stored_len as usize;
             let fits = needed(pages_there + entries.len(), len + stored_len) <= room;
             let offset = begin + len as u64;
-            if offset >= self.container_len || !(fits || entries.is_empty()) {
+            let is_full = offset >= self.container_len
+                || pages_there + entries.len() >= self.most_pages;
+            if is_full || !(fits || entries.is_empty()) {
                 break;
             }
             entries.push(PageEntry {
@@ -162,5 +175,78 @@ impl Appender {
         file.truncate(writer.len())?;
         self.open = Some((Arc::clone(file), writer));
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use onefold_backend::MemoryFolder;
+    use onefold_block::{BlockDevice, BlockSize, Durability};
+    use onefold_container::{Codec, GroupEntry};
+    use onefold_fingerprint::Fingerprint;
+    use onefold_seal::{CHECK_LEN, Check, ObjectId};
+    use onefold_testkit::random;
+
+    use super::*;
+    use crate::{Hash, Options, Pool};
+
+    #[test]
+    fn no_page_takes_more_of_a_footer_than_is_counted() {
+        let envelope = Envelope::plain(ObjectId::from_bytes([1; ObjectId::LEN]));
+        let (mut container, start) =
+            AppendedContainer::new(&envelope, container_id(1), Content::Data);
+        let mut before = container.footer().len() as u64;
+        assert!(before + start.len() as u64 <= needed(0, 0));
+        for pages in 1..300_u64 {
+            // of the longest block, which was not compressed
+            let len = BlockSize::B4096.bytes();
+            let (offset, check) = (container.len(), Check::from_bytes([2; CHECK_LEN]));
+            let group = GroupEntry { offset, stored_len: len, len, codec: Codec::Raw, check };
+            container.enter(group, [(Fingerprint::from_bytes([3; 32]), len)]);
+            let footer = container.footer().len() as u64;
+            assert!(footer <= before + FOOTER_ENTRY, "{pages} pages: {before}, then {footer}");
+            before = footer;
+        }
+    }
+
+    #[test]
+    fn a_container_of_as_many_pages_as_a_footer_may_have_is_closed() {
+        let folder = Arc::new(MemoryFolder::new());
+        Pool::create(&folder, Hash::Blake3).unwrap();
+        let options = Options { table_bytes: 1 << 20, ..Options::default() };
+        let open = || {
+            let (pool, damage) = Pool::open(folder.clone(), options.clone()).unwrap();
+            assert!(damage.is_empty(), "{damage:?}");
+            pool.0.appender().most_pages = 4;
+            pool
+        };
+        let counts = |pool: &Pool| pool.0.state().pages.counts();
+        let pool = open();
+        pool.create_volume("a", 1 << 20, BlockSize::B4096).unwrap();
+        let volume = pool.volume("a").unwrap();
+        let bytes = random(1, 15 * 4096);
+        // at once, and with what is there
+        volume.write(0, &bytes[..10 * 4096], Durability::OnReturn).unwrap();
+        assert_eq!(counts(&pool), [(1, 4), (2, 4), (3, 2)]);
+        drop((volume, pool));
+        let pool = open();
+        let volume = pool.volume("a").unwrap();
+        volume.write(10 * 4096, &bytes[10 * 4096..], Durability::OnReturn).unwrap();
+        assert_eq!(counts(&pool), [(1, 4), (2, 4), (3, 4), (4, 3)]);
+        // one page is left in each of three containers
+        for from in [1, 5, 9] {
+            volume.erase(from * 4096..(from + 3) * 4096, Durability::OnReturn).unwrap();
+        }
+        assert_eq!(pool.maintain().unwrap().compacted, 3);
+        assert_eq!(counts(&pool), [(4, 4), (5, 2)]);
+        drop((volume, pool));
+        let pool = open();
+        assert_eq!(counts(&pool), [(4, 4), (5, 2)]);
+        let mut page = vec![0; 4096];
+        for block in [0, 4, 8, 12, 13, 14] {
+            pool.volume("a").unwrap().read(block * 4096, &mut page).unwrap();
+            assert!(page == bytes[block as usize * 4096..][..4096], "{block}");
+        }
+        assert_eq!(pool.check(), Vec::<String>::new());
     }
 }
