@@ -186,6 +186,16 @@ const ERASED: usize = 4096;
 /// Pages that a compaction moves at a time.
 const MOVED: usize = 64;
 
+/// What came of a compaction.
+pub(crate) enum Compaction {
+    /// All that could be moved was.
+    Done,
+    /// A container could not be emptied, and others come first.
+    Left(VolumeError),
+    /// No container is worth it.
+    Nothing,
+}
+
 /// New pages, in bytes before and after compression.
 #[derive(Default)]
 struct Added {
@@ -701,34 +711,35 @@ impl Engine {
         Ok(())
     }
 
-    /// Moves what is left in a container of which less than half is referred to; false if there is
-    /// none. It is dropped with the next commit. After an error that may pass others come first, and
-    /// the container again once there are none.
-    pub(crate) fn compact(&self) -> Result<bool, VolumeError> {
+    /// Moves what is left in a container of which less than half is referred to. It is dropped with the
+    /// next commit. One that cannot be emptied is set aside: until all others had their turn if that
+    /// may pass, else for good.
+    pub(crate) fn compact(&self) -> Result<Compaction, VolumeError> {
         let _only = self.maintenance.lock().expect("nobody panics with it");
         self.expect_running()?;
         self.close_sparse()?;
         let emptiest = self.state().pages.emptiest();
         let Some((number, file, slots)) = emptiest else {
             self.state().pages.take_up_left();
-            return Ok(false);
+            return Ok(Compaction::Nothing);
         };
-        let moved = self.move_pages(number, &file, &slots);
+        let left = self.move_pages(number, &file, &slots);
         // also those that were moved before an error
         self.forward_maps();
-        moved?;
+        let left = left?;
         self.commit()?;
-        Ok(true)
+        Ok(left.map_or(Compaction::Done, Compaction::Left))
     }
 
     /// Appends the pages in `slots` of a container anew, and notes where they went. One that cannot be
-    /// read stays, and with it the container: until later, if that may pass.
+    /// read stays, and with it the container. Returns why nothing more could be moved, if so: the
+    /// container is left until later then, if that may pass.
     fn move_pages(
         &self,
         number: u32,
         file: &Arc<PageFile>,
         slots: &[u32],
-    ) -> Result<(), VolumeError> {
+    ) -> Result<Option<VolumeError>, VolumeError> {
         let directory = match file.directory(&self.envelope()) {
             Ok(directory) => directory,
             Err(error) => {
@@ -737,7 +748,7 @@ impl Engine {
                     true => state.pages.leave(number),
                     false => state.pages.keep_for_good(number),
                 }
-                return Err(error);
+                return Ok(Some(error));
             }
         };
         let table = self.table();
@@ -759,7 +770,7 @@ impl Engine {
                     Ok(stored) => stored,
                     Err(error) if error.may_pass() => {
                         self.state().pages.leave(number);
-                        return Err(error);
+                        return Ok(Some(error));
                     }
                     Err(_) => {
                         let mut state = self.state();
@@ -780,7 +791,7 @@ impl Engine {
                 }
             })?;
         }
-        Ok(())
+        Ok(None)
     }
 
     /// Lets every map know where pages were moved.

@@ -13,7 +13,7 @@ use onefold_index::{ChainedTable, CompactTable, Table, TableCounters};
 use onefold_seal::wire::{Put, Reader, WireError};
 use onefold_seal::{CHECK_LEN, Check, Envelope, ObjectId};
 
-use crate::engine::{Batches, Counters, Engine, VolumeState};
+use crate::engine::{Batches, Compaction, Counters, Engine, VolumeState};
 use crate::files::Files;
 use crate::handle::VolumeId;
 use crate::journals::Journals;
@@ -198,10 +198,16 @@ pub struct Statistics {
 }
 
 /// What was worth doing.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub struct Maintained {
     /// Containers whose space was given back.
     pub compacted: u64,
+    /// Containers that could not be emptied. What may pass is tried again the next time.
+    pub left: u64,
+    /// Why not, of the first of them.
+    pub why_left: Option<VolumeError>,
+    /// Whether it was stopped before its end.
+    pub is_stopped: bool,
     /// Whether a checkpoint was made.
     pub is_checkpointed: bool,
 }
@@ -434,7 +440,8 @@ impl Pool {
     }
 
     /// Does what is worth doing now and then: gives back the space of containers that are used by
-    /// less than half, and makes a checkpoint where the journal has grown.
+    /// less than half, and makes a checkpoint where the journal has grown. A container that cannot be
+    /// emptied keeps none of the others from it.
     pub fn maintain(&self) -> Result<Maintained, VolumeError> {
         self.maintain_while(|| true)
     }
@@ -442,22 +449,33 @@ impl Pool {
     /// The same, but begins nothing more once `go_on` says no.
     pub fn maintain_while(&self, go_on: impl Fn() -> bool) -> Result<Maintained, VolumeError> {
         self.flush()?;
-        let mut done = Maintained::default();
-        let compacted = loop {
-            if !go_on() {
-                return Ok(done);
-            }
-            match self.compact() {
-                Ok(true) => done.compacted += 1,
-                Ok(false) => break Ok(()),
-                Err(error) => break Err(error),
-            }
-        };
-        if self.0.batches_len() > MIN_CHECKPOINT {
-            self.checkpoint()?;
-            done.is_checkpointed = true;
+        let compacted = self.compact_while(go_on);
+        if compacted.as_ref().is_ok_and(|done| done.is_stopped) {
+            return compacted;
         }
-        compacted.map(|()| done)
+        let is_checkpointed = self.0.batches_len() > MIN_CHECKPOINT;
+        if is_checkpointed {
+            self.checkpoint()?;
+        }
+        Ok(Maintained { is_checkpointed, ..compacted? })
+    }
+
+    /// Gives back the space of all containers that are used by less than half and can be emptied, one
+    /// after the other, and begins none any more once `go_on` says no.
+    pub fn compact_while(&self, go_on: impl Fn() -> bool) -> Result<Maintained, VolumeError> {
+        let mut done = Maintained::default();
+        while go_on() {
+            match self.0.compact()? {
+                Compaction::Done => done.compacted += 1,
+                Compaction::Left(error) => {
+                    done.left += 1;
+                    done.why_left.get_or_insert(error);
+                }
+                Compaction::Nothing => return Ok(done),
+            }
+        }
+        done.is_stopped = true;
+        Ok(done)
     }
 
     /// Shortens what has to be read when the pool is opened again.
@@ -466,9 +484,13 @@ impl Pool {
     }
 
     /// Gives back the space of one container of which less than half is used; false if there is
-    /// none that can be emptied.
+    /// none that can be emptied. After an error with one of them the next call takes another.
     pub fn compact(&self) -> Result<bool, VolumeError> {
-        self.0.compact()
+        match self.0.compact()? {
+            Compaction::Done => Ok(true),
+            Compaction::Left(error) => Err(error),
+            Compaction::Nothing => Ok(false),
+        }
     }
 
     /// Empties the table of fingerprints, and fills it again if that is wanted. Nothing is lost but

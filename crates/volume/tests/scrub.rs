@@ -4,6 +4,7 @@
 #![allow(clippy::disallowed_methods, reason = "these tests damage what a pool wrote")]
 
 use std::cell::Cell;
+use std::error::Error;
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -220,14 +221,38 @@ fn a_container_that_cannot_be_opened_just_now_is_emptied_after_the_others() {
     scene.erase(12..20);
     scene.refuse(1, 2);
     for others in [1, 0] {
-        scene.pool.maintain().unwrap_err();
-        assert!(scene.path(1).exists());
-        assert_eq!(scene.pool.maintain().unwrap().compacted, others);
-        assert!(!scene.path(2).exists());
+        let done = scene.pool.maintain().unwrap();
+        assert_eq!((done.compacted, done.left), (others, 1));
+        assert!(scene.path(1).exists() && !scene.path(2).exists());
     }
     assert_eq!(scene.pool.maintain().unwrap().compacted, 1);
     assert!(!scene.path(1).exists());
     for block in [0, 10, 11, 20, 49] {
         assert_eq!(scene.read(block).as_deref(), Some(&bytes[block * BLOCK..(block + 1) * BLOCK]));
     }
+}
+
+#[test]
+fn a_container_that_never_opens_is_named_each_time_and_the_others_are_emptied() {
+    let scene = Scene::new(1);
+    scene.write(0, &random(1, 50 * BLOCK));
+    scene.erase(1..10);
+    scene.erase(12..20);
+    scene.refuse(1, u64::MAX);
+    for others in [1, 0, 0] {
+        let done = scene.pool.maintain().unwrap();
+        assert_eq!((done.compacted, done.left, done.is_stopped), (others, 1, false));
+        let why = done.why_left.expect("it is left");
+        let causes = std::iter::successors(Some(&why as &dyn Error), |error| error.source());
+        let told: Vec<String> = causes.map(ToString::to_string).collect();
+        assert!(told.concat().contains("container-00000001"), "{told:?}");
+        assert!(scene.path(1).exists() && !scene.path(2).exists());
+    }
+    // one that is full ends it: no other could be emptied either
+    scene.erase(22..30);
+    scene.faults.add(Fault::new(Failure::Full).on(Operation::Append).named("container-"));
+    scene.pool.maintain().unwrap_err();
+    assert!(scene.path(3).exists());
+    assert_eq!(scene.pool.maintain().unwrap().compacted, 1);
+    assert!(!scene.path(3).exists());
 }

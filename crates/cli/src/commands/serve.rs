@@ -371,6 +371,10 @@ impl<'a> Upkeep<'a> {
                 if done.compacted > 0 {
                     info!(containers = done.compacted, seconds, "compacted");
                 }
+                if let Some(error) = done.why_left {
+                    let error = format!("{:#}", anyhow::Error::from(error));
+                    warn!(containers = done.left, error, "containers could not be emptied");
+                }
                 if done.is_checkpointed {
                     info!(seconds, "made a checkpoint");
                 }

@@ -5,8 +5,8 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use indicatif::HumanBytes;
 use onefold_block::{BlockDevice, BlockSize};
 use onefold_volume::{
-    BadPage, Checked, Codec, Hash, Pool, Scrubbed, Statistics, VolumeDetails, VolumeError,
-    VolumeInfo,
+    BadPage, Checked, Codec, Hash, Maintained, Pool, Scrubbed, Statistics, VolumeDetails,
+    VolumeError, VolumeInfo,
 };
 use serde::{Deserialize, Serialize};
 
@@ -438,15 +438,23 @@ fn compact(pool: &Pool, offers: &dyn Offers) -> Result<Answer> {
     let before = pool.statistics().container_bytes;
     // what is dead already takes no work
     pool.flush()?;
-    let gave_back = || before.saturating_sub(pool.statistics().container_bytes);
-    while pool.compact()? {
-        ensure!(
-            offers.goes_on(),
-            "the server ends, and stopped the compaction; it gave back {} before",
-            HumanBytes(gave_back())
-        );
+    let Maintained { left, why_left, is_stopped, .. } =
+        pool.compact_while(|| offers.goes_on())?;
+    let gave_back = before.saturating_sub(pool.statistics().container_bytes);
+    ensure!(
+        !is_stopped,
+        "the server ends, and stopped the compaction; it gave back {} before",
+        HumanBytes(gave_back)
+    );
+    match why_left {
+        None => Ok(Answer::GaveBack(gave_back)),
+        Some(error) => Err(error).with_context(|| {
+            format!(
+                "containers that could not be emptied: {left}; the others gave back {}",
+                HumanBytes(gave_back)
+            )
+        }),
     }
-    Ok(Answer::GaveBack(gave_back()))
 }
 
 #[cfg(test)]
@@ -614,6 +622,29 @@ mod tests {
         assert!(pool.statistics().reclaimable_bytes > 0, "it compacted all of them");
         let answer = Request::Compact.perform(&pool, &NotServed).unwrap();
         assert!(matches!(answer, Answer::GaveBack(bytes) if bytes > 0), "{answer:?}");
+    }
+
+    #[test]
+    fn a_container_that_cannot_be_emptied_is_named_and_the_others_are() {
+        let faults = Faults::none();
+        let folder = Arc::new(Faulty::new(MemoryFolder::new(), "pool", &faults));
+        Pool::create(&folder, Hash::Blake3).unwrap();
+        let options = Options { container_len: 40_000, open_files: 1, ..Options::default() };
+        let (pool, _) = Pool::open(folder, options).unwrap();
+        create("a").perform(&pool, &NotServed).unwrap();
+        let volume = pool.volume("a").unwrap();
+        volume.write(0, &random(1, 200 << 10), Durability::OnReturn).unwrap();
+        // less is left of the first than of the second
+        volume.erase(4096..10 * 4096, Durability::OnReturn).unwrap();
+        volume.erase(12 * 4096..20 * 4096, Durability::OnReturn).unwrap();
+        let name = "container-00000001";
+        faults.add(Fault::new(Failure::Io).on(Operation::Open).named(name).times(u64::MAX));
+        for gave_back in ["KiB", "gave back 0 B"] {
+            let error = Request::Compact.perform(&pool, &NotServed).unwrap_err();
+            let told = format!("{error:#}");
+            let parts = ["could not be emptied: 1;", gave_back, name];
+            assert!(parts.iter().all(|part| told.contains(part)), "{told}");
+        }
     }
 
     #[test]
