@@ -18,6 +18,8 @@ pub(super) struct OwnedFile {
     shared: Arc<Shared>,
     /// How much of the file counts.
     len: u64,
+    /// Whether an append that failed left bytes behind that.
+    has_tail: bool,
 }
 
 /// What a handle has in common with what syncs it from beside.
@@ -50,7 +52,7 @@ impl OwnedFile {
         sync_directory(path.parent().unwrap_or(Path::new("/"))).map_err(failed)?;
         let len = file.metadata().map_err(failed)?.len();
         let shared = Shared { file, path, poisoned: AtomicBool::new(false) };
-        Ok(Self { shared: Arc::new(shared), len })
+        Ok(Self { shared: Arc::new(shared), len, has_tail: false })
     }
 
     pub(super) fn len(&self) -> u64 {
@@ -84,12 +86,19 @@ impl OwnedFile {
     /// Adds bytes at the end and returns where; after an error the length is as before.
     pub(super) fn append(&mut self, bytes: &[u8]) -> Result<u64, BackendError> {
         self.shared.check(Operation::Append)?;
-        let offset = self.len;
-        if let Err(cause) = self.shared.file.write_all_at(bytes, offset) {
+        let failed =
+            |cause| BackendError::from_file(Operation::Append, &self.shared.path, cause);
+        let (file, offset) = (&self.shared.file, self.len);
+        if self.has_tail {
+            file.set_len(offset).map_err(failed)?;
+            self.has_tail = false;
+        }
+        if let Err(cause) = file.write_all_at(bytes, offset) {
             // What did get written would be taken for part of the log by the next to open it. If
-            // it cannot be removed it is the torn tail that every reader of a log expects.
-            let _ = self.shared.file.set_len(offset);
-            return Err(BackendError::from_file(Operation::Append, &self.shared.path, cause));
+            // it cannot be removed it is the torn tail that every reader of a log expects, as long
+            // as nothing shorter is written over it.
+            self.has_tail = file.set_len(offset).is_err();
+            return Err(failed(cause));
         }
         self.len += bytes.len() as u64;
         Ok(offset)
@@ -180,6 +189,33 @@ mod tests {
         assert!(is_poisoned(file.write(0, b"d").unwrap_err()));
         assert!(is_poisoned(file.shrink(0).unwrap_err()));
         assert!(is_poisoned(file.grow(9).unwrap_err()));
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "a device stands for a disk that fails")]
+    fn what_a_failed_append_leaves_goes_before_anything_else_comes() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let mut file = OwnedFile::open(&path).unwrap();
+        file.append(b"abc").unwrap();
+        let put = |into: &mut OwnedFile, file: File| {
+            let shared = Arc::get_mut(&mut into.shared).expect("nobody syncs it");
+            std::mem::replace(&mut shared.file, file)
+        };
+        // it takes no bytes, and cannot be cut off
+        let full = File::options().read(true).write(true).open("/dev/full").unwrap();
+        let disk = put(&mut file, full);
+        let error = file.append(b"0123456789").unwrap_err();
+        assert!(error.is_full(), "{error}");
+        let error = file.append(b"d").unwrap_err();
+        assert!(!error.is_full() && file.len() == 3, "{error}");
+        // of what was to be appended all had got there
+        disk.write_all_at(b"0123456789", 3).unwrap();
+        put(&mut file, disk);
+        assert_eq!(file.append(b"d").unwrap(), 3);
+        assert_eq!(std::fs::read(&path).unwrap(), b"abcd");
+        file.append(b"e").unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"abcde");
     }
 
     #[test]
