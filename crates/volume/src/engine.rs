@@ -551,13 +551,6 @@ impl Engine {
         self.metadata.expect_current(self.shard, self.writer).map_err(|error| self.noted(error))
     }
 
-    /// Notes that the page of a block could not be read.
-    pub(crate) fn note_bad(&self, volume: VolumeId, block: u64) {
-        let mut state = self.state();
-        let page = state.volumes.get(&volume).map_or(Handle::HOLE, |one| one.map.get(block));
-        state.pages.note_bad(page);
-    }
-
     /// Fails unless `volume` can be changed. If much waits it is written first; if somebody does that
     /// already, nobody else waits for the disk until several times as much is waiting. So what waits is
     /// bounded, also while the disk is full.

@@ -27,6 +27,8 @@ use crate::sparse::Sparse;
 /// A page that can be read without anybody's lock.
 #[derive(Clone)]
 pub(crate) struct Located {
+    /// The page that was there when it was located: by now its block may be another.
+    pub(crate) page: Handle,
     file: Arc<PageFile>,
     offset: u32,
     stored_len: u32,
@@ -202,6 +204,7 @@ impl Container {
     fn located(&self, slot: u32) -> Option<Located> {
         let one = self.slots.get(slot as usize)?;
         Some(Located {
+            page: Handle::new(self.file.number(), slot),
             file: Arc::clone(&self.file),
             offset: one.place.offset(),
             stored_len: self.end_of(slot as usize) - one.place.offset(),
@@ -411,7 +414,10 @@ impl Pages {
 
     /// A page could not be read: who writes it again has it kept anew.
     pub(crate) fn note_bad(&mut self, page: Handle) {
-        self.bad.insert(self.resolve(page));
+        // one that went meanwhile concerns nobody
+        if self.is_there(page) {
+            self.bad.insert(self.resolve(page));
+        }
     }
 
     /// Whether a page is known to be lost where it is.

@@ -63,23 +63,18 @@ impl Volume {
     fn read_block(&self, block: u64) -> Result<Vec<u8>, BlockError> {
         let mut page = vec![0; self.block_len() as usize];
         let located = self.engine.locate(self.id, std::iter::once(block)).map_err(block_error)?;
-        self.read_page(block, &located[0], &mut page)?;
+        self.read_page(&located[0], &mut page)?;
         Ok(page)
     }
 
     /// Fills `page` with what is there, or with the zeros of a hole.
-    fn read_page(
-        &self,
-        block: u64,
-        located: &Option<Located>,
-        page: &mut [u8],
-    ) -> Result<(), BlockError> {
+    fn read_page(&self, located: &Option<Located>, page: &mut [u8]) -> Result<(), BlockError> {
         match located {
             None => page.fill(0),
             Some(located) => {
                 if let Err(error) = located.read(page) {
                     if !error.may_pass() {
-                        self.engine.note_bad(self.id, block);
+                        self.engine.state().pages.note_bad(located.page);
                     }
                     return Err(block_error(error));
                 }
@@ -159,11 +154,11 @@ impl BlockDevice for Volume {
             let (from, to) = (start.max(bytes.start), (start + self.block_len()).min(bytes.end));
             let part = &mut buffer[(from - bytes.start) as usize..(to - bytes.start) as usize];
             if part.len() as u64 == self.block_len() {
-                self.read_page(block, located, part)?;
+                self.read_page(located, part)?;
                 continue;
             }
             page.resize(self.block_len() as usize, 0);
-            self.read_page(block, located, &mut page)?;
+            self.read_page(located, &mut page)?;
             part.copy_from_slice(&page[(from - start) as usize..][..part.len()]);
         }
         Ok(())

@@ -8,10 +8,12 @@ use std::error::Error;
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use onefold_backend::fault::{Failure, Fault, Faults, Faulty};
-use onefold_backend::{LocalFolder, Operation};
+use onefold_backend::{
+    BackendError, Folder, LocalFolder, Log, LogReader, MemoryFolder, Operation, Pages,
+};
 use onefold_block::{BlockDevice, BlockSize, Durability};
 use onefold_testkit::random;
 use onefold_volume::{Hash, Options, Pool};
@@ -255,4 +257,73 @@ fn a_container_that_never_opens_is_named_each_time_and_the_others_are_emptied() 
     assert!(scene.path(3).exists());
     assert_eq!(scene.pool.maintain().unwrap().compacted, 1);
     assert!(!scene.path(3).exists());
+}
+
+/// A folder in which something happens right before a container is opened again.
+struct Hooked {
+    inner: Faulty<MemoryFolder>,
+    hook: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+}
+
+impl Folder for Hooked {
+    fn log(&self, name: &str) -> Result<Box<dyn Log + Sync>, BackendError> {
+        self.inner.log(name)
+    }
+
+    fn reader(&self, name: &str) -> Result<Box<dyn LogReader>, BackendError> {
+        let hook = self.hook.lock().unwrap().take();
+        hook.into_iter().for_each(|hook| hook());
+        self.inner.reader(name)
+    }
+
+    fn pages(&self, name: &str, page_size: usize) -> Result<Box<dyn Pages + Sync>, BackendError> {
+        self.inner.pages(name, page_size)
+    }
+
+    fn names(&self) -> Result<Vec<String>, BackendError> {
+        self.inner.names()
+    }
+
+    fn remove(&self, name: &str) -> Result<(), BackendError> {
+        self.inner.remove(name)
+    }
+}
+
+#[test]
+fn a_read_that_fails_gives_up_the_page_that_it_read_and_not_the_one_that_came_meanwhile() {
+    let faults = Faults::none();
+    let inner = Faulty::new(MemoryFolder::new(), "pool", &faults);
+    let folder = Arc::new(Hooked { inner, hook: Mutex::default() });
+    Pool::create(&*folder, Hash::Blake3).unwrap();
+    let options = Options {
+        table_bytes: 4 << 20,
+        container_len: 40_000,
+        open_files: 1,
+        ..Options::default()
+    };
+    let (pool, _) = Pool::open(folder.clone(), options).unwrap();
+    pool.create_volume("a", 1 << 20, BlockSize::B4096).unwrap();
+    let volume = pool.volume("a").unwrap();
+    let bytes = random(1, 25 * BLOCK);
+    volume.write(0, &bytes, NOW).unwrap();
+    let (before, new) = (&bytes[..BLOCK], random(2, BLOCK));
+    let writer = pool.volume("a").unwrap();
+    let written = new.clone();
+    let overwrite = move || writer.write(0, &written, NOW).unwrap();
+    *folder.hook.lock().unwrap() = Some(Box::new(overwrite));
+    let gone = Fault::new(Failure::NotFound).on(Operation::Open).named("container-00000001");
+    faults.add(gone.times(1));
+    volume.read(0, &mut [0; BLOCK]).unwrap_err();
+    let counts = || (pool.statistics().known_pages, pool.statistics().new_pages);
+    assert_eq!(counts(), (0, 26));
+    volume.write(at(100), &new, NOW).unwrap();
+    assert_eq!(counts(), (1, 26));
+    // the one that could not be read is kept anew
+    volume.write(at(101), before, NOW).unwrap();
+    assert_eq!(counts(), (1, 27));
+    let mut found = vec![0; BLOCK];
+    for (block, page) in [(0, &new[..]), (100, &new), (101, before)] {
+        volume.read(at(block), &mut found).unwrap();
+        assert!(found == page, "{block}");
+    }
 }
