@@ -466,6 +466,8 @@ impl Pages {
             record(&Record::Dropped { container: number });
             self.doomed.extend(self.all.remove(number).map(|container| container.file));
         }
+        let all = &self.all;
+        self.bad.retain(|page| all.get(page.container()).is_some());
     }
 
     /// Dooms the open container `number` as well, if nothing in it is referred to; whether it did.
@@ -690,6 +692,10 @@ impl References for Pages {
         if slot.references == 0 {
             container.live -= 1;
             container.live_bytes -= u64::from(len - slot.place.offset());
+            if self.bad.contains(&page) {
+                // nobody has to move it any more
+                container.is_stuck = false;
+            }
             if container.live == 0 {
                 self.maybe_dead.push(page.container());
             }
