@@ -526,8 +526,9 @@ impl Engine {
         blocks: impl Iterator<Item = u64>,
     ) -> Result<Vec<Option<Located>>, VolumeError> {
         let state = self.state();
-        let map = state.volumes.get(&volume).map(|one| &one.map);
-        let locate = |block: u64| match map.map_or(Handle::HOLE, |map| map.get(block)) {
+        // one that is gone would be all holes
+        let map = &state.volumes.get(&volume).ok_or(VolumeError::Deleted)?.map;
+        let locate = |block: u64| match map.get(block) {
             page if page.is_hole() => Ok(None),
             page => match state.pages.locate(page) {
                 Some(located) => Ok(Some(located)),

@@ -243,7 +243,7 @@ impl BlockDevice for Volume {
         let len = range.end.saturating_sub(range.start);
         let range = BlockError::check_range(range.start, len, self.size())?;
         let state = self.engine.state();
-        let Some(one) = state.volumes.get(&self.id) else { return Ok(Vec::new()) };
+        let one = state.volumes.get(&self.id).ok_or(VolumeError::Deleted).map_err(block_error)?;
         let mut extents: Vec<Extent> = Vec::new();
         for block in self.touched(&range) {
             let start = block * self.block_len();
@@ -294,5 +294,32 @@ fn block_error(error: VolumeError) -> BlockError {
             BlockError::NoSpace { object: format!("the pool, whose quota is {quota} bytes") }
         }
         error => BlockError::Io { object: "the pool".into(), source: Box::new(error) },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use onefold_backend::MemoryFolder;
+
+    use super::*;
+    use crate::{Hash, Options, Pool};
+
+    #[test]
+    fn a_read_that_a_deletion_came_before_gives_no_zeros() {
+        let folder = Arc::new(MemoryFolder::new());
+        Pool::create(&folder, Hash::Blake3).unwrap();
+        let options = Options { table_bytes: 1 << 20, ..Options::default() };
+        let (pool, _) = Pool::open(folder, options).unwrap();
+        pool.create_volume("a", 1 << 20, BlockSize::B4096).unwrap();
+        let volume = pool.volume("a").unwrap();
+        volume.write(0, &[1; 4096], Durability::OnReturn).unwrap();
+        // its size is known by then, and that the range lies within
+        let locate = || volume.engine.locate(volume.id, 0..2);
+        assert_eq!(locate().unwrap().iter().map(Option::is_some).collect::<Vec<_>>(), [true, false]);
+        pool.delete_volume("a").unwrap();
+        assert!(matches!(locate(), Err(VolumeError::Deleted)));
+        // and nothing lies within none
+        volume.read(0, &mut []).unwrap_err();
+        volume.extents(0..0, 1).unwrap_err();
     }
 }
