@@ -31,8 +31,8 @@ use crate::handle::{Handle, VolumeId};
 use crate::map::Map;
 use crate::metadata::{MAX_BATCH, Metadata, Shard, Writer};
 use crate::new_pages::{NewPage, NewPages, Packer};
-use crate::pages::{Located, Pages, enter};
-use crate::record::Record;
+use crate::pages::{Located, Pages, enter, entry};
+use crate::record::{PageEntry, Record};
 use crate::seeded::{self, Bug};
 use crate::stripes::Stripes;
 use crate::{Options, VolumeError};
@@ -754,32 +754,39 @@ impl Engine {
                     let mut state = self.state();
                     // where it went nobody would know that it is lost
                     if state.pages.is_bad(from) {
-                        state.pages.keep_for_good(number);
+                        state.pages.note_stuck(from);
                         continue;
                     }
                     state.pages.locate(from)
                 };
                 let Some(located) = located else { continue };
-                let stored = match located.read_stored() {
-                    Ok(stored) => stored,
-                    Err(error) if error.may_pass() => {
+                // what lies under its name may be another file than the one that was opened first
+                let said = entry(&directory, slot).filter(|said| located.is(said));
+                let stored = said.map(|said| located.read_stored().map(|stored| (said, stored)));
+                match stored {
+                    Some(Ok((said, stored))) => {
+                        let PageEntry { fingerprint, codec, len, check, .. } = said;
+                        packer.push_stored(fingerprint, &stored, codec, len, (from, check));
+                    }
+                    Some(Err(error)) if error.may_pass() => {
                         self.state().pages.leave(number);
                         return Ok(Some(error));
                     }
-                    Err(_) => {
-                        let mut state = self.state();
-                        state.pages.keep_for_good(number);
-                        state.pages.note_bad(from);
-                        continue;
-                    }
-                };
-                let (group, chunk) =
-                    (&directory.groups[slot as usize], &directory.chunks[slot as usize]);
-                packer.push_stored(chunk.fingerprint, &stored, group.codec, group.len, from);
+                    Some(Err(_)) | None => self.state().pages.note_stuck(from),
+                }
             }
-            let new = packer.finish();
+            let mut new = packer.finish();
+            // so far four bytes of each check were compared
+            new.retain(|one| {
+                let (from, check) = one.of;
+                let is_it = one.check == check;
+                if !is_it {
+                    self.state().pages.note_stuck(from);
+                }
+                is_it
+            });
             self.append(&mut self.appender(), &new, None, &*table, |state, to, one| {
-                let record = state.pages.move_page(one.of, to);
+                let record = state.pages.move_page(one.of.0, to);
                 if let Some(record) = record.filter(|_| !seeded::active(Bug::MovesUntold)) {
                     state.waiting.push(&record);
                 }

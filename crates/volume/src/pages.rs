@@ -55,6 +55,13 @@ impl Located {
         })
     }
 
+    /// Whether it is the page of which a footer says this, as far as memory tells.
+    pub(crate) fn is(&self, said: &PageEntry) -> bool {
+        let Self { offset, stored_len, check, codec, .. } = *self;
+        (offset, stored_len, codec) == (said.offset, said.stored_len, said.codec)
+            && check == short(&said.check)
+    }
+
     fn damaged(&self, problem: String) -> VolumeError {
         VolumeError::Damaged { object: self.file.name.clone(), at: self.offset.into(), problem }
     }
@@ -436,7 +443,16 @@ impl Pages {
         }
     }
 
-    /// A page of container `number` cannot be moved.
+    /// A page is lost where it is, and keeps its container as long as somebody has it.
+    pub(crate) fn note_stuck(&mut self, page: Handle) {
+        self.note_bad(page);
+        // it may have been let go since it was to be moved
+        if self.footprint(page).is_some_and(|(references, _)| references > 0) {
+            self.keep_for_good(page.container());
+        }
+    }
+
+    /// Container `number` cannot be emptied.
     pub(crate) fn keep_for_good(&mut self, number: u32) {
         if let Some(container) = self.all.get_mut(number) {
             container.is_stuck = true;
@@ -650,6 +666,13 @@ pub(crate) fn enter(table: &dyn Table, container: u32, directory: &Directory) {
     for (slot, chunk) in (0..).zip(&directory.chunks) {
         table.insert(&chunk.fingerprint, Handle::new(container, slot).to_u64());
     }
+}
+
+/// What a footer says of the page in `slot`, if it has one there that is a group of its own.
+pub(crate) fn entry(directory: &Directory, slot: u32) -> Option<PageEntry> {
+    let group = directory.groups.get(slot as usize)?;
+    let chunk = directory.chunks.get(slot as usize).filter(|chunk| chunk.group == slot)?;
+    (chunk.len == group.len).then(|| PageEntry::new(group, chunk.fingerprint))
 }
 
 fn entries(directory: &Directory) -> Vec<PageEntry> {

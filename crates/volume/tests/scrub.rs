@@ -15,6 +15,9 @@ use onefold_backend::{
     BackendError, Folder, LocalFolder, Log, LogReader, MemoryFolder, Operation, Pages,
 };
 use onefold_block::{BlockDevice, BlockSize, Durability};
+use onefold_container::{AppendedContainer, Codec, Content, GroupEntry};
+use onefold_fingerprint::Fingerprinter;
+use onefold_seal::{Check, Envelope, ObjectId};
 use onefold_testkit::random;
 use onefold_volume::{Hash, Options, Pool};
 use tempfile::TempDir;
@@ -345,5 +348,63 @@ fn a_read_that_fails_gives_up_the_page_that_it_read_and_not_the_one_that_came_me
     for (block, page) in [(0, &new[..]), (100, &new), (101, before)] {
         volume.read(at(block), &mut found).unwrap();
         assert!(found == page, "{block}");
+    }
+}
+
+/// The first container of the pool at `root` with these pages, each with what its footer says is its
+/// check.
+fn forged(root: &Path, pages: &[(&[u8], Check)]) -> Vec<u8> {
+    let id: [u8; 16] = std::fs::read(root.join("pool")).unwrap()[16..32].try_into().unwrap();
+    let envelope = Envelope::plain(ObjectId::from_bytes(id));
+    let first = ObjectId::from_bytes(*b"\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x01");
+    let (mut container, mut file) = AppendedContainer::new(&envelope, first, Content::Data);
+    for &(page, check) in pages {
+        let (offset, len) = (file.len() as u64, page.len() as u32);
+        let group = GroupEntry { offset, stored_len: len, len, codec: Codec::Raw, check };
+        container.enter(group, [(Fingerprinter::blake3().fingerprint(page), len)]);
+        file.extend_from_slice(page);
+    }
+    file.extend_from_slice(&container.footer());
+    file
+}
+
+#[test]
+fn a_page_of_which_the_footer_says_something_else_by_now_is_not_moved() {
+    let bytes = random(1, 30 * BLOCK);
+    let mut pages: Vec<(&[u8], Check)> =
+        bytes[..10 * BLOCK].chunks(BLOCK).map(|page| (page, Check::of(&[page]))).collect();
+    let right = *pages[9].1.as_bytes();
+    let mut cases = Vec::new();
+    // no check of the last page, and one that begins like it
+    for begins_alike in [0, 4] {
+        let mut wrong = right.map(|byte| !byte);
+        wrong[..begins_alike].copy_from_slice(&right[..begins_alike]);
+        pages[9].1 = Check::from_bytes(wrong);
+        cases.push(pages.clone());
+    }
+    // one page takes the place of the last two and of an entry in the footer
+    let mut long = bytes[8 * BLOCK..10 * BLOCK].to_vec();
+    long.extend_from_slice(&[0; 56]);
+    let mut fewer = pages[..8].to_vec();
+    fewer.push((&long, Check::of(&[&long])));
+    cases.push(fewer);
+    for (case, pages) in cases.iter().enumerate() {
+        let scene = Scene::new(1);
+        scene.write(0, &bytes);
+        scene.erase(0..9);
+        let file = forged(&scene.root, pages);
+        assert_eq!(file.len() as u64, std::fs::metadata(scene.path(1)).unwrap().len(), "{case}");
+        std::fs::write(scene.path(1), file).unwrap();
+        for _ in 0..2 {
+            scene.pool.maintain().unwrap();
+            assert!(scene.path(1).exists(), "{case}");
+            assert_eq!(scene.read(9).as_deref(), Some(&bytes[9 * BLOCK..10 * BLOCK]), "{case}");
+        }
+        // it is not relied on, and once nobody has it its container goes
+        scene.write(100, &bytes[9 * BLOCK..10 * BLOCK]);
+        assert_eq!(scene.pool.statistics().known_pages, 0, "{case}");
+        scene.erase(9..10);
+        assert!(!scene.path(1).exists(), "{case}");
+        assert_eq!(scene.pool.check(), Vec::<String>::new(), "{case}");
     }
 }
