@@ -58,8 +58,7 @@ impl Appender {
 
     pub(crate) fn is_full(&self) -> bool {
         self.open.as_ref().is_some_and(|(_, writer)| {
-            writer.len() >= self.container_len
-                || writer.directory().groups.len() >= self.most_pages
+            writer.len() >= self.container_len || writer.directory().groups.len() >= self.most_pages
         })
     }
 
@@ -107,8 +106,8 @@ impl Appender {
             let stored_len = page.stored_len as usize;
             let fits = needed(pages_there + entries.len(), len + stored_len) <= room;
             let offset = begin + len as u64;
-            let is_full = offset >= self.container_len
-                || pages_there + entries.len() >= self.most_pages;
+            let is_full =
+                offset >= self.container_len || pages_there + entries.len() >= self.most_pages;
             if is_full || !(fits || entries.is_empty()) {
                 break;
             }

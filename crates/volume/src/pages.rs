@@ -772,6 +772,28 @@ mod tests {
     }
 
     #[test]
+    fn nothing_is_kept_of_a_lost_page_whose_container_is_gone() {
+        let (mut pages, page, other) = two_containers();
+        for page in [page, other] {
+            pages.gain(page);
+            pages.note_stuck(page);
+        }
+        assert!(pages.all.get(1).is_some_and(|one| one.is_stuck));
+        pages.release(page);
+        assert!(pages.all.get(1).is_some_and(|one| !one.is_stuck));
+        // nobody has it any more, who could want it moved
+        pages.note_stuck(page);
+        assert!(pages.all.get(1).is_some_and(|one| !one.is_stuck));
+        let mut dropped = Vec::new();
+        pages.doom_dead(|record| dropped.push(record.clone()));
+        assert_eq!(dropped, [Record::Dropped { container: 1 }]);
+        assert_eq!(pages.bad, HashSet::from([other]));
+        // a read that began before has nothing to tell
+        pages.note_bad(page);
+        assert_eq!(pages.bad, HashSet::from([other]));
+    }
+
+    #[test]
     fn a_page_that_has_more_references_than_can_be_counted_is_kept() {
         let (mut pages, page, other) = two_containers();
         pages.gain(page);

@@ -315,7 +315,10 @@ mod tests {
         volume.write(0, &[1; 4096], Durability::OnReturn).unwrap();
         // its size is known by then, and that the range lies within
         let locate = || volume.engine.locate(volume.id, 0..2);
-        assert_eq!(locate().unwrap().iter().map(Option::is_some).collect::<Vec<_>>(), [true, false]);
+        assert_eq!(
+            locate().unwrap().iter().map(Option::is_some).collect::<Vec<_>>(),
+            [true, false]
+        );
         pool.delete_volume("a").unwrap();
         assert!(matches!(locate(), Err(VolumeError::Deleted)));
         // and nothing lies within none

@@ -86,8 +86,7 @@ impl OwnedFile {
     /// Adds bytes at the end and returns where; after an error the length is as before.
     pub(super) fn append(&mut self, bytes: &[u8]) -> Result<u64, BackendError> {
         self.shared.check(Operation::Append)?;
-        let failed =
-            |cause| BackendError::from_file(Operation::Append, &self.shared.path, cause);
+        let failed = |cause| BackendError::from_file(Operation::Append, &self.shared.path, cause);
         let (file, offset) = (&self.shared.file, self.len);
         if self.has_tail {
             file.set_len(offset).map_err(failed)?;

@@ -438,8 +438,7 @@ fn compact(pool: &Pool, offers: &dyn Offers) -> Result<Answer> {
     let before = pool.statistics().container_bytes;
     // what is dead already takes no work
     pool.flush()?;
-    let Maintained { left, why_left, is_stopped, .. } =
-        pool.compact_while(|| offers.goes_on())?;
+    let Maintained { left, why_left, is_stopped, .. } = pool.compact_while(|| offers.goes_on())?;
     let gave_back = before.saturating_sub(pool.statistics().container_bytes);
     ensure!(
         !is_stopped,
