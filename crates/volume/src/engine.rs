@@ -180,9 +180,6 @@ pub(crate) struct Counters {
 /// So many times as many records as begin a commit may wait while one is on its way.
 const MOST_WAITING: usize = 4;
 
-/// Blocks that become holes at a time, while others wait.
-const ERASED: usize = 4096;
-
 /// Pages that a compaction moves at a time.
 const MOVED: usize = 64;
 
@@ -506,17 +503,23 @@ impl Engine {
         }
     }
 
-    /// Makes holes of blocks, some at a time: others go on in between. Who calls has their stripes.
-    ///
-    /// After an error the first ones are holes.
-    pub(crate) fn erase(&self, volume: VolumeId, blocks: Range<u64>) -> Result<(), VolumeError> {
-        for first in blocks.clone().step_by(ERASED) {
-            self.expect_room(volume)?;
-            let end = blocks.end.min(first.saturating_add(ERASED as u64));
-            let mut state = self.state();
-            (first..end).for_each(|block| state.map(volume, block, Handle::HOLE));
-        }
-        Ok(())
+    /// Makes holes of blocks; others wait meanwhile. Who calls has their stripes, and asked for room
+    /// before it took them.
+    pub(crate) fn erase(&self, volume: VolumeId, blocks: Range<u64>) {
+        let mut state = self.state();
+        blocks.for_each(|block| state.map(volume, block, Handle::HOLE));
+    }
+
+    /// How many blocks from the first of `blocks` on are holes alike, or are none alike; and whether
+    /// they are holes.
+    pub(crate) fn alike(
+        &self,
+        volume: VolumeId,
+        blocks: Range<u64>,
+    ) -> Result<(u64, bool), VolumeError> {
+        let state = self.state();
+        // one that is gone would be all holes
+        Ok(state.volumes.get(&volume).ok_or(VolumeError::Deleted)?.map.alike(blocks))
     }
 
     /// Where the pages of `blocks` are; holes are `None`.
@@ -555,7 +558,7 @@ impl Engine {
     /// Fails unless `volume` can be changed. If much waits it is written first; if somebody does that
     /// already, nobody else waits for the disk until several times as much is waiting. So what waits is
     /// bounded, also while the disk is full.
-    fn expect_room(&self, volume: VolumeId) -> Result<(), VolumeError> {
+    pub(crate) fn expect_room(&self, volume: VolumeId) -> Result<(), VolumeError> {
         self.expect_running()?;
         let waiting = {
             let state = self.state();

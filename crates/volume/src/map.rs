@@ -4,6 +4,7 @@
 //! segment. So a snapshot costs a pointer a segment, and no page is touched.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -103,6 +104,29 @@ impl Map {
         let Some(segment) = self.segments.get(index) else { return Handle::HOLE };
         std::hint::black_box(segment.owners());
         segment.pages[place]
+    }
+
+    /// How many blocks from the first of `blocks` on are holes alike, or are none alike; and whether
+    /// they are holes. There may be more of them behind: looked at is one segment, however many there
+    /// are not.
+    ///
+    /// # Panics
+    ///
+    /// If `blocks` is empty.
+    pub(crate) fn alike(&self, blocks: Range<u64>) -> (u64, bool) {
+        let count = blocks.end.checked_sub(blocks.start).filter(|count| *count > 0);
+        let count = count.expect("there is a block");
+        let (index, place) = split(blocks.start);
+        let next = self.segments.iter_from(index).next();
+        let Some((found, segment)) = next else { return (count, true) };
+        let first = u64::from(found) * SEGMENT as u64;
+        if first > blocks.start {
+            return (count.min(first - blocks.start), true);
+        }
+        let pages = &segment.pages[place..];
+        let is_hole = pages[0].is_hole();
+        let alike = pages.iter().take_while(|page| page.is_hole() == is_hole).count();
+        (count.min(alike as u64), is_hole)
     }
 
     /// Blocks that are no holes.
@@ -335,6 +359,34 @@ mod tests {
         other.set(1, page(3), &mut counted);
         assert_eq!((map.get(1), other.get(1)), (page(9), page(3)));
         assert_eq!(counted, recount(&[&map, &other]));
+    }
+
+    #[test]
+    fn blocks_alike_are_those_of_the_map_and_nobody_steps_through_what_is_not_there() {
+        const BLOCKS: u64 = 1 << 38;
+        let (mut map, mut counted) = (Map::default(), Counted::default());
+        let written = [0, 1, 511, 512, 513, 2000, 1 << 20, (1 << 30) + 77, BLOCKS - 1];
+        for block in written {
+            map.set(block, page(1), &mut counted);
+        }
+        map.set(513, Handle::HOLE, &mut counted);
+        for bounds in [0..BLOCKS, 1..BLOCKS, 512..514, 513..3000, 77..78, BLOCKS - 1..BLOCKS] {
+            let (mut at, mut steps, mut found) = (bounds.start, 0, Vec::new());
+            while at < bounds.end {
+                let (count, is_hole) = map.alike(at..bounds.end);
+                assert!((1..=bounds.end - at).contains(&count));
+                assert_eq!(map.get(at).is_hole(), is_hole, "{at}");
+                assert_eq!(map.get(at + count - 1).is_hole(), is_hole, "{at} {count}");
+                if !is_hole {
+                    found.extend(at..at + count);
+                }
+                (at, steps) = (at + count, steps + 1);
+            }
+            let expected = written.into_iter().filter(|at| *at != 513 && bounds.contains(at));
+            assert_eq!(found, expected.collect::<Vec<_>>());
+            // each segment has at most three stretches here, and a gap behind it
+            assert!(steps <= 4 * map.segments().count(), "{steps}");
+        }
     }
 
     #[test]

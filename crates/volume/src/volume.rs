@@ -16,6 +16,9 @@ use crate::record::Record;
 /// Blocks that are put at a time: so many go through each stage together.
 const BATCH: usize = 256;
 
+/// Blocks that become holes at a time, while others wait.
+const ERASED: u64 = 4096;
+
 /// Writes of a block that are worth being one call: lanes of vectors are full then, and little is
 /// left to be saved.
 const AT_ONCE: usize = 16;
@@ -123,6 +126,29 @@ impl Volume {
         self.put_pages(&[(block, &page)])
     }
 
+    /// Makes holes of `blocks`, some at a time: others write in between, and while what waits is made
+    /// durable.
+    ///
+    /// After an error the first ones are holes.
+    fn erase_blocks(&self, mut blocks: Range<u64>) -> Result<(), BlockError> {
+        self.engine.expect_running().map_err(block_error)?;
+        while !blocks.is_empty() {
+            let (alike, are_holes) =
+                self.engine.alike(self.id, blocks.clone()).map_err(block_error)?;
+            if are_holes {
+                blocks.start += alike;
+                continue;
+            }
+            // before blocks are locked: it may wait for the disk
+            self.engine.expect_room(self.id).map_err(block_error)?;
+            let end = blocks.end.min(blocks.start + ERASED);
+            let _blocks = self.engine.blocks.lock(self.id, std::iter::once(blocks.start..end));
+            self.engine.erase(self.id, blocks.start..end);
+            blocks.start = end;
+        }
+        Ok(())
+    }
+
     fn finish(&self, durability: Durability) -> Result<(), BlockError> {
         match durability {
             Durability::OnFlush => Ok(()),
@@ -195,11 +221,7 @@ impl BlockDevice for Volume {
         self.expect_writable()?;
         let len = range.end.saturating_sub(range.start);
         let range = BlockError::check_range(range.start, len, self.size())?;
-        let whole = self.whole(&range);
-        {
-            let _blocks = self.engine.blocks.lock(self.id, [whole.clone()]);
-            self.engine.erase(self.id, whole).map_err(block_error)?;
-        }
+        self.erase_blocks(self.whole(&range))?;
         self.finish(durability)
     }
 
@@ -215,17 +237,16 @@ impl BlockDevice for Volume {
         let len = range.end.saturating_sub(range.start);
         let range = BlockError::check_range(range.start, len, self.size())?;
         let whole = self.whole(&range);
-        {
-            let _blocks = self.engine.blocks.lock(self.id, [self.touched(&range)]);
-            let zeros = vec![0; self.block_len() as usize];
-            let (start, end) = (whole.start * self.block_len(), whole.end * self.block_len());
-            if whole.is_empty() {
-                self.put(&[(range.start, &vec![0; (range.end - range.start) as usize])])?;
-            } else {
-                self.put(&[(range.start, &zeros[..(start - range.start) as usize])])?;
-                self.engine.erase(self.id, whole).map_err(block_error)?;
-                self.put(&[(end, &zeros[..(range.end - end) as usize])])?;
-            }
+        let put = |bytes: Range<u64>| {
+            let _blocks = self.engine.blocks.lock(self.id, [self.touched(&bytes)]);
+            self.put(&[(bytes.start, &vec![0; (bytes.end - bytes.start) as usize])])
+        };
+        if whole.is_empty() {
+            put(range)?;
+        } else {
+            put(range.start..whole.start * self.block_len())?;
+            self.erase_blocks(whole.clone())?;
+            put(whole.end * self.block_len()..range.end)?;
         }
         self.finish(durability)
     }
@@ -242,24 +263,26 @@ impl BlockDevice for Volume {
     fn extents(&self, range: Range<u64>, max: usize) -> Result<Vec<Extent>, BlockError> {
         let len = range.end.saturating_sub(range.start);
         let range = BlockError::check_range(range.start, len, self.size())?;
-        let state = self.engine.state();
-        let one = state.volumes.get(&self.id).ok_or(VolumeError::Deleted).map_err(block_error)?;
         let mut extents: Vec<Extent> = Vec::new();
-        for block in self.touched(&range) {
-            let start = block * self.block_len();
-            let len = (start + self.block_len()).min(range.end) - start.max(range.start);
-            let is_hole = one.map.get(block).is_hole();
-            match (extents.last_mut(), is_hole) {
+        let mut blocks = self.touched(&range);
+        while !blocks.is_empty() {
+            // others go on in between
+            let (alike, are_holes) =
+                self.engine.alike(self.id, blocks.clone()).map_err(block_error)?;
+            let start = (blocks.start * self.block_len()).max(range.start);
+            blocks.start += alike;
+            let len = (blocks.start * self.block_len()).min(range.end) - start;
+            match (extents.last_mut(), are_holes) {
                 (Some(Extent::Hole(before)), true) | (Some(Extent::Data(before)), false) => {
                     *before += len;
+                    continue;
                 }
-                _ => {
-                    if extents.len() == max {
-                        break;
-                    }
-                    extents.push(if is_hole { Extent::Hole(len) } else { Extent::Data(len) });
-                }
+                _ => {}
             }
+            if extents.len() == max {
+                break;
+            }
+            extents.push(if are_holes { Extent::Hole(len) } else { Extent::Data(len) });
         }
         Ok(extents)
     }
@@ -300,6 +323,7 @@ fn block_error(error: VolumeError) -> BlockError {
 #[cfg(test)]
 mod tests {
     use onefold_backend::MemoryFolder;
+    use onefold_testkit::random;
 
     use super::*;
     use crate::{Hash, Options, Pool};
@@ -323,6 +347,46 @@ mod tests {
         assert!(matches!(locate(), Err(VolumeError::Deleted)));
         // and nothing lies within none
         volume.read(0, &mut []).unwrap_err();
-        volume.extents(0..0, 1).unwrap_err();
+        assert!(matches!(volume.engine.alike(volume.id, 0..1), Err(VolumeError::Deleted)));
+    }
+
+    /// Block by block either would take hours.
+    #[test]
+    fn what_was_never_written_is_erased_and_asked_for_at_once() {
+        const BLOCK: u64 = 4096;
+        const SIZE: u64 = BLOCK << 38;
+        let folder = Arc::new(MemoryFolder::new());
+        Pool::create(&folder, Hash::Blake3).unwrap();
+        let options = Options { table_bytes: 1 << 20, ..Options::default() };
+        let (pool, _) = Pool::open(folder, options).unwrap();
+        pool.create_volume("a", SIZE, BlockSize::B4096).unwrap();
+        let volume = pool.volume("a").unwrap();
+        let extents = |range, max| volume.extents(range, max).unwrap();
+        volume.erase(0..SIZE, Durability::OnReturn).unwrap();
+        volume.write_zeroes(1..SIZE - 1, Zeroes::default(), Durability::OnReturn).unwrap();
+        assert_eq!(extents(0..SIZE, 9), [Extent::Hole(SIZE)]);
+        let far = BLOCK << 37;
+        for at in [BLOCK, far, far + BLOCK] {
+            volume.write(at, &random(at, BLOCK as usize), Durability::OnFlush).unwrap();
+        }
+        let rest = SIZE - far - 2 * BLOCK;
+        let all = [
+            Extent::Hole(BLOCK),
+            Extent::Data(BLOCK),
+            Extent::Hole(far - 2 * BLOCK),
+            Extent::Data(2 * BLOCK),
+            Extent::Hole(rest),
+        ];
+        assert_eq!(extents(0..SIZE, 9), all);
+        assert_eq!(extents(0..SIZE, 2), all[..2]);
+        let parts = [Extent::Hole(far - 2 * BLOCK), Extent::Data(BLOCK + 7)];
+        assert_eq!(extents(2 * BLOCK..far + BLOCK + 7, 2), parts);
+        assert_eq!(extents(BLOCK + 1..BLOCK + 2, 2), [Extent::Data(1)]);
+        volume.erase(BLOCK + 1..SIZE, Durability::OnReturn).unwrap();
+        assert_eq!(extents(0..SIZE, 9)[..2], all[..2]);
+        assert_eq!(pool.statistics().mapped_blocks, 1);
+        volume.write_zeroes(0..SIZE, Zeroes::default(), Durability::OnReturn).unwrap();
+        assert_eq!(extents(0..SIZE, 1), [Extent::Hole(SIZE)]);
+        assert_eq!(pool.check(), Vec::<String>::new());
     }
 }

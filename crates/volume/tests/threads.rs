@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Barrier, Condvar, Mutex};
+use std::sync::{Arc, Barrier, Condvar, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
 use onefold_backend::{BackendError, Folder, Log, LogReader, MemoryFolder, Pages, Syncer};
-use onefold_block::{BlockDevice, BlockSize, Durability};
+use onefold_block::{BlockDevice, BlockSize, Durability, Zeroes};
 use onefold_testkit::SplitMix64;
 use onefold_volume::{Hash, Options, Pool};
 
@@ -453,7 +453,7 @@ fn no_container_goes_before_the_journal_durably_says_so() {
 }
 
 #[test]
-fn an_erase_of_many_blocks_lets_others_go_on() {
+fn what_an_erase_of_many_blocks_leaves_to_be_written_is_bounded() {
     let folder: Arc<dyn Folder> = Arc::new(MemoryFolder::new());
     Pool::create(&folder, Hash::Blake3).unwrap();
     let (pool, _) = Pool::open(Arc::clone(&folder), options()).unwrap();
@@ -464,7 +464,68 @@ fn an_erase_of_many_blocks_lets_others_go_on() {
     let before = pool.statistics().commits;
     volume.erase(0..len, Durability::OnFlush).unwrap();
     assert_eq!(pool.statistics().mapped_blocks, 0);
-    // what waits is bounded: pieces are committed, each under the locks for a while
+    // a commit before each step but the first
     assert_eq!(pool.statistics().commits - before, 50_000 / 4096);
+    assert_eq!(pool.check(), Vec::<String>::new());
+}
+
+#[test]
+fn writes_go_on_while_an_erase_or_zeroes_wait_for_the_disk() {
+    const BLOCKS: u64 = 4 * 4096;
+    let gate = Arc::new(Gate::default());
+    let folder: Arc<dyn Folder> = Arc::new(Slow { journals: Arc::clone(&gate), ..Slow::default() });
+    Pool::create(&folder, Hash::Blake3).unwrap();
+    let (pool, _) = Pool::open(Arc::clone(&folder), options()).unwrap();
+    pool.create_volume("a", (BLOCKS + 8) * 512, BlockSize::B512).unwrap();
+    pool.create_volume("b", 1 << 20, BlockSize::B4096).unwrap();
+    let (volume, other) = (pool.volume("a").unwrap(), pool.volume("b").unwrap());
+    for with_zeroes in [false, true] {
+        volume.write(0, &vec![7; (BLOCKS + 8) as usize * 512], Durability::OnReturn).unwrap();
+        gate.set(true);
+        thread::scope(|scope| {
+            let erase = scope.spawn(|| {
+                let range = 0..BLOCKS * 512;
+                match with_zeroes {
+                    false => volume.erase(range, Durability::OnFlush).unwrap(),
+                    true => {
+                        let zeroes = Zeroes::default();
+                        volume.write_zeroes(range, zeroes, Durability::OnFlush).unwrap();
+                    }
+                }
+            });
+            // while each of its commits waits
+            for commit in 0..3 {
+                gate.wait_for_one();
+                let (done, is_done) = mpsc::channel();
+                let (volume, other) = (&volume, &other);
+                scope.spawn(move || {
+                    // a part of a block that is erased by now, and one that is not
+                    volume.write(commit * 512 + 5, &[7; 7], Durability::OnFlush).unwrap();
+                    volume.write((BLOCKS + commit) * 512, &[0; 512], Durability::OnFlush).unwrap();
+                    other.write(commit * BLOCK, &[7; 100], Durability::OnFlush).unwrap();
+                    done.send(()).unwrap();
+                });
+                let went_on = is_done.recv_timeout(Duration::from_secs(60)).is_ok();
+                if !went_on {
+                    gate.set(false);
+                }
+                assert!(went_on, "commit {commit}, zeroes: {with_zeroes}");
+                gate.let_one_through();
+            }
+            gate.set(false);
+            erase.join().unwrap();
+        });
+        let mut found = vec![1; (BLOCKS + 8) as usize * 512];
+        volume.read(0, &mut found).unwrap();
+        for (at, block) in (0..).zip(found.chunks(512)) {
+            let mut expected = vec![0; 512];
+            match at {
+                0..3 => expected[5..12].fill(7),
+                _ if at >= BLOCKS + 3 => expected.fill(7),
+                _ => {}
+            }
+            assert!(block == expected, "block {at}, zeroes: {with_zeroes}");
+        }
+    }
     assert_eq!(pool.check(), Vec::<String>::new());
 }
