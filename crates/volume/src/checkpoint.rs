@@ -119,7 +119,7 @@ impl Engine {
     /// Writes a checkpoint, which takes the place of the batches before it.
     pub(crate) fn checkpoint(&self) -> Result<(), VolumeError> {
         let _only = self.maintenance.lock().expect("nobody panics with it");
-        let (image, checkpoint, before) = {
+        let (image, checkpoint, bytes, before) = {
             let mut batches = self.batches.lock().expect("nobody panics with it");
             self.expect_running()?;
             // The image is how the pool is when all that waits is there.
@@ -137,11 +137,53 @@ impl Engine {
             let Some(checkpoint) = begun.map_err(|error| self.noted(error))? else {
                 return Ok(());
             };
-            batches.bytes = 0;
-            (image, checkpoint, self.counters.journal_bytes.load(Ordering::Relaxed))
+            let bytes = std::mem::take(&mut batches.bytes);
+            (image, checkpoint, bytes, self.counters.journal_bytes.load(Ordering::Relaxed))
         };
-        image.write(checkpoint).map_err(|error| self.noted(error))?;
+        if let Err(error) = image.write(checkpoint) {
+            // they are read at the next opening as before, and worth the next try
+            self.batches.lock().expect("nobody panics with it").bytes += bytes;
+            return Err(self.noted(error));
+        }
         self.counters.journal_bytes.fetch_sub(before, Ordering::Relaxed);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use onefold_backend::fault::{Failure, Fault, Faults, Faulty};
+    use onefold_backend::{MemoryFolder, Operation};
+    use onefold_block::{BlockDevice, Durability};
+
+    use super::*;
+    use crate::{Hash, Options, Pool};
+
+    #[test]
+    fn a_checkpoint_that_failed_leaves_its_batches_to_the_next() {
+        let faults = Faults::none();
+        let folder = Arc::new(Faulty::new(MemoryFolder::new(), "pool", &faults));
+        Pool::create(&folder, Hash::Blake3).unwrap();
+        let options = Options { table_bytes: 1 << 20, ..Options::default() };
+        let (pool, _) = Pool::open(folder, options).unwrap();
+        pool.create_volume("a", 1 << 20, BlockSize::B4096).unwrap();
+        let write = || {
+            let volume = pool.volume("a").unwrap();
+            volume.write(0, &[7; 40_000], Durability::OnReturn).unwrap();
+        };
+        write();
+        let before = pool.0.batches_len();
+        assert!(before > 0);
+        let told = pool.statistics().journal_bytes;
+        for operation in [Operation::Append, Operation::Sync] {
+            faults.add(Fault::new(Failure::Full).on(operation).named("checkpoint-"));
+            pool.checkpoint().unwrap_err();
+            assert_eq!(pool.0.batches_len(), before, "{operation:?}");
+            assert_eq!(pool.statistics().journal_bytes, told, "{operation:?}");
+        }
+        write();
+        assert!(pool.0.batches_len() > before);
+        pool.checkpoint().unwrap();
+        assert_eq!((pool.0.batches_len(), pool.statistics().journal_bytes), (0, 0));
     }
 }
