@@ -13,6 +13,11 @@ use crate::metadata::{MAX_BATCH, Writer};
 
 const HEAD: usize = 4 + 8 + 8 + CHECK_LEN;
 
+/// At so many places one behind the other a frame is looked for at a time, in so many bytes: the
+/// longest one that begins there is in them.
+const BEGINNINGS: usize = 1 << 20;
+const WINDOW: usize = BEGINNINGS + HEAD + MAX_BATCH;
+
 /// Whose frames a log has.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Owner {
@@ -85,21 +90,31 @@ pub(crate) fn read(
 }
 
 /// Where behind `from` a frame begins that has a number from `next` on.
+///
+/// No more is in memory than it takes to have the longest frame whole: what lies behind a torn one may
+/// be longer than memory is.
 fn later_frame(
     log: &dyn Log,
     pool: ObjectId,
     next: u64,
     from: u64,
 ) -> Result<Option<u64>, VolumeError> {
-    let mut rest = vec![0; (log.len() - from) as usize];
-    log.read(from, &mut rest)?;
-    for at in 0..rest.len().saturating_sub(HEAD) {
-        let head = Head::decode(rest[at..][..HEAD].try_into().expect("as long as a head"));
-        let is_plausible = head.len <= MAX_BATCH && head.number.wrapping_sub(next) < 1 << 32;
-        let body = is_plausible.then(|| rest[at + HEAD..].get(..head.len)).flatten();
-        if body.is_some_and(|body| head.covers(pool, body)) {
-            return Ok(Some(from + at as u64));
+    let (mut window, mut start) = (Vec::new(), from);
+    while log.len() - start >= HEAD as u64 {
+        let there = window.len();
+        window.resize((log.len() - start).min(WINDOW as u64) as usize, 0);
+        log.read(start + there as u64, &mut window[there..])?;
+        for (at, head) in window.windows(HEAD).take(BEGINNINGS).enumerate() {
+            let head = Head::decode(head.try_into().expect("as long as a head"));
+            let is_plausible = head.len <= MAX_BATCH && head.number.wrapping_sub(next) < 1 << 32;
+            let body = is_plausible.then(|| window[at + HEAD..].get(..head.len)).flatten();
+            if body.is_some_and(|body| head.covers(pool, body)) {
+                return Ok(Some(start + at as u64));
+            }
         }
+        let looked_at = window.len().min(BEGINNINGS);
+        window.drain(..looked_at);
+        start += looked_at as u64;
     }
     Ok(None)
 }
@@ -215,6 +230,82 @@ mod tests {
                 Ok((found, _)) => assert!(at >= HEAD + 3 && found.len() == 1, "{at}"),
                 other => panic!("{at}: {other:?}"),
             }
+        }
+    }
+
+    /// A log that is long, and of which little is read at a time.
+    struct Bounded {
+        inner: Box<dyn Log + Sync>,
+        len: u64,
+        /// Reads that go well; further ones fail.
+        reads: std::cell::Cell<usize>,
+    }
+
+    impl Log for Bounded {
+        fn append(&mut self, _: &[u8]) -> Result<u64, BackendError> {
+            unreachable!("it is only read")
+        }
+
+        fn sync(&mut self) -> Result<(), BackendError> {
+            unreachable!("it is only read")
+        }
+
+        fn truncate(&mut self, _: u64) -> Result<(), BackendError> {
+            unreachable!("it is only read")
+        }
+
+        fn len(&self) -> u64 {
+            self.len
+        }
+
+        fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), BackendError> {
+            assert!(into.len() <= WINDOW, "{} bytes at once", into.len());
+            assert!(offset + into.len() as u64 <= self.len, "beyond the end");
+            let Some(left) = self.reads.get().checked_sub(1) else {
+                return Err(BackendError::NotFound {
+                    name: "journal".into(),
+                    place: "here".into(),
+                });
+            };
+            self.reads.set(left);
+            into.fill(0);
+            let there = self.inner.len().saturating_sub(offset).min(into.len() as u64);
+            match there {
+                0 => Ok(()),
+                _ => self.inner.read(offset, &mut into[..there as usize]),
+            }
+        }
+
+        fn syncer(&self) -> std::sync::Arc<dyn onefold_backend::Syncer> {
+            unreachable!("it is only read")
+        }
+    }
+
+    #[test]
+    fn what_follows_a_torn_frame_is_looked_through_in_bounded_memory() {
+        let inner = log_of(&[b"one"]);
+        let log = Bounded { inner, len: 1 << 42, reads: std::cell::Cell::new(5) };
+        // the head and the body of the first, no second one, and parts of a hole without an end
+        let error = bodies(&log, OWNER, 7, None).unwrap_err();
+        assert!(matches!(error, VolumeError::Backend(BackendError::NotFound { .. })), "{error}");
+        assert_eq!(log.reads.get(), 0);
+    }
+
+    #[test]
+    fn a_later_frame_is_found_wherever_it_begins_and_however_long_it_is() {
+        let gaps = [1, BEGINNINGS - 1, BEGINNINGS, BEGINNINGS + 1];
+        for (gap, len) in gaps.into_iter().flat_map(|gap| [(gap, 0), (gap, MAX_BATCH)]) {
+            let mut log = MemoryFolder::new().log("journal").unwrap();
+            // no frame has ones for its length
+            log.append(&vec![0xff; gap]).unwrap();
+            append(&mut *log, OWNER, 8, &vec![0xff; len]).unwrap();
+            let reads = std::cell::Cell::new(20);
+            let log = Bounded { len: log.len(), inner: log, reads };
+            let found = later_frame(&log, OWNER.pool, 7, 0).unwrap();
+            assert_eq!(found, Some(gap as u64), "{gap} {len}");
+            // one that is not whole is none
+            let log = Bounded { len: (gap + HEAD + len.min(3)) as u64 - 1, ..log };
+            assert_eq!(later_frame(&log, OWNER.pool, 7, 0).unwrap(), None, "{gap} {len}");
         }
     }
 
