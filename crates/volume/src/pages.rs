@@ -20,7 +20,7 @@ use crate::engine::Waiting;
 use crate::files::PageFile;
 use crate::handle::Handle;
 use crate::map::References;
-use crate::record::{PageEntry, Record};
+use crate::record::{MAX_PAGE, PageEntry, Record};
 use crate::seeded::{self, Bug};
 use crate::sparse::Sparse;
 
@@ -176,6 +176,14 @@ impl Container {
             return Err(VolumeError::Damaged { object, at: 0, problem });
         }
         for group in &directory.groups {
+            if group.stored_len > MAX_PAGE || group.len > MAX_PAGE {
+                let (stored_len, len) = (group.stored_len, group.len);
+                let problem = format!(
+                    "a page of {len} bytes, stored in {stored_len}, expected at most {MAX_PAGE}"
+                );
+                let object = self.file.name.clone();
+                return Err(VolumeError::Damaged { object, at: group.offset, problem });
+            }
             self.push(group.offset, group.stored_len, group.codec, &group.check)?;
         }
         enter(table, self.file.number(), &directory);

@@ -16,6 +16,10 @@ pub(crate) const SEGMENT: usize = 512;
 /// No name of a volume is longer, in bytes.
 pub(crate) const MAX_NAME: usize = 255;
 
+/// No page is longer, stored or not, in bytes: it is a block, and one that does not shrink is stored
+/// as it is.
+pub(crate) const MAX_PAGE: u32 = BlockSize::B4096.bytes();
+
 /// A page in a container.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PageEntry {
@@ -161,8 +165,8 @@ impl Record {
                 container: container(reader)?,
                 page: PageEntry {
                     offset: reader.varint_to(max, "an offset")? as u32,
-                    stored_len: reader.varint_to(max, "a stored length")? as u32,
-                    len: reader.varint_to(max, "a length")? as u32,
+                    stored_len: page_len(reader, "a stored length of at most 4,096 bytes")?,
+                    len: page_len(reader, "a page of at most 4,096 bytes")?,
                     codec: Codec::from_code(reader.u8("a codec")?)
                         .ok_or(reader.error("codec 0 (raw), 1 (zstd), 2 (LZ4) or 3 (DEFLATE)"))?,
                     check: Check::from_bytes(reader.array::<CHECK_LEN>("a check")?),
@@ -224,6 +228,11 @@ impl Record {
         let made = reader.varint("a time")?;
         Ok(Self::Create { volume, name, size, block_size, is_read_only, source, made })
     }
+}
+
+/// A length that a page can have.
+fn page_len(reader: &mut Reader<'_>, expected: &'static str) -> Result<u32, WireError> {
+    reader.varint_to(MAX_PAGE.into(), expected).map(|len| len as u32)
 }
 
 /// Gives each record in `body` to `take`.
@@ -294,6 +303,26 @@ mod tests {
             })
             .unwrap();
             assert_eq!(found, [record]);
+        }
+    }
+
+    #[test]
+    fn a_page_longer_than_any_block_is_refused_before_memory_is_taken_for_it() {
+        let Record::Page { container, page } = records().swap_remove(0) else { unreachable!() };
+        for (stored_len, len, is_good) in [
+            (MAX_PAGE, MAX_PAGE, true),
+            (0, 0, true),
+            (MAX_PAGE + 1, MAX_PAGE, false),
+            (MAX_PAGE, MAX_PAGE + 1, false),
+            (u32::MAX, u32::MAX, false),
+        ] {
+            let record =
+                Record::Page { container, page: PageEntry { stored_len, len, ..page.clone() } };
+            let mut body = Vec::new();
+            record.encode(&mut body);
+            let found = decode_all(&body, |_| Ok::<_, WireError>(()));
+            assert_eq!(found.is_ok(), is_good, "{stored_len} {len}");
+            assert!(found.err().is_none_or(|error| error.to_string().contains("4,096")));
         }
     }
 

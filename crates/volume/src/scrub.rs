@@ -11,6 +11,7 @@ use crate::engine::Engine;
 use crate::files::container_name;
 use crate::handle::{Handle, VolumeId};
 use crate::pool::Pool;
+use crate::record::MAX_PAGE;
 use crate::sparse::Sparse;
 use crate::walk::{Step, Walk};
 
@@ -210,6 +211,10 @@ impl Engine {
     fn scrub_page(&self, page: Handle, chunk: Option<&ChunkEntry>) -> Result<(), NotGood> {
         let wrong = |problem: &str| Err(NotGood::Wrong(problem.to_owned()));
         let Some(chunk) = chunk else { return wrong("its container has no such page") };
+        if chunk.len > MAX_PAGE {
+            // the footer is another one than when the pool was opened
+            return wrong("its container says that it is longer than any page");
+        }
         let (located, was_bad) = {
             let state = self.state();
             (state.pages.locate(page).ok_or(NotGood::Gone)?, state.pages.is_bad(page))

@@ -246,6 +246,43 @@ fn a_container_of_groups_that_are_no_pages_is_damaged() {
     }
 }
 
+#[test]
+fn a_footer_of_pages_longer_than_any_block_is_damaged() {
+    const LONG: usize = 1 << 20;
+    let (_directory, root, folder) = local();
+    let pool = pool_in(&folder);
+    pool.volume("a").unwrap().write(0, &random(1, 20 * BLOCK), NOW).unwrap();
+    pool.checkpoint().unwrap();
+    drop(pool);
+    let page = vec![0; LONG];
+    for (stored, codec) in [(&page[..], Codec::Raw), (&page[..9], Codec::Zstd)] {
+        let file = forged_group(&root, stored, codec, LONG as u32);
+        std::fs::write(root.join("container-00000001"), file).unwrap();
+        let (pool, told) = Pool::open(Arc::clone(&folder), options()).unwrap();
+        assert_eq!(told.len(), 1, "{codec:?}");
+        let told = told[0].to_string();
+        assert!(told.contains("container-00000001"), "{told}");
+        assert!(told.contains("expected at most 4096"), "{told}");
+        // nothing of it is read, and the others are as they were
+        assert_eq!(lost(&pool, &random(1, 20 * BLOCK)), (0..10).collect::<Vec<_>>());
+        assert_eq!(pool.scrub().unwrap().bad.len(), 10);
+    }
+}
+
+/// The file of container 1 with one page.
+fn forged_group(root: &Path, stored: &[u8], codec: Codec, len: u32) -> Vec<u8> {
+    let id: [u8; 16] = std::fs::read(root.join("pool")).unwrap()[16..32].try_into().unwrap();
+    let envelope = Envelope::plain(ObjectId::from_bytes(id));
+    let first = ObjectId::from_bytes(*b"\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x01");
+    let (mut container, mut file) = AppendedContainer::new(&envelope, first, Content::Data);
+    let (offset, check) = (file.len() as u64, Check::of(&[stored]));
+    let group = GroupEntry { offset, stored_len: stored.len() as u32, len, codec, check };
+    container.enter(group, [(Fingerprint::from_bytes([9; 32]), len)]);
+    file.extend_from_slice(stored);
+    file.extend_from_slice(&container.footer());
+    file
+}
+
 /// The blocks of the volume that are not `bytes`.
 fn lost(pool: &Pool, bytes: &[u8]) -> Vec<usize> {
     let volume = pool.volume("a").unwrap();
