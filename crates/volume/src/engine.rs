@@ -31,7 +31,7 @@ use crate::handle::{Handle, VolumeId};
 use crate::map::Map;
 use crate::metadata::{MAX_BATCH, Metadata, Shard, Writer};
 use crate::new_pages::{NewPage, NewPages, Packer};
-use crate::pages::{Located, Pages, enter, entry};
+use crate::pages::{FIRST_CONTAINER, Located, Pages, enter, entry};
 use crate::record::{PageEntry, Record};
 use crate::seeded::{self, Bug};
 use crate::stripes::Stripes;
@@ -330,6 +330,10 @@ impl Engine {
         table: &dyn Table,
         entered: u64,
     ) -> Result<(), VolumeError> {
+        if self.state().pages.next == FIRST_CONTAINER {
+            // a pool that has containers is one of which something is known
+            self.commit()?;
+        }
         let distinct = self.distinct(&mut pages);
         let mut packer = Packer::new(distinct.len());
         for &first in &distinct {

@@ -56,6 +56,15 @@ pub enum VolumeError {
         /// The newest that is known.
         newest: u32,
     },
+    /// The pool has containers, and whoever keeps what is known of it knows nothing.
+    #[error(
+        "nothing is known of the pool, though it has '{found}': open it with what keeps its volumes, \
+         or, if none of them is wanted, remove its containers first"
+    )]
+    NothingKnown {
+        /// The first container there.
+        found: String,
+    },
     /// No volume has this name.
     #[error("there is no volume '{name}'")]
     NoVolume {

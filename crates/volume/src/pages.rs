@@ -229,6 +229,9 @@ impl Container {
     }
 }
 
+/// The number of the first container of a pool.
+pub(crate) const FIRST_CONTAINER: u32 = 1;
+
 /// References of a page that are counted. One that has had so many is kept for good.
 pub(crate) const MOST: u32 = u32::MAX;
 
@@ -281,7 +284,7 @@ impl Pages {
     pub(crate) fn new() -> Self {
         Self {
             all: Sparse::default(),
-            next: 1,
+            next: FIRST_CONTAINER,
             unsynced: Vec::new(),
             maybe_dead: Vec::new(),
             doomed: Vec::new(),

@@ -257,7 +257,8 @@ impl Pool {
     }
 
     /// Opens a pool of which `metadata` keeps what is known, and the folder only its pages. A pool
-    /// that `metadata` knows nothing of is empty.
+    /// that `metadata` knows nothing of is empty; if there are containers it is an error,
+    /// [`VolumeError::NothingKnown`].
     pub fn open_with(
         folder: Arc<dyn Folder>,
         metadata: Arc<dyn Metadata>,

@@ -13,7 +13,7 @@ use crate::engine::{State, VolumeState, Waiting};
 use crate::files::{Files, container_name};
 use crate::handle::VolumeId;
 use crate::map::References;
-use crate::metadata::{Metadata, Shard, Taken};
+use crate::metadata::{Known, Metadata, Shard, Taken};
 use crate::pages::Pages;
 use crate::replay::Replayed;
 use crate::seeded::{self, Bug};
@@ -39,6 +39,8 @@ const FAR: u32 = 1 << 20;
 /// What is named stays as it is. A container without a footer loses what is behind its last page,
 /// and gets its footer if another one follows; one that is missing is an empty file from
 /// then on; and those that nothing names are removed, and their numbers not given out by this opening.
+/// Where nothing at all is known of a pool that has containers, nothing is touched: whoever was asked
+/// does not know it.
 /// Before a container is cut off, gets its footer or is removed it is looked whether the shard is
 /// still this one's.
 pub(crate) fn recover(
@@ -49,8 +51,14 @@ pub(crate) fn recover(
     container_len: u64,
     table: &dyn Table,
 ) -> Result<Recovered, VolumeError> {
-    let mut replayed = Replayed::default();
-    let taken = metadata.take_over(shard, &mut |known| replayed.take(known))?;
+    let (mut replayed, mut is_known) = (Replayed::default(), false);
+    let taken = metadata.take_over(shard, &mut |known| {
+        is_known = known != Known::Anew;
+        replayed.take(known)
+    })?;
+    if !is_known && let Some(found) = folder.names()?.into_iter().find(|one| is_container(one)) {
+        return Err(VolumeError::NothingKnown { found });
+    }
     replayed.forward();
     let Replayed { volumes, containers, next_volume, next_container, bytes, .. } = replayed;
     let mut appender = Appender::new(files, Envelope::plain(shard.id()), container_len);
@@ -99,6 +107,10 @@ pub(crate) fn recover(
 fn container_of(name: &str) -> Option<u32> {
     let number = u32::from_str_radix(name.strip_prefix("container-")?, 16).ok()?;
     (container_name(number) == name).then_some(number)
+}
+
+fn is_container(name: &str) -> bool {
+    container_of(name).is_some()
 }
 
 /// Counts what refers to each page: every entry of every segment once.

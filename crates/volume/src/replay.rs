@@ -10,7 +10,7 @@ use crate::engine::VolumeState;
 use crate::handle::{Handle, VolumeId};
 use crate::map::{Map, Segment, Uncounted};
 use crate::metadata::Known;
-use crate::pages::ContainerImage;
+use crate::pages::{ContainerImage, FIRST_CONTAINER};
 use crate::pool::check_size;
 use crate::record::{Record, SEGMENT, decode_all};
 
@@ -38,7 +38,7 @@ impl Default for Replayed {
             volumes: BTreeMap::new(),
             containers: BTreeMap::new(),
             next_volume: 0,
-            next_container: 1,
+            next_container: FIRST_CONTAINER,
             bytes: 0,
             segments: Vec::new(),
             moved: HashMap::new(),

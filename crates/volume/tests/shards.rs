@@ -10,9 +10,12 @@ use std::sync::Arc;
 
 use onefold_backend::fault::{Failure, Fault, Faults, Faulty};
 use onefold_backend::{Folder, MemoryFolder, Operation};
+use onefold_block::{BlockDevice, BlockSize, Durability};
 use onefold_seal::ObjectId;
 use onefold_testkit::SplitMix64;
-use onefold_volume::{Journals, Known, Metadata, Shard, Taken, VolumeError, Writer};
+use onefold_volume::{
+    Hash, Journals, Known, Metadata, Options, Pool, Shard, Taken, VolumeError, Writer,
+};
 
 use retried::{lose_answers, until_answered};
 use shards::Shards;
@@ -169,6 +172,64 @@ fn an_answer_that_was_lost_changes_nothing() {
     let naive = |seed| lose_answers(seed, Shards::naive(seed, 4));
     let found = (0..6).filter(|seed| catch_unwind(AssertUnwindSafe(|| naive(*seed))).is_err());
     assert!(found.count() > 3);
+}
+
+fn containers(folder: &dyn Folder) -> Vec<String> {
+    let names = folder.names().unwrap().into_iter();
+    names.filter(|name| name.starts_with("container-")).collect()
+}
+
+#[test]
+fn who_knows_nothing_of_a_pool_does_not_empty_it() {
+    let folder: Arc<dyn Folder> = Arc::new(MemoryFolder::new());
+    Pool::create(&folder, Hash::Blake3).unwrap();
+    let right = Arc::new(Shards::new(0, 0));
+    let open = |metadata: &Arc<Shards>| {
+        Pool::open_with(Arc::clone(&folder), Arc::clone(metadata) as _, small())
+    };
+    let page = onefold_testkit::random(1, 4096);
+    {
+        let (pool, _) = open(&right).unwrap();
+        pool.create_volume("a", 1 << 20, BlockSize::B4096).unwrap();
+        pool.volume("a").unwrap().write(0, &page, Durability::OnReturn).unwrap();
+    }
+    let before = containers(&*folder);
+    assert_eq!(before.len(), 1);
+    let wrong = Arc::new(Shards::new(0, 0));
+    // not the second time either
+    let journals = Pool::open(Arc::clone(&folder), small()).err();
+    for error in [open(&wrong).err(), open(&wrong).err(), journals] {
+        let error = error.expect("it knows nothing");
+        assert!(matches!(error, VolumeError::NothingKnown { .. }), "{error}");
+        assert!(error.to_string().contains(&before[0]), "{error}");
+        assert_eq!(containers(&*folder), before);
+    }
+    let (pool, damage) = open(&right).unwrap();
+    assert!(damage.is_empty(), "{damage:?}");
+    let mut found = vec![0; 4096];
+    pool.volume("a").unwrap().read(0, &mut found).unwrap();
+    assert!(found == page);
+}
+
+#[test]
+fn a_pool_of_which_nothing_was_kept_gets_no_containers() {
+    let faults = Faults::none();
+    let folder: Arc<dyn Folder> = Arc::new(Faulty::new(MemoryFolder::new(), "pool", &faults));
+    Pool::create(&folder, Hash::Blake3).unwrap();
+    let (pool, _) = Pool::open(Arc::clone(&folder), small()).unwrap();
+    faults.add(Fault::new(Failure::Full).on(Operation::Append).named("journal-").times(9));
+    pool.create_volume("a", 1 << 20, BlockSize::B4096).unwrap_err();
+    let volume = pool.volume("a").unwrap();
+    let page = onefold_testkit::random(1, 4096);
+    volume.write(0, &page, Durability::OnFlush).unwrap_err();
+    assert_eq!(containers(&*folder), [""; 0]);
+    drop((volume, pool));
+    let (pool, _) = Pool::open(Arc::clone(&folder), small()).unwrap();
+    assert_eq!(pool.volumes(), []);
+}
+
+fn small() -> Options {
+    Options { table_bytes: 64 << 10, ..Options::default() }
 }
 
 #[test]
