@@ -46,19 +46,38 @@ impl Files {
 
     /// The file of container `number`, to append to; made if there is none.
     pub(crate) fn open(self: &Arc<Self>, number: u32) -> Result<Arc<PageFile>, BackendError> {
-        let name = container_name(number);
-        let log = self.folder.log(&name)?;
-        let syncer = log.syncer();
-        Ok(Arc::new(PageFile {
-            name,
+        let log = self.folder.log(&container_name(number))?;
+        let (len, syncer) = (log.len(), log.syncer());
+        Ok(self.file(number, len, Open::Log { log, syncer }))
+    }
+
+    /// The file of container `number`, which has its footer and is durable, to read. Nothing is synced
+    /// or made. Without a file it is one without bytes, and the error comes with it.
+    pub(crate) fn open_sealed(
+        self: &Arc<Self>,
+        number: u32,
+    ) -> Result<(Arc<PageFile>, Option<BackendError>), BackendError> {
+        let (len, open, missing) = match self.folder.reader(&container_name(number)) {
+            Ok(reader) => (reader.len(), Open::Reader(reader), None),
+            Err(error) if error.is_not_found() => (0, Open::Closed, Some(error)),
+            Err(error) => return Err(error),
+        };
+        let file = self.file(number, len, open);
+        file.complete();
+        Ok((file, missing))
+    }
+
+    fn file(self: &Arc<Self>, number: u32, len: u64, open: Open) -> Arc<PageFile> {
+        Arc::new(PageFile {
+            name: container_name(number),
             number,
             files: Arc::clone(self),
-            len: AtomicU64::new(log.len()),
-            open: RwLock::new(Open::Log { log, syncer }),
+            len: AtomicU64::new(len),
+            open: RwLock::new(open),
             is_complete: AtomicBool::new(false),
             may_close: AtomicBool::new(false),
             is_used: AtomicBool::new(false),
-        }))
+        })
     }
 
     /// Counts `file`, which is open and may be closed, and closes others if they are too many.

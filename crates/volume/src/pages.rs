@@ -315,11 +315,15 @@ impl Pages {
         number: u32,
         image: &ContainerImage,
     ) -> Result<Option<VolumeError>, VolumeError> {
-        let file = appender.files.open(number)?;
+        let (file, missing) = match image.is_sealed {
+            true => appender.files.open_sealed(number)?,
+            false => (appender.files.open(number)?, None),
+        };
         let mut container = Container::new(file, 0);
-        let loaded = match image.is_sealed {
-            true => container.read_footer(&appender.envelope, table),
-            false => container.go_on(appender, image, table),
+        let loaded = match (missing, image.is_sealed) {
+            (Some(missing), _) => Err(missing.into()),
+            (None, true) => container.read_footer(&appender.envelope, table),
+            (None, false) => container.go_on(appender, image, table),
         };
         if loaded.is_err() {
             container.is_damaged = true;
@@ -333,7 +337,7 @@ impl Pages {
         container.is_sealed = image.is_sealed || loaded.is_err();
         self.bytes += container.file.len();
         if container.is_sealed {
-            // what it holds was durable when it was opened
+            // what it holds was durable when a record said so, or when it was opened
             container.file.let_close();
         }
         self.all.insert(number, container);

@@ -37,8 +37,9 @@ const FAR: u32 = 1 << 20;
 /// `table`, so that each footer is read once.
 ///
 /// What is named stays as it is. A container without a footer loses what is behind its last page,
-/// and gets its footer if another one follows; one that is missing is an empty file from
-/// then on; and those that nothing names are removed, and their numbers not given out by this opening.
+/// and gets its footer if another one follows; if it is missing it is an empty file from then
+/// on. One with a footer is read and not synced: it was durable before a record said that it has one.
+/// And those that nothing names are removed, and their numbers not given out by this opening.
 /// Where nothing at all is known of a pool that has containers, nothing is touched: whoever was asked
 /// does not know it.
 /// Before a container is cut off, gets its footer or is removed it is looked whether the shard is
