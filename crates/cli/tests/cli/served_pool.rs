@@ -594,3 +594,25 @@ fn what_happens_is_told_line_by_line_and_nothing_of_pages() {
     child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
     assert_eq!((child.wait().unwrap().code(), said.as_str()), (Some(0), ""));
 }
+
+#[test]
+fn a_damaged_page_is_mended_by_writing_it_again_at_once_with_verify() {
+    let lab = Lab::new();
+    lab.ok("volume create --pool pool --size 1MiB --compression none disk");
+    let page = random(1, BLOCK);
+    let served = |options: &str| {
+        let server = Server::start(&lab, "pool", options);
+        let mut disk = server.open("disk");
+        disk.write(0, &page).unwrap();
+        let read = disk.read(0, BLOCK);
+        drop(disk);
+        assert_eq!(server.end(Signal::TERM).0, 0);
+        read
+    };
+    assert!(served("") == Ok(page.clone()));
+    damage(&lab.path("pool/container-00000001"), 100);
+    // it counts as known, until a read has met the damage
+    assert!(served("") == Err(EIO));
+    assert!(served("--verify") == Ok(page.clone()));
+    assert!(lab.ok("volume scrub --pool pool").stdout.contains(" 0 are not"));
+}
