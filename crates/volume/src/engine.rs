@@ -478,18 +478,18 @@ impl Engine {
         Err(VolumeError::Quota { bytes, quota })
     }
 
-    /// Closes the open container if less than half of it is referred to and the rest is wanted, so
-    /// that it can be compacted.
+    /// Closes the open container, so that it can be compacted, if less than half of it is referred to
+    /// and the rest is wanted; or if all of it is the rest.
     fn close_sparse(&self) -> Result<(), VolumeError> {
         let mut appender = self.appender();
-        let (Some(number), Some(quota)) = (appender.number(), self.options.quota) else {
-            return Ok(());
-        };
-        let is_wanted = {
+        let Some(number) = appender.number() else { return Ok(()) };
+        let (wanted, quota) = (appender.container_len(), self.options.quota);
+        let is_worth_it = {
             let state = self.state();
-            state.pages.room(quota) < appender.container_len() && state.pages.is_sparse(number)
+            let is_wanted = quota.is_some_and(|quota| state.pages.room(quota) < wanted);
+            state.pages.is_sparse(number) && (is_wanted || state.pages.is_unused(number))
         };
-        if !is_wanted {
+        if !is_worth_it {
             return Ok(());
         }
         self.expect_current()?;

@@ -533,6 +533,11 @@ impl Pages {
         container.live_bytes < bytes - container.live_bytes
     }
 
+    /// Whether nothing in container `number` is referred to.
+    pub(crate) fn is_unused(&self, number: u32) -> bool {
+        self.all.get(number).is_some_and(|container| container.live == 0)
+    }
+
     /// The container with the smallest share of bytes that are referred to, if it is worth
     /// compacting and was not left: its number, its file and the slots to move.
     pub(crate) fn emptiest(&self) -> Option<(u32, Arc<PageFile>, Vec<u32>)> {

@@ -3,7 +3,7 @@
 #[path = "common/shards.rs"]
 mod shards;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 use std::sync::Arc;
 
@@ -13,6 +13,9 @@ use onefold_block::{BlockDevice, BlockSize, Durability, Extent, Zeroes};
 use onefold_testkit::SplitMix64;
 use onefold_volume::{Codec, Hash, Options, Pool, VolumeError};
 use shards::Shards;
+
+/// Has room for sixty thousand pages, which is more than a run writes.
+const LARGE_TABLE: usize = 4 << 20;
 
 /// Small enough that containers fill up, and records are written, every few operations.
 fn options() -> Options {
@@ -39,6 +42,8 @@ struct Fixture {
     numbers: SplitMix64,
     /// Who keeps what the pool knows, if that is not its folder.
     shards: Option<Arc<Shards>>,
+    /// Whether the table has always known every page, so that none is kept twice.
+    knows_all: bool,
 }
 
 impl Fixture {
@@ -51,7 +56,9 @@ impl Fixture {
         Pool::create(&folder, hash).unwrap();
         let numbers = SplitMix64::new(seed);
         let model = BTreeMap::new();
-        let mut fixture = Self { folder, options, pool: None, model, numbers, shards };
+        // for more pages than are ever in the containers
+        let knows_all = options.table_bytes >= LARGE_TABLE;
+        let mut fixture = Self { folder, options, pool: None, model, numbers, shards, knows_all };
         fixture.reopen();
         fixture
     }
@@ -210,7 +217,7 @@ impl Fixture {
             21 => self.answered(|| self.pool().checkpoint()),
             22 | 23 => drop(self.answered(|| self.pool().compact())),
             24 => {
-                let refill = self.below(2) == 0;
+                let refill = self.below(2) == 0 || self.knows_all;
                 self.pool().drop_table(refill).unwrap();
             }
             25 => {
@@ -225,7 +232,34 @@ impl Fixture {
         }
     }
 
+    /// The blocks of all arrays that are not zeros: how many, and how many different ones.
+    fn blocks(&self) -> (u64, u64) {
+        let (mut count, mut distinct) = (0, BTreeSet::new());
+        for (bytes, block_size, _) in self.model.values() {
+            let zeros = [0; 4096];
+            for block in bytes.chunks(block_size.bytes() as usize) {
+                if *block != zeros[..block.len()] {
+                    count += 1;
+                    distinct.insert(block);
+                }
+            }
+        }
+        (count, distinct.len() as u64)
+    }
+
+    /// The pool counts what is in the arrays, whatever it thinks of its own references.
+    fn expect_counts(&self) {
+        let (count, distinct) = self.blocks();
+        let found = self.pool().statistics();
+        assert_eq!(found.mapped_blocks, count);
+        assert!(found.pages >= distinct, "{} pages of {distinct}", found.pages);
+        if self.knows_all {
+            assert_eq!((found.pages, found.unindexed_pages), (distinct, 0));
+        }
+    }
+
     fn verify(&self) {
+        self.expect_counts();
         assert_eq!(self.pool().check(), Vec::<String>::new());
         let scrubbed = self.pool().scrub().unwrap();
         assert_eq!(scrubbed.bad, []);
@@ -262,13 +296,16 @@ fn run(seed: u64, hash: Hash, options: Options, steps: u32) {
 fn run_to_the_end(seed: u64, mut fixture: Fixture, steps: u32) {
     for step in 0..steps {
         fixture.step();
-        if step % 40 == 39 {
+        if step % 10 == 9 {
             fixture.verify();
         }
     }
     fixture.verify();
     fixture.reopen();
     fixture.verify();
+    if seed % 2 == 1 {
+        erase_everything(&mut fixture);
+    }
     for name in fixture.model.keys().cloned().collect::<Vec<_>>() {
         fixture.done(fixture.pool().delete_volume(&name));
     }
@@ -282,10 +319,42 @@ fn run_to_the_end(seed: u64, mut fixture: Fixture, steps: u32) {
     assert_eq!(fixture.pool().statistics().container_bytes, 0, "seed {seed}");
 }
 
+/// Erases what can be written and deletes what cannot, which leaves volumes that take no space.
+fn erase_everything(fixture: &mut Fixture) {
+    let (snapshots, writable): (Vec<String>, Vec<String>) =
+        fixture.model.keys().cloned().partition(|name| fixture.model[name].2);
+    for name in writable {
+        let device = fixture.pool().volume(&name).unwrap();
+        let size = device.size();
+        fixture.answered(|| device.erase(0..size, Durability::OnReturn));
+        fixture.model.get_mut(&name).unwrap().0.fill(0);
+    }
+    fixture.verify();
+    for name in snapshots {
+        fixture.done(fixture.pool().delete_volume(&name));
+        fixture.model.remove(&name);
+    }
+    fixture.verify();
+    let empty = || {
+        let pool = fixture.pool();
+        fixture.answered(|| pool.maintain());
+        let found = pool.statistics();
+        (found.mapped_blocks, found.pages, found.page_bytes, found.container_bytes)
+    };
+    assert_eq!(empty(), (0, 0, 0, 0), "{} volumes are left", fixture.model.len());
+}
+
 #[test]
 fn a_pool_holds_what_arrays_hold() {
     for seed in 0..12 {
         run(seed, Hash::Blake3, options(), 400);
+    }
+}
+
+#[test]
+fn each_distinct_block_is_one_page_while_the_table_has_them_all() {
+    for seed in 20..26 {
+        run(seed, Hash::Blake3, Options { table_bytes: LARGE_TABLE, ..options() }, 400);
     }
 }
 
