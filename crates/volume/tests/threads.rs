@@ -39,6 +39,54 @@ impl Drop for Over<'_> {
     }
 }
 
+/// Has each writer write again what each of its blocks is, and does `meanwhile` beside them. How many
+/// pages of these were new.
+fn write_again(pool: &Pool, last: &[Vec<u64>], meanwhile: impl FnOnce()) -> u64 {
+    let before = pool.statistics().new_pages;
+    thread::scope(|scope| {
+        for (writer, last) in (0..).zip(last) {
+            scope.spawn(move || {
+                let volume = pool.volume("a").unwrap();
+                for (i, n) in (0..).zip(last).filter(|(_, n)| **n > 0) {
+                    let at = (i * WRITERS + writer) * BLOCK;
+                    volume.write(at, &block(*n), Durability::OnFlush).unwrap();
+                    let mut found = vec![1; BLOCK as usize];
+                    volume.read(at, &mut found).unwrap();
+                    assert!(found == block(*n), "writer {writer}, block {i}");
+                }
+            });
+        }
+        meanwhile();
+    });
+    pool.statistics().new_pages - before
+}
+
+/// However the table was lost, what is written after that is found again, and kept once.
+fn expect_recovery(pool: &Pool, last: &[Vec<u64>]) {
+    let distinct = last.iter().flatten().filter(|n| **n > 0).collect::<BTreeSet<_>>().len() as u64;
+    let pages = || pool.statistics().pages;
+    // some may be there twice, since the table was lost before
+    assert!(pages() >= distinct);
+    pool.drop_table(true).unwrap();
+    assert_eq!(write_again(pool, last, || ()), 0);
+    assert_eq!(pages(), distinct);
+    pool.drop_table(false).unwrap();
+    assert_eq!(write_again(pool, last, || ()), distinct);
+    assert_eq!(write_again(pool, last, || ()), 0);
+    // in the middle of writes; those after it do not find what was written before it
+    for refill in [false, true, false] {
+        let new = write_again(pool, last, || {
+            thread::sleep(Duration::from_millis(1));
+            pool.drop_table(refill).unwrap();
+        });
+        let later = write_again(pool, last, || ());
+        assert!(refill || new + later == distinct, "{new} and {later} of {distinct}");
+        assert_eq!(write_again(pool, last, || ()), 0);
+        assert_eq!(pages(), distinct);
+    }
+    assert_eq!(pool.check(), Vec::<String>::new());
+}
+
 fn reopen(folder: Arc<dyn Folder>) -> Pool {
     let (pool, damage) = Pool::open(folder, options()).unwrap();
     assert!(damage.is_empty(), "{damage:?}");
@@ -130,6 +178,8 @@ fn writers_beside_snapshots_compactions_checkpoints_and_resizes_find_what_they_w
             }
         }
     };
+    verify(&pool);
+    expect_recovery(&pool, &last);
     verify(&pool);
     drop(pool);
     verify(&reopen(folder));
