@@ -28,10 +28,11 @@ use onefold_seal::{Envelope, ObjectId};
 use crate::append::Appender;
 use crate::files::{PageFile, container_name};
 use crate::handle::{Handle, VolumeId};
+use crate::located::{Located, Wanted, read_all};
 use crate::map::Map;
 use crate::metadata::{MAX_BATCH, Metadata, Shard, Writer};
 use crate::new_pages::{NewPage, NewPages, Packer};
-use crate::pages::{FIRST_CONTAINER, Located, Pages, enter, entry};
+use crate::pages::{FIRST_CONTAINER, Pages, enter, entry};
 use crate::record::{PageEntry, Record};
 use crate::seeded::{self, Bug};
 use crate::stripes::Stripes;
@@ -497,13 +498,26 @@ impl Engine {
     }
 
     /// Forgets the hints that lead to other bytes, or to none that can be read.
-    fn drop_wrong(&self, bytes: &[&[u8]], hints: &mut [Option<u64>]) {
-        for (bytes, hint) in bytes.iter().zip(hints) {
-            let located = hint.and_then(|page| self.state().pages.locate(Handle::from_u64(page)));
-            let mut found = vec![0; bytes.len()];
-            let is_it =
-                located.is_some_and(|located| located.read(&mut found).is_ok() && found == *bytes);
-            *hint = hint.filter(|_| is_it);
+    fn drop_wrong(&self, pages: &[&[u8]], hints: &mut [Option<u64>]) {
+        let mut found: Vec<Vec<u8>> = pages.iter().map(|page| vec![0; page.len()]).collect();
+        let located: Vec<Option<Located>> = {
+            let state = self.state();
+            let page = |hint: u64| state.pages.locate(Handle::from_u64(hint));
+            hints.iter().map(|hint| page((*hint)?)).collect()
+        };
+        let each = located.iter().enumerate().zip(&mut found);
+        let wanted = each.filter_map(|((at, located), into)| {
+            Some(Wanted { at, located: located.as_ref()?, into })
+        });
+        let failed = read_all(wanted.collect());
+        for (hint, located) in hints.iter_mut().zip(&located) {
+            *hint = hint.filter(|_| located.is_some());
+        }
+        for (at, _) in failed {
+            hints[at] = None;
+        }
+        for ((hint, found), page) in hints.iter_mut().zip(&found).zip(pages) {
+            *hint = hint.filter(|_| found == page);
         }
     }
 

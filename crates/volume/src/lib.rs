@@ -41,6 +41,7 @@ mod frame;
 pub mod fuzz;
 mod handle;
 mod journals;
+mod located;
 mod map;
 mod mark;
 mod metadata;

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hint::black_box;
 use std::sync::Arc;
 
-use onefold_container::{Codec, Directory, decompress_into};
+use onefold_container::{Codec, Directory};
 use onefold_index::Table;
 use onefold_seal::{Check, Envelope};
 
@@ -19,57 +19,11 @@ use crate::bits::Bits;
 use crate::engine::Waiting;
 use crate::files::PageFile;
 use crate::handle::Handle;
+use crate::located::{Located, short};
 use crate::map::References;
 use crate::record::{MAX_PAGE, PageEntry, Record};
 use crate::seeded::{self, Bug};
 use crate::sparse::Sparse;
-
-/// A page that can be read without anybody's lock.
-#[derive(Clone)]
-pub(crate) struct Located {
-    /// The page that was there when it was located: by now its block may be another.
-    pub(crate) page: Handle,
-    file: Arc<PageFile>,
-    offset: u32,
-    stored_len: u32,
-    check: u32,
-    codec: Codec,
-}
-
-impl Located {
-    /// The stored bytes, as their check in memory says.
-    pub(crate) fn read_stored(&self) -> Result<Vec<u8>, VolumeError> {
-        let mut stored = vec![0; self.stored_len as usize];
-        self.file.read(self.offset.into(), &mut stored)?;
-        if short(&Check::of(&[&stored])) != self.check {
-            return Err(self.damaged("the page's bytes are not those that were written".into()));
-        }
-        Ok(stored)
-    }
-
-    /// Fills `page` with the page, which is as long.
-    pub(crate) fn read(&self, page: &mut [u8]) -> Result<(), VolumeError> {
-        let stored = self.read_stored()?;
-        decompress_into(self.codec, &stored, page).map_err(|problem| {
-            self.damaged(format!("expected a page of {} bytes: {problem}", page.len()))
-        })
-    }
-
-    /// Whether it is the page of which a footer says this, as far as memory tells.
-    pub(crate) fn is(&self, said: &PageEntry) -> bool {
-        let Self { offset, stored_len, check, codec, .. } = *self;
-        (offset, stored_len, codec) == (said.offset, said.stored_len, said.codec)
-            && check == short(&said.check)
-    }
-
-    fn damaged(&self, problem: String) -> VolumeError {
-        VolumeError::Damaged { object: self.file.name.clone(), at: self.offset.into(), problem }
-    }
-}
-
-fn short(check: &Check) -> u32 {
-    u32::from_le_bytes(*check.as_bytes().first_chunk().expect("16 bytes"))
-}
 
 /// Where a page begins in its container, and its codec: 30 bits and two.
 ///
@@ -155,7 +109,7 @@ impl Container {
             return Err(VolumeError::Damaged { object, at: offset, problem });
         };
         let slot = self.slots.len() as u32;
-        self.slots.push(Slot { place, check: short(check), references: 0 });
+        self.slots.push(Slot { place, check: short(check.as_bytes()), references: 0 });
         self.end = place.offset().saturating_add(stored_len);
         Ok(slot)
     }

@@ -9,7 +9,7 @@ use onefold_block::{BlockDevice, BlockError, BlockSize, Durability, Extent, Zero
 use crate::VolumeError;
 use crate::engine::{Engine, State};
 use crate::handle::VolumeId;
-use crate::pages::Located;
+use crate::located::{Wanted, read_all};
 use crate::pool::check_size;
 use crate::record::Record;
 
@@ -65,25 +65,40 @@ impl Volume {
 
     fn read_block(&self, block: u64) -> Result<Vec<u8>, BlockError> {
         let mut page = vec![0; self.block_len() as usize];
-        let located = self.engine.locate(self.id, std::iter::once(block)).map_err(block_error)?;
-        self.read_page(&located[0], &mut page)?;
+        self.read_blocks(block, &mut page)?;
         Ok(page)
     }
 
-    /// Fills `page` with what is there, or with the zeros of a hole.
-    fn read_page(&self, located: &Option<Located>, page: &mut [u8]) -> Result<(), BlockError> {
-        match located {
-            None => page.fill(0),
-            Some(located) => {
-                if let Err(error) = located.read(page) {
-                    if !error.may_pass() {
-                        self.engine.state().pages.note_bad(located.page);
-                    }
-                    return Err(block_error(error));
-                }
-            }
+    /// Fills `part` with what is in `block` from `within` on.
+    fn read_part(&self, block: u64, within: usize, part: &mut [u8]) -> Result<(), BlockError> {
+        if !part.is_empty() {
+            part.copy_from_slice(&self.read_block(block)?[within..within + part.len()]);
         }
         Ok(())
+    }
+
+    /// Fills `buffer` with whole blocks from `first` on; holes are zeros. All that can be read is,
+    /// also where others cannot.
+    fn read_blocks(&self, first: u64, buffer: &mut [u8]) -> Result<(), BlockError> {
+        let pages = buffer.chunks_exact_mut(self.block_len() as usize);
+        let blocks = first..first + pages.len() as u64;
+        let located = self.engine.locate(self.id, blocks).map_err(block_error)?;
+        let mut wanted = Vec::with_capacity(located.len());
+        for ((at, located), into) in located.iter().enumerate().zip(pages) {
+            match located {
+                None => into.fill(0),
+                Some(located) => wanted.push(Wanted { at, located, into }),
+            }
+        }
+        let failed = read_all(wanted);
+        for (at, _) in failed.iter().filter(|(_, error)| !error.may_pass()) {
+            let page = located[*at].as_ref().expect("it was wanted").page;
+            self.engine.state().pages.note_bad(page);
+        }
+        match failed.into_iter().min_by_key(|(at, _)| *at) {
+            None => Ok(()),
+            Some((_, error)) => Err(block_error(error)),
+        }
     }
 
     /// Puts all `writes`; blocks at their ends are changed in part. Who calls has their locks.
@@ -172,22 +187,13 @@ impl BlockDevice for Volume {
 
     fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<(), BlockError> {
         let bytes = BlockError::check_range(offset, buffer.len() as u64, self.size())?;
-        let blocks = self.touched(&bytes);
-        let located = self.engine.locate(self.id, blocks.clone()).map_err(block_error)?;
-        let mut page = Vec::new();
-        for (block, located) in blocks.zip(&located) {
-            let start = block * self.block_len();
-            let (from, to) = (start.max(bytes.start), (start + self.block_len()).min(bytes.end));
-            let part = &mut buffer[(from - bytes.start) as usize..(to - bytes.start) as usize];
-            if part.len() as u64 == self.block_len() {
-                self.read_page(located, part)?;
-                continue;
-            }
-            page.resize(self.block_len() as usize, 0);
-            self.read_page(located, &mut page)?;
-            part.copy_from_slice(&page[(from - start) as usize..][..part.len()]);
-        }
-        Ok(())
+        let (len, whole) = (self.block_len(), self.whole(&bytes));
+        let before = (whole.start * len - bytes.start).min(buffer.len() as u64) as usize;
+        let (head, rest) = buffer.split_at_mut(before);
+        let (pages, tail) = rest.split_at_mut(rest.len() - rest.len() % len as usize);
+        self.read_part(bytes.start / len, (bytes.start % len) as usize, head)?;
+        self.read_blocks(whole.start, pages)?;
+        self.read_part(whole.end, 0, tail)
     }
 
     fn write(&self, offset: u64, data: &[u8], durability: Durability) -> Result<(), BlockError> {
