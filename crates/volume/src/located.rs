@@ -335,8 +335,7 @@ mod tests {
         let read = |faults: &[Fault]| {
             let mut found = vec![0; 20 * PAGE];
             let wanted = fixture.pages[..20].iter().enumerate().zip(found.chunks_mut(PAGE));
-            let wanted =
-                wanted.map(|((at, page), into)| Wanted { at, located: page, into });
+            let wanted = wanted.map(|((at, page), into)| Wanted { at, located: page, into });
             faults.iter().for_each(|fault| fixture.faults.add(fault.clone()));
             let mut lost: Vec<usize> = read_all(wanted.collect())
                 .into_iter()

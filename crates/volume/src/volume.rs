@@ -63,6 +63,15 @@ impl Volume {
         first..(bytes.end / self.block_len()).max(first)
     }
 
+    /// The blocks that lie wholly in `bytes`, and those at its ends that do in part.
+    fn whole_and_parts(&self, bytes: &Range<u64>) -> (Range<u64>, [Range<u64>; 2]) {
+        let (whole, touched) = (self.whole(bytes), self.touched(bytes));
+        match bytes.is_empty() {
+            true => (0..0, [0..0, 0..0]),
+            false => (whole.clone(), [touched.start..whole.start, whole.end..touched.end]),
+        }
+    }
+
     fn read_block(&self, block: u64) -> Result<Vec<u8>, BlockError> {
         let mut page = vec![0; self.block_len() as usize];
         self.read_blocks(block, &mut page)?;
@@ -157,7 +166,7 @@ impl Volume {
             // before blocks are locked: it may wait for the disk
             self.engine.expect_room(self.id).map_err(block_error)?;
             let end = blocks.end.min(blocks.start + ERASED);
-            let _blocks = self.engine.blocks.lock(self.id, std::iter::once(blocks.start..end));
+            let _blocks = self.engine.blocks.lock(self.id, [blocks.start..end], []);
             self.engine.erase(self.id, blocks.start..end);
             blocks.start = end;
         }
@@ -207,13 +216,15 @@ impl BlockDevice for Volume {
     ) -> Result<(), BlockError> {
         self.expect_writable()?;
         let size = self.size();
-        let mut touched = Vec::with_capacity(writes.len());
+        let (mut whole, mut parts) = (Vec::with_capacity(writes.len()), Vec::new());
         for (offset, data) in writes {
             let bytes = BlockError::check_range(*offset, data.len() as u64, size)?;
-            touched.push(self.touched(&bytes));
+            let (blocks, ends) = self.whole_and_parts(&bytes);
+            whole.push(blocks);
+            parts.extend(ends.into_iter().filter(|end| !end.is_empty()));
         }
         {
-            let _blocks = self.engine.blocks.lock(self.id, touched);
+            let _blocks = self.engine.blocks.lock(self.id, whole, parts);
             self.put(writes)?;
         }
         self.finish(durability)
@@ -244,7 +255,8 @@ impl BlockDevice for Volume {
         let range = BlockError::check_range(range.start, len, self.size())?;
         let whole = self.whole(&range);
         let put = |bytes: Range<u64>| {
-            let _blocks = self.engine.blocks.lock(self.id, [self.touched(&bytes)]);
+            let (whole, parts) = self.whole_and_parts(&bytes);
+            let _blocks = self.engine.blocks.lock(self.id, [whole], parts);
             self.put(&[(bytes.start, &vec![0; (bytes.end - bytes.start) as usize])])
         };
         if whole.is_empty() {
@@ -301,8 +313,8 @@ impl BlockDevice for Volume {
         })?;
         self.engine.expect_running().map_err(block_error)?;
         {
-            // nobody changes a part of a block meanwhile
-            let _blocks = self.engine.blocks.lock(self.id, std::iter::once(0..u64::MAX));
+            // nobody writes meanwhile
+            let _blocks = self.engine.blocks.lock(self.id, [], std::iter::once(0..u64::MAX));
             let mut state = self.engine.state();
             let State { volumes, pages, waiting, .. } = &mut *state;
             let Some(one) = volumes.get_mut(&self.id) else { return Err(BlockError::ShuttingDown) };

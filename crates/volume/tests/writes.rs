@@ -1,0 +1,177 @@
+//! Writes at once: those of whole blocks go side by side, those of parts of a block one by one.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier, Condvar, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use onefold_backend::{Folder, MemoryFolder};
+use onefold_block::{BlockDevice, BlockSize, Durability, Zeroes};
+use onefold_fingerprint::Fingerprint;
+use onefold_index::{ChainedTable, Inserted, Table, TableCounters};
+use onefold_testkit::{SplitMix64, random};
+use onefold_volume::{Hash, Options, Pool};
+
+const BLOCK: usize = 4096;
+
+fn pool_of(blocks: usize) -> Pool {
+    let folder: Arc<dyn Folder> = Arc::new(MemoryFolder::new());
+    Pool::create(&folder, Hash::Blake3).unwrap();
+    let (pool, _) = Pool::open(folder, Options::default()).unwrap();
+    pool.create_volume("a", (blocks * BLOCK) as u64, BlockSize::B4096).unwrap();
+    pool
+}
+
+/// A table in which whoever looks up many waits for a second one who does, for as long as a minute.
+struct Slow {
+    table: ChainedTable,
+    came: Mutex<usize>,
+    comes: Condvar,
+    /// How many waited in vain.
+    alone: AtomicUsize,
+}
+
+impl Table for Slow {
+    fn get_many(&self, fingerprints: &[Fingerprint], handles: &mut [Option<u64>]) {
+        let mut came = self.came.lock().unwrap();
+        *came += 1;
+        self.comes.notify_all();
+        let minute = Duration::from_secs(60);
+        let waited = self.comes.wait_timeout_while(came, minute, |came| *came < 2).unwrap();
+        self.alone.fetch_add(usize::from(waited.1.timed_out()), Ordering::Relaxed);
+        drop(waited);
+        self.table.get_many(fingerprints, handles);
+    }
+
+    fn get(&self, fingerprint: &Fingerprint) -> Option<u64> {
+        self.table.get(fingerprint)
+    }
+
+    fn insert(&self, fingerprint: &Fingerprint, handle: u64) -> Inserted {
+        self.table.insert(fingerprint, handle)
+    }
+
+    fn insert_many(&self, entries: &[(Fingerprint, u64)]) -> usize {
+        self.table.insert_many(entries)
+    }
+
+    fn remove(&self, fingerprint: &Fingerprint) -> Option<u64> {
+        self.table.remove(fingerprint)
+    }
+
+    fn capacity(&self) -> usize {
+        self.table.capacity()
+    }
+
+    fn bucket_count(&self) -> usize {
+        self.table.bucket_count()
+    }
+
+    fn count(&self) -> usize {
+        self.table.count()
+    }
+
+    fn bytes(&self) -> usize {
+        self.table.bytes()
+    }
+
+    fn counters(&self) -> TableCounters {
+        self.table.counters()
+    }
+}
+
+#[test]
+fn two_writes_of_a_mebibyte_of_whole_blocks_are_under_way_at_once() {
+    let pool = pool_of(512);
+    let slow = Arc::new(Slow {
+        table: ChainedTable::new(1 << 20).unwrap(),
+        came: Mutex::new(0),
+        comes: Condvar::new(),
+        alone: AtomicUsize::new(0),
+    });
+    pool.use_table(Arc::clone(&slow) as Arc<dyn Table>, false).unwrap();
+    let written = [random(1, 1 << 20), random(2, 1 << 20)];
+    thread::scope(|scope| {
+        for (at, bytes) in (0..).zip(&written) {
+            let volume = pool.volume("a").unwrap();
+            scope.spawn(move || volume.write(at << 20, bytes, Durability::OnFlush).unwrap());
+        }
+    });
+    assert_eq!(slow.alone.load(Ordering::Relaxed), 0, "one waited for the other to end");
+    let mut found = vec![0; 2 << 20];
+    pool.volume("a").unwrap().read(0, &mut found).unwrap();
+    assert!(found == written.concat());
+}
+
+#[test]
+fn parts_of_a_block_that_are_written_at_once_are_all_there() {
+    const PART: usize = 300;
+    const WRITERS: usize = 8;
+    let pool = pool_of(3);
+    let (barrier, lost) = (&Barrier::new(WRITERS), &AtomicUsize::new(0));
+    thread::scope(|scope| {
+        for writer in 0..WRITERS {
+            let volume = pool.volume("a").unwrap();
+            scope.spawn(move || {
+                // all in the middle block, and one of them across its beginning, another its end
+                let start = BLOCK - PART / 2 + writer * (BLOCK / (WRITERS - 1));
+                for n in 0..400_u64 {
+                    let bytes = random(1000 * writer as u64 + n, PART);
+                    barrier.wait();
+                    match n % 5 {
+                        0 => volume
+                            .write_zeroes(
+                                start as u64..(start + PART) as u64,
+                                Zeroes { keep_space: false, only_if_fast: false },
+                                Durability::OnFlush,
+                            )
+                            .unwrap(),
+                        _ => volume.write(start as u64, &bytes, Durability::OnFlush).unwrap(),
+                    }
+                    barrier.wait();
+                    let mut found = vec![1; PART];
+                    volume.read(start as u64, &mut found).unwrap();
+                    let expected = if n % 5 == 0 { vec![0; PART] } else { bytes };
+                    // who panics here would leave the others waiting
+                    lost.fetch_add(usize::from(found != expected), Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    assert_eq!(lost.load(Ordering::Relaxed), 0, "parts were lost");
+}
+
+#[test]
+fn whole_blocks_that_are_written_at_once_are_each_what_one_wrote() {
+    const WRITERS: u64 = 3;
+    let pool = pool_of(300);
+    let page = |writer: u64, n: u64, block: u64| random(writer << 40 | n << 20 | block, BLOCK);
+    let all = Barrier::new(WRITERS as usize);
+    thread::scope(|scope| {
+        for writer in 0..WRITERS {
+            let (volume, all) = (pool.volume("a").unwrap(), &all);
+            scope.spawn(move || {
+                let mut numbers = SplitMix64::new(writer);
+                for n in 1..40 {
+                    let first = numbers.next_u64() % 40;
+                    let pages = (first..first + 256).flat_map(|block| page(writer, n, block));
+                    let bytes: Vec<u8> = pages.collect();
+                    volume.write(first * BLOCK as u64, &bytes, Durability::OnFlush).unwrap();
+                }
+                let bytes: Vec<u8> = (0..300).flat_map(|block| page(writer, 0, block)).collect();
+                all.wait();
+                volume.write(0, &bytes, Durability::OnFlush).unwrap();
+            });
+        }
+    });
+    pool.flush().unwrap();
+    let mut found = vec![0; 300 * BLOCK];
+    pool.volume("a").unwrap().read(0, &mut found).unwrap();
+    for (block, found) in (0..).zip(found.chunks(BLOCK)) {
+        assert!((0..WRITERS).any(|writer| found == page(writer, 0, block)), "{block}");
+    }
+    assert_eq!(pool.check(), Vec::<String>::new());
+    assert_eq!(pool.scrub().unwrap().bad, []);
+    // what was written over has gone
+    assert_eq!(pool.statistics().pages, 300);
+}
