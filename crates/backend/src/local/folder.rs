@@ -17,7 +17,8 @@ pub struct LocalFolder {
 }
 
 impl LocalFolder {
-    /// The folder at `root`, made durably with the directories above it where they are missing.
+    /// The folder at `root`, made durably, for nobody but its owner, with the directories above it
+    /// where they are missing. One that exists is taken as it is.
     pub fn create(root: &Path) -> Result<Self, BackendError> {
         make_durably(root).map_err(|cause| BackendError::BadRoot {
             root: root.to_owned(),

@@ -7,10 +7,10 @@
 //! instead of made: it may come from a process that was killed before it synced the directory.
 
 use std::collections::{BTreeSet, HashSet};
-use std::fs::{self, File};
+use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -62,8 +62,8 @@ impl LocalObjects {
         })
     }
 
-    /// Makes a root durably, with the directories above it where they are missing, and opens it.
-    /// A root that exists is opened as it is.
+    /// Makes a root durably, for nobody but its owner, with the directories above it where they are
+    /// missing, and opens it. A root that exists is opened as it is.
     pub fn create(root: &Path) -> Result<Self, BackendError> {
         make_durably(root).map_err(|cause| BackendError::BadRoot {
             root: root.to_owned(),
@@ -213,14 +213,19 @@ impl Identity {
     }
 }
 
-/// Makes a directory and those above it, each synced into its parent.
+/// Makes a directory, for nobody but its owner, and those above it where they are missing, which are
+/// as open as the umask lets them be. Each is durable on return; one that is there stays as it is.
 pub(super) fn make_durably(path: &Path) -> io::Result<()> {
+    make_with(path, 0o700)
+}
+
+fn make_with(path: &Path, mode: u32) -> io::Result<()> {
     if path.is_dir() {
         return Ok(());
     }
     let parent = parent_of(path);
-    make_durably(parent)?;
-    match fs::create_dir(path) {
+    make_with(parent, 0o777)?;
+    match DirBuilder::new().mode(mode).create(path) {
         Err(cause) if cause.kind() != io::ErrorKind::AlreadyExists => Err(cause),
         _ => sync_directory(parent),
     }

@@ -1,6 +1,7 @@
 //! `volume` and `serve`: pools by the commands, and by programs that speak NBD.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use onefold_testkit::random;
@@ -50,6 +51,21 @@ fn volumes_are_made_listed_kept_and_deleted() {
     lab.write("letters/letter", "dear");
     lab.run("volume create --pool letters --size 1MiB a").expect(10);
     assert_eq!(fs::read_dir(lab.path("letters")).unwrap().count(), 1);
+}
+
+#[test]
+fn a_new_pool_or_repository_is_open_to_nobody_but_its_owner() {
+    let lab = Lab::new();
+    let mode = |name: &str| fs::metadata(lab.path(name)).unwrap().permissions().mode() & 0o777;
+    fs::create_dir(lab.path("usual")).unwrap();
+    lab.ok("volume create --pool above/pool --size 1MiB disk");
+    lab.ok("init above/repo --no-encryption");
+    assert_eq!((mode("above/pool"), mode("above/repo")), (0o700, 0o700));
+    assert_eq!(mode("above"), mode("usual"), "what is above is as the umask says");
+    // who made it may have given it to a group
+    fs::set_permissions(lab.path("usual"), fs::Permissions::from_mode(0o750)).unwrap();
+    lab.ok("volume create --pool usual --size 1MiB disk");
+    assert_eq!(mode("usual"), 0o750);
 }
 
 #[test]
