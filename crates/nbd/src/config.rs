@@ -6,6 +6,8 @@ use crate::{Address, Export, Limits, Listen, NbdError, Tls};
 pub struct Config {
     /// Where clients may connect.
     pub listen: Vec<Listen>,
+    /// The permissions of Unix sockets, whatever the umask: who can write to one may connect.
+    pub unix_mode: u32,
     /// What they may use at first; see [`Server::exports`](crate::Server::exports).
     pub exports: Vec<Export>,
     /// Whether and how they may encrypt, or must.
@@ -19,12 +21,13 @@ pub struct Config {
 }
 
 impl Config {
-    /// Serves `exports` on `listen` without TLS, within the default limits, with four workers a
-    /// core, and tells nobody what happens.
+    /// Serves `exports` on `listen` without TLS, on Unix sockets to nobody but this user, within the
+    /// default limits, with four workers a core, and tells nobody what happens.
     pub fn new(listen: Vec<Listen>, exports: Vec<Export>) -> Config {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Config {
             listen,
+            unix_mode: 0o600,
             exports,
             tls: None,
             limits: Limits::default(),

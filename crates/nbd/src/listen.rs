@@ -1,15 +1,23 @@
 //! The sockets on which clients arrive.
 
 use std::fmt;
+use std::fs;
 use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{Mode, fchmod};
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with,
+};
 use tokio::net::{TcpListener, TcpStream, UnixListener};
 
 use crate::ServerError;
 use crate::stream::Stream;
+
+/// Clients of a Unix socket that may wait to be accepted.
+const WAITING: i32 = 1024;
 
 /// Where a server is to listen.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,7 +25,8 @@ pub enum Listen {
     /// On a TCP port; 0 takes one that is free.
     Tcp(SocketAddr),
     /// On a Unix socket of this name. Who may connect is a matter of the permissions of its folder
-    /// and of the process's umask. One that a dead server left behind is replaced.
+    /// and of [`Config::unix_mode`](crate::Config::unix_mode). One that a dead server left behind is
+    /// replaced.
     Unix(PathBuf),
 }
 
@@ -50,7 +59,7 @@ pub(crate) enum Listener {
 
 impl Listener {
     /// Must be called within a runtime.
-    pub(crate) async fn bind(place: &Listen) -> Result<Listener, ServerError> {
+    pub(crate) async fn bind(place: &Listen, unix_mode: u32) -> Result<Listener, ServerError> {
         match place {
             Listen::Tcp(address) => {
                 let failed = |source| ServerError::Listen { address: address.to_string(), source };
@@ -58,7 +67,7 @@ impl Listener {
                 let bound = listener.local_addr().map_err(failed)?;
                 Ok(Listener::Tcp(listener, bound))
             }
-            Listen::Unix(path) => Ok(Listener::Unix(bind_unix(path)?, path.clone())),
+            Listen::Unix(path) => Ok(Listener::Unix(bind_unix(path, unix_mode)?, path.clone())),
         }
     }
 
@@ -89,7 +98,7 @@ impl Drop for Listener {
     fn drop(&mut self) {
         if let Listener::Unix(_, path) = self {
             // the next server replaces what could not be removed
-            let _ = std::fs::remove_file(path);
+            let _ = fs::remove_file(path);
         }
     }
 }
@@ -101,9 +110,22 @@ fn prepare(stream: &TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-fn bind_unix(path: &Path) -> Result<UnixListener, ServerError> {
+/// A socket that has `mode` from the moment that anybody can connect to it.
+fn listen_at(path: &Path, mode: u32) -> io::Result<UnixListener> {
+    let (family, kind) = (AddressFamily::UNIX, SocketType::STREAM);
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(family, kind, flags, None)?;
+    // what the umask takes from it is given back below, before there is anybody to let in
+    fchmod(&socket, Mode::from_raw_mode(mode))?;
+    bind(&socket, &SocketAddrUnix::new(path)?)?;
+    fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
+    listen(&socket, WAITING)?;
+    UnixListener::from_std(socket.into())
+}
+
+fn bind_unix(path: &Path, mode: u32) -> Result<UnixListener, ServerError> {
     let failed = |source| ServerError::Listen { address: path.display().to_string(), source };
-    match UnixListener::bind(path) {
+    match listen_at(path, mode) {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
         bound => return bound.map_err(failed),
     }
@@ -113,8 +135,8 @@ fn bind_unix(path: &Path) -> Result<UnixListener, ServerError> {
     match std::os::unix::net::UnixStream::connect(path) {
         Ok(_) => Err(ServerError::InUse { path: path.to_owned() }),
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-            std::fs::remove_file(path).map_err(failed)?;
-            UnixListener::bind(path).map_err(failed)
+            fs::remove_file(path).map_err(failed)?;
+            listen_at(path, mode).map_err(failed)
         }
         Err(error) => Err(failed(error)),
     }

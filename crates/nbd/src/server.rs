@@ -148,7 +148,7 @@ impl Server {
         let listeners = runtime.block_on(async {
             let mut listeners = Vec::new();
             for place in &config.listen {
-                listeners.push(Listener::bind(place).await?);
+                listeners.push(Listener::bind(place, config.unix_mode).await?);
             }
             Ok::<_, ServerError>(listeners)
         })?;

@@ -40,6 +40,7 @@ volume` has asked for and takes long, a check, a scrub or a compaction, is stopp
 Examples:
   onefold serve --pool /srv/pool
   onefold serve --pool /srv/pool --unix /run/onefold.sock
+  onefold serve --pool /srv/pool --unix /run/onefold/socket --unix-mode 0660
   onefold serve --pool /srv/pool --listen 0.0.0.0:10809 --tls-cert c.pem --tls-key k.pem \\
       --tls-client-ca ca.pem
   onefold serve --pool /srv/pool --quota 500GiB --metrics 127.0.0.1:9809 --log-format json
@@ -79,6 +80,10 @@ pub(crate) struct Serve {
     /// A Unix socket to listen on; may be given several times
     #[arg(long, value_name = "PATH")]
     unix: Vec<PathBuf>,
+    /// The permissions of Unix sockets, in octal: who may write to one may connect
+    #[arg(long, value_name = "OCTAL", requires = "unix", value_parser = mode)]
+    #[arg(default_value = "0600")]
+    unix_mode: u32,
     /// The certificates of the server, its own first, in PEM: clients must use TLS then
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
@@ -96,6 +101,14 @@ pub(crate) struct Serve {
     metrics: Option<SocketAddr>,
     #[command(flatten)]
     logs: LogArgs,
+}
+
+/// Permissions in octal.
+fn mode(text: &str) -> Result<u32, String> {
+    match u32::from_str_radix(text, 8) {
+        Ok(mode) if mode <= 0o777 => Ok(mode),
+        _ => Err("expected permissions in octal, 0600 for one".into()),
+    }
 }
 
 impl Serve {
@@ -116,6 +129,7 @@ impl Serve {
             warn!(%error, "pages are lost, and blocks that are one of them");
         })?;
         let mut config = Config::new(self.places(), Vec::new());
+        config.unix_mode = self.unix_mode;
         config.tls = self.tls()?;
         config.limits.connections = most_clients(most_files());
         config.on_event = Arc::new(|event| logs::connection(&event));

@@ -332,6 +332,26 @@ fn volumes_come_change_and_go_while_they_are_served() {
 }
 
 #[test]
+fn a_unix_socket_lets_in_whom_its_mode_does() {
+    let lab = Lab::new();
+    lab.ok("volume create --pool pool --size 1MiB disk");
+    for (more, expected) in
+        [("", 0o600), ("--unix-mode 0660", 0o660), ("--unix-mode 777", 0o777)]
+    {
+        // the one before left its socket behind
+        let server = Server::start(&lab, "pool", more);
+        let found = fs::symlink_metadata(lab.path("socket")).unwrap().permissions().mode();
+        assert_eq!(found & 0o777, expected, "{more}");
+        server.open("disk").flush().unwrap();
+        server.end(Signal::KILL);
+    }
+    for mode in ["rw", "1777", "8"] {
+        let refused = lab.run(&format!("serve --pool pool --unix socket --unix-mode {mode}"));
+        refused.expect(1).says(&["permissions in octal"]);
+    }
+}
+
+#[test]
 fn a_pool_without_volumes_is_served_and_gets_some() {
     let lab = Lab::new();
     lab.ok("volume create --pool pool --size 1MiB a");
