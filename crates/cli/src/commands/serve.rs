@@ -132,7 +132,9 @@ impl Serve {
         config.unix_mode = self.unix_mode;
         config.tls = self.tls()?;
         config.limits.connections = most_clients(most_files());
-        config.on_event = Arc::new(|event| logs::connection(&event));
+        let strangers = Arc::new(Failures::of_strangers());
+        let bounded = Arc::clone(&strangers);
+        config.on_event = Arc::new(move |event| logs::connection(&event, &bounded));
         let volumes = pool.volumes().len();
         let offered = Offered::new(&pool, self.allow_resize, Arc::clone(&cancel));
         config.exports = offered.all()?;
@@ -157,18 +159,21 @@ impl Serve {
         for address in server.addresses() {
             info!(volumes, "serving on {address}");
         }
+        let bounded = [&*offered.failures, &*strangers];
+        let tell_silent = || bounded.iter().for_each(|failures| failures.tell_silent());
+        let tell_last = || bounded.iter().for_each(|failures| failures.tell_last());
         let mut upkeep = Upkeep::new(&pool);
         while !cancel.is_cancelled() {
             thread::sleep(PAUSE);
             if let Some(why) = pool.stopped() {
-                offered.failures.tell_last();
+                tell_last();
                 bail!(
                     "the pool stopped taking changes when {why}; see docs/volumes.md before it is used again"
                 );
             }
-            offered.failures.tell_silent();
+            tell_silent();
             upkeep.keep_up(|| {
-                offered.failures.tell_silent();
+                tell_silent();
                 !cancel.is_cancelled()
             });
         }
@@ -183,7 +188,7 @@ impl Serve {
         let ended = server.shutdown(PATIENCE);
         // It also makes durable what no client that is still there has flushed.
         let kept = pool.checkpoint().context("no checkpoint was made");
-        offered.failures.tell_last();
+        tell_last();
         ended?;
         kept?;
         info!("shut down; everything is durable");
@@ -244,7 +249,7 @@ impl Offered {
             pool: pool.clone(),
             may_resize,
             measurements: Arc::default(),
-            failures: Arc::default(),
+            failures: Arc::new(Failures::of_requests()),
             exports: Mutex::default(),
             changing: Mutex::default(),
             under_way: Mutex::default(),

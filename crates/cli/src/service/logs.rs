@@ -16,7 +16,7 @@ use tracing::{debug, info, warn};
 use super::metrics::label;
 use crate::console::Console;
 
-/// Failures of requests that are told in [`SPAN`]; the others are counted.
+/// Failures of a kind that are told in [`SPAN`]; the others are counted.
 const TOLD: u32 = 10;
 const SPAN: Duration = Duration::from_secs(10);
 
@@ -70,8 +70,8 @@ impl LogArgs {
     }
 }
 
-/// What happens to connections.
-pub(crate) fn connection(event: &Event<'_>) {
+/// What happens to connections. Those that end badly before they chose a volume are `strangers`.
+pub(crate) fn connection(event: &Event<'_>, strangers: &Failures) {
     match event {
         Event::Served { peer, name, is_encrypted } => {
             info!(%peer, volume = name, tls = is_encrypted, "a client uses a volume");
@@ -80,17 +80,25 @@ pub(crate) fn connection(event: &Event<'_>) {
             Some(name) => info!(%peer, volume = name, "a client has gone"),
             None => debug!(%peer, "a client has gone that chose no volume"),
         },
-        Event::Ended { peer, name, error: Some(error) } => {
+        Event::Ended { peer, name: Some(name), error: Some(error) } => {
             warn!(%peer, volume = name, %error, "a connection ended");
+        }
+        Event::Ended { peer, name: None, error: Some(error) } => {
+            if let Some(silent) = strangers.pass(Instant::now()) {
+                warn!(%peer, %error, silent, "a connection ended");
+            }
         }
         Event::NotAccepted { error } => warn!(%error, "a client could not be let in"),
         _ => {}
     }
 }
 
-/// Requests that failed, of which a client may send as many as it likes.
-#[derive(Default)]
-pub(crate) struct Failures(Mutex<Told>);
+/// Failures of one kind, of which a client may cause as many as it likes.
+pub(crate) struct Failures {
+    told: Mutex<Told>,
+    /// What is said of those that were not told.
+    further: &'static str,
+}
 
 #[derive(Default)]
 struct Told {
@@ -101,6 +109,16 @@ struct Told {
 }
 
 impl Failures {
+    /// Those of requests.
+    pub(crate) fn of_requests() -> Self {
+        Self { told: Mutex::default(), further: "further requests failed" }
+    }
+
+    /// Those of clients that have not chosen a volume: anybody who reaches the server.
+    pub(crate) fn of_strangers() -> Self {
+        Self { told: Mutex::default(), further: "further connections ended" }
+    }
+
     /// Tells of a request for bytes of `volume` that failed, unless there are too many.
     pub(crate) fn tell(
         &self,
@@ -118,10 +136,10 @@ impl Failures {
         }
     }
 
-    /// Tells how many were not told, once the time for it has come, though none fails any more.
+    /// Tells how many were not told, once the time for it has come, though none comes any more.
     pub(crate) fn tell_silent(&self) {
         if let Some(silent) = self.due(Instant::now()) {
-            warn!(silent, "further requests failed");
+            warn!(silent, "{}", self.further);
         }
     }
 
@@ -129,12 +147,12 @@ impl Failures {
     pub(crate) fn tell_last(&self) {
         let silent = std::mem::take(&mut self.told().silent);
         if silent > 0 {
-            warn!(silent, "further requests failed");
+            warn!(silent, "{}", self.further);
         }
     }
 
     fn told(&self) -> MutexGuard<'_, Told> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How many were not told, if some were and the span is over in which they were too many.
@@ -165,7 +183,7 @@ mod tests {
 
     #[test]
     fn of_many_failures_some_are_told_and_the_others_counted() {
-        let failures = Failures::default();
+        let failures = Failures::of_requests();
         let start = Instant::now();
         let told = (0..1000).filter(|_| failures.pass(start).is_some()).count();
         assert_eq!(told, 10);
@@ -176,7 +194,7 @@ mod tests {
 
     #[test]
     fn those_that_are_not_told_are_counted_though_none_fails_any_more() {
-        let failures = Failures::default();
+        let failures = Failures::of_requests();
         let start = Instant::now();
         assert_eq!(failures.due(start), None);
         assert_eq!((0..12).filter(|_| failures.pass(start).is_some()).count(), 10);

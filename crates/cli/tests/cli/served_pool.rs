@@ -335,9 +335,7 @@ fn volumes_come_change_and_go_while_they_are_served() {
 fn a_unix_socket_lets_in_whom_its_mode_does() {
     let lab = Lab::new();
     lab.ok("volume create --pool pool --size 1MiB disk");
-    for (more, expected) in
-        [("", 0o600), ("--unix-mode 0660", 0o660), ("--unix-mode 777", 0o777)]
-    {
+    for (more, expected) in [("", 0o600), ("--unix-mode 0660", 0o660), ("--unix-mode 777", 0o777)] {
         // the one before left its socket behind
         let server = Server::start(&lab, "pool", more);
         let found = fs::symlink_metadata(lab.path("socket")).unwrap().permissions().mode();
@@ -635,4 +633,32 @@ fn a_damaged_page_is_mended_by_writing_it_again_at_once_with_verify() {
     assert!(served("") == Err(EIO));
     assert!(served("--verify") == Ok(page.clone()));
     assert!(lab.ok("volume scrub --pool pool").stdout.contains(" 0 are not"));
+}
+
+#[test]
+fn strangers_cannot_fill_the_log() {
+    let lab = Lab::new();
+    lab.ok("volume create --pool pool --size 1MiB disk");
+    let server = Server::start(&lab, "pool", "--log-format json");
+    let begun = Instant::now();
+    for _ in 0..100 {
+        let mut stream = UnixStream::connect(&server.socket).unwrap();
+        stream.write_all(&[0xff; 100]).unwrap();
+        // until the server has had enough of it
+        let _ = stream.read_to_end(&mut Vec::new());
+    }
+    let spans = begun.elapsed().as_secs() / 10 + 1;
+    let (code, said) = server.end(Signal::TERM);
+    assert_eq!(code, 0);
+    let (mut told, mut silent) = (0, 0);
+    for line in said
+        .iter()
+        .filter(|line| line.contains("connections ended") || line.contains("a connection ended"))
+    {
+        let event: Value = serde_json::from_str(line).expect(line);
+        told += u64::from(event["message"] == "a connection ended");
+        silent += number(&event, "silent");
+    }
+    assert!((10..=10 * spans).contains(&told), "{told} lines: {said:#?}");
+    assert_eq!(told + silent, 100, "{said:#?}");
 }
