@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use clap::{Args, ValueEnum};
 use onefold_backend::{BackendError, Folder, LocalFolder};
 use onefold_volume::{Options, Pool, VolumeError};
@@ -83,6 +83,44 @@ impl WorkingArgs {
     }
 }
 
+/// Who does what is asked of a pool.
+pub(crate) enum Doer<'a> {
+    /// This process has the pool.
+    Here(Pool),
+    /// Another one does, and may serve it.
+    Server {
+        place: &'a PoolArgs,
+        /// Why it was not opened here; none if it is known to be served.
+        in_use: Option<anyhow::Error>,
+    },
+}
+
+impl Doer<'_> {
+    /// Has `request` done.
+    pub(crate) fn ask(&mut self, request: Request) -> Result<Answer> {
+        let (place, in_use) = match self {
+            Self::Here(pool) => return request.perform(pool, &NotServed),
+            Self::Server { place, in_use } => (place, in_use),
+        };
+        let Some(server) = Asking::connect(&place.pool).with_context(|| place.place())? else {
+            let ended = || anyhow!("nobody serves it any more").context(place.place());
+            return Err(in_use.take().unwrap_or_else(ended));
+        };
+        // what follows the first request hears as much
+        if in_use.take().is_some() {
+            let unheard = place.working.unheard(&request);
+            ensure!(
+                unheard.is_empty(),
+                "{} is served by an `onefold serve` that is running, and {} has no effect on it: \
+                 leave it out here, and give it to `onefold serve` when that is started again",
+                place.place(),
+                unheard.join(", ")
+            );
+        }
+        server.ask(&request).with_context(|| place.place())?.accepted()
+    }
+}
+
 /// How many files this process may have open, at most 131,072 that are of use: as many as the system
 /// lets anyone ask for, where that is more than it has now.
 pub(crate) fn most_files() -> usize {
@@ -101,36 +139,21 @@ impl PoolArgs {
 
     /// Has `request` done: by whoever serves the pool, or here if nobody has it.
     pub(crate) fn ask(&self, request: Request, console: &Console) -> Result<Answer> {
-        self.ask_in(self.folder(false)?, request, console)
+        self.doer(self.folder(false)?, console)?.ask(request)
     }
 
-    /// The same in a folder that is open already.
-    pub(crate) fn ask_in(
-        &self,
-        folder: Arc<dyn Folder>,
-        request: Request,
-        console: &Console,
-    ) -> Result<Answer> {
-        let in_use = match self.open_in(folder, console) {
-            Ok(pool) => return request.perform(&pool, &NotServed),
+    /// Who does what is asked for, in a folder that is open already.
+    pub(crate) fn doer(&self, folder: Arc<dyn Folder>, console: &Console) -> Result<Doer<'_>> {
+        let error = match self.open_in(folder, console) {
+            Ok(pool) => return Ok(Doer::Here(pool)),
             Err(error) => error,
         };
-        match in_use.downcast_ref() {
-            Some(VolumeError::Backend(BackendError::InUse { .. })) => {}
-            _ => return Err(in_use),
+        match error.downcast_ref() {
+            Some(VolumeError::Backend(BackendError::InUse { .. })) => {
+                Ok(Doer::Server { place: self, in_use: Some(error) })
+            }
+            _ => Err(error),
         }
-        let Some(server) = Asking::connect(&self.pool).with_context(|| self.place())? else {
-            return Err(in_use);
-        };
-        let unheard = self.working.unheard(&request);
-        ensure!(
-            unheard.is_empty(),
-            "{} is served by an `onefold serve` that is running, and {} has no effect on it: leave it \
-             out here, and give it to `onefold serve` when that is started again",
-            self.place(),
-            unheard.join(", ")
-        );
-        server.ask(&request).with_context(|| self.place())?.accepted()
     }
 
     /// The folder, which is made if that is wanted.

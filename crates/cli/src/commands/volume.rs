@@ -1,17 +1,18 @@
 //! `onefold volume`
 
-use anyhow::{Result, anyhow};
+use anyhow::{Context, Result, anyhow};
 use clap::{Args, Subcommand};
 use indicatif::HumanBytes;
 use onefold_backend::BackendError;
 use onefold_block::BlockSize;
 use onefold_store::tree::Time;
 use onefold_volume::{Pool, VolumeError};
+use serde::Serialize;
 
 use crate::console::Console;
 use crate::exit::Exit;
 use crate::output::Output;
-use crate::pool::PoolArgs;
+use crate::pool::{Doer, PoolArgs};
 use crate::service::request::{
     Answer, Compression, Fingerprint, Request, Shown, ShownBlock, ShownDetails,
 };
@@ -33,7 +34,9 @@ Examples:
 const CREATE_HELP: &str = "\
 Examples:
   onefold volume create --pool /srv/pool --size 100GiB disk
-  onefold volume create --pool /srv/pool --size 1TiB --block-size 512 --fingerprint sha3-256 disk";
+  onefold volume create --pool /srv/pool --size 1TiB --block-size 512 --fingerprint sha3-256 disk
+
+With --json: one document, the volume as `onefold volume info` shows it.";
 
 const LIST_HELP: &str = "\
 Examples:
@@ -57,25 +60,33 @@ volume as which it was made, if that is there) and copies (those that were made 
 
 const SNAPSHOT_HELP: &str = "\
 Examples:
-  onefold volume snapshot --pool /srv/pool disk disk-monday";
+  onefold volume snapshot --pool /srv/pool disk disk-monday
+
+With --json: one document, the volume as `onefold volume info` shows it.";
 
 const CLONE_HELP: &str = "\
 Examples:
-  onefold volume clone --pool /srv/pool disk-monday disk-to-try-things";
+  onefold volume clone --pool /srv/pool disk-monday disk-to-try-things
+
+With --json: one document, the volume as `onefold volume info` shows it.";
 
 const RESIZE_HELP: &str = "\
 Clients that have the volume open learn of another size when they connect anew.
 
 Examples:
   onefold volume resize --pool /srv/pool --size 200GiB disk
-  onefold volume resize --pool /srv/pool --size 10GiB --shrink disk";
+  onefold volume resize --pool /srv/pool --size 10GiB --shrink disk
+
+With --json: one document, the volume as `onefold volume info` shows it.";
 
 const DELETE_HELP: &str = "\
 A volume that clients of `onefold serve` have open stays, unless --force is given.
 
 Examples:
   onefold volume delete --pool /srv/pool disk-monday
-  onefold volume delete --pool /srv/pool --force disk";
+  onefold volume delete --pool /srv/pool --force disk
+
+With --json: one document with name.";
 
 const CHECK_HELP: &str = "\
 Compares the references of each page with the maps of all volumes, without reading pages. Where the
@@ -108,7 +119,9 @@ dedup_ratio and total_reduction.";
 
 const COMPACT_HELP: &str = "\
 Examples:
-  onefold volume compact --pool /srv/pool";
+  onefold volume compact --pool /srv/pool
+
+With --json: one document with gave_back_bytes.";
 
 /// Make and manage deduplicated volumes
 #[derive(Debug, Args)]
@@ -281,12 +294,36 @@ impl Volume {
     }
 }
 
-/// Has `request` done, of which nothing is to be told but that it is.
-fn ask_for(pool: &PoolArgs, request: Request, console: &Console) -> Result<()> {
-    match pool.ask(request, console)? {
-        Answer::Done => Ok(()),
-        other => Err(strange(&other)),
+/// Has the volume `name` made or changed by `request`, says that it is `done`, and with --json shows
+/// it as it is then.
+fn change(
+    mut doer: Doer<'_>,
+    request: Request,
+    name: String,
+    done: &str,
+    console: &Console,
+) -> Result<Exit> {
+    expect_done(&doer.ask(request)?)?;
+    console.notice(done);
+    if console.is_json() {
+        let shown = doer.ask(Request::Info { name });
+        match shown.with_context(|| format!("{done}, but it cannot be shown"))? {
+            Answer::Volume(found) => document(&found)?,
+            other => return Err(strange(&other)),
+        }
     }
+    Ok(Exit::Fine)
+}
+
+fn expect_done(answer: &Answer) -> Result<()> {
+    if *answer == Answer::Done { Ok(()) } else { Err(strange(answer)) }
+}
+
+/// Writes one JSON document to standard output.
+fn document(value: &impl Serialize) -> Result<()> {
+    let mut output = Output::new();
+    output.json_document(value)?;
+    output.finish()
 }
 
 /// An answer to another question, as a server of another version might give.
@@ -314,13 +351,9 @@ impl Create {
             fingerprint: self.fingerprint,
             compression: self.pool.compression(),
         };
-        match self.pool.ask_in(folder, request, console)? {
-            Answer::Done => {}
-            other => return Err(strange(&other)),
-        }
         let size = HumanBytes(self.size as u64);
-        console.notice(format_args!("made volume '{}' of {size}", self.name));
-        Ok(Exit::Fine)
+        let done = format!("made volume '{}' of {size}", self.name);
+        change(self.pool.doer(folder, console)?, request, self.name, &done, console)
     }
 }
 
@@ -334,9 +367,8 @@ fn copy(
 ) -> Result<Exit> {
     let kind = if is_snapshot { "snapshot" } else { "clone" };
     let done = format!("made {kind} '{to}' of '{from}'");
-    ask_for(&pool, Request::Copy { from, to, is_snapshot }, console)?;
-    console.notice(done);
-    Ok(Exit::Fine)
+    let request = Request::Copy { from, to: to.clone(), is_snapshot };
+    change(pool.doer(pool.folder(false)?, console)?, request, to, &done, console)
 }
 
 impl List {
@@ -416,18 +448,27 @@ impl Resize {
     fn run(self, console: &Console) -> Result<Exit> {
         let (size, may_shrink) = (self.size as u64, self.shrink);
         let done = format!("volume '{}' has {}", self.name, HumanBytes(size));
-        ask_for(&self.pool, Request::Resize { name: self.name, size, may_shrink }, console)?;
-        console.notice(done);
-        Ok(Exit::Fine)
+        let request = Request::Resize { name: self.name.clone(), size, may_shrink };
+        let doer = self.pool.doer(self.pool.folder(false)?, console)?;
+        change(doer, request, self.name, &done, console)
     }
+}
+
+/// A volume that is gone, in JSON.
+#[derive(Serialize)]
+struct Deleted {
+    name: String,
 }
 
 impl Delete {
     fn run(self, console: &Console) -> Result<Exit> {
         let done = format!("deleted volume '{}'", self.name);
-        let request = Request::Delete { name: self.name, is_forced: self.force };
-        ask_for(&self.pool, request, console)?;
+        let request = Request::Delete { name: self.name.clone(), is_forced: self.force };
+        expect_done(&self.pool.ask(request, console)?)?;
         console.notice(done);
+        if console.is_json() {
+            document(&Deleted { name: self.name })?;
+        }
         Ok(Exit::Fine)
     }
 }
@@ -519,6 +560,12 @@ impl Stats {
     }
 }
 
+/// What a compaction came to, in JSON.
+#[derive(Serialize)]
+struct Compacted {
+    gave_back_bytes: u64,
+}
+
 impl Compact {
     fn run(self, console: &Console) -> Result<Exit> {
         let freed = match self.pool.ask(Request::Compact, console)? {
@@ -526,6 +573,9 @@ impl Compact {
             other => return Err(strange(&other)),
         };
         console.notice(format_args!("gave back {}", HumanBytes(freed)));
+        if console.is_json() {
+            document(&Compacted { gave_back_bytes: freed })?;
+        }
         Ok(Exit::Fine)
     }
 }

@@ -332,6 +332,34 @@ fn volumes_come_change_and_go_while_they_are_served() {
 }
 
 #[test]
+fn what_was_done_is_one_document_whoever_does_it() {
+    let lab = Lab::new();
+    lab.ok("volume create --pool pool --size 1MiB first");
+    for is_served in [false, true] {
+        let server = is_served.then(|| Server::start(&lab, "pool", ""));
+        let done = |line: &str| lab.ok(&format!("volume {line} --pool pool --json")).json();
+        let made = done("create --size 2MiB --compression zstd disk");
+        assert_eq!((&made["name"], number(&made, "size")), (&"disk".into(), 2 << 20));
+        assert_eq!(done("info disk"), made);
+        let kept = done("snapshot disk monday");
+        assert_eq!((&kept["name"], &kept["source"]), (&"monday".into(), &"disk".into()));
+        assert_eq!(kept["is_read_only"], true);
+        let cloned = done("clone monday again");
+        assert_eq!((&cloned["name"], &cloned["is_read_only"]), (&"again".into(), &false.into()));
+        let longer = done("resize --size 4MiB again");
+        assert_eq!((&longer["name"], number(&longer, "size")), (&"again".into(), 4 << 20));
+        for name in ["again", "monday", "disk"] {
+            assert_eq!(done(&format!("delete {name}")), serde_json::json!({ "name": name }));
+        }
+        assert_eq!(done("compact"), serde_json::json!({ "gave_back_bytes": 0 }));
+        assert_eq!(done("list")[0]["name"], "first");
+        if let Some(server) = server {
+            assert_eq!(server.end(Signal::TERM).0, 0);
+        }
+    }
+}
+
+#[test]
 fn a_unix_socket_lets_in_whom_its_mode_does() {
     let lab = Lab::new();
     lab.ok("volume create --pool pool --size 1MiB disk");
