@@ -8,6 +8,7 @@ use onefold_store::StoreError;
 use onefold_store::check::Finding;
 use onefold_volume::VolumeError;
 use serde::Serialize;
+use tracing::error;
 
 use crate::console::Console;
 use crate::encryption::{NoPassword, NotEncrypted};
@@ -32,6 +33,13 @@ pub(crate) fn report(error: &anyhow::Error, console: &Console) {
     let message = told.remove(0);
     let code = Exit::of(error).code();
     say(Failure { r#type: "error", code, message, causes: told, hint }, console);
+}
+
+/// Writes what went wrong, why, and what can be done about it into the logs of `onefold serve`, as one
+/// event.
+pub(crate) fn log(error: &anyhow::Error) {
+    let (told, hint) = (tell(error).join(": "), hint(error));
+    error!(error = told, hint, code = Exit::of(error).code(), "serving ended");
 }
 
 /// Says what contradicts the logs of a repository, or what was seen of them, and goes on.

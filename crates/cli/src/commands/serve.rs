@@ -13,10 +13,11 @@ use onefold_nbd::{Config, Export, ExportList, Limits, Listen, Server, ServerErro
 use onefold_store::Cancel;
 use onefold_volume::Pool;
 use rustix::io::Errno;
-use tracing::{error, info, warn};
+use tracing::{info, warn};
 
 use crate::console::Console;
 use crate::exit::Exit;
+use crate::failure;
 use crate::interrupt::cancel_telling;
 use crate::pool::{PoolArgs, most_files};
 use crate::service::Service;
@@ -114,11 +115,13 @@ fn mode(text: &str) -> Result<u32, String> {
 impl Serve {
     pub(crate) fn run(self, console: &Console) -> Result<Exit> {
         self.logs.start(console)?;
-        let ended = self.serve();
-        if let Err(error) = &ended {
-            error!(error = %format_args!("{error:#}"), "serving ended");
+        match self.serve() {
+            Err(error) if self.logs.has_errors(console) => {
+                failure::log(&error);
+                Ok(Exit::of(&error))
+            }
+            ended => ended,
         }
-        ended
     }
 
     fn serve(&self) -> Result<Exit> {

@@ -46,6 +46,12 @@ enum Level {
 }
 
 impl LogArgs {
+    /// Whether what ends the program is an event of the logs. With --json alone, programs look for it
+    /// where every command has it.
+    pub(crate) fn has_errors(&self, console: &Console) -> bool {
+        matches!(self.log_format, Format::Json) || !console.is_json()
+    }
+
     /// From now on events are written.
     pub(crate) fn start(&self, console: &Console) -> Result<()> {
         let level = match self.log_level {

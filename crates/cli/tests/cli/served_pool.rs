@@ -664,6 +664,36 @@ fn a_damaged_page_is_mended_by_writing_it_again_at_once_with_verify() {
 }
 
 #[test]
+fn a_start_that_fails_is_told_once_in_the_words_that_were_asked_for() {
+    let lab = Lab::new();
+    lab.run("serve --pool pool --unix socket").expect(10).says(&["there is no pool", "hint="]);
+    lab.ok("volume create --pool pool --size 1MiB disk");
+    let server = Server::start(&lab, "pool", "");
+    let line = "serve --pool pool --unix other";
+    let events = |options: &str| -> Vec<Value> {
+        let ran = lab.run(&format!("{line} {options}")).expect(11);
+        assert_eq!(ran.stdout, "");
+        let parse = |line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{ran:#?}"));
+        ran.stderr.lines().map(parse).collect()
+    };
+    for options in ["--log-format json", "--log-format json --json"] {
+        let said = events(options);
+        let [said] = &said[..] else { panic!("{said:#?}") };
+        assert_eq!((&said["level"], &said["message"]), (&"ERROR".into(), &"serving ended".into()));
+        assert!(said["error"].as_str().unwrap().contains("pool 'pool': "), "{said}");
+        assert!(said["hint"].as_str().unwrap().contains("one process"), "{said}");
+        assert_eq!(number(said, "code"), 11);
+    }
+    let said = events("--json");
+    let [said] = &said[..] else { panic!("{said:#?}") };
+    assert_eq!((&said["type"], number(said, "code")), (&"error".into(), 11));
+    let text = lab.run(line).expect(11).stderr;
+    assert_eq!(text.matches("one process has a pool at a time").count(), 1, "{text}");
+    assert_eq!(text.lines().count(), 1, "{text}");
+    assert_eq!(server.end(Signal::TERM).0, 0);
+}
+
+#[test]
 fn strangers_cannot_fill_the_log() {
     let lab = Lab::new();
     lab.ok("volume create --pool pool --size 1MiB disk");
