@@ -146,7 +146,9 @@ impl Serve {
         let service = Service::start()?;
         let offered = Arc::new(offered);
         let asked = Arc::clone(&offered);
-        let control = match service.listen(&self.pool.pool, move |request| asked.answer(request)) {
+        let control = match service
+            .listen(&self.pool.pool, move |request, asker| asked.answer(request, asker))
+        {
             Err(error) if has_no_sockets(&error) => {
                 warn!("the file system of the pool has no sockets: `onefold volume` cannot ask");
                 None
@@ -299,18 +301,19 @@ impl Offered {
         all.iter().map(|one| one.to_string()).collect()
     }
 
-    /// Does what `onefold volume` asks for.
-    fn answer(&self, request: Request) -> Answer {
+    /// Does what `onefold volume` asks for, as long as `asker` waits for it.
+    fn answer(&self, request: Request, asker: &Cancel) -> Answer {
         let what = format!("{request:?}");
         let _under_way = self.begin(&what);
+        let asked = Asked { offered: self, asker };
         if !request.is_change() {
-            return request.answer(&self.pool, self);
+            return request.answer(&self.pool, &asked);
         }
         let _only = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
-        if !self.goes_on() {
+        if !asked.goes_on() {
             return Answer::refused("the server ends; nothing was done");
         }
-        let answer = request.answer(&self.pool, self);
+        let answer = request.answer(&self.pool, &asked);
         match &answer {
             Answer::Refused(why) => warn!(request = what, why = why.join(": "), "refused"),
             _ => info!(request = what, "a volume was changed"),
@@ -319,13 +322,21 @@ impl Offered {
     }
 }
 
-impl Offers for Offered {
+/// What is offered, to do there what somebody asks for.
+struct Asked<'a> {
+    offered: &'a Offered,
+    /// Whether it is cancelled: whoever asked has gone.
+    asker: &'a Cancel,
+}
+
+impl Offers for Asked<'_> {
     fn offer(&self, name: &str) -> Result<()> {
-        Ok(self.exports()?.add(self.export(name)?)?)
+        let export = self.offered.export(name)?;
+        Ok(self.offered.exports()?.add(export)?)
     }
 
     fn take_back(&self, name: &str, is_forced: bool) -> Result<()> {
-        match self.exports()?.remove(name, is_forced) {
+        match self.offered.exports()?.remove(name, is_forced) {
             Err(ServerError::ExportInUse { connections, .. }) => {
                 bail!(
                     "volume '{name}' is open, connections that use it: {connections}; --force \
@@ -344,7 +355,7 @@ impl Offers for Offered {
     }
 
     fn goes_on(&self) -> bool {
-        !self.cancel.is_cancelled()
+        !self.offered.cancel.is_cancelled() && !self.asker.is_cancelled()
     }
 
     fn is_serving(&self) -> bool {
@@ -409,7 +420,34 @@ impl<'a> Upkeep<'a> {
 
 #[cfg(test)]
 mod tests {
+    use onefold_backend::MemoryFolder;
+    use onefold_block::{BlockDevice, BlockSize, Durability};
+    use onefold_volume::{Hash, Options};
+
     use super::*;
+
+    #[test]
+    fn what_nobody_waits_for_stops_at_a_step() {
+        let folder = Arc::new(MemoryFolder::new());
+        Pool::create(&folder, Hash::Blake3).unwrap();
+        let (pool, _) = Pool::open(folder, Options::default()).unwrap();
+        pool.create_volume("disk", 1 << 20, BlockSize::B4096).unwrap();
+        pool.volume("disk").unwrap().write(0, &[7; 4096], Durability::OnReturn).unwrap();
+        let offered = Offered::new(&pool, false, Arc::default());
+        let (there, gone) = (Cancel::default(), Cancel::default());
+        gone.cancel();
+        for request in [Request::Scrub, Request::Check] {
+            let answer = offered.answer(request.clone(), &gone);
+            assert!(matches!(answer, Answer::Refused(_)), "{answer:?}");
+            let answer = offered.answer(request, &there);
+            assert!(matches!(answer, Answer::Scrubbed(_) | Answer::Checked(_)), "{answer:?}");
+        }
+        // what had not begun to change does not
+        let delete = || Request::Delete { name: "disk".into(), is_forced: true };
+        assert!(matches!(offered.answer(delete(), &gone), Answer::Refused(_)));
+        assert!(pool.volume("disk").is_ok());
+        assert!(offered.under_way().is_empty());
+    }
 
     #[test]
     fn clients_and_containers_share_the_files_that_there_may_be() {

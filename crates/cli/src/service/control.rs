@@ -1,5 +1,6 @@
 //! The socket in a pool's folder on which whoever serves the pool is asked to change it: a line of
-//! JSON, [`Request`], and a line back, [`Answer`].
+//! JSON, [`Request`], and lines back, each an [`Answer`]: that it has begun, and what came of it. Who
+//! closes its end before has gone, and what it asked for is stopped.
 //!
 //! Its permissions let in nobody but the user who serves the pool.
 
@@ -13,11 +14,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use onefold_store::Cancel;
 use rustix::fs::{Mode, fchmod};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
-    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with,
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with,
 };
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::select;
 use tokio::sync::Semaphore;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{sleep, timeout};
@@ -36,6 +41,8 @@ const MAX_ANSWER: u64 = 1 << 30;
 const ARRIVAL: Duration = Duration::from_secs(5);
 /// How long an answer may take to be taken.
 const DELIVERY: Duration = Duration::from_secs(60);
+/// How long it may take until a request is begun with. What it takes then depends on what it is.
+const PATIENCE: Duration = Duration::from_secs(30);
 /// How long to wait before accepting again, where that failed for want of something.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -81,11 +88,12 @@ fn address(pool: &Path) -> io::Result<(PathBuf, Option<fs::File>)> {
 }
 
 impl Service {
-    /// Answers what is asked at the socket of `pool`, which nobody else serves.
+    /// Answers what is asked at the socket of `pool`, which nobody else serves. Whoever answers is told
+    /// when nobody waits for it any more.
     pub(crate) fn listen(
         &self,
         pool: &Path,
-        answer: impl Fn(Request) -> Answer + Send + Sync + 'static,
+        answer: impl Fn(Request, &Cancel) -> Answer + Send + Sync + 'static,
     ) -> Result<Control> {
         let path = pool.join(NAME);
         let listener = bind_at(pool)
@@ -131,7 +139,7 @@ fn bind_at(pool: &Path) -> Result<UnixListener> {
     Ok(socket.into())
 }
 
-type Answerer = dyn Fn(Request) -> Answer + Send + Sync;
+type Answerer = dyn Fn(Request, &Cancel) -> Answer + Send + Sync;
 
 async fn accept(listener: tokio::net::UnixListener, room: Arc<Semaphore>, answer: Arc<Answerer>) {
     loop {
@@ -154,21 +162,54 @@ async fn accept(listener: tokio::net::UnixListener, room: Arc<Semaphore>, answer
     }
 }
 
-async fn converse(mut stream: tokio::net::UnixStream, answer: Arc<Answerer>) -> Result<()> {
+async fn converse(stream: tokio::net::UnixStream, answer: Arc<Answerer>) -> Result<()> {
+    let (asking, mut answers) = stream.into_split();
     let mut line = Vec::new();
-    let mut reader = tokio::io::BufReader::new((&mut stream).take(MAX_REQUEST));
+    let mut reader = tokio::io::BufReader::new(asking.take(MAX_REQUEST));
     timeout(ARRIVAL, reader.read_until(b'\n', &mut line)).await.context("it took too long")??;
     let answered = match serde_json::from_slice(&line) {
         _ if line.last() != Some(&b'\n') => Answer::refused(&format!(
             "a request of at most {MAX_REQUEST} bytes with its end was expected"
         )),
-        Ok(request) => spawn_blocking(move || answer(request)).await?,
+        Ok(request) => {
+            // nothing is begun for somebody who has given up
+            say(&mut answers, &Answer::Begun).await?;
+            let asking = reader.into_inner().into_inner();
+            answer_while_asked(request, asking, answer).await?
+        }
         Err(error) => Answer::refused(&format!("whoever serves the pool cannot do this: {error}")),
     };
-    let mut bytes = serde_json::to_vec(&answered)?;
+    say(&mut answers, &answered).await
+}
+
+async fn say(answers: &mut OwnedWriteHalf, answer: &Answer) -> Result<()> {
+    let mut bytes = serde_json::to_vec(answer)?;
     bytes.push(b'\n');
-    timeout(DELIVERY, stream.write_all(&bytes)).await.context("nobody took it")??;
+    timeout(DELIVERY, answers.write_all(&bytes)).await.context("nobody took it")??;
     Ok(())
+}
+
+/// What `answer` says to `request`. If whoever asked goes before, it is told, and waited for all the
+/// same: as long as it does something nobody else has its place.
+async fn answer_while_asked(
+    request: Request,
+    mut asking: OwnedReadHalf,
+    answer: Arc<Answerer>,
+) -> Result<Answer> {
+    let gone = Arc::new(Cancel::default());
+    let told = Arc::clone(&gone);
+    let mut answering = spawn_blocking(move || answer(request, &told));
+    select! {
+        answered = &mut answering => return Ok(answered?),
+        () = end_of(&mut asking) => gone.cancel(),
+    }
+    Ok(answering.await?)
+}
+
+/// Waits until whoever asked has closed its end. It has nothing more to say.
+async fn end_of(asking: &mut OwnedReadHalf) {
+    let mut more = [0; 64];
+    while matches!(asking.read(&mut more).await, Ok(1..)) {}
 }
 
 /// A connection to whoever serves a pool.
@@ -178,7 +219,7 @@ impl Asking {
     /// Connects to whoever serves `pool`; `None` if nobody listens there.
     pub(crate) fn connect(pool: &Path) -> Result<Option<Self>> {
         let (path, _folder) = address(pool)?;
-        match UnixStream::connect(&path) {
+        match connect_to(&path) {
             Ok(stream) => Ok(Some(Self(stream))),
             Err(error)
                 if [io::ErrorKind::NotFound, io::ErrorKind::ConnectionRefused]
@@ -186,27 +227,66 @@ impl Asking {
             {
                 Ok(None)
             }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                bail!("{}", too_busy(PATIENCE))
+            }
             Err(error) => Err(error).context("whoever serves the pool cannot be asked"),
         }
     }
 
     /// What is said to `request`.
-    pub(crate) fn ask(mut self, request: &Request) -> Result<Answer> {
+    pub(crate) fn ask(self, request: &Request) -> Result<Answer> {
+        self.ask_within(request, PATIENCE)
+    }
+
+    /// The same, if it is begun with within `patience`.
+    fn ask_within(mut self, request: &Request, patience: Duration) -> Result<Answer> {
         let mut bytes = serde_json::to_vec(request)?;
         bytes.push(b'\n');
         let len = bytes.len();
         ensure!(len as u64 <= MAX_REQUEST, "a request of {len} bytes is too long");
         self.0.write_all(&bytes).context("whoever serves the pool takes no request")?;
-        let mut line = Vec::new();
-        let read = BufReader::new(self.0.take(MAX_ANSWER)).read_until(b'\n', &mut line);
-        read.context("whoever serves the pool gave no answer")?;
-        ensure!(
-            line.last() == Some(&b'\n'),
-            "whoever serves the pool ended before it answered; what was asked for may have been done"
-        );
-        let answer = serde_json::from_slice(&line);
-        answer.context("whoever serves the pool answered in words that this program lacks")
+        self.0.set_read_timeout(Some(patience))?;
+        let mut answers = BufReader::new((&self.0).take(MAX_ANSWER));
+        let first = next_answer(&mut answers, patience)?;
+        if first != Answer::Begun {
+            return Ok(first);
+        }
+        self.0.set_read_timeout(None)?;
+        next_answer(&mut answers, patience)
     }
+}
+
+/// A connection to the socket at `path`. Where many wait to be let in, it does as well, for a while.
+fn connect_to(path: &Path) -> io::Result<UnixStream> {
+    let (family, kind) = (AddressFamily::UNIX, SocketType::STREAM);
+    let socket = socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
+    set_socket_timeout(&socket, Timeout::Send, Some(PATIENCE))?;
+    connect(&socket, &SocketAddrUnix::new(path)?)?;
+    Ok(socket.into())
+}
+
+/// The next of the `answers`, of which the first comes within `patience`.
+fn next_answer(answers: &mut impl BufRead, patience: Duration) -> Result<Answer> {
+    let mut line = Vec::new();
+    match answers.read_until(b'\n', &mut line) {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => bail!("{}", too_busy(patience)),
+        read => read.context("whoever serves the pool gave no answer")?,
+    };
+    ensure!(
+        line.last() == Some(&b'\n'),
+        "whoever serves the pool ended before it answered; what was asked for may have been done"
+    );
+    let answer = serde_json::from_slice(&line);
+    answer.context("whoever serves the pool answered in words that this program lacks")
+}
+
+fn too_busy(patience: Duration) -> String {
+    format!(
+        "whoever serves the pool did not begin with this within {patience:?}, and it was given up: it \
+         does up to {CONNECTIONS} such things at a time; end a check, a scrub or a compaction, or try \
+         again later"
+    )
 }
 
 #[cfg(test)]
@@ -232,7 +312,7 @@ mod tests {
         let (began, begins) = channel();
         let (tickets, taken) = channel();
         let taken = Mutex::new(taken);
-        let answer = move |_| {
+        let answer = move |_, _: &Cancel| {
             began.send(()).unwrap();
             // without anybody who gives tickets nobody waits for the answer
             let _ = taken.lock().unwrap().recv();
@@ -264,9 +344,10 @@ mod tests {
             service.end(control, Duration::from_secs(60));
             // it is there already
             asking.set_nonblocking(true).unwrap();
-            let mut line = Vec::new();
-            BufReader::new(asking).read_until(b'\n', &mut line).unwrap();
-            assert_eq!(serde_json::from_slice::<Answer>(&line).unwrap(), Answer::Done);
+            let mut answers = BufReader::new(asking);
+            for expected in [Answer::Begun, Answer::Done] {
+                assert_eq!(next_answer(&mut answers, PATIENCE).unwrap(), expected);
+            }
         });
         assert!(Asking::connect(folder.path()).unwrap().is_none());
     }
@@ -287,5 +368,40 @@ mod tests {
         drop(tickets);
         drop(service);
         let _ = asking.join().unwrap();
+    }
+
+    #[test]
+    fn what_was_asked_for_stops_when_whoever_asked_has_gone() {
+        let folder = tempfile::tempdir().unwrap();
+        let service = Service::start().unwrap();
+        let (began, begins) = channel();
+        let answer = move |request, asker: &Cancel| {
+            began.send(format!("{request:?}")).unwrap();
+            let end = Instant::now() + Duration::from_secs(60);
+            while request == Request::Scrub && !asker.is_cancelled() {
+                assert!(Instant::now() < end, "nobody told it that whoever asked has gone");
+                thread::sleep(Duration::from_millis(1));
+            }
+            Answer::Done
+        };
+        let _control = service.listen(folder.path(), answer).unwrap();
+        let ask = || Asking::connect(folder.path()).unwrap().expect("it is served");
+        let mut scrub = serde_json::to_vec(&Request::Scrub).unwrap();
+        scrub.push(b'\n');
+        let askers: Vec<Asking> = (0..CONNECTIONS)
+            .map(|_| {
+                let mut asking = ask();
+                asking.0.write_all(&scrub).unwrap();
+                assert_eq!(begins.recv().unwrap(), "Scrub");
+                asking
+            })
+            .collect();
+        // there is no place for one more, who gives up
+        let error = ask().ask_within(&Request::Stats, Duration::from_millis(50)).unwrap_err();
+        assert!(error.to_string().contains("did not begin with this within 50ms"), "{error:#}");
+        drop(askers);
+        assert_eq!(ask().ask(&Request::List).unwrap(), Answer::Done);
+        // and nothing was begun for it
+        assert_eq!(begins.try_iter().collect::<Vec<_>>(), ["List"]);
     }
 }

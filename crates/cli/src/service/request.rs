@@ -90,6 +90,8 @@ impl Compression {
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "answer", content = "value", rename_all = "snake_case")]
 pub(crate) enum Answer {
+    /// Nothing yet: another answer follows when it has.
+    Begun,
     Done,
     Volumes(Vec<Shown>),
     Volume(ShownDetails),
@@ -268,7 +270,8 @@ pub(crate) trait Offers {
     /// Takes one back; if clients use it, only if `is_forced`.
     fn take_back(&self, name: &str, is_forced: bool) -> Result<()>;
 
-    /// Whether there is time left. Where not, what takes long stops at its next step.
+    /// Whether there is time left, and somebody who waits for what is done. Where not, what takes long
+    /// stops at its next step.
     fn goes_on(&self) -> bool;
 
     /// Whether the pool is open behind this request, so that what failed may still come about.
