@@ -316,6 +316,13 @@ impl Pool {
         Ok((Self(Arc::new(engine)), found.damage))
     }
 
+    /// Whether an empty volume of this name and size, in bytes, can be made in some pool: an error says
+    /// what is wrong with them.
+    pub fn check_new(name: &str, size: u64, block_size: BlockSize) -> Result<(), VolumeError> {
+        check_name(name)?;
+        check_size(size, block_size)
+    }
+
     /// Makes an empty volume of `size` bytes.
     pub fn create_volume(
         &self,

@@ -333,6 +333,8 @@ fn strange(answer: &Answer) -> anyhow::Error {
 
 impl Create {
     fn run(self, console: &Console) -> Result<Exit> {
+        // before a pool is made for nothing
+        Pool::check_new(&self.name, self.size as u64, self.block_size)?;
         let folder = self.pool.folder(true)?;
         let hash = self.fingerprint.unwrap_or(Fingerprint::Blake3).hash();
         let codec = self.pool.compression().unwrap_or(Compression::Zstd).codec();

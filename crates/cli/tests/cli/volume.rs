@@ -47,6 +47,11 @@ fn volumes_are_made_listed_kept_and_deleted() {
     let sums = lab.ok("volume stats --pool pool --json").json();
     assert_eq!(number(&sums, "pages"), 0);
     lab.ok("volume compact --pool pool");
+    // nor is a pool made for a volume that cannot be
+    lab.run("volume create --pool none --size 5 a").expect(1).says(&["a multiple of 4096"]);
+    let long = "n".repeat(300);
+    lab.run(&format!("volume create --pool none --size 1MiB {long}")).expect(1).says(&["255"]);
+    assert!(!lab.path("none").exists());
     // a folder of something else is not touched
     lab.write("letters/letter", "dear");
     lab.run("volume create --pool letters --size 1MiB a").expect(10);
