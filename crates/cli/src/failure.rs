@@ -10,6 +10,7 @@ use onefold_volume::VolumeError;
 use serde::Serialize;
 use tracing::error;
 
+use crate::commands::trace::NotAlone;
 use crate::console::Console;
 use crate::encryption::{NoPassword, NotEncrypted};
 use crate::exit::Exit;
@@ -132,6 +133,13 @@ fn hint(error: &anyhow::Error) -> Option<String> {
     }
     if let Some(unbuilt) = error.downcast_ref::<BuildError>() {
         return unbuilt.hint();
+    }
+    if error.downcast_ref::<NotAlone>().is_some() {
+        return Some(
+            "replay to the `onefold serve` that has it, by --nbd 'nbd+unix:///VOLUME?socket=PATH' or \
+             --nbd nbd://HOST/VOLUME, or end that"
+                .into(),
+        );
     }
     match error.downcast_ref() {
         Some(VolumeError::Backend(BackendError::InUse { .. })) => {

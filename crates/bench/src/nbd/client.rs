@@ -15,12 +15,14 @@ use super::uri::{Place, Uri};
 const GREETING: &[u8; 16] = b"NBDMAGICIHAVEOPT";
 const FIXED_NEWSTYLE: u16 = 1;
 const NO_ZEROES: u32 = 2;
+const OPTION_ABORT: u32 = 2;
 const OPTION_GO: u32 = 7;
 const OPTION_REPLY: u64 = 0x0003_e889_0455_65a9;
 const ANSWER_ACK: u32 = 1;
 const ANSWER_INFO: u32 = 3;
 const ANSWER_ERROR: u32 = 1 << 31;
 const INFO_EXPORT: u16 = 0;
+const FLAG_READ_ONLY: u16 = 1 << 1;
 const FLAG_MULTI_CONN: u16 = 1 << 8;
 const REQUEST: u32 = 0x2560_9513;
 const SIMPLE_REPLY: u32 = 0x6744_6698;
@@ -32,7 +34,7 @@ const MAX_ANSWER: u32 = 64 << 10;
 /// No request is longer, whatever the server would take; longer ones are split.
 const MAX_LEN: usize = 32 << 20;
 
-/// How long nothing may come.
+/// How long nothing may come, and nothing be taken.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 enum Command {
@@ -52,6 +54,8 @@ pub struct Client {
     size: u64,
     flags: u16,
     cookie: u64,
+    /// Whether the server has let this client have the export.
+    is_served: bool,
 }
 
 /// A server's answer that it did not do what it was asked.
@@ -95,23 +99,31 @@ impl Client {
                 let stream = TcpStream::connect((host.as_str(), *port)).with_context(place)?;
                 stream.set_nodelay(true)?;
                 stream.set_read_timeout(Some(PATIENCE))?;
+                stream.set_write_timeout(Some(PATIENCE))?;
                 Box::new(stream)
             }
             Place::Unix(path) => {
                 let place = || format!("cannot connect to socket '{}'", path.display());
                 let stream = UnixStream::connect(path).with_context(place)?;
                 stream.set_read_timeout(Some(PATIENCE))?;
+                stream.set_write_timeout(Some(PATIENCE))?;
                 Box::new(stream)
             }
         };
-        let mut client = Self { wire, size: 0, flags: 0, cookie: 0 };
+        let mut client = Self { wire, size: 0, flags: 0, cookie: 0, is_served: false };
         client.ask_for(&uri.export).with_context(|| format!("export '{}'", uri.export))?;
+        client.is_served = true;
         Ok(client)
     }
 
     /// The size of the export in bytes, as it was when the connection began.
     pub fn size(&self) -> u64 {
         self.size
+    }
+
+    /// Whether the server refuses writes.
+    pub fn is_read_only(&self) -> bool {
+        self.flags & FLAG_READ_ONLY != 0
     }
 
     /// Whether a flush on one connection covers what others wrote.
@@ -201,30 +213,36 @@ impl Client {
         let mut data = (export.len() as u32).to_be_bytes().to_vec();
         data.extend_from_slice(export.as_bytes());
         data.extend_from_slice(&[0, 0]);
-        let mut option = answer.to_be_bytes().to_vec();
-        option.extend_from_slice(&GREETING[8..]);
-        option.extend_from_slice(&OPTION_GO.to_be_bytes());
-        option.extend_from_slice(&(data.len() as u32).to_be_bytes());
-        option.extend_from_slice(&data);
-        self.wire.write_all(&option)?;
+        self.wire.write_all(&answer.to_be_bytes())?;
+        self.wire.write_all(&option(OPTION_GO, &data))?;
         let mut is_known = false;
         loop {
-            let (kind, data) = self.answer()?;
+            let (kind, data) = self.answer(OPTION_GO)?;
             match kind {
                 ANSWER_ACK => {
                     ensure!(is_known, "the server does not say how long it is");
                     return Ok(());
                 }
                 ANSWER_INFO => is_known |= self.learn(&data),
-                kind if kind & ANSWER_ERROR != 0 => bail!(
-                    "the server refused it (error {}): {}",
-                    kind & !ANSWER_ERROR,
-                    String::from_utf8_lossy(&data)
-                ),
+                kind if kind & ANSWER_ERROR != 0 => {
+                    // the refusal says more than a farewell that fails
+                    let _ = self.abort();
+                    bail!(
+                        "the server refused it (error {}): {}",
+                        kind & !ANSWER_ERROR,
+                        String::from_utf8_lossy(&data)
+                    )
+                }
                 // nothing else was asked
                 _ => {}
             }
         }
+    }
+
+    /// Takes leave of a server that did not let this client have the export.
+    fn abort(&mut self) -> Result<()> {
+        self.wire.write_all(&option(OPTION_ABORT, &[]))?;
+        self.answer(OPTION_ABORT).map(drop)
     }
 
     /// Whether this is what is told of the export.
@@ -239,10 +257,10 @@ impl Client {
         true
     }
 
-    /// Kind and data of the next answer to the option.
-    fn answer(&mut self) -> Result<(u32, Vec<u8>)> {
+    /// Kind and data of the next answer to an option.
+    fn answer(&mut self, option: u32) -> Result<(u32, Vec<u8>)> {
         ensure!(u64::from_be_bytes(self.array()?) == OPTION_REPLY, "an answer that is none");
-        ensure!(u32::from_be_bytes(self.array()?) == OPTION_GO, "an answer to something else");
+        ensure!(u32::from_be_bytes(self.array()?) == option, "an answer to something else");
         let kind = u32::from_be_bytes(self.array()?);
         let len = u32::from_be_bytes(self.array()?);
         ensure!(len <= MAX_ANSWER, "an answer of {len} bytes, expected at most {MAX_ANSWER}");
@@ -290,10 +308,21 @@ impl Client {
     }
 }
 
+/// An option of the handshake.
+fn option(option: u32, data: &[u8]) -> Vec<u8> {
+    let mut bytes = GREETING[8..].to_vec();
+    bytes.extend_from_slice(&option.to_be_bytes());
+    bytes.extend_from_slice(&(data.len() as u32).to_be_bytes());
+    bytes.extend_from_slice(data);
+    bytes
+}
+
 impl Drop for Client {
     fn drop(&mut self) {
-        // the server notices anyway
-        let _ = self.send(Command::Disconnect, 0, 0, 0, &[]);
+        if self.is_served {
+            // the server notices anyway
+            let _ = self.send(Command::Disconnect, 0, 0, 0, &[]);
+        }
     }
 }
 
@@ -302,7 +331,7 @@ mod tests {
     use std::sync::Arc;
 
     use onefold_block::{BlockSize, MemoryDevice};
-    use onefold_nbd::{Config, Export, Listen, Server};
+    use onefold_nbd::{Config, Event, Export, Listen, Server};
 
     use super::*;
 
@@ -351,6 +380,29 @@ mod tests {
         let nobody = Uri { place: Place::Unix("/nowhere/socket".into()), ..other };
         let error = format!("{:#}", Client::connect(&nobody).err().unwrap());
         assert!(error.contains("cannot connect to socket '/nowhere/socket'"), "{error}");
+    }
+
+    #[test]
+    fn who_is_refused_takes_leave_and_breaks_no_rule() {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("socket");
+        let device = Arc::new(MemoryDevice::new(1 << 20, BlockSize::B4096).unwrap());
+        let mut config =
+            Config::new(vec![Listen::Unix(socket.clone())], vec![Export::new("disk", device)]);
+        let (ended, ends) = std::sync::mpsc::channel();
+        config.on_event = Arc::new(move |event| {
+            if let Event::Ended { error, .. } = event {
+                ended.send(error.map(ToString::to_string)).unwrap();
+            }
+        });
+        let _server = Server::start(config).unwrap();
+        for export in ["other", "disk"] {
+            let uri = Uri { place: Place::Unix(socket.clone()), export: export.into() };
+            let client = Client::connect(&uri);
+            assert_eq!(client.is_ok(), export == "disk");
+            drop(client);
+            assert_eq!(ends.recv().unwrap(), None, "{export}");
+        }
     }
 
     #[test]

@@ -1,11 +1,13 @@
 //! `onefold trace`
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, Subcommand, ValueEnum};
 use indicatif::HumanCount;
+use onefold_backend::BackendError;
 use onefold_bench::nbd::{Client, Uri};
 use onefold_bench::trace::{
     Device, Latency, Pace, PageSize, Plan, Replayed, Shape, Survey, Target, Wishes, initialise,
@@ -241,13 +243,17 @@ impl Replay {
         console: &Console,
     ) -> Result<(Replayed, Kept)> {
         let place = PoolArgs { pool: folder.to_owned(), working: self.working.clone() };
-        let pool = open_or_make(&place, console)?;
         let page_bytes = survey.page_size.bytes();
         let block_size = match survey.page_size {
             PageSize::B512 => BlockSize::B512,
             PageSize::B4096 => BlockSize::B4096,
         };
         let name = &self.volume;
+        Pool::check_new(name, survey.end, block_size)?;
+        let pool = open_or_make(&place, console).map_err(|error| match Exit::of(&error) {
+            Exit::Locked => error.context(NotAlone),
+            _ => error,
+        })?;
         match pool.volumes().into_iter().find(|one| one.name == *name) {
             None => pool.create_volume(name, survey.end, block_size)?,
             Some(there) if there.mapped_blocks > 0 && !self.overwrite => bail!(
@@ -278,6 +284,12 @@ impl Replay {
         );
         let mut first = Client::connect(uri)?;
         ensure!(
+            !first.is_read_only(),
+            "export '{}' is read-only, as a snapshot is, and a replay writes; make a clone of it by \
+             `onefold volume clone`",
+            uri.export
+        );
+        ensure!(
             self.depth == 1 || first.is_shared(),
             "the server does not share writes between connections; --depth 1 needs only one"
         );
@@ -298,12 +310,22 @@ impl Replay {
     }
 }
 
+/// Another process has the pool of a replay.
+#[derive(Debug)]
+pub(crate) struct NotAlone;
+
+impl fmt::Display for NotAlone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a replay to a pool needs it for itself")
+    }
+}
+
 fn open_or_make(place: &PoolArgs, console: &Console) -> Result<Pool> {
     let folder = place.folder(true)?;
     match Pool::create(&folder, Hash::Blake3) {
         Ok(()) => console.notice(format_args!("made a pool in '{}'", place.pool.display())),
-        // it may be the pool that is meant
-        Err(VolumeError::NotEmpty { .. }) => {}
+        // it may be the pool that is meant, and somebody may have it
+        Err(VolumeError::NotEmpty { .. } | VolumeError::Backend(BackendError::InUse { .. })) => {}
         Err(error) => return Err(error.into()),
     }
     place.open_in(folder, console)

@@ -94,6 +94,12 @@ fn a_trace_is_replayed_to_a_server_and_from_a_compressed_file() {
     assert!(done["dedup_ratio"].is_null(), "{done}");
     replay(&small).expect(1).says(&["the device has 1048576"]);
     replay(&none).expect(1).says(&["export 'none'"]);
+    lab.ok("volume snapshot --pool pool disk monday");
+    let snapshot = replay(&served.uri("monday")).expect(1);
+    snapshot.says(&["export 'monday' is read-only", "volume clone"]);
+    // the pool itself is not to be had
+    let hint = ["pool 'pool'", "needs it for itself", "--nbd"];
+    lab.run("trace replay --pool pool web.gz").expect(11).says(&hint);
     assert_eq!(served.signal(Signal::TERM), 0);
     assert!(lab.ok("volume scrub --pool pool").stdout.contains(" 0 are not"));
     replay(&disk).expect(1).says(&["cannot connect to socket"]);
