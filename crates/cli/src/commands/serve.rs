@@ -21,6 +21,7 @@ use crate::failure;
 use crate::interrupt::cancel_telling;
 use crate::pool::{PoolArgs, most_files};
 use crate::service::Service;
+use crate::service::control::Bound;
 use crate::service::logs::{self, Failures, LogArgs};
 use crate::service::metrics::Metrics;
 use crate::service::request::{Answer, Offers, Request};
@@ -138,28 +139,31 @@ impl Serve {
         let strangers = Arc::new(Failures::of_strangers());
         let bounded = Arc::clone(&strangers);
         config.on_event = Arc::new(move |event| logs::connection(&event, &bounded));
+        self.warn_of_strangers();
         let volumes = pool.volumes().len();
         let offered = Offered::new(&pool, self.allow_resize, Arc::clone(&cancel));
         config.exports = offered.all()?;
-        let server = Server::start(config)?;
-        offered.by(server.exports());
         let service = Service::start()?;
-        let offered = Arc::new(offered);
-        let asked = Arc::clone(&offered);
-        let control = match service
-            .listen(&self.pool.pool, move |request, asker| asked.answer(request, asker))
-        {
+        // every place is there before a client is let in
+        let control = match Bound::at(&self.pool.pool) {
             Err(error) if has_no_sockets(&error) => {
                 warn!("the file system of the pool has no sockets: `onefold volume` cannot ask");
                 None
             }
-            control => Some(control?),
+            bound => Some(bound?),
         };
-        if let Some(address) = self.metrics {
+        let listener = self.metrics.map(|address| service.bind(address)).transpose()?;
+        let server = Server::start(config)?;
+        offered.by(server.exports());
+        let offered = Arc::new(offered);
+        let asked = Arc::clone(&offered);
+        let answer = move |request, asker: &Cancel| asked.answer(request, asker);
+        let control = control.map(|bound| service.listen(bound, answer)).transpose()?;
+        if let Some(listener) = listener {
+            info!("metrics at http://{}/metrics", listener.local_addr()?);
             let measurements = Arc::clone(&offered.measurements);
             let metrics = Metrics::new(pool.clone(), server.exports(), measurements);
-            let bound = service.tell(address, Arc::new(metrics))?;
-            info!("metrics at http://{bound}/metrics");
+            service.tell(listener, Arc::new(metrics));
         }
         for address in server.addresses() {
             info!(volumes, "serving on {address}");
@@ -198,6 +202,21 @@ impl Serve {
         kept?;
         info!("shut down; everything is durable");
         Ok(Exit::Fine)
+    }
+
+    /// Warns if who is on the network can use the volumes.
+    fn warn_of_strangers(&self) {
+        let is_open = |address: &&SocketAddr| !address.ip().to_canonical().is_loopback();
+        if self.tls_cert.is_some() {
+            return;
+        }
+        for address in self.listen.iter().filter(is_open) {
+            warn!(
+                %address,
+                "whoever reaches this address reads and writes every volume: give --tls-cert, \
+                 --tls-key and --tls-client-ca, or listen on 127.0.0.1 or a Unix socket"
+            );
+        }
     }
 
     fn places(&self) -> Vec<Listen> {

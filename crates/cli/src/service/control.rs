@@ -87,19 +87,33 @@ fn address(pool: &Path) -> io::Result<(PathBuf, Option<fs::File>)> {
     Ok((path, Some(folder)))
 }
 
-impl Service {
-    /// Answers what is asked at the socket of `pool`, which nobody else serves. Whoever answers is told
-    /// when nobody waits for it any more.
-    pub(crate) fn listen(
-        &self,
-        pool: &Path,
-        answer: impl Fn(Request, &Cancel) -> Answer + Send + Sync + 'static,
-    ) -> Result<Control> {
+/// The socket of a pool before anybody is let in: who connects waits.
+pub(crate) struct Bound {
+    listener: UnixListener,
+    socket: Socket,
+}
+
+impl Bound {
+    /// The socket of `pool`, which nobody else serves.
+    pub(crate) fn at(pool: &Path) -> Result<Self> {
         let path = pool.join(NAME);
         let listener = bind_at(pool)
             .with_context(|| format!("cannot listen for requests at '{}'", path.display()))?;
-        let _socket = Socket(path);
+        let socket = Socket(path);
         listener.set_nonblocking(true)?;
+        Ok(Self { listener, socket })
+    }
+}
+
+impl Service {
+    /// Answers what is asked at the socket of a pool. Whoever answers is told
+    /// when nobody waits for it any more.
+    pub(crate) fn listen(
+        &self,
+        bound: Bound,
+        answer: impl Fn(Request, &Cancel) -> Answer + Send + Sync + 'static,
+    ) -> Result<Control> {
+        let Bound { listener, socket: _socket } = bound;
         let _context = self.runtime().enter();
         let listener = tokio::net::UnixListener::from_std(listener)?;
         let room = Arc::new(Semaphore::new(CONNECTIONS));
@@ -318,7 +332,7 @@ mod tests {
             let _ = taken.lock().unwrap().recv();
             Answer::Done
         };
-        let control = service.listen(folder.path(), answer).unwrap();
+        let control = service.listen(Bound::at(folder.path()).unwrap(), answer).unwrap();
         (Asked { folder, service, begins, tickets }, control)
     }
 
@@ -384,7 +398,7 @@ mod tests {
             }
             Answer::Done
         };
-        let _control = service.listen(folder.path(), answer).unwrap();
+        let _control = service.listen(Bound::at(folder.path()).unwrap(), answer).unwrap();
         let ask = || Asking::connect(folder.path()).unwrap().expect("it is served");
         let mut scrub = serde_json::to_vec(&Request::Scrub).unwrap();
         scrub.push(b'\n');

@@ -38,15 +38,15 @@ const PATH: &str = "/metrics";
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 impl Service {
-    /// Gives `metrics` to whoever asks at `address`; returns where that is.
-    pub(crate) fn tell(&self, address: SocketAddr, metrics: Arc<Metrics>) -> Result<SocketAddr> {
-        let listener = self
-            .runtime()
-            .block_on(TcpListener::bind(address))
-            .with_context(|| format!("cannot listen on {address}"))?;
-        let bound = listener.local_addr()?;
+    /// A place at `address` for who asks for metrics, who waits until they are [told](Self::tell).
+    pub(crate) fn bind(&self, address: SocketAddr) -> Result<TcpListener> {
+        let bound = self.runtime().block_on(TcpListener::bind(address));
+        bound.with_context(|| format!("cannot listen on {address}"))
+    }
+
+    /// Gives `metrics` to whoever asks at `listener`.
+    pub(crate) fn tell(&self, listener: TcpListener, metrics: Arc<Metrics>) {
         self.runtime().spawn(listen(listener, metrics));
-        Ok(bound)
     }
 }
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
-use std::os::unix::fs::{FileExt, FileTypeExt, PermissionsExt};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
@@ -691,6 +691,33 @@ fn a_start_that_fails_is_told_once_in_the_words_that_were_asked_for() {
     assert_eq!(text.matches("one process has a pool at a time").count(), 1, "{text}");
     assert_eq!(text.lines().count(), 1, "{text}");
     assert_eq!(server.end(Signal::TERM).0, 0);
+}
+
+#[test]
+fn nothing_is_there_for_clients_where_a_start_fails() {
+    let lab = Lab::new();
+    lab.ok("volume create --pool pool --size 1MiB disk");
+    Server::start(&lab, "pool", "").end(Signal::KILL);
+    // a start that goes as far as to let clients in replaces what the killed one left
+    let left = fs::symlink_metadata(lab.path("socket")).unwrap().ino();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    let line = format!("serve --pool pool --unix socket --metrics {address}");
+    lab.run(&line).expect(1).says(&[&format!("cannot listen on {address}")]);
+    assert_eq!(fs::symlink_metadata(lab.path("socket")).unwrap().ino(), left);
+    assert!(!lab.path("pool/control").exists());
+}
+
+#[test]
+fn who_serves_the_network_without_tls_is_warned() {
+    let lab = Lab::new();
+    lab.ok("volume create --pool pool --size 1MiB disk");
+    for (address, is_warned) in [("0.0.0.0:0", true), ("127.0.0.1:0", false), ("[::1]:0", false)] {
+        let server = Server::start(&lab, "pool", &format!("--listen {address}"));
+        let said = server.end(Signal::TERM).1;
+        let warned = said.iter().any(|line| line.contains("WARN") && line.contains("--tls-cert"));
+        assert_eq!(warned, is_warned, "{address}: {said:#?}");
+    }
 }
 
 #[test]
