@@ -16,7 +16,7 @@ use rcgen::{
 };
 use rustix::process::Signal;
 
-use crate::lab::{Lab, number};
+use crate::lab::{Lab, ONEFOLD, number};
 use crate::mount::{can_mount, may_mount, said_by};
 use crate::served::{Served, have, run};
 use crate::tree_equality::assert_same_tree;
@@ -262,6 +262,32 @@ fn a_pool_is_served_once_and_a_newer_one_not_at_all() {
     let mut found = [0; BLOCK];
     Served::start(&lab).client("disk").read(0, &mut found).unwrap();
     assert_eq!(found, [1; BLOCK]);
+}
+
+#[test]
+fn systemd_finds_nothing_wrong_with_the_unit_of_the_guide() {
+    if !have(&["systemd-analyze"]) {
+        return;
+    }
+    let guide = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/volumes.md");
+    let guide = fs::read_to_string(guide).unwrap();
+    let (_, unit) = guide.split_once("```ini\n").expect("the guide has a unit");
+    let (unit, _) = unit.split_once("```").unwrap();
+    let unit = unit.replace("/usr/local/bin/onefold", ONEFOLD);
+    assert!(unit.contains(ONEFOLD), "{unit}");
+    let lab = Lab::new();
+    lab.write("onefold.service", &unit);
+    let place = lab.path("onefold.service");
+    let verified =
+        Command::new("systemd-analyze").args(["verify", "--man=no"]).arg(&place).output().unwrap();
+    let said = String::from_utf8_lossy(&verified.stderr);
+    assert!(verified.status.success() && !said.contains("onefold.service"), "{said}");
+    // the command is one that is understood
+    let (_, command) = unit.split_once("ExecStart=").unwrap();
+    let command = command.replace("\\\n", " ");
+    let line = command.lines().next().unwrap().strip_prefix(ONEFOLD).unwrap();
+    let line = line.replace("/srv/pool", "none").replace("/run/onefold/socket", "socket");
+    lab.run(line.trim()).expect(10).says(&["there is no pool"]);
 }
 
 /// A file system that is unmounted when dropped.
