@@ -36,6 +36,15 @@ impl Pool {
     ///
     /// Takes some fifty bytes of memory a distinct page.
     pub fn details(&self, name: &str) -> Result<VolumeDetails, VolumeError> {
+        Ok(self.details_while(name, || true)?.expect("nobody says no"))
+    }
+
+    /// The same until `go_on` says no, which is asked between steps: `None` then.
+    pub fn details_while(
+        &self,
+        name: &str,
+        go_on: impl Fn() -> bool,
+    ) -> Result<Option<VolumeDetails>, VolumeError> {
         // a page that is moved meanwhile would be counted twice, or not at all
         let _only = self.0.maintenance.lock().expect("nobody panics with it");
         let (mut details, segments) = {
@@ -58,9 +67,12 @@ impl Pool {
             let segments = segments.map(|(_, one)| (Arc::clone(one), one.is_shared()));
             (details, segments.collect::<Vec<_>>())
         };
-        let (own, shared) = named(&segments);
+        let Some((own, shared)) = named(&segments, &go_on) else { return Ok(None) };
         let pages: Vec<Handle> = own.keys().chain(&shared).copied().collect();
         for pages in pages.chunks(BATCH) {
+            if !go_on() {
+                return Ok(None);
+            }
             let state = self.0.state();
             for page in pages {
                 // one that is gone was overwritten since
@@ -74,15 +86,19 @@ impl Pool {
                 }
             }
         }
-        Ok(details)
+        Ok(Some(details))
     }
 }
 
 /// How often the segments that one volume has alone name a page, for pages that no other segment of
-/// it names; and those that one of the others names.
-fn named(segments: &[(Arc<Segment>, bool)]) -> (HashMap<Handle, u32>, HashSet<Handle>) {
+/// it names; and those that one of the others names. `None` if `go_on` says no.
+fn named(
+    segments: &[(Arc<Segment>, bool)],
+    go_on: impl Fn() -> bool,
+) -> Option<(HashMap<Handle, u32>, HashSet<Handle>)> {
     let (mut own, mut shared) = (HashMap::new(), HashSet::new());
     for (segment, is_shared) in segments {
+        go_on().then_some(())?;
         for page in segment.present() {
             if *is_shared {
                 shared.insert(page);
@@ -93,5 +109,5 @@ fn named(segments: &[(Arc<Segment>, bool)]) -> (HashMap<Handle, u32>, HashSet<Ha
         }
     }
     own.retain(|page, _| !shared.contains(page));
-    (own, shared)
+    Some((own, shared))
 }

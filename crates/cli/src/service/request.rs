@@ -324,7 +324,7 @@ impl Request {
             Self::List => {
                 return Ok(Answer::Volumes(pool.volumes().into_iter().map(Shown::from).collect()));
             }
-            Self::Info { name } => return Ok(Answer::Volume(pool.details(&name)?.into())),
+            Self::Info { name } => return info(pool, offers, &name),
             Self::Check => return check(pool, offers),
             Self::Scrub => return scrub(pool, offers),
             Self::Stats => return Ok(Answer::Sums(pool.statistics().into())),
@@ -413,6 +413,12 @@ fn make(
             "volume '{name}' is there, but not durably: the next flush that succeeds makes it so"
         )
     })
+}
+
+fn info(pool: &Pool, offers: &dyn Offers, name: &str) -> Result<Answer> {
+    let found = pool.details_while(name, || offers.goes_on())?;
+    let found = found.context("the server ends, and stopped the count of pages")?;
+    Ok(Answer::Volume(found.into()))
 }
 
 fn check(pool: &Pool, offers: &dyn Offers) -> Result<Answer> {
@@ -613,9 +619,12 @@ mod tests {
         for block in (0..50).filter(|block| block % 10 > 1) {
             volume.erase(block * 4096..(block + 1) * 4096, Durability::OnReturn).unwrap();
         }
-        for (request, word) in
-            [(Request::Check, "check"), (Request::Scrub, "scrub"), (Request::Compact, "compaction")]
-        {
+        for (request, word) in [
+            (Request::Info { name: "a".into() }, "count"),
+            (Request::Check, "check"),
+            (Request::Scrub, "scrub"),
+            (Request::Compact, "compaction"),
+        ] {
             let asked = server.asked.get();
             let error = request.perform(&pool, &server).unwrap_err().to_string();
             assert!(error.contains("the server ends") && error.contains(word), "{error}");
