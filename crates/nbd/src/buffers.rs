@@ -25,33 +25,31 @@ struct Kept {
     bytes: usize,
 }
 
+/// What one connection may have of the memory.
+pub(crate) struct Share {
+    /// One permit for [`SMALLEST`] bytes.
+    budget: Arc<Semaphore>,
+    home: Arc<Buffers>,
+}
+
 /// Bytes of one request. What it holds before it is written is of no meaning.
 pub(crate) struct Buffer {
     bytes: Box<[u8]>,
     len: usize,
     home: Arc<Buffers>,
-    _permit: OwnedSemaphorePermit,
+    /// Of the connection's share and of all.
+    _permits: [OwnedSemaphorePermit; 2],
 }
 
 impl Buffers {
     /// At most `budget` bytes at once.
     pub(crate) fn new(budget: u64) -> Arc<Buffers> {
-        let permits = budget / SMALLEST as u64;
-        Arc::new(Buffers {
-            budget: Arc::new(Semaphore::new(permits as usize)),
-            kept: Mutex::default(),
-        })
+        Arc::new(Buffers { budget: semaphore(budget), kept: Mutex::default() })
     }
 
-    /// A buffer of `len` bytes, once there is room for it. Those who ask first get it first.
-    pub(crate) async fn take(self: &Arc<Buffers>, len: usize) -> Buffer {
-        let size = len.next_power_of_two().max(SMALLEST);
-        let permits = (size / SMALLEST) as u32;
-        let permit = self.budget.clone().acquire_many_owned(permits).await;
-        let _permit = permit.expect("the budget is never closed");
-        let kept = self.lock().take(size);
-        let bytes = kept.unwrap_or_else(|| vec![0; size].into_boxed_slice());
-        Buffer { bytes, len, home: self.clone(), _permit }
+    /// At most `budget` of these bytes at once, for one connection.
+    pub(crate) fn share(self: &Arc<Buffers>, budget: u64) -> Share {
+        Share { budget: semaphore(budget), home: self.clone() }
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Kept> {
@@ -59,16 +57,38 @@ impl Buffers {
     }
 }
 
+fn semaphore(budget: u64) -> Arc<Semaphore> {
+    Arc::new(Semaphore::new((budget / SMALLEST as u64) as usize))
+}
+
+impl Share {
+    /// A buffer of `len` bytes, once there is room for it in the share, and then in all memory. Those
+    /// who ask first get it first. One of no bytes is there at once.
+    pub(crate) async fn take(&self, len: usize) -> Buffer {
+        let size = if len == 0 { 0 } else { len.next_power_of_two().max(SMALLEST) };
+        let permits = (size / SMALLEST) as u32;
+        let acquire = async |budget: &Arc<Semaphore>| {
+            let permit = budget.clone().acquire_many_owned(permits).await;
+            permit.expect("budgets are never closed")
+        };
+        let _permits = [acquire(&self.budget).await, acquire(&self.home.budget).await];
+        let kept = self.home.lock().take(size);
+        let bytes = kept.unwrap_or_else(|| vec![0; size].into_boxed_slice());
+        Buffer { bytes, len, home: self.home.clone(), _permits }
+    }
+}
+
 impl Kept {
     fn take(&mut self, size: usize) -> Option<Box<[u8]>> {
-        let bytes = self.by_size.get_mut(size.ilog2() as usize)?.pop()?;
+        let class = size.checked_ilog2()?;
+        let bytes = self.by_size.get_mut(class as usize)?.pop()?;
         self.bytes -= size;
         Some(bytes)
     }
 
     /// Keeps `bytes`, or gives them back if there is enough already.
     fn put(&mut self, bytes: Box<[u8]>) -> Option<Box<[u8]>> {
-        if self.bytes + bytes.len() > MOST_KEPT {
+        if bytes.is_empty() || self.bytes + bytes.len() > MOST_KEPT {
             return Some(bytes);
         }
         let class = bytes.len().ilog2() as usize;
@@ -118,8 +138,8 @@ mod tests {
     use std::task::{Context, Poll, Waker};
 
     /// The buffer if there is room for it at once.
-    fn try_take(buffers: &Arc<Buffers>, len: usize) -> Option<Buffer> {
-        match pin!(buffers.take(len)).poll(&mut Context::from_waker(Waker::noop())) {
+    fn try_take(share: &Share, len: usize) -> Option<Buffer> {
+        match pin!(share.take(len)).poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(buffer) => Some(buffer),
             Poll::Pending => None,
         }
@@ -128,27 +148,50 @@ mod tests {
     #[test]
     fn no_more_than_the_budget_is_handed_out() {
         let buffers = Buffers::new(64 << 10);
-        let first = try_take(&buffers, 30_000).unwrap();
-        let second = try_take(&buffers, 16_384).unwrap();
+        let (one, other) = (buffers.share(64 << 10), buffers.share(64 << 10));
+        let first = try_take(&one, 30_000).unwrap();
+        let second = try_take(&other, 16_384).unwrap();
         assert_eq!((first.len(), second.len()), (30_000, 16_384));
         // 32 and 16 KiB are out
-        assert!(try_take(&buffers, 16_385).is_none());
-        assert!(try_take(&buffers, 1).is_some());
+        assert!(try_take(&one, 16_385).is_none());
+        assert!(try_take(&other, 1).is_some());
         drop(first);
-        assert!(try_take(&buffers, 40_000).is_none());
+        assert!(try_take(&other, 40_000).is_none());
         drop(second);
-        assert_eq!(try_take(&buffers, 40_000).unwrap().len(), 40_000);
+        assert_eq!(try_take(&one, 40_000).unwrap().len(), 40_000);
+    }
+
+    #[test]
+    fn a_connection_has_no_more_than_its_share_and_leaves_the_rest_to_others() {
+        let buffers = Buffers::new(64 << 10);
+        let (one, other) = (buffers.share(16 << 10), buffers.share(64 << 10));
+        let held = try_take(&one, 16_384).unwrap();
+        assert!(try_take(&one, 1).is_none());
+        assert!(try_take(&other, 32_768).is_some());
+        drop(held);
+        assert!(try_take(&one, 16_384).is_some());
+    }
+
+    #[test]
+    fn no_bytes_need_no_room() {
+        let buffers = Buffers::new(4096);
+        let share = buffers.share(4096);
+        let all = try_take(&share, 1).unwrap();
+        assert_eq!(try_take(&share, 0).unwrap().len(), 0);
+        drop(all);
+        assert_eq!(buffers.lock().bytes, 4096);
     }
 
     #[test]
     fn a_buffer_is_used_again_and_few_are_kept() {
         let buffers = Buffers::new(1 << 30);
-        let mut first = try_take(&buffers, 5000).unwrap();
+        let share = buffers.share(1 << 30);
+        let mut first = try_take(&share, 5000).unwrap();
         first.fill(7);
         drop(first);
         assert_eq!(buffers.lock().bytes, 8192);
-        assert_eq!(try_take(&buffers, 8000).unwrap()[0], 7);
-        let many: Vec<Buffer> = (0..100).map(|_| try_take(&buffers, 1 << 20).unwrap()).collect();
+        assert_eq!(try_take(&share, 8000).unwrap()[0], 7);
+        let many: Vec<Buffer> = (0..100).map(|_| try_take(&share, 1 << 20).unwrap()).collect();
         drop(many);
         assert!(buffers.lock().bytes <= MOST_KEPT);
         assert_eq!(buffers.budget.available_permits(), (1 << 30) / SMALLEST);

@@ -1,12 +1,11 @@
 //! What a client sends while it is served, in pieces of the lengths that are wanted.
 
 use std::io;
-use std::time::Duration;
 
 use tokio::io::AsyncReadExt;
-use tokio::time::timeout;
 
 use crate::NbdError;
+use crate::pace::{Pace, Transfer};
 use crate::stream::ReadHalf;
 
 /// Read at once, if there is so much: several short requests, in one call of the system.
@@ -18,13 +17,13 @@ pub(crate) struct Inbox {
     ahead: Vec<u8>,
     /// How many of those have been taken.
     taken: usize,
-    stall: Duration,
+    pace: Pace,
 }
 
 impl Inbox {
-    /// A client that stops for `stall` in the middle of something is given up.
-    pub(crate) fn new(reader: ReadHalf, stall: Duration) -> Inbox {
-        Inbox { reader, ahead: Vec::with_capacity(AHEAD), taken: 0, stall }
+    /// A client that is slower than `pace` in the middle of something is given up.
+    pub(crate) fn new(reader: ReadHalf, pace: Pace) -> Inbox {
+        Inbox { reader, ahead: Vec::with_capacity(AHEAD), taken: 0, pace }
     }
 
     /// Whether nothing has been read ahead.
@@ -36,7 +35,7 @@ impl Inbox {
     ///
     /// Nothing is lost if this is dropped before it ends.
     pub(crate) async fn wait(&mut self) -> Result<bool, NbdError> {
-        Ok(!self.is_empty() || self.fill().await? > 0)
+        Ok(!self.is_empty() || self.fill().await.map_err(NbdError::Io)? > 0)
     }
 
     /// The next `N` bytes, which are a part of `what`.
@@ -56,13 +55,17 @@ impl Inbox {
         what: &'static str,
     ) -> Result<(), NbdError> {
         let mut rest = self.take_ahead(bytes);
+        if rest.is_empty() {
+            return Ok(());
+        }
+        let transfer = self.pace.begin(what, rest.len());
         while !rest.is_empty() {
             if rest.len() < AHEAD {
-                self.fill_in_time(what).await?;
+                self.fill_in_time(&transfer).await?;
                 rest = self.take_ahead(rest);
             } else {
                 // straight to where it belongs
-                let read = in_time(self.stall, what, self.reader.read(rest)).await?;
+                let read = transfer.arrival(self.reader.read(rest)).await?;
                 rest = &mut rest[read..];
             }
         }
@@ -72,6 +75,7 @@ impl Inbox {
     /// Reads `len` bytes, which are a part of `what`, and forgets them.
     pub(crate) async fn skip(&mut self, len: usize, what: &'static str) -> Result<(), NbdError> {
         let mut rest = len;
+        let transfer = self.pace.begin(what, len);
         loop {
             let skipped = rest.min(self.ahead.len() - self.taken);
             self.taken += skipped;
@@ -79,13 +83,13 @@ impl Inbox {
             if rest == 0 {
                 return Ok(());
             }
-            self.fill_in_time(what).await?;
+            self.fill_in_time(&transfer).await?;
         }
     }
 
     /// Reads until the client closes the connection, and forgets it all.
     pub(crate) async fn drain(&mut self) -> Result<(), NbdError> {
-        while self.fill().await? > 0 {
+        while self.fill().await.map_err(NbdError::Io)? > 0 {
             self.taken = self.ahead.len();
         }
         Ok(())
@@ -101,35 +105,18 @@ impl Inbox {
     }
 
     /// Reads something, once all that was read ahead has been taken; 0 if nothing comes any more.
-    async fn fill(&mut self) -> Result<usize, NbdError> {
+    async fn fill(&mut self) -> io::Result<usize> {
         debug_assert!(self.is_empty(), "what was read ahead would be lost");
         self.ahead.clear();
         self.taken = 0;
         match self.reader.read_buf(&mut self.ahead).await {
             // a client that says no farewell over TLS
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(0),
-            read => read.map_err(NbdError::Io),
+            read => read,
         }
     }
 
-    async fn fill_in_time(&mut self, what: &'static str) -> Result<(), NbdError> {
-        let limit = self.stall;
-        match timeout(limit, self.fill()).await {
-            Ok(Ok(0)) => Err(NbdError::Gone { what }),
-            Ok(filled) => filled.map(|_| ()),
-            Err(_) => Err(NbdError::TimedOut { what, limit }),
-        }
-    }
-}
-
-async fn in_time(
-    limit: Duration,
-    what: &'static str,
-    reading: impl Future<Output = io::Result<usize>>,
-) -> Result<usize, NbdError> {
-    match timeout(limit, reading).await {
-        Ok(Ok(0)) => Err(NbdError::Gone { what }),
-        Ok(read) => read.map_err(NbdError::Io),
-        Err(_) => Err(NbdError::TimedOut { what, limit }),
+    async fn fill_in_time(&mut self, transfer: &Transfer) -> Result<(), NbdError> {
+        transfer.arrival(self.fill()).await.map(drop)
     }
 }

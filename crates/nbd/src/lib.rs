@@ -32,6 +32,7 @@ mod inbox;
 mod limits;
 mod listen;
 mod options;
+mod pace;
 mod reply;
 mod server;
 mod stream;

@@ -13,7 +13,8 @@ pub struct Limits {
     pub max_request: u32,
     /// The most requests of one connection that are under way; further ones are not read.
     pub in_flight: u32,
-    /// The most bytes that all requests together hold. One that needs more waits.
+    /// The most bytes that all requests together hold, and those of one connection a quarter of it,
+    /// or one request of the longest kind. One that needs more waits.
     pub buffers: u64,
     /// The most connections; further ones wait to be accepted.
     pub connections: u32,
@@ -22,6 +23,9 @@ pub struct Limits {
     /// How long a client may stop in the middle of a request, or let a reply wait. Between requests
     /// it may be silent for ever.
     pub stall: Duration,
+    /// The bytes a second that a client must send of a request, and take of replies that are ready,
+    /// while these are under way: they may take `stall` and a second for so many bytes.
+    pub least_rate: u32,
 }
 
 impl Default for Limits {
@@ -33,6 +37,7 @@ impl Default for Limits {
             connections: 4096,
             handshake: Duration::from_secs(15),
             stall: Duration::from_secs(60),
+            least_rate: 64 << 10,
         }
     }
 }
@@ -48,6 +53,8 @@ pub(crate) const MAX_QUERIES: u32 = 64;
 /// The most extents in one reply. Clients ask again from where a reply ends.
 /// They fill a buffer of 64 KiB.
 pub(crate) const MAX_EXTENTS: usize = 8191;
+/// The bytes of that buffer.
+const EXTENTS_LEN: u32 = 64 << 10;
 /// The most of a device's error that a client is told, in bytes.
 pub(crate) const MAX_MESSAGE: usize = 1024;
 /// How long a connection that has ended waits for the client to close it, so that the last replies
@@ -63,10 +70,21 @@ impl Limits {
         expected(self.max_request <= 64 << 20, "requests of at most 64 MiB")?;
         expected(self.in_flight > 0, "room for a request")?;
         expected(self.connections > 0, "room for a connection")?;
+        expected(self.least_rate > 0, "a byte a second")?;
         expected(
-            self.buffers >= u64::from(self.max_request.next_power_of_two()),
-            "buffers for a request of the longest kind, rounded up to a power of two",
+            self.buffers >= self.longest(),
+            "buffers for a request of the longest kind, rounded up to a power of two, and for 64 KiB",
         )?;
         expected(self.buffers <= 1 << 40, "at most 1 TiB of buffers")
+    }
+
+    /// The most bytes that a request holds.
+    fn longest(&self) -> u64 {
+        self.max_request.next_power_of_two().max(EXTENTS_LEN).into()
+    }
+
+    /// The most bytes that requests of one connection hold.
+    pub(crate) fn share(&self) -> u64 {
+        self.longest().max(self.buffers / 4)
     }
 }

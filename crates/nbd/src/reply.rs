@@ -1,23 +1,24 @@
 //! Replies: their bytes, and their way to the client.
 
 use std::io::{self, IoSlice};
-use std::time::Duration;
 
 use tokio::io::AsyncWriteExt;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::UnboundedReceiver;
-use tokio::time::timeout;
 
 use crate::NbdError;
 use crate::buffers::Buffer;
 use crate::command::Done;
 use crate::error::Failure;
 use crate::limits::MAX_MESSAGE;
+use crate::pace::{Pace, Transfer};
 use crate::stream::WriteHalf;
 use crate::wire::{CHUNK_MAGIC, SIMPLE_REPLY_MAGIC, chunk, command};
 
 /// The most replies that are written at once.
 const BATCH: usize = 64;
+/// What a client does that is given up if it is slow.
+const TAKING: &str = "taking a reply";
 /// The longest head: that of a chunk, and the offset of its data.
 const MAX_HEAD: usize = 28;
 
@@ -130,20 +131,21 @@ fn error(failure: &Failure) -> Vec<u8> {
 }
 
 /// Writes `replies` as they come, several at once if they do, until there can be no more; then
-/// closes the connection in this direction.
+/// closes the connection in this direction. A client that is slower than `pace` is given up.
 pub(crate) async fn deliver(
     mut writer: WriteHalf,
     mut replies: UnboundedReceiver<Reply>,
-    stall: Duration,
+    pace: Pace,
 ) -> Result<(), NbdError> {
     let mut batch = Vec::with_capacity(BATCH);
     while replies.recv_many(&mut batch, BATCH).await > 0 {
         let parts = batch.iter().flat_map(Reply::parts);
         let mut parts: Vec<IoSlice<'_>> = parts.filter(|part| !part.is_empty()).collect();
-        write_all(&mut writer, &mut parts, stall).await?;
+        let transfer = pace.begin(TAKING, parts.iter().map(|part| part.len()).sum());
+        write_all(&mut writer, &mut parts, &transfer).await?;
         batch.clear();
     }
-    match in_time(stall, writer.shutdown()).await {
+    match pace.begin(TAKING, 0).part(writer.shutdown()).await {
         // the client was first
         Err(NbdError::Io(error)) if is_closed(&error) => Ok(()),
         closed => closed,
@@ -158,24 +160,14 @@ fn is_closed(error: &io::Error) -> bool {
 async fn write_all(
     writer: &mut WriteHalf,
     mut parts: &mut [IoSlice<'_>],
-    stall: Duration,
+    transfer: &Transfer,
 ) -> Result<(), NbdError> {
     while !parts.is_empty() {
-        let written = in_time(stall, writer.write_vectored(parts)).await?;
+        let written = transfer.part(writer.write_vectored(parts)).await?;
         if written == 0 {
             return Err(NbdError::Io(io::ErrorKind::WriteZero.into()));
         }
         IoSlice::advance_slices(&mut parts, written);
     }
-    in_time(stall, writer.flush()).await
-}
-
-async fn in_time<T>(
-    limit: Duration,
-    writing: impl Future<Output = io::Result<T>>,
-) -> Result<T, NbdError> {
-    match timeout(limit, writing).await {
-        Ok(written) => written.map_err(NbdError::Io),
-        Err(_) => Err(NbdError::TimedOut { what: "taking a reply", limit }),
-    }
+    transfer.part(writer.flush()).await
 }

@@ -9,11 +9,13 @@ use tokio::task::JoinError;
 use tokio::time::timeout;
 
 use crate::NbdError;
+use crate::buffers::Share;
 use crate::command::{self, Operation};
 use crate::error::Failure;
 use crate::handshake::Agreed;
 use crate::inbox::Inbox;
 use crate::limits::LINGER;
+use crate::pace::Pace;
 use crate::reply::{self, Reply, ReplyTo, Ticket};
 use crate::server::Shared;
 use crate::stream::Stream;
@@ -27,11 +29,13 @@ pub(crate) async fn transmit(
     shared: &Shared,
 ) -> Result<(), NbdError> {
     let (reader, writer) = stream.split();
-    let stall = shared.limits.stall;
+    let pace = Pace::of(&shared.limits);
     let (replies, outgoing) = unbounded_channel();
-    let mut delivery = tokio::spawn(reply::deliver(writer, outgoing, stall));
+    let mut delivery = tokio::spawn(reply::deliver(writer, outgoing, pace));
     let room = Arc::new(Semaphore::new(shared.limits.in_flight as usize));
-    let mut intake = Intake { inbox: Inbox::new(reader, stall), agreed, shared, room, replies };
+    let inbox = Inbox::new(reader, pace);
+    let memory = shared.buffers.share(shared.limits.share());
+    let mut intake = Intake { inbox, agreed, shared, room, memory, replies };
     let served = tokio::select! {
         served = intake.serve() => served,
         // ends by itself only if the client does not take what it asked for
@@ -67,6 +71,8 @@ struct Intake<'a> {
     shared: &'a Shared,
     /// For requests of this connection.
     room: Arc<Semaphore>,
+    /// For their bytes.
+    memory: Share,
     replies: UnboundedSender<Reply>,
 }
 
@@ -121,7 +127,7 @@ impl Intake<'_> {
         };
         let mut buffer = None;
         if let Some(len) = operation.buffer_len() {
-            let mut bytes = self.shared.buffers.take(len).await;
+            let mut bytes = self.memory.take(len).await;
             if is_write {
                 self.inbox.read(&mut bytes, "a write").await?;
             }

@@ -172,6 +172,9 @@ fn limits_that_leave_no_service_are_refused() {
         Limits { connections: 0, ..Limits::default() },
         Limits { buffers: 1 << 20, ..Limits::default() },
         Limits { max_request: 100, ..Limits::default() },
+        Limits { least_rate: 0, ..Limits::default() },
+        // too few for what is told of extents
+        Limits { max_request: 4096, buffers: 4096, ..Limits::default() },
     ] {
         assert!(matches!(start(limits), Err(ServerError::Limits { .. })));
     }

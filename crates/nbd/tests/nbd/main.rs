@@ -9,5 +9,6 @@ mod handshake;
 mod malformed;
 mod server;
 mod shutdown;
+mod slow;
 mod tls;
 mod transmission;
