@@ -25,7 +25,8 @@ pub trait BlockDevice: Send + Sync {
     /// Bytes that there are, a multiple of the block size.
     ///
     /// It may change between calls, by [`resize`](BlockDevice::resize) or by what manages the
-    /// device; ask again rather than remember it.
+    /// device; ask again rather than remember it. Never waits, neither for another call nor for a
+    /// disk: servers ask before each request, on threads that may not.
     fn size(&self) -> u64;
 
     /// The unit in which the device keeps bytes, tears none and erases.

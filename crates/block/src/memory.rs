@@ -1,5 +1,6 @@
 use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::{BlockDevice, BlockError, BlockSize, Durability, Extent, Zeroes};
@@ -16,6 +17,8 @@ pub struct MemoryDevice {
     block_size: BlockSize,
     /// Locked for writing while the size changes, for reading by whatever relies on it.
     size: RwLock<u64>,
+    /// The same, for who may not wait.
+    told_size: AtomicU64,
     shards: Vec<RwLock<HashMap<u64, Page>>>,
 }
 
@@ -38,7 +41,8 @@ impl MemoryDevice {
     pub fn new(size: u64, block_size: BlockSize) -> Result<MemoryDevice, BlockError> {
         check_size(size, block_size)?;
         let shards = (0..SHARDS).map(|_| RwLock::default()).collect();
-        Ok(MemoryDevice { block_size, size: RwLock::new(size), shards })
+        let told_size = AtomicU64::new(size);
+        Ok(MemoryDevice { block_size, size: RwLock::new(size), told_size, shards })
     }
 
     /// The bytes of memory that hold data.
@@ -127,7 +131,7 @@ impl MemoryDevice {
 
 impl BlockDevice for MemoryDevice {
     fn size(&self) -> u64 {
-        *read(&self.size)
+        self.told_size.load(Ordering::Acquire)
     }
 
     fn block_size(&self) -> BlockSize {
@@ -209,6 +213,7 @@ impl BlockDevice for MemoryDevice {
             self.shards.iter().for_each(|shard| write(shard).retain(|page, _| *page < kept));
         }
         *current = size;
+        self.told_size.store(size, Ordering::Release);
         Ok(())
     }
 }

@@ -46,7 +46,7 @@ impl Image {
             let segments = one.map.segments().map(|(at, segment)| (at, Arc::clone(segment)));
             let image = VolumeImage {
                 name: one.name.clone(),
-                size: one.size,
+                size: one.size.get(),
                 block_size: one.block_size,
                 is_read_only: one.is_read_only,
                 source: one.source,

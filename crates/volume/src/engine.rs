@@ -38,11 +38,28 @@ use crate::seeded::{self, Bug};
 use crate::stripes::Stripes;
 use crate::{Options, VolumeError};
 
+/// How many bytes a volume has, for those who may not wait for the state; who has that changes it.
+#[derive(Clone)]
+pub(crate) struct Size(Arc<AtomicU64>);
+
+impl Size {
+    pub(crate) fn new(bytes: u64) -> Self {
+        Self(Arc::new(AtomicU64::new(bytes)))
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set(&self, bytes: u64) {
+        self.0.store(bytes, Ordering::Release);
+    }
+}
+
 /// A volume, as the pool knows it.
 pub(crate) struct VolumeState {
     pub(crate) name: String,
-    /// In bytes.
-    pub(crate) size: u64,
+    pub(crate) size: Size,
     pub(crate) block_size: BlockSize,
     pub(crate) is_read_only: bool,
     /// The volume that it was made of, which may be gone.
@@ -140,7 +157,7 @@ impl State {
     /// before the volume became shorter.
     pub(crate) fn map(&mut self, volume: VolumeId, block: u64, to: Handle) {
         let Some(one) = self.volumes.get_mut(&volume) else { return };
-        if block >= one.size / u64::from(one.block_size.bytes()) {
+        if block >= one.size.get() / u64::from(one.block_size.bytes()) {
             return;
         }
         if to.is_hole() && one.map.get(block).is_hole() {

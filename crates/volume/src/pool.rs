@@ -13,7 +13,7 @@ use onefold_index::{ChainedTable, CompactTable, Table, TableCounters};
 use onefold_seal::wire::{Put, Reader, WireError};
 use onefold_seal::{CHECK_LEN, Check, Envelope, ObjectId};
 
-use crate::engine::{Batches, Compaction, Counters, Engine, VolumeState};
+use crate::engine::{Batches, Compaction, Counters, Engine, Size, VolumeState};
 use crate::files::Files;
 use crate::handle::VolumeId;
 use crate::journals::Journals;
@@ -345,7 +345,7 @@ impl Pool {
         let (id, size, block_size) = {
             let state = self.0.state();
             let (id, one) = find(&state.volumes, source)?;
-            (id, one.size, one.block_size)
+            (id, one.size.get(), one.block_size)
         };
         self.add(name, size, block_size, is_read_only, Some(id))
     }
@@ -371,7 +371,7 @@ impl Pool {
             let (map, size) = match source {
                 None => (Map::default(), size),
                 Some(source) => match state.volumes.get(&source) {
-                    Some(one) => (one.map.share(), one.size),
+                    Some(one) => (one.map.share(), one.size.get()),
                     None => return Err(VolumeError::NoVolume { name: name.to_owned() }),
                 },
             };
@@ -388,6 +388,7 @@ impl Pool {
                 made,
             };
             state.waiting.push(&record);
+            let size = Size::new(size);
             let one = VolumeState { name, size, block_size, is_read_only, source, made, map };
             state.volumes.insert(volume, one);
         }
@@ -401,6 +402,7 @@ impl Pool {
             let mut state = self.0.state();
             let (volume, _) = find(&state.volumes, name)?;
             let one = state.volumes.remove(&volume).expect("just found");
+            one.size.set(0);
             one.map.release(&mut state.pages);
             state.waiting.push(&Record::Delete { volume });
         }
@@ -411,9 +413,9 @@ impl Pool {
     pub fn volume(&self, name: &str) -> Result<Volume, VolumeError> {
         let state = self.0.state();
         let (id, one) = find(&state.volumes, name)?;
-        let (block_size, is_read_only) = (one.block_size, one.is_read_only);
+        let (size, block_size, is_read_only) = (one.size.clone(), one.block_size, one.is_read_only);
         drop(state);
-        Ok(Volume::new(Arc::clone(&self.0), id, block_size, is_read_only))
+        Ok(Volume::new(Arc::clone(&self.0), id, size, block_size, is_read_only))
     }
 
     /// The volumes, by name.
@@ -565,7 +567,7 @@ impl Pool {
 pub(crate) fn info(one: &VolumeState) -> VolumeInfo {
     VolumeInfo {
         name: one.name.clone(),
-        size: one.size,
+        size: one.size.get(),
         block_size: one.block_size.bytes(),
         is_read_only: one.is_read_only,
         mapped_blocks: one.map.mapped(),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use onefold_block::BlockSize;
 use onefold_seal::wire::WireError;
 
-use crate::engine::VolumeState;
+use crate::engine::{Size, VolumeState};
 use crate::handle::{Handle, VolumeId};
 use crate::map::{Map, Segment, Uncounted};
 use crate::metadata::Known;
@@ -71,7 +71,7 @@ impl Replayed {
                 self.containers.entry(container).or_default().is_sealed = true;
             }
             Record::Create { volume, name, size, block_size, is_read_only, source, made } => {
-                let map = Map::default();
+                let (map, size) = (Map::default(), Size::new(size));
                 let state = VolumeState { name, size, block_size, is_read_only, source, made, map };
                 self.volumes.insert(volume, state);
             }
@@ -83,7 +83,7 @@ impl Replayed {
                 let Some(one) = self.volumes.get_mut(&volume) else {
                     return refused("a volume that came before");
                 };
-                let is_within = u64::from(index) * MIN_SEGMENT_BYTES < one.size.max(1);
+                let is_within = u64::from(index) * MIN_SEGMENT_BYTES < one.size.get().max(1);
                 if !is_within {
                     return refused("a segment within its volume");
                 }
@@ -120,7 +120,7 @@ impl Replayed {
                 let Some(one) = self.volumes.get(&volume) else {
                     return refused("a volume that is there");
                 };
-                if block >= one.size / u64::from(one.block_size.bytes()) {
+                if block >= one.size.get() / u64::from(one.block_size.bytes()) {
                     return refused("a block within its volume");
                 }
                 if self.moved.contains_key(&to) {
@@ -139,6 +139,7 @@ impl Replayed {
                     },
                 };
                 self.next_volume = self.next_volume.max(volume.0.saturating_add(1));
+                let size = Size::new(size);
                 let state = VolumeState { name, size, block_size, is_read_only, source, made, map };
                 self.volumes.insert(volume, state);
             }
@@ -153,7 +154,7 @@ impl Replayed {
                 if check_size(size, one.block_size).is_err() {
                     return refused("a size that a volume can have");
                 }
-                one.size = size;
+                one.size.set(size);
                 one.map.truncate(size / u64::from(one.block_size.bytes()), &mut Uncounted);
             }
             Record::Moved { from, to } => {

@@ -7,7 +7,7 @@ use onefold_backend::BackendError;
 use onefold_block::{BlockDevice, BlockError, BlockSize, Durability, Extent, Zeroes};
 
 use crate::VolumeError;
-use crate::engine::{Engine, State};
+use crate::engine::{Engine, Size, State};
 use crate::handle::VolumeId;
 use crate::located::{Wanted, read_all};
 use crate::pool::check_size;
@@ -27,6 +27,8 @@ const AT_ONCE: usize = 16;
 pub struct Volume {
     engine: Arc<Engine>,
     id: VolumeId,
+    /// None once it is deleted.
+    size: Size,
     block_size: BlockSize,
     is_read_only: bool,
 }
@@ -35,10 +37,11 @@ impl Volume {
     pub(crate) fn new(
         engine: Arc<Engine>,
         id: VolumeId,
+        size: Size,
         block_size: BlockSize,
         is_read_only: bool,
     ) -> Self {
-        Self { engine, id, block_size, is_read_only }
+        Self { engine, id, size, block_size, is_read_only }
     }
 
     fn block_len(&self) -> u64 {
@@ -183,7 +186,7 @@ impl Volume {
 
 impl BlockDevice for Volume {
     fn size(&self) -> u64 {
-        self.engine.state().volumes.get(&self.id).map_or(0, |one| one.size)
+        self.size.get()
     }
 
     fn block_size(&self) -> BlockSize {
@@ -318,7 +321,7 @@ impl BlockDevice for Volume {
             let mut state = self.engine.state();
             let State { volumes, pages, waiting, .. } = &mut *state;
             let Some(one) = volumes.get_mut(&self.id) else { return Err(BlockError::ShuttingDown) };
-            one.size = size;
+            one.size.set(size);
             one.map.truncate(size / self.block_len(), pages);
             waiting.push(&Record::Resize { volume: self.id, size });
         }
@@ -340,6 +343,10 @@ fn block_error(error: VolumeError) -> BlockError {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc;
+    use std::thread;
+    use std::time::Duration;
+
     use onefold_backend::MemoryFolder;
     use onefold_testkit::random;
 
@@ -406,5 +413,24 @@ mod tests {
         volume.write_zeroes(0..SIZE, Zeroes::default(), Durability::OnReturn).unwrap();
         assert_eq!(extents(0..SIZE, 1), [Extent::Hole(SIZE)]);
         assert_eq!(pool.check(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_size_is_told_while_others_have_the_state_and_is_that_of_all_handles() {
+        let folder = Arc::new(MemoryFolder::new());
+        Pool::create(&folder, Hash::Blake3).unwrap();
+        let (pool, _) = Pool::open(folder, Options::default()).unwrap();
+        pool.create_volume("a", 8192, BlockSize::B4096).unwrap();
+        let (volume, other) = (pool.volume("a").unwrap(), pool.volume("a").unwrap());
+        other.resize(12288).unwrap();
+        let (told, hear) = mpsc::channel();
+        {
+            let _state = volume.engine.state();
+            thread::spawn(move || told.send(other.size()).unwrap());
+            assert_eq!(hear.recv_timeout(Duration::from_secs(20)), Ok(12288));
+        }
+        assert_eq!(volume.size(), 12288);
+        pool.delete_volume("a").unwrap();
+        assert_eq!(volume.size(), 0);
     }
 }
