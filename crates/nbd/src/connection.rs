@@ -6,15 +6,22 @@ use tokio::time::timeout;
 
 use crate::export::Offered;
 use crate::handshake::handshake;
+use crate::places::{Handshake, Place};
 use crate::server::Shared;
 use crate::stream::Stream;
 use crate::transmission::transmit;
 use crate::{Address, Event, NbdError};
 
 /// Talks with the client at `peer` and tells how it ended.
-pub(crate) async fn converse(stream: Box<dyn Stream>, peer: Address, shared: Arc<Shared>) {
+pub(crate) async fn converse(
+    stream: Box<dyn Stream>,
+    peer: Address,
+    begun: Handshake,
+    place: Place,
+    shared: Arc<Shared>,
+) {
     let mut export = None;
-    let ended = serve(stream, &peer, &shared, &mut export).await;
+    let ended = serve(stream, &peer, begun, place, &shared, &mut export).await;
     let (name, error) = (export.as_ref().map(|one| one.name.as_str()), ended.as_ref().err());
     (shared.on_event)(Event::Ended { peer: &peer, name, error });
 }
@@ -23,16 +30,22 @@ pub(crate) async fn converse(stream: Box<dyn Stream>, peer: Address, shared: Arc
 async fn serve(
     stream: Box<dyn Stream>,
     peer: &Address,
+    begun: Handshake,
+    mut place: Place,
     shared: &Shared,
     export: &mut Option<Arc<Offered>>,
 ) -> Result<(), NbdError> {
     let limit = shared.limits.handshake;
     let mut closing = shared.closing();
     let agreed = tokio::select! {
-        agreed = timeout(limit, handshake(stream, shared)) => agreed,
+        agreed = timeout(limit, handshake(stream, &mut place, shared)) => agreed,
+        () = begun.is_displaced() => {
+            return Err(NbdError::Displaced { most: shared.limits.handshakes });
+        }
         () = closing.wait() => return Ok(()),
     };
-    let what = "the handshake";
+    drop(begun);
+    let what = if matches!(place, Place::Awaited) { "waiting its turn" } else { "the handshake" };
     let Some((stream, agreed)) = agreed.map_err(|_| NbdError::TimedOut { what, limit })?? else {
         return Ok(());
     };

@@ -34,6 +34,12 @@ pub enum NbdError {
         /// How long it may take.
         limit: Duration,
     },
+    /// The client had not been served yet when others came.
+    #[error("the handshake was ended for a newer one, {most} were under way")]
+    Displaced {
+        /// How many there may be.
+        most: u32,
+    },
     /// The client asked for an export in the old way, which has no answer but the end.
     #[error("{why}")]
     Refused {

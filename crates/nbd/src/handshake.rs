@@ -8,6 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use crate::export::{Offered, Use};
 use crate::limits::{MAX_OPTION, MAX_OPTIONS, MAX_STRING};
 use crate::options::{self, Bad, ContextQuery, InfoQuery};
+use crate::places::Place;
 use crate::server::Shared;
 use crate::stream::Stream;
 use crate::wire::{
@@ -31,9 +32,11 @@ pub(crate) struct Agreed {
     pub(crate) has_allocation: bool,
 }
 
-/// Talks until the client has chosen an export, or `None` if it wants none.
+/// Talks until the client has chosen an export and there is a place for it, or `None` if it wants
+/// none.
 pub(crate) async fn handshake(
     mut stream: Box<dyn Stream>,
+    place: &mut Place,
     shared: &Shared,
 ) -> Result<Option<(Box<dyn Stream>, Agreed)>, NbdError> {
     let omits_zeroes = greet(&mut stream).await?;
@@ -47,6 +50,10 @@ pub(crate) async fn handshake(
         read(&mut stream, &mut data).await?;
         let mut answers = Answers { option: header.option, bytes: Vec::new() };
         let next = haggling.answer(header.option, &data, &mut answers)?;
+        if matches!(next, Next::Serve(_)) {
+            // it is told that it is served when it is
+            place.take(&shared.connections).await;
+        }
         write(&mut stream, &answers.bytes).await?;
         match next {
             Next::Option => {}

@@ -33,6 +33,7 @@ mod limits;
 mod listen;
 mod options;
 mod pace;
+mod places;
 mod reply;
 mod server;
 mod stream;

@@ -16,9 +16,13 @@ pub struct Limits {
     /// The most bytes that all requests together hold, and those of one connection a quarter of it,
     /// or one request of the longest kind. One that needs more waits.
     pub buffers: u64,
-    /// The most connections; further ones wait to be accepted.
+    /// The most clients that are served at once. A further one that has chosen an export waits for
+    /// its turn.
     pub connections: u32,
-    /// How long a client may take until it has chosen an export.
+    /// The most clients that have not chosen an export yet, or wait for their turn. For a further one
+    /// the oldest of them is ended.
+    pub handshakes: u32,
+    /// How long a client may take until it is served.
     pub handshake: Duration,
     /// How long a client may stop in the middle of a request, or let a reply wait. Between requests
     /// it may be silent for ever.
@@ -35,6 +39,7 @@ impl Default for Limits {
             in_flight: 128,
             buffers: 256 << 20,
             connections: 4096,
+            handshakes: 256,
             handshake: Duration::from_secs(15),
             stall: Duration::from_secs(60),
             least_rate: 64 << 10,
@@ -70,6 +75,7 @@ impl Limits {
         expected(self.max_request <= 64 << 20, "requests of at most 64 MiB")?;
         expected(self.in_flight > 0, "room for a request")?;
         expected(self.connections > 0, "room for a connection")?;
+        expected(self.handshakes > 0, "room for a handshake")?;
         expected(self.least_rate > 0, "a byte a second")?;
         expected(
             self.buffers >= self.longest(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use onefold_block::BlockError;
 use tokio::net::UnixStream;
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{Semaphore, watch};
 use tokio::time::{sleep, timeout};
 
 use crate::buffers::Buffers;
@@ -13,7 +13,7 @@ use crate::connection::converse;
 use crate::export::Exports;
 use crate::limits::LINGER;
 use crate::listen::Listener;
-use crate::stream::Stream;
+use crate::places::{Handshakes, Place};
 use crate::workers::Workers;
 use crate::{Address, Config, Event, Export, Limits, ServerError, Tls};
 
@@ -45,8 +45,9 @@ pub(crate) struct Shared {
     /// A permit for each request under way. A shutdown takes all of them, so that there are none
     /// for new requests.
     pub(crate) gate: Arc<Semaphore>,
-    /// A permit for each connection.
-    connections: Arc<Semaphore>,
+    /// A permit for each client that is served.
+    pub(crate) connections: Arc<Semaphore>,
+    handshakes: Arc<Handshakes>,
     phase: watch::Sender<Phase>,
 }
 
@@ -113,7 +114,7 @@ impl ExportList {
         self.0.upgrade().ok_or(ServerError::Ended)?.exports.remove(name, is_forced)
     }
 
-    /// How many clients are connected; none if the server has ended.
+    /// How many clients are served; none if the server has ended.
     pub fn connections(&self) -> u32 {
         self.0.upgrade().map_or(0, |shared| shared.connected())
     }
@@ -136,6 +137,7 @@ impl Server {
             on_event: config.on_event,
             gate: Arc::new(Semaphore::new(GATE as usize)),
             connections: Arc::new(Semaphore::new(config.limits.connections as usize)),
+            handshakes: Handshakes::new(config.limits.handshakes),
             phase: watch::Sender::new(Phase::Serving),
             limits: config.limits,
         });
@@ -164,7 +166,7 @@ impl Server {
         &self.addresses
     }
 
-    /// Serves a client that is connected already; false if there are as many as there may be.
+    /// Serves a client that is connected already; false if as many are served as may be.
     ///
     /// # Errors
     ///
@@ -176,11 +178,13 @@ impl Server {
         socket.set_nonblocking(true)?;
         let _context = self.runtime.enter();
         let stream = Box::new(UnixStream::from_std(socket)?);
-        self.runtime.spawn(serve(permit, stream, Address::Adopted, self.shared.clone()));
+        let (begun, place) = (self.shared.handshakes.begin(), Place::taken(permit));
+        let shared = self.shared.clone();
+        self.runtime.spawn(converse(stream, Address::Adopted, begun, place, shared));
         Ok(true)
     }
 
-    /// How many clients are connected.
+    /// How many clients are served.
     pub fn connections(&self) -> u32 {
         self.shared.connected()
     }
@@ -260,12 +264,14 @@ async fn listen(listener: Listener, shared: Arc<Shared>) {
     let mut phase = shared.phase.subscribe();
     loop {
         let accepted = tokio::select! {
-            accepted = next_client(&listener, &shared) => accepted,
+            accepted = listener.accept() => accepted,
             _ = phase.wait_for(|phase| *phase > Phase::Serving) => return,
         };
         match accepted {
-            Ok((permit, stream, peer)) => {
-                tokio::spawn(serve(permit, stream, peer, shared.clone()));
+            Ok((stream, peer)) => {
+                // in the order in which they come
+                let begun = shared.handshakes.begin();
+                tokio::spawn(converse(stream, peer, begun, Place::Later, shared.clone()));
             }
             Err(error) => {
                 (shared.on_event)(Event::NotAccepted { error: &error });
@@ -273,23 +279,4 @@ async fn listen(listener: Listener, shared: Arc<Shared>) {
             }
         }
     }
-}
-
-async fn next_client(
-    listener: &Listener,
-    shared: &Shared,
-) -> std::io::Result<(OwnedSemaphorePermit, Box<dyn Stream>, Address)> {
-    let (stream, peer) = listener.accept().await?;
-    let permit = shared.connections.clone().acquire_owned().await.expect("never closed");
-    Ok((permit, stream, peer))
-}
-
-async fn serve(
-    permit: OwnedSemaphorePermit,
-    stream: Box<dyn Stream>,
-    peer: Address,
-    shared: Arc<Shared>,
-) {
-    converse(stream, peer, shared).await;
-    drop(permit);
 }

@@ -135,7 +135,7 @@ impl Serve {
         let mut config = Config::new(self.places(), Vec::new());
         config.unix_mode = self.unix_mode;
         config.tls = self.tls()?;
-        config.limits.connections = most_clients(most_files());
+        (config.limits.connections, config.limits.handshakes) = most_clients(most_files());
         let strangers = Arc::new(Failures::of_strangers());
         let bounded = Arc::clone(&strangers);
         config.on_event = Arc::new(move |event| logs::connection(&event, &bounded));
@@ -382,12 +382,14 @@ impl Offers for Asked<'_> {
     }
 }
 
-/// How many clients may be connected where `files` may be open, half of which are for containers:
-/// further ones wait until others have gone.
-fn most_clients(files: usize) -> u32 {
-    let most = Limits::default().connections;
+/// How many clients may be served, and how many more may be connected that have not chosen a volume
+/// yet, where `files` may be open, half of which are for containers.
+fn most_clients(files: usize) -> (u32, u32) {
+    let most = Limits::default();
     let left = (files / 2).saturating_sub(OTHER_FILES).max(FEWEST_CLIENTS);
-    u32::try_from(left).map_or(most, |left| left.min(most))
+    let left = u32::try_from(left).unwrap_or(u32::MAX);
+    let handshakes = (left / 4).min(most.handshakes);
+    ((left - handshakes).min(most.connections), handshakes)
 }
 
 /// Whether a socket could not be made because there are none where it was to be.
@@ -470,9 +472,9 @@ mod tests {
 
     #[test]
     fn clients_and_containers_share_the_files_that_there_may_be() {
-        assert_eq!(most_clients(1024), 512 - 64);
-        assert_eq!(most_clients(64), 8);
-        assert_eq!(most_clients(1 << 17), Limits::default().connections);
-        assert_eq!(most_clients(usize::MAX), Limits::default().connections);
+        assert_eq!(most_clients(1024), (336, 112), "512 - 64 together");
+        assert_eq!(most_clients(64), (6, 2));
+        assert_eq!(most_clients(1 << 17), (4096, 256));
+        assert_eq!(most_clients(usize::MAX), (4096, 256));
     }
 }

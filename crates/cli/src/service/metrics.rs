@@ -77,7 +77,7 @@ impl Collector for Collected {
         let is_stopped = u64::from(self.pool.stopped().is_some());
         page.gauge("stopped", "Whether the pool takes no more changes", is_stopped)?;
         let connections = u64::from(self.exports.connections());
-        page.gauge("connections", "NBD clients that are connected", connections)?;
+        page.gauge("connections", "NBD clients that are served", connections)?;
         requests(&mut page, &self.measurements)
     }
 }

@@ -1,6 +1,6 @@
 //! Many connections, and the room that each has.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::thread;
@@ -58,6 +58,50 @@ fn further_connections_wait_until_one_ends() {
     assert!(!third.is_finished());
     drop(first);
     assert_eq!(third.join().unwrap(), Ok(vec![0]));
+}
+
+#[test]
+fn who_is_not_served_in_time_learns_that() {
+    let lab = Lab::with(Watched::new(MIB), |mut config| {
+        config.limits.connections = 1;
+        config.limits.handshake = Duration::from_millis(300);
+        config
+    });
+    let mut first = lab.client();
+    let mut second = Client::greet(lab.connect());
+    second.send_option(GO, &info_query("disk", &[]));
+    second.expect_end();
+    assert_eq!(lab.next_end().unwrap(), "waiting its turn took longer than 300ms");
+    assert_eq!(first.read(0, 0, 1), Ok(vec![0]));
+}
+
+#[test]
+fn strangers_that_say_nothing_take_no_place_of_a_client() {
+    let lab = Lab::with(Watched::new(MIB), |mut config| {
+        config.limits.connections = 2;
+        config.limits.handshakes = 4;
+        // longer than a client of these tests waits
+        config.limits.handshake = Duration::from_secs(300);
+        config
+    });
+    let mut strangers: Vec<UnixStream> = (0..16).map(|_| lab.connect()).collect();
+    let first = lab.client();
+    let _second = lab.client();
+    assert_eq!(lab.server.connections(), 2);
+    // each of the clients was one of four
+    let kept = strangers.split_off(13);
+    for mut stranger in strangers {
+        let mut greeting = Vec::new();
+        stranger.read_to_end(&mut greeting).unwrap();
+        let words = "the handshake was ended for a newer one, 4 were under way";
+        assert_eq!(lab.next_end().unwrap(), words);
+    }
+    // who comes late may still choose
+    let mut clients = kept.into_iter().map(Client::greet);
+    let mut late = clients.next_back().unwrap();
+    drop(first);
+    late.go("disk");
+    assert_eq!(late.read(0, 0, 1), Ok(vec![0]));
 }
 
 #[test]
@@ -170,6 +214,7 @@ fn limits_that_leave_no_service_are_refused() {
     for limits in [
         Limits { in_flight: 0, ..Limits::default() },
         Limits { connections: 0, ..Limits::default() },
+        Limits { handshakes: 0, ..Limits::default() },
         Limits { buffers: 1 << 20, ..Limits::default() },
         Limits { max_request: 100, ..Limits::default() },
         Limits { least_rate: 0, ..Limits::default() },
