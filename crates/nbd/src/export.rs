@@ -105,7 +105,7 @@ impl Use {
 /// What a server serves, each under another name. It may change at any time.
 #[derive(Default)]
 pub(crate) struct Exports {
-    all: RwLock<Vec<Arc<Offered>>>,
+    all: RwLock<Arc<Vec<Arc<Offered>>>>,
     /// What the empty name stands for, since a client first gave it.
     nameless: OnceLock<String>,
 }
@@ -127,7 +127,8 @@ impl Exports {
         if all.iter().any(|earlier| earlier.name == name) {
             return Err(ServerError::SameName { name });
         }
-        all.push(Arc::new(Offered { export, is_over: watch::Sender::new(false) }));
+        Arc::make_mut(&mut all)
+            .push(Arc::new(Offered { export, is_over: watch::Sender::new(false) }));
         Ok(())
     }
 
@@ -142,7 +143,7 @@ impl Exports {
         if connections > 0 && !is_forced {
             return Err(ServerError::ExportInUse { name: name.to_owned(), connections });
         }
-        let removed = all.remove(at);
+        let removed = Arc::make_mut(&mut all).remove(at);
         // a flush may take long, and others are looked for meanwhile
         drop(all);
         let flushed = if removed.is_read_only { Ok(()) } else { removed.device.flush() };
@@ -163,8 +164,8 @@ impl Exports {
         })
     }
 
-    /// All of them, as they are now.
-    pub(crate) fn all(&self) -> Vec<Arc<Offered>> {
+    /// All of them, as they are now. Takes no memory for who asks.
+    pub(crate) fn all(&self) -> Arc<Vec<Arc<Offered>>> {
         self.all.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }

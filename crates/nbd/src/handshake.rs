@@ -21,6 +21,9 @@ const ALLOCATION: &str = "base:allocation";
 const ALLOCATION_NAMESPACE: &str = "base:";
 pub(crate) const ALLOCATION_ID: u32 = 1;
 
+/// Answers are written when they are this many bytes, however many follow.
+const PIECE: usize = 32 << 10;
+
 /// What client and server have agreed on.
 pub(crate) struct Agreed {
     pub(crate) export: Arc<Offered>,
@@ -57,6 +60,7 @@ pub(crate) async fn handshake(
         write(&mut stream, &answers.bytes).await?;
         match next {
             Next::Option => {}
+            Next::List => list(&mut stream, shared).await?,
             Next::Tls => {
                 stream = haggling.encrypt(stream).await?;
                 haggling = Haggling { is_encrypted: true, omits_zeroes, ..Haggling::new(shared) };
@@ -124,9 +128,26 @@ async fn refuse_long_option<T>(
     })
 }
 
+/// Names all exports, a piece at a time.
+async fn list(stream: &mut Box<dyn Stream>, shared: &Shared) -> Result<(), NbdError> {
+    let mut answers = Answers { option: option::LIST, bytes: Vec::new() };
+    for export in shared.exports.all().iter() {
+        let len = (export.name.len() as u32).to_be_bytes();
+        let (name, description) = (export.name.as_bytes(), export.description.as_bytes());
+        answers.push(answer::SERVER, &[&len, name, description]);
+        if answers.bytes.len() >= PIECE {
+            write(stream, &answers.bytes).await?;
+            answers.bytes.clear();
+        }
+    }
+    answers.ack();
+    write(stream, &answers.bytes).await
+}
+
 /// What follows the answer to an option.
 enum Next {
     Option,
+    List,
     Tls,
     Serve(Agreed),
     End,
@@ -175,7 +196,7 @@ impl<'a> Haggling<'a> {
                 answers.error(answer::ERR_TLS_REQD, "this server asks for TLS first");
             }
             option::LIST | option::STRUCTURED_REPLY if has_data => answers.no_data_expected(),
-            option::LIST => self.list(answers),
+            option::LIST => return Ok(Next::List),
             option::STRUCTURED_REPLY => {
                 self.is_structured = true;
                 answers.ack();
@@ -250,15 +271,6 @@ impl<'a> Haggling<'a> {
     async fn encrypt(&self, stream: Box<dyn Stream>) -> Result<Box<dyn Stream>, NbdError> {
         let tls = self.shared.tls.as_ref().expect("asked for before");
         Ok(Box::new(tls.acceptor.accept(stream).await.map_err(NbdError::Tls)?))
-    }
-
-    fn list(&self, answers: &mut Answers) {
-        for export in self.shared.exports.all() {
-            let len = (export.name.len() as u32).to_be_bytes();
-            let (name, description) = (export.name.as_bytes(), export.description.as_bytes());
-            answers.push(answer::SERVER, &[&len, name, description]);
-        }
-        answers.ack();
     }
 
     /// Tells of the export that the client names; `None` if that is an error.

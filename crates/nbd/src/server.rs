@@ -241,7 +241,7 @@ async fn shut_down(shared: &Arc<Shared>, patience: Duration) -> Result<(), Serve
 /// Flushes every export, also behind one that fails; the first failure.
 async fn flush_all(shared: &Shared, patience: Duration) -> Result<(), ServerError> {
     let mut outcome = Ok(());
-    for export in shared.exports.all().into_iter().filter(|export| !export.is_read_only) {
+    for export in shared.exports.all().iter().filter(|export| !export.is_read_only) {
         let device = export.device.clone();
         let flush = tokio::task::spawn_blocking(move || device.flush());
         let flushed = match timeout(patience, flush).await {
