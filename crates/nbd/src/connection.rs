@@ -17,13 +17,15 @@ pub(crate) async fn converse(
     stream: Box<dyn Stream>,
     peer: Address,
     begun: Handshake,
-    place: Place,
+    mut place: Place,
     shared: Arc<Shared>,
 ) {
     let mut export = None;
-    let ended = serve(stream, &peer, begun, place, &shared, &mut export).await;
+    let ended = serve(stream, &peer, begun, &mut place, &shared, &mut export).await;
     let (name, error) = (export.as_ref().map(|one| one.name.as_str()), ended.as_ref().err());
     (shared.on_event)(Event::Ended { peer: &peer, name, error });
+    // a server that ends waits until that is told
+    drop(place);
 }
 
 /// Also tells which export it was, once that is chosen.
@@ -31,14 +33,14 @@ async fn serve(
     stream: Box<dyn Stream>,
     peer: &Address,
     begun: Handshake,
-    mut place: Place,
+    place: &mut Place,
     shared: &Shared,
     export: &mut Option<Arc<Offered>>,
 ) -> Result<(), NbdError> {
     let limit = shared.limits.handshake;
     let mut closing = shared.closing();
     let agreed = tokio::select! {
-        agreed = timeout(limit, handshake(stream, &mut place, shared)) => agreed,
+        agreed = timeout(limit, handshake(stream, place, shared)) => agreed,
         () = begun.is_displaced() => {
             return Err(NbdError::Displaced { most: shared.limits.handshakes });
         }

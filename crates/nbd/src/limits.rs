@@ -65,6 +65,8 @@ pub(crate) const MAX_MESSAGE: usize = 1024;
 /// How long a connection that has ended waits for the client to close it, so that the last replies
 /// are not lost to it.
 pub(crate) const LINGER: Duration = Duration::from_secs(1);
+/// How long clients may take for their last replies when the server ends.
+pub(crate) const DELIVERY: Duration = Duration::from_secs(5);
 
 impl Limits {
     pub(crate) fn check(&self) -> Result<(), ServerError> {

@@ -31,20 +31,13 @@ pub(crate) struct ReplyTo {
     pub(crate) is_structured: bool,
 }
 
-/// The room that a request takes until its reply is written.
-pub(crate) struct Ticket {
-    /// Among the requests of its connection.
-    pub(crate) _room: OwnedSemaphorePermit,
-    /// Among those that a shutdown waits for.
-    pub(crate) _gate: Option<OwnedSemaphorePermit>,
-}
-
 /// A reply as it goes over the wire.
 pub(crate) struct Reply {
     head: [u8; MAX_HEAD],
     head_len: usize,
     body: Body,
-    _ticket: Ticket,
+    /// Among the requests of its connection.
+    _room: OwnedSemaphorePermit,
 }
 
 enum Body {
@@ -54,10 +47,13 @@ enum Body {
 }
 
 impl Reply {
-    /// What is said to a request with this `outcome`.
-    pub(crate) fn new(to: ReplyTo, outcome: Result<Done, Failure>, ticket: Ticket) -> Reply {
-        let mut reply =
-            Reply { head: [0; MAX_HEAD], head_len: 0, body: Body::None, _ticket: ticket };
+    /// What is said to a request with this `outcome`, which has `room` until that is written.
+    pub(crate) fn new(
+        to: ReplyTo,
+        outcome: Result<Done, Failure>,
+        room: OwnedSemaphorePermit,
+    ) -> Reply {
+        let mut reply = Reply { head: [0; MAX_HEAD], head_len: 0, body: Body::None, _room: room };
         match outcome {
             Ok(Done::Nothing) => reply.simple(to, 0),
             Ok(Done::Read(data)) if !to.is_structured => {

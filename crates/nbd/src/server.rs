@@ -11,7 +11,7 @@ use tokio::time::{sleep, timeout};
 use crate::buffers::Buffers;
 use crate::connection::converse;
 use crate::export::Exports;
-use crate::limits::LINGER;
+use crate::limits::{DELIVERY, LINGER};
 use crate::listen::Listener;
 use crate::places::{Handshakes, Place};
 use crate::workers::Workers;
@@ -42,7 +42,7 @@ pub(crate) struct Shared {
     pub(crate) buffers: Arc<Buffers>,
     pub(crate) workers: Workers,
     pub(crate) on_event: Arc<dyn Fn(Event<'_>) + Send + Sync>,
-    /// A permit for each request under way. A shutdown takes all of them, so that there are none
+    /// A permit for each request that has not been done. A shutdown takes all of them, so that there are none
     /// for new requests.
     pub(crate) gate: Arc<Semaphore>,
     /// A permit for each client that is served.
@@ -197,13 +197,14 @@ impl Server {
     /// Ends in peace: lets nobody in, waits for the requests under way, flushes each device, and
     /// closes the connections. New requests get an error meanwhile.
     ///
-    /// It waits `patience` for the requests, as long for each flush, and a little more for the
-    /// connections.
+    /// It waits `patience` for the devices to do the requests, as long for each flush, and a few
+    /// seconds for clients to take their last replies. A connection on which they are not taken ends
+    /// with an error of its own, [`Event::Ended`]; what was asked for is done and durable all the same.
     ///
     /// # Errors
     ///
     /// [`ServerError::Flush`] if a flush failed: what clients wrote since their last flush may be
-    /// lost. [`ServerError::StillBusy`] if requests were still under way.
+    /// lost. [`ServerError::StillBusy`] if a device had not done all requests.
     pub fn shutdown(self, patience: Duration) -> Result<(), ServerError> {
         let Server { runtime, shared, .. } = self;
         let ended = runtime.block_on(shut_down(&shared, patience));
@@ -232,8 +233,9 @@ async fn shut_down(shared: &Arc<Shared>, patience: Duration) -> Result<(), Serve
     let flushed = flush_all(shared, patience).await;
     shared.phase.send_replace(Phase::Closing);
     let all = shared.connections.acquire_many(shared.limits.connections);
-    // clients that stopped in the middle of something are left behind
-    let _ = timeout(LINGER * 2, all).await;
+    // connections that wait for a device are left behind, others end by themselves
+    let delivery = if is_idle { DELIVERY } else { Duration::ZERO };
+    let _ = timeout(delivery + LINGER * 2, all).await;
     flushed?;
     if is_idle { Ok(()) } else { Err(ServerError::StillBusy(patience)) }
 }

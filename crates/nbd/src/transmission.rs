@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::task::JoinError;
-use tokio::time::timeout;
+use tokio::task::{JoinError, JoinSet};
+use tokio::time::{sleep, timeout};
 
 use crate::NbdError;
 use crate::buffers::Share;
@@ -14,9 +14,9 @@ use crate::command::{self, Operation};
 use crate::error::Failure;
 use crate::handshake::Agreed;
 use crate::inbox::Inbox;
-use crate::limits::LINGER;
+use crate::limits::{DELIVERY, LINGER};
 use crate::pace::Pace;
-use crate::reply::{self, Reply, ReplyTo, Ticket};
+use crate::reply::{self, Reply, ReplyTo};
 use crate::server::Shared;
 use crate::stream::Stream;
 use crate::wire::{Errno, Request, command as number};
@@ -31,33 +31,48 @@ pub(crate) async fn transmit(
     let (reader, writer) = stream.split();
     let pace = Pace::of(&shared.limits);
     let (replies, outgoing) = unbounded_channel();
-    let mut delivery = tokio::spawn(reply::deliver(writer, outgoing, pace));
+    // ends with this
+    let mut delivery = JoinSet::new();
+    delivery.spawn(reply::deliver(writer, outgoing, pace));
     let room = Arc::new(Semaphore::new(shared.limits.in_flight as usize));
     let inbox = Inbox::new(reader, pace);
     let memory = shared.buffers.share(shared.limits.share());
     let mut intake = Intake { inbox, agreed, shared, room, memory, replies };
-    let served = tokio::select! {
-        served = intake.serve() => served,
+    let mut closing = shared.closing();
+    tokio::select! {
+        served = intake.serve() => served?,
         // ends by itself only if the client does not take what it asked for
-        delivered = &mut delivery => return outcome(delivered),
-    };
-    if let Err(error) = served {
-        delivery.abort();
-        return Err(error);
+        delivered = delivered(&mut delivery) => return delivered,
+        // a request of which a part has come by now is none
+        () = closing.wait() => {}
     }
     let Intake { mut inbox, replies, room, .. } = intake;
-    let all = room.acquire_many(shared.limits.in_flight).await.expect("never closed");
-    // every request has its reply
-    drop((all, replies));
-    outcome(delivery.await)?;
+    let last_replies = async {
+        let all = room.acquire_many(shared.limits.in_flight).await.expect("never closed");
+        // every request has its reply
+        drop((all, replies));
+        delivered(&mut delivery).await
+    };
+    let late = async {
+        closing.wait().await;
+        sleep(DELIVERY).await;
+    };
+    tokio::select! {
+        delivered = last_replies => delivered?,
+        () = late => {
+            let what = "taking the last replies";
+            return Err(NbdError::TimedOut { what, limit: DELIVERY });
+        }
+    }
     // closing at once could take the last replies from the client; what else it sends is ignored
     let _ = timeout(LINGER, inbox.drain()).await;
     Ok(())
 }
 
-/// What a delivery ended with; nothing if the server is gone.
-fn outcome(delivered: Result<Result<(), NbdError>, JoinError>) -> Result<(), NbdError> {
-    match delivered.map_err(JoinError::try_into_panic) {
+/// What the only `delivery` ends with; nothing if the server is gone.
+async fn delivered(delivery: &mut JoinSet<Result<(), NbdError>>) -> Result<(), NbdError> {
+    let ended = delivery.join_next().await.expect("it is asked for once");
+    match ended.map_err(JoinError::try_into_panic) {
         Ok(outcome) => outcome,
         Err(Ok(panic)) => resume_unwind(panic),
         Err(Err(_cancelled)) => Ok(()),
@@ -78,7 +93,6 @@ struct Intake<'a> {
 
 impl Intake<'_> {
     async fn serve(&mut self) -> Result<(), NbdError> {
-        let mut closing = self.shared.closing();
         loop {
             if self.agreed.used.is_over() {
                 return Ok(());
@@ -87,7 +101,6 @@ impl Intake<'_> {
                 let has_more = tokio::select! {
                     biased;
                     has_more = self.inbox.wait() => has_more?,
-                    () = closing.wait() => false,
                     () = self.agreed.used.wait_for_end() => false,
                 };
                 if !has_more {
@@ -144,7 +157,8 @@ impl Intake<'_> {
             buffer,
             device: self.agreed.export.device.clone(),
             to: self.reply_to(&request),
-            ticket: Ticket { _room: room, _gate: Some(gate) },
+            room,
+            gate,
             replies: self.replies.clone(),
         });
         Ok(())
@@ -165,8 +179,7 @@ impl Intake<'_> {
     }
 
     fn refuse(&self, request: &Request, failure: Failure, room: OwnedSemaphorePermit) {
-        let ticket = Ticket { _room: room, _gate: None };
         // nobody listens only if the connection is about to end
-        let _ = self.replies.send(Reply::new(self.reply_to(request), Err(failure), ticket));
+        let _ = self.replies.send(Reply::new(self.reply_to(request), Err(failure), room));
     }
 }

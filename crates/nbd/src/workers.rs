@@ -6,13 +6,14 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use onefold_block::{BlockDevice, Durability};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::ServerError;
 use crate::buffers::Buffer;
 use crate::command::{Done, Operation};
 use crate::error::Failure;
-use crate::reply::{Reply, ReplyTo, Ticket};
+use crate::reply::{Reply, ReplyTo};
 use crate::wire::Errno;
 
 /// The most bytes that several writes have as one call.
@@ -24,7 +25,10 @@ pub(crate) struct Job {
     pub(crate) buffer: Option<Buffer>,
     pub(crate) device: Arc<dyn BlockDevice>,
     pub(crate) to: ReplyTo,
-    pub(crate) ticket: Ticket,
+    /// Among the requests of its connection, until the reply is written.
+    pub(crate) room: OwnedSemaphorePermit,
+    /// Among those that a shutdown waits for, until the device has done it.
+    pub(crate) gate: OwnedSemaphorePermit,
     pub(crate) replies: UnboundedSender<Reply>,
 }
 
@@ -178,6 +182,7 @@ impl Job {
 
     fn reply(self, outcome: Result<Done, Failure>) {
         // the client may have gone
-        let _ = self.replies.send(Reply::new(self.to, outcome, self.ticket));
+        let _ = self.replies.send(Reply::new(self.to, outcome, self.room));
+        drop(self.gate);
     }
 }

@@ -198,8 +198,7 @@ impl Serve {
         // It also makes durable what no client that is still there has flushed.
         let kept = pool.checkpoint().context("no checkpoint was made");
         tell_last();
-        ended?;
-        kept?;
+        all_of(ended, kept)?;
         info!("shut down; everything is durable");
         Ok(Exit::Fine)
     }
@@ -382,6 +381,19 @@ impl Offers for Asked<'_> {
     }
 }
 
+/// That the server ended and a checkpoint was made, or why not, of both.
+fn all_of(ended: Result<(), ServerError>, kept: Result<()>) -> Result<()> {
+    match (ended, kept) {
+        (Err(ended), Err(kept)) => {
+            Err(anyhow::Error::new(ended).context(format!("{kept:#}; and before that")))
+        }
+        (ended, kept) => {
+            ended?;
+            kept
+        }
+    }
+}
+
 /// How many clients may be served, and how many more may be connected that have not chosen a volume
 /// yet, where `files` may be open, half of which are for containers.
 fn most_clients(files: usize) -> (u32, u32) {
@@ -468,6 +480,23 @@ mod tests {
         assert!(matches!(offered.answer(delete(), &gone), Answer::Refused(_)));
         assert!(pool.volume("disk").is_ok());
         assert!(offered.under_way().is_empty());
+    }
+
+    #[test]
+    fn an_end_that_failed_twice_tells_of_both() {
+        let ended = || Err(ServerError::StillBusy(PATIENCE));
+        let kept = || Err(anyhow::anyhow!("no disk").context("no checkpoint was made"));
+        let both = format!("{:#}", all_of(ended(), kept()).unwrap_err());
+        assert_eq!(
+            both,
+            "no checkpoint was made: no disk; and before that: requests were still under way 30s \
+             after the shutdown began; they got no reply"
+        );
+        let one = format!("{:#}", all_of(ended(), Ok(())).unwrap_err());
+        assert!(both.ends_with(&one), "{one}");
+        let other = format!("{:#}", all_of(Ok(()), kept()).unwrap_err());
+        assert_eq!(other, "no checkpoint was made: no disk");
+        all_of(Ok(()), Ok(())).unwrap();
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use onefold_nbd::{Config, Event, Export, Listen, Server};
+use onefold_nbd::{Config, Event, Export, Listen, Server, ServerError};
 
 use crate::client::{self, Client};
 use crate::device::Watched;
@@ -52,6 +52,15 @@ impl Lab {
     /// A client that is served the device, with all that can be agreed on.
     pub(crate) fn client(&self) -> Client {
         Client::served(self.connect(), "disk")
+    }
+
+    /// How the server ended, and then each connection that had not; in words, if badly.
+    pub(crate) fn shut_down(
+        self,
+        patience: Duration,
+    ) -> (Result<(), ServerError>, Vec<Option<String>>) {
+        let ended = self.server.shutdown(patience);
+        (ended, self.ended.lock().unwrap().drain(..).collect())
     }
 
     /// How the next connection ended; in words, if it ended badly.

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use onefold_block::{BlockError, Durability};
 use onefold_nbd::ServerError;
@@ -128,6 +128,30 @@ fn a_device_that_does_not_return_is_waited_for_no_longer_than_was_said() {
 }
 
 #[test]
+fn replies_that_are_not_taken_are_an_error_of_their_connection_alone() {
+    let lab = Lab::with(Watched::new(32 * MIB), |config| config);
+    let (mut client, idle) = (lab.client(), lab.client());
+    for cookie in 0..200 {
+        client.send_request((READ, 0), cookie, 0, 32 << 20);
+    }
+    assert_eq!(lab.client().write(0, 0, b"kept"), 0);
+    eventually("a read", || {
+        lab.device.calls().iter().any(|call| matches!(call, Call::Read(..))).then_some(())
+    });
+    let device = lab.device.clone();
+    let start = Instant::now();
+    let (ended, mut connections) = lab.shut_down(PATIENT);
+    ended.unwrap();
+    assert!(start.elapsed() < PATIENT, "{:?}", start.elapsed());
+    connections.sort();
+    let not_taken = "taking the last replies took longer than 5s".to_owned();
+    assert_eq!(connections.last(), Some(&Some(not_taken)));
+    assert_eq!(connections.iter().flatten().count(), 1, "{connections:?}");
+    assert_eq!(device.calls().last(), Some(&Call::Flush));
+    drop((client, idle));
+}
+
+#[test]
 fn a_last_flush_that_fails_is_an_error() {
     let lab = Lab::new();
     lab.device.fail("flush", || BlockError::Io {
@@ -146,7 +170,7 @@ fn a_client_that_is_idle_or_silent_does_not_hold_the_end_up() {
     let _silent = lab.connect();
     let mut stopped = lab.client();
     stopped.send_request((WRITE, 0), 1, 0, 100);
-    let start = std::time::Instant::now();
+    let start = Instant::now();
     lab.server.shutdown(PATIENT).unwrap();
     assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
     stopped.expect_end();
