@@ -6,6 +6,7 @@
 
 use std::env;
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -19,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::lab::Lab;
 use crate::mount::can_mount;
 use crate::power_cut::Mounted;
-use crate::served::{Served, have, run};
+use crate::served::{Served, ended, have, run};
 use crate::unsynced::{Disk, NOTHING_KEPT};
 
 const BLOCK: usize = 4096;
@@ -272,27 +273,67 @@ fn a_disk_that_ignores_syncs_is_caught() {
     }
 }
 
-/// Lets fio write and flush, kills the server, and lets fio verify, `kills` times.
+/// Half of the volume that fio writes.
+const FIO_HALF: usize = 4 << 20;
+
+/// Lets fio write and flush one half of a volume, kills the server while fio writes to the other
+/// half, and lets fio verify the first: `kills` times.
 fn verified_by_fio(kills: u64) -> u64 {
     let lab = Lab::new();
-    lab.ok("volume create --pool pool --size 16MiB disk");
+    lab.ok(&format!("volume create --pool pool --size {} disk", 2 * FIO_HALF));
+    let mut numbers = SplitMix64::new(7);
     for round in 0..kills {
         let mut served = Served::start(&lab);
-        let (uri, seed) = (format!("--uri={}", served.uri("disk")), format!("--randseed={round}"));
-        #[rustfmt::skip]
-        let job = [
-            "--name=kill", "--ioengine=nbd", &uri, &seed, "--rw=randwrite", "--bs=4k",
-            "--size=16m", "--iodepth=16", "--verify=crc32c", "--verify_state_save=0",
-            "--serialize_overlap=1", "--verify_fatal=1", "--dedupe_percentage=30",
-        ];
-        run("fio", &[&job[..], &["--do_verify=0", "--fsync=64", "--end_fsync=1"]].concat());
-        served.client("disk").flush().unwrap();
+        // each half in turn
+        let flushed = round as usize % 2 * FIO_HALF;
+        let job = |served: &Served, offset: usize, more: &[&str]| -> Vec<String> {
+            let of_round = [
+                format!("--uri={}", served.uri("disk")),
+                format!("--randseed={round}"),
+                format!("--offset={offset}"),
+                format!("--size={FIO_HALF}"),
+            ];
+            #[rustfmt::skip]
+            let always = [
+                "--name=kill", "--ioengine=nbd", "--rw=randwrite", "--bs=4k", "--iodepth=16",
+                "--verify=crc32c", "--verify_state_save=0", "--serialize_overlap=1",
+                "--verify_fatal=1", "--dedupe_percentage=30",
+            ];
+            let words = always.iter().chain(more).map(|word| (*word).to_owned());
+            // the options of an engine come behind it
+            words.chain(of_round).collect()
+        };
+        let fio = |job: Vec<String>| {
+            run("fio", &job.iter().map(String::as_str).collect::<Vec<_>>());
+        };
+        fio(job(&served, flushed, &["--do_verify=0", "--fsync=64", "--end_fsync=1"]));
+        // one that has enough to do until the kill
+        let endless = ["--do_verify=0", "--fsync=64", "--time_based", "--runtime=600"];
+        let other = FIO_HALF - flushed;
+        let mut client = served.client("disk");
+        let mut read = || {
+            let mut found = vec![0; FIO_HALF];
+            client.read(other as u64, &mut found).unwrap();
+            found
+        };
+        let before = read();
+        let mut child = Command::new("fio")
+            .args(job(&served, other, &endless))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        while read() == before {
+            assert!(child.try_wait().unwrap().is_none(), "fio ended by itself");
+        }
+        thread::sleep(Duration::from_millis(numbers.below(60) as u64));
+        assert!(child.try_wait().unwrap().is_none(), "fio ended by itself");
         served.signal(Signal::KILL);
+        assert_ne!(ended(&mut child), 0, "fio wrote until the server was killed");
         let served = Served::start(&lab);
-        let uri = format!("--uri={}", served.uri("disk"));
-        let job: Vec<&str> =
-            job.iter().map(|one| if one.contains("uri=") { &uri } else { *one }).collect();
-        run("fio", &[&job[..], &["--verify_only"]].concat());
+        fio(job(&served, flushed, &["--verify_only"]));
+        assert!(lab.ok("volume check --pool pool").stdout.contains("no problems"));
     }
     kills
 }
@@ -302,6 +343,7 @@ fn verified_by_fio(kills: u64) -> u64 {
 struct Results {
     killed: Tally,
     power_cut: Option<Tally>,
+    /// Kills under a fio that wrote, after which another one verified what it had flushed.
     fio_rounds: Option<u64>,
 }
 
@@ -312,7 +354,7 @@ fn what_was_acknowledged_is_there_after_kills_and_power_cuts_under_load() {
     let results = Results {
         killed: killed(kills),
         power_cut: can_mount().then(|| cut(kills, false)),
-        fio_rounds: have(&["fio"]).then(|| verified_by_fio(kills.div_ceil(2))),
+        fio_rounds: have(&["fio"]).then(|| verified_by_fio(kills)),
     };
     judge(&results.killed, kills);
     results.power_cut.iter().for_each(|tally| judge(tally, kills));
@@ -333,6 +375,10 @@ fn record(out: &Path, kills: u64, results: Results) {
             "a volume of {BLOCKS} blocks of 4 KiB, {WRITERS} connections that write and erase, one \
              that flushes; kills come after 5 to 205 ms, power cuts after 40 to 440 steps of the \
              disk"
+        ),
+        format!(
+            "in each of fio_rounds fio wrote and flushed {FIO_HALF} bytes, half of a volume, the server was \
+             killed while another fio wrote the other half, and then fio verified the first"
         ),
         "wrong_blocks are neither what an acknowledged flush or FUA covered nor what was begun to \
          be written since"
