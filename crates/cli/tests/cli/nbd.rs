@@ -5,6 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
+pub(crate) const EPERM: u32 = 1;
 pub(crate) const ENOSPC: u32 = 28;
 pub(crate) const EIO: u32 = 5;
 
@@ -13,6 +14,8 @@ pub(crate) struct Nbd {
     stream: UnixStream,
     /// Of the export, in bytes.
     pub(crate) size: u64,
+    /// Whether the server says that it can be resized.
+    pub(crate) may_resize: bool,
 }
 
 impl Nbd {
@@ -31,7 +34,8 @@ impl Nbd {
         let mut export = [0; 10];
         stream.read_exact(&mut export).unwrap();
         let size = u64::from_be_bytes(export[..8].try_into().unwrap());
-        Self { stream, size }
+        let may_resize = u16::from_be_bytes(export[8..].try_into().unwrap()) & (1 << 9) != 0;
+        Self { stream, size, may_resize }
     }
 
     pub(crate) fn write(&mut self, offset: u64, data: &[u8]) -> Result<(), u32> {
@@ -55,6 +59,10 @@ impl Nbd {
 
     pub(crate) fn zeroes(&mut self, offset: u64, len: usize) -> Result<(), u32> {
         self.ask(6, offset, len, &[])
+    }
+
+    pub(crate) fn resize(&mut self, size: u64) -> Result<(), u32> {
+        self.ask(8, size, 0, &[])
     }
 
     /// Whether the server has closed the connection, waiting until it does.

@@ -17,7 +17,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::lab::{Lab, number};
-use crate::nbd::{EIO, ENOSPC, Nbd};
+use crate::nbd::{EIO, ENOSPC, EPERM, Nbd};
 use crate::served::ended;
 
 const BLOCK: usize = 4096;
@@ -746,4 +746,41 @@ fn strangers_cannot_fill_the_log() {
     }
     assert!((10..=10 * spans).contains(&told), "{told} lines: {said:#?}");
     assert_eq!(told + silent, 100, "{said:#?}");
+}
+
+#[test]
+fn clients_resize_volumes_where_they_may() {
+    let lab = Lab::new();
+    lab.ok("volume create --pool pool --size 4MiB disk");
+    lab.ok("volume snapshot --pool pool disk monday");
+    let server = Server::start(&lab, "pool", "");
+    let mut disk = server.open("disk");
+    assert!(!disk.may_resize);
+    assert_eq!(disk.resize(8 << 20), Err(EPERM));
+    drop(disk);
+    assert_eq!(server.end(Signal::TERM).0, 0);
+    let server = Server::start(&lab, "pool", "--allow-resize");
+    let mut disk = server.open("disk");
+    assert!(disk.may_resize && disk.size == 4 << 20);
+    disk.resize(8 << 20).unwrap();
+    let page = random(1, BLOCK);
+    disk.write((8 << 20) - BLOCK as u64, &page).unwrap();
+    disk.write(0, &page).unwrap();
+    assert_eq!(server.open("disk").size, 8 << 20);
+    // shorter as well, and what lay beyond does not come back
+    disk.resize(1 << 20).unwrap();
+    assert!(disk.read(1 << 20, BLOCK).is_err());
+    disk.resize(8 << 20).unwrap();
+    assert!(disk.read((8 << 20) - BLOCK as u64, BLOCK).unwrap() == [0; BLOCK]);
+    // to nothing, or to a part of a block, it is not
+    assert!(disk.resize(0).is_err() && disk.resize((2 << 20) + 1).is_err());
+    let mut monday = server.open("monday");
+    assert!(!monday.may_resize);
+    assert_eq!(monday.resize(8 << 20), Err(EPERM));
+    // durable at once
+    disk.resize(2 << 20).unwrap();
+    server.end(Signal::KILL);
+    let listed = lab.ok("volume list --pool pool --json").json();
+    assert_eq!((number(&listed[0], "size"), number(&listed[1], "size")), (2 << 20, 4 << 20));
+    assert_eq!(number(&lab.ok("volume stats --pool pool --json").json(), "pages"), 1);
 }
