@@ -6,11 +6,13 @@
 mod corpus;
 mod edit;
 pub mod model;
+mod qemu;
 pub mod s3;
 mod skip;
 mod splitmix;
 
 pub use corpus::{cycle, low_entropy, random, text};
 pub use edit::{Edit, versions};
+pub use qemu::qemu_io_patterns;
 pub use skip::skip;
 pub use splitmix::SplitMix64;

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use onefold_testkit::random;
+use onefold_testkit::{qemu_io_patterns, random};
 use rustix::process::Signal;
 
 use crate::lab::{Lab, number};
@@ -117,6 +117,32 @@ fn programs_that_speak_nbd_use_a_volume() {
     }
     image[1000..6000].fill(0x55);
     assert!(bytes_of(&lab.path("out"), len) == image);
+}
+
+#[test]
+fn qemu_io_reads_its_patterns_from_volumes() {
+    if !have(&["qemu-io"]) {
+        return;
+    }
+    let lab = Lab::new();
+    for (name, block_size) in [("disk", "4KiB"), ("small", "512")] {
+        let size = "--size 50MiB --block-size";
+        lab.ok(&format!("volume create --pool pool {size} {block_size} {name}"));
+        let mut served = Served::start(&lab);
+        let arguments = qemu_io_patterns(&served.uri(name));
+        let told = run("qemu-io", &arguments.iter().map(String::as_str).collect::<Vec<_>>());
+        assert!(!told.contains("verification failed") && !told.contains("failed:"), "{told}");
+        // what was erased last is a hole, the patterns around it are not
+        let mut found = vec![1; 1 << 20];
+        served.client(name).read(4 << 20, &mut found).unwrap();
+        assert!(found == vec![0; 1 << 20]);
+        assert_eq!(served.signal(Signal::TERM), 0);
+    }
+    // 24 patterns, and what is left of them at the ends of blocks
+    let sums = lab.ok("volume stats --pool pool --json").json();
+    assert!((24..200).contains(&number(&sums, "pages")), "{sums}");
+    assert!(lab.ok("volume check --pool pool").stdout.contains("no problems"));
+    assert!(lab.ok("volume scrub --pool pool").stdout.contains(" 0 are not"));
 }
 
 #[test]

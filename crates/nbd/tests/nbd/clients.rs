@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use onefold_block::{BlockDevice, BlockSize, Durability, MemoryDevice};
 use onefold_nbd::{Address, Config, Export, Listen, Server, TlsMode};
-use onefold_testkit::{random, skip};
+use onefold_testkit::{qemu_io_patterns, random, skip};
 
 use crate::server::MIB;
 use crate::tls::Certificates;
@@ -196,29 +196,7 @@ fn qemu_img_converts_and_compares() {
 #[test]
 fn qemu_io_reads_its_patterns() {
     let Some(bench) = Bench::new(&["qemu-io"]) else { return };
-    let mut arguments = vec!["-f".to_owned(), "raw".to_owned()];
-    let mut command = |text: String| arguments.extend(["-c".to_owned(), text]);
-    for number in 0..24_u64 {
-        let offset = number * 2 * MIB + [0, 512, 1536, 4096][number as usize % 4];
-        let len = [512, 4096, 66_048, MIB][number as usize / 4 % 4];
-        let (pattern, force) = (number + 1, if number % 3 == 0 { "-f" } else { "" });
-        command(format!("write {force} -P {pattern} {offset} {len}"));
-    }
-    command("flush".into());
-    for number in 0..24_u64 {
-        let offset = number * 2 * MIB + [0, 512, 1536, 4096][number as usize % 4];
-        let len = [512, 4096, 66_048, MIB][number as usize / 4 % 4];
-        command(format!("read -P {} {offset} {len}", number + 1));
-    }
-    command(format!("write -z 512 {MIB}"));
-    command(format!("read -P 0 512 {MIB}"));
-    command(format!("write -z -u {} {MIB}", 2 * MIB));
-    command(format!("read -P 0 {} {MIB}", 2 * MIB));
-    command(format!("discard {} {MIB}", 4 * MIB));
-    command(format!("aio_write -P 7 {} {MIB}", 6 * MIB));
-    command("aio_flush".into());
-    command(format!("read -P 7 {} {MIB}", 6 * MIB));
-    arguments.push(bench.uri());
+    let arguments = qemu_io_patterns(&bench.uri());
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let told = run("qemu-io", &arguments);
     assert!(!told.contains("verification failed"), "{told}");
