@@ -2,15 +2,24 @@
 
 mod common;
 
+use common::{Tally, cut_everywhere};
+
+/// Says what was tried; how many writes a quota refused.
+fn tell(seed: u64, tally: &Tally) -> u64 {
+    println!("seed {seed}: {tally:?}");
+    assert!(tally.states > tally.cuts && tally.states_again > 0, "{tally:?}");
+    tally.refused
+}
+
 #[test]
 fn a_power_cut_at_any_step_loses_nothing_that_was_flushed() {
     for seed in 0..6 {
-        common::cut_everywhere(seed, 5, None);
+        tell(seed, &cut_everywhere(seed, 5, None));
     }
 }
 
 #[test]
 fn so_does_a_pool_that_meets_its_quota() {
-    let refused: u64 = (0..4).map(|seed| common::cut_everywhere(seed, 4, Some(40_000))).sum();
+    let refused: u64 = (0..4).map(|seed| tell(seed, &cut_everywhere(seed, 4, Some(40_000)))).sum();
     assert!(refused > 0, "the quota is not met");
 }
