@@ -32,7 +32,7 @@ use crate::located::{Located, Wanted, read_all};
 use crate::map::Map;
 use crate::metadata::{MAX_BATCH, Metadata, Shard, Writer};
 use crate::new_pages::{NewPage, NewPages, Packer};
-use crate::pages::{FIRST_CONTAINER, Pages, enter, entry};
+use crate::pages::{FIRST_CONTAINER, Pages, entry};
 use crate::record::{PageEntry, Record};
 use crate::seeded::{self, Bug};
 use crate::stripes::Stripes;
@@ -731,13 +731,22 @@ impl Engine {
         file.map(|file| file.directory(&self.envelope())).transpose()
     }
 
-    /// Enters all pages into an empty table.
+    /// Enters all pages into an empty table. Of a page that is kept twice the one that is referred to:
+    /// the other one may go with its container any time.
     pub(crate) fn fill_table(&self, table: &dyn Table) -> Result<(), VolumeError> {
         let numbers = self.state().pages.numbers();
         for number in numbers {
             // A container that cannot be read has no pages to offer.
             let Ok(Some(directory)) = self.directory(number) else { continue };
-            enter(table, number, &directory);
+            let references: Vec<u32> = match self.state().pages.references(number) {
+                Some(references) => references.collect(),
+                None => continue,
+            };
+            for ((slot, chunk), references) in (0..).zip(&directory.chunks).zip(references) {
+                if references > 0 || table.get(&chunk.fingerprint).is_none() {
+                    table.insert(&chunk.fingerprint, Handle::new(number, slot).to_u64());
+                }
+            }
         }
         self.entered.fetch_add(1, Ordering::Release);
         Ok(())

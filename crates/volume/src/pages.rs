@@ -636,7 +636,7 @@ impl Pages {
 }
 
 /// Enters the pages of a container into a table.
-pub(crate) fn enter(table: &dyn Table, container: u32, directory: &Directory) {
+fn enter(table: &dyn Table, container: u32, directory: &Directory) {
     for (slot, chunk) in (0..).zip(&directory.chunks) {
         table.insert(&chunk.fingerprint, Handle::new(container, slot).to_u64());
     }

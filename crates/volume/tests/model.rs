@@ -401,6 +401,33 @@ fn a_page_is_kept_once_whoever_writes_it() {
 }
 
 #[test]
+fn a_table_that_is_filled_again_leads_to_pages_that_are_used() {
+    let mut fixture = Fixture::new(1, Hash::Blake3, options());
+    fixture.create("a", 1 << 20, BlockSize::B4096);
+    let pages = onefold_testkit::random(5, 20 * 4096);
+    let write = |fixture: &Fixture, at: u64, page: usize, count: usize| {
+        let bytes = &pages[page * 4096..(page + count) * 4096];
+        let device = fixture.pool().volume("a").unwrap();
+        device.write(at * 4096, bytes, Durability::OnReturn).unwrap();
+    };
+    write(&fixture, 0, 0, 1);
+    // kept twice, the second time in a container that is closed and of which little is used
+    fixture.pool().drop_table(false).unwrap();
+    write(&fixture, 50, 10, 8);
+    write(&fixture, 1, 0, 1);
+    write(&fixture, 60, 1, 9);
+    let device = fixture.pool().volume("a").unwrap();
+    device.erase(4096..2 * 4096, Durability::OnReturn).unwrap();
+    fixture.pool().drop_table(true).unwrap();
+    // that one goes, and the page that is used is found all the same
+    device.erase(50 * 4096..70 * 4096, Durability::OnReturn).unwrap();
+    assert_eq!(fixture.pool().statistics().pages, 1);
+    let before = fixture.pool().statistics().new_pages;
+    write(&fixture, 2, 0, 1);
+    assert_eq!(fixture.pool().statistics().new_pages, before);
+}
+
+#[test]
 fn pages_of_all_codecs_are_read_side_by_side_and_moved_as_they_are() {
     let mut fixture = Fixture::new(1, Hash::Blake3, options());
     fixture.create("a", 1 << 20, BlockSize::B4096);

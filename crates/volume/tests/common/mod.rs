@@ -424,7 +424,7 @@ pub(crate) fn cut_everywhere(seed: u64, states: usize, quota: Option<u64>) -> Ta
         drop(folder);
         for (i, state) in (0..).zip(disk.durable_states(states, seed)) {
             let context = format!("seed {seed}, cut at {steps}, state {i}");
-            let is_cut_again = (steps + i * 5 + seed) % AGAIN_EVERY == 0;
+            let is_cut_again = (steps + i * 5 + seed).is_multiple_of(AGAIN_EVERY);
             let before = is_cut_again.then(|| copy(&state));
             let found = verify(&state, &registers, quota, &context);
             tally.states += 1;
