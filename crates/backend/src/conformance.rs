@@ -24,6 +24,7 @@ pub fn objects(make: impl Fn() -> Box<dyn Objects>) {
 pub fn log(make: impl Fn() -> Box<dyn Log>) {
     appends_are_read_back(&mut *make());
     truncation_cuts_the_end_off(&mut *make());
+    room_that_is_asked_for_changes_nothing(&mut *make());
     log_reads_stay_inside(&mut *make());
     appends_go_on_beside_a_syncer(&mut *make());
 }
@@ -266,6 +267,21 @@ fn truncation_cuts_the_end_off(log: &mut dyn Log) {
     assert!(matches!(log.truncate(5), Err(BackendError::OutOfRange { size: 4, .. })));
     log.truncate(0).unwrap();
     assert!(log.is_empty());
+}
+
+fn room_that_is_asked_for_changes_nothing(log: &mut dyn Log) {
+    log.append(b"abc").unwrap();
+    for bytes in [10_000, 0, 10_000, 1 << 60] {
+        // whether there is any is the place's affair
+        log.reserve(bytes);
+        assert_eq!(log_bytes(log), b"abc");
+    }
+    assert_eq!(log.append(b"de").unwrap(), 3);
+    log.sync().unwrap();
+    log.reserve(0);
+    assert_eq!(log_bytes(log), b"abcde");
+    log.truncate(1).unwrap();
+    assert_eq!(log_bytes(log), b"a");
 }
 
 fn log_reads_stay_inside(log: &mut dyn Log) {

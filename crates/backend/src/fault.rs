@@ -328,6 +328,10 @@ impl<T: Log> Log for Faulty<T> {
         self.on_file(Operation::Resize, |inner| inner.truncate(len))
     }
 
+    fn reserve(&mut self, bytes: u64) -> bool {
+        self.inner.reserve(bytes)
+    }
+
     fn len(&self) -> u64 {
         self.inner.len()
     }

@@ -29,6 +29,17 @@ pub trait Log: Send {
     /// More than [`len`](Self::len) is [`BackendError::OutOfRange`], and does nothing.
     fn truncate(&mut self, len: u64) -> Result<(), BackendError>;
 
+    /// Asks for room for `bytes` behind the end, so that appends of so many do not meet a full disk;
+    /// whether it is there now. Where a place cannot do that it never is.
+    ///
+    /// Length and bytes stay as they are. The room lasts until appends have used it, one of them
+    /// failed, or the end is cut off; none for 0 bytes gives back what is left of it. Otherwise it goes
+    /// with the file.
+    fn reserve(&mut self, bytes: u64) -> bool {
+        let _ = bytes;
+        false
+    }
+
     /// The length in bytes, appended and not yet synced bytes included.
     fn len(&self) -> u64;
 
@@ -83,6 +94,10 @@ impl<T: Log + ?Sized> Log for Box<T> {
 
     fn truncate(&mut self, len: u64) -> Result<(), BackendError> {
         (**self).truncate(len)
+    }
+
+    fn reserve(&mut self, bytes: u64) -> bool {
+        (**self).reserve(bytes)
     }
 
     fn len(&self) -> u64 {

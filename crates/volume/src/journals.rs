@@ -13,6 +13,7 @@ use onefold_seal::ObjectId;
 use onefold_seal::wire::WireError;
 
 use crate::VolumeError;
+use crate::ahead::Ahead;
 use crate::frame::{self, Owner};
 use crate::mark::{self, Cut, LIMIT, Mark};
 use crate::metadata::{Checkpoint, Known, Metadata, Shard, Take, Taken, Writer};
@@ -89,7 +90,7 @@ struct Found {
 #[derive(Default)]
 struct Journal {
     /// And the number of its first frame. None before the first batch of a writer.
-    open: Option<(Box<dyn Log + Sync>, u64)>,
+    open: Option<(Ahead, u64)>,
     /// Of the next frame.
     next: u64,
     /// Of the first frame that is not in the last checkpoint.
@@ -275,7 +276,7 @@ impl Journals {
             let what = "the mark could not be written";
             mark.begin().map_err(|error| journal.stop_by_mark(what, error))?;
         }
-        journal.open = Some((log, journal.next));
+        journal.open = Some((Ahead::new(log), journal.next));
         Ok(())
     }
 }
@@ -338,8 +339,9 @@ impl Metadata for Journals {
         if journal.open.is_none() {
             self.begin_journal(&mut journal, writer)?;
         }
-        let (log, _) = journal.open.as_mut().expect("just begun");
-        frame::append(&mut **log, self.owner(writer), sequence, operations)?;
+        let (ahead, _) = journal.open.as_mut().expect("just begun");
+        let log = ahead.log();
+        frame::append(log, self.owner(writer), sequence, operations)?;
         if !seeded::active(Bug::JournalUnsynced)
             && let Err(error) = log.sync()
         {

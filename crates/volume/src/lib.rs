@@ -19,6 +19,7 @@
 //! | metadata.rs | what a pool durably knows, behind one call |
 //! | journals.rs, mark.rs | that in a folder, by who has the pool |
 //! | record.rs, frame.rs | the bytes of it |
+//! | ahead.rs | room for them on a disk that is full |
 //! | checkpoint.rs, replay.rs, recovery.rs | what is left after a crash, and how it is found |
 //! | check.rs, scrub.rs | whether all of it fits together, and can be read |
 //! | walk.rs, bits.rs | all of the maps, some at a time, and sets of pages |
@@ -28,6 +29,7 @@
 //! The table of fingerprints is advisory: it may be dropped at any time. What a read needs is in
 //! maps and containers.
 
+mod ahead;
 mod append;
 mod bits;
 mod check;

@@ -37,6 +37,10 @@ impl Log for LocalLog {
         self.0.shrink(len)
     }
 
+    fn reserve(&mut self, bytes: u64) -> bool {
+        self.0.reserve(bytes)
+    }
+
     fn len(&self) -> u64 {
         self.0.len()
     }

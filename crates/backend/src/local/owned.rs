@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use rustix::fs::{FallocateFlags, fallocate};
+
 use super::sync_directory;
 use crate::error::name_and_place;
 use crate::{BackendError, Operation, Syncer};
@@ -103,6 +105,22 @@ impl OwnedFile {
         Ok(offset)
     }
 
+    /// Has the file system keep room for `bytes` behind the end, and gives back what it kept beyond;
+    /// whether it does.
+    pub(super) fn reserve(&mut self, bytes: u64) -> bool {
+        if self.shared.check(Operation::Resize).is_err() {
+            return false;
+        }
+        // What is to be kept is bytes that nobody reads, and no error loses any.
+        match bytes {
+            0 => self.shared.file.set_len(self.len).is_ok(),
+            _ => {
+                let how = FallocateFlags::KEEP_SIZE;
+                fallocate(&self.shared.file, how, self.len, bytes).is_ok()
+            }
+        }
+    }
+
     /// Adds zeros at the end, also where there were ignored bytes.
     pub(super) fn grow(&mut self, len: u64) -> Result<(), BackendError> {
         self.shared.check(Operation::Resize)?;
@@ -171,6 +189,8 @@ fn open_or_make(path: &Path) -> io::Result<File> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::MetadataExt;
+
     use super::*;
 
     #[test]
@@ -215,6 +235,28 @@ mod tests {
         assert_eq!(std::fs::read(&path).unwrap(), b"abcd");
         file.append(b"e").unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"abcde");
+    }
+
+    #[test]
+    fn room_that_is_kept_is_on_the_disk_alone_and_is_given_back() {
+        const ROOM: u64 = 1 << 20;
+        let folder = tempfile::tempdir().unwrap();
+        let mut file = OwnedFile::open(&folder.path().join("log")).unwrap();
+        file.append(b"abc").unwrap();
+        if !file.reserve(ROOM) {
+            onefold_testkit::skip("the file system keeps no room for files");
+            return;
+        }
+        let taken = |file: &OwnedFile| file.shared.file.metadata().unwrap().blocks() * 512;
+        assert!(taken(&file) >= ROOM);
+        assert_eq!((file.len(), file.shared.file.metadata().unwrap().len()), (3, 3));
+        file.append(b"def").unwrap();
+        let mut found = [0; 6];
+        file.read(0, &mut found).unwrap();
+        assert_eq!(&found, b"abcdef");
+        assert!(file.reserve(0));
+        assert!(taken(&file) < ROOM / 2, "{}", taken(&file));
+        assert_eq!((file.len(), file.shared.file.metadata().unwrap().len()), (6, 6));
     }
 
     #[test]
