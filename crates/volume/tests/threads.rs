@@ -454,7 +454,7 @@ fn no_container_goes_before_the_journal_durably_says_so() {
     Pool::create(&folder, Hash::Blake3).unwrap();
     let roomy = Options { commit_len: 1 << 20, ..options() };
     let (pool, _) = Pool::open(Arc::clone(&folder), roomy).unwrap();
-    // many blocks: who asks which of them are holes has the state for a while
+    // many blocks: who asks which of them are holes has the state again and again
     pool.create_volume("many", 3000 * 512, BlockSize::B512).unwrap();
     pool.volume("many").unwrap().write(0, &[7; 3000 * 512], Durability::OnReturn).unwrap();
     pool.create_volume("a", 1000 * BLOCK, BlockSize::B4096).unwrap();
