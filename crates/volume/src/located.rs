@@ -353,9 +353,9 @@ mod tests {
             lost
         };
         let fails = || Fault::new(Failure::Io).on(Operation::Read);
-        assert_eq!(read(&[]), []);
+        assert!(read(&[]).is_empty());
         // the one of all
-        assert_eq!(read(&[fails()]), []);
+        assert!(read(&[fails()]).is_empty());
         // and then the first, one in the middle, the last
         assert_eq!(
             read(&[fails(), fails().skip(1), fails().skip(8), fails().skip(20)]),

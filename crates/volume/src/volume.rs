@@ -169,7 +169,8 @@ impl Volume {
             // before blocks are locked: it may wait for the disk
             self.engine.expect_room(self.id).map_err(block_error)?;
             let end = blocks.end.min(blocks.start + ERASED);
-            let _blocks = self.engine.blocks.lock(self.id, [blocks.start..end], []);
+            let step = blocks.start..end;
+            let _blocks = self.engine.blocks.lock(self.id, [step], []);
             self.engine.erase(self.id, blocks.start..end);
             blocks.start = end;
         }
