@@ -16,14 +16,28 @@ pub(crate) struct Pin {
 impl Pin {
     /// To the last `cores` CPUs that this thread may use: the first ones have interrupts to serve.
     pub(crate) fn to(cores: usize) -> Result<Self> {
-        let place = || format!("cannot keep to {cores} CPUs");
+        Self::to_these(&last_cpus(cores)?)
+    }
+
+    /// To this one, which need not be one that the thread was kept to.
+    pub(crate) fn to_cpu(cpu: usize) -> Result<Self> {
+        Self::to_these(&[cpu])
+    }
+
+    fn to_these(cpus: &[usize]) -> Result<Self> {
+        let place = || format!("cannot keep to CPUs {cpus:?}");
         let before = sched_getaffinity(None).with_context(place)?;
         let mut kept = CpuSet::new();
-        let allowed = (0..CpuSet::MAX_CPU).rev().filter(|&cpu| before.is_set(cpu));
-        allowed.take(cores).for_each(|cpu| kept.set(cpu));
+        cpus.iter().for_each(|cpu| kept.set(*cpu));
         sched_setaffinity(None, &kept).with_context(place)?;
         Ok(Self { before, of_this_thread: PhantomData })
     }
+}
+
+/// The last `count` CPUs that this thread may use, or all if they are fewer; the last one first.
+pub(crate) fn last_cpus(count: usize) -> Result<Vec<usize>> {
+    let allowed = sched_getaffinity(None).context("cannot ask for the CPUs of this thread")?;
+    Ok((0..CpuSet::MAX_CPU).rev().filter(|&cpu| allowed.is_set(cpu)).take(count).collect())
 }
 
 impl Drop for Pin {
@@ -45,5 +59,19 @@ mod tests {
         assert_eq!((count(), std::thread::spawn(count).join().unwrap()), (1, 1));
         drop(pin);
         assert_eq!(count(), before);
+    }
+
+    #[test]
+    fn a_thread_of_one_that_is_kept_to_a_cpu_may_be_kept_to_another() {
+        let cpus = last_cpus(2).unwrap();
+        let _pin = Pin::to(1).unwrap();
+        assert_eq!(last_cpus(2).unwrap(), cpus[..1]);
+        for cpu in cpus {
+            let kept = std::thread::spawn(move || {
+                let _pin = Pin::to_cpu(cpu).unwrap();
+                last_cpus(2).unwrap()
+            });
+            assert_eq!(kept.join().unwrap(), [cpu]);
+        }
     }
 }

@@ -86,6 +86,14 @@ fn tell(results: &Results) {
             );
         }
     }
+    for one in &results.together {
+        println!(
+            "two threads write {:.2} times as many pages as one, {:.0} % known, compression {}",
+            one.gain,
+            100.0 * one.duplicates,
+            one.compresses,
+        );
+    }
     println!("12.7 GB/s of SHA3-256 take {:.1} such cores", results.cores_for_paper);
     for bar in &results.bars {
         println!(

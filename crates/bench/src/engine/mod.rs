@@ -1,5 +1,6 @@
 //! How fast a pool of volumes is, beside fingerprints alone and compression alone, and what it adds
-//! to the time of a call: StreamDedup's figures 10 to 12, on one thread, without NBD.
+//! to the time of a call: StreamDedup's figures 10 to 12, on one thread, without NBD; and what a second
+//! thread adds.
 //!
 //! A volume has twice as many blocks as there are known pages. Its first half holds these, one a
 //! block; its second half is written, read and erased. Pages are made before each call, off the
@@ -10,6 +11,7 @@ mod alone;
 mod page;
 mod plot;
 mod pool;
+mod together;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -23,7 +25,7 @@ use page::PAGE;
 pub use plot::plot;
 use pool::{Measured, Tables};
 
-use crate::pin::Pin;
+use crate::pin::{Pin, last_cpus};
 
 /// Bytes a second that StreamDedup's card takes, which is that of its network.
 const PAPER_BYTES: f64 = 12.7e9;
@@ -70,6 +72,12 @@ pub enum Work {
         is_full: bool,
         /// Whether it has Bloom filters.
         has_filters: bool,
+    },
+    /// Writes to random blocks by two threads on two CPUs, each to its half of them, as many a call as
+    /// the plan has where nothing else is said; the table is half full and has filters.
+    WriteTogether {
+        /// Share of the pages that are known.
+        duplicates: f64,
     },
     /// Reads of random blocks, one a call.
     Read,
@@ -141,6 +149,17 @@ impl Quantiles {
     }
 }
 
+/// Two threads beside one.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Together {
+    /// Share of the pages that are known.
+    pub duplicates: f64,
+    /// Whether new pages are compressed.
+    pub compresses: bool,
+    /// How many times as many pages a second two threads write as one, in the median of rounds.
+    pub gain: f64,
+}
+
 /// A bar of the plan, and what was reached.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Bar {
@@ -170,6 +189,9 @@ pub struct Results {
     pub container_bytes: u64,
     /// Each work with and without compression.
     pub throughput: Vec<Throughput>,
+    /// What a second thread adds; nothing where there is no CPU for it.
+    #[serde(default)]
+    pub together: Vec<Together>,
     /// Latencies under load.
     pub loaded: Vec<Loaded>,
     /// Cores that SHA3-256 of StreamDedup's 12.7 GB/s takes at the speed of this one.
@@ -189,6 +211,8 @@ pub fn measure_engine(
     // a call writes no block twice
     let most = plan.depth.max(256) as u64;
     ensure!(plan.known >= 2 * most, "{} known pages, expected {} or more", plan.known, 2 * most);
+    let cpus = last_cpus(together::COUNT)?;
+    let cpus = cpus.try_into().ok();
     let _pin = Pin::to(1)?;
     remove(directory)?;
     let mut pool = Measured::fill(directory, plan.known)?;
@@ -199,7 +223,7 @@ pub fn measure_engine(
     let (mut throughput, mut loaded) = (Vec::new(), Vec::new());
     for compresses in [true, false] {
         pool = pool.reopen(directory, compresses)?;
-        throughput.extend(rounds(plan, &mut pool, &tables, compresses, &mut told)?);
+        throughput.extend(rounds(plan, &mut pool, &tables, compresses, cpus, &mut told)?);
         if compresses {
             loaded = under_load(plan, &mut pool, &tables, &mut told)?;
         }
@@ -210,7 +234,19 @@ pub fn measure_engine(
     let sha3 = find(&throughput, Work::Fingerprint { is_blake3: false }, true);
     let cores_for_paper = PAPER_BYTES / (PAGE as f64 * sha3.per_second());
     let bars = bars(plan, &throughput, &loaded);
-    Ok(Results { known: plan.known, container_bytes, throughput, loaded, cores_for_paper, bars })
+    let together = together(plan, &throughput);
+    let known = plan.known;
+    Ok(Results { known, container_bytes, throughput, together, loaded, cores_for_paper, bars })
+}
+
+/// What a second thread adds to one, where it was measured.
+fn together(plan: &Plan, all: &[Throughput]) -> Vec<Together> {
+    let gain = |both: &Throughput| {
+        let Work::WriteTogether { duplicates } = both.work else { return None };
+        let one = find(all, write_of(duplicates, plan.depth), both.compresses);
+        Some(Together { duplicates, compresses: both.compresses, gain: ratio(both, one) })
+    };
+    all.iter().filter_map(gain).collect()
 }
 
 fn remove(directory: &Path) -> Result<()> {
@@ -226,8 +262,11 @@ const fn write_of(duplicates: f64, depth: usize) -> Work {
     Work::Write { duplicates, depth, is_full: false, has_filters: true }
 }
 
+/// The CPUs of two threads, if there are as many.
+type Cpus = Option<[usize; together::COUNT]>;
+
 /// What comes in each round.
-fn contenders(plan: &Plan, compresses: bool) -> Vec<Work> {
+fn contenders(plan: &Plan, compresses: bool, cpus: Cpus) -> Vec<Work> {
     let mut all = vec![
         Work::Fingerprint { is_blake3: false },
         Work::Fingerprint { is_blake3: true },
@@ -240,6 +279,9 @@ fn contenders(plan: &Plan, compresses: bool) -> Vec<Work> {
         for (has_filters, is_full) in [(true, false), (true, true), (false, false), (false, true)] {
             all.push(Work::Write { duplicates, depth: plan.depth, is_full, has_filters });
         }
+    }
+    if cpus.is_some() {
+        all.extend([1.0, 0.0].map(|duplicates| Work::WriteTogether { duplicates }));
     }
     for depth in [1, 8, 16, 256] {
         all.extend([write_of(1.0, depth), write_of(0.0, depth)]);
@@ -258,17 +300,18 @@ fn rounds(
     pool: &mut Measured,
     tables: &Tables,
     compresses: bool,
+    cpus: Cpus,
     told: &mut impl FnMut(String),
 ) -> Result<Vec<Throughput>> {
     let pages = plan.known.min(plan.operations);
     let of =
         |work| Throughput { work, compresses, pages, seconds: Vec::new(), latencies: Vec::new() };
-    let mut all: Vec<Throughput> = contenders(plan, compresses).into_iter().map(of).collect();
+    let mut all: Vec<Throughput> = contenders(plan, compresses, cpus).into_iter().map(of).collect();
     let count = all.len();
     for round in 0..plan.rounds as usize {
         for i in 0..count {
             let one = &mut all[(i + round * 7) % count];
-            let sample = sample(plan, pool, tables, one.work, pages);
+            let sample = sample(plan, pool, tables, one.work, pages, cpus);
             let (seconds, calls) = sample.with_context(|| format!("{:?}", one.work))?;
             one.seconds.push(seconds);
             if calls.len() as u64 == pages {
@@ -287,6 +330,7 @@ fn sample(
     tables: &Tables,
     work: Work,
     pages: u64,
+    cpus: Cpus,
 ) -> Result<(f64, Vec<f64>)> {
     let fingerprint = |fingerprinter| alone::fingerprint(&fingerprinter, pages, plan.depth);
     let alone = match work {
@@ -294,16 +338,18 @@ fn sample(
         Work::Fingerprint { is_blake3: true } => fingerprint(Fingerprinter::blake3()),
         Work::Openssl => (pages * PAGE as u64) as f64 / alone::openssl()?,
         Work::Compress => alone::compress(pages, plan.depth)?,
-        _ => return on_pool(pool, tables, work, pages),
+        _ => return on_pool(plan, pool, tables, work, pages, cpus),
     };
     Ok((alone, Vec::new()))
 }
 
 fn on_pool(
+    plan: &Plan,
     pool: &mut Measured,
     tables: &Tables,
     work: Work,
     pages: u64,
+    cpus: Cpus,
 ) -> Result<(f64, Vec<f64>)> {
     let table = match work {
         Work::Write { is_full, has_filters, .. } => tables.get(has_filters, is_full),
@@ -313,6 +359,10 @@ fn on_pool(
     let new = pool.next_new();
     let sample = match work {
         Work::Write { duplicates, depth, .. } => pool.write(duplicates, pages, depth)?,
+        Work::WriteTogether { duplicates } => {
+            let cpus = cpus.context("two CPUs")?;
+            (pool.write_together(duplicates, pages, plan.depth, cpus)?, Vec::new())
+        }
         Work::Erase { is_reclaimed } => pool.erase(is_reclaimed, pages)?,
         _ => pool.read(pages)?,
     };
@@ -437,6 +487,14 @@ pub fn notes(plan: &Plan, results: &Results) -> Vec<String> {
         ),
         "latencies of reads include reading the container's file".into(),
     ];
+    notes.push(match results.together.is_empty() {
+        true => "two threads are left out: there is one CPU".into(),
+        false => {
+            "two threads have a CPU each and blocks of their own; a call of one begins with one \
+                  of the other, and counts until both are done"
+                .into()
+        }
+    });
     if plan.operations as f64 > (1.0 - pool::FULL) * 2.0 * plan.known as f64 {
         notes.push("a sample has more new pages than a full table has room for".into());
     }
@@ -475,6 +533,10 @@ mod tests {
                 || matches!(one.work, Work::Write { depth: 1, .. });
             assert_eq!(one.latencies.len(), if is_by_page { 2 } else { 0 }, "{one:?}");
         }
+        // known pages and new ones, compressed and not, where there are two CPUs
+        let together = if last_cpus(2).unwrap().len() == 2 { 4 } else { 0 };
+        assert_eq!(results.together.len(), together);
+        assert!(results.together.iter().all(|one| one.gain > 0.0), "{:?}", results.together);
         assert_eq!(results.loaded.len(), 4);
         for one in &results.loaded {
             assert_eq!((one.per_second.len(), one.latencies.len()), (2, 2), "{one:?}");
@@ -487,8 +549,10 @@ mod tests {
         let svg = plot(&results);
         assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
         // two panels of four shares, four tables each, and four in the legend; five kinds of calls,
-        // with compression and without, and two in the legend
-        assert_eq!(svg.matches("<rect").count(), 1 + 2 * 4 * 4 + 4 + 2 * 5 + 2);
+        // with compression and without, and two in the legend; three kinds of writes by one thread
+        // and by two
+        let threads = if together == 0 { 0 } else { 2 * 3 + 2 };
+        assert_eq!(svg.matches("<rect").count(), 1 + 2 * 4 * 4 + 4 + 2 * 5 + 2 + threads);
     }
 
     #[test]

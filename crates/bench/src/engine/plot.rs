@@ -36,6 +36,9 @@ const CALLS: [(Work, &str); 5] = [
 const KEPT: [(bool, &str, &str); 2] =
     [(true, "compressed", "#009e73"), (false, "as they are", "#cc79a7")];
 
+/// Name and colour of one thread, and of two.
+const THREADS: [(&str, &str); 2] = [("one thread", "#0072b2"), ("two threads", "#e69f00")];
+
 /// Bars in groups, over a name each.
 struct Panel {
     title: String,
@@ -44,10 +47,11 @@ struct Panel {
     groups: Vec<(String, Vec<f64>)>,
 }
 
-/// Writes a second by share of known pages and by table, with compression and without, and what
-/// single calls take.
+/// Writes a second by share of known pages and by table, with compression and without, what single
+/// calls take, and writes by two threads.
 pub fn plot(results: &Results) -> String {
-    let panels = [writes(results, KEPT[0]), writes(results, KEPT[1]), calls(results)];
+    let mut panels = vec![writes(results, KEPT[0]), writes(results, KEPT[1]), calls(results)];
+    panels.extend((!results.together.is_empty()).then(|| threads(results)));
     let height = TOP + panels.len() as f64 * (PANEL + GAP);
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" \
@@ -105,6 +109,29 @@ fn calls(results: &Results) -> Panel {
         title: "µs that half of the calls of one page take at most, each after the other".into(),
         bars: KEPT.map(|(_, name, colour)| (name, colour)).into(),
         groups: CALLS.map(group).into(),
+    }
+}
+
+/// Thousands of writes a second by one thread and by two.
+fn threads(results: &Results) -> Panel {
+    let speed = |is_it: &dyn Fn(&Work) -> bool, compresses: bool| {
+        let is_it = |one: &&Throughput| one.compresses == compresses && is_it(&one.work);
+        results.throughput.iter().find(is_it).map_or(0.0, |one| one.per_second() / 1e3)
+    };
+    let group = |(name, share, compresses): (&str, f64, bool)| {
+        let alone = |work: &Work| {
+            matches!(work, Work::Write { duplicates, is_full: false, has_filters: true, .. }
+                if *duplicates == share)
+        };
+        let both = |work: &Work| *work == Work::WriteTogether { duplicates: share };
+        (name.to_owned(), vec![speed(&alone, compresses), speed(&both, compresses)])
+    };
+    let groups =
+        [("known", 1.0, true), ("new, compressed", 0.0, true), ("new, as they are", 0.0, false)];
+    Panel {
+        title: "thousand writes a second by threads on a CPU each".into(),
+        bars: THREADS.into(),
+        groups: groups.map(group).into(),
     }
 }
 

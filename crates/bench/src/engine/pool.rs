@@ -13,6 +13,7 @@ use onefold_index::{ChainedTable, Inserted, Table};
 use onefold_volume::{Hash, Options, Pool, Volume};
 
 use super::page::{Batch, HALVES, PAGE, PATTERNS, fill, refill};
+use super::together;
 use crate::index::{fingerprint, mixed};
 
 const VOLUME: &str = "measured";
@@ -212,6 +213,31 @@ impl Measured {
             calls.push(begun.elapsed().as_secs_f64());
         }
         Ok((calls.iter().sum(), calls))
+    }
+
+    /// Seconds for `count` writes by two threads at once, each to random blocks of its own half of the
+    /// second half and `depth` at a time, of pages of which a share is known.
+    pub(super) fn write_together(
+        &mut self,
+        share: f64,
+        count: u64,
+        depth: usize,
+        cpus: [usize; together::COUNT],
+    ) -> Result<f64> {
+        let middle = self.known + self.known / 2;
+        let mut all = [const { Vec::new() }; together::COUNT];
+        for i in 0..count as usize {
+            let thread = i % together::COUNT;
+            let writes: &Vec<(u64, u64)> = &all[thread];
+            let call = &writes[writes.len() / depth * depth..];
+            let is_free = |block| {
+                (block < middle) == (thread == 0) && call.iter().all(|(other, _)| *other != block)
+            };
+            let (block, number) = self.draw(share, is_free);
+            self.note(block, number);
+            all[thread].push((block, number));
+        }
+        together::write(&self.volume, &all, depth, cpus)
     }
 
     /// What each of `count` writes took that come at a steady `rate` a second, from when it came, and
