@@ -521,6 +521,12 @@ impl Pool {
         self.0.counters.over_quota.load(Ordering::Relaxed)
     }
 
+    /// How many of `sample` chains of the table of fingerprints have 0, 1, 2 and so on entries; `None`
+    /// if it has no chains.
+    pub fn chain_lengths(&self, sample: usize) -> Option<Vec<u64>> {
+        self.0.table().chain_lengths(sample)
+    }
+
     /// Entries of the table of fingerprints, by a pass over all of it.
     pub fn table_entries(&self) -> usize {
         self.0.table().count()

@@ -16,6 +16,13 @@ use prometheus_client::registry::Registry;
 /// How old the count of a table may be: it takes a pass over all of its memory.
 const COUNT_EVERY: Duration = Duration::from_secs(60);
 
+/// Chains of the table that are walked to tell how long they are.
+const CHAINS: usize = 4096;
+
+/// Chains of so many entries and more are told of together: where the mean is eight, four of a million
+/// are so long.
+const LONG_CHAIN: usize = 24;
+
 /// Puts together what is known at the moment; nothing is kept for it while nobody asks.
 pub(crate) struct Metrics(Registry);
 
@@ -39,8 +46,16 @@ struct Collected {
     pool: Pool,
     exports: ExportList,
     measurements: Arc<Measurements>,
-    /// Entries of the table, and when they were counted.
-    counted: Mutex<Option<(Instant, usize)>>,
+    /// What is in the table, and when it was counted.
+    counted: Mutex<Option<(Instant, Counted)>>,
+}
+
+/// What is in the table of fingerprints.
+#[derive(Clone)]
+struct Counted {
+    entries: u64,
+    /// Of a sample of chains those with 0, 1, 2 and so on entries, if the table has chains.
+    chains: Option<Vec<u64>>,
 }
 
 impl fmt::Debug for Collected {
@@ -73,7 +88,7 @@ impl Collector for Collected {
         let sums = self.pool.statistics();
         let mut page = Page(&mut encoder);
         pool(&mut page, &sums)?;
-        table(&mut page, &sums, self.entries())?;
+        table(&mut page, &sums, &self.counted())?;
         let is_stopped = u64::from(self.pool.stopped().is_some());
         page.gauge("stopped", "Whether the pool takes no more changes", is_stopped)?;
         let connections = u64::from(self.exports.connections());
@@ -83,13 +98,16 @@ impl Collector for Collected {
 }
 
 impl Collected {
-    fn entries(&self) -> u64 {
+    fn counted(&self) -> Counted {
         let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
-        let entries = match *counted {
-            Some((when, entries)) if when.elapsed() < COUNT_EVERY => entries,
-            _ => counted.insert((Instant::now(), self.pool.table_entries())).1,
-        };
-        entries as u64
+        match &*counted {
+            Some((when, counted)) if when.elapsed() < COUNT_EVERY => counted.clone(),
+            _ => {
+                let entries = self.pool.table_entries() as u64;
+                let chains = self.pool.chain_lengths(CHAINS);
+                counted.insert((Instant::now(), Counted { entries, chains })).1.clone()
+            }
+        }
     }
 }
 
@@ -131,11 +149,15 @@ fn pool(page: &mut Page<'_, '_>, sums: &Statistics) -> fmt::Result {
     page.counter("commits", "Commits to the journal", sums.commits)
 }
 
-fn table(page: &mut Page<'_, '_>, sums: &Statistics, entries: u64) -> fmt::Result {
-    page.gauge("table_entries", "Fingerprints in the table, up to a minute ago", entries)?;
+fn table(page: &mut Page<'_, '_>, sums: &Statistics, counted: &Counted) -> fmt::Result {
+    page.gauge("table_entries", "Fingerprints in the table, up to a minute ago", counted.entries)?;
     let capacity = sums.table_capacity as u64;
     page.gauge("table_capacity", "Fingerprints that the table has memory for", capacity)?;
     page.gauge("table_buckets", "Buckets of the table", sums.table_buckets as u64)?;
+    if let Some(chains) = &counted.chains {
+        let help = "Chains with so many entries, of a sample, up to a minute ago";
+        page.lengths("table_chains", help, chains)?;
+    }
     let help = "New pages that the table had no room for: they are not found again";
     page.counter("unindexed_pages", help, sums.unindexed_pages)?;
     let counters = sums.table_counters;
@@ -194,6 +216,19 @@ impl Page<'_, '_> {
     fn counter(&mut self, name: &str, help: &str, value: u64) -> fmt::Result {
         let mut metric = self.metric(name, help, MetricType::Counter)?;
         metric.encode_counter::<NoLabelSet, _, f64>(&value, None)
+    }
+
+    /// A gauge for each length, and one for all from [`LONG_CHAIN`] on.
+    fn lengths(&mut self, name: &str, help: &str, counts: &[u64]) -> fmt::Result {
+        let mut metric = self.metric(name, help, MetricType::Gauge)?;
+        for length in 0..=LONG_CHAIN {
+            let (label, count) = match length {
+                LONG_CHAIN => (format!("{length}+"), counts.iter().skip(length).sum()),
+                _ => (length.to_string(), counts.get(length).copied().unwrap_or(0)),
+            };
+            metric.encode_family(&[("length", label.as_str())])?.encode_gauge(&count)?;
+        }
+        Ok(())
     }
 
     /// A counter for each value of one label.

@@ -186,6 +186,11 @@ fn metrics_are_what_was_done() {
     expect("journal_bytes", batches_len(&lab.path("pool")) as f64);
     expect("table_entries", 11.0);
     assert!(found["onefold_table_capacity"] > 1e6 && found["onefold_table_buckets"] > 1e5);
+    // of 4,096 chains that are told of one or two have a page, if any has, and none is long
+    let chains = |length: &str| found[&format!("onefold_table_chains{{length=\"{length}\"}}")];
+    let lengths: f64 = (0..24).map(|length| chains(&length.to_string())).sum();
+    assert_eq!((lengths, chains("24+")), (4096.0, 0.0));
+    assert!(chains("0") >= 4096.0 - 11.0);
     expect("unindexed_pages_total", 0.0);
     expect("table_false_positives_total", 0.0);
     assert!(found["onefold_commits_total"] >= 1.0);

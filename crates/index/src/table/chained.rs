@@ -107,24 +107,6 @@ impl ChainedTable {
         Ok(Self { has_filters: false, ..Self::new(bytes)? })
     }
 
-    /// How many chains have 0, 1, 2 and so on entries; counted while others write, it may be a few
-    /// off.
-    pub fn chain_lengths(&self) -> Vec<u64> {
-        let mut lengths = vec![0];
-        for bucket in self.buckets.iter() {
-            let len = loop {
-                let version = bucket.lock.read();
-                let len = self.chain(bucket).take(self.entries.len()).count();
-                if bucket.lock.is_unchanged(version) {
-                    break len;
-                }
-            };
-            lengths.resize(lengths.len().max(len + 1), 0);
-            lengths[len] += 1;
-        }
-        lengths
-    }
-
     fn chain(&self, bucket: &Bucket) -> impl Iterator<Item = &Entry> {
         let entry = |at: u32| (at != END).then(|| &self.entries[at as usize - 1]);
         let head = entry(bucket.head.load(Ordering::Relaxed));
@@ -485,6 +467,24 @@ impl Table for ChainedTable {
 
     fn bytes(&self) -> usize {
         self.used.len() * GROUP_BYTES
+    }
+
+    fn chain_lengths(&self, sample: usize) -> Option<Vec<u64>> {
+        let (count, sample) = (self.buckets.len(), sample.min(self.buckets.len()));
+        let mut lengths = vec![0];
+        for i in 0..sample {
+            let bucket = &self.buckets[i * count / sample];
+            let len = loop {
+                let version = bucket.lock.read();
+                let len = self.chain(bucket).take(self.entries.len()).count();
+                if bucket.lock.is_unchanged(version) {
+                    break len;
+                }
+            };
+            lengths.resize(lengths.len().max(len + 1), 0);
+            lengths[len] += 1;
+        }
+        Some(lengths)
     }
 
     fn counters(&self) -> TableCounters {

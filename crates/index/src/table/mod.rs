@@ -68,6 +68,13 @@ pub trait Table: Send + Sync {
     /// Memory in bytes, used or not.
     fn bytes(&self) -> usize;
 
+    /// How many of `sample` buckets, which lie far from one another, have chains of 0, 1, 2 and so on
+    /// entries; of all buckets, if there are no more. `None` if a table has no chains.
+    fn chain_lengths(&self, sample: usize) -> Option<Vec<u64>> {
+        let _ = sample;
+        None
+    }
+
     /// What happened since the start.
     fn counters(&self) -> TableCounters;
 }
