@@ -248,6 +248,37 @@ fn a_filter_that_was_wrong_is_right_afterwards() {
 }
 
 #[test]
+fn removing_what_is_not_there_mends_the_filter_that_said_it_might_be() {
+    let table = ChainedTable::new(1 << 20).unwrap();
+    let entered = randoms(8, 10_000);
+    for fingerprint in &entered {
+        table.insert(fingerprint, 7);
+    }
+    let (staying, going) = entered.split_at(2000);
+    for fingerprint in going {
+        assert_eq!(table.remove(fingerprint), Some(7));
+    }
+    let again = || {
+        let before = table.counters();
+        assert!(going.iter().all(|fingerprint| table.remove(fingerprint).is_none()));
+        let after = table.counters();
+        (
+            after.false_positives - before.false_positives,
+            after.rebuilt_filters - before.rebuilt_filters,
+        )
+    };
+    let (first, rebuilt) = again();
+    assert!(rebuilt > 1000 && first >= rebuilt, "{first}, {rebuilt}");
+    let (second, rebuilt) = again();
+    assert!(rebuilt == 0 && second < first / 4, "{first}, then {second}, rebuilt {rebuilt}");
+    assert!(staying.iter().all(|fingerprint| table.get(fingerprint) == Some(7)));
+    let without = ChainedTable::without_filters(1 << 20).unwrap();
+    assert_eq!(without.insert(&entered[0], 7), Inserted::New);
+    assert!(going.iter().all(|fingerprint| without.remove(fingerprint).is_none()));
+    assert_eq!(without.counters().false_positives, 0);
+}
+
+#[test]
 fn chains_are_as_long_as_chance_makes_them() {
     let table = ChainedTable::new(4 << 20).unwrap();
     let entered = fill(&table, 9);

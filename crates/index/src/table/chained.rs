@@ -441,6 +441,11 @@ impl Table for ChainedTable {
         }
         let walk = self.walk(bucket, words, None).expect("nobody else writes the chain");
         if walk.found == END {
+            if self.has_filters {
+                self.false_positives.fetch_add(1, Ordering::Relaxed);
+                let before = bucket.filter.swap(walk.filter, Ordering::Relaxed);
+                self.rebuilt_filters.fetch_add(u64::from(before != walk.filter), Ordering::Relaxed);
+            }
             return None;
         }
         let entry = &self.entries[walk.found as usize - 1];
