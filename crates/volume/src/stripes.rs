@@ -72,6 +72,10 @@ mod tests {
 
     const NONE: [Range<u64>; 0] = [];
 
+    fn one(range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
+        std::iter::once(range)
+    }
+
     fn counts(locked: &Locked<'_>) -> (usize, usize) {
         (locked.shared.len(), locked.alone.len())
     }
@@ -95,13 +99,13 @@ mod tests {
             let stripe = (block + 3 * 37) % STRIPES;
             stripes.0[stripe].try_write().is_ok()
         };
-        let one = stripes.lock(volume, [0..256], NONE);
-        let other = stripes.lock(volume, [100..200], NONE);
+        let first = stripes.lock(volume, one(0..256), NONE);
+        let second = stripes.lock(volume, one(100..200), NONE);
         assert!(!try_alone(0) && !try_alone(150));
-        drop(one);
+        drop(first);
         assert!(try_alone(0) && !try_alone(150));
-        drop(other);
-        let part = stripes.lock(volume, [10..20], [20..21]);
+        drop(second);
+        let part = stripes.lock(volume, one(10..20), one(20..21));
         let stripe = |block: usize| &stripes.0[(block + 3 * 37) % STRIPES];
         assert!(stripe(15).try_read().is_ok() && stripe(20).try_read().is_err());
         drop(part);
