@@ -142,6 +142,13 @@ impl Measurements {
         sum
     }
 
+    /// Counts a request for `operation` that was refused before any device was called: a failure, as
+    /// [`Refusal::Other`], and no call.
+    pub fn refuse(&self, operation: Operation) {
+        let errors = &self.shards[shard()].0[operation as usize].errors;
+        errors[Refusal::Other as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
     fn note(&self, operation: Operation, took: Duration, outcome: Result<u64, Refusal>) {
         let counts = &self.shards[shard()].0[operation as usize];
         let add = |counter: &AtomicU64, by| counter.fetch_add(by, Ordering::Relaxed);

@@ -51,6 +51,15 @@ fn calls_and_bytes_are_counted_by_operation() {
 }
 
 #[test]
+fn a_request_that_came_to_no_device_is_a_failure_and_no_call() {
+    let (_, measurements, failures) = measured();
+    measurements.refuse(Operation::Erase);
+    let found = measurements.of(Operation::Erase);
+    assert_eq!((found.count(), found.bytes, found.errors), (0, 0, [0, 0, 1]));
+    assert!(failures.lock().unwrap().is_empty());
+}
+
+#[test]
 fn writes_at_once_count_one_by_one_unless_they_fail() {
     let (device, measurements, failures) = measured();
     device.write_many(&[(0, &[1; 10]), (100, &[2; 20])], NOW).unwrap();

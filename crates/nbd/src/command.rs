@@ -114,6 +114,19 @@ pub(crate) fn judge(
     }
 }
 
+/// As what requests with `command` are counted, if they are.
+pub(crate) fn measured(command: u16) -> Option<onefold_block::Operation> {
+    use onefold_block::Operation::{Erase, Flush, Read, Write, WriteZeroes};
+    match command {
+        command::READ => Some(Read),
+        command::WRITE => Some(Write),
+        command::TRIM => Some(Erase),
+        command::WRITE_ZEROES => Some(WriteZeroes),
+        command::FLUSH => Some(Flush),
+        _ => None,
+    }
+}
+
 impl Operation {
     /// The bytes of the buffer that the call needs, for what is written or replied.
     pub(crate) fn buffer_len(&self) -> Option<usize> {

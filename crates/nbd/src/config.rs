@@ -1,5 +1,7 @@
 use std::sync::Arc;
 
+use onefold_block::Operation;
+
 use crate::{Address, Export, Limits, Listen, NbdError, Tls};
 
 /// What a server serves, where and how.
@@ -16,7 +18,7 @@ pub struct Config {
     pub limits: Limits,
     /// How many calls of devices run at once; as many threads are started.
     pub workers: usize,
-    /// Is told what happens to connections, by a thread that others wait for: it must not block.
+    /// Is told what happens, by a thread that others wait for: it must not block.
     pub on_event: Arc<dyn Fn(Event<'_>) + Send + Sync>,
 }
 
@@ -37,7 +39,7 @@ impl Config {
     }
 }
 
-/// What happens to connections.
+/// What happens to connections, and to requests that come to no device.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
@@ -49,6 +51,22 @@ pub enum Event<'a> {
         name: &'a str,
         /// Whether the connection is encrypted.
         is_encrypted: bool,
+    },
+    /// A request was refused before the device was called: it goes beyond the end, is too long, would
+    /// change what is read-only, or is none of the protocol.
+    Refused {
+        /// Whose.
+        peer: &'a Address,
+        /// Of the export.
+        name: &'a str,
+        /// What was asked for, if it is one of these.
+        operation: Option<Operation>,
+        /// Where it would begin, in bytes.
+        offset: u64,
+        /// Of how many bytes it would be.
+        len: u32,
+        /// Why.
+        why: &'a str,
     },
     /// A connection has ended.
     Ended {

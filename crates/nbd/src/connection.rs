@@ -57,5 +57,5 @@ async fn serve(
         is_encrypted: agreed.is_encrypted,
     });
     *export = Some(agreed.export.clone());
-    transmit(stream, agreed, shared).await
+    transmit(stream, agreed, peer, shared).await
 }

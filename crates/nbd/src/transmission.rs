@@ -8,7 +8,6 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{sleep, timeout};
 
-use crate::NbdError;
 use crate::buffers::Share;
 use crate::command::{self, Operation};
 use crate::error::Failure;
@@ -21,11 +20,13 @@ use crate::server::Shared;
 use crate::stream::Stream;
 use crate::wire::{Errno, Request, command as number};
 use crate::workers::Job;
+use crate::{Address, Event, NbdError};
 
 /// Serves a client until it goes, breaks the rules, or the server ends.
 pub(crate) async fn transmit(
     stream: Box<dyn Stream>,
     agreed: Agreed,
+    peer: &Address,
     shared: &Shared,
 ) -> Result<(), NbdError> {
     let (reader, writer) = stream.split();
@@ -37,7 +38,7 @@ pub(crate) async fn transmit(
     let room = Arc::new(Semaphore::new(shared.limits.in_flight as usize));
     let inbox = Inbox::new(reader, pace);
     let memory = shared.buffers.share(shared.limits.share());
-    let mut intake = Intake { inbox, agreed, shared, room, memory, replies };
+    let mut intake = Intake { inbox, agreed, peer, shared, room, memory, replies };
     let mut closing = shared.closing();
     tokio::select! {
         served = intake.serve() => served?,
@@ -83,6 +84,7 @@ async fn delivered(delivery: &mut JoinSet<Result<(), NbdError>>) -> Result<(), N
 struct Intake<'a> {
     inbox: Inbox,
     agreed: Agreed,
+    peer: &'a Address,
     shared: &'a Shared,
     /// For requests of this connection.
     room: Arc<Semaphore>,
@@ -131,6 +133,7 @@ impl Intake<'_> {
         let operation = match self.judge(&request) {
             Ok(operation) => operation,
             Err(failure) => {
+                self.tell(&request, &failure);
                 if is_write {
                     self.inbox.skip(request.len as usize, "a write").await?;
                 }
@@ -167,6 +170,18 @@ impl Intake<'_> {
     fn judge(&self, request: &Request) -> Result<Operation, Failure> {
         let size = self.agreed.export.device.size();
         command::judge(request, &self.agreed, self.shared.limits.max_request, size)
+    }
+
+    /// Tells that a request is refused.
+    fn tell(&self, request: &Request, failure: &Failure) {
+        (self.shared.on_event)(Event::Refused {
+            peer: self.peer,
+            name: &self.agreed.export.name,
+            operation: command::measured(request.command),
+            offset: request.offset,
+            len: request.len,
+            why: &failure.message,
+        });
     }
 
     fn reply_to(&self, request: &Request) -> ReplyTo {

@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use onefold_block::{MeasuredDevice, Measurements};
-use onefold_nbd::{Config, Export, ExportList, Limits, Listen, Server, ServerError, Tls, TlsMode};
+use onefold_nbd::{
+    Config, Event, Export, ExportList, Limits, Listen, Server, ServerError, Tls, TlsMode,
+};
 use onefold_store::Cancel;
 use onefold_volume::Pool;
 use rustix::io::Errno;
@@ -136,13 +138,18 @@ impl Serve {
         config.unix_mode = self.unix_mode;
         config.tls = self.tls()?;
         (config.limits.connections, config.limits.handshakes) = most_clients(most_files());
-        let strangers = Arc::new(Failures::of_strangers());
-        let bounded = Arc::clone(&strangers);
-        config.on_event = Arc::new(move |event| logs::connection(&event, &bounded));
-        self.warn_of_strangers();
         let volumes = pool.volumes().len();
         let offered = Offered::new(&pool, self.allow_resize, Arc::clone(&cancel));
         config.exports = offered.all()?;
+        let strangers = Arc::new(Failures::of_strangers());
+        let (bounded, counted) = (Arc::clone(&strangers), Arc::clone(&offered.measurements));
+        config.on_event = Arc::new(move |event| {
+            if let Event::Refused { operation: Some(operation), .. } = event {
+                counted.refuse(operation);
+            }
+            logs::connection(&event, &bounded);
+        });
+        self.warn_of_strangers();
         let service = Service::start()?;
         // every place is there before a client is let in
         let control = match Bound::at(&self.pool.pool) {

@@ -94,6 +94,10 @@ pub(crate) fn connection(event: &Event<'_>, strangers: &Failures) {
                 warn!(%peer, %error, silent, "a connection ended");
             }
         }
+        Event::Refused { peer, name, operation, offset, len, why } => {
+            let operation = operation.map(label);
+            debug!(%peer, volume = name, operation, offset, len, why, "a request was refused");
+        }
         Event::NotAccepted { error } => warn!(%error, "a client could not be let in"),
         _ => {}
     }

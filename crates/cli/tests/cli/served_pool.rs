@@ -228,6 +228,32 @@ fn metrics_are_what_was_done() {
 }
 
 #[test]
+fn requests_that_no_volume_could_do_are_counted() {
+    let lab = Lab::new();
+    lab.ok("volume create --pool pool --size 1MiB disk");
+    lab.ok("volume snapshot --pool pool disk fixed");
+    let server = Server::start(&lab, "pool", "");
+    let (mut disk, mut fixed) = (server.open("disk"), server.open("fixed"));
+    let end = disk.size;
+    disk.write(end, &[1; BLOCK]).unwrap_err();
+    disk.read(end - 1, 2).unwrap_err();
+    disk.trim(end, 1).unwrap_err();
+    fixed.write(0, &[1; BLOCK]).unwrap_err();
+    fixed.zeroes(0, BLOCK).unwrap_err();
+    let found = server.metrics();
+    for (operation, count) in
+        [("read", 1.0), ("write", 2.0), ("erase", 1.0), ("zeroes", 1.0), ("flush", 0.0)]
+    {
+        let labels = format!("{{operation=\"{operation}\",error=\"refused\"}}");
+        assert_eq!(found[&format!("onefold_request_errors_total{labels}")], count, "{operation}");
+        // no volume was asked
+        let calls = format!("onefold_request_duration_seconds_count{{operation=\"{operation}\"}}");
+        assert_eq!(found[&calls], 0.0, "{operation}");
+    }
+    assert_eq!(server.end(Signal::TERM).0, 0);
+}
+
+#[test]
 fn every_metric_is_explained() {
     let guide = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/volumes.md");
     let guide = fs::read_to_string(guide).unwrap();

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use onefold_block::Operation;
 use onefold_nbd::{Config, Event, Export, Listen, Server, ServerError};
 
 use crate::client::{self, Client};
@@ -18,6 +19,7 @@ pub(crate) struct Lab {
     pub(crate) device: Arc<Watched>,
     pub(crate) socket: PathBuf,
     ended: Arc<Mutex<Vec<Option<String>>>>,
+    refused: Arc<Mutex<Vec<Option<Operation>>>>,
     _folder: tempfile::TempDir,
 }
 
@@ -35,14 +37,26 @@ impl Lab {
         let export = Export::new("disk", device.clone());
         let config = change(Config::new(vec![Listen::Unix(socket.clone())], vec![export]));
         let ended = Arc::new(Mutex::new(Vec::new()));
-        let log = ended.clone();
-        let on_event = move |event: Event<'_>| {
-            if let Event::Ended { error, .. } = event {
-                log.lock().unwrap().push(error.map(|error| error.to_string()));
+        let refused = Arc::new(Mutex::new(Vec::new()));
+        let (ends, refusals) = (ended.clone(), refused.clone());
+        let on_event = move |event: Event<'_>| match event {
+            Event::Ended { error, .. } => {
+                ends.lock().unwrap().push(error.map(|error| error.to_string()));
             }
+            Event::Refused { operation, .. } => {
+                refusals.lock().unwrap().push(operation);
+            }
+            _ => {}
         };
         let config = Config { on_event: Arc::new(on_event), ..config };
-        Lab { server: Server::start(config).unwrap(), device, socket, ended, _folder: folder }
+        Lab {
+            server: Server::start(config).unwrap(),
+            device,
+            socket,
+            ended,
+            refused,
+            _folder: folder,
+        }
     }
 
     pub(crate) fn connect(&self) -> UnixStream {
@@ -52,6 +66,11 @@ impl Lab {
     /// A client that is served the device, with all that can be agreed on.
     pub(crate) fn client(&self) -> Client {
         Client::served(self.connect(), "disk")
+    }
+
+    /// What the requests asked for that were refused and came to no device.
+    pub(crate) fn refused(&self) -> Vec<Option<Operation>> {
+        self.refused.lock().unwrap().clone()
     }
 
     /// How the server ended, and then each connection that had not; in words, if badly.

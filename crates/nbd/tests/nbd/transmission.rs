@@ -2,7 +2,7 @@
 
 use std::io;
 
-use onefold_block::{BlockDevice, BlockError, Durability, Extent, Zeroes};
+use onefold_block::{BlockDevice, BlockError, Durability, Extent, Operation, Zeroes};
 use onefold_nbd::Config;
 use onefold_testkit::random;
 
@@ -154,6 +154,11 @@ fn a_request_that_makes_no_sense_is_refused_and_calls_no_device() {
         assert_eq!(client.write(flags, offset, &vec![1; len]), errno, "{flags} {offset} {len}");
     }
     assert_eq!(lab.device.calls(), []);
+    let refused = lab.refused();
+    let count = |operation| refused.iter().filter(|found| **found == operation).count();
+    let all = [Operation::Read, Operation::Write, Operation::Erase, Operation::WriteZeroes];
+    assert_eq!(all.map(Some).map(count), [8, 5, 2, 3]);
+    assert_eq!((count(Some(Operation::Flush)), count(None), refused.len()), (3, 8, 29));
     assert_eq!(client.read(0, 0, 1), Ok(vec![0]));
 }
 
