@@ -6,10 +6,11 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::fs::{Mode, fchmod};
 use rustix::net::{
-    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with,
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with, sockopt,
 };
 use tokio::net::{TcpListener, TcpStream, UnixListener};
 
@@ -18,6 +19,10 @@ use crate::stream::Stream;
 
 /// Clients of a Unix socket that may wait to be accepted.
 const WAITING: i32 = 1024;
+/// After so long without a packet the other machine is asked whether it is there, as often as this.
+const SILENCE: Duration = Duration::from_secs(60);
+const ASK_EVERY: Duration = Duration::from_secs(10);
+const ASK_TIMES: u32 = 6;
 
 /// Where a server is to listen.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,10 +108,14 @@ impl Drop for Listener {
     }
 }
 
-/// Replies leave at once, and a client whose machine died is noticed in the end.
+/// Replies leave at once, and a client whose machine died is noticed within two minutes: until then it
+/// counts as one that uses its export.
 fn prepare(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
-    rustix::net::sockopt::set_socket_keepalive(stream, true)?;
+    sockopt::set_tcp_keepidle(stream, SILENCE)?;
+    sockopt::set_tcp_keepintvl(stream, ASK_EVERY)?;
+    sockopt::set_tcp_keepcnt(stream, ASK_TIMES)?;
+    sockopt::set_socket_keepalive(stream, true)?;
     Ok(())
 }
 
@@ -139,5 +148,25 @@ fn bind_unix(path: &Path, mode: u32) -> Result<UnixListener, ServerError> {
             listen_at(path, mode).map_err(failed)
         }
         Err(error) => Err(failed(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_that_is_gone_is_noticed_within_two_minutes() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
+        runtime.block_on(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+            prepare(&stream).unwrap();
+            assert!(sockopt::socket_keepalive(&stream).unwrap());
+            let silence = sockopt::tcp_keepidle(&stream).unwrap();
+            let each = sockopt::tcp_keepintvl(&stream).unwrap();
+            let times = sockopt::tcp_keepcnt(&stream).unwrap();
+            assert!(silence + each * times <= Duration::from_secs(120));
+        });
     }
 }
