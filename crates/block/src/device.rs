@@ -132,7 +132,8 @@ pub enum Durability {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Zeroes {
     /// The blocks must keep, or get, space of their own: a later write to them does not run out of
-    /// it. Otherwise the device may make a hole.
+    /// it. Otherwise the device may make a hole. One that writes every block to a new place has no
+    /// such space to give, and makes holes all the same.
     pub keep_space: bool,
     /// Refuse rather than take as long as a write of as many bytes would.
     pub only_if_fast: bool,
