@@ -330,6 +330,20 @@ mod tests {
     }
 
     #[test]
+    fn what_was_torn_is_written_over_before_what_is_whole() {
+        for slot in 0..2 {
+            let folder = folder();
+            folder.pages(NAME, PAGE).unwrap().write(slot, &[9; PAGE]).unwrap();
+            let mut mark = Mark::found(folder.pages(NAME, PAGE).unwrap(), POOL).unwrap();
+            let whole = read(&*mark.file, 1 - slot).unwrap();
+            // the power may go now, and leave this one torn
+            mark.put(mark.cut()).unwrap();
+            assert_eq!(read(&*mark.file, 1 - slot).unwrap(), whole);
+            assert!(Said::decode(&read(&*mark.file, slot).unwrap(), POOL).is_some());
+        }
+    }
+
+    #[test]
     fn a_mark_that_is_damaged_or_of_another_pool_is_none() {
         let folder = folder();
         let other = Mark::claim(&folder, ObjectId::from_bytes([5; 16]));
