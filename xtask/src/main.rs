@@ -23,6 +23,7 @@ mod dataset;
 mod digest;
 mod edges;
 mod emulate;
+mod guest_kernel;
 mod instructions;
 mod limited;
 mod loops;

@@ -4,7 +4,7 @@ use std::env;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 use crate::emulate::Target;
 use crate::workspace::Cargo;
@@ -56,6 +56,13 @@ const NEEDS: &[Need] = &[
     },
     Need { program: "fstrim", package: "util-linux", why: "gives space back to a volume" },
     Need { program: "losetup", package: "mount", why: "makes a loop device of a volume" },
+    Need {
+        program: "qemu-system-x86_64",
+        package: "qemu-system-x86",
+        why: "runs a guest whose disks are volumes",
+    },
+    Need { program: "nbd-client", package: "nbd-client", why: "gives a guest's kernel a volume" },
+    Need { program: "busybox", package: "busybox-static", why: "is what a guest runs" },
     Need { program: "fio", package: "fio", why: "verifies what it wrote to the NBD server" },
     Need {
         program: "valgrind",
@@ -110,17 +117,23 @@ pub(crate) fn install_packages(cargo: Cargo, packages: &[&str]) -> Result<()> {
         bail!("neither root nor sudo; install by hand: {list}");
     };
     println!("setup: apt-get install {list}");
-    let apt_get = |arguments: &[&str]| {
-        let words = [prefix, &["env", "DEBIAN_FRONTEND=noninteractive", "apt-get"], arguments];
-        let words = words.concat();
-        succeeds(Command::new(words[0]).args(&words[1..]).stdin(Stdio::null()))
-    };
     let install = [&["install", "--yes", "--no-install-recommends"], packages].concat();
     // A fresh machine has no package lists yet; a used one may have stale ones.
-    if apt_get(&["update"]) && apt_get(&install) {
+    if apt_get(prefix, &["update"]) && apt_get(prefix, &install) {
         return Ok(());
     }
     bail!("apt-get could not install: {list}")
+}
+
+/// Asks which packages of Debian there are now; true if they were told.
+pub(crate) fn update_packages() -> bool {
+    on_path("apt-get") && root_prefix().is_some_and(|prefix| apt_get(prefix, &["update"]))
+}
+
+/// `prefix` are the words before a command that needs root.
+fn apt_get(prefix: &[&str], arguments: &[&str]) -> bool {
+    let words = [prefix, &["env", "DEBIAN_FRONTEND=noninteractive", "apt-get"], arguments].concat();
+    succeeds(Command::new(words[0]).args(&words[1..]).stdin(Stdio::null()))
 }
 
 /// The words before a command that needs root, or `None` where root cannot be had unattended.
@@ -204,6 +217,13 @@ fn is_executable(file: &Path) -> bool {
 
 fn quiet(command: &mut Command) -> &mut Command {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null())
+}
+
+/// Runs a command that must succeed and asks nothing.
+pub(crate) fn succeed(command: &mut Command) -> Result<()> {
+    let status = command.stdin(Stdio::null()).status().with_context(|| format!("{command:?}"))?;
+    ensure!(status.success(), "{command:?} ended with {status}");
+    Ok(())
 }
 
 fn succeeds(command: &mut Command) -> bool {

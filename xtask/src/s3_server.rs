@@ -43,9 +43,9 @@ fn make(folder: &Path, cargo: Cargo) -> Result<()> {
         programs::install_packages(cargo, &["python3-venv"])?;
     }
     println!("setup: pip install {wanted}");
-    succeed(Command::new("python3").args(["-m", "venv", "--clear"]).arg(folder))?;
+    programs::succeed(Command::new("python3").args(["-m", "venv", "--clear"]).arg(folder))?;
     let pip = ["-m", "pip", "--quiet", "--disable-pip-version-check", "install"];
-    succeed(Command::new(folder.join("bin/python")).args(pip).args(PACKAGES))?;
+    programs::succeed(Command::new(folder.join("bin/python")).args(pip).args(PACKAGES))?;
     fs::write(&marker, wanted).with_context(|| marker.display().to_string())
 }
 
@@ -54,12 +54,4 @@ fn has_venv() -> bool {
     let mut python = Command::new("python3");
     python.args(["-c", "import ensurepip, venv"]).stdin(Stdio::null()).stderr(Stdio::null());
     python.status().is_ok_and(|status| status.success())
-}
-
-fn succeed(command: &mut Command) -> Result<()> {
-    let status = command.stdin(Stdio::null()).status().with_context(|| format!("{command:?}"))?;
-    if !status.success() {
-        bail!("{command:?} ended with {status}");
-    }
-    Ok(())
 }

@@ -9,7 +9,7 @@ use std::time::Instant;
 use crate::emulate::{self, Target};
 use crate::tally::{Counts, Tally};
 use crate::workspace::{self, Cargo};
-use crate::{dataset, instructions, programs, s3_server, tidy};
+use crate::{dataset, guest_kernel, instructions, programs, s3_server, tidy};
 
 /// The profile the tests are built with. Dependencies are optimised in it, the workspace a little:
 /// the tests that drive the built program over hundreds of megabytes need that, and keep the
@@ -33,7 +33,11 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     let cargo = Cargo { offline: options.offline };
     let emulated = emulate::TARGETS.iter().filter(|_| options.skip_emulation.is_none());
     programs::install(cargo, emulated);
-    let places = Places { datasets: fetch_datasets(options), s3_server: s3_server::install(cargo) };
+    let places = Places {
+        datasets: fetch_datasets(options),
+        s3_server: s3_server::install(cargo),
+        guest_kernel: guest_kernel::fetch(cargo),
+    };
 
     let mut checks = Checks::default();
     checks.run("fmt", || succeeds(cargo.command().args(["fmt", "--all", "--check"])));
@@ -101,6 +105,7 @@ fn fetch_datasets(options: &Options) -> Option<PathBuf> {
 struct Places {
     datasets: Option<PathBuf>,
     s3_server: Option<PathBuf>,
+    guest_kernel: Option<PathBuf>,
 }
 
 /// Runs all tests, doc tests included.
@@ -109,9 +114,11 @@ fn run_tests(options: &Options, cargo: Cargo, places: &Places) -> Tally {
     command
         .args(["test", "--workspace", "--all-features", "--no-fail-fast"])
         .args(["--profile", TEST_PROFILE]);
-    for (variable, place) in
-        [("ONEFOLD_DATASETS", &places.datasets), ("ONEFOLD_S3_SERVER", &places.s3_server)]
-    {
+    for (variable, place) in [
+        ("ONEFOLD_DATASETS", &places.datasets),
+        ("ONEFOLD_S3_SERVER", &places.s3_server),
+        ("ONEFOLD_GUEST_KERNEL", &places.guest_kernel),
+    ] {
         match place {
             Some(place) => command.env(variable, place),
             None => command.env_remove(variable),

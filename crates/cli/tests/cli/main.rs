@@ -16,6 +16,7 @@ mod exit_codes;
 mod forget_and_prune;
 mod from_programs;
 mod going_back;
+mod guest;
 mod interruption;
 mod lab;
 mod mount;

@@ -112,17 +112,19 @@ impl Drop for Served {
 
 /// Whether all of `programs` are there; says which is not.
 pub(crate) fn have(programs: &[&str]) -> bool {
-    let is_there = |program: &&&str| {
-        let path = env::var_os("PATH").unwrap_or_default();
-        env::split_paths(&path).any(|folder| folder.join(program).exists())
-    };
-    match programs.iter().find(|program| !is_there(program)) {
+    match programs.iter().find(|program| find(program).is_none()) {
         Some(missing) => {
             skip(&format!("there is no program {missing}"));
             false
         }
         None => true,
     }
+}
+
+/// The file that a program is.
+pub(crate) fn find(program: &str) -> Option<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.exists())
 }
 
 /// What a program prints; panics unless it succeeds.
