@@ -45,4 +45,4 @@ pub use objects::{ObjectInfo, Objects};
 pub use pages::Pages;
 #[cfg(feature = "s3")]
 pub use remote::{RemoteObjects, S3Location, S3Options};
-pub use retrying::{Clock, OnRetry, RetryPolicy, Retrying};
+pub use retrying::{Clock, OnRetry, RetryPolicy, Retrying, SystemClock};

@@ -43,7 +43,14 @@ pub trait Clock: Send + Sync {
 
 /// The clock of this machine.
 #[derive(Debug)]
-struct SystemClock(Instant);
+pub struct SystemClock(Instant);
+
+impl Default for SystemClock {
+    /// Tells the time since now.
+    fn default() -> Self {
+        Self(Instant::now())
+    }
+}
 
 impl Clock for SystemClock {
     fn now(&self) -> Duration {
@@ -77,7 +84,7 @@ impl<T> Retrying<T> {
     /// Wraps `inner`; pauses are by the clock of this machine.
     pub fn new(inner: T, policy: RetryPolicy) -> Self {
         let seed = RandomState::new().hash_one(std::process::id());
-        Self::with_clock(inner, policy, Box::new(SystemClock(Instant::now())), seed)
+        Self::with_clock(inner, policy, Box::<SystemClock>::default(), seed)
     }
 
     /// Wraps `inner`; pauses are by `clock`, and drawn from `seed`.

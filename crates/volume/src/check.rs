@@ -67,7 +67,7 @@ impl Pool {
         let watched = Watched::begin(engine);
         let mut counts = Counts::new(&watched.pages);
         let mut checked = Checked::default();
-        let mut walk = Walk::new();
+        let mut walk = Walk::of_all();
         while let Some(steps) = walk.next(engine) {
             if !go_on() {
                 checked.is_stopped = true;

@@ -47,6 +47,8 @@ impl Pool {
     ) -> Result<Option<VolumeDetails>, VolumeError> {
         // a page that is moved meanwhile would be counted twice, or not at all
         let _only = self.0.maintenance.lock().expect("nobody panics with it");
+        // what a volume had that was deleted before is not shared with it any more
+        self.0.release_all();
         let (mut details, segments) = {
             let state = self.0.state();
             let (id, one) = find(&state.volumes, name)?;

@@ -7,13 +7,14 @@
 //!
 //! **Locks**, in the order in which they are taken: maintenance (checkpoints and compactions, one
 //! at a time) or checking, stripes of blocks, batches, appender, state. Bytes are fingerprinted, compressed and
-//! read without the last three; the state's is never held while a file is read, written or synced.
+//! read without the last three; the state's is never held while a file is read, written or synced. What
+//! takes long under it is done in steps, between which others have it ([turns](crate::turns)).
 //!
 //! **Batches.** Each thread takes its pages through all stages itself, many at a time: fingerprint
 //! them in the lanes of vectors, look them up while memory is asked for the next ones, read what
 //! maps and references will need, change these, and append what is new in one write.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock};
@@ -26,17 +27,20 @@ use onefold_index::Table;
 use onefold_seal::{Envelope, ObjectId};
 
 use crate::append::Appender;
+use crate::dying::Dying;
 use crate::files::{PageFile, container_name};
 use crate::handle::{Handle, VolumeId};
 use crate::located::{Located, Wanted, read_all};
 use crate::map::Map;
 use crate::metadata::{MAX_BATCH, Metadata, Shard, Writer};
 use crate::new_pages::{NewPage, NewPages, Packer};
-use crate::pages::{FIRST_CONTAINER, Pages, entry};
-use crate::record::{PageEntry, Record};
+use crate::pages::{FIRST_CONTAINER, Pages};
+use crate::pool::Between;
+use crate::record::Record;
 use crate::seeded::{self, Bug};
 use crate::stripes::Stripes;
-use crate::{Options, VolumeError};
+use crate::turns::Turns;
+use crate::{Options, Pool, VolumeError};
 
 /// How many bytes a volume has, for those who may not wait for the state; who has that changes it.
 #[derive(Clone)]
@@ -73,6 +77,7 @@ pub(crate) struct VolumeState {
 pub(crate) struct State {
     pub(crate) volumes: BTreeMap<VolumeId, VolumeState>,
     pub(crate) next_volume: u32,
+    pub(crate) dying: Dying,
     pub(crate) pages: Pages,
     pub(crate) waiting: Waiting,
 }
@@ -191,25 +196,14 @@ pub(crate) struct Counters {
     pub(crate) new_stored_bytes: AtomicU64,
     /// Pages that the quota had no room for.
     pub(crate) over_quota: AtomicU64,
+    /// Writes and commits that the quota or the disk had no room for.
+    pub(crate) refused: AtomicU64,
     /// Of the batches since the checkpoint: the one number here that also falls.
     pub(crate) journal_bytes: AtomicU64,
 }
 
 /// So many times as many records as begin a commit may wait while one is on its way.
 const MOST_WAITING: usize = 4;
-
-/// Pages that a compaction moves at a time.
-const MOVED: usize = 64;
-
-/// What came of a compaction.
-pub(crate) enum Compaction {
-    /// All that could be moved was.
-    Done,
-    /// A container could not be emptied, and others come first.
-    Left(VolumeError),
-    /// No container is worth it.
-    Nothing,
-}
 
 /// New pages, in bytes before and after compression.
 #[derive(Default)]
@@ -248,6 +242,9 @@ fn all_same<'a>(pages: &'a [Unknown<'a>], first: usize) -> impl Iterator<Item = 
     std::iter::successors(Some(&pages[first]), |page| Some(&pages[page.same?]))
 }
 
+/// What a test does between steps, without anybody's locks but maintenance while pages are moved.
+pub(crate) type Hook = dyn Fn(&Pool, Between) + Send + Sync;
+
 pub(crate) struct Engine {
     pub(crate) folder: Arc<dyn Folder>,
     pub(crate) id: ObjectId,
@@ -260,7 +257,7 @@ pub(crate) struct Engine {
     /// How often pages were entered into the table. Whoever has the appender and finds it as it was
     /// before a look-up would find nothing new by another one.
     pub(crate) entered: AtomicU64,
-    pub(crate) state: Mutex<State>,
+    pub(crate) state: Turns<State>,
     pub(crate) appender: Mutex<Appender>,
     pub(crate) metadata: Arc<dyn Metadata>,
     pub(crate) shard: Shard,
@@ -271,6 +268,10 @@ pub(crate) struct Engine {
     pub(crate) checking: Mutex<()>,
     pub(crate) blocks: Stripes,
     pub(crate) counters: Counters,
+    /// How many writes had been refused for want of room when it was last made.
+    pub(crate) room_made: AtomicU64,
+    /// What a test does between steps.
+    pub(crate) between: OnceLock<Box<Hook>>,
     /// Why nothing more is taken.
     pub(crate) stopped: OnceLock<String>,
     /// The pool's own log, which nobody else can have meanwhile.
@@ -279,7 +280,7 @@ pub(crate) struct Engine {
 
 impl Engine {
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("nobody panics with it")
+        self.state.lock()
     }
 
     pub(crate) fn appender(&self) -> MutexGuard<'_, Appender> {
@@ -293,6 +294,13 @@ impl Engine {
     /// What containers of this pool are sealed with.
     pub(crate) fn envelope(&self) -> Envelope {
         Envelope::plain(self.id)
+    }
+
+    /// Where a test may do something between steps.
+    pub(crate) fn between(self: &Arc<Self>, steps: Between) {
+        if let Some(hook) = self.between.get() {
+            hook(&Pool(Arc::clone(self)), steps);
+        }
     }
 
     pub(crate) fn expect_running(&self) -> Result<(), VolumeError> {
@@ -389,7 +397,33 @@ impl Engine {
         count(&self.counters.new, added.pages);
         count(&self.counters.new_bytes, added.bytes);
         count(&self.counters.new_stored_bytes, added.stored_bytes);
-        appended
+        appended.map_err(|error| self.note_refused(error))
+    }
+
+    /// Counts an error that says that there is no room.
+    fn note_refused(&self, error: VolumeError) -> VolumeError {
+        if matches!(
+            error,
+            VolumeError::Quota { .. } | VolumeError::Backend(BackendError::Full { .. })
+        ) {
+            count(&self.counters.refused, 1);
+        }
+        error
+    }
+
+    /// How many were refused for want of room.
+    pub(crate) fn refused(&self) -> u64 {
+        self.counters.refused.load(Ordering::Relaxed)
+    }
+
+    /// Notes that all the room was made that there was when so many had been refused.
+    pub(crate) fn note_room_made(&self, refused: u64) {
+        self.room_made.fetch_max(refused, Ordering::Relaxed);
+    }
+
+    /// Whether somebody was refused for want of room, and none was made since.
+    pub(crate) fn wants_room(&self) -> bool {
+        self.refused() > self.room_made.load(Ordering::Relaxed)
     }
 
     /// Joins pages that came several times at once; the first of each.
@@ -424,7 +458,7 @@ impl Engine {
     /// table. `settle` refers to each, whose place it gets, before anyone else has the state.
     ///
     /// After an error that has been done for some, from the first on.
-    fn append<T>(
+    pub(crate) fn append<T>(
         &self,
         appender: &mut Appender,
         new: &NewPages<T>,
@@ -472,7 +506,7 @@ impl Engine {
     }
 
     /// Gives the open container its footer.
-    fn seal(&self, appender: &mut Appender) -> Result<(), VolumeError> {
+    pub(crate) fn seal(&self, appender: &mut Appender) -> Result<(), VolumeError> {
         let (container, len) = appender.seal()?;
         let mut state = self.state();
         state.pages.seal(container, len);
@@ -494,24 +528,6 @@ impl Engine {
         }
         count(&self.counters.over_quota, 1);
         Err(VolumeError::Quota { bytes, quota })
-    }
-
-    /// Closes the open container, so that it can be compacted, if less than half of it is referred to
-    /// and the rest is wanted; or if all of it is the rest.
-    fn close_sparse(&self) -> Result<(), VolumeError> {
-        let mut appender = self.appender();
-        let Some(number) = appender.number() else { return Ok(()) };
-        let (wanted, quota) = (appender.container_len(), self.options.quota);
-        let is_worth_it = {
-            let state = self.state();
-            let is_wanted = quota.is_some_and(|quota| state.pages.room(quota) < wanted);
-            state.pages.is_sparse(number) && (is_wanted || state.pages.is_unused(number))
-        };
-        if !is_worth_it {
-            return Ok(());
-        }
-        self.expect_current()?;
-        self.seal(&mut appender)
     }
 
     /// Forgets the hints that lead to other bytes, or to none that can be read.
@@ -543,6 +559,8 @@ impl Engine {
     pub(crate) fn erase(&self, volume: VolumeId, blocks: Range<u64>) {
         let mut state = self.state();
         blocks.for_each(|block| state.map(volume, block, Handle::HOLE));
+        drop(state);
+        self.state.let_others();
     }
 
     /// How many blocks from the first of `blocks` on are holes alike, or are none alike; and whether
@@ -586,7 +604,7 @@ impl Engine {
     }
 
     /// Fails if another process has the pool by now, whose pages must not be written over.
-    fn expect_current(&self) -> Result<(), VolumeError> {
+    pub(crate) fn expect_current(&self) -> Result<(), VolumeError> {
         self.metadata.expect_current(self.shard, self.writer).map_err(|error| self.noted(error))
     }
 
@@ -631,7 +649,7 @@ impl Engine {
             let doomed = self.state().pages.take_doomed();
             self.remove_files(doomed);
         }
-        self.write(&mut batches, bodies, &files)?;
+        self.write(&mut batches, bodies, &files).map_err(|error| self.note_refused(error))?;
         // before the next commit dooms others, of which no batch says so yet
         let doomed = self.state().pages.take_doomed();
         drop(batches);
@@ -750,111 +768,6 @@ impl Engine {
         }
         self.entered.fetch_add(1, Ordering::Release);
         Ok(())
-    }
-
-    /// Moves what is left in a container of which less than half is referred to. It is dropped with the
-    /// next commit. One that cannot be emptied is set aside: until all others had their turn if that
-    /// may pass, else for good.
-    pub(crate) fn compact(&self) -> Result<Compaction, VolumeError> {
-        let _only = self.maintenance.lock().expect("nobody panics with it");
-        self.expect_running()?;
-        self.close_sparse()?;
-        let emptiest = self.state().pages.emptiest();
-        let Some((number, file, slots)) = emptiest else {
-            self.state().pages.take_up_left();
-            return Ok(Compaction::Nothing);
-        };
-        let left = self.move_pages(number, &file, &slots);
-        // also those that were moved before an error
-        self.forward_maps();
-        let left = left?;
-        self.commit()?;
-        Ok(left.map_or(Compaction::Done, Compaction::Left))
-    }
-
-    /// Appends the pages in `slots` of a container anew, and notes where they went. One that cannot be
-    /// read stays, and with it the container. Returns why nothing more could be moved, if so: the
-    /// container is left until later then, if that may pass.
-    fn move_pages(
-        &self,
-        number: u32,
-        file: &Arc<PageFile>,
-        slots: &[u32],
-    ) -> Result<Option<VolumeError>, VolumeError> {
-        let directory = match file.directory(&self.envelope()) {
-            Ok(directory) => directory,
-            Err(error) => {
-                let mut state = self.state();
-                match error.may_pass() {
-                    true => state.pages.leave(number),
-                    false => state.pages.keep_for_good(number),
-                }
-                return Ok(Some(error));
-            }
-        };
-        let table = self.table();
-        for slots in slots.chunks(MOVED) {
-            let mut packer = Packer::new(slots.len());
-            for &slot in slots {
-                let from = Handle::new(number, slot);
-                let located = {
-                    let mut state = self.state();
-                    // where it went nobody would know that it is lost
-                    if state.pages.is_bad(from) {
-                        state.pages.note_stuck(from);
-                        continue;
-                    }
-                    state.pages.locate(from)
-                };
-                let Some(located) = located else { continue };
-                // what lies under its name may be another file than the one that was opened first
-                let said = entry(&directory, slot).filter(|said| located.is(said));
-                let stored = said.map(|said| located.read_stored().map(|stored| (said, stored)));
-                match stored {
-                    Some(Ok((said, stored))) => {
-                        let PageEntry { fingerprint, codec, len, check, .. } = said;
-                        packer.push_stored(fingerprint, &stored, codec, len, (from, check));
-                    }
-                    Some(Err(error)) if error.may_pass() => {
-                        self.state().pages.leave(number);
-                        return Ok(Some(error));
-                    }
-                    Some(Err(_)) | None => self.state().pages.note_stuck(from),
-                }
-            }
-            let mut new = packer.finish();
-            // so far four bytes of each check were compared
-            new.retain(|one| {
-                let (from, check) = one.of;
-                let is_it = one.check == check;
-                if !is_it {
-                    self.state().pages.note_stuck(from);
-                }
-                is_it
-            });
-            self.append(&mut self.appender(), &new, None, &*table, |state, to, one| {
-                let record = state.pages.move_page(one.of.0, to);
-                if let Some(record) = record.filter(|_| !seeded::active(Bug::MovesUntold)) {
-                    state.waiting.push(&record);
-                }
-            })?;
-        }
-        Ok(None)
-    }
-
-    /// Lets every map know where pages were moved.
-    fn forward_maps(&self) {
-        let mut state = self.state();
-        let State { pages, volumes, .. } = &mut *state;
-        let forward = |page: Handle| {
-            let to = pages.resolve(page);
-            (to != page).then_some(to)
-        };
-        let mut replaced = HashMap::new();
-        for volume in volumes.values_mut() {
-            volume.map.forward(forward, &mut replaced);
-        }
-        pages.forget_forwards();
     }
 }
 

@@ -15,16 +15,18 @@
 //! | pages.rs | pages in containers, and references to them |
 //! | files.rs | their files, of which not all are open |
 //! | map.rs | which page a block is |
+//! | dying.rs | maps that no volume has any more |
 //! | sparse.rs | things by number, where most numbers have none |
 //! | metadata.rs | what a pool durably knows, behind one call |
 //! | journals.rs, mark.rs | that in a folder, by who has the pool |
 //! | record.rs, frame.rs | the bytes of it |
 //! | ahead.rs | room for them on a disk that is full |
 //! | checkpoint.rs, replay.rs, recovery.rs | what is left after a crash, and how it is found |
+//! | compact.rs, maintain.rs | giving back space, and when |
 //! | check.rs, scrub.rs | whether all of it fits together, and can be read |
 //! | walk.rs, bits.rs | all of the maps, some at a time, and sets of pages |
 //! | details.rs | what one volume has of its own |
-//! | stripes.rs | who changes which block |
+//! | stripes.rs, turns.rs | who changes which block, and who has the pool's lock next |
 //!
 //! The table of fingerprints is advisory: it may be dropped at any time. What a read needs is in
 //! maps and containers.
@@ -34,7 +36,9 @@ mod append;
 mod bits;
 mod check;
 mod checkpoint;
+mod compact;
 mod details;
+mod dying;
 mod engine;
 mod error;
 mod files;
@@ -44,6 +48,7 @@ pub mod fuzz;
 mod handle;
 mod journals;
 mod located;
+mod maintain;
 mod map;
 mod mark;
 mod metadata;
@@ -58,6 +63,7 @@ mod scrub;
 pub mod seeded;
 mod sparse;
 mod stripes;
+mod turns;
 mod volume;
 mod walk;
 
@@ -66,8 +72,11 @@ pub use details::VolumeDetails;
 pub use error::VolumeError;
 pub use handle::VolumeId;
 pub use journals::Journals;
+pub use maintain::Maintained;
 pub use metadata::{Checkpoint, Known, MAX_BATCH, Metadata, Shard, Take, Taken, Writer};
 pub use onefold_container::Codec;
-pub use pool::{Hash, Maintained, Options, Pool, Statistics, VolumeInfo};
+#[doc(hidden)]
+pub use pool::Between;
+pub use pool::{Hash, Options, Pool, Statistics, VolumeInfo};
 pub use scrub::{BadPage, Scrubbed};
 pub use volume::Volume;

@@ -37,13 +37,15 @@ pub(crate) struct Segment {
     identity: u64,
     /// Maps that have it.
     owners: AtomicU32,
+    /// Pages that are no holes.
+    mapped: u32,
     pages: [Handle; SEGMENT],
 }
 
 impl Clone for Segment {
     fn clone(&self) -> Self {
         let owners = AtomicU32::new(self.owners());
-        Self { identity: self.identity, owners, pages: self.pages }
+        Self { identity: self.identity, owners, mapped: self.mapped, pages: self.pages }
     }
 }
 
@@ -55,7 +57,8 @@ impl Segment {
         let mut all = [Handle::HOLE; SEGMENT];
         all.copy_from_slice(pages);
         let identity = NEXT.fetch_add(1, Ordering::Relaxed);
-        Self { identity, owners: AtomicU32::new(0), pages: all }
+        let mapped = all.iter().filter(|page| !page.is_hole()).count() as u32;
+        Self { identity, owners: AtomicU32::new(0), mapped, pages: all }
     }
 
     pub(crate) fn pages(&self) -> &[Handle; SEGMENT] {
@@ -144,28 +147,37 @@ impl Map {
         if !to.is_hole() {
             references.gain(to);
         }
-        let before = std::mem::replace(&mut self.own(index, references).pages[place], to);
-        self.mapped += u64::from(!to.is_hole());
-        if !before.is_hole() {
-            self.mapped -= 1;
+        let own = self.own(index, references);
+        let before = std::mem::replace(&mut own.pages[place], to);
+        let (gained, lost) = (!to.is_hole(), !before.is_hole());
+        own.mapped = own.mapped + u32::from(gained) - u32::from(lost);
+        self.mapped = self.mapped + u64::from(gained) - u64::from(lost);
+        if lost {
             references.release(before);
         }
     }
 
     /// Makes holes of the blocks from `blocks` on.
     pub(crate) fn truncate(&mut self, blocks: u64, references: &mut impl References) {
+        self.split_off(blocks, references).release(references);
+    }
+
+    /// Makes holes of the blocks from `blocks` on. Those of whole segments go to the map that this
+    /// returns, which still refers to their pages. Looks at each of these segments, and at no page of
+    /// theirs.
+    pub(crate) fn split_off(&mut self, blocks: u64, references: &mut impl References) -> Self {
         let (index, place) = split(blocks);
         let whole = if place == 0 { index } else { index + 1 };
-        for segment in self.segments.split_off(whole).values() {
-            self.mapped -= segment.present().count() as u64;
-            release(segment, references);
-        }
+        let segments = self.segments.split_off(whole);
+        let mapped = segments.values().map(|segment| u64::from(segment.mapped)).sum();
+        self.mapped -= mapped;
         if place > 0 && self.segments.get(index).is_some() {
             let first = blocks - place as u64;
             for block in blocks..first + SEGMENT as u64 {
                 self.set(block, Handle::HOLE, references);
             }
         }
+        Self { segments, mapped }
     }
 
     /// The same map for another volume.
@@ -177,10 +189,28 @@ impl Map {
     }
 
     /// Lets go of everything.
-    pub(crate) fn release(self, references: &mut impl References) {
-        for segment in self.segments.values() {
-            release(segment, references);
+    pub(crate) fn release(mut self, references: &mut impl References) {
+        while self.release_first(references) {}
+    }
+
+    /// Lets go of the first segment; false if there is none.
+    pub(crate) fn release_first(&mut self, references: &mut impl References) -> bool {
+        let Some(segment) = self.segments.pop_first() else { return false };
+        self.mapped -= u64::from(segment.mapped);
+        if segment.owners.fetch_sub(1, Ordering::Relaxed) == 1 {
+            segment.present().for_each(|page| references.release(page));
         }
+        true
+    }
+
+    /// Whether it has no segments.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.next_index(0).is_none()
+    }
+
+    /// The index of the first segment from `index` on.
+    pub(crate) fn next_index(&self, index: u32) -> Option<u32> {
+        self.segments_from(index).next().map(|(index, _)| index)
     }
 
     /// The segments that there are, by their index.
@@ -196,7 +226,7 @@ impl Map {
     /// Puts a segment into its place, which is empty.
     pub(crate) fn place(&mut self, index: u32, segment: Arc<Segment>) {
         segment.owners.fetch_add(1, Ordering::Relaxed);
-        self.mapped += segment.present().count() as u64;
+        self.mapped += u64::from(segment.mapped);
         self.segments.insert(index, segment);
     }
 
@@ -210,22 +240,20 @@ impl Map {
         forward: impl Fn(Handle) -> Option<Handle>,
         replaced: &mut HashMap<u64, Arc<Segment>>,
     ) {
-        for segment in self.segments.values_mut() {
-            if let Some(new) = replaced.get(&segment.identity()) {
-                *segment = Arc::clone(new);
-                continue;
-            }
-            if segment.pages.iter().all(|page| forward(*page).is_none()) {
-                continue;
-            }
-            // the clone has the same owners, and takes the place of the old one with all of them
-            let mut new = Segment::clone(segment);
-            for page in new.pages.iter_mut() {
-                *page = forward(*page).unwrap_or(*page);
-            }
-            let new = Arc::new(new);
-            replaced.insert(segment.identity(), Arc::clone(&new));
-            *segment = new;
+        let segments = self.segments.values_mut();
+        segments.for_each(|segment| forward_segment(segment, &forward, replaced));
+    }
+
+    /// The same of segment `index` alone, if there is one. Maps share segments of the same index only,
+    /// and all of them have to have done this before anybody changes one of them.
+    pub(crate) fn forward_at(
+        &mut self,
+        index: u32,
+        forward: impl Fn(Handle) -> Option<Handle>,
+        replaced: &mut HashMap<u64, Arc<Segment>>,
+    ) {
+        if let Some(segment) = self.segments.get_mut(index) {
+            forward_segment(segment, &forward, replaced);
         }
     }
 
@@ -247,11 +275,26 @@ impl Map {
     }
 }
 
-/// A map no longer has `segment`.
-fn release(segment: &Segment, references: &mut impl References) {
-    if segment.owners.fetch_sub(1, Ordering::Relaxed) == 1 {
-        segment.present().for_each(|page| references.release(page));
+fn forward_segment(
+    segment: &mut Arc<Segment>,
+    forward: &impl Fn(Handle) -> Option<Handle>,
+    replaced: &mut HashMap<u64, Arc<Segment>>,
+) {
+    if let Some(new) = replaced.get(&segment.identity()) {
+        *segment = Arc::clone(new);
+        return;
     }
+    if segment.pages.iter().all(|page| forward(*page).is_none()) {
+        return;
+    }
+    // the clone has the same owners, and takes the place of the old one with all of them
+    let mut new = Segment::clone(segment);
+    for page in new.pages.iter_mut() {
+        *page = forward(*page).unwrap_or(*page);
+    }
+    let new = Arc::new(new);
+    replaced.insert(segment.identity(), Arc::clone(&new));
+    *segment = new;
 }
 
 /// The segment of a block, of which no volume has more than a number of 32 bits can tell apart, and
@@ -283,6 +326,8 @@ mod tests {
         }
     }
 
+    const HOLE: Handle = Handle::HOLE;
+
     fn page(n: u32) -> Handle {
         Handle::new(1, n)
     }
@@ -290,8 +335,12 @@ mod tests {
     /// What the segments of `maps` refer to. Each must know how many of its blocks are no holes.
     fn recount(maps: &[&Map]) -> Counted {
         for map in maps {
-            let present = map.segments.values().map(|segment| segment.present().count() as u64);
-            assert_eq!(map.mapped(), present.sum::<u64>());
+            let present = |segment: &Arc<Segment>| segment.present().count() as u32;
+            assert!(map.segments.values().all(|segment| segment.mapped == present(segment)));
+            assert_eq!(
+                map.mapped(),
+                map.segments.values().map(present).map(u64::from).sum::<u64>()
+            );
         }
         let mut counted = Counted::default();
         let mut seen = HashSet::new();
@@ -328,6 +377,32 @@ mod tests {
     }
 
     #[test]
+    fn what_was_split_off_is_let_go_segment_by_segment() {
+        let mut counted = Counted::default();
+        let mut map = Map::default();
+        for block in 0..5000 {
+            map.set(block, page(block as u32 % 700), &mut counted);
+        }
+        let mut snapshot = map.share();
+        let mut beyond = map.split_off(1000, &mut counted);
+        assert_eq!((map.mapped(), beyond.mapped()), (1000, 5000 - 1024));
+        assert_eq!((map.get(1000), beyond.get(1023), beyond.get(1024)), (HOLE, HOLE, page(324)));
+        let mut snapshot_beyond = snapshot.split_off(1024, &mut counted);
+        let mut steps = 0;
+        while beyond.release_first(&mut counted) {
+            // which another map has as well, and has alone where it was let go
+            snapshot_beyond.set(2000 + steps, page(900), &mut counted);
+            steps += 1;
+            assert_eq!(counted, recount(&[&map, &beyond, &snapshot, &snapshot_beyond]));
+        }
+        assert_eq!((steps, beyond.mapped()), (8, 0));
+        while snapshot_beyond.release_first(&mut counted) {
+            assert_eq!(counted, recount(&[&map, &snapshot, &snapshot_beyond]));
+        }
+        assert_eq!(counted, recount(&[&map, &snapshot]));
+    }
+
+    #[test]
     fn a_checkpoint_keeps_what_it_holds() {
         let mut counted = Counted::default();
         let mut map = Map::default();
@@ -354,6 +429,19 @@ mod tests {
         let identities =
             |map: &Map| map.segments().map(|(_, one)| one.identity()).collect::<Vec<_>>();
         assert_eq!(identities(&map), identities(&other));
+        // one after the other, and what is there once is not made anew
+        let again = |from: Handle| (from == page(2)).then_some(page(8));
+        replaced.clear();
+        assert_eq!(
+            (map.next_index(0), map.next_index(1), map.next_index(2)),
+            (Some(0), Some(1), None)
+        );
+        for index in [0, 1, 2] {
+            map.forward_at(index, again, &mut replaced);
+            other.forward_at(index, again, &mut replaced);
+        }
+        assert_eq!((map.get(1), map.get(600), other.get(600)), (page(9), page(8), page(8)));
+        assert_eq!((replaced.len(), identities(&map)), (1, identities(&other)));
         // and part again
         let mut counted = recount(&[&map, &other]);
         other.set(1, page(3), &mut counted);

@@ -530,12 +530,53 @@ impl Pages {
         if references == 0 || references == MOST {
             return None;
         }
-        for _ in 0..references {
-            self.release(from);
-            self.gain(to);
-        }
+        self.release_times(from, references);
+        self.gain_times(to, references);
         self.forwards.insert(from, to);
         Some(Record::Moved { from, to })
+    }
+
+    /// As many more segment entries have the page, which is where it says.
+    fn gain_times(&mut self, page: Handle, times: u32) {
+        let Some(container) = self.all.get_mut(page.container()) else { return };
+        let len = container.end_of(page.slot() as usize);
+        let Some(slot) = container.slots.get_mut(page.slot() as usize) else { return };
+        if let Some(watched) = &mut self.watched {
+            watched.set(page);
+        }
+        let before = slot.references;
+        // one that has had so many keeps them
+        slot.references = before.saturating_add(times);
+        if before == 0 {
+            container.live += 1;
+            container.live_bytes += u64::from(len - slot.place.offset());
+        }
+    }
+
+    /// As many less have it.
+    fn release_times(&mut self, page: Handle, times: u32) {
+        let Some(container) = self.all.get_mut(page.container()) else { return };
+        let len = container.end_of(page.slot() as usize);
+        let Some(slot) = container.slots.get_mut(page.slot() as usize) else { return };
+        if let Some(watched) = &mut self.watched {
+            watched.set(page);
+        }
+        // nobody knows how many there are beyond
+        if slot.references == MOST {
+            return;
+        }
+        slot.references -= times;
+        if slot.references == 0 {
+            container.live -= 1;
+            container.live_bytes -= u64::from(len - slot.place.offset());
+            if self.bad.contains(&page) {
+                // nobody has to move it any more
+                container.is_stuck = false;
+            }
+            if container.live == 0 {
+                self.maybe_dead.push(page.container());
+            }
+        }
     }
 
     /// Nobody asks for pages where they were any more.
@@ -656,47 +697,11 @@ fn entries(directory: &Directory) -> Vec<PageEntry> {
 
 impl References for Pages {
     fn gain(&mut self, page: Handle) {
-        let page = self.resolve(page);
-        let Some(container) = self.all.get_mut(page.container()) else { return };
-        let len = container.end_of(page.slot() as usize);
-        let Some(slot) = container.slots.get_mut(page.slot() as usize) else { return };
-        if let Some(watched) = &mut self.watched {
-            watched.set(page);
-        }
-        if slot.references == MOST {
-            return;
-        }
-        slot.references += 1;
-        if slot.references == 1 {
-            container.live += 1;
-            container.live_bytes += u64::from(len - slot.place.offset());
-        }
+        self.gain_times(self.resolve(page), 1);
     }
 
     fn release(&mut self, page: Handle) {
-        let page = self.resolve(page);
-        let Some(container) = self.all.get_mut(page.container()) else { return };
-        let len = container.end_of(page.slot() as usize);
-        let Some(slot) = container.slots.get_mut(page.slot() as usize) else { return };
-        if let Some(watched) = &mut self.watched {
-            watched.set(page);
-        }
-        // nobody knows how many there are beyond
-        if slot.references == MOST {
-            return;
-        }
-        slot.references -= 1;
-        if slot.references == 0 {
-            container.live -= 1;
-            container.live_bytes -= u64::from(len - slot.place.offset());
-            if self.bad.contains(&page) {
-                // nobody has to move it any more
-                container.is_stuck = false;
-            }
-            if container.live == 0 {
-                self.maybe_dead.push(page.container());
-            }
-        }
+        self.release_times(self.resolve(page), 1);
     }
 }
 
@@ -765,6 +770,27 @@ mod tests {
         // a read that began before has nothing to tell
         pages.note_bad(page);
         assert_eq!(pages.bad, HashSet::from([other]));
+    }
+
+    #[test]
+    fn a_page_moves_with_all_of_its_references_at_once() {
+        let (mut pages, from, to) = two_containers();
+        pages.gain(from);
+        // one by one that would take a minute
+        pages.all.get_mut(1).unwrap().slots[0].references = MOST - 1;
+        pages.watch();
+        let before = pages.sums();
+        assert_eq!(pages.move_page(from, to), Some(Record::Moved { from, to }));
+        assert_eq!(pages.references(1).unwrap().collect::<Vec<_>>(), [0]);
+        assert_eq!(pages.references(2).unwrap().collect::<Vec<_>>(), [MOST - 1]);
+        assert_eq!(pages.footprint(from), pages.footprint(to));
+        let after = pages.sums();
+        assert_eq!((after.pages, after.page_bytes), (before.pages, before.page_bytes));
+        let watched = pages.watched().unwrap();
+        assert!(watched.has(from) && watched.has(to));
+        let mut dropped = Vec::new();
+        pages.doom_dead(|record| dropped.push(record.clone()));
+        assert_eq!(dropped, [Record::Dropped { container: 1 }]);
     }
 
     #[test]

@@ -13,7 +13,8 @@ use onefold_index::{ChainedTable, CompactTable, Table, TableCounters};
 use onefold_seal::wire::{Put, Reader, WireError};
 use onefold_seal::{CHECK_LEN, Check, Envelope, ObjectId};
 
-use crate::engine::{Batches, Compaction, Counters, Engine, Size, VolumeState};
+use crate::compact::Compaction;
+use crate::engine::{Batches, Counters, Engine, Size, VolumeState};
 use crate::files::Files;
 use crate::handle::VolumeId;
 use crate::journals::Journals;
@@ -22,6 +23,7 @@ use crate::metadata::{Metadata, Shard, Taken};
 use crate::record::{MAX_NAME, Record};
 use crate::recovery::recover;
 use crate::stripes::Stripes;
+use crate::turns::Turns;
 use crate::{Volume, VolumeError};
 
 /// The file that says what the folder is. Who has it open has the pool.
@@ -40,9 +42,6 @@ const VERSION: u32 = 1;
 /// 2^30, as offsets have 30 bits in memory.
 const MIN_CONTAINER: u64 = 4096;
 const MAX_CONTAINER: u64 = 1 << 30;
-
-/// Batches of fewer bytes are not worth a checkpoint.
-const MIN_CHECKPOINT: u64 = 4 << 20;
 
 /// A pool whose batches lie in more places gets a checkpoint when it is opened: each opening that
 /// changes something adds one.
@@ -133,6 +132,17 @@ impl Options {
 #[derive(Clone)]
 pub struct Pool(pub(crate) Arc<Engine>);
 
+/// Between which steps something may be done.
+#[doc(hidden)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Between {
+    /// Those in which a map is let go. The first call is before all of them.
+    Releases,
+    /// Those in which maps are told where pages were moved. The last call is behind all of them.
+    /// Whoever is called must not begin a compaction or a checkpoint.
+    Forwards,
+}
+
 /// What is known of a volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VolumeInfo {
@@ -161,7 +171,7 @@ pub struct Statistics {
     pub mapped_blocks: u64,
     /// Their bytes.
     pub mapped_bytes: u64,
-    /// Distinct pages that are referred to.
+    /// Distinct pages that are referred to, also by what of a deleted volume is not let go yet.
     pub pages: u64,
     /// What they take in containers.
     pub page_bytes: u64,
@@ -195,21 +205,6 @@ pub struct Statistics {
     pub table_buckets: usize,
     /// What the table counted.
     pub table_counters: TableCounters,
-}
-
-/// What was worth doing.
-#[derive(Debug, Default)]
-pub struct Maintained {
-    /// Containers whose space was given back.
-    pub compacted: u64,
-    /// Containers that could not be emptied. What may pass is tried again the next time.
-    pub left: u64,
-    /// Why not, of the first of them.
-    pub why_left: Option<VolumeError>,
-    /// Whether it was stopped before its end.
-    pub is_stopped: bool,
-    /// Whether a checkpoint was made.
-    pub is_checkpointed: bool,
 }
 
 impl Pool {
@@ -290,7 +285,7 @@ impl Pool {
             options,
             folder,
             id,
-            state: Mutex::new(found.state),
+            state: Turns::new(found.state),
             appender: Mutex::new(found.appender),
             metadata,
             shard,
@@ -300,6 +295,8 @@ impl Pool {
             checking: Mutex::new(()),
             blocks: Stripes::new(),
             counters: Counters::default(),
+            room_made: AtomicU64::new(0),
+            between: OnceLock::new(),
             stopped: OnceLock::new(),
             _own: own,
         };
@@ -395,18 +392,21 @@ impl Pool {
         self.0.commit()
     }
 
-    /// Deletes a volume. Its pages go, as far as no other volume has them.
+    /// Deletes a volume. Its pages go, as far as no other volume has them; others use the pool while
+    /// they do.
+    ///
+    /// The deletion is durable before they go. After an error of the disk a volume that is not there any
+    /// more is gone for good, or goes with the next commit.
     pub fn delete_volume(&self, name: &str) -> Result<(), VolumeError> {
         self.0.expect_running()?;
-        {
+        let deleted = {
             let mut state = self.0.state();
             let (volume, _) = find(&state.volumes, name)?;
             let one = state.volumes.remove(&volume).expect("just found");
             one.size.set(0);
-            one.map.release(&mut state.pages);
-            state.waiting.push(&Record::Delete { volume });
-        }
-        self.0.commit()
+            state.let_die(volume, one.map, Record::Delete { volume })
+        };
+        self.0.settle(deleted)
     }
 
     /// The volume `name` as a block device.
@@ -449,43 +449,10 @@ impl Pool {
         self.0.own_codec
     }
 
-    /// Does what is worth doing now and then: gives back the space of containers that are used by
-    /// less than half, and makes a checkpoint where the journal has grown. A container that cannot be
-    /// emptied keeps none of the others from it.
-    pub fn maintain(&self) -> Result<Maintained, VolumeError> {
-        self.maintain_while(|| true)
-    }
-
-    /// The same, but begins nothing more once `go_on` says no.
-    pub fn maintain_while(&self, go_on: impl Fn() -> bool) -> Result<Maintained, VolumeError> {
-        self.flush()?;
-        let compacted = self.compact_while(go_on);
-        if compacted.as_ref().is_ok_and(|done| done.is_stopped) {
-            return compacted;
-        }
-        let is_checkpointed = self.0.batches_len() > MIN_CHECKPOINT;
-        if is_checkpointed {
-            self.checkpoint()?;
-        }
-        Ok(Maintained { is_checkpointed, ..compacted? })
-    }
-
-    /// Gives back the space of all containers that are used by less than half and can be emptied, one
-    /// after the other, and begins none any more once `go_on` says no.
-    pub fn compact_while(&self, go_on: impl Fn() -> bool) -> Result<Maintained, VolumeError> {
-        let mut done = Maintained::default();
-        while go_on() {
-            match self.0.compact()? {
-                Compaction::Done => done.compacted += 1,
-                Compaction::Left(error) => {
-                    done.left += 1;
-                    done.why_left.get_or_insert(error);
-                }
-                Compaction::Nothing => return Ok(done),
-            }
-        }
-        done.is_stopped = true;
-        Ok(done)
+    /// Lets a test do something between steps, with the first `call` that this gets.
+    #[doc(hidden)]
+    pub fn between_steps(&self, call: impl Fn(&Pool, Between) + Send + Sync + 'static) {
+        let _ = self.0.between.set(Box::new(call));
     }
 
     /// Shortens what has to be read when the pool is opened again.

@@ -9,6 +9,7 @@ use onefold_seal::Envelope;
 
 use crate::VolumeError;
 use crate::append::Appender;
+use crate::dying::Dying;
 use crate::engine::{State, VolumeState, Waiting};
 use crate::files::{Files, container_name};
 use crate::handle::VolumeId;
@@ -100,7 +101,7 @@ pub(crate) fn recover(
     {
         appender.abandon();
     }
-    let state = State { volumes, next_volume, pages, waiting };
+    let state = State { volumes, next_volume, dying: Dying::default(), pages, waiting };
     Ok(Recovered { state, appender, taken, bytes, damage })
 }
 

@@ -140,7 +140,7 @@ impl Engine {
             counts.insert(number, count);
         }
         let mut mapped = Bits::default();
-        let mut walk = Walk::new();
+        let mut walk = Walk::of_volumes();
         while let Some(steps) = walk.next(self) {
             go_on().then_some(())?;
             for Step { volume, first_block, segment } in steps {
@@ -235,7 +235,7 @@ impl Engine {
 
     /// Notes the volumes and blocks that are lost pages; `None` if it was stopped.
     fn who_has(&self, go_on: impl Fn() -> bool, lost: &mut Lost) -> Option<()> {
-        let mut walk = Walk::new();
+        let mut walk = Walk::of_volumes();
         while !lost.is_empty()
             && let Some(steps) = walk.next(self)
         {

@@ -39,6 +39,10 @@ pub enum Bug {
     ClaimedOnce = 13,
     /// Who opens a pool removes containers without looking whether it still has it.
     RemovedUnseen = 14,
+    /// What a volume had is let go before the journal tells that it no longer has it.
+    ReleasedUntold = 15,
+    /// A compaction passes by what volumes no longer have and still refer to.
+    DyingUnforwarded = 16,
 }
 
 impl Bug {
@@ -58,6 +62,8 @@ impl Bug {
         Bug::CutUntold,
         Bug::ClaimedOnce,
         Bug::RemovedUnseen,
+        Bug::ReleasedUntold,
+        Bug::DyingUnforwarded,
     ];
 }
 

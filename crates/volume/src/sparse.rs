@@ -72,6 +72,17 @@ impl<T> Sparse<T> {
         Some(before)
     }
 
+    /// Takes out what the first number has that has anything.
+    pub(crate) fn pop_first(&mut self) -> Option<T> {
+        let mut leaf = self.leaves.first_entry()?;
+        let first = leaf.get_mut().entries.iter_mut().find_map(Option::take);
+        leaf.get_mut().count -= 1;
+        if leaf.get().count == 0 {
+            leaf.remove();
+        }
+        first
+    }
+
     /// Takes out what numbers from `first` on have.
     pub(crate) fn split_off(&mut self, first: u32) -> Self {
         let mut leaves = self.leaves.split_off(&(first / LEAF));
@@ -142,6 +153,10 @@ mod tests {
                 25 => {
                     sparse.values_mut().for_each(|value| *value += 1);
                     map.values_mut().for_each(|value| *value += 1);
+                }
+                26 => {
+                    let first = map.pop_first().map(|(_, value)| value);
+                    assert_eq!(sparse.pop_first(), first);
                 }
                 _ => assert_eq!(sparse.remove(number), map.remove(&number)),
             }

@@ -316,17 +316,17 @@ impl BlockDevice for Volume {
             expected: "a positive multiple of the block size",
         })?;
         self.engine.expect_running().map_err(block_error)?;
-        {
+        let shortened = {
             // nobody writes meanwhile
             let _blocks = self.engine.blocks.lock(self.id, [], std::iter::once(0..u64::MAX));
             let mut state = self.engine.state();
-            let State { volumes, pages, waiting, .. } = &mut *state;
+            let State { volumes, pages, .. } = &mut *state;
             let Some(one) = volumes.get_mut(&self.id) else { return Err(BlockError::ShuttingDown) };
             one.size.set(size);
-            one.map.truncate(size / self.block_len(), pages);
-            waiting.push(&Record::Resize { volume: self.id, size });
-        }
-        self.flush()
+            let beyond = one.map.split_off(size / self.block_len(), pages);
+            state.let_die(self.id, beyond, Record::Resize { volume: self.id, size })
+        };
+        self.engine.settle(shortened).map_err(block_error)
     }
 }
 

@@ -4,18 +4,31 @@ use std::sync::Arc;
 
 use crate::engine::Engine;
 use crate::handle::VolumeId;
-use crate::map::Segment;
+use crate::map::{Map, Segment};
 use crate::record::SEGMENT;
 
 /// Segments that are taken at a time. Who writes to one of them meanwhile copies it.
 const TAKEN: usize = 256;
 
-/// Where a walk is: each volume that is there all the while is walked whole, and so is one that is
-/// made meanwhile, because it comes last.
-pub(crate) struct Walk(Option<(VolumeId, u32)>);
+/// Each volume that is there all the while is walked whole, and so is one that is made meanwhile,
+/// because it comes last. Maps that are dying come after the volumes that they were of, so that no
+/// segment that is there all the while is passed by on its way from a volume to them.
+pub(crate) struct Walk {
+    /// Where it is; `None` behind the last.
+    at: Option<Place>,
+    with_dying: bool,
+}
+
+/// The next segment is one of this map, of this index or after it, or one of a later map.
+#[derive(Clone, Copy)]
+enum Place {
+    Volume(VolumeId, u32),
+    Dying(u64, u32),
+}
 
 /// A segment as it was a moment ago.
 pub(crate) struct Step {
+    /// Which had it last, if its map is dying.
     pub(crate) volume: VolumeId,
     /// The first of its blocks.
     pub(crate) first_block: u64,
@@ -23,28 +36,55 @@ pub(crate) struct Step {
 }
 
 impl Walk {
-    /// Before the first segment.
-    pub(crate) fn new() -> Self {
-        Self(Some((VolumeId(0), 0)))
+    /// Along the maps of all volumes.
+    pub(crate) fn of_volumes() -> Self {
+        Self { at: Some(Place::Volume(VolumeId(0), 0)), with_dying: false }
+    }
+
+    /// The same, and then along those that are dying: along all that refers to pages.
+    pub(crate) fn of_all() -> Self {
+        Self { with_dying: true, ..Self::of_volumes() }
     }
 
     /// The segments that come next; `None` behind the last.
     pub(crate) fn next(&mut self, engine: &Engine) -> Option<Vec<Step>> {
-        let (first, from) = self.0?;
+        let mut at = self.at?;
         let mut steps = Vec::with_capacity(TAKEN);
         let state = engine.state();
-        for (volume, one) in state.volumes.range(first..) {
-            let from = if *volume == first { from } else { 0 };
-            for (index, segment) in one.map.segments_from(from) {
-                if steps.len() == TAKEN {
-                    self.0 = Some((*volume, index));
+        if let Place::Volume(first, from) = at {
+            for (volume, one) in state.volumes.range(first..) {
+                let from = if *volume == first { from } else { 0 };
+                if let Some(index) = take(&mut steps, *volume, &one.map, from) {
+                    self.at = Some(Place::Volume(*volume, index));
                     return Some(steps);
                 }
-                let first_block = u64::from(index) * SEGMENT as u64;
-                steps.push(Step { volume: *volume, first_block, segment: Arc::clone(segment) });
+            }
+            at = Place::Dying(0, 0);
+        }
+        if let Place::Dying(first, from) = at
+            && self.with_dying
+        {
+            for (number, volume, map) in state.dying.from(first) {
+                let from = if number == first { from } else { 0 };
+                if let Some(index) = take(&mut steps, volume, map, from) {
+                    self.at = Some(Place::Dying(number, index));
+                    return Some(steps);
+                }
             }
         }
-        self.0 = None;
+        self.at = None;
         Some(steps)
     }
+}
+
+/// Takes the segments of a map from index `from` on. Where there are too many: the index of the next.
+fn take(steps: &mut Vec<Step>, volume: VolumeId, map: &Map, from: u32) -> Option<u32> {
+    for (index, segment) in map.segments_from(from) {
+        if steps.len() == TAKEN {
+            return Some(index);
+        }
+        let first_block = u64::from(index) * SEGMENT as u64;
+        steps.push(Step { volume, first_block, segment: Arc::clone(segment) });
+    }
+    None
 }

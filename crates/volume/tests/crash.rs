@@ -1,6 +1,8 @@
 //! No power cut loses what a flush acknowledged.
 
 mod common;
+#[path = "common/dying.rs"]
+mod dying;
 
 use common::{Tally, cut_everywhere};
 
@@ -22,4 +24,10 @@ fn a_power_cut_at_any_step_loses_nothing_that_was_flushed() {
 fn so_does_a_pool_that_meets_its_quota() {
     let refused: u64 = (0..4).map(|seed| tell(seed, &cut_everywhere(seed, 4, Some(40_000)))).sum();
     assert!(refused > 0, "the quota is not met");
+}
+
+#[test]
+fn so_does_one_between_the_steps_in_which_a_volume_goes() {
+    let calls: u64 = (0..8).map(|seed| dying::cut_everywhere(seed, 4)).sum();
+    assert!(calls > 40, "{calls}");
 }

@@ -11,7 +11,7 @@ use onefold_backend::crash::CrashDisk;
 use onefold_backend::{BackendError, Folder, MemoryFolder};
 use onefold_block::{BlockDevice, BlockSize, Durability, Extent, Zeroes};
 use onefold_testkit::SplitMix64;
-use onefold_volume::{Codec, Hash, Options, Pool, VolumeError};
+use onefold_volume::{Between, Codec, Hash, Options, Pool, VolumeError};
 use shards::Shards;
 
 /// Has room for sixty thousand pages, which is more than a run writes.
@@ -31,6 +31,19 @@ fn options() -> Options {
 fn is_unanswered(error: &(dyn Error + 'static)) -> bool {
     let of_pool = error.downcast_ref().or_else(|| error.source()?.downcast_ref());
     matches!(of_pool, Some(VolumeError::Unanswered { .. }))
+}
+
+/// What happens between the steps in which a volume goes, or maps are told where pages are.
+fn disturb(pool: &Pool, between: Between) {
+    assert_eq!(pool.check(), Vec::<String>::new());
+    // there may be no answer, and of what is done by then or not the model says the same
+    let _ = match (between, pool.statistics().commits % 4) {
+        (_, 0) => pool.flush(),
+        (Between::Releases, 1) => pool.compact().map(drop),
+        (Between::Releases, 2) => pool.checkpoint(),
+        _ => Ok(()),
+    };
+    assert_eq!(pool.check(), Vec::<String>::new());
 }
 
 struct Fixture {
@@ -83,6 +96,7 @@ impl Fixture {
             }
         });
         assert!(damage.is_empty(), "{damage:?}");
+        pool.between_steps(disturb);
         self.pool = Some(pool);
     }
 

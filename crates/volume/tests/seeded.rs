@@ -4,6 +4,8 @@
 //! Bugs are switched on for the whole process, so this file has one test.
 
 mod common;
+#[path = "common/dying.rs"]
+mod dying;
 #[path = "common/retried.rs"]
 mod retried;
 #[path = "common/shards.rs"]
@@ -31,6 +33,9 @@ fn look(bug: Bug, seed: u64) {
         }
         Bug::SupersededUnseen | Bug::CutUntold | Bug::ClaimedOnce | Bug::RemovedUnseen => {
             takeover::lose_everywhere(seed, &mut takeover::Tally::default());
+        }
+        Bug::ReleasedUntold | Bug::DyingUnforwarded => {
+            dying::cut_everywhere(seed, 4);
         }
         _ => cut(seed),
     }
