@@ -8,6 +8,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use onefold_backend::BackendError;
+
 use crate::VolumeError;
 use crate::engine::{Engine, State};
 use crate::files::PageFile;
@@ -38,7 +40,8 @@ const FORWARDED: usize = 256;
 
 impl Engine {
     /// Closes the open container, so that it can be compacted, if less than half of it is referred to
-    /// and the rest is wanted; or if all of it is the rest.
+    /// and the rest is wanted; or if all of it is the rest. One for whose footer there is no room stays
+    /// open: it keeps no other one from being compacted, which may make room.
     fn close_sparse(&self) -> Result<(), VolumeError> {
         let mut appender = self.appender();
         let Some(number) = appender.number() else { return Ok(()) };
@@ -52,7 +55,10 @@ impl Engine {
             return Ok(());
         }
         self.expect_current()?;
-        self.seal(&mut appender)
+        match self.seal(&mut appender) {
+            Err(VolumeError::Backend(BackendError::Full { .. })) => Ok(()),
+            sealed => sealed,
+        }
     }
 
     /// Moves what is left in a container of which less than half is referred to. It is dropped with the

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use onefold_backend::fault::{Failure, Fault, Faults, Faulty};
 use onefold_backend::{
     BackendError, Folder, Log, LogReader, MemoryFolder, Operation, Pages, Syncer,
 };
@@ -150,8 +151,12 @@ fn fill(pool: &Pool, disk: &Disk) -> u64 {
 }
 
 fn open(disk: &Disk) -> Pool {
+    open_in(Arc::new(disk.clone()))
+}
+
+fn open_in(folder: Arc<dyn Folder>) -> Pool {
     let options = Options { table_bytes: 4 << 20, container_len: 1 << 20, ..Options::default() };
-    let (pool, damage) = Pool::open(Arc::new(disk.clone()), options).unwrap();
+    let (pool, damage) = Pool::open(folder, options).unwrap();
     assert!(damage.is_empty(), "{damage:?}");
     pool
 }
@@ -213,4 +218,38 @@ fn without_room_ahead_nothing_that_was_acknowledged_is_lost() {
     let pool = open(&disk);
     assert_eq!(pool.check(), Vec::<String>::new());
     pool.delete_volume("a").unwrap();
+}
+
+#[test]
+fn an_unused_container_for_whose_footer_there_is_no_room_stops_no_compaction_of_others() {
+    let (disk, faults) = (Disk::default(), Faults::none());
+    Pool::create(&disk, Hash::Blake3).unwrap();
+    let pool = open_in(Arc::new(Faulty::new(disk.clone(), "disk", &faults)));
+    let containers = || {
+        let names = disk.names().unwrap();
+        names.into_iter().filter(|name| name.starts_with("container-")).collect::<Vec<_>>()
+    };
+    pool.create_volume("a", 1 << 30, BlockSize::B4096).unwrap();
+    let volume = pool.volume("a").unwrap();
+    // one container that is closed, and the beginning of another
+    let bytes = random(1, 5 * PIECE);
+    volume.write(0, &bytes, Durability::OnReturn).unwrap();
+    assert_eq!(containers(), ["container-00000001", "container-00000002"]);
+    // the end of the first is left, and nothing of the second
+    let (left, second) = (3 * PIECE as u64 + 4096, 4 * PIECE as u64);
+    volume.erase(0..left, Durability::OnReturn).unwrap();
+    volume.erase(second..1 << 30, Durability::OnReturn).unwrap();
+    let footer = Fault::new(Failure::Full).on(Operation::Append).named("container-00000002");
+    faults.add(footer);
+    let done = pool.maintain().unwrap();
+    assert_eq!((done.compacted, done.left, faults.failed()), (1, 0, 1));
+    assert_eq!(containers(), ["container-00000002"]);
+    let mut found = vec![0; (second - left) as usize];
+    volume.read(left, &mut found).unwrap();
+    assert!(found == bytes[left as usize..second as usize]);
+    assert_eq!(pool.check(), Vec::<String>::new());
+    // and it goes on to be what new pages go to, until it can be closed
+    volume.erase(0..1 << 30, Durability::OnReturn).unwrap();
+    assert_eq!(pool.maintain().unwrap().compacted, 1);
+    assert_eq!(containers(), Vec::<String>::new());
 }
