@@ -266,7 +266,7 @@ impl Journals {
         }
         let begin = Begin { writer, first: journal.next };
         // As soon as there may be a file of that name no frame counts that goes to the one before.
-        journal.open = None;
+        let before = journal.open.take().map(|(ahead, _)| ahead);
         let mut log = self.folder.log(&begin.name(JOURNAL))?;
         // what is left of trying the same before
         log.truncate(0)?;
@@ -276,7 +276,7 @@ impl Journals {
             let what = "the mark could not be written";
             mark.begin().map_err(|error| journal.stop_by_mark(what, error))?;
         }
-        journal.open = Some((Ahead::new(log), journal.next));
+        journal.open = Some((Ahead::instead_of(before, log), journal.next));
         Ok(())
     }
 }

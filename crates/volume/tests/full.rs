@@ -209,6 +209,34 @@ fn the_room_is_given_back_when_the_pool_is_closed_and_serves_the_next() {
 }
 
 #[test]
+fn a_checkpoint_leaves_others_nothing_of_the_room_ahead() {
+    for is_full in [false, true] {
+        let disk = Disk { keeps_room: true, ..Disk::default() };
+        Pool::create(&disk, Hash::Blake3).unwrap();
+        let pool = open(&disk);
+        pool.create_volume("a", 1 << 30, BlockSize::B4096).unwrap();
+        let volume = pool.volume("a").unwrap();
+        let mut pieces = 0;
+        while disk.used().free() > 1 << 20 {
+            let bytes = random(pieces, PIECE);
+            volume.write(pieces * PIECE as u64, &bytes, Durability::OnFlush).unwrap();
+            pieces += 1;
+        }
+        if is_full {
+            disk.fill_up();
+        }
+        pool.flush().unwrap();
+        pool.checkpoint().unwrap();
+        // so that the journal is not written to, which would ask for room, they are not flushed
+        fill(&pool, &disk);
+        assert_eq!(disk.used().free(), 0);
+        pool.delete_volume("a").unwrap();
+        let free = disk.used().free();
+        assert!(free > (pieces - 8) * PIECE as u64, "{free} of {pieces} pieces");
+    }
+}
+
+#[test]
 fn without_room_ahead_nothing_that_was_acknowledged_is_lost() {
     let disk = Disk::default();
     let (pool, _) = full_pool(&disk);
