@@ -1,7 +1,9 @@
 //! Room ahead of a journal, so that a disk that others fill can be got out of: space comes back only
 //! once a batch says what goes.
 
-use onefold_backend::Log;
+use onefold_backend::{BackendError, Log};
+
+use crate::frame::{self, Owner};
 
 /// So many bytes are kept ahead: several times the records that wait at most before they are
 /// written.
@@ -21,23 +23,44 @@ impl Ahead {
         let mut ahead = Self { log, until: 0 };
         if !ahead.ask(ROOM) {
             drop(before);
-            // the bytes of the one before go later, so that there may be less than it had at first
-            for room in [ROOM, ROOM / 2, ROOM / 4] {
-                if ahead.ask(room) {
-                    break;
-                }
-            }
+            ahead.ask_anew();
         }
         ahead
     }
 
-    /// The log, before it is appended to. On a disk that has no room just now what is left of it is
-    /// used, and each time it is asked for more.
-    pub(crate) fn log(&mut self) -> &mut (dyn Log + Sync) {
+    /// Appends a frame; it is durable after the next sync. On a disk that has no room just now what is
+    /// left of it is used, and each time it is asked for more.
+    pub(crate) fn append(
+        &mut self,
+        owner: Owner,
+        number: u64,
+        body: &[u8],
+    ) -> Result<(), BackendError> {
         if self.until < self.log.len() + ROOM / 2 {
             self.ask(ROOM);
         }
-        &mut *self.log
+        let appended = frame::append(&mut *self.log, owner, number, body);
+        if appended.is_err() {
+            // what was written of it was cut off, and the room behind it as well
+            self.ask_anew();
+        }
+        appended
+    }
+
+    /// Makes durable what was appended before.
+    pub(crate) fn sync(&mut self) -> Result<(), BackendError> {
+        self.log.sync()
+    }
+
+    /// Asks for what was given back just now: for less than it was at first, if others have some of it
+    /// or frames do.
+    fn ask_anew(&mut self) {
+        self.until = 0;
+        for room in [ROOM, ROOM / 2, ROOM / 4] {
+            if self.ask(room) {
+                break;
+            }
+        }
     }
 
     /// Asks for so many bytes behind the end; whether they are there. If not, what is there stays.

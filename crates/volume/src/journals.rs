@@ -340,10 +340,9 @@ impl Metadata for Journals {
             self.begin_journal(&mut journal, writer)?;
         }
         let (ahead, _) = journal.open.as_mut().expect("just begun");
-        let log = ahead.log();
-        frame::append(log, self.owner(writer), sequence, operations)?;
+        ahead.append(self.owner(writer), sequence, operations)?;
         if !seeded::active(Bug::JournalUnsynced)
-            && let Err(error) = log.sync()
+            && let Err(error) = ahead.sync()
         {
             return Err(journal.stop("the journal could not be synced", &error));
         }

@@ -29,6 +29,8 @@ struct Used {
     logs: BTreeMap<String, u64>,
     /// What somebody else takes.
     others: u64,
+    /// Whether the next append to a journal fails, though there is room.
+    is_broken: bool,
 }
 
 impl Used {
@@ -68,10 +70,20 @@ struct Bounded {
 impl Log for Bounded {
     fn append(&mut self, bytes: &[u8]) -> Result<u64, BackendError> {
         let mut used = self.disk.used();
+        if self.name.starts_with("journal-") && std::mem::take(&mut used.is_broken) {
+            // as a file is cut off behind what was written of it
+            used.take(&self.name, self.log.len());
+            return Err(BackendError::Io {
+                name: self.name.clone(),
+                operation: Operation::Append,
+                place: "disk".into(),
+                source: "input/output error".into(),
+            });
+        }
         let end = self.log.len() + bytes.len() as u64;
         let has = used.logs.get(&self.name).copied().unwrap_or(0);
         if !used.take(&self.name, has.max(end)) {
-            // as a file is cut off behind what was written of it
+            // the same
             used.take(&self.name, self.log.len());
             return Err(BackendError::Full {
                 name: self.name.clone(),
@@ -233,6 +245,29 @@ fn a_checkpoint_leaves_others_nothing_of_the_room_ahead() {
         pool.delete_volume("a").unwrap();
         let free = disk.used().free();
         assert!(free > (pieces - 8) * PIECE as u64, "{free} of {pieces} pieces");
+    }
+}
+
+#[test]
+fn an_append_that_failed_leaves_others_nothing_of_the_room_ahead() {
+    for is_full in [false, true] {
+        let disk = Disk { keeps_room: true, ..Disk::default() };
+        Pool::create(&disk, Hash::Blake3).unwrap();
+        let pool = open(&disk);
+        pool.create_volume("a", 1 << 30, BlockSize::B4096).unwrap();
+        let volume = pool.volume("a").unwrap();
+        volume.write(0, &random(0, 8 * PIECE), Durability::OnFlush).unwrap();
+        if is_full {
+            disk.fill_up();
+        }
+        disk.used().is_broken = true;
+        pool.flush().unwrap_err();
+        assert!(!disk.used().is_broken);
+        fill(&pool, &disk);
+        assert_eq!(disk.used().free(), 0);
+        pool.delete_volume("a").unwrap();
+        let free = disk.used().free();
+        assert!(free > 4 * PIECE as u64, "{free}");
     }
 }
 
