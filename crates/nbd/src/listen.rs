@@ -23,6 +23,8 @@ const WAITING: i32 = 1024;
 const SILENCE: Duration = Duration::from_secs(60);
 const ASK_EVERY: Duration = Duration::from_secs(10);
 const ASK_TIMES: u32 = 6;
+/// It is not asked while it has not acknowledged all that was sent, for which it may take so long.
+const UNANSWERED: Duration = Duration::from_secs(120);
 
 /// Where a server is to listen.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -116,6 +118,7 @@ fn prepare(stream: &TcpStream) -> io::Result<()> {
     sockopt::set_tcp_keepintvl(stream, ASK_EVERY)?;
     sockopt::set_tcp_keepcnt(stream, ASK_TIMES)?;
     sockopt::set_socket_keepalive(stream, true)?;
+    sockopt::set_tcp_user_timeout(stream, UNANSWERED.as_millis() as u32)?;
     Ok(())
 }
 
@@ -167,6 +170,9 @@ mod tests {
             let each = sockopt::tcp_keepintvl(&stream).unwrap();
             let times = sockopt::tcp_keepcnt(&stream).unwrap();
             assert!(silence + each * times <= Duration::from_secs(120));
+            // with replies on their way to it none of these counts
+            let unanswered = sockopt::tcp_user_timeout(&stream).unwrap();
+            assert!((1..=120_000).contains(&unanswered), "{unanswered} ms");
         });
     }
 }
