@@ -402,7 +402,7 @@ fn all_of(ended: Result<(), ServerError>, kept: Result<()>) -> Result<()> {
 }
 
 /// How many clients may be served, and how many more may be connected that have not chosen a volume
-/// yet, where `files` may be open, half of which are for containers.
+/// or wait for their turn, where `files` may be open, half of which are for containers.
 fn most_clients(files: usize) -> (u32, u32) {
     let most = Limits::default();
     let left = (files / 2).saturating_sub(OTHER_FILES).max(FEWEST_CLIENTS);
@@ -510,6 +510,7 @@ mod tests {
     fn clients_and_containers_share_the_files_that_there_may_be() {
         assert_eq!(most_clients(1024), (336, 112), "512 - 64 together");
         assert_eq!(most_clients(64), (6, 2));
+        assert_eq!(most_clients(8192), (3776, 256), "4096 - 64 together");
         assert_eq!(most_clients(1 << 17), (4096, 256));
         assert_eq!(most_clients(usize::MAX), (4096, 256));
     }
