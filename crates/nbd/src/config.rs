@@ -9,6 +9,7 @@ pub struct Config {
     /// Where clients may connect.
     pub listen: Vec<Listen>,
     /// The permissions of Unix sockets, whatever the umask: who can write to one may connect.
+    /// Unless that is this user too, no server can start in the place of one that was killed.
     pub unix_mode: u32,
     /// What they may use at first; see [`Server::exports`](crate::Server::exports).
     pub exports: Vec<Export>,

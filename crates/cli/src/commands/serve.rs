@@ -107,11 +107,16 @@ pub(crate) struct Serve {
     logs: LogArgs,
 }
 
-/// Permissions in octal.
+/// Permissions in octal, by which the owner may read and write.
 fn mode(text: &str) -> Result<u32, String> {
-    match u32::from_str_radix(text, 8) {
-        Ok(mode) if mode <= 0o777 => Ok(mode),
-        _ => Err("expected permissions in octal, 0600 for one".into()),
+    let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o777);
+    let mode = mode.ok_or("expected permissions in octal, 0600 for one")?;
+    if mode & 0o600 == 0o600 {
+        Ok(mode)
+    } else {
+        Err("the owner must be able to read and write, 0600 at least: after a kill `serve` asks \
+             its old socket whether another one listens"
+            .into())
     }
 }
 

@@ -406,6 +406,11 @@ fn a_unix_socket_lets_in_whom_its_mode_does() {
         let refused = lab.run(&format!("serve --pool pool --unix socket --unix-mode {mode}"));
         refused.expect(1).says(&["permissions in octal"]);
     }
+    // a server that is killed leaves its socket behind, which the next one could not ask
+    for mode in ["0060", "0444", "0277", "0"] {
+        let refused = lab.run(&format!("serve --pool pool --unix socket --unix-mode {mode}"));
+        refused.expect(1).says(&["the owner must be able to read and write"]);
+    }
 }
 
 #[test]
