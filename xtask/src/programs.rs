@@ -63,6 +63,7 @@ const NEEDS: &[Need] = &[
     },
     Need { program: "nbd-client", package: "nbd-client", why: "gives a guest's kernel a volume" },
     Need { program: "busybox", package: "busybox-static", why: "is what a guest runs" },
+    Need { program: "xz", package: "xz-utils", why: "unpacks modules of a guest's kernel" },
     Need { program: "fio", package: "fio", why: "verifies what it wrote to the NBD server" },
     Need {
         program: "valgrind",

@@ -70,6 +70,35 @@ fn search(folder: &Path, is_right: &dyn Fn(&str) -> bool) -> Option<PathBuf> {
     })
 }
 
+/// A module of a kernel: its name, and what is in its file.
+type Module = (&'static str, Vec<u8>);
+
+/// What the guest has to load of a kernel, or why it cannot.
+fn modules(kernel: &Path) -> Result<Vec<Module>, String> {
+    let built_in = search(kernel, &|file| file == "modules.builtin");
+    let built_in = built_in.map_or_else(String::new, |list| fs::read_to_string(list).unwrap());
+    let is_loaded = |module: &&str| !built_in.contains(&format!("/{module}.ko\n"));
+    let loaded = MODULES.into_iter().filter(is_loaded);
+    loaded.map(|module| Ok((module, content(kernel, module)?))).collect()
+}
+
+/// What is in the file of a module, which may be compressed.
+fn content(kernel: &Path, module: &str) -> Result<Vec<u8>, String> {
+    let (plain, packed) = (format!("{module}.ko"), format!("{module}.ko.xz"));
+    if let Some(file) = search(kernel, &|file| file == plain) {
+        return Ok(fs::read(file).unwrap());
+    }
+    let Some(file) = search(kernel, &|file| file == packed) else {
+        return Err(format!("the kernel in {} has no {plain} or {packed}", kernel.display()));
+    };
+    if find("xz").is_none() {
+        return Err(format!("there is no program xz for {}", file.display()));
+    }
+    let unpacked = Command::new("xz").arg("-dc").arg(&file).output().unwrap();
+    assert!(unpacked.status.success(), "{}: {unpacked:?}", file.display());
+    Ok(unpacked.stdout)
+}
+
 /// A guest that runs, until it powers off.
 struct Guest {
     qemu: Child,
@@ -77,10 +106,11 @@ struct Guest {
 }
 
 impl Guest {
-    /// Starts a guest whose disk is at `uri`, and which finds the server at `port` of this machine.
-    fn start(lab: &Lab, kernel: &Path, uri: &str, port: &str) -> Self {
+    /// Starts a guest that loads `modules`, whose disk is at `uri`, and which finds the server at
+    /// `port` of this machine.
+    fn start(lab: &Lab, kernel: &Path, modules: &[&str], uri: &str, port: &str) -> Self {
         let image = search(&kernel.join("boot"), &|name| name.starts_with("vmlinuz")).unwrap();
-        let modules = MODULES.join(",");
+        let modules = modules.join(",");
         // what the kernel does not know its first process finds in its environment
         let append = format!(
             "console=ttyS0 quiet panic=-1 modules={modules} port={port} mib={}",
@@ -168,6 +198,10 @@ fn a_guest_keeps_its_disks_in_volumes() {
         skip("the guest runs programs of this machine and is an x86-64");
         return;
     }
+    let modules = match modules(&kernel) {
+        Ok(modules) => modules,
+        Err(why) => return skip(&why),
+    };
     let (kept, doomed) = (random(1, 4 * MIB), random(2, 4 * MIB));
     let lab = Lab::new();
     let mut initramfs = Initramfs::default();
@@ -180,11 +214,8 @@ fn a_guest_keeps_its_disks_in_volumes() {
     for program in PROGRAMS {
         initramfs.program(&find(program).unwrap());
     }
-    for module in MODULES {
-        let name = format!("{module}.ko");
-        let found = search(&kernel.join("lib/modules"), &|file| file == name);
-        let found = found.unwrap_or_else(|| panic!("{} has no {name}", kernel.display()));
-        initramfs.file(&format!("modules/{name}"), &fs::read(found).unwrap());
+    for (module, content) in &modules {
+        initramfs.file(&format!("modules/{module}.ko"), content);
     }
     lab.write("initramfs", initramfs.finish());
 
@@ -194,7 +225,8 @@ fn a_guest_keeps_its_disks_in_volumes() {
     let line = "serve --pool pool --listen 127.0.0.1:0 --unix socket";
     let mut served = Served::start_with(&lab, line).unwrap();
     let port = served.place().rsplit(':').next().unwrap();
-    let said = Guest::start(&lab, &kernel, &served.uri("virtio"), port).ended(&lab);
+    let names: Vec<&str> = modules.iter().map(|(module, _)| *module).collect();
+    let said = Guest::start(&lab, &kernel, &names, &served.uri("virtio"), port).ended(&lab);
     assert!(said.contains("connections: 2"), "{said}");
 
     let doomed: HashSet<&[u8]> = doomed.chunks(BLOCK).collect();
@@ -219,4 +251,25 @@ fn a_guest_keeps_its_disks_in_volumes() {
     assert_eq!(served.signal(Signal::TERM), 0);
     assert!(lab.ok("volume check --pool pool").stdout.contains("no problems"));
     assert!(lab.ok("volume scrub --pool pool").stdout.contains(" 0 are not"));
+}
+
+#[test]
+fn a_kernel_may_have_its_modules_built_in_or_compressed() {
+    if !have(&["xz"]) {
+        return;
+    }
+    let lab = Lab::new();
+    let folder = Path::new("kernel/usr/lib/modules/6.12");
+    let (compressed, built_in) = MODULES.split_last().unwrap();
+    let list: String =
+        built_in.iter().map(|module| format!("kernel/drivers/{module}.ko\n")).collect();
+    lab.write(folder.join("modules.builtin"), list);
+    let missing = modules(&lab.path("kernel")).unwrap_err();
+    assert!(missing.contains(&format!("{compressed}.ko")), "{missing}");
+    assert!(missing.contains(lab.path("kernel").to_str().unwrap()), "{missing}");
+
+    let file = folder.join(format!("{compressed}.ko"));
+    lab.write(&file, b"a module");
+    run("xz", &[lab.path(&file).to_str().unwrap()]);
+    assert_eq!(modules(&lab.path("kernel")), Ok(vec![(*compressed, b"a module".to_vec())]));
 }
