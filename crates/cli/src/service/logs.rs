@@ -76,7 +76,8 @@ impl LogArgs {
     }
 }
 
-/// What happens to connections. Those that end badly before they chose a volume are `strangers`.
+/// What happens to connections. Those that end badly before they chose a volume, or cannot be let in,
+/// are `strangers`.
 pub(crate) fn connection(event: &Event<'_>, strangers: &Failures) {
     match event {
         Event::Served { peer, name, is_encrypted } => {
@@ -98,7 +99,11 @@ pub(crate) fn connection(event: &Event<'_>, strangers: &Failures) {
             let operation = operation.map(label);
             debug!(%peer, volume = name, operation, offset, len, why, "a request was refused");
         }
-        Event::NotAccepted { error } => warn!(%error, "a client could not be let in"),
+        Event::NotAccepted { error } => {
+            if let Some(silent) = strangers.pass(Instant::now()) {
+                warn!(%error, silent, "a client could not be let in");
+            }
+        }
         _ => {}
     }
 }
@@ -126,7 +131,7 @@ impl Failures {
 
     /// Those of clients that have not chosen a volume: anybody who reaches the server.
     pub(crate) fn of_strangers() -> Self {
-        Self { told: Mutex::default(), further: "further connections ended" }
+        Self { told: Mutex::default(), further: "further connections ended, or were not let in" }
     }
 
     /// Tells of a request for bytes of `volume` that failed, unless there are too many.
@@ -200,6 +205,16 @@ mod tests {
         assert_eq!(failures.pass(start + SPAN / 2), None);
         assert_eq!(failures.pass(start + SPAN), Some(991));
         assert_eq!(failures.pass(start + SPAN), Some(0));
+    }
+
+    #[test]
+    fn clients_that_cannot_be_let_in_are_strangers() {
+        let strangers = Failures::of_strangers();
+        let error = io::Error::other("too many files are open");
+        for _ in 0..1000 {
+            connection(&Event::NotAccepted { error: &error }, &strangers);
+        }
+        assert_eq!(strangers.told().silent, 990);
     }
 
     #[test]
