@@ -20,7 +20,7 @@ pub struct Limits {
     /// its turn.
     pub connections: u32,
     /// The most clients that have not chosen an export yet, or wait for their turn. For a further one
-    /// the oldest of them is ended.
+    /// the oldest of them is ended; if that came less than a second ago, the further one waits.
     pub handshakes: u32,
     /// How long a client may take until it is served.
     pub handshake: Duration,

@@ -2,54 +2,87 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
 
-/// The handshakes under way. Anybody who reaches the server can begin one, so that none waits for
-/// another: where there are too many, the oldest ends.
+/// How long a handshake goes on though others wait. Whoever is honest is through by then.
+const SPARED: Duration = Duration::from_secs(1);
+
+/// The handshakes under way. Anybody who reaches the server can begin one, so that none waits long
+/// for another: where there are too many, the oldest ends.
 pub(crate) struct Handshakes {
     most: usize,
-    /// How to end each, the oldest first.
-    ends: Mutex<VecDeque<Arc<Notify>>>,
+    /// The oldest first.
+    begun: Mutex<VecDeque<Arc<Begun>>>,
+    /// Told when one has ended.
+    ended: Notify,
+}
+
+/// When a handshake began, and how to end it.
+struct Begun {
+    since: Instant,
+    end: Notify,
 }
 
 /// A handshake under way.
 pub(crate) struct Handshake {
     all: Arc<Handshakes>,
-    end: Arc<Notify>,
+    begun: Arc<Begun>,
 }
 
 impl Handshakes {
     pub(crate) fn new(most: u32) -> Arc<Handshakes> {
-        Arc::new(Handshakes { most: most as usize, ends: Mutex::default() })
+        Arc::new(Handshakes { most: most as usize, begun: Mutex::default(), ended: Notify::new() })
     }
 
-    pub(crate) fn begin(self: &Arc<Handshakes>) -> Handshake {
-        let end = Arc::new(Notify::new());
-        let mut ends = self.lock();
-        while ends.len() >= self.most {
-            ends.pop_front().expect("there are some").notify_one();
+    /// Begins one as soon as there is room, or the oldest may be ended for it.
+    pub(crate) async fn begin(self: &Arc<Handshakes>) -> Handshake {
+        loop {
+            // made before it is looked, so that no end is missed
+            let ended = self.ended.notified();
+            match self.try_begin() {
+                Ok(handshake) => return handshake,
+                Err(spared) => _ = timeout(spared, ended).await,
+            }
         }
-        ends.push_back(end.clone());
-        drop(ends);
-        Handshake { all: self.clone(), end }
     }
 
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Arc<Notify>>> {
-        self.ends.lock().unwrap_or_else(PoisonError::into_inner)
+    /// An error is how long the oldest has still to be spared.
+    fn try_begin(self: &Arc<Handshakes>) -> Result<Handshake, Duration> {
+        let mut all = self.lock();
+        let now = Instant::now();
+        if all.len() >= self.most {
+            let oldest = all.front().expect("there are some");
+            let spared = SPARED.saturating_sub(now.duration_since(oldest.since));
+            if !spared.is_zero() {
+                return Err(spared);
+            }
+            oldest.end.notify_one();
+            all.pop_front();
+        }
+        let begun = Arc::new(Begun { since: now, end: Notify::new() });
+        all.push_back(begun.clone());
+        Ok(Handshake { all: self.clone(), begun })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Arc<Begun>>> {
+        self.begun.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Handshake {
     /// Waits until it must end for a newer one.
     pub(crate) async fn is_displaced(&self) {
-        self.end.notified().await;
+        self.begun.end.notified().await;
     }
 }
 
 impl Drop for Handshake {
     fn drop(&mut self) {
-        self.all.lock().retain(|end| !Arc::ptr_eq(end, &self.end));
+        self.all.lock().retain(|begun| !Arc::ptr_eq(begun, &self.begun));
+        self.all.ended.notify_waiters();
     }
 }
 

@@ -178,9 +178,11 @@ impl Server {
         socket.set_nonblocking(true)?;
         let _context = self.runtime.enter();
         let stream = Box::new(UnixStream::from_std(socket)?);
-        let (begun, place) = (self.shared.handshakes.begin(), Place::taken(permit));
-        let shared = self.shared.clone();
-        self.runtime.spawn(converse(stream, Address::Adopted, begun, place, shared));
+        let (place, shared) = (Place::taken(permit), self.shared.clone());
+        self.runtime.spawn(async move {
+            let begun = shared.handshakes.begin().await;
+            converse(stream, Address::Adopted, begun, place, shared).await;
+        });
         Ok(true)
     }
 
@@ -264,15 +266,18 @@ fn failed(object: String, error: impl std::error::Error + Send + Sync + 'static)
 /// Lets clients in until the server ends.
 async fn listen(listener: Listener, shared: Arc<Shared>) {
     let mut phase = shared.phase.subscribe();
+    tokio::select! {
+        () = let_in(&listener, &shared) => {}
+        _ = phase.wait_for(|phase| *phase > Phase::Serving) => {}
+    }
+}
+
+/// Lets clients in, in the order in which they come. Does not return.
+async fn let_in(listener: &Listener, shared: &Arc<Shared>) {
     loop {
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
-            _ = phase.wait_for(|phase| *phase > Phase::Serving) => return,
-        };
-        match accepted {
+        match listener.accept().await {
             Ok((stream, peer)) => {
-                // in the order in which they come
-                let begun = shared.handshakes.begin();
+                let begun = shared.handshakes.begin().await;
                 tokio::spawn(converse(stream, peer, begun, Place::Later, shared.clone()));
             }
             Err(error) => {

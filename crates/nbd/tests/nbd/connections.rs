@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::sync::Barrier;
 use std::thread;
 use std::time::Duration;
 
@@ -102,6 +103,30 @@ fn strangers_that_say_nothing_take_no_place_of_a_client() {
     drop(first);
     late.go("disk");
     assert_eq!(late.read(0, 0, 1), Ok(vec![0]));
+}
+
+#[test]
+fn clients_that_come_all_at_once_do_not_end_one_another() {
+    const MANY: usize = 64;
+    let lab = Lab::with(Watched::new(MIB), |mut config| {
+        config.limits.handshakes = 4;
+        config
+    });
+    let together = Barrier::new(MANY);
+    let come = || {
+        together.wait();
+        lab.client()
+    };
+    let clients: Vec<Client> = thread::scope(|scope| {
+        let coming: Vec<_> = (0..MANY).map(|_| scope.spawn(come)).collect();
+        coming.into_iter().map(|client| client.join().unwrap()).collect()
+    });
+    for mut client in clients {
+        assert_eq!(client.read(0, 0, 1), Ok(vec![0]));
+    }
+    let (ended, how) = lab.shut_down(Duration::from_secs(30));
+    ended.unwrap();
+    assert!(!how.iter().flatten().any(|error| error.contains("newer")), "{how:?}");
 }
 
 #[test]
