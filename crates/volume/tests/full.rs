@@ -1,5 +1,9 @@
 //! A disk that is full to its last byte: what is deleted or erased gives its space back.
 
+#[macro_use]
+#[path = "common/pass_on.rs"]
+mod pass_on;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -128,17 +132,7 @@ impl Folder for Disk {
         Ok(Box::new(Bounded { disk: self.clone(), name: name.to_owned(), log }))
     }
 
-    fn reader(&self, name: &str) -> Result<Box<dyn LogReader>, BackendError> {
-        self.inner.reader(name)
-    }
-
-    fn pages(&self, name: &str, page_size: usize) -> Result<Box<dyn Pages + Sync>, BackendError> {
-        self.inner.pages(name, page_size)
-    }
-
-    fn names(&self) -> Result<Vec<String>, BackendError> {
-        self.inner.names()
-    }
+    pass_on!(reader, pages, names);
 
     fn remove(&self, name: &str) -> Result<(), BackendError> {
         self.inner.remove(name)?;

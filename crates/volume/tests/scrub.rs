@@ -3,6 +3,10 @@
 
 #![allow(clippy::disallowed_methods, reason = "these tests damage what a pool wrote")]
 
+#[macro_use]
+#[path = "common/pass_on.rs"]
+mod pass_on;
+
 use std::cell::Cell;
 use std::error::Error;
 use std::fs::OpenOptions;
@@ -299,17 +303,7 @@ impl Folder for Hooked {
         self.inner.reader(name)
     }
 
-    fn pages(&self, name: &str, page_size: usize) -> Result<Box<dyn Pages + Sync>, BackendError> {
-        self.inner.pages(name, page_size)
-    }
-
-    fn names(&self) -> Result<Vec<String>, BackendError> {
-        self.inner.names()
-    }
-
-    fn remove(&self, name: &str) -> Result<(), BackendError> {
-        self.inner.remove(name)
-    }
+    pass_on!(pages, names, remove);
 }
 
 #[test]

@@ -1,5 +1,9 @@
 //! Many threads at once: each finds what it wrote last, whatever the others do to the pool.
 
+#[macro_use]
+#[path = "common/pass_on.rs"]
+mod pass_on;
+
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier, Condvar, Mutex, mpsc};
@@ -391,21 +395,7 @@ impl Folder for Slow {
         Ok(Box::new(SlowLog { inner: self.inner.log(name)?, containers, journals }))
     }
 
-    fn reader(&self, name: &str) -> Result<Box<dyn LogReader>, BackendError> {
-        self.inner.reader(name)
-    }
-
-    fn pages(&self, name: &str, page_size: usize) -> Result<Box<dyn Pages + Sync>, BackendError> {
-        self.inner.pages(name, page_size)
-    }
-
-    fn names(&self) -> Result<Vec<String>, BackendError> {
-        self.inner.names()
-    }
-
-    fn remove(&self, name: &str) -> Result<(), BackendError> {
-        self.inner.remove(name)
-    }
+    pass_on!(reader, pages, names, remove);
 }
 
 #[test]
