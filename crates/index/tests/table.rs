@@ -67,6 +67,7 @@ fn a_table_answers_as_a_map_does() {
         assert_eq!(table.count(), map.len(), "{name}");
         // no multiple of a batch, and the same fingerprint twice in one
         for wanted in [&pool[..], &pool[..1], &[], &[pool[0], pool[0]]] {
+            table.prefetch(wanted);
             let mut handles = vec![Some(99); wanted.len()];
             table.get_many(wanted, &mut handles);
             let expected: Vec<_> = wanted.iter().map(|one| map.get(one).copied()).collect();

@@ -419,6 +419,12 @@ impl Table for ChainedTable {
         }
     }
 
+    fn prefetch(&self, fingerprints: &[Fingerprint]) {
+        for fingerprint in fingerprints {
+            prefetch(&self.buckets[Words::of(fingerprint).bucket(self.buckets.len())]);
+        }
+    }
+
     fn insert(&self, fingerprint: &Fingerprint, handle: u64) -> Inserted {
         let words = Words::of(fingerprint);
         let index = words.bucket(self.buckets.len());

@@ -161,13 +161,17 @@ impl Table for CompactTable {
     fn get_many(&self, fingerprints: &[Fingerprint], handles: &mut [Option<u64>]) {
         assert_eq!(fingerprints.len(), handles.len(), "a handle for each fingerprint");
         for (fingerprints, handles) in fingerprints.chunks(BATCH).zip(handles.chunks_mut(BATCH)) {
-            for fingerprint in fingerprints {
-                let buckets = self.buckets(shortened(fingerprint));
-                buckets.iter().for_each(|bucket| prefetch_bucket(bucket));
-            }
+            self.prefetch(fingerprints);
             for (fingerprint, handle) in fingerprints.iter().zip(handles) {
                 *handle = self.get(fingerprint);
             }
+        }
+    }
+
+    fn prefetch(&self, fingerprints: &[Fingerprint]) {
+        for fingerprint in fingerprints {
+            let buckets = self.buckets(shortened(fingerprint));
+            buckets.iter().for_each(|bucket| prefetch_bucket(bucket));
         }
     }
 

@@ -42,6 +42,12 @@ pub trait Table: Send + Sync {
     /// If there are more or fewer `handles` than `fingerprints`.
     fn get_many(&self, fingerprints: &[Fingerprint], handles: &mut [Option<u64>]);
 
+    /// Asks memory for what looking up each of `fingerprints` reads first, so that it is on its way
+    /// while the caller does something else: a hint, which changes no answer.
+    fn prefetch(&self, fingerprints: &[Fingerprint]) {
+        let _ = fingerprints;
+    }
+
     /// Enters `fingerprint`, or another handle for it.
     ///
     /// # Panics
