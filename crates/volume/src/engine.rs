@@ -31,6 +31,7 @@ use crate::dying::Dying;
 use crate::files::{PageFile, container_name};
 use crate::handle::{Handle, VolumeId};
 use crate::located::{Located, Wanted, read_all};
+use crate::look_up::LookedUp;
 use crate::map::Map;
 use crate::metadata::{MAX_BATCH, Metadata, Shard, Writer};
 use crate::new_pages::{NewPage, NewPages, Packer};
@@ -124,19 +125,6 @@ impl Waiting {
 }
 
 impl State {
-    /// Reads what mapping `blocks` to `pages` will read: memory answers all of it together, where it
-    /// would be waited for page by page.
-    fn warm(
-        &self,
-        volume: VolumeId,
-        blocks: impl Iterator<Item = u64>,
-        pages: impl Iterator<Item = Handle>,
-    ) {
-        let Some(one) = self.volumes.get(&volume) else { return };
-        let before: Vec<Handle> = blocks.map(|block| one.map.warm(block)).collect();
-        before.into_iter().chain(pages).for_each(|page| self.pages.warm(page));
-    }
-
     /// The page that a hint leads to, if it is there.
     fn found(&self, hint: Option<u64>) -> Option<Handle> {
         let page = self.pages.resolve(Handle::from_u64(hint?));
@@ -226,7 +214,7 @@ fn count(counter: &AtomicU64, by: usize) {
 }
 
 /// A block, and the bytes that it is to have.
-type Page<'a> = (u64, &'a [u8]);
+pub(crate) type Page<'a> = (u64, &'a [u8]);
 
 /// A page of a write that the table does not know.
 struct Unknown<'a> {
@@ -318,20 +306,15 @@ impl Engine {
         let (zeros, pages): (Vec<Page<'_>>, Vec<Page<'_>>) =
             pages.iter().copied().partition(|(_, page)| is_zero(page));
         let bytes: Vec<&[u8]> = pages.iter().map(|(_, page)| *page).collect();
-        let mut fingerprints = Vec::with_capacity(bytes.len());
-        self.fingerprinter.fingerprint_many(&bytes, &mut fingerprints);
         let table = self.table();
         let entered = self.entered.load(Ordering::Acquire);
-        let mut hints = vec![None; fingerprints.len()];
-        table.get_many(&fingerprints, &mut hints);
+        let LookedUp { fingerprints, mut hints } = self.look_up(volume, &pages, &*table);
         if self.options.verify {
             self.drop_wrong(&bytes, &mut hints);
         }
         let mut new = Vec::new();
         {
             let mut state = self.state();
-            let blocks = zeros.iter().chain(&pages).map(|(block, _)| *block);
-            state.warm(volume, blocks, hints.iter().flatten().copied().map(Handle::from_u64));
             for (block, _) in &zeros {
                 state.map(volume, *block, Handle::HOLE);
             }

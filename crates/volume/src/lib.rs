@@ -48,6 +48,7 @@ pub mod fuzz;
 mod handle;
 mod journals;
 mod located;
+mod look_up;
 mod maintain;
 mod map;
 mod mark;

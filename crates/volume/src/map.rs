@@ -8,6 +8,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use onefold_index::prefetch;
+
 use crate::handle::Handle;
 use crate::record::SEGMENT;
 use crate::sparse::Sparse;
@@ -32,7 +34,10 @@ impl References for Uncounted {
 ///
 /// A clone takes the place of the segment in all maps that have it; who writes a checkpoint
 /// meanwhile holds the other.
+///
+/// What is beside the pages stands first, in the cache line of the reference counts.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Segment {
     identity: u64,
     /// Maps that have it.
@@ -100,13 +105,13 @@ impl Map {
         self.segments.get(index).map_or(Handle::HOLE, |segment| segment.pages[place])
     }
 
-    /// Reads what [`set`](Self::set) will: many at a time, memory answers them together. Returns the
-    /// page of the block.
-    pub(crate) fn warm(&self, block: u64) -> Handle {
+    /// Asks memory for what [`get`](Self::get) and [`set`](Self::set) will read.
+    pub(crate) fn prefetch(&self, block: u64) {
         let (index, place) = split(block);
-        let Some(segment) = self.segments.get(index) else { return Handle::HOLE };
-        std::hint::black_box(segment.owners());
-        segment.pages[place]
+        if let Some(segment) = self.segments.get(index) {
+            prefetch(&**segment);
+            prefetch(&segment.pages[place]);
+        }
     }
 
     /// How many blocks from the first of `blocks` on are holes alike, or are none alike; and whether

@@ -6,11 +6,10 @@
 //! references; how long it is follows from where the next begins.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::hint::black_box;
 use std::sync::Arc;
 
 use onefold_container::{Codec, Directory};
-use onefold_index::Table;
+use onefold_index::{Table, prefetch};
 use onefold_seal::{Check, Envelope};
 
 use crate::VolumeError;
@@ -91,8 +90,11 @@ impl Container {
         }
     }
 
-    fn end_of(&self, slot: usize) -> u32 {
-        self.slots.get(slot + 1).map_or(self.end, |next| next.place.offset())
+    /// Bytes that the page in `slot`, which is there, takes.
+    fn stored_len(&self, slot: u32) -> u64 {
+        let next = self.slots.get(slot as usize + 1);
+        let end = next.map_or(self.end, |next| next.place.offset());
+        u64::from(end - self.slots[slot as usize].place.offset())
     }
 
     /// Takes up the page that comes next; its slot.
@@ -176,7 +178,7 @@ impl Container {
             page: Handle::new(self.file.number(), slot),
             file: Arc::clone(&self.file),
             offset: one.place.offset(),
-            stored_len: self.end_of(slot as usize) - one.place.offset(),
+            stored_len: self.stored_len(slot) as u32,
             check: one.check,
             codec: one.place.codec(),
         })
@@ -508,8 +510,7 @@ impl Pages {
         let page = self.resolve(page);
         let container = self.all.get(page.container())?;
         let slot = container.slots.get(page.slot() as usize)?;
-        let len = container.end_of(page.slot() as usize) - slot.place.offset();
-        Some((slot.references, len.into()))
+        Some((slot.references, container.stored_len(page.slot())))
     }
 
     /// The page is at `to` from now on, for all who refer to it. Nothing if nobody does any more, or
@@ -539,7 +540,6 @@ impl Pages {
     /// As many more segment entries have the page, which is where it says.
     fn gain_times(&mut self, page: Handle, times: u32) {
         let Some(container) = self.all.get_mut(page.container()) else { return };
-        let len = container.end_of(page.slot() as usize);
         let Some(slot) = container.slots.get_mut(page.slot() as usize) else { return };
         if let Some(watched) = &mut self.watched {
             watched.set(page);
@@ -549,14 +549,13 @@ impl Pages {
         slot.references = before.saturating_add(times);
         if before == 0 {
             container.live += 1;
-            container.live_bytes += u64::from(len - slot.place.offset());
+            container.live_bytes += container.stored_len(page.slot());
         }
     }
 
     /// As many less have it.
     fn release_times(&mut self, page: Handle, times: u32) {
         let Some(container) = self.all.get_mut(page.container()) else { return };
-        let len = container.end_of(page.slot() as usize);
         let Some(slot) = container.slots.get_mut(page.slot() as usize) else { return };
         if let Some(watched) = &mut self.watched {
             watched.set(page);
@@ -568,7 +567,7 @@ impl Pages {
         slot.references -= times;
         if slot.references == 0 {
             container.live -= 1;
-            container.live_bytes -= u64::from(len - slot.place.offset());
+            container.live_bytes -= container.stored_len(page.slot());
             if self.bad.contains(&page) {
                 // nobody has to move it any more
                 container.is_stuck = false;
@@ -619,11 +618,14 @@ impl Pages {
         Some(Arc::clone(&self.all.get(number)?.file))
     }
 
-    /// Reads what referring to a page will: many at a time, memory answers them together.
-    pub(crate) fn warm(&self, page: Handle) {
+    /// Asks memory for what referring to a page will read.
+    pub(crate) fn prefetch(&self, page: Handle) {
         let container = self.all.get(page.container());
-        let slot = container.and_then(|container| container.slots.get(page.slot() as usize));
-        black_box(slot.map(|slot| slot.references));
+        if let Some(slot) =
+            container.and_then(|container| container.slots.get(page.slot() as usize))
+        {
+            prefetch(slot);
+        }
     }
 
     /// How many pages each container has, by its number.

@@ -1,12 +1,12 @@
 //! Things by number where most numbers may have none: leaves of neighbours, found in a tree.
 //!
-//! The tree has an entry for each 64 numbers, so that it stays in the caches of the processor, and
-//! finding one of millions at random costs one read of memory.
+//! The tree has an entry for each 4096 numbers, so that it is one node for most volumes and pools,
+//! and finding one of millions at random costs one read of memory.
 
 use std::collections::BTreeMap;
 
 /// Numbers that share a leaf.
-const LEAF: u32 = 64;
+const LEAF: u32 = 4096;
 
 /// At most one `T` for each number.
 #[derive(Debug, Clone)]
@@ -18,12 +18,23 @@ pub(crate) struct Sparse<T> {
 struct Leaf<T> {
     /// Entries that are there, at least one.
     count: u32,
-    entries: Box<[Option<T>]>,
+    /// As many as were needed so far.
+    entries: Vec<Option<T>>,
 }
 
 impl<T> Default for Leaf<T> {
     fn default() -> Self {
-        Self { count: 0, entries: (0..LEAF).map(|_| None).collect() }
+        Self { count: 0, entries: Vec::new() }
+    }
+}
+
+impl<T> Leaf<T> {
+    /// The entry at `place`, for who puts something there.
+    fn entry(&mut self, place: usize) -> &mut Option<T> {
+        if place >= self.entries.len() {
+            self.entries.resize_with(place + 1, || None);
+        }
+        &mut self.entries[place]
     }
 }
 
@@ -39,32 +50,31 @@ fn place(number: u32) -> usize {
 
 impl<T> Sparse<T> {
     pub(crate) fn get(&self, number: u32) -> Option<&T> {
-        self.leaves.get(&(number / LEAF))?.entries[place(number)].as_ref()
+        self.leaves.get(&(number / LEAF))?.entries.get(place(number))?.as_ref()
     }
 
     pub(crate) fn get_mut(&mut self, number: u32) -> Option<&mut T> {
-        self.leaves.get_mut(&(number / LEAF))?.entries[place(number)].as_mut()
+        self.leaves.get_mut(&(number / LEAF))?.entries.get_mut(place(number))?.as_mut()
     }
 
     /// What `number` has; what `make` makes if it has nothing yet.
     pub(crate) fn get_or_insert(&mut self, number: u32, make: impl FnOnce() -> T) -> &mut T {
         let leaf = self.leaves.entry(number / LEAF).or_default();
-        let entry = &mut leaf.entries[place(number)];
-        leaf.count += u32::from(entry.is_none());
-        entry.get_or_insert_with(make)
+        leaf.count += u32::from(leaf.entry(place(number)).is_none());
+        leaf.entry(place(number)).get_or_insert_with(make)
     }
 
     /// Gives `number` another `value`; returns what it had.
     pub(crate) fn insert(&mut self, number: u32, value: T) -> Option<T> {
         let leaf = self.leaves.entry(number / LEAF).or_default();
-        let before = leaf.entries[place(number)].replace(value);
+        let before = leaf.entry(place(number)).replace(value);
         leaf.count += u32::from(before.is_none());
         before
     }
 
     pub(crate) fn remove(&mut self, number: u32) -> Option<T> {
         let leaf = self.leaves.get_mut(&(number / LEAF))?;
-        let before = leaf.entries[place(number)].take()?;
+        let before = leaf.entries.get_mut(place(number))?.take()?;
         leaf.count -= 1;
         if leaf.count == 0 {
             self.leaves.remove(&(number / LEAF));
@@ -90,7 +100,7 @@ impl<T> Sparse<T> {
         if place(first) > 0
             && let Some(leaf) = leaves.get_mut(&(first / LEAF))
         {
-            for at in 0..place(first) {
+            for at in 0..place(first).min(leaf.entries.len()) {
                 if let Some(value) = leaf.entries[at].take() {
                     leaf.count -= 1;
                     kept.insert(first / LEAF * LEAF + at as u32, value);
@@ -111,11 +121,11 @@ impl<T> Sparse<T> {
 
     /// The same from number `first` on.
     pub(crate) fn iter_from(&self, first: u32) -> impl Iterator<Item = (u32, &T)> {
-        let all = self.leaves.range(first / LEAF..).flat_map(|(leaf, of_it)| {
-            let numbers = (0..LEAF).map(move |at| leaf * LEAF + at);
-            numbers.zip(&of_it.entries).filter_map(|(number, one)| Some((number, one.as_ref()?)))
-        });
-        all.skip_while(move |(number, _)| *number < first)
+        self.leaves.range(first / LEAF..).flat_map(move |(leaf, of_it)| {
+            let start = if *leaf == first / LEAF { place(first) } else { 0 };
+            let entries = of_it.entries.iter().enumerate().skip(start);
+            entries.filter_map(move |(at, one)| Some((leaf * LEAF + at as u32, one.as_ref()?)))
+        })
     }
 
     pub(crate) fn values(&self) -> impl Iterator<Item = &T> {
@@ -139,7 +149,7 @@ mod tests {
         let (mut sparse, mut map) = (Sparse::default(), BTreeMap::new());
         for step in 0..20_000_u32 {
             // few leaves, which fill up and become empty
-            let number = (numbers.next_u64() % 900) as u32 + (u32::MAX - 899);
+            let number = u32::MAX - (numbers.next_u64() % 900) as u32 * (LEAF / 64);
             match numbers.next_u64() % 40 {
                 0 => {
                     let (one, other) = (sparse.split_off(number), map.split_off(&number));

@@ -161,9 +161,9 @@ fn one_of(uniform: u64, count: usize) -> usize {
     ((u128::from(uniform) * count as u128) >> 64) as usize
 }
 
-/// Asks memory for the cache line that `place` is in.
+/// Asks memory for the cache line in which `place` begins, and does not wait for it: a hint.
 #[inline(always)]
-fn prefetch<T>(place: &T) {
+pub fn prefetch<T>(place: &T) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
