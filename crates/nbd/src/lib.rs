@@ -32,6 +32,7 @@ mod inbox;
 mod limits;
 mod listen;
 mod options;
+mod outbox;
 mod pace;
 mod places;
 mod reply;

@@ -1,24 +1,15 @@
-//! Replies: their bytes, and their way to the client.
+//! The bytes of replies.
 
-use std::io::{self, IoSlice};
+use std::io::IoSlice;
 
-use tokio::io::AsyncWriteExt;
 use tokio::sync::OwnedSemaphorePermit;
-use tokio::sync::mpsc::UnboundedReceiver;
 
-use crate::NbdError;
 use crate::buffers::Buffer;
 use crate::command::Done;
 use crate::error::Failure;
 use crate::limits::MAX_MESSAGE;
-use crate::pace::{Pace, Transfer};
-use crate::stream::WriteHalf;
 use crate::wire::{CHUNK_MAGIC, SIMPLE_REPLY_MAGIC, chunk, command};
 
-/// The most replies that are written at once.
-const BATCH: usize = 64;
-/// What a client does that is given up if it is slow.
-const TAKING: &str = "taking a reply";
 /// The longest head: that of a chunk, and the offset of its data.
 const MAX_HEAD: usize = 28;
 
@@ -103,7 +94,13 @@ impl Reply {
         self.head_len += bytes.len();
     }
 
-    fn parts(&self) -> [IoSlice<'_>; 2] {
+    /// Its length in bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.parts().iter().map(|part| part.len()).sum()
+    }
+
+    /// Its bytes; the second part may have none.
+    pub(crate) fn parts(&self) -> [IoSlice<'_>; 2] {
         let body = match &self.body {
             Body::None => &[],
             Body::Data(buffer) => &buffer[..],
@@ -124,46 +121,4 @@ fn error(failure: &Failure) -> Vec<u8> {
     bytes.extend((message.len() as u16).to_be_bytes());
     bytes.extend(message.as_bytes());
     bytes
-}
-
-/// Writes `replies` as they come, several at once if they do, until there can be no more; then
-/// closes the connection in this direction. A client that is slower than `pace` is given up.
-pub(crate) async fn deliver(
-    mut writer: WriteHalf,
-    mut replies: UnboundedReceiver<Reply>,
-    pace: Pace,
-) -> Result<(), NbdError> {
-    let mut batch = Vec::with_capacity(BATCH);
-    while replies.recv_many(&mut batch, BATCH).await > 0 {
-        let parts = batch.iter().flat_map(Reply::parts);
-        let mut parts: Vec<IoSlice<'_>> = parts.filter(|part| !part.is_empty()).collect();
-        let transfer = pace.begin(TAKING, parts.iter().map(|part| part.len()).sum());
-        write_all(&mut writer, &mut parts, &transfer).await?;
-        batch.clear();
-    }
-    match pace.begin(TAKING, 0).part(writer.shutdown()).await {
-        // the client was first
-        Err(NbdError::Io(error)) if is_closed(&error) => Ok(()),
-        closed => closed,
-    }
-}
-
-fn is_closed(error: &io::Error) -> bool {
-    use io::ErrorKind::{BrokenPipe, ConnectionReset, NotConnected};
-    matches!(error.kind(), NotConnected | BrokenPipe | ConnectionReset)
-}
-
-async fn write_all(
-    writer: &mut WriteHalf,
-    mut parts: &mut [IoSlice<'_>],
-    transfer: &Transfer,
-) -> Result<(), NbdError> {
-    while !parts.is_empty() {
-        let written = transfer.part(writer.write_vectored(parts)).await?;
-        if written == 0 {
-            return Err(NbdError::Io(io::ErrorKind::WriteZero.into()));
-        }
-        IoSlice::advance_slices(&mut parts, written);
-    }
-    transfer.part(writer.flush()).await
 }

@@ -1,9 +1,10 @@
 //! A connection while its client is served: requests come in, jobs and replies go out.
 
+use std::future::poll_fn;
 use std::panic::resume_unwind;
-use std::sync::Arc;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{sleep, timeout};
@@ -14,12 +15,13 @@ use crate::error::Failure;
 use crate::handshake::Agreed;
 use crate::inbox::Inbox;
 use crate::limits::{DELIVERY, LINGER};
+use crate::outbox::Outbox;
 use crate::pace::Pace;
-use crate::reply::{self, Reply, ReplyTo};
+use crate::reply::{Reply, ReplyTo};
 use crate::server::Shared;
 use crate::stream::Stream;
 use crate::wire::{Errno, Request, command as number};
-use crate::workers::Job;
+use crate::workers::{Job, Workers};
 use crate::{Address, Event, NbdError};
 
 /// Serves a client until it goes, breaks the rules, or the server ends.
@@ -31,27 +33,29 @@ pub(crate) async fn transmit(
 ) -> Result<(), NbdError> {
     let (reader, writer) = stream.split();
     let pace = Pace::of(&shared.limits);
-    let (replies, outgoing) = unbounded_channel();
+    let (outbox, left) = Outbox::new(writer);
     // ends with this
     let mut delivery = JoinSet::new();
-    delivery.spawn(reply::deliver(writer, outgoing, pace));
+    delivery.spawn(left.run(pace));
     let room = Arc::new(Semaphore::new(shared.limits.in_flight as usize));
     let inbox = Inbox::new(reader, pace);
     let memory = shared.buffers.share(shared.limits.share());
-    let mut intake = Intake { inbox, agreed, peer, shared, room, memory, replies };
+    let collected = Collected { jobs: Mutex::default(), workers: &shared.workers };
+    let jobs = &collected;
+    let mut intake = Intake { inbox, agreed, peer, shared, room, memory, jobs, outbox };
     let mut closing = shared.closing();
     tokio::select! {
-        served = intake.serve() => served?,
+        served = collected.meanwhile(intake.serve()) => served?,
         // ends by itself only if the client does not take what it asked for
         delivered = delivered(&mut delivery) => return delivered,
         // a request of which a part has come by now is none
         () = closing.wait() => {}
     }
-    let Intake { mut inbox, replies, room, .. } = intake;
+    let Intake { mut inbox, outbox, room, .. } = intake;
     let last_replies = async {
-        let all = room.acquire_many(shared.limits.in_flight).await.expect("never closed");
+        let _all = room.acquire_many(shared.limits.in_flight).await.expect("never closed");
         // every request has its reply
-        drop((all, replies));
+        outbox.close();
         delivered(&mut delivery).await
     };
     let late = async {
@@ -80,6 +84,34 @@ async fn delivered(delivery: &mut JoinSet<Result<(), NbdError>>) -> Result<(), N
     }
 }
 
+/// Requests that came together, until the workers get them: so they are called once for all.
+struct Collected<'a> {
+    /// Nobody waits for this lock: it is for the task of one connection alone.
+    jobs: Mutex<Vec<Job>>,
+    workers: &'a Workers,
+}
+
+impl Collected<'_> {
+    fn add(&self, job: Job) {
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner).push(job);
+    }
+
+    fn hand_over(&self) {
+        self.workers.submit(&mut self.jobs.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// What `future` gives, which may add some. Nothing stays here while it waits, or once it ended.
+    async fn meanwhile<T>(&self, future: impl Future<Output = T>) -> T {
+        let mut future = pin!(future);
+        poll_fn(|context| {
+            let polled = future.as_mut().poll(context);
+            self.hand_over();
+            polled
+        })
+        .await
+    }
+}
+
 /// Where requests come in.
 struct Intake<'a> {
     inbox: Inbox,
@@ -90,7 +122,8 @@ struct Intake<'a> {
     room: Arc<Semaphore>,
     /// For their bytes.
     memory: Share,
-    replies: UnboundedSender<Reply>,
+    jobs: &'a Collected<'a>,
+    outbox: Arc<Outbox>,
 }
 
 impl Intake<'_> {
@@ -155,15 +188,18 @@ impl Intake<'_> {
             self.refuse(&request, failure, room);
             return Ok(());
         };
-        self.shared.workers.submit(Job {
+        self.jobs.add(Job {
             operation,
             buffer,
             device: self.agreed.export.device.clone(),
             to: self.reply_to(&request),
             room,
             gate,
-            replies: self.replies.clone(),
+            outbox: self.outbox.clone(),
         });
+        if self.inbox.is_empty() {
+            self.jobs.hand_over();
+        }
         Ok(())
     }
 
@@ -194,7 +230,6 @@ impl Intake<'_> {
     }
 
     fn refuse(&self, request: &Request, failure: Failure, room: OwnedSemaphorePermit) {
-        // nobody listens only if the connection is about to end
-        let _ = self.replies.send(Reply::new(self.reply_to(request), Err(failure), room));
+        self.outbox.send([Reply::new(self.reply_to(request), Err(failure), room)]);
     }
 }

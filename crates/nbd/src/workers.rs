@@ -1,18 +1,19 @@
 //! The threads that call devices.
 
 use std::collections::VecDeque;
+use std::iter;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use onefold_block::{BlockDevice, Durability};
 use tokio::sync::OwnedSemaphorePermit;
-use tokio::sync::mpsc::UnboundedSender;
 
 use crate::ServerError;
 use crate::buffers::Buffer;
 use crate::command::{Done, Operation};
 use crate::error::Failure;
+use crate::outbox::Outbox;
 use crate::reply::{Reply, ReplyTo};
 use crate::wire::Errno;
 
@@ -29,7 +30,7 @@ pub(crate) struct Job {
     pub(crate) room: OwnedSemaphorePermit,
     /// Among those that a shutdown waits for, until the device has done it.
     pub(crate) gate: OwnedSemaphorePermit,
-    pub(crate) replies: UnboundedSender<Reply>,
+    pub(crate) outbox: Arc<Outbox>,
 }
 
 /// Threads that take jobs in the order in which they come. They end when this is dropped and all
@@ -68,9 +69,13 @@ impl Workers {
         Ok(workers)
     }
 
-    pub(crate) fn submit(&self, job: Job) {
+    /// Takes all `jobs`, which may be none.
+    pub(crate) fn submit(&self, jobs: &mut Vec<Job>) {
+        if jobs.is_empty() {
+            return;
+        }
         let mut state = self.0.lock();
-        state.jobs.push_back(job);
+        state.jobs.extend(jobs.drain(..));
         self.0.call(state);
     }
 }
@@ -151,9 +156,13 @@ fn run(jobs: &mut Vec<Job>) {
         let call = || jobs[0].device.write_many(&writes, durability);
         catch_unwind(AssertUnwindSafe(call)).is_ok_and(|outcome| outcome.is_ok())
     };
-    for job in jobs.drain(..) {
-        // which of them failed is found out by doing each again
-        if are_done { job.reply(Ok(Done::Nothing)) } else { job.run() }
+    // which of them failed is found out by doing each again
+    let end = |job: Job| if are_done { job.end(Ok(Done::Nothing)) } else { job.run() };
+    let ended: Vec<(Arc<Outbox>, Reply)> = jobs.drain(..).map(end).collect();
+    let mut ended = ended.into_iter().peekable();
+    while let Some((outbox, first)) = ended.next() {
+        let next = || ended.next_if(|(other, _)| Arc::ptr_eq(other, &outbox));
+        outbox.send(iter::once(first).chain(iter::from_fn(next).map(|(_, reply)| reply)));
     }
 }
 
@@ -171,18 +180,18 @@ impl Job {
         Some((self.as_write()?.0, self.buffer.as_deref()?))
     }
 
-    fn run(mut self) {
+    fn run(mut self) -> (Arc<Outbox>, Reply) {
         let (operation, buffer) = (self.operation.clone(), self.buffer.take());
         // a device that is broken for one request is still there for the others
         let call = || operation.perform(&*self.device, buffer);
         let outcome = catch_unwind(AssertUnwindSafe(call))
             .unwrap_or_else(|_| Err(Failure::new(Errno::Io, "the device panicked")));
-        self.reply(outcome);
+        self.end(outcome)
     }
 
-    fn reply(self, outcome: Result<Done, Failure>) {
-        // the client may have gone
-        let _ = self.replies.send(Reply::new(self.to, outcome, self.room));
+    /// The reply, and where it goes.
+    fn end(self, outcome: Result<Done, Failure>) -> (Arc<Outbox>, Reply) {
         drop(self.gate);
+        (self.outbox, Reply::new(self.to, outcome, self.room))
     }
 }

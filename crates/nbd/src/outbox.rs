@@ -1,0 +1,399 @@
+//! Replies on their way to a client.
+//!
+//! The thread that has replies writes them itself, as far as the socket takes them at once: to wake
+//! another one for that takes longer. While somebody writes, others leave their replies to that one.
+//! What the socket does not take is left to the connection's [`Delivery`], a task that can wait.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::io::{self, IoSlice};
+use std::mem;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker, ready};
+
+use tokio::io::{AsyncWrite, AsyncWriteExt};
+use tokio::sync::Notify;
+
+use crate::NbdError;
+use crate::pace::Pace;
+use crate::reply::Reply;
+use crate::stream::WriteHalf;
+
+/// The most replies that are written at once.
+const BATCH: usize = 64;
+/// What a client does that is given up if it is slow.
+const TAKING: &str = "taking a reply";
+
+/// Where replies to one client are left.
+pub(crate) struct Outbox {
+    state: Mutex<State>,
+    /// Told when there is something for the delivery.
+    left: Notify,
+}
+
+struct State {
+    /// Not more than the connection has requests in flight.
+    waiting: VecDeque<Reply>,
+    turn: Turn,
+    /// Whether no more will come.
+    is_closed: bool,
+    /// Whether nobody takes replies any more.
+    is_over: bool,
+}
+
+/// Who writes.
+enum Turn {
+    /// Nobody, and nothing waits.
+    Free(Box<Writing>),
+    /// Somebody, who looks again for what waits before ending that.
+    Taken,
+    /// The delivery, as soon as it comes.
+    Left(Box<Writing>),
+    /// Nobody any more.
+    Failed(io::Error),
+}
+
+/// Replies that are written together.
+struct Writing {
+    writer: WriteHalf,
+    batch: Vec<Reply>,
+    /// Bytes of it, and how many of them have been written.
+    len: usize,
+    written: usize,
+}
+
+impl Outbox {
+    /// Replies go to `writer`; what is not taken at once is what the delivery is for.
+    pub(crate) fn new(writer: WriteHalf) -> (Arc<Outbox>, Delivery) {
+        let writing = Writing { writer, batch: Vec::with_capacity(BATCH), len: 0, written: 0 };
+        let state = State {
+            waiting: VecDeque::new(),
+            turn: Turn::Free(Box::new(writing)),
+            is_closed: false,
+            is_over: false,
+        };
+        let outbox = Arc::new(Outbox { state: Mutex::new(state), left: Notify::new() });
+        (outbox.clone(), Delivery(outbox))
+    }
+
+    /// Sends `replies` behind those that were left before. Waits for nobody; if the connection has
+    /// ended, they are forgotten.
+    pub(crate) fn send(&self, replies: impl IntoIterator<Item = Reply>) {
+        let mut state = self.lock();
+        if state.is_over {
+            return;
+        }
+        state.waiting.extend(replies);
+        let Some(mut writing) = state.take_free() else { return };
+        loop {
+            writing.take(&mut state.waiting);
+            drop(state);
+            let written = writing.write_at_once();
+            state = self.lock();
+            match written {
+                Poll::Ready(Ok(())) if !state.waiting.is_empty() => continue,
+                Poll::Ready(Ok(())) => state.turn = Turn::Free(writing),
+                Poll::Pending => state.turn = Turn::Left(writing),
+                Poll::Ready(Err(error)) => state.turn = Turn::Failed(error),
+            }
+            break;
+        }
+        let concerns_delivery = state.is_closed || !matches!(state.turn, Turn::Free(_));
+        let forgotten = state.is_over.then(|| state.forget());
+        drop(state);
+        drop(forgotten);
+        if concerns_delivery {
+            self.left.notify_one();
+        }
+    }
+
+    /// Says that no more will come: once all have left, the delivery closes the connection in this
+    /// direction.
+    pub(crate) fn close(&self) {
+        self.lock().is_closed = true;
+        self.left.notify_one();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// What to write with, if nobody has it.
+    fn take_free(&mut self) -> Option<Box<Writing>> {
+        match mem::replace(&mut self.turn, Turn::Taken) {
+            Turn::Free(writing) => Some(writing),
+            other => {
+                self.turn = other;
+                None
+            }
+        }
+    }
+
+    /// What is forgotten once nobody takes replies, to be dropped without the lock.
+    fn forget(&mut self) -> (VecDeque<Reply>, Turn) {
+        (mem::take(&mut self.waiting), mem::replace(&mut self.turn, Turn::Taken))
+    }
+}
+
+impl Writing {
+    /// Takes the first of `waiting`; what was taken before has been written.
+    fn take(&mut self, waiting: &mut VecDeque<Reply>) {
+        self.batch.extend(waiting.drain(..waiting.len().min(BATCH)));
+        self.len = self.batch.iter().map(Reply::len).sum();
+        self.written = 0;
+    }
+
+    /// Writes as much as the socket takes; pending if that is not all.
+    fn write_at_once(&mut self) -> Poll<io::Result<()>> {
+        // the delivery asks again if it comes to that, and is woken then
+        let mut context = Context::from_waker(Waker::noop());
+        while !ready!(self.poll_part(&mut context))? {}
+        Poll::Ready(Ok(()))
+    }
+
+    /// Writes a part; whether nothing is left.
+    fn poll_part(&mut self, context: &mut Context<'_>) -> Poll<io::Result<bool>> {
+        if self.written < self.len {
+            let parts = self.batch.iter().flat_map(Reply::parts);
+            let mut parts: Vec<IoSlice<'_>> = parts.filter(|part| !part.is_empty()).collect();
+            let mut parts = &mut parts[..];
+            IoSlice::advance_slices(&mut parts, self.written);
+            match ready!(Pin::new(&mut self.writer).poll_write_vectored(context, parts))? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                written => self.written += written,
+            }
+            if self.written < self.len {
+                return Poll::Ready(Ok(false));
+            }
+        }
+        ready!(Pin::new(&mut self.writer).poll_flush(context))?;
+        self.batch.clear();
+        Poll::Ready(Ok(true))
+    }
+}
+
+/// Writes what the socket did not take at once. When this is dropped, replies are forgotten.
+pub(crate) struct Delivery(Arc<Outbox>);
+
+impl Delivery {
+    /// Writes what is left until there can be no more; then closes the connection in this direction.
+    /// A client that is slower than `pace` is given up.
+    pub(crate) async fn run(self, pace: Pace) -> Result<(), NbdError> {
+        while let Some(mut writing) = self.next().await? {
+            loop {
+                let transfer = pace.begin(TAKING, writing.len - writing.written);
+                while !transfer.part(poll_fn(|context| writing.poll_part(context))).await? {}
+                let mut state = self.0.lock();
+                if state.waiting.is_empty() {
+                    state.turn = Turn::Free(writing);
+                    break;
+                }
+                writing.take(&mut state.waiting);
+            }
+        }
+        let free = self.0.lock().take_free();
+        let mut writer = free.expect("all has been written").writer;
+        match pace.begin(TAKING, 0).part(writer.shutdown()).await {
+            // the client was first
+            Err(NbdError::Io(error)) if is_closed(&error) => Ok(()),
+            closed => closed,
+        }
+    }
+
+    /// The next that is left; none if all has been written and no more will come.
+    async fn next(&self) -> Result<Option<Box<Writing>>, NbdError> {
+        loop {
+            {
+                let mut state = self.0.lock();
+                match mem::replace(&mut state.turn, Turn::Taken) {
+                    Turn::Left(writing) => return Ok(Some(writing)),
+                    Turn::Failed(error) => return Err(NbdError::Io(error)),
+                    turn => state.turn = turn,
+                }
+                if state.is_closed && matches!(state.turn, Turn::Free(_)) {
+                    return Ok(None);
+                }
+            }
+            self.0.left.notified().await;
+        }
+    }
+}
+
+impl Drop for Delivery {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.is_over = true;
+        let forgotten = state.forget();
+        drop(state);
+        drop(forgotten);
+    }
+}
+
+fn is_closed(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, NotConnected};
+    matches!(error.kind(), NotConnected | BrokenPipe | ConnectionReset)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::thread;
+    use std::time::Duration;
+
+    use tokio::io::{AsyncReadExt, DuplexStream, duplex};
+    use tokio::runtime::{Builder, Runtime};
+    use tokio::sync::Semaphore;
+
+    use super::*;
+    use crate::command::Done;
+    use crate::reply::ReplyTo;
+    use crate::wire::command;
+
+    /// Bytes of a reply of this kind.
+    const LEN: usize = 16;
+    const ROOM: usize = 1000;
+
+    struct Fixture {
+        runtime: Runtime,
+        room: Arc<Semaphore>,
+        client: DuplexStream,
+        outbox: Arc<Outbox>,
+        delivery: Delivery,
+    }
+
+    impl Fixture {
+        /// The connection takes so many bytes before the client reads them.
+        fn new(unread: usize) -> Fixture {
+            let (server, client) = duplex(unread);
+            let (outbox, delivery) = Outbox::new(Box::new(server));
+            let runtime = Builder::new_current_thread().enable_time().build().unwrap();
+            let room = Arc::new(Semaphore::new(ROOM));
+            Fixture { runtime, room, client, outbox, delivery }
+        }
+    }
+
+    fn reply(cookie: u64, room: &Arc<Semaphore>) -> Reply {
+        let to = ReplyTo { cookie, command: command::WRITE, offset: 0, is_structured: false };
+        Reply::new(to, Ok(Done::Nothing), room.clone().try_acquire_owned().unwrap())
+    }
+
+    fn pace() -> Pace {
+        Pace::of(&crate::Limits::default())
+    }
+
+    fn cookies(bytes: &[u8]) -> Vec<u64> {
+        let replies = bytes.chunks_exact(LEN);
+        replies.map(|one| u64::from_be_bytes(*one.last_chunk().unwrap())).collect()
+    }
+
+    async fn read_to_end(client: &mut DuplexStream) -> Vec<u64> {
+        let mut bytes = Vec::new();
+        client.read_to_end(&mut bytes).await.unwrap();
+        cookies(&bytes)
+    }
+
+    #[test]
+    fn replies_leave_at_once_where_there_is_room_for_them() {
+        // no delivery runs
+        let Fixture { runtime, room, mut client, outbox, delivery: _delivery } =
+            Fixture::new(100 * LEN);
+        outbox.send([reply(1, &room)]);
+        outbox.send((2..100).map(|cookie| reply(cookie, &room)));
+        assert_eq!(room.available_permits(), ROOM);
+        let mut bytes = [0; 99 * LEN];
+        runtime.block_on(client.read_exact(&mut bytes)).unwrap();
+        assert_eq!(cookies(&bytes), (1..100).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn what_is_not_taken_at_once_follows_in_order() {
+        for unread in [1, LEN - 1, LEN, 5 * LEN + 3] {
+            let Fixture { runtime, room, mut client, outbox, delivery } = Fixture::new(unread);
+            outbox.send((0..300).map(|cookie| reply(cookie, &room)));
+            assert_eq!(room.available_permits(), ROOM - 300, "a batch has room until it has left");
+            let more = async {
+                let mut first = [0; 10 * LEN];
+                client.read_exact(&mut first).await.unwrap();
+                outbox.send((300..310).map(|cookie| reply(cookie, &room)));
+                outbox.close();
+                [cookies(&first), read_to_end(&mut client).await].concat()
+            };
+            let (delivered, found) =
+                runtime.block_on(async { tokio::join!(delivery.run(pace()), more) });
+            delivered.unwrap();
+            assert_eq!(found, (0..310).collect::<Vec<_>>());
+            assert_eq!(room.available_permits(), ROOM);
+        }
+    }
+
+    #[test]
+    fn each_of_many_threads_has_all_its_replies_sent_once_and_in_order() {
+        const EACH: u64 = 20_000;
+        for unread in [40, 1 << 20] {
+            let Fixture { runtime, room, mut client, outbox, delivery } = Fixture::new(unread);
+            let ended = AtomicUsize::new(0);
+            let found = thread::scope(|scope| {
+                for thread in 0..4 {
+                    let (outbox, room, ended) = (&outbox, &room, &ended);
+                    scope.spawn(move || {
+                        for number in 0..EACH {
+                            while room.available_permits() < 8 {
+                                thread::yield_now();
+                            }
+                            outbox.send([reply(thread * EACH + number, room)]);
+                        }
+                        ended.fetch_add(1, Ordering::Release);
+                    });
+                }
+                let close = async {
+                    while ended.load(Ordering::Acquire) < 4 || room.available_permits() < ROOM {
+                        tokio::time::sleep(Duration::from_millis(1)).await;
+                    }
+                    outbox.close();
+                };
+                let all = async { read_to_end(&mut client).await };
+                let (delivered, (), found) =
+                    runtime.block_on(async { tokio::join!(delivery.run(pace()), close, all) });
+                delivered.unwrap();
+                found
+            });
+            let mut next: BTreeMap<u64, u64> = BTreeMap::new();
+            for cookie in found {
+                let next = next.entry(cookie / EACH).or_default();
+                assert_eq!(cookie % EACH, *next);
+                *next += 1;
+            }
+            assert_eq!(next, (0..4).map(|thread| (thread, EACH)).collect());
+        }
+    }
+
+    #[test]
+    fn whoever_has_gone_keeps_no_replies() {
+        let Fixture { runtime, room, client, outbox, delivery } = Fixture::new(LEN);
+        outbox.send((0..100).map(|cookie| reply(cookie, &room)));
+        assert_eq!(room.available_permits(), ROOM - 100);
+        drop(client);
+        assert!(matches!(runtime.block_on(delivery.run(pace())), Err(NbdError::Io(_))));
+        assert_eq!(room.available_permits(), ROOM);
+        outbox.send([reply(1, &room)]);
+        assert_eq!(room.available_permits(), ROOM);
+        // where it is the server that gave it up
+        let Fixture { room, outbox, delivery, .. } = Fixture::new(LEN);
+        outbox.send((0..100).map(|cookie| reply(cookie, &room)));
+        drop(delivery);
+        assert_eq!(room.available_permits(), ROOM);
+    }
+
+    #[test]
+    fn an_error_that_another_thread_meets_ends_the_connection() {
+        let Fixture { runtime, room, client, outbox, delivery } = Fixture::new(LEN);
+        drop(client);
+        outbox.send([reply(1, &room)]);
+        assert!(matches!(runtime.block_on(delivery.run(pace())), Err(NbdError::Io(_))));
+        assert_eq!(room.available_permits(), ROOM);
+    }
+}
