@@ -20,6 +20,9 @@ use crate::wire::Errno;
 /// The most bytes that several writes have as one call.
 const MOST_BYTES: usize = 256 << 10;
 
+/// So few writes are not shared by two workers: to wake one takes as long as some of them.
+const FEW: usize = 4;
+
 /// A call of a device, and who gets the reply.
 pub(crate) struct Job {
     pub(crate) operation: Operation,
@@ -102,7 +105,8 @@ impl Board {
         loop {
             if let Some(job) = state.jobs.pop_front() {
                 jobs.push(job);
-                take_writes(&mut state.jobs, jobs);
+                let is_alone = state.idle == 0;
+                take_writes(&mut state.jobs, jobs, is_alone);
                 self.call(state);
                 return true;
             }
@@ -132,10 +136,12 @@ impl Board {
 }
 
 /// Moves the writes that wait first from `waiting` to `jobs` if they go with the one that is there,
-/// as many as the device does with less work at once.
-fn take_writes(waiting: &mut VecDeque<Job>, jobs: &mut Vec<Job>) {
+/// as many as the device does with less work at once. Unless all others are at work, half of what
+/// there is remains for one of them.
+fn take_writes(waiting: &mut VecDeque<Job>, jobs: &mut Vec<Job>, is_alone: bool) {
     let Some((_, mut bytes, durability)) = jobs[0].as_write() else { return };
-    let most = jobs[0].device.writes_at_once();
+    let half = (waiting.len() + 1).div_ceil(2).max(FEW);
+    let most = jobs[0].device.writes_at_once().min(if is_alone { usize::MAX } else { half });
     while jobs.len() < most
         && let Some(next) = waiting.front()
         && let Some((_, len, of_next)) = next.as_write()

@@ -382,6 +382,38 @@ fn writes_that_wait_are_one_call_of_a_device_that_likes_it() {
 }
 
 #[test]
+fn writes_that_come_together_are_shared_by_workers_that_wait() {
+    let mut device = Watched::new(MIB);
+    device.writes_at_once = 16;
+    let lab = Lab::with(device, |config| Config { workers: 2, ..config });
+    let mut client = lab.client();
+    let together = |count: u64| -> Vec<u8> {
+        (0..count)
+            .flat_map(|i| [request((WRITE, 0), i, 10 * i, 1), vec![i as u8]].concat())
+            .collect()
+    };
+    // whether both wait already, and all comes in one piece, is a matter of time
+    for (count, calls) in [(16, [8, 8]), (6, [4, 2])] {
+        eventually("workers share writes", || {
+            let before = lab.device.calls().len();
+            client.send(&together(count));
+            for _ in 0..count {
+                assert!(matches!(client.reply(), Reply::Simple { errno: 0, .. }));
+            }
+            let mut found: Vec<usize> = lab.device.calls()[before..]
+                .iter()
+                .filter_map(|call| match call {
+                    Call::WriteMany(count) => Some(*count),
+                    _ => None,
+                })
+                .collect();
+            found.sort_by_key(|count| usize::MAX - count);
+            (found == calls).then_some(())
+        });
+    }
+}
+
+#[test]
 fn a_client_sees_the_size_as_it_is() {
     let lab = Lab::with(Watched::new(MIB), |mut config| {
         config.exports = vec![config.exports.remove(0).resizable()];
