@@ -6,7 +6,7 @@
 //! durable, and what a flush acknowledged is in one. A file goes only after a batch says so.
 //!
 //! **Locks**, in the order in which they are taken: maintenance (checkpoints and compactions, one
-//! at a time) or checking, stripes of blocks, batches, appender, state. Bytes are fingerprinted, compressed and
+//! at a time) or checking, stripes of blocks, [claims](crate::claims), batches, appender, state. Bytes are fingerprinted, compressed and
 //! read without the last three; the state's is never held while a file is read, written or synced. What
 //! takes long under it is done in steps, between which others have it ([turns](crate::turns)).
 //!
@@ -27,6 +27,7 @@ use onefold_index::Table;
 use onefold_seal::{Envelope, ObjectId};
 
 use crate::append::Appender;
+use crate::claims::Claims;
 use crate::dying::Dying;
 use crate::files::{PageFile, container_name};
 use crate::handle::{Handle, VolumeId};
@@ -213,6 +214,9 @@ fn count(counter: &AtomicU64, by: usize) {
     counter.fetch_add(by as u64, Ordering::Relaxed);
 }
 
+/// So many pages take longer to compress than to wait for somebody who does.
+const WORTH_WAITING: usize = 16;
+
 /// A block, and the bytes that it is to have.
 pub(crate) type Page<'a> = (u64, &'a [u8]);
 
@@ -255,6 +259,7 @@ pub(crate) struct Engine {
     /// One check at a time: what it has the pool note is for it alone.
     pub(crate) checking: Mutex<()>,
     pub(crate) blocks: Stripes,
+    pub(crate) claims: Claims,
     pub(crate) counters: Counters,
     /// How many writes had been refused for want of room when it was last made.
     pub(crate) room_made: AtomicU64,
@@ -344,13 +349,69 @@ impl Engine {
             self.commit()?;
         }
         let distinct = self.distinct(&mut pages);
+        let mut claimed = self.claims.begin();
+        let is_ours = |first: &usize| claimed.claim(&pages[*first].fingerprint);
+        // what is to be verified is not taken for what others have
+        let (ours, theirs) = match self.options.verify || distinct.len() < WORTH_WAITING {
+            true => (Vec::new(), Vec::new()),
+            false => distinct.iter().copied().partition(is_ours),
+        };
+        if theirs.len() < WORTH_WAITING {
+            return self.put_distinct(volume, &pages, &distinct, table, entered);
+        }
+        self.put_distinct(volume, &pages, &ours, table, entered)?;
+        drop(claimed);
+        self.claims.wait(theirs.iter().map(|first| &pages[*first].fingerprint));
+        self.put_theirs(volume, &pages, theirs, table)
+    }
+
+    /// Maps blocks to pages that another thread was about to append, and appends what it did not.
+    fn put_theirs(
+        &self,
+        volume: VolumeId,
+        pages: &[Unknown<'_>],
+        mut theirs: Vec<usize>,
+        table: &dyn Table,
+    ) -> Result<(), VolumeError> {
+        let entered = self.entered.load(Ordering::Acquire);
+        let fingerprints: Vec<_> = theirs.iter().map(|first| pages[*first].fingerprint).collect();
+        let mut hints = vec![None; fingerprints.len()];
+        table.get_many(&fingerprints, &mut hints);
+        let (mut hints, mut known) = (hints.into_iter(), 0);
+        {
+            let mut state = self.state();
+            theirs.retain(|first| {
+                let Some(page) = state.found(hints.next().flatten()) else { return true };
+                let blocks = all_same(pages, *first).map(|page| page.block);
+                known += state.map_all(volume, blocks, page);
+                false
+            });
+        }
+        count(&self.counters.known, known);
+        self.put_distinct(volume, pages, &theirs, table, entered)
+    }
+
+    /// Maps blocks to the pages at `distinct` and those that are the same, as [`put_new`] does.
+    ///
+    /// [`put_new`]: Self::put_new
+    fn put_distinct(
+        &self,
+        volume: VolumeId,
+        pages: &[Unknown<'_>],
+        distinct: &[usize],
+        table: &dyn Table,
+        entered: u64,
+    ) -> Result<(), VolumeError> {
+        if distinct.is_empty() {
+            return Ok(());
+        }
         let mut packer = Packer::new(distinct.len());
-        for &first in &distinct {
+        for &first in distinct {
             let Unknown { bytes, fingerprint, .. } = pages[first];
             packer.push(fingerprint, bytes, self.codec, first)?;
         }
         let mut new = packer.finish();
-        let blocks = |first: usize| all_same(&pages, first).map(|page| page.block);
+        let blocks = |first: usize| all_same(pages, first).map(|page| page.block);
         let (mut known, mut added) = (0, Added::default());
         let mut appender = self.appender();
         if !self.options.verify && self.entered.load(Ordering::Acquire) != entered {

@@ -36,6 +36,7 @@ mod append;
 mod bits;
 mod check;
 mod checkpoint;
+mod claims;
 mod compact;
 mod details;
 mod dying;

@@ -13,6 +13,7 @@ use onefold_index::{ChainedTable, CompactTable, Table, TableCounters};
 use onefold_seal::wire::{Put, Reader, WireError};
 use onefold_seal::{CHECK_LEN, Check, Envelope, ObjectId};
 
+use crate::claims::Claims;
 use crate::compact::Compaction;
 use crate::engine::{Batches, Counters, Engine, Size, VolumeState};
 use crate::files::Files;
@@ -294,6 +295,7 @@ impl Pool {
             maintenance: Mutex::new(()),
             checking: Mutex::new(()),
             blocks: Stripes::new(),
+            claims: Claims::new(),
             counters: Counters::default(),
             room_made: AtomicU64::new(0),
             between: OnceLock::new(),
