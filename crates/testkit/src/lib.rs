@@ -1,9 +1,10 @@
-//! Corpora and reference models for the tests of every crate.
+//! What tests of several crates share: corpora, reference models, damage, a server of S3.
 //!
 //! Everything is a function of its arguments: a test that fails can be run again. Depends on no
 //! crate of this workspace, so that a model cannot lean on what it judges.
 
 mod corpus;
+mod damage;
 mod edit;
 pub mod model;
 mod qemu;
@@ -12,6 +13,7 @@ mod skip;
 mod splitmix;
 
 pub use corpus::{cycle, low_entropy, random, text};
+pub use damage::flip_bit;
 pub use edit::{Edit, versions};
 pub use qemu::qemu_io_patterns;
 pub use skip::skip;

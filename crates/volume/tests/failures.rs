@@ -13,7 +13,7 @@ use onefold_block::{BlockDevice, BlockError, BlockSize, Durability};
 use onefold_container::{AppendedContainer, Codec, Content, GroupEntry};
 use onefold_fingerprint::Fingerprint;
 use onefold_seal::{Check, Envelope, ObjectId};
-use onefold_testkit::random;
+use onefold_testkit::{flip_bit, random};
 use onefold_volume::{Hash, Options, Pool, VolumeError};
 use tempfile::TempDir;
 
@@ -119,15 +119,6 @@ fn open_containers(root: &Path) -> usize {
     paths.filter(is_container).count()
 }
 
-/// Flips a bit of a file of the pool, which is closed.
-fn damage(path: &Path, at: u64) {
-    let file = OpenOptions::new().read(true).write(true).open(path).unwrap();
-    let mut byte = [0];
-    file.read_exact_at(&mut byte, at).unwrap();
-    byte[0] ^= 4;
-    file.write_all_at(&byte, at).unwrap();
-}
-
 #[test]
 fn a_damaged_page_is_lost_alone_and_named() {
     let (_directory, root, folder) = local();
@@ -136,7 +127,7 @@ fn a_damaged_page_is_lost_alone_and_named() {
     pool.volume("a").unwrap().write(0, &bytes, Durability::OnReturn).unwrap();
     drop(pool);
     // the first container is sealed, and this is in its third page
-    damage(&root.join("container-00000001"), 3 * BLOCK as u64);
+    flip_bit(&root.join("container-00000001"), 3 * BLOCK as u64);
     let (pool, told) = Pool::open(Arc::clone(&folder), options()).unwrap();
     assert!(told.is_empty(), "{told:?}");
     let volume = pool.volume("a").unwrap();
@@ -172,7 +163,7 @@ fn a_container_without_a_footer_costs_its_own_pages() {
     pool.checkpoint().unwrap();
     drop(pool);
     let len = std::fs::metadata(root.join("container-00000001")).unwrap().len();
-    damage(&root.join("container-00000001"), len - 30);
+    flip_bit(&root.join("container-00000001"), len - 30);
     let (pool, told) = Pool::open(Arc::clone(&folder), options()).unwrap();
     assert_eq!(told.len(), 1);
     let volume = pool.volume("a").unwrap();
@@ -407,7 +398,7 @@ fn a_page_that_cannot_be_moved_stops_no_compaction_of_others() {
         volume.erase(range, Durability::OnReturn).unwrap();
     }
     drop((volume, pool));
-    damage(&root.join("container-00000001"), 100);
+    flip_bit(&root.join("container-00000001"), 100);
     let (pool, _) = Pool::open(folder, options()).unwrap();
     pool.maintain().unwrap();
     assert!(root.join("container-00000001").exists());
@@ -434,7 +425,7 @@ fn a_page_that_is_found_again_where_it_was_moved_from_is_there() {
     volume.erase(at(2)..at(10), NOW).unwrap();
     drop((volume, pool));
     // the first page stays, and its container with it; the second is moved
-    damage(&root.join("container-00000001"), 100);
+    flip_bit(&root.join("container-00000001"), 100);
     let (pool, _) = Pool::open(Arc::clone(&folder), options()).unwrap();
     assert!(pool.compact().unwrap());
     // and then neither anybody's nor in the container that it was moved to
@@ -470,7 +461,7 @@ fn damage_within_a_journal_is_no_torn_end() {
         volume.write(i * BLOCK as u64, &random(i, BLOCK), Durability::OnReturn).unwrap();
     }
     drop((volume, pool));
-    damage(&root.join("journal-0000000000000001-0000000000000000"), 100);
+    flip_bit(&root.join("journal-0000000000000001-0000000000000000"), 100);
     let error = Pool::open(folder, options()).err().expect("what was acknowledged is lost");
     assert!(matches!(error, VolumeError::Damaged { .. }), "{error}");
     assert!(error.to_string().contains("journal-0000000000000001-0000000000000000"), "{error}");
@@ -873,7 +864,7 @@ fn a_lost_page_of_many_blocks_is_told_with_the_first_of_them() {
     pool.volume("a").unwrap().write(0, &random(1, BLOCK).repeat(150), NOW).unwrap();
     pool.clone_volume("a", "b", true).unwrap();
     drop(pool);
-    damage(&root.join("container-00000001"), 100);
+    flip_bit(&root.join("container-00000001"), 100);
     let (pool, _) = Pool::open(folder, options()).unwrap();
     let scrubbed = pool.scrub().unwrap();
     assert_eq!((scrubbed.pages, scrubbed.bad.len(), scrubbed.more), (0, 1, 0));

@@ -9,8 +9,6 @@ mod pass_on;
 
 use std::cell::Cell;
 use std::error::Error;
-use std::fs::OpenOptions;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
@@ -22,7 +20,7 @@ use onefold_block::{BlockDevice, BlockSize, Durability};
 use onefold_container::{AppendedContainer, Codec, Content, GroupEntry};
 use onefold_fingerprint::Fingerprinter;
 use onefold_seal::{Check, Envelope, ObjectId};
-use onefold_testkit::random;
+use onefold_testkit::{flip_bit, random};
 use onefold_volume::{Hash, Options, Pool};
 use tempfile::TempDir;
 
@@ -85,21 +83,12 @@ fn at(block: usize) -> u64 {
     (block * BLOCK) as u64
 }
 
-/// Flips a bit of a file of the pool; twice is as if nothing had been.
-fn damage(path: &Path, at: u64) {
-    let file = OpenOptions::new().read(true).write(true).open(path).unwrap();
-    let mut byte = [0];
-    file.read_exact_at(&mut byte, at).unwrap();
-    byte[0] ^= 4;
-    file.write_all_at(&byte, at).unwrap();
-}
-
 #[test]
 fn a_scrub_reads_what_was_there_while_others_write_and_compact() {
     let scene = Scene::new(100);
     let pool = &scene.pool;
     scene.write(0, &random(1, 60 * BLOCK));
-    damage(&scene.path(6), 100);
+    flip_bit(&scene.path(6), 100);
     let asked = Cell::new(0);
     let scrubbed = pool.scrub_while(|| {
         asked.set(asked.get() + 1);
@@ -125,7 +114,7 @@ fn a_scrub_reads_what_was_there_while_others_write_and_compact() {
 fn a_scrub_that_is_stopped_does_nothing_more_and_counts_what_it_found() {
     let scene = Scene::new(100);
     scene.write(0, &random(1, 30 * BLOCK));
-    damage(&scene.path(1), 100);
+    flip_bit(&scene.path(1), 100);
     // the maps, three containers, and the maps again
     for most in 0..5_u64 {
         let asked = Cell::new(0);
@@ -151,7 +140,7 @@ fn a_volume_that_is_deleted_beside_a_scrub_hides_no_page_that_is_lost() {
         pool.volume(name).unwrap().write(0, &random(seed, PAGES * 512), NOW).unwrap();
     }
     // of the three hundred containers one of the second half
-    damage(&scene.path(200), 100);
+    flip_bit(&scene.path(200), 100);
     let asked = Cell::new(0);
     let scrubbed = pool.scrub_while(|| {
         asked.set(asked.get() + 1);
@@ -203,13 +192,13 @@ fn a_page_that_could_not_be_read_is_known_again_once_a_scrub_finds_it_right() {
     let bytes = random(1, 30 * BLOCK);
     scene.write(0, &bytes);
     scene.erase(2..10);
-    damage(&scene.path(1), 100);
+    flip_bit(&scene.path(1), 100);
     assert_eq!(scene.read(0), None);
     assert_eq!(scene.read(1).as_deref(), Some(&bytes[BLOCK..2 * BLOCK]));
     // it cannot be moved, and its container is not emptied
     scene.pool.maintain().unwrap();
     assert!(scene.path(1).exists());
-    damage(&scene.path(1), 100);
+    flip_bit(&scene.path(1), 100);
     assert_eq!(scene.pool.scrub().unwrap().bad, []);
     scene.write(100, &bytes[..BLOCK]);
     assert_eq!(scene.pool.statistics().known_pages, 1);
@@ -226,7 +215,7 @@ fn a_container_is_emptied_once_nobody_has_the_page_of_it_that_could_not_be_read(
     let bytes = random(1, 30 * BLOCK);
     scene.write(0, &bytes);
     scene.erase(2..10);
-    damage(&scene.path(1), 100);
+    flip_bit(&scene.path(1), 100);
     assert_eq!(scene.read(0), None);
     scene.pool.maintain().unwrap();
     // a page that nobody had is found there again

@@ -1,16 +1,12 @@
 //! Pages that are compared with the kept ones before they are taken for known.
 
-#![allow(clippy::disallowed_methods, reason = "these tests damage what a pool wrote")]
-
-use std::fs::OpenOptions;
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use onefold_backend::{Folder, LocalFolder, MemoryFolder};
 use onefold_block::{BlockDevice, BlockSize, Durability};
 use onefold_fingerprint::Fingerprinter;
 use onefold_index::{ChainedTable, CompactTable, Table};
-use onefold_testkit::random;
+use onefold_testkit::{flip_bit, random};
 use onefold_volume::{Hash, Options, Pool};
 
 const BLOCK: usize = 4096;
@@ -105,11 +101,7 @@ fn a_damaged_page_is_mended_by_writing_it_again_at_once_only_where_pages_are_ver
         pool.volume("a").unwrap().write(0, &bytes, NOW).unwrap();
         drop(pool);
         // in the third page
-        let container = root.join("container-00000001");
-        let file = OpenOptions::new().read(true).write(true).open(container).unwrap();
-        let mut byte = [0];
-        file.read_exact_at(&mut byte, 3 * BLOCK as u64).unwrap();
-        file.write_all_at(&[byte[0] ^ 4], 3 * BLOCK as u64).unwrap();
+        flip_bit(&root.join("container-00000001"), 3 * BLOCK as u64);
         let pool = open(&folder, verify);
         // nobody has read it since, so nobody knows
         pool.volume("a").unwrap().write(0, &bytes, NOW).unwrap();

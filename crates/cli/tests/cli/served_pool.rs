@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use onefold_testkit::{random, text};
+use onefold_testkit::{flip_bit, random, text};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -602,15 +602,6 @@ fn pages_are_compressed_as_the_pool_or_the_server_says() {
     assert!(lab.ok("volume scrub --pool zstd").stdout.contains("0 are not"));
 }
 
-/// Flips a bit of a file.
-fn damage(path: &Path, at: u64) {
-    let file = fs::OpenOptions::new().read(true).write(true).open(path).unwrap();
-    let mut byte = [0];
-    file.read_exact_at(&mut byte, at).unwrap();
-    byte[0] ^= 4;
-    file.write_all_at(&byte, at).unwrap();
-}
-
 #[test]
 fn what_happens_is_told_line_by_line_and_nothing_of_pages() {
     let lab = Lab::new();
@@ -624,7 +615,7 @@ fn what_happens_is_told_line_by_line_and_nothing_of_pages() {
         server.hears("a client has gone");
         assert_eq!(server.end(Signal::TERM).0, 0);
     }
-    damage(&lab.path("pool/container-00000001"), 100);
+    flip_bit(&lab.path("pool/container-00000001"), 100);
     let server = Server::start(&lab, "pool", "--log-format json");
     let mut disk = server.open("disk");
     for _ in 0..30 {
@@ -692,7 +683,7 @@ fn a_damaged_page_is_mended_by_writing_it_again_at_once_with_verify() {
         read
     };
     assert!(served("") == Ok(page.clone()));
-    damage(&lab.path("pool/container-00000001"), 100);
+    flip_bit(&lab.path("pool/container-00000001"), 100);
     // it counts as known, until a read has met the damage
     assert!(served("") == Err(EIO));
     assert!(served("--verify") == Ok(page.clone()));

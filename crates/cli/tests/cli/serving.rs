@@ -1,7 +1,6 @@
 //! A served pool as programs, file systems and disks treat it.
 
-use std::fs::{self, File};
-use std::os::unix::fs::FileExt;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -9,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use onefold_bench::nbd::Refused;
 use onefold_seal::Check;
-use onefold_testkit::{random, skip};
+use onefold_testkit::{flip_bit, random, skip};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose,
@@ -170,8 +169,7 @@ fn a_damaged_page_is_an_error_of_its_blocks_alone_and_named() {
     let bytes = fs::read(&container).unwrap();
     let page = &image[20 * BLOCK..21 * BLOCK];
     let at = bytes.windows(64).position(|window| window == &page[1000..1064]).unwrap();
-    let file = File::options().write(true).open(&container).unwrap();
-    file.write_all_at(&[bytes[at] ^ 1], at as u64).unwrap();
+    flip_bit(&container, at as u64);
 
     let served = Served::start(&lab);
     let mut client = served.client("disk");
