@@ -2,6 +2,9 @@
 
 #![allow(clippy::disallowed_methods, reason = "these tests damage what a pool wrote")]
 
+#[path = "common/forged.rs"]
+mod forged;
+
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -10,12 +13,14 @@ use std::sync::Arc;
 use onefold_backend::fault::{Failure, Fault, Faults, Faulty};
 use onefold_backend::{Folder, LocalFolder, Operation};
 use onefold_block::{BlockDevice, BlockError, BlockSize, Durability};
-use onefold_container::{AppendedContainer, Codec, Content, GroupEntry};
+use onefold_container::Codec;
 use onefold_fingerprint::Fingerprint;
-use onefold_seal::{Check, Envelope, ObjectId};
+use onefold_seal::Check;
 use onefold_testkit::{flip_bit, random};
 use onefold_volume::{Hash, Options, Pool, VolumeError};
 use tempfile::TempDir;
+
+use forged::Forged;
 
 const BLOCK: usize = 4096;
 
@@ -212,23 +217,14 @@ fn a_container_of_groups_that_are_no_pages_is_damaged() {
         volume.erase(0..7 * BLOCK as u64, NOW).unwrap();
         pool.checkpoint().unwrap();
         drop((volume, pool));
-        let id: [u8; 16] = std::fs::read(root.join("pool")).unwrap()[16..32].try_into().unwrap();
-        let envelope = Envelope::plain(ObjectId::from_bytes(id));
-        let first = ObjectId::from_bytes(*b"\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x01");
-        let (mut container, mut file) = AppendedContainer::new(&envelope, first, Content::Data);
+        let mut file = Forged::new(&root, 1);
         for chunks in [of_first, 1, 1, 1, 1, 1, 1, 1, 1, 1] {
-            let stored = vec![1; BLOCK];
-            let check = Check::of(&[&stored]);
-            let (offset, len) = (file.len() as u64, BLOCK as u32 * chunks.min(1));
-            let codec = Codec::Raw;
-            let group = GroupEntry { offset, stored_len: BLOCK as u32, len, codec, check };
+            let len = BLOCK as u32 * chunks.min(1);
             let each = len.checked_div(chunks).unwrap_or(0);
             let chunk = |n| (Fingerprint::from_bytes([n as u8; 32]), each);
-            container.enter(group, (0..chunks).map(chunk));
-            file.extend_from_slice(&stored);
+            file.add(&[1; BLOCK], (0..chunks).map(chunk), |group| group.len = len);
         }
-        file.extend_from_slice(&container.footer());
-        std::fs::write(root.join("container-00000001"), file).unwrap();
+        std::fs::write(root.join("container-00000001"), file.end()).unwrap();
         let (pool, told) = Pool::open(folder, options()).unwrap();
         assert_eq!(told.len(), 1, "{of_first}");
         assert!(told[0].to_string().contains("one page in each group"), "{}", told[0]);
@@ -247,8 +243,11 @@ fn a_footer_of_pages_longer_than_any_block_is_damaged() {
     drop(pool);
     let page = vec![0; LONG];
     for (stored, codec) in [(&page[..], Codec::Raw), (&page[..9], Codec::Zstd)] {
-        let file = forged_group(&root, stored, codec, LONG as u32);
-        std::fs::write(root.join("container-00000001"), file).unwrap();
+        let mut file = Forged::new(&root, 1);
+        file.add(stored, [(Fingerprint::from_bytes([9; 32]), LONG as u32)], |group| {
+            (group.codec, group.len) = (codec, LONG as u32);
+        });
+        std::fs::write(root.join("container-00000001"), file.end()).unwrap();
         let (pool, told) = Pool::open(Arc::clone(&folder), options()).unwrap();
         assert_eq!(told.len(), 1, "{codec:?}");
         let told = told[0].to_string();
@@ -258,20 +257,6 @@ fn a_footer_of_pages_longer_than_any_block_is_damaged() {
         assert_eq!(lost(&pool, &random(1, 20 * BLOCK)), (0..10).collect::<Vec<_>>());
         assert_eq!(pool.scrub().unwrap().bad.len(), 10);
     }
-}
-
-/// The file of container 1 with one page.
-fn forged_group(root: &Path, stored: &[u8], codec: Codec, len: u32) -> Vec<u8> {
-    let id: [u8; 16] = std::fs::read(root.join("pool")).unwrap()[16..32].try_into().unwrap();
-    let envelope = Envelope::plain(ObjectId::from_bytes(id));
-    let first = ObjectId::from_bytes(*b"\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x01");
-    let (mut container, mut file) = AppendedContainer::new(&envelope, first, Content::Data);
-    let (offset, check) = (file.len() as u64, Check::of(&[stored]));
-    let group = GroupEntry { offset, stored_len: stored.len() as u32, len, codec, check };
-    container.enter(group, [(Fingerprint::from_bytes([9; 32]), len)]);
-    file.extend_from_slice(stored);
-    file.extend_from_slice(&container.footer());
-    file
 }
 
 /// The blocks of the volume that are not `bytes`.
@@ -803,25 +788,6 @@ fn a_container_that_is_replaced_under_the_pool_costs_its_own_pages_and_is_named(
     assert_eq!(lost(&pool, &bytes), [0; 0]);
 }
 
-/// The file of a container whose pages are these, each with what it says is its fingerprint.
-fn forged(root: &Path, number: u8, pages: &[(&[u8], Fingerprint)]) -> Vec<u8> {
-    let id: [u8; 16] = std::fs::read(root.join("pool")).unwrap()[16..32].try_into().unwrap();
-    let envelope = Envelope::plain(ObjectId::from_bytes(id));
-    let mut name = [0; 16];
-    name[15] = number;
-    let (mut container, mut file) =
-        AppendedContainer::new(&envelope, ObjectId::from_bytes(name), Content::Data);
-    for (page, fingerprint) in pages {
-        let (offset, len) = (file.len() as u64, page.len() as u32);
-        let check = Check::of(&[page]);
-        let group = GroupEntry { offset, stored_len: len, len, codec: Codec::Raw, check };
-        container.enter(group, [(*fingerprint, len)]);
-        file.extend_from_slice(page);
-    }
-    file.extend_from_slice(&container.footer());
-    file
-}
-
 #[test]
 fn a_page_that_is_known_to_be_lost_is_not_moved_to_where_nobody_knows() {
     let (_directory, root, folder) = local();
@@ -833,12 +799,12 @@ fn a_page_that_is_known_to_be_lost_is_not_moved_to_where_nobody_knows() {
     // the second page is said to be another one
     let wanted = random(2, BLOCK);
     let fingerprinter = onefold_fingerprint::Fingerprinter::blake3();
-    let mut pages: Vec<(&[u8], Fingerprint)> = bytes[..10 * BLOCK]
-        .chunks(BLOCK)
-        .map(|page| (page, fingerprinter.fingerprint(page)))
-        .collect();
-    pages[1].1 = fingerprinter.fingerprint(&wanted);
-    std::fs::write(root.join("container-00000001"), forged(&root, 1, &pages)).unwrap();
+    let mut file = Forged::new(&root, 1);
+    for (slot, page) in bytes[..10 * BLOCK].chunks(BLOCK).enumerate() {
+        let told = if slot == 1 { &wanted } else { page };
+        file.add(page, [(fingerprinter.fingerprint(told), BLOCK as u32)], |_| {});
+    }
+    std::fs::write(root.join("container-00000001"), file.end()).unwrap();
     let (pool, told) = Pool::open(folder, options()).unwrap();
     assert!(told.is_empty(), "{told:?}");
     let volume = pool.volume("a").unwrap();

@@ -3,6 +3,8 @@
 
 #![allow(clippy::disallowed_methods, reason = "these tests damage what a pool wrote")]
 
+#[path = "common/forged.rs"]
+mod forged;
 #[macro_use]
 #[path = "common/pass_on.rs"]
 mod pass_on;
@@ -17,12 +19,13 @@ use onefold_backend::{
     BackendError, Folder, LocalFolder, Log, LogReader, MemoryFolder, Operation, Pages,
 };
 use onefold_block::{BlockDevice, BlockSize, Durability};
-use onefold_container::{AppendedContainer, Codec, Content, GroupEntry};
 use onefold_fingerprint::Fingerprinter;
-use onefold_seal::{Check, Envelope, ObjectId};
+use onefold_seal::Check;
 use onefold_testkit::{flip_bit, random};
 use onefold_volume::{Hash, Options, Pool};
 use tempfile::TempDir;
+
+use forged::Forged;
 
 const BLOCK: usize = 4096;
 const NOW: Durability = Durability::OnReturn;
@@ -337,18 +340,12 @@ fn a_read_that_fails_gives_up_the_page_that_it_read_and_not_the_one_that_came_me
 /// The first container of the pool at `root` with these pages, each with what its footer says is its
 /// check.
 fn forged(root: &Path, pages: &[(&[u8], Check)]) -> Vec<u8> {
-    let id: [u8; 16] = std::fs::read(root.join("pool")).unwrap()[16..32].try_into().unwrap();
-    let envelope = Envelope::plain(ObjectId::from_bytes(id));
-    let first = ObjectId::from_bytes(*b"\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x01");
-    let (mut container, mut file) = AppendedContainer::new(&envelope, first, Content::Data);
+    let mut file = Forged::new(root, 1);
     for &(page, check) in pages {
-        let (offset, len) = (file.len() as u64, page.len() as u32);
-        let group = GroupEntry { offset, stored_len: len, len, codec: Codec::Raw, check };
-        container.enter(group, [(Fingerprinter::blake3().fingerprint(page), len)]);
-        file.extend_from_slice(page);
+        let fingerprint = Fingerprinter::blake3().fingerprint(page);
+        file.add(page, [(fingerprint, page.len() as u32)], |group| group.check = check);
     }
-    file.extend_from_slice(&container.footer());
-    file
+    file.end()
 }
 
 #[test]
