@@ -30,7 +30,18 @@ use forged::Forged;
 const BLOCK: usize = 4096;
 const NOW: Durability = Durability::OnReturn;
 
-/// A pool on the disk with a volume, and what fails in it. A container has ten pages of random bytes.
+/// A pool with a volume, with so many files of containers open. A container has ten pages of random
+/// bytes.
+fn pool_in(folder: Arc<dyn Folder>, open_files: usize) -> Pool {
+    Pool::create(&folder, Hash::Blake3).unwrap();
+    let options =
+        Options { table_bytes: 4 << 20, container_len: 40_000, open_files, ..Options::default() };
+    let (pool, _) = Pool::open(folder, options).unwrap();
+    pool.create_volume("a", 1 << 20, BlockSize::B4096).unwrap();
+    pool
+}
+
+/// Such a pool on the disk, and what fails in it.
 struct Scene {
     pool: Pool,
     faults: Faults,
@@ -45,17 +56,30 @@ impl Scene {
         let root = _directory.path().join("pool");
         let faults = Faults::none();
         let inner = LocalFolder::create(&root).unwrap();
-        let folder = Arc::new(Faulty::new(inner, "pool", &faults));
-        Pool::create(&*folder, Hash::Blake3).unwrap();
-        let options = Options {
-            table_bytes: 4 << 20,
-            container_len: 40_000,
-            open_files,
-            ..Options::default()
-        };
-        let (pool, _) = Pool::open(folder, options).unwrap();
-        pool.create_volume("a", 1 << 20, BlockSize::B4096).unwrap();
+        let pool = pool_in(Arc::new(Faulty::new(inner, "pool", &faults)), open_files);
         Self { pool, faults, root, _directory }
+    }
+
+    /// Of the first of three containers two pages are left, blocks 0 and 1 of these bytes, and it is
+    /// known that block 0 cannot be read.
+    fn with_a_lost_page() -> (Self, Vec<u8>) {
+        let (scene, bytes) = (Self::new(1), random(1, 30 * BLOCK));
+        scene.write(0, &bytes);
+        scene.erase(2..10);
+        flip_bit(&scene.path(1), 100);
+        assert_eq!(scene.read(0), None);
+        (scene, bytes)
+    }
+
+    /// Of five containers one page of the first is left, two of the second and all of the others, with
+    /// the blocks of these bytes but those that are erased. The first cannot be opened so many times.
+    fn with_a_refused_container(times: u64) -> (Self, Vec<u8>) {
+        let (scene, bytes) = (Self::new(1), random(1, 50 * BLOCK));
+        scene.write(0, &bytes);
+        scene.erase(1..10);
+        scene.erase(12..20);
+        scene.refuse(1, times);
+        (scene, bytes)
     }
 
     fn write(&self, block: usize, bytes: &[u8]) {
@@ -191,12 +215,7 @@ fn a_file_that_cannot_be_opened_just_now_costs_no_page() {
 
 #[test]
 fn a_page_that_could_not_be_read_is_known_again_once_a_scrub_finds_it_right() {
-    let scene = Scene::new(1);
-    let bytes = random(1, 30 * BLOCK);
-    scene.write(0, &bytes);
-    scene.erase(2..10);
-    flip_bit(&scene.path(1), 100);
-    assert_eq!(scene.read(0), None);
+    let (scene, bytes) = Scene::with_a_lost_page();
     assert_eq!(scene.read(1).as_deref(), Some(&bytes[BLOCK..2 * BLOCK]));
     // it cannot be moved, and its container is not emptied
     scene.pool.maintain().unwrap();
@@ -214,12 +233,7 @@ fn a_page_that_could_not_be_read_is_known_again_once_a_scrub_finds_it_right() {
 
 #[test]
 fn a_container_is_emptied_once_nobody_has_the_page_of_it_that_could_not_be_read() {
-    let scene = Scene::new(1);
-    let bytes = random(1, 30 * BLOCK);
-    scene.write(0, &bytes);
-    scene.erase(2..10);
-    flip_bit(&scene.path(1), 100);
-    assert_eq!(scene.read(0), None);
+    let (scene, bytes) = Scene::with_a_lost_page();
     scene.pool.maintain().unwrap();
     // a page that nobody had is found there again
     scene.write(50, &bytes[5 * BLOCK..6 * BLOCK]);
@@ -234,13 +248,7 @@ fn a_container_is_emptied_once_nobody_has_the_page_of_it_that_could_not_be_read(
 
 #[test]
 fn a_container_that_cannot_be_opened_just_now_is_emptied_after_the_others() {
-    let scene = Scene::new(1);
-    let bytes = random(1, 50 * BLOCK);
-    scene.write(0, &bytes);
-    // less is left of the first than of the second
-    scene.erase(1..10);
-    scene.erase(12..20);
-    scene.refuse(1, 2);
+    let (scene, bytes) = Scene::with_a_refused_container(2);
     for others in [1, 0] {
         let done = scene.pool.maintain().unwrap();
         assert_eq!((done.compacted, done.left), (others, 1));
@@ -255,11 +263,7 @@ fn a_container_that_cannot_be_opened_just_now_is_emptied_after_the_others() {
 
 #[test]
 fn a_container_that_never_opens_is_named_each_time_and_the_others_are_emptied() {
-    let scene = Scene::new(1);
-    scene.write(0, &random(1, 50 * BLOCK));
-    scene.erase(1..10);
-    scene.erase(12..20);
-    scene.refuse(1, u64::MAX);
+    let (scene, _) = Scene::with_a_refused_container(u64::MAX);
     for others in [1, 0, 0] {
         let done = scene.pool.maintain().unwrap();
         assert_eq!((done.compacted, done.left, done.is_stopped), (others, 1, false));
@@ -303,15 +307,7 @@ fn a_read_that_fails_gives_up_the_page_that_it_read_and_not_the_one_that_came_me
     let faults = Faults::none();
     let inner = Faulty::new(MemoryFolder::new(), "pool", &faults);
     let folder = Arc::new(Hooked { inner, hook: Mutex::default() });
-    Pool::create(&*folder, Hash::Blake3).unwrap();
-    let options = Options {
-        table_bytes: 4 << 20,
-        container_len: 40_000,
-        open_files: 1,
-        ..Options::default()
-    };
-    let (pool, _) = Pool::open(folder.clone(), options).unwrap();
-    pool.create_volume("a", 1 << 20, BlockSize::B4096).unwrap();
+    let pool = pool_in(Arc::clone(&folder) as Arc<dyn Folder>, 1);
     let volume = pool.volume("a").unwrap();
     let bytes = random(1, 25 * BLOCK);
     volume.write(0, &bytes, NOW).unwrap();
