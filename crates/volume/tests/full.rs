@@ -167,14 +167,28 @@ fn open_in(folder: Arc<dyn Folder>) -> Pool {
     pool
 }
 
-fn full_pool(disk: &Disk) -> (Pool, u64) {
-    Pool::create(disk, Hash::Blake3).unwrap();
-    let pool = open(disk);
+/// A new pool with the volume `a`.
+fn pool_in(folder: Arc<dyn Folder>) -> Pool {
+    Pool::create(&folder, Hash::Blake3).unwrap();
+    let pool = open_in(folder);
     pool.create_volume("a", 1 << 30, BlockSize::B4096).unwrap();
+    pool
+}
+
+fn full_pool(disk: &Disk) -> (Pool, u64) {
+    let pool = pool_in(Arc::new(disk.clone()));
     let pieces = fill(&pool, disk);
     assert!(pieces > 60, "{pieces}");
     assert_eq!(disk.used().free(), 0);
     (pool, pieces)
+}
+
+/// Fills the disk and deletes the volume `a`; how many bytes are free then.
+fn fill_and_delete(pool: &Pool, disk: &Disk) -> u64 {
+    fill(pool, disk);
+    assert_eq!(disk.used().free(), 0);
+    pool.delete_volume("a").unwrap();
+    disk.used().free()
 }
 
 #[test]
@@ -218,9 +232,7 @@ fn the_room_is_given_back_when_the_pool_is_closed_and_serves_the_next() {
 fn a_checkpoint_leaves_others_nothing_of_the_room_ahead() {
     for is_full in [false, true] {
         let disk = Disk { keeps_room: true, ..Disk::default() };
-        Pool::create(&disk, Hash::Blake3).unwrap();
-        let pool = open(&disk);
-        pool.create_volume("a", 1 << 30, BlockSize::B4096).unwrap();
+        let pool = pool_in(Arc::new(disk.clone()));
         let volume = pool.volume("a").unwrap();
         let mut pieces = 0;
         while disk.used().free() > 1 << 20 {
@@ -234,10 +246,7 @@ fn a_checkpoint_leaves_others_nothing_of_the_room_ahead() {
         pool.flush().unwrap();
         pool.checkpoint().unwrap();
         // so that the journal is not written to, which would ask for room, they are not flushed
-        fill(&pool, &disk);
-        assert_eq!(disk.used().free(), 0);
-        pool.delete_volume("a").unwrap();
-        let free = disk.used().free();
+        let free = fill_and_delete(&pool, &disk);
         assert!(free > (pieces - 8) * PIECE as u64, "{free} of {pieces} pieces");
     }
 }
@@ -246,9 +255,7 @@ fn a_checkpoint_leaves_others_nothing_of_the_room_ahead() {
 fn an_append_that_failed_leaves_others_nothing_of_the_room_ahead() {
     for is_full in [false, true] {
         let disk = Disk { keeps_room: true, ..Disk::default() };
-        Pool::create(&disk, Hash::Blake3).unwrap();
-        let pool = open(&disk);
-        pool.create_volume("a", 1 << 30, BlockSize::B4096).unwrap();
+        let pool = pool_in(Arc::new(disk.clone()));
         let volume = pool.volume("a").unwrap();
         volume.write(0, &random(0, 8 * PIECE), Durability::OnFlush).unwrap();
         if is_full {
@@ -257,10 +264,7 @@ fn an_append_that_failed_leaves_others_nothing_of_the_room_ahead() {
         disk.used().is_broken = true;
         pool.flush().unwrap_err();
         assert!(!disk.used().is_broken);
-        fill(&pool, &disk);
-        assert_eq!(disk.used().free(), 0);
-        pool.delete_volume("a").unwrap();
-        let free = disk.used().free();
+        let free = fill_and_delete(&pool, &disk);
         assert!(free > 4 * PIECE as u64, "{free}");
     }
 }
@@ -280,13 +284,11 @@ fn without_room_ahead_nothing_that_was_acknowledged_is_lost() {
 #[test]
 fn an_unused_container_for_whose_footer_there_is_no_room_stops_no_compaction_of_others() {
     let (disk, faults) = (Disk::default(), Faults::none());
-    Pool::create(&disk, Hash::Blake3).unwrap();
-    let pool = open_in(Arc::new(Faulty::new(disk.clone(), "disk", &faults)));
+    let pool = pool_in(Arc::new(Faulty::new(disk.clone(), "disk", &faults)));
     let containers = || {
         let names = disk.names().unwrap();
         names.into_iter().filter(|name| name.starts_with("container-")).collect::<Vec<_>>()
     };
-    pool.create_volume("a", 1 << 30, BlockSize::B4096).unwrap();
     let volume = pool.volume("a").unwrap();
     // one container that is closed, and the beginning of another
     let bytes = random(1, 5 * PIECE);
