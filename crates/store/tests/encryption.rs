@@ -4,10 +4,10 @@
 mod common;
 
 use std::collections::HashSet;
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use common::pass_on::pass_on;
 use common::picture::Picture;
 use common::{
     CHEAP, Protection, back_up, chain, checked, config, copy, envelope, expect_clean, init, names,
@@ -303,7 +303,7 @@ fn two_rotations_at_the_same_time_do_not_make_two_keys_of_one_epoch() {
     let (objects, one) = encrypted();
     assert_eq!(one.rotate().unwrap(), 1);
     // Its listing is that of a moment ago.
-    let late: Arc<dyn Objects> = Arc::new(Unlisted(Arc::clone(&objects), "epochs/"));
+    let late: Arc<dyn Objects> = Arc::new(Unlisted { objects: Arc::clone(&objects) });
     let error = open(&late).rotate().unwrap_err();
     assert!(matches!(error, StoreError::EpochTaken { epoch: 1 }), "{error}");
     assert_eq!(open(&objects).epoch(), 1);
@@ -664,7 +664,7 @@ fn an_epoch_that_is_hidden_is_named_and_no_kept_index_relies_on_it() {
     // Hidden from listings alone, it is asked for by its name, and the log tells what is missing.
     let unlisted = copy(&objects);
     unlisted.delete(&format!("snapshots/{lost}")).unwrap();
-    let unlisted: Arc<dyn Objects> = Arc::new(Unlisted(unlisted, "epochs/"));
+    let unlisted: Arc<dyn Objects> = Arc::new(Unlisted { objects: unlisted });
     for knows in [true, false] {
         let mut repository = open_kept(&unlisted);
         if !knows {
@@ -676,32 +676,16 @@ fn an_epoch_that_is_hidden_is_named_and_no_kept_index_relies_on_it() {
     }
 }
 
-/// Objects of which some are not listed.
-struct Unlisted(Arc<dyn Objects>, &'static str);
+/// Objects of which those of epochs are not listed.
+struct Unlisted {
+    objects: Arc<dyn Objects>,
+}
 
 impl Objects for Unlisted {
     fn list(&self, prefix: &str) -> Result<Vec<ObjectInfo>, BackendError> {
-        let infos = self.0.list(prefix)?;
-        Ok(infos.into_iter().filter(|info| !info.name.starts_with(self.1)).collect())
+        let infos = self.objects.list(prefix)?;
+        Ok(infos.into_iter().filter(|info| !info.name.starts_with("epochs/")).collect())
     }
 
-    fn put(&self, name: &str, bytes: bytes::Bytes) -> Result<(), BackendError> {
-        self.0.put(name, bytes)
-    }
-
-    fn get(&self, name: &str) -> Result<bytes::Bytes, BackendError> {
-        self.0.get(name)
-    }
-
-    fn get_range(&self, name: &str, range: Range<u64>) -> Result<bytes::Bytes, BackendError> {
-        self.0.get_range(name, range)
-    }
-
-    fn size(&self, name: &str) -> Result<u64, BackendError> {
-        self.0.size(name)
-    }
-
-    fn delete(&self, name: &str) -> Result<(), BackendError> {
-        self.0.delete(name)
-    }
+    pass_on!(put, get, size, delete);
 }

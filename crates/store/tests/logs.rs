@@ -3,18 +3,17 @@
 
 mod common;
 
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use bytes::Bytes;
 use common::lagging::Lagging;
+use common::pass_on::pass_on;
 use common::remembered::Remembered;
 use common::{
     Protection, back_up, checked, copy, envelope, expect_clean, init, names, open, replace,
     small_chunks, write,
 };
-use onefold_backend::{BackendError, Folder, MemoryFolder, MemoryObjects, ObjectInfo, Objects};
+use onefold_backend::{BackendError, Folder, MemoryFolder, MemoryObjects, Objects};
 use onefold_seal::wire::Put;
 use onefold_seal::{Envelope, Kind, ObjectId};
 use onefold_store::check::Finding;
@@ -398,29 +397,11 @@ struct Counting {
 }
 
 impl Objects for Counting {
-    fn put(&self, name: &str, bytes: Bytes) -> Result<(), BackendError> {
-        self.objects.put(name, bytes)
-    }
-
-    fn get(&self, name: &str) -> Result<Bytes, BackendError> {
-        self.objects.get(name)
-    }
-
-    fn get_range(&self, name: &str, range: Range<u64>) -> Result<Bytes, BackendError> {
-        self.objects.get_range(name, range)
-    }
+    pass_on!(put, get, list, delete);
 
     fn size(&self, name: &str) -> Result<u64, BackendError> {
         self.asked.fetch_add(1, Ordering::Relaxed);
         self.objects.size(name)
-    }
-
-    fn list(&self, prefix: &str) -> Result<Vec<ObjectInfo>, BackendError> {
-        self.objects.list(prefix)
-    }
-
-    fn delete(&self, name: &str) -> Result<(), BackendError> {
-        self.objects.delete(name)
     }
 }
 

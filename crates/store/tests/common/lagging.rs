@@ -1,11 +1,11 @@
 //! Objects whose listings show nothing new until they have settled.
 
-use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use bytes::Bytes;
 use onefold_backend::{BackendError, ObjectInfo, Objects};
+
+use super::pass_on::pass_on;
 
 /// Listings below a prefix as they were when this was made, or when [`settle`](Objects::settle) was
 /// called last.
@@ -29,21 +29,7 @@ impl Lagging {
 }
 
 impl Objects for Lagging {
-    fn put(&self, name: &str, bytes: Bytes) -> Result<(), BackendError> {
-        self.objects.put(name, bytes)
-    }
-
-    fn get(&self, name: &str) -> Result<Bytes, BackendError> {
-        self.objects.get(name)
-    }
-
-    fn get_range(&self, name: &str, range: Range<u64>) -> Result<Bytes, BackendError> {
-        self.objects.get_range(name, range)
-    }
-
-    fn size(&self, name: &str) -> Result<u64, BackendError> {
-        self.objects.size(name)
-    }
+    pass_on!(put, get, size, delete);
 
     fn list(&self, prefix: &str) -> Result<Vec<ObjectInfo>, BackendError> {
         if !prefix.starts_with(self.prefix) {
@@ -51,10 +37,6 @@ impl Objects for Lagging {
         }
         let before = self.before.lock().unwrap();
         Ok(before.iter().filter(|info| info.name.starts_with(prefix)).cloned().collect())
-    }
-
-    fn delete(&self, name: &str) -> Result<(), BackendError> {
-        self.objects.delete(name)
     }
 
     fn settle(&self) -> Result<(), BackendError> {

@@ -6,6 +6,7 @@ pub mod attacked;
 pub mod copied;
 pub mod hooked;
 pub mod lagging;
+pub mod pass_on;
 pub mod picture;
 pub mod play;
 pub mod pruned;

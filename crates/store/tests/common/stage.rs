@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(240);
 
 /// Objects in memory, and who may call next.
 pub struct Stage {
-    objects: MemoryObjects,
+    objects: Arc<MemoryObjects>,
     state: Mutex<State>,
     changed: Condvar,
     /// How many turns a listing may lag behind.
@@ -61,7 +61,7 @@ impl Stage {
             ghosts: HashMap::new(),
         };
         Arc::new(Self {
-            objects: MemoryObjects::new(),
+            objects: Arc::new(MemoryObjects::new()),
             state: Mutex::new(state),
             changed: Condvar::new(),
             lag,
@@ -69,8 +69,8 @@ impl Stage {
     }
 
     /// The objects without turns and lag, for what comes before and after.
-    pub fn objects(self: &Arc<Self>) -> Arc<dyn Objects> {
-        Arc::new(Aside(Arc::clone(self)))
+    pub fn objects(&self) -> Arc<dyn Objects> {
+        Arc::clone(&self.objects) as Arc<dyn Objects>
     }
 
     /// The objects as player `number` sees them.
@@ -258,34 +258,5 @@ impl Objects for Seat {
             stage.turn(*number, Operation::List, "", |_| Ok(()))?;
         }
         Ok(())
-    }
-}
-
-/// The objects when nobody plays.
-struct Aside(Arc<Stage>);
-
-impl Objects for Aside {
-    fn put(&self, name: &str, bytes: Bytes) -> Result<(), BackendError> {
-        self.0.objects.put(name, bytes)
-    }
-
-    fn get(&self, name: &str) -> Result<Bytes, BackendError> {
-        self.0.objects.get(name)
-    }
-
-    fn get_range(&self, name: &str, range: Range<u64>) -> Result<Bytes, BackendError> {
-        self.0.objects.get_range(name, range)
-    }
-
-    fn size(&self, name: &str) -> Result<u64, BackendError> {
-        self.0.objects.size(name)
-    }
-
-    fn list(&self, prefix: &str) -> Result<Vec<ObjectInfo>, BackendError> {
-        self.0.objects.list(prefix)
-    }
-
-    fn delete(&self, name: &str) -> Result<(), BackendError> {
-        self.0.objects.delete(name)
     }
 }
