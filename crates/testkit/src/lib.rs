@@ -1,8 +1,11 @@
-//! What tests of several crates share: corpora, reference models, damage, a server of S3.
+//! What tests of several crates share: corpora, reference models, damage, certificates, a server of
+//! S3.
 //!
-//! Everything is a function of its arguments: a test that fails can be run again. Depends on no
-//! crate of this workspace, so that a model cannot lean on what it judges.
+//! Everything but keys is a function of its arguments: a test that fails can be run again. Depends on
+//! no crate of this workspace, so that a model cannot lean on what it judges.
 
+#[cfg(feature = "certificates")]
+mod certificates;
 mod corpus;
 mod damage;
 mod edit;
@@ -12,6 +15,8 @@ pub mod s3;
 mod skip;
 mod splitmix;
 
+#[cfg(feature = "certificates")]
+pub use certificates::write_certificates;
 pub use corpus::{cycle, low_entropy, random, text};
 pub use damage::flip_bit;
 pub use edit::{Edit, versions};

@@ -8,11 +8,7 @@ use std::time::{Duration, Instant};
 
 use onefold_bench::nbd::Refused;
 use onefold_seal::Check;
-use onefold_testkit::{flip_bit, random, skip};
-use rcgen::{
-    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose,
-};
+use onefold_testkit::{flip_bit, random, skip, write_certificates};
 use rustix::process::Signal;
 
 use crate::lab::{Lab, ONEFOLD, number};
@@ -83,7 +79,7 @@ fn libnbd_uses_a_volume_by_several_connections_over_tls() {
         return;
     }
     let lab = Lab::new();
-    make_certificates(&lab);
+    write_certificates(&lab.path("tls"));
     lab.ok("volume create --pool pool --size 8MiB disk");
     let line = "serve --pool pool --listen 127.0.0.1:0 --tls-cert tls/server-cert.pem \
                 --tls-key tls/server-key.pem --tls-client-ca tls/ca-cert.pem";
@@ -127,30 +123,6 @@ except nbd.Error:
     let mut found = [0; 8192];
     served.client("disk").read(0, &mut found).unwrap();
     assert_eq!((found[0], found[4096]), (b'x', 1));
-}
-
-/// The files that libnbd looks for: an authority's, a server's and a client's.
-fn make_certificates(lab: &Lab) {
-    let authority_key = KeyPair::generate().unwrap();
-    let mut authority = CertificateParams::new(vec![]).unwrap();
-    authority.distinguished_name.push(DnType::CommonName, "tests");
-    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    authority.key_usages = vec![KeyUsagePurpose::KeyCertSign];
-    lab.write("tls/ca-cert.pem", authority.self_signed(&authority_key).unwrap().pem());
-    let issuer = Issuer::new(authority, authority_key);
-    for (name, purpose) in [
-        ("server", ExtendedKeyUsagePurpose::ServerAuth),
-        ("client", ExtendedKeyUsagePurpose::ClientAuth),
-    ] {
-        let key = KeyPair::generate().unwrap();
-        let mut params = CertificateParams::new(vec!["localhost".into()]).unwrap();
-        params.distinguished_name.push(DnType::CommonName, name);
-        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-        params.extended_key_usages = vec![purpose];
-        let certificate = params.signed_by(&key, &issuer).unwrap().pem();
-        lab.write(format!("tls/{name}-cert.pem"), certificate);
-        lab.write(format!("tls/{name}-key.pem"), key.serialize_pem());
-    }
 }
 
 #[test]

@@ -4,11 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use onefold_nbd::{ServerError, Tls, TlsMode};
-use onefold_testkit::random;
-use rcgen::{
-    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose,
-};
+use onefold_testkit::{random, write_certificates};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
@@ -17,7 +13,7 @@ use crate::client::*;
 use crate::device::Watched;
 use crate::server::{Lab, MIB};
 
-/// Certificates in the files that libnbd looks for: an authority's, a server's and a client's.
+/// Certificates of an authority, a server and a client, in files as libnbd looks for them.
 pub(crate) struct Certificates {
     folder: tempfile::TempDir,
 }
@@ -25,26 +21,7 @@ pub(crate) struct Certificates {
 impl Certificates {
     pub(crate) fn new() -> Certificates {
         let folder = tempfile::tempdir().unwrap();
-        let put = |name: &str, text: String| write(&folder.path().join(name), &text);
-        let authority_key = KeyPair::generate().unwrap();
-        let mut authority = CertificateParams::new(vec![]).unwrap();
-        authority.distinguished_name.push(DnType::CommonName, "tests");
-        authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        authority.key_usages = vec![KeyUsagePurpose::KeyCertSign];
-        put("ca-cert.pem", authority.self_signed(&authority_key).unwrap().pem());
-        let issuer = Issuer::new(authority, authority_key);
-        for (name, purpose) in [
-            ("server", ExtendedKeyUsagePurpose::ServerAuth),
-            ("client", ExtendedKeyUsagePurpose::ClientAuth),
-        ] {
-            let key = KeyPair::generate().unwrap();
-            let mut params = CertificateParams::new(vec!["localhost".into()]).unwrap();
-            params.distinguished_name.push(DnType::CommonName, name);
-            params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-            params.extended_key_usages = vec![purpose];
-            put(&format!("{name}-cert.pem"), params.signed_by(&key, &issuer).unwrap().pem());
-            put(&format!("{name}-key.pem"), key.serialize_pem());
-        }
+        write_certificates(folder.path());
         Certificates { folder }
     }
 
@@ -80,11 +57,6 @@ impl Certificates {
             builder.with_no_client_auth()
         })
     }
-}
-
-#[expect(clippy::disallowed_methods, reason = "a file of a test, no durable byte")]
-fn write(path: &Path, text: &str) {
-    std::fs::write(path, text).unwrap();
 }
 
 fn lab(tls: Tls) -> Lab {
