@@ -7,6 +7,7 @@
 //!
 //! [`trace`] replays what block devices were asked for, to volumes and, by [`nbd`], to servers.
 
+mod argument;
 pub mod build;
 pub mod compare;
 mod counters;
@@ -33,6 +34,7 @@ pub mod table;
 pub mod trace;
 mod watch;
 
+pub use argument::Argument;
 pub use counters::{Counters, Counts};
 pub use dataset::Dataset;
 pub use distribution::{Bin, Distribution, Quantiles};

@@ -8,9 +8,9 @@ use std::env;
 use std::fs;
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use onefold_bench::engine::{Plan, Results, find_openssl, measure_engine, notes, plot};
-use onefold_bench::{Header, Record, command_line};
+use onefold_bench::{Argument, Header, Record, command_line};
 
 fn main() -> Result<()> {
     let mut plan = Plan {
@@ -22,20 +22,17 @@ fn main() -> Result<()> {
         has_openssl: true,
     };
     let (mut out, mut directory, mut plotted) = (PathBuf::new(), PathBuf::new(), None);
-    let mut arguments = env::args().skip(1);
-    while let Some(name) = arguments.next() {
-        let value = arguments.next().with_context(|| format!("{name} needs a value"))?;
-        let number = || value.parse::<u64>().with_context(|| format!("{name} {value}"));
-        match name.as_str() {
-            "--out" => out = value.into(),
-            "--dir" => directory = value.into(),
-            "--plot" => plotted = Some(PathBuf::from(value)),
-            "--known" => plan.known = number()?.max(1),
-            "--operations" => plan.operations = number()?.max(1),
-            "--rounds" => plan.rounds = number()?.max(1) as u32,
-            "--depth" => plan.depth = number()?.max(2) as usize,
-            "--seconds" => plan.seconds = number()?.max(1) as f64,
-            _ => bail!("unknown argument {name}"),
+    for argument in Argument::all()? {
+        match argument.name.as_str() {
+            "--out" => out = argument.value.into(),
+            "--dir" => directory = argument.value.into(),
+            "--plot" => plotted = Some(PathBuf::from(argument.value)),
+            "--known" => plan.known = argument.number()?.max(1),
+            "--operations" => plan.operations = argument.number()?.max(1),
+            "--rounds" => plan.rounds = argument.number()?.max(1) as u32,
+            "--depth" => plan.depth = argument.number()?.max(2) as usize,
+            "--seconds" => plan.seconds = argument.number()?.max(1) as f64,
+            _ => return Err(argument.unknown()),
         }
     }
     ensure!(!out.as_os_str().is_empty(), "--out is needed: the record to write");

@@ -8,9 +8,9 @@ use std::env;
 use std::fs;
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use onefold_bench::index::{Measured, Plan, measure_index, plot};
-use onefold_bench::{Header, Record, command_line};
+use onefold_bench::{Argument, Header, Record, command_line};
 use serde::{Deserialize, Serialize};
 
 /// A run on a disk, and one in memory that stands for one that is larger.
@@ -126,21 +126,18 @@ impl Arguments {
             out: PathBuf::new(),
             plot: None,
         };
-        let mut arguments = env::args().skip(1);
-        while let Some(name) = arguments.next() {
-            let value = arguments.next().with_context(|| format!("{name} needs a value"))?;
-            let number = || value.parse::<u64>().with_context(|| format!("{name} {value}"));
-            match name.as_str() {
-                "--dir" => found.dir = value.into(),
-                "--out" => found.out = value.into(),
-                "--plot" => found.plot = Some(value.into()),
-                "--entries" => found.entries = number()?,
-                "--simulate" => found.simulate = number()?,
-                "--scale" => found.scale = number()?.max(1),
-                "--memory" => found.memory = number()? as usize,
-                "--lookups" => found.lookups = number()?,
-                "--limit" => found.limit = Some(number()?),
-                _ => bail!("unknown argument {name}"),
+        for argument in Argument::all()? {
+            match argument.name.as_str() {
+                "--dir" => found.dir = argument.value.into(),
+                "--out" => found.out = argument.value.into(),
+                "--plot" => found.plot = Some(argument.value.into()),
+                "--entries" => found.entries = argument.number()?,
+                "--simulate" => found.simulate = argument.number()?,
+                "--scale" => found.scale = argument.number()?.max(1),
+                "--memory" => found.memory = argument.number()? as usize,
+                "--lookups" => found.lookups = argument.number()?,
+                "--limit" => found.limit = Some(argument.number()?),
+                _ => return Err(argument.unknown()),
             }
         }
         let is_named = |path: &PathBuf| !path.as_os_str().is_empty();

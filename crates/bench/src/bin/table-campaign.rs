@@ -5,9 +5,9 @@
 use std::env;
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use onefold_bench::table::{Layout, Measured, Plan, measure_tables};
-use onefold_bench::{Header, Record, command_line};
+use onefold_bench::{Argument, Header, Record, command_line};
 
 fn main() -> Result<()> {
     let mut plan = Plan {
@@ -19,17 +19,16 @@ fn main() -> Result<()> {
     };
     let mut layouts = Layout::ALL.to_vec();
     let mut out = PathBuf::new();
-    let mut arguments = env::args().skip(1);
-    while let Some(name) = arguments.next() {
-        let value = arguments.next().with_context(|| format!("{name} needs a value"))?;
-        let number = || value.parse::<u64>().with_context(|| format!("{name} {value}"));
-        match name.as_str() {
-            "--out" => out = value.into(),
-            "--only" => layouts = vec![serde_json::from_value(value.into()).context("--only")?],
-            "--entries" => plan.entries = number()?.max(1),
-            "--operations" => plan.operations = number()?.max(1),
-            "--rounds" => plan.rounds = number()?.max(1) as u32,
-            _ => bail!("unknown argument {name}"),
+    for argument in Argument::all()? {
+        match argument.name.as_str() {
+            "--out" => out = argument.value.into(),
+            "--only" => {
+                layouts = vec![serde_json::from_value(argument.value.into()).context("--only")?]
+            }
+            "--entries" => plan.entries = argument.number()?.max(1),
+            "--operations" => plan.operations = argument.number()?.max(1),
+            "--rounds" => plan.rounds = argument.number()?.max(1) as u32,
+            _ => return Err(argument.unknown()),
         }
     }
     ensure!(!out.as_os_str().is_empty(), "--out is needed");
