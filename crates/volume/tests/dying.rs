@@ -1,13 +1,18 @@
 //! What takes long is done in steps: others write and read between them, and find a pool in which
 //! everything fits together.
 
-use std::sync::{Arc, Condvar, Mutex};
+#[path = "common/gate.rs"]
+mod gate;
+
+use std::sync::Arc;
 use std::thread;
 
 use onefold_backend::{Folder, MemoryFolder};
 use onefold_block::{BlockDevice, BlockSize, Durability};
 use onefold_testkit::random;
 use onefold_volume::{Between, Hash, Options, Pool, Volume};
+
+use gate::Gate;
 
 const BLOCK: u64 = 4096;
 /// Bytes of the blocks of a segment.
@@ -17,52 +22,8 @@ fn options() -> Options {
     Options { table_bytes: 1 << 20, container_len: 40_000, ..Options::default() }
 }
 
-/// Where those who do something in steps wait until they are let through.
-#[derive(Default)]
-struct Gate {
-    state: Mutex<GateState>,
-    changed: Condvar,
-}
-
-#[derive(Default)]
-struct GateState {
-    /// How many came, and how many may go on.
-    came: u64,
-    may_go: u64,
-}
-
-impl Gate {
-    fn pass(&self) {
-        let mut state = self.state.lock().unwrap();
-        state.came += 1;
-        let nth = state.came;
-        self.changed.notify_all();
-        drop(self.changed.wait_while(state, |state| state.may_go < nth).unwrap());
-    }
-
-    /// Waits until as many came.
-    fn wait_for(&self, nth: u64) {
-        let state = self.state.lock().unwrap();
-        drop(self.changed.wait_while(state, |state| state.came < nth).unwrap());
-    }
-
-    /// Lets as many through as there are in all.
-    fn let_through(&self, count: u64) {
-        self.state.lock().unwrap().may_go = count;
-        self.changed.notify_all();
-    }
-}
-
-/// Lets everybody through at the end, also where something panics: a scope waits for them.
-struct Open<'a>(&'a Gate);
-
-impl Drop for Open<'_> {
-    fn drop(&mut self) {
-        self.0.let_through(u64::MAX);
-    }
-}
-
-/// A pool whose volume `large` has a page of its own in each of so many segments, and `other` one.
+/// A pool whose volume `large` has a page of its own in each of so many segments, and `other` one; and
+/// what is passed before each of these steps.
 fn pool(segments: u64, steps: Between) -> (Arc<dyn Folder>, Pool, Arc<Gate>) {
     let folder: Arc<dyn Folder> = Arc::new(MemoryFolder::new());
     Pool::create(&folder, Hash::Blake3).unwrap();
@@ -114,11 +75,11 @@ fn others_write_and_read_while_a_large_volume_goes() {
     let other = pool.volume("other").unwrap();
     let named = |block: u64| (1 << 40) + block;
     thread::scope(|scope| {
-        let _open = Open(&gate);
+        let _closed = gate.close();
         let deletion = scope.spawn(|| pool.delete_volume("large").unwrap());
         // before the first of the steps, and behind each that leaves some to do
         for step in 0..=4 {
-            gate.wait_for(step + 1);
+            gate.wait_for_one();
             let found = pool.statistics();
             // of the other one, and of each copy
             let blocks = step + 1 + (0..step).map(|copy| copy + 2).sum::<u64>();
@@ -137,7 +98,7 @@ fn others_write_and_read_while_a_large_volume_goes() {
             assert_eq!(pool.check(), Vec::<String>::new());
             assert_eq!(pool.scrub().unwrap().bad, []);
             assert!(!deletion.is_finished());
-            gate.let_through(step + 1);
+            gate.let_one_through();
         }
         deletion.join().unwrap();
     });
@@ -152,9 +113,9 @@ fn others_write_and_read_while_a_large_volume_goes() {
 fn a_deletion_is_durable_before_anything_of_it_is_let_go() {
     let (folder, pool, gate) = pool(20, Between::Releases);
     thread::scope(|scope| {
-        let _open = Open(&gate);
+        let _closed = gate.close();
         let deletion = scope.spawn(|| pool.delete_volume("large").unwrap());
-        gate.wait_for(1);
+        gate.wait_for_one();
         let before = pool.statistics().commits;
         // nothing is left to be written
         pool.flush().unwrap();
@@ -174,9 +135,9 @@ fn a_volume_is_used_while_what_was_beyond_its_end_goes() {
     let old = pool.volume("old").unwrap();
     let whole = SEGMENTS * STRIDE;
     thread::scope(|scope| {
-        let _open = Open(&gate);
+        let _closed = gate.close();
         let resize = scope.spawn(|| large.resize(10 * STRIDE).unwrap());
-        gate.wait_for(1);
+        gate.wait_for_one();
         let mapped = || {
             let all = pool.volumes().into_iter();
             all.map(|one| (one.name, one.size, one.mapped_blocks)).collect::<Vec<_>>()
@@ -185,8 +146,9 @@ fn a_volume_is_used_while_what_was_beyond_its_end_goes() {
             [("large", 10 * STRIDE, 10), ("old", whole, SEGMENTS), ("other", 1000 * BLOCK, 1)];
         assert_eq!(mapped(), expected.map(|(name, size, blocks)| (name.to_owned(), size, blocks)));
         // of what the snapshot has as well nothing goes
-        gate.let_through(2);
-        gate.wait_for(3);
+        gate.let_one_through();
+        gate.let_one_through();
+        gate.wait_for_one();
         assert_eq!(pool.statistics().pages, SEGMENTS + 1);
         // it is longer again, which lets nothing go and waits for nobody, and has holes there
         large.resize(whole).unwrap();
@@ -220,9 +182,9 @@ fn what_a_volume_has_alone_is_told_as_if_deletions_that_are_under_way_were_over(
     let (_folder, pool, gate) = pool(40, Between::Releases);
     pool.clone_volume("large", "snapshot", true).unwrap();
     thread::scope(|scope| {
-        let _open = Open(&gate);
+        let _closed = gate.close();
         let deletion = scope.spawn(|| pool.delete_volume("snapshot").unwrap());
-        gate.wait_for(1);
+        gate.wait_for_one();
         let told = pool.details("large").unwrap();
         assert_eq!((told.own_pages, told.shared_pages, told.copies.len()), (40, 0, 0));
         assert!(!deletion.is_finished());
@@ -250,11 +212,11 @@ fn others_write_and_read_while_maps_are_told_where_pages_were_moved() {
             .all(|segment| has(volume, 512 * segment, written(segment) + segment))
     };
     thread::scope(|scope| {
-        let _open = Open(&gate);
+        let _closed = gate.close();
         let compaction = scope.spawn(|| assert!(pool.compact().unwrap()));
         // three maps of 700 segments, 256 at a time
         for step in 0..8 {
-            gate.wait_for(step + 1);
+            gate.wait_for_one();
             // what was told and what was not yet, in a segment that is shared and in one that is not
             for segment in [3, 303, 603].map(|segment| segment + 10 * step % 70) {
                 write(&large, 512 * segment + 1 + step, 3);
@@ -280,7 +242,7 @@ fn others_write_and_read_while_maps_are_told_where_pages_were_moved() {
             assert_eq!(pool.check(), Vec::<String>::new());
             assert!(whole(&old, &[]));
             assert!(!compaction.is_finished());
-            gate.let_through(step + 1);
+            gate.let_one_through();
         }
     });
     let verify = |pool: &Pool| {

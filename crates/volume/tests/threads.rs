@@ -1,12 +1,14 @@
 //! Many threads at once: each finds what it wrote last, whatever the others do to the pool.
 
+#[path = "common/gate.rs"]
+mod gate;
 #[macro_use]
 #[path = "common/pass_on.rs"]
 mod pass_on;
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Barrier, Condvar, Mutex, mpsc};
+use std::sync::{Arc, Barrier, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -14,6 +16,8 @@ use onefold_backend::{BackendError, Folder, Log, LogReader, MemoryFolder, Pages,
 use onefold_block::{BlockDevice, BlockSize, Durability, Zeroes};
 use onefold_testkit::SplitMix64;
 use onefold_volume::{Hash, Options, Pool};
+
+use gate::Gate;
 
 const BLOCK: u64 = 4096;
 const WRITERS: u64 = 3;
@@ -294,51 +298,6 @@ fn what_a_volume_has_alone_is_told_beside_compactions() {
     }
 }
 
-/// What syncs wait at while it is closed.
-#[derive(Default)]
-struct Gate {
-    state: Mutex<GateState>,
-    changed: Condvar,
-}
-
-#[derive(Default)]
-struct GateState {
-    is_closed: bool,
-    waiting: usize,
-    /// How many are let through although it is closed.
-    tickets: usize,
-}
-
-impl Gate {
-    fn pass(&self) {
-        let mut state = self.state.lock().unwrap();
-        state.waiting += 1;
-        self.changed.notify_all();
-        let stays = |state: &mut GateState| state.is_closed && state.tickets == 0;
-        let mut state = self.changed.wait_while(state, stays).unwrap();
-        state.waiting -= 1;
-        state.tickets = state.tickets.saturating_sub(1);
-        self.changed.notify_all();
-    }
-
-    fn set(&self, is_closed: bool) {
-        self.state.lock().unwrap().is_closed = is_closed;
-        self.changed.notify_all();
-    }
-
-    fn let_one_through(&self) {
-        self.state.lock().unwrap().tickets += 1;
-        self.changed.notify_all();
-    }
-
-    /// Waits until one waits that is not let through.
-    fn wait_for_one(&self) {
-        let state = self.state.lock().unwrap();
-        let none = |state: &mut GateState| state.waiting <= state.tickets;
-        drop(self.changed.wait_while(state, none).unwrap());
-    }
-}
-
 /// A folder in memory whose containers and journals are synced as fast as the gates let them.
 #[derive(Default)]
 struct Slow {
@@ -408,8 +367,8 @@ fn writes_and_reads_go_on_while_a_flush_waits_for_the_disk() {
     pool.create_volume("a", 100 * BLOCK, BlockSize::B4096).unwrap();
     let volume = pool.volume("a").unwrap();
     volume.write(0, &block(1), Durability::OnFlush).unwrap();
-    gate.set(true);
     thread::scope(|scope| {
+        let _closed = gate.close();
         let flush = scope.spawn(|| volume.flush().unwrap());
         gate.wait_for_one();
         // more than begins a commit, and than a container has
@@ -420,7 +379,6 @@ fn writes_and_reads_go_on_while_a_flush_waits_for_the_disk() {
             assert!(found == block(n));
         }
         assert!(!flush.is_finished());
-        gate.set(false);
     });
     volume.flush().unwrap();
     drop((volume, pool));
@@ -454,8 +412,8 @@ fn no_container_goes_before_the_journal_durably_says_so() {
     let goes = |round: u64| {
         let dead: Vec<u8> = (0..30).flat_map(|n| block(round * 100 + n)).collect();
         volume.write(0, &dead, Durability::OnReturn).unwrap();
-        gate.set(true);
-        let went = thread::scope(|scope| {
+        thread::scope(|scope| {
+            let _closed = gate.close();
             volume
                 .write((100 + round) * BLOCK, &block(1 << 40 | round), Durability::OnFlush)
                 .unwrap();
@@ -473,9 +431,7 @@ fn no_container_goes_before_the_journal_durably_says_so() {
             gate.let_one_through();
             second.join().unwrap();
             (went_early, !before.is_subset(&containers()))
-        });
-        gate.set(false);
-        went
+        })
     };
     let went: Vec<(bool, bool)> = thread::scope(|scope| {
         let _over = Over(&is_over);
@@ -521,8 +477,8 @@ fn writes_go_on_while_an_erase_or_zeroes_wait_for_the_disk() {
     let (volume, other) = (pool.volume("a").unwrap(), pool.volume("b").unwrap());
     for with_zeroes in [false, true] {
         volume.write(0, &vec![7; (BLOCKS + 8) as usize * 512], Durability::OnReturn).unwrap();
-        gate.set(true);
         thread::scope(|scope| {
+            let closed = gate.close();
             let erase = scope.spawn(|| {
                 let range = 0..BLOCKS * 512;
                 match with_zeroes {
@@ -546,13 +502,10 @@ fn writes_go_on_while_an_erase_or_zeroes_wait_for_the_disk() {
                     done.send(()).unwrap();
                 });
                 let went_on = is_done.recv_timeout(Duration::from_secs(60)).is_ok();
-                if !went_on {
-                    gate.set(false);
-                }
                 assert!(went_on, "commit {commit}, zeroes: {with_zeroes}");
                 gate.let_one_through();
             }
-            gate.set(false);
+            drop(closed);
             erase.join().unwrap();
         });
         let mut found = vec![1; (BLOCKS + 8) as usize * 512];
