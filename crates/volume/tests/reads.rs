@@ -1,6 +1,9 @@
 //! Reads of many blocks at once: each block is what a read of it alone gives, and one that is lost
 //! loses no other.
 
+#[path = "common/over.rs"]
+mod over;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -10,6 +13,8 @@ use onefold_backend::{Folder, LocalFolder, MemoryFolder, Operation};
 use onefold_block::{BlockDevice, BlockSize, Durability};
 use onefold_testkit::{SplitMix64, flip_bit, random, text};
 use onefold_volume::{Hash, Options, Pool, Volume};
+
+use over::Over;
 
 const BLOCK: usize = 4096;
 
@@ -151,15 +156,6 @@ fn a_lost_page_makes_an_error_of_what_has_it_and_of_nothing_else() {
     }
     expect(&[false; 300], 0..model.len());
     assert_eq!(pool.scrub().unwrap().bad, []);
-}
-
-/// Ends what others do until it is over, also where something panics: a scope waits for them.
-struct Over<'a>(&'a AtomicBool);
-
-impl Drop for Over<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
 }
 
 #[test]

@@ -2,6 +2,8 @@
 
 #[path = "common/gate.rs"]
 mod gate;
+#[path = "common/over.rs"]
+mod over;
 #[macro_use]
 #[path = "common/pass_on.rs"]
 mod pass_on;
@@ -18,6 +20,7 @@ use onefold_testkit::SplitMix64;
 use onefold_volume::{Hash, Options, Pool};
 
 use gate::Gate;
+use over::Over;
 
 const BLOCK: u64 = 4096;
 const WRITERS: u64 = 3;
@@ -36,15 +39,6 @@ fn options() -> Options {
 fn block(n: u64) -> Vec<u8> {
     let mut numbers = SplitMix64::new(n);
     (0..BLOCK / 8).flat_map(|_| numbers.next_u64().to_le_bytes()).collect()
-}
-
-/// Ends what others do until it is over, also where something panics: a scope waits for them.
-struct Over<'a>(&'a AtomicBool);
-
-impl Drop for Over<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
 }
 
 /// Has each writer write again what each of its blocks is, and does `meanwhile` beside them. How many
