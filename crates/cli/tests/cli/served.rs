@@ -2,10 +2,10 @@
 
 use std::env;
 use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::channel;
-use std::thread;
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use onefold_bench::nbd::{Client, Place, Uri};
@@ -22,6 +22,7 @@ pub(crate) struct Served {
     child: Child,
     socket: PathBuf,
     place: String,
+    said: Said,
 }
 
 impl Served {
@@ -34,33 +35,37 @@ impl Served {
     /// what it said before it ended.
     pub(crate) fn start_with(lab: &Lab, line: &str) -> Result<Self, String> {
         let mut child = lab.command(line).stderr(Stdio::piped()).spawn().unwrap();
-        let (sender, said) = channel();
-        let lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        // whatever it says must not stop it
-        thread::spawn(move || {
-            for line in lines.map_while(Result::ok) {
-                let _ = sender.send(line);
-            }
-        });
-        let mut before = String::new();
-        let end = Instant::now() + PATIENCE;
-        while let Ok(line) = said.recv_timeout(end.saturating_duration_since(Instant::now())) {
-            if let Some((_, place)) = line.split_once("serving on ") {
-                // what else the event has comes behind it
-                let place = place.split(' ').next().unwrap_or_default().to_owned();
-                return Ok(Self { child, socket: lab.path("socket"), place });
-            }
-            before.push_str(&line);
-            before.push('\n');
-        }
-        let _ = child.kill();
-        let status = child.wait().unwrap();
-        Err(format!("{before}{status}"))
+        let mut said = Said::by(&mut child);
+        let Some(line) = said.hears("serving on ") else {
+            let _ = child.kill();
+            let status = child.wait().unwrap();
+            return Err(format!("{}\n{status}", said.until_it_ended().join("\n")));
+        };
+        let (_, place) = line.split_once("serving on ").expect("it was heard");
+        // what else the event has comes behind it
+        let place = place.split(' ').next().unwrap_or_default().to_owned();
+        Ok(Self { child, socket: lab.path("socket"), place, said })
+    }
+
+    /// Waits until it has said a line with `words`; that line.
+    pub(crate) fn hears(&self, words: &str) -> String {
+        let heard = self.said.hears(words);
+        heard.unwrap_or_else(|| panic!("nobody said {words:?}: {:#?}", self.said.so_far()))
+    }
+
+    /// All lines that it said, once it was ended.
+    pub(crate) fn said(&mut self) -> Vec<String> {
+        self.said.until_it_ended()
     }
 
     /// Where it serves, as it says.
     pub(crate) fn place(&self) -> &str {
         &self.place
+    }
+
+    /// The socket `socket` of the lab.
+    pub(crate) fn socket(&self) -> &Path {
+        &self.socket
     }
 
     /// What programs call a volume.
@@ -83,6 +88,56 @@ impl Served {
         // it may have ended by itself
         let _ = kill_process(self.pid(), signal);
         ended(&mut self.child)
+    }
+}
+
+/// What a process says on standard error, line by line. It is always listened to: whatever a process
+/// says must not stop it.
+struct Said {
+    lines: Arc<Mutex<Vec<String>>>,
+    listening: Option<JoinHandle<()>>,
+}
+
+impl Said {
+    fn by(child: &mut Child) -> Self {
+        let said = BufReader::new(child.stderr.take().unwrap()).split(b'\n');
+        let lines = Arc::new(Mutex::new(Vec::new()));
+        let heard = Arc::clone(&lines);
+        let listen = move || {
+            for line in said {
+                let line = String::from_utf8_lossy(&line.unwrap()).into_owned();
+                heard.lock().unwrap().push(line);
+            }
+        };
+        Self { lines, listening: Some(thread::spawn(listen)) }
+    }
+
+    fn so_far(&self) -> Vec<String> {
+        self.lines.lock().unwrap().clone()
+    }
+
+    /// Waits for a line with `words`; none if the process ended without it, or has not said it for
+    /// long.
+    fn hears(&self, words: &str) -> Option<String> {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let is_over = self.listening.as_ref().is_none_or(JoinHandle::is_finished);
+            let lines = self.lines.lock().unwrap();
+            let line = lines.iter().find(|line| line.contains(words)).cloned();
+            drop(lines);
+            if line.is_some() || is_over || Instant::now() > end {
+                return line;
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// All lines, of a process that has ended.
+    fn until_it_ended(&mut self) -> Vec<String> {
+        if let Some(listening) = self.listening.take() {
+            listening.join().unwrap();
+        }
+        self.so_far()
     }
 }
 

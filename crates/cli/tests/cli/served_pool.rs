@@ -2,13 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
-use std::sync::{Arc, Mutex};
+use std::path::Path;
+use std::process::Stdio;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -18,42 +17,30 @@ use serde_json::Value;
 
 use crate::lab::{Lab, number};
 use crate::nbd::{EIO, ENOSPC, EPERM, Nbd};
-use crate::served::ended;
+use crate::served::Served;
 
 const BLOCK: usize = 4096;
 
-/// `onefold serve` with metrics, and what it says.
+/// `onefold serve` with metrics.
 struct Server {
-    child: Child,
-    socket: PathBuf,
+    served: Served,
     /// Host and port of the metrics.
     metrics: String,
-    said: Arc<Mutex<Vec<String>>>,
-    listening: Option<thread::JoinHandle<()>>,
 }
 
 impl Server {
     /// Serves `pool` of `lab` with further arguments.
     fn start(lab: &Lab, pool: &str, more: &str) -> Self {
         let line = format!("serve --pool {pool} --unix socket --metrics 127.0.0.1:0 {more}");
-        let mut child = lab.command(&line).stderr(Stdio::piped()).spawn().unwrap();
-        let lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        let said = Arc::new(Mutex::new(Vec::new()));
-        let heard = Arc::clone(&said);
-        let listen = move || lines.for_each(|line| heard.lock().unwrap().push(line.unwrap()));
-        let listening = Some(thread::spawn(listen));
-        let metrics = String::new();
-        let mut server = Self { child, socket: lab.path("socket"), metrics, said, listening };
-        // what it says before it serves
-        let line = server.hears("/metrics");
+        let served = Served::start_with(lab, &line).unwrap();
+        let line = served.hears("/metrics");
         let (_, rest) = line.split_once("http://").expect("it says where its metrics are");
-        server.metrics = rest.split_once("/metrics").unwrap().0.to_owned();
-        server.hears("serving on");
-        server
+        let metrics = rest.split_once("/metrics").unwrap().0.to_owned();
+        Self { served, metrics }
     }
 
     fn open(&self, name: &str) -> Nbd {
-        Nbd::open(&self.socket, name)
+        Nbd::open(self.served.socket(), name)
     }
 
     fn get(&self, path: &str) -> (String, String) {
@@ -75,34 +62,15 @@ impl Server {
         lines.map(value).collect()
     }
 
+    /// Ends it; its exit code, or -1 if the signal ended it, and what it said.
     fn end(mut self, signal: Signal) -> (i32, Vec<String>) {
-        kill_process(Pid::from_child(&self.child), signal).unwrap();
-        let code = ended(&mut self.child);
-        self.listening.take().unwrap().join().unwrap();
-        let said = self.said.lock().unwrap().clone();
-        (code, said)
+        let code = self.served.signal(signal);
+        (code, self.served.said())
     }
 
-    /// Waits until a line has `words`; that line.
+    /// Waits until it has said a line with `words`; that line.
     fn hears(&self, words: &str) -> String {
-        let end = Instant::now() + Duration::from_secs(60);
-        loop {
-            let is_over = self.listening.as_ref().is_none_or(|listening| listening.is_finished());
-            let said = self.said.lock().unwrap().clone();
-            if let Some(line) = said.iter().find(|line| line.contains(words)) {
-                return line.clone();
-            }
-            assert!(!is_over && Instant::now() < end, "nobody said {words:?}: {said:#?}");
-            thread::sleep(Duration::from_millis(20));
-        }
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // it may have ended
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.served.hears(words)
     }
 }
 
@@ -630,7 +598,7 @@ fn what_happens_is_told_line_by_line_and_nothing_of_pages() {
     lab.ok("volume snapshot --pool pool disk monday");
     server.hears("a volume was changed");
     // a client that breaks the rules
-    UnixStream::connect(&server.socket).unwrap().write_all(&[0xff; 100]).unwrap();
+    UnixStream::connect(server.served.socket()).unwrap().write_all(&[0xff; 100]).unwrap();
     server.hears("a connection ended");
     drop(disk);
     server.hears("a client has gone");
@@ -754,7 +722,7 @@ fn strangers_cannot_fill_the_log() {
     let server = Server::start(&lab, "pool", "--log-format json");
     let begun = Instant::now();
     for _ in 0..100 {
-        let mut stream = UnixStream::connect(&server.socket).unwrap();
+        let mut stream = UnixStream::connect(server.served.socket()).unwrap();
         stream.write_all(&[0xff; 100]).unwrap();
         // until the server has had enough of it
         let _ = stream.read_to_end(&mut Vec::new());
