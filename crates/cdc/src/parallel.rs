@@ -465,18 +465,11 @@ impl<I: Input> Selection<'_, I> {
 mod tests {
     use super::*;
     use crate::{Algorithm, Params};
-    use onefold_testkit::{cycle, low_entropy, random, text};
+    use onefold_testkit::{any_bytes, cycle, low_entropy, random, text};
     use proptest::prelude::*;
 
     fn any_input() -> impl Strategy<Value = Vec<u8>> {
-        let len = 0..4000_usize;
-        prop_oneof![
-            (any::<u64>(), len.clone()).prop_map(|(seed, len)| random(seed, len)),
-            (any::<u64>(), len.clone()).prop_map(|(seed, len)| text(seed, len)),
-            (any::<u64>(), len.clone()).prop_map(|(seed, len)| low_entropy(seed, len, 2)),
-            (prop::collection::vec(any::<u8>(), 1..80), len)
-                .prop_map(|(pattern, len)| cycle(&pattern, len)),
-        ]
+        any_bytes(0..4000, 2..3, 1..80)
     }
 
     /// The means of all algorithms, and any bounds for those that have candidates.

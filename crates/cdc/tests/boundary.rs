@@ -1,7 +1,7 @@
 //! The tests of single positions agree with the rules that seek them.
 
 use onefold_cdc::{Algorithm, BoundaryTest, ChunkSizes, Chunker, Lookahead, Params, Preset};
-use onefold_testkit::{cycle, low_entropy, random, text};
+use onefold_testkit::{any_bytes, cycle, random, text};
 use proptest::prelude::*;
 
 fn any_params() -> impl Strategy<Value = Params> {
@@ -19,15 +19,7 @@ fn any_params() -> impl Strategy<Value = Params> {
 }
 
 fn any_input() -> impl Strategy<Value = Vec<u8>> {
-    let len = 0..3000_usize;
-    prop_oneof![
-        (any::<u64>(), len.clone()).prop_map(|(seed, len)| random(seed, len)),
-        (any::<u64>(), len.clone()).prop_map(|(seed, len)| text(seed, len)),
-        (any::<u64>(), len.clone(), 1..5_usize)
-            .prop_map(|(seed, len, alphabet)| low_entropy(seed, len, alphabet)),
-        (prop::collection::vec(any::<u8>(), 1..80), len)
-            .prop_map(|(pattern, len)| cycle(&pattern, len)),
-    ]
+    any_bytes(0..3000, 1..5, 1..80)
 }
 
 proptest! {

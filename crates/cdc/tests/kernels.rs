@@ -7,7 +7,7 @@
 use std::env;
 
 use onefold_cdc::{Algorithm, ChunkSizes, Chunker, Divisors, Kernel, Params, Preset, Secret};
-use onefold_testkit::{cycle, low_entropy, random, skip, text};
+use onefold_testkit::{any_bytes, cycle, low_entropy, random, skip, text};
 use proptest::prelude::*;
 
 /// The widest vector of any kernel, in bytes.
@@ -329,15 +329,7 @@ mod fence {
 }
 
 fn any_data() -> impl Strategy<Value = Vec<u8>> {
-    let len = 0..4000_usize;
-    prop_oneof![
-        (any::<u64>(), len.clone()).prop_map(|(seed, len)| random(seed, len)),
-        (any::<u64>(), len.clone()).prop_map(|(seed, len)| text(seed, len)),
-        (any::<u64>(), len.clone(), 1..40_usize)
-            .prop_map(|(seed, len, alphabet)| low_entropy(seed, len, alphabet)),
-        (prop::collection::vec(any::<u8>(), 1..150), len)
-            .prop_map(|(pattern, len)| cycle(&pattern, len)),
-    ]
+    any_bytes(0..4000, 1..40, 1..150)
 }
 
 fn any_input(kernel: Kernel) {

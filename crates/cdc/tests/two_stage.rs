@@ -4,7 +4,7 @@ use onefold_cdc::{
     Algorithm, BoundaryTest, Candidates, ChunkSizes, Chunker, Cuts, Kernel, ParamError, Params,
     Preset, TwoStage,
 };
-use onefold_testkit::{cycle, low_entropy, random, text};
+use onefold_testkit::{any_bytes, cycle, low_entropy, random, text};
 use proptest::prelude::*;
 
 /// The algorithms that can be cut in two stages.
@@ -205,14 +205,7 @@ fn a_kernel_that_finds_no_backups_is_refused_and_not_replaced() {
 }
 
 fn any_input() -> impl Strategy<Value = Vec<u8>> {
-    let len = 0..5000_usize;
-    prop_oneof![
-        (any::<u64>(), len.clone()).prop_map(|(seed, len)| random(seed, len)),
-        (any::<u64>(), len.clone()).prop_map(|(seed, len)| text(seed, len)),
-        (any::<u64>(), len.clone()).prop_map(|(seed, len)| low_entropy(seed, len, 2)),
-        (prop::collection::vec(any::<u8>(), 1..80), len)
-            .prop_map(|(pattern, len)| cycle(&pattern, len)),
-    ]
+    any_bytes(0..5000, 2..3, 1..80)
 }
 
 proptest! {

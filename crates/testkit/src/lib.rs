@@ -4,6 +4,8 @@
 //! Everything but keys is a function of its arguments: a test that fails can be run again. Depends on
 //! no crate of this workspace, so that a model cannot lean on what it judges.
 
+#[cfg(feature = "proptest")]
+mod any;
 #[cfg(feature = "certificates")]
 mod certificates;
 mod corpus;
@@ -15,6 +17,8 @@ pub mod s3;
 mod skip;
 mod splitmix;
 
+#[cfg(feature = "proptest")]
+pub use any::any_bytes;
 #[cfg(feature = "certificates")]
 pub use certificates::write_certificates;
 pub use corpus::{cycle, low_entropy, random, text};

@@ -1,6 +1,6 @@
 use onefold_cdc::{Algorithm, ChunkSizes, Chunker, Divisors, Params, Secret};
 use onefold_testkit::model::Model;
-use onefold_testkit::{cycle, low_entropy, random, text};
+use onefold_testkit::{any_bytes, cycle, low_entropy, random, text};
 use proptest::prelude::*;
 
 pub(crate) fn sizes(min: usize, avg: usize, max: usize) -> ChunkSizes {
@@ -71,15 +71,7 @@ const PAIRS: [[u8; 2]; 6] = [*b"e ", *b" t", [0, 1], [3, 3], [200, 100], [7, 9]]
 
 /// Inputs that rules find easy, hard and degenerate.
 pub(crate) fn any_input() -> impl Strategy<Value = Vec<u8>> {
-    let len = 0..3000_usize;
-    prop_oneof![
-        (any::<u64>(), len.clone()).prop_map(|(seed, len)| random(seed, len)),
-        (any::<u64>(), len.clone()).prop_map(|(seed, len)| text(seed, len)),
-        (any::<u64>(), len.clone(), 1..5_usize)
-            .prop_map(|(seed, len, alphabet)| low_entropy(seed, len, alphabet)),
-        (prop::collection::vec(any::<u8>(), 1..80), len)
-            .prop_map(|(pattern, len)| cycle(&pattern, len)),
-    ]
+    any_bytes(0..3000, 1..5, 1..80)
 }
 
 /// Inputs of `len` bytes that provoke ties, runs, deferred cuts and none of them.
