@@ -17,7 +17,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::bench_source::Source;
-use crate::digest::{self, TreeDigest};
+use crate::digest;
 use crate::measure::{self, Usage};
 use crate::record::{self, Commit, Dataset, Machine, Record, Sample};
 use crate::tool::{Phase, Place, Tool};
@@ -84,10 +84,10 @@ pub(crate) fn backup(options: Options) -> Result<()> {
         forget_files()?;
     }
 
-    let (dataset, tree) = read_dataset(&options.dataset)?;
+    let (path, dataset) = read_dataset(&options.dataset)?;
     let work = options.work.unwrap_or_else(|| workspace::target_dir().join("bench/work"));
     let work = Work::begin(&work)?;
-    let source = Source::of(options.scene, &dataset, &work)?;
+    let source = Source::of(options.scene, &path, &work)?;
     let mut samples = Vec::new();
     for round in 1..=options.rounds {
         let first = (round as usize - 1) % tools.len();
@@ -102,7 +102,7 @@ pub(crate) fn backup(options: Options) -> Result<()> {
     work.end()?;
     let notes = [&NOTES[..], &[&store]].concat();
     let state = if options.cold { COLD_STATE } else { CACHE_STATE };
-    write_record(&options.out, &dataset, tree, state, versions, samples, &notes)
+    write_record(&options.out, dataset, state, versions, samples, &notes)
 }
 
 /// Lets the system forget the files that it has in memory.
@@ -122,7 +122,7 @@ pub(crate) fn stages(dataset: &Path, rounds: u32, out: &Path) -> Result<()> {
         bytes: u64,
         seconds: f64,
     }
-    let (source, tree) = read_dataset(dataset)?;
+    let (source, dataset) = read_dataset(dataset)?;
     let mut samples = Vec::new();
     for round in 1..=rounds {
         let mut stages = Cargo::default().command();
@@ -143,23 +143,28 @@ pub(crate) fn stages(dataset: &Path, rounds: u32, out: &Path) -> Result<()> {
         "backups of duplicates: by all cores, the faster of three turns each; cut for nothing is \
          with chunks of one size, as long as the mean",
     ];
-    write_record(out, &source, tree, READ_ONCE, BTreeMap::new(), samples, &notes)
+    write_record(out, dataset, READ_ONCE, BTreeMap::new(), samples, &notes)
 }
 
-/// Reads the dataset once, so that its files are in memory, and says what it is.
-pub(crate) fn read_dataset(dataset: &Path) -> Result<(PathBuf, TreeDigest)> {
+/// Reads the dataset once, so that its files are in memory; where it is, and what.
+pub(crate) fn read_dataset(dataset: &Path) -> Result<(PathBuf, Dataset)> {
     let source = dataset.canonicalize();
     let source = source.with_context(|| dataset.display().to_string())?;
     println!("bench: reading {} once", source.display());
     let tree = digest::of_tree(&source)?;
-    Ok((source, tree))
+    let dataset = Dataset {
+        name: source.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+        digest: tree.digest,
+        files: tree.files,
+        bytes: tree.bytes,
+    };
+    Ok((source, dataset))
 }
 
 /// Writes `samples` with all that must be known of them.
 pub(crate) fn write_record<S: PartialEq + Serialize + DeserializeOwned>(
     out: &Path,
-    source: &Path,
-    tree: TreeDigest,
+    dataset: Dataset,
     cache_state: &str,
     tools: BTreeMap<String, String>,
     samples: Vec<S>,
@@ -173,12 +178,7 @@ pub(crate) fn write_record<S: PartialEq + Serialize + DeserializeOwned>(
         machine: Machine::this(),
         rustc_version: record::rustc_version(),
         cache_state: cache_state.into(),
-        dataset: Dataset {
-            name: source.file_name().unwrap_or_default().to_string_lossy().into_owned(),
-            digest: tree.digest,
-            files: tree.files,
-            bytes: tree.bytes,
-        },
+        dataset,
         tools,
         samples,
         notes: notes.iter().map(|note| String::from(*note)).collect(),

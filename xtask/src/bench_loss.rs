@@ -79,7 +79,7 @@ const NOTES: [&str; 3] = [
 /// Measures, prints and writes the record.
 pub(crate) fn measure(options: Options) -> Result<()> {
     let versions = bench::versions(&[Tool::Onefold])?;
-    let (source, tree) = bench::read_dataset(&options.dataset)?;
+    let (source, dataset) = bench::read_dataset(&options.dataset)?;
     let work = options.work.unwrap_or_else(|| workspace::target_dir().join("bench/work"));
     let work = Work::begin(&work)?;
     let mut samples = Vec::new();
@@ -95,7 +95,7 @@ pub(crate) fn measure(options: Options) -> Result<()> {
     for sample in &samples {
         println!("bench: {sample:?}");
     }
-    bench::write_record(&options.out, &source, tree, READ_ONCE, versions, samples, &NOTES)
+    bench::write_record(&options.out, dataset, READ_ONCE, versions, samples, &NOTES)
 }
 
 fn back_up(

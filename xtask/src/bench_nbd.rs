@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use crate::bench;
 use crate::bench_table::{lower_bound, median};
-use crate::record::{self, Commit, Dataset, Machine, Record};
+use crate::record::{self, Dataset};
 
 /// What `cargo xtask campaign nbd` was asked for.
 #[derive(clap::Args)]
@@ -129,34 +129,21 @@ pub(crate) fn measure(options: &Options) -> Result<()> {
     print!("{}", table(&samples));
     let place = format!("pool and file lie on {}", work.file_system()?);
     work.end()?;
-    let bytes = options.size << 20;
     let versions = [
         ("onefold", record::first_words(Command::new(&onefold).arg("--version"))),
         ("nbdkit", record::first_words(Command::new("nbdkit").arg("--version"))),
         ("fio", record::first_words(Command::new("fio").arg("--version"))),
     ];
     let known = versions.map(|(name, version)| (name.into(), version.unwrap_or("unknown".into())));
-    let record = Record {
-        name: options.out.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
-        command_line: bench::command_line(),
-        date: record::now()?,
-        commit: Commit::current(),
-        machine: Machine::this(),
-        rustc_version: record::rustc_version(),
-        cache_state: CACHE_STATE.into(),
-        dataset: Dataset {
-            name: format!("made by fio: {} % duplicates, 50 % compressible", options.dedupe),
-            digest: "none: see the seed of each round, which is its number".into(),
-            files: 0,
-            bytes,
-        },
-        tools: known.into_iter().collect(),
-        samples,
-        notes: NOTES.into_iter().chain([place.as_str()]).map(str::to_owned).collect(),
+    let dataset = Dataset {
+        name: format!("made by fio: {} % duplicates, 50 % compressible", options.dedupe),
+        digest: "none: see the seed of each round, which is its number".into(),
+        files: 0,
+        bytes: options.size << 20,
     };
-    record.write(&options.out)?;
-    println!("bench: wrote {}", options.out.display());
-    Ok(())
+    let notes: Vec<_> = NOTES.into_iter().chain([place.as_str()]).collect();
+    let tools = known.into_iter().collect();
+    bench::write_record(&options.out, dataset, CACHE_STATE, tools, samples, &notes)
 }
 
 impl Server {

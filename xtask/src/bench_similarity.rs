@@ -94,7 +94,7 @@ pub(crate) fn measure(options: Options) -> Result<()> {
         let path = images.join(format!("{similarity}.img"));
         replaced.push((*similarity, write_image(&path, Some(*similarity), segments)?));
     }
-    let (source, tree) = bench::read_dataset(&images)?;
+    let (_, dataset) = bench::read_dataset(&images)?;
     let mut samples = Vec::new();
     for round in 1..=options.rounds {
         for (similarity, replaced_bytes) in &replaced {
@@ -127,7 +127,7 @@ pub(crate) fn measure(options: Options) -> Result<()> {
         fs::write(plot, svg).with_context(|| plot.display().to_string())?;
     }
     work.end()?;
-    bench::write_record(&options.out, &source, tree, CACHE_STATE, versions, samples, &NOTES)
+    bench::write_record(&options.out, dataset, CACHE_STATE, versions, samples, &NOTES)
 }
 
 /// Writes an image, each segment of it the master's with a chance of `similarity` percent; without

@@ -71,7 +71,7 @@ const NOTES: [&str; 2] = [
 /// Measures, prints a table and writes the record.
 pub(crate) fn sizes(options: Options) -> Result<()> {
     let versions = bench::versions(&[Tool::Onefold])?;
-    let (source, tree) = bench::read_dataset(&options.dataset)?;
+    let (source, dataset) = bench::read_dataset(&options.dataset)?;
     let work = options.work.unwrap_or_else(|| workspace::target_dir().join("bench/work"));
     let work = Work::begin(&work)?;
     println!(
@@ -95,7 +95,7 @@ pub(crate) fn sizes(options: Options) -> Result<()> {
         }
     }
     work.end()?;
-    bench::write_record(&options.out, &source, tree, READ_ONCE, versions, samples, &NOTES)
+    bench::write_record(&options.out, dataset, READ_ONCE, versions, samples, &NOTES)
 }
 
 fn measure(algorithm: &str, avg: u64, round: u32, work: &Work, source: &Path) -> Result<Sample> {

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::bench::{self, Work};
 use crate::bench_table::median;
 use crate::measure;
-use crate::record::{self, Commit, Dataset, Machine, Record};
+use crate::record::{self, Dataset};
 use crate::{digest, traces_plot};
 
 /// What `cargo xtask campaign traces` was asked for.
@@ -142,27 +142,15 @@ pub(crate) fn measure(options: &Options) -> Result<()> {
     work.end()?;
     let version = record::first_words(Command::new(&onefold).arg("--version"));
     let version = version.context("onefold --version")?;
-    let record = Record {
-        name: options.out.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
-        command_line: bench::command_line(),
-        date: record::now()?,
-        commit: Commit::current(),
-        machine: Machine::this(),
-        rustc_version: record::rustc_version(),
-        cache_state: CACHE_STATE.into(),
-        dataset: Dataset {
-            name: "onefold trace generate --like mail, web, homes".into(),
-            digest: dataset.digest,
-            files: dataset.files,
-            bytes: dataset.bytes,
-        },
-        tools: [("onefold".into(), version)].into(),
-        samples,
-        notes: NOTES.into_iter().chain([place.as_str()]).map(str::to_owned).collect(),
+    let dataset = Dataset {
+        name: "onefold trace generate --like mail, web, homes".into(),
+        digest: dataset.digest,
+        files: dataset.files,
+        bytes: dataset.bytes,
     };
-    record.write(&options.out)?;
-    println!("bench: wrote {}", options.out.display());
-    Ok(())
+    let notes: Vec<_> = NOTES.into_iter().chain([place.as_str()]).collect();
+    let tools = [("onefold".into(), version)].into();
+    bench::write_record(&options.out, dataset, CACHE_STATE, tools, samples, &notes)
 }
 
 fn replay(
