@@ -210,7 +210,8 @@ pub struct Statistics {
 
 impl Pool {
     /// Makes a pool in an empty folder, whose pages are compressed by zstd. It is there, durably, when
-    /// this returns.
+    /// this returns. If the folder holds anything else than what is left of trying this before, it is
+    /// an error, [`VolumeError::NotEmpty`].
     pub fn create(folder: &dyn Folder, hash: Hash) -> Result<(), VolumeError> {
         Self::create_with(folder, hash, Codec::Zstd)
     }
@@ -322,7 +323,8 @@ impl Pool {
         check_size(size, block_size)
     }
 
-    /// Makes an empty volume of `size` bytes.
+    /// Makes an empty volume of `size` bytes. A name that is taken is [`VolumeError::VolumeExists`];
+    /// which names and sizes there are says [`check_new`](Self::check_new).
     pub fn create_volume(
         &self,
         name: &str,
@@ -330,33 +332,22 @@ impl Pool {
         block_size: BlockSize,
     ) -> Result<(), VolumeError> {
         check_size(size, block_size)?;
-        self.add(name, size, block_size, false, None)
+        self.add(name, New::Empty { size, block_size })
     }
 
     /// Makes a volume as `source` is now: one that can be written, or a snapshot that cannot. Costs
-    /// neither space nor time to speak of.
+    /// neither space nor time to speak of. Errors are those of a new volume, and
+    /// [`VolumeError::NoVolume`] if there is no `source`.
     pub fn clone_volume(
         &self,
         source: &str,
         name: &str,
         is_read_only: bool,
     ) -> Result<(), VolumeError> {
-        let (id, size, block_size) = {
-            let state = self.0.state();
-            let (id, one) = find(&state.volumes, source)?;
-            (id, one.size.get(), one.block_size)
-        };
-        self.add(name, size, block_size, is_read_only, Some(id))
+        self.add(name, New::Copy { of: source, is_read_only })
     }
 
-    fn add(
-        &self,
-        name: &str,
-        size: u64,
-        block_size: BlockSize,
-        is_read_only: bool,
-        source: Option<VolumeId>,
-    ) -> Result<(), VolumeError> {
+    fn add(&self, name: &str, new: New<'_>) -> Result<(), VolumeError> {
         check_name(name)?;
         self.0.expect_running()?;
         // a clock before 1970 tells nothing
@@ -366,29 +357,41 @@ impl Pool {
             if find(&state.volumes, name).is_ok() {
                 return Err(VolumeError::VolumeExists { name: name.to_owned() });
             }
-            // The source may have been resized or deleted since it was looked at.
-            let (map, size) = match source {
-                None => (Map::default(), size),
-                Some(source) => match state.volumes.get(&source) {
-                    Some(one) => (one.map.share(), one.size.get()),
-                    None => return Err(VolumeError::NoVolume { name: name.to_owned() }),
+            let name = name.to_owned();
+            let one = match new {
+                New::Empty { size, block_size } => VolumeState {
+                    name,
+                    size: Size::new(size),
+                    block_size,
+                    is_read_only: false,
+                    source: None,
+                    made,
+                    map: Map::default(),
                 },
+                New::Copy { of, is_read_only } => {
+                    let (source, one) = find(&state.volumes, of)?;
+                    VolumeState {
+                        name,
+                        size: Size::new(one.size.get()),
+                        block_size: one.block_size,
+                        is_read_only,
+                        source: Some(source),
+                        made,
+                        map: one.map.share(),
+                    }
+                }
             };
             let volume = VolumeId(state.next_volume);
             state.next_volume += 1;
-            let name = name.to_owned();
-            let record = Record::Create {
+            state.waiting.push(&Record::Create {
                 volume,
-                name: name.clone(),
-                size,
-                block_size,
-                is_read_only,
-                source,
+                name: one.name.clone(),
+                size: one.size.get(),
+                block_size: one.block_size,
+                is_read_only: one.is_read_only,
+                source: one.source,
                 made,
-            };
-            state.waiting.push(&record);
-            let size = Size::new(size);
-            let one = VolumeState { name, size, block_size, is_read_only, source, made, map };
+            });
             state.volumes.insert(volume, one);
         }
         self.0.commit()
@@ -411,7 +414,7 @@ impl Pool {
         self.0.settle(deleted)
     }
 
-    /// The volume `name` as a block device.
+    /// The volume `name` as a block device, or [`VolumeError::NoVolume`].
     pub fn volume(&self, name: &str) -> Result<Volume, VolumeError> {
         let state = self.0.state();
         let (id, one) = find(&state.volumes, name)?;
@@ -537,6 +540,14 @@ impl Pool {
             table_counters: table.counters(),
         }
     }
+}
+
+/// What a volume is when it is made.
+enum New<'a> {
+    /// Holes alone; a size in bytes.
+    Empty { size: u64, block_size: BlockSize },
+    /// What another one is at that moment.
+    Copy { of: &'a str, is_read_only: bool },
 }
 
 pub(crate) fn info(one: &VolumeState) -> VolumeInfo {
