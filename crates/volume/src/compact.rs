@@ -24,6 +24,10 @@ use crate::seeded::{self, Bug};
 /// Pages that are moved at a time.
 const MOVED: usize = 64;
 
+/// Segments that are told at a time where pages went, while others wait; at least those of all maps
+/// that have the same index.
+const FORWARDED: usize = 256;
+
 /// What came of a compaction.
 pub(crate) enum Compaction {
     /// All that could be moved was.
@@ -33,10 +37,6 @@ pub(crate) enum Compaction {
     /// No container is worth it.
     Nothing,
 }
-
-/// Segments that are told at a time where pages went, while others wait; at least those of all maps
-/// that have the same index.
-const FORWARDED: usize = 256;
 
 impl Engine {
     /// Closes the open container, so that it can be compacted, if less than half of it is referred to

@@ -27,7 +27,7 @@ const AT_ONCE: usize = 16;
 pub struct Volume {
     engine: Arc<Engine>,
     id: VolumeId,
-    /// None once it is deleted.
+    /// 0 once it is deleted.
     size: Size,
     block_size: BlockSize,
     is_read_only: bool,
@@ -50,6 +50,12 @@ impl Volume {
 
     fn expect_writable(&self) -> Result<(), BlockError> {
         if self.is_read_only { Err(BlockError::ReadOnly) } else { Ok(()) }
+    }
+
+    /// `bytes`, unless they reach beyond the volume. A range that ends before it begins is empty.
+    fn within(&self, bytes: Range<u64>) -> Result<Range<u64>, BlockError> {
+        let len = bytes.end.saturating_sub(bytes.start);
+        BlockError::check_range(bytes.start, len, self.size())
     }
 
     /// The blocks that `bytes` touches.
@@ -240,8 +246,7 @@ impl BlockDevice for Volume {
 
     fn erase(&self, range: Range<u64>, durability: Durability) -> Result<(), BlockError> {
         self.expect_writable()?;
-        let len = range.end.saturating_sub(range.start);
-        let range = BlockError::check_range(range.start, len, self.size())?;
+        let range = self.within(range)?;
         self.erase_blocks(self.whole(&range))?;
         self.finish(durability)
     }
@@ -255,8 +260,7 @@ impl BlockDevice for Volume {
         durability: Durability,
     ) -> Result<(), BlockError> {
         self.expect_writable()?;
-        let len = range.end.saturating_sub(range.start);
-        let range = BlockError::check_range(range.start, len, self.size())?;
+        let range = self.within(range)?;
         let whole = self.whole(&range);
         let put = |bytes: Range<u64>| {
             let (whole, parts) = self.whole_and_parts(&bytes);
@@ -278,13 +282,11 @@ impl BlockDevice for Volume {
     }
 
     fn cache(&self, range: Range<u64>) -> Result<(), BlockError> {
-        let len = range.end.saturating_sub(range.start);
-        BlockError::check_range(range.start, len, self.size()).map(drop)
+        self.within(range).map(drop)
     }
 
     fn extents(&self, range: Range<u64>, max: usize) -> Result<Vec<Extent>, BlockError> {
-        let len = range.end.saturating_sub(range.start);
-        let range = BlockError::check_range(range.start, len, self.size())?;
+        let range = self.within(range)?;
         let mut extents: Vec<Extent> = Vec::new();
         let mut blocks = self.touched(&range);
         while !blocks.is_empty() {
@@ -321,7 +323,8 @@ impl BlockDevice for Volume {
             let _blocks = self.engine.blocks.lock(self.id, [], std::iter::once(0..u64::MAX));
             let mut state = self.engine.state();
             let State { volumes, pages, .. } = &mut *state;
-            let Some(one) = volumes.get_mut(&self.id) else { return Err(BlockError::ShuttingDown) };
+            let one = volumes.get_mut(&self.id);
+            let one = one.ok_or_else(|| block_error(VolumeError::Deleted))?;
             one.size.set(size);
             let beyond = one.map.split_off(size / self.block_len(), pages);
             state.let_die(self.id, beyond, Record::Resize { volume: self.id, size })
@@ -373,6 +376,8 @@ mod tests {
         assert!(matches!(locate(), Err(VolumeError::Deleted)));
         // and nothing lies within none
         volume.read(0, &mut []).unwrap_err();
+        let BlockError::Io { source, .. } = volume.resize(8192).unwrap_err() else { panic!() };
+        assert!(matches!(source.downcast_ref(), Some(VolumeError::Deleted)));
         assert!(matches!(volume.engine.alike(volume.id, 0..1), Err(VolumeError::Deleted)));
     }
 
