@@ -150,26 +150,24 @@ impl Appender {
         file: &Arc<PageFile>,
         image: &ContainerImage,
     ) -> Result<(), VolumeError> {
-        let damaged =
-            |at, problem| Err(VolumeError::Damaged { object: file.name.clone(), at, problem });
         let (mut writer, start) =
             AppendedContainer::new(&self.envelope, container_id(file.number()), Content::Data);
         for page in &image.pages {
             if u64::from(page.offset) != writer.len() {
                 let problem =
                     format!("a page is said to be here, expected one at {}", writer.len());
-                return damaged(page.offset.into(), problem);
+                return Err(file.damaged(page.offset.into(), problem));
             }
             writer.enter(page.group(), [(page.fingerprint, page.len)]);
         }
         if file.len() < writer.len() {
             let problem = format!("it ends here, expected {} bytes that were synced", writer.len());
-            return damaged(file.len(), problem);
+            return Err(file.damaged(file.len(), problem));
         }
         let mut found = vec![0; start.len()];
         file.read(0, &mut found)?;
         if found != start {
-            return damaged(0, "it does not begin as a container of this pool".into());
+            return Err(file.damaged(0, "it does not begin as a container of this pool".into()));
         }
         file.truncate(writer.len())?;
         self.open = Some((Arc::clone(file), writer));

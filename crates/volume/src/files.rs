@@ -204,6 +204,11 @@ impl PageFile {
         read
     }
 
+    /// Says what is wrong with it, from byte `at` on.
+    pub(crate) fn damaged(&self, at: u64, problem: String) -> VolumeError {
+        VolumeError::Damaged { object: self.name.clone(), at, problem }
+    }
+
     /// What the footer says; nothing else is read.
     pub(crate) fn directory(
         self: &Arc<Self>,
@@ -271,7 +276,7 @@ impl PageFile {
     }
 
     /// Opens the file if it is closed; whether it was. What has its name by now must begin as this
-    /// container does and be as long: of each page in it there is a check beside.
+    /// container does and have as many bytes at least: of each page in it there is a check beside.
     fn open_again(&self, open: &mut Open) -> Result<bool, BackendError> {
         if !matches!(open, Open::Closed) {
             return Ok(false);

@@ -83,7 +83,7 @@ impl Located {
     }
 
     fn damaged(&self, problem: String) -> VolumeError {
-        VolumeError::Damaged { object: self.file.name.clone(), at: self.offset.into(), problem }
+        self.file.damaged(self.offset.into(), problem)
     }
 
     /// What it takes of the file.

@@ -107,8 +107,7 @@ impl Container {
     ) -> Result<u32, VolumeError> {
         let Some(place) = Place::new(offset, codec) else {
             let problem = format!("a page begins here, expected all of them before {}", 1 << 30);
-            let object = self.file.name.clone();
-            return Err(VolumeError::Damaged { object, at: offset, problem });
+            return Err(self.file.damaged(offset, problem));
         };
         let slot = self.slots.len() as u32;
         self.slots.push(Slot { place, check: short(check.as_bytes()), references: 0 });
@@ -128,8 +127,7 @@ impl Container {
         let chunks = directory.chunks.iter().map(|chunk| chunk.group);
         if !chunks.eq(0..directory.groups.len() as u32) {
             let problem = "a footer, expected one page in each group".into();
-            let object = self.file.name.clone();
-            return Err(VolumeError::Damaged { object, at: 0, problem });
+            return Err(self.file.damaged(0, problem));
         }
         for group in &directory.groups {
             if group.stored_len > MAX_PAGE || group.len > MAX_PAGE {
@@ -137,8 +135,7 @@ impl Container {
                 let problem = format!(
                     "a page of {len} bytes, stored in {stored_len}, expected at most {MAX_PAGE}"
                 );
-                let object = self.file.name.clone();
-                return Err(VolumeError::Damaged { object, at: group.offset, problem });
+                return Err(self.file.damaged(group.offset, problem));
             }
             self.push(group.offset, group.stored_len, group.codec, &group.check)?;
         }

@@ -15,7 +15,7 @@ use crate::files::{Files, container_name};
 use crate::handle::VolumeId;
 use crate::map::References;
 use crate::metadata::{Known, Metadata, Shard, Taken};
-use crate::pages::Pages;
+use crate::pages::{ContainerImage, Pages};
 use crate::replay::Replayed;
 use crate::seeded::{self, Bug};
 
@@ -82,11 +82,28 @@ pub(crate) fn recover(
     }
     pages.next = pages.next.max(next_container);
     recount(&volumes, &mut pages);
-    // what never came to be, or should have gone
+    remove_unnamed(&**folder, &containers, &mut pages, expect_current)?;
+    if let Some(open) = appender.number()
+        && pages.doom_open(open, |record| waiting.push(record))
+    {
+        appender.abandon();
+    }
+    let state = State { volumes, next_volume, dying: Dying::default(), pages, waiting };
+    Ok(Recovered { state, appender, taken, bytes, damage })
+}
+
+/// Removes containers that never came to be, or should have gone: those that are not `named`. Numbers
+/// that a pool may have given out are not given out again.
+fn remove_unnamed(
+    folder: &dyn Folder,
+    named: &BTreeMap<u32, ContainerImage>,
+    pages: &mut Pages,
+    expect_current: impl Fn() -> Result<(), VolumeError>,
+) -> Result<(), VolumeError> {
     let names = folder.names()?;
     let far = pages.next.saturating_add(FAR);
     let there = names.iter().filter_map(|name| container_of(name));
-    for number in there.filter(|number| !containers.contains_key(number)) {
+    for number in there.filter(|number| !named.contains_key(number)) {
         if number < far {
             // who began it may go on with it, having lost the pool and not knowing that yet
             pages.next = pages.next.max(number + 1);
@@ -96,13 +113,7 @@ pub(crate) fn recover(
         }
         folder.remove(&container_name(number))?;
     }
-    if let Some(open) = appender.number()
-        && pages.doom_open(open, |record| waiting.push(record))
-    {
-        appender.abandon();
-    }
-    let state = State { volumes, next_volume, dying: Dying::default(), pages, waiting };
-    Ok(Recovered { state, appender, taken, bytes, damage })
+    Ok(())
 }
 
 /// The number of the container whose file has this name.
@@ -120,8 +131,7 @@ fn recount(volumes: &BTreeMap<VolumeId, VolumeState>, references: &mut impl Refe
     let mut seen = BTreeSet::new();
     for (_, segment) in volumes.values().flat_map(|one| one.map.segments()) {
         if seen.insert(segment.identity()) {
-            let present = segment.pages().iter().filter(|page| !page.is_hole());
-            present.for_each(|page| references.gain(*page));
+            segment.present().for_each(|page| references.gain(page));
         }
     }
 }
