@@ -4,10 +4,9 @@ mod common;
 
 use std::num::NonZero;
 use std::path::Path;
-use std::sync::{Arc, mpsc};
-use std::thread;
-use std::time::Duration;
+use std::sync::Arc;
 
+use common::hang::expect_end;
 use common::picture::Picture;
 use common::{
     CHEAP, Protection, back_up, chain, checked, copy, expect_clean, in_memory, init, open, options,
@@ -23,23 +22,6 @@ use onefold_store::{
 use onefold_testkit::{random, skip, text};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use tempfile::TempDir;
-
-/// No run of these tests takes a tenth of this, unless threads wait for each other.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Fails the test if `run` does not end: threads that wait for each other would hang it.
-fn without_deadlock<T: Send + 'static>(what: &str, run: impl FnOnce() -> T + Send + 'static) -> T {
-    let (done, is_done) = mpsc::channel();
-    let running = thread::spawn(move || {
-        let result = run();
-        let _ = done.send(());
-        result
-    });
-    if is_done.recv_timeout(PATIENCE) == Err(mpsc::RecvTimeoutError::Timeout) {
-        panic!("{what} hangs");
-    }
-    running.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-}
 
 /// A repository with one snapshot, and the source changed since.
 struct Scene {
@@ -109,7 +91,7 @@ fn each_call_fails_once(operation: Operation, threads: usize) -> u64 {
         faults.add(Fault::new(Failure::Io).on(operation).skip(call));
         let what = format!("backup with {threads} threads, {operation} {call} failing");
         let of_thread = (Arc::clone(&scene), Arc::clone(&objects));
-        let done = without_deadlock(&what, move || of_thread.0.back_up(of_thread.1, threads));
+        let done = expect_end(&what, move || of_thread.0.back_up(of_thread.1, threads));
         if faults.failed() == 0 {
             done.unwrap();
             return call;
@@ -242,7 +224,7 @@ fn a_read_that_fails_loses_files_of_a_restore_never_bytes() {
             let (_, objects, faults) = faulty(&scene);
             faults.add(Fault::new(Failure::Io).on(Operation::Get).skip(call));
             let snapshot = scene.first.1.clone();
-            let restored = without_deadlock("a restore", move || {
+            let restored = expect_end("a restore", move || {
                 let options =
                     restore::Options { threads: NonZero::new(threads), ..Default::default() };
                 let repository = Repository::open(objects)?;

@@ -22,7 +22,6 @@ use common::{
 use onefold_backend::Objects;
 use onefold_container::Content;
 use onefold_fingerprint::Fingerprint;
-use onefold_seal::wire::Put;
 use onefold_store::restore::{Options, Overwrite, Report, restore};
 use onefold_store::{Cancel, Progress, Recipe, Repository, Snapshot, StoreError};
 use onefold_testkit::{random, skip, text};
@@ -444,16 +443,7 @@ fn recipes_that_lie_fail_their_file_and_no_other() {
     let (objects, repository) = in_memory(small_chunks());
     let forger = Forger::new(&objects, &repository);
     let chunk = forger.chunk(Content::Data, b"eight by");
-    let node = |children: &[Recipe]| {
-        let mut bytes = Vec::new();
-        bytes.put_varint(children.len() as u64);
-        for child in children {
-            bytes.extend_from_slice(child.root.as_bytes());
-            bytes.put_varint(child.len);
-        }
-        forger.chunk(Content::Metadata, &bytes).root
-    };
-    let good = Recipe { len: 16, depth: 1, root: node(&[chunk, chunk]) };
+    let good = forger.node(&[chunk, chunk]);
     let nowhere = Fingerprint::from_bytes([7; 32]);
     let bad = [
         ("longer than its chunk", Recipe { len: 9, ..chunk }),
@@ -465,9 +455,7 @@ fn recipes_that_lie_fail_their_file_and_no_other() {
         ("longer than its children", Recipe { len: 17, ..good }),
         ("shorter than its children", Recipe { len: 15, ..good }),
         ("as long as can be", Recipe { len: u64::MAX, ..good }),
-        ("with a child that is too long", {
-            Recipe { len: 17, depth: 1, root: node(&[chunk, Recipe { len: 9, ..chunk }]) }
-        }),
+        ("with a child that is too long", forger.node(&[chunk, Recipe { len: 9, ..chunk }])),
     ];
     for (what, recipe) in bad {
         let entries = [sealed::file(b"bad", recipe), sealed::file(b"good", good)];

@@ -5,7 +5,7 @@ use std::fs;
 use std::num::NonZero;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -18,6 +18,7 @@ use onefold_store::tree::Entry;
 use onefold_store::{Cancel, Progress, Repository, StoreError, diff, forget, restore};
 use tempfile::TempDir;
 
+use super::hang::expect_end;
 use super::picture::Picture;
 use super::sealed::{Forger, file};
 use super::{
@@ -31,8 +32,6 @@ pub static ALONE: Mutex<()> = Mutex::new(());
 pub const BOUND: usize = 64 << 20;
 /// With the longest group that there may be, in the cache, in the making and in a copy.
 pub const BOUND_WITH_GROUP: usize = 3 * (65 << 20) + BOUND;
-/// Nothing here takes a tenth of it unless somebody hangs.
-pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// What came of an operation, and how many bytes it took at most.
 pub fn run<T: Send + 'static>(
@@ -40,18 +39,8 @@ pub fn run<T: Send + 'static>(
     bound: usize,
     run: impl FnOnce() -> T + Send + 'static,
 ) -> T {
-    let (done, is_done) = mpsc::channel();
     let before = watched::begin();
-    // As much stack as a main thread has.
-    let running = thread::Builder::new().stack_size(8 << 20).spawn(move || {
-        let result = run();
-        let _ = done.send(());
-        result
-    });
-    if is_done.recv_timeout(PATIENCE) == Err(mpsc::RecvTimeoutError::Timeout) {
-        panic!("{what} hangs");
-    }
-    let result = running.unwrap().join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    let result = expect_end(what, run);
     let taken = watched::peak_since(before);
     assert!(taken <= bound, "{what} took {taken} bytes, {bound} are allowed");
     result

@@ -4,6 +4,7 @@
 
 pub mod attacked;
 pub mod copied;
+pub mod hang;
 pub mod hooked;
 pub mod lagging;
 pub mod pass_on;
