@@ -139,7 +139,8 @@ pub fn measure_tables(
         let table = layout.table(plan.entries)?;
         // numbers of the keys that are in are 0 to `tried`, but for those that were refused
         let mut tried = 0;
-        for fill in plan.fills.iter().filter(|fill| layout.is_measured_at(**fill)) {
+        for (turn, fill) in (0..).zip(&plan.fills).filter(|(_, fill)| layout.is_measured_at(**fill))
+        {
             let wanted = (table.capacity() as f64 * fill) as u64;
             let before = table.counters();
             while tried < wanted {
@@ -149,7 +150,7 @@ pub fn measure_tables(
                 tried = end;
             }
             let filled = table.counters();
-            let speeds = speeds(&*table, tried, plan)?;
+            let speeds = speeds(&*table, tried, plan, turn)?;
             let one = Measured {
                 layout,
                 capacity: table.capacity() as u64,
@@ -166,7 +167,7 @@ pub fn measure_tables(
     Ok(measured)
 }
 
-fn speeds(table: &dyn Table, tried: u64, plan: &Plan) -> Result<Vec<Speed>> {
+fn speeds(table: &dyn Table, tried: u64, plan: &Plan, turn: u64) -> Result<Vec<Speed>> {
     use Work::{Absent, AbsentBatched, Insert, InsertBatched, Known, KnownBatched, Remove};
     let all = [Known, Absent, KnownBatched, AbsentBatched, Insert, Remove, InsertBatched];
     let mut speeds = all.map(|work| {
@@ -177,7 +178,9 @@ fn speeds(table: &dyn Table, tried: u64, plan: &Plan) -> Result<Vec<Speed>> {
         };
         Speed { work, count, seconds: Vec::new() }
     });
-    for round in 0..u64::from(plan.rounds) {
+    // What is entered was never there before: what was removed leaves bits in filters.
+    let rounds = u64::from(plan.rounds);
+    for round in turn * rounds..(turn + 1) * rounds {
         for speed in &mut speeds {
             speed.seconds.push(seconds(table, tried, speed.work, speed.count, round)?);
         }

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU32, Ordering, fence};
 pub(super) struct SequenceLock(AtomicU32);
 
 /// The version that a reader saw at first.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub(super) struct Version(u32);
 
 impl SequenceLock {

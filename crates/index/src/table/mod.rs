@@ -6,6 +6,7 @@
 //! | file | what it is |
 //! | --- | --- |
 //! | chained.rs | StreamDedup's layout: buckets with a Bloom filter, entries of a cache line in chains |
+//! | chained/tags.rs | which entries beside a bucket may have a fingerprint |
 //! | compact.rs | our own: shorter entries in one of two buckets |
 //! | lock.rs | a bucket's lock: one writer, and readers that try again |
 //! | mapped.rs | the memory |
