@@ -43,7 +43,7 @@ pub(crate) async fn handshake(
     shared: &Shared,
 ) -> Result<Option<(Box<dyn Stream>, Agreed)>, NbdError> {
     let omits_zeroes = greet(&mut stream).await?;
-    let mut haggling = Haggling { shared, omits_zeroes, ..Haggling::new(shared) };
+    let mut haggling = Haggling { omits_zeroes, ..Haggling::new(shared) };
     for _ in 0..MAX_OPTIONS {
         let header = read_header(&mut stream).await?;
         if header.len > MAX_OPTION {

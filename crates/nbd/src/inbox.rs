@@ -106,7 +106,7 @@ impl Inbox {
 
     /// Reads something, once all that was read ahead has been taken; 0 if nothing comes any more.
     async fn fill(&mut self) -> io::Result<usize> {
-        debug_assert!(self.is_empty(), "what was read ahead would be lost");
+        assert!(self.is_empty(), "what was read ahead would be lost");
         self.ahead.clear();
         self.taken = 0;
         match self.reader.read_buf(&mut self.ahead).await {

@@ -56,10 +56,10 @@ pub(crate) const MAX_OPTIONS: u32 = 1024;
 /// The most queries for metadata contexts in one option.
 pub(crate) const MAX_QUERIES: u32 = 64;
 /// The most extents in one reply. Clients ask again from where a reply ends.
-/// They fill a buffer of 64 KiB.
 pub(crate) const MAX_EXTENTS: usize = 8191;
-/// The bytes of that buffer.
+/// The bytes of a buffer for these: the context's number, and a length and flags for each.
 const EXTENTS_LEN: u32 = 64 << 10;
+const _: () = assert!(4 + 8 * MAX_EXTENTS <= EXTENTS_LEN as usize);
 /// The most of a device's error that a client is told, in bytes.
 pub(crate) const MAX_MESSAGE: usize = 1024;
 /// How long a connection that has ended waits for the client to close it, so that the last replies

@@ -88,8 +88,11 @@ impl Drop for Handshake {
 
 /// Whether a connection has a place among those that are served at once.
 pub(crate) enum Place {
+    /// It has none, and does not ask for one yet.
     Later,
+    /// It waits for one.
     Awaited,
+    /// It has one, until this is dropped.
     Taken { _permit: OwnedSemaphorePermit },
 }
 

@@ -74,7 +74,7 @@ impl Reply {
 
     fn simple(&mut self, to: ReplyTo, errno: u32) {
         let needs_chunk = to.is_structured && to.command == command::READ;
-        debug_assert!(!needs_chunk, "a structured read has no simple reply");
+        assert!(!needs_chunk, "a structured read has no simple reply");
         self.push(&SIMPLE_REPLY_MAGIC.to_be_bytes());
         self.push(&errno.to_be_bytes());
         self.push(&to.cookie.to_be_bytes());

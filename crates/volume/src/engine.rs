@@ -795,7 +795,7 @@ impl Engine {
 
     /// Enters all pages into an empty table. Of a page that is kept twice the one that is referred to:
     /// the other one may go with its container any time.
-    pub(crate) fn fill_table(&self, table: &dyn Table) -> Result<(), VolumeError> {
+    pub(crate) fn fill_table(&self, table: &dyn Table) {
         let numbers = self.state().pages.numbers();
         for number in numbers {
             // A container that cannot be read has no pages to offer.
@@ -811,7 +811,6 @@ impl Engine {
             }
         }
         self.entered.fetch_add(1, Ordering::Release);
-        Ok(())
     }
 }
 

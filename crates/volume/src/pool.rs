@@ -478,14 +478,17 @@ impl Pool {
     /// Empties the table of fingerprints, and fills it again if that is wanted. Nothing is lost but
     /// that pages are kept twice while it is not full.
     pub fn drop_table(&self, refill: bool) -> Result<(), VolumeError> {
-        self.use_table(self.0.options.table()?, refill)
+        self.use_table(self.0.options.table()?, refill);
+        Ok(())
     }
 
     /// Goes on with `table`, which gets all pages first if it is to be filled. What it leads to is
     /// believed as far as it fits: for tables that were filled before, and for measuring.
-    pub fn use_table(&self, table: Arc<dyn Table>, fill: bool) -> Result<(), VolumeError> {
+    pub fn use_table(&self, table: Arc<dyn Table>, fill: bool) {
         *self.0.table.write().expect("nobody panics with it") = Arc::clone(&table);
-        if fill { self.0.fill_table(&*table) } else { Ok(()) }
+        if fill {
+            self.0.fill_table(&*table);
+        }
     }
 
     /// Pages that were refused because of the quota, since the pool was opened.

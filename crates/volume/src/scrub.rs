@@ -5,7 +5,6 @@ use std::error::Error;
 
 use onefold_container::ChunkEntry;
 
-use crate::VolumeError;
 use crate::bits::Bits;
 use crate::engine::Engine;
 use crate::files::container_name;
@@ -57,8 +56,8 @@ impl Pool {
     /// Reads every page that a volume has, and computes its fingerprint anew.
     ///
     /// Others use the pool meanwhile. What [`scrub_while`](Self::scrub_while) says of that holds.
-    pub fn scrub(&self) -> Result<Scrubbed, VolumeError> {
-        Ok(self.scrub_while(|| true))
+    pub fn scrub(&self) -> Scrubbed {
+        self.scrub_while(|| true)
     }
 
     /// The same until `go_on` says no, which is asked between steps.

@@ -166,7 +166,7 @@ fn a_damaged_page_is_lost_alone_and_named() {
             }
         }
     }
-    let scrubbed = pool.scrub().unwrap();
+    let scrubbed = pool.scrub();
     assert_eq!((scrubbed.pages, scrubbed.bad.len()), (29, 1));
     let bad = &scrubbed.bad[0];
     assert_eq!((&bad.container[..], bad.slot), ("container-00000001", 2));
@@ -175,7 +175,7 @@ fn a_damaged_page_is_lost_alone_and_named() {
     let page = 2 * BLOCK..3 * BLOCK;
     volume.write(page.start as u64, &bytes[page.clone()], NOW).unwrap();
     assert!(read(&volume, 2) == bytes[page]);
-    assert_eq!(pool.scrub().unwrap().bad, []);
+    assert_eq!(pool.scrub().bad, []);
 }
 
 #[test]
@@ -191,7 +191,7 @@ fn a_container_without_a_footer_costs_its_own_pages() {
     let volume = pool.volume("a").unwrap();
     let lost = |i: &usize| volume.read((i * BLOCK) as u64, &mut [0; BLOCK]).is_err();
     assert_eq!((0..30).filter(lost).collect::<Vec<_>>(), (0..10).collect::<Vec<_>>());
-    let scrubbed = pool.scrub().unwrap();
+    let scrubbed = pool.scrub();
     assert_eq!((scrubbed.pages, scrubbed.bad.len()), (20, 10));
     for (at, bad) in scrubbed.bad.iter().enumerate() {
         assert_eq!(bad.blocks, [("a".to_owned(), at as u64)]);
@@ -239,7 +239,7 @@ fn a_container_of_groups_that_are_no_pages_is_damaged() {
         assert_eq!(told.len(), 1, "{of_first}");
         assert!(told[0].to_string().contains("one page in each group"), "{}", told[0]);
         pool.maintain().unwrap();
-        pool.scrub().unwrap();
+        pool.scrub();
     }
 }
 
@@ -264,7 +264,7 @@ fn a_footer_of_pages_longer_than_any_block_is_damaged() {
         assert!(told.contains("expected at most 4096"), "{told}");
         // nothing of it is read, and the others are as they were
         assert_eq!(lost(&pool, &bytes), (0..10).collect::<Vec<_>>());
-        assert_eq!(pool.scrub().unwrap().bad.len(), 10);
+        assert_eq!(pool.scrub().bad.len(), 10);
     }
 }
 
@@ -289,7 +289,7 @@ fn expect_sound(folder: &Arc<dyn Folder>, bytes: &[u8]) {
         assert!(told.is_empty(), "{round}: {told:?}");
         assert_eq!(lost(&pool, bytes), [0; 0], "{round}");
         assert_eq!(pool.check(), Vec::<String>::new());
-        assert_eq!(pool.scrub().unwrap().bad, []);
+        assert_eq!(pool.scrub().bad, []);
         pool.checkpoint().unwrap();
     }
 }
@@ -652,7 +652,7 @@ fn a_quota_refuses_new_pages_alone_and_until_there_is_room() {
     volume.write(0, page(91), NOW).unwrap();
     assert!(container_bytes(&root) <= quota);
     assert_eq!(pool.check(), Vec::<String>::new());
-    assert_eq!(pool.scrub().unwrap().bad, []);
+    assert_eq!(pool.scrub().bad, []);
     // all of it goes, and all of it can be had again
     volume.erase(0..1 << 20, Durability::OnFlush).unwrap();
     pool.maintain().unwrap();
@@ -735,7 +735,7 @@ fn a_pool_of_many_containers_has_few_of_them_open() {
     assert!(damage.is_empty(), "{damage:?}");
     assert_eq!(open_containers(&root), 4);
     read_all(&pool);
-    assert_eq!(pool.scrub().unwrap().bad, []);
+    assert_eq!(pool.scrub().bad, []);
     assert_eq!(open_containers(&root), 4);
     // what is not durable stays open, until it is
     let patient = Options { commit_len: 1 << 20, ..few };
@@ -785,7 +785,7 @@ fn a_page_that_is_known_to_be_lost_is_not_moved_to_where_nobody_knows() {
     let pool = open_sound(&folder);
     let volume = pool.volume("a").unwrap();
     let bad = |pool: &Pool| {
-        let bad = pool.scrub().unwrap().bad;
+        let bad = pool.scrub().bad;
         bad.into_iter().map(|page| (page.slot, page.blocks)).collect::<Vec<_>>()
     };
     assert_eq!(bad(&pool), [(1, vec![("a".to_owned(), 1)])]);
@@ -806,7 +806,7 @@ fn a_lost_page_of_many_blocks_is_told_with_the_first_of_them() {
     drop(pool);
     flip_bit(&root.join("container-00000001"), 100);
     let (pool, _) = open(&folder);
-    let scrubbed = pool.scrub().unwrap();
+    let scrubbed = pool.scrub();
     assert_eq!((scrubbed.pages, scrubbed.bad.len(), scrubbed.more), (0, 1, 0));
     let bad = &scrubbed.bad[0];
     let first: Vec<_> = (0..100).map(|block| ("a".to_owned(), block)).collect();

@@ -355,7 +355,7 @@ fn on_pool(
         Work::Write { is_full, has_filters, .. } => tables.get(has_filters, is_full),
         _ => tables.get(true, false),
     };
-    pool.use_table(table)?;
+    pool.use_table(table);
     let new = pool.next_new();
     let sample = match work {
         Work::Write { duplicates, depth, .. } => pool.write(duplicates, pages, depth)?,
@@ -379,7 +379,7 @@ fn under_load(
     told: &mut impl FnMut(String),
 ) -> Result<Vec<Loaded>> {
     let table = tables.get(true, false);
-    pool.use_table(table)?;
+    pool.use_table(table);
     let of = |(duplicates, load)| Loaded {
         duplicates,
         load,

@@ -59,7 +59,7 @@ impl Tables {
                     true => Arc::new(ChainedTable::new(bytes)?),
                     false => Arc::new(ChainedTable::without_filters(bytes)?),
                 };
-                pool.pool.use_table(Arc::clone(&table), true)?;
+                pool.pool.use_table(Arc::clone(&table), true);
                 if is_full {
                     top_up(&*table, FULL);
                 }
@@ -105,7 +105,7 @@ impl Measured {
         let pool = open(directory, true)?;
         pool.create_volume(VOLUME, 2 * known * PAGE as u64, BlockSize::B4096)?;
         let bytes = (2.0 * known as f64 * ENTRY_BYTES) as usize + LEAST_BYTES;
-        pool.use_table(Arc::new(ChainedTable::new(bytes)?), false)?;
+        pool.use_table(Arc::new(ChainedTable::new(bytes)?), false);
         let volume = pool.volume(VOLUME)?;
         let mut filled =
             Self { pool, volume, known, now: vec![0; known as usize], new: HALVES, drawn: 0 };
@@ -136,8 +136,8 @@ impl Measured {
     }
 
     /// Lets the pool go on with one of the tables.
-    pub(super) fn use_table(&self, table: &Arc<dyn Table>) -> Result<()> {
-        Ok(self.pool.use_table(Arc::clone(table), false)?)
+    pub(super) fn use_table(&self, table: &Arc<dyn Table>) {
+        self.pool.use_table(Arc::clone(table), false);
     }
 
     fn random(&mut self, bound: u64) -> u64 {

@@ -294,7 +294,7 @@ impl Scene {
         };
         assert!(damage.is_empty(), "{context}: {damage:?}");
         assert_eq!(pool.check(), Vec::<String>::new(), "{context}");
-        assert_eq!(pool.scrub().unwrap().bad, [], "{context}");
+        assert_eq!(pool.scrub().bad, [], "{context}");
         let found = pool.volumes();
         registers.expect_volumes(found.iter().map(|one| one.name.clone()), context);
         for one in &found {

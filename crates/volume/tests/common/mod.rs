@@ -338,7 +338,7 @@ fn verify(
     };
     assert!(damage.is_empty(), "{context}: {damage:?}");
     assert_eq!(pool.check(), Vec::<String>::new(), "{context}");
-    assert_eq!(pool.scrub().unwrap().bad, [], "{context}");
+    assert_eq!(pool.scrub().bad, [], "{context}");
     expect_quota(&pool, quota, context);
     let found = contents(&pool);
     registers.expect(&found, context);
