@@ -2,6 +2,7 @@
 //! kernels under what watches each access to memory, the index beyond its memory, the tables in
 //! memory, a pool of volumes, and volumes as their clients see them.
 
+use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -192,9 +193,12 @@ pub(crate) fn table(arguments: &[String]) -> Result<()> {
     run(Command::new(measurement("table-campaign")?).args(arguments))
 }
 
-/// Builds the measurement of a pool of volumes and runs it.
+/// Builds the measurement of a pool of volumes and runs it, with huge pages as the unit of
+/// docs/volumes.md has them, unless the environment says otherwise.
 pub(crate) fn engine(arguments: &[String]) -> Result<()> {
-    run(Command::new(measurement("engine-campaign")?).args(arguments))
+    const TUNABLES: &str = "GLIBC_TUNABLES";
+    let tunables = env::var_os(TUNABLES).unwrap_or("glibc.malloc.hugetlb=1".into());
+    run(Command::new(measurement("engine-campaign")?).args(arguments).env(TUNABLES, tunables))
 }
 
 /// Builds a program of the bench crate.

@@ -19,6 +19,7 @@ pub mod index;
 mod limit;
 mod memory;
 mod metrics;
+mod mounted;
 pub mod nbd;
 pub mod paper;
 mod pin;
@@ -40,6 +41,7 @@ pub use dataset::Dataset;
 pub use distribution::{Bin, Distribution, Quantiles};
 pub use limit::{read_all, read_kernel};
 pub use metrics::{Findings, Metrics, Tally, Zeros};
+pub use mounted::mounted;
 pub use rapid::{CriterionResult, RapidPlan, RapidResult, Times, measure_rapid, name};
 pub use record::{Commit, DatasetRecord, Header, Machine, Record, command_line};
 pub use rounds::{

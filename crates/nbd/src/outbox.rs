@@ -22,6 +22,9 @@ use crate::stream::WriteHalf;
 
 /// The most replies that are written at once.
 const BATCH: usize = 64;
+/// Bytes that a socket may take at once. It never takes many more: these are left to the delivery, so
+/// that whoever has them does something else meanwhile.
+const AT_ONCE: usize = 128 << 10;
 /// What a client does that is given up if it is slow.
 const TAKING: &str = "taking a reply";
 
@@ -146,8 +149,11 @@ impl Writing {
         self.written = 0;
     }
 
-    /// Writes as much as the socket takes; pending if that is not all.
+    /// Writes as much as the socket takes; pending if that is not all, or there is too much for that.
     fn write_at_once(&mut self) -> Poll<io::Result<()>> {
+        if self.len > AT_ONCE {
+            return Poll::Pending;
+        }
         // the delivery asks again if it comes to that, and is woken then
         let mut context = Context::from_waker(Waker::noop());
         while !ready!(self.poll_part(&mut context))? {}

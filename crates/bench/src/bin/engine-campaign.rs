@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
 use onefold_bench::engine::{Plan, Results, find_openssl, measure_engine, notes, plot};
-use onefold_bench::{Argument, Header, Record, command_line};
+use onefold_bench::{Argument, Header, Record, command_line, mounted};
 
 fn main() -> Result<()> {
     let mut plan = Plan {
@@ -48,6 +48,11 @@ fn main() -> Result<()> {
     let command = command_line("cargo xtask campaign engine", env::args().skip(1));
     let mut header = Header::here(&out, command, "pages and containers in memory")?;
     header.notes = notes(&plan, &results);
+    header.notes.push(match env::var("GLIBC_TUNABLES") {
+        Ok(tunables) if !tunables.is_empty() => format!("memory is taken by {tunables}"),
+        _ => "memory is taken as glibc does by itself".into(),
+    });
+    header.notes.extend(mounted(&directory).map(|medium| format!("pools are on {medium}")));
     match openssl {
         Ok(version) => drop(header.tools.insert("openssl".to_owned(), version)),
         Err(error) => header.notes.push(format!("OpenSSL is left out: {error:#}")),
