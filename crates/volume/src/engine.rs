@@ -11,8 +11,9 @@
 //! takes long under it is done in steps, between which others have it ([turns](crate::turns)).
 //!
 //! **Batches.** Each thread takes its pages through all stages itself, many at a time: fingerprint
-//! them in the lanes of vectors, look them up while memory is asked for the next ones, read what
-//! maps and references will need, change these, and append what is new in one write.
+//! them in the lanes of vectors while memory is asked for what looking up the ones before, and mapping
+//! them, will read ([look_up](crate::look_up)), change maps and references, and append what is new in
+//! one write.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
