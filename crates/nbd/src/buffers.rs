@@ -86,18 +86,26 @@ impl Kept {
         Some(bytes)
     }
 
-    /// Keeps `bytes`, or gives them back if there is enough already.
-    fn put(&mut self, bytes: Box<[u8]>) -> Option<Box<[u8]>> {
-        if bytes.is_empty() || self.bytes + bytes.len() > MOST_KEPT {
-            return Some(bytes);
-        }
-        let class = bytes.len().ilog2() as usize;
-        if self.by_size.len() <= class {
-            self.by_size.resize_with(class + 1, Vec::new);
+    /// Keeps `bytes`. If that is too much in all, what is of the size of which most is kept goes, and is
+    /// given back: so a client that changes to another size finds buffers of it soon.
+    fn put(&mut self, bytes: Box<[u8]>) -> Vec<Box<[u8]>> {
+        let mut too_many = Vec::new();
+        let Some(class) = bytes.len().checked_ilog2() else { return too_many };
+        if self.by_size.len() <= class as usize {
+            self.by_size.resize_with(class as usize + 1, Vec::new);
         }
         self.bytes += bytes.len();
-        self.by_size[class].push(bytes);
-        None
+        self.by_size[class as usize].push(bytes);
+        while self.bytes > MOST_KEPT {
+            let kept_of = |of_size: &&mut Vec<Box<[u8]>>| {
+                of_size.len() * of_size.first().map_or(0, |one| one.len())
+            };
+            let most = self.by_size.iter_mut().max_by_key(kept_of);
+            let one = most.and_then(Vec::pop).expect("more than nothing is kept");
+            self.bytes -= one.len();
+            too_many.push(one);
+        }
+        too_many
     }
 }
 
@@ -195,5 +203,36 @@ mod tests {
         drop(many);
         assert!(buffers.lock().bytes <= MOST_KEPT);
         assert_eq!(buffers.budget.available_permits(), (1 << 30) / SMALLEST);
+    }
+
+    #[test]
+    fn buffers_of_another_size_take_the_place_of_those_that_nobody_asks_for() {
+        let buffers = Buffers::new(1 << 30);
+        let share = buffers.share(1 << 30);
+        let kept = |size: usize| {
+            let kept = buffers.lock();
+            let of_size = kept.by_size.get(size.ilog2() as usize).map_or(0, Vec::len);
+            let all: usize = kept.by_size.iter().flatten().map(|one| one.len()).sum();
+            assert_eq!(all, kept.bytes);
+            assert!(all <= MOST_KEPT);
+            of_size
+        };
+        let use_at_once = |count: usize, size: usize| {
+            let all: Vec<Buffer> = (0..count).map(|_| try_take(&share, size).unwrap()).collect();
+            drop(all);
+        };
+        use_at_once(20, 1 << 20);
+        assert_eq!(kept(1 << 20), 16);
+        use_at_once(16, 256 << 10);
+        assert_eq!((kept(1 << 20), kept(256 << 10)), (12, 16));
+        // neither takes all from the other
+        use_at_once(1000, 4096);
+        use_at_once(1000, 256 << 10);
+        assert_eq!(kept(4096), 1000);
+        assert!(kept(1 << 20) >= 4 && kept(256 << 10) >= 16);
+        // the longest request there may be
+        use_at_once(1, 32 << 20);
+        assert_eq!(kept(32 << 20), 0);
+        assert!(kept(256 << 10) >= 16);
     }
 }
