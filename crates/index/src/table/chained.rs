@@ -12,15 +12,14 @@
 //! at once, so links are gone along seldom:
 //!
 //! - A bucket takes entries of eight that lie beside each other and are its own, as long as one of
-//!   them is free, and then one from *elsewhere*: another bucket's. The free four bytes of a bucket
-//!   have a tag for each own entry that is in the chain. A look-up reads the bucket, and then the
-//!   entries at once that have its fingerprint's tag: 1.4 on average. See tags.rs.
-//! - Entries from elsewhere come first in the chain. Where no tag led to the fingerprint, it is one
-//!   of them or not there, and the walk ends at the first own entry. So a new one from elsewhere
-//!   needs no walk either.
+//!   them is free, and then one from *elsewhere*: another bucket's. Own entries need no links: the
+//!   free four bytes of a bucket have a tag for each that it uses. A look-up reads the bucket, and
+//!   then the entries at once that have its fingerprint's tag: 1.4 on average. See tags.rs.
+//! - Only entries from elsewhere are a chain. Where no tag led to the fingerprint, it is one of them
+//!   or not there.
 //! - Where nothing was removed since the filter was made, it has no bit too many. So a bucket notes
 //!   that something was, and the filter that was wrong is made anew only there; not beside a walk,
-//!   which hardly ever passes the whole chain, but in one of its own.
+//!   which hardly ever passes all entries, but in one of its own.
 
 mod tags;
 #[cfg(test)]
@@ -67,7 +66,7 @@ const REMOVED: u32 = 1 << 31;
 
 #[repr(C, align(16))]
 struct Bucket {
-    /// The first entry, and [`REMOVED`].
+    /// The first entry from elsewhere, and [`REMOVED`].
     head: AtomicU32,
     filter: AtomicU32,
     tags: AtomicU32,
@@ -78,7 +77,7 @@ struct Bucket {
 unsafe impl Zeroed for Bucket {}
 
 impl Bucket {
-    /// The first entry of the chain, or [`END`].
+    /// The first entry from elsewhere, or [`END`].
     fn first(&self) -> u32 {
         self.head.load(Ordering::Relaxed) & !REMOVED
     }
@@ -103,6 +102,7 @@ impl Bucket {
 struct Entry {
     fingerprint: [AtomicU64; 4],
     handle: AtomicU64,
+    /// What follows in the chain, where it is another bucket's than its own.
     next: AtomicU32,
 }
 
@@ -208,33 +208,24 @@ impl ChainedTable {
         &self.entries[at as usize - 1]
     }
 
-    /// The numbers of the entries of the chain.
+    /// The entries from elsewhere.
     fn chain(&self, bucket: &Bucket) -> impl Iterator<Item = u32> {
         let some = |at: u32| (at != END).then_some(at);
-        std::iter::successors(some(bucket.first()), move |&last| some(self.after(bucket, last)))
+        let next = move |&at: &u32| some(self.entry(at).next.load(Ordering::Relaxed));
+        std::iter::successors(some(bucket.first()), next)
     }
 
-    /// What follows entry `before` in the chain, the first if that is [`END`].
-    fn after(&self, bucket: &Bucket, before: u32) -> u32 {
-        match before {
-            END => bucket.first(),
-            before => self.entry(before).next.load(Ordering::Relaxed),
-        }
-    }
-
-    /// Lets `at` follow entry `before` in the chain. Who calls has the lock.
-    fn set_after(&self, bucket: &Bucket, before: u32, at: u32) {
-        match before {
-            END => bucket.set_first(at),
-            before => self.entry(before).next.store(at, Ordering::Relaxed),
-        }
+    /// All entries of bucket `index`.
+    fn all(&self, index: usize) -> impl Iterator<Item = u32> {
+        let bucket = &self.buckets[index];
+        bucket.tags().used().map(move |own| own_entry(index, own)).chain(self.chain(bucket))
     }
 
     /// Whether the filter leaves it open if `words` is in the bucket; never if nothing is.
     fn may_have(&self, bucket: &Bucket, words: Words) -> bool {
         let bits = filter_bits(words);
         let is_open = !self.has_filters || bucket.filter.load(Ordering::Relaxed) & bits == bits;
-        is_open && bucket.first() != END
+        is_open && (bucket.tags() != Tags::default() || bucket.first() != END)
     }
 
     /// Begins to look for `words`, unless the filter says that it is not there.
@@ -245,7 +236,7 @@ impl ChainedTable {
             return None;
         }
         let own = bucket.tags().same_as(Tag::of(words));
-        Some(Search { own, at: elsewhere(index, bucket.first()), steps: 0 })
+        Some(Search { own, at: bucket.first(), steps: 0 })
     }
 
     /// Asks memory for what the next step of the search reads.
@@ -272,11 +263,10 @@ impl ChainedTable {
         search.steps += 1;
         if !search.own.is_empty() {
             let own = std::mem::replace(&mut search.own, OwnEntries::NONE);
-            let first = (index * ENTRIES_A_BUCKET) as u32 + 1;
-            return own.map(|own| first + own as u32).find_map(look);
+            return own.map(|own| own_entry(index, own)).find_map(look);
         }
         let at = search.at;
-        search.at = elsewhere(index, self.entry(at).next.load(Ordering::Relaxed));
+        search.at = self.entry(at).next.load(Ordering::Relaxed);
         look(at)
     }
 
@@ -300,26 +290,28 @@ impl ChainedTable {
 
     /// Counts what the filter passed for nothing when the bucket had this version, and makes the
     /// filter anew if it may have bits of what was removed, and nobody wrote the bucket since.
-    fn note_false_positive(&self, bucket: &Bucket, version: Version) {
+    fn note_false_positive(&self, index: usize, version: Version) {
         if !self.has_filters {
             return;
         }
         self.false_positives.fetch_add(1, Ordering::Relaxed);
+        let bucket = &self.buckets[index];
         if bucket.head.load(Ordering::Relaxed) & REMOVED != 0
             && let Some(_writing) = bucket.lock.write_from(version)
         {
-            self.mend_filter(bucket);
+            self.mend_filter(index);
         }
     }
 
-    /// Makes the filter of what is in the chain, if something was removed since that was done. Who
-    /// calls has the lock.
-    fn mend_filter(&self, bucket: &Bucket) {
+    /// Makes the filter of what is there, if something was removed since that was done. Who calls has
+    /// the lock.
+    fn mend_filter(&self, index: usize) {
+        let bucket = &self.buckets[index];
         if bucket.head.load(Ordering::Relaxed) & REMOVED == 0 {
             return;
         }
         bucket.head.store(bucket.first(), Ordering::Relaxed);
-        let bits = self.chain(bucket).map(|at| filter_bits(self.entry(at).fingerprint()));
+        let bits = self.all(index).map(|at| filter_bits(self.entry(at).fingerprint()));
         let filter = bits.fold(0, |filter, bits| filter | bits);
         let before = bucket.filter.swap(filter, Ordering::Relaxed);
         self.rebuilt_filters.fetch_add(u64::from(before != filter), Ordering::Relaxed);
@@ -423,7 +415,7 @@ impl ChainedTable {
                     self.get(fingerprint)
                 } else {
                     if found.is_none() {
-                        self.note_false_positive(bucket, *version);
+                        self.note_false_positive(index, *version);
                     }
                     found.map(|(_, handle)| handle)
                 };
@@ -445,7 +437,7 @@ impl ChainedTable {
             }
             Answer::FalsePositive if self.has_filters => {
                 self.false_positives.fetch_add(1, Ordering::Relaxed);
-                self.mend_filter(bucket);
+                self.mend_filter(index);
             }
             Answer::FalsePositive | Answer::Excluded => {}
         }
@@ -465,25 +457,16 @@ impl ChainedTable {
             place.store(word, Ordering::Relaxed);
         }
         entry.handle.store(handle, Ordering::Relaxed);
-        let before = match own_number(index, free) {
-            Some(own) => {
-                bucket.set_tag(own, Some(Tag::of(words)));
-                self.last_from_elsewhere(index)
+        match own_number(index, free) {
+            Some(own) => bucket.set_tag(own, Some(Tag::of(words))),
+            None => {
+                entry.next.store(bucket.first(), Ordering::Relaxed);
+                bucket.set_first(free as u32 + 1);
             }
-            None => END,
-        };
-        entry.next.store(self.after(bucket, before), Ordering::Relaxed);
-        self.set_after(bucket, before, free as u32 + 1);
+        }
         let filter = bucket.filter.load(Ordering::Relaxed) | filter_bits(words);
         bucket.filter.store(filter, Ordering::Relaxed);
         Inserted::New
-    }
-
-    /// The last entry from elsewhere in the chain, behind which own ones begin, or [`END`]. Who calls
-    /// has the lock.
-    fn last_from_elsewhere(&self, index: usize) -> u32 {
-        let chain = self.chain(&self.buckets[index]);
-        chain.take_while(|&at| elsewhere(index, at) != END).last().unwrap_or(END)
     }
 
     /// Goes through searches in these buckets, a step of each at a time, so that what they read is in
@@ -506,14 +489,18 @@ impl ChainedTable {
         }
     }
 
-    /// Takes entry `at` out of the chain. Who calls has the lock.
+    /// Takes entry `at` out of bucket `index`. Who calls has the lock.
     fn unlink(&self, index: usize, at: u32) {
         let bucket = &self.buckets[index];
-        let before = self.chain(bucket).take_while(|&before| before != at).last().unwrap_or(END);
-        self.set_after(bucket, before, self.after(bucket, at));
         bucket.head.store(bucket.first() | REMOVED, Ordering::Relaxed);
         if let Some(own) = own_number(index, at as usize - 1) {
             bucket.set_tag(own, None);
+            return;
+        }
+        let next = self.entry(at).next.load(Ordering::Relaxed);
+        match self.chain(bucket).take_while(|&before| before != at).last() {
+            None => bucket.set_first(next),
+            Some(before) => self.entry(before).next.store(next, Ordering::Relaxed),
         }
     }
 
@@ -534,7 +521,7 @@ impl ChainedTable {
             if let Some(search) = self.search(*index, words) {
                 self.ask(*index, &search);
                 if self.buckets[*index].head.load(Ordering::Relaxed) & REMOVED != 0 {
-                    // the filter may be made anew, of the whole chain
+                    // the filter may be made anew, of all entries
                     self.prefetch_own(*index);
                 }
                 open[count] = (*index, words, search);
@@ -549,12 +536,9 @@ impl ChainedTable {
     }
 }
 
-/// `at` if it is an entry from elsewhere, [`END`] if it is one of bucket `index`'s own.
-fn elsewhere(index: usize, at: u32) -> u32 {
-    match at != END && own_number(index, at as usize - 1).is_none() {
-        true => at,
-        false => END,
-    }
+/// Bucket `index`'s own entry `own`.
+fn own_entry(index: usize, own: usize) -> u32 {
+    (index * ENTRIES_A_BUCKET + own) as u32 + 1
 }
 
 /// Which of bucket `index`'s own entries it is, if it is one.
@@ -589,7 +573,7 @@ impl Table for ChainedTable {
                 Answer::Known { handle, .. } => Some(handle),
                 Answer::Excluded => None,
                 Answer::FalsePositive => {
-                    self.note_false_positive(bucket, version);
+                    self.note_false_positive(index, version);
                     None
                 }
             };
@@ -629,7 +613,7 @@ impl Table for ChainedTable {
         let words = Words::of(fingerprint);
         let index = words.bucket(self.buckets.len());
         let bucket = &self.buckets[index];
-        // those before it in the chain are read too
+        // they come while the bucket does
         self.prefetch_own(index);
         let _writing = bucket.lock.write();
         match self.find(index, words, || true) {
@@ -640,7 +624,7 @@ impl Table for ChainedTable {
             }
             Answer::FalsePositive if self.has_filters => {
                 self.false_positives.fetch_add(1, Ordering::Relaxed);
-                self.mend_filter(bucket);
+                self.mend_filter(index);
             }
             Answer::FalsePositive | Answer::Excluded => {}
         }
@@ -667,10 +651,11 @@ impl Table for ChainedTable {
         let (count, sample) = (self.buckets.len(), sample.min(self.buckets.len()));
         let mut lengths = vec![0];
         for i in 0..sample {
-            let bucket = &self.buckets[i * count / sample];
+            let index = i * count / sample;
+            let bucket = &self.buckets[index];
             let len = loop {
                 let version = bucket.lock.read();
-                let len = self.chain(bucket).take(self.entries.len()).count();
+                let len = self.all(index).take(self.entries.len()).count();
                 if bucket.lock.is_unchanged(version) {
                     break len;
                 }

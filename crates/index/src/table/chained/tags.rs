@@ -1,7 +1,7 @@
 //! Which of a bucket's own entries may have a fingerprint: four bits for each of the eight.
 //!
-//! They lie beside the head of the chain, so a look-up that has read the bucket knows which line of
-//! memory comes next, and does not go there from link to link.
+//! They lie in the bucket, so a look-up that has read it knows which line of memory comes next, and
+//! does not go there from link to link.
 
 use crate::table::{Words, one_of};
 
@@ -16,7 +16,7 @@ const TOPS: u32 = ONES << (BITS - 1);
 
 /// A tag for each of a bucket's eight own entries, the first in the lowest bits.
 ///
-/// Zero: the entry is not in the chain of its own bucket. It is free, or in another one's.
+/// Zero: the entry is not its own bucket's now. It is free, or in another one's chain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tags(pub(super) u32);
 
@@ -44,7 +44,13 @@ impl Tags {
         OwnEntries(!(lower | differing) & TOPS)
     }
 
-    /// The same, with a tag for own entry `own`; none if it is not in the chain any more.
+    /// The own entries that have a tag.
+    pub(super) fn used(self) -> OwnEntries {
+        let any = self.0 | self.0 >> 1 | self.0 >> 2 | self.0 >> 3;
+        OwnEntries((any & ONES) << (BITS - 1))
+    }
+
+    /// The same, with a tag for own entry `own`; none if the bucket does not use it any more.
     pub(super) fn with(self, own: usize, tag: Option<Tag>) -> Self {
         let at = BITS * own as u32;
         let tag = tag.map_or(0, |tag| tag.0);
@@ -87,6 +93,8 @@ mod tests {
             for shift in [0, 4, 16] {
                 let tags = Tags(tags.rotate_left(shift));
                 let tag_at = |own: usize| tags.0 >> (4 * own) & 15;
+                let used: Vec<_> = (0..8).filter(|&own| tag_at(own) != 0).collect();
+                assert!(tags.used().eq(used), "{tags:x?}");
                 for tag in 1..=15 {
                     let expected: Vec<_> = (0..8).filter(|&own| tag_at(own) == tag).collect();
                     assert!(tags.same_as(Tag(tag)).eq(expected), "{tags:x?}, {tag}");
