@@ -1,4 +1,5 @@
-//! Telling from a sample that bytes will not shrink, so that no time is spent on trying.
+//! Telling from a sample that bytes, or most of them, will not shrink, so that no time is spent on
+//! trying.
 
 /// Pieces that are looked at, spread evenly.
 const PIECES: usize = 8;
@@ -28,6 +29,32 @@ pub(crate) fn is_incompressible(bytes: &[u8]) -> bool {
     entropy(&counts, PIECES * PIECE_LEN) > MIN_ENTROPY
 }
 
+/// Every how many bytes of a page one is looked at: not a length that fields of records have.
+const STRIDE: usize = 17;
+/// Bytes of a page that are looked at, at least: of fewer, chance has too large a part.
+const LEAST: usize = 64;
+/// How many times as many pairs of equal bytes as by chance there are in what does not shrink.
+const MOST_EQUAL: f64 = 1.4;
+
+/// Whether the bytes of `page` are spread as by chance, but for one value that may fill any part of
+/// it: then what does not repeat, the literals, does not become shorter by codes for single bytes.
+///
+/// Goes by how many pairs of bytes in a sample are equal, which is one in 256 by chance and one in 15
+/// of English text. What is shorter than 1 KiB is never called even.
+pub(crate) fn is_even(page: &[u8]) -> bool {
+    let mut counts = [0_u32; 256];
+    page.iter().step_by(STRIDE).for_each(|byte| counts[usize::from(*byte)] += 1);
+    // what fills the page repeats, and is no literal
+    let filler = counts.iter().copied().max().unwrap_or(0);
+    let total = page.len().div_ceil(STRIDE) - filler as usize;
+    if total < LEAST {
+        return false;
+    }
+    let pairs = |count: u32| u64::from(count) * u64::from(count.saturating_sub(1));
+    let equal = counts.iter().map(|&count| pairs(count)).sum::<u64>() - pairs(filler);
+    (equal as f64) < MOST_EQUAL * (total * (total - 1)) as f64 / 256.0
+}
+
 /// Shannon's entropy, in bits a byte, of `total` bytes that were counted by value.
 fn entropy(counts: &[u32; 256], total: usize) -> f64 {
     let total = total as f64;
@@ -47,6 +74,41 @@ mod tests {
             let counts = std::array::from_fn(|value| if value < values { 10 } else { 0 });
             assert!((entropy(&counts, 10 * values) - bits).abs() < 1e-9, "{values}");
         }
+    }
+
+    #[test]
+    fn pages_are_even_whose_bytes_are_spread_as_by_chance_but_for_one_value() {
+        let random = testkit::random(1, 1 << 20);
+        let share = |make: &dyn Fn(&[u8]) -> Vec<u8>| {
+            let pages = random.chunks(4096);
+            pages.clone().filter(|page| is_even(&make(page))).count() as f64 / pages.len() as f64
+        };
+        let half_zeros = |page: &[u8], pieces: usize| {
+            let zeros = vec![0; page.len() / pieces / 2];
+            page.chunks(page.len() / pieces)
+                .flat_map(|piece| [&piece[zeros.len()..], &zeros].concat())
+                .collect()
+        };
+        assert!(share(&|page| page.to_vec()) > 0.99);
+        assert!(share(&|page| half_zeros(page, 1)) > 0.9);
+        assert!(share(&|page| half_zeros(page, 8)) > 0.9);
+        // seven bits in each byte, six, and four
+        assert!(share(&|page| page.iter().map(|byte| byte & 0x7f).collect()) < 0.01);
+        assert!(share(&|page| page.iter().map(|byte| b' ' + byte % 64).collect()) < 0.01);
+        assert!(share(&|page| page.iter().map(|byte| byte & 0x0f).collect()) < 0.01);
+        // numbers of eight bytes of which only the lowest is random
+        assert!(
+            share(&|page| page[..512]
+                .iter()
+                .flat_map(|byte| [*byte, 1, 2, 3, 4, 5, 6, 7])
+                .collect())
+                < 0.01
+        );
+        for (seed, len) in [(1, 4096), (2, 4096), (3, 512), (4, 0)] {
+            assert!(!is_even(&testkit::text(seed, len)), "{len}");
+        }
+        assert!(!is_even(&[0; 4096]));
+        assert!(!is_even(&random[..1024]));
     }
 
     #[test]

@@ -155,3 +155,31 @@ fn the_codec_of_a_group_is_what_its_footer_says() {
         assert!(matches!(error, ContainerError::Decompress { .. }), "{error}");
     }
 }
+
+#[test]
+fn pages_are_hardly_longer_than_zstd_makes_them_at_level_1() {
+    let digits: Vec<u8> =
+        random(3, 4096).iter().map(|byte| b"0123456789abcdef"[*byte as usize % 16]).collect();
+    let half_zeros: Vec<u8> =
+        random(4, 2048).chunks(256).flat_map(|piece| [piece, &[0; 256]].concat()).collect();
+    let half_text = [random(5, 2048), text(6, 2048)].concat();
+    let pages = [
+        text(1, 4096),
+        random(2, 4096),
+        digits,
+        half_zeros,
+        half_text,
+        vec![7; 4096],
+        text(7, 512),
+    ];
+    let mut compressor = Compressor::of(Codec::Zstd, Suite::Plain).unwrap();
+    for page in &pages {
+        let mut stored = vec![0; compressor.bound(page.len())];
+        let (codec, len) = compressor.compress_into(page, &mut stored).unwrap();
+        let at_level_1 = zstd::bulk::compress(page, 1).unwrap().len().min(page.len());
+        assert!(len <= at_level_1 * 101 / 100, "{len}, {at_level_1} at level 1");
+        let mut found = vec![0; page.len()];
+        decompress_into(codec, &stored[..len], &mut found).unwrap();
+        assert!(found == *page);
+    }
+}
