@@ -56,7 +56,7 @@ pub(crate) enum Shrinker {
     Raw,
     Zstd(zstd::bulk::Compressor<'static>),
     /// The same of pages, at level 1; and at level -1, which leaves literals as they are, for those
-    /// whose literals would not become shorter: trying takes a third of the time.
+    /// whose literals would not become shorter: trying takes 3 of 10 of the time, or more.
     ZstdPages([zstd::bulk::Compressor<'static>; 2]),
     Lz4,
     Deflate(Box<Compress>),

@@ -32,27 +32,39 @@ pub(crate) fn is_incompressible(bytes: &[u8]) -> bool {
 /// Every how many bytes of a page one is looked at: not a length that fields of records have.
 const STRIDE: usize = 17;
 /// Bytes of a page that are looked at, at least: of fewer, chance has too large a part.
-const LEAST: usize = 64;
+const LEAST: u32 = 64;
 /// How many times as many pairs of equal bytes as by chance there are in what does not shrink.
 const MOST_EQUAL: f64 = 1.4;
 
-/// Whether the bytes of `page` are spread as by chance, but for one value that may fill any part of
-/// it: then what does not repeat, the literals, does not become shorter by codes for single bytes.
+/// Whether the bytes of `page` are spread as by chance where they do not repeat: then codes for single
+/// bytes would not make these, the literals, shorter.
 ///
 /// Goes by how many pairs of bytes in a sample are equal, which is one in 256 by chance and one in 15
-/// of English text. What is shorter than 1 KiB is never called even.
+/// of English text. Bytes in runs of one value are left out: they repeat. Those that stand alone, as
+/// the upper bytes of small numbers do, are literals. What is shorter than 1 KiB is never called even.
 pub(crate) fn is_even(page: &[u8]) -> bool {
-    let mut counts = [0_u32; 256];
-    page.iter().step_by(STRIDE).for_each(|byte| counts[usize::from(*byte)] += 1);
-    // what fills the page repeats, and is no literal
-    let filler = counts.iter().copied().max().unwrap_or(0);
-    let total = page.len().div_ceil(STRIDE) - filler as usize;
-    if total < LEAST {
-        return false;
+    let by_chance = |total: u32| f64::from(total) * f64::from(total.saturating_sub(1)) / 256.0;
+    let most = MOST_EQUAL * by_chance(page.len().div_ceil(STRIDE) as u32);
+    let (mut counts, mut total, mut equal) = ([0_u32; 256], 0, 0);
+    for at in (0..page.len()).step_by(STRIDE).filter(|&at| !is_in_run(page, at)) {
+        let count = &mut counts[usize::from(page[at])];
+        // with each of those before it, either way round
+        equal += 2 * *count;
+        *count += 1;
+        total += 1;
+        // what is not even tells itself soon
+        if f64::from(equal) > most {
+            return false;
+        }
     }
-    let pairs = |count: u32| u64::from(count) * u64::from(count.saturating_sub(1));
-    let equal = counts.iter().map(|&count| pairs(count)).sum::<u64>() - pairs(filler);
-    (equal as f64) < MOST_EQUAL * (total * (total - 1)) as f64 / 256.0
+    total >= LEAST && f64::from(equal) < MOST_EQUAL * by_chance(total)
+}
+
+/// Whether the byte at `at` and the seven that follow it, or come before it, are the same.
+fn is_in_run(page: &[u8], at: usize) -> bool {
+    let run = [page[at]; 8];
+    let is_run = |first: usize| page[first..].first_chunk() == Some(&run);
+    is_run(at) || at.checked_sub(run.len() - 1).is_some_and(is_run)
 }
 
 /// Shannon's entropy, in bits a byte, of `total` bytes that were counted by value.
@@ -76,39 +88,46 @@ mod tests {
         }
     }
 
+    /// Pages whose bytes at places that are `is_random` are random, and all others zero.
+    fn pages(is_random: impl Fn(usize) -> bool) -> Vec<Vec<u8>> {
+        let page = |seed: u64| {
+            let random = testkit::random(seed, 4096).into_iter().enumerate();
+            random.map(|(at, byte)| if is_random(at) { byte } else { 0 }).collect()
+        };
+        (1..=200).map(page).collect()
+    }
+
+    fn even(pages: &[Vec<u8>]) -> f64 {
+        pages.iter().filter(|page| is_even(page)).count() as f64 / pages.len() as f64
+    }
+
     #[test]
-    fn pages_are_even_whose_bytes_are_spread_as_by_chance_but_for_one_value() {
-        let random = testkit::random(1, 1 << 20);
-        let share = |make: &dyn Fn(&[u8]) -> Vec<u8>| {
-            let pages = random.chunks(4096);
-            pages.clone().filter(|page| is_even(&make(page))).count() as f64 / pages.len() as f64
-        };
-        let half_zeros = |page: &[u8], pieces: usize| {
-            let zeros = vec![0; page.len() / pieces / 2];
-            page.chunks(page.len() / pieces)
-                .flat_map(|piece| [&piece[zeros.len()..], &zeros].concat())
-                .collect()
-        };
-        assert!(share(&|page| page.to_vec()) > 0.99);
-        assert!(share(&|page| half_zeros(page, 1)) > 0.9);
-        assert!(share(&|page| half_zeros(page, 8)) > 0.9);
-        // seven bits in each byte, six, and four
-        assert!(share(&|page| page.iter().map(|byte| byte & 0x7f).collect()) < 0.01);
-        assert!(share(&|page| page.iter().map(|byte| b' ' + byte % 64).collect()) < 0.01);
-        assert!(share(&|page| page.iter().map(|byte| byte & 0x0f).collect()) < 0.01);
-        // numbers of eight bytes of which only the lowest is random
-        assert!(
-            share(&|page| page[..512]
-                .iter()
-                .flat_map(|byte| [*byte, 1, 2, 3, 4, 5, 6, 7])
-                .collect())
-                < 0.01
-        );
+    fn pages_are_even_whose_bytes_are_spread_as_by_chance_but_for_runs() {
+        assert!(even(&pages(|_| true)) > 0.99);
+        assert!(even(&pages(|at| at < 2048)) > 0.9);
+        assert!(even(&pages(|at| at % 512 < 256)) > 0.9);
+        assert!(even(&pages(|at| at % 64 >= 32)) > 0.9);
+    }
+
+    #[test]
+    fn pages_are_not_even_whose_literals_shrink() {
+        // small numbers in longer fields: zeros that are no runs
+        for (random, len) in [(1, 2), (2, 4), (3, 4), (5, 8), (3, 8), (1, 8), (6, 8)] {
+            assert!(even(&pages(|at| at % len < random)) < 0.01, "{random} of {len} bytes");
+        }
+        let scattered = testkit::random(0, 4096);
+        assert!(even(&pages(|at| scattered[at] < 128)) < 0.01);
+        // fewer than eight bits in each byte
+        for values in [16, 64, 128] {
+            let mut pages = pages(|_| true);
+            pages.iter_mut().flatten().for_each(|byte| *byte %= values);
+            assert!(even(&pages) < 0.01, "{values} values");
+        }
         for (seed, len) in [(1, 4096), (2, 4096), (3, 512), (4, 0)] {
             assert!(!is_even(&testkit::text(seed, len)), "{len}");
         }
         assert!(!is_even(&[0; 4096]));
-        assert!(!is_even(&random[..1024]));
+        assert!(!is_even(&testkit::random(1, 1024)));
     }
 
     #[test]

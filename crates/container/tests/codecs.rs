@@ -163,12 +163,20 @@ fn pages_are_hardly_longer_than_zstd_makes_them_at_level_1() {
     let half_zeros: Vec<u8> =
         random(4, 2048).chunks(256).flat_map(|piece| [piece, &[0; 256]].concat()).collect();
     let half_text = [random(5, 2048), text(6, 2048)].concat();
+    let fields = |random_bytes: usize, len: usize| -> Vec<u8> {
+        let bytes = random(len as u64, 4096).into_iter().enumerate();
+        bytes.map(|(at, byte)| if at % len < random_bytes { byte } else { 0 }).collect()
+    };
     let pages = [
         text(1, 4096),
         random(2, 4096),
         digits,
         half_zeros,
         half_text,
+        fields(1, 2),
+        fields(2, 4),
+        fields(5, 8),
+        fields(6, 8),
         vec![7; 4096],
         text(7, 512),
     ];

@@ -95,16 +95,14 @@ impl Drop for Claimed<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
     use std::thread;
 
-    use onefold_backend::MemoryFolder;
-    use onefold_block::{BlockDevice, BlockSize, Durability};
+    use onefold_block::{BlockDevice, Durability};
     use onefold_fingerprint::Fingerprinter;
     use onefold_testkit::random;
 
     use super::*;
-    use crate::{Hash, Options, Pool};
+    use crate::volume::tests::small;
 
     fn page(first: u64, last: u8) -> Fingerprint {
         let mut bytes = [last; Fingerprint::LEN];
@@ -170,12 +168,7 @@ mod tests {
     fn a_write_waits_for_who_writes_the_same_and_stores_what_that_one_did_not() {
         const COUNT: usize = 40;
         for are_stored in [true, false] {
-            let folder = Arc::new(MemoryFolder::new());
-            Pool::create(&folder, Hash::Blake3).unwrap();
-            let options = Options { table_bytes: 1 << 20, ..Options::default() };
-            let (pool, _) = Pool::open(folder, options).unwrap();
-            pool.create_volume("a", 1 << 20, BlockSize::B4096).unwrap();
-            let volume = pool.volume("a").unwrap();
+            let (pool, volume) = small(1 << 20);
             let bytes = random(1, COUNT * 4096);
             let claims = &pool.0.claims;
             thread::scope(|scope| {

@@ -346,7 +346,7 @@ fn block_error(error: VolumeError) -> BlockError {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::sync::mpsc;
     use std::thread;
     use std::time::Duration;
@@ -357,14 +357,20 @@ mod tests {
     use super::*;
     use crate::{Hash, Options, Pool};
 
-    #[test]
-    fn a_read_that_a_deletion_came_before_gives_no_zeros() {
+    /// A new pool in memory with a small table, and its volume `a` of so many bytes.
+    pub(crate) fn small(size: u64) -> (Pool, Volume) {
         let folder = Arc::new(MemoryFolder::new());
         Pool::create(&folder, Hash::Blake3).unwrap();
         let options = Options { table_bytes: 1 << 20, ..Options::default() };
         let (pool, _) = Pool::open(folder, options).unwrap();
-        pool.create_volume("a", 1 << 20, BlockSize::B4096).unwrap();
+        pool.create_volume("a", size, BlockSize::B4096).unwrap();
         let volume = pool.volume("a").unwrap();
+        (pool, volume)
+    }
+
+    #[test]
+    fn a_read_that_a_deletion_came_before_gives_no_zeros() {
+        let (pool, volume) = small(1 << 20);
         volume.write(0, &[1; 4096], Durability::OnReturn).unwrap();
         // its size is known by then, and that the range lies within
         let locate = || volume.engine.locate(volume.id, 0..2);
@@ -386,12 +392,7 @@ mod tests {
     fn what_was_never_written_is_erased_and_asked_for_at_once() {
         const BLOCK: u64 = 4096;
         const SIZE: u64 = BLOCK << 38;
-        let folder = Arc::new(MemoryFolder::new());
-        Pool::create(&folder, Hash::Blake3).unwrap();
-        let options = Options { table_bytes: 1 << 20, ..Options::default() };
-        let (pool, _) = Pool::open(folder, options).unwrap();
-        pool.create_volume("a", SIZE, BlockSize::B4096).unwrap();
-        let volume = pool.volume("a").unwrap();
+        let (pool, volume) = small(SIZE);
         let extents = |range, max| volume.extents(range, max).unwrap();
         volume.erase(0..SIZE, Durability::OnReturn).unwrap();
         volume.write_zeroes(1..SIZE - 1, Zeroes::default(), Durability::OnReturn).unwrap();

@@ -9,7 +9,7 @@ use onefold_fingerprint::Fingerprinter;
 
 use super::page::{Batch, HALVES};
 
-/// Level of zstd at which pages are compressed, which is the engine's own.
+/// Level of zstd at which pages are compressed: the engine's own for pages like these, of digits.
 const LEVEL: i32 = 1;
 
 /// Seconds for the fingerprints of `count` pages, `depth` at a time, each batch just made.
