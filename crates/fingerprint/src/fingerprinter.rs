@@ -80,14 +80,13 @@ impl Fingerprinter {
     /// at hand use this one, since short chunks fill vector registers only together.
     pub fn fingerprint_many(&self, chunks: &[&[u8]], out: &mut Vec<Fingerprint>) {
         let bytes: usize = chunks.iter().map(|chunk| chunk.len()).sum();
-        let are_short = bytes < SHORT_FOR_BLAKE3 * chunks.len();
-        let together = chunks.len() > 1
-            && match &self.0 {
-                Function::Blake3 => are_short && lanes::blake3(None, chunks, out),
-                Function::Blake3Keyed(key) => are_short && lanes::blake3(Some(key), chunks, out),
-                Function::Sha3 => lanes::sha3(chunks, out),
-                Function::Sha256 | Function::Sha1 => false,
-            };
+        let fills_lanes = chunks.len() > 1 && bytes < SHORT_FOR_BLAKE3 * chunks.len();
+        let together = match &self.0 {
+            Function::Blake3 => fills_lanes && lanes::blake3(None, chunks, out),
+            Function::Blake3Keyed(key) => fills_lanes && lanes::blake3(Some(key), chunks, out),
+            Function::Sha3 => lanes::sha3(chunks, out),
+            Function::Sha256 | Function::Sha1 => false,
+        };
         if !together {
             out.extend(chunks.iter().map(|chunk| self.fingerprint(chunk)));
         }

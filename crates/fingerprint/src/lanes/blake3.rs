@@ -111,16 +111,24 @@ impl Task for Many<'_> {
     }
 }
 
+/// Whether the leaves of all `chunks` fill no more than half of the widest vectors.
+pub(super) fn are_few(chunks: &[&[u8]]) -> bool {
+    chunks.len() <= MOST_LANES / 2 && chunks.iter().map(leaf_count).sum::<usize>() <= MOST_LANES / 2
+}
+
+fn leaf_count(chunk: &&[u8]) -> usize {
+    chunk.len().div_ceil(LEAF).max(1)
+}
+
 /// The leaves of all inputs, those of 1,024 bytes and then the shorter ones by length, and what
 /// belongs to which input.
 fn leaves<'a>(chunks: &[&'a [u8]]) -> (Vec<Leaf<'a>>, Vec<Tree>) {
-    let count = |chunk: &&[u8]| chunk.len().div_ceil(LEAF).max(1);
-    let mut leaves = Vec::with_capacity(chunks.iter().map(count).sum());
+    let mut leaves = Vec::with_capacity(chunks.iter().map(leaf_count).sum());
     let mut short = Vec::with_capacity(chunks.len());
     let mut trees = Vec::with_capacity(chunks.len());
     let mut first = 0;
     for chunk in chunks {
-        let values = count(chunk);
+        let values = leaf_count(chunk);
         let (whole, rest) = chunk.as_chunks::<LEAF>();
         let leaf = |counter: usize, bytes| Leaf {
             bytes,

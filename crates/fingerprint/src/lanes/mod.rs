@@ -10,6 +10,8 @@ mod sha3;
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+#[cfg(target_arch = "x86_64")]
+mod avx512vl;
 
 use std::sync::LazyLock;
 
@@ -28,6 +30,8 @@ enum Vectors {
     Avx2(avx2::Avx2),
     #[cfg(target_arch = "x86_64")]
     Avx512(avx512::Avx512),
+    #[cfg(target_arch = "x86_64")]
+    Avx512Vl(avx512vl::Avx512Vl),
 }
 
 impl Vectors {
@@ -37,6 +41,7 @@ impl Vectors {
         #[cfg(target_arch = "x86_64")]
         {
             all.extend(avx512::Avx512::new().map(Self::Avx512));
+            all.extend(avx512vl::Avx512Vl::new().map(Self::Avx512Vl));
             all.extend(avx2::Avx2::new().map(Self::Avx2));
         }
         all.push(Self::None);
@@ -54,6 +59,8 @@ impl Vectors {
             Self::Avx2(isa) => isa.run(task),
             #[cfg(target_arch = "x86_64")]
             Self::Avx512(isa) => isa.run(task),
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512Vl(isa) => isa.run(task),
         }
         #[allow(unreachable_code, reason = "elsewhere than on x86-64 there are none")]
         true
@@ -62,16 +69,30 @@ impl Vectors {
 
 static WIDEST: LazyLock<Vectors> = LazyLock::new(|| Vectors::all()[0]);
 
+/// Half as wide as the widest and as able, if there are such: less work for what does not fill more
+/// than half of those.
+static HALF: LazyLock<Option<Vectors>> = LazyLock::new(|| {
+    #[cfg(target_arch = "x86_64")]
+    return avx512vl::Avx512Vl::new().map(Vectors::Avx512Vl);
+    #[cfg(not(target_arch = "x86_64"))]
+    None
+});
+
 /// Appends the BLAKE3 fingerprint of each of `chunks` to `out`, keyed if there is a key. Says
 /// whether it did: not where this CPU has no vectors for it.
 pub(crate) fn blake3(key: Option<&[u8; 32]>, chunks: &[&[u8]], out: &mut Vec<Fingerprint>) -> bool {
-    WIDEST.run(blake3::Many { key, chunks, out })
+    let vectors = if blake3::are_few(chunks) { HALF.unwrap_or(*WIDEST) } else { *WIDEST };
+    vectors.run(blake3::Many { key, chunks, out })
 }
 
 /// Appends the SHA3-256 fingerprint of each of `chunks` to `out`. Says whether it did: not where
-/// this CPU has no vectors for it.
+/// this CPU has no vectors for it, or none that gain anything for a single chunk.
 pub(crate) fn sha3(chunks: &[&[u8]], out: &mut Vec<Fingerprint>) -> bool {
-    WIDEST.run(sha3::Many { chunks, out })
+    let Some(half) = *HALF else {
+        return chunks.len() > 1 && WIDEST.run(sha3::Many { chunks, out });
+    };
+    let (many, few) = chunks.split_at(chunks.len() - sha3::few_at_end(chunks.len()));
+    WIDEST.run(sha3::Many { chunks: many, out }) && half.run(sha3::Many { chunks: few, out })
 }
 
 #[cfg(test)]
@@ -114,6 +135,19 @@ mod tests {
             assert_eq!(a, blake3, "{vectors:?}, blake3 of {:?}", lens());
             assert_eq!(b[1..], keyed, "{vectors:?}, blake3 with a key of {:?}", lens());
             assert_eq!(c[1..], sha3, "{vectors:?}, sha3 of {:?}", lens());
+        }
+        // and so do those that are chosen
+        let has_any = *WIDEST != Vectors::None;
+        let [mut a, mut c] = [Vec::new(), Vec::new()];
+        if super::blake3(None, chunks, &mut a) {
+            assert_eq!(a, blake3, "blake3 of {:?}", lens());
+        } else {
+            assert!(!has_any && a.is_empty());
+        }
+        if super::sha3(chunks, &mut c) {
+            assert_eq!(c, sha3, "sha3 of {:?}", lens());
+        } else {
+            assert!((!has_any || HALF.is_none() && chunks.len() < 2) && c.is_empty());
         }
     }
 

@@ -47,6 +47,13 @@ impl Task for Many<'_> {
     }
 }
 
+/// How many of `count` chunks are left once they have filled the widest vectors, if no more than
+/// fill half of those; otherwise none.
+pub(super) fn few_at_end(count: usize) -> usize {
+    let left = count % MOST_LANES;
+    if left <= MOST_LANES / 2 { left } else { 0 }
+}
+
 /// Blocks of a chunk, the padding included.
 fn blocks(chunk: &[u8]) -> usize {
     chunk.len() / RATE + 1
