@@ -100,13 +100,10 @@ impl Shrinker {
         let len = bytes.len();
         let (codec, shrunk) = match self {
             Self::Raw => (Codec::Raw, None),
-            Self::Zstd(zstd) => {
-                let shrunk = zstd.compress_to_buffer(bytes, stored);
-                (Codec::Zstd, Some(shrunk.map_err(|error| failed(len, error))?))
-            }
+            Self::Zstd(zstd) => (Codec::Zstd, Some(zstd_into(zstd, bytes, stored)?)),
             Self::ZstdPages(zstd) => {
-                let shrunk = zstd[usize::from(is_even(bytes))].compress_to_buffer(bytes, stored);
-                (Codec::Zstd, Some(shrunk.map_err(|error| failed(len, error))?))
+                let zstd = &mut zstd[usize::from(is_even(bytes))];
+                (Codec::Zstd, Some(zstd_into(zstd, bytes, stored)?))
             }
             Self::Lz4 => {
                 let shrunk = lz4_flex::block::compress_into(bytes, stored);
@@ -140,6 +137,15 @@ impl Shrinker {
         stored.truncate(shrunk);
         Ok((codec, stored))
     }
+}
+
+/// Writes `bytes` as one frame to the beginning of `stored`; its length.
+fn zstd_into(
+    zstd: &mut zstd::bulk::Compressor<'_>,
+    bytes: &[u8],
+    stored: &mut [u8],
+) -> Result<usize, ContainerError> {
+    zstd.compress_to_buffer(bytes, stored).map_err(|error| failed(bytes.len(), error))
 }
 
 /// Writes `bytes` as one stream to the beginning of `stored`; its length, unless that is more than

@@ -349,10 +349,10 @@ fn threads_share_a_table_and_no_reader_sees_a_wrong_handle() {
                     })
                 })
                 .collect();
-            for writer in writers {
-                writer.join().unwrap();
-            }
+            let ended: Vec<_> = writers.into_iter().map(|writer| writer.join()).collect();
+            // before anything fails: readers would go on for ever
             done.store(true, Ordering::Relaxed);
+            ended.into_iter().for_each(|writer| writer.unwrap());
         });
         assert_eq!(table.count(), staying.len(), "{name}");
     }
