@@ -383,3 +383,22 @@ fn fingerprint(value: &Value) -> Fingerprint {
     }
     Fingerprint::from_bytes(bytes)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn leaves_are_few_if_half_of_the_lanes_hold_them() {
+        let data = &[0; 9000][..];
+        for few in [&[][..], &[0; 8], &[8192], &[4096, 4096], &[4097, 3072], &[1024; 8]] {
+            assert!(are_few(&few.iter().map(|&len| &data[..len]).collect::<Vec<_>>()), "{few:?}");
+        }
+        for many in [&[0; 9][..], &[8193], &[4097, 4096], &[1025, 1024, 6144], &[1024; 9]] {
+            assert!(
+                !are_few(&many.iter().map(|&len| &data[..len]).collect::<Vec<_>>()),
+                "{many:?}"
+            );
+        }
+    }
+}

@@ -88,11 +88,18 @@ pub(crate) fn blake3(key: Option<&[u8; 32]>, chunks: &[&[u8]], out: &mut Vec<Fin
 /// Appends the SHA3-256 fingerprint of each of `chunks` to `out`. Says whether it did: not where
 /// this CPU has no vectors for it, or none that gain anything for a single chunk.
 pub(crate) fn sha3(chunks: &[&[u8]], out: &mut Vec<Fingerprint>) -> bool {
-    let Some(half) = *HALF else {
-        return chunks.len() > 1 && WIDEST.run(sha3::Many { chunks, out });
-    };
-    let (many, few) = chunks.split_at(chunks.len() - sha3::few_at_end(chunks.len()));
-    WIDEST.run(sha3::Many { chunks: many, out }) && half.run(sha3::Many { chunks: few, out })
+    if *WIDEST == Vectors::None || HALF.is_none() && chunks.len() < 2 {
+        return false;
+    }
+    let order = sha3::shorter_first(chunks);
+    let first = out.len();
+    out.resize(first + chunks.len(), Fingerprint::from_bytes([0; 32]));
+    let few = if HALF.is_some() { sha3::few_at_end(chunks.len()) } else { 0 };
+    let (many, few) = order.split_at(chunks.len() - few);
+    for (vectors, order) in [(*WIDEST, many), (HALF.unwrap_or(*WIDEST), few)] {
+        vectors.run(sha3::Many { chunks, order, out: &mut out[first..] });
+    }
+    true
 }
 
 #[cfg(test)]
@@ -127,27 +134,32 @@ mod tests {
         let lens = || chunks.iter().map(|chunk| chunk.len()).collect::<Vec<_>>();
         for vectors in vectors() {
             let before = Fingerprint::from_bytes([7; 32]);
-            let [mut a, mut b, mut c] = [vec![before], vec![before], vec![before]];
+            let [mut a, mut b] = [vec![before], vec![before]];
+            let mut c = vec![before; chunks.len()];
             assert!(vectors.run(blake3::Many { key: None, chunks, out: &mut a }));
             assert!(vectors.run(blake3::Many { key: Some(KEY), chunks, out: &mut b }));
-            assert!(vectors.run(sha3::Many { chunks, out: &mut c }));
+            let order = &sha3::shorter_first(chunks);
+            assert!(vectors.run(sha3::Many { chunks, order, out: &mut c }));
             assert_eq!(a.remove(0), before);
             assert_eq!(a, blake3, "{vectors:?}, blake3 of {:?}", lens());
             assert_eq!(b[1..], keyed, "{vectors:?}, blake3 with a key of {:?}", lens());
-            assert_eq!(c[1..], sha3, "{vectors:?}, sha3 of {:?}", lens());
+            assert_eq!(c, sha3, "{vectors:?}, sha3 of {:?}", lens());
         }
         // and so do those that are chosen
         let has_any = *WIDEST != Vectors::None;
-        let [mut a, mut c] = [Vec::new(), Vec::new()];
+        let before = Fingerprint::from_bytes([7; 32]);
+        let [mut a, mut b, mut c] = [vec![before], vec![before], vec![before]];
         if super::blake3(None, chunks, &mut a) {
-            assert_eq!(a, blake3, "blake3 of {:?}", lens());
+            assert!(super::blake3(Some(KEY), chunks, &mut b));
+            assert_eq!(a[1..], blake3, "blake3 of {:?}", lens());
+            assert_eq!(b[1..], keyed, "blake3 with a key of {:?}", lens());
         } else {
-            assert!(!has_any && a.is_empty());
+            assert!(!has_any && a == [before]);
         }
         if super::sha3(chunks, &mut c) {
-            assert_eq!(c, sha3, "sha3 of {:?}", lens());
+            assert_eq!((c[0], &c[1..]), (before, &sha3[..]), "sha3 of {:?}", lens());
         } else {
-            assert!((!has_any || HALF.is_none() && chunks.len() < 2) && c.is_empty());
+            assert!((!has_any || HALF.is_none() && chunks.len() < 2) && c == [before]);
         }
     }
 

@@ -27,24 +27,29 @@ const ROUND_CONSTANTS: [u64; 24] = {
     constants
 };
 
-/// The fingerprints of `chunks`, appended to `out`.
+/// The fingerprints of some `chunks`, each to its place in `out`.
 pub(super) struct Many<'a> {
     pub(super) chunks: &'a [&'a [u8]],
-    pub(super) out: &'a mut Vec<Fingerprint>,
+    /// Which of them, as [`shorter_first`] has them.
+    pub(super) order: &'a [usize],
+    /// As many as there are chunks.
+    pub(super) out: &'a mut [Fingerprint],
 }
 
 impl Task for Many<'_> {
     #[inline(always)]
     fn run<I: Isa>(self, isa: I) {
-        let mut order: Vec<usize> = (0..self.chunks.len()).collect();
-        order.sort_by_key(|&chunk| blocks(self.chunks[chunk]));
-        let first = self.out.len();
-        self.out.resize(first + order.len(), Fingerprint::from_bytes([0; 32]));
-        let out = &mut self.out[first..];
-        for group in order.chunks(I::LONGS) {
-            hash_group(isa, self.chunks, group, out);
+        for group in self.order.chunks(I::LONGS) {
+            hash_group(isa, self.chunks, group, self.out);
         }
     }
+}
+
+/// The numbers of all `chunks`, those of shorter ones first.
+pub(super) fn shorter_first(chunks: &[&[u8]]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..chunks.len()).collect();
+    order.sort_by_key(|&chunk| blocks(chunks[chunk]));
+    order
 }
 
 /// How many of `count` chunks are left once they have filled the widest vectors, if no more than
@@ -161,4 +166,15 @@ fn round<I: Isa>(isa: I, a: &mut [I::V; 25], constant: u64) {
     plane!(4: 2, 0: 62; 3, 1: 55; 4, 2: 39; 0, 3: 41; 1, 4: 2;);
     // ι
     a[0] = isa.xor(a[0], isa.splat_long(constant));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_are_few_if_half_of_the_lanes_hold_them() {
+        let few: Vec<usize> = (0..=20).map(few_at_end).collect();
+        assert_eq!(few, [0, 1, 2, 3, 4, 0, 0, 0, 0, 1, 2, 3, 4, 0, 0, 0, 0, 1, 2, 3, 4]);
+    }
 }
