@@ -77,8 +77,8 @@ impl Fingerprinter {
     /// Appends the fingerprint of each chunk to `out`, in the order of `chunks`.
     ///
     /// Equal to one call of [`fingerprint`](Self::fingerprint) a chunk. Callers with many chunks
-    /// at hand use this one, since short chunks fill vector registers only together; and for SHA3-256
-    /// those with a single one, too, which half a register may take less time for than a word.
+    /// at hand use this one, since short chunks fill vector registers only together; and so do those
+    /// with a single one for SHA3-256, which AVX-512 hashes sooner than scalar code does.
     pub fn fingerprint_many(&self, chunks: &[&[u8]], out: &mut Vec<Fingerprint>) {
         let bytes: usize = chunks.iter().map(|chunk| chunk.len()).sum();
         let fills_lanes = chunks.len() > 1 && bytes < SHORT_FOR_BLAKE3 * chunks.len();
