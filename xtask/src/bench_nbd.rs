@@ -37,6 +37,12 @@ pub(crate) struct Options {
     /// How many percent of what fio writes are duplicates
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u64).range(..=100))]
     dedupe: u64,
+    /// What names the pages of the pool: as `onefold volume create` has it
+    #[arg(long, default_value = "sha3-256")]
+    fingerprint: String,
+    /// How the pool's pages are compressed
+    #[arg(long, default_value = "zstd")]
+    compression: String,
     /// Where the pool and the file go; emptied first [default: target/bench/work]
     #[arg(long)]
     dir: Option<PathBuf>,
@@ -108,7 +114,7 @@ pub(crate) fn measure(options: &Options) -> Result<()> {
         let first = (round as usize - 1) % SERVERS.len();
         for server in SERVERS[first..].iter().chain(&SERVERS[..first]) {
             let folder = work.fresh(server.name())?;
-            let mut served = Served::start(*server, &onefold, &folder, options.size)?;
+            let mut served = Served::start(*server, &onefold, &folder, options)?;
             for phase in PHASES {
                 rustix::fs::sync();
                 let sample = served.measure(phase, round, &folder, options);
@@ -207,10 +213,10 @@ struct Served {
 }
 
 impl Served {
-    fn start(server: Server, onefold: &Path, folder: &Path, size: u64) -> Result<Self> {
+    fn start(server: Server, onefold: &Path, folder: &Path, options: &Options) -> Result<Self> {
         let (socket, pool, file) =
             (folder.join("socket"), folder.join("pool"), folder.join("file"));
-        let size = size << 20;
+        let size = options.size << 20;
         let mut command = match server {
             Server::Onefold => {
                 let made = Command::new(onefold)
@@ -218,6 +224,8 @@ impl Served {
                     .arg("--pool")
                     .arg(&pool)
                     .arg(format!("--size={size}"))
+                    .arg(format!("--fingerprint={}", options.fingerprint))
+                    .arg(format!("--compression={}", options.compression))
                     .status()?;
                 ensure!(made.success(), "no volume was made: {made}");
                 let mut command = Command::new(onefold);

@@ -491,6 +491,12 @@ impl Pool {
         }
     }
 
+    /// Has the system give the table of fingerprints all of its memory now: else the first writes wait
+    /// for it, each for a part. A hint, for who is going to write much.
+    pub fn populate_table(&self) {
+        self.0.table().populate();
+    }
+
     /// Pages that were refused because of the quota, since the pool was opened.
     pub fn over_quota_pages(&self) -> u64 {
         self.0.counters.over_quota.load(Ordering::Relaxed)

@@ -139,6 +139,8 @@ impl Serve {
         let pool = self.pool.open_telling(|error| {
             warn!(%error, "pages are lost, and blocks that are one of them");
         })?;
+        // else the first clients wait for it
+        pool.populate_table();
         let mut config = Config::new(self.places(), Vec::new());
         config.unix_mode = self.unix_mode;
         config.tls = self.tls()?;

@@ -647,6 +647,12 @@ impl Table for ChainedTable {
         self.used.len() * GROUP_BYTES
     }
 
+    fn populate(&self) {
+        self.buckets.populate();
+        self.entries.populate();
+        self.used.populate();
+    }
+
     fn chain_lengths(&self, sample: usize) -> Option<Vec<u64>> {
         let (count, sample) = (self.buckets.len(), sample.min(self.buckets.len()));
         let mut lengths = vec![0];

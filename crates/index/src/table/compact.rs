@@ -233,6 +233,10 @@ impl Table for CompactTable {
         self.buckets.len() * size_of::<Bucket>()
     }
 
+    fn populate(&self) {
+        self.buckets.populate();
+    }
+
     fn counters(&self) -> TableCounters {
         TableCounters { refused: self.refused.load(Ordering::Relaxed), ..TableCounters::default() }
     }

@@ -75,6 +75,10 @@ pub trait Table: Send + Sync {
     /// Memory in bytes, used or not.
     fn bytes(&self) -> usize;
 
+    /// Has the system give all memory now, instead of where an entry first needs it: later ones wait
+    /// for nothing then, and a lack of it shows at once. A hint.
+    fn populate(&self) {}
+
     /// How many of `sample` buckets, which lie far from one another, have chains of 0, 1, 2 and so on
     /// entries; of all buckets, if there are no more. `None` if a table has no chains.
     fn chain_lengths(&self, sample: usize) -> Option<Vec<u64>> {
