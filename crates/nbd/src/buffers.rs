@@ -7,8 +7,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Buffers have a power of two of bytes, at least this many.
 const SMALLEST: usize = 4096;
-/// The most bytes of buffers that nobody uses and that are kept.
-const MOST_KEPT: usize = 16 << 20;
+/// The most bytes of buffers that nobody uses and that are kept: twice what sixteen requests of a
+/// mebibyte need, because replies give theirs back together.
+const MOST_KEPT: usize = 32 << 20;
 
 /// All memory for the bytes of requests.
 pub(crate) struct Buffers {
@@ -221,10 +222,10 @@ mod tests {
             let all: Vec<Buffer> = (0..count).map(|_| try_take(&share, size).unwrap()).collect();
             drop(all);
         };
-        use_at_once(20, 1 << 20);
-        assert_eq!(kept(1 << 20), 16);
+        use_at_once(40, 1 << 20);
+        assert_eq!(kept(1 << 20), 32);
         use_at_once(16, 256 << 10);
-        assert_eq!((kept(1 << 20), kept(256 << 10)), (12, 16));
+        assert_eq!((kept(1 << 20), kept(256 << 10)), (28, 16));
         // neither takes all from the other
         use_at_once(1000, 4096);
         use_at_once(1000, 256 << 10);

@@ -4,7 +4,7 @@ use crate::ServerError;
 
 /// What clients can make a server spend.
 ///
-/// Memory is bounded by [`buffers`](Limits::buffers), with up to 16 MiB on top that are kept to be
+/// Memory is bounded by [`buffers`](Limits::buffers), with up to 32 MiB on top that are kept to be
 /// used again, and by about 200 KiB for each connection that does its worst.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
