@@ -21,8 +21,8 @@ use crate::{Address, Config, Event, Export, Limits, ServerError, Tls};
 const GATE: u32 = 1 << 29;
 /// How long to wait before accepting again, where that failed for want of something.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// Threads that move bytes. What takes time is done by workers.
-const MOVERS: usize = 2;
+/// Threads that move bytes, at most. What takes time is done by workers.
+const MOST_MOVERS: usize = 2;
 
 /// Serves exports until it is shut down or dropped.
 ///
@@ -142,7 +142,7 @@ impl Server {
             limits: config.limits,
         });
         let runtime = Builder::new_multi_thread()
-            .worker_threads(MOVERS)
+            .worker_threads(movers())
             .thread_name("nbd-mover")
             .enable_all()
             .build()
@@ -257,6 +257,13 @@ async fn flush_all(shared: &Shared, patience: Duration) -> Result<(), ServerErro
         outcome = outcome.and(flushed.map_err(|source| ServerError::Flush { name, source }));
     }
     outcome
+}
+
+/// One for each two cores: it shares them with who does the work, and two of them on two cores wake
+/// each other in vain.
+fn movers() -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    (cores / 2).clamp(1, MOST_MOVERS)
 }
 
 fn failed(object: String, error: impl std::error::Error + Send + Sync + 'static) -> BlockError {
