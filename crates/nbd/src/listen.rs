@@ -26,10 +26,10 @@ const ASK_TIMES: u32 = 6;
 /// It is not asked while it has not acknowledged all that was sent, for which it may take so long.
 const UNANSWERED: Duration = Duration::from_secs(120);
 
-/// Bytes of replies that a Unix socket may hold; Linux doubles it, and takes 208 KiB unless
-/// `net.core.wmem_max` allows more. Who found no room is woken when three quarters of it are free. With
-/// half as much, which is its default, the client has read the rest before there is more.
-const UNSENT: usize = 512 << 10;
+/// Bytes that a Unix socket may hold until the client reads them, as the kernel counts. Who found no
+/// room is woken when three quarters are free: with half as much, which is what Linux gives, the client
+/// has read the rest before there is more.
+const UNREAD: usize = 416 << 10;
 
 /// Where a server is to listen.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -131,8 +131,9 @@ fn prepare(stream: &TcpStream) -> io::Result<()> {
 /// Long replies do not wait for one another's last bytes to be read.
 fn widen(stream: &UnixStream) -> io::Result<()> {
     // as the system has it, where that is more
-    if sockopt::socket_send_buffer_size(stream)? < UNSENT {
-        sockopt::set_socket_send_buffer_size(stream, UNSENT)?;
+    if sockopt::socket_send_buffer_size(stream)? < UNREAD {
+        // it doubles what it is asked for, for what it keeps beside the bytes
+        sockopt::set_socket_send_buffer_size(stream, UNREAD / 2)?;
     }
     Ok(())
 }
