@@ -27,7 +27,8 @@ pub(crate) struct PoolArgs {
 /// How it works.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct WorkingArgs {
-    /// Memory for the table of fingerprints; pages for which it has no room are kept twice
+    /// Memory for the table of fingerprints, all of which `serve` takes at its start; pages for which
+    /// it has no room are kept twice
     /// [default: 256MiB]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     index_memory: Option<usize>,

@@ -8,7 +8,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 /// Buffers have a power of two of bytes, at least this many.
 const SMALLEST: usize = 4096;
 /// The most bytes of buffers that nobody uses and that are kept: twice what sixteen requests of a
-/// mebibyte need, because replies give theirs back together.
+/// mebibyte need, of which some have left and are not given back while the next ones come.
 const MOST_KEPT: usize = 32 << 20;
 
 /// All memory for the bytes of requests.

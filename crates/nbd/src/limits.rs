@@ -5,7 +5,8 @@ use crate::ServerError;
 /// What clients can make a server spend.
 ///
 /// Memory is bounded by [`buffers`](Limits::buffers), with up to 32 MiB on top that are kept to be
-/// used again, and by about 200 KiB for each connection that does its worst.
+/// used again, and by about 200 KiB for each connection that does its worst; of a Unix socket the
+/// kernel keeps up to 416 KiB more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// The most bytes that one request reads or writes; what asks for more is refused. Other

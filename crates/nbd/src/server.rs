@@ -12,7 +12,7 @@ use crate::buffers::Buffers;
 use crate::connection::converse;
 use crate::export::Exports;
 use crate::limits::{DELIVERY, LINGER};
-use crate::listen::Listener;
+use crate::listen::{Listener, widen};
 use crate::places::{Handshakes, Place};
 use crate::workers::Workers;
 use crate::{Address, Config, Event, Export, Limits, ServerError, Tls};
@@ -178,6 +178,7 @@ impl Server {
         socket.set_nonblocking(true)?;
         let _context = self.runtime.enter();
         let stream = Box::new(UnixStream::from_std(socket)?);
+        widen(&stream);
         let (place, shared) = (Place::taken(permit), self.shared.clone());
         self.runtime.spawn(async move {
             let begun = shared.handshakes.begin().await;
@@ -259,8 +260,7 @@ async fn flush_all(shared: &Shared, patience: Duration) -> Result<(), ServerErro
     outcome
 }
 
-/// One for each two cores: it shares them with who does the work, and two of them on two cores wake
-/// each other in vain.
+/// One for two cores, which movers share with workers and mostly with the client.
 fn movers() -> usize {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     (cores / 2).clamp(1, MOST_MOVERS)

@@ -139,8 +139,6 @@ impl Serve {
         let pool = self.pool.open_telling(|error| {
             warn!(%error, "pages are lost, and blocks that are one of them");
         })?;
-        // else the first clients wait for it
-        pool.populate_table();
         let mut config = Config::new(self.places(), Vec::new());
         config.unix_mode = self.unix_mode;
         config.tls = self.tls()?;
@@ -167,6 +165,8 @@ impl Serve {
             bound => Some(bound?),
         };
         let listener = self.metrics.map(|address| service.bind(address)).transpose()?;
+        // else the first clients wait for it
+        pool.populate_table();
         let server = Server::start(config)?;
         offered.by(server.exports());
         let offered = Arc::new(offered);

@@ -241,3 +241,17 @@ impl Table for CompactTable {
         TableCounters { refused: self.refused.load(Ordering::Relaxed), ..TableCounters::default() }
     }
 }
+
+#[cfg(all(test, target_os = "linux", target_arch = "x86_64", not(miri)))]
+mod tests {
+    use super::*;
+    use crate::table::mapped::tests::present;
+
+    #[test]
+    fn all_of_its_memory_can_be_had_at_once() {
+        let table = CompactTable::new(3 << 20).unwrap();
+        table.populate();
+        let (there, pages) = present(&table.buckets);
+        assert_eq!(there, pages);
+    }
+}

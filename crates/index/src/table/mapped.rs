@@ -76,8 +76,9 @@ unsafe impl<T: Zeroed> Send for Mapped<T> {}
 // SAFETY: gives shared access only, and `Zeroed` values may be shared.
 unsafe impl<T: Zeroed> Sync for Mapped<T> {}
 
+/// Asks Linux itself. Tests for other processors run beside a kernel that knows of other memory.
 #[cfg(all(test, target_os = "linux", target_arch = "x86_64", not(miri)))]
-mod tests {
+pub(super) mod tests {
     use std::fs::File;
     use std::os::unix::fs::FileExt;
     use std::sync::atomic::Ordering;
@@ -86,13 +87,15 @@ mod tests {
 
     const PAGE: usize = 4096;
 
-    /// Of so many pages from `start` on, how many have memory: what the kernel says of each in a word,
-    /// whose highest bit it is (proc_pid_pagemap(5)).
-    fn present(start: *const AtomicU64, pages: usize) -> usize {
+    /// How many of its pages have memory, and how many there are. The kernel says it of each in a
+    /// word, by the highest bit (proc_pid_pagemap(5)).
+    pub(in crate::table) fn present<T: Zeroed>(mapped: &Mapped<T>) -> (usize, usize) {
+        let pages = (mapped.len * size_of::<T>()).div_ceil(PAGE);
         let mut words = vec![0; pages * 8];
-        let place = (start as usize / PAGE * 8) as u64;
+        let place = (mapped.start.as_ptr() as usize / PAGE * 8) as u64;
         File::open("/proc/self/pagemap").unwrap().read_exact_at(&mut words, place).unwrap();
-        words.as_chunks::<8>().0.iter().filter(|word| word[7] & 0x80 != 0).count()
+        let words = words.as_chunks::<8>().0;
+        (words.iter().filter(|word| word[7] & 0x80 != 0).count(), pages)
     }
 
     #[test]
@@ -101,9 +104,9 @@ mod tests {
         let pages = 2 * 512 + 77;
         let mapped = Mapped::<AtomicU64>::zeroed(pages * PAGE / 8).unwrap();
         mapped[700].store(5, Ordering::Relaxed);
-        assert!(present(mapped.start.as_ptr(), pages) <= 512);
+        assert!(present(&mapped).0 <= 512);
         mapped.populate();
-        assert_eq!(present(mapped.start.as_ptr(), pages), pages);
+        assert_eq!(present(&mapped), (pages, pages));
         let sum: u64 = mapped.iter().map(|word| word.load(Ordering::Relaxed)).sum();
         assert_eq!((sum, mapped[700].load(Ordering::Relaxed)), (5, 5));
     }

@@ -75,8 +75,8 @@ pub trait Table: Send + Sync {
     /// Memory in bytes, used or not.
     fn bytes(&self) -> usize;
 
-    /// Has the system give all memory now, instead of where an entry first needs it: later ones wait
-    /// for nothing then, and a lack of it shows at once. A hint.
+    /// Has the system give all memory now, instead of where an entry first needs it, so that no later
+    /// one waits for that. A hint.
     fn populate(&self) {}
 
     /// How many of `sample` buckets, which lie far from one another, have chains of 0, 1, 2 and so on

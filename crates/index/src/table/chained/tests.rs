@@ -287,3 +287,14 @@ fn readers_see_right_handles_while_entries_move_between_buckets() {
     check(table);
     assert!(staying.iter().all(|one| table.get(one) == Some(handle(one))));
 }
+
+#[cfg(all(target_os = "linux", target_arch = "x86_64", not(miri)))]
+#[test]
+fn all_of_its_memory_can_be_had_at_once() {
+    use crate::table::mapped::tests::present;
+
+    let table = ChainedTable::new(3 << 20).unwrap();
+    table.populate();
+    let all = [present(&table.buckets), present(&table.entries), present(&table.used)];
+    assert!(all.iter().all(|(there, pages)| there == pages), "{all:?}");
+}
