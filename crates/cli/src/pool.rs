@@ -28,8 +28,7 @@ pub(crate) struct PoolArgs {
 #[derive(Clone, Debug, Args)]
 pub(crate) struct WorkingArgs {
     /// Memory for the table of fingerprints, all of which `serve` takes at its start; pages for which
-    /// it has no room are kept twice
-    /// [default: 256MiB]
+    /// it has no room are kept twice [default: 256MiB]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     index_memory: Option<usize>,
     /// The layout of that table: StreamDedup's, or a third of the memory and half of a fingerprint
