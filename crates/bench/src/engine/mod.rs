@@ -18,6 +18,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use onefold_fingerprint::Fingerprinter;
+use onefold_index::Table;
 use serde::{Deserialize, Serialize};
 
 pub use alone::find_openssl;
@@ -31,6 +32,9 @@ use crate::pin::{Pin, last_cpus};
 const PAPER_BYTES: f64 = 12.7e9;
 /// Blocks that are read and compared after each sample.
 const VERIFIED: u64 = 64;
+/// Parts of a sample of writes at a steady rate, each with the largest rate measured just before it: a
+/// machine that becomes slower than it was then has more to do than it can, and all else is waiting.
+const PARTS: u32 = 8;
 
 /// What is measured.
 #[derive(Clone, Debug)]
@@ -115,9 +119,9 @@ impl Throughput {
 pub struct Loaded {
     /// Share of the pages that are known.
     pub duplicates: f64,
-    /// As a share of what calls of many writes reach.
+    /// As a share of what is reached by writes of which as many as are taken at once always wait.
     pub load: f64,
-    /// Writes a second that come, one a round: that share of what had been reached just before.
+    /// Writes a second that come, one mean a round: that share of what had been reached just before.
     pub per_second: Vec<f64>,
     /// Writes that were taken together, one mean a round.
     pub writes_a_call: Vec<f64>,
@@ -371,7 +375,7 @@ fn on_pool(
     Ok(sample)
 }
 
-/// Writes that come at a share of the rate that calls of many had just before.
+/// Writes that come at a share of the largest rate.
 fn under_load(
     plan: &Plan,
     pool: &mut Measured,
@@ -388,25 +392,52 @@ fn under_load(
         latencies: Vec::new(),
     };
     let mut all = [(1.0, 0.5), (1.0, 0.8), (0.0, 0.5), (0.0, 0.8)].map(of);
-    let pages = plan.known.min(plan.operations);
     for round in 0..plan.rounds {
         for one in &mut all {
-            let new = pool.next_new();
-            let (seconds, _) = pool.write(one.duplicates, pages, plan.depth)?;
-            pool.restore(new, &**table)?;
-            let per_second = one.load * pages as f64 / seconds;
-            let count = ((per_second * plan.seconds) as u64).max(1);
-            let new = pool.next_new();
-            let (taken, calls) = pool.write_at_rate(one.duplicates == 1.0, count, per_second)?;
-            one.per_second.push(per_second);
-            one.writes_a_call.push(count as f64 / calls as f64);
+            let (mut taken, mut calls, mut rates) = (Vec::new(), 0, 0.0);
+            for _ in 0..PARTS {
+                let part = part_under_load(plan, pool, &**table, one)?;
+                rates += part.per_second;
+                calls += part.calls;
+                taken.extend(part.taken);
+            }
+            one.per_second.push(rates / f64::from(PARTS));
+            one.writes_a_call.push(taken.len() as f64 / calls as f64);
             one.latencies.push(Quantiles::of(taken));
-            pool.verify(VERIFIED)?;
-            pool.restore(new, &**table)?;
         }
         told(format!("round {} at a steady rate", round + 1));
     }
     Ok(all.into())
+}
+
+/// A part of a sample of writes at a steady rate.
+struct Part {
+    per_second: f64,
+    calls: u64,
+    /// Seconds, one a write.
+    taken: Vec<f64>,
+}
+
+/// Writes at a share of the rate that is reached just before.
+fn part_under_load(
+    plan: &Plan,
+    pool: &mut Measured,
+    table: &dyn Table,
+    of: &Loaded,
+) -> Result<Part> {
+    let are_known = of.duplicates == 1.0;
+    let count = (plan.known.min(plan.operations) / 4).max(1);
+    let new = pool.next_new();
+    let (taken, _) = pool.write_at_rate(are_known, count, f64::INFINITY)?;
+    pool.restore(new, table)?;
+    let seconds = taken.last().context("a write")?;
+    let per_second = of.load * count as f64 / seconds;
+    let count = (per_second * plan.seconds / f64::from(PARTS)) as u64;
+    let new = pool.next_new();
+    let (taken, calls) = pool.write_at_rate(are_known, count.max(1), per_second)?;
+    pool.verify(VERIFIED)?;
+    pool.restore(new, table)?;
+    Ok(Part { per_second, calls, taken })
 }
 
 fn find(all: &[Throughput], work: Work, compresses: bool) -> &Throughput {
@@ -481,9 +512,9 @@ pub fn notes(plan: &Plan, results: &Results) -> Vec<String> {
          time"
             .into(),
         format!(
-            "at a steady rate, which is a share of what calls of {} had reached just before: {} s a \
-             sample, what waits is taken together, and pages are made on the clock",
-            plan.depth, plan.seconds
+            "at a steady rate, which is a share of what was reached just before when all waited: {} s \
+             a sample in {PARTS} parts, what waits is taken together, and pages are made on the clock",
+            plan.seconds
         ),
         "latencies of reads include reading the container's file".into(),
     ];

@@ -242,7 +242,8 @@ impl Measured {
 
     /// What each of `count` writes took that come at a steady `rate` a second, from when it came, and
     /// how many calls they were: those that came while others were written are written together, as
-    /// many as a volume likes at once. Their pages are known, or else new.
+    /// many as a volume likes at once. Their pages are known, or else new. At an infinite rate all
+    /// come at the beginning, so that the last one took the time of all.
     ///
     /// They are made as they come, on the clock: what makes one page of another takes little.
     pub(super) fn write_at_rate(
@@ -270,7 +271,7 @@ impl Measured {
         let (mut taken, mut calls) = (Vec::with_capacity(writes.len()), 0);
         let begun = Instant::now();
         while taken.len() < writes.len() {
-            let came = (begun.elapsed().as_secs_f64() * rate) as usize + 1;
+            let came = ((begun.elapsed().as_secs_f64() * rate) as usize).saturating_add(1);
             let came = came.min(writes.len()).min(taken.len() + at_once);
             if came == taken.len() {
                 std::hint::spin_loop();
