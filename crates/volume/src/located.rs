@@ -58,11 +58,6 @@ impl Located {
         Ok(stored)
     }
 
-    /// Fills `page` with the page, which is as long.
-    pub(crate) fn read(&self, page: &mut [u8]) -> Result<(), VolumeError> {
-        self.decompress(&self.read_stored()?, page)
-    }
-
     /// Fills `page` from its stored bytes, whose BLAKE3 hash begins with their check.
     fn unpack(&self, stored: &[u8], hash: &[u8], page: &mut [u8]) -> Result<(), VolumeError> {
         self.expect_check(hash)?;
@@ -116,8 +111,6 @@ pub(crate) struct Wanted<'a> {
 }
 
 /// Reads all pages; which could not be read, and why. What such a one leaves behind is of no meaning.
-///
-/// All that are one page have the same length.
 pub(crate) fn read_all(mut wanted: Vec<Wanted<'_>>) -> Vec<(usize, VolumeError)> {
     wanted.sort_unstable_by_key(|one| (one.located.file.number(), one.located.offset));
     let mut failed = Vec::new();
@@ -185,8 +178,8 @@ fn read_run(
         let mut unpacked: Option<&[u8]> = None;
         for Wanted { at, located, into } in same {
             match unpacked {
-                Some(page) => into.copy_from_slice(page),
-                None => match located.unpack(stored, hash.as_bytes(), into) {
+                Some(page) if page.len() == into.len() => into.copy_from_slice(page),
+                _ => match located.unpack(stored, hash.as_bytes(), into) {
                     Ok(()) => unpacked = Some(&**into),
                     Err(error) => failed.push((*at, error)),
                 },
@@ -207,6 +200,11 @@ mod tests {
     use crate::new_pages::Packer;
 
     const PAGE: usize = 4096;
+
+    /// Fills `page` with the one that is located, by a read of its own.
+    fn alone(located: &Located, page: &mut [u8]) -> Result<(), VolumeError> {
+        located.decompress(&located.read_stored()?, page)
+    }
 
     /// Pages in two containers, some of which no longer are what was written.
     struct Fixture {
@@ -270,7 +268,7 @@ mod tests {
             let mut failed = failed.into_iter().peekable();
             for ((at, number), found) in numbers.iter().enumerate().zip(found.chunks(PAGE)) {
                 let mut expected = [0; PAGE];
-                match self.pages[*number].read(&mut expected) {
+                match alone(&self.pages[*number], &mut expected) {
                     Ok(()) => assert!(found == expected, "page {number} of {numbers:?}"),
                     Err(error) => {
                         let (place, told) = failed.next().expect("it is told");
@@ -302,6 +300,24 @@ mod tests {
             for number in damaged.into_iter().flatten() {
                 fixture.pages[number].check ^= 1 << (number % 32);
             }
+        }
+    }
+
+    #[test]
+    fn who_wants_a_page_of_another_length_gets_an_error() {
+        let fixture = Fixture::new(8);
+        for (number, located) in fixture.pages.iter().enumerate() {
+            let [mut right, mut short, mut long] = [PAGE, PAGE - 1, PAGE + 1].map(|n| vec![0; n]);
+            let into = [&mut short, &mut right, &mut long];
+            let wanted =
+                into.into_iter().enumerate().map(|(at, into)| Wanted { at, located, into });
+            let mut lost: Vec<_> =
+                read_all(wanted.collect()).into_iter().map(|(at, _)| at).collect();
+            lost.sort_unstable();
+            assert_eq!(lost, [0, 2], "{number}");
+            let mut expected = [0; PAGE];
+            alone(located, &mut expected).unwrap();
+            assert!(right == expected, "{number}");
         }
     }
 
@@ -347,7 +363,7 @@ mod tests {
             lost.sort_unstable();
             for (at, found) in found.chunks(PAGE).enumerate() {
                 let mut expected = [0; PAGE];
-                fixture.pages[at].read(&mut expected).unwrap();
+                alone(&fixture.pages[at], &mut expected).unwrap();
                 assert!(lost.contains(&at) || found == expected, "{at}");
             }
             lost

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::error::Error;
 
-use onefold_container::ChunkEntry;
+use onefold_container::{ChunkEntry, Directory};
 
 use crate::bits::Bits;
 use crate::engine::Engine;
 use crate::files::container_name;
 use crate::handle::{Handle, VolumeId};
+use crate::located::{Located, Wanted, read_all};
 use crate::pool::Pool;
 use crate::record::MAX_PAGE;
 use crate::sparse::Sparse;
@@ -19,6 +20,9 @@ const TOLD: usize = 10_000;
 
 /// Blocks that are told of a lost page.
 const TOLD_BLOCKS: usize = 100;
+
+/// Pages that are read and fingerprinted together.
+const TOGETHER: usize = 64;
 
 /// What a scrub found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -70,7 +74,7 @@ impl Pool {
         let engine = &*self.0;
         let mut scrubbed = Scrubbed::default();
         let mut lost = Lost::default();
-        let read = engine.read_all(&go_on, &mut scrubbed.pages, &mut lost);
+        let read = engine.scrub_mapped(&go_on, &mut scrubbed.pages, &mut lost);
         scrubbed.is_stopped = read.and_then(|()| engine.who_has(&go_on, &mut lost)).is_none();
         scrubbed.more = lost.more;
         if scrubbed.is_stopped {
@@ -125,6 +129,27 @@ enum NotGood {
     Wrong(String),
 }
 
+/// A page that can be read.
+struct There<'a> {
+    /// Which one of those that are asked about.
+    at: usize,
+    /// What the footer says of it.
+    chunk: &'a ChunkEntry,
+    located: Located,
+    /// Whether it is known to have been lost.
+    was_bad: bool,
+}
+
+/// What a footer says of `page`.
+fn expected(directory: &Directory, page: Handle) -> Result<&ChunkEntry, NotGood> {
+    let wrong = |problem: &str| NotGood::Wrong(problem.to_owned());
+    let chunk = directory.chunks.get(page.slot() as usize);
+    let chunk = chunk.ok_or_else(|| wrong("its container has no such page"))?;
+    // the footer is another one than when the pool was opened
+    let too_long = "its container says that it is longer than any page";
+    if chunk.len > MAX_PAGE { Err(wrong(too_long)) } else { Ok(chunk) }
+}
+
 /// An error, and why it came to it.
 fn with_causes(error: &dyn Error) -> String {
     let causes = std::iter::successors(Some(error), |error: &&dyn Error| (*error).source());
@@ -133,7 +158,12 @@ fn with_causes(error: &dyn Error) -> String {
 
 impl Engine {
     /// Reads all pages that maps name; `None` if it was stopped.
-    fn read_all(&self, go_on: impl Fn() -> bool, good: &mut u64, lost: &mut Lost) -> Option<()> {
+    fn scrub_mapped(
+        &self,
+        go_on: impl Fn() -> bool,
+        good: &mut u64,
+        lost: &mut Lost,
+    ) -> Option<()> {
         let mut counts = Sparse::default();
         for (number, count) in self.state().pages.counts() {
             counts.insert(number, count);
@@ -194,42 +224,58 @@ impl Engine {
             Ok(None) => return pages.for_each(|page| lost.gone.set(page)),
             Err(error) => return pages.for_each(|page| lost.add(page, || with_causes(&error))),
         };
-        for page in pages {
-            match self.scrub_page(page, directory.chunks.get(page.slot() as usize)) {
-                Ok(()) => *good += 1,
-                Err(NotGood::Gone) => lost.gone.set(page),
-                Err(NotGood::Unread(problem)) => lost.add(page, || problem),
-                Err(NotGood::Wrong(problem)) => {
-                    self.state().pages.note_bad(page);
-                    lost.add(page, || problem);
+        let pages: Vec<Handle> = pages.collect();
+        for pages in pages.chunks(TOGETHER) {
+            for (&page, found) in pages.iter().zip(self.scrub_pages(pages, &directory)) {
+                match found {
+                    Ok(()) => *good += 1,
+                    Err(NotGood::Gone) => lost.gone.set(page),
+                    Err(NotGood::Unread(problem)) => lost.add(page, || problem),
+                    Err(NotGood::Wrong(problem)) => {
+                        self.state().pages.note_bad(page);
+                        lost.add(page, || problem);
+                    }
                 }
             }
         }
     }
 
-    fn scrub_page(&self, page: Handle, chunk: Option<&ChunkEntry>) -> Result<(), NotGood> {
-        let wrong = |problem: &str| Err(NotGood::Wrong(problem.to_owned()));
-        let Some(chunk) = chunk else { return wrong("its container has no such page") };
-        if chunk.len > MAX_PAGE {
-            // the footer is another one than when the pool was opened
-            return wrong("its container says that it is longer than any page");
-        }
-        let (located, was_bad) = {
+    /// Whether each of these pages of a container is good.
+    fn scrub_pages(&self, pages: &[Handle], directory: &Directory) -> Vec<Result<(), NotGood>> {
+        let mut found = Vec::with_capacity(pages.len());
+        let mut there = Vec::with_capacity(pages.len());
+        {
             let state = self.state();
-            (state.pages.locate(page).ok_or(NotGood::Gone)?, state.pages.is_bad(page))
-        };
-        let mut bytes = vec![0; chunk.len as usize];
-        located.read(&mut bytes).map_err(|error| match error.may_pass() {
-            true => NotGood::Unread(with_causes(&error)),
-            false => NotGood::Wrong(with_causes(&error)),
-        })?;
-        if self.fingerprinter.fingerprint(&bytes) != chunk.fingerprint {
-            return wrong("it has another fingerprint");
+            for (at, &page) in pages.iter().enumerate() {
+                let chunk = expected(directory, page);
+                let located = |chunk| Ok((chunk, state.pages.locate(page).ok_or(NotGood::Gone)?));
+                found.push(chunk.and_then(located).map(|(chunk, located)| {
+                    there.push(There { at, chunk, located, was_bad: state.pages.is_bad(page) });
+                }));
+            }
         }
-        if was_bad {
-            self.state().pages.note_good(page);
+        let mut buffers: Vec<Vec<u8>> =
+            there.iter().map(|one| vec![0; one.chunk.len as usize]).collect();
+        let each = there.iter().zip(&mut buffers);
+        let wanted = each.map(|(one, into)| Wanted { at: one.at, located: &one.located, into });
+        for (at, error) in read_all(wanted.collect()) {
+            found[at] = Err(match error.may_pass() {
+                true => NotGood::Unread(with_causes(&error)),
+                false => NotGood::Wrong(with_causes(&error)),
+            });
         }
-        Ok(())
+        let bytes: Vec<&[u8]> = buffers.iter().map(Vec::as_slice).collect();
+        let mut fingerprints = Vec::with_capacity(bytes.len());
+        self.fingerprinter.fingerprint_many(&bytes, &mut fingerprints);
+        for (There { at, chunk, was_bad, .. }, fingerprint) in there.iter().zip(fingerprints) {
+            if found[*at].is_ok() && fingerprint != chunk.fingerprint {
+                found[*at] = Err(NotGood::Wrong("it has another fingerprint".into()));
+            }
+            if found[*at].is_ok() && *was_bad {
+                self.state().pages.note_good(pages[*at]);
+            }
+        }
+        found
     }
 
     /// Notes the volumes and blocks that are lost pages; `None` if it was stopped.

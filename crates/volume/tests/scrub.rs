@@ -22,7 +22,7 @@ use onefold_block::{BlockDevice, BlockSize, Durability};
 use onefold_fingerprint::Fingerprinter;
 use onefold_seal::Check;
 use onefold_testkit::{flip_bit, random};
-use onefold_volume::{Hash, Options, Pool};
+use onefold_volume::{BadPage, Hash, Options, Pool};
 use tempfile::TempDir;
 
 use forged::Forged;
@@ -30,12 +30,14 @@ use forged::Forged;
 const BLOCK: usize = 4096;
 const NOW: Durability = Durability::OnReturn;
 
-/// A pool with a volume, with so many files of containers open. A container has ten pages of random
-/// bytes.
-fn pool_in(folder: Arc<dyn Folder>, open_files: usize) -> Pool {
+/// Containers of ten pages of random bytes, of which so many files are open.
+fn options(open_files: usize) -> Options {
+    Options { table_bytes: 4 << 20, container_len: 40_000, open_files, ..Options::default() }
+}
+
+/// A pool with a volume.
+fn pool_in(folder: Arc<dyn Folder>, options: Options) -> Pool {
     Pool::create(&folder, Hash::Blake3).unwrap();
-    let options =
-        Options { table_bytes: 4 << 20, container_len: 40_000, open_files, ..Options::default() };
     let (pool, _) = Pool::open(folder, options).unwrap();
     pool.create_volume("a", 1 << 20, BlockSize::B4096).unwrap();
     pool
@@ -52,11 +54,15 @@ struct Scene {
 impl Scene {
     /// With so many files of containers open.
     fn new(open_files: usize) -> Self {
+        Self::with(options(open_files))
+    }
+
+    fn with(options: Options) -> Self {
         let _directory = tempfile::tempdir().unwrap();
         let root = _directory.path().join("pool");
         let faults = Faults::none();
         let inner = LocalFolder::create(&root).unwrap();
-        let pool = pool_in(Arc::new(Faulty::new(inner, "pool", &faults)), open_files);
+        let pool = pool_in(Arc::new(Faulty::new(inner, "pool", &faults)), options);
         Self { pool, faults, root, _directory }
     }
 
@@ -137,6 +143,62 @@ fn a_scrub_reads_what_was_there_while_others_write_and_compact() {
     assert_eq!((scrubbed.more, scrubbed.is_stopped), (0, false));
 }
 
+/// Pages are read and fingerprinted 64 at a time.
+#[test]
+fn each_page_of_a_long_container_is_judged_alone() {
+    const PAGES: usize = 200;
+    let scene = Scene::with(Options { container_len: 1 << 20, ..options(100) });
+    // zstd shortens every other page, so that neighbours have different lengths
+    let mut bytes = random(1, PAGES * BLOCK);
+    bytes.chunks_mut(BLOCK).step_by(2).for_each(|page| page[1000..].fill(1));
+    scene.write(0, &bytes);
+    // of these no volume has any more
+    scene.erase(70..75);
+    scene.pool.flush().unwrap();
+    let stored = std::fs::read(scene.path(1)).unwrap();
+    let damaged = [1, 63, 65, 127, 199];
+    for block in damaged {
+        // these are stored as they are
+        let page = &bytes[block * BLOCK..][..BLOCK];
+        let at = stored.windows(BLOCK).position(|window| window == page).unwrap();
+        flip_bit(&scene.path(1), at as u64 + 4000);
+    }
+    let named = |bad: &[BadPage]| -> Vec<(u32, usize)> {
+        let block = |page: &BadPage| page.blocks[0].1 as usize;
+        bad.iter().map(|page| (page.slot, block(page))).collect()
+    };
+    let scrubbed = scene.pool.scrub();
+    assert_eq!(scrubbed.pages, (PAGES - 5 - damaged.len()) as u64);
+    assert_eq!(named(&scrubbed.bad), damaged.map(|block| (block as u32, block)));
+    // one of them can be read again after all
+    std::fs::write(scene.path(1), &stored).unwrap();
+    flip_bit(&scene.path(1), 100);
+    let scrubbed = scene.pool.scrub();
+    assert_eq!(scrubbed.pages, (PAGES - 5 - 1) as u64);
+    assert_eq!(named(&scrubbed.bad), [(0, 0)]);
+    for block in damaged {
+        assert!(scene.read(block).unwrap() == bytes[block * BLOCK..][..BLOCK], "{block}");
+    }
+}
+
+/// Whoever wrote the container had its bytes wrong before they were hashed, or after.
+#[test]
+fn a_page_of_another_fingerprint_is_told_alone() {
+    let (scene, bytes) = (Scene::new(100), random(1, 20 * BLOCK));
+    scene.write(0, &bytes);
+    let mut file = Forged::new(&scene.root, 1);
+    for (slot, page) in bytes[..10 * BLOCK].chunks(BLOCK).enumerate() {
+        let of = if slot == 6 { &bytes[..BLOCK] } else { page };
+        file.add(page, [(Fingerprinter::blake3().fingerprint(of), BLOCK as u32)], |_| ());
+    }
+    std::fs::write(scene.path(1), file.end()).unwrap();
+    let scrubbed = scene.pool.scrub();
+    assert_eq!((scrubbed.pages, scrubbed.bad.len()), (19, 1));
+    let bad = &scrubbed.bad[0];
+    assert_eq!((bad.slot, &bad.blocks[..]), (6, &[("a".to_owned(), 6)][..]));
+    assert_eq!(bad.problem, "it has another fingerprint");
+}
+
 #[test]
 fn a_scrub_that_is_stopped_does_nothing_more_and_counts_what_it_found() {
     let scene = Scene::new(100);
@@ -202,11 +264,12 @@ fn a_file_that_cannot_be_opened_just_now_costs_no_page() {
     // by a scrub, which tells of it: nobody knows what is there
     scene.refuse(2, 1);
     let late = Fault::new(Failure::Timeout).on(Operation::Read).named("container-00000003");
-    // behind what says which file it is, and which pages it has
-    scene.faults.add(late.skip(5).times(1));
+    // behind what says which file it is, and which pages it has: the read of all of them, and that of
+    // the first alone
+    scene.faults.add(late.skip(4).times(2));
     let scrubbed = scene.pool.scrub();
     assert_eq!((scrubbed.pages, scrubbed.bad.len()), (50 - 10 - 1, 10 + 1), "{scrubbed:?}");
-    let why = |bad: &onefold_volume::BadPage| bad.problem.contains("an injected fault");
+    let why = |bad: &BadPage| bad.problem.contains("an injected fault");
     assert!(scrubbed.bad.iter().all(why), "{scrubbed:?}");
     scene.write(110, &bytes[10 * BLOCK..30 * BLOCK]);
     assert_eq!(known(), 1 + 20);
@@ -307,7 +370,7 @@ fn a_read_that_fails_gives_up_the_page_that_it_read_and_not_the_one_that_came_me
     let faults = Faults::none();
     let inner = Faulty::new(MemoryFolder::new(), "pool", &faults);
     let folder = Arc::new(Hooked { inner, hook: Mutex::default() });
-    let pool = pool_in(Arc::clone(&folder) as Arc<dyn Folder>, 1);
+    let pool = pool_in(Arc::clone(&folder) as Arc<dyn Folder>, options(1));
     let volume = pool.volume("a").unwrap();
     let bytes = random(1, 25 * BLOCK);
     volume.write(0, &bytes, NOW).unwrap();
