@@ -165,7 +165,9 @@ impl Serve {
             bound => Some(bound?),
         };
         let listener = self.metrics.map(|address| service.bind(address)).transpose()?;
-        // else the first clients wait for it
+        // else the first clients wait for it; of many GiB that is minutes
+        let entries = pool.statistics().table_capacity;
+        info!(entries, "taking memory for the table of fingerprints");
         pool.populate_table();
         let server = Server::start(config)?;
         offered.by(server.exports());
