@@ -106,7 +106,7 @@ pub(crate) struct Wanted<'a> {
     /// Which one of those that are asked for.
     pub(crate) at: usize,
     pub(crate) located: &'a Located,
-    /// As long as the page.
+    /// As long as the page, or it cannot be read.
     pub(crate) into: &'a mut [u8],
 }
 

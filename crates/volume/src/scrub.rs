@@ -136,8 +136,6 @@ struct There<'a> {
     /// What the footer says of it.
     chunk: &'a ChunkEntry,
     located: Located,
-    /// Whether it is known to have been lost.
-    was_bad: bool,
 }
 
 /// What a footer says of `page`.
@@ -250,7 +248,7 @@ impl Engine {
                 let chunk = expected(directory, page);
                 let located = |chunk| Ok((chunk, state.pages.locate(page).ok_or(NotGood::Gone)?));
                 found.push(chunk.and_then(located).map(|(chunk, located)| {
-                    there.push(There { at, chunk, located, was_bad: state.pages.is_bad(page) });
+                    there.push(There { at, chunk, located });
                 }));
             }
         }
@@ -267,14 +265,15 @@ impl Engine {
         let bytes: Vec<&[u8]> = buffers.iter().map(Vec::as_slice).collect();
         let mut fingerprints = Vec::with_capacity(bytes.len());
         self.fingerprinter.fingerprint_many(&bytes, &mut fingerprints);
-        for (There { at, chunk, was_bad, .. }, fingerprint) in there.iter().zip(fingerprints) {
-            if found[*at].is_ok() && fingerprint != chunk.fingerprint {
-                found[*at] = Err(NotGood::Wrong("it has another fingerprint".into()));
-            }
-            if found[*at].is_ok() && *was_bad {
-                self.state().pages.note_good(pages[*at]);
+        let mut state = self.state();
+        for (There { at, chunk, .. }, fingerprint) in there.iter().zip(fingerprints) {
+            match &mut found[*at] {
+                Ok(()) if fingerprint == chunk.fingerprint => state.pages.note_good(pages[*at]),
+                Ok(()) => found[*at] = Err(NotGood::Wrong("it has another fingerprint".into())),
+                Err(_) => {}
             }
         }
+        drop(state);
         found
     }
 

@@ -19,6 +19,7 @@ use onefold_backend::{
     BackendError, Folder, LocalFolder, Log, LogReader, MemoryFolder, Operation, Pages,
 };
 use onefold_block::{BlockDevice, BlockSize, Durability};
+use onefold_container::Codec;
 use onefold_fingerprint::Fingerprinter;
 use onefold_seal::Check;
 use onefold_testkit::{flip_bit, random};
@@ -170,33 +171,62 @@ fn each_page_of_a_long_container_is_judged_alone() {
     let scrubbed = scene.pool.scrub();
     assert_eq!(scrubbed.pages, (PAGES - 5 - damaged.len()) as u64);
     assert_eq!(named(&scrubbed.bad), damaged.map(|block| (block as u32, block)));
-    // one of them can be read again after all
+    // they can be read again after all, and another one cannot
     std::fs::write(scene.path(1), &stored).unwrap();
     flip_bit(&scene.path(1), 100);
     let scrubbed = scene.pool.scrub();
     assert_eq!(scrubbed.pages, (PAGES - 5 - 1) as u64);
     assert_eq!(named(&scrubbed.bad), [(0, 0)]);
-    for block in damaged {
-        assert!(scene.read(block).unwrap() == bytes[block * BLOCK..][..BLOCK], "{block}");
+    // the five are known again, and each of them is what it was
+    for (i, block) in damaged.into_iter().enumerate() {
+        let page = &bytes[block * BLOCK..][..BLOCK];
+        assert!(scene.read(block).unwrap() == page, "{block}");
+        scene.write(PAGES + i, page);
+        assert_eq!(scene.pool.statistics().known_pages, i as u64 + 1, "{block}");
     }
 }
 
-/// Whoever wrote the container had its bytes wrong before they were hashed, or after.
+/// A footer that came into the place of the one that was there when the pool was opened.
 #[test]
-fn a_page_of_another_fingerprint_is_told_alone() {
+fn pages_of_which_the_footer_says_something_wrong_are_told_alone() {
     let (scene, bytes) = (Scene::new(100), random(1, 20 * BLOCK));
     scene.write(0, &bytes);
-    let mut file = Forged::new(&scene.root, 1);
-    for (slot, page) in bytes[..10 * BLOCK].chunks(BLOCK).enumerate() {
-        let of = if slot == 6 { &bytes[..BLOCK] } else { page };
-        file.add(page, [(Fingerprinter::blake3().fingerprint(of), BLOCK as u32)], |_| ());
-    }
-    std::fs::write(scene.path(1), file.end()).unwrap();
+    let forged = |behind: usize| {
+        let mut file = Forged::new(&scene.root, 1);
+        for (slot, page) in bytes[..9 * BLOCK].chunks(BLOCK).enumerate() {
+            let of = if slot == 6 { &bytes[..BLOCK] } else { page };
+            let len = [4097, 1, 4095].get(slot.wrapping_sub(2)).copied().unwrap_or(BLOCK as u32);
+            // what was the last page is bytes of the one before
+            let stored = match slot {
+                8 => &[&bytes[8 * BLOCK..10 * BLOCK], &vec![0; behind]].concat(),
+                _ => page,
+            };
+            file.add(stored, [(Fingerprinter::blake3().fingerprint(of), len)], |group| {
+                // one that is not compressed has to be as long as what is stored
+                (group.len, group.codec) = (len, Codec::Zstd);
+            });
+        }
+        file.end()
+    };
+    // the pool knows how long the file is
+    let before = std::fs::metadata(scene.path(1)).unwrap().len() as usize;
+    let forged = (0..100).map(forged).find(|file| file.len() == before).unwrap();
+    std::fs::write(scene.path(1), forged).unwrap();
     let scrubbed = scene.pool.scrub();
-    assert_eq!((scrubbed.pages, scrubbed.bad.len()), (19, 1));
-    let bad = &scrubbed.bad[0];
-    assert_eq!((bad.slot, &bad.blocks[..]), (6, &[("a".to_owned(), 6)][..]));
-    assert_eq!(bad.problem, "it has another fingerprint");
+    let told: Vec<(u32, u64)> =
+        scrubbed.bad.iter().map(|page| (page.slot, page.blocks[0].1)).collect();
+    assert_eq!(told, [2, 3, 4, 6, 9].map(|slot| (slot, slot.into())), "{scrubbed:?}");
+    assert_eq!(scrubbed.pages, 20 - 5);
+    let problems = [
+        "longer than any page",
+        "expected a page of 1 bytes",
+        "expected a page of 4095 bytes",
+        "another fingerprint",
+        "no such page",
+    ];
+    for (bad, problem) in scrubbed.bad.iter().zip(problems) {
+        assert!(bad.problem.contains(problem), "{bad:?}, expected {problem}");
+    }
 }
 
 #[test]

@@ -32,8 +32,8 @@ use crate::pin::{Pin, last_cpus};
 const PAPER_BYTES: f64 = 12.7e9;
 /// Blocks that are read and compared after each sample.
 const VERIFIED: u64 = 64;
-/// Parts of a sample of writes at a steady rate, each with the largest rate measured just before it: a
-/// machine that becomes slower than it was then has more to do than it can, and all else is waiting.
+/// Parts of a sample of writes at a steady rate. Before each the largest rate is measured: where a
+/// machine became slower since, writes would come faster than it can do them, and only wait.
 const PARTS: u32 = 8;
 
 /// What is measured.
@@ -119,7 +119,7 @@ impl Throughput {
 pub struct Loaded {
     /// Share of the pages that are known.
     pub duplicates: f64,
-    /// As a share of what is reached by writes of which as many as are taken at once always wait.
+    /// As a share of the largest rate, which is reached when all writes come at once.
     pub load: f64,
     /// Writes a second that come, one mean a round: that share of what had been reached just before.
     pub per_second: Vec<f64>,
@@ -571,6 +571,8 @@ mod tests {
         assert_eq!(results.loaded.len(), 4);
         for one in &results.loaded {
             assert_eq!((one.per_second.len(), one.latencies.len()), (2, 2), "{one:?}");
+            let is_rate = |rate: &f64| rate.is_finite() && *rate > 0.0;
+            assert!(one.per_second.iter().all(is_rate), "{one:?}");
             assert!(
                 one.writes_a_call.iter().all(|a_call| (1.0..=16.0).contains(a_call)),
                 "{one:?}"
