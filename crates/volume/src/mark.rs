@@ -21,6 +21,8 @@ use crate::seeded::{self, Bug};
 /// The file.
 pub(crate) const NAME: &str = "writer";
 
+const COPIES: usize = 2;
+
 /// Each copy has a sector of its own, also where these are long.
 const PAGE: usize = 4096;
 
@@ -93,7 +95,7 @@ pub(crate) struct Mark {
     pool: ObjectId,
     said: Said,
     /// What the copies are, as far as this writer wrote or found them.
-    copies: [[u8; LEN]; 2],
+    copies: [[u8; LEN]; COPIES],
 }
 
 /// How often a pool is claimed anew where an earlier writer wrote to the mark meanwhile. One has but
@@ -114,8 +116,8 @@ impl Mark {
         cut: Cut,
     ) -> Result<(), VolumeError> {
         let mut file = folder.pages(NAME, PAGE)?;
-        file.set_count(2)?;
-        for count in 0..2 {
+        file.set_count(COPIES as u64)?;
+        for count in 0..COPIES as u64 {
             file.write(count, &page(&Said { count, writer, cut }.encode(pool)))?;
         }
         Ok(file.sync()?)
@@ -137,11 +139,8 @@ impl Mark {
 
     /// What the mark is, for a new writer.
     fn found(file: Box<dyn Pages + Sync>, pool: ObjectId) -> Result<Self, VolumeError> {
-        let is_whole = file.count() >= 2;
-        let mut copies = [[0; LEN]; 2];
-        for (slot, copy) in (0..).zip(copies.iter_mut().filter(|_| is_whole)) {
-            *copy = read(&*file, slot)?;
-        }
+        let is_whole = file.count() >= COPIES as u64;
+        let copies = if is_whole { read(&*file)? } else { [[0; LEN]; COPIES] };
         let found = || copies.iter().filter_map(|copy| Said::decode(copy, pool));
         // also if an earlier writer was in the middle of writing the other one, with a higher count
         let newest = found().max_by_key(|said| (said.writer, said.count));
@@ -158,10 +157,10 @@ impl Mark {
     /// Says in both copies that this writer has the pool. False if an earlier one wrote to either
     /// meanwhile: it may have told what was not found here, or what it writes next hides the other.
     fn claim_both(&mut self) -> Result<bool, VolumeError> {
-        let copies = if seeded::active(Bug::ClaimedOnce) { 1 } else { 2 };
+        let copies = if seeded::active(Bug::ClaimedOnce) { 1 } else { COPIES };
         for _ in 0..copies {
             self.put(self.said.cut)?;
-            if self.unchanged()? < 2 {
+            if self.unchanged()? < COPIES {
                 return Ok(false);
             }
         }
@@ -199,7 +198,7 @@ impl Mark {
 
     fn put(&mut self, cut: Cut) -> Result<(), VolumeError> {
         let said = Said { count: self.said.count + 1, cut, ..self.said };
-        let (slot, bytes) = (said.count % 2, said.encode(self.pool));
+        let (slot, bytes) = (said.count % COPIES as u64, said.encode(self.pool));
         self.file.write(slot, &page(&bytes))?;
         self.file.sync()?;
         self.copies[slot as usize] = bytes;
@@ -219,13 +218,12 @@ impl Mark {
     /// the middle of writing one. Fails if a later writer wrote one.
     fn unchanged(&self) -> Result<usize, VolumeError> {
         let mut unchanged = 0;
-        for (slot, expected) in (0..).zip(&self.copies) {
-            let found = read(&*self.file, slot)?;
-            if found == *expected {
+        for (found, expected) in read(&*self.file)?.iter().zip(&self.copies) {
+            if found == expected {
                 unchanged += 1;
                 continue;
             }
-            let Some(said) = Said::decode(&found, self.pool) else { return Err(foreign()) };
+            let Some(said) = Said::decode(found, self.pool) else { return Err(foreign()) };
             // one with the same number opened the pool at the same moment
             let is_later = (said.writer, said.count) >= (self.said.writer, self.said.count);
             if is_later {
@@ -248,10 +246,11 @@ fn page(bytes: &[u8; LEN]) -> [u8; PAGE] {
     page
 }
 
-fn read(file: &dyn Pages, slot: u64) -> Result<[u8; LEN], VolumeError> {
-    let mut page = [0; PAGE];
-    file.read(slot, &mut page)?;
-    Ok(*page.first_chunk().expect("a page is longer"))
+/// All copies, read at once: whoever appends looks at them each time.
+fn read(file: &dyn Pages) -> Result<[[u8; LEN]; COPIES], VolumeError> {
+    let mut pages = [[0; PAGE]; COPIES];
+    file.read_many(0, pages.as_flattened_mut())?;
+    Ok(pages.each_ref().map(|page| *page.first_chunk().expect("a page is longer")))
 }
 
 #[cfg(test)]
@@ -331,15 +330,16 @@ mod tests {
 
     #[test]
     fn what_was_torn_is_written_over_before_what_is_whole() {
-        for slot in 0..2 {
+        for slot in 0..COPIES {
             let folder = folder();
-            folder.pages(NAME, PAGE).unwrap().write(slot, &[9; PAGE]).unwrap();
+            folder.pages(NAME, PAGE).unwrap().write(slot as u64, &[9; PAGE]).unwrap();
             let mut mark = Mark::found(folder.pages(NAME, PAGE).unwrap(), POOL).unwrap();
-            let whole = read(&*mark.file, 1 - slot).unwrap();
+            let before = read(&*mark.file).unwrap();
             // the power may go now, and leave this one torn
             mark.put(mark.cut()).unwrap();
-            assert_eq!(read(&*mark.file, 1 - slot).unwrap(), whole);
-            assert!(Said::decode(&read(&*mark.file, slot).unwrap(), POOL).is_some());
+            let after = read(&*mark.file).unwrap();
+            assert_eq!(after[1 - slot], before[1 - slot]);
+            assert!(Said::decode(&after[slot], POOL).is_some());
         }
     }
 
