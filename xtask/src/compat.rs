@@ -11,6 +11,7 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 
 use crate::digest;
+use crate::old_program;
 use crate::workspace::{self, Cargo};
 
 /// The version that this program writes.
@@ -42,6 +43,22 @@ pub(crate) fn make(cargo: Cargo) -> Result<()> {
     text.push_str(&format!("{VERSION} {}\n", found.digest));
     fs::write(&path, text).with_context(|| path.display().to_string())?;
     println!("compat: made {}, {} files, {} bytes", folder.display(), found.files, found.bytes);
+    Ok(())
+}
+
+/// Has the program of `revision` open, check, restore, prune and continue what this one writes.
+pub(crate) fn with_old(cargo: Cargo, revision: &str) -> Result<()> {
+    let program = old_program::build(cargo, revision)?;
+    let status = cargo
+        .command()
+        .args(["test", "--quiet", "--package", "onefold", "--test", "cli", "--"])
+        .args(["--nocapture", "compat::old::"])
+        .env(old_program::VARIABLE, program)
+        .env("ONEFOLD_REQUIRE_ALL", "1")
+        .status()
+        .context("cargo test")?;
+    ensure!(status.success(), "the program of {revision} cannot use what this one wrote: {status}");
+    println!("compat: the program of {revision} goes on from what this one wrote");
     Ok(())
 }
 

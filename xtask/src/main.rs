@@ -29,6 +29,7 @@ mod limited;
 mod loops;
 mod manifest;
 mod measure;
+mod old_program;
 mod outcome;
 mod programs;
 mod record;
@@ -94,8 +95,14 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
-    /// Make the fixtures of this version of the format, once
-    Compat,
+    /// Make the fixtures of this version of the format, once; or try an earlier program
+    Compat {
+        /// Build the program of this revision, and have it open, check, restore, prune and continue
+        /// what this one writes
+        #[arg(long, value_name = "REV", num_args = 0..=1,
+              default_missing_value = old_program::FROZEN)]
+        old: Option<String>,
+    },
     /// Run something long by hand
     #[command(subcommand)]
     Campaign(CampaignCommand),
@@ -333,7 +340,8 @@ fn main() -> ExitCode {
         Command::Campaign(CampaignCommand::Traces(options)) => bench_traces::measure(&options),
         Command::Campaign(CampaignCommand::Asan) => campaign::asan(),
         Command::Campaign(CampaignCommand::Miri) => campaign::miri(),
-        Command::Compat => compat::make(Cargo::default()),
+        Command::Compat { old: Some(revision) } => compat::with_old(Cargo::default(), &revision),
+        Command::Compat { old: None } => compat::make(Cargo::default()),
         Command::Instructions { write } => instructions::run(Cargo::default(), write),
         Command::BenchSmoke => bench::smoke(),
     };

@@ -9,7 +9,7 @@ use std::time::Instant;
 use crate::emulate::{self, Target};
 use crate::tally::{Counts, Tally};
 use crate::workspace::{self, Cargo};
-use crate::{dataset, guest_kernel, instructions, programs, s3_server, tidy};
+use crate::{dataset, guest_kernel, instructions, old_program, programs, s3_server, tidy};
 
 /// The profile the tests are built with. Dependencies are optimised in it, the workspace a little:
 /// the tests that drive the built program over hundreds of megabytes need that, and keep the
@@ -37,6 +37,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
         datasets: fetch_datasets(options),
         s3_server: s3_server::install(cargo),
         guest_kernel: guest_kernel::fetch(cargo),
+        old_program: build_old_program(cargo),
     };
 
     let mut checks = Checks::default();
@@ -101,11 +102,23 @@ fn fetch_datasets(options: &Options) -> Option<PathBuf> {
     }
 }
 
+/// The program that froze the format, or `None` after saying why it cannot be built.
+fn build_old_program(cargo: Cargo) -> Option<PathBuf> {
+    match old_program::build(cargo, old_program::FROZEN) {
+        Ok(program) => Some(program),
+        Err(error) => {
+            println!("setup: no earlier program: {error:#}; tests that need it skip");
+            None
+        }
+    }
+}
+
 /// Where the tests find what was installed for them.
 struct Places {
     datasets: Option<PathBuf>,
     s3_server: Option<PathBuf>,
     guest_kernel: Option<PathBuf>,
+    old_program: Option<PathBuf>,
 }
 
 /// Runs all tests, doc tests included.
@@ -118,6 +131,7 @@ fn run_tests(options: &Options, cargo: Cargo, places: &Places) -> Tally {
         ("ONEFOLD_DATASETS", &places.datasets),
         ("ONEFOLD_S3_SERVER", &places.s3_server),
         ("ONEFOLD_GUEST_KERNEL", &places.guest_kernel),
+        (old_program::VARIABLE, &places.old_program),
     ] {
         match place {
             Some(place) => command.env(variable, place),

@@ -14,6 +14,8 @@ pub(crate) const ONEFOLD: &str = env!("CARGO_BIN_EXE_onefold");
 /// A directory that is removed with everything in it when the test ends.
 pub(crate) struct Lab {
     dir: TempDir,
+    /// What is run: the binary under test, unless a test says otherwise.
+    pub(crate) program: PathBuf,
 }
 
 /// What came of running `onefold`.
@@ -29,7 +31,7 @@ pub(crate) struct Ran {
 
 impl Lab {
     pub(crate) fn new() -> Self {
-        Self { dir: TempDir::new().unwrap() }
+        Self { dir: TempDir::new().unwrap(), program: ONEFOLD.into() }
     }
 
     /// A lab with a repository `repo` in it.
@@ -58,7 +60,7 @@ impl Lab {
     /// `onefold` with the words of `line` for arguments, in the lab's directory and without the
     /// variables that it heeds.
     pub(crate) fn command(&self, line: &str) -> Command {
-        let mut command = Command::new(ONEFOLD);
+        let mut command = Command::new(&self.program);
         command.args(line.split_whitespace()).current_dir(self.dir.path()).stdin(Stdio::null());
         for variable in
             ["ONEFOLD_REPOSITORY", "ONEFOLD_PASSWORD", "ONEFOLD_KEY_FILE", "ONEFOLD_KEY"]

@@ -4,6 +4,7 @@
 //! they hold. `cargo xtask compat` makes that of this version, once; that nobody alters it afterwards is
 //! held by `cargo xtask tidy`.
 
+mod old;
 mod pool;
 mod repositories;
 mod source;
@@ -14,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use onefold_seal::Check;
 
-use crate::lab::Lab;
+use crate::lab::{Lab, ONEFOLD};
 
 /// What there is of each version that is frozen.
 fn frozen() -> Vec<PathBuf> {
@@ -31,16 +32,16 @@ fn make(folder: &Path, root: &Path) {
     pool::make(folder);
 }
 
-fn expect_usable(folder: &Path) {
-    repositories::expect_usable(folder);
-    pool::expect_usable(folder);
+fn expect_usable(folder: &Path, program: &Path) {
+    repositories::expect_usable(folder, program);
+    pool::expect_usable(folder, program);
 }
 
 #[test]
 fn what_is_frozen_is_read_as_it_was_meant_and_goes_on_to_be_used() {
     for folder in frozen() {
         println!("{}", folder.display());
-        expect_usable(&folder);
+        expect_usable(&folder, Path::new(ONEFOLD));
     }
 }
 
@@ -57,7 +58,7 @@ fn a_fixture_that_is_made_now_is_read_as_it_was_meant_and_goes_on_to_be_used() {
         assert!(!path.exists(), "{} is in the way", path.display());
     }
     make(&folder, &root);
-    expect_usable(&folder);
+    expect_usable(&folder, Path::new(ONEFOLD));
 }
 
 /// Makes an object say that a later version wrote it, as if it were so.

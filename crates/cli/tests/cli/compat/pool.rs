@@ -167,9 +167,10 @@ fn expect_every_kind(root: &Path) {
 }
 
 /// The pool in `folder` opens, has nothing wrong with it and every byte of its volumes, and goes on to be
-/// written, compacted and checked.
-pub(super) fn expect_usable(folder: &Path) {
-    let lab = Lab::new();
+/// written, and compacted and checked by `program`.
+pub(super) fn expect_usable(folder: &Path, program: &Path) {
+    let mut lab = Lab::new();
+    lab.program = program.into();
     let root = lab.path("pool");
     copy(&folder.join("pool"), &root);
     let expected = fs::read_to_string(folder.join("volumes")).unwrap();

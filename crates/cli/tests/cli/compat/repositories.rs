@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use onefold_testkit::random;
 
 use super::source::{copy, make_source, manifest_of};
-use crate::lab::{Lab, Ran};
+use crate::lab::{Lab, ONEFOLD, Ran};
 
 const PASSWORDS: [&str; 2] = ["correct horse battery staple", "zweites Passwort"];
 
@@ -168,11 +168,13 @@ fn by_tag(lab: &Lab, repo: &str) -> BTreeMap<String, String> {
     listed.iter().map(|one| (word(&one["tags"][0]), word(&one["id"]))).collect()
 }
 
-/// Every repository in `folder` opens with every key, has nothing wrong with it, restores to what the
-/// manifests say, and goes on to be written, pruned and checked.
-pub(super) fn expect_usable(folder: &Path) {
+/// `program` opens every repository in `folder` with every key, finds nothing wrong with it, restores
+/// what the manifests say, and goes on to write, prune and check it. So does the program under test
+/// afterwards.
+pub(super) fn expect_usable(folder: &Path, program: &Path) {
     for kept in &ALL {
-        let lab = lab();
+        let mut lab = lab();
+        lab.program = program.into();
         // Neither may the fixture be changed, nor is a checkout more than a folder of files.
         copy(&folder.join(kept.name), &lab.path("repo"));
         let repo = kept.opened("repo");
@@ -186,6 +188,11 @@ pub(super) fn expect_usable(folder: &Path) {
         }
         go_on(&lab, kept, &repo);
         expect_restored(&lab, kept, &repo, folder, &kept.snapshots[1..]);
+        if program != Path::new(ONEFOLD) {
+            lab.program = ONEFOLD.into();
+            lab.ok(&format!("check {repo} --read-data"));
+            expect_restored(&lab, kept, &repo, folder, &kept.snapshots[1..]);
+        }
     }
 }
 

@@ -1,0 +1,71 @@
+//! The `onefold` of an earlier revision, built to be held against what this one writes.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::programs;
+use crate::workspace::{self, Cargo};
+
+/// The revision that froze version 1 of the format, with its fixtures.
+pub(crate) const FROZEN: &str = "d199ac6";
+
+/// The variable by which the tests find the program.
+pub(crate) const VARIABLE: &str = "ONEFOLD_OLD_PROGRAM";
+
+/// Builds the program of `revision`, unless an earlier call did; gives its path.
+///
+/// # Errors
+///
+/// If the repository's history does not reach back to `revision`, or its source does not build.
+pub(crate) fn build(cargo: Cargo, revision: &str) -> Result<PathBuf> {
+    let id = full_id(revision)?;
+    let folder = workspace::target_dir().join("old").join(&id);
+    let program = folder.join("target/debug/onefold");
+    if program.exists() {
+        return Ok(program);
+    }
+    println!("setup: build the program of revision {revision}");
+    let source = folder.join("source");
+    fs::create_dir_all(&source).with_context(|| source.display().to_string())?;
+    unpack(&id, &source)?;
+    // A target folder of its own: both workspaces have crates of the same names.
+    programs::succeed(
+        cargo
+            .command()
+            .current_dir(&source)
+            .args(["build", "--quiet", "--locked", "--bin", "onefold"])
+            .env("CARGO_TARGET_DIR", folder.join("target")),
+    )?;
+    ensure!(program.exists(), "{}: cargo made no such file", program.display());
+    Ok(program)
+}
+
+fn full_id(revision: &str) -> Result<String> {
+    let commit = format!("{revision}^{{commit}}");
+    let output = Command::new("git")
+        .args(["rev-parse", "--verify", "--quiet", &commit])
+        .current_dir(workspace::root())
+        .output()
+        .context("git")?;
+    ensure!(
+        output.status.success(),
+        "no revision {revision} in this clone; `git fetch --unshallow` brings the whole history"
+    );
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+/// Writes the files of revision `id` below `folder`.
+fn unpack(id: &str, folder: &Path) -> Result<()> {
+    let archive = folder.with_extension("tar");
+    programs::succeed(
+        Command::new("git")
+            .args(["archive", "--output"])
+            .arg(&archive)
+            .arg(id)
+            .current_dir(workspace::root()),
+    )?;
+    programs::succeed(Command::new("tar").arg("-xf").arg(&archive).arg("-C").arg(folder))
+}
