@@ -181,6 +181,12 @@ impl Entry {
             _ => 0,
         }
     }
+
+    /// Whether this is the root of a snapshot of several sources, which stands for no directory:
+    /// its metadata are made up. Every directory of a file system has links and an inode.
+    pub(crate) fn is_synthetic_root(&self) -> bool {
+        self.name.is_empty() && self.meta.links == 0 && self.meta.ino == 0
+    }
 }
 
 /// The encoding of a directory whose entries are `entries`, in ascending order of names.

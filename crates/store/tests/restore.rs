@@ -605,7 +605,7 @@ fn a_restore_that_was_stopped_is_gone_on_with() {
     let (report, issues) = restore_over(&open(&objects), &snapshot, target.path(), &options);
     assert_eq!(issues, [] as [&str; 0]);
     let Report { files, kept, verified, reused, failed, .. } = report;
-    assert_eq!((files, kept, verified, failed), (2, 1, 1, 0));
+    assert_eq!((files, kept, verified, failed), (2, 1, 2, 0));
     assert!(reused > half - 50_000 && reused < half, "{reused} of {half} bytes");
     let found = Picture::of(target.path());
     found.expect(&Picture::of(source.path())).unwrap();
@@ -643,9 +643,12 @@ fn leftovers_that_nothing_came_of_are_removed_and_what_is_in_use_is_not_touched(
     #[expect(clippy::disallowed_methods, reason = "stands for another restore")]
     let other = File::options().write(true).open(sub.join(in_use)).unwrap();
     rustix::fs::flock(&other, FlockOperation::LockExclusive).unwrap();
-    let leftover = format!(".onefold-restore-{}", "0f".repeat(16));
-    write(sub.join(&leftover), "of another snapshot");
-    symlink("nowhere", sub.join(format!(".onefold-restore-{}", "1f".repeat(16)))).unwrap();
+    // What another snapshot's restore left.
+    let other_source = folder();
+    write(other_source.path().join("sub/big"), random(3, 9 << 20));
+    let (other_objects, _, other_snapshot) = backed_up(other_source.path());
+    restore_and_stop(&other_objects, &other_snapshot, target.path(), 8);
+    assert_eq!(temporaries(&sub).len(), 2);
     write(sub.join(".onefold-restore-mine"), "no temporary file");
     let (report, _) = restore_over(&repository, &snapshot, target.path(), &Options::default());
     assert_eq!((report.failed, report.reused), (0, 0));

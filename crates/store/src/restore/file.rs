@@ -8,9 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use onefold_container::MAX_GROUP_LEN;
-use onefold_seal::ObjectId;
 
-use super::target::{self, Target, set_meta, temporary_name};
+use super::target::{Target, set_meta};
 use super::{Components, Context, Counts, Overwrite};
 use crate::chunks::ChunkReader;
 use crate::error::is_lack_of_space;
@@ -207,11 +206,15 @@ impl RestoredFile {
     }
 
     fn open_temporary(&self, context: &Context<'_>) -> io::Result<Opened> {
-        let temporary = temporary_name_of(context.chunks, &self.entry);
-        Ok(match self.target.take_temporary(&temporary) {
+        let temporary = self.target.temporary_name_of(digits_of(context.chunks, &self.entry))?;
+        let taken = match context.is_in_snapshot(&temporary) {
+            true => None,
+            false => self.target.take_temporary(&temporary),
+        };
+        Ok(match taken {
             Some((file, is_found)) => Opened { file, temporary: Some(temporary), is_found },
             None => {
-                let temporary = temporary_name();
+                let temporary = self.target.temporary_name()?;
                 let file = self.target.create_file(&temporary)?;
                 Opened { file, temporary: Some(temporary), is_found: false }
             }
@@ -240,7 +243,7 @@ impl RestoredFile {
         let named = whole.and_then(|opened| {
             let (target, name) = (&self.target, &self.entry.name);
             let finish = || -> io::Result<_> {
-                let missing = set_meta(&opened.file, &self.entry.meta)?;
+                let missing = set_meta(&opened.file, &self.entry.meta, target.has_default_acl())?;
                 if self.may_have_its_length_early(context, &opened) {
                     opened.file.sync_data()?;
                 }
@@ -279,7 +282,7 @@ impl RestoredFile {
         }
         Progress::add(&context.progress.files, 1);
         if context.options.verify {
-            match self.verify(context) {
+            match verify(context, &self.target, &self.entry) {
                 Ok(()) => Counts::add(&context.counts.verified, 1),
                 Err(reason) => context.failed(&self.path, format!("verification: {reason}")),
             }
@@ -297,35 +300,41 @@ impl RestoredFile {
             let _ = self.target.remove(temporary);
         }
     }
+}
 
-    /// Reads the restored file again and compares every chunk.
-    fn verify(&self, context: &Context<'_>) -> Result<(), String> {
-        let file = self.target.open_file(&self.entry.name).map_err(|error| error.to_string())?;
-        let len = file.metadata().map_err(|error| error.to_string())?.len();
-        if len != self.size {
-            return Err(format!("it has {len} bytes, expected {}", self.size));
-        }
-        let (mut start, mut buffer) = (0, Vec::new());
-        let mut wrong = None;
-        let visited = context.chunks.visit(&self.content, &mut |leaf| {
-            buffer.resize(leaf.len as usize, 0);
-            let read = self.layout.place(start, buffer.len(), |offset, part| {
-                file.read_exact_at(&mut buffer[part], offset)
-            });
-            wrong = match read {
-                Err(error) => Some(error.to_string()),
-                Ok(()) if context.chunks.fingerprint(&buffer) != leaf.root => {
-                    Some(format!("the bytes from {start} on are not those of the snapshot"))
-                }
-                Ok(()) => None,
-            };
-            start += leaf.len;
-            if wrong.is_some() { Err(StoreError::Stopped) } else { context.go_on() }
+/// Reads the file that `entry` became in `target` and compares every chunk.
+///
+/// # Errors
+///
+/// Says what differs, or why it cannot be read.
+pub(super) fn verify(context: &Context<'_>, target: &Target, entry: &Entry) -> Result<(), String> {
+    let Node::File { size, content, extents } = &entry.node else { return Ok(()) };
+    let layout = Layout::new(extents.as_deref());
+    let file = target.open_file(&entry.name).map_err(|error| error.to_string())?;
+    let len = file.metadata().map_err(|error| error.to_string())?.len();
+    if len != *size {
+        return Err(format!("it has {len} bytes, expected {size}"));
+    }
+    let (mut start, mut buffer) = (0, Vec::new());
+    let mut wrong = None;
+    let visited = context.chunks.visit(content, &mut |leaf| {
+        buffer.resize(leaf.len as usize, 0);
+        let read = layout.place(start, buffer.len(), |offset, part| {
+            file.read_exact_at(&mut buffer[part], offset)
         });
-        match wrong {
-            Some(reason) => Err(reason),
-            None => visited.map_err(|error| describe(&error)),
-        }
+        wrong = match read {
+            Err(error) => Some(error.to_string()),
+            Ok(()) if context.chunks.fingerprint(&buffer) != leaf.root => {
+                Some(format!("the bytes from {start} on are not those of the snapshot"))
+            }
+            Ok(()) => None,
+        };
+        start += leaf.len;
+        if wrong.is_some() { Err(StoreError::Stopped) } else { context.go_on() }
+    });
+    match wrong {
+        Some(reason) => Err(reason),
+        None => visited.map_err(|error| describe(&error)),
     }
 }
 
@@ -424,15 +433,14 @@ impl Piece {
     }
 }
 
-/// The temporary name of a file: another attempt at the same file gives it the same, so that it
-/// finds what is there already.
-fn temporary_name_of(chunks: &ChunkReader<'_>, entry: &Entry) -> Vec<u8> {
+/// The first digits of a file's temporary name: another attempt at the same file gives it the same,
+/// so that it finds what exists already.
+fn digits_of(chunks: &ChunkReader<'_>, entry: &Entry) -> [u8; 8] {
     let content = Entry { meta: Meta::default(), ..entry.clone() };
     let mut bytes = Vec::new();
     tree::encode_entry(&content, &mut bytes);
     let digest = chunks.fingerprint(&bytes);
-    let (id, _) = digest.as_bytes().split_first_chunk().expect("a fingerprint has 32 bytes");
-    target::temporary_name_of(ObjectId::from_bytes(*id))
+    *digest.as_bytes().first_chunk().expect("a fingerprint has 32 bytes")
 }
 
 /// Writes `bytes` to a file that has zeros there, but for blocks in which they are all zero: those

@@ -8,8 +8,9 @@
 //! A short file has no name at all until it is whole, where the file system has such files.
 //!
 //! A restore that was cut off leaves temporary files. Their names follow from what they are to
-//! become, so another restore of the same finds them, compares what they hold chunk by chunk, and
-//! writes only what is not there. Those that nothing came of are removed at the end.
+//! become and where, so another restore of the same finds them, compares what they hold chunk by
+//! chunk, and writes only what is missing. Those that nothing came of are removed at the end; files
+//! that only look like them stay.
 //!
 //! After a power cut a file may be there under its name, with its length and times, and without its
 //! bytes. Where the length may come first the file is therefore synced before it gets its name.
@@ -77,7 +78,8 @@ pub struct Options {
     pub overwrite: Overwrite,
     /// Whether blocks of zeros become holes, in files that had none there as well.
     pub sparse: bool,
-    /// Whether every restored file is read again and compared with the snapshot.
+    /// Whether every restored file is read again and compared with the snapshot. One that looked
+    /// unchanged, and so would have stayed, is compared as well, and replaced if it differs.
     pub verify: bool,
     /// Writing threads; as many as there are cores if `None`.
     pub threads: Option<NonZero<usize>>,
@@ -133,6 +135,7 @@ pub fn restore(
         nameless: Nameless::default(),
         full,
         failed,
+        look_temporary: Mutex::default(),
     };
     let threads = options
         .threads
@@ -208,6 +211,9 @@ struct Context<'a> {
     full: OnceLock<PathBuf>,
     /// What could not be restored, so that no other name is made for what stands in its place.
     failed: Mutex<HashSet<Components>>,
+    /// Names in the snapshot that look like temporary ones: no temporary file gets them, and what
+    /// has them is not removed.
+    look_temporary: Mutex<HashSet<Vec<u8>>>,
 }
 
 impl Context<'_> {
@@ -224,6 +230,12 @@ impl Context<'_> {
 
     fn has_failed(&self, path: &[Arc<[u8]>]) -> bool {
         self.failed.lock().expect("no thread panics with it locked").contains(path)
+    }
+
+    /// Whether the snapshot has a file of this name, which looks like a temporary one.
+    fn is_in_snapshot(&self, temporary: &[u8]) -> bool {
+        let names = self.look_temporary.lock().expect("no thread panics with it locked");
+        names.contains(temporary)
     }
 
     fn failed(&self, path: &[Arc<[u8]>], reason: String) {
@@ -313,7 +325,7 @@ impl Plan<'_> {
         if !matches!(entry.node, Node::Directory { .. }) {
             return self.entry(entry);
         }
-        if self.includes.is_empty() {
+        if self.includes.is_empty() && !entry.is_synthetic_root() {
             Counts::add(&self.context.counts.directories, 1);
             self.directories.push((Arc::default(), entry.meta.clone()));
         }
@@ -346,6 +358,12 @@ impl Plan<'_> {
                 return Ok(());
             }
         };
+        let look_temporary = entries.iter().filter(|child| target::looks_temporary(&child.name));
+        self.context
+            .look_temporary
+            .lock()
+            .expect("no thread panics with it locked")
+            .extend(look_temporary.map(|child| child.name.clone()));
         entries.iter().try_for_each(|child| self.entry(child))
     }
 
@@ -473,10 +491,23 @@ impl Plan<'_> {
             Overwrite::Always => InTheWay::Goes,
             Overwrite::Never => InTheWay::Stays,
             Overwrite::IfChanged => match looks_the_same(target, entry, &stat)? {
+                true if self.context.options.verify => self.verify_kept(target, entry),
                 true => InTheWay::Stays,
                 false => InTheWay::Goes,
             },
         })
+    }
+
+    /// Compares a file that looks unchanged with the snapshot; if it differs, it is replaced.
+    fn verify_kept(&self, target: &Target, entry: &Entry) -> InTheWay {
+        match file::verify(self.context, target, entry) {
+            Ok(()) if matches!(entry.node, Node::File { .. }) => {
+                Counts::add(&self.context.counts.verified, 1);
+                InTheWay::Stays
+            }
+            Ok(()) => InTheWay::Stays,
+            Err(_) => InTheWay::Goes,
+        }
     }
 
     /// Lets further names of a file that is as it should be become links to it.
@@ -566,8 +597,9 @@ impl Plan<'_> {
     /// Removes what restores that were cut off have left in the directories that were there. What
     /// cannot be removed harms nothing.
     fn remove_leftovers(&self, root: &Target) {
+        let spared = self.context.look_temporary.lock().expect("no thread panics with it locked");
         for path in &self.found {
-            let _ = root.descend(path).and_then(|directory| directory.remove_leftovers());
+            let _ = root.descend(path).and_then(|directory| directory.remove_leftovers(&spared));
         }
     }
 

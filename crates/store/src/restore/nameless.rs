@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 
-use super::target::{Target, component, temporary_name};
+use super::target::{Target, component};
 
 /// Whether files can do without a name here, as far as it was tried.
 #[derive(Default)]
@@ -55,8 +55,9 @@ impl Nameless {
 impl Way {
     fn found(directory: &Target, file: &File) -> Option<Self> {
         [Self::Descriptor, Self::Proc].into_iter().find(|way| {
-            let name = temporary_name();
-            way.link(file, directory, &name).is_ok() && directory.remove(&name).is_ok()
+            directory.temporary_name().is_ok_and(|name| {
+                way.link(file, directory, &name).is_ok() && directory.remove(&name).is_ok()
+            })
         })
     }
 

@@ -5,15 +5,16 @@
 //! component. So neither a snapshot with evil names nor a link that someone planted in the target
 //! leads anywhere else.
 
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use onefold_seal::ObjectId;
+use onefold_seal::{Check, ObjectId};
 use rustix::fs::{
     AtFlags, Dir, FileType, FlockOperation, Gid, Mode, OFlags, RenameFlags, ResolveFlags, Stat,
     Timespec, Timestamps, Uid,
@@ -24,10 +25,18 @@ use crate::tree::{Meta, Node, Time, is_component};
 
 /// An open directory of the target.
 #[derive(Debug)]
-pub(super) struct Target(OwnedFd);
+pub(super) struct Target {
+    fd: OwnedFd,
+    /// Whether what is made in it inherits an access control list, once that was looked up.
+    default_acl: OnceLock<bool>,
+}
 
 const BENEATH: ResolveFlags =
     ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_MAGICLINKS);
+
+/// The attributes by which Linux keeps access control lists.
+const ACCESS_ACL: &str = "system.posix_acl_access";
+const DEFAULT_ACL: &str = "system.posix_acl_default";
 
 /// Bytes of a path that a call of the system takes for sure.
 const MAX_PATH: usize = 3 << 10;
@@ -41,7 +50,17 @@ impl Target {
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         std::fs::create_dir_all(path)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        Ok(Self(rustix::fs::open(path, flags, Mode::empty())?))
+        Ok(Self::of(rustix::fs::open(path, flags, Mode::empty())?))
+    }
+
+    fn of(fd: OwnedFd) -> Self {
+        Self { fd, default_acl: OnceLock::new() }
+    }
+
+    /// Whether what is made in this directory inherits an access control list from it.
+    pub(super) fn has_default_acl(&self) -> bool {
+        let look = || rustix::fs::fgetxattr(&self.fd, DEFAULT_ACL, &mut [0; 0][..]).is_ok();
+        *self.default_acl.get_or_init(look)
     }
 
     /// Opens the directory `name` of this one.
@@ -54,8 +73,8 @@ impl Target {
     fn directory_at(&self, path: &OsStr) -> io::Result<Self> {
         // Not NOFOLLOW: with it a link would be told as no directory. `BENEATH` follows none.
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        match rustix::fs::openat2(&self.0, path, flags, Mode::empty(), BENEATH) {
-            Ok(fd) => Ok(Self(fd)),
+        match rustix::fs::openat2(&self.fd, path, flags, Mode::empty(), BENEATH) {
+            Ok(fd) => Ok(Self::of(fd)),
             Err(Errno::LOOP | Errno::XDEV) => Err(io::Error::other(
                 "a symbolic link stands where the directory should be; restoring through it \
                  could write outside the target",
@@ -69,7 +88,7 @@ impl Target {
 
     /// Opens the directory at `path` below this one.
     pub(super) fn descend(&self, path: &[Arc<[u8]>]) -> io::Result<Self> {
-        let mut directory = Self(self.0.try_clone()?);
+        let mut directory = Self::of(self.fd.try_clone()?);
         let mut path = path.iter().peekable();
         while path.peek().is_some() {
             // as many names at once as a call takes
@@ -89,7 +108,7 @@ impl Target {
 
     /// Makes the directory `name` if it is missing, and opens it. True if it was made.
     pub(super) fn make_directory(&self, name: &[u8]) -> io::Result<(Self, bool)> {
-        let made = match rustix::fs::mkdirat(&self.0, component(name)?, Mode::RWXU) {
+        let made = match rustix::fs::mkdirat(&self.fd, component(name)?, Mode::RWXU) {
             Ok(()) => true,
             Err(Errno::EXIST) => false,
             Err(errno) => return Err(errno.into()),
@@ -99,7 +118,7 @@ impl Target {
 
     /// What stands under `name`, links not followed; `None` if nothing does.
     pub(super) fn stat(&self, name: &[u8]) -> io::Result<Option<Stat>> {
-        match rustix::fs::statat(&self.0, component(name)?, AtFlags::SYMLINK_NOFOLLOW) {
+        match rustix::fs::statat(&self.fd, component(name)?, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok(Some(stat)),
             Err(Errno::NOENT) => Ok(None),
             Err(errno) => Err(errno.into()),
@@ -108,7 +127,7 @@ impl Target {
 
     /// Where the link `name` points.
     pub(super) fn read_link(&self, name: &[u8]) -> io::Result<Vec<u8>> {
-        let target = rustix::fs::readlinkat(&self.0, component(name)?, Vec::new())?;
+        let target = rustix::fs::readlinkat(&self.fd, component(name)?, Vec::new())?;
         Ok(target.into_bytes())
     }
 
@@ -118,7 +137,7 @@ impl Target {
         let flags =
             OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mode = Mode::RUSR | Mode::WUSR;
-        Ok(rustix::fs::openat2(&self.0, component(name)?, flags, mode, BENEATH)?.into())
+        Ok(rustix::fs::openat2(&self.fd, component(name)?, flags, mode, BENEATH)?.into())
     }
 
     /// Opens the temporary file `name` or makes it, for this restore alone, and tells whether an
@@ -132,7 +151,7 @@ impl Target {
             OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let mode = Mode::RUSR | Mode::WUSR;
         let file =
-            rustix::fs::openat2(&self.0, component(name).ok()?, flags, mode, BENEATH).ok()?;
+            rustix::fs::openat2(&self.fd, component(name).ok()?, flags, mode, BENEATH).ok()?;
         rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).ok()?;
         // Another name of a file that is not to be written, or what others can write.
         let stat = rustix::fs::fstat(&file).ok()?;
@@ -143,12 +162,39 @@ impl Target {
         is_own.then(|| (file.into(), stat.st_size > 0))
     }
 
-    /// Removes temporary files that nobody is at: what restores that were cut off have left.
-    pub(super) fn remove_leftovers(&self) -> io::Result<()> {
+    /// A temporary name in this directory that nothing has.
+    pub(super) fn temporary_name(&self) -> io::Result<Vec<u8>> {
+        self.temporary_name_of(first_half(ObjectId::random()))
+    }
+
+    /// The temporary name in this directory that begins with these digits.
+    ///
+    /// The other half of its digits follows from them and from the directory's inode. So the name
+    /// itself records that a restore made it, and where: a file of the user's, or one that was
+    /// copied or restored from another directory, only looks like it.
+    pub(super) fn temporary_name_of(&self, drawn: [u8; 8]) -> io::Result<Vec<u8>> {
+        let stat = rustix::fs::fstat(&self.fd)?;
+        let place = [&stat.st_dev.to_le_bytes()[..], &stat.st_ino.to_le_bytes()[..]].concat();
+        let check = Check::of(&[b"a temporary file of a restore", &place, &drawn]);
+        let mut id = [0; 16];
+        id[..8].copy_from_slice(&drawn);
+        id[8..].copy_from_slice(&check.as_bytes()[..8]);
+        Ok(format!("{TEMPORARY}{}", ObjectId::from_bytes(id)).into_bytes())
+    }
+
+    /// Whether a restore made `name` for a temporary file of this directory.
+    fn is_own_temporary(&self, name: &[u8]) -> io::Result<bool> {
+        let Some(id) = id_of(name) else { return Ok(false) };
+        Ok(self.temporary_name_of(first_half(id))? == name)
+    }
+
+    /// Removes temporary files that no restore is at: what restores that were cut off have left.
+    /// Names in `spared` stay.
+    pub(super) fn remove_leftovers(&self, spared: &HashSet<Vec<u8>>) -> io::Result<()> {
         let mut names = Vec::new();
-        for entry in Dir::read_from(&self.0)? {
+        for entry in Dir::read_from(&self.fd)? {
             let name = entry?.file_name().to_bytes().to_vec();
-            if is_temporary(&name) {
+            if !spared.contains(&name) && self.is_own_temporary(&name)? {
                 names.push(name);
             }
         }
@@ -174,7 +220,7 @@ impl Target {
     #[expect(clippy::disallowed_methods, reason = "opens for reading only")]
     pub(super) fn open_file(&self, name: &[u8]) -> io::Result<File> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        Ok(rustix::fs::openat2(&self.0, component(name)?, flags, Mode::empty(), BENEATH)?.into())
+        Ok(rustix::fs::openat2(&self.fd, component(name)?, flags, Mode::empty(), BENEATH)?.into())
     }
 
     /// Makes something under a temporary name and then gives it the name `name`, so that what has
@@ -184,7 +230,7 @@ impl Target {
         name: &[u8],
         make: impl FnOnce(&[u8]) -> io::Result<T>,
     ) -> io::Result<T> {
-        let temporary = temporary_name();
+        let temporary = self.temporary_name()?;
         let made = make(&temporary).and_then(|made| {
             self.rename(&temporary, name)?;
             Ok(made)
@@ -198,7 +244,7 @@ impl Target {
     /// replaced.
     pub(super) fn rename_to_new(&self, from: &[u8], to: &[u8]) -> io::Result<()> {
         let (old, new) = (component(from)?, component(to)?);
-        match rustix::fs::renameat_with(&self.0, old, &self.0, new, RenameFlags::NOREPLACE) {
+        match rustix::fs::renameat_with(&self.fd, old, &self.fd, new, RenameFlags::NOREPLACE) {
             Err(Errno::INVAL | Errno::NOSYS) => self.rename(from, to),
             renamed => Ok(renamed?),
         }
@@ -207,12 +253,12 @@ impl Target {
     /// Gives `from` the name `to`, in place of whatever but a directory has it.
     pub(super) fn rename(&self, from: &[u8], to: &[u8]) -> io::Result<()> {
         let (from, to) = (component(from)?, component(to)?);
-        Ok(rustix::fs::renameat_with(&self.0, from, &self.0, to, RenameFlags::empty())?)
+        Ok(rustix::fs::renameat_with(&self.fd, from, &self.fd, to, RenameFlags::empty())?)
     }
 
     /// Removes `name`, which is no directory; nothing to remove is fine.
     pub(super) fn remove(&self, name: &[u8]) -> io::Result<()> {
-        match rustix::fs::unlinkat(&self.0, component(name)?, AtFlags::empty()) {
+        match rustix::fs::unlinkat(&self.fd, component(name)?, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(errno) => Err(errno.into()),
         }
@@ -221,17 +267,17 @@ impl Target {
     /// Makes `name` another name of the file `from` in `directory`.
     pub(super) fn link(&self, directory: &Self, from: &[u8], name: &[u8]) -> io::Result<()> {
         let (from, name) = (component(from)?, component(name)?);
-        Ok(rustix::fs::linkat(&directory.0, from, &self.0, name, AtFlags::empty())?)
+        Ok(rustix::fs::linkat(&directory.fd, from, &self.fd, name, AtFlags::empty())?)
     }
 
     /// Makes what is neither file nor directory.
     pub(super) fn make_special(&self, name: &[u8], node: &Node) -> io::Result<()> {
         let name = component(name)?;
         let mode = Mode::RUSR | Mode::WUSR;
-        let make = |kind, device| rustix::fs::mknodat(&self.0, name, kind, mode, device);
+        let make = |kind, device| rustix::fs::mknodat(&self.fd, name, kind, mode, device);
         match node {
             Node::Symlink { target } => {
-                rustix::fs::symlinkat(OsStr::from_bytes(target), &self.0, name)
+                rustix::fs::symlinkat(OsStr::from_bytes(target), &self.fd, name)
             }
             Node::Fifo => make(FileType::Fifo, 0),
             Node::Socket => make(FileType::Socket, 0),
@@ -252,25 +298,28 @@ impl Target {
         let component = component(name)?;
         let mut missing = Missing::new();
         let follow = AtFlags::SYMLINK_NOFOLLOW;
-        let owner = rustix::fs::chownat(
-            &self.0,
-            component,
-            Some(Uid::from_raw(meta.uid)),
-            Some(Gid::from_raw(meta.gid)),
-            follow,
-        );
-        note_owner(owner, meta, &mut missing)?;
+        let refused = set_owner(meta, &mut missing, |uid, gid| {
+            rustix::fs::chownat(&self.fd, component, uid, gid, follow)
+        })?;
         if !matches!(node, Node::Symlink { .. }) {
             // A link has no mode of its own. The mode is set through a descriptor, which cannot
             // come to mean something else as a name can.
             let inode = self.open_path(component)?;
-            rustix::fs::chmod(proc_path(&inode, b""), mode_of(meta))?;
+            let path = proc_path(&inode, b"");
+            if self.has_default_acl() {
+                drop_inherited_acls(meta, |name| rustix::fs::removexattr(&path, name))?;
+            }
+            let mode = match refused {
+                true => mode_for(meta, &rustix::fs::fstat(&inode)?, &mut missing),
+                false => mode_of(meta),
+            };
+            rustix::fs::chmod(path, mode)?;
         }
-        let path = &proc_path(&self.0, name);
+        let path = &proc_path(&self.fd, name);
         set_xattrs(meta, &mut missing, |name, value| {
             rustix::fs::lsetxattr(path, name, value, rustix::fs::XattrFlags::empty())
         });
-        rustix::fs::utimensat(&self.0, component, &times_of(meta), follow)?;
+        rustix::fs::utimensat(&self.fd, component, &times_of(meta), follow)?;
         Ok(missing)
     }
 
@@ -278,35 +327,33 @@ impl Target {
     #[expect(clippy::disallowed_methods, reason = "opens nothing for writing")]
     fn open_path(&self, name: &OsStr) -> io::Result<OwnedFd> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        Ok(rustix::fs::openat2(&self.0, name, flags, Mode::empty(), BENEATH)?)
+        Ok(rustix::fs::openat2(&self.fd, name, flags, Mode::empty(), BENEATH)?)
     }
 
     pub(super) fn descriptor(&self) -> &OwnedFd {
-        &self.0
+        &self.fd
     }
 
     /// Gives this directory its metadata.
     pub(super) fn set_meta(&self, meta: &Meta) -> io::Result<Missing> {
-        set_meta(&self.0, meta)
+        set_meta(&self.fd, meta, true)
     }
 }
 
 /// How temporary names begin; the digits of an id follow.
 const TEMPORARY: &str = ".onefold-restore-";
 
-/// A name that nothing has.
-pub(super) fn temporary_name() -> Vec<u8> {
-    temporary_name_of(ObjectId::random())
+/// Whether `name` has the form of a temporary name, whatever directory it is in.
+pub(super) fn looks_temporary(name: &[u8]) -> bool {
+    id_of(name).is_some()
 }
 
-/// The temporary name with these digits.
-pub(super) fn temporary_name_of(id: ObjectId) -> Vec<u8> {
-    format!("{TEMPORARY}{id}").into_bytes()
+fn first_half(id: ObjectId) -> [u8; 8] {
+    *id.as_bytes().first_chunk().expect("an id has 16 bytes")
 }
 
-fn is_temporary(name: &[u8]) -> bool {
-    let id = str::from_utf8(name).ok().and_then(|name| name.strip_prefix(TEMPORARY));
-    id.is_some_and(|id| id.parse::<ObjectId>().is_ok())
+fn id_of(name: &[u8]) -> Option<ObjectId> {
+    str::from_utf8(name).ok()?.strip_prefix(TEMPORARY)?.parse().ok()
 }
 
 /// A path to what `fd` stands for, or to `name` in it, whatever happened to its own path since.
@@ -319,12 +366,19 @@ fn proc_path(fd: &OwnedFd, name: &[u8]) -> PathBuf {
 }
 
 /// Gives an open file or directory its metadata, in the order that keeps all of it: owner before
-/// mode, which a change of owner strips of its set-id bits, and times last.
-pub(super) fn set_meta(fd: impl AsFd, meta: &Meta) -> io::Result<Missing> {
+/// mode, which a change of owner strips of its set-id bits, and times last. Access control lists
+/// that the snapshot does not have are removed if it may have `inherited` some.
+pub(super) fn set_meta(fd: impl AsFd, meta: &Meta, inherited: bool) -> io::Result<Missing> {
     let mut missing = Missing::new();
-    let owner = (Some(Uid::from_raw(meta.uid)), Some(Gid::from_raw(meta.gid)));
-    note_owner(rustix::fs::fchown(&fd, owner.0, owner.1), meta, &mut missing)?;
-    rustix::fs::fchmod(&fd, mode_of(meta))?;
+    let refused = set_owner(meta, &mut missing, |uid, gid| rustix::fs::fchown(&fd, uid, gid))?;
+    if inherited {
+        drop_inherited_acls(meta, |name| rustix::fs::fremovexattr(&fd, name))?;
+    }
+    let mode = match refused {
+        true => mode_for(meta, &rustix::fs::fstat(&fd)?, &mut missing),
+        false => mode_of(meta),
+    };
+    rustix::fs::fchmod(&fd, mode)?;
     set_xattrs(meta, &mut missing, |name, value| {
         rustix::fs::fsetxattr(&fd, name, value, rustix::fs::XattrFlags::empty())
     });
@@ -332,19 +386,61 @@ pub(super) fn set_meta(fd: impl AsFd, meta: &Meta) -> io::Result<Missing> {
     Ok(missing)
 }
 
+/// Sets owner and group, or the group alone; true if something of it was refused.
+///
 /// Only root may give files away: to anyone else a refusal is to be expected.
-fn note_owner(
-    result: rustix::io::Result<()>,
+fn set_owner(
     meta: &Meta,
     missing: &mut Missing,
-) -> io::Result<()> {
-    match result {
+    chown: impl Fn(Option<Uid>, Option<Gid>) -> rustix::io::Result<()>,
+) -> io::Result<bool> {
+    let gid = Some(Gid::from_raw(meta.gid));
+    match chown(Some(Uid::from_raw(meta.uid)), gid) {
         Err(Errno::PERM | Errno::INVAL) => {
             missing.push(format!("its owner {}:{} could not be set", meta.uid, meta.gid));
-            Ok(())
+            // One may give a file to a group one is in.
+            match chown(None, gid) {
+                Err(Errno::PERM | Errno::INVAL) | Ok(()) => Ok(true),
+                Err(errno) => Err(errno.into()),
+            }
         }
-        result => Ok(result?),
+        result => Ok(result.map(|()| false)?),
     }
+}
+
+/// The mode of an inode whose owner or group may be another: a set-id bit would let a program run
+/// as somebody else than it did.
+fn mode_for(meta: &Meta, stat: &Stat, missing: &mut Missing) -> Mode {
+    let mut mode = mode_of(meta);
+    for (bit, is_right, what) in [
+        (Mode::SUID, stat.st_uid == meta.uid, "set-user-id"),
+        (Mode::SGID, stat.st_gid == meta.gid, "set-group-id"),
+    ] {
+        if mode.contains(bit) && !is_right {
+            mode.remove(bit);
+            missing.push(format!("its {what} bit was left off, because its owner is another"));
+        }
+    }
+    mode
+}
+
+/// Removes the access control lists that a default one of the directory above gave a new inode,
+/// unless the snapshot has one to replace it.
+fn drop_inherited_acls(
+    meta: &Meta,
+    remove: impl Fn(&str) -> rustix::io::Result<()>,
+) -> io::Result<()> {
+    for name in [ACCESS_ACL, DEFAULT_ACL] {
+        if meta.xattrs.iter().any(|(own, _)| own == name.as_bytes()) {
+            continue;
+        }
+        match remove(name) {
+            // There is none, or the file system has no such lists.
+            Ok(()) | Err(Errno::NODATA | Errno::OPNOTSUPP | Errno::INVAL | Errno::ACCESS) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(())
 }
 
 fn set_xattrs(
@@ -388,11 +484,11 @@ mod tests {
         let root = Target::open(folder.path()).unwrap();
         let path: Vec<Arc<[u8]>> =
             (b'a'..=b'z').map(|letter| Arc::from(vec![letter; 255])).collect();
-        let mut last = Target(root.0.try_clone().unwrap());
+        let mut last = Target::of(root.fd.try_clone().unwrap());
         for name in &path {
             last = last.make_directory(name).unwrap().0;
         }
-        let inode = |target: &Target| rustix::fs::fstat(&target.0).unwrap().st_ino;
+        let inode = |target: &Target| rustix::fs::fstat(&target.fd).unwrap().st_ino;
         assert_eq!(inode(&root.descend(&path).unwrap()), inode(&last));
         assert_eq!(inode(&root.descend(&[]).unwrap()), inode(&root));
     }
