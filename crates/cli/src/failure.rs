@@ -225,6 +225,9 @@ fn hint(error: &anyhow::Error) -> Option<String> {
         }
         StoreError::NoPath { .. } => "`onefold ls` lists what a snapshot holds",
         StoreError::Backend(BackendError::InUse { .. }) => "wait until the other process is done",
+        StoreError::Forgotten { .. } => {
+            "run the backup again; what it stored will be reused until a prune deletes it"
+        }
         StoreError::Revoked => "run the backup again; what it stored is kept and will be reused",
         StoreError::Vanished { .. } => {
             "run the backup again: it stores anew what is gone; and `onefold check` tells whether \

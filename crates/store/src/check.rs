@@ -5,7 +5,7 @@
 //! nothing: whatever is wrong becomes a [`Finding`] that names its object. What can be done about it
 //! is in [`repair`](crate::repair).
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::sync::atomic::Ordering;
 
@@ -103,6 +103,8 @@ pub(crate) struct Examined {
     pub(crate) uncovered: Vec<(ObjectId, u64)>,
     /// Receipts that are damaged.
     pub(crate) bad_receipts: Vec<ObjectId>,
+    /// Receipts of snapshots that were forgotten while their backups ended.
+    pub(crate) stale_receipts: Vec<ObjectId>,
     /// Snapshots that are there and miss something of what they reach.
     pub(crate) broken: Vec<ObjectId>,
     /// What the logs say.
@@ -442,6 +444,7 @@ impl Check<'_> {
             infos.iter().map(|info| info.name.clone()).collect()
         };
         let snapshot_names = names(snapshots);
+        let mut alone = BTreeSet::new();
         for info in receipts {
             self.go_on()?;
             let Some(id) = receipt_id(&info.name) else {
@@ -460,9 +463,10 @@ impl Check<'_> {
                 Ok(_) => {}
             }
             if !snapshot_names.contains(&snapshot_name(id)) {
-                self.find(snapshot_name(id), "is missing, though its backup was acknowledged");
+                alone.insert(id);
             }
         }
+        self.receipts_alone(&alone)?;
         let receipt_names = names(receipts);
         for id in snapshots.iter().filter_map(|info| snapshot_id(&info.name)) {
             let receipt = receipt_name(id);
@@ -472,6 +476,27 @@ impl Check<'_> {
                      acknowledged, or the object was removed; the snapshot is whole without it"
                 ));
             }
+        }
+        Ok(())
+    }
+
+    /// Judges receipts without a snapshot: it was lost, unless a log says that it was forgotten.
+    fn receipts_alone(&mut self, alone: &BTreeSet<ObjectId>) -> Result<(), StoreError> {
+        if alone.is_empty() {
+            return Ok(());
+        }
+        let forgotten = history::Seen::forgotten_of(self.repository, alone)?;
+        for id in alone {
+            if !forgotten.contains(id) {
+                self.find(snapshot_name(*id), "is missing, though its backup was acknowledged");
+                continue;
+            }
+            let receipt = receipt_name(*id);
+            self.note(format!(
+                "{receipt} is left of a snapshot that was forgotten while its backup ended; it \
+                 means nothing, and `check --repair` deletes it"
+            ));
+            self.found.stale_receipts.push(*id);
         }
         Ok(())
     }

@@ -309,6 +309,12 @@ pub enum StoreError {
          is lost, and what it stored may be used by the next backup"
     )]
     Revoked,
+    /// Another client forgot the snapshot before its backup could acknowledge it.
+    #[error("snapshot {snapshot} was forgotten before its backup had ended")]
+    Forgotten {
+        /// Which snapshot.
+        snapshot: ObjectId,
+    },
     /// The snapshot is there, and not all that tells of it.
     #[error(
         "snapshot {snapshot} is there and whole, but it could not be acknowledged: {missing} could \

@@ -180,6 +180,23 @@ impl Seen {
         Ok((seen, found.later))
     }
 
+    /// Those of `snapshots` that some entry says were forgotten, whatever was committed since.
+    pub(crate) fn forgotten_of(
+        repository: &Repository,
+        snapshots: &BTreeSet<ObjectId>,
+    ) -> Result<BTreeSet<ObjectId>, StoreError> {
+        let mut forgotten = BTreeSet::new();
+        for at in log::list(&*repository.objects)? {
+            let Some(bytes) = at.fetch(&*repository.objects)? else { continue };
+            // What is damaged is found where the logs are followed; a client forgets nothing.
+            let Ok(entry) = repository.open_entry(at, &bytes) else { continue };
+            if Envelope::client_of(&bytes).is_none() {
+                forgotten.extend(entry.forgotten.iter().filter(|id| snapshots.contains(id)));
+            }
+        }
+        Ok(forgotten)
+    }
+
     /// Whether some log names the snapshot as one that is there.
     pub(crate) fn has(&self, snapshot: ObjectId) -> bool {
         self.committed.contains_key(&snapshot)

@@ -719,6 +719,28 @@ impl Repository {
         read_epoch(&*self.objects, self.id(), self.expect_keys()?, epoch)
     }
 
+    /// What `open` gives; if the object was sealed in a key epoch that began after this repository
+    /// was opened, `open` is tried again with the key of that epoch.
+    pub(crate) fn with_later_epoch<T>(
+        &self,
+        open: impl Fn(&Envelope) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let opened = open(&self.envelope);
+        let Err(error) = &opened else { return opened };
+        let (Some(epoch), Some(keys)) = (error.unknown_epoch(), self.envelope.keys()) else {
+            return opened;
+        };
+        match self.read_epoch(epoch) {
+            Ok(key) => {
+                let mut keys = keys.clone();
+                keys.add_epoch(epoch, key);
+                open(&Envelope::encrypted(self.id(), keys))
+            }
+            Err(error) if error.is_unreachable() => Err(error),
+            Err(_) => opened,
+        }
+    }
+
     pub(crate) fn expect_keys(&self) -> Result<&Keys, StoreError> {
         self.expect_reading()?;
         self.envelope.keys().ok_or(StoreError::NotEncrypted)

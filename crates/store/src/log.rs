@@ -173,20 +173,7 @@ impl Repository {
     /// The entry `at`, whose object is `bytes`; if it was sealed in a key epoch that this repository
     /// was opened without, that is looked for.
     pub(crate) fn open_entry(&self, at: At, bytes: &[u8]) -> Result<LogEntry, StoreError> {
-        let opened = LogEntry::open(&self.envelope, at, bytes);
-        let Err(error) = &opened else { return opened };
-        let (Some(epoch), Some(keys)) = (error.unknown_epoch(), self.envelope.keys()) else {
-            return opened;
-        };
-        match self.read_epoch(epoch) {
-            Ok(key) => {
-                let mut keys = keys.clone();
-                keys.add_epoch(epoch, key);
-                LogEntry::open(&Envelope::encrypted(self.id(), keys), at, bytes)
-            }
-            Err(error) if error.is_unreachable() => Err(error),
-            Err(_) => opened,
-        }
+        self.with_later_epoch(|envelope| LogEntry::open(envelope, at, bytes))
     }
 }
 

@@ -77,6 +77,8 @@ pub struct Report {
     pub covered: u64,
     /// Receipts that were damaged and are written anew.
     pub receipts: Vec<ObjectId>,
+    /// Receipts of snapshots that were forgotten while their backups ended, which are deleted.
+    pub deleted_receipts: Vec<ObjectId>,
     /// Hosts in whose logs entries were missing or wrong, which is settled now.
     pub logs: Vec<String>,
     /// Snapshots that were missing and count as forgotten now.
@@ -370,7 +372,7 @@ impl Repair<'_> {
         Ok(())
     }
 
-    /// Writes damaged receipts anew. One that is gone for a moment, or for good, is worth a note, no
+    /// Writes damaged receipts anew, and deletes those of forgotten snapshots. One that is gone for a moment, or for good, is worth a note, no
     /// more; and one that this key seals says that no client made the snapshot.
     fn receipts(&mut self, examined: &Examined) -> Result<(), StoreError> {
         let Repository { objects, envelope, .. } = self.repository;
@@ -384,6 +386,10 @@ impl Repair<'_> {
                 receipt::write(&**objects, envelope, *id)?;
             }
             self.report.receipts.push(*id);
+        }
+        for id in &examined.stale_receipts {
+            objects.delete(&receipt_name(*id))?;
+            self.report.deleted_receipts.push(*id);
         }
         Ok(())
     }

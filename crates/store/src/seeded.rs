@@ -63,6 +63,10 @@ pub enum Bug {
     ClientListedEarly = 26,
     /// The last word on a client is put before the parts that name its snapshots.
     PartsPutLast = 27,
+    /// Intents are listed before those that were put before the marks are sure to be shown.
+    IntentsUnsettled = 29,
+    /// A backup does not look whether its snapshot was forgotten before it acknowledges it.
+    ForgottenAcknowledged = 30,
     /// No group can be compressed. Not ours, but no compressor fails when asked to.
     CompressorFails = 28,
 }
@@ -91,6 +95,8 @@ impl Bug {
         Bug::SnapshotsListedEarly,
         Bug::OtherMarksIgnored,
         Bug::ForgottenLoggedLast,
+        Bug::IntentsUnsettled,
+        Bug::ForgottenAcknowledged,
     ];
 
     /// The bug of taking a client's key back beside its backups.

@@ -39,8 +39,8 @@ Examples:
 
 With --json: one document with findings (object and problem each), notes, containers, chunks, runs,
 snapshots, trees and read_bytes; after --repair also repaired with condemned (containers), covered
-(containers in new runs), deleted_runs, receipts, saved_chunks, saved_bytes, lost_chunks,
-stored_bytes, logs (hosts in whose logs something was settled), given_up (snapshots that were missing
+(containers in new runs), deleted_runs, receipts, deleted_receipts, saved_chunks, saved_bytes,
+lost_chunks, stored_bytes, logs (hosts in whose logs something was settled), given_up (snapshots that were missing
 and count as forgotten) and snapshots (old, new or null, is_from_before, and lost: a path each, as path
 and maybe path_hex).";
 
@@ -83,6 +83,7 @@ struct Repaired {
     covered: u64,
     deleted_runs: Vec<String>,
     receipts: Vec<String>,
+    deleted_receipts: Vec<String>,
     saved_chunks: u64,
     saved_bytes: u64,
     lost_chunks: u64,
@@ -198,6 +199,10 @@ fn tell(report: &repair::Report, output: &mut Output, console: &Console) -> Resu
         let receipts = count(report.receipts.len() as u64, "receipt", "receipts");
         output.line(format!("{receipts} written anew"))?;
     }
+    if !report.deleted_receipts.is_empty() {
+        let count = count(report.deleted_receipts.len() as u64, "receipt", "receipts");
+        output.line(format!("{count} of forgotten snapshots deleted"))?;
+    }
     for host in &report.logs {
         output.line(format!("what is missing or wrong in the log of '{host}' is settled"))?;
     }
@@ -272,6 +277,7 @@ impl Repaired {
             covered: report.covered,
             deleted_runs: texts(&report.deleted_runs),
             receipts: texts(&report.receipts),
+            deleted_receipts: texts(&report.deleted_receipts),
             saved_chunks: report.saved_chunks,
             saved_bytes: report.saved_bytes,
             lost_chunks: report.lost_chunks,

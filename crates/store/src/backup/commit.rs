@@ -120,7 +120,8 @@ impl<'a> Announced<'a> {
     }
 
     /// Puts the snapshot, which refers to durable things only, then the receipt that says it was
-    /// acknowledged, and an entry in the log. The notice is taken back whatever comes of it.
+    /// acknowledged, and an entry in the log. Last it looks whether the snapshot was forgotten
+    /// meanwhile. The notice is taken back whatever comes of it.
     ///
     /// A write-only client looks in between whether its key was taken back: see
     /// [`client`](crate::client).
@@ -175,7 +176,7 @@ impl<'a> Announced<'a> {
             let at = log::append(self.repository, &[snapshot], &[]);
             self.repository.remember(at.map_err(without("its log entry"))?);
         }
-        Ok(())
+        self.repository.ensure_unforgotten(snapshot)
     }
 
     fn put(&self, snapshot: &Snapshot) -> Result<(), StoreError> {
@@ -224,7 +225,31 @@ impl Repository {
         }
         let at = log::append(self, &[id], &[])?;
         self.remember(at);
-        Ok(())
+        self.ensure_unforgotten(id)
+    }
+
+    /// Fails if snapshot `id`, whose receipt and log entry are durable, was forgotten before they
+    /// were: a forget that deletes it from now on finds the receipt and deletes that, too. The
+    /// receipt of a forgotten one is deleted here, if this client may delete.
+    fn ensure_unforgotten(&self, id: ObjectId) -> Result<(), StoreError> {
+        if seeded::active(Bug::ForgottenAcknowledged) {
+            return Ok(());
+        }
+        let is_there = match self.objects.size(&snapshot_name(id)) {
+            // A prune may have put a fence in the place of what was forgotten.
+            Ok(len) if len <= fence::MAX_LEN && !self.is_write_only() => {
+                fence::fate(self, id)? == Fate::Committed
+            }
+            Ok(len) => len > fence::MAX_LEN,
+            Err(error) if error.is_not_found() => false,
+            Err(error) => return Err(error.into()),
+        };
+        if is_there {
+            return Ok(());
+        }
+        // If it may not be deleted, the log still tells that the snapshot was forgotten.
+        let _ = self.objects.delete(&receipt::receipt_name(id));
+        Err(StoreError::Forgotten { snapshot: id })
     }
 }
 

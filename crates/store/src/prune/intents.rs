@@ -1,6 +1,6 @@
 //! What becomes of the backups that gave notice of themselves.
 
-use onefold_seal::ObjectId;
+use onefold_seal::{Envelope, ObjectId};
 
 use super::Prune;
 use crate::StoreError;
@@ -30,11 +30,11 @@ impl Prune<'_> {
         let mut running = Vec::new();
         let infos = self.objects().list(intent::PREFIX)?;
         for id in infos.iter().filter_map(|info| intent_id(&info.name)) {
-            let envelope = &self.repository.envelope;
             // By its name, not by a listing: listings may lag behind.
             let mut fate = fence::fate(self.repository, id)?;
             if fate == Fate::Open {
-                let intent = match Intent::read(self.objects(), envelope, id) {
+                let read = |envelope: &Envelope| Intent::read(self.objects(), envelope, id);
+                let intent = match self.repository.with_later_epoch(read) {
                     Ok((intent, client)) => Some((intent, self.is_removed(client)?)),
                     // It ended meanwhile: without a snapshot, or with one that a listing shows.
                     Err(error) if error.is_not_found() => continue,

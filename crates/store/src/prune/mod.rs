@@ -409,7 +409,9 @@ impl Prune<'_> {
             return Ok(());
         }
         // A backup whose intent is not listed now put it after the marks, and so sees them.
-        self.objects().settle()?;
+        if !seeded::active(Bug::IntentsUnsettled) {
+            self.objects().settle()?;
+        }
         let running = match self.early.take() {
             Some(early) => early,
             None => self.resolve_intents()?,

@@ -276,6 +276,18 @@ pub fn expect_clean(repository: &Repository) -> Result<(), String> {
     }
 }
 
+/// Fails if a receipt has no snapshot. A check knows by the log that such a receipt of a forgotten
+/// snapshot means nothing; an earlier program takes the snapshot for lost.
+pub fn expect_no_receipt_alone(objects: &dyn Objects) -> Result<(), String> {
+    let mut receipts = names(objects, "receipts/").into_iter();
+    let is_alone =
+        |receipt: &String| objects.size(&receipt.replace("receipts/", "snapshots/")).is_err();
+    match receipts.find(is_alone) {
+        Some(receipt) => Err(format!("{receipt} has no snapshot")),
+        None => Ok(()),
+    }
+}
+
 /// An error with its causes.
 pub fn chain(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(Some(error), |error| error.source());

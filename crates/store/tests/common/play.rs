@@ -16,7 +16,7 @@ use tempfile::TempDir;
 
 use super::picture::Picture;
 use super::stage::Stage;
-use super::{chain, config, expect_clean, names, open, restored, write};
+use super::{chain, config, expect_clean, expect_no_receipt_alone, names, open, restored, write};
 
 /// Sources that have files in common, and what they look like.
 pub struct Sources {
@@ -77,6 +77,8 @@ pub struct Counts {
     pub waited: u64,
     pub rescued: u64,
     pub restores: u64,
+    /// Backups whose snapshot was forgotten before they had ended.
+    pub overtaken: u64,
 }
 
 impl Counts {
@@ -88,6 +90,7 @@ impl Counts {
         self.waited += other.waited;
         self.rescued += other.rescued;
         self.restores += other.restores;
+        self.overtaken += other.overtaken;
     }
 }
 
@@ -153,7 +156,7 @@ pub fn play_between(
     let broken = known.lock().unwrap().broken.take();
     match broken {
         Some(broken) => return Err(broken),
-        None => expect_promises_kept(&objects, sources, &known)?,
+        None => expect_promises_kept(&objects, sources, &known, cast.deaths)?,
     }
     let counts = known.lock().unwrap().counts;
     Ok(counts)
@@ -202,6 +205,13 @@ fn writer(
         match back_up(repository, sources, numbers.below(sources.each.len()), known) {
             Ok(()) => {}
             Err(StoreError::Revoked) => known.lock().unwrap().counts.revoked += 1,
+            Err(StoreError::Forgotten { snapshot }) => {
+                let mut known = known.lock().unwrap();
+                known.counts.overtaken += 1;
+                if !known.forgotten.contains(&snapshot) {
+                    return Err(format!("{snapshot} counts as forgotten and is not"));
+                }
+            }
             Err(error) => return Err(format!("a backup fails: {}", chain(&error))),
         }
     }
@@ -237,8 +247,12 @@ fn forget_and_prune(
 ) -> Result<(), StoreError> {
     let repository = Repository::open(Arc::clone(objects))?;
     let mut victims = Vec::new();
+    // An operator forgets what a listing shows, acknowledged or not.
+    let (shown, _) = repository.snapshots()?;
     {
         let mut known = known.lock().unwrap();
+        let unacknowledged = shown.iter().map(|(id, _)| *id);
+        victims.extend(unacknowledged.filter(|id| !known.acknowledged.contains_key(id)));
         let mut there: Vec<ObjectId> = known.acknowledged.keys().copied().collect();
         there.retain(|id| !known.forgotten.contains(id));
         there.sort();
@@ -303,8 +317,13 @@ fn expect_promises_kept(
     objects: &Arc<dyn Objects>,
     sources: &Sources,
     known: &Shared,
+    some_died: bool,
 ) -> Result<(), String> {
     let known = known.lock().unwrap();
+    // One who died between receipt and last look may have left one.
+    if !some_died {
+        expect_no_receipt_alone(&**objects)?;
+    }
     let expect_all = |when: &str| -> Result<(), String> {
         let repository = open(objects);
         expect_clean(&repository).map_err(|broken| format!("not clean {when}: {broken}"))?;

@@ -17,8 +17,8 @@ use tempfile::TempDir;
 use super::picture::Picture;
 use super::trials::Trial;
 use super::{
-    Protection, chain, config, copy, expect_clean, init, names, open, restored, try_back_up,
-    try_open, write,
+    Protection, chain, config, copy, expect_clean, expect_no_receipt_alone, init, names, open,
+    restored, try_back_up, try_open, write,
 };
 
 /// Two snapshots that share a part of their chunks.
@@ -123,6 +123,7 @@ impl Trial for Pruned {
         objects: Arc<dyn Objects>,
         acknowledged: &Acknowledged,
     ) -> Result<(), String> {
+        expect_no_receipt_alone(&*objects)?;
         let is_there = self.expect_snapshots(&objects)?;
         if is_there && acknowledged.forgotten {
             return Err("a snapshot that was forgotten is back".into());
