@@ -38,10 +38,14 @@ impl Patterns {
         Ok(Self(built))
     }
 
-    /// The patterns of the ignore file at `path`, relative to its directory. Lines that are no
-    /// pattern are passed over, as git passes over them.
-    pub(crate) fn of_file(path: &Path) -> Self {
-        Self(Gitignore::new(path).0)
+    /// The patterns of the ignore file with the text `text`, relative to its directory `root`.
+    /// Lines that are no pattern are passed over, as git passes over them.
+    pub(crate) fn of_text(root: &Path, text: &str) -> Self {
+        let mut builder = GitignoreBuilder::new(root);
+        for line in text.trim_start_matches('\u{feff}').lines() {
+            let _ = builder.add_line(None, line);
+        }
+        Self(builder.build().unwrap_or_else(|_| Gitignore::empty()))
     }
 
     pub(crate) fn is_empty(&self) -> bool {

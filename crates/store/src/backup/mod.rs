@@ -13,6 +13,7 @@
 //! matter, because the snapshot is put only after every container is durable.
 
 mod assemble;
+mod beneath;
 pub(crate) mod commit;
 mod opened;
 pub(crate) mod pack;

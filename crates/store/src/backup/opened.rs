@@ -29,14 +29,11 @@ pub(super) struct Opened {
 
 impl Opened {
     /// Opens what is at `path`, a block device only if it stands for the bytes that it holds.
-    pub(super) fn new(path: &Path, name: &[u8], is_device: bool) -> io::Result<Self> {
-        let file = source::open(path)?;
+    ///
+    /// It is read `at` another path that leads to it.
+    pub(super) fn new(at: &Path, path: &Path, name: &[u8], is_device: bool) -> io::Result<Self> {
+        let file = source::open(at, is_device)?;
         let metadata = file.metadata()?;
-        if is_device {
-            source::expect_contents(&metadata)?;
-        } else if !metadata.is_file() {
-            return Err(io::Error::other("it is no longer a regular file"));
-        }
         let size = source::content_len(&file, &metadata)?;
         let extents = match metadata.is_file() {
             true => source::extents(&file, &metadata)?,
@@ -51,7 +48,7 @@ impl Opened {
         if extents.is_none() {
             content_len = size;
         }
-        let meta = source::meta_of(path, &metadata)?;
+        let meta = source::meta_of_open(&file, &metadata)?;
         let (path, name) = (path.to_owned(), name.to_vec());
         Ok(Self { path, name, file, meta, size, extents, starts, content_len })
     }

@@ -5,9 +5,11 @@
 //! comes in portions worth a hand-over and one large file keeps all of them busy. Buffers come
 //! from a pool of fixed size: when storing falls behind, readers wait.
 
+use std::ffi::OsStr;
 use std::fs::Metadata;
 use std::io::{self, Read};
 use std::ops::Range;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
@@ -17,6 +19,7 @@ use crossbeam_channel::{Receiver, Sender, select_biased};
 use onefold_cdc::Chunker;
 
 use super::assemble::{LastSegment, OpenDirectory, OpenFile};
+use super::beneath::Directory;
 use super::opened::Opened;
 use super::share::Large;
 use super::{Stop, Stream, source};
@@ -35,6 +38,8 @@ pub(super) enum Job {
     /// Back up what is at `path`, anything but a directory.
     Entry {
         path: PathBuf,
+        /// The directory that it is read in; none if `path` is where the user said it is.
+        beneath: Option<Arc<Directory>>,
         directory: Arc<OpenDirectory>,
         slot: usize,
         name: Vec<u8>,
@@ -186,8 +191,17 @@ impl Reader<'_> {
 
     fn job(&mut self, job: Job) -> Result<(), StoreError> {
         match job {
-            Job::Entry { path, directory, slot, name, before, is_device } => {
-                let done = self.entry(&path, &directory, slot, &name, before, is_device)?;
+            Job::Entry { path, beneath, directory, slot, name, before, is_device } => {
+                let held = beneath.map(|beneath| beneath.hold()).transpose();
+                let done = match held {
+                    Ok(held) => {
+                        let own = OsStr::from_bytes(&name);
+                        let at = held.as_ref().map(|held| held.path_of(own));
+                        let at = (at.as_deref().unwrap_or(&path), &*path);
+                        self.entry(at, &directory, slot, &name, before, is_device)?
+                    }
+                    Err(error) => Err(("stat", error)),
+                };
                 if let Err(issue) = done {
                     let (action, source) = issue;
                     self.shared.progress.issue(path, IssueKind::Unreadable { action, source });
@@ -208,17 +222,17 @@ impl Reader<'_> {
         self.batch.entries.push(Done::Entry(directory, slot, entry.map(Box::new)));
     }
 
-    /// Backs up one entry. The inner error is the file's, the outer one the repository's.
+    /// Backs up one entry, which is read at the first path and called by the second. The inner error is the file's, the outer one the repository's.
     fn entry(
         &mut self,
-        path: &Path,
+        (at, path): (&Path, &Path),
         directory: &Arc<OpenDirectory>,
         slot: usize,
         name: &[u8],
         before: Option<Box<Entry>>,
         is_device: bool,
     ) -> Result<Result<(), FileError>, StoreError> {
-        let metadata = match path.symlink_metadata() {
+        let metadata = match at.symlink_metadata() {
             Ok(metadata) => metadata,
             Err(error) => return Ok(Err(("stat", error))),
         };
@@ -233,13 +247,13 @@ impl Reader<'_> {
             return Ok(Ok(()));
         }
         if metadata.is_file() || is_device {
-            return self.file(path, directory, slot, name, is_device);
+            return self.file((at, path), directory, slot, name, is_device);
         }
         let special = || -> io::Result<Entry> {
             let no_node =
                 || io::Error::other("it became a directory while the directory above was listed");
-            let node = source::special_node(path, &metadata)?.ok_or_else(no_node)?;
-            let meta = source::meta_of(path, &metadata)?;
+            let node = source::special_node(at, &metadata)?.ok_or_else(no_node)?;
+            let meta = source::meta_of(at, &metadata)?;
             Ok(Entry { name: name.to_vec(), meta, node })
         };
         match special() {
@@ -261,13 +275,13 @@ impl Reader<'_> {
 
     fn file(
         &mut self,
-        path: &Path,
+        (at, path): (&Path, &Path),
         directory: &Arc<OpenDirectory>,
         slot: usize,
         name: &[u8],
         is_device: bool,
     ) -> Result<Result<(), FileError>, StoreError> {
-        let opened = match Opened::new(path, name, is_device) {
+        let opened = match Opened::new(at, path, name, is_device) {
             Ok(opened) => opened,
             Err(error) => return Ok(Err(("open", error))),
         };

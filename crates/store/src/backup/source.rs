@@ -2,6 +2,7 @@
 
 use std::fs::{File, Metadata};
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
@@ -9,11 +10,25 @@ use std::path::Path;
 use rustix::fs::{Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 
+use super::beneath::path_of_descriptor;
 use crate::tree::{Entry, Extent, Meta, Node, Time};
 
 /// What `metadata` says, with the extended attributes of `path`, links not followed.
 pub(crate) fn meta_of(path: &Path, metadata: &Metadata) -> io::Result<Meta> {
-    Ok(Meta { xattrs: read_xattrs(path)?, ..meta_without_xattrs(metadata) })
+    let xattrs = read_xattrs(
+        |buffer| rustix::fs::llistxattr(path, buffer),
+        |name, buffer| rustix::fs::lgetxattr(path, name, buffer),
+    )?;
+    Ok(Meta { xattrs, ..meta_without_xattrs(metadata) })
+}
+
+/// What `metadata` says, with the extended attributes of the open file that it is of.
+pub(crate) fn meta_of_open(file: &File, metadata: &Metadata) -> io::Result<Meta> {
+    let xattrs = read_xattrs(
+        |buffer| rustix::fs::flistxattr(file, buffer),
+        |name, buffer| rustix::fs::fgetxattr(file, name, buffer),
+    )?;
+    Ok(Meta { xattrs, ..meta_without_xattrs(metadata) })
 }
 
 pub(crate) fn meta_without_xattrs(metadata: &Metadata) -> Meta {
@@ -53,11 +68,14 @@ pub(crate) fn is_unchanged(entry: &Entry, metadata: &Metadata) -> bool {
 /// Whether `entry` changed clearly before the backup that recorded it began, at `begun`.
 ///
 /// The kernel's clock for files ticks every 10 ms at the slowest. A file that changed within a tick
-/// of being read may have changed once more, to the same size, with the same times.
+/// of being read may have changed once more, to the same size, with the same times. A time in whole
+/// seconds is one of a file system that keeps no finer ones, or, as vfat, only every second one.
 pub(crate) fn is_settled(entry: &Entry, begun: Time) -> bool {
     const TICK: i128 = 10_000_000;
+    const COARSE: i128 = 2_000_000_000;
     let nanoseconds = |time: Time| i128::from(time.secs) * 1_000_000_000 + i128::from(time.nanos);
-    nanoseconds(entry.meta.ctime) < nanoseconds(begun) - TICK
+    let margin = if entry.meta.ctime.nanos == 0 { COARSE + TICK } else { TICK };
+    nanoseconds(entry.meta.ctime) < nanoseconds(begun) - margin
 }
 
 /// What a thing is that is neither file nor directory; `None` for what cannot be backed up.
@@ -80,11 +98,37 @@ pub(crate) fn special_node(path: &Path, metadata: &Metadata) -> io::Result<Optio
     })
 }
 
-/// Opens a regular file for reading: never through a link, never waiting for a pipe's writer, and
-/// without touching its access time where that is allowed.
+/// Opens a regular file, or with `is_device` a block device, for reading: never through a link, and
+/// without touching its access time where that is allowed. Nothing else is opened, for to open a
+/// pipe or a device can do something.
 #[expect(clippy::disallowed_methods, reason = "opens for reading only")]
-pub(crate) fn open(path: &Path) -> io::Result<File> {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+pub(crate) fn open(path: &Path, is_device: bool) -> io::Result<File> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let found = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+    let metadata = found.metadata()?;
+    if is_device {
+        expect_contents(&metadata)?;
+    } else if !metadata.is_file() {
+        return Err(io::Error::other("it is no longer a regular file"));
+    }
+    open_to_read(&path_of_descriptor(found.as_raw_fd()), OFlags::NONBLOCK)
+}
+
+/// Opens a directory for reading, never through a link.
+pub(crate) fn open_directory(path: &Path) -> io::Result<File> {
+    open_to_read(path, OFlags::DIRECTORY | OFlags::NOFOLLOW)
+}
+
+/// Opens a directory to reach what is in it, which takes no right to list it.
+#[expect(clippy::disallowed_methods, reason = "opens for reading only")]
+pub(crate) fn find_directory(path: &Path) -> io::Result<File> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(path, flags, Mode::empty())?.into())
+}
+
+#[expect(clippy::disallowed_methods, reason = "opens for reading only")]
+fn open_to_read(path: &Path, flags: OFlags) -> io::Result<File> {
+    let flags = flags | OFlags::RDONLY | OFlags::CLOEXEC;
     match rustix::fs::open(path, flags | OFlags::NOATIME, Mode::empty()) {
         Ok(fd) => Ok(fd.into()),
         // Only the owner may leave the access time alone.
@@ -145,15 +189,18 @@ fn find_extents(file: &File, size: u64) -> io::Result<Option<Vec<Extent>>> {
     Ok((!dense).then_some(extents))
 }
 
-fn read_xattrs(path: &Path) -> io::Result<Vec<(Vec<u8>, Vec<u8>)>> {
-    let names = match with_growing_buffer(|buffer| rustix::fs::llistxattr(path, buffer)) {
+fn read_xattrs(
+    list: impl FnMut(&mut [u8]) -> rustix::io::Result<usize>,
+    get: impl Fn(&[u8], &mut [u8]) -> rustix::io::Result<usize>,
+) -> io::Result<Vec<(Vec<u8>, Vec<u8>)>> {
+    let names = match with_growing_buffer(list) {
         Ok(names) => names,
         Err(Errno::OPNOTSUPP) => return Ok(Vec::new()),
         Err(errno) => return Err(errno.into()),
     };
     let mut xattrs = Vec::new();
     for name in names.split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
-        match with_growing_buffer(|buffer| rustix::fs::lgetxattr(path, name, buffer)) {
+        match with_growing_buffer(|buffer| get(name, buffer)) {
             Ok(value) => xattrs.push((name.to_vec(), value)),
             // Gone since it was listed, or only listed.
             Err(Errno::NODATA | Errno::OPNOTSUPP) => {}
@@ -203,6 +250,19 @@ mod tests {
     }
 
     #[test]
+    fn only_a_regular_file_is_opened_where_one_was() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, Mode::RWXU).unwrap();
+        let null = Path::new("/dev/null");
+        for path in [&*pipe, null] {
+            let error = open(path, false).unwrap_err();
+            assert!(error.to_string().contains("no longer a regular file"), "{error}");
+        }
+        assert!(open(null, true).is_err());
+    }
+
+    #[test]
     fn a_file_is_settled_once_the_clock_has_ticked_since_it_changed() {
         let changed_at = |secs, nanos| Entry {
             name: b"file".to_vec(),
@@ -213,5 +273,7 @@ mod tests {
         assert!(is_settled(&changed_at(99, 994_999_999), begun));
         assert!(!is_settled(&changed_at(99, 995_000_000), begun), "within a tick before");
         assert!(!is_settled(&changed_at(100, 6_000_000), begun), "while the backup ran");
+        assert!(!is_settled(&changed_at(98, 0), begun), "in the two seconds from 98");
+        assert!(is_settled(&changed_at(97, 0), begun));
     }
 }

@@ -1,6 +1,6 @@
 //! Walking the sources: which entries there are, in which order, and which are left out.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::FileType;
 use std::io::{self, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -12,6 +12,7 @@ use std::sync::{Arc, OnceLock};
 use crossbeam_channel::Sender;
 
 use super::assemble::{Above, OpenDirectory};
+use super::beneath::{Directory, Pool};
 use super::read::Job;
 use super::{Options, Stop, Stream, source};
 use crate::chunks::ChunkReader;
@@ -25,6 +26,9 @@ const CACHE_MARK: &[u8] = b"Signature: 8a477f597d28d172789f06886806bc55";
 const CACHE_TAG: &str = "CACHEDIR.TAG";
 /// Few enough that the last ones of a source are spread over all readers.
 const JOBS_AT_A_TIME: usize = 16;
+/// Readers of version 1 refuse directories that are nested deeper than 2,048; the root and one for a
+/// named source are left to them.
+const MAX_LEVELS: usize = 2046;
 /// The files whose patterns are honoured on request.
 const IGNORE_FILES: [&str; 3] = [".gitignore", ".ignore", ".onefoldignore"];
 
@@ -132,6 +136,8 @@ struct Selection<'a> {
     ignores: Vec<Patterns>,
     /// The device of the source, if other file systems are left out.
     device: Option<u64>,
+    /// How many directories below the source are open.
+    depth: usize,
 }
 
 impl<'a> Selection<'a> {
@@ -141,7 +147,7 @@ impl<'a> Selection<'a> {
             true => Some(root.metadata().map_err(StoreError::file("stat", root))?.dev()),
             false => None,
         };
-        Ok(Self { options, excludes, ignores: Vec::new(), device })
+        Ok(Self { options, excludes, ignores: Vec::new(), device, depth: 0 })
     }
 
     /// Whether the user's patterns or the ignore files leave `path` out.
@@ -153,28 +159,35 @@ impl<'a> Selection<'a> {
     }
 
     /// The entries of the directory at `path` that are backed up, in ascending order of names.
-    fn list(&mut self, path: &Path) -> io::Result<Vec<(OsString, FileType)>> {
+    /// It is read `at` another path that leads to it.
+    fn list(&mut self, at: &Path, path: &Path) -> io::Result<Vec<Listed>> {
         let mut entries = Vec::new();
-        let is_cache = self.options.exclude_caches && is_cache(path);
-        for entry in std::fs::read_dir(path)? {
+        let is_cache = self.options.exclude_caches && is_cache(at);
+        for entry in std::fs::read_dir(at)? {
             let entry = entry?;
-            entries.push((entry.file_name(), entry.file_type()?));
+            entries.push(listed(entry.file_name(), entry.file_type()));
         }
         if self.options.ignore_files {
-            self.push_ignore_files(path, &entries);
+            self.push_ignore_files(at, path, &entries);
         }
-        entries.retain(|(name, kind)| {
+        entries.retain(|(name, is_directory)| {
             let kept_in_cache = !is_cache || name == CACHE_TAG;
-            kept_in_cache && !self.leaves_out(&path.join(name), kind.is_dir())
+            kept_in_cache && !self.leaves_out(&path.join(name), *is_directory)
         });
         entries.sort_unstable_by(|(a, _), (b, _)| a.as_bytes().cmp(b.as_bytes()));
         Ok(entries)
     }
 
-    fn push_ignore_files(&mut self, path: &Path, entries: &[(OsString, FileType)]) {
+    fn push_ignore_files(&mut self, at: &Path, path: &Path, entries: &[Listed]) {
         for name in IGNORE_FILES {
             if entries.iter().any(|(entry, _)| entry == name) {
-                let patterns = Patterns::of_file(&path.join(name));
+                let mut text = Vec::new();
+                let read = source::open(&at.join(name), false)
+                    .and_then(|mut file| file.read_to_end(&mut text));
+                if read.is_err() {
+                    continue;
+                }
+                let patterns = Patterns::of_text(path, &String::from_utf8_lossy(&text));
                 if !patterns.is_empty() {
                     self.ignores.push(patterns);
                 }
@@ -192,9 +205,19 @@ impl<'a> Selection<'a> {
     }
 }
 
+/// An entry of a directory: its name, and whether it is a directory itself.
+type Listed = (OsString, bool);
+
+/// What is known of an entry. Where a listing has no types, an entry may be gone before it tells its
+/// own: whoever backs it up meets that again and reports it alone.
+fn listed(name: OsString, kind: io::Result<FileType>) -> Listed {
+    (name, kind.is_ok_and(|kind| kind.is_dir()))
+}
+
 fn is_cache(directory: &Path) -> bool {
     let mut head = [0; CACHE_MARK.len()];
-    let read = source::open(&directory.join(CACHE_TAG)).and_then(|mut f| f.read_exact(&mut head));
+    let read =
+        source::open(&directory.join(CACHE_TAG), false).and_then(|mut f| f.read_exact(&mut head));
     read.is_ok() && head == CACHE_MARK
 }
 
@@ -219,16 +242,22 @@ impl Walk<'_> {
         root: &Arc<OnceLock<Entry>>,
     ) -> Result<(), StoreError> {
         let above = Above::Root(Arc::clone(root));
+        let pool = Arc::new(Pool::default());
         match sources {
             Sources::Directory(path) => {
                 let mut selection = Selection::new(path, self.options)?;
-                let meta = path
-                    .metadata()
-                    .and_then(|metadata| source::meta_of(path, &metadata))
+                let error = |error| StoreError::file("list", path)(error);
+                let beneath = source::open_directory(path)
+                    .and_then(|file| Directory::at(&pool, path, file))
+                    .map_err(error)?;
+                let held = beneath.hold().map_err(error)?;
+                let meta = (held.file().metadata())
+                    .and_then(|metadata| source::meta_of_open(held.file(), &metadata))
                     .map_err(StoreError::file("stat", path))?;
-                let listing = selection.list(path).map_err(StoreError::file("list", path))?;
+                let listing = selection.list(&held.path(), path).map_err(error)?;
+                drop(held);
                 let open = OpenDirectory::new(Vec::new(), meta, above, listing.len());
-                self.entries(path, &open, listing, parent, &mut selection)?;
+                self.entries((path, &beneath), &open, listing, parent, &mut selection)?;
             }
             Sources::Several(named) => {
                 let meta = Meta { mode: 0o755, mtime: time, ctime: time, ..Meta::default() };
@@ -239,8 +268,15 @@ impl Walk<'_> {
                         let (path, name) = (path.clone(), name.clone());
                         let before = find(&before, &name).cloned().map(Box::new);
                         let (directory, is_device) = (Arc::clone(&open), true);
-                        let job = Job::Entry { path, directory, slot, name, before, is_device };
-                        self.send(job)?;
+                        self.send(Job::Entry {
+                            path,
+                            beneath: None,
+                            directory,
+                            slot,
+                            name,
+                            before,
+                            is_device,
+                        })?;
                         continue;
                     }
                     let kind = path.symlink_metadata().map_err(StoreError::file("stat", path))?;
@@ -251,7 +287,17 @@ impl Walk<'_> {
                     }
                     let before = find(&before, name);
                     let is_directory = kind.is_dir();
-                    self.entry(path.clone(), &open, slot, is_directory, before, &mut selection)?;
+                    let beneath = source::find_directory(base)
+                        .and_then(|file| Directory::at(&pool, base, file))
+                        .map_err(StoreError::file("open", base))?;
+                    self.entry(
+                        (path.clone(), &beneath),
+                        &open,
+                        slot,
+                        is_directory,
+                        before,
+                        &mut selection,
+                    )?;
                 }
                 self.send(Job::Listed(open))?;
             }
@@ -268,23 +314,24 @@ impl Walk<'_> {
     /// Sends jobs for the listed entries of an open directory.
     fn entries(
         &mut self,
-        path: &Path,
+        (path, beneath): (&Path, &Arc<Directory>),
         open: &Arc<OpenDirectory>,
-        listing: Vec<(OsString, FileType)>,
+        listing: Vec<Listed>,
         before: Option<&Entry>,
         selection: &mut Selection<'_>,
     ) -> Result<(), StoreError> {
         let before = self.entries_before(before);
-        for (slot, (name, kind)) in listing.into_iter().enumerate() {
+        for (slot, (name, is_directory)) in listing.into_iter().enumerate() {
             let before = find(&before, name.as_bytes());
-            self.entry(path.join(name), open, slot, kind.is_dir(), before, selection)?;
+            let at = (path.join(name), beneath);
+            self.entry(at, open, slot, is_directory, before, selection)?;
         }
         self.send(Job::Listed(Arc::clone(open)))
     }
 
     fn entry(
         &mut self,
-        path: PathBuf,
+        (path, beneath): (PathBuf, &Arc<Directory>),
         above: &Arc<OpenDirectory>,
         slot: usize,
         is_directory: bool,
@@ -296,28 +343,56 @@ impl Walk<'_> {
         let directory = Arc::clone(above);
         if !is_directory {
             let before = before.cloned().map(Box::new);
-            return self.send(Job::Entry { path, directory, slot, name, before, is_device: false });
+            let beneath = Some(Arc::clone(beneath));
+            let is_device = false;
+            let job = Job::Entry { path, beneath, directory, slot, name, before, is_device };
+            return self.send(job);
         }
         let depth = selection.ignores.len();
         let opened = || -> Result<_, (&'static str, io::Error)> {
-            let metadata = path.symlink_metadata().map_err(|error| ("stat", error))?;
+            let own = OsStr::from_bytes(&name);
+            let above = beneath.hold().map_err(|error| ("stat", error))?;
+            let at = above.path_of(own);
+            let mut metadata = at.symlink_metadata().map_err(|error| ("stat", error))?;
+            let mut opened = None;
+            if selection.depth >= MAX_LEVELS {
+                let too_deep = format!("it lies more than {MAX_LEVELS} directories deep");
+                return Err(("back up", io::Error::other(too_deep)));
+            }
+            if !selection.is_elsewhere(metadata.dev()) {
+                let directory = beneath.open(own).map_err(|error| ("list", error))?;
+                let held = directory.hold().map_err(|error| ("list", error))?;
+                // It may be another one than a moment ago: a file system may be mounted by need.
+                metadata = held.file().metadata().map_err(|error| ("stat", error))?;
+                opened = Some((directory, held));
+            }
             if selection.is_own_repository(metadata.dev(), metadata.ino()) {
                 self.progress.issue(&path, IssueKind::OwnRepository);
                 return Ok(None);
             }
-            let meta = source::meta_of(&path, &metadata).map_err(|error| ("stat", error))?;
-            let listing = match selection.is_elsewhere(metadata.dev()) {
-                // The mount point stays, as an empty directory.
-                true => Vec::new(),
-                false => selection.list(&path).map_err(|error| ("list", error))?,
+            let meta = match &opened {
+                Some((_, held)) => source::meta_of_open(held.file(), &metadata),
+                None => source::meta_of(&at, &metadata),
             };
-            Ok(Some((meta, listing)))
+            let meta = meta.map_err(|error| ("stat", error))?;
+            let (directory, listing) = match opened {
+                Some((directory, held)) if !selection.is_elsewhere(metadata.dev()) => {
+                    let listed = selection.list(&held.path(), &path);
+                    (directory, listed.map_err(|error| ("list", error))?)
+                }
+                // The mount point stays, as an empty directory.
+                _ => (Arc::clone(beneath), Vec::new()),
+            };
+            Ok(Some((meta, directory, listing)))
         }();
         let result = match opened {
-            Ok(Some((meta, listing))) => {
+            Ok(Some((meta, beneath, listing))) => {
                 let above = Above::Directory(directory, slot);
                 let open = OpenDirectory::new(name, meta, above, listing.len());
-                self.entries(&path, &open, listing, before, selection)
+                selection.depth += 1;
+                let done = self.entries((&path, &beneath), &open, listing, before, selection);
+                selection.depth -= 1;
+                done
             }
             Ok(None) => self.send(Job::Dropped(directory, slot)),
             Err((action, source)) => {
@@ -380,7 +455,7 @@ pub(super) fn count(
             let is_left_out = selection.is_own_repository(metadata.dev(), metadata.ino())
                 || selection.is_elsewhere(metadata.dev());
             if metadata.is_dir() && !is_left_out {
-                let listing = selection.list(&path).unwrap_or_default();
+                let listing = selection.list(&path, &path).unwrap_or_default();
                 let depth = selection.ignores.len();
                 open.extend(listing.into_iter().map(|(name, _)| (path.join(name), depth)));
             }
@@ -394,7 +469,7 @@ pub(super) fn count(
             for Named { real: path, is_device, .. } in named {
                 match is_device {
                     true => {
-                        device_bytes += source::open(path)
+                        device_bytes += source::open(path, true)
                             .and_then(|file| source::content_len(&file, &file.metadata()?))
                             .unwrap_or_default()
                     }
@@ -409,4 +484,17 @@ pub(super) fn count(
     progress.total_files.store(files, Ordering::Relaxed);
     progress.total_bytes.store(bytes, Ordering::Relaxed);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_that_is_gone_before_it_tells_its_type_spoils_no_listing() {
+        let gone = Err(io::Error::from(io::ErrorKind::NotFound));
+        assert_eq!(listed("gone".into(), gone), ("gone".into(), false));
+        let kind = Path::new("/").metadata().unwrap().file_type();
+        assert_eq!(listed("there".into(), Ok(kind)), ("there".into(), true));
+    }
 }
