@@ -65,6 +65,7 @@ fn what_is_below_a_directory_is_read_there_even_if_a_link_took_its_place() {
 }
 
 /// Makes `levels` directories called `name`, one in the other, with the file `file` in the last.
+#[expect(clippy::disallowed_methods, reason = "the source of a backup, no durable byte")]
 fn nest(source: &Path, name: &str, levels: usize) {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY;
     let open = |at: &OwnedFd| openat(at, name, flags, Mode::empty()).unwrap();

@@ -222,7 +222,8 @@ impl Reader<'_> {
         self.batch.entries.push(Done::Entry(directory, slot, entry.map(Box::new)));
     }
 
-    /// Backs up one entry, which is read at the first path and called by the second. The inner error is the file's, the outer one the repository's.
+    /// Backs up one entry, which is read at the first path and called by the second. The inner error
+    /// is the file's, the outer one the repository's.
     fn entry(
         &mut self,
         (at, path): (&Path, &Path),
