@@ -5,7 +5,8 @@
 //! a rule has not kept all that it may, it also keeps the oldest snapshot there is, so that the
 //! history grows as long as the rule allows. *within* rules have no count: they look back from the
 //! newest snapshot that is not in the future, so that neither a pause in backups nor a clock that
-//! ran ahead makes them forget more.
+//! ran ahead makes them forget more. Snapshots in the future are kept and count for no rule; here
+//! restic lets them take the place of others.
 //!
 //! Days, weeks, months and years are those of a time zone's calendar; weeks are those of ISO 8601.
 //! An hour is told from the one before it even where clocks are set back and its number repeats;
@@ -87,8 +88,14 @@ pub struct Candidate<'a> {
     pub tags: &'a [String],
 }
 
+/// Why a snapshot with a time after now is kept.
+const FUTURE: &str = "in the future";
+
 /// Why each of `candidates` is kept, in their order, which may be any; no reason means that it is
-/// not kept. `now` tells which lie in the future.
+/// not kept.
+///
+/// Those with a time after `now` come from a clock that was wrong. They are kept and count for no
+/// rule, because each would take the place of a snapshot whose time is right.
 pub fn reasons(
     policy: &Policy,
     candidates: &[Candidate<'_>],
@@ -99,8 +106,7 @@ pub fn reasons(
     newest_first.sort_by_key(|at| (std::cmp::Reverse(candidates[*at].time), *at));
     let zoned = |time: Time| timestamp(time).to_zoned(zone.clone());
     let mut rules: Vec<Rule> = policy.counts.iter().map(|(p, c)| Rule::counting(*p, *c)).collect();
-    let past = newest_first.iter().map(|at| candidates[*at].time).find(|time| *time <= now);
-    let newest = past.or(newest_first.first().map(|at| candidates[*at].time));
+    let newest = newest_first.iter().map(|at| candidates[*at].time).find(|time| *time <= now);
     if let Some(newest) = newest.map(zoned) {
         rules.extend(policy.within.iter().map(|(p, d)| Rule::within(*p, *d, &newest)));
     }
@@ -111,6 +117,10 @@ pub fn reasons(
             if wanted.iter().all(|tag| tags.contains(tag)) {
                 reasons[at].push(format!("tag {}", wanted.join(",")));
             }
+        }
+        if time > now {
+            reasons[at].push(FUTURE.to_owned());
+            continue;
         }
         let is_oldest = nth + 1 == candidates.len();
         let time = zoned(time);
@@ -424,9 +434,29 @@ mod tests {
         let now = at("2024-01-10T00:00:00Z");
         let policy = within(Period::Snapshot, "7d");
         assert_eq!(kept_at(&policy, &times, &TimeZone::UTC, now), [1, 2]);
-        // Were all in the future, the newest would have to do.
+        // The clock of who forgets is behind: nothing goes.
         let now = at("1999-01-01T00:00:00Z");
-        assert_eq!(kept_at(&policy, &times, &TimeZone::UTC, now), [2]);
+        assert_eq!(kept_at(&policy, &times, &TimeZone::UTC, now), [0, 1, 2]);
+    }
+
+    #[test]
+    fn snapshots_of_the_future_are_kept_and_take_no_place_of_others() {
+        let times = [
+            "2024-01-01T12:00:00Z",
+            "2024-01-08T12:00:00Z",
+            "2024-01-09T12:00:00Z",
+            "2099-01-01T00:00:00Z",
+            "2099-01-02T00:00:00Z",
+        ];
+        let now = at("2024-01-10T00:00:00Z");
+        for (period, expected) in [(Period::Snapshot, 1..5), (Period::Year, 2..5)] {
+            let kept = kept_at(&count(period, 2), &times, &TimeZone::UTC, now);
+            assert!(expected.clone().all(|at| kept.contains(&at)), "{period}: {kept:?}");
+        }
+        let time = at("2099-01-01T00:00:00Z");
+        let found =
+            reasons(&count(Period::Day, 1), &[Candidate { time, tags: &[] }], now, &TimeZone::UTC);
+        assert_eq!(found, [[FUTURE]]);
     }
 
     #[test]
