@@ -72,8 +72,8 @@ pub enum BackendError {
         /// The rule it breaks.
         reason: &'static str,
     },
-    /// The text names no place in S3.
-    #[error("{text:?} is no place in S3: {reason}")]
+    /// The text names no place for a repository.
+    #[error("{text:?} is no place for a repository: {reason}")]
     BadLocation {
         /// The text as given.
         text: String,

@@ -29,6 +29,7 @@ mod service;
 mod size;
 mod snapshot_path;
 mod table;
+mod tags;
 mod time;
 
 use std::process::ExitCode;

@@ -62,6 +62,11 @@ impl Place {
     pub(crate) fn of(repo: &Path) -> Result<Self, BackendError> {
         match repo.to_str() {
             Some(text) if S3Location::is_meant_by(text) => S3Location::parse(text).map(Self::S3),
+            Some(text) if has_scheme(text) => Err(BackendError::BadLocation {
+                text: text.to_owned(),
+                reason: "what stands before its colon is no kind of place that this program knows; \
+                         s3://BUCKET/PREFIX is one, and ./ before it names a directory",
+            }),
             _ => Ok(Self::Directory(repo.to_owned())),
         }
     }
@@ -156,6 +161,14 @@ impl Access {
             false => Arc::new(objects),
         }
     }
+}
+
+/// Whether `text` begins as a URL does, or as restic names places that are no directories, such as
+/// `sftp:` and `rest:`.
+fn has_scheme(text: &str) -> bool {
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.');
+    let starts_so = text.starts_with(|first: char| first.is_ascii_alphabetic());
+    starts_so && text.split_once(':').is_some_and(|(scheme, _)| scheme.bytes().all(is_part))
 }
 
 /// Says what is tried again, unasked once that takes so long that the user may wonder.

@@ -27,6 +27,7 @@ use crate::interrupt::cancel_on_signal;
 use crate::output::Output;
 use crate::progress::watched;
 use crate::repository::{OpenRepository, RepositoryArgs};
+use crate::tags::TagList;
 use crate::time::rfc3339;
 
 const AFTER_HELP: &str = "\
@@ -80,9 +81,9 @@ pub(crate) struct Backup {
     /// With --init: encrypt nothing, so that whoever reads the repository reads your files
     #[arg(long, requires = "init")]
     no_encryption: bool,
-    /// A word by which to find the snapshot again; may be repeated
-    #[arg(long = "tag", value_name = "T")]
-    tags: Vec<String>,
+    /// Words by which to find the snapshot again; may be repeated
+    #[arg(long = "tag", value_name = "T[,T]", value_parser = TagList::some)]
+    tags: Vec<TagList>,
     /// The host to record [default: this machine's name]
     #[arg(long, value_name = "H")]
     host: Option<String>,
@@ -207,7 +208,7 @@ impl Backup {
         Ok(Options {
             host: self.host.clone().unwrap_or_else(host::name),
             user: host::user(),
-            tags: self.tags.clone(),
+            tags: self.tags.iter().flat_map(TagList::tags).cloned().collect(),
             excludes,
             ignore_files: self.ignore_files,
             exclude_caches: self.exclude_caches,

@@ -22,6 +22,7 @@ use crate::name::{lossy, shown};
 use crate::output::Output;
 use crate::repository::RepositoryArgs;
 use crate::table;
+use crate::tags::TagList;
 use crate::time::{local, rfc3339};
 
 const AFTER_HELP: &str = "\
@@ -62,7 +63,7 @@ pub(crate) struct Forget {
     host: Option<String>,
     /// Only snapshots with all of these tags; repeated, with all of one of the lists
     #[arg(long = "tag", value_name = "T[,T]")]
-    tags: Vec<String>,
+    tags: Vec<TagList>,
     /// Only snapshots of all these paths; may be repeated
     #[arg(long = "path", value_name = "PATH")]
     paths: Vec<String>,
@@ -122,8 +123,8 @@ struct Rules {
     #[arg(long, value_name = "DURATION")]
     keep_within_yearly: Option<Duration>,
     /// Keep those with all of these tags; may be repeated
-    #[arg(long = "keep-tag", value_name = "T[,T]")]
-    keep_tags: Vec<String>,
+    #[arg(long = "keep-tag", value_name = "T[,T]", value_parser = TagList::some)]
+    keep_tags: Vec<TagList>,
 }
 
 /// What was or would be forgotten, in JSON.
@@ -246,10 +247,9 @@ impl Forget {
     }
 
     fn wants(&self, snapshot: &Snapshot) -> bool {
-        let has_tags = |list: &String| list.split(',').all(|tag| has(&snapshot.tags, tag));
         let has_path = |path: &String| snapshot.paths.iter().any(|one| one == path.as_bytes());
         self.host.as_ref().is_none_or(|host| *host == snapshot.host)
-            && (self.tags.is_empty() || self.tags.iter().any(has_tags))
+            && TagList::any_fits(&self.tags, &snapshot.tags)
             && self.paths.iter().all(has_path)
     }
 
@@ -291,17 +291,13 @@ impl Rules {
             (Period::Month, self.keep_within_monthly),
             (Period::Year, self.keep_within_yearly),
         ];
-        let tags = self.keep_tags.iter().map(|list| list.split(',').map(str::to_owned).collect());
+        let tags = self.keep_tags.iter().map(|list| list.tags().to_vec());
         Policy {
             counts: counts.into_iter().filter_map(|(of, count)| Some((of, count?))).collect(),
             within: within.into_iter().filter_map(|(of, back)| Some((of, back?))).collect(),
             tags: tags.collect(),
         }
     }
-}
-
-fn has(tags: &[String], tag: &str) -> bool {
-    tags.iter().any(|one| one == tag)
 }
 
 /// Reads a list of `host`, `paths` and `tags`; an empty one makes one group of all.

@@ -13,6 +13,7 @@ use crate::name::{hex_unless_utf8, lossy, shown};
 use crate::output::Output;
 use crate::repository::RepositoryArgs;
 use crate::table;
+use crate::tags::TagList;
 use crate::time::{local, rfc3339};
 
 const AFTER_HELP: &str = "\
@@ -37,9 +38,9 @@ pub(crate) struct Snapshots {
     /// Only snapshots of this host
     #[arg(long, value_name = "H")]
     host: Option<String>,
-    /// Only snapshots with this tag; repeated, with all of them
-    #[arg(long = "tag", value_name = "T")]
-    tags: Vec<String>,
+    /// Only snapshots with all of these tags; repeated, with all of one of the lists
+    #[arg(long = "tag", value_name = "T[,T]")]
+    tags: Vec<TagList>,
 }
 
 /// A snapshot in JSON.
@@ -93,7 +94,7 @@ impl Snapshots {
 
     fn wants(&self, snapshot: &Snapshot) -> bool {
         self.host.as_ref().is_none_or(|host| *host == snapshot.host)
-            && self.tags.iter().all(|tag| snapshot.tags.contains(tag))
+            && TagList::any_fits(&self.tags, &snapshot.tags)
     }
 }
 

@@ -98,7 +98,8 @@ fn snapshots_are_listed_oldest_first() {
         listed.as_array().unwrap().len()
     };
     assert_eq!(count("--tag even"), 1);
-    assert_eq!(count("--tag even --tag first"), 0);
+    assert_eq!(count("--tag even,first"), 0);
+    assert_eq!(count("--tag even --tag first"), 2);
     assert_eq!([count("--host atlas"), count("--host other")], [2, 0]);
 }
 

@@ -105,3 +105,34 @@ fn what_would_forget_too_much_is_refused() {
     lab.ok("forget --repo repo --host rhea --unsafe-allow-remove-all");
     assert_eq!((ids(&lab, "atlas").len(), ids(&lab, "rhea").len()), (3, 0));
 }
+
+#[test]
+fn a_comma_separates_tags_in_every_command_and_none_is_empty() {
+    let lab = Lab::with_repository();
+    lab.write("src/file", "content");
+    lab.ok("backup --repo repo src --tag a,b --tag c");
+    lab.ok("backup --repo repo src --tag a");
+    let all = lab.ok("snapshots --repo repo --json").json();
+    assert_eq!(all[0]["tags"], serde_json::json!(["a", "b", "c"]));
+    let count = |line: &str| {
+        lab.ok(&format!("snapshots --repo repo --json {line}")).json().as_array().unwrap().len()
+    };
+    assert_eq!(["--tag a", "--tag a,b", "--tag c,x", "--tag c --tag x"].map(count), [2, 1, 0, 1]);
+    for line in ["backup --repo repo src --tag a,", "snapshots --repo repo --tag ,a"] {
+        lab.run(line).expect(1).says(&["a tag is empty"]);
+    }
+}
+
+#[test]
+fn a_location_of_an_unknown_kind_is_refused_and_no_folder_is_made() {
+    let lab = Lab::new();
+    for place in ["sftp:user@host:/repo", "rest:http://host/", "gs:bucket:/", "file:///tmp/x"] {
+        lab.run(&format!("init {place} --no-encryption"))
+            .expect(1)
+            .says(&["is no place for a repository", "./"]);
+    }
+    assert_eq!(fs::read_dir(lab.path("")).unwrap().count(), 0);
+    lab.ok("init ./odd:name --no-encryption");
+    lab.write("src/file", "content");
+    lab.ok("backup --repo ./odd:name src");
+}
