@@ -5,6 +5,11 @@
 
 mod common;
 
+use std::num::NonZero;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
 use common::play::{Cast, Sources, play};
 use common::pruned::Pruned;
 use common::trials::Trial;
@@ -43,10 +48,24 @@ fn every_bug_of_prune_is_caught() {
     }
 }
 
+/// Plays on all cores until a bug is caught; with the seed of the play that caught it.
 fn in_plays(sources: &Sources, casts: &[Cast]) -> Result<(), (u64, String)> {
-    for seed in 0..SEEDS {
-        let cast = casts[seed as usize % casts.len()];
-        play(sources, cast, seed).map_err(|broken| (seed, broken))?;
-    }
-    Ok(())
+    let (next, caught) = (AtomicU64::new(0), Mutex::new(None));
+    let play_on = || {
+        while caught.lock().unwrap().is_none() {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= SEEDS {
+                return;
+            }
+            if let Err(broken) = play(sources, casts[seed as usize % casts.len()], seed) {
+                caught.lock().unwrap().get_or_insert((seed, broken));
+            }
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, NonZero::get) {
+            scope.spawn(play_on);
+        }
+    });
+    caught.into_inner().unwrap().map_or(Ok(()), Err)
 }
