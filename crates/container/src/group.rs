@@ -46,6 +46,7 @@ impl GroupBuilder {
 
 /// A group ready to be appended to a container.
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
 pub struct CompressedGroup {
     pub(crate) stored: Vec<u8>,
     pub(crate) codec: Codec,

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use onefold_seal::wire::Put;
-use onefold_seal::{CHECK_LEN, Envelope, Kind, ObjectId, Parts, Suite, padded_len, random_order};
+use onefold_seal::{CHECK_LEN, Envelope, Kind, ObjectId, Suite, padded_len, random_order};
 
 use crate::directory::TRAILER_LEN;
 use crate::{ChunkEntry, Codec, CompressedGroup, Content, Directory, GroupEntry};
@@ -12,14 +12,14 @@ use crate::{ChunkEntry, Codec, CompressedGroup, Content, Directory, GroupEntry};
 /// In an encrypted repository the groups get a random order when it is sealed, so that neither
 /// where they lie nor how long they are tells who reads it in which order they were written. Within
 /// a group chunks stay together, so that compression and restore keep what they gain from that.
-#[derive(Debug)]
+///
+/// Id and key are drawn when it is sealed as well. A machine that is suspended and started twice
+/// from there continues with two copies of an open container: they become two objects under two
+/// keys, not two contents under one.
+#[cfg_attr(test, derive(Clone))]
 pub struct OpenContainer {
-    /// What stands before the groups.
-    start: Vec<u8>,
-    id: ObjectId,
+    envelope: Envelope,
     content: Content,
-    parts: Parts,
-    pads: bool,
     groups: Vec<CompressedGroup>,
     /// Length in bytes so far.
     len: usize,
@@ -27,12 +27,10 @@ pub struct OpenContainer {
 }
 
 impl OpenContainer {
-    /// An empty container with a new id.
+    /// An empty container.
     pub fn new(envelope: &Envelope, content: Content) -> Self {
-        let (id, mut start) = (ObjectId::random(), Vec::new());
-        let parts = envelope.begin(Kind::Container, id, &mut start);
-        let (pads, len) = (envelope.pads(), start.len());
-        Self { start, id, content, parts, pads, groups: Vec::new(), len, chunks: 0 }
+        let len = envelope.start_len();
+        Self { envelope: envelope.clone(), content, groups: Vec::new(), len, chunks: 0 }
     }
 
     /// Takes up a group.
@@ -62,19 +60,21 @@ impl OpenContainer {
     /// Closes the container: puts the groups into their order, seals each where it lies, and appends
     /// footer, footer length and check.
     pub fn seal(mut self) -> SealedContainer {
-        if self.pads {
+        let (id, mut start) = (ObjectId::random(), Vec::new());
+        let parts = self.envelope.begin(Kind::Container, id, &mut start);
+        if self.envelope.pads() {
             let padding = self.padding();
             self.len += padding.stored.len();
             self.groups.push(padding);
         }
-        if self.parts.suite() != Suite::Plain {
+        if parts.suite() != Suite::Plain {
             let order = random_order(self.groups.len());
             let mut groups: Vec<_> = self.groups.into_iter().map(Some).collect();
             let taken = order.into_iter().filter_map(|at| groups[at].take());
             self.groups = taken.collect();
         }
         let footer_len = self.footer_len();
-        let Self { start, id, content, parts, groups, len, .. } = self;
+        let Self { content, groups, len, .. } = self;
         let mut bytes = Vec::with_capacity(len + footer_len + TRAILER_LEN);
         bytes.extend_from_slice(&start);
         let mut directory =
@@ -162,4 +162,33 @@ pub struct SealedContainer {
     pub bytes: Bytes,
     /// What it holds.
     pub directory: Directory,
+}
+
+#[cfg(test)]
+mod tests {
+    use onefold_seal::{HEADER_LEN, Key, Keys, SALT_LEN};
+
+    use super::*;
+
+    #[test]
+    fn two_copies_of_an_open_container_are_sealed_under_two_keys() {
+        let envelope = Envelope::encrypted(ObjectId::random(), Keys::new(Key::random()));
+        let group = |byte| CompressedGroup {
+            stored: vec![byte; 100],
+            codec: Codec::Raw,
+            len: 100,
+            check: None,
+            chunks: Vec::new(),
+        };
+        let mut one = OpenContainer::new(&envelope, Content::Data);
+        one.push(group(1));
+        let mut other = one.clone();
+        one.push(group(2));
+        other.push(group(3));
+        let (one, other) = (one.seal(), other.seal());
+        assert_ne!(one.directory.id, other.directory.id);
+        let salt =
+            |sealed: &SealedContainer| sealed.bytes[HEADER_LEN..HEADER_LEN + SALT_LEN].to_vec();
+        assert_ne!(salt(&one), salt(&other));
+    }
 }
