@@ -131,6 +131,11 @@ fn with_hook<T>(
 }
 
 #[test]
+fn two_prunes_that_each_keep_what_the_other_condemns_lose_nothing() {
+    common::two_prunes::prune_apart().unwrap();
+}
+
+#[test]
 fn what_only_forgotten_snapshots_needed_is_given_back() {
     let scene = Scene::new();
     let (_, second) = scene.back_up();

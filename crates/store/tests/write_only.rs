@@ -314,21 +314,24 @@ fn what_a_client_forges_is_known_and_pushes_out_nothing_of_its_owners() {
     let from_clients: Vec<_> = all.iter().filter(|(_, one)| one.is_from_client).collect();
     assert_eq!(from_clients.len(), 6);
     assert!(forged.iter().chain([&id]).all(|id| from_clients.iter().any(|(one, _)| one == id)));
+    let kept_at = |secs: i64, by: forget::GroupBy| -> Vec<ObjectId> {
+        let counts = vec![(forget::Period::Snapshot, forget::Count::AtMost(1))];
+        let policy = forget::Policy { counts, within: Vec::new(), tags: Vec::new() };
+        let now = onefold_store::tree::Time { secs, nanos: 0 };
+        let groups = forget::judge(all.clone(), by, &policy, now, &jiff::tz::TimeZone::UTC);
+        let all = groups.iter().flat_map(|group| &group.snapshots);
+        all.filter(|one| !one.reasons.is_empty()).map(|one| one.id).collect()
+    };
     // Whatever they say of host and paths, and even if nothing is told apart by that.
     for by in [true, false] {
         let by = forget::GroupBy { host: by, paths: by, tags: false };
-        let counts = vec![(forget::Period::Snapshot, forget::Count::AtMost(1))];
-        let policy = forget::Policy { counts, within: Vec::new(), tags: Vec::new() };
-        let now = scene.first.1.time;
-        let groups = forget::judge(all.clone(), by, &policy, now, &jiff::tz::TimeZone::UTC);
-        let kept: Vec<_> = groups
-            .iter()
-            .flat_map(|group| &group.snapshots)
-            .filter(|one| !one.reasons.is_empty())
-            .map(|one| one.id)
-            .collect();
+        let kept = kept_at(late + 10, by);
         assert_eq!(kept.len(), 2, "the newest of each kind");
         assert!(kept.contains(&scene.first.0) && kept.contains(&forged[4]), "{kept:?}");
+        // Before that time comes, they push out not even what the client made itself.
+        let kept = kept_at(late - 500, by);
+        assert_eq!(kept.len(), 7, "{kept:?}");
+        assert!(kept.contains(&scene.first.0) && kept.contains(&id), "{kept:?}");
     }
     // Nor is what it says of unchanged files believed.
     let (_, own) = back_up(&repository, scene.source.path());

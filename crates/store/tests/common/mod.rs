@@ -18,6 +18,7 @@ pub mod sealed;
 pub mod stage;
 pub mod taken_back;
 pub mod trials;
+pub mod two_prunes;
 pub mod watched;
 
 use std::num::NonZero;
