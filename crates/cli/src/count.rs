@@ -17,6 +17,11 @@ pub(crate) fn directories(number: u64) -> String {
     count(number, "directory", "directories")
 }
 
+/// [`count`] of patterns.
+pub(crate) fn patterns(number: u64) -> String {
+    count(number, "pattern", "patterns")
+}
+
 /// [`count`] of links, devices, pipes and sockets.
 pub(crate) fn others(number: u64) -> String {
     count(number, "other", "others")

@@ -12,6 +12,7 @@ mod count;
 mod encryption;
 mod exit;
 mod failure;
+mod files_from;
 mod host;
 mod index_place;
 mod interrupt;

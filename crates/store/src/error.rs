@@ -290,18 +290,16 @@ pub enum StoreError {
         /// What was asked for, lossily shown.
         path: String,
     },
-    /// Two sources would have the same name in the snapshot.
+    /// A device lies in a directory that is backed up with it, where it would be a node.
     #[error(
-        "'{}' and '{}' would both be '{name}' in the snapshot; back up their common parent, or \
-         each on its own", first.display(), second.display()
+        "'{}' cannot be backed up as a device together with '{}', which it lies in; back it up on \
+         its own", device.display(), source_path.display()
     )]
-    SameName {
-        /// The name both would have.
-        name: String,
-        /// One source.
-        first: PathBuf,
-        /// The other source.
-        second: PathBuf,
+    DeviceInSource {
+        /// The device.
+        device: PathBuf,
+        /// The directory, or the same path named without `--device`.
+        source_path: PathBuf,
     },
     /// A prune took the backup for dead and put a fence where its snapshot was to be.
     #[error(

@@ -50,6 +50,11 @@ pub enum IssueKind {
         /// Why.
         reason: String,
     },
+    /// Its extended attributes could not be read: the snapshot has it without them.
+    NoAttributes {
+        /// What the operating system said.
+        source: std::io::Error,
+    },
     /// It was restored, but not all of its metadata.
     Incomplete {
         /// What is missing and why.
@@ -71,6 +76,10 @@ impl fmt::Display for Issue {
             IssueKind::Unreadable { action, source } => {
                 write!(f, "cannot {action} '{path}': {source}; it is not in the snapshot")
             }
+            IssueKind::NoAttributes { source } => write!(
+                f,
+                "cannot read the extended attributes of '{path}': {source}; backed up without them"
+            ),
             IssueKind::Changed => {
                 write!(f, "'{path}' changed while it was read; backed up as it was read")
             }
@@ -102,6 +111,8 @@ pub struct Progress {
     pub unchanged_files: AtomicU64,
     /// What `files` counts instead, in the plural; files if nothing is said.
     pub noun: OnceLock<&'static str>,
+    /// Patterns of a backup that fitted nothing; known once the sources were walked.
+    pub unused_excludes: OnceLock<Vec<String>>,
     /// Issues so far.
     pub issues: AtomicU64,
     /// Issues by which content is missing.

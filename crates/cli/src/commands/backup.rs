@@ -12,16 +12,17 @@ use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 
 use anyhow::{Context, Result, bail};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use indicatif::{HumanBytes, HumanCount};
 use onefold_seal::ObjectId;
-use onefold_store::backup::{self, Options, Stream};
+use onefold_store::backup::{self, Compression, Marker, Options, Stream};
 use onefold_store::{Snapshot, Summary};
 use serde::Serialize;
 
 use crate::console::Console;
 use crate::count;
 use crate::exit::Exit;
+use crate::files_from::FilesFrom;
 use crate::host;
 use crate::interrupt::cancel_on_signal;
 use crate::output::Output;
@@ -32,9 +33,14 @@ use crate::time::rfc3339;
 
 const AFTER_HELP: &str = "\
 Patterns are gitignore's: '*.o' matches at any depth, '/target' only at the top of a PATH, 'cache/'
-only directories, '!keep.o' takes back. A file that cannot be read is reported and left out; the
-snapshot is made without it and the exit code is 3. A repository inside a PATH is left out. Holes in
-files are not read, and are holes again when restored.
+only directories, '!keep.o' takes back. One that begins with a PATH, as given or absolute, is meant
+from there: '/home/*/.cache' is '/.cache' of the PATH /home/ann. A pattern that matched nothing is
+told. A file or PATH that cannot be read is reported and left out; the snapshot is made without it and
+the exit code is 3. A repository inside a PATH is left out. Holes in files are not read, and are holes
+again when restored.
+
+One directory is the root of the snapshot. Several PATHs stand in it under their last names; under
+their full paths if two names are the same, and with --full-paths or --files-from.
 
 What is read from a program is one file, under /NAME. If the program fails after --stdin-from-command
 no snapshot is made; of what comes through --stdin nobody can tell whether it is all.
@@ -44,6 +50,8 @@ Examples:
   onefold backup --repo /mnt/backup --init --password-file ~/.onefold /etc /home
   onefold backup --repo /mnt/backup --one-file-system /
   onefold backup --repo /mnt/backup --tag weekly --exclude '*.tmp' --exclude-caches ~
+  onefold backup --repo /mnt/backup --dry-run --exclude-if-present .nobackup /srv
+  find . -newer mark -print0 | onefold backup --repo /mnt/backup --files-from-raw -
   onefold backup --repo /mnt/backup --device /dev/vg/root --device disk.img
   zcat dump.gz | onefold backup --repo /mnt/backup --stdin --stdin-filename dump.sql
   onefold backup --repo /mnt/backup --stdin-from-command --stdin-filename dump.sql -- pg_dump shop
@@ -51,7 +59,8 @@ Examples:
 With --json: one object a line, told apart by \"type\". \"progress\" comes every second and counts
 files, bytes, total_files and total_bytes (0 while unknown), unchanged_files, new_bytes,
 stored_bytes, issues and seconds; \"issue\" has path, loss (whether content is missing because of
-it) and message; \"summary\" comes last, if a snapshot was made, with its id as snapshot.";
+it) and message; \"summary\" comes last, if a snapshot was made, with its id as snapshot; with
+--dry-run it has none. Patterns that matched nothing are in its unused_excludes.";
 
 /// Make a snapshot of files and directories
 #[derive(Debug, Args)]
@@ -60,8 +69,18 @@ pub(crate) struct Backup {
     #[command(flatten)]
     repository: RepositoryArgs,
     /// What to back up; symbolic links named here are followed, those below are kept as links
-    #[arg(required_unless_present_any = ["devices", "stdin"], value_name = "PATH")]
+    #[arg(
+        required_unless_present_any = [
+            "devices", "stdin", "files_from", "files_from_verbatim", "files_from_raw",
+        ],
+        value_name = "PATH"
+    )]
     paths: Vec<PathBuf>,
+    #[command(flatten)]
+    lists: FilesFrom,
+    /// Put every PATH into the snapshot under its full path
+    #[arg(long, conflicts_with_all = ["stdin", "stdin_from_command"])]
+    full_paths: bool,
     /// Back up what a block device holds, or an image of a disk, as one file; may be repeated. A
     /// device that is a PATH, or in one, is only noted as the device that it is
     #[arg(long = "device", value_name = "PATH")]
@@ -93,6 +112,10 @@ pub(crate) struct Backup {
     /// Leave out what matches a line of FILE; may be repeated
     #[arg(long = "exclude-file", value_name = "FILE")]
     exclude_files: Vec<PathBuf>,
+    /// Leave out the other content of directories that hold a file NAME, which begins with HEADER if
+    /// that is given; may be repeated
+    #[arg(long, value_name = "NAME[:HEADER]", value_parser = marker)]
+    exclude_if_present: Vec<Marker>,
     /// Leave out the content of directories that hold a CACHEDIR.TAG
     #[arg(long)]
     exclude_caches: bool,
@@ -105,18 +128,59 @@ pub(crate) struct Backup {
     /// Read every file, even one that looks unchanged
     #[arg(long)]
     force: bool,
+    /// Read all and store nothing: tell what would be new
+    #[arg(long, short = 'n', conflicts_with_all = ["init", "stdin", "stdin_from_command"])]
+    dry_run: bool,
+    /// How hard to compress what is new
+    #[arg(long, value_enum, value_name = "HOW", default_value = "auto")]
+    compression: Effort,
     /// Threads that read, and as many that store [default: one a core]
     #[arg(long, value_name = "N")]
     threads: Option<NonZero<usize>>,
+}
+
+/// How hard a backup compresses, in restic's words.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Effort {
+    /// As the repository was made
+    Auto,
+    /// Not at all
+    Off,
+    /// zstd, level 1
+    Fastest,
+    /// zstd, level 9
+    Better,
+    /// zstd, level 19
+    Max,
+}
+
+impl From<Effort> for Compression {
+    fn from(effort: Effort) -> Self {
+        match effort {
+            Effort::Auto => Self::Configured,
+            Effort::Off => Self::Off,
+            Effort::Fastest => Self::Level(1),
+            Effort::Better => Self::Level(9),
+            Effort::Max => Self::Level(19),
+        }
+    }
+}
+
+fn marker(text: &str) -> Result<Marker, String> {
+    let (name, head) = text.split_once(':').unwrap_or((text, ""));
+    match name.is_empty() || name == "." || name == ".." || name.contains('/') {
+        true => Err("NAME is the name of a file, without a directory".into()),
+        false => Ok(Marker { name: name.into(), head: head.into() }),
+    }
 }
 
 /// A backup in JSON.
 #[derive(Serialize)]
 struct Done {
     r#type: &'static str,
-    snapshot: String,
-    parent: Option<String>,
-    time: String,
+    /// Of the snapshot; none where none was made.
+    #[serde(flatten)]
+    made: Option<Made>,
     files: u64,
     unchanged_files: u64,
     directories: u64,
@@ -127,11 +191,22 @@ struct Done {
     /// Bytes for each byte that was new; none if nothing was.
     dedup_ratio: Option<f64>,
     unreadable: u64,
+    unused_excludes: Vec<String>,
     seconds: f64,
 }
 
+/// A snapshot in JSON.
+#[derive(Serialize)]
+struct Made {
+    snapshot: String,
+    parent: Option<String>,
+    time: String,
+}
+
 impl Backup {
-    pub(crate) fn run(self, console: &Console) -> Result<Exit> {
+    pub(crate) fn run(mut self, console: &Console) -> Result<Exit> {
+        self.full_paths |= self.lists.is_given();
+        self.paths.append(&mut self.lists.read()?);
         let opened = match self.init {
             true => self.repository.open_or_init(self.no_encryption, console)?,
             false => self.repository.open_unloaded(console)?,
@@ -142,22 +217,32 @@ impl Backup {
         }
         let options = self.options(&opened, console)?;
         let cancel = cancel_on_signal(console, "what is stored is kept and will be reused")?;
-        let (losses, result) = watched(console, |progress| {
-            let repository = &opened.repository;
+        let (losses, unused, result) = watched(console, |progress| {
+            let (repository, paths) = (&opened.repository, &self.paths);
             let result = match &stream {
                 Some(stream) => {
                     backup::backup_stream(repository, stream, &options, progress, &cancel)
+                        .map(Outcome::Snapshot)
                 }
-                None => backup::backup(repository, &self.paths, &options, progress, &cancel),
+                None if self.dry_run => {
+                    backup::rehearse(repository, paths, &options, progress, &cancel)
+                        .map(Outcome::Rehearsal)
+                }
+                None => backup::backup(repository, paths, &options, progress, &cancel)
+                    .map(Outcome::Snapshot),
             };
-            (progress.losses.load(Ordering::Relaxed), result)
+            let unused = progress.unused_excludes.get().cloned().unwrap_or_default();
+            (progress.losses.load(Ordering::Relaxed), unused, result)
         });
         // The index is loaded by the backup, once it has given notice of itself.
         opened.repository.warnings().iter().for_each(|warning| console.warn(warning));
         opened.repository.index_trouble().iter().for_each(|trouble| console.warn(trouble));
         opened.tell_of_memory(console);
-        let (id, snapshot) = result?;
-        show(id, &snapshot, console)?;
+        let outcome = result?;
+        if !console.is_json() {
+            self.tell_unused(&unused, console);
+        }
+        outcome.show(unused, console)?;
         if losses == 0 {
             return Ok(Exit::Fine);
         }
@@ -165,6 +250,26 @@ impl Backup {
             console.warn(format_args!("{losses} could not be read; the snapshot is without them"));
         }
         Ok(Exit::Incomplete)
+    }
+
+    /// Tells of patterns that matched nothing: of each that was given by itself, and how many others
+    /// there are, because lists of patterns are often meant for several machines.
+    fn tell_unused(&self, unused: &[String], console: &Console) {
+        let (given, listed): (Vec<_>, Vec<_>) =
+            unused.iter().partition(|pattern| self.excludes.contains(pattern));
+        for pattern in given {
+            console.warn(format_args!("--exclude '{pattern}' matched nothing"));
+        }
+        if console.is_verbose() {
+            listed
+                .iter()
+                .for_each(|pattern| console.detail(format!("'{pattern}' matched nothing")));
+        } else if !listed.is_empty() {
+            console.notice(format_args!(
+                "{} of --exclude-file matched nothing; --verbose names them",
+                count::patterns(listed.len() as u64)
+            ));
+        }
     }
 
     /// What is read from a program, if that is what was asked for.
@@ -205,16 +310,20 @@ impl Backup {
                 .with_context(|| format!("cannot read the patterns in '{}'", path.display()))?;
             excludes.extend(lines.lines().map(str::to_owned));
         }
+        let mut markers = self.exclude_if_present.clone();
+        markers.extend(self.exclude_caches.then(Marker::cache));
         Ok(Options {
             host: self.host.clone().unwrap_or_else(host::name),
             user: host::user(),
             tags: self.tags.iter().flat_map(TagList::tags).cloned().collect(),
             excludes,
             ignore_files: self.ignore_files,
-            exclude_caches: self.exclude_caches,
+            exclude_if_present: markers,
             one_file_system: self.one_file_system,
             devices: self.devices.clone(),
+            full_paths: self.full_paths,
             force: self.force,
+            compression: self.compression.into(),
             own_repository: opened.place.identity()?,
             count_first: console.is_json() || !console.bars().is_hidden(),
             threads: self.threads,
@@ -234,20 +343,37 @@ fn refuse_own<'a>(paths: impl Iterator<Item = &'a PathBuf>, root: &Path) -> Resu
     Ok(())
 }
 
-fn show(id: ObjectId, snapshot: &Snapshot, console: &Console) -> Result<()> {
-    if let Some(parent) = snapshot.parent {
-        console.detail(format_args!("unchanged files were recognised by snapshot {parent}"));
-    }
-    let mut output = Output::new();
-    if console.is_json() {
-        output.json_line(&Done::of(id, snapshot))?;
-    } else if !console.is_quiet() {
-        for line in describe(&snapshot.summary) {
-            output.line(line)?;
+/// What a backup came to.
+enum Outcome {
+    Snapshot((ObjectId, Snapshot)),
+    Rehearsal(Summary),
+}
+
+impl Outcome {
+    fn show(&self, unused_excludes: Vec<String>, console: &Console) -> Result<()> {
+        let (summary, made, last) = match self {
+            Self::Snapshot((id, snapshot)) => {
+                if let Some(parent) = snapshot.parent {
+                    let by = format_args!("unchanged files were recognised by snapshot {parent}");
+                    console.detail(by);
+                }
+                let summary = &snapshot.summary;
+                let last = format!("snapshot {id} in {:.1} s", seconds(summary));
+                (summary, Some(Made::of(*id, snapshot)), last)
+            }
+            Self::Rehearsal(summary) => (summary, None, "dry run: nothing was stored".into()),
+        };
+        let mut output = Output::new();
+        if console.is_json() {
+            output.json_line(&Done::of(summary, made, unused_excludes))?;
+        } else if !console.is_quiet() {
+            for line in describe(summary) {
+                output.line(line)?;
+            }
+            output.line(last)?;
         }
-        output.line(format!("snapshot {id} in {:.1} s", seconds(&snapshot.summary)))?;
+        output.finish()
     }
-    output.finish()
 }
 
 /// What was seen and stored, in lines.
@@ -279,14 +405,21 @@ fn dedup_ratio(summary: &Summary) -> Option<f64> {
     (summary.new_bytes > 0).then(|| summary.bytes as f64 / summary.new_bytes as f64)
 }
 
-impl Done {
+impl Made {
     fn of(id: ObjectId, snapshot: &Snapshot) -> Self {
-        let summary = &snapshot.summary;
         Self {
-            r#type: "summary",
             snapshot: id.to_string(),
             parent: snapshot.parent.map(|parent| parent.to_string()),
             time: rfc3339(snapshot.time),
+        }
+    }
+}
+
+impl Done {
+    fn of(summary: &Summary, made: Option<Made>, unused_excludes: Vec<String>) -> Self {
+        Self {
+            r#type: "summary",
+            made,
             files: summary.files,
             unchanged_files: summary.unchanged_files,
             directories: summary.directories,
@@ -296,6 +429,7 @@ impl Done {
             stored_bytes: summary.stored_bytes,
             dedup_ratio: dedup_ratio(summary),
             unreadable: summary.unreadable,
+            unused_excludes,
             seconds: seconds(summary),
         }
     }

@@ -21,9 +21,11 @@ mod read;
 mod share;
 mod sink;
 mod source;
+mod sources;
 mod store;
 mod walk;
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::num::NonZero;
 use std::path::PathBuf;
@@ -33,14 +35,15 @@ use std::thread::{self, ScopedJoinHandle};
 use std::time::Instant;
 
 use onefold_cdc::Chunker;
-use onefold_container::Compressor;
+use onefold_container::{Codec, Compressor};
 use onefold_seal::ObjectId;
 
 use self::assemble::Tally;
 use self::commit::Announced;
 use self::pack::{Added, Packer, Press, Uploader};
 use self::sink::{Known, Sink};
-use self::walk::{Sources, Walk};
+use self::sources::{Shape, Sources};
+use self::walk::Walk;
 use crate::loaded::Loaded;
 use crate::place::Used;
 use crate::seeded::{self, Bug};
@@ -62,18 +65,21 @@ pub struct Options {
     pub user: String,
     /// Tags to record.
     pub tags: Vec<String>,
-    /// Patterns of what to leave out, as gitignore writes them, relative to the source.
+    /// Patterns of what to leave out, as gitignore writes them, relative to each source. One that
+    /// begins with the path of a source, or as the snapshot has it, is meant from there.
     pub excludes: Vec<String>,
     /// Whether `.gitignore`, `.ignore` and `.onefoldignore` files are honoured.
     pub ignore_files: bool,
-    /// Whether the content of directories with a CACHEDIR.TAG is left out.
-    pub exclude_caches: bool,
+    /// Files that mark directories whose other content is left out.
+    pub exclude_if_present: Vec<Marker>,
     /// Whether directories on other file systems than their source are left out.
     pub one_file_system: bool,
     /// Block devices and images of disks that are backed up besides the paths: each is a file with
     /// the bytes that it holds. A device among the paths, or below them, is backed up as the node
     /// that it is.
     pub devices: Vec<PathBuf>,
+    /// Whether sources stand in the snapshot under their full paths, even if their names differ.
+    pub full_paths: bool,
     /// Whether every file is read, even one that looks unchanged.
     pub force: bool,
     /// Device and inode of the repository's directory, to leave it out of its own backup.
@@ -82,6 +88,8 @@ pub struct Options {
     pub count_first: bool,
     /// Reading and storing threads each; as many as there are cores if `None`.
     pub threads: Option<NonZero<usize>>,
+    /// How new chunks are compressed.
+    pub compression: Compression,
     /// Length in bytes at which a container is sealed.
     pub container_len: usize,
     /// The program to record.
@@ -96,16 +104,46 @@ impl Default for Options {
             tags: Vec::new(),
             excludes: Vec::new(),
             ignore_files: false,
-            exclude_caches: false,
+            exclude_if_present: Vec::new(),
             one_file_system: false,
             devices: Vec::new(),
+            full_paths: false,
             force: false,
             own_repository: None,
             count_first: false,
             threads: None,
+            compression: Compression::Configured,
             container_len: 16 << 20,
             program: concat!("onefold ", env!("CARGO_PKG_VERSION")).into(),
         }
+    }
+}
+
+/// How a backup compresses the chunks that it adds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Compression {
+    /// By zstd at the level that the repository was made with.
+    Configured,
+    /// Not at all.
+    Off,
+    /// By zstd at this level.
+    Level(i32),
+}
+
+/// A file by whose presence a directory's other content is left out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Marker {
+    /// The file's name.
+    pub name: OsString,
+    /// How it begins; empty if any content will do.
+    pub head: Vec<u8>,
+}
+
+impl Marker {
+    /// The mark of directories that hold a cache (bford.info/cachedir).
+    pub fn cache() -> Self {
+        let head = b"Signature: 8a477f597d28d172789f06886806bc55".to_vec();
+        Self { name: "CACHEDIR.TAG".into(), head }
     }
 }
 
@@ -173,7 +211,7 @@ pub fn backup(
     progress: &Progress,
     cancel: &Cancel,
 ) -> Result<(ObjectId, Snapshot), StoreError> {
-    let sources = Sources::new(paths, &options.devices)?;
+    let sources = Sources::new(paths, options, progress)?;
     run(repository, &sources, options, progress, cancel)
 }
 
@@ -186,6 +224,26 @@ pub fn backup_stream(
     cancel: &Cancel,
 ) -> Result<(ObjectId, Snapshot), StoreError> {
     run(repository, &Sources::stream(stream)?, options, progress, cancel)
+}
+
+/// What [`backup`] would come to now. Reads all that it would read, and stores nothing.
+///
+/// Chunks that are new and occur in sources again more than 16 GiB of new data later may be counted
+/// twice: memory for what was seen is bounded.
+pub fn rehearse(
+    repository: &Repository,
+    paths: &[PathBuf],
+    options: &Options,
+    progress: &Progress,
+    cancel: &Cancel,
+) -> Result<Summary, StoreError> {
+    let begun = Instant::now();
+    let sources = Sources::new(paths, options, progress)?;
+    let stop = Stop { user: cancel, failed: AtomicBool::new(false) };
+    let tally = Tally::default();
+    let backup = Backup { repository, options, progress, stop, tally: &tally };
+    backup.store(&sources, Time::now(), None)?;
+    Ok(summary(&tally, progress, begun))
 }
 
 fn run(
@@ -201,15 +259,32 @@ fn run(
     let stop = Stop { user: cancel, failed: AtomicBool::new(false) };
     let tally = Tally::default();
     let backup = Backup { repository, options, progress, stop, tally: &tally };
-    let stored = match backup.store(sources, time, &announced) {
+    let stored = match backup.store(sources, time, Some(&announced)) {
         Ok(stored) => stored,
         Err(error) => {
             announced.withdraw();
             return Err(error);
         }
     };
+    let snapshot = Snapshot {
+        time,
+        host: options.host.clone(),
+        user: options.user.clone(),
+        paths: sources.paths.clone(),
+        tags: options.tags.clone(),
+        parent: stored.parent,
+        program: options.program.clone(),
+        summary: summary(&tally, progress, begun),
+        root: stored.root,
+        is_from_client: repository.is_write_only(),
+    };
+    let id = announced.commit(&snapshot, stored.loaded, &stored.used)?;
+    Ok((id, snapshot))
+}
+
+fn summary(tally: &Tally, progress: &Progress, begun: Instant) -> Summary {
     let count = Progress::read;
-    let summary = Summary {
+    Summary {
         files: count(&tally.files),
         // The root is a directory that no other one counts.
         directories: count(&tally.directories) + 1,
@@ -220,21 +295,7 @@ fn run(
         stored_bytes: count(&progress.stored_bytes),
         unreadable: count(&progress.losses),
         milliseconds: begun.elapsed().as_millis() as u64,
-    };
-    let snapshot = Snapshot {
-        time,
-        host: options.host.clone(),
-        user: options.user.clone(),
-        paths: sources.paths(),
-        tags: options.tags.clone(),
-        parent: stored.parent,
-        program: options.program.clone(),
-        summary,
-        root: stored.root,
-        is_from_client: repository.is_write_only(),
-    };
-    let id = announced.commit(&snapshot, stored.loaded, &stored.used)?;
-    Ok((id, snapshot))
+    }
 }
 
 /// All of a backup but its snapshot, durable.
@@ -252,16 +313,15 @@ fn find_parent(
     sources: &Sources<'_>,
     options: &Options,
 ) -> Result<Option<(ObjectId, Snapshot)>, StoreError> {
-    if options.force || matches!(sources, Sources::Stream(_)) {
+    if options.force || matches!(sources.shape, Shape::Stream(_)) {
         return Ok(None);
     }
-    let paths = sources.paths();
     if repository.is_write_only() {
         return Ok(None);
     }
     let (snapshots, _damaged) = repository.snapshots()?;
     let fits = |snapshot: &Snapshot| {
-        snapshot.paths == paths && snapshot.host == options.host && !snapshot.is_from_client
+        snapshot.paths == sources.paths && snapshot.host == options.host && !snapshot.is_from_client
     };
     Ok(snapshots.into_iter().rev().find(|(_, snapshot)| fits(snapshot)))
 }
@@ -276,12 +336,12 @@ struct Backup<'a> {
 }
 
 impl<'a> Backup<'a> {
-    /// Stores the sources and the index of what was added.
+    /// Stores the sources and the index of what was added; nothing if it is not announced.
     fn store(
         &self,
         sources: &Sources<'_>,
         time: Time,
-        announced: &Announced<'_>,
+        announced: Option<&Announced<'_>>,
     ) -> Result<Stored<'a>, StoreError> {
         let Self { repository, options, .. } = *self;
         let parent = find_parent(repository, sources, options)?;
@@ -291,18 +351,21 @@ impl<'a> Backup<'a> {
         // One backup of this process at a time: another must not take chunks for stored that this
         // one has only claimed.
         let turn = loaded.backing_up.lock().expect("no backup panics");
-        announced.learn(loaded)?;
+        if let Some(announced) = announced {
+            announced.learn(loaded)?;
+        }
         let used = Used::of(&loaded.containers);
-        let (result, added) = match self.run_threads(sources, parent_snapshot, time, &root, &used) {
+        let from = (sources, parent_snapshot, time);
+        let (result, added) = match self.run_threads(from, &root, &used, announced.is_some()) {
             Ok((result, added)) => (result, Some(added)),
             Err(error) => (Err(error), None),
         };
-        if result.is_err() {
+        if result.is_err() || announced.is_none() {
             loaded.index.forget_claims();
         }
         drop(turn);
         // Even an interrupted backup leaves an index of what it stored, for the next one.
-        if let Some(added) = added {
+        if let (Some(added), Some(_)) = (added, announced) {
             added.write_runs(&*repository.objects, &repository.envelope, &loaded.index)?;
             loaded.keep_index();
         }
@@ -314,11 +377,10 @@ impl<'a> Backup<'a> {
     /// What was added comes back even if the backup was interrupted, nothing if it failed.
     fn run_threads(
         &self,
-        sources: &Sources<'_>,
-        parent: Option<&Snapshot>,
-        time: Time,
+        (sources, parent, time): (&Sources<'_>, Option<&Snapshot>, Time),
         root: &Arc<OnceLock<Entry>>,
         used: &Used,
+        stores: bool,
     ) -> Result<(Result<(), StoreError>, Added), StoreError> {
         let Self { repository, options, progress, stop, tally } = self;
         let cores = thread::available_parallelism().map_or(1, NonZero::get);
@@ -343,8 +405,8 @@ impl<'a> Backup<'a> {
             stop,
             used,
             force: options.force,
-            stream: match sources {
-                Sources::Stream(stream) => Some(*stream),
+            stream: match sources.shape {
+                Shape::Stream(stream) => Some(stream),
                 _ => None,
             },
             parent_time: parent.map(|snapshot| snapshot.time),
@@ -356,14 +418,19 @@ impl<'a> Backup<'a> {
         let packer =
             Arc::new(Packer::new(repository.envelope.clone(), options.container_len, full));
         let uploader = Uploader {
-            objects: &*repository.objects,
+            objects: stores.then_some(&*repository.objects),
             index: &loaded.index,
             containers: &loaded.containers,
             progress,
         };
         let press = || {
             let suite = repository.envelope.suite();
-            Compressor::new(config.compression_level, suite).map(Press::new)
+            let compressor = match options.compression {
+                Compression::Configured => Compressor::new(config.compression_level, suite),
+                Compression::Off => Compressor::of(Codec::Raw, suite),
+                Compression::Level(level) => Compressor::new(level, suite),
+            };
+            compressor.map(Press::new)
         };
         let last_press = press()?;
         let sinks = (0..threads)
@@ -397,7 +464,7 @@ impl<'a> Backup<'a> {
             let counting = options
                 .count_first
                 .then(|| scope.spawn(|| walk::count(sources, options, progress, stop)));
-            let walk = Walk { options, chunks: &chunks, progress, stop, jobs, waiting: Vec::new() };
+            let walk = Walk::new(options, &chunks, progress, stop, jobs);
             let parent_root = parent.map(|snapshot| &snapshot.root);
             let mut results = vec![stop.watch(|| walk.run(sources, parent_root, time, root))];
             results.extend(reading.into_iter().map(join));
@@ -439,7 +506,7 @@ impl<'a> Backup<'a> {
             time,
             host: self.options.host.clone(),
             user: self.options.user.clone(),
-            paths: sources.paths(),
+            paths: sources.paths.clone(),
             tags: Vec::new(),
             parent: None,
             program: self.options.program.clone(),

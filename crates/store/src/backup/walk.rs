@@ -1,5 +1,6 @@
 //! Walking the sources: which entries there are, in which order, and which are left out.
 
+use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::fs::FileType;
 use std::io::{self, Read};
@@ -14,16 +15,14 @@ use crossbeam_channel::Sender;
 use super::assemble::{Above, OpenDirectory};
 use super::beneath::{Directory, Pool};
 use super::read::Job;
-use super::{Options, Stop, Stream, source};
+use super::sources::{Branch, Shape, Source, Sources};
+use super::{Marker, Options, Stop, source};
 use crate::chunks::ChunkReader;
 use crate::repository::read_tree;
-use crate::select::Patterns;
-use crate::tree::{Entry, Meta, Time, is_component};
+use crate::select::{Excludes, Patterns, is_pattern};
+use crate::tree::{Entry, Meta, Time};
 use crate::{IssueKind, Progress, StoreError};
 
-/// How a file that marks its directory as a cache begins (bford.info/cachedir).
-const CACHE_MARK: &[u8] = b"Signature: 8a477f597d28d172789f06886806bc55";
-const CACHE_TAG: &str = "CACHEDIR.TAG";
 /// Few enough that the last ones of a source are spread over all readers.
 const JOBS_AT_A_TIME: usize = 16;
 /// Readers of version 1 refuse directories that are nested deeper than 2,048; the root and one for a
@@ -32,122 +31,45 @@ const MAX_LEVELS: usize = 2046;
 /// The files whose patterns are honoured on request.
 const IGNORE_FILES: [&str; 3] = [".gitignore", ".ignore", ".onefoldignore"];
 
-/// The sources of a backup, checked.
-pub(super) enum Sources<'a> {
-    /// One directory: the snapshot's root.
-    Directory(PathBuf),
-    /// Several sources, or one that is no directory: entries of the snapshot's root, by name.
-    Several(Vec<Named>),
-    /// What a program writes: the one entry of the snapshot's root.
-    Stream(&'a Stream),
-}
-
-/// A source that is an entry of the snapshot's root.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Named {
-    name: Vec<u8>,
-    /// What the snapshot says where it was: the path of a device as the user wrote it, because the
-    /// links that lead to one are more constant than what they lead to.
-    path: PathBuf,
-    /// Where it is read.
-    real: PathBuf,
-    is_device: bool,
-}
-
-impl Named {
-    /// A path that the user names is followed if it is a link; links found below are not.
-    fn path(path: &Path) -> Result<Self, StoreError> {
-        let real = path.canonicalize().map_err(StoreError::file("back up", path))?;
-        let Some(name) = real.file_name() else {
-            return Err(StoreError::Unusable(
-                "'/' can only be backed up on its own: name it alone, or name directories in it"
-                    .into(),
-            ));
-        };
-        Ok(Self { name: name.as_bytes().to_vec(), path: real.clone(), real, is_device: false })
-    }
-
-    fn device(path: &Path) -> Result<Self, StoreError> {
-        let error = |source| StoreError::file("back up", path)(source);
-        let real = path.canonicalize().map_err(error)?;
-        source::expect_contents(&real.metadata().map_err(error)?).map_err(error)?;
-        let name = path.file_name().or(real.file_name()).unwrap_or_default().to_owned();
-        let above = path.parent().filter(|above| !above.as_os_str().is_empty());
-        let above = above.unwrap_or(Path::new(".")).canonicalize().map_err(error)?;
-        let path = above.join(&name);
-        Ok(Self { name: name.into_vec(), path, real, is_device: true })
-    }
-}
-
-impl<'a> Sources<'a> {
-    /// Checks that every path can be reached and has a name of its own.
-    pub(super) fn new(paths: &[PathBuf], devices: &[PathBuf]) -> Result<Self, StoreError> {
-        if let ([path], []) = (paths, devices) {
-            let real = path.canonicalize().map_err(StoreError::file("back up", path))?;
-            if real.is_dir() {
-                return Ok(Self::Directory(real));
-            }
-        }
-        let paths = paths.iter().map(|path| Named::path(path));
-        let devices = devices.iter().map(|path| Named::device(path));
-        let mut named = paths.chain(devices).collect::<Result<Vec<_>, _>>()?;
-        if named.is_empty() {
-            return Err(StoreError::Unusable("no path to back up was given".into()));
-        }
-        named.sort();
-        named.dedup();
-        if let Some([first, second]) = named.windows(2).find(|pair| pair[0].name == pair[1].name) {
-            return Err(StoreError::SameName {
-                name: String::from_utf8_lossy(&first.name).into_owned(),
-                first: first.path.clone(),
-                second: second.path.clone(),
-            });
-        }
-        Ok(Self::Several(named))
-    }
-
-    /// Checks that the stream has a name that a file can have.
-    pub(super) fn stream(stream: &'a Stream) -> Result<Self, StoreError> {
-        if is_component(&stream.name) {
-            return Ok(Self::Stream(stream));
-        }
-        let name = String::from_utf8_lossy(&stream.name);
-        Err(StoreError::Unusable(format!(
-            "'{name}' is no name of a file: it must be one component"
-        )))
-    }
-
-    /// The sources' absolute paths; a stream's is its name below the root.
-    pub(super) fn paths(&self) -> Vec<Vec<u8>> {
-        let bytes = |path: &Path| path.as_os_str().as_bytes().to_vec();
-        match self {
-            Self::Directory(path) => vec![bytes(path)],
-            Self::Several(named) => named.iter().map(|named| bytes(&named.path)).collect(),
-            Self::Stream(stream) => vec![[b"/", &stream.name[..]].concat()],
-        }
-    }
-}
-
 /// Decides what is left out.
 struct Selection<'a> {
     options: &'a Options,
-    excludes: Patterns,
+    excludes: Excludes<'a>,
     /// The ignore files of the directories from the source down to the one at hand.
     ignores: Vec<Patterns>,
-    /// The device of the source, if other file systems are left out.
+    /// The file system of the source, if others are left out.
     device: Option<u64>,
+    /// The sources below this one, each with its file system, if others are left out.
+    nested: Vec<(&'a Path, u64)>,
     /// How many directories below the source are open.
     depth: usize,
 }
 
 impl<'a> Selection<'a> {
-    fn new(root: &Path, options: &'a Options) -> Result<Self, StoreError> {
-        let excludes = Patterns::new(root, &options.excludes)?;
-        let device = match options.one_file_system {
-            true => Some(root.metadata().map_err(StoreError::file("stat", root))?.dev()),
-            false => None,
+    fn new(
+        source: &Source,
+        nested: &'a [PathBuf],
+        options: &'a Options,
+    ) -> Result<Self, StoreError> {
+        let root = &source.real;
+        let patterns = options.excludes.iter().map(String::as_str);
+        let excludes = Excludes::new(root, &source.prefixes(), patterns)?;
+        let mut selection = Self {
+            options,
+            excludes,
+            ignores: Vec::new(),
+            device: None,
+            nested: Vec::new(),
+            depth: 0,
         };
-        Ok(Self { options, excludes, ignores: Vec::new(), device, depth: 0 })
+        if options.one_file_system {
+            let metadata = root.symlink_metadata().map_err(StoreError::file("stat", root))?;
+            selection.device = Some(metadata.dev());
+            let below = nested.iter().filter(|path| path.starts_with(root));
+            let with_device = below.filter_map(|path| Some((&**path, path.metadata().ok()?.dev())));
+            selection.nested = with_device.collect();
+        }
+        Ok(selection)
     }
 
     /// Whether the user's patterns or the ignore files leave `path` out.
@@ -160,9 +82,10 @@ impl<'a> Selection<'a> {
 
     /// The entries of the directory at `path` that are backed up, in ascending order of names.
     /// It is read `at` another path that leads to it.
-    fn list(&mut self, at: &Path, path: &Path) -> io::Result<Vec<Listed>> {
+    fn list(&mut self, at: &Path, path: &Path, device: u64) -> io::Result<Vec<Listed>> {
         let mut entries = Vec::new();
-        let is_cache = self.options.exclude_caches && is_cache(at);
+        let marked = self.options.exclude_if_present.iter().find(|marker| marker.marks(at));
+        let is_only_a_way = self.is_elsewhere(device) && !self.is_in_nested(path, device);
         for entry in std::fs::read_dir(at)? {
             let entry = entry?;
             entries.push(listed(entry.file_name(), entry.file_type()));
@@ -171,8 +94,11 @@ impl<'a> Selection<'a> {
             self.push_ignore_files(at, path, &entries);
         }
         entries.retain(|(name, is_directory)| {
-            let kept_in_cache = !is_cache || name == CACHE_TAG;
-            kept_in_cache && !self.leaves_out(&path.join(name), *is_directory)
+            if marked.is_some_and(|marker| *marker.name != **name) {
+                return false;
+            }
+            let path = path.join(name);
+            !(is_only_a_way && !self.is_way(&path)) && !self.leaves_out(&path, *is_directory)
         });
         entries.sort_unstable_by(|(a, _), (b, _)| a.as_bytes().cmp(b.as_bytes()));
         Ok(entries)
@@ -195,9 +121,24 @@ impl<'a> Selection<'a> {
         }
     }
 
-    /// Whether a directory belongs to another file system than the source and those are left out.
+    /// Whether other file systems than the source's are left out and `device` is one.
     fn is_elsewhere(&self, device: u64) -> bool {
         self.device.is_some_and(|own| own != device)
+    }
+
+    /// Whether the directory at `path` is left out because of its file system.
+    fn leaves_out_device(&self, path: &Path, device: u64) -> bool {
+        self.is_elsewhere(device) && !self.is_in_nested(path, device) && !self.is_way(path)
+    }
+
+    /// Whether `path` lies in another source, on that one's file system.
+    fn is_in_nested(&self, path: &Path, device: u64) -> bool {
+        self.nested.iter().any(|(source, own)| *own == device && path.starts_with(source))
+    }
+
+    /// Whether `path` leads to another source.
+    fn is_way(&self, path: &Path) -> bool {
+        self.nested.iter().any(|(source, _)| source.starts_with(path))
     }
 
     fn is_own_repository(&self, dev: u64, ino: u64) -> bool {
@@ -214,101 +155,194 @@ fn listed(name: OsString, kind: io::Result<FileType>) -> Listed {
     (name, kind.is_ok_and(|kind| kind.is_dir()))
 }
 
-fn is_cache(directory: &Path) -> bool {
-    let mut head = [0; CACHE_MARK.len()];
-    let read =
-        source::open(&directory.join(CACHE_TAG), false).and_then(|mut f| f.read_exact(&mut head));
-    read.is_ok() && head == CACHE_MARK
+impl Marker {
+    /// Whether `directory` holds such a file.
+    fn marks(&self, directory: &Path) -> bool {
+        let path = directory.join(&self.name);
+        if self.head.is_empty() {
+            return path.symlink_metadata().is_ok();
+        }
+        let mut head = vec![0; self.head.len()];
+        let read = source::open(&path, false).and_then(|mut file| file.read_exact(&mut head));
+        read.is_ok() && head == self.head
+    }
 }
 
 /// Sends the readers a job for every entry of the sources.
 pub(super) struct Walk<'a> {
-    pub(super) options: &'a Options,
-    pub(super) chunks: &'a ChunkReader<'a>,
-    pub(super) progress: &'a Progress,
-    pub(super) stop: &'a Stop<'a>,
-    pub(super) jobs: Sender<Vec<Job>>,
+    options: &'a Options,
+    chunks: &'a ChunkReader<'a>,
+    progress: &'a Progress,
+    stop: &'a Stop<'a>,
+    jobs: Sender<Vec<Job>>,
     /// Jobs that are not sent yet.
-    pub(super) waiting: Vec<Job>,
+    waiting: Vec<Job>,
+    pool: Arc<Pool>,
+    /// Sources below others.
+    nested: &'a [PathBuf],
+    /// The user's patterns that fitted something so far.
+    fitted: HashSet<&'a str>,
 }
 
-impl Walk<'_> {
+impl<'a> Walk<'a> {
+    pub(super) fn new(
+        options: &'a Options,
+        chunks: &'a ChunkReader<'a>,
+        progress: &'a Progress,
+        stop: &'a Stop<'a>,
+        jobs: Sender<Vec<Job>>,
+    ) -> Self {
+        let (waiting, pool) = (Vec::new(), Arc::default());
+        Self {
+            options,
+            chunks,
+            progress,
+            stop,
+            jobs,
+            waiting,
+            pool,
+            nested: &[],
+            fitted: HashSet::new(),
+        }
+    }
+
     /// Walks `sources`; the snapshot's root will be in `root` when the last job is done.
     pub(super) fn run(
         mut self,
-        sources: &Sources<'_>,
+        sources: &'a Sources<'a>,
         parent: Option<&Entry>,
         time: Time,
         root: &Arc<OnceLock<Entry>>,
     ) -> Result<(), StoreError> {
         let above = Above::Root(Arc::clone(root));
-        let pool = Arc::new(Pool::default());
-        match sources {
-            Sources::Directory(path) => {
-                let mut selection = Selection::new(path, self.options)?;
-                let error = |error| StoreError::file("list", path)(error);
-                let beneath = source::open_directory(path)
-                    .and_then(|file| Directory::at(&pool, path, file))
-                    .map_err(error)?;
-                let held = beneath.hold().map_err(error)?;
-                let meta = (held.file().metadata())
-                    .and_then(|metadata| source::meta_of_open(held.file(), &metadata))
-                    .map_err(StoreError::file("stat", path))?;
-                let listing = selection.list(&held.path(), path).map_err(error)?;
-                drop(held);
-                let open = OpenDirectory::new(Vec::new(), meta, above, listing.len());
-                self.entries((path, &beneath), &open, listing, parent, &mut selection)?;
+        self.nested = &sources.nested;
+        // What a root is given that stands for no directory.
+        let made_up = Meta { mode: 0o755, mtime: time, ctime: time, ..Meta::default() };
+        match &sources.shape {
+            Shape::Directory(source) => self.directory(source, above, parent)?,
+            Shape::Branches(branches) => {
+                let open = OpenDirectory::new(Vec::new(), made_up, above, branches.len());
+                self.branches(branches, &open, parent)?;
             }
-            Sources::Several(named) => {
-                let meta = Meta { mode: 0o755, mtime: time, ctime: time, ..Meta::default() };
-                let open = OpenDirectory::new(Vec::new(), meta, above, named.len());
-                let before = self.entries_before(parent);
-                for (slot, Named { name, real: path, is_device, .. }) in named.iter().enumerate() {
-                    if *is_device {
-                        let (path, name) = (path.clone(), name.clone());
-                        let before = find(&before, &name).cloned().map(Box::new);
-                        let (directory, is_device) = (Arc::clone(&open), true);
-                        self.send(Job::Entry {
-                            path,
-                            beneath: None,
-                            directory,
-                            slot,
-                            name,
-                            before,
-                            is_device,
-                        })?;
-                        continue;
-                    }
-                    let kind = path.symlink_metadata().map_err(StoreError::file("stat", path))?;
-                    let base = path.parent().unwrap_or(path);
-                    let mut selection = Selection::new(base, self.options)?;
-                    if self.options.one_file_system {
-                        selection.device = Some(kind.dev());
-                    }
-                    let before = find(&before, name);
-                    let is_directory = kind.is_dir();
-                    let beneath = source::find_directory(base)
-                        .and_then(|file| Directory::at(&pool, base, file))
-                        .map_err(StoreError::file("open", base))?;
-                    self.entry(
-                        (path.clone(), &beneath),
-                        &open,
-                        slot,
-                        is_directory,
-                        before,
-                        &mut selection,
-                    )?;
-                }
-                self.send(Job::Listed(open))?;
-            }
-            Sources::Stream(_) => {
-                let meta = Meta { mode: 0o755, mtime: time, ctime: time, ..Meta::default() };
-                let open = OpenDirectory::new(Vec::new(), meta, above, 1);
+            Shape::Stream(_) => {
+                let open = OpenDirectory::new(Vec::new(), made_up, above, 1);
                 self.send(Job::Stream(Arc::clone(&open), time))?;
                 self.send(Job::Listed(open))?;
             }
         }
-        self.flush()
+        self.flush()?;
+        let unused = self.options.excludes.iter().map(String::as_str);
+        let unused = unused.filter(|pattern| is_pattern(pattern) && !self.fitted.contains(pattern));
+        let unused = unused.map(str::to_owned).collect();
+        self.progress.unused_excludes.set(unused).expect("sources are walked once");
+        Ok(())
+    }
+
+    /// Walks the one directory that is the snapshot's root.
+    fn directory(
+        &mut self,
+        source: &Source,
+        above: Above,
+        parent: Option<&Entry>,
+    ) -> Result<(), StoreError> {
+        let path = &source.real;
+        let mut selection = Selection::new(source, self.nested, self.options)?;
+        let error = |error| StoreError::file("list", path)(error);
+        let beneath = source::open_directory(path)
+            .and_then(|file| Directory::at(&self.pool, path, file))
+            .map_err(error)?;
+        let held = beneath.hold().map_err(error)?;
+        let metadata = held.file().metadata().map_err(StoreError::file("stat", path))?;
+        let meta =
+            source::meta_of_open(held.file(), &metadata).map_err(StoreError::file("stat", path))?;
+        let listing = selection.list(&held.path(), path, metadata.dev()).map_err(error)?;
+        drop(held);
+        let open = OpenDirectory::new(Vec::new(), meta, above, listing.len());
+        self.entries((path, &beneath), &open, listing, parent, &mut selection)?;
+        self.fitted.extend(selection.excludes.into_fitted());
+        Ok(())
+    }
+
+    /// Sends jobs for `branches`, which are the entries of an open directory. One that cannot be
+    /// reached any more is reported and left out.
+    fn branches(
+        &mut self,
+        branches: &[Branch],
+        open: &Arc<OpenDirectory>,
+        before: Option<&Entry>,
+    ) -> Result<(), StoreError> {
+        let before = self.entries_before(before);
+        for (slot, branch) in branches.iter().enumerate() {
+            let name = branch.name().to_vec();
+            let before = find(&before, &name);
+            let directory = Arc::clone(open);
+            let (path, failed) = match branch {
+                Branch::Source(Source { real, is_device: true, .. }) => {
+                    let (path, before) = (real.clone(), before.cloned().map(Box::new));
+                    let (beneath, is_device) = (None, true);
+                    let job =
+                        Job::Entry { path, beneath, directory, slot, name, before, is_device };
+                    self.send(job)?;
+                    continue;
+                }
+                Branch::Source(source) => (&source.real, self.source(source, open, slot, before)?),
+                Branch::Above { path, branches } => match self.meta_above(path) {
+                    Ok(meta) => {
+                        let above = Above::Directory(directory, slot);
+                        let open = OpenDirectory::new(name, meta, above, branches.len());
+                        self.branches(branches, &open, before)?;
+                        continue;
+                    }
+                    Err(source) => (path, Some(("stat", source))),
+                },
+            };
+            if let Some((action, source)) = failed {
+                self.progress.issue(path, IssueKind::Unreadable { action, source });
+                self.send(Job::Dropped(Arc::clone(open), slot))?;
+            }
+        }
+        self.send(Job::Listed(Arc::clone(open)))
+    }
+
+    /// Walks a source that is an entry of a directory; gives what was attempted and failed if it
+    /// cannot be reached.
+    fn source(
+        &mut self,
+        source: &Source,
+        open: &Arc<OpenDirectory>,
+        slot: usize,
+        before: Option<&Entry>,
+    ) -> Result<Option<(&'static str, io::Error)>, StoreError> {
+        let path = &source.real;
+        let base = path.parent().unwrap_or(path);
+        let is_directory = match path.symlink_metadata() {
+            Ok(metadata) => metadata.is_dir(),
+            Err(error) => return Ok(Some(("stat", error))),
+        };
+        let beneath =
+            source::find_directory(base).and_then(|file| Directory::at(&self.pool, base, file));
+        let beneath = match beneath {
+            Ok(beneath) => beneath,
+            Err(error) => return Ok(Some(("open the directory of", error))),
+        };
+        let mut selection = Selection::new(source, self.nested, self.options)?;
+        let at = (path.clone(), &beneath);
+        self.entry(at, open, slot, is_directory, before, &mut selection)?;
+        self.fitted.extend(selection.excludes.into_fitted());
+        Ok(None)
+    }
+
+    /// The metadata of a directory above sources. Attributes that cannot be read are reported; they
+    /// are no reason to leave the sources out.
+    fn meta_above(&self, path: &Path) -> io::Result<Meta> {
+        let metadata = path.symlink_metadata()?;
+        if !metadata.is_dir() {
+            return Err(io::Error::other("it is no longer a directory"));
+        }
+        Ok(source::meta_of(path, &metadata).unwrap_or_else(|source| {
+            self.progress.issue(path, IssueKind::NoAttributes { source });
+            source::meta_without_xattrs(&metadata)
+        }))
     }
 
     /// Sends jobs for the listed entries of an open directory.
@@ -359,7 +393,7 @@ impl Walk<'_> {
                 let too_deep = format!("it lies more than {MAX_LEVELS} directories deep");
                 return Err(("back up", io::Error::other(too_deep)));
             }
-            if !selection.is_elsewhere(metadata.dev()) {
+            if !selection.leaves_out_device(&path, metadata.dev()) {
                 let directory = beneath.open(own).map_err(|error| ("list", error))?;
                 let held = directory.hold().map_err(|error| ("list", error))?;
                 // It may be another one than a moment ago: a file system may be mounted by need.
@@ -376,8 +410,8 @@ impl Walk<'_> {
             };
             let meta = meta.map_err(|error| ("stat", error))?;
             let (directory, listing) = match opened {
-                Some((directory, held)) if !selection.is_elsewhere(metadata.dev()) => {
-                    let listed = selection.list(&held.path(), &path);
+                Some((directory, held)) if !selection.leaves_out_device(&path, metadata.dev()) => {
+                    let listed = selection.list(&held.path(), &path, metadata.dev());
                     (directory, listed.map_err(|error| ("list", error))?)
                 }
                 // The mount point stays, as an empty directory.
@@ -441,9 +475,9 @@ pub(super) fn count(
     stop: &Stop<'_>,
 ) -> Result<(), StoreError> {
     let (mut files, mut bytes) = (0, 0);
-    let mut count_below = |root: &Path, base: &Path| -> Result<(), StoreError> {
-        let mut selection = Selection::new(base, options)?;
-        let mut open = vec![(root.to_owned(), 0)];
+    let mut count_below = |source: &Source| -> Result<(), StoreError> {
+        let mut selection = Selection::new(source, &sources.nested, options)?;
+        let mut open = vec![(source.real.clone(), 0)];
         while let Some((path, depth)) = open.pop() {
             stop.check()?;
             selection.ignores.truncate(depth);
@@ -453,9 +487,9 @@ pub(super) fn count(
                 bytes += metadata.len();
             }
             let is_left_out = selection.is_own_repository(metadata.dev(), metadata.ino())
-                || selection.is_elsewhere(metadata.dev());
+                || selection.leaves_out_device(&path, metadata.dev());
             if metadata.is_dir() && !is_left_out {
-                let listing = selection.list(&path, &path).unwrap_or_default();
+                let listing = selection.list(&path, &path, metadata.dev()).unwrap_or_default();
                 let depth = selection.ignores.len();
                 open.extend(listing.into_iter().map(|(name, _)| (path.join(name), depth)));
             }
@@ -463,22 +497,19 @@ pub(super) fn count(
         Ok(())
     };
     let mut device_bytes = 0;
-    match sources {
-        Sources::Directory(path) => count_below(path, path)?,
-        Sources::Several(named) => {
-            for Named { real: path, is_device, .. } in named {
-                match is_device {
-                    true => {
-                        device_bytes += source::open(path, true)
-                            .and_then(|file| source::content_len(&file, &file.metadata()?))
-                            .unwrap_or_default()
-                    }
-                    false => count_below(path, path.parent().unwrap_or(path))?,
-                }
+    // Of a stream it is not known how much will come.
+    if let Shape::Stream(_) = sources.shape {
+        return Ok(());
+    }
+    for source in sources.all() {
+        match source.is_device {
+            true => {
+                device_bytes += source::open(&source.real, true)
+                    .and_then(|file| source::content_len(&file, &file.metadata()?))
+                    .unwrap_or_default()
             }
+            false => count_below(source)?,
         }
-        // Nobody knows how much will come.
-        Sources::Stream(_) => return Ok(()),
     }
     bytes += device_bytes;
     progress.total_files.store(files, Ordering::Relaxed);
