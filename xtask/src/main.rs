@@ -29,10 +29,12 @@ mod limited;
 mod loops;
 mod manifest;
 mod measure;
+mod mutants;
 mod old_program;
 mod outcome;
 mod programs;
 mod record;
+mod repository_loops;
 mod rivals;
 mod s3_process;
 mod s3_server;
@@ -47,6 +49,7 @@ mod workspace;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 
@@ -124,6 +127,34 @@ enum CampaignCommand {
         /// How many backups are killed, and how many prunes
         #[arg(long, default_value_t = 200)]
         kills: u32,
+        /// The record to write, e.g. docs/records/NAME.json
+        #[arg(long)]
+        out: Option<PathBuf>,
+    },
+    /// Kill backups, prunes and restores of the real program at any moment, and run several at once;
+    /// restore and compare whatever was acknowledged
+    Loops {
+        /// How often each loop goes round
+        #[arg(long, default_value_t = 100)]
+        rounds: u32,
+        /// What draws changes and moments
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// The record to write, e.g. docs/records/NAME.json
+        #[arg(long)]
+        out: Option<PathBuf>,
+    },
+    /// Change the code in small ways, and see whether the tests notice
+    Mutants {
+        /// How many changes are tried at most
+        #[arg(long, default_value_t = 200)]
+        count: usize,
+        /// What draws them
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// After how many minutes no more is begun
+        #[arg(long, default_value_t = 240)]
+        minutes: u64,
         /// The record to write, e.g. docs/records/NAME.json
         #[arg(long)]
         out: Option<PathBuf>,
@@ -329,6 +360,12 @@ fn main() -> ExitCode {
         Command::Campaign(CampaignCommand::Engine { arguments }) => campaign::engine(&arguments),
         Command::Campaign(CampaignCommand::Kill { kills, out }) => {
             campaign::kill(kills, out.as_deref())
+        }
+        Command::Campaign(CampaignCommand::Loops { rounds, seed, out }) => {
+            repository_loops::run(rounds, seed, out.as_deref())
+        }
+        Command::Campaign(CampaignCommand::Mutants { count, seed, minutes, out }) => {
+            mutants::run(count, seed, Duration::from_secs(60 * minutes), out.as_deref())
         }
         Command::Campaign(CampaignCommand::Plays { seeds, out }) => {
             campaign::plays(seeds, out.as_deref())

@@ -47,6 +47,11 @@ impl Outcome {
         self.notes.push(note.to_owned());
     }
 
+    /// Keeps a line of what was done.
+    pub(crate) fn tell(&mut self, line: String) {
+        self.lines.push(line);
+    }
+
     /// Runs `command`, shows what it prints to its standard output, and keeps what `keep` makes of
     /// its lines.
     pub(crate) fn run(
