@@ -322,6 +322,16 @@ const fn min_len(envelope: &Envelope) -> u64 {
     (envelope.start_len() + FOOTER_MIN + TRAILER_LEN) as u64
 }
 
+/// No container that holds `chunks` chunks of `bytes` bytes in all is shorter than this: so long are
+/// its footer and what frames it. What its groups take depends on how well they were compressed.
+pub fn least_len(envelope: &Envelope, chunks: u64, bytes: u64) -> u64 {
+    let groups = bytes.div_ceil(u64::from(MAX_GROUP_LEN));
+    let listed = |count: u64, entry: usize| count.saturating_mul(entry as u64);
+    min_len(envelope)
+        .saturating_add(listed(groups, GROUP_ENTRY_MIN))
+        .saturating_add(listed(chunks, CHUNK_ENTRY_MIN))
+}
+
 /// Where the footer of a container of `size` bytes begins, by the length in its `tail`; not before
 /// `start_len`.
 fn footer_start(tail: &[u8], size: u64, start_len: u64) -> Result<u64, SealError> {

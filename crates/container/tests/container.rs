@@ -4,7 +4,7 @@ use onefold_backend::fault::{Faults, Faulty};
 use onefold_backend::{MemoryObjects, Objects, Operation};
 use onefold_container::{
     Codec, Compressor, ContainerError, Content, Directory, GroupBuilder, GroupEntry, MAX_GROUP_LEN,
-    OpenContainer, SealedContainer, container_id, container_name,
+    OpenContainer, SealedContainer, container_id, container_name, least_len,
 };
 use onefold_fingerprint::Fingerprinter;
 use onefold_seal::wire::Put;
@@ -101,6 +101,9 @@ proptest! {
         prop_assert_eq!(&read, &sealed.directory);
         prop_assert_eq!(&Directory::of_object(&envelope, id, &sealed.bytes).unwrap(), &read);
         prop_assert_eq!(read.content, content);
+        let bytes = read.chunks.iter().map(|chunk| u64::from(chunk.len)).sum();
+        let least = least_len(&envelope, read.chunks.len() as u64, bytes);
+        prop_assert!(least <= sealed.bytes.len() as u64);
         let mut found = read_back(&read, &objects).unwrap();
         let mut expected = groups;
         if envelope.suite() != Suite::Plain {

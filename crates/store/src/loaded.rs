@@ -78,8 +78,8 @@ impl Loaded {
 impl Repository {
     /// Learns where every chunk lies: from the place where the index is kept, from runs that came
     /// since, and from the footers of containers that no readable run covers. What is said of
-    /// containers that are gone is passed over, and condemned containers are treated as if they
-    /// were.
+    /// containers that are gone, or shorter than it must be, is passed over, and condemned containers
+    /// are treated as if they were gone.
     pub(crate) fn load_index(&self) -> Result<Loaded, StoreError> {
         let (index, mut warnings) = self.open_index();
         let mut loaded = self.load_into(index)?;
@@ -180,7 +180,11 @@ impl Repository {
             true => begun_anew(index, &mut warnings),
             false => index,
         };
-        let mut learning = Learning::begin(index, &live);
+        let may_hold = |number: u32, chunks: u64, bytes: u64| {
+            let container = containers.get(number).expect("it was just added");
+            container.size >= container::least_len(&self.envelope, chunks, bytes)
+        };
+        let mut learning = Learning::begin(index, &live, &may_hold);
         learning.warnings = warnings;
         for id in runs_listed.iter().filter_map(|info| index::run_id(&info.name)) {
             if learning.knows_run(id) {
@@ -267,6 +271,9 @@ struct Learning<'a> {
     index: Index,
     /// The containers that there are, by id.
     live: &'a HashMap<ObjectId, u32>,
+    /// Whether the container of this number is long enough to hold so many chunks of so many bytes
+    /// in all. One that was cut short is left to its footer, which cannot be read.
+    may_hold: &'a dyn Fn(u32, u64, u64) -> bool,
     /// What the index calls each container, by number.
     objects: Vec<Option<u32>>,
     known_runs: HashSet<ObjectId>,
@@ -278,9 +285,14 @@ struct Learning<'a> {
 
 impl<'a> Learning<'a> {
     /// Begins with what the index knows already.
-    fn begin(index: Index, live: &'a HashMap<ObjectId, u32>) -> Self {
+    fn begin(
+        index: Index,
+        live: &'a HashMap<ObjectId, u32>,
+        may_hold: &'a dyn Fn(u32, u64, u64) -> bool,
+    ) -> Self {
         let mut learning = Self {
             live,
+            may_hold,
             objects: vec![None; live.len()],
             known_runs: HashSet::new(),
             runs: Vec::new(),
@@ -294,6 +306,9 @@ impl<'a> Learning<'a> {
             let number = live.get(&known.id).copied();
             numbers.push(number);
             let Some(number) = number else { continue };
+            if !may_hold(number, known.chunks.into(), known.bytes) {
+                continue;
+            }
             learning.index.admit(object, number);
             learning.objects[number as usize] = Some(object);
             learning.chunk_bytes[number as usize] = known.bytes;
@@ -320,7 +335,7 @@ impl<'a> Learning<'a> {
     }
 
     /// Learns what a run says of containers that are there and not known yet. One of which it does
-    /// not list every slot is left to its footer.
+    /// not list every slot, or that was cut short, is left to its footer.
     fn run(&mut self, id: ObjectId, mut run: Run) {
         run.entries.sort_unstable_by_key(|(_, place)| (place.container, place.slot));
         let numbers: Vec<Option<u32>> =
@@ -329,7 +344,9 @@ impl<'a> Learning<'a> {
             let container = entries[0].1.container as usize;
             let Some(Some(number)) = numbers.get(container) else { continue };
             let is_whole = (0..).zip(entries).all(|(slot, (_, place))| place.slot == slot);
-            if is_whole && !self.knows_container(*number) {
+            let bytes = entries.iter().map(|(_, place)| u64::from(place.len)).sum();
+            let is_cut = !(self.may_hold)(*number, entries.len() as u64, bytes);
+            if is_whole && !is_cut && !self.knows_container(*number) {
                 let chunks: Vec<Listed> =
                     entries.iter().map(|(f, place)| (*f, place.len)).collect();
                 self.container(run.covers[container], *number, &chunks);

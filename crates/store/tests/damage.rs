@@ -352,7 +352,7 @@ fn damage_everything(scene: &Scene) -> usize {
                 assert!(are_whole || !what.is_dispensable(), "{action:?} {what:?} lost data");
                 scene.expect_next_backup(
                     &objects,
-                    !what.is_container() || action == Action::Missing,
+                    !what.is_container() || matches!(action, Action::Missing | Action::Empty),
                 );
             }
         }
@@ -396,6 +396,26 @@ fn a_container_that_was_removed_is_healed_by_the_next_backup() {
                 let (_, old) = after.find(&id.to_string().parse().unwrap()).unwrap();
                 restored(&after, &old).unwrap().expect(picture).unwrap();
             }
+        }
+    }
+}
+
+#[test]
+fn no_backup_relies_on_a_container_that_is_listed_shorter_than_it_must_be() {
+    let scene = Scene::new();
+    for name in names(&scene.objects, "containers/") {
+        let object = scene.objects.get(&name).unwrap();
+        let chunks = scene.directory(&name).chunks.len();
+        // Nothing, a header alone, and less than the chunks take in the footer.
+        for len in [0, HEADER_LEN, 33 * chunks] {
+            let objects = scene.damaged(&name, Some(object[..len].to_vec()));
+            let repository = open(&objects);
+            let warnings = repository.load().unwrap();
+            assert!(warnings.len() == 1 && warnings[0].contains(&name[14..]), "{warnings:?}");
+            let (_, next) = back_up(&repository, scene.source.path());
+            assert!(next.summary.new_bytes > 0);
+            let expected = Picture::of(scene.source.path());
+            restored(&open(&objects), &next).unwrap().expect(&expected).unwrap();
         }
     }
 }

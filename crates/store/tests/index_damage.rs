@@ -6,7 +6,9 @@ mod common;
 use std::sync::Arc;
 
 use common::picture::Picture;
-use common::{back_up, copy, expect_clean, in_memory, names, open, restored, small_chunks, write};
+use common::{
+    back_up, copy, expect_clean, in_memory, names, open, replace, restored, small_chunks, write,
+};
 use onefold_backend::fault::{Failure, Fault, Faults, Faulty};
 use onefold_backend::{Folder, MemoryFolder, Objects, Operation};
 use onefold_index::Memory;
@@ -160,5 +162,17 @@ fn pages_damaged_between_operations_make_no_prune_and_no_backup_fail() {
         scene.expect_pruned(&objects);
         let (_, snapshot) = back_up(&with_index(&objects, &folder), scene.source.path());
         scene.expect_whole(&objects, &snapshot);
+    }
+}
+
+#[test]
+fn no_backup_relies_on_a_container_that_was_cut_since_the_index_knew_it() {
+    let scene = Scene::new();
+    let expected = Picture::of(scene.source.path());
+    for name in names(&*scene.objects, "containers/") {
+        let (objects, folder) = scene.copy();
+        replace(&*objects, &name, "");
+        let (_, next) = back_up(&with_index(&objects, &folder), scene.source.path());
+        restored(&open(&objects), &next).unwrap().expect(&expected).unwrap();
     }
 }
