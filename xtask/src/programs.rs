@@ -54,6 +54,7 @@ const NEEDS: &[Need] = &[
         package: "e2fsprogs",
         why: "makes a file system on a volume, and checks it",
     },
+    Need { program: "mkfs.vfat", package: "dosfstools", why: "makes a FAT to back up" },
     Need { program: "fstrim", package: "util-linux", why: "gives space back to a volume" },
     Need { program: "losetup", package: "mount", why: "makes a loop device of a volume" },
     Need {

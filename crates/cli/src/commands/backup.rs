@@ -42,6 +42,10 @@ again when restored.
 One directory is the root of the snapshot. Several PATHs stand in it under their last names; under
 their full paths if two names are the same, and with --full-paths or --files-from.
 
+A file is not read if the last snapshot of the same PATHs on the same host has it with the same size,
+times and inode number, and it last changed 10 ms before that backup began: 2 s where the file system
+keeps whole seconds, a day on network file systems and FUSE, whose clock may differ from this one's.
+
 What is read from a program is one file, under /NAME. If the program fails after --stdin-from-command
 no snapshot is made; of what comes through --stdin nobody can tell whether it is all.
 

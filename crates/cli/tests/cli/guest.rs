@@ -1,4 +1,5 @@
 //! A guest of qemu whose disks are volumes: one by qemu's client of NBD, one by the Linux kernel's.
+//! Another one backs up a file system for which the kernel here may have no driver.
 
 use std::collections::HashSet;
 use std::env;
@@ -14,6 +15,7 @@ use rustix::process::Signal;
 use crate::lab::Lab;
 use crate::served::{Served, find, have, run};
 
+mod fat;
 mod initramfs;
 
 use initramfs::Initramfs;
@@ -73,12 +75,12 @@ fn search(folder: &Path, is_right: &dyn Fn(&str) -> bool) -> Option<PathBuf> {
 /// A module of a kernel: its name, and what is in its file.
 type Module = (&'static str, Vec<u8>);
 
-/// What the guest has to load of a kernel, or why it cannot.
-fn modules(kernel: &Path) -> Result<Vec<Module>, String> {
+/// Those of the modules `wanted` that a guest has to load of a kernel, or why it cannot.
+fn modules(kernel: &Path, wanted: &[&'static str]) -> Result<Vec<Module>, String> {
     let built_in = search(kernel, &|file| file == "modules.builtin");
     let built_in = built_in.map_or_else(String::new, |list| fs::read_to_string(list).unwrap());
     let is_loaded = |module: &&str| !built_in.contains(&format!("/{module}.ko\n"));
-    let loaded = MODULES.into_iter().filter(is_loaded);
+    let loaded = wanted.iter().copied().filter(is_loaded);
     loaded.map(|module| Ok((module, content(kernel, module)?))).collect()
 }
 
@@ -106,16 +108,14 @@ struct Guest {
 }
 
 impl Guest {
-    /// Starts a guest that loads `modules`, whose disk is at `uri`, and which finds the server at
-    /// `port` of this machine.
-    fn start(lab: &Lab, kernel: &Path, modules: &[&str], uri: &str, port: &str) -> Self {
+    /// Starts a guest that loads `modules` and whose disk is at `uri`. Its first process has
+    /// `settings` in its environment.
+    fn start(lab: &Lab, kernel: &Path, modules: &[Module], uri: &str, settings: &str) -> Self {
         let image = search(&kernel.join("boot"), &|name| name.starts_with("vmlinuz")).unwrap();
-        let modules = modules.join(",");
+        let names: Vec<&str> = modules.iter().map(|(module, _)| *module).collect();
+        let modules = names.join(",");
         // what the kernel does not know its first process finds in its environment
-        let append = format!(
-            "console=ttyS0 quiet panic=-1 modules={modules} port={port} mib={}",
-            FILES / MIB
-        );
+        let append = format!("console=ttyS0 quiet panic=-1 modules={modules} {settings}");
         let console = lab.path("console");
         let qemu = Command::new("qemu-system-x86_64")
             .args(["-accel", "tcg", "-cpu", "max", "-smp", "2", "-m", "256M"])
@@ -160,6 +160,24 @@ impl Drop for Guest {
     }
 }
 
+/// What a guest finds in its memory: its first process, the programs that this runs, and modules.
+fn begun<'a>(
+    init: &str,
+    programs: impl IntoIterator<Item = &'a Path>,
+    modules: &[Module],
+) -> Initramfs {
+    let mut initramfs = Initramfs::default();
+    for folder in ["dev", "proc", "sys", "mnt"] {
+        initramfs.folder(folder);
+    }
+    initramfs.file("init", init.as_bytes());
+    programs.into_iter().for_each(|program| initramfs.program(program));
+    for (module, content) in modules {
+        initramfs.file(&format!("modules/{module}.ko"), content);
+    }
+    initramfs
+}
+
 /// What is behind the file system when the guest has written `kept` there as `init.sh` says.
 fn raw(kept: &[u8]) -> Vec<u8> {
     let mut raw = vec![0; DISK - FILES];
@@ -198,25 +216,16 @@ fn a_guest_keeps_its_disks_in_volumes() {
         skip("the guest runs programs of this machine and is an x86-64");
         return;
     }
-    let modules = match modules(&kernel) {
+    let modules = match modules(&kernel, &MODULES) {
         Ok(modules) => modules,
         Err(why) => return skip(&why),
     };
     let (kept, doomed) = (random(1, 4 * MIB), random(2, 4 * MIB));
     let lab = Lab::new();
-    let mut initramfs = Initramfs::default();
-    for folder in ["dev", "proc", "sys", "mnt"] {
-        initramfs.folder(folder);
-    }
-    initramfs.file("init", INIT.as_bytes());
+    let programs = PROGRAMS.map(|program| find(program).unwrap());
+    let mut initramfs = begun(INIT, programs.iter().map(PathBuf::as_path), &modules);
     initramfs.file("kept", &kept);
     initramfs.file("doomed", &doomed);
-    for program in PROGRAMS {
-        initramfs.program(&find(program).unwrap());
-    }
-    for (module, content) in &modules {
-        initramfs.file(&format!("modules/{module}.ko"), content);
-    }
     lab.write("initramfs", initramfs.finish());
 
     for volume in VOLUMES {
@@ -225,8 +234,9 @@ fn a_guest_keeps_its_disks_in_volumes() {
     let line = "serve --pool pool --listen 127.0.0.1:0 --unix socket";
     let mut served = Served::start_with(&lab, line).unwrap();
     let port = served.place().rsplit(':').next().unwrap();
-    let names: Vec<&str> = modules.iter().map(|(module, _)| *module).collect();
-    let said = Guest::start(&lab, &kernel, &names, &served.uri("virtio"), port).ended(&lab);
+    let settings = format!("port={port} mib={}", FILES / MIB);
+    let mut guest = Guest::start(&lab, &kernel, &modules, &served.uri("virtio"), &settings);
+    let said = guest.ended(&lab);
     assert!(said.contains("connections: 2"), "{said}");
 
     let doomed: HashSet<&[u8]> = doomed.chunks(BLOCK).collect();
@@ -264,12 +274,15 @@ fn a_kernel_may_have_its_modules_built_in_or_compressed() {
     let list: String =
         built_in.iter().map(|module| format!("kernel/drivers/{module}.ko\n")).collect();
     lab.write(folder.join("modules.builtin"), list);
-    let missing = modules(&lab.path("kernel")).unwrap_err();
+    let missing = modules(&lab.path("kernel"), &MODULES).unwrap_err();
     assert!(missing.contains(&format!("{compressed}.ko")), "{missing}");
     assert!(missing.contains(lab.path("kernel").to_str().unwrap()), "{missing}");
 
     let file = folder.join(format!("{compressed}.ko"));
     lab.write(&file, b"a module");
     run("xz", &[lab.path(&file).to_str().unwrap()]);
-    assert_eq!(modules(&lab.path("kernel")), Ok(vec![(*compressed, b"a module".to_vec())]));
+    assert_eq!(
+        modules(&lab.path("kernel"), &MODULES),
+        Ok(vec![(*compressed, b"a module".to_vec())])
+    );
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use onefold_testkit::{SplitMix64, random, skip};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::lab::{Lab, Ran};
+use crate::lab::{Lab, Ran, number};
 use crate::tree::make_version;
 use crate::tree_equality::assert_same_tree;
 
@@ -202,6 +202,25 @@ fn a_damaged_file_is_an_error_and_the_rest_is_not() {
     assert_eq!(error.raw_os_error(), Some(rustix::io::Errno::IO.raw_os_error()));
     assert_eq!(fs::read(latest.join("kept")).unwrap(), b"kept");
     mounted.end().expect(0).says(&["warning: "]);
+}
+
+#[test]
+fn a_file_on_fuse_that_changed_within_a_day_is_read_again() {
+    if !can_mount() {
+        return;
+    }
+    let lab = Lab::with_repository();
+    lab.write("src/file", "by a server's clock it may have changed just now");
+    let unchanged = |source: &str| {
+        lab.settle();
+        let ran = lab.ok(&format!("backup --repo repo --json {source}"));
+        number(&ran.summary(), "unchanged_files")
+    };
+    assert_eq!([unchanged("src"), unchanged("src")], [0, 1]);
+    let _mounted = Mounted::new(&lab, "mount --repo repo mnt");
+    let latest = fs::canonicalize(lab.path("mnt/snapshots/latest")).unwrap();
+    let latest = latest.to_str().unwrap();
+    assert_eq!([unchanged(latest), unchanged(latest)], [0, 0]);
 }
 
 /// All files below a directory.

@@ -22,6 +22,7 @@ mod share;
 mod sink;
 mod source;
 mod sources;
+mod stamps;
 mod store;
 mod walk;
 

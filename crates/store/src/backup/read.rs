@@ -10,6 +10,7 @@ use std::fs::Metadata;
 use std::io::{self, Read};
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
@@ -22,6 +23,7 @@ use super::assemble::{LastSegment, OpenDirectory, OpenFile};
 use super::beneath::Directory;
 use super::opened::Opened;
 use super::share::Large;
+use super::stamps::{self, KnownStamps};
 use super::{Stop, Stream, source};
 use crate::chunks::ChunkReader;
 use crate::place::Used;
@@ -121,6 +123,7 @@ pub(super) struct Reader<'a> {
     pub(super) batch: Batch,
     /// How much of the batch's buffer is filled.
     pub(super) filled: usize,
+    stamps: KnownStamps,
 }
 
 /// The file at hand, while it passes through batches.
@@ -150,7 +153,8 @@ pub(super) fn run(
     offered: &Receiver<Arc<Large>>,
 ) -> Result<(), StoreError> {
     let batch = new_batch(shared)?;
-    let mut reader = Reader { shared, offers: Some(offers), batch, filled: 0 };
+    let stamps = KnownStamps::default();
+    let mut reader = Reader { shared, offers: Some(offers), batch, filled: 0, stamps };
     loop {
         select_biased! {
             recv(offered) -> large => {
@@ -238,7 +242,7 @@ impl Reader<'_> {
             Err(error) => return Ok(Err(("stat", error))),
         };
         let reused =
-            before.filter(|entry| metadata.is_file() && self.is_reusable(entry, &metadata));
+            before.filter(|entry| metadata.is_file() && self.is_reusable(at, entry, &metadata));
         if let Some(entry) = reused {
             Progress::add(&self.shared.progress.files, 1);
             Progress::add(&self.shared.progress.unchanged_files, 1);
@@ -264,13 +268,15 @@ impl Reader<'_> {
         Ok(Ok(()))
     }
 
-    /// Whether the parent snapshot's entry can stand for a file that looks like `metadata`.
-    fn is_reusable(&self, entry: &Entry, metadata: &Metadata) -> bool {
+    /// Whether the parent snapshot's entry can stand for the file at `at`, which looks like
+    /// `metadata`.
+    fn is_reusable(&mut self, at: &Path, entry: &Entry, metadata: &Metadata) -> bool {
         let Node::File { content, .. } = &entry.node else { return false };
+        let Some(begun) = self.shared.parent_time else { return false };
         // A container may have been lost since: what is gone is read again.
         !self.shared.force
-            && self.shared.parent_time.is_some_and(|time| source::is_settled(entry, time))
             && source::is_unchanged(entry, metadata)
+            && stamps::is_settled(entry, begun, self.stamps.of(metadata.dev(), at))
             && self.shared.chunks.has_all(content, self.shared.used)
     }
 

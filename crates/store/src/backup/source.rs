@@ -54,8 +54,8 @@ pub(crate) fn meta_of_stream(time: Time) -> Meta {
 
 /// Whether a file that looks like `metadata` is the one that `entry` recorded, unchanged.
 ///
-/// Size, mtime, ctime and inode must agree. The device number is left out: it changes with the
-/// order in which disks are found.
+/// Size, mtime, ctime and inode must agree, on every file system. The device number is left out: it
+/// changes with the order in which disks are found.
 pub(crate) fn is_unchanged(entry: &Entry, metadata: &Metadata) -> bool {
     let now = meta_without_xattrs(metadata);
     let then = &entry.meta;
@@ -63,19 +63,6 @@ pub(crate) fn is_unchanged(entry: &Entry, metadata: &Metadata) -> bool {
         && then.mtime == now.mtime
         && then.ctime == now.ctime
         && then.ino == now.ino
-}
-
-/// Whether `entry` changed clearly before the backup that recorded it began, at `begun`.
-///
-/// The kernel's clock for files ticks every 10 ms at the slowest. A file that changed within a tick
-/// of being read may have changed once more, to the same size, with the same times. A time in whole
-/// seconds is one of a file system that keeps no finer ones, or, as vfat, only every second one.
-pub(crate) fn is_settled(entry: &Entry, begun: Time) -> bool {
-    const TICK: i128 = 10_000_000;
-    const COARSE: i128 = 2_000_000_000;
-    let nanoseconds = |time: Time| i128::from(time.secs) * 1_000_000_000 + i128::from(time.nanos);
-    let margin = if entry.meta.ctime.nanos == 0 { COARSE + TICK } else { TICK };
-    nanoseconds(entry.meta.ctime) < nanoseconds(begun) - margin
 }
 
 /// What a thing is that is neither file nor directory; `None` for what cannot be backed up.
@@ -101,10 +88,8 @@ pub(crate) fn special_node(path: &Path, metadata: &Metadata) -> io::Result<Optio
 /// Opens a regular file, or with `is_device` a block device, for reading: never through a link, and
 /// without touching its access time where that is allowed. Nothing else is opened, for to open a
 /// pipe or a device can do something.
-#[expect(clippy::disallowed_methods, reason = "opens for reading only")]
 pub(crate) fn open(path: &Path, is_device: bool) -> io::Result<File> {
-    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let found = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+    let found = find(path, OFlags::empty())?;
     let metadata = found.metadata()?;
     if is_device {
         expect_contents(&metadata)?;
@@ -120,9 +105,14 @@ pub(crate) fn open_directory(path: &Path) -> io::Result<File> {
 }
 
 /// Opens a directory to reach what is in it, which takes no right to list it.
-#[expect(clippy::disallowed_methods, reason = "opens for reading only")]
 pub(crate) fn find_directory(path: &Path) -> io::Result<File> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    find(path, OFlags::DIRECTORY)
+}
+
+/// Opens what is at `path` without access to its content, never through a link.
+#[expect(clippy::disallowed_methods, reason = "opens for no access at all")]
+pub(crate) fn find(path: &Path, flags: OFlags) -> io::Result<File> {
+    let flags = flags | OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     Ok(rustix::fs::open(path, flags, Mode::empty())?.into())
 }
 
@@ -260,20 +250,5 @@ mod tests {
             assert!(error.to_string().contains("no longer a regular file"), "{error}");
         }
         assert!(open(null, true).is_err());
-    }
-
-    #[test]
-    fn a_file_is_settled_once_the_clock_has_ticked_since_it_changed() {
-        let changed_at = |secs, nanos| Entry {
-            name: b"file".to_vec(),
-            meta: Meta { ctime: Time { secs, nanos }, ..Meta::default() },
-            node: Node::Fifo,
-        };
-        let begun = Time { secs: 100, nanos: 5_000_000 };
-        assert!(is_settled(&changed_at(99, 994_999_999), begun));
-        assert!(!is_settled(&changed_at(99, 995_000_000), begun), "within a tick before");
-        assert!(!is_settled(&changed_at(100, 6_000_000), begun), "while the backup ran");
-        assert!(!is_settled(&changed_at(98, 0), begun), "in the two seconds from 98");
-        assert!(is_settled(&changed_at(97, 0), begun));
     }
 }
