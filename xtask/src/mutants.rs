@@ -127,7 +127,7 @@ fn try_one(mutant: &Mutant) -> Result<String> {
         .arg("--output")
         .arg(workspace::target_dir())
         .args(["--", "--lib"]);
-    for test in tests {
+    for test in *tests {
         command.args(["--test", test]);
     }
     let output = command.current_dir(workspace::root()).output()?;

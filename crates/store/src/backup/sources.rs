@@ -130,7 +130,7 @@ impl<'a> Sources<'a> {
             found.iter().map(|source| &source.path).chain(&lost).collect();
         paths.sort_by_key(|path| (path.file_name(), *path));
         paths.dedup();
-        let paths = paths.into_iter().map(bytes).collect();
+        let paths = paths.into_iter().map(|path| bytes(path)).collect();
         if is_one_directory && (!is_full || found[0].name.is_empty()) {
             let [source] = <[Source; 1]>::try_from(found).expect("one was named");
             return Ok(Self { shape: Shape::Directory(source), paths, nested: Vec::new() });
@@ -256,7 +256,7 @@ fn parts(path: &Path) -> Option<Vec<&str>> {
     named.map(OsStr::to_str).collect()
 }
 
-fn bytes(path: &PathBuf) -> Vec<u8> {
+fn bytes(path: &Path) -> Vec<u8> {
     path.as_os_str().as_bytes().to_vec()
 }
 

@@ -98,7 +98,7 @@ impl<'a> Selection<'a> {
                 return false;
             }
             let path = path.join(name);
-            !(is_only_a_way && !self.is_way(&path)) && !self.leaves_out(&path, *is_directory)
+            (!is_only_a_way || self.is_way(&path)) && !self.leaves_out(&path, *is_directory)
         });
         entries.sort_unstable_by(|(a, _), (b, _)| a.as_bytes().cmp(b.as_bytes()));
         Ok(entries)
