@@ -36,11 +36,11 @@ impl Chunker {
     /// A chunker on the demanded kernel, which runs or is refused, never replaced.
     pub fn with_kernel(params: &Params, kernel: Kernel) -> Result<Self, ParamError> {
         secret::check(params)?;
-        let usable = match params.preset {
-            None => Kernel::usable(params.algorithm),
-            Some(preset) => preset.kernels(),
+        let (usable, name) = match params.preset {
+            None => (Kernel::usable(params.algorithm), params.algorithm.name()),
+            Some(preset) => (preset.kernels(), preset.name()),
         };
-        let kernel = kernel.choose(usable, params.algorithm)?;
+        let kernel = kernel.choose(usable, name)?;
         let rule = simd::rule(params, kernel)?;
         Ok(Self { params: Arc::new(Kept(*params)), kernel, rule })
     }

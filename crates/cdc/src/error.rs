@@ -164,13 +164,13 @@ pub enum ParamError {
         /// The name that was asked for.
         name: String,
     },
-    /// The demanded kernel does not exist for the algorithm, or this CPU cannot run it.
-    #[error("kernel '{kernel}' cannot run {algorithm} here, usable: {usable}", usable = names(usable))]
+    /// The demanded kernel does not exist for the algorithm or preset, or this CPU cannot run it.
+    #[error("kernel '{kernel}' cannot run {name} here, usable: {usable}", usable = names(usable))]
     KernelUnusable {
         /// The kernel that was demanded.
         kernel: Kernel,
-        /// The algorithm it was demanded for.
-        algorithm: Algorithm,
+        /// The algorithm or preset it was demanded for.
+        name: &'static str,
         /// The kernels that would run.
         usable: &'static [Kernel],
     },

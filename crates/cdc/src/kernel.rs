@@ -108,18 +108,18 @@ impl Kernel {
         &[Self::Scalar]
     };
 
-    /// The kernel that will run among those `usable` for `algorithm`: the one demanded, or the
-    /// fastest if the choice is ours.
+    /// The kernel that will run among those `usable` for the algorithm or preset called `name`: the
+    /// one demanded, or the fastest if the choice is ours.
     pub(crate) fn choose(
         self,
         usable: &'static [Self],
-        algorithm: Algorithm,
+        name: &'static str,
     ) -> Result<Self, ParamError> {
         let chosen = match self {
             Self::Auto => usable.first(),
             demanded => usable.iter().find(|&&kernel| kernel == demanded),
         };
-        chosen.copied().ok_or(ParamError::KernelUnusable { kernel: self, algorithm, usable })
+        chosen.copied().ok_or(ParamError::KernelUnusable { kernel: self, name, usable })
     }
 }
 
@@ -151,13 +151,13 @@ mod tests {
             let usable = Kernel::usable(algorithm);
             assert!(!usable.contains(&Kernel::Auto));
             assert!(usable.contains(&Kernel::Scalar));
-            assert_eq!(Kernel::Auto.choose(usable, algorithm), Ok(usable[0]));
+            assert_eq!(Kernel::Auto.choose(usable, algorithm.name()), Ok(usable[0]));
         }
     }
 
     #[test]
     fn a_demanded_kernel_runs_or_is_refused() {
-        let gear = Algorithm::Gear;
+        let gear = Algorithm::Gear.name();
         assert_eq!(Kernel::Scalar.choose(&[Kernel::Scalar], gear), Ok(Kernel::Scalar));
         let refusal = Kernel::Scalar.choose(&[Kernel::Auto], gear).unwrap_err();
         assert_eq!(refusal.to_string(), "kernel 'scalar' cannot run gear here, usable: auto");

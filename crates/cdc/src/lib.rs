@@ -69,6 +69,7 @@ mod rapid;
 mod rolling;
 mod rule;
 mod scanned;
+mod scheme;
 mod secret;
 mod seqcdc;
 mod simd;
@@ -94,6 +95,7 @@ pub use rapid::{
     Criterion, Hints, MAX_NEXT, MemoryHints, MemoryPlace, NextChunk, NextChunks, Rapid, RapidChunk,
     RapidCounters, RapidInput,
 };
+pub use scheme::Scheme;
 pub use secret::Secret;
 pub use stream::Stream;
 pub use two_stage::{Candidates, TwoStage};

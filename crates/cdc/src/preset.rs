@@ -18,6 +18,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+pub(crate) use borg::Borg;
+pub(crate) use casync::Casync;
 pub(crate) use restic::Restic;
 
 use crate::boundary::TestedRule;
@@ -71,6 +73,21 @@ impl Preset {
         }
     }
 
+    /// What the tool is and cuts by, in one line for a terminal.
+    pub const fn summary(self) -> &'static str {
+        match self {
+            Self::FastCdc2016 => "FastCDC as v2016 of the crate fastcdc",
+            Self::FastCdc2020 => {
+                "FastCDC as v2020 of the crate fastcdc and the remote-execution API"
+            }
+            Self::Xet => "Gear as the Xet protocol of Hugging Face",
+            Self::Restic => "Rabin as restic and rustic, by the repository's polynomial",
+            Self::Borg => "buzhash as borg 1, by the repository's seed",
+            Self::Casync => "buzhash as casync 2",
+            Self::Desync => "buzhash as desync 1",
+        }
+    }
+
     /// The tool's own parameters: those that the crate fastcdc shows (4 KiB, 16 KiB, 64 KiB less
     /// two bytes, level 1) or the protocol fixes.
     ///
@@ -97,12 +114,50 @@ impl Preset {
         Params { window, level: 1, seed, preset: Some(self), ..params }
     }
 
+    /// The tool's own parameters with sizes in proportion to an average of `avg` bytes.
+    pub(crate) fn params_for_mean(self, avg: usize) -> Result<Params, ParamError> {
+        let own = self.params();
+        let in_proportion = |size: usize| {
+            let scaled = size as u128 * avg as u128 / own.sizes.avg() as u128;
+            // the two forms of FastCDC differ in what they take; what is even suits both
+            let suited = if own.algorithm == Algorithm::FastCdc { scaled & !1 } else { scaled };
+            usize::try_from(suited).unwrap_or(usize::MAX)
+        };
+        let (min, max) = (in_proportion(own.sizes.min()), in_proportion(own.sizes.max()));
+        Ok(Params { sizes: ChunkSizes::new(min, avg, max)?, ..own })
+    }
+
+    /// The average next to `avg` that the tool can have, as far as only some numbers will do.
+    pub(crate) const fn nearest_avg(self, avg: usize) -> usize {
+        match self {
+            Self::Xet | Self::Restic | Self::Borg if avg > 0 => {
+                let below = 1 << avg.ilog2();
+                // the next above is twice that; the border is the mean of their logarithms
+                let is_nearer_above = (avg as u128).pow(2) > 2 * (below as u128).pow(2);
+                if is_nearer_above { 2 * below } else { below }
+            }
+            Self::FastCdc2020 => avg & !1,
+            _ => avg,
+        }
+    }
+
     /// The kernels that run the preset on this CPU, fastest first; never
     /// [`Auto`](Kernel::Auto).
     pub fn kernels(self) -> &'static [Kernel] {
+        self.searched_as().map_or(&[Kernel::Scalar], Kernel::usable)
+    }
+
+    /// The kernels that are written for the preset on this architecture, fastest first.
+    pub fn written_kernels(self) -> &'static [Kernel] {
+        self.searched_as().map_or(&[Kernel::Scalar], Kernel::written)
+    }
+
+    /// The algorithm whose kernels run the preset too.
+    const fn searched_as(self) -> Option<Algorithm> {
         match self {
-            Self::Restic => Kernel::usable(Algorithm::Rabin),
-            _ => &[Kernel::Scalar],
+            Self::Restic => Some(Algorithm::Rabin),
+            Self::Borg | Self::Casync | Self::Desync => Some(Algorithm::Buzhash),
+            Self::FastCdc2016 | Self::FastCdc2020 | Self::Xet => None,
         }
     }
 
@@ -127,10 +182,10 @@ impl Preset {
             Self::FastCdc2016 => Arc::new(fastcdc_rs::FastCdc::v2016(params).map_err(refused)?),
             Self::FastCdc2020 => Arc::new(fastcdc_rs::FastCdc::v2020(params).map_err(refused)?),
             Self::Xet => Arc::new(xet::Xet::new(params).map_err(refused)?),
-            Self::Restic => Arc::new(restic::Restic::new(params)?),
-            Self::Borg => Arc::new(borg::Borg::new(params).map_err(refused)?),
-            Self::Casync => Arc::new(casync::Casync::as_casync(params).map_err(refused)?),
-            Self::Desync => Arc::new(casync::Casync::as_desync(params).map_err(refused)?),
+            Self::Restic => Arc::new(Restic::new(params)?),
+            Self::Borg => Arc::new(Borg::new(params)?),
+            Self::Casync => Arc::new(Casync::as_casync(params)?),
+            Self::Desync => Arc::new(Casync::as_desync(params)?),
         })
     }
 
@@ -151,7 +206,7 @@ impl Preset {
             Self::FastCdc2016 | Self::FastCdc2020 => None,
             Self::Borg | Self::Casync | Self::Desync => None,
             Self::Xet => Some(Arc::new(xet::Xet::new(params).map_err(|e| self.refused(e))?)),
-            Self::Restic => Some(Arc::new(restic::Restic::new(params)?)),
+            Self::Restic => Some(Arc::new(Restic::new(params)?)),
         })
     }
 

@@ -82,7 +82,10 @@ impl Selection {
         match (self, kernel) {
             (Self::First, _) => Ok(kernel),
             (_, Kernel::Auto | Kernel::Scalar) => Ok(Kernel::Scalar),
-            _ => Err(ParamError::KernelUnusable { kernel, algorithm, usable: &[Kernel::Scalar] }),
+            _ => {
+                let name = algorithm.name();
+                Err(ParamError::KernelUnusable { kernel, name, usable: &[Kernel::Scalar] })
+            }
         }
     }
 }

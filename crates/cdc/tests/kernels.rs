@@ -417,22 +417,101 @@ cuts_where_scalar_cuts! {
     neon: Kernel::Neon,
 }
 
-#[test]
-fn every_kernel_of_restic_cuts_where_scalar_cuts() {
-    let restic = Preset::Restic.params();
-    for &kernel in Preset::Restic.kernels() {
-        for (min, avg, max) in [(64, 64, 64), (64, 128, 9000), (65, 1024, 2000), (300, 4096, 8000)]
-        {
-            let params = Params { sizes: ChunkSizes::new(min, avg, max).unwrap(), ..restic };
-            let pair = Pair::new(&params, kernel);
-            for data in all_inputs(6, 9000) {
-                pair.assert_on(&data);
+/// Parameters of `preset` with bounds at, next to and far above its window and what a kernel does at
+/// once.
+fn preset_params(preset: Preset) -> Vec<Params> {
+    let own = preset.params();
+    let with = |(min, avg, max): (usize, usize, usize)| {
+        let sizes = ChunkSizes::new(min, avg, max).unwrap();
+        Params { sizes, ..own }
+    };
+    let mut all = match preset {
+        Preset::Restic => {
+            let sizes =
+                [(64, 64, 64), (64, 128, 9000), (65, 1024, 2000), (300, 4096, 8000)].map(with);
+            sizes.into()
+        }
+        Preset::Borg => {
+            let sizes = [(1, 1, 4), (1, 8, 512), (64, 64, 128), (256, 1 << 12, 1 << 13)];
+            let long = [(1, 1 << 15, 1 << 16), (1 << 12, 1 << 16, 1 << 18)];
+            let mut all = Vec::new();
+            for sizes in sizes.into_iter().chain(long).map(with) {
+                let windows = [1, 2, 31, 32, 33, 63, 64, 255, 256, 257, 4095, 16383, 16384, 16385];
+                for (window, seed) in windows.into_iter().zip([0, 7, 1 << 31].into_iter().cycle()) {
+                    all.push(Params { window, seed, ..sizes });
+                }
             }
-            for len in 0..400 {
-                pair.assert_on(&random(len as u64, len));
+            all
+        }
+        Preset::Casync | Preset::Desync => {
+            let sizes = [(1, 1, 48), (1, 64, 256), (47, 100, 1100), (48, 48, 48), (48, 50, 300)];
+            let long = [(49, 200, 2100), (100, 101, 1001), (100, 4000, 4000), (300, 7000, 7 << 20)];
+            sizes.into_iter().chain(long).map(with).collect()
+        }
+        _ => Vec::new(),
+    };
+    all.retain(|params| Chunker::new(params).is_ok());
+    all.push(own);
+    all
+}
+
+#[test]
+fn every_kernel_of_a_preset_cuts_where_scalar_cuts() {
+    let inputs = all_inputs(6, 9000);
+    let long = all_inputs(8, 140_000);
+    for &preset in Preset::ALL {
+        for kernel in preset.kernels().iter().copied().filter(|&kernel| kernel != Kernel::Scalar) {
+            for (i, params) in preset_params(preset).iter().enumerate() {
+                let pair = Pair::new(params, kernel);
+                inputs.iter().for_each(|data| pair.assert_on(data));
+                for data in long.iter().skip(i % 3).step_by(3) {
+                    pair.assert_on(data);
+                }
+                for len in (0..400).chain((400..2400).step_by(41)) {
+                    pair.assert_on(&random(len as u64, len));
+                }
+            }
+            Pair::new(&preset.params(), kernel).assert_on(&random(7, 9 << 20));
+        }
+    }
+}
+
+/// A run of bytes that cannot end a chunk, and at one place random bytes that can: the cut-point lies
+/// in each lane, at its ends too.
+#[test]
+fn the_only_cut_point_of_a_preset_is_found_in_every_lane() {
+    for (preset, window, lane) in [(Preset::Casync, 48, 256), (Preset::Borg, 257, 16 << 10)] {
+        let sizes = ChunkSizes::new(1 << 8, 1 << 8, 1 << 18).unwrap();
+        let params = Params { sizes, window, ..preset.params() };
+        let pair = Pair::new(&params, Kernel::Interleaved);
+        let before = pair.scalar.cut_points(&vec![0x55; 1 << 18]).collect::<Vec<_>>();
+        assert_eq!(before, [1 << 18], "{preset}: no place of the run may qualify");
+        let mut found = std::collections::BTreeSet::new();
+        for place in (0..6 * lane).step_by(lane / 16 - 1) {
+            let mut data = vec![0x55; 1 << 18];
+            data[500 + place..][..400].copy_from_slice(&random(place as u64, 400));
+            pair.assert_on(&data);
+            found.insert(pair.scalar.last_cut(&data).unwrap() / lane);
+        }
+        assert!(found.len() >= 6, "{preset}: cut-points in lanes {found:?}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn no_kernel_of_a_preset_reads_a_byte_outside() {
+    let mut fenced = fence::Fenced::new();
+    for &preset in Preset::ALL {
+        for &kernel in preset.kernels() {
+            for params in preset_params(preset) {
+                let pair = Pair::new(&params, kernel);
+                for len in (0..300).step_by(7).chain([1031, 1328, 2000, 4095, 33_000, 65_535]) {
+                    let data = random(len as u64, len);
+                    pair.assert_on(fenced.at_end(&data));
+                    pair.assert_on(fenced.at_start(&data));
+                }
             }
         }
-        Pair::new(&restic, kernel).assert_on(&random(7, 6 << 20));
     }
 }
 
@@ -446,6 +525,9 @@ fn a_preset_runs_on_its_kernels_and_no_other() {
         }
         assert_eq!(Chunker::new(&params).unwrap().kernel(), preset.kernels()[0]);
     }
+    let refusal = Chunker::with_kernel(&Preset::Borg.params(), Kernel::Ssse3).unwrap_err();
+    let expected = "kernel 'ssse3' cannot run borg here, usable: interleaved, scalar";
+    assert_eq!(refusal.to_string(), expected);
 }
 
 #[test]

@@ -18,14 +18,14 @@
 use super::borg_table::TABLE;
 use crate::boundary::Boundary;
 use crate::buzhash::CyclicPolynomial;
-use crate::rolling::{self, Rolling};
+use crate::rolling::{self, EveryPosition, Rolling, Search, WindowRule};
 use crate::rule::Rule;
-use crate::{ChunkSizes, Params};
+use crate::{ChunkSizes, ParamError, Params, Preset};
 
 /// The longest chunk that the tool has room for.
 const LONGEST: usize = 16 << 20;
 
-pub(super) struct Borg {
+pub(crate) struct Borg {
     max: usize,
     /// Bounds of the ends of the windows that decide.
     ends: ChunkSizes,
@@ -34,16 +34,17 @@ pub(super) struct Borg {
 }
 
 impl Borg {
-    /// Refuses, with what is expected, parameters that the tool would not take.
-    pub(super) fn new(params: &Params) -> Result<Self, &'static str> {
+    /// Refuses parameters that the tool would not take.
+    pub(crate) fn new(params: &Params) -> Result<Self, ParamError> {
+        let refused = |expected| ParamError::Preset { preset: Preset::Borg, expected };
         let &Params { sizes, window, seed, .. } = params;
         let (min, avg, max) = (sizes.min(), sizes.avg(), sizes.max());
         if [min, avg, max].iter().any(|size| !size.is_power_of_two()) || max > LONGEST {
-            return Err("powers of two for sizes, up to 16 MiB");
+            return Err(refused("powers of two for sizes, up to 16 MiB"));
         }
-        let seed = u32::try_from(seed).map_err(|_| "a seed of 32 bits")?;
+        let seed = u32::try_from(seed).map_err(|_| refused("a seed of 32 bits"))?;
         Self::with_mask(min, max, (avg - 1) as u32, window, seed)
-            .ok_or("a window, min and one byte more that fit into max")
+            .ok_or(refused("a window, min and one byte more that fit into max"))
     }
 
     /// `None` if the window behind the first legal position and one byte more do not fit into max.
@@ -64,9 +65,31 @@ impl Boundary for Borg {
 
 impl Rule for Borg {
     fn next_cut(&self, data: &[u8]) -> Option<usize> {
+        self.next_cut_by(&EveryPosition, data)
+    }
+}
+
+/// Positions are the ends of the windows that decide.
+impl WindowRule for Borg {
+    type Hash = CyclicPolynomial;
+
+    fn hash(&self) -> &CyclicPolynomial {
+        &self.hash
+    }
+
+    fn sizes(&self) -> ChunkSizes {
+        self.ends
+    }
+
+    fn is_candidate(&self, hash: u32) -> bool {
+        hash & self.mask == 0
+    }
+
+    fn next_cut_by<S: Search<Self>>(&self, search: &S, data: &[u8]) -> Option<usize> {
         // all that a window may cover: a byte follows it
         let reach = self.ends.reach(&data[..data.len().saturating_sub(1)])?;
-        rolling::first_position(&self.hash, reach, self.ends.min(), |_, hash| hash & self.mask == 0)
+        search
+            .first_position(self, reach, |_, hash| self.is_candidate(hash))
             .map(|end| end - self.hash.window())
             .or_else(|| (data.len() >= self.max).then_some(self.max))
     }

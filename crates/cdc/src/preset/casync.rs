@@ -16,38 +16,42 @@
 use super::casync_table::TABLE;
 use crate::boundary::Boundary;
 use crate::buzhash::CyclicPolynomial;
-use crate::rolling;
+use crate::rolling::{self, EveryPosition, Search, WindowRule};
 use crate::rule::Rule;
-use crate::{ChunkSizes, Params};
+use crate::{ChunkSizes, ParamError, Params, Preset};
 
 const WINDOW: usize = 48;
 
-pub(super) struct Casync {
+pub(crate) struct Casync {
     /// With the first legal position for a minimum.
     sizes: ChunkSizes,
     hash: CyclicPolynomial,
     discriminator: u32,
+    /// ⌈2^64 / discriminator⌉ modulo 2^64.
+    reciprocal: u64,
 }
 
 impl Casync {
-    /// casync's form; refuses, with what is expected, parameters that it cannot have.
-    pub(super) fn as_casync(params: &Params) -> Result<Self, &'static str> {
+    /// casync's form; refuses parameters that it cannot have.
+    pub(crate) fn as_casync(params: &Params) -> Result<Self, ParamError> {
+        let refused = |expected| ParamError::Preset { preset: Preset::Casync, expected };
         let sizes = params.sizes;
         if sizes.max() < WINDOW {
-            return Err("a maximum of at least 48 bytes");
+            return Err(refused("a maximum of at least 48 bytes"));
         }
         let within = |raw: u32| (raw as usize).clamp(sizes.min(), sizes.max()) as u32;
-        Self::new(params, sizes.min().max(WINDOW), within)
+        Self::new(params, sizes.min().max(WINDOW), within).map_err(refused)
     }
 
-    /// desync's form; refuses, with what is expected, parameters that it cannot have.
-    pub(super) fn as_desync(params: &Params) -> Result<Self, &'static str> {
+    /// desync's form; refuses parameters that it cannot have.
+    pub(crate) fn as_desync(params: &Params) -> Result<Self, ParamError> {
+        let refused = |expected| ParamError::Preset { preset: Preset::Desync, expected };
         let sizes = params.sizes;
         if sizes.min() < WINDOW {
-            return Err("a minimum of at least 48 bytes");
+            return Err(refused("a minimum of at least 48 bytes"));
         }
         // where min is max, all chunks are of that length
-        Self::new(params, (sizes.min() + 1).min(sizes.max()), |raw| raw)
+        Self::new(params, (sizes.min() + 1).min(sizes.max()), |raw| raw).map_err(refused)
     }
 
     fn new(
@@ -64,12 +68,26 @@ impl Casync {
             unreachable!("the first legal position is at most max")
         };
         let hash = CyclicPolynomial::from_table(WINDOW, TABLE);
-        Ok(Self { sizes, hash, discriminator: adjust(raw) })
+        let discriminator = adjust(raw);
+        let reciprocal = reciprocal(discriminator);
+        Ok(Self { sizes, hash, discriminator, reciprocal })
     }
 
     fn stops(&self, hash: u32) -> bool {
         hash % self.discriminator == self.discriminator - 1
     }
+}
+
+/// ⌈2^64 / d⌉ modulo 2^64.
+fn reciprocal(d: u32) -> u64 {
+    (u64::MAX / u64::from(d)).wrapping_add(1)
+}
+
+/// Whether the d of `reciprocal` divides `hash` + 1, without a division: D. Lemire, O. Kaser,
+/// N. Kurz, "Faster Remainder by Direct Computation", 2019. Exact up to a `hash` + 1 of 2^32, since
+/// that times what the reciprocal is too large by is less than 2^64.
+fn divides_next(reciprocal: u64, hash: u32) -> bool {
+    (u64::from(hash) + 1).wrapping_mul(reciprocal) <= reciprocal.wrapping_sub(1)
 }
 
 /// The divisor of the rule, if it is a number of 32 bits.
@@ -87,8 +105,49 @@ impl Boundary for Casync {
 
 impl Rule for Casync {
     fn next_cut(&self, data: &[u8]) -> Option<usize> {
+        self.next_cut_by(&EveryPosition, data)
+    }
+}
+
+impl WindowRule for Casync {
+    type Hash = CyclicPolynomial;
+
+    fn hash(&self) -> &CyclicPolynomial {
+        &self.hash
+    }
+
+    fn sizes(&self) -> ChunkSizes {
+        self.sizes
+    }
+
+    fn is_candidate(&self, hash: u32) -> bool {
+        divides_next(self.reciprocal, hash)
+    }
+
+    fn next_cut_by<S: Search<Self>>(&self, search: &S, data: &[u8]) -> Option<usize> {
         let reach = self.sizes.reach(data)?;
-        rolling::first_position(&self.hash, reach, self.sizes.min(), |_, hash| self.stops(hash))
+        search
+            .first_position(self, reach, |_, hash| self.stops(hash))
             .or_else(|| self.sizes.forced(reach))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_product_tells_what_the_remainder_tells() {
+        let steps = (0..1000_u32).map(|i| i.wrapping_mul(0x9e37_79b9));
+        let divisors = (1..200).chain(steps.clone()).chain([u32::MAX, u32::MAX - 1, 1 << 31]);
+        for d in divisors.filter(|&d| d > 0) {
+            let around = |n: u32| [n.wrapping_sub(2), n.wrapping_sub(1), n, n.wrapping_add(1)];
+            let multiples = [1, 2, 3, u32::MAX / d / 2, u32::MAX / d].map(|k| k.wrapping_mul(d));
+            let near = multiples.into_iter().chain([0, u32::MAX, 1 << 31]).flat_map(around);
+            for hash in near.chain(steps.clone().step_by(37)) {
+                let expected = hash % d == d - 1;
+                assert_eq!(divides_next(reciprocal(d), hash), expected, "{hash} by {d}");
+            }
+        }
     }
 }

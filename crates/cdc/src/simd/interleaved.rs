@@ -9,15 +9,22 @@ use crate::rolling::{Rolling, Search, WindowRule, first_position};
 /// Places at work at once.
 const LANES: usize = 4;
 
-/// Positions in a lane. More of them waste more when a chunk ends in an early lane, fewer spend
-/// more on warming windows. A constant, so that no look at their bytes needs a check and two
-/// registers tell where all lanes are.
-const LEN: usize = 256;
+/// Positions in a lane for the windows of this crate's own rules.
+pub(crate) const SHORT: usize = 256;
 
-/// Walks blocks of lanes side by side.
-pub(crate) struct Interleaved;
+/// Positions in a lane for borg's windows, which are usually 4095 bytes long. Of powers of two it is
+/// the longest with which chunks around 64 KiB are cut no slower than by one walk; longer lanes suit
+/// borg's usual chunks of 2 MiB a little better.
+pub(crate) const LONG: usize = 16 << 10;
 
-impl<R: WindowRule> Search<R> for Interleaved {
+/// Walks blocks of lanes of `LEN` positions side by side.
+///
+/// A longer lane wastes more when a chunk ends in an early one, a shorter lane spends more on warming
+/// its window. A constant, so that no look at their bytes needs a check and two registers tell where
+/// all lanes are.
+pub(crate) struct Interleaved<const LEN: usize>;
+
+impl<R: WindowRule, const LEN: usize> Search<R> for Interleaved<LEN> {
     fn first_position(
         &self,
         rule: &R,
@@ -36,11 +43,12 @@ impl<R: WindowRule> Search<R> for Interleaved {
             from = full + 1;
         }
         loop {
-            if reach.len() + 1 - from < LANES * LEN {
+            // warming lanes that are shorter than the window takes longer than a walk without lanes
+            if reach.len() + 1 - from < LANES * LEN || window > LEN {
                 return first_position(hash, reach, from, stops);
             }
             prefetch_jump(reach, from, from + LANES * LEN);
-            let Some(candidate) = first_candidate(rule, reach, from) else {
+            let Some(candidate) = first_candidate::<R, LEN>(rule, reach, from) else {
                 from += LANES * LEN;
                 continue;
             };
@@ -59,10 +67,15 @@ impl<R: WindowRule> Search<R> for Interleaved {
 /// The first candidate in lanes side by side from `from` on, where the window has been full for a
 /// byte.
 #[inline(always)]
-fn first_candidate<R: WindowRule>(rule: &R, reach: &[u8], from: usize) -> Option<usize> {
+fn first_candidate<R: WindowRule, const LEN: usize>(
+    rule: &R,
+    reach: &[u8],
+    from: usize,
+) -> Option<usize> {
     let (hash, window) = (rule.hash(), rule.hash().window());
     // the byte before a position is the one that its hash took in last
-    let (entering, leaving) = (lanes(&reach[from - 1..]), lanes(&reach[from - 1 - window..]));
+    let (entering, leaving) =
+        (lanes::<LEN>(&reach[from - 1..]), lanes::<LEN>(&reach[from - 1 - window..]));
     let mut prints = [<R::Hash as Rolling>::Print::default(); LANES];
     for i in 0..window {
         for (lane, print) in prints.iter_mut().enumerate() {
@@ -89,6 +102,6 @@ fn first_candidate<R: WindowRule>(rule: &R, reach: &[u8], from: usize) -> Option
     found.into_iter().flatten().next()
 }
 
-fn lanes(bytes: &[u8]) -> &[[u8; LEN]; LANES] {
+fn lanes<const LEN: usize>(bytes: &[u8]) -> &[[u8; LEN]; LANES] {
     bytes.as_chunks().0.first_chunk().expect("bytes for every lane")
 }

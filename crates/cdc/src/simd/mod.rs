@@ -30,7 +30,7 @@ use crate::maxp::Maxp;
 use crate::mii::Mii;
 use crate::mincdc::MinCdc;
 use crate::pci::Pci;
-use crate::preset::Restic;
+use crate::preset::{Borg, Casync, Restic};
 use crate::rabin::Rabin;
 use crate::ram::Ram;
 #[cfg(target_arch = "x86_64")]
@@ -39,10 +39,10 @@ use crate::rolling::{Search, WindowRule};
 use crate::rule::{self, Rule};
 use crate::seqcdc::SeqCdc;
 use crate::tttd::Tttd;
-use crate::{Algorithm, Kernel, ParamError, Params};
+use crate::{Algorithm, Kernel, ParamError, Params, Preset};
 #[cfg(target_arch = "x86_64")]
 use avx512_vbmi::{Avx512Vbmi, Filter};
-use interleaved::Interleaved;
+use interleaved::{Interleaved, LONG, SHORT};
 #[cfg(target_arch = "x86_64")]
 use sse::{Sse, Sse41, Ssse3};
 use vector::{ByteVector, Task};
@@ -111,11 +111,20 @@ fn on<I: ByteVector>(params: &Params, isa: I) -> Result<Arc<dyn Rule>, ParamErro
 /// The rule that `params` describe, at several places at once.
 fn interleaved(params: &Params) -> Result<Arc<dyn Rule>, ParamError> {
     fn at_once<R: WindowRule + 'static>(rule: R) -> Arc<dyn Rule> {
-        Arc::new(Searched { rule, search: Interleaved })
+        Arc::new(Searched { rule, search: Interleaved::<SHORT> })
     }
     if let Some(preset) = params.preset {
         preset.check(params)?;
-        return Ok(at_once(Restic::new(params)?));
+        return Ok(match preset {
+            Preset::Restic => at_once(Restic::new(params)?),
+            Preset::Borg if params.window <= SHORT => at_once(Borg::new(params)?),
+            Preset::Borg => {
+                Arc::new(Searched { rule: Borg::new(params)?, search: Interleaved::<LONG> })
+            }
+            Preset::Casync => at_once(Casync::as_casync(params)?),
+            Preset::Desync => at_once(Casync::as_desync(params)?),
+            other => unreachable!("no interleaved kernel of {other} is usable"),
+        });
     }
     Ok(match params.algorithm {
         Algorithm::Rabin => at_once(Rabin::new(params)?),
