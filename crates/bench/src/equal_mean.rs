@@ -5,7 +5,7 @@
 //! asked for is changed until the one that is reached is right.
 
 use anyhow::{Context, Result};
-use onefold_cdc::{Algorithm, Chunker, Params};
+use onefold_cdc::{Chunker, Scheme};
 use serde::{Deserialize, Serialize};
 
 /// A reached mean this near, as a share of the one that was wanted, will do.
@@ -28,24 +28,25 @@ pub enum Borders {
     Files,
 }
 
-/// The chunker by `algorithm`, with the bounds that suit it, whose mean over `inputs` is next to
+/// The chunker by `scheme`, with the bounds that suit it, whose mean over `inputs` is next to
 /// `mean` of all that were tried.
 ///
 /// The reached mean grows about as the one that is asked for does, so each trial asks for more or
 /// less by the factor that the last one was short or long; where two enclose the goal, for the
-/// middle of them once that step leads out. An algorithm with few means to choose from (MII, PCI)
+/// middle of them once that step leads out. A scheme with few means to choose from (MII, PCI, restic)
 /// comes as near as it can.
 pub fn chunker_that_reaches(
-    algorithm: Algorithm,
+    scheme: impl Into<Scheme>,
     inputs: &[&[u8]],
     mean: usize,
 ) -> Result<Chunker> {
+    let scheme = scheme.into();
     let bytes: usize = inputs.iter().map(|input| input.len()).sum();
-    let mut avg = mean;
+    let mut avg = scheme.nearest_avg(mean);
     let (mut below, mut above) = (0, usize::MAX);
     let mut best: Option<(f64, Chunker)> = None;
     for _ in 0..MOST_TRIALS {
-        let chunker = Chunker::new(&Params::for_mean(algorithm, avg)?)?;
+        let chunker = Chunker::new(&scheme.params_for_mean(avg)?)?;
         let chunks: usize = inputs.iter().map(|input| chunker.cut_points(input).count()).sum();
         let factor = bytes as f64 / chunks.max(1) as f64 / mean as f64;
         let error = (factor - 1.0).abs();
@@ -66,8 +67,9 @@ pub fn chunker_that_reaches(
             _ if below < next && next < above => next,
             _ => usize::midpoint(below, above),
         };
+        avg = scheme.nearest_avg(avg);
         let is_beyond = avg <= below || avg >= above || avg > mean.saturating_mul(MOST_ASKED);
-        if is_beyond || Params::for_mean(algorithm, avg).is_err() {
+        if is_beyond || scheme.params_for_mean(avg).is_err() {
             break;
         }
     }
@@ -77,6 +79,7 @@ pub fn chunker_that_reaches(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use onefold_cdc::{Algorithm, Preset};
     use onefold_testkit::text;
 
     fn reached(algorithm: Algorithm, inputs: &[&[u8]], mean: usize) -> f64 {
@@ -96,6 +99,18 @@ mod tests {
                 let mean = reached(algorithm, &inputs, 2000);
                 assert!((mean / 2000.0 - 1.0).abs() < 0.02, "{algorithm}: {mean}");
             }
+        }
+    }
+
+    #[test]
+    fn a_preset_that_takes_powers_of_two_comes_as_near_as_they_let_it() {
+        let data = text(1, 1 << 21);
+        for preset in Preset::ALL {
+            // restic's chunks are an average and a minimum of half of it long
+            let chunker = chunker_that_reaches(*preset, &[&data], 6000).unwrap();
+            let chunks = chunker.cut_points(&data).count();
+            let mean = data.len() as f64 / chunks as f64;
+            assert!((3000.0..12_000.0).contains(&mean), "{preset}: {mean}");
         }
     }
 

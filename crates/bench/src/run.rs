@@ -6,7 +6,7 @@ use std::num::NonZero;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
-use onefold_cdc::{Algorithm, Chunker, Kernel, Params, TwoStage, cut_points_parallel};
+use onefold_cdc::{Chunker, Kernel, Scheme, TwoStage, cut_points_parallel};
 use onefold_fingerprint::Fingerprinter;
 use serde::{Deserialize, Serialize};
 
@@ -33,7 +33,7 @@ const SHARE_OF_MEMORY: u64 = 4;
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Which chunkers.
-    pub algorithms: Vec<Algorithm>,
+    pub schemes: Vec<Scheme>,
     /// The mean chunk sizes in bytes that are asked for.
     pub means: Vec<usize>,
     /// Whether parameters are sought with which these means are reached on the sample.
@@ -89,7 +89,7 @@ pub struct SampleRecord {
 /// One algorithm at one mean.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Entry {
-    /// As [`Algorithm::name`] has it.
+    /// As [`Scheme::name`] has it.
     pub algorithm: String,
     /// The mean in bytes that was asked for.
     pub wanted_mean: usize,
@@ -228,10 +228,10 @@ pub fn run(source: &mut Source, plan: &Plan, watch: &dyn Watch) -> Result<Result
         noise: Vec::new(),
         missing: missing(plan, &sample),
     };
-    let wanted = plan.means.iter().flat_map(|&mean| plan.algorithms.iter().map(move |_| mean));
+    let wanted = plan.means.iter().flat_map(|&mean| plan.schemes.iter().map(move |_| mean));
     for ((chunker, findings), wanted_mean) in chunkers.iter().zip(survey.findings).zip(wanted) {
         results.entries.push(Entry {
-            algorithm: chunker.params().algorithm.name().to_owned(),
+            algorithm: Scheme::of(chunker.params()).name().to_owned(),
             wanted_mean,
             avg: chunker.sizes().avg(),
             min: chunker.sizes().min(),
@@ -248,20 +248,20 @@ pub fn run(source: &mut Source, plan: &Plan, watch: &dyn Watch) -> Result<Result
     Ok(results)
 }
 
-/// For each mean one of every algorithm.
+/// For each mean one of every scheme.
 fn chunkers(plan: &Plan, inputs: &[&[u8]], watch: &dyn Watch) -> Result<Vec<Chunker>> {
-    let count = plan.means.len() * plan.algorithms.len();
+    let count = plan.means.len() * plan.schemes.len();
     if plan.equalise_mean {
         watch.begin("looking for parameters", count as u64);
     }
     let mut chunkers = Vec::with_capacity(count);
     for &mean in &plan.means {
-        for &algorithm in &plan.algorithms {
-            let place = || format!("{algorithm} at a mean of {mean} bytes");
+        for &scheme in &plan.schemes {
+            let place = || format!("{scheme} at a mean of {mean} bytes");
             chunkers.push(match plan.equalise_mean && !watch.is_cancelled() {
-                true => chunker_that_reaches(algorithm, inputs, mean).with_context(place)?,
+                true => chunker_that_reaches(scheme, inputs, mean).with_context(place)?,
                 false => {
-                    let params = Params::for_mean(algorithm, mean).with_context(place)?;
+                    let params = scheme.params_for_mean(mean).with_context(place)?;
                     Chunker::new(&params).with_context(place)?
                 }
             });
@@ -289,21 +289,20 @@ fn missing(plan: &Plan, sample: &Dataset) -> Vec<String> {
 /// The kernels of the plan that are written but do not run here, and the algorithms that are left
 /// without any.
 fn missing_kernels(plan: &Plan) -> Vec<String> {
-    let names = |is_one: &dyn Fn(Algorithm) -> bool| -> Vec<&str> {
-        let ones = plan.algorithms.iter().filter(|&&algorithm| is_one(algorithm));
-        ones.map(|algorithm| algorithm.name()).collect()
+    let names = |is_one: &dyn Fn(Scheme) -> bool| -> Vec<&str> {
+        let ones = plan.schemes.iter().filter(|&&scheme| is_one(scheme));
+        ones.map(|scheme| scheme.name()).collect()
     };
     let mut missing = Vec::new();
     for &kernel in &plan.kernels {
-        let without = names(&|algorithm| {
-            Kernel::written(algorithm).contains(&kernel)
-                && !Kernel::usable(algorithm).contains(&kernel)
+        let without = names(&|scheme| {
+            scheme.written_kernels().contains(&kernel) && !scheme.kernels().contains(&kernel)
         });
         if !without.is_empty() {
             missing.push(format!("kernel {kernel} of {}: not on this CPU", without.join(", ")));
         }
     }
-    let without = names(&|algorithm| kernels(plan, algorithm).is_empty());
+    let without = names(&|scheme| kernels(plan, scheme).is_empty());
     if !without.is_empty() {
         let without = without.join(", ");
         missing.push(format!("cutting by {without}: none of the kernels asked for runs it here"));
@@ -335,7 +334,7 @@ fn take_times(
             None
         }
     };
-    let cells = plan.algorithms.len();
+    let cells = plan.schemes.len();
     for (chunkers, entries) in chunkers.chunks(cells).zip(results.entries.chunks_mut(cells)) {
         let mut field = Field::default();
         field.enter(None, Work::Read, read_kernel(), 1, move |_| {
@@ -380,7 +379,7 @@ struct Field<'a> {
 }
 
 struct Place {
-    /// Which of the algorithms; none of them for the read limit.
+    /// Which of the schemes; none of them for the read limit.
     cell: Option<usize>,
     work: Work,
     kernel: String,
@@ -390,19 +389,15 @@ struct Place {
 impl<'a> Field<'a> {
     fn enter(
         &mut self,
-        algorithm: Option<(usize, Algorithm)>,
+        scheme: Option<(usize, Scheme)>,
         work: Work,
         kernel: &str,
         threads: usize,
         run: impl FnMut(&mut Vec<usize>) + 'a,
     ) {
-        let place = Place {
-            cell: algorithm.map(|(cell, _)| cell),
-            work,
-            kernel: kernel.to_owned(),
-            threads,
-        };
-        let name = place.name(algorithm.map(|(_, algorithm)| algorithm));
+        let place =
+            Place { cell: scheme.map(|(cell, _)| cell), work, kernel: kernel.to_owned(), threads };
+        let name = place.name(scheme.map(|(_, scheme)| scheme));
         let contender = Contender::new(name, run);
         // whoever finds the cut-points of an algorithm finds those of its first contender
         let finds = |work| work != Work::Fingerprint;
@@ -424,10 +419,11 @@ impl<'a> Field<'a> {
         inputs: &'a [&'a [u8]],
     ) -> Result<()> {
         let params = chunker.params();
-        let algorithm = Some((cell, params.algorithm));
-        for kernel in kernels(plan, params.algorithm) {
+        let scheme = Scheme::of(params);
+        let entered = Some((cell, scheme));
+        for kernel in kernels(plan, scheme) {
             let chunker = Chunker::with_kernel(params, kernel)?;
-            self.enter(algorithm, Work::Cut, kernel.name(), 1, move |found| {
+            self.enter(entered, Work::Cut, kernel.name(), 1, move |found| {
                 for input in inputs {
                     found.extend(chunker.cut_points(input));
                 }
@@ -435,17 +431,17 @@ impl<'a> Field<'a> {
         }
         let kernel = chunker.kernel().name();
         if plan.fingerprints {
-            self.enter_fingerprints(algorithm, chunker, inputs);
+            self.enter_fingerprints(entered, chunker, inputs);
         }
         let threads = plan.threads;
         if threads.get() > 1 {
-            self.enter(algorithm, Work::Cut, kernel, threads.get(), move |found| {
+            self.enter(entered, Work::Cut, kernel, threads.get(), move |found| {
                 for input in inputs {
                     found.extend(cut_points_parallel(chunker, input, threads));
                 }
             });
             if let Ok(two_stage) = TwoStage::new(params) {
-                self.enter(algorithm, Work::CutInTwoStages, kernel, 1, move |found| {
+                self.enter(entered, Work::CutInTwoStages, kernel, 1, move |found| {
                     for input in inputs {
                         found.extend(two_stage.cut_points(input));
                     }
@@ -457,7 +453,7 @@ impl<'a> Field<'a> {
 
     fn enter_fingerprints(
         &mut self,
-        algorithm: Option<(usize, Algorithm)>,
+        scheme: Option<(usize, Scheme)>,
         chunker: &'a Chunker,
         inputs: &'a [&'a [u8]],
     ) {
@@ -465,7 +461,7 @@ impl<'a> Field<'a> {
         let kernel = chunker.kernel().name();
         let cuts: Vec<Vec<usize>> =
             inputs.iter().map(|input| chunker.cut_points(input).collect()).collect();
-        self.enter(algorithm, Work::Fingerprint, kernel, 1, move |_| {
+        self.enter(scheme, Work::Fingerprint, kernel, 1, move |_| {
             for (input, cuts) in inputs.iter().zip(&cuts) {
                 let mut start = 0;
                 for &end in cuts {
@@ -475,7 +471,7 @@ impl<'a> Field<'a> {
             }
         });
         let fingerprinter = Fingerprinter::blake3();
-        self.enter(algorithm, Work::CutAndFingerprint, kernel, 1, move |found| {
+        self.enter(scheme, Work::CutAndFingerprint, kernel, 1, move |found| {
             for input in inputs {
                 let mut start = 0;
                 for end in chunker.cut_points(input) {
@@ -488,9 +484,9 @@ impl<'a> Field<'a> {
     }
 }
 
-/// Those of the plan that run `algorithm` here, the fastest first.
-fn kernels(plan: &Plan, algorithm: Algorithm) -> Vec<Kernel> {
-    let usable = Kernel::usable(algorithm);
+/// Those of the plan that run `scheme` here, the fastest first.
+fn kernels(plan: &Plan, scheme: Scheme) -> Vec<Kernel> {
+    let usable = scheme.kernels();
     let is_wanted = |kernel: &Kernel| {
         plan.kernels.contains(kernel)
             || plan.kernels.contains(&Kernel::Auto) && *kernel == usable[0]
@@ -500,10 +496,10 @@ fn kernels(plan: &Plan, algorithm: Algorithm) -> Vec<Kernel> {
 
 impl Place {
     /// As it is called where the times of many contenders are judged.
-    fn name(&self, algorithm: Option<Algorithm>) -> String {
-        let Some(algorithm) = algorithm else { return "read limit".into() };
+    fn name(&self, scheme: Option<Scheme>) -> String {
+        let Some(scheme) = scheme else { return "read limit".into() };
         let Self { kernel, threads, .. } = self;
-        let name = format!("{algorithm}, {kernel}");
+        let name = format!("{scheme}, {kernel}");
         match self.work {
             Work::Read | Work::Cut if *threads == 1 => name,
             Work::Read | Work::Cut => format!("{name}, {threads} threads"),

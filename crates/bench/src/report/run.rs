@@ -9,7 +9,7 @@ use super::plot::{Bar, Line, bars, histogram, lines};
 use crate::equal_mean::Borders;
 use crate::record::Record;
 use crate::run::{Entry, Results, Timing, Work};
-use onefold_cdc::{Algorithm, Kernel};
+use onefold_cdc::{Kernel, Scheme};
 
 /// What was measured on each dataset.
 pub fn of_run(record: &Record<Vec<Results>>) -> Result<Page> {
@@ -152,8 +152,8 @@ fn shown_mean(results: &Results) -> Option<usize> {
 
 /// Each algorithm keeps its number on all plots.
 fn series(algorithm: &str) -> usize {
-    let listed = Algorithm::ALL.iter().position(|listed| listed.name() == algorithm);
-    listed.unwrap_or(Algorithm::ALL.len())
+    let listed = Scheme::all().position(|listed| listed.name() == algorithm);
+    listed.unwrap_or(Scheme::all().count())
 }
 
 fn glance(results: &Results, entries: &[&Entry], mean: &str) -> Result<Vec<Figure>> {
@@ -233,7 +233,7 @@ fn around(values: impl Iterator<Item = f64>) -> Range<f64> {
 }
 
 fn legend(series: impl Iterator<Item = usize>) -> Vec<(String, usize)> {
-    series.filter_map(|one| Some((Algorithm::ALL.get(one)?.name().to_owned(), one))).collect()
+    series.filter_map(|one| Some((Scheme::all().nth(one)?.name().to_owned(), one))).collect()
 }
 
 fn speed_ups(entries: &[&Entry], mean: &str) -> Result<Option<Figure>> {

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use clap::Args;
-use onefold_cdc::{Algorithm, Kernel, Params};
+use onefold_cdc::Scheme;
 use serde::Serialize;
 
 use crate::chunking::DEFAULT_AVG;
@@ -15,12 +15,15 @@ const AFTER_HELP: &str = "\
 The sizes are those for an average of 16 KiB; others follow from --avg. Kernels are those that this
 CPU can run, the fastest first: it is the one that `auto` takes.
 
+The last ones cut as other programs do, and are listed with the sizes that these use. `onefold chunk`
+and `onefold bench run` take them; a repository does not.
+
 Examples:
   onefold algorithms
   onefold algorithms --json
 
-With --json: one document, a list; each algorithm has name, summary, content_defined, min, avg, max
-and kernels.";
+With --json: one document, a list; each algorithm has name, summary, content_defined, min, avg, max,
+kernels and preset, which is true of those that cut as another program does.";
 
 /// List the chunking algorithms with their sizes and kernels
 #[derive(Debug, Args)]
@@ -37,11 +40,12 @@ struct Listed {
     avg: usize,
     max: usize,
     kernels: Vec<&'static str>,
+    preset: bool,
 }
 
 impl Algorithms {
     pub(crate) fn run(self, console: &Console) -> Result<Exit> {
-        let all = Algorithm::ALL.iter().map(|&algorithm| Listed::of(algorithm));
+        let all = Scheme::all().map(Listed::of);
         let all = all.collect::<Result<Vec<_>>>()?;
         let mut output = Output::new();
         match console.is_json() {
@@ -70,16 +74,20 @@ fn lines(all: &[Listed]) -> Vec<String> {
 }
 
 impl Listed {
-    fn of(algorithm: Algorithm) -> Result<Self> {
-        let sizes = Params::for_mean(algorithm, DEFAULT_AVG)?.sizes;
+    fn of(scheme: Scheme) -> Result<Self> {
+        let params = match scheme {
+            Scheme::Own(_) => scheme.params_for_mean(DEFAULT_AVG)?,
+            Scheme::Tool(preset) => preset.params(),
+        };
         Ok(Self {
-            name: algorithm.name(),
-            summary: algorithm.summary(),
-            content_defined: algorithm.is_content_defined(),
-            min: sizes.min(),
-            avg: sizes.avg(),
-            max: sizes.max(),
-            kernels: Kernel::usable(algorithm).iter().map(|kernel| kernel.name()).collect(),
+            name: scheme.name(),
+            summary: scheme.summary(),
+            content_defined: params.algorithm.is_content_defined(),
+            min: params.sizes.min(),
+            avg: params.sizes.avg(),
+            max: params.sizes.max(),
+            kernels: scheme.kernels().iter().map(|kernel| kernel.name()).collect(),
+            preset: params.preset.is_some(),
         })
     }
 }

@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::Args;
-use indicatif::{HumanBytes, HumanCount};
+use indicatif::HumanBytes;
 use onefold_cdc::{Chunker, Kernel, Params, Stream};
 use onefold_fingerprint::Fingerprinter;
 use serde::Serialize;
 
-use crate::chunking::{ChunkingArgs, kernels};
+use crate::chunking::{SchemeArgs, kernels};
 use crate::console::Console;
+use crate::count::count;
 use crate::exit::Exit;
 use crate::output::Output;
 use crate::secret_file;
@@ -22,11 +23,17 @@ One line a chunk: offset, length, fingerprint (BLAKE3). Sizes take suffixes (8Ki
 kernels find the same chunks; one that is named runs or is refused. What a secret protects, and
 what it does not, is in docs/keyed-chunking.md.
 
+restic, borg, casync, desync, xet, fastcdc-2016 and fastcdc-2020 cut where those programs cut, with
+the sizes that they use unless others are given.
+
 Examples:
   onefold chunk disk.img
   onefold chunk --algorithm mincdc --avg 8KiB --summary disk.img > /dev/null
-  tar c ~/src | onefold chunk --algorithm fastcdc --min 2KiB --avg 8KiB --max 64KiB -
+  tar c ~/src | onefold chunk --algorithm fastcdc --min 2KiB --avg 8KiB \\
+      --max 64KiB -
   onefold chunk --algorithm gear-aes --secret-file key disk.img
+  onefold chunk --algorithm restic --polynomial 3da3358b4dc173 disk.img
+  onefold chunk --algorithm borg --chunker-params 19,23,21,4095 disk.img
 
 With --json: one object a line with offset, length and fingerprint.";
 
@@ -37,7 +44,7 @@ pub(crate) struct Chunk {
     /// The file to cut; `-` is standard input
     file: PathBuf,
     #[command(flatten)]
-    chunking: ChunkingArgs,
+    scheme: SchemeArgs,
     /// What computes the cut-points
     #[arg(long, value_name = "K", default_value = "auto", value_parser = kernels())]
     kernel: Kernel,
@@ -60,7 +67,7 @@ struct Cut {
 impl Chunk {
     pub(crate) fn run(self, console: &Console) -> Result<Exit> {
         let secret = self.secret_file.as_deref().map(secret_file::read).transpose()?;
-        let params = Params { secret, ..self.chunking.params()? };
+        let params = Params { secret, ..self.scheme.params()? };
         let chunker = Chunker::with_kernel(&params, self.kernel)?;
         console.detail(format_args!("kernel {}", chunker.kernel()));
         let fingerprinter = Fingerprinter::blake3();
@@ -86,8 +93,9 @@ impl Chunk {
         output.finish()?;
         if self.summary {
             let mean = offset.checked_div(chunks).unwrap_or(0);
-            let (bytes, count) = (HumanBytes(offset), HumanCount(chunks));
-            console.line(format_args!("{bytes} in {count} chunks, {mean} bytes in the mean"));
+            let (bytes, mean) = (HumanBytes(offset), count(mean, "byte", "bytes"));
+            let chunks = count(chunks, "chunk", "chunks");
+            console.line(format_args!("{bytes} in {chunks}, {mean} in the mean"));
         }
         Ok(Exit::Fine)
     }

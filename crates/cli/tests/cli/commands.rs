@@ -324,6 +324,10 @@ fn algorithms_are_listed_with_their_kernels() {
         let kernels = algorithm["kernels"].as_array().unwrap();
         assert!(kernels.contains(&json!("scalar")), "{algorithm}");
     }
+    let presets = listed.as_array().unwrap().iter().filter(|one| one["preset"] == true);
+    let names: Vec<&str> = presets.map(|one| one["name"].as_str().unwrap()).collect();
+    let expected = ["fastcdc-2016", "fastcdc-2020", "xet", "restic", "borg", "casync", "desync"];
+    assert_eq!(names, expected);
 }
 
 #[test]

@@ -1,10 +1,13 @@
 //! Lists of what is to be measured, as the user writes them.
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use onefold_cdc::{Algorithm, Kernel};
+use onefold_cdc::{Kernel, Scheme};
 
-/// The word for every one of a list.
+/// The word for every one of a list, or every algorithm of this program.
 const ALL: &str = "all";
+
+/// The word for all that cut as other programs do.
+const PRESETS: &str = "presets";
 
 /// One word of a list: a name, or all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,13 +16,38 @@ pub(super) enum Choice<T> {
     One(T),
 }
 
-/// Reads the name of an algorithm, or `all`.
-pub(super) fn algorithms() -> impl TypedValueParser<Value = Choice<Algorithm>> {
-    let names = Algorithm::ALL.iter().map(|algorithm| algorithm.name());
-    PossibleValuesParser::new(names.chain([ALL])).try_map(|name| match &*name {
-        ALL => Ok(Choice::All),
-        name => name.parse::<Algorithm>().map(Choice::One),
+/// One word of a list of chunkers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SchemeChoice {
+    /// Every algorithm, as a repository may have it.
+    All,
+    Presets,
+    One(Scheme),
+}
+
+impl SchemeChoice {
+    fn takes(self, scheme: Scheme) -> bool {
+        match self {
+            Self::All => matches!(scheme, Scheme::Own(_)),
+            Self::Presets => matches!(scheme, Scheme::Tool(_)),
+            Self::One(one) => one == scheme,
+        }
+    }
+}
+
+/// Reads the name of an algorithm or preset, `all` or `presets`.
+pub(super) fn schemes() -> impl TypedValueParser<Value = SchemeChoice> {
+    let names = Scheme::all().map(Scheme::name).chain([ALL, PRESETS]);
+    PossibleValuesParser::new(names).try_map(|name| match &*name {
+        ALL => Ok(SchemeChoice::All),
+        PRESETS => Ok(SchemeChoice::Presets),
+        name => name.parse::<Scheme>().map(SchemeChoice::One),
     })
+}
+
+/// The chunkers that were chosen, in the order in which they are listed.
+pub(super) fn chosen_schemes(choices: &[SchemeChoice]) -> Vec<Scheme> {
+    Scheme::all().filter(|&scheme| choices.iter().any(|choice| choice.takes(scheme))).collect()
 }
 
 /// Reads the name of a kernel, or `all`.
@@ -40,6 +68,7 @@ pub(super) fn chosen<T: Copy + PartialEq>(choices: &[Choice<T>], all: &[T]) -> V
 #[cfg(test)]
 mod tests {
     use super::*;
+    use onefold_cdc::Preset;
 
     #[test]
     fn all_is_all_and_names_keep_their_order() {
@@ -47,5 +76,15 @@ mod tests {
         assert_eq!(chosen(&[Choice::One(3), Choice::One(1)], &list), [1, 3]);
         assert_eq!(chosen(&[Choice::One(3), Choice::All], &list), list);
         assert!(chosen(&[], &list).is_empty());
+    }
+
+    #[test]
+    fn all_is_what_a_repository_takes_and_presets_are_the_rest() {
+        let all = chosen_schemes(&[SchemeChoice::All]);
+        let presets = chosen_schemes(&[SchemeChoice::Presets]);
+        assert_eq!(presets.len(), Preset::ALL.len());
+        assert_eq!([all, presets].concat(), Scheme::all().collect::<Vec<_>>());
+        let borg = Scheme::Tool(Preset::Borg);
+        assert_eq!(chosen_schemes(&[SchemeChoice::One(borg)]), [borg]);
     }
 }

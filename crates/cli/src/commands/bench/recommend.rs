@@ -10,7 +10,7 @@ use onefold_bench::Source;
 use onefold_bench::equal_mean::Borders;
 use onefold_bench::recommend::{Advice, Candidate, recommend};
 use onefold_bench::run::{self, Plan, Results};
-use onefold_cdc::{Algorithm, Kernel};
+use onefold_cdc::{Algorithm, Kernel, Scheme};
 use serde::Serialize;
 
 use super::run::{exit, tell_unreadable};
@@ -92,7 +92,8 @@ impl Recommend {
 
     fn plan(&self) -> Plan {
         Plan {
-            algorithms: Algorithm::ALL.to_vec(),
+            // what a repository takes
+            schemes: Algorithm::ALL.iter().copied().map(Scheme::Own).collect(),
             means: [4, 8, 16, 32, 64, 128].map(|kib| kib << 10).to_vec(),
             // what each chunk costs is counted, so that means need not be equal
             equalise_mean: false,

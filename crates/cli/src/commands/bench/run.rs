@@ -13,10 +13,10 @@ use onefold_bench::run::{self, Entry, Plan, Results, Timing, Work};
 use onefold_bench::{
     FEWEST_ROUNDS, Header, Record, Source, Unreadable, Watch, command_line, report,
 };
-use onefold_cdc::{Algorithm, Kernel};
+use onefold_cdc::Kernel;
 use rustix::fs::{Access, access};
 
-use super::choices::{Choice, algorithms, chosen, kernels};
+use super::choices::{Choice, SchemeChoice, chosen, chosen_schemes, kernels, schemes};
 use super::watch::Bar;
 use crate::args::STANDARD_OUTPUT;
 use crate::console::Console;
@@ -35,8 +35,10 @@ Ctrl-C ends the measurement, and what was measured until then is shown and writt
 
 Examples:
   onefold bench run --data disk.img --mean 8KiB,16KiB --html report.html
-  onefold bench run --data ~/src --per-file --algorithms mincdc,fastcdc --json src.json
+  onefold bench run --data ~/src --per-file --algorithms mincdc,fastcdc \\
+      --json src.json
   onefold bench run --data a.tar b.tar --equalise-mean --kernels auto
+  onefold bench run --data disk.img --algorithms mincdc,restic,borg --mean 1MiB
 
 Exit codes: 3 if something could not be read and is missing from the result; 130 after Ctrl-C.
 
@@ -49,10 +51,11 @@ pub(super) struct Run {
     /// Files or folders to cut
     #[arg(long, value_name = "PATH", required = true, num_args = 1..)]
     data: Vec<PathBuf>,
-    /// The chunkers, or `all`
+    /// The chunkers, `all` that a repository takes, or `presets` for those that cut as other
+    /// programs do
     #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "all")]
-    #[arg(value_parser = algorithms())]
-    algorithms: Vec<Choice<Algorithm>>,
+    #[arg(value_parser = schemes())]
+    algorithms: Vec<SchemeChoice>,
     /// The mean chunk sizes to ask for
     #[arg(long, value_name = "BYTES", value_delimiter = ',', value_parser = size::parse)]
     #[arg(default_values = ["4KiB", "8KiB", "16KiB", "32KiB", "64KiB"])]
@@ -150,7 +153,7 @@ impl Run {
 
     fn plan(&self, borders: Borders) -> Plan {
         Plan {
-            algorithms: chosen(&self.algorithms, Algorithm::ALL),
+            schemes: chosen_schemes(&self.algorithms),
             means: self.mean.clone(),
             equalise_mean: self.equalise_mean,
             borders,
@@ -244,7 +247,8 @@ pub(super) fn exit(results: &[Results], console: &Console) -> Exit {
     let paths = results.iter().flat_map(|results| &results.unreadable).map(|one| &one.path);
     let unreadable = paths.collect::<BTreeSet<_>>().len();
     if unreadable > 0 {
-        console.warn(format_args!("{unreadable} could not be read and are missing"));
+        let are = if unreadable == 1 { "is" } else { "are" };
+        console.warn(format_args!("{unreadable} could not be read and {are} missing"));
     }
     match results.iter().any(|results| !results.is_complete) {
         true => Exit::Interrupted,
@@ -255,8 +259,13 @@ pub(super) fn exit(results: &[Results], console: &Console) -> Exit {
 
 fn warn_of_noise(results: &Results, console: &Console) {
     if let Some(first) = results.noise.first() {
-        let more = results.noise.len() - 1;
-        console.warn(format_args!("the machine is noisy; {first}, and {more} more such reasons"));
+        let more = match results.noise.len() as u64 - 1 {
+            0 => String::new(),
+            more => {
+                format!(", and {}", count::count(more, "more such reason", "more such reasons"))
+            }
+        };
+        console.warn(format_args!("the machine is noisy; {first}{more}"));
     }
     for missing in &results.missing {
         console.notice(format_args!("not measured: {missing}"));
