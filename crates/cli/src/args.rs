@@ -1,9 +1,11 @@
 //! The command line as a whole: the commands and what they have in common.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use clap::{Args, Parser, Subcommand};
+use clap::error::ErrorKind;
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::commands;
 use crate::console::Console;
@@ -21,12 +23,13 @@ Examples:
 Exit codes:
     0  all went well
     1  the command failed, or check found damage
-    3  some files could not be read; the snapshot or measurement was made without them;
-       or the snapshot was made, and its receipt or log entry could not be put
+    3  some files could not be read, and the snapshot or measurement is without
+       them; or the snapshot was made, and its receipt or log entry was not put
    10  there is no repository at the given place
    11  something the command needs is in use by another process
    12  wrong password, or a write-only key that was taken back
-   13  all went well, but the repository went back, or snapshots are missing that nobody forgot
+   13  all went well, but the repository went back, or snapshots are missing that
+       nobody forgot
   130  stopped by a signal
 Where two apply, 13 goes before 3 and all others before 13. With --json a last line on standard error
 has both.
@@ -45,8 +48,82 @@ pub(crate) struct Arguments {
     pub(crate) command: Command,
 }
 
+impl Arguments {
+    /// The command line, whose help wraps to the terminal.
+    pub(crate) fn described() -> clap::Command {
+        with_joined_lines(Self::command())
+    }
+
+    /// The arguments in `words`, the first of which is the program's name.
+    pub(crate) fn parse_words(words: &[OsString]) -> Result<Self, clap::Error> {
+        Self::from_arg_matches(&Self::described().try_get_matches_from(words)?)
+    }
+}
+
+/// `command` and those below it with paragraphs of help as long lines, which clap wraps.
+fn with_joined_lines(command: clap::Command) -> clap::Command {
+    let joined = command.get_after_help().map(|help| join_lines(&help.to_string()));
+    let command = match joined {
+        Some(help) => command.after_help(help),
+        None => command,
+    };
+    command.mut_subcommands(with_joined_lines)
+}
+
+/// `text` with each paragraph in one line. Indented lines, as examples are, stay as they are.
+fn join_lines(text: &str) -> String {
+    let is_prose = |line: &str| !line.is_empty() && !line.starts_with(' ');
+    let mut joined = String::new();
+    let mut before = "";
+    for line in text.lines() {
+        if !joined.is_empty() {
+            // what follows a colon begins a list of its own
+            let goes_on = is_prose(before) && is_prose(line) && !before.ends_with(':');
+            joined.push(if goes_on { ' ' } else { '\n' });
+        }
+        joined.push_str(line);
+        before = line;
+    }
+    joined
+}
+
+/// Whether `words`, which could not be parsed, ask for JSON on standard output.
+pub(crate) fn ask_for_json(words: &[OsString]) -> bool {
+    let words: Vec<&OsString> = words.iter().take_while(|word| *word != "--").collect();
+    // commands of `onefold bench` take a place for JSON
+    let takes_place = words.iter().any(|word| *word == "bench");
+    words.iter().enumerate().any(|(i, word)| {
+        let is_value = |next: &&OsString| !next.as_encoded_bytes().starts_with(b"-");
+        *word == "--json" && !(takes_place && words.get(i + 1).is_some_and(is_value))
+    })
+}
+
+/// What is wrong with arguments, and what would be right.
+pub(crate) struct Misuse {
+    pub(crate) message: String,
+    pub(crate) hint: Option<String>,
+}
+
+impl Misuse {
+    /// The first paragraph of what clap says, and the others.
+    pub(crate) fn of(answer: &clap::Error) -> Self {
+        if answer.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+            let message = "a command is missing".to_owned();
+            return Self { message, hint: Some("--help lists the commands".to_owned()) };
+        }
+        let text = answer.render().to_string();
+        let in_one_line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let mut paragraphs = text.split("\n\n").map(in_one_line).filter(|one| !one.is_empty());
+        let first = paragraphs.next().unwrap_or_default();
+        let message = first.strip_prefix("error: ").unwrap_or(&first).to_owned();
+        let rest = paragraphs.collect::<Vec<_>>().join("; ");
+        Self { message, hint: (!rest.is_empty()).then_some(rest) }
+    }
+}
+
 /// What every command understands.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Global options")]
 pub(crate) struct Common {
     /// Write JSON to standard output instead of text
     // A place, since commands of `onefold bench` take one: there it is where the JSON goes.
@@ -55,15 +132,23 @@ pub(crate) struct Common {
     /// Show no progress, notices and summaries; warnings and errors are still shown
     #[arg(long, short, global = true, conflicts_with = "verbose")]
     pub(crate) quiet: bool,
-    /// Say on standard error what is being done
-    #[arg(long, short, global = true)]
-    pub(crate) verbose: bool,
+    /// Say on standard error what is being done; given twice, or as --verbose=2, name each file of
+    /// a backup too
+    #[arg(long, short, global = true, value_name = "N", value_parser = clap::value_parser!(u8))]
+    #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "1")]
+    #[arg(action = clap::ArgAction::Append)]
+    verbose: Vec<u8>,
 }
 
 /// The place of JSON for which none was named.
 pub(crate) const STANDARD_OUTPUT: &str = "-";
 
 impl Common {
+    /// How often it is asked to say what is being done.
+    pub(crate) fn verbosity(&self) -> u8 {
+        self.verbose.iter().fold(0, |sum, times| sum.saturating_add(*times))
+    }
+
     /// Whether standard output is for programs.
     pub(crate) fn is_json(&self) -> bool {
         self.json.as_deref() == Some(Path::new(STANDARD_OUTPUT))
@@ -127,18 +212,76 @@ impl Command {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]
     fn the_command_line_contradicts_itself_nowhere() {
-        Arguments::command().debug_assert();
+        Arguments::described().debug_assert();
     }
 
     #[test]
     fn every_command_says_what_it_does_and_gives_an_example() {
-        assert_helpful(&Arguments::command(), "onefold");
+        assert_helpful(&Arguments::described(), "onefold");
+    }
+
+    /// The help of `command` and those below it as a terminal of 80 columns shows it.
+    fn helps(command: &clap::Command, path: &str) -> Vec<(String, String)> {
+        let help = command.clone().term_width(80).render_long_help().to_string();
+        let examples = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        for line in examples.lines().filter(|line| line.starts_with(' ')) {
+            assert!(help.lines().any(|shown| shown == line), "{path} breaks '{line}'");
+        }
+        let mut all = vec![(path.to_owned(), help)];
+        for below in command.get_subcommands().filter(|below| below.get_name() != "help") {
+            all.extend(helps(below, &format!("{path} {}", below.get_name())));
+        }
+        all
+    }
+
+    fn built() -> clap::Command {
+        let mut command = Arguments::described();
+        command.build();
+        command
+    }
+
+    #[test]
+    fn help_fills_80_columns_and_breaks_no_example() {
+        for (path, help) in helps(&built(), "onefold") {
+            let lines: Vec<&str> = help.lines().collect();
+            for line in &lines {
+                assert!(line.chars().count() <= 80, "{path}: {line}");
+            }
+            let prose = |line: &str| !line.is_empty() && !line.starts_with(' ');
+            let paragraphs = lines.windows(2).filter(|pair| prose(pair[0]) && prose(pair[1]));
+            for pair in paragraphs.filter(|pair| !pair[0].ends_with(':')) {
+                let word = pair[1].split(' ').next().unwrap();
+                let fits = pair[0].chars().count() + 1 + word.chars().count() <= 80;
+                assert!(!fits, "{path}: '{word}' fits behind '{}'", pair[0]);
+            }
+        }
+    }
+
+    #[test]
+    fn global_options_come_last() {
+        for (path, help) in helps(&built(), "onefold") {
+            let heading = |name: &str| help.find(&format!("\n{name}:\n"));
+            let global = heading("Global options").unwrap_or_else(|| panic!("{path}: {help}"));
+            let own = heading("Options").unwrap_or_else(|| panic!("{path}: {help}"));
+            assert!(own < global, "{path}: {help}");
+            let options = &help[own..global];
+            assert!(!options.contains("--quiet") && !options.contains("--verbose"), "{path}");
+            assert!(help[global..].contains("--quiet"), "{path}");
+        }
+    }
+
+    #[test]
+    fn wrong_arguments_ask_for_json_unless_it_is_to_be_placed() {
+        let asks =
+            |line: &str| ask_for_json(&line.split(' ').map(OsString::from).collect::<Vec<_>>());
+        assert!(asks("onefold ls --nonsense --json") && asks("onefold --json nosuch"));
+        assert!(asks("onefold bench run --json --nonsense") && asks("onefold bench --json"));
+        assert!(!asks("onefold bench run --json out.json --nonsense"));
+        assert!(!asks("onefold ls --nonsense") && !asks("onefold ls --nonsense -- --json"));
     }
 
     fn assert_helpful(above: &clap::Command, path: &str) {
@@ -149,6 +292,16 @@ mod tests {
             assert!(help.contains(&path), "{path} gives no example");
             assert_helpful(command, &path);
         }
+    }
+
+    #[test]
+    fn verbosity_is_counted_or_given() {
+        let of =
+            |line: &str| Arguments::try_parse_from(line.split(' ')).unwrap().common.verbosity();
+        assert_eq!(of("onefold algorithms"), 0);
+        assert_eq!([of("onefold algorithms -v"), of("onefold -v algorithms")], [1, 1]);
+        assert_eq!([of("onefold algorithms -v -v"), of("onefold algorithms -vv")], [2, 2]);
+        assert_eq!(of("onefold algorithms --verbose=2"), 2);
     }
 
     #[test]

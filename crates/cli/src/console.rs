@@ -15,7 +15,7 @@ use crate::name::shown;
 pub(crate) struct Console {
     json: bool,
     quiet: bool,
-    verbose: bool,
+    verbosity: u8,
     /// Whether the repository is not what it should be.
     alarmed: Arc<AtomicBool>,
     /// Whether what was seen of the repository could not be had.
@@ -26,14 +26,21 @@ pub(crate) struct Console {
 impl Console {
     /// A console as talkative as the user wants it.
     pub(crate) fn new(common: &Common) -> Self {
-        let Common { quiet, verbose, .. } = *common;
-        let json = common.is_json();
+        Self::with(common.is_json(), common.quiet, common.verbosity())
+    }
+
+    /// A console for programs, where it is not known what else was wanted.
+    pub(crate) fn of_json() -> Self {
+        Self::with(true, false, 0)
+    }
+
+    fn with(json: bool, quiet: bool, verbosity: u8) -> Self {
         // Draws nothing where standard error is no terminal.
         let bars = MultiProgress::new();
         if quiet || json {
             bars.set_draw_target(ProgressDrawTarget::hidden());
         }
-        Self { json, quiet, verbose, alarmed: Arc::default(), forgot: Arc::default(), bars }
+        Self { json, quiet, verbosity, alarmed: Arc::default(), forgot: Arc::default(), bars }
     }
 
     /// Whether standard output is for programs.
@@ -48,7 +55,12 @@ impl Console {
 
     /// Whether it is said what is being done.
     pub(crate) const fn is_verbose(&self) -> bool {
-        self.verbose
+        self.verbosity > 0
+    }
+
+    /// Whether every file of a backup is named.
+    pub(crate) const fn names_files(&self) -> bool {
+        self.verbosity > 1
     }
 
     /// Notes that the repository is not what it should be, or that this was settled.
@@ -85,7 +97,7 @@ impl Console {
 
     /// Says what is being done, if the user wants to know.
     pub(crate) fn detail(&self, text: impl Display) {
-        if self.verbose {
+        if self.is_verbose() {
             self.line(text);
         }
     }

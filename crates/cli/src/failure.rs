@@ -10,6 +10,7 @@ use onefold_volume::VolumeError;
 use serde::Serialize;
 use tracing::error;
 
+use crate::args::Misuse;
 use crate::commands::trace::NotAlone;
 use crate::console::Console;
 use crate::encryption::{NoPassword, NotEncrypted};
@@ -34,6 +35,13 @@ pub(crate) fn report(error: &anyhow::Error, console: &Console) {
     let message = told.remove(0);
     let code = Exit::of(error).code();
     say(Failure { r#type: "error", code, message, causes: told, hint }, console);
+}
+
+/// Says to programs what is wrong with the arguments.
+pub(crate) fn report_misuse(answer: &clap::Error) {
+    let Misuse { message, hint } = Misuse::of(answer);
+    let code = Exit::Fatal.code();
+    say(Failure { r#type: "error", code, message, causes: Vec::new(), hint }, &Console::of_json());
 }
 
 /// Writes what went wrong, why, and what can be done about it into the logs of `onefold serve`, as one

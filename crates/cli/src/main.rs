@@ -24,6 +24,7 @@ mod output;
 mod place;
 mod pool;
 mod progress;
+mod ratio;
 mod repository;
 mod secret_file;
 mod service;
@@ -33,9 +34,9 @@ mod table;
 mod tags;
 mod time;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::Parser;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::args::Arguments;
@@ -44,8 +45,13 @@ use crate::exit::Exit;
 
 fn main() -> ExitCode {
     memory::give_back_large_blocks();
-    let arguments = match Arguments::try_parse() {
+    let words: Vec<OsString> = std::env::args_os().collect();
+    let arguments = match Arguments::parse_words(&words) {
         Ok(arguments) => arguments,
+        Err(answer) if answer.use_stderr() && args::ask_for_json(&words) => {
+            failure::report_misuse(&answer);
+            return Exit::Fatal.into();
+        }
         Err(answer) => {
             // A terminal that went away is no reason to say more.
             let _ = answer.print();

@@ -1,17 +1,19 @@
 //! Showing how far an operation is: a bar on a terminal, lines of JSON for programs, else nothing.
 
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressStyle};
-use onefold_store::{Issue, Progress};
+use onefold_store::{Issue, Outcome, Progress};
 use serde::Serialize;
 
 use crate::console::Console;
 use crate::name::PathFields;
 use crate::output::Output;
+use crate::ratio;
 
 /// How often a bar is drawn.
 const DRAWN_EVERY: Duration = Duration::from_millis(100);
@@ -47,6 +49,11 @@ enum Event {
         loss: bool,
         message: String,
     },
+    File {
+        #[serde(flatten)]
+        path: PathFields,
+        outcome: &'static str,
+    },
 }
 
 /// Does `work`, which raises the counters it is given, and shows them until it is done.
@@ -69,7 +76,11 @@ type Show = fn(&Progress, &Console, &Receiver<()>);
 
 fn work_beside<T>(show: Show, console: &Console, work: impl FnOnce(&Progress) -> T) -> T {
     let teller = console.clone();
-    let progress = Progress::new(move |issue| tell(issue, &teller));
+    let mut progress = Progress::new(move |issue| tell(issue, &teller));
+    if console.names_files() {
+        let teller = console.clone();
+        progress = progress.telling_entries(move |path, outcome| tell_file(path, outcome, &teller));
+    }
     thread::scope(|scope| {
         let (done, ended) = mpsc::channel();
         let progress = &progress;
@@ -111,6 +122,19 @@ fn tell(issue: &Issue, console: &Console) {
     }
 }
 
+/// Says what became of a file, as restic does when asked twice.
+fn tell_file(path: &Path, outcome: Outcome, console: &Console) {
+    let outcome = match outcome {
+        Outcome::New => "new",
+        Outcome::Changed => "changed",
+        Outcome::Unchanged => "unchanged",
+    };
+    match console.is_json() {
+        true => emit(&Event::File { path: PathFields::of_path(path), outcome }),
+        false => console.line(format_args!("{outcome:<9} {}", path.display())),
+    }
+}
+
 fn draw(bar: &ProgressBar, progress: &Progress) {
     let total_bytes = read(&progress.total_bytes);
     if total_bytes > 0 && bar.length().is_none() {
@@ -135,8 +159,8 @@ fn message(progress: &Progress) -> String {
     };
     let (bytes, new_bytes) = (read(&progress.bytes), read(&progress.new_bytes));
     if new_bytes > 0 {
-        let ratio = bytes as f64 / new_bytes as f64;
-        message.push_str(&format!(", {} new, dedup {ratio:.1}", HumanBytes(new_bytes)));
+        let dedup = ratio::times(bytes as f64 / new_bytes as f64);
+        message.push_str(&format!(", {} new, dedup {dedup}", HumanBytes(new_bytes)));
     }
     message
 }

@@ -68,7 +68,7 @@ pub use loaded::IndexPlace;
 pub use log::LogEntry;
 pub use pair::{KeyPair, parse_public_key};
 pub use place::Place;
-pub use progress::{Cancel, Issue, IssueKind, Progress};
+pub use progress::{Cancel, Issue, IssueKind, Outcome, Progress};
 pub use recipe::Recipe;
 pub use repository::{Located, Repository, SnapshotList, Warning};
 pub use select::PatternError;

@@ -1,7 +1,7 @@
 //! How an operation tells how far it is, and is told to stop.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -92,6 +92,19 @@ impl fmt::Display for Issue {
 
 type OnIssue = Box<dyn Fn(&Issue) + Send + Sync>;
 
+/// What a backup found an entry to be, compared with the parent snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The parent has nothing of this name, or there is no parent.
+    New,
+    /// The parent has something of this name; a file was read, since it looks otherwise.
+    Changed,
+    /// The parent has the same; a file was not read.
+    Unchanged,
+}
+
+type OnEntry = Box<dyn Fn(&Path, Outcome) + Send + Sync>;
+
 /// Counters that an operation raises while it runs, for whoever watches.
 #[derive(Default)]
 pub struct Progress {
@@ -118,12 +131,28 @@ pub struct Progress {
     /// Issues by which content is missing.
     pub losses: AtomicU64,
     on_issue: Option<OnIssue>,
+    on_entry: Option<OnEntry>,
 }
 
 impl Progress {
     /// Counters at zero; `on_issue` hears of every issue as it happens, from any thread.
     pub fn new(on_issue: impl Fn(&Issue) + Send + Sync + 'static) -> Self {
         Self { on_issue: Some(Box::new(on_issue)), ..Self::default() }
+    }
+
+    /// Has `on_entry` hear of every entry of a backup that is not a directory, as it is done, from
+    /// any thread. A file of which a part could not be read is an issue instead.
+    pub fn telling_entries(
+        self,
+        on_entry: impl Fn(&Path, Outcome) + Send + Sync + 'static,
+    ) -> Self {
+        Self { on_entry: Some(Box::new(on_entry)), ..self }
+    }
+
+    pub(crate) fn entry(&self, path: &Path, outcome: Outcome) {
+        if let Some(on_entry) = &self.on_entry {
+            on_entry(path, outcome);
+        }
     }
 
     pub(crate) fn add(counter: &AtomicU64, by: u64) {

@@ -27,6 +27,7 @@ use crate::host;
 use crate::interrupt::cancel_on_signal;
 use crate::output::Output;
 use crate::progress::watched;
+use crate::ratio;
 use crate::repository::{OpenRepository, RepositoryArgs};
 use crate::tags::TagList;
 use crate::time::rfc3339;
@@ -53,17 +54,21 @@ Examples:
   onefold backup --repo /mnt/backup ~/Documents
   onefold backup --repo /mnt/backup --init --password-file ~/.onefold /etc /home
   onefold backup --repo /mnt/backup --one-file-system /
-  onefold backup --repo /mnt/backup --tag weekly --exclude '*.tmp' --exclude-caches ~
+  onefold backup --repo /mnt/backup --tag weekly --exclude '*.tmp' \\
+      --exclude-caches ~
   onefold backup --repo /mnt/backup --dry-run --exclude-if-present .nobackup /srv
   find . -newer mark -print0 | onefold backup --repo /mnt/backup --files-from-raw -
   onefold backup --repo /mnt/backup --device /dev/vg/root --device disk.img
-  zcat dump.gz | onefold backup --repo /mnt/backup --stdin --stdin-filename dump.sql
-  onefold backup --repo /mnt/backup --stdin-from-command --stdin-filename dump.sql -- pg_dump shop
+  zcat dump.gz | onefold backup --repo /mnt/backup --stdin \\
+      --stdin-filename dump.sql
+  onefold backup --repo /mnt/backup --stdin-from-command \\
+      --stdin-filename dump.sql -- pg_dump shop
 
 With --json: one object a line, told apart by \"type\". \"progress\" comes every second and counts
 files, bytes, total_files and total_bytes (0 while unknown), unchanged_files, new_bytes,
 stored_bytes, issues and seconds; \"issue\" has path, loss (whether content is missing because of
-it) and message; \"summary\" comes last, if a snapshot was made, with its id as snapshot; with
+it) and message; \"file\", with -v -v, has path and outcome (new, changed or unchanged);
+\"summary\" comes last, if a snapshot was made, with its id as snapshot; with
 --dry-run it has none. Patterns that matched nothing are in its unused_excludes.";
 
 /// Make a snapshot of files and directories
@@ -251,7 +256,9 @@ impl Backup {
             return Ok(Exit::Fine);
         }
         if !console.is_json() {
-            console.warn(format_args!("{losses} could not be read; the snapshot is without them"));
+            let them = if losses == 1 { "it" } else { "them" };
+            console
+                .warn(format_args!("{losses} could not be read; the snapshot is without {them}"));
         }
         Ok(Exit::Incomplete)
     }
@@ -386,7 +393,7 @@ fn describe(summary: &Summary) -> [String; 3] {
     let read = HumanCount(files.saturating_sub(unchanged_files));
     let unchanged = HumanCount(unchanged_files);
     let dedup = match dedup_ratio(summary) {
-        Some(ratio) => format!("dedup {ratio:.2}"),
+        Some(ratio) => format!("dedup {}", ratio::times(ratio)),
         None => "nothing new".into(),
     };
     [

@@ -1,7 +1,7 @@
 //! `onefold completion`
 
 use anyhow::Result;
-use clap::{Args, CommandFactory};
+use clap::Args;
 use clap_complete::Shell;
 
 use crate::args::Arguments;
@@ -25,7 +25,7 @@ pub(crate) struct Completion {
 impl Completion {
     pub(crate) fn run(self) -> Result<Exit> {
         let mut script = Vec::new();
-        clap_complete::generate(self.shell, &mut Arguments::command(), "onefold", &mut script);
+        clap_complete::generate(self.shell, &mut Arguments::described(), "onefold", &mut script);
         let mut output = Output::new();
         output.line(script.trim_ascii_end())?;
         output.finish()?;

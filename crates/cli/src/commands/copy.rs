@@ -31,8 +31,8 @@ meet what is backed up to this one: --rechunk cuts files anew, which reads all o
 Examples:
   onefold copy --repo /mnt/second --from-repo /mnt/backup
   onefold copy --repo /mnt/second --from-repo /mnt/backup latest 3f2c81ab
-  onefold copy --repo s3://backups/laptop --password-file new --from-repo /mnt/backup \\
-    --from-password-file old --rechunk
+  onefold copy --repo s3://backups/laptop --password-file new \\
+      --from-repo /mnt/backup --from-password-file old --rechunk
 
 With --json: one object a line, told apart by \"type\". \"progress\" comes every second, as
 `onefold backup --help` tells; \"summary\" comes last with copied and there (lists of from and to),

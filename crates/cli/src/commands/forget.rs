@@ -34,8 +34,10 @@ time in the future are kept, and count for no rule. The chunks of what was forgo
 `onefold prune`, or --prune.
 
 Examples:
-  onefold forget --repo /mnt/backup --keep-daily 7 --keep-weekly 5 --keep-monthly 12 --dry-run
-  onefold forget --repo /mnt/backup --keep-within 30d --keep-tag important --prune
+  onefold forget --repo /mnt/backup --keep-daily 7 --keep-weekly 5 \\
+      --keep-monthly 12 --dry-run
+  onefold forget --repo /mnt/backup --keep-within 30d --keep-tag important \\
+      --prune
   onefold forget --repo /mnt/backup --host atlas --keep-last 3
   onefold forget --repo /mnt/backup 3f2c 81ab
 

@@ -10,6 +10,7 @@ use clap::Args;
 use fuser::{Config, MountOption, SessionACL};
 
 use crate::console::Console;
+use crate::count::count;
 use crate::exit::Exit;
 use crate::interrupt::cancel_on_signal;
 use crate::mount::files::Files;
@@ -68,10 +69,8 @@ impl Mount {
             fuser::spawn_mount(files, &self.directory, &self.config())
                 .with_context(|| format!("cannot mount on '{place}'"))?,
         );
-        console.notice(format_args!(
-            "{} snapshots in '{place}'; Ctrl-C or `umount` ends it",
-            snapshots.len()
-        ));
+        let found = count(snapshots.len() as u64, "snapshot", "snapshots");
+        console.notice(format_args!("{found} in '{place}'; Ctrl-C or `umount` ends it"));
         while session.as_ref().is_some_and(|session| !session.guard.is_finished()) {
             if cancel.is_cancelled()
                 && let Some(session) = session.take()

@@ -239,13 +239,11 @@ fn describe(report: &Report, dry_run: bool) -> Vec<String> {
     }
     if report.waiting_containers > 0 {
         for waiting in &report.waiting {
-            let waiting_for = containers(report.waiting_containers);
-            lines.push(format!(
-                "{waiting_for} stay for now, until this has ended: {}",
-                backup(waiting)
-            ));
+            let stay = count(report.waiting_containers, "container stays", "containers stay");
+            lines.push(format!("{stay} for now, until this has ended: {}", backup(waiting)));
         }
-        lines.push("the next prune deletes them".into());
+        let them = if report.waiting_containers == 1 { "it" } else { "them" };
+        lines.push(format!("the next prune deletes {them}"));
     }
     lines
 }

@@ -33,9 +33,12 @@ not synced, bytes may be missing though size and time are right.
 
 Examples:
   onefold restore --repo /mnt/backup latest --target /tmp/restored
-  onefold restore --repo /mnt/backup 1a2b3c4d:projects/onefold --target . --overwrite never
-  onefold restore --repo /mnt/backup latest --target /srv --include '*.conf' --verify
-  onefold restore --repo /mnt/backup latest --target /srv/images --sparse --overwrite if-changed
+  onefold restore --repo /mnt/backup 1a2b3c4d:projects/onefold --target . \\
+      --overwrite never
+  onefold restore --repo /mnt/backup latest --target /srv --include '*.conf' \\
+      --verify
+  onefold restore --repo /mnt/backup latest --target /srv/images --sparse \\
+      --overwrite if-changed
 
 With --json: one object a line, told apart by \"type\". \"progress\" comes every second and \"issue\" as
 it happens, both as `onefold backup --help` tells; \"summary\" comes last with snapshot, path, target,

@@ -45,9 +45,10 @@ Examples:
   onefold serve --pool /srv/pool
   onefold serve --pool /srv/pool --unix /run/onefold.sock
   onefold serve --pool /srv/pool --unix /run/onefold/socket --unix-mode 0660
-  onefold serve --pool /srv/pool --listen 0.0.0.0:10809 --tls-cert c.pem --tls-key k.pem \\
-      --tls-client-ca ca.pem
-  onefold serve --pool /srv/pool --quota 500GiB --metrics 127.0.0.1:9809 --log-format json
+  onefold serve --pool /srv/pool --listen 0.0.0.0:10809 --tls-cert c.pem \\
+      --tls-key k.pem --tls-client-ca ca.pem
+  onefold serve --pool /srv/pool --quota 500GiB --metrics 127.0.0.1:9809 \\
+      --log-format json
   qemu-img convert -n disk.qcow2 nbd://localhost/disk
   nbd-client -unix /run/onefold.sock -N disk /dev/nbd0";
 

@@ -7,11 +7,13 @@ use onefold_store::stats::{self, Quantiles, Share, Sharing};
 use serde::Serialize;
 
 use crate::console::Console;
+use crate::count;
 use crate::exit::Exit;
 use crate::interrupt::cancel_on_signal;
 use crate::name::shown;
 use crate::output::Output;
 use crate::progress::watched_in_silence;
+use crate::ratio;
 use crate::repository::RepositoryArgs;
 use crate::table;
 
@@ -154,9 +156,9 @@ fn share_lines(shares: &[Share], by: Sharing) -> Vec<String> {
 }
 
 fn lines(stats: &stats::Stats) -> Vec<String> {
-    let bytes = |bytes| format!("{} ({bytes} bytes)", HumanBytes(bytes));
+    let bytes = |bytes| format!("{} ({})", HumanBytes(bytes), count::count(bytes, "byte", "bytes"));
     let count = |count| HumanCount(count).to_string();
-    let ratio = |ratio: Option<f64>| ratio.map_or("none".into(), |ratio| format!("{ratio:.2}"));
+    let ratio = |ratio: Option<f64>| ratio.map_or("none".into(), ratio::times);
     let mut rows = vec![
         ("snapshots", count(stats.snapshots)),
         ("logical", bytes(stats.logical_bytes)),

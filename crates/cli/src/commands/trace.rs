@@ -19,9 +19,11 @@ use serde::Serialize;
 
 use crate::commands::bench::watch::Bar;
 use crate::console::Console;
+use crate::count::count;
 use crate::exit::Exit;
 use crate::output::Output;
 use crate::pool::{PoolArgs, WorkingArgs};
+use crate::ratio;
 use crate::size;
 use crate::table;
 
@@ -366,7 +368,7 @@ impl Shown {
             ("compression ratio", self.kept.compression_ratio),
         ] {
             if let Some(ratio) = ratio {
-                rows.push((name, format!("{ratio:.2}")));
+                rows.push((name, ratio::times(ratio)));
             }
         }
         rows.into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect()
@@ -382,8 +384,8 @@ fn latency(latency: &Latency) -> String {
     format!("{count}, p50 {p50_us:.1} µs, p99 {p99_us:.1} µs, longest {max_us:.0} µs")
 }
 
-fn pages(count: u64) -> String {
-    format!("{} pages", HumanCount(count))
+fn pages(number: u64) -> String {
+    count(number, "page", "pages")
 }
 
 impl Generate {

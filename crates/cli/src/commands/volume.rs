@@ -10,9 +10,11 @@ use onefold_volume::{Pool, VolumeError};
 use serde::Serialize;
 
 use crate::console::Console;
+use crate::count::count;
 use crate::exit::Exit;
 use crate::output::Output;
 use crate::pool::{Doer, PoolArgs};
+use crate::ratio;
 use crate::service::request::{
     Answer, Compression, Fingerprint, Request, Shown, ShownBlock, ShownDetails,
 };
@@ -435,7 +437,7 @@ fn described(one: &ShownDetails) -> Vec<Vec<String>> {
         ("used", HumanBytes(one.mapped_bytes).to_string()),
         ("own pages", pages(one.own_pages, one.own_bytes)),
         ("shared pages", pages(one.shared_pages, one.shared_bytes)),
-        ("deduplication ratio", format!("{:.2}", one.dedup_ratio)),
+        ("deduplication ratio", ratio::times(one.dedup_ratio)),
     ];
     if let Some(made) = one.made {
         let secs = i64::try_from(made).unwrap_or(i64::MAX);
@@ -526,7 +528,8 @@ impl Scrub {
                 }
             }
             let (good, bad) = (found.pages, found.bad.len() as u64 + found.more);
-            output.line(format!("{good} pages are as they were written, {bad} are not"))?;
+            let good = count(good, "page is as it was written", "pages are as they were written");
+            output.line(format!("{good}, {}", count(bad, "is not", "are not")))?;
         }
         output.finish()?;
         Ok(exit)
@@ -549,8 +552,8 @@ impl Stats {
                 ("their stored bytes", HumanBytes(sums.page_bytes).to_string()),
                 ("containers", HumanBytes(sums.container_bytes).to_string()),
                 ("compacting gives back", HumanBytes(sums.reclaimable_bytes).to_string()),
-                ("deduplication ratio", format!("{:.2}", sums.dedup_ratio)),
-                ("total reduction", format!("{:.2}", sums.total_reduction)),
+                ("deduplication ratio", ratio::times(sums.dedup_ratio)),
+                ("total reduction", ratio::times(sums.total_reduction)),
             ];
             let rows: Vec<_> = rows.map(|(name, value)| vec![name.to_owned(), value]).to_vec();
             for line in table::lines(&rows, &[1]) {

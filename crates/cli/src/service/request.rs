@@ -10,6 +10,8 @@ use onefold_volume::{
 };
 use serde::{Deserialize, Serialize};
 
+use crate::count::count;
+
 /// What can be asked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "snake_case", deny_unknown_fields)]
@@ -436,8 +438,8 @@ fn scrub(pool: &Pool, offers: &dyn Offers) -> Result<Answer> {
     let scrubbed = pool.scrub_while(|| offers.goes_on());
     ensure!(
         !scrubbed.is_stopped,
-        "the server ends, and stopped the scrub after {} pages; lost pages found before: {}",
-        scrubbed.pages,
+        "the server ends, and stopped the scrub after {}; lost pages found before: {}",
+        count(scrubbed.pages, "page", "pages"),
         scrubbed.bad.len() as u64 + scrubbed.more
     );
     Ok(Answer::Scrubbed(scrubbed.into()))

@@ -8,14 +8,16 @@ use std::path::{Path, PathBuf};
 use rustix::fs::SeekFrom;
 
 use super::source;
-use crate::Recipe;
 use crate::tree::{Entry, Extent, Meta, Node};
+use crate::{Outcome, Recipe};
 
 /// A file as it was when it was opened.
 ///
 /// Its *content* is what is read: all bytes, or those of its extents one after another.
 pub(super) struct Opened {
     pub(super) path: PathBuf,
+    /// What it is if all of it can be read.
+    pub(super) outcome: Outcome,
     name: Vec<u8>,
     file: File,
     meta: Meta,
@@ -31,7 +33,12 @@ impl Opened {
     /// Opens what is at `path`, a block device only if it stands for the bytes that it holds.
     ///
     /// It is read `at` another path that leads to it.
-    pub(super) fn new(at: &Path, path: &Path, name: &[u8], is_device: bool) -> io::Result<Self> {
+    pub(super) fn new(
+        (at, path): (&Path, &Path),
+        name: &[u8],
+        outcome: Outcome,
+        is_device: bool,
+    ) -> io::Result<Self> {
         let file = source::open(at, is_device)?;
         let metadata = file.metadata()?;
         let size = source::content_len(&file, &metadata)?;
@@ -50,7 +57,7 @@ impl Opened {
         }
         let meta = source::meta_of_open(&file, &metadata)?;
         let (path, name) = (path.to_owned(), name.to_vec());
-        Ok(Self { path, name, file, meta, size, extents, starts, content_len })
+        Ok(Self { path, outcome, name, file, meta, size, extents, starts, content_len })
     }
 
     /// How many bytes there were to read.

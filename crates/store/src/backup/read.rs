@@ -28,7 +28,7 @@ use super::{Stop, Stream, source};
 use crate::chunks::ChunkReader;
 use crate::place::Used;
 use crate::tree::{Entry, Node, Time};
-use crate::{IssueKind, Progress, Recipe, StoreError};
+use crate::{IssueKind, Outcome, Progress, Recipe, StoreError};
 
 /// A batch is handed over once it holds this many bytes …
 const BATCH_LEN: usize = 1 << 20;
@@ -241,9 +241,14 @@ impl Reader<'_> {
             Ok(metadata) => metadata,
             Err(error) => return Ok(Err(("stat", error))),
         };
-        let reused =
-            before.filter(|entry| metadata.is_file() && self.is_reusable(at, entry, &metadata));
+        let (reused, before) = match before {
+            Some(entry) if metadata.is_file() && self.is_reusable(at, &entry, &metadata) => {
+                (Some(entry), None)
+            }
+            before => (None, before),
+        };
         if let Some(entry) = reused {
+            self.shared.progress.entry(path, Outcome::Unchanged);
             Progress::add(&self.shared.progress.files, 1);
             Progress::add(&self.shared.progress.unchanged_files, 1);
             Progress::add(&self.shared.progress.bytes, metadata.len());
@@ -252,7 +257,8 @@ impl Reader<'_> {
             return Ok(Ok(()));
         }
         if metadata.is_file() || is_device {
-            return self.file((at, path), directory, slot, name, is_device);
+            let outcome = if before.is_some() { Outcome::Changed } else { Outcome::New };
+            return self.file((at, path), directory, slot, name, outcome, is_device);
         }
         let special = || -> io::Result<Entry> {
             let no_node =
@@ -262,7 +268,15 @@ impl Reader<'_> {
             Ok(Entry { name: name.to_vec(), meta, node })
         };
         match special() {
-            Ok(entry) => self.done(Arc::clone(directory), slot, Some(entry)),
+            Ok(entry) => {
+                let outcome = match before {
+                    None => Outcome::New,
+                    Some(before) if *before == entry => Outcome::Unchanged,
+                    Some(_) => Outcome::Changed,
+                };
+                self.shared.progress.entry(path, outcome);
+                self.done(Arc::clone(directory), slot, Some(entry));
+            }
             Err(error) => return Ok(Err(("read", error))),
         }
         Ok(Ok(()))
@@ -282,13 +296,14 @@ impl Reader<'_> {
 
     fn file(
         &mut self,
-        (at, path): (&Path, &Path),
+        paths: (&Path, &Path),
         directory: &Arc<OpenDirectory>,
         slot: usize,
         name: &[u8],
+        outcome: Outcome,
         is_device: bool,
     ) -> Result<Result<(), FileError>, StoreError> {
-        let opened = match Opened::new(at, path, name, is_device) {
+        let opened = match Opened::new(paths, name, outcome, is_device) {
             Ok(opened) => opened,
             Err(error) => return Ok(Err(("open", error))),
         };
@@ -315,6 +330,7 @@ impl Reader<'_> {
                     progress.issue(&opened.path, IssueKind::Changed);
                 }
                 Progress::add(&progress.files, 1);
+                progress.entry(&opened.path, opened.outcome);
                 Some(entry)
             }
             Err(source) => {

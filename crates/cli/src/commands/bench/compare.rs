@@ -8,6 +8,7 @@ use onefold_bench::Record;
 use onefold_bench::compare::{self, CONFIDENCE, Comparison, NEGLIGIBLE, TOGETHER, Verdict};
 
 use crate::console::Console;
+use crate::count::count;
 use crate::exit::Exit;
 use crate::output::Output;
 use crate::table;
@@ -83,14 +84,15 @@ fn lines(comparison: &Comparison, all: bool) -> Vec<String> {
     let intervals = speeds.len() - counted(Verdict::TooFewRounds);
     if intervals > 0 {
         lines.push(format!(
-            "of {intervals} intervals of {percent:.0} %, {:.1} are expected to miss the true ratio \
-             by chance",
+            "of {} of {percent:.0} %, {:.1} are expected to miss the true ratio by chance",
+            count(intervals as u64, "interval", "intervals"),
             comparison.expected_misses()
         ));
         let changes = counted(Verdict::Slower) + counted(Verdict::Faster);
+        let changes = count(changes as u64, "change", "changes");
         let stand = speeds.iter().filter(|speed| speed.stands()).count();
         lines.push(format!(
-            "{stand} of {changes} changes stand if all are judged together (Holm, {:.0} %)",
+            "{stand} of {changes} would stand if all are judged together (Holm, {:.0} %)",
             100.0 * TOGETHER
         ));
     }
@@ -125,7 +127,10 @@ fn lines(comparison: &Comparison, all: bool) -> Vec<String> {
     }
     lines.push(match findings.len() {
         0 => "what the chunkers found on the same data: the same".into(),
-        count => format!("what the chunkers found on the same data: {count} numbers differ"),
+        several => {
+            let differ = count(several as u64, "number differs", "numbers differ");
+            format!("what the chunkers found on the same data: {differ}")
+        }
     });
     lines.extend(findings.iter().map(|finding| {
         format!(

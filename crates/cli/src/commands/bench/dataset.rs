@@ -12,6 +12,7 @@ use onefold_store::{Cancel, StoreError};
 use serde::Serialize;
 
 use crate::console::Console;
+use crate::count;
 use crate::exit::Exit;
 use crate::interrupt::cancel_on_signal;
 use crate::output::Output;
@@ -240,9 +241,9 @@ impl Build {
                 Built::Now(receipt) => (receipt, "built"),
             };
             console.notice(format_args!(
-                "{}: {was}, {} files, {}, {}",
+                "{}: {was}, {}, {}, {}",
                 receipt.name,
-                receipt.files,
+                count::files(receipt.files),
                 DecimalBytes(receipt.bytes),
                 receipt.digest
             ));

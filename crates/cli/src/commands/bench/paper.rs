@@ -12,6 +12,7 @@ use onefold_bench::{Header, Record, command_line};
 use super::run::{make_places, typed, write_text};
 use crate::args::STANDARD_OUTPUT;
 use crate::console::Console;
+use crate::count::count;
 use crate::exit::Exit;
 use crate::interrupt::cancel_on_signal;
 use crate::output::Output;
@@ -81,9 +82,9 @@ impl Paper {
         let exit = if result.interrupted { Exit::Interrupted } else { Exit::Fine };
         let [hold, differ, not_measured] = result.count();
         self.show(result, console)?;
-        console.notice(format_args!(
-            "{hold} claims hold, {differ} differ, {not_measured} not measured"
-        ));
+        let hold = count(hold as u64, "claim holds", "claims hold");
+        let differ = count(differ as u64, "differs", "differ");
+        console.notice(format_args!("{hold}, {differ}, {not_measured} not measured"));
         Ok(exit)
     }
 
