@@ -28,8 +28,8 @@ Exit codes:
    10  there is no repository at the given place
    11  something the command needs is in use by another process
    12  wrong password, or a write-only key that was taken back
-   13  all went well, but the repository went back, or snapshots are missing that
-       nobody forgot
+   13  all went well, but the repository went back, or snapshots are missing
+       that nobody forgot
   130  stopped by a signal
 Where two apply, 13 goes before 3 and all others before 13. With --json a last line on standard error
 has both.
@@ -90,10 +90,10 @@ fn join_lines(text: &str) -> String {
 /// Whether `words`, which could not be parsed, ask for JSON on standard output.
 pub(crate) fn ask_for_json(words: &[OsString]) -> bool {
     let words: Vec<&OsString> = words.iter().take_while(|word| *word != "--").collect();
-    // commands of `onefold bench` take a place for JSON
-    let takes_place = words.iter().any(|word| *word == "bench");
     words.iter().enumerate().any(|(i, word)| {
         let is_value = |next: &&OsString| !next.as_encoded_bytes().starts_with(b"-");
+        // commands of `onefold bench` take a place for JSON
+        let takes_place = words[..i].iter().any(|before| *before == "bench");
         *word == "--json" && !(takes_place && words.get(i + 1).is_some_and(is_value))
     })
 }
@@ -269,8 +269,11 @@ mod tests {
             let own = heading("Options").unwrap_or_else(|| panic!("{path}: {help}"));
             assert!(own < global, "{path}: {help}");
             let options = &help[own..global];
-            assert!(!options.contains("--quiet") && !options.contains("--verbose"), "{path}");
-            assert!(help[global..].contains("--quiet"), "{path}");
+            assert!(
+                !options.contains("-q, --quiet") && !options.contains("-v, --verbose"),
+                "{path}"
+            );
+            assert!(help[global..].contains("-q, --quiet"), "{path}");
         }
     }
 
@@ -280,6 +283,7 @@ mod tests {
             |line: &str| ask_for_json(&line.split(' ').map(OsString::from).collect::<Vec<_>>());
         assert!(asks("onefold ls --nonsense --json") && asks("onefold --json nosuch"));
         assert!(asks("onefold bench run --json --nonsense") && asks("onefold bench --json"));
+        assert!(asks("onefold --json bench") && asks("onefold --json bench run --nonsense"));
         assert!(!asks("onefold bench run --json out.json --nonsense"));
         assert!(!asks("onefold ls --nonsense") && !asks("onefold ls --nonsense -- --json"));
     }

@@ -52,8 +52,8 @@ pub(crate) struct SchemeArgs {
     /// With fastcdc, fastcdc-2016 and fastcdc-2020: the normalisation level, 0 to 3
     #[arg(long, value_name = "N")]
     level: Option<u8>,
-    /// With borg: sizes and window as borg writes them, CHUNK_MIN_EXP,CHUNK_MAX_EXP,HASH_MASK_BITS,
-    /// HASH_WINDOW_SIZE
+    /// With borg: sizes and window as borg writes them, 19,23,21,4095 for a CHUNK_MIN_EXP of 19, a
+    /// CHUNK_MAX_EXP of 23, a HASH_MASK_BITS of 21 and a HASH_WINDOW_SIZE of 4095
     #[arg(long, value_name = "[buzhash,]N,N,N,N", value_parser = parse_chunker_params)]
     #[arg(conflicts_with_all = ["min", "avg", "max", "window"])]
     chunker_params: Option<ChunkerParams>,

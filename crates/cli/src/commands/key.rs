@@ -62,7 +62,8 @@ Examples:
   onefold key generate /etc/onefold/key > key.pub
   onefold key add --repo /mnt/backup --public-key key.pub > trust
   cat trust >> /etc/onefold/key
-  onefold restore --repo /mnt/backup --key-file /etc/onefold/key latest --target /tmp/restored
+  onefold restore --repo /mnt/backup --key-file /etc/onefold/key latest \\
+      --target /tmp/restored
 
 With --json: one document with public_key and path.";
 

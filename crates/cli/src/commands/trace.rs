@@ -55,7 +55,8 @@ pages, and with --verify-reads 50 for each page.
 Examples:
   onefold trace replay --pool /srv/pool mail.1.gz mail.2.gz
   onefold trace replay --pool /srv/pool --verify-reads --depth 64 homes.gz
-  onefold trace replay --nbd 'nbd+unix:///disk?socket=/run/onefold.sock' --paced --overwrite web.gz --json
+  onefold trace replay --nbd 'nbd+unix:///disk?socket=/run/onefold.sock' \\
+      --paced --overwrite web.gz --json
 
 With --json: one document with operations, is_complete, seconds, kiops, depth, page_bytes, pages by
 what was done, and reads and writes with count, mean_us, p50_us, p99_us and max_us; for a pool also
@@ -69,7 +70,8 @@ Assumptions are the skew, the rate, operations of 4 KiB, and reads that are spre
 
 Examples:
   onefold trace generate --like mail --operations 1000000 > mail
-  onefold trace generate --like homes --duplicate-share 0.5 --footprint 1GiB --seed 7 | gzip > homes.gz";
+  onefold trace generate --like homes --duplicate-share 0.5 --footprint 1GiB \\
+      --seed 7 | gzip > homes.gz";
 
 /// Replay traces of block devices, and make some up
 #[derive(Debug, Args)]

@@ -36,7 +36,8 @@ Examples:
 const CREATE_HELP: &str = "\
 Examples:
   onefold volume create --pool /srv/pool --size 100GiB disk
-  onefold volume create --pool /srv/pool --size 1TiB --block-size 512 --fingerprint sha3-256 disk
+  onefold volume create --pool /srv/pool --size 1TiB --block-size 512 \\
+      --fingerprint sha3-256 disk
 
 With --json: one document, the volume as `onefold volume info` shows it.";
 

@@ -51,7 +51,7 @@ fn a_large_ratio_is_a_whole_number() {
     lab.write("src/zeros", vec![0; 64 << 20]);
     let said = lab.ok("backup --repo repo src").stdout;
     let ratio = said.split("dedup ").nth(1).unwrap().lines().next().unwrap();
-    assert!(ratio.contains(',') && ratio.ends_with('x') && !ratio.contains('.'), "{said}");
+    assert!(ratio.len() > 3 && ratio.ends_with('x') && !ratio.contains('.'), "{said}");
     let stats = lab.ok("stats --repo repo").stdout;
     let line = stats.lines().find(|line| line.starts_with("dedup ratio")).unwrap();
     assert!(line.ends_with('x') && !line.contains('.'), "{stats}");
