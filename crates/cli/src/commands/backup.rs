@@ -56,8 +56,10 @@ Examples:
   onefold backup --repo /mnt/backup --one-file-system /
   onefold backup --repo /mnt/backup --tag weekly --exclude '*.tmp' \\
       --exclude-caches ~
-  onefold backup --repo /mnt/backup --dry-run --exclude-if-present .nobackup /srv
-  find . -newer mark -print0 | onefold backup --repo /mnt/backup --files-from-raw -
+  onefold backup --repo /mnt/backup --dry-run \\
+      --exclude-if-present .nobackup /srv
+  find . -newer mark -print0 |
+      onefold backup --repo /mnt/backup --files-from-raw -
   onefold backup --repo /mnt/backup --device /dev/vg/root --device disk.img
   zcat dump.gz | onefold backup --repo /mnt/backup --stdin \\
       --stdin-filename dump.sql
