@@ -9,6 +9,10 @@ use onefold_seal::ObjectId;
 use onefold_store::tree::Entry;
 use onefold_store::{Repository, SnapshotSpec, StoreError};
 
+use crate::console::Console;
+use crate::filter::FilterArgs;
+use crate::signer::Signer;
+
 /// A snapshot, and a path in it: `latest`, `1a2b3c`, `latest:home/ann`.
 #[derive(Debug, Clone)]
 pub(crate) struct SnapshotPath {
@@ -23,6 +27,7 @@ pub(crate) struct Found {
     pub(crate) entry: Entry,
     /// The entry's path in the snapshot: no slashes before, after, or next to one another.
     pub(crate) path: Vec<u8>,
+    pub(crate) signer: Signer,
 }
 
 impl SnapshotPath {
@@ -39,13 +44,21 @@ impl SnapshotPath {
         Ok(Self { spec, path })
     }
 
-    /// Looks it up.
-    pub(crate) fn find(&self, repository: &Repository) -> Result<Found> {
-        let (id, snapshot) = repository.find(&self.spec)?;
+    /// Looks it up, `latest` among the snapshots that `filter` wants, and says so if a write-only
+    /// client made it.
+    pub(crate) fn find(
+        &self,
+        repository: &Repository,
+        filter: &FilterArgs,
+        console: &Console,
+    ) -> Result<Found> {
+        let (id, snapshot) = filter.find(repository, &self.spec)?;
+        let signer = Signer::of(repository, id, &snapshot)?;
+        signer.tell(id, console);
         let entry = repository.entry_at(id, &snapshot, &self.path)?;
         let components = self.path.split(|byte| *byte == b'/').filter(|part| !part.is_empty());
         let path = components.collect::<Vec<_>>().join(&b'/');
-        Ok(Found { id, entry, path })
+        Ok(Found { id, entry, path, signer })
     }
 }
 

@@ -257,6 +257,20 @@ impl Repository {
         Ok((infos.into_values().collect(), damaged))
     }
 
+    /// The write-only client that sealed snapshot `id`, if one did, with what is remembered of its key
+    /// where that can be read.
+    pub fn signer(&self, id: ObjectId) -> Result<Option<(u32, Option<KeyRemark>)>, StoreError> {
+        let (_, client) = Snapshot::look_alone(self, id)?;
+        let Some(client) = client else { return Ok(None) };
+        let remark = match self.word(client, Step::Added) {
+            Ok(Some(ClientWord::Added(remark))) => Some(remark),
+            Ok(_) => None,
+            Err(error) if self.is_damage(&error) => None,
+            Err(error) => return Err(error),
+        };
+        Ok(Some((client, remark)))
+    }
+
     /// The words that a listing shows, in order.
     pub(crate) fn listed_words(&self) -> Result<Vec<(u32, Step)>, StoreError> {
         let listed = self.objects.list(PREFIX)?;

@@ -153,20 +153,32 @@ impl Repository {
     /// The snapshot that `spec` names.
     pub fn find(&self, spec: &SnapshotSpec) -> Result<(ObjectId, Snapshot), StoreError> {
         match spec {
-            SnapshotSpec::Latest => {
-                let (mut snapshots, mut damaged) = self.snapshots()?;
-                // A damaged snapshot may be the newest: saying nothing would restore an older one.
-                match (snapshots.pop(), damaged.pop()) {
-                    (_, Some(error)) => Err(error),
-                    (Some(newest), None) => Ok(newest),
-                    (None, None) => Err(StoreError::NoSnapshot {
-                        spec: spec.to_string(),
-                        hint: ": the repository has none yet".into(),
-                    }),
-                }
-            }
+            SnapshotSpec::Latest => self.latest(|_| true),
             SnapshotSpec::Prefix(digits) => self.find_by_prefix(digits),
         }
+    }
+
+    /// The newest of the snapshots that are `wanted`.
+    pub fn latest(
+        &self,
+        wanted: impl Fn(&Snapshot) -> bool,
+    ) -> Result<(ObjectId, Snapshot), StoreError> {
+        let (snapshots, mut damaged) = self.snapshots()?;
+        // A damaged snapshot may be the newest: saying nothing would restore an older one.
+        if let Some(error) = damaged.pop() {
+            return Err(error);
+        }
+        let count = snapshots.len();
+        let newest = snapshots.into_iter().rev().find(|(_, snapshot)| wanted(snapshot));
+        newest.ok_or_else(|| StoreError::NoSnapshot {
+            spec: SnapshotSpec::Latest.to_string(),
+            hint: match count {
+                0 => ": the repository has none yet".into(),
+                _ => {
+                    format!(": none of {count} snapshots is of the host, tags and paths asked for")
+                }
+            },
+        })
     }
 
     fn find_by_prefix(&self, digits: &str) -> Result<(ObjectId, Snapshot), StoreError> {

@@ -14,6 +14,7 @@ use crate::console::Console;
 use crate::count::count;
 use crate::encryption::FromPasswordArgs;
 use crate::exit::Exit;
+use crate::filter::FilterArgs;
 use crate::host;
 use crate::interrupt::cancel_on_signal;
 use crate::output::Output;
@@ -52,6 +53,8 @@ pub(crate) struct Copy {
     /// What to copy: `latest` or the first digits of an id [default: all snapshots]
     #[arg(value_name = "SNAPSHOT")]
     snapshots: Vec<SnapshotSpec>,
+    #[command(flatten)]
+    filter: FilterArgs,
     /// Cut files anew, by the chunker of this repository
     #[arg(long)]
     rechunk: bool,
@@ -97,9 +100,10 @@ impl Copy {
 
     fn snapshots(&self, from: &Repository) -> Result<Vec<(ObjectId, Snapshot)>, StoreError> {
         if !self.snapshots.is_empty() {
-            return self.snapshots.iter().map(|spec| from.find(spec)).collect();
+            return self.snapshots.iter().map(|spec| self.filter.find(from, spec)).collect();
         }
-        let (all, damaged) = from.snapshots()?;
+        let (mut all, damaged) = from.snapshots()?;
+        all.retain(|(_, snapshot)| self.filter.wants(snapshot));
         match damaged.into_iter().next() {
             Some(error) => Err(error),
             None => Ok(all),

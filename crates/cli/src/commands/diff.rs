@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use crate::console::Console;
 use crate::exit::Exit;
+use crate::filter::FilterArgs;
 use crate::name::PathFields;
 use crate::output::Output;
 use crate::repository::RepositoryArgs;
@@ -39,6 +40,8 @@ pub(crate) struct Diff {
     /// The newer one, or a directory in it
     #[arg(value_name = "SNAPSHOT", value_parser = SnapshotPath::parser())]
     after: SnapshotPath,
+    #[command(flatten)]
+    filter: FilterArgs,
 }
 
 /// A change in JSON.
@@ -74,8 +77,9 @@ struct Totals {
 impl Diff {
     pub(crate) fn run(self, console: &Console) -> Result<Exit> {
         let opened = self.repository.open(console)?;
-        let before = directory(self.before.find(&opened.repository)?)?;
-        let after = directory(self.after.find(&opened.repository)?)?;
+        let find = |path: &SnapshotPath| path.find(&opened.repository, &self.filter, console);
+        let before = directory(find(&self.before)?)?;
+        let after = directory(find(&self.after)?)?;
         let mut output = Output::new();
         let mut totals = Totals { r#type: "summary", ..Totals::default() };
         let mut written = Ok(());

@@ -1,6 +1,5 @@
 //! `onefold forget`
 
-use std::collections::HashSet;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
@@ -18,6 +17,7 @@ use super::prune::{self, PruneOptions};
 use crate::console::Console;
 use crate::count::count;
 use crate::exit::Exit;
+use crate::filter::FilterArgs;
 use crate::name::{lossy, shown};
 use crate::output::Output;
 use crate::repository::RepositoryArgs;
@@ -43,8 +43,9 @@ Examples:
 
 With --json: one document with dry_run, groups (host, paths and tags as grouped by; from_client,
 whether write-only clients made them, which never count beside others; keep and remove, lists of
-snapshots with id, time, host, paths, tags and reasons), and prune, if asked for, as `onefold prune
---json` has it.";
+snapshots with id, time, host, paths, tags and reasons), named (the snapshots that were named, with id,
+and time, host, paths and tags if they can be read), and prune, if asked for, as `onefold prune --json`
+has it.";
 
 /// How many digits of an id are shown.
 const SHORT: usize = 8;
@@ -60,15 +61,8 @@ pub(crate) struct Forget {
     snapshots: Vec<SnapshotSpec>,
     #[command(flatten)]
     rules: Rules,
-    /// Only snapshots of this host
-    #[arg(long, value_name = "H")]
-    host: Option<String>,
-    /// Only snapshots with all of these tags; repeated, with all of one of the lists
-    #[arg(long = "tag", value_name = "T[,T]")]
-    tags: Vec<TagList>,
-    /// Only snapshots of all these paths; may be repeated
-    #[arg(long = "path", value_name = "PATH")]
-    paths: Vec<String>,
+    #[command(flatten)]
+    filter: FilterArgs,
     /// What the snapshots of a group have in common: host, paths, tags, or nothing
     #[arg(long, value_name = "GROUP", default_value = "host,paths", value_parser = group_by)]
     group_by: GroupBy,
@@ -134,6 +128,7 @@ struct Rules {
 struct Forgotten<'a> {
     dry_run: bool,
     groups: Vec<GroupShown<'a>>,
+    named: Vec<NamedShown>,
     #[serde(skip_serializing_if = "Option::is_none")]
     prune: Option<prune::Pruned>,
 }
@@ -161,6 +156,26 @@ struct SnapshotShown<'a> {
     reasons: &'a [String],
 }
 
+/// A snapshot that was named. What is told of it is missing if it cannot be read.
+#[derive(Serialize)]
+struct NamedShown {
+    id: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    time: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    host: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    paths: Option<Vec<String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tags: Option<Vec<String>>,
+}
+
+/// A snapshot that was named, if it can be read.
+struct Named {
+    id: ObjectId,
+    snapshot: Option<Snapshot>,
+}
+
 impl Forget {
     pub(crate) fn run(self, console: &Console) -> Result<Exit> {
         if !self.dry_run {
@@ -171,9 +186,10 @@ impl Forget {
         }
         let opened = self.repository.open_unloaded(console)?;
         let repository = &opened.repository;
-        let (groups, ids, damaged) = match self.snapshots.is_empty() {
+        let named = self.named(repository, console)?;
+        let (groups, ids, damaged) = match named.is_empty() {
             true => self.judge(repository)?,
-            false => (Vec::new(), self.named(repository)?, Vec::new()),
+            false => (Vec::new(), named.iter().map(|one| one.id).collect(), Vec::new()),
         };
         for error in &damaged {
             console.line(format_args!("error: a snapshot cannot be read and stays: {error}"));
@@ -187,7 +203,7 @@ impl Forget {
             }
         }
         if !console.is_json() {
-            self.show(&groups, &ids, console)?;
+            self.show(&groups, &named, ids.len(), console)?;
         }
         let pruned = match self.prune && !ids.is_empty() {
             true => Some(self.options.prune(repository, self.dry_run, console)?),
@@ -196,8 +212,9 @@ impl Forget {
         if console.is_json() {
             let mut output = Output::new();
             let groups = groups.iter().map(GroupShown::of).collect();
+            let named = named.iter().map(NamedShown::of).collect();
             let prune = pruned.map(|report| prune::Pruned::of(&report, self.dry_run));
-            output.json_document(&Forgotten { dry_run: self.dry_run, groups, prune })?;
+            output.json_document(&Forgotten { dry_run: self.dry_run, groups, named, prune })?;
             output.finish()?;
         } else if let Some(report) = pruned {
             prune::show(&report, self.dry_run, console)?;
@@ -206,13 +223,26 @@ impl Forget {
     }
 
     /// The snapshots that were named.
-    fn named(&self, repository: &Repository) -> Result<Vec<ObjectId>> {
-        if !self.rules.policy().is_empty() {
+    fn named(&self, repository: &Repository, console: &Console) -> Result<Vec<Named>> {
+        if !self.snapshots.is_empty() && !self.rules.policy().is_empty() {
             bail!("snapshots were named, and rules given: either of the two");
         }
-        let ids: HashSet<ObjectId> =
-            self.snapshots.iter().map(|spec| repository.find_id(spec)).collect::<Result<_, _>>()?;
-        Ok(ids.into_iter().collect())
+        let mut named: Vec<Named> = Vec::new();
+        for spec in &self.snapshots {
+            let id = self.filter.find_id(repository, spec)?;
+            if named.iter().any(|one| one.id == id) {
+                continue;
+            }
+            let snapshot = match repository.find(&SnapshotSpec::Prefix(id.to_string())) {
+                Ok((_, snapshot)) => Some(snapshot),
+                Err(error) => {
+                    console.detail(format_args!("snapshot {id} cannot be read: {error}"));
+                    None
+                }
+            };
+            named.push(Named { id, snapshot });
+        }
+        Ok(named)
     }
 
     /// The groups, what is to be forgotten, and what is wrong with snapshots that cannot be read.
@@ -221,8 +251,7 @@ impl Forget {
         repository: &Repository,
     ) -> Result<(Vec<Group>, Vec<ObjectId>, Vec<onefold_store::StoreError>)> {
         let policy = self.rules.policy();
-        let is_filtered = self.host.is_some() || !self.tags.is_empty() || !self.paths.is_empty();
-        if policy.is_empty() && !(self.unsafe_allow_remove_all && is_filtered) {
+        if policy.is_empty() && !(self.unsafe_allow_remove_all && self.filter.is_given()) {
             bail!(
                 "nothing says what to keep: give a rule, such as --keep-daily 7, or name the \
                  snapshots to forget; to forget all of a host, tag or path, give that and \
@@ -230,7 +259,7 @@ impl Forget {
             );
         }
         let (mut snapshots, damaged) = repository.snapshots()?;
-        snapshots.retain(|(_, snapshot)| self.wants(snapshot));
+        snapshots.retain(|(_, snapshot)| self.filter.wants(snapshot));
         let now =
             SystemTime::now().duration_since(UNIX_EPOCH).context("the clock is before 1970")?;
         let now = Time { secs: now.as_secs() as i64, nanos: now.subsec_nanos() };
@@ -248,15 +277,17 @@ impl Forget {
         Ok((groups, ids, damaged))
     }
 
-    fn wants(&self, snapshot: &Snapshot) -> bool {
-        let has_path = |path: &String| snapshot.paths.iter().any(|one| one == path.as_bytes());
-        self.host.as_ref().is_none_or(|host| *host == snapshot.host)
-            && TagList::any_fits(&self.tags, &snapshot.tags)
-            && self.paths.iter().all(has_path)
-    }
-
-    fn show(&self, groups: &[Group], ids: &[ObjectId], console: &Console) -> Result<()> {
+    fn show(
+        &self,
+        groups: &[Group],
+        named: &[Named],
+        count_of_ids: usize,
+        console: &Console,
+    ) -> Result<()> {
         let mut output = Output::new();
+        for line in named_lines(named) {
+            output.line(line)?;
+        }
         for group in groups {
             output.line(format!("{}:", describe(&group.shared)))?;
             for line in lines(&group.snapshots) {
@@ -265,7 +296,7 @@ impl Forget {
             output.line("")?;
         }
         if !console.is_quiet() {
-            let what = count(ids.len() as u64, "snapshot", "snapshots");
+            let what = count(count_of_ids as u64, "snapshot", "snapshots");
             output.line(match self.dry_run {
                 true => format!("would forget {what}"),
                 false => format!("forgot {what}"),
@@ -335,6 +366,31 @@ fn describe(shared: &Shared) -> String {
     if parts.is_empty() { "all snapshots".into() } else { parts.join(", ") }
 }
 
+fn named_lines(named: &[Named]) -> Vec<String> {
+    if named.is_empty() {
+        return Vec::new();
+    }
+    let header = ["", "ID", "Time", "Host", "Tags", "Paths"];
+    let mut rows = vec![header.map(str::to_owned).to_vec()];
+    for Named { id, snapshot } in named {
+        let mut row = vec!["remove".to_owned(), id.short()];
+        match snapshot {
+            Some(snapshot) => {
+                let paths: Vec<_> = snapshot.paths.iter().map(|path| shown(path)).collect();
+                row.extend([
+                    local(snapshot.time),
+                    shown(snapshot.host.as_bytes()),
+                    shown(snapshot.tags.join(",").as_bytes()),
+                    paths.join(" "),
+                ]);
+            }
+            None => row.extend(["cannot be read", "", "", ""].map(str::to_owned)),
+        }
+        rows.push(row);
+    }
+    table::lines(&rows, &[])
+}
+
 fn lines(snapshots: &[Judged]) -> Vec<String> {
     let header = ["", "ID", "Time", "Host", "Tags", "Reasons", "Paths"];
     let mut rows = vec![header.map(str::to_owned).to_vec()];
@@ -367,6 +423,20 @@ impl<'a> GroupShown<'a> {
             from_client: *is_from_client,
             keep: of(true),
             remove: of(false),
+        }
+    }
+}
+
+impl NamedShown {
+    fn of(Named { id, snapshot }: &Named) -> Self {
+        let snapshot = snapshot.as_ref();
+        let paths = |one: &Snapshot| one.paths.iter().map(|path| lossy(path)).collect();
+        Self {
+            id: id.to_string(),
+            time: snapshot.map(|one| rfc3339(one.time)),
+            host: snapshot.map(|one| one.host.clone()),
+            paths: snapshot.map(paths),
+            tags: snapshot.map(|one| one.tags.clone()),
         }
     }
 }

@@ -20,6 +20,7 @@ use crate::exit::Exit;
 use crate::name::{PathFields, shown};
 use crate::output::Output;
 use crate::repository::RepositoryArgs;
+use crate::signer::client_id;
 use crate::table;
 use crate::time::{local, rfc3339};
 
@@ -440,11 +441,6 @@ fn say_cleared(cleared: onefold_store::Cleared, console: &Console) -> Result<Exi
     let left = left.into_iter().map(|Finding { object, problem }| Left { object, problem });
     say(console, &Cleared { removed, left: left.collect() }, text)?;
     Ok(exit)
-}
-
-/// By what the key of a write-only client is known.
-fn client_id(client: u32) -> String {
-    format!("{client:08x}")
 }
 
 /// Writes the key that `make` makes to a new file that its owner alone can read; none is left if it

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::console::Console;
 use crate::exit::Exit;
+use crate::filter::FilterArgs;
 use crate::name::{PathFields, hex_unless_utf8, lossy};
 use crate::output::Output;
 use crate::repository::RepositoryArgs;
@@ -35,6 +36,8 @@ pub(crate) struct Ls {
     /// `latest` or the first digits of an id; after a colon, a path in the snapshot
     #[arg(value_name = "SNAPSHOT[:PATH]", value_parser = SnapshotPath::parser())]
     snapshot: SnapshotPath,
+    #[command(flatten)]
+    filter: FilterArgs,
     /// Show mode, owner, group, size and time as well
     #[arg(long, short)]
     long: bool,
@@ -67,7 +70,7 @@ struct Listed {
 impl Ls {
     pub(crate) fn run(self, console: &Console) -> Result<Exit> {
         let opened = self.repository.open(console)?;
-        let found = self.snapshot.find(&opened.repository)?;
+        let found = self.snapshot.find(&opened.repository, &self.filter, console)?;
         let mut output = Output::new();
         let mut show = |path: &[u8], entry: &Entry| {
             if console.is_json() {

@@ -12,6 +12,7 @@ use fuser::{Config, MountOption, SessionACL};
 use crate::console::Console;
 use crate::count::count;
 use crate::exit::Exit;
+use crate::filter::FilterArgs;
 use crate::interrupt::cancel_on_signal;
 use crate::mount::files::Files;
 use crate::mount::shelf::arrange;
@@ -39,6 +40,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub(crate) struct Mount {
     #[command(flatten)]
     repository: RepositoryArgs,
+    #[command(flatten)]
+    filter: FilterArgs,
     /// Let other users look as well, each at what its mode lets them see
     #[arg(long)]
     allow_other: bool,
@@ -60,9 +63,17 @@ impl Mount {
         let cancel = cancel_on_signal(console, "the file system is taken away")?;
         // The kernel may ask as long as the process lives.
         let repository = Box::leak(Box::new(self.repository.open(console)?.repository));
-        let (snapshots, damaged) = repository.snapshots()?;
+        let (mut snapshots, damaged) = repository.snapshots()?;
+        snapshots.retain(|(_, snapshot)| self.filter.wants(snapshot));
         for error in &damaged {
             console.warn(format_args!("a snapshot cannot be read and is left out: {error}"));
+        }
+        let from_clients = snapshots.iter().filter(|(_, snapshot)| snapshot.is_from_client).count();
+        if from_clients > 0 {
+            console.warn(format_args!(
+                "write-only keys signed {from_clients} of the snapshots, which may name any host and \
+                 time and so be `latest`; `onefold snapshots` marks them with a star"
+            ));
         }
         let files = Files::new(repository.view()?, arrange(&snapshots), console.clone());
         let mut session = Some(

@@ -12,11 +12,13 @@ use serde::Serialize;
 use crate::console::Console;
 use crate::count;
 use crate::exit::Exit;
+use crate::filter::FilterArgs;
 use crate::interrupt::cancel_on_signal;
 use crate::name::PathFields;
 use crate::output::Output;
 use crate::progress::watched;
 use crate::repository::RepositoryArgs;
+use crate::signer::Signer;
 use crate::snapshot_path::{Found, SnapshotPath};
 
 const AFTER_HELP: &str = "\
@@ -33,6 +35,8 @@ not synced, bytes may be missing though size and time are right.
 
 Examples:
   onefold restore --repo /mnt/backup latest --target /tmp/restored
+  onefold restore --repo /mnt/backup latest --host atlas --path /home \\
+      --target /tmp/restored
   onefold restore --repo /mnt/backup 1a2b3c4d:projects/onefold --target . \\
       --overwrite never
   onefold restore --repo /mnt/backup latest --target /srv --include '*.conf' \\
@@ -42,7 +46,9 @@ Examples:
 
 With --json: one object a line, told apart by \"type\". \"progress\" comes every second and \"issue\" as
 it happens, both as `onefold backup --help` tells; \"summary\" comes last with snapshot, path, target,
-files, directories, others, bytes, reused (of them, bytes that were there), kept, verified and failed.";
+files, directories, others, bytes, reused (of them, bytes that were there), kept, verified, failed,
+from_client (whether a write-only client made the snapshot), client and client_label (null unless its
+key signed it).";
 
 /// Restore a snapshot, or something in it
 #[derive(Debug, Args)]
@@ -53,6 +59,8 @@ pub(crate) struct Restore {
     /// `latest` or the first digits of an id; after a colon, a path in the snapshot
     #[arg(value_name = "SNAPSHOT[:PATH]", value_parser = SnapshotPath::parser())]
     snapshot: SnapshotPath,
+    #[command(flatten)]
+    filter: FilterArgs,
     /// Where to; made if it does not exist
     #[arg(long, short, value_name = "DIR")]
     target: PathBuf,
@@ -99,12 +107,14 @@ struct Done {
     kept: u64,
     verified: u64,
     failed: u64,
+    #[serde(flatten)]
+    signer: Signer,
 }
 
 impl Restore {
     pub(crate) fn run(self, console: &Console) -> Result<Exit> {
         let opened = self.repository.open(console)?;
-        let found = self.snapshot.find(&opened.repository)?;
+        let found = self.snapshot.find(&opened.repository, &self.filter, console)?;
         console.detail(format_args!("restoring snapshot {}", found.id));
         let options = Options {
             includes: self.includes.clone(),
@@ -156,6 +166,7 @@ impl Restore {
             kept,
             verified,
             failed,
+            signer: found.signer.clone(),
         }
     }
 }

@@ -9,11 +9,11 @@ use serde::Serialize;
 
 use crate::console::Console;
 use crate::exit::Exit;
+use crate::filter::FilterArgs;
 use crate::name::{hex_unless_utf8, lossy, shown};
 use crate::output::Output;
 use crate::repository::RepositoryArgs;
 use crate::table;
-use crate::tags::TagList;
 use crate::time::{local, rfc3339};
 
 const AFTER_HELP: &str = "\
@@ -35,12 +35,8 @@ const SHORT: usize = 8;
 pub(crate) struct Snapshots {
     #[command(flatten)]
     repository: RepositoryArgs,
-    /// Only snapshots of this host
-    #[arg(long, value_name = "H")]
-    host: Option<String>,
-    /// Only snapshots with all of these tags; repeated, with all of one of the lists
-    #[arg(long = "tag", value_name = "T[,T]")]
-    tags: Vec<TagList>,
+    #[command(flatten)]
+    filter: FilterArgs,
 }
 
 /// A snapshot in JSON.
@@ -72,7 +68,7 @@ impl Snapshots {
     pub(crate) fn run(self, console: &Console) -> Result<Exit> {
         let opened = self.repository.open_unloaded(console)?;
         let (mut snapshots, damaged) = opened.repository.snapshots()?;
-        snapshots.retain(|(_, snapshot)| self.wants(snapshot));
+        snapshots.retain(|(_, snapshot)| self.filter.wants(snapshot));
         let mut output = Output::new();
         if console.is_json() {
             let listed: Vec<_> = snapshots.iter().map(Listed::of).collect();
@@ -90,11 +86,6 @@ impl Snapshots {
             console.line(format_args!("error: a snapshot cannot be read: {error}"));
         }
         Ok(if damaged.is_empty() { Exit::Fine } else { Exit::Fatal })
-    }
-
-    fn wants(&self, snapshot: &Snapshot) -> bool {
-        self.host.as_ref().is_none_or(|host| *host == snapshot.host)
-            && TagList::any_fits(&self.tags, &snapshot.tags)
     }
 }
 

@@ -91,6 +91,38 @@ fn snapshots_are_forgotten_by_id_and_pruned_at_once() {
 }
 
 #[test]
+fn snapshots_that_are_forgotten_by_id_are_named() {
+    let lab = lab();
+    let atlas = ids(&lab, "atlas");
+    let source = lab.path("src").display().to_string();
+    let line = format!("forget --repo repo {} {}", &atlas[0][..12], atlas[1]);
+    let dry = lab.ok(&format!("{line} -n"));
+    for text in ["remove", &atlas[0][..8], &atlas[1][..8], "atlas", "weekly", &source] {
+        assert!(dry.stdout.contains(text), "{text:?} is not said: {dry:#?}");
+    }
+    assert!(dry.stdout.contains("would forget 2 snapshots"), "{dry:#?}");
+    let dry = lab.ok(&format!("{line} -n --json")).json();
+    assert_eq!(listed(&dry, "named"), atlas[..2]);
+    assert_eq!(
+        (&dry["named"][0]["host"], &dry["named"][0]["paths"][0]),
+        (&"atlas".into(), &source.clone().into())
+    );
+    assert_eq!(ids(&lab, "atlas"), atlas);
+    // One that cannot be read is named by its id.
+    let damaged = lab.path(format!("repo/snapshots/{}", atlas[1]));
+    let mut bytes = fs::read(&damaged).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    fs::write(&damaged, bytes).unwrap();
+    let dry = lab.ok(&format!("{line} -n"));
+    assert!(
+        dry.stdout.contains(&atlas[1][..8]) && dry.stdout.contains("cannot be read"),
+        "{dry:#?}"
+    );
+    assert!(lab.ok(&line).stdout.contains(&atlas[0][..8]));
+    assert_eq!(ids(&lab, "atlas"), atlas[2..]);
+}
+
+#[test]
 fn what_would_forget_too_much_is_refused() {
     let lab = lab();
     lab.run("forget --repo repo").expect(1).says(&["nothing says what to keep"]);

@@ -19,6 +19,7 @@ mod going_back;
 mod guest;
 mod interruption;
 mod lab;
+mod latest;
 mod mount;
 mod nbd;
 mod oddities;

@@ -1,0 +1,61 @@
+//! Which snapshots a command is about.
+
+use clap::Args;
+use onefold_seal::ObjectId;
+use onefold_store::{Repository, Snapshot, SnapshotSpec, StoreError};
+
+use crate::tags::TagList;
+
+/// What narrows the snapshots of a repository, and with them `latest`. An id names its snapshot
+/// whatever these say.
+#[derive(Debug, Args)]
+pub(crate) struct FilterArgs {
+    /// Only snapshots of this host; `latest` is the newest of them
+    #[arg(long, value_name = "H")]
+    host: Option<String>,
+    /// Only snapshots with all of these tags; repeated, with all of one of the lists
+    #[arg(long = "tag", value_name = "T[,T]")]
+    tags: Vec<TagList>,
+    /// Only snapshots of all these paths; may be repeated
+    #[arg(long = "path", value_name = "PATH")]
+    paths: Vec<String>,
+}
+
+impl FilterArgs {
+    /// Whether anything is left out.
+    pub(crate) fn is_given(&self) -> bool {
+        self.host.is_some() || !self.tags.is_empty() || !self.paths.is_empty()
+    }
+
+    /// Whether the command is about `snapshot`.
+    pub(crate) fn wants(&self, snapshot: &Snapshot) -> bool {
+        let has_path = |path: &String| snapshot.paths.iter().any(|one| one == path.as_bytes());
+        self.host.as_ref().is_none_or(|host| *host == snapshot.host)
+            && TagList::any_fits(&self.tags, &snapshot.tags)
+            && self.paths.iter().all(has_path)
+    }
+
+    /// The snapshot that `spec` names.
+    pub(crate) fn find(
+        &self,
+        repository: &Repository,
+        spec: &SnapshotSpec,
+    ) -> Result<(ObjectId, Snapshot), StoreError> {
+        match spec {
+            SnapshotSpec::Latest => repository.latest(|snapshot| self.wants(snapshot)),
+            SnapshotSpec::Prefix(_) => repository.find(spec),
+        }
+    }
+
+    /// The id of the snapshot that `spec` names, be it damaged or missing.
+    pub(crate) fn find_id(
+        &self,
+        repository: &Repository,
+        spec: &SnapshotSpec,
+    ) -> Result<ObjectId, StoreError> {
+        match spec {
+            SnapshotSpec::Latest => Ok(self.find(repository, spec)?.0),
+            SnapshotSpec::Prefix(_) => repository.find_id(spec),
+        }
+    }
+}
