@@ -128,6 +128,14 @@ pub enum BackendError {
         /// What the operating system said, if it was asked.
         source: Option<io::Error>,
     },
+    /// Another user may have put there what lies here, or may exchange it.
+    #[error("'{}' is not used: {reason}", path.display())]
+    Untrusted {
+        /// The file or directory.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// The root directory is no longer the one that was opened: removed, replaced or unmounted.
     #[error("cannot {operation} {name}: {} is gone or was replaced", root.display())]
     RootGone {

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::Path;
 
 use bytes::Bytes;
@@ -253,6 +254,77 @@ fn a_log_that_a_symbolic_link_leads_to_is_not_read() {
         assert!(!error.is_not_found());
     }
     assert_eq!(logs.reader("real").unwrap().len(), 3);
+}
+
+#[test]
+fn nothing_that_a_symbolic_link_leads_to_is_opened_written_or_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let kept = LocalFolder::create(&folder.path().join("kept")).unwrap();
+    let victim = folder.path().join("victim");
+    LocalLog::open(&victim).unwrap().append(b"precious").unwrap();
+    symlink(&victim, kept.path().join("to-file")).unwrap();
+    symlink(folder.path().join("new"), kept.path().join("to-nothing")).unwrap();
+    symlink(folder.path(), kept.path().join("to-folder")).unwrap();
+    for name in ["to-file", "to-nothing", "to-folder"] {
+        let errors = [
+            kept.log(name).err(),
+            kept.pages(name, 8).err(),
+            kept.reader(name).err(),
+            kept.folder(name).err(),
+            LocalFolder::create_private(&kept.path().join(name)).err(),
+        ];
+        for error in errors {
+            let error = error.expect("it is a link");
+            assert!(matches!(error, BackendError::Untrusted { .. }), "{name}: {error:?}");
+            assert!(error.to_string().contains(name), "{error}");
+        }
+    }
+    assert_eq!(kept.names().unwrap(), [""; 0]);
+    kept.remove("to-file").unwrap();
+    assert_eq!(fs::read(&victim).unwrap(), b"precious");
+    assert!(!folder.path().join("new").exists());
+    // A folder that is opened stays the one that it was.
+    fs::rename(kept.path(), folder.path().join("moved")).unwrap();
+    fs::create_dir(folder.path().join("trap")).unwrap();
+    symlink(folder.path().join("trap"), kept.path()).unwrap();
+    kept.log("journal").unwrap().append(b"x").unwrap();
+    assert_eq!(kept.names().unwrap(), ["journal"]);
+    assert_eq!(fs::read_dir(folder.path().join("trap")).unwrap().count(), 0);
+}
+
+#[test]
+fn a_private_folder_is_not_one_that_others_own_or_exchange() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().join("root");
+    let open = || LocalFolder::create_private(&root).and_then(|root| root.folder("below"));
+    let refused = |what: &str| match open().map(|below| below.log("journal").map(drop)) {
+        Err(BackendError::Untrusted { reason, .. })
+        | Ok(Err(BackendError::Untrusted { reason, .. })) => {
+            assert!(reason.contains(what), "{reason}")
+        }
+        other => panic!("{other:?}"),
+    };
+    let below = root.join("below");
+    open().unwrap().log("journal").unwrap();
+    for path in [&root, &below] {
+        let set = |mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        set(0o777);
+        refused("every user may write to it");
+        // It is the caller's choice to use a folder without caring for that.
+        LocalFolder::create(&root).unwrap().folder("below").unwrap().log("journal").unwrap();
+        for mode in [0o1777, 0o775, 0o700] {
+            set(mode);
+            open().unwrap().log("journal").unwrap();
+        }
+    }
+    for path in [&root, &below, &below.join("journal")] {
+        match chown(path, Some(54321), None) {
+            Ok(()) => {}
+            Err(error) => return skip(&format!("cannot give a folder to another user: {error}")),
+        }
+        refused("user 54321");
+        chown(path, Some(0), None).unwrap();
+    }
 }
 
 #[test]

@@ -120,7 +120,13 @@ fn step_of(line: &str, root: &Path) -> Option<Step> {
     let below = format!("{}/", root.display());
     let (call_only, _) = arguments.rsplit_once(" = ")?;
     let rest = call_only.rsplit_once(below.as_str())?.1;
-    let path = rest[..rest.find(['"', '>']).unwrap()].to_owned();
+    let (path, after) = rest.split_at(rest.find(['"', '>']).unwrap());
+    // A name in an open directory, as `openat(8</r/local>, "journal", ...)` has it.
+    let name = after.strip_prefix(">, \"").and_then(|name| name.split_once('"'));
+    let path = match name {
+        Some((name, _)) if !name.is_empty() => format!("{path}/{name}"),
+        _ => path.to_owned(),
+    };
     match call {
         "mkdir" | "mkdirat" => Some(Step::MakeDirectory(path)),
         "open" | "openat" if arguments.contains("O_CREAT") => Some(Step::Create(path)),

@@ -1,14 +1,13 @@
 //! Where a command keeps the index of its repository, and how much memory that may take.
 
-use std::env;
 use std::path::PathBuf;
 
 use clap::Args;
 use onefold_index::Memory;
-use onefold_seal::ObjectId;
 use onefold_store::IndexPlace;
 
 use crate::console::Console;
+use crate::own_place::own_place;
 use crate::size;
 
 /// Where the indexes of all repositories are kept.
@@ -21,9 +20,10 @@ pub(crate) struct CacheArgs {
 }
 
 impl CacheArgs {
-    /// The directory, with one for each repository in it; `None` if nobody says where.
-    pub(crate) fn directory(&self) -> Option<PathBuf> {
-        self.cache_dir.clone().or_else(cache_dir)
+    /// The directory, with one for each repository in it; or why there is none.
+    pub(crate) fn directory(&self) -> Result<PathBuf, String> {
+        let named = self.cache_dir.clone().map(Ok);
+        named.unwrap_or_else(|| own_place("XDG_CACHE_HOME", ".cache"))
     }
 }
 
@@ -41,26 +41,20 @@ pub(crate) struct IndexArgs {
 }
 
 impl IndexArgs {
-    /// Where the index of `repository` is to be kept.
-    pub(crate) fn place(&self, repository: ObjectId, console: &Console) -> IndexPlace {
+    /// Where the index of a repository is to be kept.
+    pub(crate) fn place(&self, console: &Console) -> IndexPlace {
         if self.no_cache {
             return IndexPlace::Memory;
         }
-        let Some(directory) = self.cache.directory() else {
-            console.warn(
-                "there is no home directory, so the index is kept in memory; name a place for it \
-                 with --cache-dir",
-            );
-            return IndexPlace::Memory;
-        };
         let memory = self.index_memory.map_or(Memory::DEFAULT, Memory::new);
-        IndexPlace::Directory(directory.join(repository.to_string()), memory)
+        match self.cache.directory() {
+            Ok(directory) => IndexPlace::Directory(directory, memory),
+            Err(why) => {
+                console.warn(format_args!(
+                    "the index is kept in memory: {why}; --cache-dir names another place"
+                ));
+                IndexPlace::Memory
+            }
+        }
     }
-}
-
-/// Where the user's caches are, by the XDG base directory specification.
-fn cache_dir() -> Option<PathBuf> {
-    let set = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let caches = set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")))?;
-    Some(caches.join("onefold"))
 }

@@ -22,6 +22,7 @@ mod memory_place;
 mod mount;
 mod name;
 mod output;
+mod own_place;
 mod place;
 mod pool;
 mod progress;

@@ -1,6 +1,5 @@
 //! Where a command remembers what it has seen of its repository.
 
-use std::env;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -9,6 +8,7 @@ use onefold_backend::{Folder, LocalFolder};
 use onefold_seal::ObjectId;
 
 use crate::console::Console;
+use crate::own_place::own_place;
 
 /// Where it is remembered what was seen of all repositories.
 #[derive(Debug, Args)]
@@ -24,8 +24,13 @@ impl MemoryArgs {
     /// with a write-only key reads less of it, and must not take that for all there is: both
     /// remember apart.
     pub(crate) fn path(&self, repository: ObjectId, is_write_only: bool) -> Option<PathBuf> {
-        let whose = if is_write_only { "-write-only" } else { "" };
-        Some(self.state_dir.clone().or_else(state_dir)?.join(format!("{repository}{whose}")))
+        Some(self.directory().ok()?.join(name(repository, is_write_only)))
+    }
+
+    /// The folder of all; or why there is none.
+    fn directory(&self) -> Result<PathBuf, String> {
+        let named = self.state_dir.clone().map(Ok);
+        named.unwrap_or_else(|| own_place("XDG_STATE_HOME", ".local/state"))
     }
 
     /// The folder there. One that cannot be had is complained of and done without.
@@ -35,24 +40,26 @@ impl MemoryArgs {
         is_write_only: bool,
         console: &Console,
     ) -> Option<Arc<dyn Folder>> {
-        let trouble =
-            match self.path(repository, is_write_only).map(|path| LocalFolder::create(&path)) {
-                Some(Ok(folder)) => return Some(Arc::new(folder)),
-                Some(Err(error)) => {
-                    console.forget();
-                    format!("{:#}", anyhow::Error::new(error))
-                }
-                None => "there is no home directory; name a place with --state-dir".into(),
-            };
-        console.warn(format_args!("what is seen of the repository is not remembered: {trouble}"));
+        let open = |directory: PathBuf| {
+            LocalFolder::create_private(&directory)?.folder(&name(repository, is_write_only))
+        };
+        let trouble = match self.directory().map(open) {
+            Ok(Ok(folder)) => return Some(Arc::new(folder)),
+            Ok(Err(error)) => {
+                console.forget();
+                format!("{:#}", anyhow::Error::new(error))
+            }
+            Err(why) => why,
+        };
+        console.warn(format_args!(
+            "what is seen of the repository is not remembered: {trouble}; --state-dir names another \
+             place"
+        ));
         None
     }
 }
 
-/// Where the user's programs keep what they must not forget, by the XDG base directory
-/// specification.
-fn state_dir() -> Option<PathBuf> {
-    let set = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let states = set("XDG_STATE_HOME").or_else(|| Some(set("HOME")?.join(".local/state")))?;
-    Some(states.join("onefold"))
+fn name(repository: ObjectId, is_write_only: bool) -> String {
+    let whose = if is_write_only { "-write-only" } else { "" };
+    format!("{repository}{whose}")
 }

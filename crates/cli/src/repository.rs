@@ -81,7 +81,7 @@ impl RepositoryArgs {
     /// Opens the repository and leaves its index alone.
     pub(crate) fn open_unloaded(&self, console: &Console) -> Result<OpenRepository> {
         let mut opened = OpenRepository::open(&self.repo, &self.access, &self.password, console)?;
-        let place = self.index.place(opened.repository.id(), console);
+        let place = self.index.place(console);
         opened.repository.keep_index(place);
         opened.tell(console);
         self.recall(&mut opened, console)?;
@@ -124,7 +124,7 @@ impl RepositoryArgs {
         console: &Console,
     ) -> Result<OpenRepository> {
         let mut opened = OpenRepository::open(repo, &self.access, &password.to_args(), console)?;
-        opened.repository.keep_index(self.index.place(opened.repository.id(), console));
+        opened.repository.keep_index(self.index.place(console));
         opened.tell(console);
         self.recall(&mut opened, console)?;
         opened.load(console)?;
@@ -148,7 +148,7 @@ impl RepositoryArgs {
         let config = Config::standard();
         match OpenRepository::init(&self.repo, &self.access, config, protect, console) {
             Ok((mut made, protection)) => {
-                let index = self.index.place(made.repository.id(), console);
+                let index = self.index.place(console);
                 made.repository.keep_index(index);
                 self.recall(&mut made, console)?;
                 let place = &made.place;

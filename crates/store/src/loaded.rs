@@ -23,9 +23,10 @@ pub enum IndexPlace {
     /// In memory: about 50 bytes a chunk.
     #[default]
     Memory,
-    /// In a folder below this directory, which may be deleted at any time.
+    /// In a folder of the repository's name below this directory, which may be deleted at any time.
     ///
-    /// A folder serves one process at a time; another one makes its own beside it.
+    /// What another user owns there, or put there as a link, is not used. A folder serves one process
+    /// at a time; another one makes its own beside it.
     Directory(PathBuf, Memory),
     /// In this folder.
     Folder(Arc<dyn Folder>, Memory),
@@ -143,10 +144,13 @@ impl Repository {
         kind: &str,
         memory: Memory,
     ) -> Result<(Index, Option<IndexError>), IndexError> {
+        let folder = LocalFolder::create_private(directory)
+            .and_then(|all| all.folder(&self.id().to_string()))
+            .map_err(IndexError::Local)?;
         (1..=FOLDERS)
             .map(|number| {
-                let folder = LocalFolder::create(&directory.join(format!("{kind}-{number}")))
-                    .map_err(IndexError::Local)?;
+                let folder =
+                    folder.folder(&format!("{kind}-{number}")).map_err(IndexError::Local)?;
                 Index::open(Arc::new(folder), self.id(), memory)
             })
             .find(|opened| !opened.as_ref().is_err_and(IndexError::is_in_use))

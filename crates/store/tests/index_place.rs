@@ -2,7 +2,7 @@
 
 mod common;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use common::picture::Picture;
@@ -25,6 +25,11 @@ fn open_with(objects: &Arc<dyn Objects>, directory: &Path) -> Repository {
     let mut repository = open(objects);
     repository.keep_index(IndexPlace::Directory(directory.to_owned(), Memory::MIN));
     repository
+}
+
+/// Where a repository keeps its index below `directory`.
+fn kept_of(repository: &Repository, directory: &Path) -> PathBuf {
+    directory.join(repository.id().to_string())
 }
 
 fn source(seed: u64) -> TempDir {
@@ -116,8 +121,11 @@ fn a_second_process_has_an_index_of_its_own() {
     assert!(second.load().unwrap().is_empty());
     let (_, snapshot) = back_up(&second, source.path());
     assert_eq!(snapshot.summary.new_bytes, 0);
-    let mut names: Vec<_> =
-        cache.path().read_dir().unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let mut names: Vec<_> = kept_of(&first, cache.path())
+        .read_dir()
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
     names.sort();
     assert_eq!(names, ["index-1", "index-2"]);
 }
@@ -128,7 +136,7 @@ fn a_damaged_index_is_built_again_and_the_reason_is_told() {
     let (source, cache) = (source(0), tempfile::tempdir().unwrap());
     back_up(&open_with(&objects, cache.path()), source.path());
     let place = || IndexPlace::Directory(cache.path().to_owned(), Memory::MIN);
-    let folder = cache.path().join("index-1");
+    let folder = kept_of(&open(&objects), cache.path()).join("index-1");
     for entry in folder.read_dir().unwrap() {
         let path = entry.unwrap().path();
         let whole = std::fs::read(&path).unwrap();
@@ -220,7 +228,8 @@ fn a_check_finds_the_same_with_an_index_on_disk_and_leaves_nothing_there() {
         let cache = tempfile::tempdir().unwrap();
         let on_disk = found(&objects, IndexPlace::Directory(cache.path().into(), Memory::MIN));
         assert_eq!(on_disk, found(&objects, IndexPlace::Memory));
-        let folders = cache.path().read_dir().unwrap().map(|folder| folder.unwrap().path());
+        let kept = kept_of(&open(&objects), cache.path());
+        let folders = kept.read_dir().unwrap().map(|folder| folder.unwrap().path());
         let files = folders.flat_map(|folder| folder.read_dir().unwrap());
         let left: u64 = files.map(|file| file.unwrap().metadata().unwrap().len()).sum();
         assert!(left < 4096, "{left} bytes are left");

@@ -1,77 +1,122 @@
 //! Logs and pages in a directory of this machine.
 
-use std::fs;
+use std::fs::File;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use rustix::fs::{AtFlags, Dir, FileType, Mode, mkdirat, statat, unlinkat};
+use rustix::io::Errno;
+
+use super::itself::Directory;
 use super::log::LocalReader;
 use super::objects::make_durably;
 use super::{LocalLog, LocalPages};
 use crate::name::check_part;
 use crate::{BackendError, Folder, Log, LogReader, Operation, Pages};
 
-/// Logs and files of pages in a local directory.
+/// Logs and files of pages in a local directory. What a symbolic link in it leads to is not opened.
 #[derive(Debug)]
-pub struct LocalFolder {
-    root: PathBuf,
-}
+pub struct LocalFolder(Directory);
 
 impl LocalFolder {
     /// The folder at `root`, made durably, for nobody but its owner, with the directories above it
     /// where they are missing. One that exists is taken as it is.
     pub fn create(root: &Path) -> Result<Self, BackendError> {
-        make_durably(root).map_err(|cause| BackendError::BadRoot {
-            root: root.to_owned(),
-            reason: "it cannot be made",
-            source: Some(cause),
-        })?;
-        Ok(Self { root: root.to_owned() })
+        make(root)?;
+        Directory::open(root).map(Self)
     }
 
-    fn path(&self, name: &str) -> Result<PathBuf, BackendError> {
-        check_part(name)?;
-        Ok(self.root.join(name))
+    /// The same for what a program keeps of its own, where another user might wish to mislead it.
+    ///
+    /// # Errors
+    /// [`BackendError::Untrusted`] if the folder is a symbolic link, belongs to a user other than this
+    /// one and root, or lets every user exchange what it holds. The same holds for what is opened in
+    /// it. The directories above `root` are the caller's choice.
+    pub fn create_private(root: &Path) -> Result<Self, BackendError> {
+        make(root)?;
+        Directory::open_private(root).map(Self)
     }
+
+    /// The folder `name` in this one, made durably, for nobody but its owner, if there is none;
+    /// private if this one is.
+    pub fn folder(&self, name: &str) -> Result<Self, BackendError> {
+        check_part(name)?;
+        let path = self.0.path().join(name);
+        let made = match mkdirat(self.0.as_file(), name, Mode::from_raw_mode(0o700)) {
+            Err(Errno::EXIST) => Ok(()),
+            Err(errno) => Err(errno.into()),
+            Ok(()) => self.0.sync(),
+        };
+        made.map_err(|cause| BackendError::from_file(Operation::Open, &path, cause))?;
+        self.0.directory(name).map(Self)
+    }
+
+    /// Where the folder is.
+    pub fn path(&self) -> &Path {
+        self.0.path()
+    }
+}
+
+fn make(root: &Path) -> Result<(), BackendError> {
+    make_durably(root).map_err(|cause| BackendError::BadRoot {
+        root: root.to_owned(),
+        reason: "it cannot be made",
+        source: Some(cause),
+    })
 }
 
 impl Folder for LocalFolder {
     fn log(&self, name: &str) -> Result<Box<dyn Log + Sync>, BackendError> {
-        Ok(Box::new(LocalLog::open(&self.path(name)?)?))
+        check_part(name)?;
+        Ok(Box::new(LocalLog::open_in(&self.0, name)?))
     }
 
     fn reader(&self, name: &str) -> Result<Box<dyn LogReader>, BackendError> {
-        Ok(Box::new(LocalReader::open(&self.path(name)?)?))
+        check_part(name)?;
+        Ok(Box::new(LocalReader::open_in(&self.0, name)?))
     }
 
     fn pages(&self, name: &str, page_size: usize) -> Result<Box<dyn Pages + Sync>, BackendError> {
-        Ok(Box::new(LocalPages::open(&self.path(name)?, page_size)?))
+        check_part(name)?;
+        Ok(Box::new(LocalPages::open_in(&self.0, name, page_size)?))
     }
 
     fn names(&self) -> Result<Vec<String>, BackendError> {
         let list = || -> io::Result<Vec<String>> {
+            let directory: &File = self.0.as_file();
             let mut names = Vec::new();
-            for entry in fs::read_dir(&self.root)? {
+            for entry in Dir::read_from(directory)? {
                 let entry = entry?;
-                let name = entry.file_name().into_string().ok();
                 // What has no name of ours is not ours.
-                let name = name.filter(|name| check_part(name).is_ok());
-                if entry.file_type()?.is_file() {
-                    names.extend(name);
+                let Ok(name) = entry.file_name().to_str() else { continue };
+                if check_part(name).is_err() {
+                    continue;
+                }
+                let kind = match entry.file_type() {
+                    FileType::Unknown => {
+                        let found = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
+                        FileType::from_raw_mode(found.st_mode)
+                    }
+                    known => known,
+                };
+                if kind == FileType::RegularFile {
+                    names.push(name.to_owned());
                 }
             }
             names.sort_unstable();
             Ok(names)
         };
-        list().map_err(|cause| BackendError::from_file(Operation::List, &self.root, cause))
+        list().map_err(|cause| BackendError::from_file(Operation::List, self.0.path(), cause))
     }
 
     fn remove(&self, name: &str) -> Result<(), BackendError> {
-        let path = self.path(name)?;
-        match fs::remove_file(&path) {
-            Err(cause) if cause.kind() != io::ErrorKind::NotFound => {
-                Err(BackendError::from_file(Operation::Delete, &path, cause))
+        check_part(name)?;
+        match unlinkat(self.0.as_file(), name, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(errno) => {
+                let path = self.0.path().join(name);
+                Err(BackendError::from_file(Operation::Delete, &path, errno.into()))
             }
-            _ => Ok(()),
         }
     }
 }

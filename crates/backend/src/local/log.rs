@@ -1,11 +1,11 @@
 //! A log in a local file.
 
-use std::fs::{self, File};
-use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::itself::Directory;
 use super::owned::OwnedFile;
 use crate::error::name_and_place;
 use crate::{BackendError, Log, LogReader, Operation, Syncer};
@@ -21,6 +21,11 @@ impl LocalLog {
     /// [`BackendError::InUse`].
     pub fn open(path: &Path) -> Result<Self, BackendError> {
         OwnedFile::open(path).map(Self)
+    }
+
+    /// The log `name` in `directory`, as [`open`](Self::open) opens it.
+    pub(super) fn open_in(directory: &Directory, name: &str) -> Result<Self, BackendError> {
+        OwnedFile::open_in(directory, name).map(Self)
     }
 }
 
@@ -63,27 +68,15 @@ pub(super) struct LocalReader {
 }
 
 impl LocalReader {
-    /// Opens the file at `path`, which no symbolic link stands for.
-    pub(super) fn open(path: &Path) -> Result<Self, BackendError> {
-        let (file, len) = open_itself(path)
-            .map_err(|cause| BackendError::from_file(Operation::Open, path, cause))?;
-        Ok(Self { file, path: path.to_owned(), len })
+    /// Opens the file `name` in `directory`, which no symbolic link stands for.
+    pub(super) fn open_in(directory: &Directory, name: &str) -> Result<Self, BackendError> {
+        let path = directory.path().join(name);
+        let file = directory.file(name, false)?;
+        let metadata = file.metadata();
+        let metadata =
+            metadata.map_err(|cause| BackendError::from_file(Operation::Open, &path, cause))?;
+        Ok(Self { file, path, len: metadata.len() })
     }
-}
-
-/// The file that has the name itself, and its length.
-fn open_itself(path: &Path) -> io::Result<(File, u64)> {
-    // before it is opened: that of a pipe would wait for who writes to it
-    let named = fs::symlink_metadata(path)?;
-    if !named.is_file() {
-        return Err(io::Error::other("expected a file of its own under this name"));
-    }
-    let file = File::open(path)?;
-    let opened = file.metadata()?;
-    if (opened.dev(), opened.ino()) != (named.dev(), named.ino()) {
-        return Err(io::Error::other("it was replaced while it was opened"));
-    }
-    Ok((file, opened.len()))
 }
 
 impl LogReader for LocalReader {

@@ -1,6 +1,7 @@
 //! Storage in directories and files of this machine.
 
 mod folder;
+mod itself;
 mod log;
 mod objects;
 mod owned;

@@ -1,5 +1,6 @@
 //! A local file with one owner, whose failed syncs are never forgotten.
 
+use std::ffi::OsStr;
 use std::fs::{File, TryLockError};
 use std::io;
 use std::ops::Range;
@@ -10,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{FallocateFlags, fallocate};
 
-use super::sync_directory;
+use super::itself::Directory;
 use crate::error::name_and_place;
 use crate::{BackendError, Operation, Syncer};
 
@@ -35,13 +36,21 @@ struct Shared {
 }
 
 impl OwnedFile {
+    /// Opens the file at `path`, as [`open_in`](Self::open_in) does; its directory must exist.
+    pub(super) fn open(path: &Path) -> Result<Self, BackendError> {
+        let failed = |cause| BackendError::from_file(Operation::Open, path, cause);
+        let whole = std::path::absolute(path).map_err(failed)?;
+        let name = whole.file_name().and_then(OsStr::to_str);
+        let name = name.ok_or_else(|| failed(io::ErrorKind::InvalidFilename.into()))?;
+        Self::open_in(&Directory::open(whole.parent().unwrap_or(Path::new("/")))?, name)
+    }
+
     /// Opens the file, made empty if there is none. Its name and what it holds are durable on
     /// return: a process that was killed may have left bytes that only the cache has.
-    pub(super) fn open(path: &Path) -> Result<Self, BackendError> {
-        let path = std::path::absolute(path)
-            .map_err(|cause| BackendError::from_file(Operation::Open, path, cause))?;
+    pub(super) fn open_in(directory: &Directory, name: &str) -> Result<Self, BackendError> {
+        let path = directory.path().join(name);
         let failed = |cause| BackendError::from_file(Operation::Open, &path, cause);
-        let file = open_or_make(&path).map_err(failed)?;
+        let file = directory.file(name, true)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::Error(cause)) => return Err(failed(cause)),
@@ -51,7 +60,7 @@ impl OwnedFile {
             }
         }
         file.sync_all().map_err(failed)?;
-        sync_directory(path.parent().unwrap_or(Path::new("/"))).map_err(failed)?;
+        directory.sync().map_err(failed)?;
         let len = file.metadata().map_err(failed)?.len();
         let shared = Shared { file, path, poisoned: AtomicBool::new(false) };
         Ok(Self { shared: Arc::new(shared), len, has_tail: false })
@@ -180,11 +189,6 @@ impl Syncer for Shared {
         self.check(Operation::Sync)?;
         self.remember(Operation::Sync, self.file.sync_data())
     }
-}
-
-#[expect(clippy::disallowed_methods, reason = "local logs and pages are written here only")]
-fn open_or_make(path: &Path) -> io::Result<File> {
-    File::options().read(true).write(true).create(true).truncate(false).open(path)
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::itself::Directory;
 use super::owned::OwnedFile;
 use crate::{BackendError, Pages};
 
@@ -23,10 +24,22 @@ impl LocalPages {
     ///
     /// If `page_size` is zero.
     pub fn open(path: &Path, page_size: usize) -> Result<Self, BackendError> {
+        OwnedFile::open(path).map(|file| Self::of(file, page_size))
+    }
+
+    /// The pages `name` in `directory`, as [`open`](Self::open) opens them.
+    pub(super) fn open_in(
+        directory: &Directory,
+        name: &str,
+        page_size: usize,
+    ) -> Result<Self, BackendError> {
+        OwnedFile::open_in(directory, name).map(|file| Self::of(file, page_size))
+    }
+
+    fn of(mut file: OwnedFile, page_size: usize) -> Self {
         assert!(page_size > 0, "a page has at least one byte");
-        let mut file = OwnedFile::open(path)?;
         file.ignore_after(file.len() - file.len() % page_size as u64);
-        Ok(Self { file, page_size })
+        Self { file, page_size }
     }
 
     fn offset_of(&self, page: u64) -> u64 {

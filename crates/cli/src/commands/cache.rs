@@ -175,9 +175,8 @@ fn pick(kept: Vec<Kept>, wanted: &[String]) -> Result<Vec<Kept>> {
 
 /// What the cache holds, by id; only what commands name as they name an index.
 fn kept(cache: &CacheArgs) -> Result<Vec<Kept>> {
-    let directory = cache.directory().ok_or_else(|| {
-        anyhow!("there is no home directory; name the place of the cache with --cache-dir")
-    })?;
+    let directory =
+        cache.directory().map_err(|why| anyhow!("{why}; --cache-dir names another place"))?;
     let entries = match fs::read_dir(&directory) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -185,7 +184,12 @@ fn kept(cache: &CacheArgs) -> Result<Vec<Kept>> {
     };
     let mut kept = Vec::new();
     for entry in entries {
-        let path = entry.with_context(|| directory.display().to_string())?.path();
+        let entry = entry.with_context(|| directory.display().to_string())?;
+        let path = entry.path();
+        // A link is none of what commands keep.
+        if !entry.file_type().with_context(|| path.display().to_string())?.is_dir() {
+            continue;
+        }
         let name = path.file_name().and_then(|name| name.to_str());
         let Some(repository) = name.and_then(|name| name.parse::<ObjectId>().ok()) else {
             continue;

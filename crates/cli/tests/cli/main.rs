@@ -24,6 +24,7 @@ mod mount;
 mod nbd;
 mod oddities;
 mod own_repository;
+mod planted;
 mod power_cut;
 mod presets;
 mod repair;

@@ -1,0 +1,28 @@
+//! Where a user's programs keep things of their own, by the XDG base directory specification.
+
+use std::env;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+
+use rustix::process::geteuid;
+
+/// The directory that `variable` names, or else `below` the home directory, for this program; or why
+/// there is none.
+///
+/// A home of another user, as `sudo` may leave it in HOME, is not used: that user could exchange what
+/// lies there, and could not use it any more.
+pub(crate) fn own_place(variable: &str, below: &str) -> Result<PathBuf, String> {
+    let set = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    if let Some(named) = set(variable) {
+        return Ok(named.join("onefold"));
+    }
+    let home = set("HOME").ok_or("there is no home directory")?;
+    // One that does not exist yet is made, and nobody else's.
+    match home.metadata().map(|metadata| metadata.uid()) {
+        Ok(owner) if owner != 0 && owner != geteuid().as_raw() => Err(format!(
+            "HOME, '{}', belongs to user {owner}, so nothing is kept there; `sudo -H` sets another",
+            home.display()
+        )),
+        _ => Ok(home.join(below).join("onefold")),
+    }
+}
