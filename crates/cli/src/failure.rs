@@ -4,8 +4,8 @@ use std::path::Path;
 
 use onefold_backend::BackendError;
 use onefold_bench::build::BuildError;
-use onefold_store::StoreError;
 use onefold_store::check::Finding;
+use onefold_store::{Sighting, StoreError};
 use onefold_volume::VolumeError;
 use serde::Serialize;
 use tracing::error;
@@ -52,21 +52,40 @@ pub(crate) fn log(error: &anyhow::Error) {
 }
 
 /// Says what contradicts the logs of a repository, or what was seen of them, and goes on.
-pub(crate) fn alarm(findings: &[Finding], memory: Option<&Path>, console: &Console) {
+/// `elsewhere` are other locations at which the repository was seen.
+pub(crate) fn alarm(
+    findings: &[Finding],
+    memory: Option<&Path>,
+    elsewhere: &[String],
+    console: &Console,
+) {
     let forget = memory.map(|path| {
         format!("; if you know why, remove '{}', and this client believes it", path.display())
     });
+    let copy = match elsewhere {
+        [] => "a copy has the id of its original, so what this client did in one seems to be missing in \
+               the other"
+            .to_owned(),
+        places => format!(
+            "this client has used a repository with this id in '{}' as well; if one of them is a copy \
+             of the other, what was done in one, such as a repair, seems to be missing in the other, \
+             and both may be whole",
+            places.join("', '")
+        ),
+    };
     let failure = Failure {
         r#type: "error",
         code: Exit::NotAsSeen.code(),
-        message: "the repository is not what it was: somebody removed or brought back parts of it"
-            .into(),
+        message:
+            "the repository is not what it was: somebody removed or brought back parts of it, \
+                  or this client has worked on a copy of it"
+                .into(),
         causes: findings.iter().map(ToString::to_string).collect(),
         hint: Some(format!(
             "find out who changed it, and keep it as it is until then; `onefold forget` with all \
              digits of its id gives up a snapshot that is missing, `onefold check --repair` settles \
              what is missing or wrong in logs; a key epoch, or a word on a client, has to be put back \
-             from a copy{}",
+             from a copy{}; {copy}; open a copy that you go on with by a --state-dir of its own",
             forget.unwrap_or_default()
         )),
     };
@@ -184,6 +203,9 @@ fn hint(error: &anyhow::Error) -> Option<String> {
         Some(_) => return Some(LATER.into()),
         None => {}
     }
+    if let StoreError::OtherRepository { known, found, .. } = store {
+        return Some(advice_on_other(known, *found));
+    }
     let advice = match store {
         StoreError::Exists => "back up into it with `onefold backup`, or name another place",
         StoreError::NotEmpty { .. } => "name a place that is empty or does not exist yet",
@@ -256,6 +278,22 @@ fn hint(error: &anyhow::Error) -> Option<String> {
         _ => return None,
     };
     Some(advice.to_owned())
+}
+
+/// What to do about a repository that is not one of those that were there before.
+fn advice_on_other(known: &[Sighting], found: Sighting) -> String {
+    let in_clear = match !found.is_encrypted && known.iter().any(|one| one.is_encrypted) {
+        true => {
+            "; it is not encrypted, as one before it was, so its host reads what is backed up to it"
+        }
+        false => "",
+    };
+    format!(
+        "if you know why (another disk is mounted there, or the repository was made anew), run it \
+         again with --accept-repository {}, which is needed once{in_clear}; if not, somebody may have \
+         exchanged it: give it no password and back up nothing to it until you know",
+        found.id
+    )
 }
 
 fn of_parent(path: &Path) -> String {

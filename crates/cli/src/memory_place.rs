@@ -1,65 +1,130 @@
 //! Where a command remembers what it has seen of its repository.
 
+use std::cell::OnceCell;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use anyhow::Error;
 use clap::Args;
-use onefold_backend::{Folder, LocalFolder};
+use onefold_backend::{BackendError, LocalFolder};
 use onefold_seal::ObjectId;
+use onefold_store::{KnownRepositories, Sighting, StoreError};
 
 use crate::console::Console;
+use crate::name::shown;
 use crate::own_place::own_place;
+
+/// The folder of what is remembered of locations.
+const LOCATIONS: &str = "locations";
 
 /// Where it is remembered what was seen of all repositories.
 #[derive(Debug, Args)]
 pub(crate) struct MemoryArgs {
-    /// Remember below DIR what was seen of repositories, so that one that goes back or loses
-    /// snapshots is noticed; else below $XDG_STATE_HOME/onefold or ~/.local/state/onefold
+    /// Remember below DIR what was seen of repositories, so that one that goes back, loses
+    /// snapshots or is exchanged is noticed; else below $XDG_STATE_HOME/onefold or
+    /// ~/.local/state/onefold
     #[arg(long, value_name = "DIR", env = "ONEFOLD_STATE_DIR")]
     state_dir: Option<PathBuf>,
 }
 
+/// What is remembered of all repositories.
+pub(crate) struct Memories {
+    state_dir: Option<PathBuf>,
+    console: Console,
+    /// Opened once there is something to remember; nothing if it cannot be had.
+    folder: OnceCell<Option<LocalFolder>>,
+}
+
 impl MemoryArgs {
-    /// Where what is seen of `repository` is remembered; `None` if nobody says where. Who opens it
-    /// with a write-only key reads less of it, and must not take that for all there is: both
-    /// remember apart.
-    pub(crate) fn path(&self, repository: ObjectId, is_write_only: bool) -> Option<PathBuf> {
-        Some(self.directory().ok()?.join(name(repository, is_write_only)))
-    }
-
-    /// The folder of all; or why there is none.
-    fn directory(&self) -> Result<PathBuf, String> {
-        let named = self.state_dir.clone().map(Ok);
-        named.unwrap_or_else(|| own_place("XDG_STATE_HOME", ".local/state"))
-    }
-
-    /// The folder there. One that cannot be had is complained of and done without.
-    pub(crate) fn folder(
-        &self,
-        repository: ObjectId,
-        is_write_only: bool,
-        console: &Console,
-    ) -> Option<Arc<dyn Folder>> {
-        let open = |directory: PathBuf| {
-            LocalFolder::create_private(&directory)?.folder(&name(repository, is_write_only))
-        };
-        let trouble = match self.directory().map(open) {
-            Ok(Ok(folder)) => return Some(Arc::new(folder)),
-            Ok(Err(error)) => {
-                console.forget();
-                format!("{:#}", anyhow::Error::new(error))
-            }
-            Err(why) => why,
-        };
-        console.warn(format_args!(
-            "what is seen of the repository is not remembered: {trouble}; --state-dir names another \
-             place"
-        ));
-        None
+    /// What is remembered there. A folder that cannot be had is complained of, once, and done without.
+    pub(crate) fn memories(&self, console: &Console) -> Memories {
+        let (state_dir, console) = (self.state_dir.clone(), console.clone());
+        Memories { state_dir, console, folder: OnceCell::new() }
     }
 }
 
-fn name(repository: ObjectId, is_write_only: bool) -> String {
-    let whose = if is_write_only { "-write-only" } else { "" };
-    format!("{repository}{whose}")
+impl Memories {
+    /// The folder for what is seen of `repository`. A write-only key reads less of it, which must not
+    /// pass for all there is: what is seen with one is remembered apart.
+    pub(crate) fn of(&self, repository: ObjectId, is_write_only: bool) -> Option<Arc<LocalFolder>> {
+        let whose = if is_write_only { "-write-only" } else { "" };
+        let folder = self.folder()?.folder(&format!("{repository}{whose}"));
+        self.had(folder).map(Arc::new)
+    }
+
+    /// Whether the repository `found` is yet to be noted for `location`.
+    ///
+    /// # Errors
+    /// [`StoreError::OtherRepository`] if only others were used there, unless its id is `accepted`.
+    pub(crate) fn ensure_known(
+        &self,
+        location: &[u8],
+        found: Sighting,
+        accepted: Option<ObjectId>,
+    ) -> Result<bool, StoreError> {
+        let Some(known) = self.known() else { return Ok(false) };
+        if known.is_lost() {
+            self.console.warn(
+                "what was remembered of the locations of repositories is damaged and is begun anew",
+            );
+        }
+        known.ensure_known(location, found, accepted)
+    }
+
+    /// Notes that `found` may be at `location` from now on.
+    pub(crate) fn note(&self, location: &[u8], found: Sighting) {
+        let Some(mut known) = self.known() else { return };
+        if let Err(error) = known.note(location, found) {
+            self.console.warn(format_args!("{:#}", Error::new(error)));
+        }
+    }
+
+    /// The locations besides `here` at which `repository` was used.
+    pub(crate) fn elsewhere(&self, repository: ObjectId, here: &[u8]) -> Vec<String> {
+        let Some(known) = self.known() else { return Vec::new() };
+        known.locations_of(repository).filter(|at| *at != here).map(shown).collect()
+    }
+
+    fn known(&self) -> Option<KnownRepositories> {
+        let folder = self.had(self.folder()?.folder(LOCATIONS))?;
+        match KnownRepositories::open(&folder) {
+            Ok(known) => Some(known),
+            Err(error) => {
+                self.console.warn(format_args!("{:#}", Error::new(error)));
+                None
+            }
+        }
+    }
+
+    fn folder(&self) -> Option<&LocalFolder> {
+        let open = || {
+            let named = self.state_dir.clone().map(Ok);
+            match named.unwrap_or_else(|| own_place("XDG_STATE_HOME", ".local/state")) {
+                Ok(path) => self.had(LocalFolder::create_private(&path)),
+                Err(why) => {
+                    self.warn(&why);
+                    None
+                }
+            }
+        };
+        self.folder.get_or_init(open).as_ref()
+    }
+
+    /// The folder, unless it cannot be had, which is complained of.
+    fn had(&self, folder: Result<LocalFolder, BackendError>) -> Option<LocalFolder> {
+        match folder {
+            Ok(folder) => Some(folder),
+            Err(error) => {
+                self.console.forget();
+                self.warn(&format!("{:#}", Error::new(error)));
+                None
+            }
+        }
+    }
+
+    fn warn(&self, why: &str) {
+        self.console.warn(format_args!(
+            "what is seen of the repository is not remembered: {why}; --state-dir names another place"
+        ));
+    }
 }

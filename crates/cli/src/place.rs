@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::fmt;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -106,6 +107,18 @@ impl Place {
         Ok(Some((metadata.dev(), metadata.ino())))
     }
 
+    /// By what the place is known to a client that remembers it; of an opened place.
+    pub(crate) fn location(&self, access: &Access) -> Vec<u8> {
+        match self {
+            Self::Directory(path) => path.as_os_str().as_bytes().to_vec(),
+            Self::S3(location) => match access.endpoint() {
+                Some(endpoint) => format!("{location} at {}", endpoint.trim_end_matches('/')),
+                None => location.to_string(),
+            }
+            .into_bytes(),
+        }
+    }
+
     /// The place in JSON.
     pub(crate) fn fields(&self) -> PathFields {
         match self {
@@ -135,17 +148,21 @@ impl Access {
         }
     }
 
+    /// The URL of the S3 service, unless it is Amazon's.
+    fn endpoint(&self) -> Option<String> {
+        self.s3_endpoint.clone().or_else(|| S3Options::from_environment().endpoint)
+    }
+
     fn to_directory(&self, objects: LocalObjects) -> Opened {
         let place = Place::Directory(objects.root().to_owned());
         Opened { objects: self.limited(objects), place }
     }
 
     fn to_s3(&self, location: &S3Location, console: &Console) -> Result<Opened, BackendError> {
-        let environment = S3Options::from_environment();
         let options = S3Options {
-            endpoint: self.s3_endpoint.clone().or(environment.endpoint),
+            endpoint: self.endpoint(),
             conditional_put: !self.s3_no_conditional_put,
-            settings: environment.settings,
+            settings: S3Options::from_environment().settings,
         };
         let policy =
             RetryPolicy { total: Duration::from_secs(self.s3_retry_for), ..RetryPolicy::default() };
@@ -198,5 +215,25 @@ pub(crate) fn what_is_at(error: &BackendError) -> Found {
         },
         BackendError::BadRoot { root, source: None, .. } if !root.is_dir() => Found::NoDirectory,
         _ => Found::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_location_in_s3_is_that_of_one_service() {
+        let access = |endpoint: &str| Access {
+            s3_endpoint: Some(endpoint.into()),
+            s3_no_conditional_put: false,
+            s3_retry_for: 0,
+            append_only: false,
+        };
+        let place = Place::of(Path::new("s3://bucket/a/")).unwrap();
+        let here = place.location(&access("https://here/"));
+        assert_eq!(here, b"s3://bucket/a at https://here");
+        assert_eq!(here, place.location(&access("https://here")));
+        assert_ne!(here, place.location(&access("https://there")));
     }
 }

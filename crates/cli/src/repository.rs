@@ -6,15 +6,15 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Error, Result};
 use clap::Args;
 use onefold_backend::{BackendError, Operation};
-use onefold_seal::SealError;
-use onefold_store::{Config, Located, Repository, StoreError};
+use onefold_seal::{ObjectId, SealError};
+use onefold_store::{Config, Located, Repository, Sighting, StoreError};
 
 use crate::console::Console;
 use crate::encryption::{FromPasswordArgs, PasswordArgs, Protection};
 use crate::failure;
 use crate::host;
 use crate::index_place::IndexArgs;
-use crate::memory_place::MemoryArgs;
+use crate::memory_place::{Memories, MemoryArgs};
 use crate::place::{self, Access, Found, Opened, Place};
 
 /// Which repository a command works on.
@@ -31,6 +31,10 @@ pub(crate) struct RepositoryArgs {
     index: IndexArgs,
     #[command(flatten)]
     memory: MemoryArgs,
+    /// Accept the repository with this id, in whole, though this client has used others at its
+    /// location; it is then remembered beside them
+    #[arg(long, value_name = "ID")]
+    accept_repository: Option<ObjectId>,
 }
 
 /// There is no repository at the given place. Its cause tells what is there instead.
@@ -63,6 +67,17 @@ impl fmt::Display for NoRepository {
 pub(crate) struct OpenRepository {
     pub(crate) repository: Repository,
     pub(crate) place: Place,
+    /// By what the place is known to a client that remembers it.
+    location: Vec<u8>,
+}
+
+/// How a repository is opened.
+struct Opening<'a> {
+    access: &'a Access,
+    password: &'a PasswordArgs,
+    memories: &'a Memories,
+    /// The repository that the user accepts, whatever was there before.
+    accepted: Option<ObjectId>,
 }
 
 impl RepositoryArgs {
@@ -80,35 +95,24 @@ impl RepositoryArgs {
 
     /// Opens the repository and leaves its index alone.
     pub(crate) fn open_unloaded(&self, console: &Console) -> Result<OpenRepository> {
-        let mut opened = OpenRepository::open(&self.repo, &self.access, &self.password, console)?;
-        let place = self.index.place(console);
-        opened.repository.keep_index(place);
-        opened.tell(console);
-        self.recall(&mut opened, console)?;
-        Ok(opened)
+        self.open_at(&self.repo, &self.password, &self.memory.memories(console), console)
     }
 
-    /// Holds the repository against its logs and against what was seen of it, and says what
-    /// contradicts them.
-    fn recall(&self, opened: &mut OpenRepository, console: &Console) -> Result<()> {
-        let id = opened.repository.id();
-        let is_write_only = opened.repository.is_write_only();
-        let folder = self.memory.folder(id, is_write_only, console);
-        opened.repository.act_as(host::name(), folder);
-        match opened.repository.recall() {
-            Ok(findings) if findings.is_empty() => {}
-            Ok(findings) => {
-                let path = self.memory.path(id, is_write_only);
-                failure::alarm(&findings, path.as_deref(), console);
-            }
-            Err(error @ StoreError::Memory(_)) => {
-                console.forget();
-                console.warn(format!("{:#}", Error::new(error)));
-            }
-            Err(error) => return Err(Error::new(error).context("cannot read the logs")),
-        }
-        opened.tell_of_memory(console);
-        Ok(())
+    /// Opens the repository in `repo` and leaves its index alone.
+    fn open_at(
+        &self,
+        repo: &Path,
+        password: &PasswordArgs,
+        memories: &Memories,
+        console: &Console,
+    ) -> Result<OpenRepository> {
+        let opening =
+            Opening { access: &self.access, password, memories, accepted: self.accept_repository };
+        let mut opened = OpenRepository::open(repo, &opening, console)?;
+        opened.repository.keep_index(self.index.place(console));
+        opened.tell(console);
+        opened.recall(memories, console)?;
+        Ok(opened)
     }
 
     /// Fails if nothing may be deleted, before `what` has done half of what it is for.
@@ -123,10 +127,8 @@ impl RepositoryArgs {
         password: &FromPasswordArgs,
         console: &Console,
     ) -> Result<OpenRepository> {
-        let mut opened = OpenRepository::open(repo, &self.access, &password.to_args(), console)?;
-        opened.repository.keep_index(self.index.place(console));
-        opened.tell(console);
-        self.recall(&mut opened, console)?;
+        let memories = self.memory.memories(console);
+        let opened = self.open_at(repo, &password.to_args(), &memories, console)?;
         opened.load(console)?;
         Ok(opened)
     }
@@ -137,28 +139,27 @@ impl RepositoryArgs {
         no_encryption: bool,
         console: &Console,
     ) -> Result<OpenRepository> {
-        match self.open_unloaded(console) {
-            Ok(opened) => {
-                return Ok(opened);
-            }
+        let memories = self.memory.memories(console);
+        let open = || self.open_at(&self.repo, &self.password, &memories, console);
+        match open() {
+            Ok(opened) => return Ok(opened),
             Err(error) if error.downcast_ref().is_some_and(NoRepository::is_free) => {}
             Err(error) => return Err(error),
         }
         let protect = || Protection::choose(no_encryption, &self.password, console);
         let config = Config::standard();
-        match OpenRepository::init(&self.repo, &self.access, config, protect, console) {
+        let made =
+            OpenRepository::init(&self.repo, &self.access, config, protect, &memories, console);
+        match made {
             Ok((mut made, protection)) => {
-                let index = self.index.place(console);
-                made.repository.keep_index(index);
-                self.recall(&mut made, console)?;
+                made.repository.keep_index(self.index.place(console));
+                made.recall(&memories, console)?;
                 let place = &made.place;
                 console.notice(format_args!("made a repository in '{place}', {protection}"));
                 Ok(made)
             }
             // Another process was faster.
-            Err(error) if matches!(error.downcast_ref(), Some(StoreError::Exists)) => {
-                self.open_unloaded(console)
-            }
+            Err(error) if matches!(error.downcast_ref(), Some(StoreError::Exists)) => open(),
             Err(error) => Err(error),
         }
     }
@@ -172,12 +173,8 @@ impl NoRepository {
 
 impl OpenRepository {
     /// Opens the repository in `repo`; fails with [`NoRepository`] if there is none.
-    fn open(
-        repo: &Path,
-        access: &Access,
-        password: &PasswordArgs,
-        console: &Console,
-    ) -> Result<Self> {
+    fn open(repo: &Path, opening: &Opening<'_>, console: &Console) -> Result<Self> {
+        let Opening { access, password, memories, accepted } = *opening;
         let named = Place::of(repo)?;
         let missing =
             |error: Error, is_free| error.context(NoRepository { place: named.clone(), is_free });
@@ -201,6 +198,13 @@ impl OpenRepository {
             }
             error => Error::new(error).context(format!("cannot open the repository in '{named}'")),
         })?;
+        let found = match &located {
+            Located::Open(repository) => sighting(repository),
+            Located::Locked(locked) => Sighting { id: locked.id(), is_encrypted: true },
+        };
+        let location = place.location(access);
+        // Before it is given a password, and before the user is asked for one.
+        let is_new = memories.ensure_known(&location, found, accepted)?;
         let repository = match located {
             Located::Open(repository) => {
                 password.expect_none()?;
@@ -210,7 +214,10 @@ impl OpenRepository {
                 .unlock(locked)
                 .with_context(|| format!("cannot open the repository in '{named}'"))?,
         };
-        Ok(Self { repository, place })
+        if is_new {
+            memories.note(&location, found);
+        }
+        Ok(Self { repository, place, location })
     }
 
     /// Makes a repository in `repo`; a directory is made as well if it does not exist. How it is
@@ -220,6 +227,7 @@ impl OpenRepository {
         access: &Access,
         config: Config,
         protect: impl FnOnce() -> Result<Protection>,
+        memories: &Memories,
         console: &Console,
     ) -> Result<(Self, Protection)> {
         let named = Place::of(repo)?;
@@ -239,7 +247,33 @@ impl OpenRepository {
             None => named.create(access, console)?,
         };
         let repository = protection.init(objects, config).with_context(cannot)?;
-        Ok((Self { repository, place }, protection))
+        let location = place.location(access);
+        // Its maker knows that it is another one than was there.
+        memories.note(&location, sighting(&repository));
+        Ok((Self { repository, place, location }, protection))
+    }
+
+    /// Holds the repository against its logs and against what was seen of it, and says what
+    /// contradicts them.
+    fn recall(&mut self, memories: &Memories, console: &Console) -> Result<()> {
+        let id = self.repository.id();
+        let folder = memories.of(id, self.repository.is_write_only());
+        let path = folder.as_ref().map(|folder| folder.path().to_owned());
+        self.repository.act_as(host::name(), folder.map(|folder| folder as _));
+        match self.repository.recall() {
+            Ok(findings) if findings.is_empty() => {}
+            Ok(findings) => {
+                let elsewhere = memories.elsewhere(id, &self.location);
+                failure::alarm(&findings, path.as_deref(), &elsewhere, console);
+            }
+            Err(error @ StoreError::Memory(_)) => {
+                console.forget();
+                console.warn(format!("{:#}", Error::new(error)));
+            }
+            Err(error) => return Err(Error::new(error).context("cannot read the logs")),
+        }
+        self.tell_of_memory(console);
+        Ok(())
     }
 
     fn tell(&self, console: &Console) {
@@ -274,4 +308,9 @@ impl OpenRepository {
         }
         Ok(())
     }
+}
+
+/// What a client remembers of an open repository.
+fn sighting(repository: &Repository) -> Sighting {
+    Sighting { id: repository.id(), is_encrypted: repository.is_encrypted() }
 }

@@ -9,6 +9,8 @@ use onefold_index::IndexError;
 use onefold_seal::wire::WireError;
 use onefold_seal::{ObjectId, SealError};
 
+use crate::Sighting;
+
 /// What can go wrong with a repository.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -31,6 +33,20 @@ pub enum StoreError {
     /// There is a repository already.
     #[error("there is a repository already")]
     Exists,
+    /// The repository is none of those that this client has used at its location.
+    #[error(
+        "another repository is in '{location}' than this client has used there: found was {found}, \
+         known is {}",
+        known.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+    )]
+    OtherRepository {
+        /// Where.
+        location: String,
+        /// The repositories that were used there.
+        known: Vec<Sighting>,
+        /// The one that is there now.
+        found: Sighting,
+    },
     /// The repository is encrypted and no password was given.
     #[error("the repository is encrypted; it takes a password to open it")]
     Locked,

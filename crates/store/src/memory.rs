@@ -1,117 +1,38 @@
 //! What a client remembers of a repository's logs, in a folder of its own.
 //!
-//! It is written whole into one of two logs in turn, so that a crash leaves the one before. Nothing
-//! that contradicts it is ever remembered: the contradiction would not be seen again.
+//! Nothing that contradicts it is ever remembered: the contradiction would not be seen again.
 
 use std::sync::Arc;
-use std::thread;
-use std::time::Duration;
 
-use onefold_backend::{BackendError, Folder, Log};
-use onefold_seal::wire::{Put, Reader};
-use onefold_seal::{CHECK_LEN, Check, ObjectId};
+use onefold_backend::{BackendError, Folder};
+use onefold_seal::{Check, ObjectId};
 
 use crate::check::Finding;
 use crate::history::{Contradictions, Seen};
 use crate::log::At;
 use crate::repository::describe;
 use crate::seeded::{self, Bug};
+use crate::slots::Slots;
 use crate::{Repository, StoreError};
-
-const NAMES: [&str; 2] = ["seen-1", "seen-2"];
-
-/// More than this was not written by a client.
-const MAX_LEN: u64 = 64 << 20;
-
-/// So often it is tried to have a memory that another process has.
-const TRIES: u32 = 100;
-/// So long is waited in between.
-const PAUSE: Duration = Duration::from_millis(50);
 
 /// The memory of one repository, held by one process at a time.
 struct Memory {
-    repository: ObjectId,
-    logs: [Box<dyn Log + Sync>; 2],
-    /// Which of the two was written last, and for the how manieth time.
-    newest: Option<(usize, u64)>,
+    slots: Slots,
     seen: Seen,
 }
 
 impl Memory {
     fn open(folder: &dyn Folder, repository: ObjectId) -> Result<Self, BackendError> {
-        let first = patiently(|| folder.log(NAMES[0]))?;
-        let logs = [first, patiently(|| folder.log(NAMES[1]))?];
-        let mut memory = Self { repository, logs, newest: None, seen: Seen::default() };
-        for number in 0..2 {
-            let Some((generation, seen)) = memory.read(number)? else { continue };
-            if memory.newest.is_none_or(|(_, newest)| generation > newest) {
-                memory.newest = Some((number, generation));
-                memory.seen = seen;
-            }
-        }
-        Ok(memory)
-    }
-
-    /// Whether there was something that nobody can read.
-    fn is_lost(&self) -> bool {
-        self.newest.is_none() && self.logs.iter().any(|log| !log.is_empty())
-    }
-
-    fn read(&self, number: usize) -> Result<Option<(u64, Seen)>, BackendError> {
-        let log = &self.logs[number];
-        if log.len() > MAX_LEN {
-            return Ok(None);
-        }
-        let mut bytes = vec![0; log.len() as usize];
-        log.read(0, &mut bytes)?;
-        Ok(self.decode(&bytes))
-    }
-
-    fn decode(&self, bytes: &[u8]) -> Option<(u64, Seen)> {
-        let (covered, check) = bytes.split_last_chunk::<CHECK_LEN>()?;
-        Check::from_bytes(*check).verify(&[covered]).ok()?;
-        let mut reader = Reader::new(covered);
-        if reader.array("a repository").ok()? != *self.repository.as_bytes() {
-            return None;
-        }
-        let generation = reader.u64("a number").ok()?;
-        let seen = reader.take(reader.remaining(), "what was seen").ok()?;
-        Some((generation, Seen::decode(seen).ok()?))
+        let (slots, seen) = Slots::open(folder, repository, |bytes| Seen::decode(bytes).ok())?;
+        Ok(Self { slots, seen: seen.unwrap_or_default() })
     }
 
     /// Remembers `seen` from now on; durable when this returns.
     fn keep(&mut self, seen: &Seen) -> Result<(), BackendError> {
-        let (number, generation) = match self.newest {
-            None => (0, 0),
-            Some((newest, generation)) => (1 - newest, generation + 1),
-        };
-        let number = match seeded::active(Bug::MemoryOverwritten) {
-            false => number,
-            true => self.newest.map_or(0, |(newest, _)| newest),
-        };
-        let mut bytes = self.repository.as_bytes().to_vec();
-        bytes.put_u64(generation);
-        seen.encode(&mut bytes);
-        let check = Check::of(&[&bytes]);
-        bytes.extend_from_slice(check.as_bytes());
-        let log = &mut self.logs[number];
-        log.truncate(0)?;
-        log.append(&bytes)?;
-        log.sync()?;
-        self.newest = Some((number, generation));
-        Ok(())
+        let mut content = Vec::new();
+        seen.encode(&mut content);
+        self.slots.keep(&content)
     }
-}
-
-/// Waits for a while for what another process uses.
-fn patiently<T>(mut open: impl FnMut() -> Result<T, BackendError>) -> Result<T, BackendError> {
-    for _ in 1..TRIES {
-        match open() {
-            Err(BackendError::InUse { .. }) => thread::sleep(PAUSE),
-            result => return result,
-        }
-    }
-    open()
 }
 
 impl Repository {
@@ -135,7 +56,7 @@ impl Repository {
     fn recall_since(&self, least: Option<At>) -> Result<Vec<Finding>, StoreError> {
         let Some(folder) = &self.memory else { return Ok(Vec::new()) };
         let mut memory = Memory::open(&**folder, self.id()).map_err(StoreError::Memory)?;
-        if memory.is_lost() {
+        if memory.slots.is_lost() {
             self.note_trouble("what was remembered of the repository is damaged and is begun anew");
         }
         let mut seen = memory.seen.clone();

@@ -12,6 +12,7 @@ use crate::chunking::ChunkingArgs;
 use crate::console::Console;
 use crate::encryption::{PasswordArgs, Protection};
 use crate::exit::Exit;
+use crate::memory_place::MemoryArgs;
 use crate::name::PathFields;
 use crate::output::Output;
 use crate::place::Access;
@@ -53,6 +54,8 @@ pub(crate) struct Init {
     padding: bool,
     #[command(flatten)]
     password: PasswordArgs,
+    #[command(flatten)]
+    memory: MemoryArgs,
 }
 
 /// A new repository in JSON.
@@ -76,8 +79,9 @@ impl Init {
         let params = self.chunking.params()?;
         let protect = || Protection::choose(self.no_encryption, &self.password, console);
         let config = Config { params, padding: self.padding, ..Config::standard() };
+        let memories = self.memory.memories(console);
         let (made, protection) =
-            OpenRepository::init(&self.repo, &self.access, config, protect, console)?;
+            OpenRepository::init(&self.repo, &self.access, config, protect, &memories, console)?;
         let mut output = Output::new();
         if console.is_json() {
             output.json_document(&Made::of(&made))?;

@@ -203,7 +203,9 @@ fn missing_damaged_and_foreign_keys_are_named() {
     fs::write(&own, &whole).unwrap();
     lab.ok(list);
     fs::copy(lab.path("other/config"), lab.path("repo/config")).unwrap();
-    lab.run(list).expect(1).says(&["there is no key of repository"]);
+    lab.run(list).expect(1).says(&["another repository"]);
+    let fresh = format!("{list} --state-dir fresh");
+    lab.run(&fresh).expect(1).says(&["there is no key of repository"]);
 }
 
 #[test]

@@ -18,6 +18,7 @@ mod from_programs;
 mod going_back;
 mod guest;
 mod interruption;
+mod known_places;
 mod lab;
 mod latest;
 mod mount;
