@@ -1,6 +1,7 @@
 //! The repository that a command works on, opened or made.
 
 use std::fmt;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Error, Result};
@@ -15,6 +16,7 @@ use crate::failure;
 use crate::host;
 use crate::index_place::IndexArgs;
 use crate::memory_place::{Memories, MemoryArgs};
+use crate::name::shown;
 use crate::place::{self, Access, Found, Opened, Place};
 
 /// Which repository a command works on.
@@ -238,8 +240,9 @@ impl OpenRepository {
         };
         let cannot = || format!("cannot make a repository in '{named}'");
         // Nobody should think of a password in vain.
-        if let Some(Opened { objects, .. }) = &there {
+        if let Some(Opened { objects, place }) = &there {
             Repository::expect_free(&**objects).with_context(cannot)?;
+            tell_of_others(place, console)?;
         }
         let protection = protect()?;
         let Opened { objects, place } = match there {
@@ -313,4 +316,35 @@ impl OpenRepository {
 /// What a client remembers of an open repository.
 fn sighting(repository: &Repository) -> Sighting {
     Sighting { id: repository.id(), is_encrypted: repository.is_encrypted() }
+}
+
+/// Tells a user who makes a repository in a directory what else it holds that no object is named as.
+fn tell_of_others(place: &Place, console: &Console) -> Result<()> {
+    // Of these many names are shown.
+    const SHOWN: usize = 3;
+    let Some(directory) = place.directory() else { return Ok(()) };
+    let cannot = || format!("cannot read '{place}'");
+    let mut names = Vec::new();
+    for entry in directory.read_dir().with_context(cannot)? {
+        let name = entry.with_context(cannot)?.file_name();
+        // Keys of an init that was cut off, and what every ext4 has.
+        if name != "keys" && name != "lost+found" {
+            names.push(format!("'{}'", shown(name.as_bytes())));
+        }
+    }
+    if names.is_empty() {
+        return Ok(());
+    }
+    names.sort_unstable();
+    let more = match names.len().saturating_sub(SHOWN) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    names.truncate(SHOWN);
+    console.warn(format_args!(
+        "'{place}' holds other things already, {}{more}, and the repository is made among them; in a \
+         directory of its own it is easier to copy and to remove",
+        names.join(", ")
+    ));
+    Ok(())
 }

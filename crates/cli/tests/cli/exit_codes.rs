@@ -60,6 +60,16 @@ fn init_refuses_what_is_taken() {
         .says(&["'letter.txt' is already there", "hint:"]);
     lab.write("file", "x");
     lab.run("init file --no-encryption").expect(1).says(&["file", "no directory"]);
+    // What has no name of an object is in nobody's way, and is told.
+    for name in ["Photos/Rome 2019.jpg", "Thesis.TXT", "lost+found/#12"] {
+        lab.write(format!("disk/{name}"), "x");
+    }
+    lab.ok("init disk --no-encryption").says(&["warning:", "'Photos', 'Thesis.TXT',"]);
+    lab.write("second/Thesis.TXT", "x");
+    let ran = lab.ok("backup --init --no-encryption --repo second file");
+    ran.says(&["warning:", "'Thesis.TXT'"]);
+    assert!(lab.path("second/Thesis.TXT").exists());
+    assert!(!lab.ok("backup --repo second file").stderr.contains("warning"));
     lab.ok("init made/with/parents --no-encryption");
 }
 
