@@ -205,6 +205,33 @@ fn limits_are_kept() {
 }
 
 #[test]
+fn a_prune_that_is_to_leave_nothing_unused_writes_no_more_than_it_frees() {
+    for protection in [Protection::Plain, Protection::Encrypted] {
+        let source = tempfile::tempdir().unwrap();
+        let objects: Arc<dyn Objects> = Arc::new(MemoryObjects::new());
+        let repository = init(Arc::clone(&objects), small_chunks(), protection).unwrap();
+        for number in 0..40 {
+            write(source.path().join(format!("{number:02}")), random(number, 5000));
+        }
+        write(source.path().join("small"), "of the first snapshot alone");
+        let (first, _) = back_up(&repository, source.path());
+        std::fs::remove_file(source.path().join("small")).unwrap();
+        let (_, second) = back_up(&repository, source.path());
+        forget(&objects, first);
+        let lazy = prune::Options { max_unused: Unused::Unlimited, ..thoroughly(A_WEEK) };
+        prune_with(&open(&objects), &lazy).unwrap();
+        let before = bytes(&*objects, "");
+        let report = prune_all(&objects, A_WEEK);
+        let after = bytes(&*objects, "");
+        assert!(after <= before, "{before} bytes are {after} after {report:?}");
+        assert_eq!((report.copied_bytes, report.repacked_containers), (0, 0), "{report:?}");
+        assert!(report.unused_bytes > 0, "{report:?}");
+        let picture = Picture::of(source.path());
+        restored(&open(&objects), &second).unwrap().expect(&picture).unwrap();
+    }
+}
+
+#[test]
 fn a_backup_that_sleeps_through_two_prunes_is_revoked_and_the_next_succeeds() {
     let plain = ["containers/", "index/", "snapshots/"].map(|prefix| (prefix, Protection::Plain));
     for (prefix, protection) in plain.into_iter().chain([("snapshots/", Protection::Encrypted)]) {

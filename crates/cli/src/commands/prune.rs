@@ -26,6 +26,9 @@ need is condemned, and deleted by a later prune, once that backup has ended. A b
 more than a week ago is taken for dead; if it lives, it fails when it ends, and the next one uses
 what it stored. A prune that was cut off is finished by the next one.
 
+Whatever --max-unused says, a container is copied only if the copy and its index entries are expected
+to take less than deleting the container frees: a few percent of it at least must be unused.
+
 Examples:
   onefold prune --repo /mnt/backup --dry-run
   onefold prune --repo /mnt/backup

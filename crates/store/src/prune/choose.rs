@@ -13,13 +13,30 @@ pub(super) struct Candidate {
     pub(super) chunk_bytes: u64,
     /// Of these, bytes of live ones.
     pub(super) live_bytes: u64,
+    /// How many chunks these are.
+    pub(super) live_chunks: u64,
 }
+
+/// An entry of an index run, which a copied chunk takes besides.
+const ENTRY: u64 = 44;
+
+/// Headers, footers and checks of the containers, the run and the mark that any repacking writes.
+const OVERHEAD: u64 = 512;
 
 impl Candidate {
     /// About how many of its bytes nobody needs.
     pub(super) fn unused(&self) -> u64 {
         let dead = u128::from(self.chunk_bytes - self.live_bytes.min(self.chunk_bytes));
         (u128::from(self.size) * dead / u128::from(self.chunk_bytes.max(1))) as u64
+    }
+
+    /// How many bytes fewer the repository takes once it is repacked, about; none if it takes more.
+    ///
+    /// A copy takes up to a thirty-second more than its share of the container: chunks that lose
+    /// their neighbours shrink less.
+    fn gain(&self) -> u64 {
+        let used = self.size - self.unused();
+        self.unused().saturating_sub(used / 32 + ENTRY * self.live_chunks)
     }
 }
 
@@ -36,7 +53,7 @@ pub(super) struct Choice {
 
 /// Chooses all dead containers, and of the others those that waste the largest share of
 /// themselves, until no more than `max_unused` would be wasted in all. No more than `max_repack`
-/// bytes of containers are repacked.
+/// bytes of containers are repacked, and none of which the copy would take what is freed.
 pub(super) fn choose(
     candidates: impl IntoIterator<Item = Candidate>,
     max_unused: Unused,
@@ -53,14 +70,18 @@ pub(super) fn choose(
         share(b, a).cmp(&share(a, b)).then(a.number.cmp(&b.number))
     });
     let mut choice = Choice { dead, ..Choice::default() };
-    let mut repacked = 0;
-    for candidate in partly {
-        let is_wasteful = candidate.unused() > 0 && unused > limit;
+    let (mut repacked, mut gain) = (0, 0);
+    for candidate in &partly {
+        let is_wasteful = candidate.gain() > 0 && unused > limit;
         if is_wasteful && repacked + candidate.size <= max_repack {
             repacked += candidate.size;
             unused -= candidate.unused();
-            choice.repack.push(candidate);
+            gain += candidate.gain();
+            choice.repack.push(*candidate);
         }
+    }
+    if gain <= OVERHEAD {
+        unused += choice.repack.drain(..).map(|candidate| candidate.unused()).sum::<u64>();
     }
     choice.unused = unused;
     choice
@@ -70,9 +91,10 @@ pub(super) fn choose(
 mod tests {
     use super::*;
 
-    /// A container of 1,000 bytes of which `live` percent are needed.
+    /// A container of 100,000 bytes, in a hundred chunks, of which `live` percent are needed.
     fn container(number: u32, live: u64) -> Candidate {
-        Candidate { number, size: 1000, chunk_bytes: 200, live_bytes: 2 * live }
+        let (chunk_bytes, live_bytes) = (200, 2 * live);
+        Candidate { number, size: 100_000, chunk_bytes, live_bytes, live_chunks: live }
     }
 
     fn repacked(live: &[u64], max_unused: Unused, max_repack: u64) -> Vec<u32> {
@@ -86,18 +108,18 @@ mod tests {
         let choice = choose([container(0, 0), container(1, 50)], Unused::Unlimited, 0);
         assert_eq!(choice.dead, [container(0, 0)]);
         assert!(choice.repack.is_empty());
-        assert_eq!(choice.unused, 500);
+        assert_eq!(choice.unused, 50_000);
     }
 
     #[test]
     fn the_most_wasteful_are_repacked_until_little_is_wasted() {
-        // 100 + 900 + 400 of 3,000 bytes are unused, 1,600 used. At most a fifth of what is left
-        // may be unused, that is 400 bytes: it takes the second and the third.
+        // 10 + 90 + 40 of 300 KB are unused, 160 used. At most a fifth of what is left may be
+        // unused, that is 40: it takes the second and the third.
         let live = [90, 10, 60];
         assert_eq!(repacked(&live, Unused::Percent(20.0), u64::MAX), [1, 2]);
-        // 500 bytes may be: the second is enough.
-        assert_eq!(repacked(&live, Unused::Bytes(500), u64::MAX), [1]);
-        assert_eq!(repacked(&live, Unused::Bytes(499), u64::MAX), [1, 2]);
+        // 50 KB may be: the second is enough.
+        assert_eq!(repacked(&live, Unused::Bytes(50_000), u64::MAX), [1]);
+        assert_eq!(repacked(&live, Unused::Bytes(49_999), u64::MAX), [1, 2]);
         assert_eq!(repacked(&live, Unused::Bytes(0), u64::MAX), [1, 2, 0]);
         assert_eq!(repacked(&live, Unused::Unlimited, u64::MAX), [] as [u32; 0]);
     }
@@ -108,8 +130,20 @@ mod tests {
     }
 
     #[test]
+    fn what_takes_as_much_as_it_frees_is_not_repacked() {
+        // A copy of 95 KB takes 3 KB more, and 4 KB of index; one of 92 KB is worth its while.
+        assert_eq!(repacked(&[95, 92, 97], Unused::Bytes(0), u64::MAX), [1]);
+        let choice = choose([container(0, 95)], Unused::Bytes(0), u64::MAX);
+        assert_eq!(choice.unused, 5000);
+        let small = Candidate { size: 700, ..container(0, 10) };
+        assert!(small.gain() < OVERHEAD && small.gain() > 0);
+        let choice = choose([small], Unused::Bytes(0), u64::MAX);
+        assert_eq!((choice.repack, choice.unused), (vec![], 630));
+    }
+
+    #[test]
     fn no_more_is_repacked_than_allowed() {
-        assert_eq!(repacked(&[10, 20, 30], Unused::Bytes(0), 2999), [0, 1]);
-        assert_eq!(repacked(&[10, 20, 30], Unused::Bytes(0), 999), [] as [u32; 0]);
+        assert_eq!(repacked(&[10, 20, 30], Unused::Bytes(0), 299_999), [0, 1]);
+        assert_eq!(repacked(&[10, 20, 30], Unused::Bytes(0), 99_999), [] as [u32; 0]);
     }
 }

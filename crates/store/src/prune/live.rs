@@ -56,8 +56,8 @@ impl Slots {
 #[derive(Default)]
 pub(super) struct Live {
     containers: Vec<Slots>,
-    /// Bytes of live chunks by container.
-    bytes: Vec<u64>,
+    /// Live chunks by container: how many, and their bytes.
+    sums: Vec<(u64, u64)>,
     /// Live chunks that the index does not know: they are only where nobody may rely on them.
     strays: HashMap<Fingerprint, u8>,
     /// Recipes above the lowest nodes, and directories that have such: rare, and walked once.
@@ -72,7 +72,12 @@ impl Live {
 
     /// Bytes of the live chunks of a container, before compression.
     pub(super) fn bytes(&self, container: u32) -> u64 {
-        self.bytes.get(container as usize).copied().unwrap_or_default()
+        self.sums.get(container as usize).map_or(0, |(_, bytes)| *bytes)
+    }
+
+    /// How many live chunks a container has.
+    pub(super) fn chunks(&self, container: u32) -> u64 {
+        self.sums.get(container as usize).map_or(0, |(chunks, _)| *chunks)
     }
 
     /// The live chunks that the index does not know.
@@ -90,11 +95,13 @@ impl Live {
         let container = place.container as usize;
         if self.containers.len() <= container {
             self.containers.resize(container + 1, Slots::default());
-            self.bytes.resize(container + 1, 0);
+            self.sums.resize(container + 1, (0, 0));
         }
         let is_new = self.containers[container].set(place.slot, bits);
         if is_new && bits.0 == Bits::LIVE.0 {
-            self.bytes[container] += u64::from(place.len);
+            let (chunks, bytes) = &mut self.sums[container];
+            *chunks += 1;
+            *bytes += u64::from(place.len);
         }
         is_new
     }

@@ -313,6 +313,7 @@ impl Prune<'_> {
                 size: container.size,
                 chunk_bytes: loaded.chunk_bytes[at],
                 live_bytes: live.bytes(number),
+                live_chunks: live.chunks(number),
             };
             // Whose footer cannot be read: nobody knows what it holds.
             let is_known = candidate.chunk_bytes > 0;
