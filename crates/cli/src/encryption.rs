@@ -19,8 +19,6 @@ use onefold_store::{
 };
 use zeroize::Zeroizing;
 
-use crate::console::Console;
-
 /// No password is longer than this, in bytes.
 const LIMIT: u64 = 64 << 10;
 
@@ -111,17 +109,41 @@ impl fmt::Display for NoPassword {
 
 impl std::error::Error for NoPassword {}
 
-/// A password was given for a repository without encryption: it may not be the one that the user
-/// believes it to be.
+/// A password was given for a repository without encryption. One that exists may not be the one that
+/// the user believes it to be; one that is to be made would be refused by every later command.
 #[derive(Debug)]
 pub(crate) struct NotEncrypted {
     given_by: &'static str,
+    /// Whether the repository does not exist yet.
+    is_new: bool,
+}
+
+impl NotEncrypted {
+    /// What the user can do about it.
+    pub(crate) fn hint(&self) -> String {
+        let without = format!("run it without {}", self.given_by);
+        match self.is_new {
+            true => format!("{without}, or without --no-encryption"),
+            false => format!(
+                "{without} if you know that it is not; if it was encrypted, somebody replaced it"
+            ),
+        }
+    }
 }
 
 impl fmt::Display for NotEncrypted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let given_by = self.given_by;
-        write!(f, "a password was given by {given_by}, but the repository is not encrypted")
+        match self.is_new {
+            true => write!(
+                f,
+                "a password was given by {given_by}, but --no-encryption makes a repository \
+                 without encryption"
+            ),
+            false => {
+                write!(f, "a password was given by {given_by}, but the repository is not encrypted")
+            }
+        }
     }
 }
 
@@ -168,20 +190,12 @@ impl PasswordArgs {
         }
     }
 
-    /// Fails if a password is given, which a repository without encryption has no use for.
-    pub(crate) fn expect_none(&self) -> Result<()> {
+    /// Fails if a password is given, in the environment or otherwise, for a repository without
+    /// encryption. `is_new` tells whether that is to be made.
+    pub(crate) fn ensure_none(&self, is_new: bool) -> Result<()> {
         match self.given_by() {
-            Some(given_by) => Err(NotEncrypted { given_by }.into()),
+            Some(given_by) => Err(NotEncrypted { given_by, is_new }.into()),
             None => Ok(()),
-        }
-    }
-
-    /// Tells a user who gives a password for a new repository that is not to be encrypted.
-    pub(crate) fn warn_unused(&self, console: &Console) {
-        if let Some(given_by) = self.given_by() {
-            console.warn(format_args!(
-                "the repository is not encrypted; the password given by {given_by} is not used"
-            ));
         }
     }
 
@@ -241,17 +255,12 @@ pub(crate) enum Protection {
 
 impl Protection {
     /// Encryption, unless the user wants none.
-    pub(crate) fn choose(
-        no_encryption: bool,
-        password: &PasswordArgs,
-        console: &Console,
-    ) -> Result<Self> {
+    pub(crate) fn choose(no_encryption: bool, password: &PasswordArgs) -> Result<Self> {
         password.expect_no_key_file()?;
-        if no_encryption {
-            password.warn_unused(console);
-            return Ok(Self::Plain);
+        match no_encryption {
+            true => password.ensure_none(true).map(|()| Self::Plain),
+            false => password.choose().map(Self::Encrypted),
         }
-        password.choose().map(Self::Encrypted)
     }
 
     /// Makes a repository in `objects`.

@@ -152,11 +152,8 @@ fn hint(error: &anyhow::Error) -> Option<String> {
                 .into(),
         );
     }
-    if error.downcast_ref::<NotEncrypted>().is_some() {
-        return Some(
-            "give none if you know that it is not; if it was encrypted, somebody replaced it"
-                .into(),
-        );
+    if let Some(clear) = error.downcast_ref::<NotEncrypted>() {
+        return Some(clear.hint());
     }
     if let Some(unbuilt) = error.downcast_ref::<BuildError>() {
         return unbuilt.hint();

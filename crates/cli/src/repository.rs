@@ -148,7 +148,7 @@ impl RepositoryArgs {
             Err(error) if error.downcast_ref().is_some_and(NoRepository::is_free) => {}
             Err(error) => return Err(error),
         }
-        let protect = || Protection::choose(no_encryption, &self.password, console);
+        let protect = || Protection::choose(no_encryption, &self.password);
         let config = Config::standard();
         let made =
             OpenRepository::init(&self.repo, &self.access, config, protect, &memories, console);
@@ -209,7 +209,7 @@ impl OpenRepository {
         let is_new = memories.ensure_known(&location, found, accepted)?;
         let repository = match located {
             Located::Open(repository) => {
-                password.expect_none()?;
+                password.ensure_none(false)?;
                 *repository
             }
             Located::Locked(locked) => password

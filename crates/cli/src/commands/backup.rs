@@ -108,7 +108,8 @@ pub(crate) struct Backup {
     /// Make the repository if there is none; it is encrypted
     #[arg(long)]
     init: bool,
-    /// With --init: encrypt nothing, so that whoever reads the repository reads your files
+    /// With --init: encrypt nothing, so that whoever reads the repository reads your files. A
+    /// password, that in ONEFOLD_PASSWORD included, is refused then
     #[arg(long, requires = "init")]
     no_encryption: bool,
     /// Words by which to find the snapshot again; may be repeated

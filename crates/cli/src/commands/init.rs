@@ -46,7 +46,8 @@ pub(crate) struct Init {
     access: Access,
     #[command(flatten)]
     chunking: ChunkingArgs,
-    /// Encrypt nothing, so that whoever reads the repository reads your files
+    /// Encrypt nothing, so that whoever reads the repository reads your files. A password, that in
+    /// ONEFOLD_PASSWORD included, is refused then
     #[arg(long)]
     no_encryption: bool,
     /// Pad lengths of objects, so that they tell less of what is in them; takes about 3 % of space
@@ -77,7 +78,7 @@ struct Made {
 impl Init {
     pub(crate) fn run(self, console: &Console) -> Result<Exit> {
         let params = self.chunking.params()?;
-        let protect = || Protection::choose(self.no_encryption, &self.password, console);
+        let protect = || Protection::choose(self.no_encryption, &self.password);
         let config = Config { params, padding: self.padding, ..Config::standard() };
         let memories = self.memory.memories(console);
         let (made, protection) =

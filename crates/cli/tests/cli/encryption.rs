@@ -116,8 +116,7 @@ fn a_chunker_without_anything_to_key_is_warned_of() {
 #[test]
 fn a_password_for_a_repository_in_clear_is_refused() {
     let lab = Lab::new();
-    let ran = with_variable(&lab, "init repo --no-encryption", "secret");
-    ran.expect(0).says(&["ONEFOLD_PASSWORD is not used"]);
+    lab.ok("init repo --no-encryption");
     lab.write("src/a", "x");
     lab.write("secret", "one");
     // Somebody may have put it where an encrypted one was.
@@ -130,6 +129,29 @@ fn a_password_for_a_repository_in_clear_is_refused() {
         let ran = lab.run(&format!("{line} --repo repo")).expect(1);
         ran.says(&["the repository is not encrypted and has no keys"]);
     }
+}
+
+#[test]
+fn a_password_in_the_environment_and_no_encryption_contradict_each_other_in_every_command() {
+    let lab = Lab::new();
+    lab.write("src/a", "x");
+    for line in ["init new --no-encryption", "backup --repo new --init --no-encryption src"] {
+        with_variable(&lab, line, "secret").expect(1).says(&[
+            "a password was given by ONEFOLD_PASSWORD",
+            "--no-encryption",
+            "hint: run it without ONEFOLD_PASSWORD, or without --no-encryption",
+        ]);
+        assert!(!lab.path("new").exists(), "{line}");
+    }
+    lab.ok("backup --repo repo --init --no-encryption src");
+    for line in ["snapshots", "backup src", "backup --init --no-encryption src", "check"] {
+        let ran = with_variable(&lab, &format!("{line} --repo repo"), "secret").expect(1);
+        ran.says(&[
+            "ONEFOLD_PASSWORD, but the repository is not encrypted",
+            "hint: run it without",
+        ]);
+    }
+    with_variable(&lab, "snapshots --repo repo", "").expect(0);
 }
 
 #[test]
