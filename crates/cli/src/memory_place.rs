@@ -21,8 +21,8 @@ const LOCATIONS: &str = "locations";
 #[derive(Debug, Args)]
 pub(crate) struct MemoryArgs {
     /// Remember below DIR what was seen of repositories, so that one that goes back, loses
-    /// snapshots or is exchanged is noticed; else below $XDG_STATE_HOME/onefold or
-    /// ~/.local/state/onefold
+    /// snapshots or is exchanged is noticed, and which backups run here; else below
+    /// $XDG_STATE_HOME/onefold or ~/.local/state/onefold
     #[arg(long, value_name = "DIR", env = "ONEFOLD_STATE_DIR")]
     state_dir: Option<PathBuf>,
 }

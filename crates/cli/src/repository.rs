@@ -262,6 +262,14 @@ impl OpenRepository {
         let id = self.repository.id();
         let folder = memories.of(id, self.repository.is_write_only());
         let path = folder.as_ref().map(|folder| folder.path().to_owned());
+        // One folder for all keys: a prune must find the locks of write-only clients as well.
+        let locks = match self.repository.is_write_only() {
+            true => memories.of(id, false),
+            false => folder.clone(),
+        };
+        if let Some(locks) = locks {
+            self.repository.lock_backups_in(locks);
+        }
         self.repository.act_as(host::name(), folder.map(|folder| folder as _));
         match self.repository.recall() {
             Ok(findings) if findings.is_empty() => {}

@@ -15,6 +15,7 @@ use std::thread;
 use onefold_seal::ObjectId;
 
 use self::crossing::Crossing;
+use crate::alive::Alive;
 use crate::backup;
 use crate::backup::commit::Announced;
 use crate::graft::Graft;
@@ -86,12 +87,13 @@ pub fn copy(
         user: options.user.clone(),
         ..backup::Options::default()
     };
+    let alive = Alive::begin(to);
     // All notices first: then the index that is loaded now holds until the last commit.
     let mut announced = Vec::new();
     let result = snapshots
         .iter()
         .try_for_each(|_| {
-            announced.push(Announced::new(to, &who, Time::now())?);
+            announced.push(Announced::new(to, &who, Time::now(), &alive)?);
             Ok(())
         })
         .and_then(|()| {

@@ -762,6 +762,7 @@ impl Repository {
             key,
             host: String::new(),
             memory: None,
+            locks: None,
             trouble: Mutex::default(),
             lacks_epochs: AtomicBool::new(false),
             kept: Mutex::default(),

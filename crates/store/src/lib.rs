@@ -15,6 +15,7 @@
 //! The store knows no terminal: it reports through [`Progress`] and typed reports.
 
 mod ahead;
+mod alive;
 pub mod backup;
 pub mod check;
 mod chunks;

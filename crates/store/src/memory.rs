@@ -43,6 +43,13 @@ impl Repository {
         self.memory = memory;
     }
 
+    /// Locks a file in `folder` for each backup from now on, by which prunes of this machine tell whether
+    /// it lives. The logs of `folder` must have one owner at a time, and the folder must be that of all
+    /// who open this repository here.
+    pub fn lock_backups_in(&mut self, folder: Arc<dyn Folder>) {
+        self.locks = Some(folder);
+    }
+
     /// Compares the logs with what is remembered of them and with the snapshots that are there, and
     /// remembers what is new. Gives what contradicts; as long as something does, nothing is
     /// remembered. Without a memory nothing is compared.

@@ -26,6 +26,7 @@ use onefold_index::{Index, run_name};
 use onefold_seal::ObjectId;
 
 use crate::ahead;
+use crate::alive::Alive;
 use crate::backup;
 use crate::backup::commit::Announced;
 use crate::backup::pack::Added;
@@ -190,12 +191,13 @@ impl Repair<'_> {
             user: self.options.user.clone(),
             ..backup::Options::default()
         };
+        let alive = Alive::begin(self.repository);
         // Notice is given before the index is loaded: see `backup::commit`.
         let mut announced = Vec::new();
         let result = before
             .iter()
             .try_for_each(|_| {
-                announced.push(Announced::new(self.repository, &who, Time::now())?);
+                announced.push(Announced::new(self.repository, &who, Time::now(), &alive)?);
                 Ok(())
             })
             .and_then(|()| self.rewrite(examined, &before, &mut announced));

@@ -44,7 +44,9 @@ pub struct Repository {
     pub(crate) host: String,
     /// Where it is remembered what was seen of its logs.
     pub(crate) memory: Option<Arc<dyn Folder>>,
-    /// What went wrong with that.
+    /// Where a file is locked for each backup of this machine.
+    pub(crate) locks: Option<Arc<dyn Folder>>,
+    /// What went wrong with these two.
     pub(crate) trouble: Mutex<Vec<Warning>>,
     /// Whether something among the key epochs could not be opened: perhaps one that sealed containers.
     pub(crate) lacks_epochs: AtomicBool,

@@ -105,7 +105,9 @@ impl Slots {
 }
 
 /// Waits for a while for what another process uses.
-fn patiently<T>(mut open: impl FnMut() -> Result<T, BackendError>) -> Result<T, BackendError> {
+pub(crate) fn patiently<T>(
+    mut open: impl FnMut() -> Result<T, BackendError>,
+) -> Result<T, BackendError> {
     for _ in 1..TRIES {
         match open() {
             Err(BackendError::InUse { .. }) => thread::sleep(PAUSE),

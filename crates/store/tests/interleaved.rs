@@ -5,7 +5,7 @@ mod common;
 
 use std::env;
 
-use common::play::{Cast, Counts, Sources, play};
+use common::play::{Cast, Counts, Sources, play, play_on_one_machine};
 
 /// How many orders are tried; more by the environment, for a campaign.
 fn seeds(usual: u64) -> u64 {
@@ -13,6 +13,14 @@ fn seeds(usual: u64) -> u64 {
 }
 
 fn play_all(cast: Cast, usual: u64) -> Counts {
+    play_all_by(play, cast, usual)
+}
+
+fn play_all_by(
+    play: fn(&Sources, Cast, u64) -> Result<Counts, String>,
+    cast: Cast,
+    usual: u64,
+) -> Counts {
     let sources = Sources::new();
     let mut counts = Counts::default();
     let seeds = seeds(usual);
@@ -44,4 +52,11 @@ fn listings_that_lag_lose_nothing() {
 fn writers_and_pruners_that_die_lose_nothing_of_others() {
     let cast = Cast { writers: 3, pruners: 2, readers: 0, lag: 0, deaths: true };
     play_all(cast, 100);
+}
+
+#[test]
+fn on_one_machine_the_dead_are_not_waited_for_and_what_lives_is_not_fenced() {
+    let cast = Cast { writers: 3, pruners: 2, readers: 0, lag: 0, deaths: true };
+    let counts = play_all_by(play_on_one_machine, cast, 60);
+    assert!(counts.fenced > 0 && counts.waited > 0 && counts.deleted > 0, "{counts:?}");
 }

@@ -24,7 +24,8 @@ const AFTER_HELP: &str = "\
 Nothing is locked: backups may run meanwhile, on this machine and others. What a running backup may
 need is condemned, and deleted by a later prune, once that backup has ended. A backup that began
 more than a week ago is taken for dead; if it lives, it fails when it ends, and the next one uses
-what it stored. A prune that was cut off is finished by the next one.
+what it stored. One that was killed on this machine, with the same --state-dir, is known to be dead
+at once. A prune that was cut off is finished by the next one.
 
 Whatever --max-unused says, a container is copied only if the copy and its index entries are expected
 to take less than deleting the container frees: a few percent of it at least must be unused.

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -111,6 +111,72 @@ fn a_kill_at_any_moment_leaves_nothing_wrong() {
         assert_the_earlier_snapshot_restores(&lab);
     }
     lab.ok("backup --repo repo big");
+    lab.ok("check --repo repo --read-data");
+    lab.ok("restore --repo repo latest --target big-restored");
+    assert_same_tree(&lab.path("big"), &lab.path("big-restored"));
+}
+
+/// The files that running backups lock, or dead ones have left.
+fn locks(lab: &Lab) -> Vec<PathBuf> {
+    let folders = fs::read_dir(lab.path("state")).unwrap().map(|entry| entry.unwrap().path());
+    let files = folders.flat_map(|folder| fs::read_dir(folder).unwrap());
+    let paths = files.map(|file| file.unwrap().path());
+    let is_lock =
+        |path: &PathBuf| path.file_name().unwrap().to_str().unwrap().starts_with("backup-");
+    paths.filter(is_lock).collect()
+}
+
+/// Prunes, and gives how many backups were waited for and taken for dead.
+fn pruned(lab: &Lab, options: &str) -> (usize, usize) {
+    let report = lab.ok(&format!("prune --repo repo --max-unused 0 --json {options}")).json();
+    let count = |field: &str| report[field].as_array().unwrap().len();
+    assert_eq!(count("waiting") > 0, number(&report, "waiting_containers") > 0, "{report}");
+    (count("waiting"), count("fenced"))
+}
+
+/// A backup that runs, while what only a forgotten snapshot needed is to be pruned.
+fn running_beside_forgotten() -> (Lab, Child) {
+    let lab = lab();
+    let already = count_files(&lab.path("repo/containers"));
+    let child = start(&lab);
+    await_containers(&lab, already + 2);
+    signal(&child, Signal::STOP);
+    lab.ok("forget --repo repo --tag before --unsafe-allow-remove-all");
+    (lab, child)
+}
+
+#[test]
+fn a_backup_that_was_killed_on_this_machine_is_dead_to_the_next_prune() {
+    let (lab, mut child) = running_beside_forgotten();
+    signal(&child, Signal::KILL);
+    child.wait().unwrap();
+    assert_eq!(pruned(&lab, "--state-dir elsewhere"), (1, 0), "nobody else knows that it is dead");
+    let [lock] = &locks(&lab)[..] else { panic!("{:?}", locks(&lab)) };
+    let written = fs::read_to_string(lock).unwrap();
+    let (_, snapshots) = written.split_at(written.match_indices('\n').nth(1).unwrap().0);
+    fs::write(lock, format!("of another\nmachine{snapshots}")).unwrap();
+    assert_eq!(pruned(&lab, ""), (1, 0), "another machine, with which the folder is shared");
+    fs::write(lock, &written).unwrap();
+    assert_eq!(pruned(&lab, "--dry-run"), (0, 1));
+    assert_eq!(locks(&lab).len(), 1, "a dry run changes nothing");
+    assert_eq!(pruned(&lab, ""), (0, 1));
+    assert_eq!(locks(&lab), [] as [PathBuf; 0]);
+    for left in ["intents", "marks"] {
+        assert_eq!(count_files(&lab.path(format!("repo/{left}"))), 0, "{left}");
+    }
+    assert_eq!(number(&lab.ok("stats --repo repo --json").json(), "stored_bytes"), 0);
+    lab.ok("backup --repo repo before");
+    assert_eq!(locks(&lab), [] as [PathBuf; 0], "a backup that ended leaves none");
+}
+
+#[test]
+fn a_stopped_backup_is_waited_for_and_ends_well() {
+    let (lab, child) = running_beside_forgotten();
+    assert_eq!(pruned(&lab, ""), (1, 0));
+    assert_eq!(pruned(&lab, ""), (1, 0), "to look for it has not released the lock");
+    signal(&child, Signal::CONT);
+    Ran::of("backup", child.wait_with_output().unwrap()).expect(0);
+    assert_eq!((pruned(&lab, ""), locks(&lab).len()), ((0, 0), 0));
     lab.ok("check --repo repo --read-data");
     lab.ok("restore --repo repo latest --target big-restored");
     assert_same_tree(&lab.path("big"), &lab.path("big-restored"));

@@ -3,6 +3,7 @@
 
 use std::collections::HashSet;
 use std::process;
+use std::sync::Arc;
 use std::time::Instant;
 
 use onefold_backend::{BackendError, ObjectInfo};
@@ -10,6 +11,7 @@ use onefold_container::{self as container, container_id, container_name};
 use onefold_seal::ObjectId;
 
 use super::Options;
+use crate::alive::Alive;
 use crate::fence::{self, Fate};
 use crate::intent::{Intent, intent_name};
 use crate::loaded::Loaded;
@@ -29,18 +31,22 @@ pub(crate) struct Announced<'a> {
     id: ObjectId,
     /// When the notice was out: what was loaded before may hold no longer.
     since: Instant,
+    /// By which prunes of this machine know that this process lives.
+    alive: Option<Arc<Alive>>,
 }
 
 impl<'a> Announced<'a> {
-    /// Gives notice. When this returns, whoever condemns a container from now on sees it; what was
+    /// Gives notice, after it is noted in `alive`. When this returns, whoever condemns a container from now on sees it; what was
     /// condemned before, [`learn`](Self::learn) sees.
     pub(crate) fn new(
         repository: &'a Repository,
         options: &Options,
         time: Time,
+        alive: &Option<Arc<Alive>>,
     ) -> Result<Self, StoreError> {
         let (objects, envelope) = (&*repository.objects, &repository.envelope);
         let id = ObjectId::random();
+        let alive = alive.as_ref().filter(|alive| alive.enter(repository, id)).map(Arc::clone);
         let intent = Intent {
             time,
             host: options.host.clone(),
@@ -53,7 +59,7 @@ impl<'a> Announced<'a> {
             intent.write(objects, envelope, id)?;
         }
         let settled = objects.settle();
-        let announced = Self { repository, id, since: Instant::now() };
+        let announced = Self { repository, id, since: Instant::now(), alive };
         match settled {
             Ok(()) => Ok(announced),
             Err(error) => {
@@ -150,7 +156,7 @@ impl<'a> Announced<'a> {
             return Err(self.give_up(error));
         }
         let acknowledged = self.acknowledge();
-        self.withdraw();
+        self.withdraw_decided();
         acknowledged.map(|()| id)
     }
 
@@ -198,7 +204,7 @@ impl<'a> Announced<'a> {
         let is_taken = matches!(error, StoreError::Backend(BackendError::AlreadyExists { .. }));
         match fence::put(self.repository, self.id) {
             Ok(fate) => {
-                self.withdraw();
+                self.withdraw_decided();
                 if is_taken && fate == Fate::Fenced { StoreError::Revoked } else { error }
             }
             // A prune will put the fence in time.
@@ -206,9 +212,21 @@ impl<'a> Announced<'a> {
         }
     }
 
-    /// Takes the notice back. If that fails, a prune does it later.
-    pub(crate) fn withdraw(self) {
+    /// Takes the notice back of what is decided: no prune waits for it, even if this fails.
+    fn withdraw_decided(self) {
         let _ = self.repository.objects.delete(&intent_name(self.id));
+        self.settle();
+    }
+
+    /// Takes the notice back. If that fails, a prune does it later: one of this machine at once.
+    pub(crate) fn withdraw(self) {
+        if self.repository.objects.delete(&intent_name(self.id)).is_ok() {
+            self.settle();
+        }
+    }
+
+    fn settle(&self) {
+        self.alive.iter().for_each(|alive| alive.settle());
     }
 }
 

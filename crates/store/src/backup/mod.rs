@@ -45,6 +45,7 @@ use self::pack::{Added, Packer, Press, Uploader};
 use self::sink::{Known, Sink};
 use self::sources::{Shape, Sources};
 use self::walk::Walk;
+use crate::alive::Alive;
 use crate::loaded::Loaded;
 use crate::place::Used;
 use crate::seeded::{self, Bug};
@@ -256,7 +257,7 @@ fn run(
 ) -> Result<(ObjectId, Snapshot), StoreError> {
     let begun = Instant::now();
     let time = Time::now();
-    let announced = Announced::new(repository, options, time)?;
+    let announced = Announced::new(repository, options, time, &Alive::begin(repository))?;
     let stop = Stop { user: cancel, failed: AtomicBool::new(false) };
     let tally = Tally::default();
     let backup = Backup { repository, options, progress, stop, tally: &tally };

@@ -4,6 +4,7 @@ use onefold_seal::{Envelope, ObjectId};
 
 use super::Prune;
 use crate::StoreError;
+use crate::alive::Dead;
 use crate::fence::{self, Fate};
 use crate::intent::{self, Intent, intent_id, intent_name};
 use crate::tree::Time;
@@ -25,8 +26,10 @@ impl Waiting {
 
 impl Prune<'_> {
     /// The backups that may still commit. Those that have, that have ended otherwise or that are
-    /// taken for dead cannot any more, and their intents are deleted.
+    /// taken for dead cannot any more, and their intents are deleted. Dead is what began long ago, and
+    /// what is known to be by a [lock](crate::alive).
     pub(super) fn resolve_intents(&mut self) -> Result<Vec<(ObjectId, Intent)>, StoreError> {
+        let dead = Dead::find(self.repository);
         let mut running = Vec::new();
         let infos = self.objects().list(intent::PREFIX)?;
         for id in infos.iter().filter_map(|info| intent_id(&info.name)) {
@@ -51,7 +54,7 @@ impl Prune<'_> {
                 };
                 match intent {
                     // What a client whose key was taken back commits counts for nothing.
-                    Some((intent, false)) if !self.is_old(intent.time) => {
+                    Some((intent, false)) if !self.is_old(intent.time) && !dead.has(id) => {
                         running.push((id, intent));
                     }
                     intent => {
@@ -66,6 +69,9 @@ impl Prune<'_> {
             if fate != Fate::Open && !self.options.dry_run {
                 self.objects().delete(&intent_name(id))?;
             }
+        }
+        if !self.options.dry_run {
+            dead.clear(self.repository);
         }
         Ok(running)
     }
