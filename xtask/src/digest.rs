@@ -57,12 +57,14 @@ pub(crate) fn of_tree(root: &Path) -> Result<TreeDigest> {
     Ok(TreeDigest { digest: format!("blake3:{}", hasher.finalize().to_hex()), files, bytes })
 }
 
-/// The sum of the lengths of all files below `root`.
+/// The sum of the lengths of all files below `root`, but for Onefold's reserve: 8 MiB whatever is
+/// stored, which earlier records are without.
 pub(crate) fn stored_bytes(root: &Path) -> Result<u64> {
     let mut paths = Vec::new();
     collect(root, &mut paths)?;
     paths
         .iter()
+        .filter(|path| **path != root.join("RESERVE"))
         .map(|path| Ok(path.symlink_metadata().with_context(|| path.display().to_string())?.len()))
         .sum()
 }

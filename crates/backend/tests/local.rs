@@ -1,8 +1,9 @@
 //! What only real directories do: fill up, vanish, forbid, and keep what killed puts left.
 
-use std::fs;
+use std::ffi::CStr;
+use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::Path;
 
 use bytes::Bytes;
@@ -20,8 +21,12 @@ struct SmallDisk {
 impl SmallDisk {
     /// Mounts 1 MiB, or says why the test is skipped.
     fn mount() -> Option<Self> {
+        Self::mount_with(c"size=1m")
+    }
+
+    fn mount_with(size: &CStr) -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
-        match mount("tmpfs", folder.path(), "tmpfs", MountFlags::empty(), Some(c"size=1m")) {
+        match mount("tmpfs", folder.path(), "tmpfs", MountFlags::empty(), Some(size)) {
             Ok(()) => Some(Self { folder }),
             Err(errno) => {
                 skip(&format!("cannot mount a small tmpfs: {errno}"));
@@ -338,4 +343,57 @@ fn part_of_a_page_at_the_end_is_no_page_and_is_zeroed_over() {
     let mut page = [1; 4];
     pages.read(2, &mut page).unwrap();
     assert_eq!(page, [0; 4]);
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a copy that another program made")]
+fn only_what_frees_space_gets_the_room_that_is_kept() {
+    let Some(disk) = SmallDisk::mount_with(c"size=12m") else { return };
+    let objects = LocalObjects::open(disk.path()).unwrap();
+    assert!(objects.keep_reserve().unwrap());
+    assert!(objects.keep_reserve().unwrap(), "it is whole");
+    assert_eq!(objects.list("").unwrap(), [], "it is no object");
+    let reserve = disk.path().join("RESERVE");
+    let mut puts = (0..).map(|number| format!("a/{number}"));
+    let mut put = |objects: &LocalObjects, len: usize| {
+        objects.put(&puts.next().unwrap(), Bytes::from(vec![1; len]))
+    };
+    while put(&objects, 64 << 10).is_ok() {}
+    while put(&objects, 1).is_ok() {}
+    assert_eq!(fs::metadata(&reserve).unwrap().len(), 8 << 20);
+
+    let frees = LocalObjects::open(disk.path()).unwrap();
+    frees.use_reserve();
+    assert!(put(&frees, 2 << 20).unwrap_err().is_full(), "too long to be what frees space");
+    put(&frees, 100).unwrap();
+    let len = fs::metadata(&reserve).unwrap().len();
+    assert!((6 << 20..7 << 20).contains(&len), "{len}");
+    put(&objects, 100).unwrap();
+    assert!(!frees.keep_reserve().unwrap(), "others have some of it");
+    while put(&frees, 1 << 20).is_ok() {}
+    assert!(!reserve.exists(), "all of it is used");
+    frees.list("a/").unwrap().iter().for_each(|object| frees.delete(&object.name).unwrap());
+    assert!(frees.keep_reserve().unwrap());
+
+    let copied = File::options().write(true).open(&reserve).unwrap();
+    copied.set_len(0).unwrap();
+    copied.set_len(8 << 20).unwrap();
+    assert!(frees.keep_reserve().unwrap());
+    assert!(copied.metadata().unwrap().blocks() * 512 >= 8 << 20, "a copy without its blocks");
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "what the reserve is not to change")]
+fn a_reserve_is_a_file_of_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let objects = LocalObjects::create(&folder.path().join("root")).unwrap();
+    let (other, reserve) = (folder.path().join("other"), folder.path().join("root/RESERVE"));
+    fs::write(&other, "precious").unwrap();
+    std::os::unix::fs::symlink(&other, &reserve).unwrap();
+    objects.keep_reserve().unwrap_err();
+    fs::remove_file(&reserve).unwrap();
+    fs::hard_link(&other, &reserve).unwrap();
+    let error = objects.keep_reserve().unwrap_err();
+    assert!(error.to_string().contains("RESERVE"), "{error}");
+    assert_eq!(fs::read(&other).unwrap(), b"precious");
 }

@@ -56,6 +56,8 @@ pub(crate) enum Place {
 pub(crate) struct Opened {
     pub(crate) objects: Arc<dyn Objects>,
     pub(crate) place: Place,
+    /// The same objects, if they are on a disk that may keep a reserve.
+    pub(crate) on_disk: Option<Arc<LocalObjects>>,
 }
 
 impl Place {
@@ -155,7 +157,8 @@ impl Access {
 
     fn to_directory(&self, objects: LocalObjects) -> Opened {
         let place = Place::Directory(objects.root().to_owned());
-        Opened { objects: self.limited(objects), place }
+        let objects = Arc::new(objects);
+        Opened { objects: self.limited(Arc::clone(&objects)), place, on_disk: Some(objects) }
     }
 
     fn to_s3(&self, location: &S3Location, console: &Console) -> Result<Opened, BackendError> {
@@ -169,7 +172,8 @@ impl Access {
         let console = console.clone();
         let objects = Retrying::new(RemoteObjects::open(location, &options)?, policy)
             .on_retry(move |error, pause| tell_of_retry(&console, error, pause));
-        Ok(Opened { objects: self.limited(objects), place: Place::S3(location.clone()) })
+        let place = Place::S3(location.clone());
+        Ok(Opened { objects: self.limited(objects), place, on_disk: None })
     }
 
     fn limited(&self, objects: impl Objects + 'static) -> Arc<dyn Objects> {

@@ -3,10 +3,11 @@
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context, Error, Result};
 use clap::Args;
-use onefold_backend::{BackendError, Operation};
+use onefold_backend::{BackendError, LocalObjects, Operation};
 use onefold_seal::{ObjectId, SealError};
 use onefold_store::{Config, Located, Repository, Sighting, StoreError};
 
@@ -71,6 +72,7 @@ pub(crate) struct OpenRepository {
     pub(crate) place: Place,
     /// By what the place is known to a client that remembers it.
     location: Vec<u8>,
+    on_disk: Option<Arc<LocalObjects>>,
 }
 
 /// How a repository is opened.
@@ -180,7 +182,7 @@ impl OpenRepository {
         let named = Place::of(repo)?;
         let missing =
             |error: Error, is_free| error.context(NoRepository { place: named.clone(), is_free });
-        let Opened { objects, place } = match named.open(access, console) {
+        let Opened { objects, place, on_disk } = match named.open(access, console) {
             Ok(opened) => opened,
             Err(error) => {
                 return Err(match place::what_is_at(&error) {
@@ -219,7 +221,7 @@ impl OpenRepository {
         if is_new {
             memories.note(&location, found);
         }
-        Ok(Self { repository, place, location })
+        Ok(Self { repository, place, location, on_disk })
     }
 
     /// Makes a repository in `repo`; a directory is made as well if it does not exist. How it is
@@ -240,12 +242,12 @@ impl OpenRepository {
         };
         let cannot = || format!("cannot make a repository in '{named}'");
         // Nobody should think of a password in vain.
-        if let Some(Opened { objects, place }) = &there {
+        if let Some(Opened { objects, place, .. }) = &there {
             Repository::expect_free(&**objects).with_context(cannot)?;
             tell_of_others(place, console)?;
         }
         let protection = protect()?;
-        let Opened { objects, place } = match there {
+        let Opened { objects, place, on_disk } = match there {
             Some(opened) => opened,
             None => named.create(access, console)?,
         };
@@ -253,7 +255,9 @@ impl OpenRepository {
         let location = place.location(access);
         // Its maker knows that it is another one than was there.
         memories.note(&location, sighting(&repository));
-        Ok((Self { repository, place, location }, protection))
+        let made = Self { repository, place, location, on_disk };
+        made.keep_reserve(console);
+        Ok((made, protection))
     }
 
     /// Holds the repository against its logs and against what was seen of it, and says what
@@ -263,7 +267,7 @@ impl OpenRepository {
         let folder = memories.of(id, self.repository.is_write_only());
         let path = folder.as_ref().map(|folder| folder.path().to_owned());
         // One folder for all keys: a prune must find the locks of write-only clients as well.
-        let locks = match self.repository.is_write_only() {
+        let locks = match self.repository.is_write_only() && folder.is_some() {
             true => memories.of(id, false),
             false => folder.clone(),
         };
@@ -285,6 +289,32 @@ impl OpenRepository {
         }
         self.tell_of_memory(console);
         Ok(())
+    }
+
+    /// Lets `free`, which frees space, use the reserve of the disk where that is full, and makes that
+    /// whole again afterwards if there is room.
+    pub(crate) fn with_reserve<T>(
+        &self,
+        console: &Console,
+        free: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        self.on_disk.iter().for_each(|objects| objects.use_reserve());
+        let result = free();
+        self.keep_reserve(console);
+        result
+    }
+
+    fn keep_reserve(&self, console: &Console) {
+        let kept = self.on_disk.as_ref().map_or(Ok(true), |objects| objects.keep_reserve());
+        match kept {
+            Ok(true) => {}
+            Ok(false) => console.notice(format_args!(
+                "'{}' has no room for all of the reserve with which a full disk is freed; a prune \
+                 makes it once there is room",
+                self.place
+            )),
+            Err(error) => console.warn(format!("{:#}", Error::new(error))),
+        }
     }
 
     fn tell(&self, console: &Console) {

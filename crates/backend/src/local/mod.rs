@@ -6,6 +6,7 @@ mod log;
 mod objects;
 mod owned;
 mod pages;
+mod reserve;
 
 pub use folder::LocalFolder;
 pub use log::LocalLog;

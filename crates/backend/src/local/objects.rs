@@ -12,12 +12,13 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
 use object_store::local::LocalFileSystem;
 
-use super::sync_directory;
+use super::{reserve, sync_directory};
 use crate::name::{check_name, check_prefix, directories_of};
 use crate::stored::{Here, Put, Stored};
 use crate::{BackendError, ObjectInfo, Objects, Operation};
@@ -33,6 +34,8 @@ pub struct LocalObjects {
     identity: Identity,
     /// Directories below the root known to be durable, as parts of names.
     directories: Mutex<HashSet<String>>,
+    /// Whether puts may use the reserve.
+    frees: AtomicBool,
 }
 
 impl LocalObjects {
@@ -59,6 +62,7 @@ impl LocalObjects {
             root: path,
             identity: Identity::of(&metadata),
             directories: Mutex::default(),
+            frees: AtomicBool::new(false),
         })
     }
 
@@ -76,6 +80,30 @@ impl LocalObjects {
     /// The root directory, symbolic links resolved.
     pub fn root(&self) -> &Path {
         &self.root
+    }
+
+    /// Lets puts through this handle use the [reserve](Self::keep_reserve) where the disk is full: those
+    /// of what frees space, and no others.
+    pub fn use_reserve(&self) {
+        self.frees.store(true, Ordering::Relaxed);
+    }
+
+    /// Keeps a few mebibytes of the disk for what frees space, in a file under a name that no object
+    /// has; whether there was room for all of them. It lasts until it is used, and is made again by
+    /// this.
+    pub fn keep_reserve(&self) -> Result<bool, BackendError> {
+        self.check_root(Operation::Resize, reserve::NAME)?;
+        let error = |cause| self.error(Operation::Resize, reserve::NAME, cause);
+        reserve::fill(&self.root).map_err(error)
+    }
+
+    /// Frees room for an object of `len` bytes, if it may have any and there is any.
+    fn spend_reserve(&self, len: usize) -> Result<bool, BackendError> {
+        if !self.frees.load(Ordering::Relaxed) || len as u64 > reserve::MAX_OBJECT {
+            return Ok(false);
+        }
+        let error = |cause| self.error(Operation::Resize, reserve::NAME, cause);
+        reserve::spend(&self.root, len as u64).map_err(error)
     }
 
     /// Fails if the root is no longer the directory that was opened. Without this a listing of
@@ -144,13 +172,7 @@ impl LocalObjects {
         })
     }
 
-    fn error(&self, operation: Operation, name: &str, cause: io::Error) -> BackendError {
-        BackendError::from_cause(operation, name, &self.files.place, cause)
-    }
-}
-
-impl Objects for LocalObjects {
-    fn put(&self, name: &str, bytes: Bytes) -> Result<(), BackendError> {
+    fn try_put(&self, name: &str, bytes: Bytes) -> Result<(), BackendError> {
         check_name(name)?;
         self.check_root(Operation::Put, name)?;
         self.make_directories(name)?;
@@ -158,6 +180,21 @@ impl Objects for LocalObjects {
             Put::New => Ok(()),
             Put::Same => {
                 self.sync_object(name).map_err(|cause| self.error(Operation::Put, name, cause))
+            }
+        }
+    }
+
+    fn error(&self, operation: Operation, name: &str, cause: io::Error) -> BackendError {
+        BackendError::from_cause(operation, name, &self.files.place, cause)
+    }
+}
+
+impl Objects for LocalObjects {
+    fn put(&self, name: &str, bytes: Bytes) -> Result<(), BackendError> {
+        loop {
+            match self.try_put(name, bytes.clone()) {
+                Err(error) if error.is_full() && self.spend_reserve(bytes.len())? => {}
+                result => return result,
             }
         }
     }

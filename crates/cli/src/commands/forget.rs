@@ -195,7 +195,7 @@ impl Forget {
             console.line(format_args!("error: a snapshot cannot be read and stays: {error}"));
         }
         if !self.dry_run {
-            forget::forget(repository, &ids)?;
+            opened.with_reserve(console, || Ok(forget::forget(repository, &ids)?))?;
             opened.tell_of_memory(console);
             if console.is_alarmed() {
                 // A snapshot that was missing is given up by it.
@@ -206,7 +206,7 @@ impl Forget {
             self.show(&groups, &named, ids.len(), console)?;
         }
         let pruned = match self.prune && !ids.is_empty() {
-            true => Some(self.options.prune(repository, self.dry_run, console)?),
+            true => Some(self.options.prune(&opened, self.dry_run, console)?),
             false => None,
         };
         if console.is_json() {

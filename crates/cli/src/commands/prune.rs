@@ -5,7 +5,6 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use clap::Args;
 use indicatif::HumanBytes;
-use onefold_store::Repository;
 use onefold_store::prune::{self, Options, Report, Unused, Waiting};
 use serde::Serialize;
 
@@ -16,7 +15,7 @@ use crate::interrupt::cancel_on_signal;
 use crate::name::shown;
 use crate::output::Output;
 use crate::progress::watched_in_silence;
-use crate::repository::RepositoryArgs;
+use crate::repository::{OpenRepository, RepositoryArgs};
 use crate::size;
 use crate::time::{local, rfc3339};
 
@@ -29,6 +28,9 @@ at once. A prune that was cut off is finished by the next one.
 
 Whatever --max-unused says, a container is copied only if the copy and its index entries are expected
 to take less than deleting the container frees: a few percent of it at least must be unused.
+
+A repository on a local disk has a file RESERVE, which keeps 8 MiB of a full disk for `onefold forget`
+and this; where it is missing it is made. Where there is no room for copies nothing is copied.
 
 Examples:
   onefold prune --repo /mnt/backup --dry-run
@@ -111,7 +113,7 @@ impl Prune {
         }
         self.options.expect_safe(&self.repository, self.dry_run)?;
         let opened = self.repository.open_unloaded(console)?;
-        let report = self.options.prune(&opened.repository, self.dry_run, console)?;
+        let report = self.options.prune(&opened, self.dry_run, console)?;
         if console.is_json() {
             let mut output = Output::new();
             output.json_document(&Pruned::of(&report, self.dry_run))?;
@@ -140,7 +142,7 @@ impl PruneOptions {
     /// Prunes, and warns of what could not be read.
     pub(crate) fn prune(
         &self,
-        repository: &Repository,
+        opened: &OpenRepository,
         dry_run: bool,
         console: &Console,
     ) -> Result<Report> {
@@ -165,9 +167,15 @@ impl PruneOptions {
             ..Options::default()
         };
         let cancel = cancel_on_signal(console, "the next prune finishes what was begun")?;
-        let report = watched_in_silence(console, |progress| {
-            prune::prune(repository, &options, progress, &cancel)
-        })?;
+        let prune = || {
+            let prune =
+                |progress: &_| prune::prune(&opened.repository, &options, progress, &cancel);
+            Ok(watched_in_silence(console, prune)?)
+        };
+        let report = match dry_run {
+            true => prune()?,
+            false => opened.with_reserve(console, prune)?,
+        };
         report.warnings.iter().for_each(|warning| console.warn(warning));
         Ok(report)
     }

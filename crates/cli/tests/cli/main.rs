@@ -15,6 +15,7 @@ mod end_to_end;
 mod exit_codes;
 mod forget_and_prune;
 mod from_programs;
+mod full_disk;
 mod going_back;
 mod guest;
 mod interruption;

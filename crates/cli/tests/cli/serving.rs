@@ -25,7 +25,7 @@ fn errno(error: &anyhow::Error) -> u32 {
 }
 
 /// Whether there are loop devices; says why not.
-fn has_loop_devices() -> bool {
+pub(crate) fn has_loop_devices() -> bool {
     let file = tempfile::NamedTempFile::new().unwrap();
     file.as_file().set_len(1 << 20).unwrap();
     let tried = Command::new("losetup").args(["--find", "--show"]).arg(file.path()).output();
@@ -261,10 +261,10 @@ fn systemd_finds_nothing_wrong_with_the_unit_of_the_guide() {
 }
 
 /// A file system that is unmounted when dropped.
-struct MountedAt(PathBuf);
+pub(crate) struct MountedAt(PathBuf);
 
 impl MountedAt {
-    fn new(at: PathBuf, arguments: &[&str]) -> Self {
+    pub(crate) fn new(at: PathBuf, arguments: &[&str]) -> Self {
         fs::create_dir_all(&at).unwrap();
         let mounted = Self(at);
         run("mount", &[arguments, &[mounted.path()]].concat());

@@ -131,7 +131,8 @@ pub struct Report {
 /// Deletes what no snapshot needs.
 ///
 /// Fails without deleting anything if some snapshot is not whole: nobody could say what it needs.
-/// Interrupted or failed it leaves the repository whole; what it began, the next prune finishes.
+/// Interrupted or failed it leaves the repository whole; what it began, the next prune finishes. Where
+/// there is no room for copies, nothing is repacked.
 pub fn prune(
     repository: &Repository,
     options: &Options,
@@ -139,8 +140,11 @@ pub fn prune(
     cancel: &Cancel,
 ) -> Result<Report, StoreError> {
     repository.expect_reading()?;
+    let deleting = Options { max_unused: Unused::Unlimited, ..options.clone() };
+    let mut options = options;
     let mut attempts = 0;
     let mut failed_index = None;
+    let mut full = None;
     loop {
         let report = Report::default();
         let walked = Vec::new();
@@ -152,12 +156,22 @@ pub fn prune(
             Ok(()) => {
                 let mut report = prune.report;
                 report.warnings.extend(failed_index);
+                report.warnings.extend(full);
                 return Ok(report);
             }
             Err(StoreError::Interrupted) => return Err(StoreError::Interrupted),
             Err(StoreError::Index(error)) if error.is_local() && !is_anew => {
                 failed_index =
                     Some(format!("{}; the index is built again in memory", describe(&error)));
+            }
+            // What was copied so far is used; to delete takes less room than to copy.
+            Err(error) if error.is_full() && options.max_unused != Unused::Unlimited => {
+                full = Some(format!(
+                    "{}; only containers of which nothing is needed were deleted: prune again to \
+                     repack the others",
+                    describe(&error)
+                ));
+                options = &deleting;
             }
             // Beside another prune a snapshot may vanish with its chunks while it is walked.
             Err(error) if attempts == ATTEMPTS || !prune.has_lost_snapshots()? => {
