@@ -29,6 +29,9 @@ const MAX_LEN: u64 = 16 << 20;
 /// at once: each takes a descriptor.
 const MAX_DEAD: usize = 64;
 
+/// A file's name, and the file, locked as long as it is open.
+type Locked = (String, Box<dyn Log + Sync>);
+
 /// What tells one machine from another.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Machine {
@@ -133,7 +136,7 @@ impl Drop for Alive {
 pub(crate) struct Dead {
     folder: Option<Arc<dyn Folder>>,
     /// Their files, locked.
-    files: Vec<(String, Box<dyn Log + Sync>)>,
+    files: Vec<Locked>,
     snapshots: HashSet<ObjectId>,
 }
 
@@ -185,7 +188,7 @@ fn files(folder: &dyn Folder) -> Result<Vec<String>, BackendError> {
 }
 
 /// The files whose locks can be obtained and that this machine wrote, locked; at most [`MAX_DEAD`].
-fn dead_files(folder: &dyn Folder) -> Result<Vec<(String, Box<dyn Log + Sync>)>, BackendError> {
+fn dead_files(folder: &dyn Folder) -> Result<Vec<Locked>, BackendError> {
     let mut dead = Vec::new();
     for name in files(folder)? {
         match folder.log(&name) {
