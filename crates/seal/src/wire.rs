@@ -71,12 +71,18 @@ impl Put for Vec<u8> {
 pub struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,
+    ran_out: bool,
 }
 
 impl<'a> Reader<'a> {
     /// Reads from the start of `bytes`.
     pub const fn new(bytes: &'a [u8]) -> Self {
-        Self { bytes, at: 0 }
+        Self { bytes, at: 0, ran_out: false }
+    }
+
+    /// Whether a field was refused because `bytes` ended: with more of them it may be there.
+    pub const fn ran_out(&self) -> bool {
+        self.ran_out
     }
 
     /// Bytes not yet taken.
@@ -92,6 +98,7 @@ impl<'a> Reader<'a> {
     /// Takes the next `len` bytes.
     pub fn take(&mut self, len: usize, expected: &'static str) -> Result<&'a [u8], WireError> {
         if len > self.remaining() {
+            self.ran_out = true;
             return Err(self.error(expected));
         }
         let taken = &self.bytes[self.at..self.at + len];
@@ -169,7 +176,10 @@ impl<'a> Reader<'a> {
         let count = self.varint(expected)?;
         match usize::try_from(count) {
             Ok(count) if count <= self.remaining() / item_len => Ok(count),
-            _ => Err(self.error(expected)),
+            _ => {
+                self.ran_out = true;
+                Err(self.error(expected))
+            }
         }
     }
 
@@ -230,5 +240,16 @@ mod tests {
         assert!(Reader::new(&bytes).count(1, "c").is_err());
         assert!(Reader::new(&[9, 0, 0]).count(1, "c").is_err());
         assert_eq!(Reader::new(&[2, 0, 0]).count(1, "c"), Ok(2));
+    }
+
+    #[test]
+    fn a_reader_tells_bytes_that_end_from_bytes_that_are_wrong() {
+        for (bytes, ran_out) in [(&[3, 0, 0][..], true), (&[0x80, 0, 0], false)] {
+            let mut reader = Reader::new(bytes);
+            assert!(reader.bytes("b").is_err());
+            assert_eq!(reader.ran_out(), ran_out);
+        }
+        let mut reader = Reader::new(&[3, 0, 0]);
+        assert!(reader.count(1, "c").is_err() && reader.ran_out());
     }
 }

@@ -17,8 +17,8 @@ use onefold_backend::{BackendError, Folder, Log};
 use onefold_seal::ObjectId;
 
 use crate::Repository;
-use crate::slots::patiently;
 use crate::repository::describe;
+use crate::slots::patiently;
 
 const PREFIX: &str = "backup-";
 

@@ -5,6 +5,8 @@
 //! nothing: whatever is wrong becomes a [`Finding`] that names its object. What can be done about it
 //! is in [`repair`](crate::repair).
 
+mod seen;
+
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::sync::atomic::Ordering;
@@ -15,17 +17,19 @@ use onefold_fingerprint::Fingerprint;
 use onefold_index::{self as index, Index, Run, run_id};
 use onefold_seal::ObjectId;
 
+use self::seen::{Seen, Walk};
 use crate::ahead;
-use crate::chunks::ChunkReader;
+use crate::chunks::{ChunkReader, Chunks};
+use crate::entries::Entries;
 use crate::history;
 use crate::intent;
 use crate::log::Writer;
 use crate::mark::Marks;
 use crate::place::Containers;
 use crate::receipt::{self, receipt_id, receipt_name};
-use crate::repository::{describe, listed, read_tree};
+use crate::repository::{describe, listed};
 use crate::snapshot::{self, Found, snapshot_id, snapshot_name};
-use crate::tree::{self, Entry, Node, Tree};
+use crate::tree::{self, Detail, Node, Tree};
 use crate::{Cancel, Progress, Recipe, Repository, Snapshot, StoreError};
 
 /// No container that a writer makes is longer; memory is taken for as much at once.
@@ -62,6 +66,8 @@ impl fmt::Display for Finding {
 pub struct Report {
     /// What is wrong. Empty if every snapshot can be restored, as far as was read.
     pub findings: Vec<Finding>,
+    /// How many findings are left out, because all would take more memory than the check may.
+    pub unlisted: u64,
     /// What is worth knowing and harms nothing.
     pub notes: Vec<String>,
     /// Containers seen.
@@ -155,6 +161,7 @@ fn examine_by(
         index,
         containers: Containers::default(),
         gone: HashMap::new(),
+        room: MAX_FINDINGS_LEN,
     };
     // Snapshots first: whatever they refer to was durable before them, so that a backup that
     // runs beside the check cannot make it see a snapshot without its chunks.
@@ -179,6 +186,10 @@ fn examine_by(
 /// So many chunks of containers that are gone are remembered, to say where they were.
 const MAX_GONE: usize = 1 << 16;
 
+/// Bytes of findings that are listed; about 100,000 of them. A snapshot that was made for it can have
+/// any number, at paths of megabytes.
+const MAX_FINDINGS_LEN: usize = 16 << 20;
+
 /// A check on its way. What containers list is in the index alone, which is on disk if there is a
 /// place for it: footers are read one at a time, those that a run covers together with the run.
 struct Check<'a> {
@@ -196,12 +207,22 @@ struct Check<'a> {
     containers: Containers,
     /// Containers that are not there, by the chunks that runs say they held.
     gone: HashMap<Fingerprint, ObjectId>,
+    /// Bytes of findings for which there is room.
+    room: usize,
 }
 
 impl Check<'_> {
     fn find(&mut self, object: impl Into<String>, problem: impl Into<String>) {
         let finding = Finding { object: object.into(), problem: problem.into() };
-        self.found.report.findings.push(finding);
+        let len = size_of::<Finding>() + finding.object.len() + finding.problem.len();
+        let report = &mut self.found.report;
+        if len > self.room && !report.findings.is_empty() {
+            self.room = 0;
+            report.unlisted += 1;
+            return;
+        }
+        self.room = self.room.saturating_sub(len);
+        report.findings.push(finding);
     }
 
     fn note(&mut self, note: String) {
@@ -601,7 +622,7 @@ impl Check<'_> {
             match found {
                 Ok(snapshot) => {
                     let mut path = format!("snapshot {id}: ");
-                    if !self.entry(&mut walk, &mut path, &snapshot.root)? {
+                    if !self.node(&mut walk, &mut path, &snapshot.root.node)? {
                         self.found.broken.push(id);
                     }
                 }
@@ -621,45 +642,48 @@ impl Check<'_> {
     }
 
     /// Whether an entry and what is below it are whole; `path` leads to it, for the findings.
-    fn entry(
+    fn node(
         &mut self,
         walk: &mut Walk<'_>,
         path: &mut String,
-        entry: &Entry,
+        node: &Node,
     ) -> Result<bool, StoreError> {
         self.go_on()?;
         if let Err(error) = tree::check_depth(walk.seen.depth) {
             self.find(&**path, describe(&error));
             return Ok(false);
         }
-        match &entry.node {
+        match node {
             Node::File { content, .. } => Ok(self.content(walk, path, content)),
-            Node::Directory { tree: Tree::Inline(_) } => self.tree(walk, path, entry),
-            Node::Directory { tree: Tree::Stored(recipe) } => {
-                if let Some(is_whole) = walk.seen.trees.get(recipe) {
-                    return Ok(*is_whole);
+            Node::Directory { tree: tree @ Tree::Inline(_) } => self.tree(walk, path, tree),
+            Node::Directory { tree: tree @ Tree::Stored(recipe) } => {
+                if let Some(is_whole) = walk.whole_tree(recipe) {
+                    return Ok(is_whole);
+                }
+                if !self.content(walk, path, recipe) {
+                    walk.seen.note_tree_in_part(recipe);
+                    return Ok(false);
                 }
                 // A tree cannot hold itself, unless somebody found a collision.
-                walk.seen.trees.insert(*recipe, false);
-                let is_there = self.content(walk, path, recipe);
-                let is_whole = is_there && self.tree(walk, path, entry)?;
-                walk.seen.trees.insert(*recipe, is_whole);
+                walk.note_tree(recipe, false);
+                let is_whole = self.tree(walk, path, tree)?;
+                walk.note_tree(recipe, is_whole);
                 Ok(is_whole)
             }
             _ => Ok(true),
         }
     }
 
-    /// Whether what the directory `entry` holds is whole.
+    /// Whether what the directory of `tree` holds is whole.
     fn tree(
         &mut self,
         walk: &mut Walk<'_>,
         path: &mut String,
-        entry: &Entry,
+        tree: &Tree,
     ) -> Result<bool, StoreError> {
         self.found.report.trees += 1;
-        let entries = match read_tree(walk.reader, entry) {
-            Ok(entries) => entries.unwrap_or_default(),
+        let mut entries = match Entries::of(tree) {
+            Ok(entries) => entries,
             Err(error) => {
                 self.find(&**path, describe(&error));
                 return Ok(false);
@@ -667,11 +691,21 @@ impl Check<'_> {
         };
         let mut is_whole = true;
         walk.seen.depth += 1;
-        for child in entries {
+        loop {
+            let child = match entries.next(walk.reader, Detail::Outline) {
+                Ok(Some(child)) => child,
+                Ok(None) => break,
+                Err(error) => {
+                    self.find(&**path, describe(&error));
+                    is_whole = false;
+                    break;
+                }
+            };
+            entries.park_before(&child);
             let len = path.len();
             path.push('/');
             path.push_str(&String::from_utf8_lossy(&child.name));
-            is_whole &= self.entry(walk, path, &child)?;
+            is_whole &= self.node(walk, path, &child.node)?;
             path.truncate(len);
         }
         walk.seen.depth -= 1;
@@ -680,45 +714,54 @@ impl Check<'_> {
 
     /// Whether all that `recipe` lists is there; what is not is found at `path`.
     fn content(&mut self, walk: &mut Walk<'_>, path: &str, recipe: &Recipe) -> bool {
-        let problems = self.recipe(walk, recipe);
-        let is_whole = problems.is_empty();
-        problems.into_iter().for_each(|problem| self.find(path, problem));
-        is_whole
+        self.recipe(walk, path, recipe).is_none()
     }
 
-    /// What is wrong with a recipe: nodes that cannot be read, chunks that are not there.
-    fn recipe(&self, walk: &mut Walk<'_>, recipe: &Recipe) -> Vec<String> {
-        if recipe.len == 0 || walk.seen.whole.contains(recipe) {
-            return Vec::new();
+    /// Finds what is wrong with a recipe, nodes that cannot be read and chunks that are not there,
+    /// and gives the first of it.
+    fn recipe(&mut self, walk: &mut Walk<'_>, path: &str, recipe: &Recipe) -> Option<String> {
+        if recipe.len == 0 || walk.seen.is_whole(recipe) {
+            return None;
         }
         // Nodes can list the same broken one thousands of times, at each level.
         if let Some(problem) = walk.seen.broken.get(recipe) {
-            return vec![problem.clone()];
+            self.find(path, problem);
+            return Some(problem.clone());
         }
-        let problems = if recipe.depth > 0 {
-            match walk.reader.children(recipe) {
-                Ok(children) => {
-                    children.iter().flat_map(|child| self.recipe(walk, child)).collect()
-                }
-                Err(StoreError::MissingChunk { fingerprint }) => vec![self.missing(&fingerprint)],
-                Err(error) => vec![describe(&error)],
-            }
-        } else {
-            match walk.index.get(&recipe.root).map(|hint| u64::from(hint.0.len)) {
-                Some(len) if len == recipe.len => Vec::new(),
+        if recipe.depth == 0 {
+            // To look a chunk up once more costs less than to remember each.
+            let problem = match walk.index.get(&recipe.root).map(|hint| u64::from(hint.0.len)) {
+                Some(len) if len == recipe.len => return None,
                 Some(len) => {
-                    vec![format!("chunk {} has {len} bytes, expected {}", recipe.root, recipe.len)]
+                    format!("chunk {} has {len} bytes, expected {}", recipe.root, recipe.len)
                 }
-                None => vec![self.missing(&recipe.root)],
+                None => self.missing(&recipe.root),
+            };
+            self.find(path, &problem);
+            return Some(problem);
+        }
+        let children = match walk.reader.children(recipe) {
+            Ok(children) => children,
+            Err(error) => {
+                let problem = match error {
+                    StoreError::MissingChunk { fingerprint } => self.missing(&fingerprint),
+                    error => describe(&error),
+                };
+                self.find(path, &problem);
+                walk.seen.note_unreadable(recipe, &problem);
+                return Some(problem);
             }
         };
-        match problems.first() {
-            // To look a chunk up once more costs less than to remember each.
-            None if recipe.depth == 0 => {}
-            None => drop(walk.seen.whole.insert(*recipe)),
+        let mut first = None;
+        for child in children {
+            let problem = self.recipe(walk, path, &child);
+            first = first.or(problem);
+        }
+        match &first {
+            None => walk.seen.note_whole(recipe),
             Some(problem) => drop(walk.seen.broken.insert(*recipe, problem.clone())),
         }
-        problems
+        first
     }
 
     /// That a chunk is missing, and where it was if a run tells.
@@ -729,26 +772,6 @@ impl Check<'_> {
             None => what.to_string(),
         }
     }
-}
-
-/// What snapshots reach, on the way through them.
-struct Walk<'a> {
-    reader: &'a ChunkReader<'a>,
-    index: &'a Index,
-    seen: Seen,
-}
-
-/// What was checked already and need not be again.
-#[derive(Default)]
-struct Seen {
-    /// Whether each tree is whole, with all that is below it.
-    trees: HashMap<Recipe, bool>,
-    /// Recipes with nodes, all of which are there.
-    whole: HashSet<Recipe>,
-    /// Recipes that are not, each with what is wrong with it first.
-    broken: HashMap<Recipe, String>,
-    /// How deep the directory at hand is nested.
-    depth: usize,
 }
 
 /// The groups of a container, each with how many bytes it takes to read it.

@@ -23,8 +23,61 @@ const GROUP_CACHE: usize = 24 << 20;
 /// Bytes of container footers, about, that a reader keeps at most.
 const DIRECTORY_CACHE: u64 = 12 << 20;
 
-/// The longest tree that is read: some ten million entries in one directory.
-pub(crate) const MAX_TREE_LEN: u64 = 1 << 30;
+/// Where chunks are read from.
+pub(crate) trait Chunks {
+    /// The bytes of the chunk `fingerprint`; they have that fingerprint.
+    fn chunk(&self, fingerprint: &Fingerprint) -> Result<Bytes, StoreError>;
+
+    /// The children of a node.
+    fn children(&self, recipe: &Recipe) -> Result<Vec<Recipe>, StoreError> {
+        let bytes = self.chunk(&recipe.root)?;
+        recipe.decode_node(&bytes).map_err(|source| StoreError::Malformed {
+            object: format!("recipe node {}", recipe.root),
+            source,
+        })
+    }
+
+    /// The bytes of a leaf; as many as the recipe says.
+    fn leaf(&self, leaf: &Recipe) -> Result<Bytes, StoreError> {
+        let bytes = self.chunk(&leaf.root)?;
+        if bytes.len() as u64 != leaf.len {
+            let found = bytes.len() as u64;
+            return Err(StoreError::RecipeLength { expected: leaf.len, found });
+        }
+        Ok(bytes)
+    }
+
+    /// Calls `visit` with each chunk of `recipe` that holds some of the bytes in `range`, which does
+    /// not end behind them, and with where in the recipe the chunk begins, counted from `start`. No
+    /// other chunk is read.
+    fn visit_range(
+        &self,
+        recipe: &Recipe,
+        start: u64,
+        range: &Range<u64>,
+        visit: &mut dyn FnMut(u64, Bytes),
+    ) -> Result<(), StoreError> {
+        if range.start.max(start) >= range.end.min(start + recipe.len) {
+            return Ok(());
+        }
+        if recipe.depth == 0 {
+            visit(start, self.leaf(recipe)?);
+            return Ok(());
+        }
+        let mut start = start;
+        for child in self.children(recipe)? {
+            self.visit_range(&child, start, range, visit)?;
+            start += child.len;
+        }
+        Ok(())
+    }
+}
+
+impl Chunks for ChunkReader<'_> {
+    fn chunk(&self, fingerprint: &Fingerprint) -> Result<Bytes, StoreError> {
+        self.chunk(fingerprint)
+    }
+}
 
 /// Reads the chunks of an open repository, from any number of threads.
 ///
@@ -280,15 +333,6 @@ impl<'a> ChunkReader<'a> {
         Ok(())
     }
 
-    /// The children of a node.
-    pub(crate) fn children(&self, recipe: &Recipe) -> Result<Vec<Recipe>, StoreError> {
-        let bytes = self.chunk(&recipe.root)?;
-        recipe.decode_node(&bytes).map_err(|source| StoreError::Malformed {
-            object: format!("recipe node {}", recipe.root),
-            source,
-        })
-    }
-
     /// Where the first chunk of `recipe` lies, as far as the index knows.
     pub(crate) fn first_place(&self, recipe: &Recipe) -> Option<Place> {
         let mut first = *recipe;
@@ -296,16 +340,6 @@ impl<'a> ChunkReader<'a> {
             first = *self.children(&first).ok()?.first()?;
         }
         self.index.get(&first.root).map(|Hint(place)| place)
-    }
-
-    /// The bytes of a leaf; as many as the recipe says.
-    pub(crate) fn leaf(&self, leaf: &Recipe) -> Result<Bytes, StoreError> {
-        let bytes = self.chunk(&leaf.root)?;
-        if bytes.len() as u64 != leaf.len {
-            let found = bytes.len() as u64;
-            return Err(StoreError::RecipeLength { expected: leaf.len, found });
-        }
-        Ok(bytes)
     }
 
     /// Appends those bytes of `recipe` that lie in `range`, which does not end behind them. Only the
@@ -316,35 +350,14 @@ impl<'a> ChunkReader<'a> {
         range: Range<u64>,
         bytes: &mut Vec<u8>,
     ) -> Result<(), StoreError> {
-        if range.is_empty() {
-            return Ok(());
-        }
-        if recipe.depth == 0 {
-            let leaf = self.leaf(recipe)?;
-            bytes.extend_from_slice(&leaf[range.start as usize..range.end as usize]);
-            return Ok(());
-        }
-        let mut start = 0;
-        for child in self.children(recipe)? {
-            let from = range.start.clamp(start, start + child.len) - start;
-            let to = range.end.clamp(start, start + child.len) - start;
-            self.read_range(&child, from..to, bytes)?;
-            start += child.len;
-        }
-        Ok(())
+        self.visit_range(recipe, 0, &range, &mut |start, leaf| {
+            bytes.extend_from_slice(part_of(start, &leaf, &range));
+        })
     }
+}
 
-    /// All bytes of `recipe`, for trees: memory grows only with bytes that are really there.
-    pub(crate) fn read_all(&self, recipe: &Recipe) -> Result<Vec<u8>, StoreError> {
-        if recipe.len > MAX_TREE_LEN {
-            let object = format!("tree {}", recipe.root);
-            return Err(StoreError::TooLong { object, len: recipe.len, max: MAX_TREE_LEN });
-        }
-        let mut all = Vec::new();
-        self.visit(recipe, &mut |leaf| {
-            all.extend_from_slice(&self.leaf(&leaf)?);
-            Ok(())
-        })?;
-        Ok(all)
-    }
+/// Those bytes of `leaf`, which begins at `start`, that lie in `range`.
+pub(crate) fn part_of<'a>(start: u64, leaf: &'a [u8], range: &Range<u64>) -> &'a [u8] {
+    let within = |at: u64| at.clamp(start, start + leaf.len() as u64) - start;
+    &leaf[within(range.start) as usize..within(range.end) as usize]
 }

@@ -1,8 +1,8 @@
 //! What changed from one snapshot to another.
 
 use crate::chunks::ChunkReader;
-use crate::repository::read_tree;
-use crate::tree::{self, Entry, Meta, Node};
+use crate::entries::Entries;
+use crate::tree::{self, Detail, Entry, Meta, Node};
 use crate::{Repository, StoreError};
 
 /// A difference at one path.
@@ -74,22 +74,31 @@ impl Diff<'_, '_> {
         {
             return Ok(());
         }
-        let entries = |directory: Option<&Entry>| match directory {
-            Some(entry) => read_tree(self.reader, entry).map(Option::unwrap_or_default),
-            None => Ok(Vec::new()),
-        };
-        let (before, after) = (entries(before)?, entries(after)?);
-        let mut before = before.iter().peekable();
-        let mut after = after.iter().peekable();
+        let open = |directory: Option<&Entry>| directory.map(Entries::of_directory).transpose();
+        let mut sides = [open(before)?, open(after)?];
+        let mut firsts = [None, None];
         loop {
-            let (old, new) = match (before.peek(), after.peek()) {
+            for (side, first) in sides.iter_mut().zip(&mut firsts) {
+                if let (Some(entries), None) = (&mut *side, &*first) {
+                    *first = entries.next(self.reader, Detail::All)?;
+                    if first.is_none() {
+                        *side = None;
+                    }
+                }
+            }
+            let [before, after] = &mut firsts;
+            let (old, new) = match (&before, &after) {
                 (None, None) => return Ok(()),
-                (Some(old), Some(new)) if old.name == new.name => (before.next(), after.next()),
-                (Some(old), Some(new)) if old.name > new.name => (None, after.next()),
-                (None, Some(_)) => (None, after.next()),
-                _ => (before.next(), None),
+                (Some(old), Some(new)) if old.name == new.name => (before.take(), after.take()),
+                (Some(old), Some(new)) if old.name > new.name => (None, after.take()),
+                (None, Some(_)) => (None, after.take()),
+                _ => (before.take(), None),
             };
-            self.entries(old, new)?;
+            let is_deeper = [&old, &new].into_iter().flatten().any(is_directory);
+            if is_deeper {
+                sides.iter_mut().flatten().for_each(Entries::park);
+            }
+            self.entries(old.as_ref(), new.as_ref())?;
         }
     }
 
@@ -103,16 +112,17 @@ impl Diff<'_, '_> {
         if let Some(change) = change(old, new) {
             (self.visit)(&self.path, change);
         }
-        let directory = |entry: Option<&Entry>| {
-            entry.is_some_and(|entry| matches!(entry.node, Node::Directory { .. }))
-        };
         self.depth += 1;
         tree::check_depth(self.depth)?;
-        self.directories(old.filter(|_| directory(old)), new.filter(|_| directory(new)))?;
+        self.directories(old.filter(|old| is_directory(old)), new.filter(|new| is_directory(new)))?;
         self.depth -= 1;
         self.path.truncate(len);
         Ok(())
     }
+}
+
+fn is_directory(entry: &Entry) -> bool {
+    matches!(entry.node, Node::Directory { .. })
 }
 
 fn change<'a>(old: Option<&'a Entry>, new: Option<&'a Entry>) -> Option<Change<'a>> {

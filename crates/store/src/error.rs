@@ -410,6 +410,17 @@ impl StoreError {
         move |source| StoreError::File { action, path, source }
     }
 
+    /// Names the path of a directory in which something is too long.
+    pub(crate) fn at_path(self, path: &[u8]) -> Self {
+        match self {
+            Self::TooLong { object, len, max } => {
+                let object = format!("'{}': {object}", String::from_utf8_lossy(path));
+                Self::TooLong { object, len, max }
+            }
+            other => other,
+        }
+    }
+
     /// For `map_err` where more was to be done than to make one snapshot.
     pub(crate) fn half_way(self) -> Self {
         match self {

@@ -12,6 +12,7 @@ use crate::loaded::Loaded;
 use crate::place::Used;
 use crate::prune::copy::Copier;
 use crate::recipe::Joiner;
+use crate::tree::{self, Entry, Tree};
 use crate::{Recipe, Repository, StoreError};
 
 /// Stores chunks for a snapshot that is to come. Groups are compressed by threads of their own.
@@ -87,23 +88,11 @@ impl<'a> Graft<'a> {
         Ok(Recipe::chunk(fingerprint, bytes.len() as u64))
     }
 
-    /// Cuts the encoding of a tree into chunks and stores them.
-    pub(crate) fn tree(&mut self, bytes: &[u8]) -> Result<Recipe, StoreError> {
-        let ends: Vec<usize> = self.chunker.cut_points(bytes).collect();
-        let mut recipe = Joiner::default();
-        let mut start = 0;
-        for end in ends {
-            let leaf = self.bytes(Content::Metadata, &bytes[start..end])?;
-            recipe.push(leaf, &mut |node| self.node(node))?;
-            start = end;
-        }
-        recipe.finish(&mut |node| self.node(node))
-    }
-
     /// Cuts `bytes` as far as they decide, or to the last with `is_end`, stores the chunks, adds them
     /// to `recipe` and takes them away from `bytes`.
     pub(crate) fn cut(
         &mut self,
+        content: Content,
         bytes: &mut Vec<u8>,
         is_end: bool,
         recipe: &mut Joiner,
@@ -116,7 +105,7 @@ impl<'a> Graft<'a> {
                 false => self.chunker.next_cut(rest),
             };
             let Some(len) = len else { break };
-            let leaf = self.bytes(Content::Data, &bytes[start..start + len])?;
+            let leaf = self.bytes(content, &bytes[start..start + len])?;
             recipe.push(leaf, &mut |node| self.node(node))?;
             start += len;
         }
@@ -137,5 +126,63 @@ impl<'a> Graft<'a> {
     /// Bytes of the containers that were put.
     pub(crate) fn stored_bytes(&self) -> u64 {
         self.copier.stored
+    }
+}
+
+/// A tree that is written entry by entry.
+///
+/// Nothing is stored before there are [`WINDOW`](Self::WINDOW) bytes, so a short one may be dropped.
+#[derive(Default)]
+pub(crate) struct NewTree {
+    /// What is in no chunk yet.
+    bytes: Vec<u8>,
+    recipe: Joiner,
+    /// Bytes that did not decide a cut-point when it was last looked for one.
+    undecided: usize,
+    is_cut: bool,
+}
+
+impl NewTree {
+    /// So many bytes wait for being cut into chunks, or as many as a chunk has.
+    const WINDOW: usize = 64 << 10;
+
+    /// Adds an entry, whose name is behind those of all others.
+    pub(crate) fn push(&mut self, entry: &Entry, graft: &mut Graft<'_>) -> Result<(), StoreError> {
+        tree::encode_entry(entry, &mut self.bytes);
+        self.cut(graft)
+    }
+
+    /// Adds an entry that is encoded.
+    pub(crate) fn push_encoded(
+        &mut self,
+        entry: &[u8],
+        graft: &mut Graft<'_>,
+    ) -> Result<(), StoreError> {
+        self.bytes.extend_from_slice(entry);
+        self.cut(graft)
+    }
+
+    fn cut(&mut self, graft: &mut Graft<'_>) -> Result<(), StoreError> {
+        // Twice as many, so that long chunks are not looked through for each entry.
+        if self.bytes.len() < Self::WINDOW.max(2 * self.undecided) {
+            return Ok(());
+        }
+        self.is_cut = true;
+        graft.cut(Content::Metadata, &mut self.bytes, false, &mut self.recipe)?;
+        self.undecided = self.bytes.len();
+        Ok(())
+    }
+
+    /// The tree with all entries that were added. A snapshot's root is always stored.
+    pub(crate) fn finish(
+        mut self,
+        is_root: bool,
+        graft: &mut Graft<'_>,
+    ) -> Result<Tree, StoreError> {
+        if !self.is_cut && !is_root && self.bytes.len() <= Tree::INLINE_MAX {
+            return Ok(Tree::Inline(self.bytes));
+        }
+        graft.cut(Content::Metadata, &mut self.bytes, true, &mut self.recipe)?;
+        Ok(Tree::Stored(self.recipe.finish(&mut |node| graft.node(node))?))
     }
 }

@@ -18,6 +18,7 @@ mod ahead;
 mod alive;
 pub mod backup;
 pub mod check;
+mod chunk_bits;
 mod chunks;
 mod client;
 #[cfg_attr(not(feature = "seeded-bugs"), doc(hidden))]
@@ -25,6 +26,7 @@ pub mod clock;
 mod config;
 pub mod copy;
 pub mod diff;
+mod entries;
 mod error;
 mod fence;
 pub mod forget;

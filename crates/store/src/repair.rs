@@ -17,6 +17,7 @@
 //! again, and then the old snapshots are whole again too.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
@@ -31,8 +32,9 @@ use crate::backup;
 use crate::backup::commit::Announced;
 use crate::backup::pack::Added;
 use crate::check::{self, Examined, Reading};
-use crate::chunks::{ChunkReader, MAX_TREE_LEN};
-use crate::graft::Graft;
+use crate::chunks::{ChunkReader, Chunks};
+use crate::entries::Entries;
+use crate::graft::{Graft, NewTree};
 use crate::loaded::Loaded;
 use crate::log::{self, Writer};
 use crate::mark::{self, Marks};
@@ -40,11 +42,18 @@ use crate::place::Used;
 use crate::receipt::{self, receipt_name};
 use crate::seeded::{self, Bug};
 use crate::snapshot::snapshot_name;
-use crate::tree::{self, Entry, Node, Time, Tree};
+use crate::tree::{self, Detail, Entry, Node, Time, Tree};
 use crate::{Cancel, Progress, Recipe, Repository, Snapshot, StoreError, Summary};
 
 /// The tag of snapshots that a repair has made. Their parent is the snapshot that they were made of.
 pub const TAG: &str = "repaired";
+
+/// Bytes of names of what was lost that a repair notes, and of paths that it then lists.
+const MAX_LOST_LEN: usize = 16 << 20;
+
+/// A tree of at most so many bytes is written anew while it is read for the first time, and dropped if
+/// nothing changed. All directories that a path leads through have one at the same time.
+const MAX_SHORT_TREE: u64 = 16 << 10;
 
 /// Who repairs, and how.
 #[derive(Debug, Clone)]
@@ -100,6 +109,8 @@ pub struct Rewritten {
     /// Paths of what was lost, relative to the snapshot's root: files, and directories with all that
     /// they held.
     pub lost: Vec<Vec<u8>>,
+    /// How much more was lost, the paths of which would take more memory than the repair may.
+    pub unlisted: u64,
 }
 
 impl Report {
@@ -232,6 +243,7 @@ impl Repair<'_> {
                         new: Some(*new),
                         is_from_before: true,
                         lost: Vec::new(),
+                        unlisted: 0,
                     });
                 }
                 None => remaining.push((*id, snapshot.clone())),
@@ -264,15 +276,18 @@ impl Repair<'_> {
         let reader = self.repository.reader_of(&loaded);
         let condemned = Condemned::read(self.repository, &loaded, &graft)?;
         let (seen, nodes, cancel) = (HashMap::new(), HashMap::new(), self.cancel);
-        let mut without = Without { reader: &reader, condemned, graft, seen, nodes, cancel };
+        let mut room = MAX_LOST_LEN;
+        let mut without = Without { reader: &reader, condemned, graft, seen, nodes, room, cancel };
         let mut after = Vec::new();
         for (id, snapshot) in before {
             let kept = without.root(&snapshot.root)?;
-            let lost = kept.lost.clone();
+            let mut lost = Vec::new();
+            kept.lost.list(&mut Vec::new(), &mut room, &mut lost);
             self.report.snapshots.push(Rewritten {
                 old: *id,
                 new: None,
                 is_from_before: false,
+                unlisted: kept.lost.count.saturating_sub(lost.len() as u64),
                 lost,
             });
             after.push(kept.tree.clone().map(|tree| rewritten(*id, snapshot, tree, &kept)));
@@ -463,9 +478,9 @@ fn rewritten(id: ObjectId, old: &Snapshot, tree: Tree, kept: &Kept) -> Snapshot 
         tags.push(TAG.into());
     }
     let Counts { files, directories, others, bytes } = kept.counts;
-    let unreadable = old.summary.unreadable + kept.lost.len() as u64;
+    let unreadable = old.summary.unreadable.saturating_add(kept.lost.count);
     // The root is a directory that no other one counts.
-    let directories = directories + 1;
+    let directories = directories.saturating_add(1);
     let summary = Summary { files, directories, others, bytes, unreadable, ..old.summary };
     let root = Entry { node: Node::Directory { tree }, ..old.root.clone() };
     Snapshot { parent: Some(id), tags, summary, root, ..old.clone() }
@@ -477,8 +492,64 @@ struct Kept {
     /// Its tree, without what was lost; nothing if the tree itself was.
     tree: Option<Tree>,
     counts: Counts,
-    /// Paths of what was lost, relative to the directory.
-    lost: Vec<Vec<u8>>,
+    lost: Lost,
+}
+
+/// What was lost of a directory, in order of names.
+///
+/// A directory that stands at several paths is noted once. Beyond a bound things are only counted.
+#[derive(Debug, Clone, Default)]
+struct Lost {
+    /// Each by name: a directory that lost something, or what was lost itself.
+    named: Rc<Vec<(Vec<u8>, Option<Lost>)>>,
+    /// How many things.
+    count: u64,
+}
+
+impl Lost {
+    /// Notes that `name` was lost, or `below` of it, as long as there is `room`.
+    fn push(&mut self, name: &[u8], below: Option<Lost>, room: &mut usize) {
+        self.count = self.count.saturating_add(below.as_ref().map_or(1, |below| below.count));
+        let is_told = below.as_ref().is_none_or(|below| !below.named.is_empty());
+        let len = size_of::<(Vec<u8>, Option<Lost>)>() + name.len();
+        if is_told && take(room, len) {
+            Rc::make_mut(&mut self.named).push((name.to_vec(), below));
+        }
+    }
+
+    /// Appends the paths of what was lost to `paths`, as long as there is `room`. `path` leads to the
+    /// directory. Whether there was room for all.
+    fn list(&self, path: &mut Vec<u8>, room: &mut usize, paths: &mut Vec<Vec<u8>>) -> bool {
+        for (name, below) in &*self.named {
+            let len = path.len();
+            path.extend_from_slice(name);
+            let is_listed = match below {
+                Some(below) => {
+                    path.push(b'/');
+                    below.list(path, room, paths)
+                }
+                None => {
+                    let has_room = take(room, size_of::<Vec<u8>>() + path.len());
+                    if has_room {
+                        paths.push(path.clone());
+                    }
+                    has_room
+                }
+            };
+            path.truncate(len);
+            if !is_listed {
+                return false;
+            }
+        }
+        true
+    }
+}
+
+/// Takes `len` bytes off `room`; all of it, and false, if it has fewer.
+fn take(room: &mut usize, len: usize) -> bool {
+    let left = room.checked_sub(len);
+    *room = left.unwrap_or_default();
+    left.is_some()
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -487,6 +558,17 @@ struct Counts {
     directories: u64,
     others: u64,
     bytes: u64,
+}
+
+impl Counts {
+    /// Adds a directory that holds `below`. Directories that hold each other twice over make any
+    /// number of paths.
+    fn add_directory(&mut self, below: Self) {
+        self.files = self.files.saturating_add(below.files);
+        self.directories = self.directories.saturating_add(below.directories).saturating_add(1);
+        self.others = self.others.saturating_add(below.others);
+        self.bytes = self.bytes.saturating_add(below.bytes);
+    }
 }
 
 /// Chunks that only condemned containers have.
@@ -549,9 +631,12 @@ struct Without<'a> {
     reader: &'a ChunkReader<'a>,
     condemned: Condemned<'a>,
     graft: Graft<'a>,
+    /// What is kept of trees that can be read.
     seen: HashMap<Recipe, Kept>,
-    /// Whether all chunks of recipes with nodes can be had.
+    /// Whether all chunks of recipes can be had, of those whose first node can be read.
     nodes: HashMap<Recipe, bool>,
+    /// Bytes of names of what was lost for which there is room.
+    room: usize,
     cancel: &'a Cancel,
 }
 
@@ -560,7 +645,7 @@ impl Without<'_> {
         let Node::Directory { tree } = &root.node else { return Ok(Kept::default()) };
         let mut kept = self.directory(tree, 0)?;
         if kept.tree.is_none() {
-            kept.lost.push(Vec::new());
+            kept.lost.push(b"", None, &mut self.room);
         }
         Ok(kept)
     }
@@ -571,69 +656,113 @@ impl Without<'_> {
             return Err(StoreError::Interrupted);
         }
         let recipe = match tree {
-            Tree::Inline(bytes) => return self.entries(tree, bytes, depth),
+            Tree::Inline(_) => return self.entries(tree, depth),
             Tree::Stored(recipe) => recipe,
         };
         if let Some(kept) = self.seen.get(recipe) {
             return Ok(kept.clone());
         }
-        let mut bytes = Vec::new();
-        let is_there =
-            self.keep(recipe)? && recipe.len <= MAX_TREE_LEN && self.read(recipe, &mut bytes)?;
-        let kept = match is_there {
-            true => self.entries(tree, &bytes, depth)?,
-            false => Kept::default(),
-        };
+        if !self.keep(recipe)? {
+            return Ok(Kept::default());
+        }
+        let kept = self.entries(tree, depth)?;
         self.seen.insert(*recipe, kept.clone());
         Ok(kept)
     }
 
-    /// What is kept of the directory whose tree has these bytes.
-    fn entries(&mut self, tree: &Tree, bytes: &[u8], depth: usize) -> Result<Kept, StoreError> {
-        let Ok(entries) = tree::decode(bytes) else { return Ok(Kept::default()) };
-        let mut kept = Kept { tree: Some(tree.clone()), ..Kept::default() };
-        let mut left = Vec::with_capacity(entries.len());
+    /// What is kept of the directory of `tree`, all chunks of which can be had.
+    fn entries(&mut self, tree: &Tree, depth: usize) -> Result<Kept, StoreError> {
+        let is_long = matches!(tree, Tree::Stored(recipe) if recipe.len > MAX_SHORT_TREE);
+        let mut new = NewTree::default();
+        // A long tree is not written before it is known to have changed.
+        let into = (!is_long).then_some(&mut new);
+        let Some((mut kept, is_changed)) = self.pass(tree, depth, into)? else {
+            return Ok(Kept::default());
+        };
+        if !is_changed {
+            return Ok(Kept { tree: Some(tree.clone()), ..kept });
+        }
+        if is_long {
+            // What was lost is noted already.
+            let room = std::mem::take(&mut self.room);
+            let passed = self.pass(tree, depth, Some(&mut new))?;
+            self.room = room;
+            if passed.is_none() {
+                return Ok(Kept::default());
+            }
+        }
+        kept.tree = Some(new.finish(depth == 0, &mut self.graft)?);
+        Ok(kept)
+    }
+
+    /// Goes through the entries of `tree` and writes those that are kept to `into`. Gives what is
+    /// kept, but for the tree, and whether that is not all as it was; nothing if the tree cannot be
+    /// read to its end.
+    fn pass(
+        &mut self,
+        tree: &Tree,
+        depth: usize,
+        mut into: Option<&mut NewTree>,
+    ) -> Result<Option<(Kept, bool)>, StoreError> {
+        let mut kept = Kept::default();
         let mut is_changed = false;
-        for mut entry in entries {
-            match &mut entry.node {
+        let mut entries = match Entries::of(tree) {
+            Ok(entries) => entries,
+            Err(error) => return self.none_if_damage(error),
+        };
+        loop {
+            let Entry { name, node, .. } = match entries.next(&*self, Detail::Outline) {
+                Ok(Some(entry)) => entry,
+                Ok(None) => return Ok(Some((kept, is_changed))),
+                Err(error) => return self.none_if_damage(error),
+            };
+            let mut changed = None;
+            match node {
                 Node::File { content, .. } => {
-                    if !self.keep(content)? && !seeded::active(Bug::LostFilesKept) {
-                        kept.lost.push(entry.name);
+                    if !self.keep(&content)? && !seeded::active(Bug::LostFilesKept) {
+                        kept.lost.push(&name, None, &mut self.room);
                         is_changed = true;
                         continue;
                     }
-                    kept.counts.files += 1;
-                    kept.counts.bytes += content.len;
+                    kept.counts.files = kept.counts.files.saturating_add(1);
+                    kept.counts.bytes = kept.counts.bytes.saturating_add(content.len);
                 }
                 Node::Directory { tree } => {
-                    let below = self.directory(tree, depth + 1)?;
-                    let path = |lost: &Vec<u8>| [&entry.name[..], b"/", lost].concat();
-                    kept.lost.extend(below.lost.iter().map(path));
+                    // Its attributes may be long, and are read once more behind all that it holds.
+                    entries.rewind();
+                    let below = self.directory(&tree, depth + 1)?;
+                    let entry = match entries.next(&*self, Detail::All) {
+                        Ok(entry) => entry.expect("it was there before"),
+                        Err(error) => return self.none_if_damage(error),
+                    };
+                    if below.lost.count > 0 {
+                        kept.lost.push(&name, Some(below.lost), &mut self.room);
+                    }
                     let Some(new) = below.tree else {
-                        kept.lost.push(entry.name);
+                        kept.lost.push(&name, None, &mut self.room);
                         is_changed = true;
                         continue;
                     };
-                    is_changed |= new != *tree;
-                    *tree = new;
-                    kept.counts.files += below.counts.files;
-                    kept.counts.directories += below.counts.directories + 1;
-                    kept.counts.others += below.counts.others;
-                    kept.counts.bytes += below.counts.bytes;
+                    kept.counts.add_directory(below.counts);
+                    if new != tree {
+                        is_changed = true;
+                        let node = Node::Directory { tree: new };
+                        changed = Some(Entry { node, ..entry });
+                    }
                 }
-                _ => kept.counts.others += 1,
+                _ => kept.counts.others = kept.counts.others.saturating_add(1),
             }
-            left.push(entry);
+            match (into.as_deref_mut(), changed) {
+                (Some(new), Some(entry)) => new.push(&entry, &mut self.graft)?,
+                (Some(new), None) => new.push_encoded(entries.encoded(), &mut self.graft)?,
+                (None, _) => {}
+            }
         }
-        if is_changed {
-            let bytes = tree::encode(&left);
-            // A snapshot's root is always stored.
-            kept.tree = Some(match bytes.len() > Tree::INLINE_MAX || depth == 0 {
-                true => Tree::Stored(self.graft.tree(&bytes)?),
-                false => Tree::Inline(bytes),
-            });
-        }
-        Ok(kept)
+    }
+
+    /// Nothing, if `error` says that something is damaged.
+    fn none_if_damage<T>(&self, error: StoreError) -> Result<Option<T>, StoreError> {
+        self.condemned.repository.expect_damage(error).map(|()| None)
     }
 
     /// Whether all chunks of a recipe can be had. Those that only condemned containers have are
@@ -653,14 +782,10 @@ impl Without<'_> {
         if recipe.depth == 0 {
             return Ok(true);
         }
+        let Some(children) = self.children(recipe)? else { return Ok(false) };
         let mut is_kept = true;
-        match self.children(recipe)? {
-            Some(children) => {
-                for child in children {
-                    is_kept = is_kept && self.keep(&child)?;
-                }
-            }
-            None => is_kept = false,
+        for child in children {
+            is_kept = is_kept && self.keep(&child)?;
         }
         self.nodes.insert(*recipe, is_kept);
         Ok(is_kept)
@@ -681,27 +806,11 @@ impl Without<'_> {
         let Some(bytes) = self.chunk(&recipe.root)? else { return Ok(None) };
         Ok(recipe.decode_node(&bytes).ok())
     }
+}
 
-    /// Appends all bytes of `recipe`; false if some of them are lost.
-    fn read(&self, recipe: &Recipe, all: &mut Vec<u8>) -> Result<bool, StoreError> {
-        if recipe.len == 0 {
-            return Ok(true);
-        }
-        if recipe.depth > 0 {
-            let Some(children) = self.children(recipe)? else { return Ok(false) };
-            for child in children {
-                if !self.read(&child, all)? {
-                    return Ok(false);
-                }
-            }
-            return Ok(true);
-        }
-        match self.chunk(&recipe.root)? {
-            Some(bytes) if bytes.len() as u64 == recipe.len => {
-                all.extend_from_slice(&bytes);
-                Ok(true)
-            }
-            _ => Ok(false),
-        }
+impl Chunks for Without<'_> {
+    fn chunk(&self, fingerprint: &Fingerprint) -> Result<Bytes, StoreError> {
+        let missing = StoreError::MissingChunk { fingerprint: *fingerprint };
+        self.chunk(fingerprint)?.ok_or(missing)
     }
 }

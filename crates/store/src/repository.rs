@@ -12,12 +12,13 @@ use onefold_seal::{Envelope, Keys, ObjectId, Suite};
 
 use crate::chunks::ChunkReader;
 use crate::client::Removal;
+use crate::entries::Entries;
 use crate::history::Seen;
 use crate::keys::{self, Locked};
 use crate::loaded::{IndexPlace, Loaded};
 use crate::receipt::receipt_name;
 use crate::snapshot::{self, snapshot_id};
-use crate::tree::{self, Entry, Node, Tree};
+use crate::tree::{self, Detail, Entry, Node};
 use crate::{Config, Place, Snapshot, SnapshotSpec, StoreError};
 
 /// Something wrong in the repository that did not stop it from opening.
@@ -247,9 +248,13 @@ impl Repository {
         let reader = self.reader()?;
         let mut entry = snapshot.root.clone();
         for component in path.split(|byte| *byte == b'/').filter(|part| !part.is_empty()) {
-            let entries = read_tree(&reader, &entry)?.ok_or_else(no_path)?;
-            let found = entries.into_iter().find(|entry| entry.name == component);
-            entry = found.ok_or_else(no_path)?;
+            let mut entries = Entries::of_directory(&entry)?;
+            entry = loop {
+                let child = entries.next(&reader, Detail::All)?.ok_or_else(no_path)?;
+                if child.name == component {
+                    break child;
+                }
+            };
         }
         Ok(entry)
     }
@@ -265,7 +270,9 @@ impl Repository {
             visit: &mut Visit<'_>,
         ) -> Result<(), StoreError> {
             tree::check_depth(depth)?;
-            for child in read_tree(reader, entry)?.unwrap_or_default() {
+            let mut entries = Entries::of_directory(entry)?;
+            while let Some(child) = entries.next(reader, Detail::All)? {
+                entries.park_before(&child);
                 let len = path.len();
                 if len > 0 {
                     path.push(b'/');
@@ -354,18 +361,19 @@ pub(crate) fn expect_free(objects: &dyn Objects) -> Result<(), StoreError> {
     }
 }
 
-/// The entries of a directory, `None` if `entry` is none.
+/// All entries of a directory, `None` if `entry` is none. Memory grows with how many there are.
 pub(crate) fn read_tree(
     reader: &ChunkReader<'_>,
     entry: &Entry,
 ) -> Result<Option<Vec<Entry>>, StoreError> {
-    let Node::Directory { tree } = &entry.node else { return Ok(None) };
-    let entries = match tree {
-        Tree::Stored(recipe) => tree::decode(&reader.read_all(recipe)?),
-        Tree::Inline(bytes) => tree::decode(bytes),
-    };
-    let malformed = |source| StoreError::Malformed { object: tree.describe(), source };
-    Ok(Some(entries.map_err(malformed)?))
+    if !matches!(entry.node, Node::Directory { .. }) {
+        return Ok(None);
+    }
+    let (mut entries, mut all) = (Entries::of_directory(entry)?, Vec::new());
+    while let Some(entry) = entries.next(reader, Detail::All)? {
+        all.push(entry);
+    }
+    Ok(Some(all))
 }
 
 /// What a container's footer lists, with places.

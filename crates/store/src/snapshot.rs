@@ -10,7 +10,7 @@ use onefold_seal::{Envelope, Kind, ObjectId, SealError};
 
 use crate::fence;
 use crate::object::read_object;
-use crate::tree::{self, Entry, Time};
+use crate::tree::{self, Detail, Entry, Time};
 use crate::{Repository, StoreError};
 
 /// Under which prefix of a repository snapshots lie.
@@ -200,7 +200,7 @@ impl Snapshot {
             }
         };
         let summary = Summary::decode(&mut reader)?;
-        let root = tree::decode_entry(&mut reader)?;
+        let root = tree::decode_entry(&mut reader, Detail::All)?;
         if !root.name.is_empty() || !matches!(root.node, tree::Node::Directory { .. }) {
             return Err(reader.error("a root that is a directory without a name"));
         }

@@ -22,6 +22,21 @@ pub(crate) fn check_depth(depth: usize) -> Result<(), StoreError> {
     }
 }
 
+/// The longest name that is read, in bytes: as long as any path may be.
+const MAX_NAME: usize = 4096;
+
+/// The names of an entry's extended attributes have no more bytes together. Linux lists no more.
+const MAX_ATTRIBUTE_NAMES: usize = 64 << 10;
+
+/// How much of an entry is wanted. All of it is checked in any case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Detail {
+    /// Everything.
+    All,
+    /// What leads to chunks: no extended attributes, extents and link targets, which can be long.
+    Outline,
+}
+
 /// A moment, as file systems keep it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Time {
@@ -202,25 +217,37 @@ pub(crate) fn encode<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> Vec<u8
 ///
 /// Refuses names that could lead out of it: empty, `.`, `..`, with a slash or NUL; and names that
 /// do not strictly ascend, so that no name stands twice.
-pub fn decode(bytes: &[u8]) -> Result<Vec<Entry>, WireError> {
+pub fn decode(bytes: &[u8], detail: Detail) -> Result<Vec<Entry>, WireError> {
     let mut reader = Reader::new(bytes);
     let mut entries: Vec<Entry> = Vec::new();
     while reader.remaining() > 0 {
-        let entry = decode_entry(&mut reader)?;
-        if !is_component(&entry.name) {
-            return Err(reader.error("a name that is one path component"));
-        }
-        if entries.last().is_some_and(|last| last.name >= entry.name) {
-            return Err(reader.error("names in ascending order"));
-        }
-        entries.push(entry);
+        let last = entries.last().map(|entry| &entry.name[..]);
+        entries.push(decode_next(&mut reader, last.unwrap_or_default(), detail)?);
     }
     Ok(entries)
 }
 
+/// The entry of a directory that follows the one called `last`, which is empty before the first.
+pub(crate) fn decode_next(
+    reader: &mut Reader<'_>,
+    last: &[u8],
+    detail: Detail,
+) -> Result<Entry, WireError> {
+    let entry = decode_entry(reader, detail)?;
+    if !is_component(&entry.name) {
+        return Err(reader.error("a name that is one path component"));
+    }
+    if *last >= entry.name[..] {
+        return Err(reader.error("names in ascending order"));
+    }
+    Ok(entry)
+}
+
 /// Whether `name` names something inside a directory and nothing else.
 pub(crate) fn is_component(name: &[u8]) -> bool {
-    !matches!(name, b"" | b"." | b"..") && !name.iter().any(|byte| matches!(byte, 0 | b'/'))
+    !matches!(name, b"" | b"." | b"..")
+        && name.len() <= MAX_NAME
+        && !name.iter().any(|byte| matches!(byte, 0 | b'/'))
 }
 
 pub(crate) fn encode_entry(entry: &Entry, bytes: &mut Vec<u8>) {
@@ -268,21 +295,17 @@ pub(crate) fn encode_entry(entry: &Entry, bytes: &mut Vec<u8>) {
     }
 }
 
-pub(crate) fn decode_entry(reader: &mut Reader<'_>) -> Result<Entry, WireError> {
+pub(crate) fn decode_entry(reader: &mut Reader<'_>, detail: Detail) -> Result<Entry, WireError> {
     let kind = reader.u8("an entry's kind")?;
     let name = reader.bytes("a name")?.to_vec();
-    let meta = decode_meta(reader)?;
+    let meta = decode_meta(reader, detail)?;
     let node = match kind {
         0 | 1 => {
             let size = reader.varint("a file's size")?;
             let content = Recipe::decode(reader)?;
-            let extents = match kind {
-                1 => Some(decode_extents(reader, size)?),
-                _ => None,
-            };
-            let listed = match &extents {
-                Some(extents) => extents.iter().map(|extent| extent.len).sum(),
-                None => size,
+            let (extents, listed) = match kind {
+                1 => decode_extents(reader, size, detail).map(|(all, sum)| (Some(all), sum))?,
+                _ => (None, size),
             };
             if content.len != listed {
                 return Err(reader.error("a content as long as the file or its extents"));
@@ -291,11 +314,11 @@ pub(crate) fn decode_entry(reader: &mut Reader<'_>) -> Result<Entry, WireError> 
         }
         2 => Node::Directory { tree: Tree::Stored(Recipe::decode(reader)?) },
         3 => {
-            let target = reader.bytes("a link's target")?.to_vec();
+            let target = reader.bytes("a link's target")?;
             if target.is_empty() || target.contains(&0) {
                 return Err(reader.error("a link's target without NUL"));
             }
-            Node::Symlink { target }
+            Node::Symlink { target: detail.of(target) }
         }
         4 => Node::Fifo,
         5 => Node::Socket,
@@ -313,7 +336,17 @@ pub(crate) fn decode_entry(reader: &mut Reader<'_>) -> Result<Entry, WireError> 
     Ok(Entry { name, meta, node })
 }
 
-fn decode_meta(reader: &mut Reader<'_>) -> Result<Meta, WireError> {
+impl Detail {
+    /// A copy of what may be long, if it is wanted.
+    fn of(self, bytes: &[u8]) -> Vec<u8> {
+        match self {
+            Self::All => bytes.to_vec(),
+            Self::Outline => Vec::new(),
+        }
+    }
+}
+
+fn decode_meta(reader: &mut Reader<'_>, detail: Detail) -> Result<Meta, WireError> {
     let mut narrow = |max: u32, what| reader.varint_to(max.into(), what).map(|n| n as u32);
     let mode = narrow(0o7777, "permission bits")?;
     let uid = narrow(u32::MAX, "an owner")?;
@@ -328,16 +361,25 @@ fn decode_meta(reader: &mut Reader<'_>) -> Result<Meta, WireError> {
     let ino = reader.varint("an inode")?;
     let links = reader.varint("a link count")?;
     let count = reader.count(2, "the count of extended attributes")?;
-    let mut xattrs: Vec<(Vec<u8>, Vec<u8>)> = Vec::with_capacity(count);
+    let mut xattrs = Vec::new();
+    let (mut last, mut names_len): (&[u8], usize) = (&[], 0);
     for _ in 0..count {
-        let name = reader.bytes("an attribute's name")?.to_vec();
+        let name = reader.bytes("an attribute's name")?;
         if name.is_empty() || name.contains(&0) {
             return Err(reader.error("an attribute's name without NUL"));
         }
-        if xattrs.last().is_some_and(|(last, _)| *last >= name) {
+        if last >= name {
             return Err(reader.error("attributes in ascending order of names"));
         }
-        xattrs.push((name, reader.bytes("an attribute's value")?.to_vec()));
+        names_len += name.len();
+        if names_len > MAX_ATTRIBUTE_NAMES {
+            return Err(reader.error("at most 65536 bytes of names of attributes"));
+        }
+        let value = reader.bytes("an attribute's value")?;
+        if detail == Detail::All {
+            xattrs.push((name.to_vec(), value.to_vec()));
+        }
+        last = name;
     }
     Ok(Meta { mode, uid, gid, mtime, ctime, dev, ino, links, xattrs })
 }
@@ -353,9 +395,17 @@ fn encode_extents(extents: &[Extent], bytes: &mut Vec<u8>) {
     }
 }
 
-fn decode_extents(reader: &mut Reader<'_>, size: u64) -> Result<Vec<Extent>, WireError> {
+/// The extents of a file of `size` bytes, and how many bytes they have together.
+fn decode_extents(
+    reader: &mut Reader<'_>,
+    size: u64,
+    detail: Detail,
+) -> Result<(Vec<Extent>, u64), WireError> {
     let count = reader.count(2, "the count of extents")?;
-    let mut extents = Vec::with_capacity(count);
+    let (mut extents, mut sum) = (Vec::new(), 0);
+    if detail == Detail::All {
+        extents.reserve_exact(count);
+    }
     let mut end = 0;
     for _ in 0..count {
         let offset = end + reader.varint_to(size - end, "a hole inside the file")?;
@@ -363,10 +413,13 @@ fn decode_extents(reader: &mut Reader<'_>, size: u64) -> Result<Vec<Extent>, Wir
         if len == 0 {
             return Err(reader.error("an extent that is not empty"));
         }
-        extents.push(Extent { offset, len });
+        if detail == Detail::All {
+            extents.push(Extent { offset, len });
+        }
+        sum += len;
         end = offset + len;
     }
-    Ok(extents)
+    Ok((extents, sum))
 }
 
 #[cfg(test)]
@@ -446,15 +499,26 @@ mod tests {
         })
     }
 
+    /// What an outline has of an entry.
+    fn outline(mut entry: Entry) -> Entry {
+        entry.meta.xattrs.clear();
+        match &mut entry.node {
+            Node::File { extents: Some(extents), .. } => extents.clear(),
+            Node::Symlink { target } => target.clear(),
+            _ => {}
+        }
+        entry
+    }
+
     proptest! {
         #[test]
         fn what_was_encoded_decodes(entries in entries()) {
-            prop_assert_eq!(decode(&encode(&entries)).unwrap(), entries);
+            prop_assert_eq!(decode(&encode(&entries), Detail::All).unwrap(), entries);
         }
 
         #[test]
         fn any_bytes_decode_or_fail_without_harm(bytes in bytes(300)) {
-            if let Ok(entries) = decode(&bytes) {
+            if let Ok(entries) = decode(&bytes, Detail::All) {
                 prop_assert_eq!(encode(&entries), bytes, "an entry has one encoding");
             }
         }
@@ -467,17 +531,22 @@ mod tests {
             if bytes.is_empty() { return Ok(()); }
             let at = at.index(bytes.len());
             bytes[at] ^= flip;
-            if let Ok(entries) = decode(&bytes) {
+            let whole = decode(&bytes, Detail::All);
+            if let Ok(entries) = &whole {
                 prop_assert!(entries.iter().all(|entry| is_component(&entry.name)));
             }
+            // An outline is refused where the whole is, and leads to the same chunks.
+            let outlined = whole.map(|all| all.into_iter().map(outline).collect::<Vec<_>>());
+            prop_assert_eq!(decode(&bytes, Detail::Outline), outlined);
         }
     }
 
     #[test]
     fn names_that_lead_elsewhere_are_refused() {
-        for name in [&b""[..], b".", b"..", b"a/b", b"/etc", b"../x", b"a\0"] {
+        let long = [b'n'; MAX_NAME + 1];
+        for name in [&b""[..], b".", b"..", b"a/b", b"/etc", b"../x", b"a\0", &long] {
             let entry = Entry { name: name.to_vec(), meta: Meta::default(), node: Node::Fifo };
-            let error = decode(&encode([&entry])).unwrap_err();
+            let error = decode(&encode([&entry]), Detail::All).unwrap_err();
             assert_eq!(error.expected, "a name that is one path component", "{name:?}");
         }
     }
@@ -487,7 +556,21 @@ mod tests {
         let entry = |node| Entry { name: b"a".to_vec(), meta: Meta::default(), node };
         let link = entry(Node::Symlink { target: b"/etc".to_vec() });
         let directory = entry(Node::Directory { tree: Tree::EMPTY });
-        let error = decode(&encode([&link, &directory])).unwrap_err();
+        let error = decode(&encode([&link, &directory]), Detail::All).unwrap_err();
         assert_eq!(error.expected, "names in ascending order");
+    }
+
+    #[test]
+    fn more_names_of_attributes_than_linux_lists_are_refused() {
+        for (count, is_refused) in [(4096, false), (4097, true)] {
+            let name = |number: usize| format!("user.name{number:07}").into_bytes();
+            let xattrs = (0..count).map(|number| (name(number), Vec::new())).collect();
+            let meta = Meta { xattrs, ..Meta::default() };
+            let entry = Entry { name: b"a".to_vec(), meta, node: Node::Fifo };
+            for detail in [Detail::All, Detail::Outline] {
+                let decoded = decode(&encode([&entry]), detail);
+                assert_eq!(decoded.is_err(), is_refused, "{count} attributes, {detail:?}");
+            }
+        }
     }
 }

@@ -42,7 +42,8 @@ snapshots, trees and read_bytes; after --repair also repaired with condemned (co
 (containers in new runs), deleted_runs, receipts, deleted_receipts, saved_chunks, saved_bytes,
 lost_chunks, stored_bytes, logs (hosts in whose logs something was settled), given_up (snapshots that were missing
 and count as forgotten) and snapshots (old, new or null, is_from_before, and lost: a path each, as path
-and maybe path_hex).";
+and maybe path_hex). Where findings, or paths of what was lost, have more than 16 MiB, unlisted counts
+those that are left out.";
 
 /// Look for what is missing or damaged
 #[derive(Debug, Args)]
@@ -65,6 +66,8 @@ pub(crate) struct Check {
 #[derive(Serialize)]
 struct Checked<'a> {
     findings: Vec<Finding<'a>>,
+    #[serde(skip_serializing_if = "is_none")]
+    unlisted: u64,
     notes: &'a [String],
     containers: u64,
     chunks: u64,
@@ -99,12 +102,18 @@ struct RepairedSnapshot {
     new: Option<String>,
     is_from_before: bool,
     lost: Vec<PathFields>,
+    #[serde(skip_serializing_if = "is_none")]
+    unlisted: u64,
 }
 
 #[derive(Serialize)]
 struct Finding<'a> {
     object: &'a str,
     problem: &'a str,
+}
+
+fn is_none(count: &u64) -> bool {
+    *count == 0
 }
 
 impl Check {
@@ -165,6 +174,10 @@ fn tell(report: &repair::Report, output: &mut Output, console: &Console) -> Resu
         for path in &one.lost {
             output.line_with_name(&format!("lost from snapshot {}: /", one.old), path)?;
         }
+        if one.unlisted > 0 {
+            let things = count(one.unlisted, "other thing", "other things");
+            output.line(format!("lost from snapshot {}: {things}, too many to list", one.old))?;
+        }
         let old = one.old;
         output.line(match (one.new, one.is_from_before) {
             (Some(new), false) => {
@@ -224,6 +237,10 @@ fn show(report: &Report, output: &mut Output, console: &Console) -> Result<()> {
     for finding in &report.findings {
         output.line(finding.to_string())?;
     }
+    if report.unlisted > 0 {
+        let findings = count(report.unlisted, "other finding", "other findings");
+        output.line(format!("{findings}, too many to list"))?;
+    }
     if console.is_quiet() {
         return Ok(());
     }
@@ -234,7 +251,7 @@ fn show(report: &Report, output: &mut Output, console: &Console) -> Result<()> {
 }
 
 fn describe(report: &Report) -> String {
-    let verdict = match report.findings.len() {
+    let verdict = match (report.findings.len() as u64).saturating_add(report.unlisted) {
         0 => "nothing is wrong".to_owned(),
         1 => "1 thing is wrong".to_owned(),
         several => format!("{several} things are wrong"),
@@ -257,6 +274,7 @@ impl<'a> Checked<'a> {
             findings: findings
                 .map(|finding| Finding { object: &finding.object, problem: &finding.problem })
                 .collect(),
+            unlisted: report.unlisted,
             notes: &report.notes,
             containers: report.containers,
             chunks: report.chunks,
@@ -296,6 +314,7 @@ impl RepairedSnapshot {
             new: one.new.map(|id| id.to_string()),
             is_from_before: one.is_from_before,
             lost: one.lost.iter().map(|path| PathFields::new(path)).collect(),
+            unlisted: one.unlisted,
         }
     }
 }

@@ -13,11 +13,11 @@ use onefold_container::{Content, MAX_GROUP_LEN};
 use onefold_fingerprint::{Fingerprint, Fingerprinter};
 
 use crate::ahead::Ahead;
-use crate::chunks::ChunkReader;
-use crate::graft::Graft;
+use crate::chunks::{ChunkReader, Chunks};
+use crate::entries::Entries;
+use crate::graft::{Graft, NewTree};
 use crate::recipe::Joiner;
-use crate::repository::read_tree;
-use crate::tree::{self, Entry, Node, Tree};
+use crate::tree::{self, Detail, Entry, Node, Tree};
 use crate::{Cancel, Progress, Recipe, StoreError};
 
 /// Names of chunks that are remembered at most, some 40 MB.
@@ -61,8 +61,8 @@ pub(super) struct Crossing<'scope, 'env> {
     /// Their bytes.
     batch_len: usize,
     ahead: Ahead<'scope, 'env, Result<Batch, StoreError>>,
-    /// The entries so far of the directories in which the steps that are done have come.
-    open: Vec<Vec<Entry>>,
+    /// The directories in which the steps that are done have come, as far as these go.
+    open: Vec<NewTree>,
     file: File,
     /// The root, once all below it is done.
     root: Option<Entry>,
@@ -159,7 +159,9 @@ impl<'scope, 'env> Crossing<'scope, 'env> {
             return self.note(Step::Entry(entry));
         }
         self.note(Step::Enter)?;
-        for child in read_tree(self.reader, &entry)?.unwrap_or_default() {
+        let mut entries = Entries::of_directory(&entry)?;
+        while let Some(child) = entries.next(self.reader, Detail::All)? {
+            entries.park_before(&child);
             self.entry(child, depth + 1)?;
         }
         self.note(Step::Leave(entry))
@@ -261,9 +263,9 @@ impl<'scope, 'env> Crossing<'scope, 'env> {
                     Progress::add(&self.how.progress.bytes, copy.len);
                     self.file.recipe.push(copy, &mut |node| self.graft.node(node))?;
                 }
-                Step::Entry(entry) => self.put(entry),
+                Step::Entry(entry) => self.put(entry)?,
                 Step::File(entry) => self.end_file(entry)?,
-                Step::Enter => self.open.push(Vec::new()),
+                Step::Enter => self.open.push(NewTree::default()),
                 Step::Leave(entry) => self.leave(entry)?,
             }
         }
@@ -276,7 +278,8 @@ impl<'scope, 'env> Crossing<'scope, 'env> {
         Progress::add(&self.how.progress.bytes, leaf.len);
         if self.how.rechunk {
             self.file.bytes.extend_from_slice(bytes);
-            return self.graft.cut(&mut self.file.bytes, false, &mut self.file.recipe);
+            let File { recipe, bytes } = &mut self.file;
+            return self.graft.cut(Content::Data, bytes, false, recipe);
         }
         let before = self.graft.new_bytes;
         self.graft.chunk(Content::Data, name, bytes)?;
@@ -291,7 +294,7 @@ impl<'scope, 'env> Crossing<'scope, 'env> {
     fn end_file(&mut self, mut entry: Entry) -> Result<(), StoreError> {
         let File { mut recipe, mut bytes } = mem::take(&mut self.file);
         if self.how.rechunk {
-            self.graft.cut(&mut bytes, true, &mut recipe)?;
+            self.graft.cut(Content::Data, &mut bytes, true, &mut recipe)?;
         }
         let copy = recipe.finish(&mut |node| self.graft.node(node))?;
         if let Node::File { content, .. } = &mut entry.node {
@@ -301,34 +304,28 @@ impl<'scope, 'env> Crossing<'scope, 'env> {
             *content = copy;
         }
         Progress::add(&self.how.progress.files, 1);
-        self.put(entry);
-        Ok(())
+        self.put(entry)
     }
 
     fn leave(&mut self, mut entry: Entry) -> Result<(), StoreError> {
-        let entries = self.open.pop().expect("it was entered");
-        let bytes = tree::encode(&entries);
-        // A snapshot's root is always stored.
-        let copy = match bytes.len() > Tree::INLINE_MAX || self.open.is_empty() {
-            true => Tree::Stored(self.graft.tree(&bytes)?),
-            false => Tree::Inline(bytes),
-        };
+        let tree = self.open.pop().expect("it was entered");
+        let copy = tree.finish(self.open.is_empty(), &mut self.graft)?;
         if let Node::Directory { tree } = &mut entry.node {
             if let Tree::Stored(recipe) = tree {
                 remember(&mut self.trees, MAX_RECIPES, *recipe, copy.clone());
             }
             *tree = copy;
         }
-        self.put(entry);
-        Ok(())
+        self.put(entry)
     }
 
     /// Puts an entry that is done into its directory.
-    fn put(&mut self, entry: Entry) {
+    fn put(&mut self, entry: Entry) -> Result<(), StoreError> {
         match self.open.last_mut() {
-            Some(entries) => entries.push(entry),
+            Some(tree) => return tree.push(&entry, &mut self.graft),
             None => self.root = Some(entry),
         }
+        Ok(())
     }
 }
 

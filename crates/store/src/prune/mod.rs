@@ -295,7 +295,8 @@ impl Prune<'_> {
         self.progress.total_files.store(seen.snapshots.len() as u64, Ordering::Relaxed);
         self.report.snapshots = seen.snapshots.len() as u64;
         for (id, snapshot) in &seen.snapshots {
-            let mut walk = Walk { reader: &reader, loaded, live: &mut live, cancel: self.cancel };
+            let (cancel, path) = (self.cancel, Vec::new());
+            let mut walk = Walk { reader: &reader, loaded, live: &mut live, cancel, path };
             match walk.root(&snapshot.root) {
                 Ok(()) => {}
                 Err(StoreError::Interrupted) => return Err(StoreError::Interrupted),

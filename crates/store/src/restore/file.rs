@@ -11,7 +11,7 @@ use onefold_container::MAX_GROUP_LEN;
 
 use super::target::{Target, set_meta};
 use super::{Components, Context, Counts, Overwrite};
-use crate::chunks::ChunkReader;
+use crate::chunks::{ChunkReader, Chunks};
 use crate::error::is_lack_of_space;
 use crate::repository::describe;
 use crate::tree::{self, Entry, Extent, Meta, Node};

@@ -39,9 +39,10 @@ use self::nameless::Nameless;
 use self::target::{Missing, Target};
 use self::window::{Batch, Window, Writer};
 use crate::chunks::ChunkReader;
-use crate::repository::{describe, read_tree};
+use crate::entries::Entries;
+use crate::repository::describe;
 use crate::select::Patterns;
-use crate::tree::{self, Entry, Meta, Node};
+use crate::tree::{self, Detail, Entry, Meta, Node};
 use crate::{Cancel, IssueKind, Progress, Repository, StoreError};
 
 /// Bytes of decompressed groups that are kept: versions of a file turn back to many.
@@ -350,21 +351,44 @@ impl Plan<'_> {
     }
 
     fn children(&mut self, entry: &Entry) -> Result<(), StoreError> {
-        let entries = match read_tree(self.context.chunks, entry) {
-            Ok(entries) => entries.unwrap_or_default(),
-            Err(error) => {
-                let reason = format!("what it holds is lost: {}", describe(&error));
-                self.context.failed(&self.path(), reason);
-                return Ok(());
+        if let Err(error) = self.note_temporary(entry) {
+            self.lost(&error);
+            return Ok(());
+        }
+        let mut entries = Entries::of_directory(entry)?;
+        loop {
+            match entries.next(self.context.chunks, Detail::All) {
+                Ok(Some(child)) => {
+                    entries.park_before(&child);
+                    self.entry(&child)?;
+                }
+                Ok(None) => return Ok(()),
+                Err(error) => {
+                    self.lost(&error);
+                    return Ok(());
+                }
             }
-        };
-        let look_temporary = entries.iter().filter(|child| target::looks_temporary(&child.name));
-        self.context
-            .look_temporary
-            .lock()
-            .expect("no thread panics with it locked")
-            .extend(look_temporary.map(|child| child.name.clone()));
-        entries.iter().try_for_each(|child| self.entry(child))
+        }
+    }
+
+    /// Reports that what the directory at hand holds cannot be read.
+    fn lost(&self, error: &StoreError) {
+        let reason = format!("what it holds is lost: {}", describe(error));
+        self.context.failed(&self.path(), reason);
+    }
+
+    /// Looks for names like those of temporary files before any such file is made, and whether the
+    /// tree can be read.
+    fn note_temporary(&self, directory: &Entry) -> Result<(), StoreError> {
+        let mut entries = Entries::of_directory(directory)?;
+        while let Some(child) = entries.next(self.context.chunks, Detail::Outline)? {
+            if target::looks_temporary(&child.name) {
+                let mut known =
+                    self.context.look_temporary.lock().expect("no thread panics with it locked");
+                known.insert(child.name);
+            }
+        }
+        Ok(())
     }
 
     fn entry(&mut self, entry: &Entry) -> Result<(), StoreError> {

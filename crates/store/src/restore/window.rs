@@ -16,7 +16,7 @@ use onefold_seal::wire::Reader;
 use super::file::{Piece, RestoredFile};
 use super::target::Target;
 use super::{Components, Context};
-use crate::tree::{self, Entry, Meta, Node};
+use crate::tree::{self, Detail, Entry, Meta, Node};
 use crate::{Place, Recipe};
 
 /// A file with more bytes is worth pieces of its own.
@@ -137,7 +137,8 @@ impl<'a> Writer<'a> {
             if self.context.go_on().is_err() {
                 return;
             }
-            let entry = tree::decode_entry(&mut reader).expect("it was encoded here");
+            let decoded = tree::decode_entry(&mut reader, Detail::All);
+            let entry = decoded.expect("it was encoded here");
             let mut path = Components::clone(directory);
             path.push(entry.name[..].into());
             match self.open(directory) {
@@ -202,7 +203,7 @@ mod tests {
         for batch in &batches {
             let mut reader = Reader::new(&batch.entries);
             for _ in &batch.directories {
-                left.push(tree::decode_entry(&mut reader).unwrap());
+                left.push(tree::decode_entry(&mut reader, Detail::All).unwrap());
             }
             assert_eq!(reader.remaining(), 0);
         }

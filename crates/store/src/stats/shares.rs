@@ -6,10 +6,10 @@ use onefold_fingerprint::Fingerprint;
 use onefold_index::Hint;
 use onefold_seal::ObjectId;
 
-use crate::chunks::ChunkReader;
+use crate::chunks::{ChunkReader, Chunks};
+use crate::entries::Entries;
 use crate::loaded::Loaded;
-use crate::repository::read_tree;
-use crate::tree::{self, Entry, Node, Tree};
+use crate::tree::{self, Detail, Entry, Node, Tree};
 use crate::{Cancel, Progress, Recipe, Repository, Snapshot, StoreError};
 
 /// What the snapshots of a share have in common.
@@ -136,7 +136,9 @@ impl Walk<'_> {
                     }
                     self.recipe(recipe)?;
                 }
-                for child in read_tree(self.reader, entry)?.unwrap_or_default() {
+                let mut entries = Entries::of(tree)?;
+                while let Some(child) = entries.next(self.reader, Detail::Outline)? {
+                    entries.park_before(&child);
                     self.entry(&child, depth + 1)?;
                 }
                 Ok(())
