@@ -14,6 +14,7 @@ mod exit;
 mod failure;
 mod files_from;
 mod filter;
+mod grouping;
 mod host;
 mod index_place;
 mod interrupt;

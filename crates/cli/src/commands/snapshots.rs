@@ -1,15 +1,19 @@
 //! `onefold snapshots`
 
+use std::num::NonZero;
+
 use anyhow::Result;
 use clap::Args;
 use indicatif::{HumanBytes, HumanCount};
 use onefold_seal::ObjectId;
 use onefold_store::Snapshot;
+use onefold_store::forget::{GroupBy, Shared, group};
 use serde::Serialize;
 
 use crate::console::Console;
 use crate::exit::Exit;
 use crate::filter::FilterArgs;
+use crate::grouping::{describe, group_by};
 use crate::name::{hex_unless_utf8, lossy, shown};
 use crate::output::Output;
 use crate::repository::RepositoryArgs;
@@ -20,11 +24,14 @@ const AFTER_HELP: &str = "\
 Examples:
   onefold snapshots --repo /mnt/backup
   onefold snapshots --repo /mnt/backup --tag weekly --host atlas
+  onefold snapshots --repo /mnt/backup --path /home --latest 3
+  onefold snapshots --repo /mnt/backup --group-by host
 
 With --json: one document, a list, oldest first; each snapshot has id, time, host, user, tags, paths
 (and paths_hex if one is not UTF-8), parent, from_client (whether a write-only client made it: shown by
 a star elsewhere), program, files, unchanged_files, directories, others, bytes, new_bytes, stored_bytes,
-unreadable and seconds.";
+unreadable and seconds. With --group-by the list is of groups: host, paths and tags as grouped by,
+from_client, and snapshots.";
 
 /// How many digits of an id are shown.
 const SHORT: usize = 8;
@@ -37,6 +44,25 @@ pub(crate) struct Snapshots {
     repository: RepositoryArgs,
     #[command(flatten)]
     filter: FilterArgs,
+    /// Only the newest N of each host and set of paths
+    #[arg(long, value_name = "N")]
+    latest: Option<NonZero<usize>>,
+    /// Show groups of snapshots that have this in common: host, paths, tags, with commas between
+    #[arg(long, short = 'g', value_name = "GROUP", value_parser = group_by)]
+    group_by: Option<GroupBy>,
+}
+
+/// A group of snapshots in JSON.
+#[derive(Serialize)]
+struct GroupListed {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    host: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    paths: Option<Vec<String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tags: Option<Vec<String>>,
+    from_client: bool,
+    snapshots: Vec<Listed>,
 }
 
 /// A snapshot in JSON.
@@ -69,24 +95,55 @@ impl Snapshots {
         let opened = self.repository.open_unloaded(console)?;
         let (mut snapshots, damaged) = opened.repository.snapshots()?;
         snapshots.retain(|(_, snapshot)| self.filter.wants(snapshot));
-        let mut output = Output::new();
-        if console.is_json() {
-            let listed: Vec<_> = snapshots.iter().map(Listed::of).collect();
-            output.json_document(&listed)?;
-        } else {
-            for line in lines(&snapshots) {
-                output.line(line)?;
-            }
+        if let Some(latest) = self.latest {
+            snapshots = newest(snapshots, latest.get());
         }
-        output.finish()?;
         if snapshots.is_empty() {
             console.notice("no snapshots");
         }
+        show(snapshots, self.group_by, console)?;
         for error in &damaged {
             console.line(format_args!("error: a snapshot cannot be read: {error}"));
         }
         Ok(if damaged.is_empty() { Exit::Fine } else { Exit::Fatal })
     }
+}
+
+type Identified = (ObjectId, Snapshot);
+
+/// The newest `count` of each host and set of paths, in the order in which they were, oldest first.
+fn newest(snapshots: Vec<Identified>, count: usize) -> Vec<Identified> {
+    let by = GroupBy { host: true, paths: true, tags: false };
+    let groups = group(snapshots, by).into_values();
+    let mut kept: Vec<_> =
+        groups.flat_map(|mut group| group.split_off(group.len().saturating_sub(count))).collect();
+    kept.sort_by_key(|(id, snapshot)| (snapshot.time, *id));
+    kept
+}
+
+fn show(snapshots: Vec<Identified>, by: Option<GroupBy>, console: &Console) -> Result<()> {
+    let mut output = Output::new();
+    match by {
+        None if console.is_json() => {
+            output.json_document(&snapshots.iter().map(Listed::of).collect::<Vec<_>>())?;
+        }
+        None => lines(&snapshots).into_iter().try_for_each(|line| output.line(line))?,
+        Some(by) if console.is_json() => {
+            let groups = group(snapshots, by);
+            let groups: Vec<_> = groups.into_iter().map(GroupListed::of).collect();
+            output.json_document(&groups)?;
+        }
+        Some(by) => {
+            for (at, (shared, members)) in group(snapshots, by).into_iter().enumerate() {
+                if at > 0 {
+                    output.line("")?;
+                }
+                output.line(format!("{}:", describe(&shared)))?;
+                lines(&members).into_iter().try_for_each(|line| output.line(line))?;
+            }
+        }
+    }
+    output.finish()
 }
 
 fn lines(snapshots: &[(ObjectId, Snapshot)]) -> Vec<String> {
@@ -115,6 +172,19 @@ fn lines(snapshots: &[(ObjectId, Snapshot)]) -> Vec<String> {
 fn host_of(snapshot: &Snapshot) -> String {
     let host = shown(snapshot.host.as_bytes());
     if snapshot.is_from_client { format!("{host}*") } else { host }
+}
+
+impl GroupListed {
+    fn of((shared, members): (Shared, Vec<Identified>)) -> Self {
+        let Shared { host, paths, tags, is_from_client } = shared;
+        Self {
+            host,
+            paths: paths.map(|paths| paths.iter().map(|path| lossy(path)).collect()),
+            tags,
+            from_client: is_from_client,
+            snapshots: members.iter().map(Listed::of).collect(),
+        }
+    }
 }
 
 impl Listed {

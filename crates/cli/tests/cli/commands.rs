@@ -140,6 +140,37 @@ fn names_that_are_not_utf8_come_exactly() {
 }
 
 #[test]
+fn snapshots_are_narrowed_and_grouped() {
+    let lab = Lab::with_repository();
+    for name in ["a", "b", "a"] {
+        lab.write(format!("{name}/file"), name);
+        for host in ["atlas", "boreas"] {
+            lab.ok(&format!("backup --repo repo --host {host} --tag {name} {name}"));
+        }
+    }
+    let count = |line: &str| {
+        let listed = lab.ok(&format!("snapshots --repo repo --json {line}")).json();
+        listed.as_array().unwrap().len()
+    };
+    let path = lab.path("a").canonicalize().unwrap();
+    assert_eq!([count(""), count(&format!("--path {}", path.display()))], [6, 4]);
+    assert_eq!(count("--path /nowhere"), 0);
+    // Two hosts, two paths.
+    assert_eq!([count("--latest 1"), count("--latest 2")], [4, 6]);
+    let newest = lab.ok("snapshots --repo repo --json --latest 1 --host atlas").json();
+    let all = lab.ok("snapshots --repo repo --json --host atlas").json();
+    assert_eq!([&newest[0], &newest[1]], [&all[1], &all[2]]);
+    let groups = lab.ok("snapshots --repo repo --json --group-by tags").json();
+    assert_eq!([&groups[0]["tags"], &groups[1]["tags"]], [&json!(["a"]), &json!(["b"])]);
+    assert_eq!(groups[0]["snapshots"].as_array().unwrap().len(), 4);
+    assert!(groups[0].get("host").is_none());
+    let text = lab.ok("snapshots --repo repo --group-by host").stdout;
+    assert!(text.starts_with("host atlas:\nID") && text.contains("\n\nhost boreas:\nID"), "{text}");
+    lab.run("snapshots --repo repo --latest 0").expect(1);
+    lab.run("snapshots --repo repo --group-by user").expect(1).says(&["host, paths and tags"]);
+}
+
+#[test]
 fn restore_tells_what_it_did() {
     let lab = lab();
     let ran = lab.ok("restore --repo repo latest --target out --verify");

@@ -80,10 +80,6 @@ pub fn judge(
     now: Time,
     zone: &TimeZone,
 ) -> Vec<Group> {
-    let mut groups = BTreeMap::<Shared, Vec<(ObjectId, Snapshot)>>::new();
-    for (id, snapshot) in snapshots {
-        groups.entry(Shared::of(&snapshot, by)).or_default().push((id, snapshot));
-    }
     let judge_group = |(shared, members): (Shared, Vec<(ObjectId, Snapshot)>)| {
         let candidates: Vec<_> = members
             .iter()
@@ -97,7 +93,20 @@ pub fn judge(
             .collect();
         Group { shared, snapshots }
     };
-    groups.into_iter().map(judge_group).collect()
+    group(snapshots, by).into_iter().map(judge_group).collect()
+}
+
+/// Groups `snapshots`, which keep their order in each group. Those of write-only clients have groups
+/// of their own.
+pub fn group(
+    snapshots: Vec<(ObjectId, Snapshot)>,
+    by: GroupBy,
+) -> BTreeMap<Shared, Vec<(ObjectId, Snapshot)>> {
+    let mut groups = BTreeMap::<Shared, Vec<_>>::new();
+    for (id, snapshot) in snapshots {
+        groups.entry(Shared::of(&snapshot, by)).or_default().push((id, snapshot));
+    }
+    groups
 }
 
 impl Shared {
