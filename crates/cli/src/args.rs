@@ -34,6 +34,9 @@ Exit codes:
 Where two apply, 13 goes before 3 and all others before 13. With --json a last line on standard error
 has both.
 
+Names are escaped where lines are written: control characters as \\n or \\u{1b}, bytes that are not
+UTF-8 as \\xff. `ls -0` and `find -0` write them as they are, with a NUL behind each.
+
 With --json, standard output is for programs: one document a command, or one JSON object a line
 where the command's help says so. Sizes are in bytes, times in RFC 3339 with nanoseconds. A name
 that is not UTF-8 is shown as near as may be, and exactly in a second field that ends in _hex.";

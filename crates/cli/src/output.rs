@@ -1,28 +1,32 @@
-//! Standard output: the answer.
+//! Standard output, or the file that stands for it: the answer.
 
-use std::io::{self, BufWriter, ErrorKind, IsTerminal, Stdout, Write};
+use std::io::{self, BufWriter, ErrorKind, Write};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Error, Result};
+use onefold_store::StoreError;
 use serde::Serialize;
 
 use crate::name::shown;
 
-/// Writes lines to standard output.
+/// Writes lines, or bytes, to standard output or to a file.
 ///
 /// A reader that has seen enough, as `head` has, ends the output and is no error; any other
 /// failure is, because an answer would be lost.
 pub(crate) struct Output {
-    writer: BufWriter<Stdout>,
-    is_terminal: bool,
+    writer: BufWriter<Box<dyn Write>>,
+    name: String,
     is_closed: bool,
 }
 
 impl Output {
-    /// An output of which nothing is written yet.
+    /// Standard output, to which nothing is written yet.
     pub(crate) fn new() -> Self {
-        let stdout = io::stdout();
-        let is_terminal = stdout.is_terminal();
-        Self { writer: BufWriter::with_capacity(64 << 10, stdout), is_terminal, is_closed: false }
+        Self::to(Box::new(io::stdout()), "standard output".into())
+    }
+
+    /// An output to `writer`, which messages call `name`.
+    pub(crate) fn to(writer: Box<dyn Write>, name: String) -> Self {
+        Self { writer: BufWriter::with_capacity(64 << 10, writer), name, is_closed: false }
     }
 
     /// Whether the reader has gone, so that going on is of no use.
@@ -35,12 +39,19 @@ impl Output {
         self.write(&[line.as_ref(), b"\n"])
     }
 
-    /// Writes one line that ends in a name: escaped on a terminal, elsewhere as it is.
+    /// Writes one line that ends in a name, which is escaped.
     pub(crate) fn line_with_name(&mut self, before: &str, name: &[u8]) -> Result<()> {
-        match self.is_terminal {
-            true => self.line(format!("{before}{}", shown(name))),
-            false => self.write(&[before.as_bytes(), name, b"\n"]),
-        }
+        self.line(format!("{before}{}", shown(name)))
+    }
+
+    /// Writes a name as it is, and what stands before it, with a NUL behind.
+    pub(crate) fn name_with_nul(&mut self, before: &str, name: &[u8]) -> Result<()> {
+        self.write(&[before.as_bytes(), name, b"\0"])
+    }
+
+    /// Writes bytes as they are.
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) -> Result<()> {
+        self.write(&[bytes])
     }
 
     /// Writes one JSON object on a line of its own.
@@ -73,7 +84,41 @@ impl Output {
                 self.is_closed = true;
                 Ok(())
             }
-            result => result.context("cannot write to standard output"),
+            result => result.with_context(|| format!("cannot write to {}", self.name)),
+        }
+    }
+}
+
+/// Carries what a command does with entries through a walk of the store, which knows only its own
+/// errors.
+#[derive(Default)]
+pub(crate) struct Walked {
+    trouble: Option<Error>,
+    is_stopped: bool,
+}
+
+impl Walked {
+    /// What the walk is to hear of `result`: to go on, or, if that is false or an error, to stop.
+    pub(crate) fn hear(&mut self, result: Result<bool>) -> Result<(), StoreError> {
+        match result {
+            Ok(true) => return Ok(()),
+            Ok(false) => self.is_stopped = true,
+            Err(error) => self.trouble = Some(error),
+        }
+        Err(StoreError::Stopped)
+    }
+
+    /// Whether the command itself stopped the walk, or failed: then there is nothing to go on with.
+    pub(crate) const fn is_over(&self) -> bool {
+        self.is_stopped || self.trouble.is_some()
+    }
+
+    /// What came of it. A walk that was stopped because it was told to is no error.
+    pub(crate) fn end(self, walked: Result<(), StoreError>) -> Result<()> {
+        match (self.trouble, walked) {
+            (Some(error), _) => Err(error),
+            (None, Err(StoreError::Stopped)) if self.is_stopped => Ok(()),
+            (None, walked) => Ok(walked?),
         }
     }
 }

@@ -1,8 +1,7 @@
 //! `onefold ls`
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::Args;
-use onefold_store::StoreError;
 use onefold_store::tree::{Entry, Node};
 use serde::Serialize;
 
@@ -10,7 +9,7 @@ use crate::console::Console;
 use crate::exit::Exit;
 use crate::filter::FilterArgs;
 use crate::name::{PathFields, hex_unless_utf8, lossy};
-use crate::output::Output;
+use crate::output::{Output, Walked};
 use crate::repository::RepositoryArgs;
 use crate::snapshot_path::SnapshotPath;
 use crate::time::{local, rfc3339};
@@ -19,9 +18,13 @@ const AFTER_HELP: &str = "\
 A directory's content is listed with all that is below it; anything else as itself. Paths begin at
 the snapshot's root, so that SNAPSHOT:PATH names what is listed.
 
+Control characters in names are written as \\n or \\u{1b}, and bytes that are not UTF-8 as \\xff, to a
+terminal and to a pipe. Programs read names exactly with -0, or from path and path_hex of --json.
+
 Examples:
   onefold ls --repo /mnt/backup latest
   onefold ls --repo /mnt/backup --long 1a2b3c4d:projects/onefold
+  onefold ls --repo /mnt/backup -0 latest:photos | xargs -0 -n1 echo
 
 With --json: one object a line with type \"entry\", path, kind (file, directory, symlink, fifo,
 socket, char-device, block-device), mode (permission bits), permissions (as ls writes them), uid,
@@ -41,11 +44,14 @@ pub(crate) struct Ls {
     /// Show mode, owner, group, size and time as well
     #[arg(long, short)]
     long: bool,
+    /// Write names as they are, and end each with NUL instead of a new line
+    #[arg(long, short = '0')]
+    null: bool,
 }
 
 /// An entry in JSON.
 #[derive(Serialize)]
-struct Listed {
+pub(super) struct Listed {
     r#type: &'static str,
     #[serde(flatten)]
     path: PathFields,
@@ -71,41 +77,59 @@ impl Ls {
     pub(crate) fn run(self, console: &Console) -> Result<Exit> {
         let opened = self.repository.open(console)?;
         let found = self.snapshot.find(&opened.repository, &self.filter, console)?;
+        let listing = Listing::new(self.long, self.null, console)?;
         let mut output = Output::new();
-        let mut show = |path: &[u8], entry: &Entry| {
-            if console.is_json() {
-                output.json_line(&Listed::of(path, entry))
-            } else if self.long {
-                output.line_with_name(&long(entry), &with_target(path, entry))
-            } else {
-                output.line_with_name("", path)
-            }?;
-            anyhow::Ok(!output.is_closed())
-        };
         if matches!(found.entry.node, Node::Directory { .. }) {
-            let mut trouble = Ok(());
-            let walked = opened.repository.walk(&found.entry, &mut |path, entry| match show(
-                &below(&found.path, path),
-                entry,
-            ) {
-                Ok(true) => Ok(()),
-                Ok(false) => Err(StoreError::Stopped),
-                Err(error) => {
-                    trouble = Err(error);
-                    Err(StoreError::Stopped)
-                }
+            let mut walked = Walked::default();
+            let result = opened.repository.walk(&found.entry, &mut |path, entry| {
+                let path = below(&found.path, path);
+                let shown = listing.show(&mut output, &path, entry);
+                walked.hear(shown.map(|()| !output.is_closed()))
             });
-            trouble?;
-            match walked {
-                // The reader of the output has seen enough.
-                Err(StoreError::Stopped) => {}
-                result => result?,
-            }
+            walked.end(result)?;
         } else {
-            show(&found.path, &found.entry)?;
+            listing.show(&mut output, &found.path, &found.entry)?;
         }
         output.finish()?;
         Ok(Exit::Fine)
+    }
+}
+
+/// How entries are listed.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Listing {
+    is_long: bool,
+    is_raw: bool,
+    is_json: bool,
+}
+
+impl Listing {
+    pub(super) fn new(is_long: bool, is_raw: bool, console: &Console) -> Result<Self> {
+        let is_json = console.is_json();
+        if is_raw && is_json {
+            bail!("--null and --json were given: either of the two");
+        }
+        Ok(Self { is_long, is_raw, is_json })
+    }
+
+    /// Whether entries are listed for programs.
+    pub(super) const fn is_json(self) -> bool {
+        self.is_json
+    }
+
+    /// Lists an entry.
+    pub(super) fn show(self, output: &mut Output, path: &[u8], entry: &Entry) -> Result<()> {
+        if self.is_json {
+            return output.json_line(&Listed::of(path, entry));
+        }
+        let (before, name) = match self.is_long {
+            true => (long(entry), with_target(path, entry)),
+            false => (String::new(), path.to_vec()),
+        };
+        match self.is_raw {
+            true => output.name_with_nul(&before, &name),
+            false => output.line_with_name(&before, &name),
+        }
     }
 }
 
@@ -156,7 +180,7 @@ fn permissions(entry: &Entry) -> String {
 }
 
 impl Listed {
-    fn of(path: &[u8], entry: &Entry) -> Self {
+    pub(super) fn of(path: &[u8], entry: &Entry) -> Self {
         let meta = &entry.meta;
         let target = match &entry.node {
             Node::Symlink { target } => Some(target),

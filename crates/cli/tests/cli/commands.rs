@@ -127,8 +127,8 @@ fn names_that_are_not_utf8_come_exactly() {
     lab.write(lab.path("src").join(name), "x");
     symlink(name, lab.path("src/link")).unwrap();
     lab.ok("backup --repo repo src");
-    let output = lab.command("ls --repo repo latest").output().unwrap();
-    assert_eq!(output.stdout, b"caf\xe9\nlink\n");
+    let output = lab.command("ls --repo repo -0 latest").output().unwrap();
+    assert_eq!(output.stdout, b"caf\xe9\0link\0");
     let entries = lab.ok("ls --repo repo --json latest").json_lines();
     assert_eq!(entries[0]["path"], "caf\u{fffd}");
     assert_eq!(entries[0]["path_hex"], "636166e9");
@@ -136,7 +136,7 @@ fn names_that_are_not_utf8_come_exactly() {
     assert!(entries[1].get("path_hex").is_none());
     let mut command = lab.command("ls --repo repo");
     let output = command.arg(OsStr::from_bytes(b"latest:caf\xe9")).output().unwrap();
-    assert_eq!(output.stdout, b"caf\xe9\n");
+    assert_eq!(output.stdout, b"caf\\xe9\n");
 }
 
 #[test]
