@@ -36,6 +36,7 @@ mod size;
 mod snapshot_path;
 mod table;
 mod tags;
+mod tar;
 mod time;
 
 use std::ffi::OsString;

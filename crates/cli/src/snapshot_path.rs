@@ -1,13 +1,13 @@
 //! How a user names a snapshot, or something in it.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
 use anyhow::Result;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use onefold_seal::ObjectId;
 use onefold_store::tree::Entry;
-use onefold_store::{Repository, SnapshotSpec, StoreError};
+use onefold_store::{Repository, Snapshot, SnapshotSpec, StoreError};
 
 use crate::console::Console;
 use crate::filter::FilterArgs;
@@ -24,8 +24,9 @@ pub(crate) struct SnapshotPath {
 /// What a [`SnapshotPath`] names.
 pub(crate) struct Found {
     pub(crate) id: ObjectId,
+    pub(crate) snapshot: Snapshot,
     pub(crate) entry: Entry,
-    /// The entry's path in the snapshot: no slashes before, after, or next to one another.
+    /// The entry's path in the snapshot, as [`SnapshotPath::path`] gives it.
     pub(crate) path: Vec<u8>,
     pub(crate) signer: Signer,
 }
@@ -44,6 +45,19 @@ impl SnapshotPath {
         Ok(Self { spec, path })
     }
 
+    /// What lies at `path` below it.
+    pub(crate) fn join(mut self, path: &OsStr) -> Self {
+        self.path.push(b'/');
+        self.path.extend_from_slice(path.as_bytes());
+        self
+    }
+
+    /// The path: no slashes before, after, or next to one another.
+    pub(crate) fn path(&self) -> Vec<u8> {
+        let components = self.path.split(|byte| *byte == b'/').filter(|part| !part.is_empty());
+        components.collect::<Vec<_>>().join(&b'/')
+    }
+
     /// Looks it up, `latest` among the snapshots that `filter` wants, and says so if a write-only
     /// client made it.
     pub(crate) fn find(
@@ -56,9 +70,7 @@ impl SnapshotPath {
         let signer = Signer::of(repository, id, &snapshot)?;
         signer.tell(id, console);
         let entry = repository.entry_at(id, &snapshot, &self.path)?;
-        let components = self.path.split(|byte| *byte == b'/').filter(|part| !part.is_empty());
-        let path = components.collect::<Vec<_>>().join(&b'/');
-        Ok(Found { id, entry, path, signer })
+        Ok(Found { id, snapshot, entry, path: self.path(), signer })
     }
 }
 

@@ -28,7 +28,7 @@ pub type Warning = String;
 pub type SnapshotList = (Vec<(ObjectId, Snapshot)>, Vec<StoreError>);
 
 /// What [`Repository::walk`] calls with a path and its entry.
-type Visit<'v> = dyn FnMut(&[u8], &Entry) -> Result<(), StoreError> + 'v;
+pub(crate) type Visit<'v> = dyn FnMut(&[u8], &Entry) -> Result<(), StoreError> + 'v;
 
 /// An open repository.
 ///
@@ -262,29 +262,7 @@ impl Repository {
     /// Calls `visit` with path and entry of everything below `entry`, directories before what they
     /// hold. Paths are relative to `entry`, with slashes between components.
     pub fn walk(&self, entry: &Entry, visit: &mut Visit<'_>) -> Result<(), StoreError> {
-        fn descend(
-            reader: &ChunkReader<'_>,
-            entry: &Entry,
-            depth: usize,
-            path: &mut Vec<u8>,
-            visit: &mut Visit<'_>,
-        ) -> Result<(), StoreError> {
-            tree::check_depth(depth)?;
-            let mut entries = Entries::of_directory(entry)?;
-            while let Some(child) = entries.next(reader, Detail::All)? {
-                entries.park_before(&child);
-                let len = path.len();
-                if len > 0 {
-                    path.push(b'/');
-                }
-                path.extend_from_slice(&child.name);
-                visit(path, &child)?;
-                descend(reader, &child, depth + 1, path, visit)?;
-                path.truncate(len);
-            }
-            Ok(())
-        }
-        descend(&self.reader()?, entry, 0, &mut Vec::new(), visit)
+        walk(&self.reader()?, entry, visit)
     }
 
     pub(crate) fn reader(&self) -> Result<ChunkReader<'_>, StoreError> {
@@ -374,6 +352,43 @@ pub(crate) fn read_tree(
         all.push(entry);
     }
     Ok(Some(all))
+}
+
+/// As [`Repository::walk`], with a reader of the caller's.
+pub(crate) fn walk(
+    reader: &ChunkReader<'_>,
+    entry: &Entry,
+    visit: &mut Visit<'_>,
+) -> Result<(), StoreError> {
+    fn descend(
+        reader: &ChunkReader<'_>,
+        entry: &Entry,
+        depth: usize,
+        path: &mut Vec<u8>,
+        visit: &mut Visit<'_>,
+    ) -> Result<(), StoreError> {
+        tree::check_depth(depth)?;
+        let mut entries = Entries::of_directory(entry)?;
+        while let Some(child) = entries.next(reader, Detail::All)? {
+            entries.park_before(&child);
+            let len = extend(path, &child.name);
+            visit(path, &child)?;
+            descend(reader, &child, depth + 1, path, visit)?;
+            path.truncate(len);
+        }
+        Ok(())
+    }
+    descend(reader, entry, 0, &mut Vec::new(), visit)
+}
+
+/// Appends a component to a path, and returns how long the path was.
+pub(crate) fn extend(path: &mut Vec<u8>, name: &[u8]) -> usize {
+    let len = path.len();
+    if len > 0 {
+        path.push(b'/');
+    }
+    path.extend_from_slice(name);
+    len
 }
 
 /// What a container's footer lists, with places.

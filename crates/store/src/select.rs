@@ -17,8 +17,8 @@ use ignore::gitignore::{Gitignore, GitignoreBuilder};
 #[derive(Debug, thiserror::Error)]
 #[error("pattern '{pattern}' is not a glob: {reason}")]
 pub struct PatternError {
-    pattern: String,
-    reason: String,
+    pub(crate) pattern: String,
+    pub(crate) reason: String,
 }
 
 /// A set of patterns, rooted where the source or the snapshot is.

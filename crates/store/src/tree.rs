@@ -197,9 +197,17 @@ impl Entry {
         }
     }
 
+    /// Bytes of a regular file's content, holes left out; 0 for anything else.
+    pub(crate) const fn content_len(&self) -> u64 {
+        match &self.node {
+            Node::File { content, .. } => content.len,
+            _ => 0,
+        }
+    }
+
     /// Whether this is the root of a snapshot of several sources, which stands for no directory:
     /// its metadata are made up. Every directory of a file system has links and an inode.
-    pub(crate) fn is_synthetic_root(&self) -> bool {
+    pub fn is_synthetic_root(&self) -> bool {
         self.name.is_empty() && self.meta.links == 0 && self.meta.ino == 0
     }
 }

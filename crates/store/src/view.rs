@@ -31,7 +31,7 @@ impl Weighter<Fingerprint, Arc<[Entry]>> for ByEntries {
 }
 
 /// About as many bytes as the entry takes.
-fn weight(entry: &Entry) -> u64 {
+pub(crate) fn weight(entry: &Entry) -> u64 {
     let own = match &entry.node {
         Node::File { extents: Some(extents), .. } => extents.len() * size_of::<Extent>(),
         Node::Symlink { target } => target.len(),

@@ -9,6 +9,8 @@ pub(crate) mod chunk;
 pub(crate) mod completion;
 pub(crate) mod copy;
 pub(crate) mod diff;
+pub(crate) mod dump;
+pub(crate) mod find;
 pub(crate) mod forget;
 pub(crate) mod init;
 pub(crate) mod key;

@@ -140,6 +140,23 @@ fn names_that_are_not_utf8_come_exactly() {
 }
 
 #[test]
+fn a_pipe_gets_one_line_a_name_and_no_escape() {
+    let lab = Lab::with_repository();
+    lab.write("src/a\nb", "x");
+    lab.write("src/\x1b[31m", "x");
+    lab.ok("backup --repo repo src");
+    let expected = "\\u{1b}[31m\na\\nb\n";
+    assert_eq!(lab.ok("ls --repo repo latest").stdout, expected);
+    assert_eq!(lab.ok("ls --repo repo -0 latest").stdout, "\x1b[31m\0a\nb\0");
+    let found = lab.ok("find --repo repo *").stdout;
+    assert!(found.ends_with(&format!(":\n{expected}\n")), "{found}");
+    let id = lab.ok("snapshots --repo repo --json").json()[0]["id"].as_str().unwrap().to_owned();
+    assert_eq!(lab.ok("find --repo repo -0 a*").stdout, format!("{id}:a\nb\0"));
+    lab.ok("dump --repo repo -v latest / --target tar").says(&[expected]);
+    lab.run("ls --repo repo -0 --json latest").expect(1).says(&["either of the two"]);
+}
+
+#[test]
 fn snapshots_are_narrowed_and_grouped() {
     let lab = Lab::with_repository();
     for name in ["a", "b", "a"] {

@@ -77,7 +77,7 @@ fn the_comparison_sees_what_it_is_for() {
     }
 }
 
-fn make_names(root: &Path) {
+pub(crate) fn make_names(root: &Path) {
     let names: [&[u8]; 8] = [
         b"caf\xe9",
         b"\xff\xfe",
@@ -117,7 +117,7 @@ fn make_content(root: &Path) {
     File::create(root.join("hole")).unwrap().set_len(5 << 20).unwrap();
 }
 
-fn make_links(root: &Path) {
+pub(crate) fn make_links(root: &Path) {
     symlink("nowhere/at/all", root.join("dangling")).unwrap();
     symlink("empty-directory", root.join("to-directory")).unwrap();
     symlink("/", root.join("absolute")).unwrap();
@@ -133,7 +133,7 @@ fn make_specials(root: &Path) {
     UnixListener::bind(root.join("socket")).unwrap();
 }
 
-fn make_devices(root: &Path) {
+pub(crate) fn make_devices(root: &Path) {
     let devices = [
         ("null", FileType::CharacterDevice, makedev(1, 3)),
         ("loop", FileType::BlockDevice, makedev(7, 200)),
@@ -146,7 +146,7 @@ fn make_devices(root: &Path) {
     }
 }
 
-fn make_xattrs(root: &Path) {
+pub(crate) fn make_xattrs(root: &Path) {
     let set = |name: &str, attribute: &str, value: &[u8]| {
         rustix::fs::setxattr(root.join(name), attribute, value, XattrFlags::empty())
     };
@@ -158,7 +158,7 @@ fn make_xattrs(root: &Path) {
     set("empty-directory", "user.large", &random(8, 1500)).unwrap();
 }
 
-fn make_modes(root: &Path) {
+pub(crate) fn make_modes(root: &Path) {
     fs::create_dir(root.join("modes")).unwrap();
     for mode in [0o400, 0o644, 0o777, 0o4755, 0o2755, 0o6711] {
         let path = root.join(format!("modes/{mode:o}"));
@@ -173,7 +173,7 @@ fn make_modes(root: &Path) {
     fs::set_permissions(root.join("modes"), Permissions::from_mode(0o2750)).unwrap();
 }
 
-fn make_times(root: &Path) {
+pub(crate) fn make_times(root: &Path) {
     fs::create_dir(root.join("times")).unwrap();
     let times =
         [(0, 0), (0, 1), (-1, 999_999_999), (-86_400 * 365, 5), (4_000_000_000, 123_456_789)];

@@ -56,6 +56,9 @@ fn a_reader_that_has_seen_enough_ends_the_output_quietly() {
         "chunk --algorithm gear --min 16 --avg 64 --max 256 --json big",
         "ls --repo repo latest",
         "ls --repo repo --json latest",
+        "find --repo repo *",
+        "find --repo repo --json *",
+        "dump --repo repo latest /",
     ] {
         let mut command = lab.command(line);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
