@@ -1,5 +1,6 @@
 //! Showing how far an operation is: a bar on a terminal, lines of JSON for programs, else nothing.
 
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -7,11 +8,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressStyle};
-use onefold_store::{Issue, Outcome, Progress};
+use onefold_store::{Act, Issue, Outcome, Progress};
 use serde::Serialize;
 
 use crate::console::Console;
-use crate::name::PathFields;
+use crate::name::{PathFields, hex_unless_utf8, lossy, shown};
 use crate::output::Output;
 use crate::ratio;
 
@@ -40,7 +41,17 @@ enum Event {
         new_bytes: u64,
         stored_bytes: u64,
         issues: u64,
+        /// What it is at; nothing until that is known.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        current: Option<String>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        current_hex: Option<String>,
         seconds: f64,
+    },
+    Act {
+        act: &'static str,
+        #[serde(flatten)]
+        path: PathFields,
     },
     Issue {
         #[serde(flatten)]
@@ -58,7 +69,7 @@ enum Event {
 
 /// Does `work`, which raises the counters it is given, and shows them until it is done.
 ///
-/// Issues are told as they happen.
+/// Issues are told as they happen; so are acts, if the user wants to know what is being done.
 pub(crate) fn watched<T>(console: &Console, work: impl FnOnce(&Progress) -> T) -> T {
     match console.is_json() {
         true => work_beside(tell_programs, console, work),
@@ -77,9 +88,12 @@ type Show = fn(&Progress, &Console, &Receiver<()>);
 fn work_beside<T>(show: Show, console: &Console, work: impl FnOnce(&Progress) -> T) -> T {
     let teller = console.clone();
     let mut progress = Progress::new(move |issue| tell(issue, &teller));
+    let (files, acts) = (console.clone(), console.clone());
     if console.names_files() {
-        let teller = console.clone();
-        progress = progress.telling_entries(move |path, outcome| tell_file(path, outcome, &teller));
+        progress = progress.telling_entries(move |path, outcome| tell_file(path, outcome, &files));
+    }
+    if console.is_verbose() {
+        progress = progress.telling(move |act, path| tell_act(act, path, &acts));
     }
     thread::scope(|scope| {
         let (done, ended) = mpsc::channel();
@@ -135,6 +149,14 @@ fn tell_file(path: &Path, outcome: Outcome, console: &Console) {
     }
 }
 
+fn tell_act(act: Act, path: &Path, console: &Console) {
+    let act = act.name();
+    match console.is_json() {
+        true => emit(&Event::Act { act, path: PathFields::of_path(path) }),
+        false => console.detail(format_args!("{act} {}", shown(path.as_os_str().as_bytes()))),
+    }
+}
+
 fn draw(bar: &ProgressBar, progress: &Progress) {
     let total_bytes = read(&progress.total_bytes);
     if total_bytes > 0 && bar.length().is_none() {
@@ -149,7 +171,7 @@ fn draw(bar: &ProgressBar, progress: &Progress) {
     bar.set_position(bytes);
 }
 
-/// Files done, and what of them was new.
+/// Files done, what of them was new, and what it is at.
 fn message(progress: &Progress) -> String {
     let files = HumanCount(read(&progress.files));
     let noun = progress.noun.get().unwrap_or(&"files");
@@ -161,6 +183,10 @@ fn message(progress: &Progress) -> String {
     if new_bytes > 0 {
         let dedup = ratio::times(bytes as f64 / new_bytes as f64);
         message.push_str(&format!(", {} new, dedup {dedup}", HumanBytes(new_bytes)));
+    }
+    let current = progress.current();
+    if !current.as_os_str().is_empty() {
+        message.push_str(&format!("  {}", shown(current.as_os_str().as_bytes())));
     }
     message
 }
@@ -181,6 +207,8 @@ fn read(counter: &AtomicU64) -> u64 {
 
 impl Event {
     fn progress(progress: &Progress, begun: Instant) -> Self {
+        let current = progress.current().into_os_string().into_vec();
+        let is_known = !current.is_empty();
         Self::Progress {
             files: read(&progress.files),
             bytes: read(&progress.bytes),
@@ -190,6 +218,8 @@ impl Event {
             new_bytes: read(&progress.new_bytes),
             stored_bytes: read(&progress.stored_bytes),
             issues: read(&progress.issues),
+            current: is_known.then(|| lossy(&current)),
+            current_hex: hex_unless_utf8(&current),
             seconds: begun.elapsed().as_secs_f64(),
         }
     }

@@ -9,6 +9,7 @@ mod seen;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
 use onefold_backend::ObjectInfo;
@@ -136,6 +137,7 @@ pub(crate) fn examine(
         return Ok(found);
     }
     progress.bytes.store(0, Ordering::Relaxed);
+    progress.files.store(0, Ordering::Relaxed);
     let found = examine_by(Index::in_memory(), repository, reading, progress, cancel)?;
     Ok(found.expect("memory does not fail"))
 }
@@ -258,6 +260,7 @@ impl Check<'_> {
     fn container(&mut self, id: ObjectId, size: u64) -> Result<Option<Directory>, StoreError> {
         let Repository { objects, envelope, .. } = self.repository;
         self.found.report.containers += 1;
+        self.progress.at(|| container_name(id).into());
         Progress::add(&self.progress.bytes, size);
         let mut bad_groups = HashSet::new();
         let is_picked = is_picked(self.reading);
@@ -602,7 +605,10 @@ impl Check<'_> {
         let reader = ChunkReader::new(&**objects, envelope, fingerprinter, &index, &containers);
         let mut walk = Walk { reader: &reader, index: &index, seen: Seen::default() };
         let mut refused = 0;
+        self.progress.noun.get_or_init(|| "snapshots");
+        self.progress.total_files.store(infos.len() as u64, Ordering::Relaxed);
         for info in infos {
+            Progress::add(&self.progress.files, 1);
             let Some(id) = snapshot_id(&info.name) else {
                 self.note(format!("{} is no snapshot and was not read", info.name));
                 continue;
@@ -649,6 +655,7 @@ impl Check<'_> {
         node: &Node,
     ) -> Result<bool, StoreError> {
         self.go_on()?;
+        self.progress.at(|| PathBuf::from(&**path));
         if let Err(error) = tree::check_depth(walk.seen.depth) {
             self.find(&**path, describe(&error));
             return Ok(false);

@@ -2,8 +2,8 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock};
 
 /// A request to stop, shared by whoever may ask and whoever must listen.
 #[derive(Debug, Default)]
@@ -90,7 +90,34 @@ impl fmt::Display for Issue {
     }
 }
 
+/// What an operation does at a path of its target, or would do in a dry run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Act {
+    /// Something is made where nothing was.
+    Create,
+    /// What is there is replaced.
+    Replace,
+    /// What is there stays.
+    Keep,
+    /// What is there is removed.
+    Delete,
+}
+
+impl Act {
+    /// The verb, for listings.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Create => "create",
+            Self::Replace => "replace",
+            Self::Keep => "keep",
+            Self::Delete => "delete",
+        }
+    }
+}
+
 type OnIssue = Box<dyn Fn(&Issue) + Send + Sync>;
+type OnAct = Box<dyn Fn(Act, &Path) + Send + Sync>;
 
 /// What a backup found an entry to be, compared with the parent snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,8 +157,13 @@ pub struct Progress {
     pub issues: AtomicU64,
     /// Issues by which content is missing.
     pub losses: AtomicU64,
+    /// What the operation was at when somebody wanted to know.
+    current: Mutex<PathBuf>,
+    /// Whether nobody asked since.
+    is_current_new: AtomicBool,
     on_issue: Option<OnIssue>,
     on_entry: Option<OnEntry>,
+    on_act: Option<OnAct>,
 }
 
 impl Progress {
@@ -155,8 +187,41 @@ impl Progress {
         }
     }
 
+    /// Lets `on_act` hear of every act, from any thread.
+    pub fn telling(self, on_act: impl Fn(Act, &Path) + Send + Sync + 'static) -> Self {
+        Self { on_act: Some(Box::new(on_act)), ..self }
+    }
+
+    /// What the operation is at, or was a moment ago: a file, or an object of the repository. Empty
+    /// until it is at something.
+    pub fn current(&self) -> PathBuf {
+        let current = self.current.lock().expect("no thread panics with it locked").clone();
+        self.is_current_new.store(false, Ordering::Relaxed);
+        current
+    }
+
+    /// Says what the operation is at. `path` is called only once each time that somebody asks.
+    pub(crate) fn at(&self, path: impl FnOnce() -> PathBuf) {
+        let is_new = &self.is_current_new;
+        if !is_new.load(Ordering::Relaxed) && !is_new.swap(true, Ordering::Relaxed) {
+            *self.current.lock().expect("no thread panics with it locked") = path();
+        }
+    }
+
+    /// Tells of an act; `path` is called only if somebody listens.
+    pub(crate) fn act(&self, act: Act, path: impl FnOnce() -> PathBuf) {
+        if let Some(on_act) = &self.on_act {
+            on_act(act, &path());
+        }
+    }
+
     pub(crate) fn add(counter: &AtomicU64, by: u64) {
         counter.fetch_add(by, Ordering::Relaxed);
+    }
+
+    /// Whether it is known how much will come.
+    pub(crate) fn has_totals(&self) -> bool {
+        Self::read(&self.total_files) > 0 || Self::read(&self.total_bytes) > 0
     }
 
     pub(crate) fn read(counter: &AtomicU64) -> u64 {

@@ -12,6 +12,7 @@ use onefold_store::tree::{Entry, Node};
 
 use crate::console::Console;
 use crate::exit::Exit;
+use crate::filter::FilterArgs;
 use crate::interrupt::cancel_on_signal;
 use crate::name::shown;
 use crate::output::{Output, Walked};
@@ -42,6 +43,8 @@ Examples:
 pub(crate) struct Dump {
     #[command(flatten)]
     repository: RepositoryArgs,
+    #[command(flatten)]
+    filter: FilterArgs,
     /// `latest` or the first digits of an id; after a colon, a path in the snapshot
     #[arg(value_name = "SNAPSHOT[:PATH]", value_parser = SnapshotPath::parser())]
     snapshot: SnapshotPath,
@@ -66,7 +69,8 @@ impl Dump {
     pub(crate) fn run(self, console: &Console) -> Result<Exit> {
         let opened = self.repository.open(console)?;
         let base = self.snapshot.path();
-        let found = self.snapshot.join(&self.path).find(&opened.repository)?;
+        let found =
+            self.snapshot.join(&self.path).find(&opened.repository, &self.filter, console)?;
         let is_directory = match &found.entry.node {
             Node::File { .. } => false,
             Node::Directory { .. } => true,

@@ -137,7 +137,7 @@ impl Find {
         console: &Console,
     ) -> Result<(Vec<(ObjectId, Snapshot)>, u64)> {
         if !self.snapshots.is_empty() {
-            let found = self.snapshots.iter().map(|spec| repository.find(spec));
+            let found = self.snapshots.iter().map(|spec| self.filter.find(repository, spec));
             return Ok((found.collect::<Result<_, _>>()?, 0));
         }
         let (mut snapshots, damaged) = repository.snapshots()?;

@@ -1,9 +1,10 @@
 //! `onefold restore`
 
 use std::num::NonZero;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use indicatif::{HumanBytes, HumanCount};
 use onefold_store::restore::{self, Options, Overwrite, Report};
@@ -26,6 +27,12 @@ A directory's content goes to DIR itself; anything else becomes an entry of DIR.
 besides is left alone, and nothing is written outside it, whatever links it contains. If something
 cannot be restored it is reported, the rest is restored, and the exit code is 1.
 
+--delete makes the target the same as the snapshot: what DIR has and the snapshot has not is removed
+once all is restored, as far as --include and --exclude select it. Nothing is removed through symbolic
+links, where another file system is mounted, from the repository itself, or if something could not be
+restored. What could not be read when the snapshot was made is not in it either. --dry-run shows it
+all and changes nothing; with --verbose, each file.
+
 A restore that was stopped or killed is gone on with by the same command with --overwrite if-changed:
 files that are complete are recognised by size and time and stay; of the one that was not, the parts
 that are right are found by comparing them and stay. Temporary files that are left over are removed.
@@ -43,10 +50,15 @@ Examples:
       --verify
   onefold restore --repo /mnt/backup latest --target /srv/images --sparse \\
       --overwrite if-changed
+  onefold restore --repo /mnt/backup latest --target /home/ann \\
+      --exclude cache/ --delete --dry-run -v
 
 With --json: one object a line, told apart by \"type\". \"progress\" comes every second and \"issue\" as
-it happens, both as `onefold backup --help` tells; \"summary\" comes last with snapshot, path, target,
-files, directories, others, bytes, reused (of them, bytes that were there), kept, verified, failed,
+it happens, both as `onefold backup --help` tells, and \"progress\" with current, the file at hand (and
+current_hex if it is not UTF-8); with --verbose, \"act\" has act (create, replace, keep
+or delete) and path; \"summary\" comes last with snapshot, path, target, dry_run, files, directories,
+others, bytes, reused (of them, bytes that were there), replaced (of files and others, those in whose
+place something stood), kept, verified, deleted, undeleted (what stayed because of failures), failed,
 from_client (whether a write-only client made the snapshot), client and client_label (null unless its
 key signed it).";
 
@@ -67,6 +79,18 @@ pub(crate) struct Restore {
     /// Restore only what matches, as gitignore writes patterns; may be repeated
     #[arg(long = "include", value_name = "GLOB")]
     includes: Vec<String>,
+    /// Leave out what matches, whatever is included; may be repeated
+    #[arg(long = "exclude", value_name = "GLOB")]
+    excludes: Vec<String>,
+    /// Remove from DIR what the snapshot does not have
+    #[arg(long)]
+    delete: bool,
+    /// Let --delete work on the root directory
+    #[arg(long, requires = "delete")]
+    unsafe_allow_delete_in_root: bool,
+    /// Only show what would be done
+    #[arg(long, short = 'n')]
+    dry_run: bool,
     /// What happens to files that are there already
     #[arg(long, value_enum, default_value_t = OverwriteArg::Always)]
     overwrite: OverwriteArg,
@@ -99,13 +123,17 @@ struct Done {
     #[serde(flatten)]
     path: PathFields,
     target: String,
+    dry_run: bool,
     files: u64,
     directories: u64,
     others: u64,
     bytes: u64,
     reused: u64,
+    replaced: u64,
     kept: u64,
     verified: u64,
+    deleted: u64,
+    undeleted: u64,
     failed: u64,
     #[serde(flatten)]
     signer: Signer,
@@ -116,8 +144,23 @@ impl Restore {
         let opened = self.repository.open(console)?;
         let found = self.snapshot.find(&opened.repository, &self.filter, console)?;
         console.detail(format_args!("restoring snapshot {}", found.id));
+        if self.delete {
+            self.expect_deletes(opened.place.directory())?;
+            let unreadable = found.snapshot.summary.unreadable;
+            if unreadable > 0 {
+                console.warn(format_args!(
+                    "{unreadable} could not be read when the snapshot was made: it does not have \
+                     them, and --delete removes what the target has of them"
+                ));
+            }
+        }
         let options = Options {
             includes: self.includes.clone(),
+            excludes: self.excludes.clone(),
+            delete: self.delete,
+            dry_run: self.dry_run,
+            own_repository: opened.place.identity()?,
+            count_first: console.is_json() || !console.bars().is_hidden(),
             overwrite: self.overwrite.into(),
             sparse: self.sparse,
             verify: self.verify,
@@ -128,7 +171,11 @@ impl Restore {
             "what is written stays; --overwrite if-changed goes on with it",
         )?;
         let report = watched(console, |progress| {
-            let Found { entry, .. } = &found;
+            let Found { snapshot, entry, path, .. } = &found;
+            if path.is_empty() && self.includes.is_empty() && self.excludes.is_empty() {
+                progress.total_files.store(snapshot.summary.files, Ordering::Relaxed);
+                progress.total_bytes.store(snapshot.summary.bytes, Ordering::Relaxed);
+            }
             restore::restore(&opened.repository, entry, &self.target, &options, progress, &cancel)
         })?;
         self.show(&report, &found, console)?;
@@ -137,8 +184,31 @@ impl Restore {
         }
         if !console.is_json() {
             console.line(format_args!("error: {} could not be restored", report.failed));
+            if report.undeleted > 0 {
+                console.line(format_args!(
+                    "error: nothing was deleted because of that; {} would have been",
+                    count::count(report.undeleted, "name", "names")
+                ));
+            }
         }
         Ok(Exit::Fatal)
+    }
+
+    /// Fails where a delete would take more than the user can have meant.
+    fn expect_deletes(&self, repository: Option<&Path>) -> Result<()> {
+        // What does not exist yet has nothing to delete.
+        let Ok(target) = self.target.canonicalize() else { return Ok(()) };
+        let shown = self.target.display();
+        if target == Path::new("/") && !self.unsafe_allow_delete_in_root {
+            bail!(
+                "--delete in '{shown}' would remove all of the system that the snapshot does not \
+                 have: name a directory, or give --unsafe-allow-delete-in-root"
+            );
+        }
+        if repository.is_some_and(|root| target.starts_with(root)) {
+            bail!("'{shown}' is in the repository itself: --delete would remove it");
+        }
+        Ok(())
     }
 
     fn show(&self, report: &Report, found: &Found, console: &Console) -> Result<()> {
@@ -146,35 +216,41 @@ impl Restore {
         if console.is_json() {
             output.json_line(&self.done(report, found))?;
         } else if !console.is_quiet() {
-            output.line(describe(report, self.verify))?;
+            output.line(describe(report, self.verify, self.dry_run))?;
         }
         output.finish()
     }
 
     fn done(&self, report: &Report, found: &Found) -> Done {
-        let Report { files, directories, others, bytes, reused, kept, verified, failed } = *report;
+        let Report { files, directories, others, bytes, reused, kept, verified, .. } = *report;
         Done {
             r#type: "summary",
             snapshot: found.id.to_string(),
             path: PathFields::new(&found.path),
             target: self.target.to_string_lossy().into_owned(),
+            dry_run: self.dry_run,
             files,
             directories,
             others,
             bytes,
             reused,
+            replaced: report.replaced,
             kept,
             verified,
-            failed,
+            deleted: report.deleted,
+            undeleted: report.undeleted,
+            failed: report.failed,
             signer: found.signer.clone(),
         }
     }
 }
 
-fn describe(report: &Report, verify: bool) -> String {
-    let Report { files, directories, others, bytes, reused, kept, verified, failed } = *report;
+fn describe(report: &Report, verify: bool, dry_run: bool) -> String {
+    let Report { files, directories, others, bytes, reused, kept, verified, .. } = *report;
+    let Report { replaced, deleted, failed, .. } = *report;
+    let restored = if dry_run { "would restore" } else { "restored" };
     let mut text = format!(
-        "restored {} with {}, {}, {}",
+        "{restored} {} with {}, {}, {}",
         count::files(files),
         HumanBytes(bytes),
         count::directories(directories),
@@ -183,11 +259,17 @@ fn describe(report: &Report, verify: bool) -> String {
     if reused > 0 {
         text.push_str(&format!("; {} were there already", HumanBytes(reused)));
     }
+    if replaced > 0 {
+        text.push_str(&format!("; {} in place of what was there", HumanCount(replaced)));
+    }
     if kept > 0 {
         text.push_str(&format!("; {} left as they were", HumanCount(kept)));
     }
     if verify {
         text.push_str(&format!("; {} verified", HumanCount(verified)));
+    }
+    if deleted > 0 {
+        text.push_str(&format!("; {} deleted", HumanCount(deleted)));
     }
     if failed > 0 {
         text.push_str(&format!("; {} failed", HumanCount(failed)));

@@ -32,6 +32,7 @@ mod planted;
 mod power_cut;
 mod presets;
 mod repair;
+mod restore_delete;
 mod restore_onto;
 mod s3;
 mod said;

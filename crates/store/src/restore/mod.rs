@@ -15,35 +15,39 @@
 //! After a power cut a file may be there under its name, with its length and times, and without its
 //! bytes. Where the length may come first the file is therefore synced before it gets its name.
 
+mod delete;
 mod file;
 mod nameless;
+mod selection;
 mod target;
 mod window;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::convert::Infallible;
 use std::ffi::OsStr;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::num::NonZero;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 
 use crossbeam_channel::{Receiver, Sender, never, select_biased};
 use rustix::fs::{FileType, Stat};
 
+use self::delete::{Deleting, Extra};
 use self::file::{Piece, RestoredFile};
 use self::nameless::Nameless;
+use self::selection::Selection;
 use self::target::{Missing, Target};
 use self::window::{Batch, Window, Writer};
 use crate::chunks::ChunkReader;
 use crate::entries::Entries;
-use crate::repository::describe;
-use crate::select::Patterns;
+use crate::inodes::Inodes;
+use crate::repository::{describe, walk};
 use crate::tree::{self, Detail, Entry, Meta, Node};
-use crate::{Cancel, IssueKind, Progress, Repository, StoreError};
+use crate::{Act, Cancel, IssueKind, Progress, Repository, StoreError};
 
 /// Bytes of decompressed groups that are kept: versions of a file turn back to many.
 const GROUP_CACHE: usize = 40 << 20;
@@ -75,6 +79,18 @@ pub struct Options {
     /// Patterns of what to restore, as gitignore writes them, relative to the restored entry;
     /// everything if empty.
     pub includes: Vec<String>,
+    /// Patterns of what to leave out, with all that is below it, whatever `includes` pick.
+    pub excludes: Vec<String>,
+    /// Whether what the snapshot does not have is removed from the target, below the directories
+    /// that the snapshot has, as far as patterns let it. It goes once all is restored, and stays if
+    /// something could not be restored.
+    pub delete: bool,
+    /// Whether nothing is changed, and only told what would be. The same acts are counted.
+    pub dry_run: bool,
+    /// Device and inode of a directory that is never deleted from, nor itself: the repository.
+    pub own_repository: Option<(u64, u64)>,
+    /// Whether to count files and bytes beside the restore, unless the progress has totals already.
+    pub count_first: bool,
     /// What happens to files that are in the way.
     pub overwrite: Overwrite,
     /// Whether blocks of zeros become holes, in files that had none there as well.
@@ -99,11 +115,18 @@ pub struct Report {
     pub bytes: u64,
     /// Of these, bytes that an earlier restore, which was cut off, had written already.
     pub reused: u64,
+    /// Files and others in whose place something else stood.
+    pub replaced: u64,
     /// Files that were in the way and stayed.
     pub kept: u64,
     /// Files that were read again and found right.
     pub verified: u64,
-    /// Files, directories and others that could not be restored.
+    /// Names that were deleted, because the snapshot does not have them.
+    pub deleted: u64,
+    /// Names, each with what may be below it, that were not deleted because something could not be
+    /// restored.
+    pub undeleted: u64,
+    /// Files, directories and others that could not be restored, or deleted.
     pub failed: u64,
 }
 
@@ -121,9 +144,14 @@ pub fn restore(
     progress: &Progress,
     cancel: &Cancel,
 ) -> Result<Report, StoreError> {
-    let root = Arc::new(Target::open(target).map_err(StoreError::file("open target", target))?);
+    let selection = Selection::new(options)?;
+    let (root, is_there) = match options.dry_run {
+        true => Target::open_nearest(target),
+        false => Target::open(target).map(|root| (root, true)),
+    }
+    .map_err(StoreError::file("open target", target))?;
+    let root = Arc::new(root);
     let chunks = repository.reader()?.keeping_groups(GROUP_CACHE);
-    let includes = Patterns::new(Path::new("/"), &options.includes)?;
     let counts = Counts::default();
     let (full, failed) = (OnceLock::new(), Mutex::default());
     let context = Context {
@@ -146,34 +174,71 @@ pub fn restore(
     let (files, files_in) = crossbeam_channel::unbounded();
     let mut plan = Plan {
         context: &context,
-        includes,
+        selection: &selection,
         pieces,
         files,
         window: Window::default(),
         before: None,
         directories: Vec::new(),
         found: vec![Arc::default()],
+        extras: Vec::new(),
         links: Vec::new(),
-        inodes: HashMap::new(),
+        inodes: Inodes::default(),
         levels: Vec::new(),
     };
+    let is_over = AtomicBool::new(false);
     let walked = thread::scope(|scope| {
         for _ in 0..threads {
             let (pieces, files) = (pieces_in.clone(), files_in.clone());
             scope.spawn(|| write(&context, &root, pieces, files));
         }
         drop((pieces_in, files_in));
-        let walked = plan.root(&root, entry).and_then(|()| plan.hand_over());
+        if options.count_first && !options.dry_run && !progress.has_totals() {
+            scope.spawn(|| count(&context, &selection, entry, &is_over));
+        }
+        let walked = plan.root(&root, is_there, entry).and_then(|()| plan.hand_over());
+        is_over.store(true, Ordering::Relaxed);
         // Without a sender the threads end when the queue is empty.
         plan.close();
         walked
     });
     walked?;
     context.go_on()?;
-    plan.link_files(&root);
-    plan.remove_leftovers(&root);
-    plan.finish_directories(&root);
-    Ok(counts.report())
+    if !options.dry_run {
+        plan.link_files(&root);
+        plan.remove_leftovers(&root);
+    }
+    let undeleted = plan.delete(&root)?;
+    if !options.dry_run {
+        plan.finish_directories(&root);
+    }
+    Ok(Report { undeleted, ..counts.report() })
+}
+
+/// Counts what is to be restored, for who watches. What cannot be read the restore reports.
+fn count(context: &Context<'_>, selection: &Selection, entry: &Entry, is_over: &AtomicBool) {
+    let (mut files, mut bytes) = (0, 0);
+    let mut add = |entry: &Entry| {
+        if let Node::File { content, .. } = &entry.node {
+            files += 1;
+            bytes += content.len;
+        }
+    };
+    add(entry);
+    let walked = walk(context.chunks, entry, &mut |path, entry| {
+        if is_over.load(Ordering::Relaxed) {
+            return Err(StoreError::Stopped);
+        }
+        context.go_on()?;
+        if selection.takes(path, matches!(entry.node, Node::Directory { .. })) {
+            add(entry);
+        }
+        Ok(())
+    });
+    if walked.is_ok() {
+        context.progress.total_files.store(files, Ordering::Relaxed);
+        context.progress.total_bytes.store(bytes, Ordering::Relaxed);
+    }
 }
 
 /// Writes whatever comes, until nothing more can come.
@@ -251,6 +316,11 @@ impl Context<'_> {
         }
     }
 
+    /// Tells what is done, or would be, to `name` in the directory at `above`.
+    fn act(&self, act: Act, above: &[Arc<[u8]>], name: &[u8]) {
+        self.progress.act(act, || self.show(above).join(OsStr::from_bytes(name)));
+    }
+
     /// The path in the target, for messages only.
     fn show(&self, path: &[Arc<[u8]>]) -> PathBuf {
         let mut shown = self.target.to_owned();
@@ -266,8 +336,10 @@ struct Counts {
     others: AtomicU64,
     bytes: AtomicU64,
     reused: AtomicU64,
+    replaced: AtomicU64,
     kept: AtomicU64,
     verified: AtomicU64,
+    deleted: AtomicU64,
     failed: AtomicU64,
 }
 
@@ -284,8 +356,11 @@ impl Counts {
             others: read(&self.others),
             bytes: read(&self.bytes),
             reused: read(&self.reused),
+            replaced: read(&self.replaced),
             kept: read(&self.kept),
             verified: read(&self.verified),
+            deleted: read(&self.deleted),
+            undeleted: 0,
             failed: read(&self.failed),
         }
     }
@@ -294,7 +369,7 @@ impl Counts {
 /// What the walking thread does now and what it keeps for the end.
 struct Plan<'a> {
     context: &'a Context<'a>,
-    includes: Patterns,
+    selection: &'a Selection,
     pieces: Sender<Piece>,
     files: Sender<Batch>,
     /// Files that are not handed over yet.
@@ -305,10 +380,11 @@ struct Plan<'a> {
     directories: Vec<(Arc<Components>, Meta)>,
     /// Directories that were there already.
     found: Vec<Arc<Components>>,
+    /// What the target has and the snapshot has not.
+    extras: Vec<Extra>,
     /// Names that become hard links of a file restored under another name.
     links: Vec<Link>,
-    /// Files with several names: where the first of them is, and what it is.
-    inodes: HashMap<(u64, u64), (Components, Node)>,
+    inodes: Inodes<Components>,
     /// From the target down to the directory at hand.
     levels: Vec<Level>,
 }
@@ -316,17 +392,24 @@ struct Plan<'a> {
 struct Link {
     path: Components,
     first: Components,
+    /// Bytes of the file, for the progress.
+    bytes: u64,
 }
 
 impl Plan<'_> {
-    fn root(&mut self, root: &Arc<Target>, entry: &Entry) -> Result<(), StoreError> {
-        let opened = Opened { target: Arc::clone(root), path: Arc::default(), is_new: false };
+    fn root(
+        &mut self,
+        root: &Arc<Target>,
+        is_there: bool,
+        entry: &Entry,
+    ) -> Result<(), StoreError> {
+        let opened = Opened { target: Arc::clone(root), path: Arc::default(), is_new: !is_there };
         let (meta, state) = (entry.meta.clone(), State::Open(opened));
         self.levels.push(Level { name: Arc::default(), meta, state });
         if !matches!(entry.node, Node::Directory { .. }) {
             return self.entry(entry);
         }
-        if self.includes.is_empty() && !entry.is_synthetic_root() {
+        if self.selection.takes_root() && !entry.is_synthetic_root() {
             Counts::add(&self.context.counts.directories, 1);
             self.directories.push((Arc::default(), entry.meta.clone()));
         }
@@ -351,9 +434,13 @@ impl Plan<'_> {
     }
 
     fn children(&mut self, entry: &Entry) -> Result<(), StoreError> {
-        if let Err(error) = self.note_temporary(entry) {
-            self.lost(&error);
-            return Ok(());
+        match self.note_names(entry) {
+            Ok(names) if self.context.options.delete => self.note_extras(&names),
+            Ok(_) => {}
+            Err(error) => {
+                self.lost(&error);
+                return Ok(());
+            }
         }
         let mut entries = Entries::of_directory(entry)?;
         loop {
@@ -378,23 +465,84 @@ impl Plan<'_> {
     }
 
     /// Looks for names like those of temporary files before any such file is made, and whether the
-    /// tree can be read.
-    fn note_temporary(&self, directory: &Entry) -> Result<(), StoreError> {
+    /// tree can be read. Gives all names, in ascending order, if others are to be deleted.
+    fn note_names(&self, directory: &Entry) -> Result<Vec<Vec<u8>>, StoreError> {
         let mut entries = Entries::of_directory(directory)?;
+        let mut names = Vec::new();
         while let Some(child) = entries.next(self.context.chunks, Detail::Outline)? {
             if target::looks_temporary(&child.name) {
                 let mut known =
                     self.context.look_temporary.lock().expect("no thread panics with it locked");
-                known.insert(child.name);
+                known.insert(child.name.clone());
+            }
+            if self.context.options.delete {
+                names.push(child.name);
             }
         }
-        Ok(())
+        Ok(names)
+    }
+
+    /// Notes what the target has in the directory at hand beside `known`, which the snapshot has.
+    /// Nothing of this restore is written there yet.
+    fn note_extras(&mut self, known: &[Vec<u8>]) {
+        let path = self.path();
+        let beside = |target: &Target| match target.is(self.context.options.own_repository)? {
+            true => Ok(Vec::new()),
+            false => target.names_beside(known),
+        };
+        let names = match (&self.levels[0].state, self.levels.last().map(|level| &level.state)) {
+            (_, Some(State::Open(opened))) if opened.is_new => return,
+            (_, Some(State::Open(opened))) => beside(&opened.target),
+            // Nothing of it is restored, but what it has besides may be to be deleted.
+            (State::Open(root), Some(State::Closed)) => {
+                match root.target.descend(&path) {
+                    Ok(target) => beside(&target),
+                    // It is missing, or a link or a file stands in its place.
+                    Err(error)
+                        if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Other) =>
+                    {
+                        return;
+                    }
+                    Err(error) => Err(error),
+                }
+            }
+            _ => return,
+        };
+        match names {
+            Ok(names) => {
+                let directory = Arc::new(path);
+                let extra =
+                    |name| Extra { directory: Arc::clone(&directory), name: Arc::from(name) };
+                self.extras.extend(names.into_iter().map(extra));
+            }
+            Err(error) => {
+                let reason = format!("what it holds cannot be listed: {error}");
+                self.context.failed(&path, reason);
+            }
+        }
+    }
+
+    /// Deletes what was noted, and returns how many names stay because something was not restored: a
+    /// user may need what the target has in its place.
+    fn delete(&self, root: &Target) -> Result<u64, StoreError> {
+        if self.context.counts.failed.load(Ordering::Relaxed) > 0 {
+            return Ok(self.extras.len() as u64);
+        }
+        Deleting { context: self.context, selection: self.selection }.delete(root, &self.extras)?;
+        Ok(0)
     }
 
     fn entry(&mut self, entry: &Entry) -> Result<(), StoreError> {
         self.context.go_on()?;
         let is_directory = matches!(entry.node, Node::Directory { .. });
-        let is_picked = self.picks(entry, is_directory);
+        let mut is_picked = true;
+        if !self.selection.is_all() {
+            let above = self.path();
+            if self.selection.leaves_out(&above, &entry.name, is_directory) {
+                return Ok(());
+            }
+            is_picked = self.selection.picks(&above, &entry.name, is_directory);
+        }
         if is_directory {
             let (name, meta) = (entry.name[..].into(), entry.meta.clone());
             self.levels.push(Level { name, meta, state: State::Closed });
@@ -410,14 +558,6 @@ impl Plan<'_> {
         }
     }
 
-    fn picks(&self, entry: &Entry, is_directory: bool) -> bool {
-        self.includes.is_empty() || {
-            let path = self.path_of(entry);
-            let path: PathBuf = path.iter().map(|name| OsStr::from_bytes(name)).collect();
-            self.includes.picks_with_parents(&path, is_directory)
-        }
-    }
-
     /// Opens the directory at hand, and makes it and those above it if they are not there yet.
     ///
     /// `None` if that cannot be done, which is reported once.
@@ -429,7 +569,7 @@ impl Plan<'_> {
                 State::Open(opened) => opened.clone(),
                 State::Failed => return None,
                 State::Closed => {
-                    let made = above?.target.make_directory(&level.name);
+                    let made = above?.make_directory(&level.name, self.context.options.dry_run);
                     self.enter(depth, made)?
                 }
             });
@@ -438,14 +578,19 @@ impl Plan<'_> {
     }
 
     /// Takes note of the directory that was made, or could not be made, at `depth`.
-    fn enter(&mut self, depth: usize, made: io::Result<(Target, bool)>) -> Option<Opened> {
+    fn enter(&mut self, depth: usize, made: io::Result<(Arc<Target>, bool)>) -> Option<Opened> {
         let names = self.levels[1..=depth].iter().map(|level| Arc::clone(&level.name));
         let path = Arc::new(names.collect());
         let level = &mut self.levels[depth];
         match made {
             Ok((target, is_new)) => {
-                let opened = Opened { target: Arc::new(target), path: Arc::clone(&path), is_new };
+                let opened = Opened { target, path: Arc::clone(&path), is_new };
                 level.state = State::Open(opened.clone());
+                if let (true, true, Some((name, above))) =
+                    (is_new, self.context.options.dry_run, path.split_last())
+                {
+                    self.context.act(Act::Create, above, name);
+                }
                 Counts::add(&self.context.counts.directories, 1);
                 if !is_new {
                     self.found.push(Arc::clone(&path));
@@ -467,21 +612,46 @@ impl Plan<'_> {
     fn leaf(&mut self, directory: &Opened, entry: &Entry) -> Result<(), StoreError> {
         let (context, target) = (self.context, &*directory.target);
         let path = &self.path_of(entry);
-        match self.is_in_the_way(directory, entry) {
-            Ok(InTheWay::Stays) => {
-                Counts::add(&context.counts.kept, 1);
-                Progress::add(&context.progress.files, 1);
-                Progress::add(&context.progress.bytes, entry.size());
-                self.note_kept(entry, path);
-                return Ok(());
-            }
-            Ok(InTheWay::Goes) => {}
+        context.progress.at(|| context.show(path));
+        let act = match self.is_in_the_way(directory, entry) {
+            Ok(InTheWay::Stays) => Act::Keep,
+            Ok(InTheWay::Goes) => Act::Replace,
+            Ok(InTheWay::Nothing) => Act::Create,
             Err(error) => {
                 context.failed(path, error.to_string());
                 return Ok(());
             }
+        };
+        if context.options.dry_run {
+            context.act(act, &directory.path, &entry.name);
         }
-        if self.is_further_name(entry, path) {
+        if act == Act::Keep {
+            Counts::add(&context.counts.kept, 1);
+            Progress::add(&context.progress.files, 1);
+            Progress::add(&context.progress.bytes, entry.content_len());
+            // Further names of a file that is as it should be become links to it.
+            if context.options.overwrite == Overwrite::IfChanged {
+                self.inodes.note(entry, path);
+            }
+            return Ok(());
+        }
+        if act == Act::Replace {
+            Counts::add(&context.counts.replaced, 1);
+        }
+        let bytes = entry.content_len();
+        if let Some(first) = self.inodes.first_name(entry, path) {
+            let first = first.clone();
+            match context.options.dry_run {
+                true => Counts::add(&context.counts.files, 1),
+                false => self.links.push(Link { path: path.clone(), first, bytes }),
+            }
+            return Ok(());
+        }
+        if context.options.dry_run {
+            let is_file = matches!(entry.node, Node::File { .. });
+            let counts = context.counts;
+            Counts::add(if is_file { &counts.files } else { &counts.others }, 1);
+            Counts::add(&counts.bytes, bytes);
             return Ok(());
         }
         if matches!(entry.node, Node::File { .. }) {
@@ -504,10 +674,10 @@ impl Plan<'_> {
     fn is_in_the_way(&self, directory: &Opened, entry: &Entry) -> io::Result<InTheWay> {
         // Nothing stands in a directory that was made here.
         if directory.is_new {
-            return Ok(InTheWay::Goes);
+            return Ok(InTheWay::Nothing);
         }
         let target = &directory.target;
-        let Some(stat) = target.stat(&entry.name)? else { return Ok(InTheWay::Goes) };
+        let Some(stat) = target.stat(&entry.name)? else { return Ok(InTheWay::Nothing) };
         if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
             return Err(io::Error::other("a directory stands in its place"));
         }
@@ -531,33 +701,6 @@ impl Plan<'_> {
             }
             Ok(()) => InTheWay::Stays,
             Err(_) => InTheWay::Goes,
-        }
-    }
-
-    /// Lets further names of a file that is as it should be become links to it.
-    fn note_kept(&mut self, entry: &Entry, path: &Components) {
-        if entry.meta.links > 1 && self.context.options.overwrite == Overwrite::IfChanged {
-            let inode = (entry.meta.dev, entry.meta.ino);
-            self.inodes.entry(inode).or_insert_with(|| (path.clone(), entry.node.clone()));
-        }
-    }
-
-    /// Whether the file was restored under another name already; then only a link is to be made.
-    fn is_further_name(&mut self, entry: &Entry, path: &Components) -> bool {
-        if entry.meta.links < 2 {
-            return false;
-        }
-        // An inode number may have passed to another file while the backup ran.
-        match self.inodes.get(&(entry.meta.dev, entry.meta.ino)) {
-            Some((first, node)) if *node == entry.node => {
-                self.links.push(Link { path: path.clone(), first: first.clone() });
-                true
-            }
-            _ => {
-                let first = (path.clone(), entry.node.clone());
-                self.inodes.insert((entry.meta.dev, entry.meta.ino), first);
-                false
-            }
         }
     }
 
@@ -594,7 +737,7 @@ impl Plan<'_> {
 
     /// Makes the hard links; every file is there by now.
     fn link_files(&self, root: &Target) {
-        for Link { path, first } in &self.links {
+        for Link { path, first, bytes } in &self.links {
             let is_there = !self.context.has_failed(first);
             let link = || -> io::Result<()> {
                 if !is_there {
@@ -608,7 +751,11 @@ impl Plan<'_> {
                     .replace(name, |temporary| directory.link(&from_directory, from, temporary))
             };
             match link() {
-                Ok(()) => Counts::add(&self.context.counts.files, 1),
+                Ok(()) => {
+                    Counts::add(&self.context.counts.files, 1);
+                    Progress::add(&self.context.progress.files, 1);
+                    Progress::add(&self.context.progress.bytes, *bytes);
+                }
                 Err(error) => {
                     let first = self.context.show(first);
                     let reason = format!("cannot link it to '{}': {error}", first.display());
@@ -639,6 +786,7 @@ impl Plan<'_> {
 }
 
 enum InTheWay {
+    Nothing,
     Stays,
     Goes,
 }
@@ -681,8 +829,30 @@ enum State {
 /// A directory of the target.
 #[derive(Clone)]
 struct Opened {
+    /// Open. In a dry run a new directory does not exist: then this is one above it, and not used.
     target: Arc<Target>,
     path: Arc<Components>,
     /// Whether this restore made it.
     is_new: bool,
+}
+
+impl Opened {
+    /// Makes the directory `name` in this one if it is missing, unless it is a `dry_run`, and opens
+    /// it. True if it was made, or would be.
+    fn make_directory(&self, name: &[u8], dry_run: bool) -> io::Result<(Arc<Target>, bool)> {
+        if !dry_run {
+            let (target, is_new) = self.target.make_directory(name)?;
+            return Ok((Arc::new(target), is_new));
+        }
+        if self.is_new {
+            return Ok((Arc::clone(&self.target), true));
+        }
+        match self.target.directory(name) {
+            Ok(target) => Ok((Arc::new(target), false)),
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                Ok((Arc::clone(&self.target), true))
+            }
+            Err(error) => Err(error),
+        }
+    }
 }

@@ -21,7 +21,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use crate::tree::{Meta, Node, Time, is_component};
+use crate::tree::{Entry, Meta, Node, Time, is_component};
 
 /// An open directory of the target.
 #[derive(Debug)]
@@ -51,6 +51,22 @@ impl Target {
         std::fs::create_dir_all(path)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         Ok(Self::of(rustix::fs::open(path, flags, Mode::empty())?))
+    }
+
+    /// Opens the directory that the user named, and makes nothing: if it is missing, the nearest one
+    /// above it, and false.
+    #[expect(clippy::disallowed_methods, reason = "the restore target, opened as a directory")]
+    pub(super) fn open_nearest(path: &Path) -> io::Result<(Self, bool)> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let mut is_there = true;
+        for above in path.ancestors() {
+            let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
+            match rustix::fs::open(above, flags, Mode::empty()) {
+                Err(Errno::NOENT) => is_there = false,
+                opened => return Ok((Self::of(opened?), is_there)),
+            }
+        }
+        Err(Errno::NOENT.into())
     }
 
     fn of(fd: OwnedFd) -> Self {
@@ -84,6 +100,51 @@ impl Target {
             }
             Err(errno) => Err(errno.into()),
         }
+    }
+
+    /// Opens the directory `name` of this one to remove what it holds: not if something is mounted
+    /// there.
+    #[expect(clippy::disallowed_methods, reason = "the restore target, opened as a directory")]
+    pub(super) fn directory_to_empty(&self, name: &[u8]) -> io::Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let resolve = BENEATH.union(ResolveFlags::NO_XDEV);
+        match rustix::fs::openat2(&self.fd, component(name)?, flags, Mode::empty(), resolve) {
+            Ok(fd) => Ok(Self::of(fd)),
+            Err(Errno::XDEV) => Err(io::Error::other("a file system is mounted there")),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// The names in this directory.
+    pub(super) fn names(&self) -> io::Result<Vec<Vec<u8>>> {
+        let mut names = Vec::new();
+        for entry in Dir::read_from(&self.fd)? {
+            let name = entry?.file_name().to_bytes().to_vec();
+            if is_component(&name) {
+                names.push(name);
+            }
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    /// The names in this directory that are not among `known`, which ascend. What restores that were
+    /// cut off have left is not among them either.
+    pub(super) fn names_beside(&self, known: &[Vec<u8>]) -> io::Result<Vec<Vec<u8>>> {
+        let mut beside = Vec::new();
+        for name in self.names()? {
+            if known.binary_search(&name).is_err() && !self.is_own_temporary(&name)? {
+                beside.push(name);
+            }
+        }
+        Ok(beside)
+    }
+
+    /// Whether this is the directory with this device and inode.
+    pub(super) fn is(&self, identity: Option<(u64, u64)>) -> io::Result<bool> {
+        let Some(identity) = identity else { return Ok(false) };
+        let stat = rustix::fs::fstat(&self.fd)?;
+        Ok((stat.st_dev, stat.st_ino) == identity)
     }
 
     /// Opens the directory at `path` below this one.
@@ -191,14 +252,10 @@ impl Target {
     /// Removes temporary files that no restore is at: what restores that were cut off have left.
     /// Names in `spared` stay.
     pub(super) fn remove_leftovers(&self, spared: &HashSet<Vec<u8>>) -> io::Result<()> {
-        let mut names = Vec::new();
-        for entry in Dir::read_from(&self.fd)? {
-            let name = entry?.file_name().to_bytes().to_vec();
-            if !spared.contains(&name) && self.is_own_temporary(&name)? {
-                names.push(name);
+        for name in self.names()? {
+            if spared.contains(&name) || !self.is_own_temporary(&name)? {
+                continue;
             }
-        }
-        for name in names {
             let Some(stat) = self.stat(&name)? else { continue };
             let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
             // Held until the name is gone, so that nobody takes the file meanwhile.
@@ -259,6 +316,17 @@ impl Target {
     /// Removes `name`, which is no directory; nothing to remove is fine.
     pub(super) fn remove(&self, name: &[u8]) -> io::Result<()> {
         match rustix::fs::unlinkat(&self.fd, component(name)?, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// Removes `name`, an empty directory if it is one; nothing to remove is fine.
+    pub(super) fn remove_any(&self, name: &[u8], is_directory: bool) -> io::Result<()> {
+        if !is_directory {
+            return self.remove(name);
+        }
+        match rustix::fs::unlinkat(&self.fd, component(name)?, AtFlags::REMOVEDIR) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(errno) => Err(errno.into()),
         }
