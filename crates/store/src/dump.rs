@@ -8,7 +8,7 @@ use std::thread;
 use bytes::Bytes;
 
 use crate::ahead::Ahead;
-use crate::chunks::ChunkReader;
+use crate::chunks::{ChunkReader, Chunks};
 use crate::inodes::Inodes;
 use crate::layout::Layout;
 use crate::repository::walk;

@@ -234,14 +234,14 @@ impl Backup {
             let result = match &stream {
                 Some(stream) => {
                     backup::backup_stream(repository, stream, &options, progress, &cancel)
-                        .map(Outcome::Snapshot)
+                        .map(|made| Outcome::Snapshot(Box::new(made)))
                 }
                 None if self.dry_run => {
                     backup::rehearse(repository, paths, &options, progress, &cancel)
                         .map(Outcome::Rehearsal)
                 }
                 None => backup::backup(repository, paths, &options, progress, &cancel)
-                    .map(Outcome::Snapshot),
+                    .map(|made| Outcome::Snapshot(Box::new(made))),
             };
             let unused = progress.unused_excludes.get().cloned().unwrap_or_default();
             (progress.losses.load(Ordering::Relaxed), unused, result)
@@ -359,14 +359,15 @@ fn refuse_own<'a>(paths: impl Iterator<Item = &'a PathBuf>, root: &Path) -> Resu
 
 /// What a backup came to.
 enum Outcome {
-    Snapshot((ObjectId, Snapshot)),
+    Snapshot(Box<(ObjectId, Snapshot)>),
     Rehearsal(Summary),
 }
 
 impl Outcome {
     fn show(&self, unused_excludes: Vec<String>, console: &Console) -> Result<()> {
         let (summary, made, last) = match self {
-            Self::Snapshot((id, snapshot)) => {
+            Self::Snapshot(made) => {
+                let (id, snapshot) = &**made;
                 if let Some(parent) = snapshot.parent {
                     let by = format_args!("unchanged files were recognised by snapshot {parent}");
                     console.detail(by);

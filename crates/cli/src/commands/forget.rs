@@ -10,7 +10,7 @@ use onefold_store::forget::{
     self, Count, Duration, Group, GroupBy, Judged, Period, Policy, Shared,
 };
 use onefold_store::tree::Time;
-use onefold_store::{Repository, SnapshotSpec};
+use onefold_store::{Repository, Snapshot, SnapshotSpec};
 use serde::Serialize;
 
 use super::prune::{self, PruneOptions};

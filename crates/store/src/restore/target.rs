@@ -21,7 +21,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use crate::tree::{Entry, Meta, Node, Time, is_component};
+use crate::tree::{Meta, Node, Time, is_component};
 
 /// An open directory of the target.
 #[derive(Debug)]
