@@ -28,8 +28,10 @@ TIME is 2026-01-31, \"2026-01-31 18:00\" with seconds if you like, by this machi
 
 Examples:
   onefold find --repo /mnt/backup '*.conf'
-  onefold find --repo /mnt/backup --snapshot latest --long --ignore-case 'invoice*.pdf'
-  onefold find --repo /mnt/backup --host atlas '/home/**/notes/*' --newest 2026-01-31
+  onefold find --repo /mnt/backup --snapshot latest -l -i \\
+      'invoice*.pdf'
+  onefold find --repo /mnt/backup --host atlas --newest 2026-01-31 \\
+      '/home/**/notes/*'
   onefold find --repo /mnt/backup --type d .git --json
 
 With --json: one object a line, told apart by \"type\": \"entry\" has snapshot and what `onefold ls --json`

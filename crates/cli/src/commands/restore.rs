@@ -139,6 +139,21 @@ struct Done {
     signer: Signer,
 }
 
+/// The sources of the snapshot that lie below what is restored of it; none if there is just one, which
+/// is the snapshot's root.
+fn sources_below(Found { snapshot, path, .. }: &Found) -> Vec<Vec<u8>> {
+    if !snapshot.root.is_synthetic_root() {
+        return Vec::new();
+    }
+    let mut base = path.clone();
+    if !base.is_empty() {
+        base.insert(0, b'/');
+    }
+    base.push(b'/');
+    let below = snapshot.paths.iter().filter_map(|source| source.strip_prefix(&base[..]));
+    below.map(<[u8]>::to_vec).collect()
+}
+
 impl Restore {
     pub(crate) fn run(self, console: &Console) -> Result<Exit> {
         let opened = self.repository.open(console)?;
@@ -158,6 +173,7 @@ impl Restore {
             includes: self.includes.clone(),
             excludes: self.excludes.clone(),
             delete: self.delete,
+            sources: sources_below(&found),
             dry_run: self.dry_run,
             own_repository: opened.place.identity()?,
             count_first: console.is_json() || !console.bars().is_hidden(),

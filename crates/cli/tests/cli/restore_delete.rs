@@ -230,3 +230,62 @@ fn programs_hear_totals_and_the_current_file() {
         assert!(progress["current"].as_str().unwrap().starts_with("out/"), "{progress}");
     }
 }
+
+#[test]
+fn what_is_mounted_where_the_snapshot_has_a_directory_stays() {
+    if !rustix::process::geteuid().is_root() {
+        return skip("only root can mount a file system");
+    }
+    if !may_mount() {
+        return;
+    }
+    // A backup of one file system has mount points as empty directories.
+    let lab = lab();
+    let place = lab.path("out/empty");
+    run("mount", &["-t", "tmpfs", "none", place.to_str().unwrap()]);
+    fs::write(place.join("mounted"), "mounted").unwrap();
+    let ran = lab.run(DELETE);
+    let is_there = there(&lab, "empty/mounted");
+    run("umount", &[place.to_str().unwrap()]);
+    ran.expect(0);
+    assert!(is_there && !there(&lab, "more"));
+}
+
+#[test]
+fn directories_of_which_the_snapshot_has_a_part_lose_nothing() {
+    let lab = lab();
+    lab.write("other/sub/x", "x");
+    // Beside each other in a root that stands for no directory.
+    lab.ok("backup --repo repo src/a.txt src/sub");
+    lab.ok(DELETE);
+    assert!(there(&lab, "more") && there(&lab, "own/x.o") && !there(&lab, "sub/more.o"));
+    // Under full paths.
+    lab.ok("backup --repo repo src/sub other/sub");
+    let base = lab.path("").canonicalize().unwrap().to_str().unwrap().to_owned();
+    let named = |path: &str| format!("latest:{}/{path}", base.trim_matches('/'));
+    let restore = |path: &str| {
+        lab.write("out/sub/more.o", "more");
+        let line = format!("restore --repo repo {} --target out --delete", named(path));
+        lab.ok(&line);
+    };
+    restore("src");
+    assert!(there(&lab, "more") && !there(&lab, "sub/more.o"));
+    restore("src/sub");
+    assert!(!there(&lab, "more"));
+}
+
+#[test]
+fn nothing_is_deleted_if_the_repository_lies_in_the_target() {
+    let lab = lab();
+    lab.ok("backup --repo repo src");
+    fs::rename(lab.path("repo"), lab.path("out/sub/repo")).unwrap();
+    fs::create_dir_all(lab.path("src/sub/repo/containers")).unwrap();
+    let at = "--repo out/sub/repo";
+    lab.ok(&format!("backup {at} src"));
+    let count = || fs::read_dir(lab.path("out/sub/repo/containers")).unwrap().count();
+    let before = count();
+    let ran = lab.run(&format!("restore {at} latest --target out --delete"));
+    assert_eq!(count(), before);
+    ran.expect(1).says(&["it is the repository"]);
+    assert!(there(&lab, "more"));
+}

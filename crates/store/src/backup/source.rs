@@ -13,6 +13,11 @@ use rustix::io::Errno;
 use super::beneath::path_of_descriptor;
 use crate::tree::{Entry, Extent, Meta, Node, Time};
 
+/// Readers refuse entries of more than 64 MiB. Far more than this no file system is known to keep.
+const MAX_XATTRS: usize = 32 << 20;
+/// A file of more extents is backed up without its holes, for the same reason.
+const MAX_EXTENTS: usize = 1 << 20;
+
 /// What `metadata` says, with the extended attributes of `path`, links not followed.
 pub(crate) fn meta_of(path: &Path, metadata: &Metadata) -> io::Result<Meta> {
     let xattrs = read_xattrs(
@@ -173,6 +178,9 @@ fn find_extents(file: &File, size: u64) -> io::Result<Option<Vec<Extent>>> {
         if offset >= end {
             break;
         }
+        if extents.len() == MAX_EXTENTS {
+            return Ok(None);
+        }
         extents.push(Extent { offset, len: end - offset });
     }
     let dense = extents == [Extent { offset: 0, len: size }];
@@ -188,10 +196,18 @@ fn read_xattrs(
         Err(Errno::OPNOTSUPP) => return Ok(Vec::new()),
         Err(errno) => return Err(errno.into()),
     };
-    let mut xattrs = Vec::new();
+    let (mut xattrs, mut len) = (Vec::new(), 0);
     for name in names.split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
         match with_growing_buffer(|buffer| get(name, buffer)) {
-            Ok(value) => xattrs.push((name.to_vec(), value)),
+            Ok(value) => {
+                len += name.len() + value.len();
+                if len > MAX_XATTRS {
+                    return Err(io::Error::other(format!(
+                        "its extended attributes take more than {MAX_XATTRS} bytes"
+                    )));
+                }
+                xattrs.push((name.to_vec(), value));
+            }
             // Gone since it was listed, or only listed.
             Err(Errno::NODATA | Errno::OPNOTSUPP) => {}
             Err(errno) => return Err(errno.into()),

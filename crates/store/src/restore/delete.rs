@@ -32,9 +32,12 @@ impl Deleting<'_> {
     pub(super) fn delete(&self, root: &Target, extras: &[Extra]) -> Result<(), StoreError> {
         for Extra { directory, name } in extras {
             let mut path = Components::clone(directory);
-            match root.descend(&path) {
-                Ok(target) => drop(self.remove(&target, &mut path, name)?),
-                // It went meanwhile, or a link took its place.
+            match root.find_unmounted(&path) {
+                Ok(Some(target)) => drop(self.remove(&target, &mut path, name)?),
+                Ok(None) => {
+                    let reason = "something else took its place while it was restored";
+                    self.context.failed(directory, reason.into());
+                }
                 Err(error) => self.context.failed(directory, error.to_string()),
             }
         }

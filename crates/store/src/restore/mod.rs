@@ -85,6 +85,9 @@ pub struct Options {
     /// that the snapshot has, as far as patterns let it. It goes once all is restored, and stays if
     /// something could not be restored.
     pub delete: bool,
+    /// Where the snapshot's sources lie below what is restored, if several are: directories above
+    /// them hold what was never backed up, so nothing is deleted from them.
+    pub sources: Vec<Vec<u8>>,
     /// Whether nothing is changed, and only told what would be. The same acts are counted.
     pub dry_run: bool,
     /// Device and inode of a directory that is never deleted from, nor itself: the repository.
@@ -435,7 +438,9 @@ impl Plan<'_> {
 
     fn children(&mut self, entry: &Entry) -> Result<(), StoreError> {
         match self.note_names(entry) {
-            Ok(names) if self.context.options.delete => self.note_extras(&names),
+            Ok(names) if self.context.options.delete && !entry.is_synthetic_root() => {
+                self.note_extras(&names);
+            }
             Ok(_) => {}
             Err(error) => {
                 self.lost(&error);
@@ -483,31 +488,31 @@ impl Plan<'_> {
     }
 
     /// Notes what the target has in the directory at hand beside `known`, which the snapshot has.
-    /// Nothing of this restore is written there yet.
+    /// Nothing of this restore is written there yet. Directories on other file systems than the
+    /// target, and those above sources, of which the snapshot has a part, lose nothing.
     fn note_extras(&mut self, known: &[Vec<u8>]) {
         let path = self.path();
-        let beside = |target: &Target| match target.is(self.context.options.own_repository)? {
-            true => Ok(Vec::new()),
-            false => target.names_beside(known),
-        };
-        let names = match (&self.levels[0].state, self.levels.last().map(|level| &level.state)) {
-            (_, Some(State::Open(opened))) if opened.is_new => return,
-            (_, Some(State::Open(opened))) => beside(&opened.target),
-            // Nothing of it is restored, but what it has besides may be to be deleted.
-            (State::Open(root), Some(State::Closed)) => {
-                match root.target.descend(&path) {
-                    Ok(target) => beside(&target),
-                    // It is missing, or a link or a file stands in its place.
-                    Err(error)
-                        if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Other) =>
-                    {
-                        return;
-                    }
-                    Err(error) => Err(error),
-                }
-            }
+        let root = match &self.levels[0].state {
+            State::Open(root) if !root.is_new => Arc::clone(&root.target),
             _ => return,
         };
+        match self.levels.last().map(|level| &level.state) {
+            Some(State::Open(opened)) if !opened.is_new => {}
+            // Nothing of it is restored, but what it has besides may be to be deleted.
+            Some(State::Closed) => {}
+            _ => return,
+        }
+        if self.is_above_source(&path) {
+            return;
+        }
+        let own = self.context.options.own_repository;
+        let names = root.find_unmounted(&path).and_then(|target| match target {
+            Some(target) if target.is(own)? => {
+                Err(io::Error::other("it is the repository that is restored from"))
+            }
+            Some(target) => target.names_beside(known),
+            None => Ok(Vec::new()),
+        });
         match names {
             Ok(names) => {
                 let directory = Arc::new(path);
@@ -516,10 +521,18 @@ impl Plan<'_> {
                 self.extras.extend(names.into_iter().map(extra));
             }
             Err(error) => {
-                let reason = format!("what it holds cannot be listed: {error}");
+                let reason = format!("nothing is deleted from it or elsewhere: {error}");
                 self.context.failed(&path, reason);
             }
         }
+    }
+
+    /// Whether a source of the snapshot lies below the directory at `path`.
+    fn is_above_source(&self, path: &[Arc<[u8]>]) -> bool {
+        self.context.options.sources.iter().any(|source| {
+            let mut names = source.split(|byte| *byte == b'/').filter(|name| !name.is_empty());
+            path.iter().all(|name| names.next() == Some(name)) && names.next().is_some()
+        })
     }
 
     /// Deletes what was noted, and returns how many names stay because something was not restored: a

@@ -102,6 +102,25 @@ impl Target {
         }
     }
 
+    /// Opens the directory at `path` below this one to see what may be deleted from it; `None` if it is
+    /// missing, if something else stands there, or if it is on a file system that is mounted below.
+    #[expect(clippy::disallowed_methods, reason = "the restore target, opened as a directory")]
+    pub(super) fn find_unmounted(&self, path: &[Arc<[u8]>]) -> io::Result<Option<Self>> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let resolve = BENEATH.union(ResolveFlags::NO_XDEV);
+        let mut directory = Self::of(self.fd.try_clone()?);
+        for name in path {
+            let opened =
+                rustix::fs::openat2(&directory.fd, component(name)?, flags, Mode::empty(), resolve);
+            directory = match opened {
+                Ok(fd) => Self::of(fd),
+                Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV) => return Ok(None),
+                Err(errno) => return Err(errno.into()),
+            };
+        }
+        Ok(Some(directory))
+    }
+
     /// Opens the directory `name` of this one to remove what it holds: not if something is mounted
     /// there.
     #[expect(clippy::disallowed_methods, reason = "the restore target, opened as a directory")]
@@ -129,11 +148,23 @@ impl Target {
     }
 
     /// The names in this directory that are not among `known`, which ascend. What restores that were
-    /// cut off have left is not among them either.
+    /// cut off have left is not among them either, nor is what a known name leads to although it is
+    /// listed otherwise: some file systems take `Docs` for `docs`.
     pub(super) fn names_beside(&self, known: &[Vec<u8>]) -> io::Result<Vec<Vec<u8>>> {
+        let listed = self.names()?;
+        let mut folded = HashSet::new();
+        for name in known.iter().filter(|name| listed.binary_search(name).is_err()) {
+            folded.extend(self.stat(name)?.map(|stat| (stat.st_dev, stat.st_ino)));
+        }
         let mut beside = Vec::new();
-        for name in self.names()? {
-            if known.binary_search(&name).is_err() && !self.is_own_temporary(&name)? {
+        for name in listed {
+            if known.binary_search(&name).is_ok() || self.is_own_temporary(&name)? {
+                continue;
+            }
+            let is_known = !folded.is_empty()
+                && (self.stat(&name)?)
+                    .is_some_and(|stat| folded.contains(&(stat.st_dev, stat.st_ino)));
+            if !is_known {
                 beside.push(name);
             }
         }

@@ -142,12 +142,14 @@ pub(super) fn make(folder: &Path, root: &Path) {
     }
 }
 
-/// Begins a backup and kills it once it has given notice of itself.
+/// Begins a backup as another machine would, with a state folder of its own, and kills it once it has
+/// given notice of itself. A prune of its own machine would know at once that it is dead.
 fn die(lab: &Lab, owner: &str, repository: &Path) {
     let intents = || fs::read_dir(repository.join("intents")).map_or(0, Iterator::count);
     let before = intents();
     let mut command = lab.command(&format!("backup {owner} --host fixture --stdin"));
-    command.env("USER", "somebody").stdin(Stdio::piped());
+    command.env("USER", "somebody").env("ONEFOLD_STATE_DIR", lab.path("elsewhere"));
+    command.stdin(Stdio::piped());
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let patience = Instant::now() + Duration::from_secs(60);
     while intents() == before {
