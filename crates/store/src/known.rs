@@ -61,11 +61,17 @@ impl KnownRepositories {
     ) -> Result<bool, StoreError> {
         match self.by_location.get(location) {
             Some(known) if known.contains(&found) => Ok(false),
-            Some(known) if accepted != Some(found.id) => Err(StoreError::OtherRepository {
-                location: String::from_utf8_lossy(location).into_owned(),
-                known: known.iter().copied().collect(),
-                found,
-            }),
+            // One in clear that passes for an encrypted one is never the one that was meant.
+            Some(known)
+                if accepted != Some(found.id)
+                    || (!found.is_encrypted && known.iter().any(|one| one.id == found.id)) =>
+            {
+                Err(StoreError::OtherRepository {
+                    location: String::from_utf8_lossy(location).into_owned(),
+                    known: known.iter().copied().collect(),
+                    found,
+                })
+            }
             _ => Ok(true),
         }
     }

@@ -140,8 +140,9 @@ fn readings(pattern: &str, prefixes: &[Vec<&str>]) -> Vec<String> {
     let is_path = body.starts_with("./")
         || (parts.len() > 1 && !has_glob(parts[usize::from(parts[0].is_empty())]));
     let rests: Vec<_> = prefixes.iter().flat_map(|prefix| rests(&parts, prefix)).collect();
-    let mut lines: Vec<String> =
-        rests.iter().map(|rest| format!("{not}/{}", rest.join("/"))).collect();
+    // Of the source `.`, whose path has no names, `/x` is left with its slash.
+    let line = |rest: &&[&str]| format!("{not}/{}", rest.join("/").trim_start_matches('/'));
+    let mut lines: Vec<String> = rests.iter().map(line).collect();
     lines.sort();
     lines.dedup();
     match is_path && !lines.is_empty() {
@@ -211,7 +212,10 @@ mod tests {
             assert_eq!(read(whole), [whole]);
         }
         assert_eq!(readings("/etc/x", &[vec![""]]), ["/etc/x"], "of the source /");
-        assert_eq!(readings("./x", &[vec!["", "here"], vec![]]), ["/x"], "of the source .");
+        let here = [vec!["", "here"], vec![]];
+        assert_eq!(readings("./x", &here), ["/x"], "of the source .");
+        assert_eq!(readings("/x", &here), ["/x"], "of the source .");
+        assert_eq!(readings("!/keep", &here), ["!/keep"], "of the source .");
     }
 
     #[test]

@@ -73,7 +73,8 @@ pub(super) fn spend(root: &Path, bytes: u64) -> io::Result<bool> {
 /// The file itself: none that a link stands for, and none that has another name, which would be cut.
 #[expect(clippy::disallowed_methods, reason = "its bytes mean nothing")]
 fn open(path: &Path, make: bool) -> io::Result<Option<File>> {
-    let no_links = OFlags::NOFOLLOW.bits() as i32;
+    // A pipe of this name would wait for its other end.
+    let no_links = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
     let mut options = File::options();
     options.write(true).create(make).truncate(false).mode(0o600).custom_flags(no_links);
     let file = match options.open(path) {
