@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::Args;
+use globset::GlobBuilder;
 
 /// Lists of what to back up besides the PATHs.
 #[derive(Debug, Args)]
@@ -41,17 +42,11 @@ impl FilesFrom {
                 if line.is_empty() || line.starts_with(b"#") {
                     continue;
                 }
-                let at = || format!("line {number} of '{}'", file.display());
-                let pattern = str::from_utf8(line).with_context(|| {
-                    format!("{} is not UTF-8; --files-from-raw takes any path", at())
-                })?;
-                let found = glob::glob(pattern).with_context(|| format!("{} is no glob", at()))?;
-                let before = paths.len();
-                for path in found {
-                    paths.push(path.with_context(|| format!("cannot look for {}", at()))?);
-                }
-                if paths.len() == before {
-                    paths.push(pattern.into());
+                let found = expand(line)
+                    .with_context(|| format!("in line {number} of '{}'", file.display()))?;
+                match found.is_empty() {
+                    true => paths.push(OsStr::from_bytes(line).into()),
+                    false => paths.extend(found),
                 }
             }
         }
@@ -64,6 +59,43 @@ impl FilesFrom {
         }
         Ok(paths)
     }
+}
+
+/// The paths that exist and that the glob `pattern` matches, each component for itself, in order.
+fn expand(pattern: &[u8]) -> Result<Vec<PathBuf>> {
+    let top = if pattern.starts_with(b"/") { "/" } else { "" };
+    let mut found = vec![PathBuf::from(top)];
+    for part in pattern.split(|byte| *byte == b'/').filter(|part| !part.is_empty()) {
+        if !part.iter().any(|byte| b"*?[\\".contains(byte)) {
+            found.iter_mut().for_each(|path| path.push(OsStr::from_bytes(part)));
+            continue;
+        }
+        let glob = str::from_utf8(part).context("a glob must be UTF-8")?;
+        // As in shells without brace expansion, braces are themselves.
+        let glob = glob.replace('{', "[{]").replace('}', "[}]");
+        let matcher = GlobBuilder::new(&glob).backslash_escape(true).build()?.compile_matcher();
+        let mut next = Vec::new();
+        for above in found {
+            let place = if above.as_os_str().is_empty() { Path::new(".") } else { &above };
+            let names = match fs::read_dir(place) {
+                Ok(entries) => entries.map(|entry| Ok(entry?.file_name())).collect(),
+                Err(error) if is_no_directory(&error) => Ok(Vec::new()),
+                Err(error) => Err(error),
+            };
+            let names: io::Result<Vec<_>> = names;
+            let mut names = names.with_context(|| format!("cannot list '{}'", place.display()))?;
+            names.retain(|name| matcher.is_match(name));
+            names.sort_unstable();
+            next.extend(names.into_iter().map(|name| above.join(name)));
+        }
+        found = next;
+    }
+    found.retain(|path| path.symlink_metadata().is_ok());
+    Ok(found)
+}
+
+fn is_no_directory(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
 fn read(file: &Path) -> Result<Vec<u8>> {

@@ -49,7 +49,12 @@ impl Machine {
             text.lines().next().unwrap_or_default().trim().to_owned()
         };
         let (boot, machine) = ("/proc/sys/kernel/random/boot_id", "/etc/machine-id");
-        Self { boot: first_line(boot), machine: first_line(machine) }
+        let mut machine = first_line(machine);
+        // What an image has until its first boot is no machine's.
+        if machine == "uninitialized" {
+            machine.clear();
+        }
+        Self { boot: first_line(boot), machine }
     }
 
     /// Whether locks of `other` are locks here: the same kernel holds them, or held them until it was
@@ -90,7 +95,7 @@ impl Alive {
 
     fn try_begin(folder: Arc<dyn Folder>) -> Result<Self, BackendError> {
         if files(&*folder)?.len() > MAX_DEAD {
-            dead_files(&*folder)?.iter().try_for_each(|(name, _)| folder.remove(name))?;
+            dead_files(&*folder)?.0.iter().try_for_each(|(name, _)| folder.remove(name))?;
         }
         let name = format!("{PREFIX}{}", ObjectId::random());
         // A prune may look at the file before it is locked.
@@ -146,7 +151,8 @@ impl Dead {
         let mut dead = Self { folder: None, files: Vec::new(), snapshots: HashSet::new() };
         let Some(folder) = &repository.locks else { return dead };
         match dead_files(&**folder) {
-            Ok(files) => {
+            Ok((files, trouble)) => {
+                trouble.iter().for_each(|error| note(repository, error));
                 let snapshots = files.iter().flat_map(|(_, log)| snapshots_in(&**log));
                 dead.snapshots = snapshots.collect();
                 dead.folder = Some(Arc::clone(folder));
@@ -187,22 +193,24 @@ fn files(folder: &dyn Folder) -> Result<Vec<String>, BackendError> {
     Ok(names)
 }
 
-/// The files whose locks can be obtained and that this machine wrote, locked; at most [`MAX_DEAD`].
-fn dead_files(folder: &dyn Folder) -> Result<Vec<Locked>, BackendError> {
-    let mut dead = Vec::new();
+/// The files whose locks can be obtained and that this machine wrote, locked; at most [`MAX_DEAD`]. And
+/// why one could not be opened, if so.
+fn dead_files(folder: &dyn Folder) -> Result<(Vec<Locked>, Option<BackendError>), BackendError> {
+    let (mut dead, mut trouble) = (Vec::new(), None);
     for name in files(folder)? {
         match folder.log(&name) {
             // It was removed since it was listed, or power went as it was made.
             Ok(log) if log.is_empty() => folder.remove(&name)?,
             Ok(log) if is_of_here(&*log) => dead.push((name, log)),
             Ok(_) | Err(BackendError::InUse { .. }) => {}
-            Err(error) => return Err(error),
+            // One file that cannot be opened says nothing of the others.
+            Err(error) => trouble = Some(error),
         }
         if dead.len() == MAX_DEAD {
             break;
         }
     }
-    Ok(dead)
+    Ok((dead, trouble))
 }
 
 fn is_of_here(log: &(dyn Log + Sync)) -> bool {

@@ -10,7 +10,7 @@ use std::process::Command;
 use common::{
     Issues, expect_clean, in_memory, open, options, restored, small_chunks, try_back_up, write,
 };
-use onefold_store::backup::Options;
+use onefold_store::backup::{Marker, Options};
 use onefold_store::tree::{Entry, Node};
 use onefold_store::{Progress, Repository, Snapshot, StoreError};
 use onefold_testkit::skip;
@@ -183,6 +183,40 @@ fn patterns_may_begin_with_a_source() {
     let (files, unused) = excluded(&[&b], &["data/tmp".into(), "# a remark".into(), "".into()]);
     assert_eq!(files, ["sub/tmp/z"]);
     assert_eq!(unused, [] as [&str; 0], "what is no pattern is not told");
+}
+
+#[test]
+fn a_source_in_a_directory_that_is_left_out_is_backed_up() {
+    let folder = Folder::with(&[
+        "h/ann/.cache/keep/x",
+        "h/ann/.cache/drop/x",
+        "h/ann/.cache/file",
+        "h/ann/y",
+        "h/marked/CACHEDIR.TAG",
+        "h/marked/deep/keep/x",
+        "h/marked/deep/x",
+    ]);
+    let marker = Marker { name: "CACHEDIR.TAG".into(), head: Vec::new() };
+    let options =
+        Options { excludes: vec![".cache".into()], exclude_if_present: vec![marker], ..options() };
+    let (_, repository) = in_memory(small_chunks());
+    let sources = ["h", "h/ann/.cache/keep", "h/marked/deep/keep"].map(|name| folder.path(name));
+    let sources: Vec<&Path> = sources.iter().map(PathBuf::as_path).collect();
+    let (_, snapshot) = try_back_up(&repository, &sources, &options, &Progress::default()).unwrap();
+    let expected = [
+        "h",
+        "h/ann",
+        "h/ann/.cache",
+        "h/ann/.cache/keep",
+        "h/ann/.cache/keep/x",
+        "h/ann/y",
+        "h/marked",
+        "h/marked/CACHEDIR.TAG",
+        "h/marked/deep",
+        "h/marked/deep/keep",
+        "h/marked/deep/keep/x",
+    ];
+    assert_eq!(paths(&repository, &snapshot), below(&folder.0, &expected));
 }
 
 /// A tmpfs at a folder, unmounted when dropped.

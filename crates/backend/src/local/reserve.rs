@@ -79,6 +79,8 @@ fn open(path: &Path, make: bool) -> io::Result<Option<File>> {
     options.write(true).create(make).truncate(false).mode(0o600).custom_flags(no_links);
     let file = match options.open(path) {
         Err(cause) if cause.kind() == io::ErrorKind::NotFound && !make => return Ok(None),
+        // Another user made it, whose room it keeps.
+        Err(cause) if cause.kind() == io::ErrorKind::PermissionDenied && !make => return Ok(None),
         // Not even an inode is free.
         Err(cause) if is_full(&cause) => return Ok(None),
         opened => opened?,

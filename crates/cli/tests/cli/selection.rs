@@ -1,5 +1,9 @@
 //! What a backup and a restore leave out.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
 use crate::lab::Lab;
 
 fn lab() -> Lab {
@@ -124,8 +128,15 @@ fn sources_come_from_lists() {
 
     lab.write("globs", "src/none*\nsrc/drop.o\n");
     lab.run("backup --repo repo --files-from globs").expect(3).says(&["'src/none*'"]);
-    lab.write("globs", b"ok\n\xff\n".as_slice());
+    lab.write("globs", b"ok\n\xff*\n".as_slice());
     lab.run("backup --repo repo --files-from globs").expect(1).says(&["line 2 of 'globs'"]);
+    // Names that are not UTF-8 match as others do, and braces are themselves.
+    let name = OsStr::from_bytes(b"{a}\xff.bin");
+    lab.write(Path::new("src").join(name), "x");
+    lab.write("globs", b"src/{a}*.bin\nsrc/k[e]ep.txt\n".as_slice());
+    lab.ok("backup --repo repo --files-from globs");
+    assert_eq!(lab.ok("ls --repo repo latest --json").stdout.matches("_hex").count(), 1);
+    assert!(listed(&lab).iter().any(|path| path.ends_with("src/keep.txt")));
     lab.run("backup --repo repo --files-from none src").expect(1).says(&["'none'"]);
     lab.write("globs", "");
     lab.run("backup --repo repo --files-from globs").expect(1).says(&["no path to back up"]);

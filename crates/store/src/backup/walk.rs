@@ -39,8 +39,10 @@ struct Selection<'a> {
     ignores: Vec<Patterns>,
     /// The file system of the source, if others are left out.
     device: Option<u64>,
-    /// The sources below this one, each with its file system, if others are left out.
+    /// The sources below this one, each with its file system. Nothing leaves them out.
     nested: Vec<(&'a Path, u64)>,
+    /// Directories that are left out but for the ways through them to sources in `nested`.
+    ways: Vec<PathBuf>,
     /// How many directories below the source are open.
     depth: usize,
 }
@@ -60,14 +62,15 @@ impl<'a> Selection<'a> {
             ignores: Vec::new(),
             device: None,
             nested: Vec::new(),
+            ways: Vec::new(),
             depth: 0,
         };
+        let below = nested.iter().filter(|path| path.starts_with(root));
+        let with_device = below.filter_map(|path| Some((&**path, path.metadata().ok()?.dev())));
+        selection.nested = with_device.collect();
         if options.one_file_system {
             let metadata = root.symlink_metadata().map_err(StoreError::file("stat", root))?;
             selection.device = Some(metadata.dev());
-            let below = nested.iter().filter(|path| path.starts_with(root));
-            let with_device = below.filter_map(|path| Some((&**path, path.metadata().ok()?.dev())));
-            selection.nested = with_device.collect();
         }
         Ok(selection)
     }
@@ -85,7 +88,8 @@ impl<'a> Selection<'a> {
     fn list(&mut self, at: &Path, path: &Path, device: u64) -> io::Result<Vec<Listed>> {
         let mut entries = Vec::new();
         let marked = self.options.exclude_if_present.iter().find(|marker| marker.marks(at));
-        let is_only_a_way = self.is_elsewhere(device) && !self.is_in_nested(path, device);
+        let is_only_a_way = self.is_only_a_way(path, device);
+        let mut ways = Vec::new();
         for entry in std::fs::read_dir(at)? {
             let entry = entry?;
             entries.push(listed(entry.file_name(), entry.file_type()));
@@ -94,12 +98,19 @@ impl<'a> Selection<'a> {
             self.push_ignore_files(at, path, &entries);
         }
         entries.retain(|(name, is_directory)| {
-            if marked.is_some_and(|marker| *marker.name != **name) {
-                return false;
-            }
+            let is_marked = marked.is_some_and(|marker| *marker.name != **name);
             let path = path.join(name);
-            (!is_only_a_way || self.is_way(&path)) && !self.leaves_out(&path, *is_directory)
+            let is_left_out = is_only_a_way || is_marked || self.leaves_out(&path, *is_directory);
+            if !is_left_out {
+                return true;
+            }
+            let is_way = self.is_way(&path);
+            if is_way && !is_only_a_way {
+                ways.push(path);
+            }
+            is_way
         });
+        self.ways.append(&mut ways);
         entries.sort_unstable_by(|(a, _), (b, _)| a.as_bytes().cmp(b.as_bytes()));
         Ok(entries)
     }
@@ -134,6 +145,16 @@ impl<'a> Selection<'a> {
     /// Whether `path` lies in another source, on that one's file system.
     fn is_in_nested(&self, path: &Path, device: u64) -> bool {
         self.nested.iter().any(|(source, own)| *own == device && path.starts_with(source))
+    }
+
+    /// Whether the directory at `path` would be left out if it did not lead to another source.
+    fn is_only_a_way(&self, path: &Path, device: u64) -> bool {
+        let is_in_source_below = |way: &PathBuf| {
+            let mut below = self.nested.iter().filter(|(source, _)| source.starts_with(way));
+            below.any(|(source, _)| path.starts_with(source))
+        };
+        (self.is_elsewhere(device) && !self.is_in_nested(path, device))
+            || self.ways.iter().any(|way| path.starts_with(way) && !is_in_source_below(way))
     }
 
     /// Whether `path` leads to another source.
