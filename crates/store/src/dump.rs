@@ -63,7 +63,7 @@ pub fn dump(
 ) -> Result<(), StoreError> {
     let chunks = &repository.reader()?.keeping_groups(GROUP_CACHE);
     thread::scope(|scope| {
-        let writer = Writer { take, file: None };
+        let writer = Writer { take, cancel, file: None };
         let mut dump =
             Dump { chunks, cancel, ahead: Ahead::new(scope), inodes: Inodes::default(), writer };
         dump.entry(b"", entry)?;
@@ -126,6 +126,7 @@ impl<'scope> Dump<'scope, '_, '_, '_> {
 /// Gives on what was read, in order.
 struct Writer<'t> {
     take: &'t mut Take<'t>,
+    cancel: &'t Cancel,
     file: Option<OpenFile>,
 }
 
@@ -162,9 +163,9 @@ impl Writer<'_> {
         let Some(OpenFile { layout, content, at, .. }) = &mut self.file else {
             unreachable!("only files have chunks")
         };
-        let take = &mut *self.take;
+        let (take, cancel) = (&mut *self.take, self.cancel);
         layout.place(*content, bytes.len(), |offset, part| {
-            zeros(take, offset - *at)?;
+            zeros(take, cancel, offset - *at)?;
             *at = offset + part.len() as u64;
             take(Part::Bytes(&bytes[part]))
         })?;
@@ -175,14 +176,18 @@ impl Writer<'_> {
     /// Gives on the hole at the end of the last file, if there is one.
     fn end_file(&mut self) -> Result<(), StoreError> {
         match self.file.take() {
-            Some(OpenFile { size, at, .. }) => zeros(self.take, size - at),
+            Some(OpenFile { size, at, .. }) => zeros(self.take, self.cancel, size - at),
             None => Ok(()),
         }
     }
 }
 
-fn zeros(take: &mut Take<'_>, mut len: u64) -> Result<(), StoreError> {
+/// Gives on a hole, which may be so long that the user stops it.
+fn zeros(take: &mut Take<'_>, cancel: &Cancel, mut len: u64) -> Result<(), StoreError> {
     while len > 0 {
+        if cancel.is_cancelled() {
+            return Err(StoreError::Interrupted);
+        }
         let part = len.min(ZEROS.len() as u64);
         take(Part::Bytes(&ZEROS[..part as usize]))?;
         len -= part;

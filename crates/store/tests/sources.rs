@@ -19,6 +19,7 @@ use common::{
 use onefold_backend::Objects;
 use onefold_seal::ObjectId;
 use onefold_store::backup::{self, Stream};
+use onefold_store::dump::{Part, dump};
 use onefold_store::stats::stats;
 use onefold_store::tree::Node;
 use onefold_store::{Cancel, Config, Progress, Repository, Snapshot, StoreError};
@@ -273,4 +274,22 @@ fn zeros_that_are_no_hole_are_stored_once() {
     assert!(stats.data_chunks <= 2, "one for all of them but the last: {stats:?}");
     assert!(snapshot.summary.stored_bytes < 5000, "{:?}", snapshot.summary);
     assert!(bytes_of(&objects, &snapshot, "zeros") == vec![0; 24 << 20]);
+}
+
+#[test]
+fn a_dump_can_be_stopped_in_a_long_hole() {
+    let source = tempdir().unwrap();
+    open_to_write(&source.path().join("sparse")).set_len(1 << 40).unwrap();
+    let (_, repository) = in_memory(small_chunks());
+    let (_, snapshot) = back_up(&repository, source.path());
+    let (cancel, mut bytes) = (Cancel::default(), 0);
+    let stopped = dump(&repository, &snapshot.root, &cancel, &mut |part| {
+        if let Part::Bytes(zeros) = part {
+            bytes += zeros.len();
+            cancel.cancel();
+        }
+        Ok(())
+    });
+    assert!(matches!(stopped, Err(StoreError::Interrupted)), "{stopped:?}");
+    assert!(0 < bytes && bytes < 1 << 20, "{bytes}");
 }
