@@ -1,9 +1,12 @@
 //! The program that froze the format goes on from what this one wrote.
 
 use std::env;
+use std::fs;
 use std::path::PathBuf;
 
 use onefold_testkit::skip;
+
+use crate::lab::{Lab, ONEFOLD};
 
 /// The earlier program, which `cargo xtask test` and `cargo xtask compat --old` build.
 fn old_program() -> Option<PathBuf> {
@@ -21,4 +24,27 @@ fn the_program_that_froze_the_format_goes_on_from_what_this_one_wrote() {
     let (folder, root) = (lab.path().join("made"), lab.path().join("source"));
     super::make(&folder, &root);
     super::expect_usable(&folder, &program);
+}
+
+#[test]
+fn the_program_that_froze_the_format_restores_sources_under_full_paths() {
+    let Some(program) = old_program() else { return };
+    let mut lab = Lab::with_repository();
+    lab.write("a/data/x", "x");
+    lab.write("b/data/y", "y");
+    lab.ok("backup --repo repo a/data b/data");
+    lab.program = program;
+    lab.ok("check --repo repo --read-data");
+    lab.ok("restore --repo repo latest --target out");
+    let root = lab.path("").canonicalize().unwrap();
+    let below = root.strip_prefix("/").unwrap();
+    for (name, content) in [("a/data/x", "x"), ("b/data/y", "y")] {
+        let path = lab.path("out").join(below).join(name);
+        assert_eq!(fs::read_to_string(&path).unwrap(), content);
+    }
+    lab.write("a/data/z", "z");
+    lab.ok("prune --repo repo --max-unused 0");
+    lab.program = ONEFOLD.into();
+    lab.ok("backup --repo repo a/data b/data");
+    lab.ok("check --repo repo --read-data");
 }
