@@ -150,7 +150,7 @@ fn try_one(mutant: &Mutant) -> Result<String> {
 fn escaped(text: &str) -> String {
     let mut escaped = String::new();
     for character in text.chars() {
-        // Not all punctuation: `\\<` is the beginning of a word.
+        // Not all punctuation: `\<` is the beginning of a word.
         if r"\.+*?()|[]{}^$".contains(character) {
             escaped.push('\\');
         }
