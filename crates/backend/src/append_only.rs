@@ -1,10 +1,10 @@
 //! Objects of which none may be deleted.
 
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 
 use bytes::Bytes;
 
-use crate::{BackendError, ObjectInfo, Objects};
+use crate::{BackendError, ObjectInfo, Objects, OnAnswer, Request};
 
 /// Objects of which none may be deleted: every `delete` is [`BackendError::AppendOnly`].
 ///
@@ -23,6 +23,22 @@ impl<T: Objects> Objects for AppendOnly<T> {
 
     fn get_range(&self, name: &str, range: Range<u64>) -> Result<Bytes, BackendError> {
         self.0.get_range(name, range)
+    }
+
+    fn get_limited(&self, name: &str, max: u64) -> Result<Bytes, BackendError> {
+        self.0.get_limited(name, max)
+    }
+
+    fn get_many(
+        &self,
+        requests: &mut dyn Iterator<Item = Request>,
+        take: &mut OnAnswer<'_>,
+    ) -> ControlFlow<()> {
+        self.0.get_many(requests, take)
+    }
+
+    fn gap(&self) -> u64 {
+        self.0.gap()
     }
 
     fn size(&self, name: &str) -> Result<u64, BackendError> {

@@ -2,11 +2,11 @@
 //!
 //! Durability is not seen from inside a running process: the crash tests are for that.
 
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 
 use bytes::Bytes;
 
-use crate::{BackendError, Folder, Log, LogReader, Objects, Pages};
+use crate::{BackendError, Folder, Log, LogReader, Objects, Pages, Request, Span};
 
 /// Tests objects; `make` returns an empty place each time.
 pub fn objects(make: impl Fn() -> Box<dyn Objects>) {
@@ -14,6 +14,8 @@ pub fn objects(make: impl Fn() -> Box<dyn Objects>) {
     one_of_many_puts_wins(&*make());
     equal_puts_all_succeed(&*make());
     ranges_are_exact(&*make());
+    limits_are_kept(&*make());
+    many_requests_are_answered_each(&*make());
     lists_are_directories(&*make());
     deletes_are_repeatable(&*make());
     bad_names_are_refused(&*make());
@@ -174,6 +176,54 @@ fn ranges_are_exact(place: &dyn Objects) {
     assert!(place.get_range("none", 0..0).unwrap_err().is_not_found());
     assert!(place.get("none").unwrap_err().is_not_found());
     assert!(place.size("none").unwrap_err().is_not_found());
+}
+
+fn limits_are_kept(objects: &dyn Objects) {
+    objects.put("a", Bytes::from_static(b"0123456789")).unwrap();
+    assert_eq!(objects.get_limited("a", 10).unwrap(), "0123456789");
+    let long = objects.get_limited("a", 9).unwrap_err();
+    assert!(matches!(long, BackendError::TooLong { size: 10, max: 9, .. }), "{long:?}");
+    assert!(objects.get_limited("b", 9).unwrap_err().is_not_found());
+}
+
+fn many_requests_are_answered_each(objects: &dyn Objects) {
+    const COUNT: usize = 300;
+    let name = |at: usize| format!("many/{}", at % 7);
+    for at in 0..7 {
+        objects.put(&name(at), vec![at as u8; 1_000].into()).unwrap();
+    }
+    let request = |at: usize| {
+        let span = match at % 3 {
+            0 => Span::Whole { max: 1_000 },
+            1 => Span::Whole { max: 999 },
+            _ => Span::Range(at as u64..at as u64 + 100),
+        };
+        let name = if at % 11 == 10 { "many/missing".to_owned() } else { name(at) };
+        Request { name, span }
+    };
+    let mut answered = [false; COUNT];
+    let flow = objects.get_many(&mut (0..COUNT).map(request), &mut |at, answer| {
+        assert!(!std::mem::replace(&mut answered[at], true), "request {at} was answered twice");
+        match (answer, at % 11, at % 3) {
+            (Err(error), 10, _) => assert!(error.is_not_found(), "request {at}: {error:?}"),
+            (Err(BackendError::TooLong { size, max, .. }), _, 1) => {
+                assert_eq!((size, max), (1_000, 999));
+            }
+            (Ok(bytes), _, kind @ (0 | 2)) => {
+                let len = if kind == 0 { 1_000 } else { 100 };
+                assert_eq!(bytes, vec![(at % 7) as u8; len], "request {at}");
+            }
+            (answer, ..) => panic!("request {at}: {answer:?}"),
+        }
+        ControlFlow::Continue(())
+    });
+    assert!(flow.is_continue() && answered.iter().all(|answered| *answered));
+    let mut taken = 0;
+    let flow = objects.get_many(&mut (0..COUNT).map(request), &mut |_, _| {
+        taken += 1;
+        if taken == 5 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    assert!(flow.is_break() && taken == 5, "{taken} answers came after the break");
 }
 
 fn lists_are_directories(place: &dyn Objects) {

@@ -106,6 +106,16 @@ pub enum BackendError {
         /// The size in bytes.
         size: u64,
     },
+    /// The object is longer than its reader accepts.
+    #[error("{name} has {size} bytes, expected at most {max}")]
+    TooLong {
+        /// The object.
+        name: String,
+        /// Its size in bytes.
+        size: u64,
+        /// The most that the reader accepts, in bytes.
+        max: u64,
+    },
     /// No space, or no quota, is left.
     #[error("cannot {operation} {name}: {place} is full")]
     Full {

@@ -18,6 +18,7 @@
 //! Nothing here knows what the bytes mean. All calls block; none needs an async runtime.
 
 mod append_only;
+mod body;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 pub mod crash;
@@ -41,7 +42,7 @@ pub use folder::Folder;
 pub use local::{LocalFolder, LocalLog, LocalObjects, LocalPages};
 pub use log::{Log, LogReader, Syncer};
 pub use memory::{MemoryFolder, MemoryLog, MemoryObjects, MemoryPages};
-pub use objects::{ObjectInfo, Objects};
+pub use objects::{ObjectInfo, Objects, OnAnswer, Request, Span};
 pub use pages::Pages;
 #[cfg(feature = "s3")]
 pub use remote::{RemoteObjects, S3Location, S3Options};

@@ -1,6 +1,6 @@
 //! The contract of a place for immutable, named objects.
 
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -15,6 +15,31 @@ pub struct ObjectInfo {
     /// Its length in bytes.
     pub size: u64,
 }
+
+/// What of an object is read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Span {
+    /// All of it, if it has at most `max` bytes.
+    Whole {
+        /// In bytes.
+        max: u64,
+    },
+    /// Exactly these bytes.
+    Range(Range<u64>),
+}
+
+/// A read of one object, of the many that [`Objects::get_many`] makes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// The object.
+    pub name: String,
+    /// What of it is read.
+    pub span: Span,
+}
+
+/// Receives the answer of each request: its position among the requests, and the bytes. It stops
+/// all further requests by [`ControlFlow::Break`].
+pub type OnAnswer<'a> = dyn FnMut(usize, Result<Bytes, BackendError>) -> ControlFlow<()> + 'a;
 
 /// Immutable objects under unique names.
 ///
@@ -46,6 +71,40 @@ pub trait Objects: Send + Sync {
     /// [`BackendError::OutOfRange`].
     fn get_range(&self, name: &str, range: Range<u64>) -> Result<Bytes, BackendError>;
 
+    /// The whole object if it has at most `max` bytes, or [`BackendError::TooLong`], for which no
+    /// memory is taken.
+    fn get_limited(&self, name: &str, max: u64) -> Result<Bytes, BackendError> {
+        check_size(name, self.size(name)?, max)?;
+        self.get(name)
+    }
+
+    /// Answers one of many requests.
+    fn answer(&self, request: &Request) -> Result<Bytes, BackendError> {
+        match &request.span {
+            Span::Whole { max } => self.get_limited(&request.name, *max),
+            Span::Range(range) => self.get_range(&request.name, range.clone()),
+        }
+    }
+
+    /// Makes many requests and hands each answer to `take`, on the calling thread, as it comes.
+    ///
+    /// Where a request takes time to travel, many are under way at once, and answers come in any
+    /// order. `requests` is advanced only as far as there is room for answers, and no further once
+    /// `take` breaks. The return tells whether it did.
+    fn get_many(
+        &self,
+        requests: &mut dyn Iterator<Item = Request>,
+        take: &mut OnAnswer<'_>,
+    ) -> ControlFlow<()> {
+        requests.enumerate().try_for_each(|(at, request)| take(at, self.answer(&request)))
+    }
+
+    /// Bytes that travel in the time that a request takes beside them: to read through a gap that
+    /// is shorter costs less than another request.
+    fn gap(&self) -> u64 {
+        0
+    }
+
     /// The object's length in bytes, or [`BackendError::NotFound`].
     fn size(&self, name: &str) -> Result<u64, BackendError>;
 
@@ -71,6 +130,14 @@ pub trait Objects: Send + Sync {
     }
 }
 
+/// Fails if an object of `size` bytes is longer than `max`.
+pub(crate) fn check_size(name: &str, size: u64, max: u64) -> Result<(), BackendError> {
+    if size > max {
+        return Err(BackendError::TooLong { name: name.to_owned(), size, max });
+    }
+    Ok(())
+}
+
 macro_rules! forward_objects {
     ($pointer:ty) => {
         impl<T: Objects + ?Sized> Objects for $pointer {
@@ -84,6 +151,22 @@ macro_rules! forward_objects {
 
             fn get_range(&self, name: &str, range: Range<u64>) -> Result<Bytes, BackendError> {
                 (**self).get_range(name, range)
+            }
+
+            fn get_limited(&self, name: &str, max: u64) -> Result<Bytes, BackendError> {
+                (**self).get_limited(name, max)
+            }
+
+            fn get_many(
+                &self,
+                requests: &mut dyn Iterator<Item = Request>,
+                take: &mut OnAnswer<'_>,
+            ) -> ControlFlow<()> {
+                (**self).get_many(requests, take)
+            }
+
+            fn gap(&self) -> u64 {
+                (**self).gap()
             }
 
             fn size(&self, name: &str) -> Result<u64, BackendError> {

@@ -1,14 +1,17 @@
 //! Calls that are tried again.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
-use std::ops::Range;
+use std::iter::Enumerate;
+use std::ops::{ControlFlow, Range};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
-use crate::{BackendError, ObjectInfo, Objects};
+use crate::{BackendError, ObjectInfo, Objects, OnAnswer, Request};
 
 /// When a call is tried again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,21 +102,30 @@ impl<T> Retrying<T> {
     }
 
     fn call<R>(&self, call: impl Fn(&T) -> Result<R, BackendError>) -> Result<R, BackendError> {
-        let begin = self.clock.now();
-        let mut longest = self.policy.first;
+        let mut patience = self.patience();
         loop {
-            let error = match call(&self.inner) {
-                Err(error) if error.may_retry() => error,
+            match call(&self.inner) {
+                Err(error) if error.may_retry() && self.wait(&mut patience, &error) => {}
                 answer => return answer,
-            };
-            let pause = self.draw(longest);
-            if self.clock.now() - begin + pause > self.policy.total {
-                return Err(error);
             }
-            (self.on_retry)(&error, pause);
-            self.clock.sleep(pause);
-            longest = (2 * longest).min(self.policy.longest);
         }
+    }
+
+    /// All that there is, from now on.
+    fn patience(&self) -> Patience {
+        Patience { begin: self.clock.now(), longest: self.policy.first }
+    }
+
+    /// Pauses after `error`, or tells that there was no patience left to.
+    fn wait(&self, patience: &mut Patience, error: &BackendError) -> bool {
+        let pause = self.draw(patience.longest);
+        if self.clock.now() - patience.begin + pause > self.policy.total {
+            return false;
+        }
+        (self.on_retry)(error, pause);
+        self.clock.sleep(pause);
+        patience.longest = (2 * patience.longest).min(self.policy.longest);
+        true
     }
 
     /// A pause of at least half of `longest`.
@@ -123,6 +135,76 @@ impl<T> Retrying<T> {
         *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         let share = (*state >> 40) as f64 / (1u64 << 24) as f64;
         longest.mul_f64(0.5 + 0.5 * share)
+    }
+}
+
+/// How long a call has been tried.
+struct Patience {
+    begin: Duration,
+    /// The longest next pause.
+    longest: Duration,
+}
+
+/// So many requests may fail in a round before no new ones are made in it: the service may be gone.
+const MAX_FAILED: usize = 8;
+
+/// Requests that are made together: those that failed before, and new ones.
+struct Round<'a, 'b> {
+    again: std::vec::IntoIter<(usize, Request)>,
+    new: &'a mut Enumerate<&'b mut dyn Iterator<Item = Request>>,
+    /// By their number in this round: requests that were not answered yet.
+    asked: HashMap<usize, (usize, Request)>,
+    /// Requests that may be made again.
+    failed: Vec<(usize, Request, BackendError)>,
+    was_answered: bool,
+}
+
+impl<'a, 'b> Round<'a, 'b> {
+    fn new(
+        again: Vec<(usize, Request)>,
+        new: &'a mut Enumerate<&'b mut dyn Iterator<Item = Request>>,
+    ) -> Self {
+        let (asked, failed) = (HashMap::new(), Vec::new());
+        Self { again: again.into_iter(), new, asked, failed, was_answered: false }
+    }
+
+    fn make(&mut self, objects: &impl Objects, take: &mut OnAnswer<'_>) -> ControlFlow<()> {
+        let mut count = 0..;
+        let round = RefCell::new(self);
+        let mut requests = std::iter::from_fn(|| {
+            let round = &mut **round.borrow_mut();
+            let (at, request) = round.next()?;
+            round.asked.insert(count.next()?, (at, request.clone()));
+            Some(request)
+        });
+        objects.get_many(&mut requests, &mut |number, answer| {
+            let answered = round.borrow_mut().answered(number, answer);
+            answered.map_or(ControlFlow::Continue(()), |(at, answer)| take(at, answer))
+        })
+    }
+
+    fn next(&mut self) -> Option<(usize, Request)> {
+        let again = self.again.next();
+        again.or_else(|| if self.failed.len() < MAX_FAILED { self.new.next() } else { None })
+    }
+
+    /// The answer for the caller, unless the request may be made again.
+    fn answered(
+        &mut self,
+        number: usize,
+        answer: Result<Bytes, BackendError>,
+    ) -> Option<(usize, Result<Bytes, BackendError>)> {
+        let (at, request) = self.asked.remove(&number).expect("a request is answered once");
+        match answer {
+            Err(error) if error.may_retry() => {
+                self.failed.push((at, request, error));
+                None
+            }
+            answer => {
+                self.was_answered = true;
+                Some((at, answer))
+            }
+        }
     }
 }
 
@@ -137,6 +219,38 @@ impl<T: Objects> Objects for Retrying<T> {
 
     fn get_range(&self, name: &str, range: Range<u64>) -> Result<Bytes, BackendError> {
         self.call(|inner| inner.get_range(name, range.clone()))
+    }
+
+    fn get_limited(&self, name: &str, max: u64) -> Result<Bytes, BackendError> {
+        self.call(|inner| inner.get_limited(name, max))
+    }
+
+    fn get_many(
+        &self,
+        requests: &mut dyn Iterator<Item = Request>,
+        take: &mut OnAnswer<'_>,
+    ) -> ControlFlow<()> {
+        let mut requests = requests.enumerate();
+        let mut patience = self.patience();
+        let mut again = Vec::new();
+        loop {
+            let mut round = Round::new(std::mem::take(&mut again), &mut requests);
+            round.make(&self.inner, take)?;
+            let Round { failed, was_answered, .. } = round;
+            if was_answered {
+                patience = self.patience();
+            }
+            let Some((_, _, error)) = failed.first() else { return ControlFlow::Continue(()) };
+            if self.wait(&mut patience, error) {
+                again = failed.into_iter().map(|(at, request, _)| (at, request)).collect();
+            } else {
+                failed.into_iter().try_for_each(|(at, _, error)| take(at, Err(error)))?;
+            }
+        }
+    }
+
+    fn gap(&self) -> u64 {
+        self.inner.gap()
     }
 
     fn size(&self, name: &str) -> Result<u64, BackendError> {

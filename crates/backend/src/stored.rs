@@ -6,9 +6,11 @@ use std::ops::Range;
 use bytes::Bytes;
 use futures::TryStreamExt;
 use object_store::path::Path;
-use object_store::{GetOptions, GetRange, ObjectStore, ObjectStoreExt, PutMode, PutPayload};
+use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutPayload};
 
+use crate::body::Answer;
 use crate::name::{check_name, check_prefix};
+use crate::objects::check_size;
 use crate::{BackendError, ObjectInfo, Operation};
 
 /// What an attempt to put came to.
@@ -93,47 +95,64 @@ impl<S: ObjectStore, W: Wait> Stored<S, W> {
     }
 
     pub(crate) fn get(&self, name: &str) -> Result<Bytes, BackendError> {
-        let path = path_of(name)?;
-        let got = self.waiter.wait(async {
-            let result = self.store.get(&path).await?;
-            Ok((result.meta.size, result.bytes().await?))
-        });
-        let (size, bytes) = got.map_err(|cause| self.error(Operation::Get, name, cause))?;
-        self.whole(name, bytes, size)
+        self.get_limited(name, u64::MAX)
+    }
+
+    pub(crate) fn get_limited(&self, name: &str, max: u64) -> Result<Bytes, BackendError> {
+        self.waiter.wait(self.read_whole(name, max))
     }
 
     pub(crate) fn get_range(&self, name: &str, range: Range<u64>) -> Result<Bytes, BackendError> {
+        self.waiter.wait(self.read_range(name, range))
+    }
+
+    /// Reads a whole object of at most `max` bytes.
+    pub(crate) async fn read_whole(&self, name: &str, max: u64) -> Result<Bytes, BackendError> {
+        let path = path_of(name)?;
+        let failed = |cause| self.error(Operation::Get, name, cause);
+        let answer = Answer::ask(&self.store, &path, None).await.map_err(failed)?;
+        let size = answer.size();
+        check_size(name, size, max)?;
+        let bytes = answer.body(&self.store, &path).await.map_err(failed)?;
+        self.whole(name, bytes, size)
+    }
+
+    /// Reads exactly `range` of an object.
+    pub(crate) async fn read_range(
+        &self,
+        name: &str,
+        range: Range<u64>,
+    ) -> Result<Bytes, BackendError> {
         let path = path_of(name)?;
         if range.is_empty() {
-            return self.inside(name, range, self.size(name)?).map(|_| Bytes::new());
+            return self.inside(name, range, self.measure(name).await?).map(|_| Bytes::new());
         }
-        let options =
-            GetOptions { range: Some(GetRange::Bounded(range.clone())), ..Default::default() };
-        let got = self.waiter.wait(async {
-            let result = self.store.get_opts(&path, options).await?;
-            Ok((result.range.clone(), result.meta.size, result.bytes().await?))
-        });
-        match got {
-            Ok((returned, _, bytes)) if returned == range => {
+        let failed = |cause| self.error(Operation::Get, name, cause);
+        match Answer::ask(&self.store, &path, Some(range.clone())).await.map_err(failed) {
+            Ok(answer) if answer.range() == range => {
+                let bytes = answer.body(&self.store, &path).await.map_err(failed)?;
                 self.whole(name, bytes, range.end - range.start)
             }
-            // A range that ends after the object comes back shortened.
-            Ok((_, size, bytes)) => self.inside(name, range, size).map(|_| bytes),
-            Err(cause) => {
-                let error = self.error(Operation::Get, name, cause);
-                if error.is_not_found() || error.may_retry() {
-                    return Err(error);
-                }
-                // A range that starts there is an error that stores word differently.
-                self.inside(name, range, self.size(name)?)?;
+            Ok(answer) => {
+                self.inside(name, range.clone(), answer.size())?;
+                self.whole(name, Bytes::new(), range.end - range.start)
+            }
+            Err(error) if error.is_not_found() || error.may_retry() => Err(error),
+            // A range that starts after the object is an error that stores word differently.
+            Err(error) => {
+                self.inside(name, range, self.measure(name).await?)?;
                 Err(error)
             }
         }
     }
 
     pub(crate) fn size(&self, name: &str) -> Result<u64, BackendError> {
+        self.waiter.wait(self.measure(name))
+    }
+
+    async fn measure(&self, name: &str) -> Result<u64, BackendError> {
         let path = path_of(name)?;
-        match self.waiter.wait(self.store.head(&path)) {
+        match self.store.head(&path).await {
             Ok(meta) => Ok(meta.size),
             Err(cause) => Err(self.error(Operation::Size, name, cause)),
         }

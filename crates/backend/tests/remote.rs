@@ -28,7 +28,7 @@ fn options(url: &str, conditional_put: bool) -> S3Options {
     let setting = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     let settings =
         vec![setting("AWS_ACCESS_KEY_ID", "test"), setting("AWS_SECRET_ACCESS_KEY", "swordfish")];
-    S3Options { endpoint: Some(url.to_owned()), conditional_put, settings }
+    S3Options { endpoint: Some(url.to_owned()), conditional_put, connections: None, settings }
 }
 
 /// Runs a test with the server, one test at a time.

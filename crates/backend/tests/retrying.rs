@@ -1,6 +1,7 @@
 //! What fails in passing is tried again, and nothing else is; no test here sleeps.
 
 use std::cell::RefCell;
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -8,7 +9,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use onefold_backend::fault::{Failure, Fault, Faults, Faulty};
 use onefold_backend::{
-    BackendError, Clock, MemoryObjects, Objects, Operation, RetryPolicy, Retrying, conformance,
+    BackendError, Clock, MemoryObjects, Objects, Operation, Request, RetryPolicy, Retrying, Span,
+    conformance,
 };
 
 const POLICY: RetryPolicy = RetryPolicy {
@@ -84,6 +86,43 @@ fn a_call_may_fail_many_times() {
     for (pause, longest) in pauses.iter().zip(longest) {
         assert!(*pause >= longest / 2 && *pause <= longest, "{pauses:?}");
     }
+}
+
+#[test]
+fn of_many_requests_those_that_failed_are_made_again() {
+    let faults = Faults::none();
+    let (objects, clock) = retrying(&faults, POLICY);
+    objects.put("a", "0123456789".into()).unwrap();
+    faults.add(Fault::new(Failure::Timeout).skip(5).times(20));
+    let mut requests =
+        (0..10).map(|at| Request { name: "a".into(), span: Span::Range(at..at + 1) });
+    let mut answers = vec![None; 10];
+    let flow = objects.get_many(&mut requests, &mut |at, answer| {
+        assert!(answers[at].replace(answer.unwrap()).is_none());
+        ControlFlow::Continue(())
+    });
+    assert!(flow.is_continue());
+    let bytes: Vec<u8> = answers.into_iter().flat_map(Option::unwrap).collect();
+    assert_eq!(bytes, b"0123456789");
+    assert_eq!(faults.count(Operation::Get), 10 + 20);
+    assert!((3..=6).contains(&clock.pauses().len()), "one pause a round: {:?}", clock.pauses());
+}
+
+#[test]
+fn a_service_that_is_gone_answers_each_of_many_requests_with_its_error() {
+    let faults = Faults::none();
+    let (objects, clock) = retrying(&faults, POLICY);
+    faults.add(Fault::new(Failure::Timeout).times(u64::MAX));
+    let request = |at| Request { name: "a".into(), span: Span::Range(at..at + 1) };
+    let mut failed = 0;
+    let flow = objects.get_many(&mut (0..100).map(request), &mut |_, answer| {
+        assert!(answer.unwrap_err().may_retry());
+        failed += 1;
+        if failed == 3 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    assert!(flow.is_break());
+    assert!(clock.now() <= POLICY.total, "{:?}", clock.pauses());
+    assert!(faults.count(Operation::Get) as usize <= 8 * (clock.pauses().len() + 1));
 }
 
 #[test]

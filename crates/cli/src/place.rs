@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::fmt;
 use std::io;
+use std::num::NonZero;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -32,6 +33,10 @@ pub(crate) struct Access {
     /// Try for so long again what fails in passing
     #[arg(long, value_name = "SECONDS", default_value_t = RetryPolicy::default().total.as_secs())]
     s3_retry_for: u64,
+    /// Make so many requests to the S3 service at a time where there are enough; else as many as
+    /// bring more, up to 64
+    #[arg(long, value_name = "N")]
+    s3_connections: Option<NonZero<usize>>,
     /// Delete nothing in the repository, whatever the command
     #[arg(long)]
     append_only: bool,
@@ -165,6 +170,7 @@ impl Access {
         let options = S3Options {
             endpoint: self.endpoint(),
             conditional_put: !self.s3_no_conditional_put,
+            connections: self.s3_connections,
             settings: S3Options::from_environment().settings,
         };
         let policy =
@@ -232,6 +238,7 @@ mod tests {
             s3_endpoint: Some(endpoint.into()),
             s3_no_conditional_put: false,
             s3_retry_for: 0,
+            s3_connections: None,
             append_only: false,
         };
         let place = Place::of(Path::new("s3://bucket/a/")).unwrap();

@@ -1,7 +1,7 @@
 //! Reading whole objects, their length bounded before memory is taken, and lists of ids.
 
 use bytes::Bytes;
-use onefold_backend::Objects;
+use onefold_backend::{BackendError, Objects};
 use onefold_seal::ObjectId;
 use onefold_seal::wire::{Reader, WireError};
 
@@ -13,11 +13,12 @@ pub(crate) fn read_object(
     name: &str,
     max: u64,
 ) -> Result<Bytes, StoreError> {
-    let len = objects.size(name)?;
-    if len > max {
-        return Err(StoreError::TooLong { object: name.to_owned(), len, max });
-    }
-    Ok(objects.get(name)?)
+    objects.get_limited(name, max).map_err(|error| match error {
+        BackendError::TooLong { name, size, max } => {
+            StoreError::TooLong { object: name, len: size, max }
+        }
+        error => error.into(),
+    })
 }
 
 /// Takes a list of ids; `count` says what its count is of.

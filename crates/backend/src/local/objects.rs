@@ -206,6 +206,13 @@ impl Objects for LocalObjects {
         })
     }
 
+    fn get_limited(&self, name: &str, max: u64) -> Result<Bytes, BackendError> {
+        self.files.get_limited(name, max).or_else(|error| {
+            self.check_root(Operation::Get, name)?;
+            Err(error)
+        })
+    }
+
     fn get_range(&self, name: &str, range: Range<u64>) -> Result<Bytes, BackendError> {
         self.files.get_range(name, range).or_else(|error| {
             self.check_root(Operation::Get, name)?;

@@ -9,13 +9,16 @@
 
 mod answers;
 mod location;
+mod many;
+mod width;
 
 pub use location::S3Location;
 
 use std::error::Error;
 use std::fmt;
-use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
+use std::num::NonZero;
+use std::ops::{ControlFlow, Range};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -30,8 +33,9 @@ use tokio::runtime::{self, Runtime};
 use crate::error::causes;
 use crate::name::check_name;
 use crate::stored::{Stored, Wait};
-use crate::{BackendError, Cause, ObjectInfo, Objects, Operation};
+use crate::{BackendError, Cause, ObjectInfo, Objects, OnAnswer, Operation, Request};
 use answers::{CheckedConnector, Refusal};
+use many::Pace;
 
 /// Put twice to find out what the service does with a taken name. Capitals are in no object's
 /// name, so it is never listed. It stays: a client may be allowed to put and not to delete.
@@ -39,8 +43,9 @@ const PROBE: &str = "PROBE";
 
 const PROBE_CONTENT: &[u8] = b"Put under If-None-Match: * to see whether that is honoured.\n";
 
-/// Requests that are under way at a time; more wait for one of them.
-const REQUESTS: usize = 16;
+/// Requests that are under way at a time, unless the options give another number; more wait for
+/// one of them.
+const MAX_REQUESTS: usize = 64;
 
 /// Time to make a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -61,6 +66,9 @@ pub struct S3Options {
     /// Without, two writers that put other bytes under the same name at the same time may both
     /// be told that they have.
     pub conditional_put: bool,
+    /// How many requests are under way at a time where there are enough; as many as serve, up to
+    /// 64, if `None`.
+    pub connections: Option<NonZero<usize>>,
     /// Credentials, region and the like, by the names of the variables that Amazon's tools read:
     /// `AWS_ACCESS_KEY_ID`, `AWS_REGION`.
     pub settings: Vec<(String, String)>,
@@ -78,7 +86,7 @@ impl S3Options {
             .into_iter()
             .find_map(|wanted| settings.iter().find(|(name, _)| name == wanted))
             .map(|(_, value)| value.clone());
-        Self { endpoint, conditional_put: true, settings }
+        Self { endpoint, conditional_put: true, connections: None, settings }
     }
 
     /// Whether the user seems to rely on a profile for credentials.
@@ -102,6 +110,7 @@ impl fmt::Debug for S3Options {
         f.debug_struct("S3Options")
             .field("endpoint", &self.endpoint)
             .field("conditional_put", &self.conditional_put)
+            .field("connections", &self.connections)
             .field("settings", &names)
             .finish()
     }
@@ -110,14 +119,17 @@ impl fmt::Debug for S3Options {
 /// Objects in a bucket; any number of processes may share it.
 ///
 /// An object travels in a single request each way and is held in memory, so it may have 5 GiB at
-/// most, which is what services take. At most 16 requests are under way at a time.
+/// most, which is what services take.
 #[derive(Debug)]
 pub struct RemoteObjects {
-    bucket: Stored<PrefixStore<LimitStore<AmazonS3>>, Runtime>,
+    bucket: Arc<Bucket>,
+    pace: Mutex<Pace>,
     conditional_put: bool,
     /// Whether the service has shown that it honours the condition.
     shown: Mutex<bool>,
 }
+
+type Bucket = Stored<Arc<PrefixStore<LimitStore<AmazonS3>>>, Runtime>;
 
 impl Wait for Runtime {
     fn wait<F: Future>(&self, what: F) -> F::Output {
@@ -148,9 +160,11 @@ impl RemoteObjects {
             .enable_all()
             .build()
             .map_err(|cause| cannot_open(Cause::from(cause)))?;
-        let store = PrefixStore::new(LimitStore::new(store, REQUESTS), path_of(location));
+        let most = options.connections.map_or(MAX_REQUESTS, NonZero::get);
+        let store = PrefixStore::new(LimitStore::new(store, most), path_of(location));
         Ok(Self {
-            bucket: Stored { store, place, waiter },
+            bucket: Arc::new(Stored { store: Arc::new(store), place, waiter }),
+            pace: Mutex::new(Pace::new(options.connections)),
             conditional_put: options.conditional_put,
             shown: Mutex::new(false),
         })
@@ -202,6 +216,22 @@ impl Objects for RemoteObjects {
 
     fn get_range(&self, name: &str, range: Range<u64>) -> Result<Bytes, BackendError> {
         self.bucket.get_range(name, range)
+    }
+
+    fn get_limited(&self, name: &str, max: u64) -> Result<Bytes, BackendError> {
+        self.bucket.get_limited(name, max)
+    }
+
+    fn get_many(
+        &self,
+        requests: &mut dyn Iterator<Item = Request>,
+        take: &mut OnAnswer<'_>,
+    ) -> ControlFlow<()> {
+        many::get_many(&self.bucket, &self.pace, requests, take)
+    }
+
+    fn gap(&self) -> u64 {
+        self.pace.lock().unwrap_or_else(PoisonError::into_inner).gap()
     }
 
     fn size(&self, name: &str) -> Result<u64, BackendError> {

@@ -1,0 +1,163 @@
+//! Many requests under way at once, whatever the number of threads.
+
+use std::num::NonZero;
+use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use tokio::task::JoinSet;
+
+use super::Bucket;
+use super::width::Width;
+use crate::{BackendError, OnAnswer, Request, Span};
+
+/// Bytes of answers that are under way, or wait to be taken, at most; and one more answer.
+const MAX_BYTES: u64 = 32 << 20;
+
+/// What a whole object counts as, whose length nobody knows before its answer comes.
+const UNKNOWN: u64 = 256 << 10;
+
+/// What is known of the way to the service, for all calls.
+#[derive(Debug)]
+pub(super) struct Pace {
+    width: Width,
+    start: Instant,
+    /// How long an answer of few bytes takes, and how many bytes come in a second, in one request.
+    round_trip: Duration,
+    rate: f64,
+}
+
+/// Answers up to this length tell the round trip, longer ones the rate.
+const SHORT: usize = 64 << 10;
+
+/// What a gap costs at most: services charge for requests too, so a small one is read through.
+const LEAST_GAP: u64 = 64 << 10;
+const MOST_GAP: u64 = 1 << 20;
+
+impl Pace {
+    pub(super) fn new(connections: Option<NonZero<usize>>) -> Self {
+        Self {
+            width: Width::new(connections),
+            start: Instant::now(),
+            round_trip: Duration::from_millis(40),
+            rate: 20e6,
+        }
+    }
+
+    /// The bytes that one of the requests under way would bring in the time of a round trip.
+    pub(super) fn gap(&self) -> u64 {
+        ((self.round_trip.as_secs_f64() * self.rate) as u64).clamp(LEAST_GAP, MOST_GAP)
+    }
+
+    /// Measures anew: before, there were not always enough requests.
+    fn begin(&mut self) {
+        let now = self.now();
+        self.width.begin(now);
+    }
+
+    fn now(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    /// Takes note of an answer that took `took`.
+    fn note(&mut self, answer: &Result<Bytes, BackendError>, took: Duration) {
+        let now = self.now();
+        match answer {
+            Ok(bytes) => {
+                self.width.answered(bytes.len() as u64, now);
+                let blend = |old: f64, new: f64| 0.8 * old + 0.2 * new;
+                if bytes.len() <= SHORT {
+                    let trip = blend(self.round_trip.as_secs_f64(), took.as_secs_f64());
+                    self.round_trip = Duration::from_secs_f64(trip);
+                } else {
+                    let passing = took.saturating_sub(self.round_trip).as_secs_f64().max(1e-4);
+                    self.rate = blend(self.rate, bytes.len() as f64 / passing);
+                }
+            }
+            Err(error) if error.may_retry() => self.width.overloaded(now),
+            Err(_) => {}
+        }
+    }
+}
+
+/// A request that was answered.
+struct Answered {
+    at: usize,
+    reserved: u64,
+    took: Duration,
+    answer: Result<Bytes, BackendError>,
+}
+
+/// See [`Objects::get_many`](crate::Objects::get_many).
+pub(super) fn get_many(
+    bucket: &Arc<Bucket>,
+    pace: &Mutex<Pace>,
+    requests: &mut dyn Iterator<Item = Request>,
+    take: &mut OnAnswer<'_>,
+) -> ControlFlow<()> {
+    let mut requests = requests.enumerate().peekable();
+    let mut under_way = UnderWay { bucket, tasks: JoinSet::new(), reserved: 0 };
+    locked(pace).begin();
+    loop {
+        let width = locked(pace).width.get();
+        while under_way.tasks.len() < width
+            && let Some((at, request)) =
+                requests.next_if(|(_, request)| under_way.has_room(reserve(request)))
+        {
+            under_way.start(at, request);
+        }
+        let Some(answered) = under_way.next() else { return ControlFlow::Continue(()) };
+        locked(pace).note(&answered.answer, answered.took);
+        // Dropping the tasks ends their requests.
+        take(answered.at, answered.answer)?;
+    }
+}
+
+/// The requests under way of one call.
+struct UnderWay<'a> {
+    bucket: &'a Arc<Bucket>,
+    tasks: JoinSet<Answered>,
+    /// Bytes that their answers may have.
+    reserved: u64,
+}
+
+impl UnderWay<'_> {
+    fn has_room(&self, more: u64) -> bool {
+        self.tasks.is_empty() || self.reserved + more <= MAX_BYTES
+    }
+
+    fn start(&mut self, at: usize, request: Request) {
+        let (bucket, reserved) = (Arc::clone(self.bucket), reserve(&request));
+        self.reserved += reserved;
+        let task = async move {
+            let start = Instant::now();
+            let answer = match request.span {
+                Span::Whole { max } => bucket.read_whole(&request.name, max).await,
+                Span::Range(range) => bucket.read_range(&request.name, range).await,
+            };
+            Answered { at, reserved, took: start.elapsed(), answer }
+        };
+        self.tasks.spawn_on(task, self.bucket.waiter.handle());
+    }
+
+    /// The answer that comes next, if any is under way.
+    fn next(&mut self) -> Option<Answered> {
+        let answered = self.bucket.waiter.block_on(self.tasks.join_next())?;
+        let answered = answered.expect("no request panics, and none was ended");
+        self.reserved -= answered.reserved;
+        Some(answered)
+    }
+}
+
+/// The bytes that the answer to `request` may have.
+fn reserve(request: &Request) -> u64 {
+    match &request.span {
+        Span::Whole { max } => UNKNOWN.min(*max),
+        Span::Range(range) => range.end.saturating_sub(range.start),
+    }
+}
+
+fn locked(pace: &Mutex<Pace>) -> MutexGuard<'_, Pace> {
+    pace.lock().unwrap_or_else(PoisonError::into_inner)
+}
