@@ -6,11 +6,9 @@
 //! from a pool of fixed size: when storing falls behind, readers wait.
 
 use std::ffi::OsStr;
-use std::fs::Metadata;
 use std::io::{self, Read};
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
@@ -20,14 +18,14 @@ use crossbeam_channel::{Receiver, Sender, select_biased};
 use onefold_cdc::Chunker;
 
 use super::assemble::{LastSegment, OpenDirectory, OpenFile};
-use super::beneath::Directory;
+use super::beneath::{Directory, Held};
 use super::opened::Opened;
 use super::share::Large;
 use super::stamps::{self, KnownStamps};
 use super::{Stop, Stream, source};
 use crate::chunks::ChunkReader;
 use crate::place::Used;
-use crate::tree::{Entry, Node, Time};
+use crate::tree::{Entry, Meta, Node, Time};
 use crate::{IssueKind, Outcome, Progress, Recipe, StoreError};
 
 /// A batch is handed over once it holds this many bytes …
@@ -197,9 +195,21 @@ impl Reader<'_> {
         match job {
             Job::Entry { path, beneath, directory, slot, name, before, is_device } => {
                 let held = beneath.map(|beneath| beneath.hold()).transpose();
+                let own = OsStr::from_bytes(&name);
+                let mut before = before;
+                if let (Ok(Some(held)), Some(entry)) = (&held, &mut before)
+                    && let Some((meta, size)) = self.unchanged(held, own, entry)
+                {
+                    let xattrs = std::mem::take(&mut entry.meta.xattrs);
+                    let entry = Entry {
+                        meta: Meta { xattrs, ..meta },
+                        ..*before.expect("it was just there")
+                    };
+                    self.reuse(&path, directory, slot, entry, size);
+                    return Ok(());
+                }
                 let done = match held {
                     Ok(held) => {
-                        let own = OsStr::from_bytes(&name);
                         let at = held.as_ref().map(|held| held.path_of(own));
                         let at = (at.as_deref().unwrap_or(&path), &*path);
                         self.entry(at, &directory, slot, &name, before, is_device)?
@@ -241,21 +251,6 @@ impl Reader<'_> {
             Ok(metadata) => metadata,
             Err(error) => return Ok(Err(("stat", error))),
         };
-        let (reused, before) = match before {
-            Some(entry) if metadata.is_file() && self.is_reusable(at, &entry, &metadata) => {
-                (Some(entry), None)
-            }
-            before => (None, before),
-        };
-        if let Some(entry) = reused {
-            self.shared.progress.entry(path, Outcome::Unchanged);
-            Progress::add(&self.shared.progress.files, 1);
-            Progress::add(&self.shared.progress.unchanged_files, 1);
-            Progress::add(&self.shared.progress.bytes, metadata.len());
-            let entry = Entry { meta: reused_meta(&entry, &metadata), ..*entry };
-            self.done(Arc::clone(directory), slot, Some(entry));
-            return Ok(Ok(()));
-        }
         if metadata.is_file() || is_device {
             let outcome = if before.is_some() { Outcome::Changed } else { Outcome::New };
             return self.file((at, path), directory, slot, name, outcome, is_device);
@@ -282,16 +277,38 @@ impl Reader<'_> {
         Ok(Ok(()))
     }
 
-    /// Whether the parent snapshot's entry can stand for the file at `at`, which looks like
-    /// `metadata`.
-    fn is_reusable(&mut self, at: &Path, entry: &Entry, metadata: &Metadata) -> bool {
-        let Node::File { content, .. } = &entry.node else { return false };
-        let Some(begun) = self.shared.parent_time else { return false };
+    /// Metadata and size of the file `name` in the directory `held`, if the parent snapshot's entry
+    /// `before` can stand for it.
+    fn unchanged(&mut self, held: &Held, name: &OsStr, before: &Entry) -> Option<(Meta, u64)> {
+        let Node::File { content, .. } = &before.node else { return None };
+        let begun = self.shared.parent_time.filter(|_| !self.shared.force)?;
+        // What cannot be looked at is told of by whoever reads it.
+        let (meta, size) = source::look_at_file(held.file(), name).ok().flatten()?;
+        if !source::is_unchanged(before, &meta, size) {
+            return None;
+        }
+        let stamps = self.stamps.of(meta.dev, || held.path_of(name));
         // A container may have been lost since: what is gone is read again.
-        !self.shared.force
-            && source::is_unchanged(entry, metadata)
-            && stamps::is_settled(entry, begun, self.stamps.of(metadata.dev(), at))
-            && self.shared.chunks.has_all(content, self.shared.used)
+        let can_stand = stamps::is_settled(before, begun, stamps)
+            && self.shared.chunks.has_all(content, self.shared.used);
+        can_stand.then_some((meta, size))
+    }
+
+    /// Takes `entry`, of which all chunks are stored, for the file of `size` bytes at `path`.
+    fn reuse(
+        &mut self,
+        path: &Path,
+        directory: Arc<OpenDirectory>,
+        slot: usize,
+        entry: Entry,
+        size: u64,
+    ) {
+        let progress = self.shared.progress;
+        progress.entry(path, Outcome::Unchanged);
+        Progress::add(&progress.files, 1);
+        Progress::add(&progress.unchanged_files, 1);
+        Progress::add(&progress.bytes, size);
+        self.done(directory, slot, Some(entry));
     }
 
     fn file(
@@ -482,10 +499,4 @@ impl Reader<'_> {
 fn new_batch(shared: &Shared<'_>) -> Result<Batch, StoreError> {
     let buffer = shared.pool.recv().map_err(|_| StoreError::Stopped)?;
     Ok(Batch { buffer, chunks: Vec::new(), segments: Vec::new(), entries: Vec::new() })
-}
-
-/// The parent's metadata with what may differ without the file having changed.
-fn reused_meta(entry: &Entry, metadata: &Metadata) -> crate::tree::Meta {
-    let xattrs = entry.meta.xattrs.clone();
-    crate::tree::Meta { xattrs, ..source::meta_without_xattrs(metadata) }
 }

@@ -1,5 +1,6 @@
 //! What the operating system says of a source file.
 
+use std::ffi::OsStr;
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -7,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
-use rustix::fs::{Mode, OFlags, SeekFrom};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 
 use super::beneath::path_of_descriptor;
@@ -57,14 +58,37 @@ pub(crate) fn meta_of_stream(time: Time) -> Meta {
     Meta { mode: 0o600, uid, gid, mtime: time, ctime: time, links: 1, ..Meta::default() }
 }
 
-/// Whether a file that looks like `metadata` is the one that `entry` recorded, unchanged.
+/// Metadata, but extended attributes, and size of the file `name` in `directory`; `None` if it is no
+/// regular file.
+///
+/// Of an unchanged file nothing else is looked at, so it is the call that a backup makes most often:
+/// the name is looked up in the open directory, which takes the system less time than a path in /proc.
+pub(crate) fn look_at_file(directory: &File, name: &OsStr) -> io::Result<Option<(Meta, u64)>> {
+    let stat = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return Ok(None);
+    }
+    let meta = Meta {
+        mode: stat.st_mode & 0o7777,
+        uid: stat.st_uid,
+        gid: stat.st_gid,
+        mtime: Time { secs: stat.st_mtime, nanos: stat.st_mtime_nsec as u32 },
+        ctime: Time { secs: stat.st_ctime, nanos: stat.st_ctime_nsec as u32 },
+        dev: stat.st_dev,
+        ino: stat.st_ino,
+        links: stat.st_nlink.into(),
+        xattrs: Vec::new(),
+    };
+    Ok(Some((meta, stat.st_size as u64)))
+}
+
+/// Whether a file of `size` bytes that looks like `now` is the one that `entry` recorded, unchanged.
 ///
 /// Size, mtime, ctime and inode must agree, on every file system. The device number is left out: it
 /// changes with the order in which disks are found.
-pub(crate) fn is_unchanged(entry: &Entry, metadata: &Metadata) -> bool {
-    let now = meta_without_xattrs(metadata);
+pub(crate) fn is_unchanged(entry: &Entry, now: &Meta, size: u64) -> bool {
     let then = &entry.meta;
-    entry.size() == metadata.len()
+    entry.size() == size
         && then.mtime == now.mtime
         && then.ctime == now.ctime
         && then.ino == now.ino

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 
@@ -73,13 +73,13 @@ impl Stamps {
 pub(super) struct KnownStamps(HashMap<u64, Stamps>);
 
 impl KnownStamps {
-    /// Those of the file at `path`, which is on `device`. A file that cannot be asked is distrusted,
+    /// Those of the file that `path` gives, which is on `device`. A file that cannot be asked is distrusted,
     /// so it is read, and whatever is wrong with it is met there.
-    pub(super) fn of(&mut self, device: u64, path: &Path) -> Stamps {
+    pub(super) fn of(&mut self, device: u64, path: impl FnOnce() -> PathBuf) -> Stamps {
         if let Some(known) = self.0.get(&device) {
             return *known;
         }
-        match Stamps::of(path) {
+        match Stamps::of(&path()) {
             Ok(stamps) => *self.0.entry(device).or_insert(stamps),
             Err(_) => Stamps::Foreign,
         }
@@ -173,9 +173,9 @@ mod tests {
         assert_eq!(Stamps::of_kind(0x4d44), Stamps::Fat);
         assert_eq!(Stamps::of(Path::new("/proc/version")).unwrap(), Stamps::Foreign);
         let mut known = KnownStamps::default();
-        assert_eq!(known.of(1, Path::new("/there/is/no/such/file")), Stamps::Foreign);
+        assert_eq!(known.of(1, || "/there/is/no/such/file".into()), Stamps::Foreign);
         assert!(known.0.is_empty(), "what could not be asked is asked again");
-        assert_eq!(known.of(1, Path::new("/proc/version")), Stamps::Foreign);
+        assert_eq!(known.of(1, || "/proc/version".into()), Stamps::Foreign);
         assert_eq!(known.0.len(), 1);
     }
 }
