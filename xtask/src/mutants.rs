@@ -134,8 +134,9 @@ fn try_one(mutant: &Mutant) -> Result<String> {
     // The exit codes are documented: 0 all caught, 2 some missed, 3 some timed out.
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     match output.status.code() {
-        Some(0) if text.contains("1 unviable") => Ok("unviable".into()),
-        Some(0) if text.contains("1 caught") => Ok("caught".into()),
+        // Changes of several kinds can have the same name: then all of them were tried.
+        Some(0) if text.contains(" caught") => Ok("caught".into()),
+        Some(0) if text.contains(" unviable") => Ok("unviable".into()),
         Some(2) => Ok("MISSED".into()),
         Some(3) => Ok("timeout".into()),
         _ => anyhow::bail!(
