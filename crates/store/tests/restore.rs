@@ -598,7 +598,7 @@ fn a_restore_that_was_stopped_is_gone_on_with() {
     write(source.path().join("big"), random(2, 10 << 20));
     let (objects, _, snapshot) = backed_up(source.path());
     let target = folder();
-    let mut written = restore_and_stop(&objects, &snapshot, target.path(), 27);
+    let mut written = restore_and_stop(&objects, &snapshot, target.path(), 20);
     // Whether 'a' was restored by then depends on where its chunks lie.
     let has_a = target.path().join("a").exists();
     if has_a {
