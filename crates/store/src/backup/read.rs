@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, select_biased};
 use onefold_cdc::Chunker;
+use rustix::fs::CWD;
 
 use super::assemble::{LastSegment, OpenDirectory, OpenFile};
 use super::beneath::{Directory, Held};
@@ -197,8 +198,8 @@ impl Reader<'_> {
                 let held = beneath.map(|beneath| beneath.hold()).transpose();
                 let own = OsStr::from_bytes(&name);
                 let mut before = before;
-                if let (Ok(Some(held)), Some(entry)) = (&held, &mut before)
-                    && let Some((meta, size)) = self.unchanged(held, own, entry)
+                if let (Ok(held), Some(entry)) = (&held, &mut before)
+                    && let Some((meta, size)) = self.unchanged(held.as_ref(), &path, own, entry)
                 {
                     let xattrs = std::mem::take(&mut entry.meta.xattrs);
                     let entry = Entry {
@@ -277,17 +278,29 @@ impl Reader<'_> {
         Ok(Ok(()))
     }
 
-    /// Metadata and size of the file `name` in the directory `held`, if the parent snapshot's entry
-    /// `before` can stand for it.
-    fn unchanged(&mut self, held: &Held, name: &OsStr, before: &Entry) -> Option<(Meta, u64)> {
+    /// Metadata and size of the file `name` in the directory `held`, or else at `path`, if the parent
+    /// snapshot's entry `before` can stand for it.
+    fn unchanged(
+        &mut self,
+        held: Option<&Held>,
+        path: &Path,
+        name: &OsStr,
+        before: &Entry,
+    ) -> Option<(Meta, u64)> {
         let Node::File { content, .. } = &before.node else { return None };
         let begun = self.shared.parent_time.filter(|_| !self.shared.force)?;
         // What cannot be looked at is told of by whoever reads it.
-        let (meta, size) = source::look_at_file(held.file(), name).ok().flatten()?;
+        let looked = match held {
+            Some(held) => source::look_at_file(held.file(), name),
+            None => source::look_at_file(CWD, path.as_os_str()),
+        };
+        let (meta, size) = looked.ok().flatten()?;
         if !source::is_unchanged(before, &meta, size) {
             return None;
         }
-        let stamps = self.stamps.of(meta.dev, || held.path_of(name));
+        let stamps = self
+            .stamps
+            .of(meta.dev, || held.map_or_else(|| path.to_owned(), |held| held.path_of(name)));
         // A container may have been lost since: what is gone is read again.
         let can_stand = stamps::is_settled(before, begun, stamps)
             && self.shared.chunks.has_all(content, self.shared.used);

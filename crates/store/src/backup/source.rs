@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::fs::{File, Metadata};
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
@@ -64,7 +64,7 @@ pub(crate) fn meta_of_stream(time: Time) -> Meta {
 /// Of an unchanged file nothing else is looked at, so it is the call that a backup makes most often:
 /// the name is looked up in the open directory, which takes the system less time than a path in /proc.
 #[allow(clippy::useless_conversion, reason = "the count of links has 32 bits on some CPUs")]
-pub(crate) fn look_at_file(directory: &File, name: &OsStr) -> io::Result<Option<(Meta, u64)>> {
+pub(crate) fn look_at_file(directory: impl AsFd, name: &OsStr) -> io::Result<Option<(Meta, u64)>> {
     let stat = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return Ok(None);
