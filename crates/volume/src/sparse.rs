@@ -143,6 +143,12 @@ mod tests {
 
     use super::*;
 
+    /// Whether each leaf counts what it has, and none is empty.
+    fn counts_hold<T>(sparse: &Sparse<T>) -> bool {
+        let has = |leaf: &Leaf<T>| leaf.entries.iter().flatten().count();
+        sparse.leaves.values().all(|leaf| leaf.count > 0 && leaf.count as usize == has(leaf))
+    }
+
     #[test]
     fn it_is_a_map_of_numbers() {
         let mut numbers = SplitMix64::new(1);
@@ -154,6 +160,7 @@ mod tests {
                 0 => {
                     let (one, other) = (sparse.split_off(number), map.split_off(&number));
                     assert!(one.iter().eq(other.iter().map(|(n, v)| (*n, v))));
+                    assert!(counts_hold(&one) && counts_hold(&sparse), "step {step}");
                 }
                 1..20 => assert_eq!(sparse.insert(number, step), map.insert(number, step)),
                 20..25 => {
@@ -177,7 +184,7 @@ mod tests {
                 let later = map.range(number..).map(|(n, v)| (*n, v));
                 assert!(sparse.iter_from(number).eq(later));
                 assert!(sparse.values().eq(map.values()));
-                assert!(sparse.leaves.values().all(|leaf| leaf.count > 0));
+                assert!(counts_hold(&sparse), "step {step}");
             }
         }
     }

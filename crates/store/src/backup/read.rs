@@ -201,12 +201,9 @@ impl Reader<'_> {
                 if let (Ok(held), Some(entry)) = (&held, &mut before)
                     && let Some((meta, size)) = self.unchanged(held.as_ref(), &path, own, entry)
                 {
-                    let xattrs = std::mem::take(&mut entry.meta.xattrs);
-                    let entry = Entry {
-                        meta: Meta { xattrs, ..meta },
-                        ..*before.expect("it was just there")
-                    };
-                    self.reuse(&path, directory, slot, entry, size);
+                    // All else was compared, or has not changed if the ctime has not.
+                    entry.meta.dev = meta.dev;
+                    self.reuse(&path, directory, slot, *before.expect("it was just there"), size);
                     return Ok(());
                 }
                 let done = match held {
