@@ -1,9 +1,10 @@
 //! A container's footer: which groups and chunks it holds, and reading them.
 
-use std::ops::Range;
+use std::collections::HashMap;
+use std::ops::{ControlFlow, Range};
 
 use bytes::Bytes;
-use onefold_backend::{BackendError, Objects};
+use onefold_backend::{BackendError, Objects, Request, Span};
 use onefold_fingerprint::{Fingerprint, Fingerprinter};
 use onefold_seal::wire::{Put, Reader, WireError};
 use onefold_seal::{CHECK_LEN, Check, Envelope, Kind, ObjectId, Parts, SealError};
@@ -111,6 +112,46 @@ impl Directory {
         }
         let footer = &tail.as_ref()[(footer_start - tail_start) as usize..];
         Self::open(envelope, id, start.as_ref(), footer, footer_start)
+    }
+
+    /// Reads the footers of many containers, given by id and size in bytes, all under way at once,
+    /// and hands each to `take` with its position as it comes.
+    pub fn read_many(
+        objects: &dyn Objects,
+        envelope: &Envelope,
+        containers: &[(ObjectId, u64)],
+        take: &mut dyn FnMut(usize, Result<Self, ContainerError>) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        let start_len = envelope.start_len() as u64;
+        // Of each its start, then its end.
+        let request = |(id, size): &(ObjectId, u64)| {
+            let tail = size.saturating_sub(FIRST_READ).max(start_len).min(*size);
+            [0..start_len.min(*size), tail..*size]
+                .map(|range| Request { name: container_name(*id), span: Span::Range(range) })
+        };
+        let mut first_of_two = HashMap::new();
+        objects.get_many(&mut containers.iter().flat_map(request), &mut |at, answer| {
+            let (number, is_end) = (at / 2, at % 2 == 1);
+            let Some(other) = first_of_two.remove(&number) else {
+                first_of_two.insert(number, answer);
+                return ControlFlow::Continue(());
+            };
+            let (start, end) = if is_end { (other, answer) } else { (answer, other) };
+            let (id, size) = containers[number];
+            let read = start.and_then(|start| Ok((start, end?)));
+            let directory = match read {
+                Err(source) => Err(ContainerError::Backend { container: id, source }),
+                Ok((start, end)) => {
+                    let tail = size - end.len() as u64;
+                    Self::read_by(envelope, id, size, |range| match range.start {
+                        0 => Ok(start.clone()),
+                        first if first >= tail => Ok(end.slice((first - tail) as usize..)),
+                        _ => objects.get_range(&container_name(id), range),
+                    })
+                }
+            };
+            take(number, directory)
+        })
     }
 
     /// Reads the footer out of the whole container `object`.
@@ -238,12 +279,16 @@ impl Directory {
         group: u32,
         buffer: Vec<u8>,
     ) -> Result<Vec<u8>, ContainerError> {
-        let entry = self.group(group)?;
-        let range = entry.offset..entry.offset + u64::from(entry.stored_len);
         let stored = objects
-            .get_range(&container_name(self.id), range)
+            .get_range(&container_name(self.id), self.stored_range(group)?)
             .map_err(|source| ContainerError::Backend { container: self.id, source })?;
         self.open_group(group, &stored, buffer)
+    }
+
+    /// Where in the container the stored bytes of group `group` are.
+    pub fn stored_range(&self, group: u32) -> Result<Range<u64>, ContainerError> {
+        let entry = self.group(group)?;
+        Ok(entry.offset..entry.offset + u64::from(entry.stored_len))
     }
 
     /// The bytes of group `group` from the whole container `object`.
@@ -254,7 +299,9 @@ impl Directory {
         self.open_group(group, stored, Vec::new()).map(Bytes::from)
     }
 
-    fn open_group(
+    /// The bytes of group `group` from its `stored` ones, which are checked first; with a buffer to
+    /// use again if it can be.
+    pub fn open_group(
         &self,
         group: u32,
         stored: &[u8],

@@ -1,12 +1,14 @@
 //! Reading chunks back: recipe → chunks → bytes, each verified.
 
 use std::collections::{HashMap, HashSet};
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use onefold_backend::Objects;
-use onefold_container::{self as container, Directory, container_id};
+use onefold_container::{
+    self as container, ContainerError, Directory, container_id, container_name,
+};
 use onefold_fingerprint::{Fingerprint, Fingerprinter};
 use onefold_index::{Hint, Index};
 use onefold_seal::{Envelope, ObjectId};
@@ -279,26 +281,48 @@ impl<'a> ChunkReader<'a> {
     fn chunk_at(&self, fingerprint: &Fingerprint, place: Place) -> Result<Bytes, StoreError> {
         let missing = || StoreError::MissingChunk { fingerprint: *fingerprint };
         let directory = self.directory(place.container)?.ok_or_else(missing)?;
-        let wrong = |reason| StoreError::WrongChunk {
-            fingerprint: *fingerprint,
-            container: directory.id,
-            slot: place.slot,
-            reason,
-        };
-        let entry = directory.chunk(place.slot)?;
-        let group = self.groups.get((place.container, entry.group), || {
-            let len = directory.groups.get(entry.group as usize).map_or(0, |group| group.len);
-            let buffer = self.groups.buffer(len as usize);
-            let bytes = directory.read_group_into(self.objects, entry.group, buffer)?;
-            Ok::<_, StoreError>(Group::new(&directory, entry.group, self.groups.bytes(bytes)))
+        let number = directory.chunk(place.slot)?.group;
+        let group = self.groups.get((place.container, number), || {
+            let stored = self
+                .objects
+                .get_range(&container_name(directory.id), directory.stored_range(number)?)
+                .map_err(|source| ContainerError::Backend { container: directory.id, source })?;
+            self.decode(&directory, number, &stored)
         })?;
+        self.chunk_of(&group, place, fingerprint)
+    }
+
+    /// Group `number` of a container, from its stored bytes.
+    pub(crate) fn decode(
+        &self,
+        directory: &Directory,
+        number: u32,
+        stored: &[u8],
+    ) -> Result<Group, StoreError> {
+        let len = directory.groups.get(number as usize).map_or(0, |group| group.len);
+        let bytes = directory.open_group(number, stored, self.groups.buffer(len as usize))?;
+        Ok(Group::new(directory, number, self.groups.bytes(bytes)))
+    }
+
+    /// The chunk `fingerprint`, which is at `place`, from the group that holds it.
+    pub(crate) fn chunk_of(
+        &self,
+        group: &Group,
+        place: Place,
+        fingerprint: &Fingerprint,
+    ) -> Result<Bytes, StoreError> {
+        let wrong = |reason| {
+            let live = self.containers.get(place.container).expect("the group was read from it");
+            let (fingerprint, container) = (*fingerprint, live.id);
+            StoreError::WrongChunk { fingerprint, container, slot: place.slot, reason }
+        };
         let verify = |bytes: &[u8]| match self.fingerprinter.fingerprint(bytes) {
             found if found == *fingerprint => Ok(()),
             found => Err(wrong(format!("the bytes there have fingerprint {found}"))),
         };
         group
             .chunk(place.slot, fingerprint, verify)
-            .unwrap_or_else(|| Err(wrong(format!("the footer calls it {}", entry.fingerprint))))
+            .unwrap_or_else(|| Err(wrong("the footer calls it otherwise".to_owned())))
     }
 
     /// Whether the chunk was read at `place` and is what it should be.
@@ -313,6 +337,44 @@ impl<'a> ChunkReader<'a> {
             Directory::read(self.objects, self.envelope, live.id, live.size).map(Arc::new)
         })?;
         Ok(Some(directory))
+    }
+
+    /// The footers of many containers, by their numbers; each is handed to `take` with its position.
+    pub(crate) fn read_directories(
+        &self,
+        numbers: &[u32],
+        take: &mut dyn FnMut(usize, Result<Arc<Directory>, StoreError>) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        let (mut positions, mut wanted) = (Vec::new(), Vec::new());
+        for (at, number) in numbers.iter().enumerate() {
+            if let Some(directory) = self.directories.get(number) {
+                take(at, Ok(directory))?;
+                continue;
+            }
+            let live = self.containers.get(*number).expect("containers are only added");
+            positions.push(at);
+            wanted.push((live.id, live.size));
+        }
+        Directory::read_many(self.objects, self.envelope, &wanted, &mut |number, directory| {
+            let at = positions[number];
+            take(
+                at,
+                directory.map(Arc::new).map_err(StoreError::from).inspect(|directory| {
+                    self.directories.insert(numbers[at], Arc::clone(directory));
+                }),
+            )
+        })
+    }
+
+    /// Where the objects are.
+    pub(crate) fn objects(&self) -> &dyn Objects {
+        self.objects
+    }
+
+    /// Where the chunk `fingerprint` lies, as far as the index knows.
+    pub(crate) fn place_of(&self, fingerprint: &Fingerprint) -> Option<Place> {
+        let place = self.index.get(fingerprint).map(|Hint(place)| place);
+        place.filter(|place| self.containers.get(place.container).is_some())
     }
 
     /// Calls `leaf` for every chunk of `recipe`, in order.
@@ -331,15 +393,6 @@ impl<'a> ChunkReader<'a> {
             self.visit(&child, leaf)?;
         }
         Ok(())
-    }
-
-    /// Where the first chunk of `recipe` lies, as far as the index knows.
-    pub(crate) fn first_place(&self, recipe: &Recipe) -> Option<Place> {
-        let mut first = *recipe;
-        while first.depth > 0 {
-            first = *self.children(&first).ok()?.first()?;
-        }
-        self.index.get(&first.root).map(|Hint(place)| place)
     }
 
     /// Appends those bytes of `recipe` that lie in `range`, which does not end behind them. Only the

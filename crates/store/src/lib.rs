@@ -30,6 +30,7 @@ pub mod dump;
 mod entries;
 mod error;
 mod fence;
+mod fetch;
 pub mod find;
 pub mod forget;
 mod globs;

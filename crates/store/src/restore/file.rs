@@ -1,28 +1,26 @@
-//! Writing a file back, in pieces by several threads if it is long.
+//! Writing a file back, chunk by chunk.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use onefold_container::MAX_GROUP_LEN;
 
 use super::target::{Target, set_meta};
 use super::{Components, Context, Counts, Overwrite};
-use crate::chunks::{ChunkReader, Chunks};
+use crate::chunks::ChunkReader;
 use crate::error::is_lack_of_space;
 use crate::layout::Layout;
 use crate::repository::describe;
 use crate::tree::{self, Entry, Meta, Node};
 use crate::{Progress, Recipe, StoreError};
 
-/// A piece has about this many bytes: enough to be worth a hand-over, few enough for a long file
-/// to keep all threads busy.
-const PIECE_LEN: u64 = 8 << 20;
-/// A piece has at most so many chunks, so that the pieces that wait take little memory.
-const PIECE_CHUNKS: usize = 1024;
+/// What is written of a longer file is worth to be gone on with after a restore that was cut off: it
+/// has a name meanwhile by which another restore finds it.
+const KEPT_LEN: u64 = 8 << 20;
 
 /// Holes begin and end at multiples of this: the usual file systems give out no less.
 const BLOCK_LEN: usize = 4096;
@@ -35,13 +33,15 @@ pub(super) struct RestoredFile {
     size: u64,
     layout: Layout,
     content: Recipe,
-    /// The open file, once the first piece made it, or why there is none.
+    /// The open file, once the first chunk made it, or why there is none.
     opened: Mutex<Option<Result<Arc<Opened>, String>>>,
     /// Why it will not be whole.
     failure: OnceLock<String>,
-    /// Pieces that were found.
-    pieces: AtomicUsize,
-    /// Pieces that are still to be written, and one more while others may come.
+    /// Where it ends, as long as its chunks came in order.
+    end: Mutex<u64>,
+    /// Whether a chunk came before one that stands in front of it.
+    is_scattered: AtomicBool,
+    /// Chunks that are still to be written, and one more while others may come.
     pending: AtomicUsize,
 }
 
@@ -54,88 +54,94 @@ struct Opened {
     is_found: bool,
 }
 
-/// Some of the chunks of a file.
-pub(super) struct Piece {
-    file: Arc<RestoredFile>,
-    leaves: Vec<Recipe>,
-    /// Offset in the file's content of the first of them.
-    start: u64,
-}
-
 impl RestoredFile {
-    /// Hands the pieces of the file `entry` to `send` as they are found; at least one, even of an
-    /// empty file. However many chunks a recipe lists, no more than a piece's are held here.
-    ///
-    /// What is wrong with the recipe fails the file; an error stops the whole restore.
-    pub(super) fn plan(
-        context: &Context<'_>,
-        target: &Arc<Target>,
-        entry: &Entry,
-        path: &Components,
-        send: &mut dyn FnMut(Piece) -> Result<(), StoreError>,
-    ) -> Result<(), StoreError> {
-        let Node::File { size, content, extents } = &entry.node else { return Ok(()) };
-        let file = Arc::new(Self {
-            target: Arc::clone(target),
-            path: path.clone(),
-            entry: entry.clone(),
+    /// The file `entry` of `target`. It is finished by the last of its chunks, and not before
+    /// [`is_planned`](Self::is_planned).
+    pub(super) fn new(target: Arc<Target>, path: Components, entry: Entry) -> Self {
+        let Node::File { size, content, extents } = &entry.node else {
+            unreachable!("only files have content")
+        };
+        Self {
+            target,
+            path,
             size: *size,
             layout: Layout::new(extents.as_deref()),
             content: *content,
+            entry,
             opened: Mutex::new(None),
             failure: OnceLock::new(),
-            pieces: AtomicUsize::new(0),
+            end: Mutex::new(0),
+            is_scattered: AtomicBool::new(false),
             pending: AtomicUsize::new(1),
-        });
-        let mut planned =
-            Planned { file: &file, leaves: Vec::new(), start: 0, end: 0, stopped: None };
-        let mut hand_over = |planned: &mut Planned<'_>| {
-            context.go_on()?;
-            file.pieces.fetch_add(1, Ordering::Relaxed);
-            file.pending.fetch_add(1, Ordering::Relaxed);
-            send(planned.take()).inspect_err(|_| {
-                file.pending.fetch_sub(1, Ordering::Relaxed);
-            })
-        };
-        let visited = context.chunks.visit(content, &mut |leaf| {
-            planned.push(leaf);
-            if !planned.is_full() {
-                return Ok(());
-            }
-            if file.has_failed() {
-                return Err(StoreError::Stopped);
-            }
-            hand_over(&mut planned).map_err(|error| {
-                planned.stopped = Some(error);
-                StoreError::Stopped
-            })
-        });
-        let mut stopped = planned.stopped.take();
-        match visited {
-            Ok(()) if planned.has_some() => stopped = hand_over(&mut planned).err(),
-            Ok(()) => {}
-            Err(error) => file.fail(describe(&error)),
         }
-        // Some of its pieces are on no way.
-        if let Some(error) = &stopped {
-            file.fail(describe(error));
-        }
-        file.piece_is_done(context);
-        stopped.map_or(Ok(()), Err)
     }
 
-    fn piece_is_done(&self, context: &Context<'_>) {
-        if self.pending.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.finish(context);
+    /// Takes note of a chunk that is to be written.
+    pub(super) fn expects_chunk(&self) {
+        self.pending.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Whether a restore that was cut off has left the chunk where it belongs, `start` bytes after
+    /// the content's beginning. Then it counts as written.
+    pub(super) fn has_chunk(&self, leaf: &Recipe, start: u64, context: &Context<'_>) -> bool {
+        if self.content.len <= KEPT_LEN {
+            return false;
         }
+        let is_there = match self.open(context) {
+            Ok(opened) => opened.is_found && self.is_there(&opened.file, leaf, start, context),
+            Err(_) => false,
+        };
+        if is_there {
+            Counts::add(&context.counts.reused, leaf.len);
+            Progress::add(&context.progress.bytes, leaf.len);
+        }
+        is_there
+    }
+
+    /// Writes a chunk that belongs `start` bytes after the content's beginning.
+    pub(super) fn write(&self, start: u64, chunk: &[u8], context: &Context<'_>) {
+        if self.has_failed() {
+            return;
+        }
+        if let Err(reason) = self
+            .open(context)
+            .and_then(|opened| self.write_in_order(&opened, start, chunk, context))
+        {
+            self.fail(reason);
+        }
+        Progress::add(&context.progress.bytes, chunk.len() as u64);
+    }
+
+    /// Writes a chunk. Where chunks come in order, no byte is written before those in front of it.
+    fn write_in_order(
+        &self,
+        opened: &Opened,
+        start: u64,
+        chunk: &[u8],
+        context: &Context<'_>,
+    ) -> Result<(), String> {
+        let mut end = self.end.lock().expect("no thread panics while it writes");
+        if *end == start {
+            *end += chunk.len() as u64;
+            return self.write_chunk(opened, start, chunk, context);
+        }
+        drop(end);
+        self.is_scattered.store(true, Ordering::Relaxed);
+        self.write_chunk(opened, start, chunk, context)
+    }
+
+    /// Takes note that a chunk was written, or that all chunks are planned; whether the file is to be
+    /// finished now.
+    pub(super) fn is_done(&self) -> bool {
+        self.pending.fetch_sub(1, Ordering::AcqRel) == 1
     }
 
     /// Notes why it will not be whole; the first reason is the one that is told.
-    fn fail(&self, reason: String) {
+    pub(super) fn fail(&self, reason: String) {
         let _ = self.failure.set(reason);
     }
 
-    fn has_failed(&self) -> bool {
+    pub(super) fn has_failed(&self) -> bool {
         self.failure.get().is_some()
     }
 
@@ -144,7 +150,7 @@ impl RestoredFile {
         let mut opened = self.opened.lock().expect("no thread panics with a file locked");
         let make = || -> io::Result<Arc<Opened>> {
             // What is worth to be gone on with must be found again.
-            let nameless = match self.content.len <= PIECE_LEN {
+            let nameless = match self.content.len <= KEPT_LEN {
                 true => context.nameless.create(&self.target),
                 false => None,
             };
@@ -182,14 +188,25 @@ impl RestoredFile {
     }
 
     /// Whether a power cut could leave the file with its length and holes in place of bytes: then
-    /// `if-changed` would take it for whole. Pieces are written in any order.
-    fn may_have_its_length_early(&self, context: &Context<'_>, opened: &Opened) -> bool {
-        let has_several_pieces = self.pieces.load(Ordering::Relaxed) > 1;
-        has_several_pieces || self.has_length_first(context, opened.is_found)
+    /// `if-changed` would take it for whole. It is to be synced before it gets its name.
+    pub(super) fn must_be_synced(&self, context: &Context<'_>) -> bool {
+        let opened = self.opened.lock().expect("no thread panics with a file locked");
+        let Some(Ok(opened)) = &*opened else { return false };
+        self.is_scattered.load(Ordering::Relaxed) || self.has_length_first(context, opened.is_found)
     }
 
-    /// Gives the whole file its metadata and its name, or reports why there is none.
-    fn finish(&self, context: &Context<'_>) {
+    /// Makes its bytes durable.
+    pub(super) fn sync(&self, context: &Context<'_>) {
+        let synced =
+            |opened: Arc<Opened>| opened.file.sync_data().map_err(|error| error.to_string());
+        if let Err(reason) = self.open(context).and_then(synced) {
+            self.fail(reason);
+        }
+    }
+
+    /// Gives the whole file, which was synced if it must be, its metadata and its name, or reports why
+    /// there is none.
+    pub(super) fn finish(&self, context: &Context<'_>) {
         let whole = match self.failure.get() {
             Some(reason) => Err(reason.clone()),
             None => self.open(context),
@@ -199,9 +216,6 @@ impl RestoredFile {
             let (target, name) = (&self.target, &self.entry.name);
             let finish = || -> io::Result<_> {
                 let missing = set_meta(&opened.file, &self.entry.meta, target.has_default_acl())?;
-                if self.may_have_its_length_early(context, &opened) {
-                    opened.file.sync_data()?;
-                }
                 let named = match &opened.temporary {
                     Some(temporary) if may_replace => target.rename(temporary, name),
                     Some(temporary) => target.rename_to_new(temporary, name),
@@ -244,16 +258,54 @@ impl RestoredFile {
         }
     }
 
+    /// Whether some of its chunks were not written.
+    pub(super) fn is_unfinished(&self) -> bool {
+        self.pending.load(Ordering::Acquire) > 0
+    }
+
     /// Removes what was written, unless the user asked to stop and it is worth to be gone on with.
-    fn give_up(&self, context: &Context<'_>) {
+    pub(super) fn give_up(&self, context: &Context<'_>) {
         let opened = self.opened.lock().expect("no thread panics with a file locked");
-        let is_long = self.content.len > PIECE_LEN;
+        let is_long = self.content.len > KEPT_LEN;
         if let (Some(Ok(opened)), false) = (&*opened, is_long && context.cancel.is_cancelled())
             && let Some(temporary) = &opened.temporary
         {
             // It would only be in the way; that it may stay is no new error.
             let _ = self.target.remove(temporary);
         }
+    }
+
+    /// Whether the file has the chunk already where it belongs.
+    fn is_there(&self, file: &File, leaf: &Recipe, start: u64, context: &Context<'_>) -> bool {
+        if leaf.len > MAX_GROUP_LEN as u64 {
+            return false;
+        }
+        let mut bytes = vec![0; leaf.len as usize];
+        let read = self.layout.place(start, leaf.len as usize, |offset, part| {
+            file.read_exact_at(&mut bytes[part], offset)
+        });
+        read.is_ok() && context.chunks.fingerprint(&bytes) == leaf.root
+    }
+
+    fn write_chunk(
+        &self,
+        opened: &Opened,
+        start: u64,
+        bytes: &[u8],
+        context: &Context<'_>,
+    ) -> Result<(), String> {
+        // What an earlier restore has left need not be zeros.
+        let may_skip_zeros = context.options.sparse && !opened.is_found;
+        let write = |offset, part: Range<usize>| match may_skip_zeros {
+            true => write_around_zeros(&opened.file, &bytes[part], offset),
+            false => opened.file.write_all_at(&bytes[part], offset),
+        };
+        self.layout.place(start, bytes.len(), write).map_err(|error| {
+            if is_lack_of_space(&error) {
+                context.full.get_or_init(|| context.show(&self.path));
+            }
+            error.to_string()
+        })
     }
 }
 
@@ -290,101 +342,6 @@ pub(super) fn verify(context: &Context<'_>, target: &Target, entry: &Entry) -> R
     match wrong {
         Some(reason) => Err(reason),
         None => visited.map_err(|error| describe(&error)),
-    }
-}
-
-/// What was found of a file's content and is in no piece yet.
-struct Planned<'a> {
-    file: &'a Arc<RestoredFile>,
-    leaves: Vec<Recipe>,
-    /// Offset in the content of the first of them.
-    start: u64,
-    /// Offset behind the last.
-    end: u64,
-    /// Why the restore ends.
-    stopped: Option<StoreError>,
-}
-
-impl Planned<'_> {
-    fn push(&mut self, leaf: Recipe) {
-        self.leaves.push(leaf);
-        self.end += leaf.len;
-    }
-
-    fn is_full(&self) -> bool {
-        self.end - self.start >= PIECE_LEN || self.leaves.len() >= PIECE_CHUNKS
-    }
-
-    /// Whether a last piece is due: there are chunks left, or the file has none at all.
-    fn has_some(&self) -> bool {
-        !self.leaves.is_empty() || self.end == 0
-    }
-
-    fn take(&mut self) -> Piece {
-        let start = std::mem::replace(&mut self.start, self.end);
-        let leaves = std::mem::take(&mut self.leaves);
-        Piece { file: Arc::clone(self.file), leaves, start }
-    }
-}
-
-impl Piece {
-    /// Writes the piece's chunks; whoever writes the last piece finishes the file.
-    pub(super) fn write(self, context: &Context<'_>) {
-        if let Err(reason) = self.write_chunks(context) {
-            self.file.fail(reason);
-        }
-        self.file.piece_is_done(context);
-    }
-
-    fn write_chunks(&self, context: &Context<'_>) -> Result<(), String> {
-        let stopped = |_| "the restore was stopped before it was written".to_owned();
-        context.go_on().map_err(stopped)?;
-        let opened = self.file.open(context)?;
-        let mut start = self.start;
-        for leaf in &self.leaves {
-            context.go_on().map_err(stopped)?;
-            match opened.is_found && self.is_there(&opened.file, leaf, start, context) {
-                true => Counts::add(&context.counts.reused, leaf.len),
-                false => self.write_chunk(&opened, leaf, start, context)?,
-            }
-            start += leaf.len;
-            Progress::add(&context.progress.bytes, leaf.len);
-        }
-        Ok(())
-    }
-
-    /// Whether the file has the chunk already where it belongs.
-    fn is_there(&self, file: &File, leaf: &Recipe, start: u64, context: &Context<'_>) -> bool {
-        if leaf.len > MAX_GROUP_LEN as u64 {
-            return false;
-        }
-        let mut bytes = vec![0; leaf.len as usize];
-        let read = self.file.layout.place(start, leaf.len as usize, |offset, part| {
-            file.read_exact_at(&mut bytes[part], offset)
-        });
-        read.is_ok() && context.chunks.fingerprint(&bytes) == leaf.root
-    }
-
-    fn write_chunk(
-        &self,
-        opened: &Opened,
-        leaf: &Recipe,
-        start: u64,
-        context: &Context<'_>,
-    ) -> Result<(), String> {
-        let bytes = context.chunks.leaf(leaf).map_err(|error| describe(&error))?;
-        // What an earlier restore has left need not be zeros.
-        let may_skip_zeros = context.options.sparse && !opened.is_found;
-        let write = |offset, part: Range<usize>| match may_skip_zeros {
-            true => write_around_zeros(&opened.file, &bytes[part], offset),
-            false => opened.file.write_all_at(&bytes[part], offset),
-        };
-        self.file.layout.place(start, bytes.len(), write).map_err(|error| {
-            if is_lack_of_space(&error) {
-                context.full.get_or_init(|| context.show(&self.file.path));
-            }
-            error.to_string()
-        })
     }
 }
 

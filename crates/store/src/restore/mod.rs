@@ -1,9 +1,10 @@
 //! Restoring: from a snapshot back to files.
 //!
-//! One thread walks the trees and makes directories; the others write files, long ones in pieces
-//! and short ones in the order of where their chunks lie, each from chunks that were verified as they were read. A file appears under its name only when
-//! all of it is written: until then it has a temporary one, and what stood there before stays.
-//! Hard links follow when all files are there, and directories get their times last.
+//! One thread walks the trees, makes directories, and collects files and where their chunks lie in a
+//! window; others write a window while the next one is collected. In a window every group of chunks is
+//! fetched and decoded once, and every chunk verified. A file appears under its name only when all of
+//! it is written: until then it has a temporary one, and what stood there before stays. Hard links
+//! follow when all files are there, and directories get their times last.
 //!
 //! A short file has no name at all until it is whole, where the file system has such files.
 //!
@@ -21,9 +22,9 @@ mod nameless;
 mod selection;
 mod target;
 mod window;
+mod writer;
 
 use std::collections::HashSet;
-use std::convert::Infallible;
 use std::ffi::OsStr;
 use std::io::{self, ErrorKind};
 use std::num::NonZero;
@@ -33,27 +34,25 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 
-use crossbeam_channel::{Receiver, Sender, never, select_biased};
+use crossbeam_channel::{Receiver, Sender};
 use rustix::fs::{FileType, Stat};
 
 use self::delete::{Deleting, Extra};
-use self::file::{Piece, RestoredFile};
+use self::file::RestoredFile;
 use self::nameless::Nameless;
 use self::selection::Selection;
 use self::target::{Missing, Target};
-use self::window::{Batch, Window, Writer};
+use self::window::{Window, content_of};
+use self::writer::Writer;
 use crate::chunks::ChunkReader;
 use crate::entries::Entries;
 use crate::inodes::Inodes;
 use crate::repository::{describe, walk};
 use crate::tree::{self, Detail, Entry, Meta, Node};
-use crate::{Act, Cancel, IssueKind, Progress, Repository, StoreError};
+use crate::{Act, Cancel, IssueKind, Progress, Recipe, Repository, StoreError};
 
-/// Bytes of decompressed groups that are kept: versions of a file turn back to many.
-const GROUP_CACHE: usize = 40 << 20;
-
-/// Pieces of long files that may wait for a thread.
-const QUEUED_PIECES: usize = 16;
+/// Descriptors that are left for other than long files, of those that the process may have.
+const OTHER_DESCRIPTORS: u64 = 400;
 
 /// A path below the target, as the names that lead there. They are shared: of a deep tree every
 /// directory is remembered, and would else have a copy of all names above it.
@@ -154,7 +153,7 @@ pub fn restore(
     }
     .map_err(StoreError::file("open target", target))?;
     let root = Arc::new(root);
-    let chunks = repository.reader()?.keeping_groups(GROUP_CACHE);
+    let chunks = repository.reader()?;
     let counts = Counts::default();
     let (full, failed) = (OnceLock::new(), Mutex::default());
     let context = Context {
@@ -172,16 +171,13 @@ pub fn restore(
     let threads = options
         .threads
         .map_or_else(|| thread::available_parallelism().map_or(1, NonZero::get), NonZero::get);
-    let (pieces, pieces_in) = crossbeam_channel::bounded(QUEUED_PIECES);
-    // As many as there are in a window: the next one waits until it is written.
-    let (files, files_in) = crossbeam_channel::unbounded();
+    // While one window is written another is collected.
+    let (windows, collected) = crossbeam_channel::bounded(0);
     let mut plan = Plan {
         context: &context,
         selection: &selection,
-        pieces,
-        files,
-        window: Window::default(),
-        before: None,
+        windows,
+        window: Window::first(max_long_files()),
         directories: Vec::new(),
         found: vec![Arc::default()],
         extras: Vec::new(),
@@ -191,11 +187,8 @@ pub fn restore(
     };
     let is_over = AtomicBool::new(false);
     let walked = thread::scope(|scope| {
-        for _ in 0..threads {
-            let (pieces, files) = (pieces_in.clone(), files_in.clone());
-            scope.spawn(|| write(&context, &root, pieces, files));
-        }
-        drop((pieces_in, files_in));
+        let writer = Writer { context: &context, root: &root, threads };
+        scope.spawn(move || write(&writer, collected));
         if options.count_first && !options.dry_run && !progress.has_totals() {
             scope.spawn(|| count(&context, &selection, entry, &is_over));
         }
@@ -205,6 +198,9 @@ pub fn restore(
         plan.close();
         walked
     });
+    if walked.is_err() {
+        plan.window.give_up(&context);
+    }
     walked?;
     context.go_on()?;
     if !options.dry_run {
@@ -244,27 +240,16 @@ fn count(context: &Context<'_>, selection: &Selection, entry: &Entry, is_over: &
     }
 }
 
-/// Writes whatever comes, until nothing more can come.
-fn write(
-    context: &Context<'_>,
-    root: &Target,
-    mut pieces: Receiver<Piece>,
-    mut files: Receiver<Batch>,
-) {
-    let mut writer = Writer::new(context, root);
-    let mut open = 2;
-    while open > 0 {
-        select_biased! {
-            recv(files) -> batch => match batch {
-                Ok(batch) => writer.write(&batch),
-                Err(_) => (files, open) = (never(), open - 1),
-            },
-            recv(pieces) -> piece => match piece {
-                Ok(piece) => piece.write(context),
-                Err(_) => (pieces, open) = (never(), open - 1),
-            },
-        }
-    }
+/// Writes each window that comes, until no more can come.
+fn write(writer: &Writer<'_>, windows: Receiver<Window>) {
+    windows.into_iter().for_each(|window| writer.write(window));
+}
+
+/// How many long files may be open at a time.
+fn max_long_files() -> usize {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    // Those of the window at hand, and of the one that is written.
+    limit.map_or(usize::MAX, |limit| (limit.saturating_sub(OTHER_DESCRIPTORS) / 2).max(8) as usize)
 }
 
 /// What all threads of a restore share.
@@ -373,12 +358,9 @@ impl Counts {
 struct Plan<'a> {
     context: &'a Context<'a>,
     selection: &'a Selection,
-    pieces: Sender<Piece>,
-    files: Sender<Batch>,
+    windows: Sender<Window>,
     /// Files that are not handed over yet.
     window: Window,
-    /// Ends when those that were handed over last are written.
-    before: Option<Receiver<Infallible>>,
     /// Directories in the order they were made, with the metadata they get at the end.
     directories: Vec<(Arc<Components>, Meta)>,
     /// Directories that were there already.
@@ -421,8 +403,7 @@ impl Plan<'_> {
 
     /// Lets the writing threads end.
     fn close(&mut self) {
-        self.pieces = crossbeam_channel::bounded(0).0;
-        self.files = crossbeam_channel::bounded(0).0;
+        self.windows = crossbeam_channel::bounded(0).0;
     }
 
     /// The path of the directory at hand.
@@ -717,35 +698,84 @@ impl Plan<'_> {
         }
     }
 
-    /// Hands a file to the writing threads, or lets it wait until there are more.
+    /// Lets a file wait for its window to be full.
     fn file(
         &mut self,
         directory: &Opened,
         entry: &Entry,
         path: &Components,
     ) -> Result<(), StoreError> {
-        let (context, pieces) = (self.context, &self.pieces);
-        let Some(content) = Window::takes(entry) else {
-            let send = &mut |piece| pieces.send(piece).map_err(|_| StoreError::Stopped);
-            return RestoredFile::plan(context, &directory.target, entry, path, send);
-        };
-        self.window.push(context.chunks.first_place(content), &directory.path, entry);
+        let Some((size, content)) = content_of(entry) else { return Ok(()) };
+        if !Window::is_short(size) {
+            return self.long_file(directory, entry, content, path);
+        }
+        let (chunks, mut leaves) = (self.context.chunks, Vec::new());
+        let visited = chunks.visit(content, &mut |leaf| {
+            leaves.push((chunks.place_of(&leaf.root), leaf));
+            Ok(())
+        });
+        match visited {
+            Ok(()) => self.window.push_short(&directory.path, entry, leaves),
+            Err(error) => self.context.failed(path, describe(&error)),
+        }
+        self.hand_over_if_full()
+    }
+
+    /// Lets the chunks of a long file wait, as many at a time as there is room for.
+    fn long_file(
+        &mut self,
+        directory: &Opened,
+        entry: &Entry,
+        content: &Recipe,
+        path: &Components,
+    ) -> Result<(), StoreError> {
+        let context = self.context;
+        let target = Arc::clone(&directory.target);
+        let file = Arc::new(RestoredFile::new(target, path.clone(), entry.clone()));
+        let mut number = self.window.push_long(&file, content.len);
+        let (mut start, mut stopped) = (0, None);
+        let visited = context.chunks.visit(content, &mut |leaf| {
+            if file.has_failed() {
+                return Err(StoreError::Stopped);
+            }
+            let begins = start;
+            start += leaf.len;
+            if file.has_chunk(&leaf, begins, context) {
+                return context.go_on();
+            }
+            file.expects_chunk();
+            self.window.push_chunk(number, begins, leaf, context.chunks.place_of(&leaf.root));
+            if self.window.is_full() {
+                self.hand_over().inspect_err(|_| stopped = Some(StoreError::Stopped))?;
+                number = self.window.push_long(&file, content.len - start);
+            }
+            Ok(())
+        });
+        if let Err(error) = visited {
+            file.fail(describe(&error));
+        }
+        if file.is_done() {
+            // Nobody writes to it any more.
+            if file.must_be_synced(context) {
+                file.sync(context);
+            }
+            file.finish(context);
+        }
+        context.go_on()?;
+        stopped.map_or(Ok(()), Err)?;
+        self.hand_over_if_full()
+    }
+
+    fn hand_over_if_full(&mut self) -> Result<(), StoreError> {
         if self.window.is_full() { self.hand_over() } else { Ok(()) }
     }
 
     /// Hands the files that wait to the writing threads.
     fn hand_over(&mut self) -> Result<(), StoreError> {
-        if let Some(before) = self.before.take() {
-            // It only ends: nothing is ever sent.
-            let _ = before.recv();
-        }
-        let (written, before) = crossbeam_channel::bounded(0);
-        self.before = Some(before);
-        for batch in self.window.batches(written) {
-            self.context.go_on()?;
-            self.files.send(batch).map_err(|_| StoreError::Stopped)?;
-        }
-        Ok(())
+        self.context.go_on()?;
+        let next = self.window.next();
+        let full = std::mem::replace(&mut self.window, next);
+        self.windows.send(full).map_err(|_| StoreError::Stopped)
     }
 
     /// Makes the hard links; every file is there by now.

@@ -1,0 +1,275 @@
+//! Many groups, each fetched and decoded once.
+//!
+//! Whoever wants many chunks sorts them by where they lie. Their containers' footers come first, all
+//! under way at once; they tell which groups hold the chunks, and where. Groups that lie near one
+//! another are read by one request, and as many requests are under way as serve. Threads decode the
+//! groups as they come.
+
+use std::ops::{ControlFlow, Range};
+use std::sync::Arc;
+use std::thread;
+
+use bytes::Bytes;
+use crossbeam_channel::{Receiver, Sender, bounded};
+use onefold_backend::{Request, Span};
+use onefold_container::{ContainerError, Directory, container_name};
+
+use crate::chunks::ChunkReader;
+use crate::groups::Group;
+use crate::{Place, StoreError};
+
+/// Containers whose footers are held at a time.
+const CONTAINERS: usize = 128;
+
+/// The longest request, in bytes, where requests take time to travel, and where they do not.
+const LONGEST_FAR: u64 = 16 << 20;
+const LONGEST_NEAR: u64 = 1 << 20;
+const SHORTEST: u64 = 1 << 20;
+
+/// What is wanted is asked for in so many requests at least, if it is long enough: some are under way
+/// while others are decoded.
+const REQUESTS: u64 = 16;
+
+/// Of the bytes that are fetched, at most one in so many lies in gaps.
+const WASTE: u64 = 20;
+
+/// Groups that wait for a thread that decodes them.
+const WAITING: usize = 16;
+
+/// What a fetch of wanted chunks gives: their positions among those wanted, and the group that holds
+/// them or why it could not be had.
+pub(crate) type TakeGroup<'a> =
+    dyn Fn(Range<usize>, Result<&Group, StoreError>) -> ControlFlow<()> + Sync + 'a;
+
+/// Groups of one container that one request reads.
+struct Stretch {
+    /// Which directory.
+    directory: Arc<Directory>,
+    /// Bytes of the container.
+    range: Range<u64>,
+    /// In ascending order.
+    groups: Vec<Wanted>,
+}
+
+/// A group, and which of the wanted chunks it holds.
+#[derive(Clone)]
+struct Wanted {
+    group: u32,
+    range: Range<u64>,
+    chunks: Range<usize>,
+}
+
+/// Fetches the groups that hold the chunks at `places`, which are in ascending order of container and
+/// slot, and calls `take` once for each group, on one of `threads` threads, or for each container
+/// whose footer cannot be had. It ends early if `take` breaks.
+pub(crate) fn fetch(
+    reader: &ChunkReader<'_>,
+    places: &[Place],
+    threads: usize,
+    take: &TakeGroup<'_>,
+) -> ControlFlow<()> {
+    debug_assert!(places.is_sorted_by_key(|place| (place.container, place.slot)));
+    let mut rest = 0..places.len();
+    while !rest.is_empty() {
+        let runs = containers(places, &mut rest);
+        let mut directories = read_directories(reader, places, &runs, take)?;
+        directories.sort_by_key(|(run, _)| run.start);
+        let stretches = plan(reader, places, directories, take)?;
+        read_stretches(reader, stretches, threads, take)?;
+    }
+    ControlFlow::Continue(())
+}
+
+/// The chunks of the next containers, taken off `rest`.
+fn containers(places: &[Place], rest: &mut Range<usize>) -> Vec<Range<usize>> {
+    let mut runs = Vec::new();
+    while rest.start < rest.end && runs.len() < CONTAINERS {
+        let first = places[rest.start].container;
+        let len = places[rest.clone()].partition_point(|place| place.container == first);
+        runs.push(rest.start..rest.start + len);
+        rest.start += len;
+    }
+    runs
+}
+
+type Found = (Range<usize>, Arc<Directory>);
+
+/// The footers of the containers that hold `runs`.
+fn read_directories(
+    reader: &ChunkReader<'_>,
+    places: &[Place],
+    runs: &[Range<usize>],
+    take: &TakeGroup<'_>,
+) -> ControlFlow<(), Vec<Found>> {
+    let numbers: Vec<u32> = runs.iter().map(|run| places[run.start].container).collect();
+    let mut found = Vec::with_capacity(runs.len());
+    reader.read_directories(&numbers, &mut |at, directory| {
+        let run = runs[at].clone();
+        match directory {
+            Ok(directory) => found.push((run, directory)),
+            Err(error) => take(run, Err(error))?,
+        }
+        ControlFlow::Continue(())
+    })?;
+    ControlFlow::Continue(found)
+}
+
+/// The requests that bring all wanted groups.
+fn plan(
+    reader: &ChunkReader<'_>,
+    places: &[Place],
+    directories: Vec<Found>,
+    take: &TakeGroup<'_>,
+) -> ControlFlow<(), Vec<Stretch>> {
+    let mut wanted = Vec::new();
+    for (run, directory) in directories {
+        match groups_of(places, run.clone(), &directory) {
+            Ok(groups) => wanted.push((directory, groups)),
+            Err(error) => take(run, Err(error.into()))?,
+        }
+    }
+    let gap = reader.objects().gap();
+    let longest = match gap {
+        0 => LONGEST_NEAR,
+        _ => {
+            let lens = wanted.iter().flat_map(|(_, groups)| groups).map(Wanted::len);
+            (lens.sum::<u64>() / REQUESTS).clamp(SHORTEST, LONGEST_FAR)
+        }
+    };
+    let stretches = wanted.into_iter().flat_map(|(directory, groups)| {
+        merge(groups, gap, longest).into_iter().map(move |groups| Stretch {
+            directory: Arc::clone(&directory),
+            range: groups[0].range.start..groups[groups.len() - 1].range.end,
+            groups,
+        })
+    });
+    ControlFlow::Continue(stretches.collect())
+}
+
+impl Wanted {
+    fn len(&self) -> u64 {
+        self.range.end - self.range.start
+    }
+}
+
+/// The groups of one container that hold the chunks of `run`.
+fn groups_of(
+    places: &[Place],
+    run: Range<usize>,
+    directory: &Directory,
+) -> Result<Vec<Wanted>, ContainerError> {
+    let mut groups: Vec<Wanted> = Vec::new();
+    for at in run {
+        let group = directory.chunk(places[at].slot)?.group;
+        match groups.last_mut() {
+            Some(last) if last.group == group => last.chunks.end = at + 1,
+            _ => {
+                let range = directory.stored_range(group)?;
+                groups.push(Wanted { group, range, chunks: at..at + 1 });
+            }
+        }
+    }
+    Ok(groups)
+}
+
+/// Puts neighbours together: those that are no more than `gap` bytes apart, as long as few bytes are
+/// wasted and no more than `longest` bytes are read at a time.
+fn merge(groups: Vec<Wanted>, gap: u64, longest: u64) -> Vec<Vec<Wanted>> {
+    let mut merged: Vec<Vec<Wanted>> = Vec::new();
+    let (mut wasted, mut needed) = (0, 0);
+    for group in groups {
+        needed += group.len();
+        if let Some(last) = merged.last_mut()
+            && let (Some(first), Some(end)) = (last.first(), last.last())
+        {
+            let between = group.range.start - end.range.end;
+            let is_cheap = between <= gap && (wasted + between) * WASTE <= needed;
+            if is_cheap && group.range.end - first.range.start <= longest {
+                wasted += between;
+                last.push(group);
+                continue;
+            }
+        }
+        merged.push(vec![group]);
+    }
+    merged
+}
+
+/// A group that came.
+struct Came {
+    directory: Arc<Directory>,
+    wanted: Wanted,
+    stored: Bytes,
+}
+
+fn read_stretches(
+    reader: &ChunkReader<'_>,
+    stretches: Vec<Stretch>,
+    threads: usize,
+    take: &TakeGroup<'_>,
+) -> ControlFlow<()> {
+    let (came, taken) = bounded(WAITING);
+    thread::scope(|scope| {
+        let flows: Vec<_> = (0..threads)
+            .map(|_| {
+                let taken = taken.clone();
+                scope.spawn(move || decode(reader, taken, take))
+            })
+            .collect();
+        // With the last of its readers the queue ends, and nothing more is sent.
+        drop(taken);
+        let read = request(reader, stretches, came, take);
+        flows.into_iter().fold(read, |flow, thread| match thread.join() {
+            Ok(ControlFlow::Continue(())) => flow,
+            Ok(ControlFlow::Break(())) => ControlFlow::Break(()),
+            Err(panic) => std::panic::resume_unwind(panic),
+        })
+    })
+}
+
+/// Makes the requests and sends each group that comes to the threads that decode.
+fn request(
+    reader: &ChunkReader<'_>,
+    stretches: Vec<Stretch>,
+    came: Sender<Came>,
+    take: &TakeGroup<'_>,
+) -> ControlFlow<()> {
+    let request = |stretch: &Stretch| Request {
+        name: container_name(stretch.directory.id),
+        span: Span::Range(stretch.range.clone()),
+    };
+    let mut requests = stretches.iter().map(request);
+    reader.objects().get_many(&mut requests, &mut |at, answer| {
+        let stretch = &stretches[at];
+        match answer {
+            Ok(bytes) => stretch.groups.iter().try_for_each(|wanted| {
+                let within = |offset: u64| (offset - stretch.range.start) as usize;
+                let stored = bytes.slice(within(wanted.range.start)..within(wanted.range.end));
+                let (directory, wanted) = (Arc::clone(&stretch.directory), wanted.clone());
+                match came.send(Came { directory, wanted, stored }) {
+                    Ok(()) => ControlFlow::Continue(()),
+                    Err(_) => ControlFlow::Break(()),
+                }
+            }),
+            Err(source) => {
+                let (first, last) = (&stretch.groups[0], &stretch.groups[stretch.groups.len() - 1]);
+                let chunks = first.chunks.start..last.chunks.end;
+                let container = stretch.directory.id;
+                take(chunks, Err(ContainerError::Backend { container, source }.into()))
+            }
+        }
+    })
+}
+
+/// Decodes what comes until nothing more can come, or `take` breaks.
+fn decode(reader: &ChunkReader<'_>, came: Receiver<Came>, take: &TakeGroup<'_>) -> ControlFlow<()> {
+    came.into_iter().try_for_each(|Came { directory, wanted, stored }| {
+        match reader.decode(&directory, wanted.group, &stored) {
+            Ok(group) => {
+                drop(stored);
+                take(wanted.chunks, Ok(&group))
+            }
+            Err(error) => take(wanted.chunks, Err(error)),
+        }
+    })
+}

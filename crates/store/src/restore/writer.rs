@@ -1,0 +1,410 @@
+//! Writing a window: each group is fetched and decoded once, and its chunks go to all files that want
+//! them.
+//!
+//! A short file waits in memory until all its chunks are there, and is then written in one go. A long
+//! one takes its chunks as they come. What was not written in order is synced before it gets its name:
+//! all such files of a window together.
+
+use std::collections::HashMap;
+use std::io;
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use bytes::Bytes;
+
+use super::file::RestoredFile;
+use super::target::Target;
+use super::window::{FileNumber, ShortFile, WantedChunk, Window};
+use super::{Components, Context};
+use crate::fetch::fetch;
+use crate::groups::Group;
+use crate::repository::describe;
+use crate::{Place, StoreError};
+
+/// Directories that a thread keeps open.
+const OPEN_DIRECTORIES: usize = 32;
+/// Bytes of chunks that wait for others of their files, at most.
+const MAX_PARKED: usize = 32 << 20;
+/// Files that are synced one by one; more of them by one call for the whole file system.
+const SYNCED_ONE_BY_ONE: usize = 8;
+
+/// What writes windows.
+pub(super) struct Writer<'a> {
+    pub(super) context: &'a Context<'a>,
+    pub(super) root: &'a Target,
+    pub(super) threads: usize,
+}
+
+/// What the threads that write a window share.
+struct Writing<'a> {
+    context: &'a Context<'a>,
+    root: &'a Target,
+    window: &'a Window,
+    parked: Mutex<Parked>,
+    /// What threads that pause have open.
+    directories: Mutex<Vec<Directories>>,
+    /// Files that are whole and must be synced before they get their names.
+    unsynced: Mutex<Vec<Arc<RestoredFile>>>,
+}
+
+/// Chunks that wait for others of their short files.
+#[derive(Default)]
+struct Parked {
+    files: HashMap<u32, Waiting>,
+    /// Bytes of all chunks that wait.
+    len: usize,
+}
+
+/// A short file of which chunks are missing.
+struct Waiting {
+    missing: u32,
+    chunks: Chunks,
+}
+
+enum Chunks {
+    /// In memory, each with its start.
+    Kept(Vec<(u64, Bytes)>),
+    /// In the file: there was no room for them.
+    Written(Arc<RestoredFile>),
+    /// One of them cannot be had.
+    Lost(String),
+}
+
+impl Writer<'_> {
+    /// Writes a window. Whatever fails is reported; a restore that is to stop leaves the rest.
+    pub(super) fn write(&self, mut window: Window) {
+        window.sort();
+        let writing = Writing {
+            context: self.context,
+            root: self.root,
+            window: &window,
+            parked: Mutex::default(),
+            directories: Mutex::default(),
+            unsynced: Mutex::default(),
+        };
+        let flow = writing.write(self.threads);
+        writing.finish(flow.is_break());
+    }
+}
+
+impl Writing<'_> {
+    fn write(&self, threads: usize) -> ControlFlow<()> {
+        if self.context.go_on().is_err() {
+            return ControlFlow::Break(());
+        }
+        let Window { short, chunks, .. } = self.window;
+        let empty: Vec<&ShortFile> = short.iter().filter(|file| file.chunks == 0).collect();
+        each(threads, &empty, |file| {
+            self.with_directories(|directories| self.write_short(file, &[], directories))
+        })?;
+        let (lost, placed) = chunks.split_at(chunks.partition_point(|chunk| chunk.place.is_none()));
+        let places: Vec<Place> = placed.iter().filter_map(|chunk| chunk.place).collect();
+        fetch(self.context.chunks, &places, threads, &|wanted, group| {
+            self.with_directories(|directories| {
+                placed[wanted].iter().try_for_each(|chunk| self.take(chunk, &group, directories))
+            })
+        })?;
+        each(threads, lost, |chunk| {
+            self.with_directories(|directories| self.take_elsewhere(chunk, directories))
+        })
+    }
+
+    /// Writes a chunk of a group.
+    fn take(
+        &self,
+        chunk: &WantedChunk,
+        group: &Result<&Group, StoreError>,
+        directories: &mut Directories,
+    ) -> ControlFlow<()> {
+        let (Ok(group), Some(place)) = (group, chunk.place) else {
+            return self.take_elsewhere(chunk, directories);
+        };
+        match self.context.chunks.chunk_of(group, place, &chunk.leaf.root) {
+            Ok(bytes) => self.deliver(chunk, Ok(bytes), directories),
+            Err(_) => self.take_elsewhere(chunk, directories),
+        }
+    }
+
+    /// Writes a chunk that is not where the index said: wherever it is found.
+    fn take_elsewhere(
+        &self,
+        chunk: &WantedChunk,
+        directories: &mut Directories,
+    ) -> ControlFlow<()> {
+        let found = self.context.chunks.chunk(&chunk.leaf.root);
+        self.deliver(chunk, found.map_err(|error| describe(&error)), directories)
+    }
+
+    /// Writes a chunk to its file, or lets it wait for the file's others.
+    fn deliver(
+        &self,
+        chunk: &WantedChunk,
+        found: Result<Bytes, String>,
+        directories: &mut Directories,
+    ) -> ControlFlow<()> {
+        if self.context.go_on().is_err() {
+            return ControlFlow::Break(());
+        }
+        let found = found.and_then(|bytes| match bytes.len() as u64 == chunk.leaf.len {
+            true => Ok(bytes),
+            false => {
+                let (expected, found) = (chunk.leaf.len, bytes.len() as u64);
+                Err(describe(&StoreError::RecipeLength { expected, found }))
+            }
+        });
+        match chunk.file {
+            FileNumber::Long(number) => {
+                self.take_long(&self.window.long[number as usize], chunk.start, found);
+            }
+            FileNumber::Short(number) => {
+                let file = &self.window.short[number as usize];
+                match (found, file.chunks) {
+                    (Ok(bytes), 1) => {
+                        return self.write_short(file, &[(chunk.start, bytes)], directories);
+                    }
+                    (found, _) => return self.park(number, chunk.start, found, directories),
+                }
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Writes a chunk of a file that takes them as they come.
+    fn take_long(&self, file: &Arc<RestoredFile>, start: u64, found: Result<Bytes, String>) {
+        match found {
+            Ok(bytes) => file.write(start, &bytes, self.context),
+            Err(reason) => file.fail(reason),
+        }
+        if file.is_done() {
+            self.finish_file(file);
+        }
+    }
+
+    /// Lets a chunk of a short file wait, or writes the file if it was the last.
+    fn park(
+        &self,
+        number: u32,
+        start: u64,
+        found: Result<Bytes, String>,
+        directories: &mut Directories,
+    ) -> ControlFlow<()> {
+        let file = &self.window.short[number as usize];
+        let mut parked = self.parked.lock().expect("no thread panics with it locked");
+        let Parked { files, len } = &mut *parked;
+        let new = || Waiting { missing: file.chunks, chunks: Chunks::Kept(Vec::new()) };
+        let waiting = files.entry(number).or_insert_with(new);
+        waiting.missing -= 1;
+        let is_last = waiting.missing == 0;
+        match (&mut waiting.chunks, found) {
+            (Chunks::Lost(_), _) => {}
+            (Chunks::Kept(chunks), Ok(bytes)) => {
+                *len += bytes.len();
+                // A slice would keep all of its group.
+                let bytes = if is_last { bytes } else { Bytes::copy_from_slice(&bytes) };
+                chunks.push((start, bytes));
+            }
+            (Chunks::Written(written), Ok(bytes)) => written.write(start, &bytes, self.context),
+            (chunks, Err(reason)) => {
+                if let Chunks::Kept(kept) = chunks {
+                    *len -= kept.iter().map(|(_, bytes)| bytes.len()).sum::<usize>();
+                }
+                if let Chunks::Written(written) = chunks {
+                    written.give_up(self.context);
+                }
+                *chunks = Chunks::Lost(reason);
+            }
+        }
+        if is_last {
+            let waiting = files.remove(&number).expect("it was just there");
+            if let Chunks::Kept(chunks) = &waiting.chunks {
+                *len -= chunks.iter().map(|(_, bytes)| bytes.len()).sum::<usize>();
+            }
+            drop(parked);
+            return self.complete(file, waiting.chunks, directories);
+        }
+        if *len > MAX_PARKED
+            && let Chunks::Kept(chunks) = &mut waiting.chunks
+        {
+            *len -= chunks.iter().map(|(_, bytes)| bytes.len()).sum::<usize>();
+            let chunks = std::mem::take(chunks);
+            waiting.chunks = self.spill(file, &chunks, directories);
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Writes the chunks of a file that are there to the file, to make room.
+    fn spill(
+        &self,
+        file: &ShortFile,
+        chunks: &[(u64, Bytes)],
+        directories: &mut Directories,
+    ) -> Chunks {
+        match self.restored(file, directories) {
+            Ok(restored) => {
+                let restored = Arc::new(restored);
+                chunks
+                    .iter()
+                    .for_each(|(start, bytes)| restored.write(*start, bytes, self.context));
+                Chunks::Written(restored)
+            }
+            Err((_, reason)) => Chunks::Lost(reason),
+        }
+    }
+
+    /// Finishes a short file of which all chunks came.
+    fn complete(
+        &self,
+        file: &ShortFile,
+        chunks: Chunks,
+        directories: &mut Directories,
+    ) -> ControlFlow<()> {
+        match chunks {
+            Chunks::Kept(mut chunks) => {
+                chunks.sort_unstable_by_key(|(start, _)| *start);
+                return self.write_short(file, &chunks, directories);
+            }
+            Chunks::Written(restored) => self.finish_file(&restored),
+            Chunks::Lost(reason) => {
+                let entry = self.window.entry(file);
+                let mut path = Components::clone(&file.directory);
+                path.push(entry.name[..].into());
+                self.context.failed(&path, reason);
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Writes a short file of `chunks`, which are all it has, in order.
+    fn write_short(
+        &self,
+        file: &ShortFile,
+        chunks: &[(u64, Bytes)],
+        directories: &mut Directories,
+    ) -> ControlFlow<()> {
+        if self.context.go_on().is_err() {
+            return ControlFlow::Break(());
+        }
+        match self.restored(file, directories) {
+            Ok(restored) => {
+                chunks
+                    .iter()
+                    .for_each(|(start, bytes)| restored.write(*start, bytes, self.context));
+                match restored.must_be_synced(self.context) {
+                    true => self.finish_file(&Arc::new(restored)),
+                    false => restored.finish(self.context),
+                }
+            }
+            Err((path, reason)) => self.context.failed(&path, reason),
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn restored(
+        &self,
+        file: &ShortFile,
+        directories: &mut Directories,
+    ) -> Result<RestoredFile, (Components, String)> {
+        let entry = self.window.entry(file);
+        let mut path = Components::clone(&file.directory);
+        path.push(entry.name[..].into());
+        match directories.open(self.root, &file.directory) {
+            Ok(target) => Ok(RestoredFile::new(target, path, entry)),
+            Err(error) => Err((path, format!("its directory: {error}"))),
+        }
+    }
+
+    /// Finishes a file that is whole, or lets it wait until it is synced with the others.
+    fn finish_file(&self, file: &Arc<RestoredFile>) {
+        if !file.must_be_synced(self.context) {
+            return file.finish(self.context);
+        }
+        let mut unsynced = self.unsynced.lock().expect("no thread panics with it locked");
+        unsynced.push(Arc::clone(file));
+    }
+
+    /// Syncs and finishes what waits for that; what is not whole because the restore `is_stopped` is
+    /// removed, unless it is worth to be gone on with.
+    fn finish(self, is_stopped: bool) {
+        let unsynced = self.unsynced.into_inner().expect("no thread panics with it locked");
+        sync(&unsynced, self.root, self.context);
+        unsynced.iter().for_each(|file| file.finish(self.context));
+        if is_stopped {
+            let parked = self.parked.into_inner().expect("no thread panics with it locked");
+            for waiting in parked.files.into_values() {
+                if let Chunks::Written(file) = waiting.chunks {
+                    file.give_up(self.context);
+                }
+            }
+            self.window.give_up(self.context);
+        }
+    }
+
+    /// Calls `work` with directories that no other thread uses now.
+    fn with_directories<T>(&self, work: impl FnOnce(&mut Directories) -> T) -> T {
+        let pool = || self.directories.lock().expect("no thread panics with it locked");
+        let mut directories = pool().pop().unwrap_or_default();
+        let result = work(&mut directories);
+        pool().push(directories);
+        result
+    }
+}
+
+/// Makes the bytes of `files` durable.
+fn sync(files: &[Arc<RestoredFile>], root: &Target, context: &Context<'_>) {
+    if files.len() > SYNCED_ONE_BY_ONE && rustix::fs::syncfs(root.descriptor()).is_ok() {
+        return;
+    }
+    files.iter().for_each(|file| file.sync(context));
+}
+
+/// Does `work` for each of `items`, on `threads` threads.
+fn each<T: Sync>(
+    threads: usize,
+    items: &[T],
+    work: impl Fn(&T) -> ControlFlow<()> + Sync,
+) -> ControlFlow<()> {
+    let next = AtomicUsize::new(0);
+    let run = || loop {
+        let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) else {
+            return ControlFlow::Continue(());
+        };
+        work(item)?;
+    };
+    thread::scope(|scope| {
+        let others: Vec<_> = (1..threads.min(items.len())).map(|_| scope.spawn(run)).collect();
+        let flow = run();
+        others.into_iter().fold(flow, |flow, thread| match thread.join() {
+            Ok(ControlFlow::Continue(())) => flow,
+            Ok(ControlFlow::Break(())) => ControlFlow::Break(()),
+            Err(panic) => std::panic::resume_unwind(panic),
+        })
+    })
+}
+
+/// Directories that were used lately.
+#[derive(Default)]
+struct Directories {
+    open: Vec<(Arc<Components>, Arc<Target>)>,
+    /// Which of them goes next.
+    oldest: usize,
+}
+
+impl Directories {
+    fn open(&mut self, root: &Target, directory: &Arc<Components>) -> io::Result<Arc<Target>> {
+        if let Some((_, target)) = self.open.iter().find(|(known, _)| Arc::ptr_eq(known, directory))
+        {
+            return Ok(Arc::clone(target));
+        }
+        let target = Arc::new(root.descend(directory)?);
+        let opened = (Arc::clone(directory), Arc::clone(&target));
+        if self.open.len() < OPEN_DIRECTORIES {
+            self.open.push(opened);
+        } else {
+            self.open[self.oldest] = opened;
+            self.oldest = (self.oldest + 1) % OPEN_DIRECTORIES;
+        }
+        Ok(target)
+    }
+}
