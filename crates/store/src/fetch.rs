@@ -3,7 +3,7 @@
 //! Whoever wants many chunks sorts them by where they lie. Their containers' footers come first, all
 //! under way at once; they tell which groups hold the chunks, and where. Groups that lie near one
 //! another are read by one request, and as many requests are under way as serve. Threads decode the
-//! groups as they come.
+//! groups as they come. Those that come from far away are kept for the next fetch, if there is where.
 
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
@@ -15,7 +15,8 @@ use onefold_backend::{Request, Span};
 use onefold_container::{ContainerError, Directory, container_name};
 
 use crate::chunks::ChunkReader;
-use crate::groups::Group;
+use crate::groups::{Group, Key};
+use crate::scratch::Scratch;
 use crate::{Place, StoreError};
 
 /// Containers whose footers are held at a time.
@@ -66,6 +67,7 @@ pub(crate) fn fetch(
     reader: &ChunkReader<'_>,
     places: &[Place],
     threads: usize,
+    scratch: Option<&Scratch>,
     take: &TakeGroup<'_>,
 ) -> ControlFlow<()> {
     debug_assert!(places.is_sorted_by_key(|place| (place.container, place.slot)));
@@ -74,8 +76,13 @@ pub(crate) fn fetch(
         let runs = containers(places, &mut rest);
         let mut directories = read_directories(reader, places, &runs, take)?;
         directories.sort_by_key(|(run, _)| run.start);
-        let stretches = plan(reader, places, directories, take)?;
-        read_stretches(reader, stretches, threads, take)?;
+        let wanted = wanted(places, directories, take)?;
+        let decoding = Decoding { reader, threads, take };
+        decoding.run(|decoders| {
+            let kept = Kept::new(scratch, places, &wanted);
+            let missing = kept.send(wanted, decoders)?;
+            request(reader, &plan(reader, missing), &kept, decoders, take)
+        })?;
     }
     ControlFlow::Continue(())
 }
@@ -93,6 +100,9 @@ fn containers(places: &[Place], rest: &mut Range<usize>) -> Vec<Range<usize>> {
 }
 
 type Found = (Range<usize>, Arc<Directory>);
+
+/// The groups of a container that are wanted.
+type OfContainer = (Arc<Directory>, Vec<Wanted>);
 
 /// The footers of the containers that hold `runs`.
 fn read_directories(
@@ -114,13 +124,12 @@ fn read_directories(
     ControlFlow::Continue(found)
 }
 
-/// The requests that bring all wanted groups.
-fn plan(
-    reader: &ChunkReader<'_>,
+/// The groups that are wanted of each container.
+fn wanted(
     places: &[Place],
     directories: Vec<Found>,
     take: &TakeGroup<'_>,
-) -> ControlFlow<(), Vec<Stretch>> {
+) -> ControlFlow<(), Vec<OfContainer>> {
     let mut wanted = Vec::new();
     for (run, directory) in directories {
         match groups_of(places, run.clone(), &directory) {
@@ -128,13 +137,15 @@ fn plan(
             Err(error) => take(run, Err(error.into()))?,
         }
     }
+    ControlFlow::Continue(wanted)
+}
+
+/// The requests that bring all of `wanted`.
+fn plan(reader: &ChunkReader<'_>, wanted: Vec<OfContainer>) -> Vec<Stretch> {
     let gap = reader.objects().gap();
     let longest = match gap {
         0 => LONGEST_NEAR,
-        _ => {
-            let lens = wanted.iter().flat_map(|(_, groups)| groups).map(Wanted::len);
-            (lens.sum::<u64>() / REQUESTS).clamp(SHORTEST, LONGEST_FAR)
-        }
+        _ => (len_of(&wanted) / REQUESTS).clamp(SHORTEST, LONGEST_FAR),
     };
     let stretches = wanted.into_iter().flat_map(|(directory, groups)| {
         merge(groups, gap, longest).into_iter().map(move |groups| Stretch {
@@ -143,7 +154,12 @@ fn plan(
             groups,
         })
     });
-    ControlFlow::Continue(stretches.collect())
+    stretches.collect()
+}
+
+/// Bytes of the groups, as stored.
+fn len_of(wanted: &[OfContainer]) -> u64 {
+    wanted.iter().flat_map(|(_, groups)| groups).map(Wanted::len).sum()
 }
 
 impl Wanted {
@@ -195,43 +211,59 @@ fn merge(groups: Vec<Wanted>, gap: u64, longest: u64) -> Vec<Vec<Wanted>> {
     merged
 }
 
-/// A group that came.
-struct Came {
-    directory: Arc<Directory>,
-    wanted: Wanted,
-    stored: Bytes,
+/// What was kept of earlier fetches, and keeps what comes for later ones.
+struct Kept<'a> {
+    /// Where, if what is fetched has room there.
+    scratch: Option<&'a Scratch>,
+    places: &'a [Place],
 }
 
-fn read_stretches(
-    reader: &ChunkReader<'_>,
-    stretches: Vec<Stretch>,
-    threads: usize,
-    take: &TakeGroup<'_>,
-) -> ControlFlow<()> {
-    let (came, taken) = bounded(WAITING);
-    thread::scope(|scope| {
-        let flows: Vec<_> = (0..threads)
-            .map(|_| {
-                let taken = taken.clone();
-                scope.spawn(move || decode(reader, taken, take))
-            })
-            .collect();
-        // With the last of its readers the queue ends, and nothing more is sent.
-        drop(taken);
-        let read = request(reader, stretches, came, take);
-        flows.into_iter().fold(read, |flow, thread| match thread.join() {
-            Ok(ControlFlow::Continue(())) => flow,
-            Ok(ControlFlow::Break(())) => ControlFlow::Break(()),
-            Err(panic) => std::panic::resume_unwind(panic),
-        })
-    })
+impl<'a> Kept<'a> {
+    fn new(scratch: Option<&'a Scratch>, places: &'a [Place], wanted: &[OfContainer]) -> Self {
+        Self { scratch: scratch.filter(|scratch| scratch.has_room(len_of(wanted))), places }
+    }
+
+    /// Sends those of the groups that are kept to the threads that decode, and gives the others.
+    fn send(
+        &self,
+        wanted: Vec<OfContainer>,
+        decoders: &Sender<Came>,
+    ) -> ControlFlow<(), Vec<OfContainer>> {
+        let Some(scratch) = self.scratch else { return ControlFlow::Continue(wanted) };
+        let mut missing = Vec::new();
+        for (directory, groups) in wanted {
+            let mut others = Vec::new();
+            for group in groups {
+                match scratch.get(self.key(&group)) {
+                    Some(stored) => send(decoders, &directory, group, stored)?,
+                    None => others.push(group),
+                }
+            }
+            if !others.is_empty() {
+                missing.push((directory, others));
+            }
+        }
+        ControlFlow::Continue(missing)
+    }
+
+    /// Keeps a group.
+    fn put(&self, wanted: &Wanted, stored: &[u8]) {
+        if let Some(scratch) = self.scratch {
+            scratch.put(self.key(wanted), stored);
+        }
+    }
+
+    fn key(&self, wanted: &Wanted) -> Key {
+        (self.places[wanted.chunks.start].container, wanted.group)
+    }
 }
 
-/// Makes the requests and sends each group that comes to the threads that decode.
+/// Makes the requests, and sends each group that comes to the threads that decode.
 fn request(
     reader: &ChunkReader<'_>,
-    stretches: Vec<Stretch>,
-    came: Sender<Came>,
+    stretches: &[Stretch],
+    kept: &Kept<'_>,
+    decoders: &Sender<Came>,
     take: &TakeGroup<'_>,
 ) -> ControlFlow<()> {
     let request = |stretch: &Stretch| Request {
@@ -245,11 +277,8 @@ fn request(
             Ok(bytes) => stretch.groups.iter().try_for_each(|wanted| {
                 let within = |offset: u64| (offset - stretch.range.start) as usize;
                 let stored = bytes.slice(within(wanted.range.start)..within(wanted.range.end));
-                let (directory, wanted) = (Arc::clone(&stretch.directory), wanted.clone());
-                match came.send(Came { directory, wanted, stored }) {
-                    Ok(()) => ControlFlow::Continue(()),
-                    Err(_) => ControlFlow::Break(()),
-                }
+                kept.put(wanted, &stored);
+                send(decoders, &stretch.directory, wanted.clone(), stored)
             }),
             Err(source) => {
                 let (first, last) = (&stretch.groups[0], &stretch.groups[stretch.groups.len() - 1]);
@@ -261,15 +290,66 @@ fn request(
     })
 }
 
-/// Decodes what comes until nothing more can come, or `take` breaks.
-fn decode(reader: &ChunkReader<'_>, came: Receiver<Came>, take: &TakeGroup<'_>) -> ControlFlow<()> {
-    came.into_iter().try_for_each(|Came { directory, wanted, stored }| {
-        match reader.decode(&directory, wanted.group, &stored) {
-            Ok(group) => {
-                drop(stored);
-                take(wanted.chunks, Ok(&group))
+/// A group that came.
+struct Came {
+    directory: Arc<Directory>,
+    wanted: Wanted,
+    stored: Bytes,
+}
+
+/// Sends a group to the threads that decode, unless they have ended.
+fn send(
+    decoders: &Sender<Came>,
+    directory: &Arc<Directory>,
+    wanted: Wanted,
+    stored: Bytes,
+) -> ControlFlow<()> {
+    match decoders.send(Came { directory: Arc::clone(directory), wanted, stored }) {
+        Ok(()) => ControlFlow::Continue(()),
+        Err(_) => ControlFlow::Break(()),
+    }
+}
+
+/// What decodes groups as they come.
+struct Decoding<'a> {
+    reader: &'a ChunkReader<'a>,
+    threads: usize,
+    take: &'a TakeGroup<'a>,
+}
+
+impl Decoding<'_> {
+    /// Decodes what `bring` sends, until that is over or somebody breaks.
+    fn run(&self, bring: impl FnOnce(&Sender<Came>) -> ControlFlow<()>) -> ControlFlow<()> {
+        let (came, taken) = bounded(WAITING);
+        thread::scope(|scope| {
+            let flows: Vec<_> = (0..self.threads)
+                .map(|_| {
+                    let taken = taken.clone();
+                    scope.spawn(move || self.decode(taken))
+                })
+                .collect();
+            // With the last of its readers the queue ends, and nothing more is sent.
+            drop(taken);
+            let brought = bring(&came);
+            drop(came);
+            flows.into_iter().fold(brought, |flow, thread| match thread.join() {
+                Ok(ControlFlow::Continue(())) => flow,
+                Ok(ControlFlow::Break(())) => ControlFlow::Break(()),
+                Err(panic) => std::panic::resume_unwind(panic),
+            })
+        })
+    }
+
+    /// Decodes what comes until nothing more can come, or `take` breaks.
+    fn decode(&self, came: Receiver<Came>) -> ControlFlow<()> {
+        came.into_iter().try_for_each(|Came { directory, wanted, stored }| {
+            match self.reader.decode(&directory, wanted.group, &stored) {
+                Ok(group) => {
+                    drop(stored);
+                    (self.take)(wanted.chunks, Ok(&group))
+                }
+                Err(error) => (self.take)(wanted.chunks, Err(error)),
             }
-            Err(error) => take(wanted.chunks, Err(error)),
-        }
-    })
+        })
+    }
 }

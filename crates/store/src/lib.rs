@@ -59,7 +59,8 @@ pub mod repair;
 mod repository;
 pub mod restore;
 #[cfg_attr(not(feature = "seeded-bugs"), doc(hidden))]
-pub mod seeded;
+pub mod scratch;
+mod seeded;
 mod select;
 mod slots;
 mod snapshot;

@@ -4,14 +4,16 @@ mod common;
 
 use std::fs::{self, File, FileTimes, Permissions};
 use std::num::NonZero;
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, UNIX_EPOCH};
 
+use bytes::Bytes;
 use common::hooked::Hooked;
 use common::picture::Picture;
 use common::sealed::{self, Forger};
@@ -19,7 +21,7 @@ use common::{
     Issues, back_up, chain, checked, config, in_memory, names, open, restored, small_chunks,
     try_restore, write,
 };
-use onefold_backend::Objects;
+use onefold_backend::{BackendError, ObjectInfo, Objects};
 use onefold_container::Content;
 use onefold_fingerprint::Fingerprint;
 use onefold_store::restore::{Options, Overwrite, Report, restore};
@@ -623,6 +625,67 @@ fn a_restore_that_was_stopped_is_gone_on_with() {
     let found = Picture::of(target.path());
     found.expect(&Picture::of(source.path())).unwrap();
     assert!(found.are_linked("a", "link"));
+}
+
+/// Objects that take long to come, and what was read of them.
+struct Far {
+    objects: Arc<dyn Objects>,
+    read: Mutex<Vec<(String, Range<u64>)>>,
+}
+
+impl Objects for Far {
+    fn put(&self, name: &str, bytes: Bytes) -> Result<(), BackendError> {
+        self.objects.put(name, bytes)
+    }
+
+    fn get(&self, name: &str) -> Result<Bytes, BackendError> {
+        self.objects.get(name)
+    }
+
+    fn get_range(&self, name: &str, range: Range<u64>) -> Result<Bytes, BackendError> {
+        self.read.lock().unwrap().push((name.to_owned(), range.clone()));
+        self.objects.get_range(name, range)
+    }
+
+    fn gap(&self) -> u64 {
+        64 << 10
+    }
+
+    fn size(&self, name: &str) -> Result<u64, BackendError> {
+        self.objects.size(name)
+    }
+
+    fn list(&self, prefix: &str) -> Result<Vec<ObjectInfo>, BackendError> {
+        self.objects.list(prefix)
+    }
+
+    fn delete(&self, name: &str) -> Result<(), BackendError> {
+        self.objects.delete(name)
+    }
+}
+
+#[test]
+fn what_several_windows_want_comes_once_from_far_away() {
+    // The files take several windows, and each wants all groups.
+    let source = folder();
+    for version in ["a", "b", "c"] {
+        for number in 0..8000 {
+            let path = source.path().join(format!("{version}/{}/{number}", number / 500));
+            write(path, random(number, 300));
+        }
+    }
+    let (objects, _, snapshot) = backed_up(source.path());
+    let far = Arc::new(Far { objects, read: Mutex::default() });
+    let repository = Repository::open(Arc::clone(&far) as Arc<dyn Objects>).unwrap();
+    let target = folder();
+    let (report, issues) = restore_over(&repository, &snapshot, target.path(), &Options::default());
+    assert_eq!((report.files, report.failed, issues), (24_000, 0, Vec::new()));
+    let stored: u64 = names(&*far, "containers/").iter().map(|name| far.size(name).unwrap()).sum();
+    let read = far.read.lock().unwrap();
+    let received: u64 = read.iter().map(|(_, range)| range.end - range.start).sum();
+    // Footers are read beside the groups, and once more with the end of their container.
+    assert!(received < stored * 5 / 4, "{received} bytes of {stored}");
+    Picture::of(target.path()).expect(&Picture::of(source.path())).unwrap();
 }
 
 #[test]

@@ -187,7 +187,7 @@ pub fn restore(
     };
     let is_over = AtomicBool::new(false);
     let walked = thread::scope(|scope| {
-        let writer = Writer { context: &context, root: &root, threads };
+        let writer = Writer::new(&context, &root, threads);
         scope.spawn(move || write(&writer, collected));
         if options.count_first && !options.dry_run && !progress.has_totals() {
             scope.spawn(|| count(&context, &selection, entry, &is_over));

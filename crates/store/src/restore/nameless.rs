@@ -74,8 +74,9 @@ impl Way {
     }
 }
 
+/// A file without a name on the file system of `directory`.
 #[expect(clippy::disallowed_methods, reason = "the restore target")]
-fn create(directory: &Target) -> io::Result<File> {
+pub(super) fn create(directory: &Target) -> io::Result<File> {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     let mode = Mode::RUSR | Mode::WUSR;
     Ok(rustix::fs::openat(directory.descriptor(), ".", flags, mode)?.into())

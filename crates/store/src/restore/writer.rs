@@ -15,12 +15,14 @@ use std::thread;
 use bytes::Bytes;
 
 use super::file::RestoredFile;
+use super::nameless;
 use super::target::Target;
 use super::window::{FileNumber, ShortFile, WantedChunk, Window};
 use super::{Components, Context};
 use crate::fetch::fetch;
 use crate::groups::Group;
 use crate::repository::describe;
+use crate::scratch::Scratch;
 use crate::{Place, StoreError};
 
 /// Directories that a thread keeps open.
@@ -30,17 +32,25 @@ const MAX_PARKED: usize = 32 << 20;
 /// Files that are synced one by one; more of them by one call for the whole file system.
 const SYNCED_ONE_BY_ONE: usize = 8;
 
+/// Bytes of groups that are kept for later windows, at most; and of what is free beside the target, one
+/// in so many.
+const MAX_SCRATCH: u64 = 1 << 30;
+const SCRATCH_SHARE: u64 = 16;
+
 /// What writes windows.
 pub(super) struct Writer<'a> {
-    pub(super) context: &'a Context<'a>,
-    pub(super) root: &'a Target,
-    pub(super) threads: usize,
+    context: &'a Context<'a>,
+    root: &'a Target,
+    threads: usize,
+    /// What later windows may want again.
+    scratch: Option<Scratch>,
 }
 
 /// What the threads that write a window share.
 struct Writing<'a> {
     context: &'a Context<'a>,
     root: &'a Target,
+    scratch: Option<&'a Scratch>,
     window: &'a Window,
     parked: Mutex<Parked>,
     /// What threads that pause have open.
@@ -72,13 +82,20 @@ enum Chunks {
     Lost(String),
 }
 
-impl Writer<'_> {
+impl<'a> Writer<'a> {
+    pub(super) fn new(context: &'a Context<'a>, root: &'a Target, threads: usize) -> Self {
+        let is_far = context.chunks.objects().gap() > 0;
+        let scratch = is_far.then(|| scratch(root)).flatten();
+        Self { context, root, threads, scratch }
+    }
+
     /// Writes a window. Whatever fails is reported; a restore that is to stop leaves the rest.
     pub(super) fn write(&self, mut window: Window) {
         window.sort();
         let writing = Writing {
             context: self.context,
             root: self.root,
+            scratch: self.scratch.as_ref(),
             window: &window,
             parked: Mutex::default(),
             directories: Mutex::default(),
@@ -101,7 +118,7 @@ impl Writing<'_> {
         })?;
         let (lost, placed) = chunks.split_at(chunks.partition_point(|chunk| chunk.place.is_none()));
         let places: Vec<Place> = placed.iter().filter_map(|chunk| chunk.place).collect();
-        fetch(self.context.chunks, &places, threads, &|wanted, group| {
+        fetch(self.context.chunks, &places, threads, self.scratch, &|wanted, group| {
             self.with_directories(|directories| {
                 placed[wanted].iter().try_for_each(|chunk| self.take(chunk, &group, directories))
             })
@@ -349,6 +366,15 @@ impl Writing<'_> {
         pool().push(directories);
         result
     }
+}
+
+/// Room beside the target for what windows want in common; none where the file system has no files
+/// without names.
+fn scratch(root: &Target) -> Option<Scratch> {
+    let free = rustix::fs::fstatvfs(root.descriptor()).ok()?;
+    let free = free.f_bavail.saturating_mul(free.f_frsize);
+    let capacity = MAX_SCRATCH.min(free / SCRATCH_SHARE);
+    Some(Scratch::new(nameless::create(root).ok()?, capacity))
 }
 
 /// Makes the bytes of `files` durable.
