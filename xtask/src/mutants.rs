@@ -34,7 +34,7 @@ const PLACES: &[(&str, &[&str], &[&str])] = &[
     ),
     ("onefold-volume", &["src/*.rs"], &["failures", "model", "scrub"]),
     ("onefold-seal", &["src/*.rs"], &[]),
-    ("onefold-container", &["src/*.rs"], &[]),
+    ("onefold-container", &["src/*.rs"], &["appended", "codecs", "container", "hostile"]),
     ("onefold-index", &["src/*.rs"], &["index"]),
     ("onefold-nbd", &["src/*.rs"], &["nbd"]),
 ];
@@ -107,7 +107,8 @@ fn list() -> Result<Vec<Mutant>> {
         let mutants: Vec<Mutant> = serde_json::from_slice(&output.stdout)
             .with_context(|| format!("what {command:?} printed"))?;
         ensure!(!mutants.is_empty(), "{package} has no mutants, expected some");
-        all.extend(mutants);
+        // Bugs that tests switch on are not compiled in.
+        all.extend(mutants.into_iter().filter(|mutant| !mutant.file.ends_with("/seeded.rs")));
     }
     Ok(all)
 }
