@@ -84,8 +84,13 @@ impl Directory {
         id: ObjectId,
         size: u64,
     ) -> Result<Self, ContainerError> {
-        let name = container_name(id);
-        Self::read_by(envelope, id, size, |range| objects.get_range(&name, range))
+        let mut read = None;
+        let ended = Self::read_many(objects, envelope, &[(id, size)], &mut |_, directory| {
+            read = Some(directory);
+            ControlFlow::Continue(())
+        });
+        debug_assert!(ended.is_continue(), "nothing ends it early");
+        read.expect("one container was asked for")
     }
 
     /// The same of a container that `read` reads ranges of.

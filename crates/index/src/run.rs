@@ -1,7 +1,9 @@
 //! Runs: the index at rest.
 
+use std::ops::ControlFlow;
+
 use bytes::Bytes;
-use onefold_backend::Objects;
+use onefold_backend::{BackendError, Objects, Request, Span};
 use onefold_fingerprint::Fingerprint;
 use onefold_seal::wire::{Put, Reader, WireError};
 use onefold_seal::{Envelope, Kind, ObjectId};
@@ -63,12 +65,32 @@ impl Run {
         envelope: &Envelope,
         run: ObjectId,
     ) -> Result<Self, IndexError> {
-        let backend = |source| IndexError::Backend { run, source };
-        let len = objects.size(&run_name(run)).map_err(backend)?;
-        if len > MAX_LEN {
-            return Err(IndexError::TooLong { run, len, max: MAX_LEN });
-        }
-        let object = objects.get(&run_name(run)).map_err(backend)?;
+        Self::open(envelope, run, objects.get_limited(&run_name(run), MAX_LEN))
+    }
+
+    /// Reads `runs`, many at a time, and hands each to `take` with its position as it comes.
+    pub fn read_many(
+        objects: &dyn Objects,
+        envelope: &Envelope,
+        runs: &[ObjectId],
+        take: &mut dyn FnMut(usize, Result<Self, IndexError>) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        let request =
+            |run: &ObjectId| Request { name: run_name(*run), span: Span::Whole { max: MAX_LEN } };
+        objects.get_many(&mut runs.iter().map(request), &mut |at, answer| {
+            take(at, Self::open(envelope, runs[at], answer))
+        })
+    }
+
+    fn open(
+        envelope: &Envelope,
+        run: ObjectId,
+        read: Result<Bytes, BackendError>,
+    ) -> Result<Self, IndexError> {
+        let object = read.map_err(|source| match source {
+            BackendError::TooLong { size: len, max, .. } => IndexError::TooLong { run, len, max },
+            source => IndexError::Backend { run, source },
+        })?;
         let body = envelope
             .open(Kind::Run, run, &object)
             .map_err(|source| IndexError::Envelope { run, source })?;

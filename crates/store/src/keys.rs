@@ -18,7 +18,7 @@ use onefold_seal::{
 
 use crate::check::Finding;
 use crate::client::{Step, word_at, word_name};
-use crate::object::read_object;
+use crate::object::{read_object, read_objects};
 use crate::repository::describe;
 use crate::seeded::{self, Bug};
 use crate::tree::Time;
@@ -316,8 +316,11 @@ fn read_all(objects: &dyn Objects, digits: &str) -> Result<KeyObjects, StoreErro
     let ids = infos.iter().filter_map(|info| key_id(&info.name));
     let mut fitting: Vec<_> = ids.filter(|id| id.to_string().starts_with(digits)).collect();
     let unread = fitting.split_off(fitting.len().min(MAX_READ));
-    let read = |id| (id, read_object(objects, &key_name(id), MAX_LEN));
-    Ok(KeyObjects { read: fitting.into_iter().map(read).collect(), unread })
+    let names = fitting.iter().map(|id| key_name(*id));
+    let mut read = Vec::new();
+    read_objects(objects, names, MAX_LEN, &mut |at, object| read.push((fitting[at], object)));
+    read.sort_unstable_by_key(|(id, _)| *id);
+    Ok(KeyObjects { read, unread })
 }
 
 /// The epochs that have an object, in order.
@@ -332,9 +335,16 @@ fn read_epochs(
     repository: ObjectId,
     keys: &Keys,
 ) -> Result<Vec<(u32, Result<Key, StoreError>)>, StoreError> {
-    let found = epochs(objects)?;
-    let read = |epoch: &u32| (*epoch, read_epoch(objects, repository, keys, *epoch));
-    Ok(found.iter().take(MAX_READ).map(read).collect())
+    let mut found = epochs(objects)?;
+    found.truncate(MAX_READ);
+    let mut read = Vec::new();
+    let names = found.iter().map(|epoch| epoch_name(*epoch));
+    read_objects(objects, names, MAX_LEN, &mut |at, object| {
+        let opened = object.and_then(|bytes| open_epoch(repository, keys, found[at], &bytes));
+        read.push((found[at], opened));
+    });
+    read.sort_unstable_by_key(|(epoch, _)| *epoch);
+    Ok(read)
 }
 
 fn read_epoch(
@@ -343,10 +353,20 @@ fn read_epoch(
     keys: &Keys,
     epoch: u32,
 ) -> Result<Key, StoreError> {
+    let bytes = read_object(objects, &epoch_name(epoch), MAX_LEN)?;
+    open_epoch(repository, keys, epoch, &bytes)
+}
+
+/// The sealing key that the object `bytes` of `epoch` holds.
+fn open_epoch(
+    repository: ObjectId,
+    keys: &Keys,
+    epoch: u32,
+    bytes: &[u8],
+) -> Result<Key, StoreError> {
     let object = epoch_name(epoch);
-    let bytes = read_object(objects, &object, MAX_LEN)?;
     let body = Envelope::encrypted(repository, keys.clone())
-        .open(Kind::Epoch, epoch_object(epoch), &bytes)
+        .open(Kind::Epoch, epoch_object(epoch), bytes)
         .map_err(|source| StoreError::Envelope { object: object.clone(), source })?;
     let mut reader = Reader::new(&body);
     let key = reader.array("a sealing key").and_then(|key| reader.finish().map(|()| key));

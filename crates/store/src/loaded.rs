@@ -1,6 +1,7 @@
 //! What an open repository knows of its chunks, and how it learns that.
 
 use std::collections::{HashMap, HashSet};
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
@@ -190,37 +191,46 @@ impl Repository {
         };
         let mut learning = Learning::begin(index, &live, &may_hold);
         learning.warnings = warnings;
-        for id in runs_listed.iter().filter_map(|info| index::run_id(&info.name)) {
-            if learning.knows_run(id) {
-                continue;
-            }
-            match Run::read(&*self.objects, &self.envelope, id) {
-                Ok(run) => learning.run(id, run),
-                // A prune put what it says elsewhere.
-                Err(error) if is_gone(&error) => {}
-                Err(error) => learning.warnings.push(damage(error.into())?),
-            }
-        }
-        // In order, so that of a chunk in several containers always the same is taken for known.
-        let mut in_order: Vec<_> = live.iter().collect();
-        in_order.sort_unstable_by_key(|(_, number)| **number);
-        for (id, number) in in_order {
-            // What a write-only client does not know of, it stores again.
-            if learning.knows_container(*number) || self.is_write_only() {
-                continue;
-            }
-            let size = containers.get(*number).expect("it was just added").size;
-            match Directory::read(&*self.objects, &self.envelope, *id, size) {
-                Ok(directory) => learning.container(*id, *number, &listed(&directory)),
-                Err(error) => {
-                    let error = StoreError::from(error);
-                    // A prune deletes what it has condemned.
-                    if !error.is_not_found() {
-                        learning.warnings.push(damage(error)?);
-                    }
+        let runs: Vec<_> = runs_listed
+            .iter()
+            .filter_map(|info| index::run_id(&info.name))
+            .filter(|id| !learning.knows_run(*id))
+            .collect();
+        until_error(|failed| {
+            Run::read_many(&*self.objects, &self.envelope, &runs, &mut |at, run| match run {
+                Ok(run) => {
+                    learning.run(runs[at], run);
+                    ControlFlow::Continue(())
                 }
-            }
-        }
+                // A prune put what it says elsewhere.
+                Err(error) if is_gone(&error) => ControlFlow::Continue(()),
+                Err(error) => learning.warn(error.into(), failed),
+            })
+        })?;
+        // What a write-only client does not know of, it stores again.
+        let unknown = match self.is_write_only() {
+            true => Vec::new(),
+            false => learning.unknown_containers(),
+        };
+        let containers_of = |number: &u32| {
+            let live = containers.get(*number).expect("it was just added");
+            (live.id, live.size)
+        };
+        let wanted: Vec<_> = unknown.iter().map(containers_of).collect();
+        until_error(|failed| {
+            let (objects, envelope) = (&*self.objects, &self.envelope);
+            Directory::read_many(objects, envelope, &wanted, &mut |at, directory| match directory {
+                Ok(directory) => {
+                    learning.container(wanted[at].0, unknown[at], &listed(&directory));
+                    ControlFlow::Continue(())
+                }
+                Err(error) => match StoreError::from(error) {
+                    // A prune deletes what it has condemned.
+                    error if error.is_not_found() => ControlFlow::Continue(()),
+                    error => learning.warn(error, failed),
+                },
+            })
+        })?;
         learning.runs.retain(|(id, _)| runs_there.contains(id));
         let Learning { index, runs, chunk_bytes, covered, warnings, .. } = learning;
         let backing_up = Mutex::new(());
@@ -333,6 +343,25 @@ impl<'a> Learning<'a> {
         self.chunk_bytes[number as usize] > 0
     }
 
+    /// The numbers of the containers that it does not know.
+    fn unknown_containers(&self) -> Vec<u32> {
+        (0..self.live.len() as u32).filter(|number| !self.knows_container(*number)).collect()
+    }
+
+    /// Notes what is wrong with an object that can be done without, or ends with the error.
+    fn warn(&mut self, error: StoreError, failed: &mut Result<(), StoreError>) -> ControlFlow<()> {
+        match damage(error) {
+            Ok(warning) => {
+                self.warnings.push(warning);
+                ControlFlow::Continue(())
+            }
+            Err(error) => {
+                *failed = Err(error);
+                ControlFlow::Break(())
+            }
+        }
+    }
+
     fn cover(&mut self, run: ObjectId, numbers: Vec<Option<u32>>) {
         numbers.iter().flatten().for_each(|number| self.covered[*number as usize] = true);
         self.runs.push((run, numbers));
@@ -367,6 +396,16 @@ impl<'a> Learning<'a> {
     fn container(&mut self, id: ObjectId, number: u32, chunks: &[Listed]) {
         self.objects[number as usize] = self.index.publish(id, number, chunks);
         self.chunk_bytes[number as usize] = chunks.iter().map(|(_, len)| u64::from(*len)).sum();
+    }
+}
+
+/// Does `read`, which may end early with an error that it notes.
+fn until_error(
+    read: impl FnOnce(&mut Result<(), StoreError>) -> ControlFlow<()>,
+) -> Result<(), StoreError> {
+    let mut failed = Ok(());
+    match read(&mut failed) {
+        ControlFlow::Continue(()) | ControlFlow::Break(()) => failed,
     }
 }
 

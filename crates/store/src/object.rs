@@ -1,7 +1,9 @@
 //! Reading whole objects, their length bounded before memory is taken, and lists of ids.
 
+use std::ops::ControlFlow;
+
 use bytes::Bytes;
-use onefold_backend::{BackendError, Objects};
+use onefold_backend::{BackendError, Objects, Request, Span};
 use onefold_seal::ObjectId;
 use onefold_seal::wire::{Reader, WireError};
 
@@ -13,12 +15,33 @@ pub(crate) fn read_object(
     name: &str,
     max: u64,
 ) -> Result<Bytes, StoreError> {
-    objects.get_limited(name, max).map_err(|error| match error {
+    objects.get_limited(name, max).map_err(too_long)
+}
+
+/// Reads the objects `names`, of at most `max` bytes each, many at a time, and hands each to `take`
+/// with its position as it comes.
+pub(crate) fn read_objects(
+    objects: &dyn Objects,
+    names: impl IntoIterator<Item = String>,
+    max: u64,
+    take: &mut dyn FnMut(usize, Result<Bytes, StoreError>),
+) {
+    let request = |name| Request { name, span: Span::Whole { max } };
+    let read = objects.get_many(&mut names.into_iter().map(request), &mut |at, answer| {
+        take(at, answer.map_err(too_long));
+        ControlFlow::Continue(())
+    });
+    debug_assert!(read.is_continue(), "nothing ends it early");
+}
+
+/// The store's error for one of the backend that may be about a length.
+fn too_long(error: BackendError) -> StoreError {
+    match error {
         BackendError::TooLong { name, size, max } => {
             StoreError::TooLong { object: name, len: size, max }
         }
         error => error.into(),
-    })
+    }
 }
 
 /// Takes a list of ids; `count` says what its count is of.

@@ -137,18 +137,19 @@ impl Repository {
     /// Every snapshot with its id, oldest first. Snapshots that cannot be read are given apart.
     pub fn snapshots(&self) -> Result<SnapshotList, StoreError> {
         self.expect_reading()?;
-        let mut snapshots = Vec::new();
-        let mut damaged = Vec::new();
-        for info in self.objects.list(snapshot::PREFIX)? {
-            let Some(id) = snapshot_id(&info.name) else { continue };
-            match Snapshot::find(self, id) {
-                Ok(Some(snapshot)) => snapshots.push((id, snapshot)),
-                Ok(None) => {}
-                // Forgotten since it was listed.
-                Err(StoreError::Backend(error)) if error.is_not_found() => {}
-                Err(error) => damaged.push(error),
-            }
-        }
+        let listed = self.objects.list(snapshot::PREFIX)?;
+        let ids: Vec<_> = listed.iter().filter_map(|info| snapshot_id(&info.name)).collect();
+        let (mut snapshots, mut damaged) = (Vec::new(), Vec::new());
+        Snapshot::find_many(self, &ids, &mut |id, found| match found {
+            Ok(Some(snapshot)) => snapshots.push((id, snapshot)),
+            Ok(None) => {}
+            // Forgotten since it was listed.
+            Err(StoreError::Backend(error)) if error.is_not_found() => {}
+            Err(error) => damaged.push((id, error)),
+        });
+        // Answers come in any order, and messages in the order of the listing.
+        damaged.sort_unstable_by_key(|(id, _)| *id);
+        let damaged = damaged.into_iter().map(|(_, error)| error).collect();
         snapshots.sort_by_key(|(id, snapshot)| (snapshot.time, *id));
         Ok((snapshots, damaged))
     }

@@ -9,7 +9,7 @@ use onefold_seal::wire::{Put, Reader, WireError};
 use onefold_seal::{Envelope, Kind, ObjectId, SealError};
 
 use crate::fence;
-use crate::object::read_object;
+use crate::object::{read_object, read_objects};
 use crate::tree::{self, Detail, Entry, Time};
 use crate::{Repository, StoreError};
 
@@ -71,6 +71,16 @@ pub(crate) enum Found {
     Refused,
 }
 
+impl Found {
+    /// The snapshot, unless something else is in its place.
+    fn into_snapshot(self) -> Option<Snapshot> {
+        match self {
+            Self::Snapshot(snapshot) => Some(*snapshot),
+            Self::Fence | Self::Refused => None,
+        }
+    }
+}
+
 /// Counts of what a backup saw and stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Summary {
@@ -107,18 +117,40 @@ impl Snapshot {
 
     /// Reads snapshot `id`; `None` if a fence is in its place, or it does not count.
     pub(crate) fn find(repository: &Repository, id: ObjectId) -> Result<Option<Self>, StoreError> {
-        Ok(match Self::look(repository, id)? {
-            Found::Snapshot(snapshot) => Some(*snapshot),
-            Found::Fence | Found::Refused => None,
-        })
+        Self::look(repository, id).map(Found::into_snapshot)
     }
 
     /// What is in the place of snapshot `id`. Fails if a write-only client put it where somebody else
     /// had a snapshot.
     pub(crate) fn look(repository: &Repository, id: ObjectId) -> Result<Found, StoreError> {
-        let (found, client) = Self::look_alone(repository, id)?;
+        Self::in_its_place(repository, id, Self::look_alone(repository, id)?)
+    }
+
+    /// What was found in the place of snapshot `id`, unless a write-only client put it where somebody
+    /// else had a snapshot.
+    fn in_its_place(
+        repository: &Repository,
+        id: ObjectId,
+        (found, client): (Found, Option<u32>),
+    ) -> Result<Found, StoreError> {
         client.map_or(Ok(()), |client| repository.expect_own_place(id, client))?;
         Ok(found)
+    }
+
+    /// As [`find`](Self::find), for all of `ids`, read together; each is handed to `take`.
+    pub(crate) fn find_many(
+        repository: &Repository,
+        ids: &[ObjectId],
+        take: &mut dyn FnMut(ObjectId, Result<Option<Self>, StoreError>),
+    ) {
+        let names: Vec<_> = ids.iter().map(|id| snapshot_name(*id)).collect();
+        read_objects(&*repository.objects, names, MAX_LEN, &mut |at, read| {
+            let id = ids[at];
+            let found = read
+                .and_then(|bytes| Self::open(repository, id, &bytes))
+                .and_then(|found| Self::in_its_place(repository, id, found));
+            take(id, found.map(Found::into_snapshot));
+        });
     }
 
     /// The same, whatever logs say, with the write-only client that sealed it, if one did.
@@ -126,12 +158,21 @@ impl Snapshot {
         repository: &Repository,
         id: ObjectId,
     ) -> Result<(Found, Option<u32>), StoreError> {
-        let Repository { objects, envelope, .. } = repository;
+        let bytes = read_object(&*repository.objects, &snapshot_name(id), MAX_LEN)?;
+        Self::open(repository, id, &bytes)
+    }
+
+    /// The same of the object `bytes`.
+    fn open(
+        repository: &Repository,
+        id: ObjectId,
+        bytes: &[u8],
+    ) -> Result<(Found, Option<u32>), StoreError> {
+        let envelope = &repository.envelope;
         let object = snapshot_name(id);
-        let bytes = read_object(&**objects, &object, MAX_LEN)?;
-        let client = Envelope::client_of(&bytes);
-        match envelope.open(Kind::Snapshot, id, &bytes) {
-            Ok(_) if !repository.counts(id, &bytes)? => Ok((Found::Refused, client)),
+        let client = Envelope::client_of(bytes);
+        match envelope.open(Kind::Snapshot, id, bytes) {
+            Ok(_) if !repository.counts(id, bytes)? => Ok((Found::Refused, client)),
             Ok(body) => match Self::decode(&body) {
                 Ok(mut snapshot) => {
                     snapshot.is_from_client |= client.is_some();
@@ -140,7 +181,7 @@ impl Snapshot {
                 Err(source) => Err(StoreError::Malformed { object, source }),
             },
             Err(source @ SealError::WrongKind { .. }) if bytes.len() as u64 <= fence::MAX_LEN => {
-                match envelope.open(Kind::Fence, id, &bytes) {
+                match envelope.open(Kind::Fence, id, bytes) {
                     Ok(body) => match Reader::new(&body).finish() {
                         Ok(()) => Ok((Found::Fence, None)),
                         Err(source) => Err(StoreError::Malformed { object, source }),

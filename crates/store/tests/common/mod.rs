@@ -13,6 +13,7 @@ pub mod play;
 pub mod pruned;
 pub mod remembered;
 pub mod repaired;
+pub mod rounds;
 pub mod scene;
 pub mod sealed;
 pub mod stage;
