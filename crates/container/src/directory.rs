@@ -128,21 +128,38 @@ impl Directory {
         take: &mut dyn FnMut(usize, Result<Self, ContainerError>) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
         let start_len = envelope.start_len() as u64;
-        // Of each its start, then its end.
-        let request = |(id, size): &(ObjectId, u64)| {
-            let tail = size.saturating_sub(FIRST_READ).max(start_len).min(*size);
-            [0..start_len.min(*size), tail..*size]
-                .map(|range| Request { name: container_name(*id), span: Span::Range(range) })
+        // Of a short one all, of another its start, then its end.
+        let parts_of = |size: u64| match size.checked_sub(FIRST_READ) {
+            None => vec![0..size],
+            Some(tail) => vec![0..start_len.min(size), tail.max(start_len)..size],
+        };
+        let parts: Vec<(usize, Range<u64>)> = (0..)
+            .zip(containers)
+            .flat_map(|(number, (_, size))| {
+                parts_of(*size).into_iter().map(move |part| (number, part))
+            })
+            .collect();
+        let request = |(number, part): &(usize, Range<u64>)| Request {
+            name: container_name(containers[*number].0),
+            span: Span::Range(part.clone()),
         };
         let mut first_of_two = HashMap::new();
-        objects.get_many(&mut containers.iter().flat_map(request), &mut |at, answer| {
-            let (number, is_end) = (at / 2, at % 2 == 1);
-            let Some(other) = first_of_two.remove(&number) else {
-                first_of_two.insert(number, answer);
+        objects.get_many(&mut parts.iter().map(request), &mut |at, answer| {
+            let (number, part) = &parts[at];
+            let (id, size) = containers[*number];
+            if part.end - part.start == size {
+                let read =
+                    answer.map_err(|source| ContainerError::Backend { container: id, source });
+                return take(
+                    *number,
+                    read.and_then(|object| Self::of_object(envelope, id, &object)),
+                );
+            }
+            let Some(other) = first_of_two.remove(number) else {
+                first_of_two.insert(*number, answer);
                 return ControlFlow::Continue(());
             };
-            let (start, end) = if is_end { (other, answer) } else { (answer, other) };
-            let (id, size) = containers[number];
+            let (start, end) = if part.start > 0 { (other, answer) } else { (answer, other) };
             let read = start.and_then(|start| Ok((start, end?)));
             let directory = match read {
                 Err(source) => Err(ContainerError::Backend { container: id, source }),
@@ -155,7 +172,7 @@ impl Directory {
                     })
                 }
             };
-            take(number, directory)
+            take(*number, directory)
         })
     }
 

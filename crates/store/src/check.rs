@@ -5,6 +5,7 @@
 //! nothing: whatever is wrong becomes a [`Finding`] that names its object. What can be done about it
 //! is in [`repair`](crate::repair).
 
+mod containers;
 mod seen;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -12,29 +13,27 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
-use onefold_backend::ObjectInfo;
-use onefold_container::{self as container, Directory, container_id, container_name};
+use bytes::Bytes;
+use onefold_backend::{ObjectInfo, Request, Span};
+use onefold_container::{self as container, container_name};
 use onefold_fingerprint::Fingerprint;
-use onefold_index::{self as index, Index, Run, run_id};
+use onefold_index::{self as index, Index};
 use onefold_seal::ObjectId;
 
 use self::seen::{Seen, Walk};
-use crate::ahead;
 use crate::chunks::{ChunkReader, Chunks};
 use crate::entries::Entries;
 use crate::history;
 use crate::intent;
 use crate::log::Writer;
 use crate::mark::Marks;
+use crate::object::{or_end, too_long, until_error};
 use crate::place::Containers;
 use crate::receipt::{self, receipt_id, receipt_name};
-use crate::repository::{describe, listed};
+use crate::repository::describe;
 use crate::snapshot::{self, Found, snapshot_id, snapshot_name};
 use crate::tree::{self, Detail, Node, Tree};
 use crate::{Cancel, Progress, Recipe, Repository, Snapshot, StoreError};
-
-/// No container that a writer makes is longer; memory is taken for as much at once.
-const MAX_READ_WHOLE: u64 = 128 << 20;
 
 /// How much of the containers is read, beyond their footers.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -164,6 +163,8 @@ fn examine_by(
         containers: Containers::default(),
         gone: HashMap::new(),
         room: MAX_FINDINGS_LEN,
+        short_trees: Vec::new(),
+        short_trees_len: 0,
     };
     // Snapshots first: whatever they refer to was durable before them, so that a backup that
     // runs beside the check cannot make it see a snapshot without its chunks.
@@ -185,15 +186,16 @@ fn examine_by(
     Ok(is_sure.then_some(check.found))
 }
 
-/// So many chunks of containers that are gone are remembered, to say where they were.
-const MAX_GONE: usize = 1 << 16;
-
 /// Bytes of findings that are listed; about 100,000 of them. A snapshot that was made for it can have
 /// any number, at paths of megabytes.
 const MAX_FINDINGS_LEN: usize = 16 << 20;
 
+/// Snapshots that are read and held together, at most, and their bytes.
+const MAX_SNAPSHOTS: usize = 256;
+const MAX_SNAPSHOTS_LEN: u64 = 4 << 20;
+
 /// A check on its way. What containers list is in the index alone, which is on disk if there is a
-/// place for it: footers are read one at a time, those that a run covers together with the run.
+/// place for it.
 struct Check<'a> {
     repository: &'a Repository,
     reading: Reading,
@@ -211,6 +213,10 @@ struct Check<'a> {
     gone: HashMap<Fingerprint, ObjectId>,
     /// Bytes of findings for which there is room.
     room: usize,
+    /// Numbers of short containers of trees, for the walk through the snapshots.
+    short_trees: Vec<u32>,
+    /// Their bytes.
+    short_trees_len: u64,
 }
 
 impl Check<'_> {
@@ -245,217 +251,40 @@ impl Check<'_> {
         }
     }
 
-    fn list(&mut self, infos: &[ObjectInfo]) {
+    /// The ids of the objects that are called as `what` is; a note tells of each other.
+    fn named(
+        &mut self,
+        infos: &[ObjectInfo],
+        id_of: impl Fn(&str) -> Option<ObjectId>,
+        what: &str,
+    ) -> Vec<ObjectId> {
+        let mut ids = Vec::with_capacity(infos.len());
         for info in infos {
-            match container_id(&info.name) {
-                Some(id) => drop(self.there.insert(id, info.size)),
-                None => self.note(format!("{} is no container and was not read", info.name)),
+            match id_of(&info.name) {
+                Some(id) => ids.push(id),
+                None => self.note(format!("{} is no {what} and was not read", info.name)),
             }
         }
-        let total = self.there.values().sum();
-        self.progress.total_bytes.store(total, Ordering::Relaxed);
+        ids
     }
 
-    /// Reads a container, or its footer, and publishes the chunks that are as they were written.
-    fn container(&mut self, id: ObjectId, size: u64) -> Result<Option<Directory>, StoreError> {
-        let Repository { objects, envelope, .. } = self.repository;
-        self.found.report.containers += 1;
-        self.progress.at(|| container_name(id).into());
-        Progress::add(&self.progress.bytes, size);
-        let mut bad_groups = HashSet::new();
-        let is_picked = is_picked(self.reading);
-        let read = match is_picked && size <= MAX_READ_WHOLE {
-            true => self.read_container(id, &mut bad_groups),
-            false => Directory::read(&**objects, envelope, id, size).map_err(StoreError::from),
-        };
-        if let (true, Ok(directory)) = (is_picked && size > MAX_READ_WHOLE, &read) {
-            self.read_groups(directory, &mut bad_groups)?;
-            self.found.report.read_bytes += size;
-        }
-        let directory = match read {
-            Ok(directory) => Some(directory),
-            // A prune has deleted it since it was listed. What it takes along is missed elsewhere.
-            Err(error) if error.is_not_found() => return Ok(None),
-            Err(error) => {
-                self.damaged_container(id, error);
-                None
-            }
-        };
-        let is_whole = directory.is_some() && bad_groups.is_empty();
-        if !is_whole && !self.condemned.contains(&id) {
-            self.found.damaged.push((id, size));
-        }
-        let Some(directory) = directory else { return Ok(None) };
-        let number = self.containers.add(id, size);
-        let mut chunks = listed(&directory);
-        for ((_, len), chunk) in chunks.iter_mut().zip(&directory.chunks) {
-            if bad_groups.contains(&chunk.group) {
-                *len = 0;
-            }
-        }
-        self.index.publish(id, number, &chunks);
-        self.found.report.chunks += directory.chunks.len() as u64;
-        self.sound.insert(id);
-        Ok(Some(directory))
-    }
-
-    /// Reads a whole container and verifies each of its chunks.
-    fn read_container(
+    /// Reads `count` objects of at most `max` bytes, many at a time, and gives each to `take` with its
+    /// number as it comes.
+    fn each_object(
         &mut self,
-        id: ObjectId,
-        bad_groups: &mut HashSet<u32>,
-    ) -> Result<Directory, StoreError> {
-        let Repository { objects, envelope, fingerprinter, .. } = self.repository;
-        let object = objects.get(&container_name(id))?;
-        self.found.report.read_bytes += object.len() as u64;
-        let directory = Directory::of_object(envelope, id, &object)?;
-        let verify = |group: &u32| {
-            let bytes = directory.group_of_object(&object, *group)?;
-            directory.verify_group(*group, &bytes, fingerprinter)
-        };
-        ahead::in_order(groups(&directory), verify, |group, verified| {
-            if let Err(error) = verified {
-                bad_groups.insert(group);
-                self.damaged_container(id, error.into());
-            }
-            Ok(())
-        })?;
-        Ok(directory)
-    }
-
-    /// Reads the groups of a container that is too long to be read whole.
-    fn read_groups(
-        &mut self,
-        directory: &Directory,
-        bad_groups: &mut HashSet<u32>,
+        count: usize,
+        name: impl Fn(usize) -> String,
+        max: u64,
+        take: &mut dyn FnMut(&mut Self, usize, Result<Bytes, StoreError>),
     ) -> Result<(), StoreError> {
-        let Repository { objects, fingerprinter, .. } = self.repository;
-        let verify = |group: &u32| {
-            let bytes = directory.read_group(&**objects, *group)?;
-            directory.verify_group(*group, &bytes, fingerprinter)
-        };
-        ahead::in_order(groups(directory), verify, |group, verified| {
-            self.go_on()?;
-            if let Err(error) = verified {
-                bad_groups.insert(group);
-                self.damaged_container(directory.id, error.into());
-            }
-            Ok(())
+        let request = |at| Request { name: name(at), span: Span::Whole { max } };
+        let objects = &self.repository.objects;
+        until_error(|failed| {
+            objects.get_many(&mut (0..count).map(request), &mut |at, answer| {
+                take(self, at, answer.map_err(too_long));
+                or_end(self.go_on(), failed)
+            })
         })
-    }
-
-    fn damaged_container(&mut self, id: ObjectId, error: StoreError) {
-        let (name, problem) = (container_name(id), describe(&error));
-        match self.condemned.contains(&id) {
-            true => self.note(format!("{name}, which is condemned: {problem}")),
-            false => self.find(name, problem),
-        }
-        self.judge(error);
-    }
-
-    /// Holds the index at rest against the containers.
-    fn runs(&mut self, infos: &[ObjectInfo]) -> Result<(), StoreError> {
-        let mut covered = HashSet::new();
-        for info in infos {
-            self.go_on()?;
-            let Some(id) = run_id(&info.name) else {
-                self.note(format!("{} is no index run and was not read", info.name));
-                continue;
-            };
-            self.found.report.runs += 1;
-            let Repository { objects, envelope, .. } = self.repository;
-            match Run::read(&**objects, envelope, id) {
-                Ok(run) => match self.run(&info.name, &run)? {
-                    true => covered.extend(run.covers),
-                    false => self.found.bad_runs.push(id),
-                },
-                Err(error) => {
-                    let error = StoreError::from(error);
-                    self.find(&info.name, describe(&error));
-                    self.found.bad_runs.push(id);
-                    self.judge(error);
-                }
-            }
-        }
-        let there: Vec<(ObjectId, u64)> =
-            self.there.iter().map(|(id, size)| (*id, *size)).collect();
-        for (id, size) in there {
-            self.go_on()?;
-            if !self.sound.contains(&id) && !self.is_damaged(id) {
-                self.container(id, size)?;
-            }
-            if !covered.contains(&id) && self.sound.contains(&id) {
-                self.found.uncovered.push((id, size));
-            }
-        }
-        let uncovered = self.found.uncovered.len();
-        if uncovered > 0 {
-            self.note(format!(
-                "{uncovered} containers are in no index run, as a backup that is running or was \
-                 cut off leaves them; their footers are read instead"
-            ));
-        }
-        Ok(())
-    }
-
-    fn is_damaged(&self, id: ObjectId) -> bool {
-        self.found.damaged.iter().any(|(damaged, _)| *damaged == id)
-    }
-
-    /// Whether what a run says of containers that are there is so.
-    fn run(&mut self, name: &str, run: &Run) -> Result<bool, StoreError> {
-        let mut wrong = Vec::new();
-        let mut by_container = vec![Vec::new(); run.covers.len()];
-        for (at, (fingerprint, place)) in (0u32..).zip(&run.entries) {
-            match by_container.get_mut(place.container as usize) {
-                Some(entries) => entries.push(at),
-                None => {
-                    wrong.push(format!("chunk {fingerprint} is in container {}", place.container))
-                }
-            }
-        }
-        for (id, entries) in run.covers.iter().zip(by_container) {
-            self.go_on()?;
-            let entries = entries.iter().map(|at| &run.entries[*at as usize]);
-            // A prune deletes containers and leaves runs that cover others as well.
-            let Some(size) = self.there.get(id).copied() else {
-                let room = MAX_GONE.saturating_sub(self.gone.len());
-                self.gone.extend(entries.take(room).map(|(fingerprint, _)| (*fingerprint, *id)));
-                continue;
-            };
-            let Some(directory) = self.directory(*id, size)? else { continue };
-            let mut found = 0;
-            for (fingerprint, place) in entries {
-                found += 1;
-                let is_there = directory
-                    .chunk(place.slot)
-                    .is_ok_and(|chunk| chunk.fingerprint == *fingerprint && chunk.len == place.len);
-                if !is_there {
-                    wrong.push(format!(
-                        "chunk {fingerprint} is not in slot {} of container {id}",
-                        place.slot
-                    ));
-                }
-            }
-            if found != directory.chunks.len() {
-                wrong.push(format!("lists {found} chunks of container {id}, which has more"));
-            }
-        }
-        let is_right = wrong.is_empty();
-        wrong.into_iter().for_each(|problem| self.find(name, problem));
-        Ok(is_right)
-    }
-
-    /// What a container lists, if that can be read. It is checked when it is first asked for.
-    fn directory(&mut self, id: ObjectId, size: u64) -> Result<Option<Directory>, StoreError> {
-        if self.sound.contains(&id) {
-            let Repository { objects, envelope, .. } = self.repository;
-            return Ok(Directory::read(&**objects, envelope, id, size).ok());
-        }
-        match self.is_damaged(id) {
-            true => Ok(None),
-            false => self.container(id, size),
-        }
     }
 
     /// Looks for what acknowledged backups left behind and is no longer there.
@@ -468,28 +297,25 @@ impl Check<'_> {
             infos.iter().map(|info| info.name.clone()).collect()
         };
         let snapshot_names = names(snapshots);
+        let ids = self.named(receipts, receipt_id, "receipt");
         let mut alone = BTreeSet::new();
-        for info in receipts {
-            self.go_on()?;
-            let Some(id) = receipt_id(&info.name) else {
-                self.note(format!("{} is no receipt and was not read", info.name));
-                continue;
-            };
-            let Repository { objects, envelope, .. } = self.repository;
-            match receipt::read(&**objects, envelope, id) {
+        let receipt_of = |at: usize| receipt_name(ids[at]);
+        self.each_object(ids.len(), receipt_of, receipt::MAX_LEN, &mut |check, at, read| {
+            let id = ids[at];
+            match read.and_then(|bytes| receipt::open(&check.repository.envelope, id, &bytes)) {
                 // Forgotten since it was listed: the receipt goes before the snapshot.
-                Err(StoreError::Backend(error)) if error.is_not_found() => continue,
+                Err(StoreError::Backend(error)) if error.is_not_found() => return,
                 Err(error) => {
-                    self.find(&info.name, describe(&error));
-                    self.found.bad_receipts.push(id);
-                    self.judge(error);
+                    check.find(receipt_name(id), describe(&error));
+                    check.found.bad_receipts.push(id);
+                    check.judge(error);
                 }
                 Ok(_) => {}
             }
             if !snapshot_names.contains(&snapshot_name(id)) {
                 alone.insert(id);
             }
-        }
+        })?;
         self.receipts_alone(&alone)?;
         let receipt_names = names(receipts);
         for id in snapshots.iter().filter_map(|info| snapshot_id(&info.name)) {
@@ -602,39 +428,47 @@ impl Check<'_> {
         let index = std::mem::take(&mut self.index);
         let containers = std::mem::take(&mut self.containers);
         let fingerprinter = fingerprinter.clone();
-        let reader = ChunkReader::new(&**objects, envelope, fingerprinter, &index, &containers);
+        let reader = ChunkReader::new(&**objects, envelope, fingerprinter, &index, &containers)
+            .keeping_containers(&self.short_trees);
         let mut walk = Walk { reader: &reader, index: &index, seen: Seen::default() };
         let mut refused = 0;
         self.progress.noun.get_or_init(|| "snapshots");
         self.progress.total_files.store(infos.len() as u64, Ordering::Relaxed);
-        for info in infos {
-            Progress::add(&self.progress.files, 1);
-            let Some(id) = snapshot_id(&info.name) else {
-                self.note(format!("{} is no snapshot and was not read", info.name));
-                continue;
-            };
-            let found = match Snapshot::look(self.repository, id) {
-                Ok(Found::Snapshot(snapshot)) => Ok(snapshot),
-                Ok(Found::Fence) => continue,
-                Ok(Found::Refused) => {
-                    refused += 1;
-                    continue;
-                }
-                // Forgotten since it was listed.
-                Err(StoreError::Backend(error)) if error.is_not_found() => continue,
-                Err(error) => Err(error),
-            };
-            self.found.report.snapshots += 1;
-            match found {
-                Ok(snapshot) => {
-                    let mut path = format!("snapshot {id}: ");
-                    if !self.node(&mut walk, &mut path, &snapshot.root.node)? {
-                        self.found.broken.push(id);
+        let mut rest = infos;
+        while !rest.is_empty() {
+            self.go_on()?;
+            let (some, others) = rest.split_at(at_a_time(rest));
+            rest = others;
+            let ids = self.named(some, snapshot_id, "snapshot");
+            Progress::add(&self.progress.files, (some.len() - ids.len()) as u64);
+            let mut looked = Vec::with_capacity(ids.len());
+            Snapshot::look_many(self.repository, &ids, &mut |id, found| looked.push((id, found)));
+            for (id, found) in looked {
+                self.go_on()?;
+                Progress::add(&self.progress.files, 1);
+                let found = match found {
+                    Ok(Found::Snapshot(snapshot)) => Ok(snapshot),
+                    Ok(Found::Fence) => continue,
+                    Ok(Found::Refused) => {
+                        refused += 1;
+                        continue;
                     }
-                }
-                Err(error) => {
-                    self.find(&info.name, describe(&error));
-                    self.judge(error);
+                    // Forgotten since it was listed.
+                    Err(StoreError::Backend(error)) if error.is_not_found() => continue,
+                    Err(error) => Err(error),
+                };
+                self.found.report.snapshots += 1;
+                match found {
+                    Ok(snapshot) => {
+                        let mut path = format!("snapshot {id}: ");
+                        if !self.node(&mut walk, &mut path, &snapshot.root.node)? {
+                            self.found.broken.push(id);
+                        }
+                    }
+                    Err(error) => {
+                        self.find(snapshot_name(id), describe(&error));
+                        self.judge(error);
+                    }
                 }
             }
         }
@@ -781,19 +615,12 @@ impl Check<'_> {
     }
 }
 
-/// The groups of a container, each with how many bytes it takes to read it.
-fn groups(directory: &Directory) -> impl Iterator<Item = (usize, u32)> {
-    directory.groups.iter().map(|group| group.len.max(group.stored_len) as usize).zip(0..)
-}
-
-fn is_picked(reading: Reading) -> bool {
-    match reading {
-        Reading::Nothing => false,
-        Reading::All => true,
-        Reading::Percent(percent) => {
-            let draw = ObjectId::random();
-            let [a, b, c, d, ..] = *draw.as_bytes();
-            f64::from(u32::from_be_bytes([a, b, c, d])) < percent / 100.0 * 2f64.powi(32)
-        }
-    }
+/// How many of `snapshots` are read and held together.
+fn at_a_time(snapshots: &[ObjectInfo]) -> usize {
+    let mut len = 0;
+    let fits = |info: &&ObjectInfo| {
+        len += info.size;
+        len <= MAX_SNAPSHOTS_LEN
+    };
+    snapshots.iter().take(MAX_SNAPSHOTS).take_while(fits).count().max(1)
 }

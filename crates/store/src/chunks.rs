@@ -5,7 +5,7 @@ use std::ops::{ControlFlow, Range};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
-use onefold_backend::Objects;
+use onefold_backend::{Objects, Request, Span};
 use onefold_container::{
     self as container, ContainerError, Directory, container_id, container_name,
 };
@@ -92,11 +92,16 @@ pub(crate) struct ChunkReader<'a> {
     containers: &'a Containers,
     directories: Cache<u32, Arc<Directory>, ByLength>,
     groups: Groups,
+    /// Short containers that are kept whole, by their numbers.
+    short: HashMap<u32, Bytes>,
     /// How many containers there were at first.
     old_containers: usize,
     /// What the index does not say; learnt only when it turned out to be wrong.
     elsewhere: Mutex<Elsewhere>,
 }
+
+/// No container that is kept whole is longer, in bytes.
+pub(crate) const MAX_SHORT: u64 = 64 << 10;
 
 /// What footers list, of containers of which the index may not know.
 #[derive(Default)]
@@ -167,6 +172,7 @@ impl<'a> ChunkReader<'a> {
             containers,
             directories: directories(DIRECTORY_CACHE),
             groups: Groups::new(GROUP_CACHE),
+            short: HashMap::new(),
             old_containers: containers.len(),
             elsewhere: Mutex::default(),
         }
@@ -175,6 +181,27 @@ impl<'a> ChunkReader<'a> {
     /// With room for `bytes` of decompressed groups.
     pub(crate) fn keeping_groups(self, bytes: usize) -> Self {
         Self { groups: Groups::new(bytes), ..self }
+    }
+
+    /// With the whole of these short containers, read many at a time, if they are far away. What cannot
+    /// be read is read again by whoever needs it.
+    pub(crate) fn keeping_containers(mut self, numbers: &[u32]) -> Self {
+        if self.objects.gap() == 0 {
+            return self;
+        }
+        let live = |number: &u32| self.containers.get(*number).expect("containers are only added");
+        let request = |number| {
+            let LiveContainer { id, size } = live(number);
+            Request { name: container_name(id), span: Span::Range(0..size) }
+        };
+        let mut short = HashMap::new();
+        let read = self.objects.get_many(&mut numbers.iter().map(request), &mut |at, answer| {
+            answer.into_iter().for_each(|object| drop(short.insert(numbers[at], object)));
+            ControlFlow::Continue(())
+        });
+        debug_assert!(read.is_continue(), "nothing ends it early");
+        self.short = short;
+        self
     }
 
     /// Whether the index knows every chunk of `recipe`, nodes included, all of which are then noted
@@ -283,10 +310,13 @@ impl<'a> ChunkReader<'a> {
         let directory = self.directory(place.container)?.ok_or_else(missing)?;
         let number = directory.chunk(place.slot)?.group;
         let group = self.groups.get((place.container, number), || {
-            let stored = self
-                .objects
-                .get_range(&container_name(directory.id), directory.stored_range(number)?)
-                .map_err(|source| ContainerError::Backend { container: directory.id, source })?;
+            let range = directory.stored_range(number)?;
+            let stored = match self.short.get(&place.container) {
+                Some(object) => object.slice(range.start as usize..range.end as usize),
+                None => self.objects.get_range(&container_name(directory.id), range).map_err(
+                    |source| ContainerError::Backend { container: directory.id, source },
+                )?,
+            };
             self.decode(&directory, number, &stored)
         })?;
         self.chunk_of(&group, place, fingerprint)
@@ -334,7 +364,11 @@ impl<'a> ChunkReader<'a> {
     pub(crate) fn directory(&self, container: u32) -> Result<Option<Arc<Directory>>, StoreError> {
         let Some(live) = self.containers.get(container) else { return Ok(None) };
         let directory = self.directories.get_or_insert_with(&container, || {
-            Directory::read(self.objects, self.envelope, live.id, live.size).map(Arc::new)
+            match self.short.get(&container) {
+                Some(object) => Directory::of_object(self.envelope, live.id, object),
+                None => Directory::read(self.objects, self.envelope, live.id, live.size),
+            }
+            .map(Arc::new)
         })?;
         Ok(Some(directory))
     }

@@ -392,12 +392,13 @@ impl Seen {
                 Ok(Some(_)) => Next::Behind(head.check),
             };
         }
+        let mut entries = log::Reading::new(objects, writer, listed);
         let mut sequence =
             self.heads.get(&writer).map_or(Some(0), |head| head.sequence.checked_add(1));
         while let Some(at) = sequence.map(|sequence| At { writer, sequence }) {
             let Some(later) = listed.range(at.sequence..).next() else { break };
             // Not listed, and yet it may be there.
-            let fetched = match at.fetch(objects) {
+            let fetched = match entries.fetch(at.sequence) {
                 Ok(fetched) => fetched,
                 Err(error) => {
                     found.of_unread(repository, at, error)?;

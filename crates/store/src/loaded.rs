@@ -13,6 +13,7 @@ use onefold_index::{self as index, Index, IndexError, Listed, Memory, Run};
 use onefold_seal::ObjectId;
 
 use crate::mark::Marks;
+use crate::object::until_error;
 use crate::place::Containers;
 use crate::repository::{Warning, damage, describe, listed};
 use crate::seeded::{self, Bug};
@@ -396,16 +397,6 @@ impl<'a> Learning<'a> {
     fn container(&mut self, id: ObjectId, number: u32, chunks: &[Listed]) {
         self.objects[number as usize] = self.index.publish(id, number, chunks);
         self.chunk_bytes[number as usize] = chunks.iter().map(|(_, len)| u64::from(*len)).sum();
-    }
-}
-
-/// Does `read`, which may end early with an error that it notes.
-fn until_error(
-    read: impl FnOnce(&mut Result<(), StoreError>) -> ControlFlow<()>,
-) -> Result<(), StoreError> {
-    let mut failed = Ok(());
-    match read(&mut failed) {
-        ControlFlow::Continue(()) | ControlFlow::Break(()) => failed,
     }
 }
 

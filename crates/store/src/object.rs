@@ -34,8 +34,32 @@ pub(crate) fn read_objects(
     debug_assert!(read.is_continue(), "nothing ends it early");
 }
 
+/// Does `read`, which may end early with an error that it notes.
+pub(crate) fn until_error(
+    read: impl FnOnce(&mut Result<(), StoreError>) -> ControlFlow<()>,
+) -> Result<(), StoreError> {
+    let mut failed = Ok(());
+    match read(&mut failed) {
+        ControlFlow::Continue(()) | ControlFlow::Break(()) => failed,
+    }
+}
+
+/// Goes on, or ends early with the error of `done`, which is noted.
+pub(crate) fn or_end(
+    done: Result<(), StoreError>,
+    failed: &mut Result<(), StoreError>,
+) -> ControlFlow<()> {
+    match done {
+        Ok(()) => ControlFlow::Continue(()),
+        Err(error) => {
+            *failed = Err(error);
+            ControlFlow::Break(())
+        }
+    }
+}
+
 /// The store's error for one of the backend that may be about a length.
-fn too_long(error: BackendError) -> StoreError {
+pub(crate) fn too_long(error: BackendError) -> StoreError {
     match error {
         BackendError::TooLong { name, size, max } => {
             StoreError::TooLong { object: name, len: size, max }

@@ -16,7 +16,7 @@ use crate::object::read_object;
 pub(crate) const PREFIX: &str = "receipts/";
 
 /// No receipt is longer than this.
-const MAX_LEN: u64 = 64 << 10;
+pub(crate) const MAX_LEN: u64 = 64 << 10;
 
 /// The name of the receipt of snapshot `snapshot`.
 pub(crate) fn receipt_name(snapshot: ObjectId) -> String {
@@ -45,11 +45,19 @@ pub(crate) fn read(
     envelope: &Envelope,
     snapshot: ObjectId,
 ) -> Result<Option<u32>, StoreError> {
+    open(envelope, snapshot, &read_object(objects, &receipt_name(snapshot), MAX_LEN)?)
+}
+
+/// The same of the object `bytes`.
+pub(crate) fn open(
+    envelope: &Envelope,
+    snapshot: ObjectId,
+    bytes: &[u8],
+) -> Result<Option<u32>, StoreError> {
     let object = receipt_name(snapshot);
-    let bytes = read_object(objects, &object, MAX_LEN)?;
-    match envelope.open(Kind::Receipt, snapshot, &bytes) {
+    match envelope.open(Kind::Receipt, snapshot, bytes) {
         Ok(body) => match Reader::new(&body).finish() {
-            Ok(()) => Ok(Envelope::client_of(&bytes)),
+            Ok(()) => Ok(Envelope::client_of(bytes)),
             Err(source) => Err(StoreError::Malformed { object, source }),
         },
         Err(source) => Err(StoreError::Envelope { object, source }),

@@ -143,13 +143,24 @@ impl Snapshot {
         ids: &[ObjectId],
         take: &mut dyn FnMut(ObjectId, Result<Option<Self>, StoreError>),
     ) {
+        Self::look_many(repository, ids, &mut |id, found| {
+            take(id, found.map(Found::into_snapshot))
+        });
+    }
+
+    /// As [`look`](Self::look), for all of `ids`, read together; each is handed to `take`.
+    pub(crate) fn look_many(
+        repository: &Repository,
+        ids: &[ObjectId],
+        take: &mut dyn FnMut(ObjectId, Result<Found, StoreError>),
+    ) {
         let names: Vec<_> = ids.iter().map(|id| snapshot_name(*id)).collect();
         read_objects(&*repository.objects, names, MAX_LEN, &mut |at, read| {
             let id = ids[at];
             let found = read
                 .and_then(|bytes| Self::open(repository, id, &bytes))
                 .and_then(|found| Self::in_its_place(repository, id, found));
-            take(id, found.map(Found::into_snapshot));
+            take(id, found);
         });
     }
 
