@@ -1,8 +1,9 @@
-//! The power goes after every single operation of a backup, and of a forget and prune.
+//! The power goes after every single operation of a backup, and of a forget and prune, which merges.
 
 mod common;
 
 use common::Protection;
+use common::merged::Merged;
 use common::pruned::Pruned;
 use common::scene::{Scene, cut_power_while_making_a_repository};
 use common::trials::Trial;
@@ -64,4 +65,32 @@ fn a_forget_and_prune_of_which_any_call_fails_lose_nothing() {
     let count = Pruned::new().fail_every(&Fault::new(Failure::Io)).unwrap();
     println!("a prune whose calls fail: {count}");
     assert!(count.operations > 30, "{count}");
+}
+
+#[test]
+fn a_merging_prune_cut_anywhere_loses_nothing_and_is_finished_by_the_next() {
+    let count = Merged::new(Protection::Plain).cut_power_everywhere(3).unwrap();
+    println!("a merging prune: {count}");
+    assert!(count.operations > 60 && count.states > count.operations, "{count}");
+}
+
+#[test]
+fn a_merging_prune_of_an_encrypted_repository_cut_anywhere_loses_nothing() {
+    let count = Merged::new(Protection::Encrypted).cut_power_everywhere(1).unwrap();
+    println!("a merging prune of an encrypted repository: {count}");
+    assert!(count.operations > 60 && count.states > count.operations / 2, "{count}");
+}
+
+#[test]
+fn what_a_prune_after_a_killed_merging_one_leaves_lasts() {
+    let count = Merged::new(Protection::Plain).kill_and_cut_power_later(5, 2).unwrap();
+    println!("a killed merging prune and another: {count}");
+    assert!(count.states >= count.operations, "{count}");
+}
+
+#[test]
+fn a_merging_prune_of_which_any_call_fails_loses_nothing() {
+    let count = Merged::new(Protection::Plain).fail_every(&Fault::new(Failure::Io)).unwrap();
+    println!("a merging prune whose calls fail: {count}");
+    assert!(count.operations > 60, "{count}");
 }

@@ -29,6 +29,10 @@ at once. A prune that was cut off is finished by the next one.
 Whatever --max-unused says, a container is copied only if the copy and its index entries are expected
 to take less than deleting the container frees: a few percent of it at least must be unused.
 
+Small containers, as many small backups leave them, are merged together with their index: those
+below 4 MiB, if at least eight of them are data, or are metadata, or if they fill a container of
+16 MiB. With --max-unused unlimited nothing is merged.
+
 A repository on a local disk has a file RESERVE, which keeps 8 MiB of a full disk for `onefold forget`
 and this; where it is missing it is made. Where there is no room for copies nothing is copied.
 
@@ -39,9 +43,10 @@ Examples:
   onefold prune --repo /mnt/backup --max-unused unlimited
 
 With --json: one document with dry_run, snapshots, containers and bytes (before), dead_containers,
-dead_bytes, repacked_containers, repacked_bytes, copied_bytes (null in a dry run), unused_bytes
-(after, about), deleted_containers, deleted_runs, rescued_chunks, waiting_containers, waiting and
-fenced (backups with snapshot, host, user, process and time) and warnings.";
+dead_bytes, repacked_containers, repacked_bytes, merged_containers, merged_bytes, copied_bytes (null
+in a dry run), unused_bytes (after, about), deleted_containers, deleted_runs, rescued_chunks,
+waiting_containers, waiting and fenced (backups with snapshot, host, user, process and time) and
+warnings.";
 
 /// Give back the space of what no snapshot needs
 #[derive(Debug, Args)]
@@ -62,7 +67,7 @@ pub(crate) struct PruneOptions {
     /// How much may stay though nobody needs it: a share of what stays, bytes, or 'unlimited'
     #[arg(long, value_name = "LIMIT", default_value = "5%", value_parser = unused)]
     max_unused: Unused,
-    /// How many bytes of containers are repacked at most [default: no limit]
+    /// How many bytes of containers are repacked and merged at most [default: no limit]
     #[arg(long, value_name = "BYTES", value_parser = size::parse)]
     max_repack_size: Option<usize>,
     /// After how long a running backup is taken for dead, in days (7d) or hours (12h)
@@ -85,6 +90,8 @@ pub(crate) struct Pruned {
     dead_bytes: u64,
     repacked_containers: u64,
     repacked_bytes: u64,
+    merged_containers: u64,
+    merged_bytes: u64,
     copied_bytes: Option<u64>,
     unused_bytes: u64,
     deleted_containers: u64,
@@ -239,6 +246,13 @@ fn describe(report: &Report, dry_run: bool) -> Vec<String> {
             HumanBytes(report.repacked_bytes),
         ),
     ];
+    if report.merged_containers > 0 {
+        lines.push(format!(
+            "{} ({}) {would}merged",
+            count(report.merged_containers, "small container", "small containers"),
+            HumanBytes(report.merged_bytes),
+        ));
+    }
     if !dry_run {
         let copied = HumanBytes(report.copied_bytes);
         let deleted = containers(report.deleted_containers);
@@ -285,6 +299,8 @@ impl Pruned {
             dead_bytes: report.dead_bytes,
             repacked_containers: report.repacked_containers,
             repacked_bytes: report.repacked_bytes,
+            merged_containers: report.merged_containers,
+            merged_bytes: report.merged_bytes,
             copied_bytes: (!dry_run).then_some(report.copied_bytes),
             unused_bytes: report.unused_bytes,
             deleted_containers: report.deleted_containers,

@@ -76,6 +76,28 @@ fn rules_keep_by_group_and_prune_gives_space_back() {
 }
 
 #[test]
+fn many_small_backups_are_merged() {
+    let lab = Lab::with_repository();
+    for version in 0..10 {
+        lab.write("src/file", random(version, 3_000));
+        lab.ok("backup --repo repo src");
+    }
+    let would = lab.ok("prune --repo repo --dry-run");
+    // The content of each version, and the directory that refers to it.
+    assert!(would.stdout.contains("20 small containers"), "{would:?}");
+    assert!(would.stdout.contains("would be merged"), "{would:?}");
+    let none = lab.ok("prune --repo repo --dry-run --max-repack-size 0 --json").json();
+    assert_eq!(number(&none, "merged_containers"), 0);
+    let pruned = lab.ok("prune --repo repo --json").json();
+    assert_eq!(number(&pruned, "merged_containers"), 20);
+    assert!(number(&pruned, "merged_bytes") > 30_000, "{pruned}");
+    assert_eq!((number(&pruned, "deleted_containers"), number(&pruned, "deleted_runs")), (20, 10));
+    let again = lab.ok("prune --repo repo");
+    assert!(!again.stdout.contains("merged"), "{again:?}");
+    lab.ok("check --repo repo --read-data");
+}
+
+#[test]
 fn snapshots_are_forgotten_by_id_and_pruned_at_once() {
     let lab = lab();
     let atlas = ids(&lab, "atlas");

@@ -40,13 +40,15 @@ impl Candidate {
     }
 }
 
-/// What is to become of the containers; those in neither list stay.
+/// What is to become of the containers; those in no list stay.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Choice {
     /// Nothing in them is live.
     pub(super) dead: Vec<Candidate>,
     /// What is live in them is copied first.
     pub(super) repack: Vec<Candidate>,
+    /// The same, only because they are small.
+    pub(super) merge: Vec<Candidate>,
     /// Bytes that stay though nobody needs them.
     pub(super) unused: u64,
 }

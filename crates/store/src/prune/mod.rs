@@ -3,7 +3,7 @@
 //!
 //! Containers are *condemned* first, by a mark, and deleted later:
 //!
-//! 1. Find what is live, choose containers, copy what is live in them.
+//! 1. Find what is live, choose containers: dead, wasteful and small ones. Copy what is live in them.
 //! 2. Put the mark. Whoever looks at the repository from now on relies on none of its containers.
 //! 3. Wait for, or fence, every backup that may have looked before: its intent is there.
 //! 4. Look again at marks, containers and snapshots; copy what turned out to be live after all.
@@ -16,6 +16,7 @@ mod choose;
 pub(crate) mod copy;
 mod intents;
 mod live;
+mod merge;
 mod trust;
 
 use std::collections::HashSet;
@@ -27,7 +28,7 @@ use onefold_container::{self as container, ContainerError, container_id, contain
 use onefold_index as index;
 use onefold_seal::ObjectId;
 
-use self::choose::{Candidate, choose};
+use self::choose::{Candidate, Choice, choose};
 use self::copy::Copier;
 pub use self::intents::Waiting;
 use self::live::{Live, Walk};
@@ -47,7 +48,7 @@ pub enum Unused {
     Percent(f64),
     /// So many bytes.
     Bytes(u64),
-    /// Any amount: only containers of which nothing is needed are deleted.
+    /// Any amount: only containers of which nothing is needed are deleted, and nothing is copied.
     Unlimited,
 }
 
@@ -69,13 +70,14 @@ impl Unused {
 pub struct Options {
     /// How much may stay though nobody needs it.
     pub max_unused: Unused,
-    /// How many bytes of containers are repacked at most.
+    /// How many bytes of containers are repacked and merged at most.
     pub max_repack: u64,
     /// A backup that began longer ago is taken for dead. If it is not, it fails when it ends.
     pub fence_after: Duration,
     /// Whether it is only found out what would be done.
     pub dry_run: bool,
-    /// Length in bytes at which a new container is sealed.
+    /// Length in bytes at which a new container is sealed. Containers below a quarter of it are
+    /// merged, if there are many.
     pub container_len: usize,
 }
 
@@ -108,6 +110,10 @@ pub struct Report {
     pub repacked_containers: u64,
     /// Their bytes.
     pub repacked_bytes: u64,
+    /// Containers that were copied only because they are small; none of them was repacked.
+    pub merged_containers: u64,
+    /// Their bytes.
+    pub merged_bytes: u64,
     /// Bytes of the containers that took the copies; unknown to a dry run.
     pub copied_bytes: u64,
     /// Bytes that stay though nobody needs them, about.
@@ -319,9 +325,69 @@ impl Prune<'_> {
     where
         Self: 'l,
     {
+        let choice = self.choose(loaded, live, are_running)?;
+        if self.options.dry_run {
+            return Ok(Condemned::default());
+        }
+        let mut copier = Copier::new(self.repository, loaded, self.options.container_len)?;
+        let chosen = self.copy_live(choice, &mut copier, loaded, live)?;
+        self.rescue(&mut copier, loaded, live)?;
+        let mut condemned = Condemned::default();
+        if !seeded::active(Bug::CopiedAfterDelete) {
+            copier.finish()?;
+        }
+        self.report.copied_bytes += copier.stored;
+        condemned.copies = copier.put_ids();
+        condemned.late = seeded::active(Bug::CopiedAfterDelete).then_some(copier);
         let containers = loaded.containers.all();
-        let candidates = (0u32..).zip(&containers).take(loaded.chunk_bytes.len());
-        let candidates = candidates.filter_map(|(number, container)| {
+        let ids = chosen.iter().map(|number| containers[*number as usize].id);
+        let ids: Vec<ObjectId> = ids.collect();
+        condemned.containers = ids.iter().copied().collect();
+        if seeded::active(Bug::DeletedBeforeMark) {
+            self.delete_containers(&ids)?;
+        }
+        for part in ids.chunks(mark::MAX_CONDEMNED) {
+            let id = mark::write(part, self.objects(), &self.repository.envelope)?;
+            condemned.marks.push((id, part.to_vec()));
+        }
+        Ok(condemned)
+    }
+
+    /// Chooses containers and enters what is chosen in the report.
+    fn choose(
+        &mut self,
+        loaded: &Loaded,
+        live: &Live,
+        are_running: bool,
+    ) -> Result<Choice, StoreError> {
+        let Options { max_unused, max_repack, .. } = *self.options;
+        let candidates = self.candidates(loaded, live, are_running);
+        let mut choice = choose(candidates.iter().copied(), max_unused, max_repack);
+        if max_unused != Unused::Unlimited {
+            choice.merge = self.choose_small(&candidates, &choice, loaded)?;
+            choice.unused -= choice.merge.iter().map(Candidate::unused).sum::<u64>();
+        }
+        self.keep_where_others_lie(&mut choice, loaded, live)?;
+        loaded.expect_answers()?;
+        let sum = |chosen: &[Candidate]| chosen.iter().map(|candidate| candidate.size).sum();
+        self.report.dead_containers = choice.dead.len() as u64;
+        self.report.dead_bytes = sum(&choice.dead);
+        self.report.unused_bytes = choice.unused;
+        self.report.repacked_containers = choice.repack.len() as u64;
+        self.report.repacked_bytes = sum(&choice.repack);
+        self.report.merged_containers = choice.merge.len() as u64;
+        self.report.merged_bytes = sum(&choice.merge);
+        self.report.rescued_chunks = live.strays().count() as u64;
+        Ok(choice)
+    }
+
+    /// What is known of every container that may be chosen.
+    fn candidates(&mut self, loaded: &Loaded, live: &Live, are_running: bool) -> Vec<Candidate> {
+        let containers = loaded.containers.all();
+        let known = &containers[..loaded.chunk_bytes.len()];
+        self.report.containers = known.len() as u64;
+        self.report.bytes = known.iter().map(|one| one.size).sum();
+        let candidates = (0u32..).zip(known).filter_map(|(number, container)| {
             let at = number as usize;
             let candidate = Candidate {
                 number,
@@ -337,37 +403,41 @@ impl Prune<'_> {
             let is_fresh = are_running && !loaded.covered[at] && candidate.live_bytes == 0;
             (is_known && !is_fresh).then_some(candidate)
         });
-        self.report.containers = loaded.chunk_bytes.len() as u64;
-        self.report.bytes =
-            containers.iter().take(loaded.chunk_bytes.len()).map(|one| one.size).sum();
-        let mut choice = choose(candidates, self.options.max_unused, self.options.max_repack);
-        self.keep_where_others_lie(&mut choice, loaded, live)?;
-        loaded.expect_answers()?;
-        let sum = |chosen: &[Candidate]| chosen.iter().map(|candidate| candidate.size).sum();
-        self.report.dead_containers = choice.dead.len() as u64;
-        self.report.dead_bytes = sum(&choice.dead);
-        self.report.unused_bytes = choice.unused;
-        self.report.repacked_containers = choice.repack.len() as u64;
-        self.report.repacked_bytes = sum(&choice.repack);
-        self.report.rescued_chunks = live.strays().count() as u64;
-        if self.options.dry_run {
-            return Ok(Condemned::default());
-        }
-        let mut chosen = choice.dead;
-        let mut copier = Copier::new(self.repository, loaded, self.options.container_len)?;
-        self.progress.total_bytes.store(self.report.repacked_bytes, Ordering::Relaxed);
-        for candidate in choice.repack {
+        candidates.collect()
+    }
+
+    /// Copies what is live in the containers that were chosen. Returns the numbers of those that
+    /// can be condemned: one that cannot be read stays, with a warning.
+    fn copy_live(
+        &mut self,
+        choice: Choice,
+        copier: &mut Copier<'_>,
+        loaded: &Loaded,
+        live: &Live,
+    ) -> Result<Vec<u32>, StoreError> {
+        let copied_bytes = self.report.repacked_bytes + self.report.merged_bytes;
+        self.progress.total_bytes.store(copied_bytes, Ordering::Relaxed);
+        let mut chosen: Vec<u32> = choice.dead.iter().map(|candidate| candidate.number).collect();
+        let repack = choice.repack.into_iter().map(|candidate| (candidate, false));
+        let merge = choice.merge.into_iter().map(|candidate| (candidate, true));
+        for (candidate, is_merged) in repack.chain(merge) {
             self.go_on()?;
-            let container = containers[candidate.number as usize];
-            match copier.container(candidate.number, container, live) {
-                Ok(()) => chosen.push(candidate),
+            let Candidate { number, size, .. } = candidate;
+            let container = loaded.containers.get(number).expect("containers are only added");
+            match copier.container(number, container, live) {
+                Ok(()) => chosen.push(number),
                 // What could not be compressed may be of a container before this one.
                 Err(error @ StoreError::Container(ContainerError::Compress { .. })) => {
                     return Err(error);
                 }
                 Err(error @ StoreError::Container(_)) => {
-                    self.report.repacked_containers -= 1;
-                    self.report.repacked_bytes -= candidate.size;
+                    let report = &mut self.report;
+                    let (containers, bytes) = match is_merged {
+                        true => (&mut report.merged_containers, &mut report.merged_bytes),
+                        false => (&mut report.repacked_containers, &mut report.repacked_bytes),
+                    };
+                    *containers -= 1;
+                    *bytes -= size;
                     self.report.warnings.push(format!(
                         "{} is left as it is: {}",
                         container_name(container.id),
@@ -376,27 +446,9 @@ impl Prune<'_> {
                 }
                 Err(error) => return Err(error),
             }
-            Progress::add(&self.progress.bytes, candidate.size);
+            Progress::add(&self.progress.bytes, size);
         }
-        self.rescue(&mut copier, loaded, live)?;
-        let mut condemned = Condemned::default();
-        if !seeded::active(Bug::CopiedAfterDelete) {
-            copier.finish()?;
-        }
-        self.report.copied_bytes += copier.stored;
-        condemned.copies = copier.put_ids();
-        condemned.late = seeded::active(Bug::CopiedAfterDelete).then_some(copier);
-        let ids = chosen.iter().map(|candidate| containers[candidate.number as usize].id);
-        let ids: Vec<ObjectId> = ids.collect();
-        condemned.containers = ids.iter().copied().collect();
-        if seeded::active(Bug::DeletedBeforeMark) {
-            self.delete_containers(&ids)?;
-        }
-        for part in ids.chunks(mark::MAX_CONDEMNED) {
-            let id = mark::write(part, self.objects(), &self.repository.envelope)?;
-            condemned.marks.push((id, part.to_vec()));
-        }
-        Ok(condemned)
+        Ok(chosen)
     }
 
     /// Copies live chunks that are only where nobody may rely on them.

@@ -28,7 +28,7 @@ impl Prune<'_> {
         live: &Live,
     ) -> Result<(), StoreError> {
         let reader = self.repository.reader_of(loaded);
-        for chosen in [&mut choice.dead, &mut choice.repack] {
+        for chosen in [&mut choice.dead, &mut choice.repack, &mut choice.merge] {
             let mut kept = Vec::with_capacity(chosen.len());
             for candidate in std::mem::take(chosen) {
                 self.go_on()?;

@@ -7,6 +7,7 @@ pub mod copied;
 pub mod hang;
 pub mod hooked;
 pub mod lagging;
+pub mod merged;
 pub mod pass_on;
 pub mod picture;
 pub mod play;

@@ -140,7 +140,7 @@ impl Trial for Pruned {
             }
         }
         let again = prune_all(&open(&objects), true).map_err(|error| chain(&error))?;
-        if again.dead_containers + again.repacked_containers > 0 {
+        if again.dead_containers + again.repacked_containers + again.merged_containers > 0 {
             return Err(format!("the next prune left something to do: {again:?}"));
         }
         // A prune that copied twice has cut containers elsewhere.

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use onefold_testkit::skip;
 
-use crate::lab::{Lab, ONEFOLD};
+use crate::lab::{Lab, ONEFOLD, number};
 
 /// The earlier program, which `cargo xtask test` and `cargo xtask compat --old` build.
 fn old_program() -> Option<PathBuf> {
@@ -46,5 +46,30 @@ fn the_program_that_froze_the_format_restores_sources_under_full_paths() {
     lab.ok("prune --repo repo --max-unused 0");
     lab.program = ONEFOLD.into();
     lab.ok("backup --repo repo a/data b/data");
+    lab.ok("check --repo repo --read-data");
+}
+
+#[test]
+fn the_program_that_froze_the_format_goes_on_from_what_a_prune_merged() {
+    let Some(program) = old_program() else { return };
+    let mut lab = Lab::with_repository();
+    for number in 0..12 {
+        lab.write(&format!("src/{number}"), format!("the content of {number}"));
+        lab.ok("backup --repo repo src");
+    }
+    let pruned = lab.ok("forget --repo repo --keep-last 9 --prune --json").json();
+    assert!(number(&pruned["prune"], "merged_containers") >= 8, "{pruned}");
+    lab.program = program;
+    lab.ok("check --repo repo --read-data");
+    lab.ok("restore --repo repo latest --target out");
+    let content = |number: u64| fs::read_to_string(lab.path(&format!("out/{number}"))).unwrap();
+    for number in 0..12 {
+        assert_eq!(content(number), format!("the content of {number}"));
+    }
+    lab.write("src/more", "more");
+    let made = lab.ok("backup --repo repo src --json").json();
+    assert!(number(&made, "new_bytes") < 4096, "{made}");
+    lab.ok("forget --repo repo --keep-last 1 --prune --max-unused 0");
+    lab.program = ONEFOLD.into();
     lab.ok("check --repo repo --read-data");
 }
