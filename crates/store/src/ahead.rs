@@ -9,18 +9,38 @@ use std::num::NonZero;
 use std::thread::{self, Scope};
 
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+use onefold_backend::Objects;
 
 use crate::StoreError;
 
-/// More of them would have nothing to do: one thread takes what all have done.
-const MAX_THREADS: usize = 4;
+/// How much may be on the way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Reach {
+    threads: usize,
+    /// So many bytes at most, and one job's.
+    len: usize,
+}
 
-/// So many bytes may be on the way at most, and one job's.
-const MAX_LEN: usize = 4 << 20;
+impl Reach {
+    /// For jobs that compute. More threads would have nothing to do: one takes what all have done.
+    pub(crate) fn here() -> Self {
+        let cores = thread::available_parallelism().map_or(1, NonZero::get);
+        Self { threads: cores.min(4), len: 4 << 20 }
+    }
+
+    /// For jobs that read `objects`: where these are far away, threads wait for them and do not compute.
+    pub(crate) fn of(objects: &dyn Objects) -> Self {
+        match objects.gap() {
+            0 => Self::here(),
+            _ => Self { threads: 32, len: 16 << 20 },
+        }
+    }
+}
 
 /// Jobs on the way, done by threads of a scope.
 pub(crate) struct Ahead<'scope, 'env, R> {
     scope: &'scope Scope<'scope, 'env>,
+    reach: Reach,
     jobs: Sender<Job<'scope, R>>,
     /// Where threads take jobs from.
     taken: Receiver<Job<'scope, R>>,
@@ -38,9 +58,9 @@ struct Job<'scope, R> {
 }
 
 impl<'scope, 'env, R: Send + 'scope> Ahead<'scope, 'env, R> {
-    pub(crate) fn new(scope: &'scope Scope<'scope, 'env>) -> Self {
+    pub(crate) fn new(scope: &'scope Scope<'scope, 'env>, reach: Reach) -> Self {
         let (jobs, taken) = unbounded();
-        Self { scope, jobs, taken, threads: 0, waiting: VecDeque::new(), len: 0 }
+        Self { scope, reach, jobs, taken, threads: 0, waiting: VecDeque::new(), len: 0 }
     }
 
     /// Has `work` done, which takes and gives about `len` bytes. Whoever gives work takes what is
@@ -51,8 +71,7 @@ impl<'scope, 'env, R: Send + 'scope> Ahead<'scope, 'env, R> {
         debug_assert!(is_taken.is_ok(), "the other end is here");
         self.waiting.push_back((len, result));
         self.len = self.len.saturating_add(len);
-        let cores = thread::available_parallelism().map_or(1, NonZero::get);
-        if self.threads < self.waiting.len().min(cores).min(MAX_THREADS) {
+        if self.threads < self.waiting.len().min(self.reach.threads) {
             self.threads += 1;
             let jobs = self.taken.clone();
             self.scope.spawn(move || {
@@ -66,7 +85,7 @@ impl<'scope, 'env, R: Send + 'scope> Ahead<'scope, 'env, R> {
 
     /// What came of the first job, if too much is on the way.
     pub(crate) fn over(&mut self) -> Result<Option<R>, StoreError> {
-        if self.len > MAX_LEN { self.next() } else { Ok(None) }
+        if self.len > self.reach.len { self.next() } else { Ok(None) }
     }
 
     /// What came of the first job, if any is on the way. Fails if the job panicked.
@@ -80,6 +99,7 @@ impl<'scope, 'env, R: Send + 'scope> Ahead<'scope, 'env, R> {
 /// Does `work` for each of `jobs`, which come with about how many bytes they take, and gives what came
 /// of each to `take`, in order and on this thread.
 pub(crate) fn in_order<J: Send, R: Send>(
+    reach: Reach,
     jobs: impl IntoIterator<Item = (usize, J)>,
     work: impl Fn(&J) -> R + Sync,
     mut take: impl FnMut(J, R) -> Result<(), StoreError>,
@@ -92,7 +112,7 @@ pub(crate) fn in_order<J: Send, R: Send>(
     };
     let work = &work;
     thread::scope(|scope| {
-        let mut ahead = Ahead::new(scope);
+        let mut ahead = Ahead::new(scope, reach);
         for (len, job) in [(first_len, first), second].into_iter().chain(jobs) {
             ahead.push(len, move || {
                 let result = work(&job);
@@ -123,14 +143,16 @@ mod tests {
                 thread::sleep(Duration::from_micros(if job.is_multiple_of(3) { 500 } else { 0 }));
                 job * 2
             };
-            let mut taken = Vec::new();
-            let jobs = (0..count).map(|job| (1000, job));
-            in_order(jobs, slow, |job, result| {
-                taken.push((job, result));
-                Ok(())
-            })
-            .unwrap();
-            assert_eq!(taken, (0..count).map(|job| (job, job * 2)).collect::<Vec<_>>());
+            for reach in [Reach::here(), Reach { threads: 32, len: 16 << 20 }] {
+                let mut taken = Vec::new();
+                let jobs = (0..count).map(|job| (1000, job));
+                in_order(reach, jobs, slow, |job, result| {
+                    taken.push((job, result));
+                    Ok(())
+                })
+                .unwrap();
+                assert_eq!(taken, (0..count).map(|job| (job, job * 2)).collect::<Vec<_>>());
+            }
         }
     }
 
@@ -144,6 +166,7 @@ mod tests {
             most.fetch_max(now, Ordering::SeqCst);
         };
         in_order(
+            Reach::here(),
             jobs.map(|len| (len, len)),
             |len| begin(*len),
             |len, ()| {
@@ -152,7 +175,7 @@ mod tests {
             },
         )
         .unwrap();
-        assert!(most.into_inner() <= MAX_LEN + (65 << 20));
+        assert!(most.into_inner() <= Reach::here().len + (65 << 20));
         assert_eq!(there.into_inner(), 0);
     }
 
@@ -160,6 +183,7 @@ mod tests {
     fn the_first_error_ends_it_and_nothing_is_taken_behind_it() {
         let mut taken = 0;
         let result = in_order(
+            Reach::here(),
             (0..50).map(|job| (1, job)),
             |job| *job,
             |_, job| {

@@ -7,7 +7,7 @@ use std::thread;
 
 use bytes::Bytes;
 
-use crate::ahead::Ahead;
+use crate::ahead::{Ahead, Reach};
 use crate::chunks::{ChunkReader, Chunks};
 use crate::inodes::Inodes;
 use crate::layout::Layout;
@@ -64,8 +64,13 @@ pub fn dump(
     let chunks = &repository.reader()?.keeping_groups(GROUP_CACHE);
     thread::scope(|scope| {
         let writer = Writer { take, cancel, file: None };
-        let mut dump =
-            Dump { chunks, cancel, ahead: Ahead::new(scope), inodes: Inodes::default(), writer };
+        let mut dump = Dump {
+            chunks,
+            cancel,
+            ahead: Ahead::new(scope, Reach::of(chunks.objects())),
+            inodes: Inodes::default(),
+            writer,
+        };
         dump.entry(b"", entry)?;
         walk(chunks, entry, &mut |path, entry| dump.entry(path, entry))?;
         while let Some(read) = dump.ahead.next()? {

@@ -26,7 +26,7 @@ use onefold_fingerprint::Fingerprint;
 use onefold_index::{Index, run_name};
 use onefold_seal::ObjectId;
 
-use crate::ahead;
+use crate::ahead::{self, Reach};
 use crate::alive::Alive;
 use crate::backup;
 use crate::backup::commit::Announced;
@@ -341,7 +341,7 @@ impl Repair<'_> {
             let bytes = directory.read_group(&**objects, *group)?;
             directory.verify_group(*group, &bytes, fingerprinter).map(|()| bytes)
         };
-        ahead::in_order(wanted, read, |(_, wanted), read| match read {
+        ahead::in_order(Reach::of(&**objects), wanted, read, |(_, wanted), read| match read {
             Ok(bytes) => {
                 for chunk in wanted {
                     let chunk_bytes = &bytes[chunk.range()];

@@ -11,10 +11,11 @@ use onefold_index::{IndexError, MAX_RUN_ENTRIES, Run, run_id, run_name};
 use onefold_seal::ObjectId;
 
 use super::{Check, Reading};
+use crate::ahead::{self, Reach};
 use crate::chunks::MAX_SHORT;
 use crate::object::{or_end, until_error};
 use crate::repository::{describe, listed};
-use crate::{Place, Progress, Repository, StoreError, ahead};
+use crate::{Place, Progress, Repository, StoreError};
 
 /// No container that a writer makes is longer; memory is taken for as much at once.
 const MAX_READ_WHOLE: u64 = 128 << 20;
@@ -258,7 +259,7 @@ impl Check<'_> {
             let bytes = directory.group_of_object(object, *group)?;
             directory.verify_group(*group, &bytes, fingerprinter)
         };
-        ahead::in_order(groups(&directory), verify, |group, verified| {
+        ahead::in_order(Reach::here(), groups(&directory), verify, |group, verified| {
             if let Err(error) = verified {
                 bad_groups.insert(group);
                 self.damaged_container(id, error.into());
@@ -279,7 +280,7 @@ impl Check<'_> {
             let bytes = directory.read_group(&**objects, *group)?;
             directory.verify_group(*group, &bytes, fingerprinter)
         };
-        ahead::in_order(groups(directory), verify, |group, verified| {
+        ahead::in_order(Reach::of(&**objects), groups(directory), verify, |group, verified| {
             self.go_on()?;
             if let Err(error) = verified {
                 bad_groups.insert(group);

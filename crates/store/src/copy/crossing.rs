@@ -12,7 +12,7 @@ use std::thread::Scope;
 use onefold_container::{Content, MAX_GROUP_LEN};
 use onefold_fingerprint::{Fingerprint, Fingerprinter};
 
-use crate::ahead::Ahead;
+use crate::ahead::{Ahead, Reach};
 use crate::chunks::{ChunkReader, Chunks};
 use crate::entries::Entries;
 use crate::graft::{Graft, NewTree};
@@ -119,7 +119,7 @@ impl<'scope, 'env> Crossing<'scope, 'env> {
             steps: VecDeque::new(),
             batch: Vec::new(),
             batch_len: 0,
-            ahead: Ahead::new(scope),
+            ahead: Ahead::new(scope, Reach::of(reader.objects())),
             open: Vec::new(),
             file: File::default(),
             root: None,

@@ -12,7 +12,7 @@ use onefold_index::MAX_RUN_ENTRIES;
 use onefold_seal::ObjectId;
 
 use super::live::Live;
-use crate::ahead;
+use crate::ahead::{self, Reach};
 use crate::backup::pack::{Added, CONTAINER_CHUNKS, GROUP_LEN};
 use crate::chunks::ChunkReader;
 use crate::loaded::Loaded;
@@ -84,7 +84,7 @@ impl<'a> Copier<'a> {
             let bytes = directory.read_group(&**objects, *group)?;
             directory.verify_group(*group, &bytes, fingerprinter).map(|()| bytes)
         };
-        ahead::in_order(wanted, read, |(_, slots), bytes| {
+        ahead::in_order(Reach::of(&**objects), wanted, read, |(_, slots), bytes| {
             let bytes = bytes?;
             for slot in slots.filter(is_live) {
                 let chunk = &directory.chunks[slot];
