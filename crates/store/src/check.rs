@@ -163,8 +163,7 @@ fn examine_by(
         containers: Containers::default(),
         gone: HashMap::new(),
         room: MAX_FINDINGS_LEN,
-        short_trees: Vec::new(),
-        short_trees_len: 0,
+        with_trees: Vec::new(),
     };
     // Snapshots first: whatever they refer to was durable before them, so that a backup that
     // runs beside the check cannot make it see a snapshot without its chunks.
@@ -213,10 +212,8 @@ struct Check<'a> {
     gone: HashMap<Fingerprint, ObjectId>,
     /// Bytes of findings for which there is room.
     room: usize,
-    /// Numbers of short containers of trees, for the walk through the snapshots.
-    short_trees: Vec<u32>,
-    /// Their bytes.
-    short_trees_len: u64,
+    /// Numbers of the containers of trees.
+    with_trees: Vec<u32>,
 }
 
 impl Check<'_> {
@@ -429,7 +426,7 @@ impl Check<'_> {
         let containers = std::mem::take(&mut self.containers);
         let fingerprinter = fingerprinter.clone();
         let reader = ChunkReader::new(&**objects, envelope, fingerprinter, &index, &containers)
-            .keeping_containers(&self.short_trees);
+            .keeping_short(std::mem::take(&mut self.with_trees));
         let mut walk = Walk { reader: &reader, index: &index, seen: Seen::default() };
         let mut refused = 0;
         self.progress.noun.get_or_init(|| "snapshots");

@@ -100,8 +100,9 @@ pub(crate) struct ChunkReader<'a> {
     elsewhere: Mutex<Elsewhere>,
 }
 
-/// No container that is kept whole is longer, in bytes.
-pub(crate) const MAX_SHORT: u64 = 64 << 10;
+/// No container that is kept whole is longer, in bytes; and how many bytes of them are kept.
+const MAX_SHORT: u64 = 64 << 10;
+const MAX_SHORT_LEN: u64 = 32 << 20;
 
 /// What footers list, of containers of which the index may not know.
 #[derive(Default)]
@@ -183,20 +184,28 @@ impl<'a> ChunkReader<'a> {
         Self { groups: Groups::new(bytes), ..self }
     }
 
-    /// With the whole of these short containers, read many at a time, if they are far away. What cannot
-    /// be read is read again by whoever needs it.
-    pub(crate) fn keeping_containers(mut self, numbers: &[u32]) -> Self {
+    /// With the whole of those containers that are short, read many at a time, if they are far away: for
+    /// who walks through what many small backups stored. What cannot be read is read again by whoever
+    /// needs it.
+    pub(crate) fn keeping_short(mut self, containers: impl IntoIterator<Item = u32>) -> Self {
         if self.objects.gap() == 0 {
             return self;
         }
-        let live = |number: &u32| self.containers.get(*number).expect("containers are only added");
-        let request = |number| {
-            let LiveContainer { id, size } = live(number);
-            Request { name: container_name(id), span: Span::Range(0..size) }
+        let mut len = 0;
+        let live =
+            |number| (number, self.containers.get(number).expect("containers are only added"));
+        let fits = |(_, live): &(u32, LiveContainer)| {
+            len += if live.size <= MAX_SHORT { live.size } else { 0 };
+            live.size <= MAX_SHORT && len <= MAX_SHORT_LEN
+        };
+        let kept: Vec<_> = containers.into_iter().map(live).filter(fits).collect();
+        let request = |(_, live): &(u32, LiveContainer)| Request {
+            name: container_name(live.id),
+            span: Span::Range(0..live.size),
         };
         let mut short = HashMap::new();
-        let read = self.objects.get_many(&mut numbers.iter().map(request), &mut |at, answer| {
-            answer.into_iter().for_each(|object| drop(short.insert(numbers[at], object)));
+        let read = self.objects.get_many(&mut kept.iter().map(request), &mut |at, answer| {
+            answer.into_iter().for_each(|object| drop(short.insert(kept[at].0, object)));
             ControlFlow::Continue(())
         });
         debug_assert!(read.is_continue(), "nothing ends it early");

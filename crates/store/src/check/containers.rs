@@ -12,7 +12,6 @@ use onefold_seal::ObjectId;
 
 use super::{Check, Reading};
 use crate::ahead::{self, Reach};
-use crate::chunks::MAX_SHORT;
 use crate::object::{or_end, until_error};
 use crate::repository::{describe, listed};
 use crate::{Place, Progress, Repository, StoreError};
@@ -23,9 +22,6 @@ const MAX_READ_WHOLE: u64 = 128 << 20;
 /// Runs that are held together have about so many entries, at most: the footers of all containers that
 /// they cover are read together.
 const MAX_HELD: usize = MAX_RUN_ENTRIES;
-
-/// Bytes of the short containers of trees that are read before the walk through the snapshots.
-const MAX_SHORT_TREES: u64 = 32 << 20;
 
 /// So many chunks of containers that are gone are remembered, to say where they were.
 const MAX_GONE: usize = 1 << 16;
@@ -325,12 +321,8 @@ impl Check<'_> {
         self.index.publish(id, number, &chunks);
         self.found.report.chunks += directory.chunks.len() as u64;
         self.sound.insert(id);
-        if directory.content == Content::Metadata
-            && size <= MAX_SHORT
-            && self.short_trees_len + size <= MAX_SHORT_TREES
-        {
-            self.short_trees.push(number);
-            self.short_trees_len += size;
+        if directory.content == Content::Metadata {
+            self.with_trees.push(number);
         }
         take(id, &directory);
     }

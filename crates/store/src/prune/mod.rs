@@ -276,17 +276,21 @@ impl Prune<'_> {
     ///
     /// Snapshots are read before containers are listed: what they refer to was there before them.
     fn snapshots(&mut self) -> Result<Seen, StoreError> {
-        let mut seen = Seen::default();
-        for info in self.objects().list(snapshot::PREFIX)? {
-            self.go_on()?;
-            let Some(id) = snapshot_id(&info.name) else { continue };
-            match Snapshot::find(self.repository, id) {
+        let (mut seen, mut failed) = (Seen::default(), None);
+        let listed = self.objects().list(snapshot::PREFIX)?;
+        let ids: Vec<_> = listed.iter().filter_map(|info| snapshot_id(&info.name)).collect();
+        Snapshot::find_many(self.repository, &ids, &mut |id, found| {
+            match found {
                 Ok(Some(snapshot)) => seen.snapshots.push((id, snapshot)),
                 Ok(None) => {}
-                Err(StoreError::Backend(error)) if error.is_not_found() => continue,
-                Err(error) => return Err(broken(id, error)),
+                Err(StoreError::Backend(error)) if error.is_not_found() => return,
+                Err(error) => drop(failed.get_or_insert_with(|| broken(id, error))),
             }
             seen.ids.insert(id);
+        });
+        self.go_on()?;
+        if let Some(error) = failed {
+            return Err(error);
         }
         self.walked.extend(seen.snapshots.iter().map(|(id, _)| *id));
         Ok(seen)
@@ -296,7 +300,8 @@ impl Prune<'_> {
     fn walk(&mut self, seen: &Seen, loaded: &Loaded) -> Result<Live, StoreError> {
         let mut live = Live::default();
         loaded.index.prefer_last();
-        let reader = self.repository.reader_of(loaded);
+        let containers = 0..loaded.containers.len() as u32;
+        let reader = self.repository.reader_of(loaded).keeping_short(containers);
         self.progress.noun.get_or_init(|| "snapshots");
         self.progress.total_files.store(seen.snapshots.len() as u64, Ordering::Relaxed);
         self.report.snapshots = seen.snapshots.len() as u64;
