@@ -51,9 +51,6 @@ use crate::repository::{describe, walk};
 use crate::tree::{self, Detail, Entry, Meta, Node};
 use crate::{Act, Cancel, IssueKind, Progress, Recipe, Repository, StoreError};
 
-/// Descriptors that are left for other than long files, of those that the process may have.
-const OTHER_DESCRIPTORS: u64 = 400;
-
 /// A path below the target, as the names that lead there. They are shared: of a deep tree every
 /// directory is remembered, and would else have a copy of all names above it.
 type Components = Vec<Arc<[u8]>>;
@@ -177,7 +174,7 @@ pub fn restore(
         context: &context,
         selection: &selection,
         windows,
-        window: Window::first(max_long_files()),
+        window: Window::first(),
         directories: Vec::new(),
         found: vec![Arc::default()],
         extras: Vec::new(),
@@ -243,13 +240,6 @@ fn count(context: &Context<'_>, selection: &Selection, entry: &Entry, is_over: &
 /// Writes each window that comes, until no more can come.
 fn write(writer: &Writer<'_>, windows: Receiver<Window>) {
     windows.into_iter().for_each(|window| writer.write(window));
-}
-
-/// How many long files may be open at a time.
-fn max_long_files() -> usize {
-    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
-    // Those of the window at hand, and of the one that is written.
-    limit.map_or(usize::MAX, |limit| (limit.saturating_sub(OTHER_DESCRIPTORS) / 2).max(8) as usize)
 }
 
 /// What all threads of a restore share.

@@ -27,6 +27,9 @@ const MAX_UNFINISHED: u64 = 4 << 30;
 /// What a long file takes in memory, about.
 const LONG_FILE_LEN: usize = 1 << 10;
 
+/// Descriptors that are left for other than long files, of those that the process may have.
+const OTHER_DESCRIPTORS: u64 = 400;
+
 /// Files that wait, and their chunks.
 pub(super) struct Window {
     /// Encoded, of short files.
@@ -68,9 +71,9 @@ pub(super) enum FileNumber {
 }
 
 impl Window {
-    /// The first window, with at most `max_long` long files.
-    pub(super) fn first(max_long: usize) -> Self {
-        Self::with_bounds(FIRST_LEN, max_long)
+    /// The first window.
+    pub(super) fn first() -> Self {
+        Self::with_bounds(FIRST_LEN, max_long_files())
     }
 
     /// The one after.
@@ -164,4 +167,11 @@ pub(super) fn content_of(entry: &Entry) -> Option<(u64, &Recipe)> {
         Node::File { size, content, .. } => Some((*size, content)),
         _ => None,
     }
+}
+
+/// How many long files may be open at a time.
+fn max_long_files() -> usize {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    // Those of the window at hand, and of the one that is written.
+    limit.map_or(usize::MAX, |limit| (limit.saturating_sub(OTHER_DESCRIPTORS) / 2).max(8) as usize)
 }
