@@ -1,6 +1,7 @@
 //! A container's footer: which groups and chunks it holds, and reading them.
 
 use std::collections::HashMap;
+use std::iter;
 use std::ops::{ControlFlow, Range};
 
 use bytes::Bytes;
@@ -130,13 +131,14 @@ impl Directory {
         let start_len = envelope.start_len() as u64;
         // Of a short one all, of another its start, then its end.
         let parts_of = |size: u64| match size.checked_sub(FIRST_READ) {
-            None => vec![0..size],
-            Some(tail) => vec![0..start_len.min(size), tail.max(start_len)..size],
+            None => (0..size, None),
+            Some(tail) => (0..start_len.min(size), Some(tail.max(start_len)..size)),
         };
         let parts: Vec<(usize, Range<u64>)> = (0..)
             .zip(containers)
             .flat_map(|(number, (_, size))| {
-                parts_of(*size).into_iter().map(move |part| (number, part))
+                let (first, second) = parts_of(*size);
+                iter::once(first).chain(second).map(move |part| (number, part))
             })
             .collect();
         let request = |(number, part): &(usize, Range<u64>)| Request {
