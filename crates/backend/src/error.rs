@@ -5,6 +5,8 @@ use std::fmt;
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
 #[cfg(feature = "s3")]
 use crate::remote::is_passing as is_passing_answer;
@@ -56,6 +58,21 @@ impl fmt::Display for Operation {
             Self::Sync => "sync",
         })
     }
+}
+
+/// What an error says of the object that was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ErrorKind {
+    /// The object is missing, or what is stored is not what was put: it may be had elsewhere.
+    Lost,
+    /// The storage does not do what it was asked: credentials, rights, a request it does not take, no
+    /// room. The object may be there and whole.
+    Refused,
+    /// The storage could not be reached. The object may be there and whole, and the same call may
+    /// succeed later.
+    Unreachable,
+    /// The caller was asked to stop.
+    Interrupted,
 }
 
 /// Why a backend could not do what it was asked.
@@ -199,6 +216,24 @@ pub enum BackendError {
         /// What was being done.
         operation: Operation,
     },
+    /// The storage could not be reached for as long as the caller is patient.
+    #[error("{place} cannot be reached; requests failed for {} s", tried.as_secs())]
+    Unreachable {
+        /// Where it is.
+        place: String,
+        /// How long it was tried.
+        tried: Duration,
+        /// What the last request came to.
+        source: Arc<BackendError>,
+    },
+    /// The caller was asked to stop, and the call was broken off: nobody knows whether it happened.
+    #[error("cannot {operation} {name}: it was interrupted")]
+    Interrupted {
+        /// The object.
+        name: String,
+        /// What was being done.
+        operation: Operation,
+    },
     /// Anything else the layer below reports.
     #[error("cannot {operation} {name} in {place}")]
     Io {
@@ -222,6 +257,24 @@ impl BackendError {
     /// Whether the place has run out of space or quota.
     pub fn is_full(&self) -> bool {
         matches!(self, Self::Full { .. })
+    }
+
+    /// What the error says of the object that was asked for.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::NotFound { .. } | Self::OutOfRange { .. } | Self::TooLong { .. } => {
+                ErrorKind::Lost
+            }
+            Self::Unreachable { .. } | Self::RootGone { .. } | Self::Crashed { .. } => {
+                ErrorKind::Unreachable
+            }
+            Self::Interrupted { .. } => ErrorKind::Interrupted,
+            Self::Io { source, .. } if causes(source.as_ref()).any(is_lost_sector) => {
+                ErrorKind::Lost
+            }
+            error if error.may_retry() => ErrorKind::Unreachable,
+            _ => ErrorKind::Refused,
+        }
     }
 
     /// Whether the cause is of the passing kind (an interruption, a timeout, a lost connection),
@@ -285,6 +338,12 @@ fn io_kind(error: &(dyn Error + 'static)) -> Option<io::ErrorKind> {
     error.downcast_ref().map(io::Error::kind)
 }
 
+/// Whether a disk could not read a sector: what was there is lost.
+fn is_lost_sector(error: &(dyn Error + 'static)) -> bool {
+    const LOST_SECTOR: i32 = rustix::io::Errno::IO.raw_os_error();
+    error.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error) == Some(LOST_SECTOR)
+}
+
 /// Whether an error is of the kind that is gone a little later.
 fn is_passing(error: &(dyn Error + 'static)) -> bool {
     use io::ErrorKind::*;
@@ -304,6 +363,7 @@ fn is_passing(error: &(dyn Error + 'static)) -> bool {
                 | HostUnreachable
                 | NetworkUnreachable
                 | NetworkDown
+                | StaleNetworkFileHandle
         )
     }) || is_passing_answer(error)
 }
@@ -326,6 +386,19 @@ mod tests {
         let error = BackendError::from_cause(Operation::Put, "a", "here", store);
         assert!(error.is_full(), "{error:?}");
         assert!(!error.may_retry());
+    }
+
+    #[test]
+    fn an_error_says_whether_the_object_is_lost_refused_or_out_of_reach() {
+        let of = |error: io::Error| {
+            BackendError::from_cause(Operation::Get, "a", "here", io::Error::other(error)).kind()
+        };
+        assert_eq!(of(rustix::io::Errno::IO.into()), ErrorKind::Lost);
+        assert_eq!(of(io::ErrorKind::PermissionDenied.into()), ErrorKind::Refused);
+        assert_eq!(of(io::ErrorKind::StorageFull.into()), ErrorKind::Refused);
+        assert_eq!(of(io::ErrorKind::ConnectionRefused.into()), ErrorKind::Unreachable);
+        let missing = BackendError::NotFound { name: "a".into(), place: "here".into() };
+        assert_eq!(missing.kind(), ErrorKind::Lost);
     }
 
     #[test]

@@ -34,10 +34,11 @@ mod pages;
 #[cfg(feature = "s3")]
 mod remote;
 mod retrying;
+mod stop;
 mod stored;
 
 pub use append_only::AppendOnly;
-pub use error::{BackendError, Cause, Operation};
+pub use error::{BackendError, Cause, ErrorKind, Operation};
 pub use folder::Folder;
 pub use local::{LocalFolder, LocalLog, LocalObjects, LocalPages};
 pub use log::{Log, LogReader, Syncer};
@@ -46,4 +47,5 @@ pub use objects::{ObjectInfo, Objects, OnAnswer, Request, Span};
 pub use pages::Pages;
 #[cfg(feature = "s3")]
 pub use remote::{RemoteObjects, S3Location, S3Options};
-pub use retrying::{Clock, OnRetry, RetryPolicy, Retrying, SystemClock};
+pub use retrying::{Clock, OnRetry, Retry, RetryPolicy, Retrying, SystemClock};
+pub use stop::Stop;

@@ -5,13 +5,14 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::iter::Enumerate;
 use std::ops::{ControlFlow, Range};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
-use crate::{BackendError, ObjectInfo, Objects, OnAnswer, Request};
+use crate::{BackendError, ErrorKind, ObjectInfo, Objects, OnAnswer, Request, Stop};
 
 /// When a call is tried again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +22,7 @@ pub struct RetryPolicy {
     pub first: Duration,
     /// What the longest pause is doubled up to.
     pub longest: Duration,
-    /// Time since a call began after which it is not tried again.
+    /// How long an outage may last, from the first call that failed. Nothing is tried after it.
     pub total: Duration,
 }
 
@@ -42,6 +43,12 @@ pub trait Clock: Send + Sync {
 
     /// Returns after `pause`.
     fn sleep(&self, pause: Duration);
+
+    /// Returns after `pause`, or once `stop` is asked for. A clock whose pauses take no time need not
+    /// look at that.
+    fn sleep_unless(&self, pause: Duration, _stop: &Stop) {
+        self.sleep(pause);
+    }
 }
 
 /// The clock of this machine.
@@ -63,69 +70,255 @@ impl Clock for SystemClock {
     fn sleep(&self, pause: Duration) {
         thread::sleep(pause);
     }
+
+    fn sleep_unless(&self, pause: Duration, stop: &Stop) {
+        stop.sleep(pause);
+    }
 }
 
-/// Called before each pause with what went wrong and how long the pause is.
-pub type OnRetry = dyn Fn(&BackendError, Duration) + Send + Sync;
+/// What a [`Retrying`] tells of calls that fail.
+#[derive(Debug)]
+pub enum Retry<'a> {
+    /// A call failed and is tried again after `pause`.
+    Pause {
+        /// What it came to.
+        error: &'a BackendError,
+        /// How long nothing is tried by this call.
+        pause: Duration,
+    },
+    /// Every call has failed for a while. Told once an outage.
+    Outage {
+        /// What the last call came to.
+        error: &'a BackendError,
+        /// For how much longer calls are tried again.
+        left: Duration,
+    },
+    /// A call was answered after an outage that was told.
+    Answered {
+        /// How long the outage was.
+        lasted: Duration,
+    },
+}
+
+/// Called from any thread with what is to be told.
+pub type OnRetry = dyn Fn(Retry<'_>) + Send + Sync;
+
+/// An outage is told once it lasts so long: shorter ones are no news.
+const UNTOLD: Duration = Duration::from_secs(2);
 
 /// Objects whose calls are tried again after an error that
 /// [may pass](BackendError::may_retry), with pauses that grow.
+///
+/// All calls share one outage. It begins with the first call that fails and ends when a call is
+/// answered. When it has lasted for [`RetryPolicy::total`], all calls fail with
+/// [`BackendError::Unreachable`], those under way as well, and so does every later one. A call that
+/// alone fails for as long, while others are answered, fails in the same way, and only that one.
 ///
 /// That is safe for every call, because [`Objects`] promises that each may be repeated: a put
 /// whose answer was lost finds its own bytes, compares them and succeeds, and finds other bytes
 /// and fails.
 pub struct Retrying<T> {
     inner: T,
+    place: String,
     policy: RetryPolicy,
     clock: Box<dyn Clock>,
     /// State of the generator that draws the pauses.
     random: Mutex<u64>,
+    outage: Mutex<Outage>,
+    /// What the last call came to before nothing was tried any more.
+    gone: OnceLock<Arc<BackendError>>,
+    stop: Stop,
+    retries: AtomicU64,
     on_retry: Box<OnRetry>,
 }
 
+/// When calls began to fail.
+#[derive(Debug, Default)]
+struct Outage {
+    /// Since when no call was answered.
+    since: Option<Duration>,
+    /// What the last call came to.
+    last: Option<Arc<BackendError>>,
+    was_told: bool,
+    /// When the last call before it was answered.
+    answered: Duration,
+}
+
 impl<T> Retrying<T> {
-    /// Wraps `inner`; pauses are by the clock of this machine.
-    pub fn new(inner: T, policy: RetryPolicy) -> Self {
+    /// Wraps `inner`, which is at `place`; pauses are by the clock of this machine.
+    pub fn new(inner: T, place: &str, policy: RetryPolicy) -> Self {
         let seed = RandomState::new().hash_one(std::process::id());
-        Self::with_clock(inner, policy, Box::<SystemClock>::default(), seed)
+        Self::with_clock(inner, place, policy, Box::<SystemClock>::default(), seed)
     }
 
-    /// Wraps `inner`; pauses are by `clock`, and drawn from `seed`.
-    pub fn with_clock(inner: T, policy: RetryPolicy, clock: Box<dyn Clock>, seed: u64) -> Self {
-        let random = Mutex::new(seed);
-        Self { inner, policy, clock, random, on_retry: Box::new(|_, _| ()) }
+    /// Wraps `inner`, which is at `place`; pauses are by `clock`, and drawn from `seed`.
+    pub fn with_clock(
+        inner: T,
+        place: &str,
+        policy: RetryPolicy,
+        clock: Box<dyn Clock>,
+        seed: u64,
+    ) -> Self {
+        Self {
+            inner,
+            place: place.to_owned(),
+            policy,
+            clock,
+            random: Mutex::new(seed),
+            outage: Mutex::default(),
+            gone: OnceLock::new(),
+            stop: Stop::default(),
+            retries: AtomicU64::new(0),
+            on_retry: Box::new(|_| ()),
+        }
     }
 
-    /// Tells of each pause.
-    pub fn on_retry(self, tell: impl Fn(&BackendError, Duration) + Send + Sync + 'static) -> Self {
+    /// Tells what goes on.
+    pub fn on_retry(self, tell: impl Fn(Retry<'_>) + Send + Sync + 'static) -> Self {
         Self { on_retry: Box::new(tell), ..self }
+    }
+
+    /// Takes no pause and tries nothing again once `stop` is asked for, and asks for it itself when
+    /// an outage has lasted too long, so that calls under way end if `inner` heeds it too.
+    pub fn stopped_by(self, stop: Stop) -> Self {
+        Self { stop, ..self }
     }
 
     fn call<R>(&self, call: impl Fn(&T) -> Result<R, BackendError>) -> Result<R, BackendError> {
         let mut patience = self.patience();
         loop {
+            self.check_reachable()?;
             match call(&self.inner) {
-                Err(error) if error.may_retry() && self.wait(&mut patience, &error) => {}
-                answer => return answer,
+                Err(error) if self.may_pass(&error) => self.wait(&mut patience, error)?,
+                answer => return self.answered(answer),
             }
         }
     }
 
-    /// All that there is, from now on.
-    fn patience(&self) -> Patience {
-        Patience { begin: self.clock.now(), longest: self.policy.first }
+    /// Whether the call may succeed a little later. An outage that has lasted too long breaks off calls,
+    /// too, that nobody asked to stop.
+    fn may_pass(&self, error: &BackendError) -> bool {
+        let is_interrupted = error.kind() == ErrorKind::Interrupted;
+        error.may_retry() || is_interrupted && !self.stop.is_asked()
     }
 
-    /// Pauses after `error`, or tells that there was no patience left to.
-    fn wait(&self, patience: &mut Patience, error: &BackendError) -> bool {
-        let pause = self.draw(patience.longest);
-        if self.clock.now() - patience.begin + pause > self.policy.total {
-            return false;
+    /// Fails if nothing is tried any more.
+    fn check_reachable(&self) -> Result<(), BackendError> {
+        self.gone.get().map_or(Ok(()), |last| Err(self.unreachable(last)))
+    }
+
+    fn unreachable(&self, last: &Arc<BackendError>) -> BackendError {
+        let (place, tried) = (self.place.clone(), self.policy.total);
+        BackendError::Unreachable { place, tried, source: Arc::clone(last) }
+    }
+
+    /// Takes note of an answer that is not tried again, and gives what the caller gets.
+    fn answered<R>(&self, answer: Result<R, BackendError>) -> Result<R, BackendError> {
+        match &answer {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {
+                // It may be this outage that broke it off.
+                self.check_reachable()?;
+            }
+            // No request was made of it.
+            Err(BackendError::BadName { .. }) => {}
+            _ => self.end_outage(),
         }
-        (self.on_retry)(error, pause);
-        self.clock.sleep(pause);
+        answer
+    }
+
+    fn end_outage(&self) {
+        let mut outage = self.outage();
+        let now = self.clock.now();
+        let ended = std::mem::replace(&mut *outage, Outage { answered: now, ..Outage::default() });
+        let Some(since) = ended.since else { return };
+        self.stop.limit(None);
+        drop(outage);
+        if ended.was_told {
+            let lasted = now.saturating_sub(since);
+            (self.on_retry)(Retry::Answered { lasted });
+        }
+    }
+
+    /// All that there is, from the first failure on.
+    fn patience(&self) -> Patience {
+        Patience { since: None, began: self.clock.now(), longest: self.policy.first }
+    }
+
+    /// Pauses after `error`.
+    ///
+    /// # Errors
+    ///
+    /// What the caller gets if the call is not tried again.
+    fn wait(&self, patience: &mut Patience, error: BackendError) -> Result<(), BackendError> {
+        self.check_reachable()?;
+        if self.stop.is_asked() {
+            return Err(interrupted(&error));
+        }
+        let (error, now) = (Arc::new(error), self.clock.now());
+        let (left, last) = self.note_failure(&error, now);
+        if left.is_zero() {
+            return Err(self.give_up(last));
+        }
+        let alone = now.saturating_sub(*patience.since.get_or_insert(now));
+        if alone >= self.policy.total {
+            return Err(self.unreachable(&error));
+        }
+        let pause = self.draw(patience.longest).min(left);
+        self.tell(&error, pause, patience.began, left);
+        self.retries.fetch_add(1, Ordering::Relaxed);
+        self.clock.sleep_unless(pause, &self.stop);
         patience.longest = (2 * patience.longest).min(self.policy.longest);
-        true
+        patience.began = self.clock.now();
+        self.check_reachable()?;
+        match self.stop.is_asked() {
+            true => Err(interrupted(&error)),
+            false => Ok(()),
+        }
+    }
+
+    /// Takes note of a call that failed with `error`. Gives for how much longer calls are tried again,
+    /// and what says most of why they fail.
+    fn note_failure(
+        &self,
+        error: &Arc<BackendError>,
+        now: Duration,
+    ) -> (Duration, Arc<BackendError>) {
+        let mut outage = self.outage();
+        if outage.since.is_none() {
+            self.stop.limit(Some(self.policy.total));
+        }
+        let since = *outage.since.get_or_insert(now);
+        // That a request was broken off says less than what the one before it came to.
+        if error.may_retry() {
+            outage.last = Some(Arc::clone(error));
+        }
+        let last = outage.last.get_or_insert_with(|| Arc::clone(error));
+        (self.policy.total.saturating_sub(now.saturating_sub(since)), Arc::clone(last))
+    }
+
+    /// Ends all calls, those under way as well.
+    fn give_up(&self, last: Arc<BackendError>) -> BackendError {
+        let last = self.gone.get_or_init(|| last);
+        self.stop.ask(Duration::ZERO);
+        self.unreachable(last)
+    }
+
+    /// Tells of a call that `began` so long ago and failed.
+    fn tell(&self, error: &BackendError, pause: Duration, began: Duration, left: Duration) {
+        (self.on_retry)(Retry::Pause { error, pause });
+        let mut outage = self.outage();
+        let unanswered = began.max(outage.answered);
+        let first = outage.since.map_or(unanswered, |since| since.min(unanswered));
+        // What lasts until after the pause is an outage.
+        let is_due = self.clock.now() + pause >= first + UNTOLD;
+        if is_due && !std::mem::replace(&mut outage.was_told, true) {
+            drop(outage);
+            (self.on_retry)(Retry::Outage { error, left });
+        }
+    }
+
+    fn outage(&self) -> MutexGuard<'_, Outage> {
+        self.outage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A pause of at least half of `longest`.
@@ -138,9 +331,23 @@ impl<T> Retrying<T> {
     }
 }
 
+/// What a call comes to that is not tried again after `error` because the caller was asked to stop.
+fn interrupted(error: &BackendError) -> BackendError {
+    match error {
+        BackendError::Io { name, operation, .. }
+        | BackendError::Interrupted { name, operation } => {
+            BackendError::Interrupted { name: name.clone(), operation: *operation }
+        }
+        error => unreachable!("a call that may pass fails so: {error}"),
+    }
+}
+
 /// How long a call has been tried.
 struct Patience {
-    begin: Duration,
+    /// When it first failed.
+    since: Option<Duration>,
+    /// When it was last begun.
+    began: Duration,
     /// The longest next pause.
     longest: Duration,
 }
@@ -168,7 +375,13 @@ impl<'a, 'b> Round<'a, 'b> {
         Self { again: again.into_iter(), new, asked, failed, was_answered: false }
     }
 
-    fn make(&mut self, objects: &impl Objects, take: &mut OnAnswer<'_>) -> ControlFlow<()> {
+    /// Makes the requests. Those that failed in a way that `may_pass` are kept.
+    fn make(
+        &mut self,
+        objects: &impl Objects,
+        may_pass: impl Fn(&BackendError) -> bool,
+        take: &mut OnAnswer<'_>,
+    ) -> ControlFlow<()> {
         let mut count = 0..;
         let round = RefCell::new(self);
         let mut requests = std::iter::from_fn(|| {
@@ -178,7 +391,7 @@ impl<'a, 'b> Round<'a, 'b> {
             Some(request)
         });
         objects.get_many(&mut requests, &mut |number, answer| {
-            let answered = round.borrow_mut().answered(number, answer);
+            let answered = round.borrow_mut().answered(number, answer, &may_pass);
             answered.map_or(ControlFlow::Continue(()), |(at, answer)| take(at, answer))
         })
     }
@@ -193,10 +406,11 @@ impl<'a, 'b> Round<'a, 'b> {
         &mut self,
         number: usize,
         answer: Result<Bytes, BackendError>,
+        may_pass: impl Fn(&BackendError) -> bool,
     ) -> Option<(usize, Result<Bytes, BackendError>)> {
         let (at, request) = self.asked.remove(&number).expect("a request is answered once");
         match answer {
-            Err(error) if error.may_retry() => {
+            Err(error) if may_pass(&error) => {
                 self.failed.push((at, request, error));
                 None
             }
@@ -234,17 +448,31 @@ impl<T: Objects> Objects for Retrying<T> {
         let mut patience = self.patience();
         let mut again = Vec::new();
         loop {
-            let mut round = Round::new(std::mem::take(&mut again), &mut requests);
-            round.make(&self.inner, take)?;
-            let Round { failed, was_answered, .. } = round;
-            if was_answered {
-                patience = self.patience();
+            if let Some(last) = self.gone.get() {
+                let mut rest = again.into_iter().chain(requests);
+                return rest.try_for_each(|(at, _)| take(at, Err(self.unreachable(last))));
             }
-            let Some((_, _, error)) = failed.first() else { return ControlFlow::Continue(()) };
-            if self.wait(&mut patience, error) {
-                again = failed.into_iter().map(|(at, request, _)| (at, request)).collect();
-            } else {
-                failed.into_iter().try_for_each(|(at, _, error)| take(at, Err(error)))?;
+            let mut round = Round::new(std::mem::take(&mut again), &mut requests);
+            let may_pass = |error: &BackendError| self.may_pass(error);
+            round.make(&self.inner, may_pass, &mut |at, answer| take(at, self.answered(answer)))?;
+            let Round { mut failed, was_answered, .. } = round;
+            if was_answered {
+                patience = Patience { began: patience.began, ..self.patience() };
+            }
+            let Some((at, request, error)) = failed.pop() else {
+                return ControlFlow::Continue(());
+            };
+            match self.wait(&mut patience, error) {
+                Ok(()) => {
+                    again.push((at, request));
+                    again.extend(failed.into_iter().map(|(at, request, _)| (at, request)));
+                }
+                Err(error) => {
+                    take(at, Err(error))?;
+                    for (at, _, error) in failed {
+                        take(at, Err(self.check_reachable().err().unwrap_or(error)))?;
+                    }
+                }
             }
         }
     }
@@ -266,6 +494,8 @@ impl<T: Objects> Objects for Retrying<T> {
     }
 
     fn settle(&self) -> Result<(), BackendError> {
-        self.call(|inner| inner.settle())
+        self.check_reachable()?;
+        // It may make no request, so its answer does not end an outage.
+        self.inner.settle()
     }
 }

@@ -24,7 +24,8 @@ pub(crate) enum Put {
 
 /// How a thread waits for what a store does.
 pub(crate) trait Wait {
-    fn wait<F: Future>(&self, what: F) -> F::Output;
+    /// What comes of `what`, or nothing if the wait was broken off.
+    fn wait<F: Future>(&self, what: F) -> Option<F::Output>;
 }
 
 /// Waits where nothing else is needed for the store to go on: on local disks and in memory.
@@ -32,8 +33,8 @@ pub(crate) trait Wait {
 pub(crate) struct Here;
 
 impl Wait for Here {
-    fn wait<F: Future>(&self, what: F) -> F::Output {
-        futures::executor::block_on(what)
+    fn wait<F: Future>(&self, what: F) -> Option<F::Output> {
+        Some(futures::executor::block_on(what))
     }
 }
 
@@ -88,10 +89,22 @@ impl<S: ObjectStore, W: Wait> Stored<S, W> {
     ) -> Result<(), BackendError> {
         let path = parse(name)?;
         let payload = PutPayload::from_bytes(bytes.clone());
-        match self.waiter.wait(self.store.put_opts(&path, payload, mode.into())) {
+        let put = self.store.put_opts(&path, payload, mode.into());
+        match self.wait(Operation::Put, name, put)? {
             Ok(_) => Ok(()),
             Err(cause) => Err(self.error(Operation::Put, name, cause)),
         }
+    }
+
+    /// Waits for an operation on the object `name`.
+    fn wait<F: Future>(
+        &self,
+        operation: Operation,
+        name: &str,
+        what: F,
+    ) -> Result<F::Output, BackendError> {
+        let interrupted = || BackendError::Interrupted { name: name.to_owned(), operation };
+        self.waiter.wait(what).ok_or_else(interrupted)
     }
 
     pub(crate) fn get(&self, name: &str) -> Result<Bytes, BackendError> {
@@ -99,11 +112,11 @@ impl<S: ObjectStore, W: Wait> Stored<S, W> {
     }
 
     pub(crate) fn get_limited(&self, name: &str, max: u64) -> Result<Bytes, BackendError> {
-        self.waiter.wait(self.read_whole(name, max))
+        self.wait(Operation::Get, name, self.read_whole(name, max))?
     }
 
     pub(crate) fn get_range(&self, name: &str, range: Range<u64>) -> Result<Bytes, BackendError> {
-        self.waiter.wait(self.read_range(name, range))
+        self.wait(Operation::Get, name, self.read_range(name, range))?
     }
 
     /// Reads a whole object of at most `max` bytes.
@@ -147,7 +160,7 @@ impl<S: ObjectStore, W: Wait> Stored<S, W> {
     }
 
     pub(crate) fn size(&self, name: &str) -> Result<u64, BackendError> {
-        self.waiter.wait(self.measure(name))
+        self.wait(Operation::Size, name, self.measure(name))?
     }
 
     async fn measure(&self, name: &str) -> Result<u64, BackendError> {
@@ -170,7 +183,7 @@ impl<S: ObjectStore, W: Wait> Stored<S, W> {
             .list(path.as_ref())
             .map_ok(|meta| ObjectInfo { name: meta.location.into(), size: meta.size })
             .try_collect();
-        let listed: Result<Vec<ObjectInfo>, _> = self.waiter.wait(listed);
+        let listed: Result<Vec<ObjectInfo>, _> = self.wait(Operation::List, prefix, listed)?;
         let mut objects = listed.map_err(|cause| self.error(Operation::List, prefix, cause))?;
         objects.retain(|object| check_name(&object.name).is_ok());
         objects.sort();
@@ -179,7 +192,7 @@ impl<S: ObjectStore, W: Wait> Stored<S, W> {
 
     pub(crate) fn delete(&self, name: &str) -> Result<(), BackendError> {
         let path = path_of(name)?;
-        match self.waiter.wait(self.store.delete(&path)) {
+        match self.wait(Operation::Delete, name, self.store.delete(&path))? {
             Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
             Err(cause) => Err(self.error(Operation::Delete, name, cause)),
         }

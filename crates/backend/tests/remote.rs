@@ -28,7 +28,12 @@ fn options(url: &str, conditional_put: bool) -> S3Options {
     let setting = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     let settings =
         vec![setting("AWS_ACCESS_KEY_ID", "test"), setting("AWS_SECRET_ACCESS_KEY", "swordfish")];
-    S3Options { endpoint: Some(url.to_owned()), conditional_put, connections: None, settings }
+    S3Options {
+        endpoint: Some(url.to_owned()),
+        conditional_put,
+        settings,
+        ..S3Options::from_environment()
+    }
 }
 
 /// Runs a test with the server, one test at a time.
@@ -61,7 +66,7 @@ fn objects_conform_over_a_way_that_loses_every_fourth_request() {
         conformance::objects(|| {
             count.set(count.get() + 1);
             let remote = open_at(&proxy.url(), &format!("faulty/{}", count.get()), true);
-            Box::new(Retrying::new(remote, POLICY))
+            Box::new(Retrying::new(remote, &proxy.url(), POLICY))
         });
         let fates = proxy.fates();
         for mishap in Fate::MISHAPS {

@@ -1,6 +1,7 @@
 //! What fails in passing is tried again, and nothing else is; no test here sleeps.
 
 use std::cell::RefCell;
+use std::error::Error;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -9,8 +10,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use onefold_backend::fault::{Failure, Fault, Faults, Faulty};
 use onefold_backend::{
-    BackendError, Clock, MemoryObjects, Objects, Operation, Request, RetryPolicy, Retrying, Span,
-    conformance,
+    BackendError, Clock, ErrorKind, MemoryObjects, ObjectInfo, Objects, Operation, Request, Retry,
+    RetryPolicy, Retrying, Span, Stop, conformance,
 };
 
 const POLICY: RetryPolicy = RetryPolicy {
@@ -43,7 +44,7 @@ impl Clock for FakeClock {
 fn retrying(faults: &Faults, policy: RetryPolicy) -> (Retrying<Faulty<MemoryObjects>>, FakeClock) {
     let clock = FakeClock::default();
     let faulty = Faulty::new(MemoryObjects::new(), "memory", faults);
-    (Retrying::with_clock(faulty, policy, Box::new(clock.clone()), 1), clock)
+    (Retrying::with_clock(faulty, "memory", policy, Box::new(clock.clone()), 1), clock)
 }
 
 /// Fails every other call, `count` times.
@@ -116,9 +117,9 @@ fn a_service_that_is_gone_answers_each_of_many_requests_with_its_error() {
     let request = |at| Request { name: "a".into(), span: Span::Range(at..at + 1) };
     let mut failed = 0;
     let flow = objects.get_many(&mut (0..100).map(request), &mut |_, answer| {
-        assert!(answer.unwrap_err().may_retry());
+        assert!(matches!(answer, Err(BackendError::Unreachable { .. })), "{answer:?}");
         failed += 1;
-        if failed == 3 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        if failed == 95 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
     assert!(flow.is_break());
     assert!(clock.now() <= POLICY.total, "{:?}", clock.pauses());
@@ -131,31 +132,223 @@ fn pauses_of_two_clients_differ() {
         let (faults, clock) = (Faults::none(), FakeClock::default());
         faults.add(Fault::new(Failure::Timeout).times(4));
         let faulty = Faulty::new(MemoryObjects::new(), "memory", &faults);
-        let objects = Retrying::with_clock(faulty, POLICY, Box::new(clock.clone()), seed);
+        let objects = Retrying::with_clock(faulty, "memory", POLICY, Box::new(clock.clone()), seed);
         objects.list("").unwrap();
         clock.pauses()
     });
     assert_ne!(pauses[0], pauses[1]);
 }
 
-#[test]
-fn patience_ends() {
-    let faults = Faults::none();
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let (objects, clock) = retrying(&faults, POLICY);
+/// What a [`Retrying`] told, in words.
+type Told = Arc<Mutex<Vec<String>>>;
+
+fn telling(objects: Retrying<Faulty<MemoryObjects>>) -> (Retrying<Faulty<MemoryObjects>>, Told) {
+    let told = Told::default();
     let objects = {
         let told = Arc::clone(&told);
-        objects.on_retry(move |error, pause| told.lock().unwrap().push((error.to_string(), pause)))
+        objects.on_retry(move |retry| {
+            let text = match retry {
+                Retry::Pause { error, pause } => format!("pause {pause:?} after {error}"),
+                Retry::Outage { error, left } => format!("outage, {left:?} left, after {error}"),
+                Retry::Answered { lasted } => format!("answered after {lasted:?}"),
+            };
+            told.lock().unwrap().push(text);
+        })
     };
+    (objects, told)
+}
+
+/// How many of what was told begins with `first`.
+fn count(told: &Told, first: &str) -> usize {
+    told.lock().unwrap().iter().filter(|text| text.starts_with(first)).count()
+}
+
+#[test]
+fn patience_ends_for_all_calls() {
+    let faults = Faults::none();
+    let (objects, clock) = retrying(&faults, POLICY);
+    let stop = Stop::default();
+    let (objects, told) = telling(objects.stopped_by(stop.clone()));
     faults.add(Fault::new(Failure::Timeout).times(u64::MAX));
     let error = objects.get("a").unwrap_err();
-    assert!(error.may_retry(), "the error is the last one: {error:?}");
+    assert_eq!(error.to_string(), "memory cannot be reached; requests failed for 10 s");
+    assert_eq!(error.source().unwrap().to_string(), "cannot get a in memory");
+    assert_eq!(error.kind(), ErrorKind::Unreachable);
+    assert!(!error.may_retry(), "nobody else tries it again");
     let waited: Duration = clock.pauses().iter().sum();
-    assert!(waited <= POLICY.total && waited > POLICY.total - POLICY.longest, "{waited:?}");
-    assert_eq!(faults.count(Operation::Get) as usize, clock.pauses().len() + 1);
-    let told = told.lock().unwrap();
-    assert_eq!(told.iter().map(|(_, pause)| *pause).collect::<Vec<_>>(), clock.pauses());
-    assert!(told.iter().all(|(error, _)| error.contains("cannot get a in memory")), "{told:?}");
+    assert_eq!(waited, POLICY.total, "the last pause ends when patience does");
+    let made = faults.count(Operation::Get);
+    assert_eq!(made as usize, clock.pauses().len() + 1);
+    assert_eq!(count(&told, "pause"), clock.pauses().len());
+    assert_eq!(count(&told, "outage"), 1);
+    assert!(stop.is_asked(), "requests of other threads are broken off");
+
+    for error in [
+        objects.get("b").unwrap_err(),
+        objects.put("b", "1".into()).unwrap_err(),
+        objects.list("").unwrap_err(),
+        objects.delete("b").unwrap_err(),
+        objects.settle().unwrap_err(),
+    ] {
+        assert!(matches!(error, BackendError::Unreachable { .. }), "{error:?}");
+    }
+    assert_eq!((faults.operations(), clock.now()), (made, waited), "nothing more was tried");
+}
+
+#[test]
+fn an_outage_is_told_with_the_time_that_is_left_and_its_end_as_well() {
+    let faults = Faults::none();
+    let (objects, clock) = retrying(&faults, PATIENT);
+    let (objects, told) = telling(objects);
+    faults.add(Fault::new(Failure::Timeout).times(40));
+    objects.put("a", "1".into()).unwrap();
+    assert_eq!((count(&told, "outage"), count(&told, "answered")), (1, 1));
+    assert!(told.lock().unwrap().contains(&format!("answered after {:?}", clock.now())));
+    // The next is another outage.
+    faults.add(Fault::new(Failure::Timeout).times(40));
+    objects.put("b", "1".into()).unwrap();
+    assert_eq!((count(&told, "outage"), count(&told, "answered")), (2, 2));
+    // A short one is no news.
+    faults.add(Fault::new(Failure::Timeout).times(2));
+    objects.put("c", "1".into()).unwrap();
+    assert_eq!((count(&told, "outage"), count(&told, "answered")), (2, 2));
+}
+
+#[test]
+fn an_outage_begins_anew_after_an_answer() {
+    let faults = Faults::none();
+    let (objects, clock) = retrying(&faults, POLICY);
+    for name in ["a", "b", "c", "d"] {
+        // The pauses after so many failures take more than half of the patience, and not all of it.
+        faults.add(Fault::new(Failure::Timeout).times(12));
+        objects.put(name, "1".into()).unwrap();
+    }
+    assert!(clock.now() > 2 * POLICY.total, "{:?}", clock.now());
+}
+
+/// Answers a listing, and no other call, which takes time by a clock.
+struct OnlyLists(MemoryObjects, FakeClock, Duration);
+
+impl OnlyLists {
+    fn timeout<T>(&self) -> Result<T, BackendError> {
+        self.1.sleep(self.2);
+        let (name, place) = ("a".to_owned(), "memory".to_owned());
+        let source = Box::new(std::io::Error::from(std::io::ErrorKind::TimedOut));
+        Err(BackendError::Io { name, operation: Operation::Get, place, source })
+    }
+}
+
+impl Objects for OnlyLists {
+    fn put(&self, _: &str, _: Bytes) -> Result<(), BackendError> {
+        self.timeout()
+    }
+    fn get(&self, _: &str) -> Result<Bytes, BackendError> {
+        self.timeout()
+    }
+    fn get_range(&self, _: &str, _: std::ops::Range<u64>) -> Result<Bytes, BackendError> {
+        self.timeout()
+    }
+    fn size(&self, _: &str) -> Result<u64, BackendError> {
+        self.timeout()
+    }
+    fn list(&self, prefix: &str) -> Result<Vec<ObjectInfo>, BackendError> {
+        self.0.list(prefix)
+    }
+    fn delete(&self, _: &str) -> Result<(), BackendError> {
+        self.timeout()
+    }
+}
+
+/// A clock whose every pause `then` does something.
+struct Then<F>(FakeClock, F);
+
+impl<F: Fn() + Send + Sync> Clock for Then<F> {
+    fn now(&self) -> Duration {
+        self.0.now()
+    }
+
+    fn sleep(&self, pause: Duration) {
+        self.0.sleep(pause);
+        (self.1)();
+    }
+}
+
+#[test]
+fn a_call_that_fails_while_others_are_answered_fails_alone() {
+    let cell = Arc::new(std::sync::OnceLock::<Arc<Retrying<OnlyLists>>>::new());
+    let others = {
+        let cell = Arc::clone(&cell);
+        move || drop(cell.get().unwrap().list("").unwrap())
+    };
+    let clock = Then(FakeClock::default(), others);
+    let objects = OnlyLists(MemoryObjects::new(), FakeClock::default(), Duration::ZERO);
+    let objects = Arc::new(Retrying::with_clock(objects, "memory", POLICY, Box::new(clock), 1));
+    assert!(cell.set(Arc::clone(&objects)).is_ok());
+    let error = objects.get("a").unwrap_err();
+    assert!(matches!(error, BackendError::Unreachable { .. }), "{error:?}");
+    assert!(objects.list("").unwrap().is_empty(), "the service is there");
+}
+
+#[test]
+fn a_service_that_was_silent_for_long_is_told_at_the_first_failure() {
+    let clock = FakeClock::default();
+    let silent = OnlyLists(MemoryObjects::new(), clock.clone(), Duration::from_secs(8));
+    let objects = Retrying::with_clock(silent, "memory", POLICY, Box::new(clock.clone()), 1);
+    let left = Arc::new(Mutex::new(Vec::new()));
+    let objects = {
+        let left = Arc::clone(&left);
+        objects.on_retry(move |retry| {
+            if let Retry::Outage { left: now, .. } = retry {
+                left.lock().unwrap().push(now);
+            }
+        })
+    };
+    objects.list("").unwrap();
+    objects.get("a").unwrap_err();
+    assert_eq!(*left.lock().unwrap(), [POLICY.total], "the patience begins with the failure");
+}
+
+#[test]
+fn nothing_is_tried_again_once_the_caller_is_asked_to_stop() {
+    let faults = Faults::none();
+    let stop = Stop::default();
+    let ask = {
+        let stop = stop.clone();
+        move || stop.ask(Duration::ZERO)
+    };
+    let clock = Then(FakeClock::default(), ask);
+    let faulty = Faulty::new(MemoryObjects::new(), "memory", &faults);
+    let objects = Retrying::with_clock(faulty, "memory", POLICY, Box::new(clock), 1);
+    let objects = objects.stopped_by(stop);
+    faults.add(Fault::new(Failure::Timeout).times(u64::MAX));
+    for made in 1..=3 {
+        let error = objects.get("a").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Interrupted, "{error:?}");
+        assert_eq!(error.to_string(), "cannot get a: it was interrupted");
+        assert_eq!(faults.count(Operation::Get), made);
+    }
+}
+
+#[test]
+fn a_pause_of_the_system_clock_ends_when_the_caller_is_asked_to_stop() {
+    let faults = Faults::none();
+    faults.add(Fault::new(Failure::Timeout).times(u64::MAX));
+    let long = Duration::from_secs(600);
+    let policy = RetryPolicy { first: long, longest: long, total: long };
+    let stop = Stop::default();
+    let faulty = Faulty::new(MemoryObjects::new(), "memory", &faults);
+    let (told, has_told) = std::sync::mpsc::channel();
+    let objects = Retrying::new(faulty, "memory", policy)
+        .on_retry(move |_| told.send(()).unwrap())
+        .stopped_by(stop.clone());
+    let start = std::time::Instant::now();
+    std::thread::scope(|scope| {
+        let call = scope.spawn(|| objects.get("a"));
+        has_told.recv().unwrap();
+        stop.ask(Duration::ZERO);
+        assert_eq!(call.join().unwrap().unwrap_err().kind(), ErrorKind::Interrupted);
+    });
+    assert!(start.elapsed() < Duration::from_secs(60));
 }
 
 #[test]

@@ -1,13 +1,33 @@
 //! Signals that ask to stop.
 
 use std::process;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
+use onefold_backend::Stop;
 use onefold_store::Cancel;
 
 use crate::console::Console;
 use crate::exit::Exit;
+
+/// After the first signal requests may go on for so long: the command takes back what it announced,
+/// and ends within a second.
+const GRACE: Duration = Duration::from_millis(500);
+
+/// What ends requests to services, one for each place that was opened.
+static STOPS: Mutex<Vec<Stop>> = Mutex::new(Vec::new());
+
+/// A stop that is asked for at the first signal, if the command listens for signals.
+pub(crate) fn new_stop() -> Stop {
+    let stop = Stop::default();
+    stops().push(stop.clone());
+    stop
+}
+
+fn stops() -> MutexGuard<'static, Vec<Stop>> {
+    STOPS.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// What the first SIGINT, SIGTERM or SIGHUP cancels; the second ends the program at once.
 ///
@@ -29,6 +49,7 @@ pub(crate) fn cancel_telling(tell: impl Fn() + Send + 'static) -> Result<Arc<Can
         }
         heard.cancel();
         tell();
+        stops().iter().for_each(|stop| stop.ask(GRACE));
     };
     ctrlc::set_handler(on_signal).context("cannot listen for signals")?;
     Ok(cancel)

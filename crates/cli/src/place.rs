@@ -13,12 +13,16 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use onefold_backend::{
-    AppendOnly, BackendError, LocalObjects, Objects, RemoteObjects, RetryPolicy, Retrying,
+    AppendOnly, BackendError, LocalObjects, Objects, RemoteObjects, Retry, RetryPolicy, Retrying,
     S3Location, S3Options,
 };
 
 use crate::console::Console;
+use crate::interrupt;
 use crate::name::PathFields;
+
+/// A service that sends nothing for so long may still answer, however short the patience is.
+const LEAST_SILENCE: Duration = Duration::from_secs(10);
 
 /// How the place of a repository is reached, and what may be done there.
 #[derive(Debug, Args)]
@@ -167,17 +171,26 @@ impl Access {
     }
 
     fn to_s3(&self, location: &S3Location, console: &Console) -> Result<Opened, BackendError> {
+        let patience = Duration::from_secs(self.s3_retry_for);
+        let environment = S3Options::from_environment();
         let options = S3Options {
             endpoint: self.endpoint(),
             conditional_put: !self.s3_no_conditional_put,
             connections: self.s3_connections,
-            settings: S3Options::from_environment().settings,
+            silence: patience.clamp(LEAST_SILENCE, environment.silence),
+            stop: interrupt::new_stop(),
+            ..environment
         };
-        let policy =
-            RetryPolicy { total: Duration::from_secs(self.s3_retry_for), ..RetryPolicy::default() };
+        let policy = RetryPolicy { total: patience, ..RetryPolicy::default() };
+        let remote = RemoteObjects::open(location, &options)?;
+        let place = remote.place().to_owned();
         let console = console.clone();
-        let objects = Retrying::new(RemoteObjects::open(location, &options)?, policy)
-            .on_retry(move |error, pause| tell_of_retry(&console, error, pause));
+        let tell = {
+            let place = place.clone();
+            move |retry: Retry<'_>| tell_of_retry(&console, &place, &retry)
+        };
+        let objects =
+            Retrying::new(remote, &place, policy).on_retry(tell).stopped_by(options.stop.clone());
         let place = Place::S3(location.clone());
         Ok(Opened { objects: self.limited(objects), place, on_disk: None })
     }
@@ -199,12 +212,36 @@ fn has_scheme(text: &str) -> bool {
 }
 
 /// Says what is tried again, unasked once that takes so long that the user may wonder.
-fn tell_of_retry(console: &Console, error: &BackendError, pause: Duration) {
-    let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
-    let text = format!("{error}{cause}; trying again in {:.1} s", pause.as_secs_f64());
-    match pause < Duration::from_secs(2) {
-        true => console.detail(text),
-        false => console.notice(text),
+fn tell_of_retry(console: &Console, place: &str, retry: &Retry<'_>) {
+    let with_cause = |error: &BackendError| {
+        let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
+        format!("{error}{cause}")
+    };
+    match retry {
+        Retry::Pause { error, pause } => console.detail(format_args!(
+            "{}; trying again in {:.1} s",
+            with_cause(error),
+            pause.as_secs_f64()
+        )),
+        Retry::Outage { error, left } => console.notice(format_args!(
+            "cannot reach {place}; trying for another {}: {}",
+            duration(*left),
+            with_cause(error)
+        )),
+        Retry::Answered { lasted } => {
+            console.notice(format_args!("{place} answers again, after {}", duration(*lasted)));
+        }
+    }
+}
+
+/// A duration in minutes and seconds.
+fn duration(duration: Duration) -> String {
+    // A duration that has begun counts.
+    let seconds = duration.as_millis().div_ceil(1_000);
+    match (seconds / 60, seconds % 60) {
+        (0, seconds) => format!("{seconds} s"),
+        (minutes, 0) => format!("{minutes} min"),
+        (minutes, seconds) => format!("{minutes} min {seconds} s"),
     }
 }
 

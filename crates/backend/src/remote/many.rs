@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 
 use super::Bucket;
 use super::width::Width;
-use crate::{BackendError, OnAnswer, Request, Span};
+use crate::{BackendError, OnAnswer, Operation, Request, Span};
 
 /// Bytes of answers that are under way, or wait to be taken, at most; and one more answer.
 const MAX_BYTES: u64 = 32 << 20;
@@ -132,18 +132,24 @@ impl UnderWay<'_> {
         self.reserved += reserved;
         let task = async move {
             let start = Instant::now();
-            let answer = match request.span {
-                Span::Whole { max } => bucket.read_whole(&request.name, max).await,
-                Span::Range(range) => bucket.read_range(&request.name, range).await,
+            let read = async {
+                match request.span {
+                    Span::Whole { max } => bucket.read_whole(&request.name, max).await,
+                    Span::Range(range) => bucket.read_range(&request.name, range).await,
+                }
             };
+            let (operation, name) = (Operation::Get, request.name.clone());
+            let interrupted = || Err(BackendError::Interrupted { name, operation });
+            let answer =
+                bucket.waiter.stop.unless_broken_off(read).await.unwrap_or_else(interrupted);
             Answered { at, reserved, took: start.elapsed(), answer }
         };
-        self.tasks.spawn_on(task, self.bucket.waiter.handle());
+        self.tasks.spawn_on(task, self.bucket.waiter.runtime.handle());
     }
 
     /// The answer that comes next, if any is under way.
     fn next(&mut self) -> Option<Answered> {
-        let answered = self.bucket.waiter.block_on(self.tasks.join_next())?;
+        let answered = self.bucket.waiter.runtime.block_on(self.tasks.join_next())?;
         let answered = answered.expect("no request panics, and none was ended");
         self.reserved -= answered.reserved;
         Some(answered)

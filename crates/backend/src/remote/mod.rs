@@ -33,7 +33,7 @@ use tokio::runtime::{self, Runtime};
 use crate::error::causes;
 use crate::name::check_name;
 use crate::stored::{Stored, Wait};
-use crate::{BackendError, Cause, ObjectInfo, Objects, OnAnswer, Operation, Request};
+use crate::{BackendError, Cause, ObjectInfo, Objects, OnAnswer, Operation, Request, Stop};
 use answers::{CheckedConnector, Refusal};
 use many::Pace;
 
@@ -50,7 +50,7 @@ const MAX_REQUESTS: usize = 64;
 /// Time to make a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Time without a byte of an answer after which it is given up.
+/// Time without a byte after which a request counts as failed, unless the options say otherwise.
 const SILENCE: Duration = Duration::from_secs(60);
 
 /// Time for a request as a whole: a container of 16 MiB passes at half a megabit a second.
@@ -69,6 +69,10 @@ pub struct S3Options {
     /// How many requests are under way at a time where there are enough; as many as serve, up to
     /// 64, if `None`.
     pub connections: Option<NonZero<usize>>,
+    /// Time without a byte, either way, after which a request counts as failed.
+    pub silence: Duration,
+    /// Breaks off requests.
+    pub stop: Stop,
     /// Credentials, region and the like, by the names of the variables that Amazon's tools read:
     /// `AWS_ACCESS_KEY_ID`, `AWS_REGION`.
     pub settings: Vec<(String, String)>,
@@ -86,7 +90,14 @@ impl S3Options {
             .into_iter()
             .find_map(|wanted| settings.iter().find(|(name, _)| name == wanted))
             .map(|(_, value)| value.clone());
-        Self { endpoint, conditional_put: true, connections: None, settings }
+        Self {
+            endpoint,
+            conditional_put: true,
+            connections: None,
+            silence: SILENCE,
+            stop: Stop::default(),
+            settings,
+        }
     }
 
     /// Whether the user seems to rely on a profile for credentials.
@@ -111,6 +122,7 @@ impl fmt::Debug for S3Options {
             .field("endpoint", &self.endpoint)
             .field("conditional_put", &self.conditional_put)
             .field("connections", &self.connections)
+            .field("silence", &self.silence)
             .field("settings", &names)
             .finish()
     }
@@ -129,11 +141,18 @@ pub struct RemoteObjects {
     shown: Mutex<bool>,
 }
 
-type Bucket = Stored<Arc<PrefixStore<LimitStore<AmazonS3>>>, Runtime>;
+type Bucket = Stored<Arc<PrefixStore<LimitStore<AmazonS3>>>, Waiter>;
 
-impl Wait for Runtime {
-    fn wait<F: Future>(&self, what: F) -> F::Output {
-        self.block_on(what)
+/// Runs requests, and breaks them off when asked to stop.
+#[derive(Debug)]
+struct Waiter {
+    runtime: Runtime,
+    stop: Stop,
+}
+
+impl Wait for Waiter {
+    fn wait<F: Future>(&self, what: F) -> Option<F::Output> {
+        self.runtime.block_on(self.stop.unless_broken_off(what))
     }
 }
 
@@ -154,7 +173,7 @@ impl RemoteObjects {
             return Err(cannot_open(text.into()));
         }
         let store = build(location, options).map_err(|cause| cannot_open(cause.into()))?;
-        let waiter = runtime::Builder::new_multi_thread()
+        let runtime = runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .thread_name("s3")
             .enable_all()
@@ -162,12 +181,18 @@ impl RemoteObjects {
             .map_err(|cause| cannot_open(Cause::from(cause)))?;
         let most = options.connections.map_or(MAX_REQUESTS, NonZero::get);
         let store = PrefixStore::new(LimitStore::new(store, most), path_of(location));
+        let waiter = Waiter { runtime, stop: options.stop.clone() };
         Ok(Self {
             bucket: Arc::new(Stored { store: Arc::new(store), place, waiter }),
             pace: Mutex::new(Pace::new(options.connections)),
             conditional_put: options.conditional_put,
             shown: Mutex::new(false),
         })
+    }
+
+    /// The bucket's location and service, as errors name it.
+    pub fn place(&self) -> &str {
+        &self.bucket.place
     }
 
     /// Fails with [`BackendError::NoConditionalPut`] if the service puts over what is there.
@@ -280,7 +305,7 @@ fn build(location: &S3Location, options: &S3Options) -> object_store::Result<Ama
     }
     let client = ClientOptions::new()
         .with_connect_timeout(CONNECT_TIMEOUT)
-        .with_read_timeout(SILENCE)
+        .with_read_timeout(options.silence)
         .with_timeout(REQUEST_TIMEOUT)
         .with_allow_http(endpoint.is_some_and(|endpoint| endpoint.starts_with("http://")));
     builder

@@ -1,0 +1,179 @@
+//! Ending calls that wait for a service.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+#[cfg(feature = "s3")]
+use tokio::sync::watch;
+
+/// Ends calls that wait; clones are the same.
+///
+/// Once it is asked for, a pause between two tries ends at once, and nothing is tried again. A request
+/// under way may go on for a grace period, so that a command that ends can still take back what it
+/// announced; then it is broken off, and later requests fail at once with
+/// [`BackendError::Interrupted`](crate::BackendError::Interrupted).
+#[derive(Clone, Debug, Default)]
+pub struct Stop(Arc<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    state: Mutex<State>,
+    /// Told to threads that pause.
+    changed: Condvar,
+    /// Told to requests under way.
+    #[cfg(feature = "s3")]
+    told: watch::Sender<()>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// When requests under way are broken off, if the stop was asked for.
+    asked: Option<Instant>,
+    /// When requests under way are broken off though it was not.
+    limit: Option<Instant>,
+}
+
+impl Stop {
+    /// Ends pauses now, and requests under way after `grace`. Of several calls the earliest end
+    /// counts.
+    pub fn ask(&self, grace: Duration) {
+        let end = Instant::now() + grace;
+        self.change(|state| state.asked = Some(state.asked.map_or(end, |before| before.min(end))));
+    }
+
+    /// Whether the stop was asked for.
+    pub fn is_asked(&self) -> bool {
+        self.state().asked.is_some()
+    }
+
+    /// Returns after `pause`, or once the stop is asked for.
+    pub fn sleep(&self, pause: Duration) {
+        let is_waiting = |state: &mut State| state.asked.is_none();
+        let waited = self.0.changed.wait_timeout_while(self.state(), pause, is_waiting);
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Breaks off requests after `left`, though the stop is not asked for; never, if `None`.
+    pub(crate) fn limit(&self, left: Option<Duration>) {
+        let limit = left.map(|left| Instant::now() + left);
+        self.change(|state| state.limit = limit);
+    }
+
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        change(&mut self.state());
+        self.0.changed.notify_all();
+        #[cfg(feature = "s3")]
+        self.0.told.send_replace(());
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(feature = "s3")]
+impl Stop {
+    /// What comes of `what`, or nothing if it is broken off.
+    pub(crate) async fn unless_broken_off<F: Future>(&self, what: F) -> Option<F::Output> {
+        use futures::future::{Either, select};
+
+        let (what, end) = (std::pin::pin!(what), std::pin::pin!(self.end()));
+        // Polled first, an answer that is there counts.
+        match select(what, end).await {
+            Either::Left((output, _)) => Some(output),
+            Either::Right(_) => None,
+        }
+    }
+
+    /// Completes when requests under way are to be broken off.
+    async fn end(&self) {
+        let mut told = self.0.told.subscribe();
+        loop {
+            let State { asked, limit } = *self.state();
+            let changed = told.changed();
+            match asked.into_iter().chain(limit).min() {
+                Some(end) if end <= Instant::now() => return,
+                // Whichever comes first, what counts now is looked at anew.
+                Some(end) => drop(tokio::time::timeout_at(end.into(), changed).await),
+                None => drop(changed.await),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pause_ends_when_the_stop_is_asked_for() {
+        let stop = Stop::default();
+        let start = Instant::now();
+        std::thread::scope(|scope| {
+            scope.spawn(|| stop.sleep(Duration::from_secs(600)));
+            stop.ask(Duration::ZERO);
+        });
+        stop.sleep(Duration::from_secs(600));
+        assert!(stop.is_asked() && start.elapsed() < Duration::from_secs(60));
+    }
+
+    #[test]
+    fn of_several_ends_the_earliest_counts() {
+        let stop = Stop::default();
+        let end = || stop.state().asked.unwrap();
+        stop.ask(Duration::from_secs(100));
+        let first = end();
+        stop.ask(Duration::from_secs(200));
+        assert_eq!(end(), first);
+        stop.ask(Duration::ZERO);
+        assert!(end() < first);
+    }
+
+    #[cfg(feature = "s3")]
+    mod requests {
+        use super::*;
+
+        fn wait(stop: &Stop) -> Option<()> {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+            let long = async { tokio::time::sleep(Duration::from_secs(600)).await };
+            runtime.unwrap().block_on(stop.unless_broken_off(long))
+        }
+
+        #[test]
+        fn a_request_under_way_is_broken_off_by_whatever_comes_first() {
+            let long = Duration::from_secs(600);
+            let ways: [fn(&Stop); 4] = [
+                |stop| stop.ask(Duration::from_millis(50)),
+                |stop| stop.limit(Some(Duration::from_millis(50))),
+                |stop| {
+                    stop.limit(Some(Duration::from_secs(600)));
+                    stop.ask(Duration::ZERO);
+                },
+                |stop| {
+                    stop.ask(Duration::from_secs(600));
+                    stop.limit(Some(Duration::ZERO));
+                },
+            ];
+            for way in ways {
+                let (stop, start) = (Stop::default(), Instant::now());
+                std::thread::scope(|scope| {
+                    let waiting = scope.spawn(|| wait(&stop));
+                    std::thread::sleep(Duration::from_millis(20));
+                    way(&stop);
+                    assert_eq!(waiting.join().unwrap(), None);
+                });
+                assert!(start.elapsed() < long / 10);
+            }
+        }
+
+        #[test]
+        fn a_limit_that_is_taken_back_breaks_nothing_off() {
+            let stop = Stop::default();
+            stop.limit(Some(Duration::ZERO));
+            stop.limit(None);
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+            let short = async { tokio::time::sleep(Duration::from_millis(20)).await };
+            assert_eq!(runtime.unwrap().block_on(stop.unless_broken_off(short)), Some(()));
+        }
+    }
+}
