@@ -182,6 +182,14 @@ fn hint(error: &anyhow::Error) -> Option<String> {
             _ => "free space and run it again; what was stored is kept and will be reused".into(),
         });
     }
+    if let (Some(BackendError::Unreachable { .. }), false) = (store.backend(), is_untold(store)) {
+        return Some(
+            "run it again when the service can be reached: a backup, copy or prune uses again what was \
+             stored, and a restore goes on with --overwrite if-changed; --s3-retry-for SECONDS waits \
+             longer"
+                .into(),
+        );
+    }
     if let Some(BackendError::NoConditionalPut { .. }) = store.backend() {
         return Some(
             "use a service that honours If-None-Match, or go on without it by \
@@ -275,6 +283,11 @@ fn hint(error: &anyhow::Error) -> Option<String> {
         _ => return None,
     };
     Some(advice.to_owned())
+}
+
+/// Whether the command did what it was asked for, and only what tells of it is missing.
+const fn is_untold(error: &StoreError) -> bool {
+    matches!(error, StoreError::Unacknowledged { .. } | StoreError::HalfWay { .. })
 }
 
 /// What to do about a repository that is not one of those that were there before.

@@ -120,7 +120,7 @@ pub(crate) struct Examined {
     /// Snapshots that are missing, as the logs say.
     pub(crate) missing: Vec<ObjectId>,
     /// Why something could not be read though it may be as it was written.
-    pub(crate) unreachable: Option<StoreError>,
+    pub(crate) unread: Option<StoreError>,
 }
 
 /// Checks the repository, and keeps what a repair has to know.
@@ -193,6 +193,10 @@ const MAX_FINDINGS_LEN: usize = 16 << 20;
 const MAX_SNAPSHOTS: usize = 256;
 const MAX_SNAPSHOTS_LEN: u64 = 4 << 20;
 
+/// Takes what was read of an object, by its number.
+type TakeObject<'a, C> =
+    dyn FnMut(&mut C, usize, Result<Bytes, StoreError>) -> Result<(), StoreError> + 'a;
+
 /// A check on its way. What containers list is in the index alone, which is on disk if there is a
 /// place for it.
 struct Check<'a> {
@@ -241,11 +245,17 @@ impl Check<'_> {
         }
     }
 
-    /// Notes an error that says nothing of what is stored.
-    fn judge(&mut self, error: StoreError) {
-        if !self.repository.is_damage(&error) {
-            self.found.unreachable.get_or_insert(error);
+    /// What `error` says of the object that was asked for; the error itself if the check cannot go on
+    /// after it. One that is no damage is kept for a repair, which must not take it for damage.
+    fn problem(&mut self, error: StoreError) -> Result<String, StoreError> {
+        if error.is_unreachable() {
+            return Err(error);
         }
+        let problem = describe(&error);
+        if !self.repository.is_damage(&error) {
+            self.found.unread.get_or_insert(error);
+        }
+        Ok(problem)
     }
 
     /// The ids of the objects that are called as `what` is; a note tells of each other.
@@ -272,14 +282,14 @@ impl Check<'_> {
         count: usize,
         name: impl Fn(usize) -> String,
         max: u64,
-        take: &mut dyn FnMut(&mut Self, usize, Result<Bytes, StoreError>),
+        take: &mut TakeObject<'_, Self>,
     ) -> Result<(), StoreError> {
         let request = |at| Request { name: name(at), span: Span::Whole { max } };
         let objects = &self.repository.objects;
         until_error(|failed| {
             objects.get_many(&mut (0..count).map(request), &mut |at, answer| {
-                take(self, at, answer.map_err(too_long));
-                or_end(self.go_on(), failed)
+                let taken = take(self, at, answer.map_err(too_long));
+                or_end(taken.and_then(|()| self.go_on()), failed)
             })
         })
     }
@@ -301,17 +311,18 @@ impl Check<'_> {
             let id = ids[at];
             match read.and_then(|bytes| receipt::open(&check.repository.envelope, id, &bytes)) {
                 // Forgotten since it was listed: the receipt goes before the snapshot.
-                Err(StoreError::Backend(error)) if error.is_not_found() => return,
+                Err(StoreError::Backend(error)) if error.is_not_found() => return Ok(()),
                 Err(error) => {
-                    check.find(receipt_name(id), describe(&error));
+                    let problem = check.problem(error)?;
+                    check.find(receipt_name(id), problem);
                     check.found.bad_receipts.push(id);
-                    check.judge(error);
                 }
                 Ok(_) => {}
             }
             if !snapshot_names.contains(&snapshot_name(id)) {
                 alone.insert(id);
             }
+            Ok(())
         })?;
         self.receipts_alone(&alone)?;
         let receipt_names = names(receipts);
@@ -380,10 +391,10 @@ impl Check<'_> {
     fn keys(&mut self) -> Result<(), StoreError> {
         let (findings, notes) = self.repository.check_keys()?;
         for error in findings {
-            let (object, problem) = match &error {
-                StoreError::Envelope { object, source } => (object.clone(), source.to_string()),
-                StoreError::Malformed { object, source } => (object.clone(), source.to_string()),
-                error => ("keys".into(), describe(error)),
+            let (object, problem) = match error {
+                StoreError::Envelope { object, source } => (object, source.to_string()),
+                StoreError::Malformed { object, source } => (object, source.to_string()),
+                _ => ("keys".into(), self.problem(error)?),
             };
             self.find(object, problem);
         }
@@ -439,7 +450,7 @@ impl Check<'_> {
             let ids = self.named(some, snapshot_id, "snapshot");
             Progress::add(&self.progress.files, (some.len() - ids.len()) as u64);
             let mut looked = Vec::with_capacity(ids.len());
-            Snapshot::look_many(self.repository, &ids, &mut |id, found| looked.push((id, found)));
+            Snapshot::look_many(self.repository, &ids, &mut |id, found| looked.push((id, found)))?;
             for (id, found) in looked {
                 self.go_on()?;
                 Progress::add(&self.progress.files, 1);
@@ -463,8 +474,8 @@ impl Check<'_> {
                         }
                     }
                     Err(error) => {
-                        self.find(snapshot_name(id), describe(&error));
-                        self.judge(error);
+                        let problem = self.problem(error)?;
+                        self.find(snapshot_name(id), problem);
                     }
                 }
             }
@@ -492,13 +503,13 @@ impl Check<'_> {
             return Ok(false);
         }
         match node {
-            Node::File { content, .. } => Ok(self.content(walk, path, content)),
+            Node::File { content, .. } => self.content(walk, path, content),
             Node::Directory { tree: tree @ Tree::Inline(_) } => self.tree(walk, path, tree),
             Node::Directory { tree: tree @ Tree::Stored(recipe) } => {
                 if let Some(is_whole) = walk.whole_tree(recipe) {
                     return Ok(is_whole);
                 }
-                if !self.content(walk, path, recipe) {
+                if !self.content(walk, path, recipe)? {
                     walk.seen.note_tree_in_part(recipe);
                     return Ok(false);
                 }
@@ -534,7 +545,8 @@ impl Check<'_> {
                 Ok(Some(child)) => child,
                 Ok(None) => break,
                 Err(error) => {
-                    self.find(&**path, describe(&error));
+                    let problem = self.problem(error)?;
+                    self.find(&**path, problem);
                     is_whole = false;
                     break;
                 }
@@ -551,55 +563,65 @@ impl Check<'_> {
     }
 
     /// Whether all that `recipe` lists is there; what is not is found at `path`.
-    fn content(&mut self, walk: &mut Walk<'_>, path: &str, recipe: &Recipe) -> bool {
-        self.recipe(walk, path, recipe).is_none()
+    fn content(
+        &mut self,
+        walk: &mut Walk<'_>,
+        path: &str,
+        recipe: &Recipe,
+    ) -> Result<bool, StoreError> {
+        Ok(self.recipe(walk, path, recipe)?.is_none())
     }
 
     /// Finds what is wrong with a recipe, nodes that cannot be read and chunks that are not there,
     /// and gives the first of it.
-    fn recipe(&mut self, walk: &mut Walk<'_>, path: &str, recipe: &Recipe) -> Option<String> {
+    fn recipe(
+        &mut self,
+        walk: &mut Walk<'_>,
+        path: &str,
+        recipe: &Recipe,
+    ) -> Result<Option<String>, StoreError> {
         if recipe.len == 0 || walk.seen.is_whole(recipe) {
-            return None;
+            return Ok(None);
         }
         // Nodes can list the same broken one thousands of times, at each level.
         if let Some(problem) = walk.seen.broken.get(recipe) {
             self.find(path, problem);
-            return Some(problem.clone());
+            return Ok(Some(problem.clone()));
         }
         if recipe.depth == 0 {
             // To look a chunk up once more costs less than to remember each.
             let problem = match walk.index.get(&recipe.root).map(|hint| u64::from(hint.0.len)) {
-                Some(len) if len == recipe.len => return None,
+                Some(len) if len == recipe.len => return Ok(None),
                 Some(len) => {
                     format!("chunk {} has {len} bytes, expected {}", recipe.root, recipe.len)
                 }
                 None => self.missing(&recipe.root),
             };
             self.find(path, &problem);
-            return Some(problem);
+            return Ok(Some(problem));
         }
         let children = match walk.reader.children(recipe) {
             Ok(children) => children,
             Err(error) => {
                 let problem = match error {
                     StoreError::MissingChunk { fingerprint } => self.missing(&fingerprint),
-                    error => describe(&error),
+                    error => self.problem(error)?,
                 };
                 self.find(path, &problem);
                 walk.seen.note_unreadable(recipe, &problem);
-                return Some(problem);
+                return Ok(Some(problem));
             }
         };
         let mut first = None;
         for child in children {
-            let problem = self.recipe(walk, path, &child);
+            let problem = self.recipe(walk, path, &child)?;
             first = first.or(problem);
         }
         match &first {
             None => walk.seen.note_whole(recipe),
             Some(problem) => drop(walk.seen.broken.insert(*recipe, problem.clone())),
         }
-        first
+        Ok(first)
     }
 
     /// That a chunk is missing, and where it was if a run tells.

@@ -147,13 +147,18 @@ impl Elsewhere {
         &mut self,
         containers: impl Iterator<Item = (u32, LiveContainer)>,
         reader: &ChunkReader<'_>,
-    ) {
+    ) -> Result<(), StoreError> {
         for (number, live) in containers {
-            // What cannot be read was or will be reported by whoever needs it.
             let read = Directory::read(reader.objects, reader.envelope, live.id, live.size);
-            self.listed.extend(read.iter().flat_map(|directory| places(directory, number)));
+            match read.map_err(StoreError::from) {
+                Ok(directory) => self.listed.extend(places(&directory, number)),
+                Err(error) if error.is_unreachable() => return Err(error),
+                // The operation that needs this container reports it.
+                Err(_) => {}
+            }
         }
         self.listed.sort_unstable_by_key(|(fingerprint, _)| *fingerprint);
+        Ok(())
     }
 }
 
@@ -240,35 +245,46 @@ impl<'a> ChunkReader<'a> {
             Some(place) => self.chunk_at(fingerprint, place),
             None => Err(StoreError::MissingChunk { fingerprint: *fingerprint }),
         };
-        found.or_else(|error| {
-            self.chunk_elsewhere(fingerprint, hint).ok_or_else(|| {
-                // Whoever meets these bytes again stores them again.
-                self.index.retract(fingerprint);
-                error
-            })
-        })
+        match found {
+            Err(error) if !error.is_no_answer() => {
+                self.chunk_elsewhere(fingerprint, hint)?.ok_or_else(|| {
+                    // Whoever meets these bytes again stores them again.
+                    self.index.retract(fingerprint);
+                    error
+                })
+            }
+            found => found,
+        }
     }
 
     /// The chunk from a place that the index did not give: the index is advisory, a chunk may be
     /// in several containers of which one is damaged, and a prune may have put it elsewhere since
     /// the index was loaded.
-    fn chunk_elsewhere(&self, fingerprint: &Fingerprint, tried: Option<Place>) -> Option<Bytes> {
+    ///
+    /// # Errors
+    ///
+    /// The storage gives no answer, so nobody knows whether there is another copy.
+    fn chunk_elsewhere(
+        &self,
+        fingerprint: &Fingerprint,
+        tried: Option<Place>,
+    ) -> Result<Option<Bytes>, StoreError> {
         let mut elsewhere = self.elsewhere.lock().expect("no thread panics with it locked");
         loop {
-            if let Some(bytes) = self.chunk_listed(&elsewhere, fingerprint, tried) {
-                return Some(bytes);
+            if let Some(bytes) = self.chunk_listed(&elsewhere, fingerprint, tried)? {
+                return Ok(Some(bytes));
             }
             let may_list = elsewhere.in_vain < LISTINGS_IN_VAIN;
-            if may_list && self.list_new(&mut elsewhere) {
+            if may_list && self.list_new(&mut elsewhere)? {
                 continue;
             }
             if elsewhere.is_whole {
-                return None;
+                return Ok(None);
             }
             // What is gone by the time it is read was copied before: another listing shows where.
             elsewhere.is_whole = true;
             let old = (0..).zip(self.containers.all()).take(self.old_containers);
-            elsewhere.read(old, self);
+            elsewhere.read(old, self)?;
         }
     }
 
@@ -277,19 +293,26 @@ impl<'a> ChunkReader<'a> {
         elsewhere: &Elsewhere,
         fingerprint: &Fingerprint,
         tried: Option<Place>,
-    ) -> Option<Bytes> {
+    ) -> Result<Option<Bytes>, StoreError> {
         let listed = &elsewhere.listed;
         let first = listed.partition_point(|(listed, _)| listed < fingerprint);
         let places = listed[first..].iter().take_while(|(listed, _)| listed == fingerprint);
-        let mut others = places.map(|(_, place)| *place).filter(|place| Some(*place) != tried);
-        others.find_map(|place| self.chunk_at(fingerprint, place).ok())
+        let mut refused = None;
+        for place in places.map(|(_, place)| *place).filter(|place| Some(*place) != tried) {
+            match self.chunk_at(fingerprint, place) {
+                Ok(bytes) => return Ok(Some(bytes)),
+                Err(error) if error.is_unreachable() => return Err(error),
+                Err(error) if error.is_no_answer() => refused = Some(error),
+                Err(_) => {}
+            }
+        }
+        refused.map_or(Ok(None), Err)
     }
 
     /// Lists containers anew and reads the footers of those that are new: what was stored since the
     /// index was loaded, and what is condemned. Whether there are any.
-    fn list_new(&self, elsewhere: &mut Elsewhere) -> bool {
-        // Whoever needs a listing that failed reports its own error.
-        let infos = self.objects.list(container::PREFIX).unwrap_or_default();
+    fn list_new(&self, elsewhere: &mut Elsewhere) -> Result<bool, StoreError> {
+        let infos = self.objects.list(container::PREFIX)?;
         let numbered = (0..).zip(self.containers.all()).map(|(number, live)| (live.id, number));
         let numbers: HashMap<ObjectId, u32> = numbered.collect();
         let ids = infos.iter().filter_map(|info| Some((container_id(&info.name)?, info.size)));
@@ -310,8 +333,8 @@ impl<'a> ChunkReader<'a> {
         elsewhere.new.extend(new.iter().map(|(_, live)| live.id));
         let is_any = !new.is_empty();
         elsewhere.in_vain = if is_any { 0 } else { elsewhere.in_vain + 1 };
-        elsewhere.read(new.into_iter(), self);
-        is_any
+        elsewhere.read(new.into_iter(), self)?;
+        Ok(is_any)
     }
 
     fn chunk_at(&self, fingerprint: &Fingerprint, place: Place) -> Result<Bytes, StoreError> {

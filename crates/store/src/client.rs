@@ -230,6 +230,7 @@ impl Repository {
             let word = match self.word(number, step) {
                 Ok(Some(word)) => word,
                 Ok(None) => continue,
+                Err(error) if error.is_unreachable() => return Err(error),
                 Err(error) => {
                     damaged.push(error);
                     continue;
@@ -378,7 +379,7 @@ impl Repository {
             let name = snapshot_name(id);
             let bytes = match read_object(&*self.objects, &name, snapshot::MAX_LEN) {
                 Err(error) if error.is_not_found() => continue,
-                Err(error) if error.is_unreachable() => return Err(error),
+                Err(error) if error.is_no_answer() => return Err(error),
                 Err(error) => {
                     self.note_trouble(format_args!("{}; it is not kept", describe(&error)));
                     continue;
@@ -434,7 +435,7 @@ impl Repository {
             Some(Commit { at, client: None }) => replaced(at.name()),
             None => match receipt::read(&*self.objects, &self.envelope, id) {
                 Ok(None) => replaced(receipt_name(id)),
-                Err(error) if error.is_unreachable() => Err(error),
+                Err(error) if error.is_no_answer() => Err(error),
                 // None is there as long as it is not acknowledged; anybody may put a bad one.
                 Ok(Some(_)) | Err(_) => Ok(()),
             },

@@ -140,7 +140,7 @@ fn copy_all<'a>(
                     // What crossed is kept for the next copy.
                     crossing.graft.finish()?;
                     return Err(match error {
-                        StoreError::Interrupted => error,
+                        error if error.is_no_answer() => error,
                         source => StoreError::Broken { snapshot: *id, source: Box::new(source) },
                     });
                 }

@@ -1,7 +1,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use onefold_backend::BackendError;
+use onefold_backend::{BackendError, ErrorKind};
 use onefold_cdc::ParamError;
 use onefold_container::ContainerError;
 use onefold_fingerprint::Fingerprint;
@@ -137,16 +137,16 @@ pub enum StoreError {
     NotEncrypted,
     /// The storage below failed.
     #[error(transparent)]
-    Backend(#[from] BackendError),
+    Backend(BackendError),
     /// Nothing can be remembered of the repository.
     #[error("what was seen of the repository cannot be remembered")]
     Memory(#[source] BackendError),
     /// A container is damaged.
     #[error(transparent)]
-    Container(#[from] ContainerError),
+    Container(ContainerError),
     /// A run of the index is damaged.
     #[error(transparent)]
-    Index(#[from] IndexError),
+    Index(IndexError),
     /// The chunker's parameters are not usable.
     #[error("chunking parameters: {0}")]
     Params(#[from] ParamError),
@@ -400,6 +400,37 @@ pub enum StoreError {
     Stopped,
 }
 
+impl From<BackendError> for StoreError {
+    fn from(error: BackendError) -> Self {
+        match error.kind() {
+            ErrorKind::Interrupted => Self::Interrupted,
+            _ => Self::Backend(error),
+        }
+    }
+}
+
+impl From<ContainerError> for StoreError {
+    fn from(error: ContainerError) -> Self {
+        match error {
+            ContainerError::Backend { source, .. } if is_interrupted(&source) => Self::Interrupted,
+            error => Self::Container(error),
+        }
+    }
+}
+
+impl From<IndexError> for StoreError {
+    fn from(error: IndexError) -> Self {
+        match error {
+            IndexError::Backend { source, .. } if is_interrupted(&source) => Self::Interrupted,
+            error => Self::Index(error),
+        }
+    }
+}
+
+fn is_interrupted(error: &BackendError) -> bool {
+    error.kind() == ErrorKind::Interrupted
+}
+
 impl StoreError {
     /// For `map_err` on file operations.
     pub(crate) fn file(
@@ -464,18 +495,27 @@ impl StoreError {
         }
     }
 
-    /// Whether the storage could not be reached, rather than that it has other bytes than it was
-    /// given. A disk that cannot read a sector has lost it.
-    pub(crate) fn is_unreachable(&self) -> bool {
-        const LOST_SECTOR: i32 = rustix::io::Errno::IO.raw_os_error();
-        let is_lost = |error: &(dyn std::error::Error + 'static)| {
-            let io = error.downcast_ref::<io::Error>();
-            io.is_some_and(|io| io.raw_os_error() == Some(LOST_SECTOR))
-        };
-        let Some(backend) = self.backend() else { return false };
-        let first: &(dyn std::error::Error + 'static) = backend;
-        let mut causes = std::iter::successors(Some(first), |error| error.source());
-        !backend.is_not_found() && !causes.any(is_lost)
+    /// What the storage's error says of the object that was asked for, if it is the storage that
+    /// failed.
+    pub fn kind(&self) -> Option<ErrorKind> {
+        match self {
+            Self::Interrupted => Some(ErrorKind::Interrupted),
+            error => error.backend().map(BackendError::kind),
+        }
+    }
+
+    /// Whether the error says nothing of what is stored: the storage could not be reached or
+    /// refused, or the caller was asked to stop. Such an error never means that something is missing
+    /// or damaged, or that it should be looked for elsewhere.
+    pub fn is_no_answer(&self) -> bool {
+        self.kind().is_some_and(|kind| kind != ErrorKind::Lost)
+    }
+
+    /// Whether the storage could not be reached, or the caller was asked to stop. Such an error ends
+    /// the whole operation, for the next object cannot be had either. A refusal may concern one
+    /// object.
+    pub fn is_unreachable(&self) -> bool {
+        matches!(self.kind(), Some(ErrorKind::Unreachable | ErrorKind::Interrupted))
     }
 
     /// Whether an object that was asked for is not there.
@@ -489,9 +529,9 @@ impl StoreError {
             StoreError::Backend(source)
             | StoreError::Container(ContainerError::Backend { source, .. })
             | StoreError::Index(IndexError::Backend { source, .. }) => Some(source),
-            StoreError::Unacknowledged { source, .. } | StoreError::HalfWay { source } => {
-                source.backend()
-            }
+            StoreError::Unacknowledged { source, .. }
+            | StoreError::HalfWay { source }
+            | StoreError::Broken { source, .. } => source.backend(),
             _ => None,
         }
     }

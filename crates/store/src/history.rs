@@ -446,7 +446,7 @@ impl Seen {
             Err(error) if error.is_unknown_version() && is_owners(repository, bytes) => {
                 return Err(error);
             }
-            Err(error) if error.is_unreachable() => return Err(error),
+            Err(error) if error.is_no_answer() => return Err(error),
             Err(error) => {
                 found.of_entry(at, describe(&error));
                 if let (true, Some(by)) = (error.is_unknown_version(), Envelope::client_of(bytes)) {

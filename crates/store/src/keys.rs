@@ -226,7 +226,7 @@ impl Locked {
         for (epoch, read) in read_epochs(&*self.objects, self.id, &keys)? {
             match read {
                 Ok(sealing) => keys.add_epoch(epoch, sealing),
-                Err(error) if error.is_unreachable() || error.is_unknown_version() => {
+                Err(error) if error.is_no_answer() || error.is_unknown_version() => {
                     return Err(error);
                 }
                 Err(error) => unread.push(error),
@@ -318,7 +318,7 @@ fn read_all(objects: &dyn Objects, digits: &str) -> Result<KeyObjects, StoreErro
     let unread = fitting.split_off(fitting.len().min(MAX_READ));
     let names = fitting.iter().map(|id| key_name(*id));
     let mut read = Vec::new();
-    read_objects(objects, names, MAX_LEN, &mut |at, object| read.push((fitting[at], object)));
+    read_objects(objects, names, MAX_LEN, &mut |at, object| read.push((fitting[at], object)))?;
     read.sort_unstable_by_key(|(id, _)| *id);
     Ok(KeyObjects { read, unread })
 }
@@ -342,7 +342,7 @@ fn read_epochs(
     read_objects(objects, names, MAX_LEN, &mut |at, object| {
         let opened = object.and_then(|bytes| open_epoch(repository, keys, found[at], &bytes));
         read.push((found[at], opened));
-    });
+    })?;
     read.sort_unstable_by_key(|(epoch, _)| *epoch);
     Ok(read)
 }
@@ -756,7 +756,7 @@ impl Repository {
                 keys.add_epoch(epoch, key);
                 open(&Envelope::encrypted(self.id(), keys))
             }
-            Err(error) if error.is_unreachable() => Err(error),
+            Err(error) if error.is_no_answer() => Err(error),
             Err(_) => opened,
         }
     }

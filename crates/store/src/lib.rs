@@ -58,9 +58,9 @@ mod recipe;
 pub mod repair;
 mod repository;
 pub mod restore;
+mod scratch;
 #[cfg_attr(not(feature = "seeded-bugs"), doc(hidden))]
-pub mod scratch;
-mod seeded;
+pub mod seeded;
 mod select;
 mod slots;
 mod snapshot;

@@ -86,7 +86,9 @@ impl Marks {
             match read(objects, envelope, id) {
                 Ok(condemned) => drop(all.marks.insert(id, condemned)),
                 Err(StoreError::Backend(error)) if error.is_not_found() => {}
-                Err(error) if error.is_unknown_version() => return Err(error),
+                Err(error) if error.is_unreachable() || error.is_unknown_version() => {
+                    return Err(error);
+                }
                 Err(error) => all.damaged.push(describe(&error)),
             }
         }

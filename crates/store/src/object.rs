@@ -19,19 +19,28 @@ pub(crate) fn read_object(
 }
 
 /// Reads the objects `names`, of at most `max` bytes each, many at a time, and hands each to `take`
-/// with its position as it comes.
+/// with its position as it comes. Ends with an error once the storage cannot be reached.
 pub(crate) fn read_objects(
     objects: &dyn Objects,
     names: impl IntoIterator<Item = String>,
     max: u64,
     take: &mut dyn FnMut(usize, Result<Bytes, StoreError>),
-) {
+) -> Result<(), StoreError> {
     let request = |name| Request { name, span: Span::Whole { max } };
-    let read = objects.get_many(&mut names.into_iter().map(request), &mut |at, answer| {
-        take(at, answer.map_err(too_long));
-        ControlFlow::Continue(())
+    let mut requests = names.into_iter().map(request);
+    let mut outage = Ok(());
+    // What ends it early is kept.
+    let _ = objects.get_many(&mut requests, &mut |at, answer| match answer.map_err(too_long) {
+        Err(error) if error.is_unreachable() => {
+            outage = Err(error);
+            ControlFlow::Break(())
+        }
+        read => {
+            take(at, read);
+            ControlFlow::Continue(())
+        }
     });
-    debug_assert!(read.is_continue(), "nothing ends it early");
+    outage
 }
 
 /// Does `read`, which may end early with an error that it notes.

@@ -148,7 +148,7 @@ pub fn repair(
         ));
     }
     let mut examined = check::examine(repository, Reading::All, progress, cancel)?;
-    if let Some(error) = examined.unreachable.take() {
+    if let Some(error) = examined.unread.take() {
         return Err(error);
     }
     Marks::read(&*repository.objects, &repository.envelope)?.expect_whole()?;
@@ -455,9 +455,9 @@ impl Repository {
         // Only a key that opens: anybody can put something in its place.
         let is_later = |epoch| match self.read_epoch(epoch) {
             Ok(_) => true,
-            Err(error) => error.is_unreachable(),
+            Err(error) => error.is_no_answer(),
         };
-        !error.is_unreachable()
+        !error.is_no_answer()
             && !error.is_unknown_version()
             && !error.unknown_epoch().is_some_and(is_later)
     }

@@ -139,14 +139,17 @@ impl Repository {
         self.expect_reading()?;
         let listed = self.objects.list(snapshot::PREFIX)?;
         let ids: Vec<_> = listed.iter().filter_map(|info| snapshot_id(&info.name)).collect();
-        let (mut snapshots, mut damaged) = (Vec::new(), Vec::new());
+        let (mut snapshots, mut damaged) = (Vec::new(), Vec::<(ObjectId, StoreError)>::new());
         Snapshot::find_many(self, &ids, &mut |id, found| match found {
             Ok(Some(snapshot)) => snapshots.push((id, snapshot)),
             Ok(None) => {}
             // Forgotten since it was listed.
             Err(StoreError::Backend(error)) if error.is_not_found() => {}
             Err(error) => damaged.push((id, error)),
-        });
+        })?;
+        if let Some(at) = damaged.iter().position(|(_, error)| error.is_unreachable()) {
+            return Err(damaged.swap_remove(at).1);
+        }
         // Answers come in any order, and messages in the order of the listing.
         damaged.sort_unstable_by_key(|(id, _)| *id);
         let damaged = damaged.into_iter().map(|(_, error)| error).collect();
@@ -409,7 +412,7 @@ pub(crate) fn listed(directory: &Directory) -> Vec<Listed> {
 
 /// What is wrong with an object that can be done without, or the error if it cannot.
 pub(crate) fn damage(error: StoreError) -> Result<Warning, StoreError> {
-    match error.is_unknown_version() {
+    match error.is_unreachable() || error.is_unknown_version() {
         true => Err(error),
         false => Ok(describe(&error)),
     }

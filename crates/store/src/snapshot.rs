@@ -142,10 +142,8 @@ impl Snapshot {
         repository: &Repository,
         ids: &[ObjectId],
         take: &mut dyn FnMut(ObjectId, Result<Option<Self>, StoreError>),
-    ) {
-        Self::look_many(repository, ids, &mut |id, found| {
-            take(id, found.map(Found::into_snapshot))
-        });
+    ) -> Result<(), StoreError> {
+        Self::look_many(repository, ids, &mut |id, found| take(id, found.map(Found::into_snapshot)))
     }
 
     /// As [`look`](Self::look), for all of `ids`, read together; each is handed to `take`.
@@ -153,7 +151,7 @@ impl Snapshot {
         repository: &Repository,
         ids: &[ObjectId],
         take: &mut dyn FnMut(ObjectId, Result<Found, StoreError>),
-    ) {
+    ) -> Result<(), StoreError> {
         let names: Vec<_> = ids.iter().map(|id| snapshot_name(*id)).collect();
         read_objects(&*repository.objects, names, MAX_LEN, &mut |at, read| {
             let id = ids[at];
@@ -161,7 +159,7 @@ impl Snapshot {
                 .and_then(|bytes| Self::open(repository, id, &bytes))
                 .and_then(|found| Self::in_its_place(repository, id, found));
             take(id, found);
-        });
+        })
     }
 
     /// The same, whatever logs say, with the write-only client that sealed it, if one did.

@@ -76,6 +76,7 @@ impl Mount {
             ));
         }
         let files = Files::new(repository.view()?, arrange(&snapshots), console.clone());
+        let outage = files.outage();
         let mut session = Some(
             fuser::spawn_mount(files, &self.directory, &self.config())
                 .with_context(|| format!("cannot mount on '{place}'"))?,
@@ -83,18 +84,20 @@ impl Mount {
         let found = count(snapshots.len() as u64, "snapshot", "snapshots");
         console.notice(format_args!("{found} in '{place}'; Ctrl-C or `umount` ends it"));
         while session.as_ref().is_some_and(|session| !session.guard.is_finished()) {
-            if cancel.is_cancelled()
-                && let Some(session) = session.take()
-            {
+            let is_over = cancel.is_cancelled() || outage.has_come();
+            if is_over && let Some(session) = session.take() {
                 session.umount_and_join().with_context(|| format!("cannot unmount '{place}'"))?;
-                return Ok(Exit::Fine);
+                break;
             }
             thread::sleep(PAUSE);
         }
         if let Some(session) = session {
             session.join().with_context(|| format!("what was mounted on '{place}' has ended"))?;
         }
-        Ok(Exit::Fine)
+        match outage.take() {
+            Some(error) if !cancel.is_cancelled() => Err(error.into()),
+            _ => Ok(Exit::Fine),
+        }
     }
 
     fn config(&self) -> Config {

@@ -20,11 +20,34 @@ const VALID: Duration = Duration::from_secs(3600);
 /// In listings, for what has no number yet: FUSE's `FUSE_UNKNOWN_INO`.
 const UNNUMBERED: INodeNo = INodeNo(0xffff_ffff);
 
+/// The first error that says that the repository cannot be reached.
+#[derive(Default)]
+pub(crate) struct Outage(Mutex<Option<StoreError>>);
+
+impl Outage {
+    fn note(&self, error: StoreError) {
+        self.error().get_or_insert(error);
+    }
+
+    pub(crate) fn has_come(&self) -> bool {
+        self.error().is_some()
+    }
+
+    pub(crate) fn take(&self) -> Option<StoreError> {
+        self.error().take()
+    }
+
+    fn error(&self) -> MutexGuard<'_, Option<StoreError>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// Answers the kernel from snapshots.
 pub(crate) struct Files {
     view: View<'static>,
     console: Console,
     inodes: Mutex<Inodes>,
+    outage: Arc<Outage>,
     /// Who owns what no snapshot has.
     owner: (u32, u32),
 }
@@ -33,7 +56,12 @@ impl Files {
     pub(crate) fn new(view: View<'static>, root: Shelf, console: Console) -> Self {
         let owner = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
         let inodes = Mutex::new(Inodes::new(Item::Shelf(Arc::new(root))));
-        Self { view, console, inodes, owner }
+        Self { view, console, inodes, outage: Arc::default(), owner }
+    }
+
+    /// What ends the mount, if it comes.
+    pub(crate) fn outage(&self) -> Arc<Outage> {
+        Arc::clone(&self.outage)
     }
 
     /// Whoever panicked left the table whole.
@@ -48,7 +76,10 @@ impl Files {
     /// What cannot be read is said once where the user looks, and is an error to the program.
     fn readable<T>(&self, result: Result<T, StoreError>) -> Result<T, Errno> {
         result.map_err(|error| {
-            self.console.warn(error);
+            match error.is_unreachable() {
+                true => self.outage.note(error),
+                false => self.console.warn(error),
+            }
             Errno::EIO
         })
     }

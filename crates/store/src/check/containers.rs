@@ -13,7 +13,7 @@ use onefold_seal::ObjectId;
 use super::{Check, Reading};
 use crate::ahead::{self, Reach};
 use crate::object::{or_end, until_error};
-use crate::repository::{describe, listed};
+use crate::repository::listed;
 use crate::{Place, Progress, Repository, StoreError};
 
 /// No container that a writer makes is longer; memory is taken for as much at once.
@@ -35,6 +35,10 @@ struct Held {
 
 /// A container's size in bytes and its id.
 type Sized = (ObjectId, u64);
+
+/// Takes what was read of a container's footer.
+type TakeFooter<'a, C> =
+    dyn FnMut(&mut C, Sized, Result<Directory, ContainerError>) -> Result<(), StoreError> + 'a;
 
 impl Check<'_> {
     /// Takes note of the containers that are there.
@@ -92,9 +96,9 @@ impl Check<'_> {
         match run.map_err(StoreError::from) {
             Ok(run) => held.push(Held { id, run, wrong: Vec::new() }),
             Err(error) => {
-                self.find(run_name(id), describe(&error));
+                let problem = self.problem(error)?;
+                self.find(run_name(id), problem);
                 self.found.bad_runs.push(id);
-                self.judge(error);
             }
         }
         let entries: usize = held.iter().map(|held| held.run.entries.len()).sum();
@@ -176,13 +180,15 @@ impl Check<'_> {
             new.into_iter().partition(|_| is_picked(self.reading));
         let (whole, long): (Vec<Sized>, Vec<Sized>) =
             picked.into_iter().partition(|(_, size)| *size <= MAX_READ_WHOLE);
-        self.footers(&known, &mut |_, (id, _), read| {
-            read.iter().for_each(|directory| take(id, directory));
-            Ok(())
+        self.footers(&known, &mut |_, (id, _), read| match read.map_err(StoreError::from) {
+            Err(error) if error.is_unreachable() => Err(error),
+            read => {
+                read.iter().for_each(|directory| take(id, directory));
+                Ok(())
+            }
         })?;
         self.footers(&others, &mut |check, container, read| {
-            check.container(container, read.map_err(StoreError::from), &HashSet::new(), take);
-            Ok(())
+            check.container(container, read.map_err(StoreError::from), &HashSet::new(), take)
         })?;
         self.footers(&long, &mut |check, container, read| {
             let mut bad_groups = HashSet::new();
@@ -190,8 +196,7 @@ impl Check<'_> {
                 check.groups(directory, &mut bad_groups)?;
                 check.found.report.read_bytes += container.1;
             }
-            check.container(container, read.map_err(StoreError::from), &bad_groups, take);
-            Ok(())
+            check.container(container, read.map_err(StoreError::from), &bad_groups, take)
         })?;
         self.whole_containers(&whole, take)
     }
@@ -200,11 +205,7 @@ impl Check<'_> {
     fn footers(
         &mut self,
         containers: &[Sized],
-        take: &mut dyn FnMut(
-            &mut Self,
-            Sized,
-            Result<Directory, ContainerError>,
-        ) -> Result<(), StoreError>,
+        take: &mut TakeFooter<'_, Self>,
     ) -> Result<(), StoreError> {
         let Repository { objects, envelope, .. } = self.repository;
         until_error(|failed| {
@@ -233,8 +234,7 @@ impl Check<'_> {
                 let taken = self.go_on().and_then(|()| {
                     let mut bad_groups = HashSet::new();
                     let read = object.and_then(|object| self.whole(id, &object, &mut bad_groups));
-                    self.container(containers[at], read, &bad_groups, take);
-                    Ok(())
+                    self.container(containers[at], read, &bad_groups, take)
                 });
                 or_end(taken, failed)
             })
@@ -258,7 +258,7 @@ impl Check<'_> {
         ahead::in_order(Reach::here(), groups(&directory), verify, |group, verified| {
             if let Err(error) = verified {
                 bad_groups.insert(group);
-                self.damaged_container(id, error.into());
+                self.damaged_container(id, error.into())?;
             }
             Ok(())
         })?;
@@ -280,7 +280,7 @@ impl Check<'_> {
             self.go_on()?;
             if let Err(error) = verified {
                 bad_groups.insert(group);
-                self.damaged_container(directory.id, error.into());
+                self.damaged_container(directory.id, error.into())?;
             }
             Ok(())
         })
@@ -293,16 +293,16 @@ impl Check<'_> {
         read: Result<Directory, StoreError>,
         bad_groups: &HashSet<u32>,
         take: &mut dyn FnMut(ObjectId, &Directory),
-    ) {
+    ) -> Result<(), StoreError> {
         self.found.report.containers += 1;
         self.progress.at(|| container_name(id).into());
         Progress::add(&self.progress.bytes, size);
         let directory = match read {
             Ok(directory) => Some(directory),
             // A prune has deleted it since it was listed. What it takes along is missed elsewhere.
-            Err(error) if error.is_not_found() => return,
+            Err(error) if error.is_not_found() => return Ok(()),
             Err(error) => {
-                self.damaged_container(id, error);
+                self.damaged_container(id, error)?;
                 None
             }
         };
@@ -310,7 +310,7 @@ impl Check<'_> {
         if !is_whole && !self.condemned.contains(&id) {
             self.found.damaged.push((id, size));
         }
-        let Some(directory) = directory else { return };
+        let Some(directory) = directory else { return Ok(()) };
         let number = self.containers.add(id, size);
         let mut chunks = listed(&directory);
         for ((_, len), chunk) in chunks.iter_mut().zip(&directory.chunks) {
@@ -325,15 +325,16 @@ impl Check<'_> {
             self.with_trees.push(number);
         }
         take(id, &directory);
+        Ok(())
     }
 
-    fn damaged_container(&mut self, id: ObjectId, error: StoreError) {
-        let (name, problem) = (container_name(id), describe(&error));
+    fn damaged_container(&mut self, id: ObjectId, error: StoreError) -> Result<(), StoreError> {
+        let (name, problem) = (container_name(id), self.problem(error)?);
         match self.condemned.contains(&id) {
             true => self.note(format!("{name}, which is condemned: {problem}")),
             false => self.find(name, problem),
         }
-        self.judge(error);
+        Ok(())
     }
 }
 

@@ -287,7 +287,7 @@ impl Prune<'_> {
                 Err(error) => drop(failed.get_or_insert_with(|| broken(id, error))),
             }
             seen.ids.insert(id);
-        });
+        })?;
         self.go_on()?;
         if let Some(error) = failed {
             return Err(error);
@@ -628,7 +628,7 @@ impl Prune<'_> {
 
 fn broken(snapshot: ObjectId, source: StoreError) -> StoreError {
     match source {
-        StoreError::Interrupted => source,
+        source if source.is_no_answer() => source,
         StoreError::Index(ref error) if error.is_local() => source,
         source => StoreError::Broken { snapshot, source: Box::new(source) },
     }

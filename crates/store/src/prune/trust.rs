@@ -33,6 +33,7 @@ impl Prune<'_> {
             for candidate in std::mem::take(chosen) {
                 self.go_on()?;
                 let why = match misplaced(candidate, loaded, live, &reader) {
+                    Err(error) if error.is_unreachable() => return Err(error),
                     Ok(None) => {
                         kept.push(candidate);
                         continue;

@@ -14,7 +14,6 @@ use super::{Components, Context, Counts, Overwrite};
 use crate::chunks::ChunkReader;
 use crate::error::is_lack_of_space;
 use crate::layout::Layout;
-use crate::repository::describe;
 use crate::tree::{self, Entry, Meta, Node};
 use crate::{Progress, Recipe, StoreError};
 
@@ -263,11 +262,11 @@ impl RestoredFile {
         self.pending.load(Ordering::Acquire) > 0
     }
 
-    /// Removes what was written, unless the user asked to stop and it is worth to be gone on with.
+    /// Removes what was written, unless the restore was cut off and it is worth to be gone on with.
     pub(super) fn give_up(&self, context: &Context<'_>) {
         let opened = self.opened.lock().expect("no thread panics with a file locked");
         let is_long = self.content.len > KEPT_LEN;
-        if let (Some(Ok(opened)), false) = (&*opened, is_long && context.cancel.is_cancelled())
+        if let (Some(Ok(opened)), false) = (&*opened, is_long && context.is_cut_off())
             && let Some(temporary) = &opened.temporary
         {
             // It would only be in the way; that it may stay is no new error.
@@ -341,7 +340,7 @@ pub(super) fn verify(context: &Context<'_>, target: &Target, entry: &Entry) -> R
     });
     match wrong {
         Some(reason) => Err(reason),
-        None => visited.map_err(|error| describe(&error)),
+        None => visited.map_err(|error| context.reason(error)),
     }
 }
 

@@ -162,6 +162,7 @@ pub fn restore(
         counts: &counts,
         nameless: Nameless::default(),
         full,
+        outage: OnceLock::new(),
         failed,
         look_temporary: Mutex::default(),
     };
@@ -198,8 +199,9 @@ pub fn restore(
     if walked.is_err() {
         plan.window.give_up(&context);
     }
-    walked?;
-    context.go_on()?;
+    if let Err(error) = walked.and_then(|()| context.go_on()) {
+        return Err(context.outage.into_inner().unwrap_or(error));
+    }
     if !options.dry_run {
         plan.link_files(&root);
         plan.remove_leftovers(&root);
@@ -253,6 +255,8 @@ struct Context<'a> {
     nameless: Nameless,
     /// The file at which the target turned out to be full.
     full: OnceLock<PathBuf>,
+    /// Why nothing more can be read from the repository, though it may be whole.
+    outage: OnceLock<StoreError>,
     /// What could not be restored, so that no other name is made for what stands in its place.
     failed: Mutex<HashSet<Components>>,
     /// Names in the snapshot that look like temporary ones: no temporary file gets them, and what
@@ -266,10 +270,28 @@ impl Context<'_> {
             let source = rustix::io::Errno::NOSPC.into();
             return Err(StoreError::File { action: "write", path: path.clone(), source });
         }
+        if self.outage.get().is_some() {
+            return Err(StoreError::Stopped);
+        }
         match self.cancel.is_cancelled() {
             true => Err(StoreError::Interrupted),
             false => Ok(()),
         }
+    }
+
+    /// Whether the restore ends before all is restored, and the same command may go on.
+    fn is_cut_off(&self) -> bool {
+        self.cancel.is_cancelled() || self.outage.get().is_some()
+    }
+
+    /// What `error` says of the object that was asked for. One that says that the repository cannot be
+    /// reached ends the restore.
+    fn reason(&self, error: StoreError) -> String {
+        let reason = describe(&error);
+        if error.is_unreachable() {
+            self.outage.get_or_init(|| error);
+        }
+        reason
     }
 
     fn has_failed(&self, path: &[Arc<[u8]>]) -> bool {
@@ -282,7 +304,11 @@ impl Context<'_> {
         names.contains(temporary)
     }
 
+    /// Reports an entry that was not restored, unless the whole restore ends because of an outage.
     fn failed(&self, path: &[Arc<[u8]>], reason: String) {
+        if self.outage.get().is_some() {
+            return;
+        }
         Counts::add(&self.counts.failed, 1);
         self.failed.lock().expect("no thread panics with it locked").insert(path.to_vec());
         self.progress.issue(self.show(path), IssueKind::NotRestored { reason });
@@ -413,10 +439,7 @@ impl Plan<'_> {
                 self.note_extras(&names);
             }
             Ok(_) => {}
-            Err(error) => {
-                self.lost(&error);
-                return Ok(());
-            }
+            Err(error) => return self.unread(error),
         }
         let mut entries = Entries::of_directory(entry)?;
         loop {
@@ -426,18 +449,18 @@ impl Plan<'_> {
                     self.entry(&child)?;
                 }
                 Ok(None) => return Ok(()),
-                Err(error) => {
-                    self.lost(&error);
-                    return Ok(());
-                }
+                Err(error) => return self.unread(error),
             }
         }
     }
 
-    /// Reports that what the directory at hand holds cannot be read.
-    fn lost(&self, error: &StoreError) {
-        let reason = format!("what it holds is lost: {}", describe(error));
+    /// Reports that what the directory at hand holds cannot be read, and goes on with others if they
+    /// may be read.
+    fn unread(&self, error: StoreError) -> Result<(), StoreError> {
+        let fate = if error.is_no_answer() { "cannot be read" } else { "is lost" };
+        let reason = format!("what it holds {fate}: {}", self.context.reason(error));
         self.context.failed(&self.path(), reason);
+        self.context.go_on()
     }
 
     /// Looks for names like those of temporary files before any such file is made, and whether the
@@ -706,7 +729,7 @@ impl Plan<'_> {
         });
         match visited {
             Ok(()) => self.window.push_short(&directory.path, entry, leaves),
-            Err(error) => self.context.failed(path, describe(&error)),
+            Err(error) => self.context.failed(path, self.context.reason(error)),
         }
         self.hand_over_if_full()
     }
@@ -742,7 +765,7 @@ impl Plan<'_> {
             Ok(())
         });
         if let Err(error) = visited {
-            file.fail(describe(&error));
+            file.fail(context.reason(error));
         }
         if file.is_done() {
             // Nobody writes to it any more.

@@ -151,7 +151,7 @@ impl Writing<'_> {
         directories: &mut Directories,
     ) -> ControlFlow<()> {
         let found = self.context.chunks.chunk(&chunk.leaf.root);
-        self.deliver(chunk, found.map_err(|error| describe(&error)), directories)
+        self.deliver(chunk, found.map_err(|error| self.context.reason(error)), directories)
     }
 
     /// Writes a chunk to its file, or lets it wait for the file's others.

@@ -82,7 +82,7 @@ pub fn shares(
         for (id, snapshot) in &members {
             logical_bytes = logical_bytes.saturating_add(snapshot.summary.bytes);
             walk.entry(&snapshot.root, 0).map_err(|error| match error {
-                StoreError::Interrupted => error,
+                error if error.is_no_answer() => error,
                 source => StoreError::Broken { snapshot: *id, source: Box::new(source) },
             })?;
             Progress::add(&progress.files, 1);
