@@ -27,6 +27,7 @@ mod latest;
 mod mount;
 mod nbd;
 mod oddities;
+mod outages;
 mod own_repository;
 mod planted;
 mod power_cut;

@@ -4,5 +4,5 @@ mod http;
 mod proxy;
 mod server;
 
-pub use proxy::{Fate, Mishaps, Proxy, Rules};
+pub use proxy::{Fate, Mishaps, Outage, Proxy, Rules};
 pub use server::S3Server;

@@ -1,8 +1,8 @@
 use std::collections::BTreeMap;
 use std::io::{self, BufReader, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -76,6 +76,25 @@ pub enum Rules {
     AppendOnly,
 }
 
+/// How a service is that can no longer be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outage {
+    /// Connections end without an answer.
+    Gone,
+    /// Requests are taken and never answered.
+    Silent,
+    /// Every request is answered 503 SlowDown.
+    Unavailable,
+}
+
+/// When the service can no longer be used.
+#[derive(Clone, Copy, Debug)]
+struct Ahead {
+    outage: Outage,
+    /// How many requests are answered before.
+    answered: u64,
+}
+
 /// A server between a client and an S3 server.
 #[derive(Debug)]
 pub struct Proxy {
@@ -89,6 +108,10 @@ struct Shared {
     rules: Rules,
     mishaps: Mishaps,
     fates: Mutex<BTreeMap<Fate, u64>>,
+    ahead: Mutex<Option<Ahead>>,
+    /// How many requests came, and how many of them in an outage.
+    came: AtomicU64,
+    unanswered: AtomicU64,
     over: AtomicBool,
 }
 
@@ -97,8 +120,16 @@ impl Proxy {
     pub fn start(server: SocketAddr, rules: Rules, mishaps: Mishaps) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
         let address = listener.local_addr().expect("it is bound");
-        let (fates, over) = (Mutex::default(), AtomicBool::new(false));
-        let shared = Arc::new(Shared { server, rules, mishaps, fates, over });
+        let shared = Arc::new(Shared {
+            server,
+            rules,
+            mishaps,
+            fates: Mutex::default(),
+            ahead: Mutex::default(),
+            came: AtomicU64::new(0),
+            unanswered: AtomicU64::new(0),
+            over: AtomicBool::new(false),
+        });
         let served = Arc::clone(&shared);
         thread::spawn(move || {
             for client in listener.incoming().flatten() {
@@ -116,6 +147,21 @@ impl Proxy {
     /// The URL of the service.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
+    }
+
+    /// Begins an outage after `answered` more requests.
+    pub fn begin_outage(&self, outage: Outage, answered: u64) {
+        *self.shared.ahead() = Some(Ahead { outage, answered });
+    }
+
+    /// How many requests came.
+    pub fn requests(&self) -> u64 {
+        self.shared.came.load(Ordering::SeqCst)
+    }
+
+    /// How many requests came in an outage.
+    pub fn unanswered(&self) -> u64 {
+        self.shared.unanswered.load(Ordering::SeqCst)
     }
 
     /// How many requests had which fate.
@@ -138,6 +184,10 @@ impl Shared {
         let mut from_client = BufReader::new(client.try_clone()?);
         let Some(mut request) = Head::read(&mut from_client)? else { return Ok(()) };
         let body = request.read_body(&mut from_client)?;
+        self.came.fetch_add(1, Ordering::SeqCst);
+        if let Some(outage) = self.outage() {
+            return self.leave_undone(outage, &mut client);
+        }
         let is_conditional = request.value("if-none-match").is_some();
         let method = request.lines[0].split(' ').next().unwrap_or_default();
         match self.rules {
@@ -198,6 +248,35 @@ impl Shared {
         };
         client.write_all(&whole[..sent])?;
         client.shutdown(Shutdown::Both)
+    }
+
+    fn ahead(&self) -> MutexGuard<'_, Option<Ahead>> {
+        self.ahead.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The outage in which the request at hand falls.
+    fn outage(&self) -> Option<Outage> {
+        let mut ahead = self.ahead();
+        let Ahead { outage, answered } = ahead.as_mut()?;
+        if *answered > 0 {
+            *answered -= 1;
+            return None;
+        }
+        Some(*outage)
+    }
+
+    fn leave_undone(&self, outage: Outage, client: &mut TcpStream) -> io::Result<()> {
+        self.unanswered.fetch_add(1, Ordering::SeqCst);
+        match outage {
+            Outage::Gone => client.shutdown(Shutdown::Both),
+            Outage::Unavailable => refuse(client, "503 Slow Down", "SlowDown"),
+            Outage::Silent => {
+                while !self.over.load(Ordering::Relaxed) {
+                    thread::sleep(Duration::from_millis(50));
+                }
+                Ok(())
+            }
+        }
     }
 
     fn draw(&self) -> Fate {

@@ -1,0 +1,268 @@
+//! A service that can no longer be used: nothing is taken for lost or damaged, the command says once
+//! what is the matter, ends when its patience does, and ends at once when it is asked to.
+
+use std::fs;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use onefold_testkit::random;
+use onefold_testkit::s3::{Mishaps, Outage, Proxy, Rules, S3Server};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::lab::{Lab, Ran};
+use crate::tree::make_version;
+use crate::tree_equality::assert_same_tree;
+
+const NO_MISHAPS: Mishaps = Mishaps { seed: 0, one_in: 0 };
+
+/// What a command may take beside what it waits for; other tests run meanwhile.
+const OWN_TIME: Duration = Duration::from_secs(8);
+
+/// The shortest time without a byte after which a request counts as failed.
+const SILENCE: Duration = Duration::from_secs(10);
+
+/// A command ends within a second of a signal; the rest is for a machine that is busy.
+const AFTER_SIGNAL: Duration = Duration::from_millis(1_800);
+
+/// Commands that only read. `SNAPSHOT` is one that stays, `TARGET` another folder in each run.
+const READING: [&str; 7] = [
+    "snapshots",
+    "ls SNAPSHOT",
+    "dump SNAPSHOT /image.bin",
+    "restore SNAPSHOT --target TARGET",
+    "check",
+    "check --read-data",
+    "prune --dry-run",
+];
+
+/// Commands that write. `NAME` is another word in each run.
+const WRITING: [&str; 3] = ["backup new", "copy --from-repo s3://bucket/repo --repo NAME", "prune"];
+
+/// A repository in a service, with two snapshots and something to prune.
+struct Service {
+    server: S3Server,
+    lab: Lab,
+    /// The snapshot of `v1`.
+    snapshot: String,
+}
+
+/// A run of a command, with a way to the service of its own.
+struct Run<'a> {
+    service: &'a Service,
+    proxy: Proxy,
+    name: String,
+}
+
+impl Service {
+    fn start() -> Option<Self> {
+        let (server, lab) = (S3Server::start()?, Lab::new());
+        let mut service = Self { server, lab, snapshot: String::new() };
+        for version in [0, 1] {
+            make_version(&service.lab.path(format!("v{version}")), version);
+        }
+        service.lab.write("gone/file", random(1, 1 << 20));
+        service.lab.write("new/file", random(2, 3 << 20));
+        let run = service.run("setup");
+        run.ok("init --no-encryption");
+        run.ok("backup gone");
+        run.ok("backup v0");
+        let made = run.ok("backup v1 --json").summary();
+        run.ok("forget --keep-last 2 --group-by host");
+        service.snapshot = made["snapshot"].as_str().unwrap().to_owned();
+        Some(service)
+    }
+
+    fn run(&self, name: &str) -> Run<'_> {
+        let proxy = Proxy::start(self.server.address(), Rules::Conditions, NO_MISHAPS);
+        Run { service: self, proxy, name: name.to_owned() }
+    }
+}
+
+impl Run<'_> {
+    /// `onefold` with the words of `line` for arguments, as on a new host.
+    fn command(&self, line: &str) -> Command {
+        let lab = &self.service.lab;
+        let line = line
+            .replace("SNAPSHOT", &self.service.snapshot)
+            .replace("TARGET", &format!("out-{}", self.name))
+            .replace("NAME", &format!("s3://bucket/{}", self.name));
+        let mut command = lab.command(&line);
+        for variable in ["AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL_S3"] {
+            command.env_remove(variable);
+        }
+        command
+            .env("ONEFOLD_REPOSITORY", "s3://bucket/repo")
+            .env("AWS_ENDPOINT_URL", self.proxy.url())
+            .env("AWS_ACCESS_KEY_ID", "test")
+            .env("AWS_SECRET_ACCESS_KEY", "test")
+            .env("ONEFOLD_CACHE_DIR", lab.path(format!("cache-{}", self.name)))
+            .env("ONEFOLD_STATE_DIR", lab.path(format!("state-{}", self.name)));
+        command
+    }
+
+    fn ok(&self, line: &str) -> Ran {
+        Ran::of(line, self.command(line).output().unwrap()).expect(0)
+    }
+
+    fn start(&self, line: &str, options: &str) -> Child {
+        let mut command = self.command(&format!("{line} {options}"));
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    }
+
+    /// Makes what the command at `line` needs.
+    fn prepare(&self, line: &str) {
+        if line.starts_with("copy") {
+            self.ok("init NAME --no-encryption");
+        }
+    }
+
+    /// Lets the service go after `part` of the requests of `line`.
+    fn begin_outage(&self, line: &str, outage: Outage, part: f64, count: u64) {
+        self.prepare(line);
+        self.proxy.begin_outage(outage, (count as f64 * part) as u64);
+    }
+
+    fn await_outage(&self) {
+        let begun = Instant::now();
+        while self.proxy.unanswered() == 0 {
+            assert!(begun.elapsed() < Duration::from_secs(60), "the outage was not met");
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+/// How many requests each command makes while the service answers.
+fn counts(service: &Service) -> Vec<(&'static str, u64)> {
+    let count = |(number, line): (usize, &&'static str)| {
+        let run = service.run(&format!("whole-{number}"));
+        run.prepare(line);
+        let before = run.proxy.requests();
+        // A prune can be done once.
+        run.ok(if *line == "prune" { "prune --dry-run" } else { line });
+        (*line, run.proxy.requests() - before)
+    };
+    let counts = READING.iter().chain(&WRITING).enumerate().map(count).collect();
+    // It is not new to the repository any more.
+    service.lab.write("new/file", random(3, 3 << 20));
+    counts
+}
+
+/// Calls `test` for every command, all at once.
+fn for_each_command(
+    service: &Service,
+    counts: &[(&'static str, u64)],
+    test: impl Fn(&Run<'_>, &str, u64) + Sync,
+) {
+    let test = &test;
+    thread::scope(|scope| {
+        for (number, (line, count)) in counts.iter().enumerate() {
+            let run = service.run(&format!("cut-{number}"));
+            scope.spawn(move || test(&run, line, *count));
+        }
+    });
+    fs::read_dir(service.lab.path("")).unwrap().flatten().for_each(|entry| {
+        let name = entry.file_name().into_string().unwrap();
+        if ["cache-cut", "state-cut", "out-cut"].iter().any(|first| name.starts_with(first)) {
+            fs::remove_dir_all(entry.path()).unwrap();
+        }
+    });
+}
+
+#[track_caller]
+fn assert_nothing_is_taken_for_damage(ran: &Ran) {
+    let said = format!("{}{}", ran.stdout, ran.stderr);
+    for word in ["lost", "damaged", "missing", "not restored", "warning:", "broken", "not whole"] {
+        assert!(!said.contains(word), "{word:?} is said: {ran:#?}");
+    }
+}
+
+fn a_command_ends_with_one_error(outage: Outage, part: f64, service: &Service) {
+    let counts = counts(service);
+    for_each_command(service, &counts, |run, line, count| {
+        run.begin_outage(line, outage, part, count);
+        let begun = Instant::now();
+        let child = run.start(line, "--s3-retry-for 3");
+        let ran = Ran::of(line, child.wait_with_output().unwrap());
+        let took = begun.elapsed();
+        // A snapshot may be there, and only what tells of it missing.
+        let is_untold = ran.stderr.contains("is there and whole");
+        let (code, hint) = match is_untold {
+            true if line.starts_with("backup") => (3, "run the command again"),
+            true => (1, "run it again: it tells of what it made"),
+            false => (1, "run it again when the service can be reached"),
+        };
+        let reached = "cannot be reached; requests failed for 3 s";
+        let ran = ran.expect(code).says(&["cannot reach s3://bucket/", reached, "hint: ", hint]);
+        assert_nothing_is_taken_for_damage(&ran);
+        let count = |text| ran.stderr.lines().filter(|line| line.starts_with(text)).count();
+        assert_eq!(count("cannot reach "), 1, "{ran:#?}");
+        assert_eq!(count("error: "), 1, "{ran:#?}");
+        let silence = if outage == Outage::Silent { SILENCE } else { Duration::ZERO };
+        let most = silence + Duration::from_secs(3) + OWN_TIME;
+        assert!(took < most, "{took:?}: {ran:#?}");
+    });
+    the_repository_is_whole(service);
+}
+
+fn a_command_ends_at_a_signal(outage: Outage, signal: Signal, service: &Service) {
+    let counts = counts(service);
+    for_each_command(service, &counts, |run, line, count| {
+        run.begin_outage(line, outage, 0.5, count);
+        let child = run.start(line, "--s3-retry-for 600");
+        run.await_outage();
+        thread::sleep(Duration::from_millis(300));
+        let asked = Instant::now();
+        kill_process(Pid::from_child(&child), signal).unwrap();
+        let ran = Ran::of(line, child.wait_with_output().unwrap());
+        let took = asked.elapsed();
+        let by_default = 128 + signal.as_raw();
+        assert!(ran.code == 130 || ran.code == by_default, "{ran:#?}");
+        assert_nothing_is_taken_for_damage(&ran);
+        assert!(took < AFTER_SIGNAL, "{took:?}: {ran:#?}");
+    });
+    the_repository_is_whole(service);
+}
+
+/// Once the service answers again everything goes on as if nothing had been.
+fn the_repository_is_whole(service: &Service) {
+    let run = service.run("after");
+    run.ok("check --read-data");
+    run.ok("prune");
+    run.ok("check");
+    run.ok("backup new");
+    run.ok(&format!("restore {} --target TARGET", service.snapshot));
+    assert_same_tree(&service.lab.path("v1"), &service.lab.path("out-after"));
+}
+
+#[test]
+fn a_command_whose_service_goes_away_in_its_midst_ends_with_one_error() {
+    let Some(service) = Service::start() else { return };
+    a_command_ends_with_one_error(Outage::Gone, 0.5, &service);
+}
+
+#[test]
+fn a_command_whose_service_answers_503_for_ever_ends_with_one_error() {
+    for part in [0.0, 0.9] {
+        let Some(service) = Service::start() else { return };
+        a_command_ends_with_one_error(Outage::Unavailable, part, &service);
+    }
+}
+
+#[test]
+fn a_command_whose_service_falls_silent_ends_with_one_error() {
+    let Some(service) = Service::start() else { return };
+    a_command_ends_with_one_error(Outage::Silent, 0.7, &service);
+}
+
+#[test]
+fn a_command_that_waits_for_its_service_ends_within_a_second_of_a_signal() {
+    for (outage, signal) in [
+        (Outage::Gone, Signal::INT),
+        (Outage::Silent, Signal::TERM),
+        (Outage::Unavailable, Signal::INT),
+    ] {
+        let Some(service) = Service::start() else { return };
+        a_command_ends_at_a_signal(outage, signal, &service);
+    }
+}
