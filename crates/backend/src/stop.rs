@@ -33,6 +33,18 @@ struct State {
     limit: Option<Instant>,
 }
 
+#[cfg(feature = "s3")]
+impl State {
+    /// When requests under way are broken off.
+    fn end(&self) -> Option<Instant> {
+        self.asked.into_iter().chain(self.limit).min()
+    }
+
+    fn is_over(&self) -> bool {
+        self.end().is_some_and(|end| end <= Instant::now())
+    }
+}
+
 impl Stop {
     /// Ends pauses now, and requests under way after `grace`. Of several calls the earliest end
     /// counts.
@@ -77,6 +89,9 @@ impl Stop {
     pub(crate) async fn unless_broken_off<F: Future>(&self, what: F) -> Option<F::Output> {
         use futures::future::{Either, select};
 
+        if self.state().is_over() {
+            return None;
+        }
         let (what, end) = (std::pin::pin!(what), std::pin::pin!(self.end()));
         // Polled first, an answer that is there counts.
         match select(what, end).await {
@@ -89,9 +104,9 @@ impl Stop {
     async fn end(&self) {
         let mut told = self.0.told.subscribe();
         loop {
-            let State { asked, limit } = *self.state();
+            let end = self.state().end();
             let changed = told.changed();
-            match asked.into_iter().chain(limit).min() {
+            match end {
                 Some(end) if end <= Instant::now() => return,
                 // Whichever comes first, what counts now is looked at anew.
                 Some(end) => drop(tokio::time::timeout_at(end.into(), changed).await),

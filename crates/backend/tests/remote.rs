@@ -1,12 +1,18 @@
 //! Objects in a real S3 server, over a way that is reliable and over one that is not.
 
 use std::cell::Cell;
+use std::error::Error;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::ops::ControlFlow;
 use std::sync::{LazyLock, Mutex, PoisonError};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use onefold_backend::{
-    BackendError, Objects, RemoteObjects, RetryPolicy, Retrying, S3Location, S3Options, conformance,
+    BackendError, ErrorKind, Objects, RemoteObjects, Request, RetryPolicy, Retrying, S3Location,
+    S3Options, Span, conformance,
 };
 use onefold_testkit::s3::{Fate, Mishaps, Proxy, Rules, S3Server};
 
@@ -202,4 +208,126 @@ fn a_profile_is_not_silently_passed_over() {
     let error = RemoteObjects::open(&location, &options).unwrap_err();
     let cause = std::error::Error::source(&error).unwrap().to_string();
     assert!(cause.contains("AWS_PROFILE names a profile") && !error.may_retry(), "{cause}");
+}
+
+/// A server of one bucket that takes and gives `size` bytes with pauses, or stops in the middle.
+struct SlowServer {
+    address: SocketAddr,
+}
+
+impl SlowServer {
+    const LEN: usize = 24 << 20;
+
+    /// Bodies pass in steps, with a pause after each; half-way nothing more passes if it `stalls`.
+    fn start(stalls: bool) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        // It ends with the test's process.
+        thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                // The client may have given up.
+                thread::spawn(move || drop(Self::serve(client, stalls)));
+            }
+        });
+        Self { address }
+    }
+
+    fn serve(mut client: TcpStream, stalls: bool) -> io::Result<()> {
+        let mut from_client = BufReader::new(client.try_clone()?);
+        let mut head = String::new();
+        while from_client.read_line(&mut head)? > 2 {}
+        let step = vec![7; Self::LEN / 20];
+        let pass = |pass: &mut dyn FnMut() -> io::Result<()>| -> io::Result<()> {
+            for number in 0..20 {
+                if stalls && number == 10 {
+                    thread::sleep(Duration::from_secs(30));
+                }
+                pass()?;
+                thread::sleep(Duration::from_millis(100));
+            }
+            Ok(())
+        };
+        let found = "HTTP/1.1 200 OK\r\nETag: \"1\"\r\nConnection: close\r\n\
+                     Last-Modified: Wed, 21 Oct 2015 07:28:00 GMT\r\n";
+        match head.split(' ').next() {
+            Some("PUT") => {
+                let mut taken = step.clone();
+                pass(&mut || from_client.read_exact(&mut taken))?;
+                write!(client, "{found}Content-Length: 0\r\n\r\n")
+            }
+            Some("GET") => {
+                write!(client, "{found}Content-Length: {}\r\n\r\n", 20 * step.len())?;
+                pass(&mut || client.write_all(&step))
+            }
+            _ => write!(client, "HTTP/1.1 404 Not Found\r\nConnection: close\r\n\r\n"),
+        }
+    }
+
+    fn open(&self) -> RemoteObjects {
+        let location = S3Location::parse("s3://bucket/slow").unwrap();
+        let options = options(&format!("http://{}", self.address), false);
+        RemoteObjects::open(&location, &S3Options { silence: SILENCE, ..options }).unwrap()
+    }
+}
+
+const SILENCE: Duration = Duration::from_millis(600);
+
+#[test]
+fn a_request_may_last_longer_than_the_silence_that_ends_it() {
+    let objects = SlowServer::start(false).open();
+    let bytes = Bytes::from(vec![7; SlowServer::LEN / 20 * 20]);
+    for work in
+        [&(|| objects.put("a", bytes.clone())) as &dyn Fn() -> Result<(), BackendError>, &|| {
+            objects.get("a").map(|found| assert_eq!(found, bytes))
+        }]
+    {
+        let start = Instant::now();
+        work().unwrap();
+        assert!(start.elapsed() > 2 * SILENCE, "{:?}", start.elapsed());
+    }
+}
+
+#[test]
+fn a_request_that_stalls_fails_after_the_silence() {
+    let objects = SlowServer::start(true).open();
+    let bytes = Bytes::from(vec![7; SlowServer::LEN / 20 * 20]);
+    for error in [objects.put("a", bytes).unwrap_err(), objects.get("a").unwrap_err()] {
+        assert!(error.may_retry(), "{error:?}");
+        assert_eq!(error.kind(), ErrorKind::Unreachable);
+        let causes = std::iter::successors(error.source(), |&error| error.source());
+        let texts: Vec<_> = causes.map(ToString::to_string).collect();
+        assert!(texts.iter().any(|text| text.contains("no byte came for ")), "{texts:?}");
+    }
+}
+
+#[test]
+fn a_request_under_way_is_broken_off_when_that_is_asked_for() {
+    let server = SlowServer::start(true);
+    let location = S3Location::parse("s3://bucket/slow").unwrap();
+    let options = options(&format!("http://{}", server.address), false);
+    let stop = options.stop.clone();
+    let objects = RemoteObjects::open(&location, &options).unwrap();
+    let start = Instant::now();
+    thread::scope(|scope| {
+        let one = scope.spawn(|| objects.get("a").map(drop));
+        let many = scope.spawn(|| {
+            let request = Request { name: "a".into(), span: Span::Whole { max: u64::MAX } };
+            let mut kinds = Vec::new();
+            let flow = objects.get_many(&mut std::iter::repeat_n(request, 3), &mut |_, answer| {
+                kinds.push(answer.unwrap_err().kind());
+                ControlFlow::Continue(())
+            });
+            assert!(flow.is_continue());
+            kinds
+        });
+        thread::sleep(Duration::from_millis(300));
+        stop.ask(Duration::from_millis(200));
+        let error = one.join().unwrap().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Interrupted, "{error:?}");
+        assert_eq!(many.join().unwrap(), [ErrorKind::Interrupted; 3]);
+    });
+    let took = start.elapsed();
+    assert!(took >= Duration::from_millis(500) && took < Duration::from_secs(5), "{took:?}");
+    // A later request is not made.
+    assert_eq!(objects.size("a").unwrap_err().kind(), ErrorKind::Interrupted);
 }

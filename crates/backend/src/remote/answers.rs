@@ -4,6 +4,7 @@
 //! service from a forbidden request, answers are looked at before it sees them.
 
 use std::fmt;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use object_store::ClientOptions;
@@ -11,6 +12,8 @@ use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpService,
     ReqwestConnector,
 };
+
+use super::silence::Watched;
 
 /// How much of an answer's text is kept.
 const MAX_TEXT: usize = 1_000;
@@ -53,23 +56,26 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
-/// Makes clients whose refusals are errors.
+/// Makes clients whose refusals are errors, and whose requests fail after a time of silence.
 #[derive(Debug)]
-pub(super) struct CheckedConnector;
+pub(super) struct CheckedConnector {
+    pub(super) silence: Duration,
+}
 
 impl HttpConnector for CheckedConnector {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
-        Ok(HttpClient::new(Checked(ReqwestConnector::default().connect(options)?)))
+        let client = ReqwestConnector::default().connect(options)?;
+        Ok(HttpClient::new(Checked(Watched { client, silence: self.silence })))
     }
 }
 
 #[derive(Debug)]
-struct Checked(HttpClient);
+struct Checked(Watched);
 
 #[async_trait]
 impl HttpService for Checked {
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
-        let answer = self.0.execute(request).await?;
+        let answer = self.0.call(request).await?;
         let status = answer.status().as_u16();
         if !Refusal::is_ours(status) {
             return Ok(answer);

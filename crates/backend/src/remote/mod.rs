@@ -10,6 +10,7 @@
 mod answers;
 mod location;
 mod many;
+mod silence;
 mod width;
 
 pub use location::S3Location;
@@ -50,11 +51,9 @@ const MAX_REQUESTS: usize = 64;
 /// Time to make a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Time without a byte after which a request counts as failed, unless the options say otherwise.
+/// Time without a byte of an answer after which a request counts as failed, unless the options say
+/// otherwise.
 const SILENCE: Duration = Duration::from_secs(60);
-
-/// Time for a request as a whole: a container of 16 MiB passes at half a megabit a second.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// How to reach a bucket.
 #[derive(Clone)]
@@ -69,7 +68,8 @@ pub struct S3Options {
     /// How many requests are under way at a time where there are enough; as many as serve, up to
     /// 64, if `None`.
     pub connections: Option<NonZero<usize>>,
-    /// Time without a byte, either way, after which a request counts as failed.
+    /// Time without a byte of an answer after which a request counts as failed. Four mebibytes of a
+    /// request may take as long.
     pub silence: Duration,
     /// Breaks off requests.
     pub stop: Stop,
@@ -305,12 +305,11 @@ fn build(location: &S3Location, options: &S3Options) -> object_store::Result<Ama
     }
     let client = ClientOptions::new()
         .with_connect_timeout(CONNECT_TIMEOUT)
-        .with_read_timeout(options.silence)
-        .with_timeout(REQUEST_TIMEOUT)
+        .with_timeout_disabled()
         .with_allow_http(endpoint.is_some_and(|endpoint| endpoint.starts_with("http://")));
     builder
         .with_client_options(client)
-        .with_http_connector(CheckedConnector)
+        .with_http_connector(CheckedConnector { silence: options.silence })
         .with_retry(RetryConfig { max_retries: 0, ..RetryConfig::default() })
         .with_conditional_put(S3ConditionalPut::ETagMatch)
         .with_disable_bulk_delete(true)
