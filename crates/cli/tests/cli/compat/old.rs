@@ -54,7 +54,7 @@ fn the_program_that_froze_the_format_goes_on_from_what_a_prune_merged() {
     let Some(program) = old_program() else { return };
     let mut lab = Lab::with_repository();
     for number in 0..12 {
-        lab.write(&format!("src/{number}"), format!("the content of {number}"));
+        lab.write(format!("src/{number}"), format!("the content of {number}"));
         lab.ok("backup --repo repo src");
     }
     let pruned = lab.ok("forget --repo repo --keep-last 9 --prune --json").json();
@@ -62,7 +62,7 @@ fn the_program_that_froze_the_format_goes_on_from_what_a_prune_merged() {
     lab.program = program;
     lab.ok("check --repo repo --read-data");
     lab.ok("restore --repo repo latest --target out");
-    let content = |number: u64| fs::read_to_string(lab.path(&format!("out/{number}"))).unwrap();
+    let content = |number: u64| fs::read_to_string(lab.path(format!("out/{number}"))).unwrap();
     for number in 0..12 {
         assert_eq!(content(number), format!("the content of {number}"));
     }
