@@ -233,6 +233,11 @@ impl<'a> ChunkReader<'a> {
                 .is_ok_and(|children| children.iter().all(|child| self.has_all(child, used)))
     }
 
+    /// Whether the index knows the chunk `fingerprint`.
+    pub(crate) fn knows(&self, fingerprint: &Fingerprint) -> bool {
+        self.index.get(fingerprint).is_some()
+    }
+
     /// The fingerprint that `bytes` have in this repository.
     pub(crate) fn fingerprint(&self, bytes: &[u8]) -> Fingerprint {
         self.fingerprinter.fingerprint(bytes)

@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -686,6 +686,105 @@ fn what_several_windows_want_comes_once_from_far_away() {
     // Footers are read beside the groups, and once more with the end of their container.
     assert!(received < stored * 5 / 4, "{received} bytes of {stored}");
     Picture::of(target.path()).expect(&Picture::of(source.path())).unwrap();
+}
+
+impl Far {
+    /// Bytes that were read of containers.
+    fn received(&self) -> u64 {
+        let read = self.read.lock().unwrap();
+        let of_containers = read.iter().filter(|(name, _)| name.starts_with("containers/"));
+        of_containers.map(|(_, range)| range.end - range.start).sum()
+    }
+}
+
+fn seeded(seed: &Path) -> Options {
+    Options { seeds: vec![seed.to_owned()], ..Options::default() }
+}
+
+/// Bytes of all containers.
+fn stored(objects: &dyn Objects) -> u64 {
+    names(objects, "containers/").iter().map(|name| objects.size(name).unwrap()).sum()
+}
+
+/// A repository with a snapshot of `source`, then one of what it became: one file is longer in front,
+/// one moved, one is new. Gives what the second stored, and that snapshot.
+fn backed_up_twice(source: &Path) -> (Arc<dyn Objects>, u64, Snapshot) {
+    write(source.join("sub/moves"), random(1, 3 << 20));
+    write(source.join("grows"), random(2, 3 << 20));
+    let (objects, repository, _) = backed_up(source);
+    let before = stored(&*objects);
+    fs::rename(source.join("sub/moves"), source.join("moved")).unwrap();
+    write(source.join("grows"), [&random(3, 5000)[..], &random(2, 3 << 20)].concat());
+    write(source.join("new"), random(4, 200_000));
+    let (_, snapshot) = back_up(&repository, source);
+    let added = stored(&*objects) - before;
+    (objects, added, snapshot)
+}
+
+#[test]
+fn what_seeds_have_does_not_come_from_the_repository() {
+    let (source, seed) = (folder(), folder());
+    write(seed.path().join("deep/er/a"), random(1, 3 << 20));
+    write(seed.path().join("b"), [&b"other bytes"[..], &random(2, 3 << 20)].concat());
+    let (objects, added, snapshot) = backed_up_twice(source.path());
+    let far = Arc::new(Far { objects, read: Mutex::default() });
+    let repository = Repository::open(Arc::clone(&far) as Arc<dyn Objects>).unwrap();
+    let target = folder();
+    let before = far.received();
+    let (report, issues) =
+        restore_over(&repository, &snapshot, target.path(), &seeded(seed.path()));
+    assert_eq!((report.failed, issues), (0, Vec::new()));
+    assert!(report.seeded > (6 << 20) - 100_000, "{report:?}");
+    // Besides, the chunks at the ends of what moved need a footer, which lists thousands of short ones.
+    let received = far.received() - before;
+    assert!(received < added * 6 / 5 + (400 << 10), "{received} bytes of {added}");
+    Picture::of(target.path()).expect(&Picture::of(source.path())).unwrap();
+}
+
+#[test]
+fn a_seed_that_changes_meanwhile_or_is_a_link_gives_nothing() {
+    let (source, seed) = (folder(), folder());
+    let (objects, _, snapshot) = backed_up_twice(source.path());
+    write(seed.path().join("a"), random(1, 3 << 20));
+    let elsewhere = folder();
+    write(elsewhere.path().join("sub/b"), random(2, 3 << 20));
+    symlink(elsewhere.path(), seed.path().join("link")).unwrap();
+    symlink(elsewhere.path().join("sub/b"), seed.path().join("b")).unwrap();
+    // The trees are read after the seeds were cut.
+    let changes = seed.path().join("a");
+    let is_on = Arc::new(AtomicBool::new(false));
+    let on = Arc::clone(&is_on);
+    let hooked = Hooked::reading(&objects, move |_| {
+        if on.swap(false, Ordering::Relaxed) {
+            fs::write(&changes, vec![7; 3 << 20]).unwrap();
+        }
+    });
+    let repository = Repository::open(Arc::new(hooked)).unwrap();
+    repository.load().unwrap();
+    is_on.store(true, Ordering::Relaxed);
+    let target = folder();
+    let (report, issues) =
+        restore_over(&repository, &snapshot, target.path(), &seeded(seed.path()));
+    assert_eq!((report.failed, report.seeded, issues), (0, 0, Vec::new()));
+    Picture::of(target.path()).expect(&Picture::of(source.path())).unwrap();
+}
+
+#[test]
+fn the_target_may_be_the_seed_and_a_seed_that_is_missing_is_an_error() {
+    let source = folder();
+    let (objects, repository, _) = backed_up(source.path());
+    drop(objects);
+    write(source.path().join("a"), random(1, 3 << 20));
+    let (_, snapshot) = back_up(&repository, source.path());
+    let target = folder();
+    write(target.path().join("a"), [&b"in front"[..], &random(1, 3 << 20)].concat());
+    let (report, _) = restore_over(&repository, &snapshot, target.path(), &seeded(target.path()));
+    assert!(report.failed == 0 && report.seeded > (3 << 20) - 50_000, "{report:?}");
+    Picture::of(target.path()).expect(&Picture::of(source.path())).unwrap();
+    let missing = target.path().join("missing");
+    let error = try_restore(&repository, &snapshot, &seeded(&missing)).err().unwrap();
+    assert!(chain(&error).contains("open seed") && chain(&error).contains("missing"), "{error}");
+    assert!(!missing.exists());
 }
 
 #[test]

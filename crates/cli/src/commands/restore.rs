@@ -40,6 +40,10 @@ After a power cut the same goes on; where the file system makes the length of a 
 its bytes, as ext4 with data=writeback may, use --overwrite always: of files below 8 MiB, which are
 not synced, bytes may be missing though size and time are right.
 
+--seed DIR cuts the files below DIR as the repository does, and takes from them whatever the snapshot has
+in common with them, under whatever names; only the rest comes from the repository. Give it an older
+copy, or the target itself, where the repository is far away. Each chunk is verified.
+
 Examples:
   onefold restore --repo /mnt/backup latest --target /tmp/restored
   onefold restore --repo /mnt/backup latest --host atlas --path /home \\
@@ -52,13 +56,15 @@ Examples:
       --overwrite if-changed
   onefold restore --repo /mnt/backup latest --target /home/ann \\
       --exclude cache/ --delete --dry-run -v
+  onefold restore --repo s3://bucket/images latest --target /srv/new \\
+      --seed /srv/old
 
 With --json: one object a line, told apart by \"type\". \"progress\" comes every second and \"issue\" as
 it happens, both as `onefold backup --help` tells, and \"progress\" with current, the file at hand (and
 current_hex if it is not UTF-8); with --verbose, \"act\" has act (create, replace, keep
 or delete) and path; \"summary\" comes last with snapshot, path, target, dry_run, files, directories,
-others, bytes, reused (of them, bytes that were there), replaced (of files and others, those in whose
-place something stood), kept, verified, deleted, undeleted (what stayed because of failures), failed,
+others, bytes, reused (of them, bytes that were there), seeded (of them, bytes that seeds had), replaced
+(of files and others, those in whose place something stood), kept, verified, deleted, undeleted (what stayed because of failures), failed,
 from_client (whether a write-only client made the snapshot), client and client_label (null unless its
 key signed it).";
 
@@ -100,6 +106,9 @@ pub(crate) struct Restore {
     /// Read every restored file again and compare it with the snapshot
     #[arg(long)]
     verify: bool,
+    /// Take what files in DIR have from there and not from the repository; may be repeated
+    #[arg(long = "seed", value_name = "DIR")]
+    seeds: Vec<PathBuf>,
     /// Threads that write [default: one a core]
     #[arg(long, value_name = "N")]
     threads: Option<NonZero<usize>>,
@@ -129,6 +138,7 @@ struct Done {
     others: u64,
     bytes: u64,
     reused: u64,
+    seeded: u64,
     replaced: u64,
     kept: u64,
     verified: u64,
@@ -180,6 +190,7 @@ impl Restore {
             overwrite: self.overwrite.into(),
             sparse: self.sparse,
             verify: self.verify,
+            seeds: self.seeds.clone(),
             threads: self.threads,
         };
         let cancel = cancel_on_signal(
@@ -250,6 +261,7 @@ impl Restore {
             others,
             bytes,
             reused,
+            seeded: report.seeded,
             replaced: report.replaced,
             kept,
             verified,
@@ -274,6 +286,9 @@ fn describe(report: &Report, verify: bool, dry_run: bool) -> String {
     );
     if reused > 0 {
         text.push_str(&format!("; {} were there already", HumanBytes(reused)));
+    }
+    if report.seeded > 0 {
+        text.push_str(&format!("; {} from seeds", HumanBytes(report.seeded)));
     }
     if replaced > 0 {
         text.push_str(&format!("; {} in place of what was there", HumanCount(replaced)));

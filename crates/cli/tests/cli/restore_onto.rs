@@ -86,3 +86,20 @@ fn a_target_that_is_a_file_is_refused() {
     lab.run("restore --repo repo latest --target file").expect(1).says(&["'file'"]);
     assert_eq!(read(&lab, "file"), "x");
 }
+
+#[test]
+fn seeds_give_what_they_have_and_the_summary_says_how_much() {
+    let lab = lab();
+    fs::create_dir(lab.path("old")).unwrap();
+    fs::rename(lab.path("out/same"), lab.path("old/called otherwise")).unwrap();
+    let line = "restore --repo repo latest --target fresh --seed old";
+    let summary = lab.ok(&format!("{line} --json")).summary();
+    assert_eq!((number(&summary, "seeded"), number(&summary, "bytes")), (4, 16));
+    assert_same_tree(&lab.path("src"), &lab.path("fresh"));
+    assert!(lab.ok(line).stdout.contains("4 B from seeds"));
+    lab.run("restore --repo repo latest --target out --seed missing").expect(1).says(&[
+        "cannot open seed",
+        "missing",
+        "No such file",
+    ]);
+}

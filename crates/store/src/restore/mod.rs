@@ -19,6 +19,7 @@
 mod delete;
 mod file;
 mod nameless;
+mod seed;
 mod selection;
 mod target;
 mod window;
@@ -35,11 +36,13 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 
 use crossbeam_channel::{Receiver, Sender};
+use onefold_cdc::Chunker;
 use rustix::fs::{FileType, Stat};
 
 use self::delete::{Deleting, Extra};
 use self::file::RestoredFile;
 use self::nameless::Nameless;
+use self::seed::Seeds;
 use self::selection::Selection;
 use self::target::{Missing, Target};
 use self::window::{Window, content_of};
@@ -97,6 +100,8 @@ pub struct Options {
     /// Whether every restored file is read again and compared with the snapshot. One that looked
     /// unchanged, and so would have stayed, is compared as well, and replaced if it differs.
     pub verify: bool,
+    /// Directories of which files may hold chunks that then need not come from the repository.
+    pub seeds: Vec<PathBuf>,
     /// Writing threads; as many as there are cores if `None`.
     pub threads: Option<NonZero<usize>>,
 }
@@ -114,6 +119,8 @@ pub struct Report {
     pub bytes: u64,
     /// Of these, bytes that an earlier restore, which was cut off, had written already.
     pub reused: u64,
+    /// Of these, bytes that seeds had.
+    pub seeded: u64,
     /// Files and others in whose place something else stood.
     pub replaced: u64,
     /// Files that were in the way and stayed.
@@ -151,6 +158,16 @@ pub fn restore(
     .map_err(StoreError::file("open target", target))?;
     let root = Arc::new(root);
     let chunks = repository.reader()?;
+    let threads = options
+        .threads
+        .map_or_else(|| thread::available_parallelism().map_or(1, NonZero::get), NonZero::get);
+    let seeds = match options.dry_run {
+        true => Seeds::default(),
+        false => {
+            let chunker = Chunker::new(&repository.config().params)?;
+            Seeds::read(&options.seeds, &chunker, &chunks, threads, cancel)?
+        }
+    };
     let counts = Counts::default();
     let (full, failed) = (OnceLock::new(), Mutex::default());
     let context = Context {
@@ -161,14 +178,12 @@ pub fn restore(
         cancel,
         counts: &counts,
         nameless: Nameless::default(),
+        seeds,
         full,
         outage: OnceLock::new(),
         failed,
         look_temporary: Mutex::default(),
     };
-    let threads = options
-        .threads
-        .map_or_else(|| thread::available_parallelism().map_or(1, NonZero::get), NonZero::get);
     // While one window is written another is collected.
     let (windows, collected) = crossbeam_channel::bounded(0);
     let mut plan = Plan {
@@ -253,6 +268,7 @@ struct Context<'a> {
     cancel: &'a Cancel,
     counts: &'a Counts,
     nameless: Nameless,
+    seeds: Seeds,
     /// The file at which the target turned out to be full.
     full: OnceLock<PathBuf>,
     /// Why nothing more can be read from the repository, though it may be whole.
@@ -340,6 +356,7 @@ struct Counts {
     others: AtomicU64,
     bytes: AtomicU64,
     reused: AtomicU64,
+    seeded: AtomicU64,
     replaced: AtomicU64,
     kept: AtomicU64,
     verified: AtomicU64,
@@ -360,6 +377,7 @@ impl Counts {
             others: read(&self.others),
             bytes: read(&self.bytes),
             reused: read(&self.reused),
+            seeded: read(&self.seeded),
             replaced: read(&self.replaced),
             kept: read(&self.kept),
             verified: read(&self.verified),

@@ -18,7 +18,7 @@ use super::file::RestoredFile;
 use super::nameless;
 use super::target::Target;
 use super::window::{FileNumber, ShortFile, WantedChunk, Window};
-use super::{Components, Context};
+use super::{Components, Context, Counts};
 use crate::fetch::fetch;
 use crate::groups::Group;
 use crate::repository::describe;
@@ -117,15 +117,47 @@ impl Writing<'_> {
             self.with_directories(|directories| self.write_short(file, &[], directories))
         })?;
         let (lost, placed) = chunks.split_at(chunks.partition_point(|chunk| chunk.place.is_none()));
-        let places: Vec<Place> = placed.iter().filter_map(|chunk| chunk.place).collect();
-        fetch(self.context.chunks, &places, threads, self.scratch, &|wanted, group| {
+        let mut wanted: Vec<&WantedChunk> = placed.iter().collect();
+        self.take_from_seeds(&mut wanted, threads)?;
+        let places: Vec<Place> = wanted.iter().filter_map(|chunk| chunk.place).collect();
+        fetch(self.context.chunks, &places, threads, self.scratch, &|taken, group| {
             self.with_directories(|directories| {
-                placed[wanted].iter().try_for_each(|chunk| self.take(chunk, &group, directories))
+                wanted[taken].iter().try_for_each(|chunk| self.take(chunk, &group, directories))
             })
         })?;
         each(threads, lost, |chunk| {
             self.with_directories(|directories| self.take_elsewhere(chunk, directories))
         })
+    }
+
+    /// Writes those of the chunks that seeds have, and takes them out of `wanted`.
+    fn take_from_seeds<'w>(
+        &self,
+        wanted: &mut Vec<&'w WantedChunk>,
+        threads: usize,
+    ) -> ControlFlow<()> {
+        let Context { seeds, chunks, counts, .. } = self.context;
+        let runs = seeds.take(wanted);
+        let gone = Mutex::new(Vec::new());
+        each(threads, &runs, |run| {
+            seeds.chunks(run, chunks, &mut |chunk, found| match found {
+                Some(bytes) => {
+                    Counts::add(&counts.seeded, chunk.leaf.len);
+                    self.with_directories(|directories| self.deliver(chunk, Ok(bytes), directories))
+                }
+                None => {
+                    gone.lock().expect("no thread panics with it locked").push(chunk);
+                    ControlFlow::Continue(())
+                }
+            })
+        })?;
+        let gone: Vec<&'w WantedChunk> =
+            gone.into_inner().expect("no thread panics with it locked");
+        if !gone.is_empty() {
+            wanted.extend(gone);
+            wanted.sort_unstable_by_key(|chunk| chunk.place.map(|at| (at.container, at.slot)));
+        }
+        ControlFlow::Continue(())
     }
 
     /// Writes a chunk of a group.
@@ -386,7 +418,7 @@ fn sync(files: &[Arc<RestoredFile>], root: &Target, context: &Context<'_>) {
 }
 
 /// Does `work` for each of `items`, on `threads` threads.
-fn each<T: Sync>(
+pub(super) fn each<T: Sync>(
     threads: usize,
     items: &[T],
     work: impl Fn(&T) -> ControlFlow<()> + Sync,
