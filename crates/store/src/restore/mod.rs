@@ -19,6 +19,7 @@
 mod delete;
 mod file;
 mod nameless;
+mod report;
 mod seed;
 mod selection;
 mod target;
@@ -31,7 +32,7 @@ use std::io::{self, ErrorKind};
 use std::num::NonZero;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 
@@ -42,6 +43,8 @@ use rustix::fs::{FileType, Stat};
 use self::delete::{Deleting, Extra};
 use self::file::RestoredFile;
 use self::nameless::Nameless;
+use self::report::Counts;
+pub use self::report::Report;
 use self::seed::Seeds;
 use self::selection::Selection;
 use self::target::{Missing, Target};
@@ -104,36 +107,6 @@ pub struct Options {
     pub seeds: Vec<PathBuf>,
     /// Writing threads; as many as there are cores if `None`.
     pub threads: Option<NonZero<usize>>,
-}
-
-/// What a restore did.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Report {
-    /// Files written, hard links of anything included.
-    pub files: u64,
-    /// Directories made or found.
-    pub directories: u64,
-    /// Links, devices, pipes and sockets made.
-    pub others: u64,
-    /// Bytes of the files written.
-    pub bytes: u64,
-    /// Of these, bytes that an earlier restore, which was cut off, had written already.
-    pub reused: u64,
-    /// Of these, bytes that seeds had.
-    pub seeded: u64,
-    /// Files and others in whose place something else stood.
-    pub replaced: u64,
-    /// Files that were in the way and stayed.
-    pub kept: u64,
-    /// Files that were read again and found right.
-    pub verified: u64,
-    /// Names that were deleted, because the snapshot does not have them.
-    pub deleted: u64,
-    /// Names, each with what may be below it, that were not deleted because something could not be
-    /// restored.
-    pub undeleted: u64,
-    /// Files, directories and others that could not be restored, or deleted.
-    pub failed: u64,
 }
 
 /// Restores `entry` to `target`.
@@ -346,45 +319,6 @@ impl Context<'_> {
         let mut shown = self.target.to_owned();
         shown.extend(path.iter().map(|name| OsStr::from_bytes(name)));
         shown
-    }
-}
-
-#[derive(Default)]
-struct Counts {
-    files: AtomicU64,
-    directories: AtomicU64,
-    others: AtomicU64,
-    bytes: AtomicU64,
-    reused: AtomicU64,
-    seeded: AtomicU64,
-    replaced: AtomicU64,
-    kept: AtomicU64,
-    verified: AtomicU64,
-    deleted: AtomicU64,
-    failed: AtomicU64,
-}
-
-impl Counts {
-    fn add(counter: &AtomicU64, by: u64) {
-        counter.fetch_add(by, Ordering::Relaxed);
-    }
-
-    fn report(&self) -> Report {
-        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        Report {
-            files: read(&self.files),
-            directories: read(&self.directories),
-            others: read(&self.others),
-            bytes: read(&self.bytes),
-            reused: read(&self.reused),
-            seeded: read(&self.seeded),
-            replaced: read(&self.replaced),
-            kept: read(&self.kept),
-            verified: read(&self.verified),
-            deleted: read(&self.deleted),
-            undeleted: 0,
-            failed: read(&self.failed),
-        }
     }
 }
 
