@@ -49,6 +49,10 @@ impl<T: Objects> Objects for AppendOnly<T> {
         self.0.list(prefix)
     }
 
+    fn list_names(&self, prefix: &str) -> Result<Vec<String>, BackendError> {
+        self.0.list_names(prefix)
+    }
+
     fn delete(&self, name: &str) -> Result<(), BackendError> {
         Err(BackendError::AppendOnly { name: name.to_owned() })
     }

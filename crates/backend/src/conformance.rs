@@ -237,12 +237,17 @@ fn lists_are_directories(place: &dyn Objects) {
     assert_eq!(names(place, "a/b/"), ["a/b/c"]);
     assert!(names(place, "b/").is_empty(), "an object is no directory");
     assert!(names(place, "c/").is_empty());
+    for prefix in ["", "a/", "a/b/", "b/", "c/"] {
+        assert_eq!(place.list_names(prefix).unwrap(), names(place, prefix), "{prefix:?}");
+    }
     for object in place.list("").unwrap() {
         assert_eq!(object.size, object.name.len() as u64);
     }
     for bad in ["a", "/", "a//", "A/", "../"] {
-        let error = place.list(bad).unwrap_err();
-        assert!(matches!(error, BackendError::BadName { .. }), "{error:?}");
+        let errors = [place.list(bad).unwrap_err(), place.list_names(bad).unwrap_err()];
+        for error in errors {
+            assert!(matches!(error, BackendError::BadName { .. }), "{error:?}");
+        }
     }
 }
 

@@ -306,6 +306,10 @@ impl<T: Objects> Objects for Faulty<T> {
         self.on_object(Operation::List, prefix, |inner| inner.list(prefix))
     }
 
+    fn list_names(&self, prefix: &str) -> Result<Vec<String>, BackendError> {
+        self.on_object(Operation::List, prefix, |inner| inner.list_names(prefix))
+    }
+
     fn delete(&self, name: &str) -> Result<(), BackendError> {
         self.on_object(Operation::Delete, name, |inner| inner.delete(name))
     }

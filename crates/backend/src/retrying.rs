@@ -489,6 +489,10 @@ impl<T: Objects> Objects for Retrying<T> {
         self.call(|inner| inner.list(prefix))
     }
 
+    fn list_names(&self, prefix: &str) -> Result<Vec<String>, BackendError> {
+        self.call(|inner| inner.list_names(prefix))
+    }
+
     fn delete(&self, name: &str) -> Result<(), BackendError> {
         self.call(|inner| inner.delete(name))
     }

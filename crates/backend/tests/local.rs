@@ -167,6 +167,7 @@ fn every_call_finds_the_root_gone(place: &LocalObjects) {
         place.size("a/first").unwrap_err(),
         place.list("").unwrap_err(),
         place.list("a/").unwrap_err(),
+        place.list_names("a/").unwrap_err(),
         place.delete("a/first").unwrap_err(),
     ];
     for error in errors {
@@ -215,6 +216,36 @@ fn staging_files_of_killed_puts_are_neither_listed_nor_in_the_way() {
     let names: Vec<_> = place.list("").unwrap().into_iter().map(|object| object.name).collect();
     assert_eq!(names, ["a/b", "a/c"]);
     assert_eq!(files_below(folder.path()), ["a/b", "a/b#1", "a/c", "a/c#1", "a/c#2"]);
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "files that no put made")]
+fn a_listing_follows_links_and_leaves_out_what_no_put_made() {
+    let (root, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let place = LocalObjects::open(root.path()).unwrap();
+    place.put("a/b", Bytes::from_static(b"12")).unwrap();
+    let at = |name: &str| root.path().join(name);
+    fs::create_dir(elsewhere.path().join("d")).unwrap();
+    fs::write(elsewhere.path().join("d/e"), "12345").unwrap();
+    symlink(elsewhere.path(), at("c")).unwrap();
+    symlink(elsewhere.path().join("d/e"), at("a/link")).unwrap();
+    symlink(at("nothing"), at("a/to-nothing")).unwrap();
+    fs::create_dir(at("a/empty")).unwrap();
+    fs::create_dir(at("lost+found")).unwrap();
+    for name in ["lost+found/file", "UPPER", "a/b#1"] {
+        fs::write(at(name), "1").unwrap();
+    }
+    fs::write(root.path().join(std::ffi::OsStr::from_bytes(b"\xff")), "1").unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(at("socket")).unwrap();
+    let listed = place.list("").unwrap();
+    let listed: Vec<_> = listed.iter().map(|one| (one.name.as_str(), one.size)).collect();
+    assert_eq!(listed, [("a/b", 2), ("a/link", 5), ("c/d/e", 5)]);
+    assert_eq!(place.list_names("").unwrap(), ["a/b", "a/link", "c/d/e"]);
+    assert_eq!(place.list_names("c/d/").unwrap(), ["c/d/e"]);
+    symlink(root.path(), at("a/up")).unwrap();
+    for error in [place.list("").unwrap_err(), place.list_names("a/").unwrap_err()] {
+        assert!(format!("{error:?}").contains("leads back"), "{error:?}");
+    }
 }
 
 #[test]

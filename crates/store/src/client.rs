@@ -274,8 +274,8 @@ impl Repository {
 
     /// The words that a listing shows, in order.
     pub(crate) fn listed_words(&self) -> Result<Vec<(u32, Step)>, StoreError> {
-        let listed = self.objects.list(PREFIX)?;
-        Ok(listed.iter().filter_map(|info| word_at(&info.name)).collect())
+        let listed = self.objects.list_names(PREFIX)?;
+        Ok(listed.iter().filter_map(|name| word_at(name)).collect())
     }
 
     /// Takes the key of a client back. Its snapshots that are there stay, and none that comes counts;
@@ -375,7 +375,7 @@ impl Repository {
     /// Fails at one that only a later program opens, unless `anyway`.
     fn snapshots_of(&self, client: u32, anyway: bool) -> Result<Kept, StoreError> {
         let mut kept = Kept::new();
-        for id in self.objects.list(snapshot::PREFIX)?.iter().filter_map(|i| snapshot_id(&i.name)) {
+        for id in self.objects.list_names(snapshot::PREFIX)?.iter().filter_map(|i| snapshot_id(i)) {
             let name = snapshot_name(id);
             let bytes = match read_object(&*self.objects, &name, snapshot::MAX_LEN) {
                 Err(error) if error.is_not_found() => continue,

@@ -312,8 +312,8 @@ struct KeyObjects {
 
 /// Reads the keys whose ids begin with `digits`.
 fn read_all(objects: &dyn Objects, digits: &str) -> Result<KeyObjects, StoreError> {
-    let infos = objects.list(PREFIX)?;
-    let ids = infos.iter().filter_map(|info| key_id(&info.name));
+    let names = objects.list_names(PREFIX)?;
+    let ids = names.iter().filter_map(|name| key_id(name));
     let mut fitting: Vec<_> = ids.filter(|id| id.to_string().starts_with(digits)).collect();
     let unread = fitting.split_off(fitting.len().min(MAX_READ));
     let names = fitting.iter().map(|id| key_name(*id));
@@ -325,7 +325,7 @@ fn read_all(objects: &dyn Objects, digits: &str) -> Result<KeyObjects, StoreErro
 
 /// The epochs that have an object, in order.
 fn epochs(objects: &dyn Objects) -> Result<Vec<u32>, StoreError> {
-    Ok(objects.list(EPOCHS)?.iter().filter_map(|info| epoch_number(&info.name)).collect())
+    Ok(objects.list_names(EPOCHS)?.iter().filter_map(|name| epoch_number(name)).collect())
 }
 
 /// The sealing keys of all epochs, in order; those that cannot be read with the reason.

@@ -169,7 +169,7 @@ impl Repository {
         };
         let containers = Containers::default();
         // Runs are listed before containers: what a run covers was durable before the run was.
-        let runs_listed = self.objects.list(index::PREFIX)?;
+        let runs_listed = self.objects.list_names(index::PREFIX)?;
         let live: HashMap<ObjectId, u32> = self
             .objects
             .list(container::PREFIX)?
@@ -179,7 +179,7 @@ impl Repository {
             .map(|(id, size)| (id, containers.add(id, size)))
             .collect();
         let runs_there: HashSet<ObjectId> =
-            runs_listed.iter().filter_map(|info| index::run_id(&info.name)).collect();
+            runs_listed.iter().filter_map(|name| index::run_id(name)).collect();
         let mut warnings = marks.damaged.clone();
         let index = match is_mostly_gone(&index, &live) || is_withdrawn(&index, &live, &runs_there)
         {
@@ -194,7 +194,7 @@ impl Repository {
         learning.warnings = warnings;
         let runs: Vec<_> = runs_listed
             .iter()
-            .filter_map(|info| index::run_id(&info.name))
+            .filter_map(|name| index::run_id(name))
             .filter(|id| !learning.knows_run(*id))
             .collect();
         until_error(|failed| {

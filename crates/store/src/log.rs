@@ -234,7 +234,7 @@ impl Repository {
 
 /// The numbers of the entries that a listing shows of each log, in order.
 pub(crate) fn list(objects: &dyn Objects) -> Result<Vec<At>, StoreError> {
-    Ok(objects.list(PREFIX)?.iter().filter_map(|info| At::parse(&info.name)).collect())
+    Ok(objects.list_names(PREFIX)?.iter().filter_map(|name| At::parse(name)).collect())
 }
 
 /// Notes in this writer's log that the snapshots `committed` are there, and that `forgotten` are

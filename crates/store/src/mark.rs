@@ -111,6 +111,6 @@ impl Marks {
 
 /// The ids of all marks.
 pub(crate) fn list(objects: &dyn Objects) -> Result<Vec<ObjectId>, StoreError> {
-    let infos = objects.list(PREFIX)?;
-    Ok(infos.iter().filter_map(|info| mark_id(&info.name)).collect())
+    let names = objects.list_names(PREFIX)?;
+    Ok(names.iter().filter_map(|name| mark_id(name)).collect())
 }

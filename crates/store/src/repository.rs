@@ -137,8 +137,8 @@ impl Repository {
     /// Every snapshot with its id, oldest first. Snapshots that cannot be read are given apart.
     pub fn snapshots(&self) -> Result<SnapshotList, StoreError> {
         self.expect_reading()?;
-        let listed = self.objects.list(snapshot::PREFIX)?;
-        let ids: Vec<_> = listed.iter().filter_map(|info| snapshot_id(&info.name)).collect();
+        let listed = self.objects.list_names(snapshot::PREFIX)?;
+        let ids: Vec<_> = listed.iter().filter_map(|name| snapshot_id(name)).collect();
         let (mut snapshots, mut damaged) = (Vec::new(), Vec::<(ObjectId, StoreError)>::new());
         Snapshot::find_many(self, &ids, &mut |id, found| match found {
             Ok(Some(snapshot)) => snapshots.push((id, snapshot)),
@@ -224,8 +224,8 @@ impl Repository {
         digits: &str,
     ) -> Result<(ObjectId, Result<Snapshot, StoreError>), StoreError> {
         self.expect_reading()?;
-        let infos = self.objects.list(snapshot::PREFIX)?;
-        let ids = infos.iter().filter_map(|info| snapshot_id(&info.name));
+        let names = self.objects.list_names(snapshot::PREFIX)?;
+        let ids = names.iter().filter_map(|name| snapshot_id(name));
         let fitting = ids.filter(|id| id.to_string().starts_with(digits));
         let find = |id| Some((id, Snapshot::find(self, id).transpose()?));
         let mut found: Vec<_> = fitting.filter_map(find).collect();
@@ -325,8 +325,8 @@ pub(crate) fn fingerprinter(
 /// Any object that only a repository has; anything else under the same root is not looked at.
 pub(crate) fn any_own_object(objects: &dyn Objects) -> Result<Option<String>, StoreError> {
     for prefix in [snapshot::PREFIX, container::PREFIX, index::PREFIX] {
-        if let Some(info) = objects.list(prefix)?.into_iter().next() {
-            return Ok(Some(info.name));
+        if let Some(name) = objects.list_names(prefix)?.into_iter().next() {
+            return Ok(Some(name));
         }
     }
     Ok(None)
@@ -336,7 +336,7 @@ pub(crate) fn any_own_object(objects: &dyn Objects) -> Result<Option<String>, St
 /// were cut off.
 pub(crate) fn expect_free(objects: &dyn Objects) -> Result<(), StoreError> {
     let is_taken = |name: &String| keys::key_id(name).is_none();
-    match objects.list("")?.into_iter().map(|info| info.name).find(is_taken) {
+    match objects.list_names("")?.into_iter().find(is_taken) {
         Some(found) if found == crate::config::NAME => Err(StoreError::Exists),
         Some(found) => Err(StoreError::NotEmpty { found }),
         None => Ok(()),

@@ -2,6 +2,7 @@
 
 mod folder;
 mod itself;
+mod listing;
 mod log;
 mod objects;
 mod owned;

@@ -7,7 +7,7 @@
 //! instead of made: it may come from a process that was killed before it synced the directory.
 
 use std::collections::{BTreeSet, HashSet};
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, DirBuilder, DirEntry, File};
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -18,7 +18,7 @@ use std::sync::{Mutex, PoisonError};
 use bytes::Bytes;
 use object_store::local::LocalFileSystem;
 
-use super::{reserve, sync_directory};
+use super::{listing, reserve, sync_directory};
 use crate::name::{check_name, check_prefix, directories_of};
 use crate::stored::{Here, Put, Stored};
 use crate::{BackendError, ObjectInfo, Objects, Operation};
@@ -152,10 +152,14 @@ impl LocalObjects {
 
     /// Makes what a listing of `prefix` shows durable: every directory in which a name was found
     /// is synced, and that of the prefix, from which a name may have been deleted.
-    fn sync_names(&self, prefix: &str, objects: &[ObjectInfo]) -> io::Result<()> {
-        let mut directories: BTreeSet<&str> =
-            objects.iter().flat_map(|object| directories_of(&object.name)).collect();
-        if !objects.is_empty() {
+    fn sync_names<'n>(
+        &self,
+        prefix: &str,
+        names: impl Iterator<Item = &'n str> + Clone,
+    ) -> io::Result<()> {
+        let is_empty = names.clone().next().is_none();
+        let mut directories: BTreeSet<&str> = names.flat_map(directories_of).collect();
+        if !is_empty {
             directories.insert("");
         }
         directories.insert(prefix.trim_end_matches('/'));
@@ -164,12 +168,32 @@ impl LocalObjects {
                 // Nothing is waiting to be written there.
                 Err(cause) if cause.kind() == io::ErrorKind::ReadOnlyFilesystem => Ok(()),
                 // Nothing was ever put below the prefix.
-                Err(cause) if cause.kind() == io::ErrorKind::NotFound && objects.is_empty() => {
-                    Ok(())
-                }
+                Err(cause) if cause.kind() == io::ErrorKind::NotFound && is_empty => Ok(()),
                 result => result,
             }
         })
+    }
+
+    /// Calls `found` with the name and the entry of every object below `prefix`, in no order.
+    fn read_names(
+        &self,
+        prefix: &str,
+        found: &mut dyn FnMut(String, &DirEntry) -> io::Result<()>,
+    ) -> Result<(), BackendError> {
+        check_prefix(prefix)?;
+        listing::files_below(&self.root, prefix, found)
+            .map_err(|cause| self.error(Operation::List, prefix, cause))
+    }
+
+    /// Makes sure that the listing is of this root, and makes it durable.
+    fn settle_names<'n>(
+        &self,
+        prefix: &str,
+        names: impl Iterator<Item = &'n str> + Clone,
+    ) -> Result<(), BackendError> {
+        // After the listing: a root that vanished in between has made it too short.
+        self.check_root(Operation::List, prefix)?;
+        self.sync_names(prefix, names).map_err(|cause| self.error(Operation::List, prefix, cause))
     }
 
     fn try_put(&self, name: &str, bytes: Bytes) -> Result<(), BackendError> {
@@ -228,13 +252,26 @@ impl Objects for LocalObjects {
     }
 
     fn list(&self, prefix: &str) -> Result<Vec<ObjectInfo>, BackendError> {
-        check_prefix(prefix)?;
-        let objects = self.files.list(prefix)?;
-        // After the listing: a root that vanished in between has made it too short.
-        self.check_root(Operation::List, prefix)?;
-        self.sync_names(prefix, &objects)
-            .map_err(|cause| self.error(Operation::List, prefix, cause))?;
+        let mut objects = Vec::new();
+        self.read_names(prefix, &mut |name, entry| {
+            let size = listing::len_of(entry)?;
+            objects.extend(size.map(|size| ObjectInfo { name, size }));
+            Ok(())
+        })?;
+        objects.sort_unstable();
+        self.settle_names(prefix, objects.iter().map(|object| object.name.as_str()))?;
         Ok(objects)
+    }
+
+    fn list_names(&self, prefix: &str) -> Result<Vec<String>, BackendError> {
+        let mut names = Vec::new();
+        self.read_names(prefix, &mut |name, _| {
+            names.push(name);
+            Ok(())
+        })?;
+        names.sort_unstable();
+        self.settle_names(prefix, names.iter().map(String::as_str))?;
+        Ok(names)
     }
 
     fn delete(&self, name: &str) -> Result<(), BackendError> {

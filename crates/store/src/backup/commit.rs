@@ -6,7 +6,7 @@ use std::process;
 use std::sync::Arc;
 use std::time::Instant;
 
-use onefold_backend::{BackendError, ObjectInfo};
+use onefold_backend::BackendError;
 use onefold_container::{self as container, container_id, container_name};
 use onefold_seal::ObjectId;
 
@@ -79,7 +79,7 @@ impl<'a> Announced<'a> {
         // In this order: when a mark is gone, so are its containers.
         let marks = Marks::read(&**objects, envelope)?;
         marks.expect_whole()?;
-        let listed = ids(&objects.list(container::PREFIX)?);
+        let listed = ids(&objects.list_names(container::PREFIX)?);
         let mut condemned = marks.condemned();
         if seeded::active(Bug::CondemnedReused) {
             condemned.clear();
@@ -100,7 +100,7 @@ impl<'a> Announced<'a> {
     /// Fails unless every container is there in which the backup found chunks.
     fn revalidate(&self, loaded: &Loaded, used: &Used) -> Result<(), StoreError> {
         let objects = &*self.repository.objects;
-        let listed = ids(&objects.list(container::PREFIX)?);
+        let listed = ids(&objects.list_names(container::PREFIX)?);
         for number in used.numbers() {
             let Some(live) = loaded.containers.get(number) else { continue };
             if listed.contains(&live.id) {
@@ -271,6 +271,6 @@ impl Repository {
     }
 }
 
-fn ids(containers: &[ObjectInfo]) -> HashSet<ObjectId> {
-    containers.iter().filter_map(|info| container_id(&info.name)).collect()
+fn ids(containers: &[String]) -> HashSet<ObjectId> {
+    containers.iter().filter_map(|name| container_id(name)).collect()
 }

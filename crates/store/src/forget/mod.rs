@@ -175,6 +175,6 @@ fn delete(
         objects.delete(&name(*id))?;
     }
     // A listing makes deletes durable.
-    objects.list(prefix)?;
+    objects.list_names(prefix)?;
     Ok(())
 }

@@ -31,8 +31,8 @@ impl Prune<'_> {
     pub(super) fn resolve_intents(&mut self) -> Result<Vec<(ObjectId, Intent)>, StoreError> {
         let dead = Dead::find(self.repository);
         let mut running = Vec::new();
-        let infos = self.objects().list(intent::PREFIX)?;
-        for id in infos.iter().filter_map(|info| intent_id(&info.name)) {
+        let names = self.objects().list_names(intent::PREFIX)?;
+        for id in names.iter().filter_map(|name| intent_id(name)) {
             // By its name, not by a listing: listings may lag behind.
             let mut fate = fence::fate(self.repository, id)?;
             if fate == Fate::Open {

@@ -277,8 +277,8 @@ impl Prune<'_> {
     /// Snapshots are read before containers are listed: what they refer to was there before them.
     fn snapshots(&mut self) -> Result<Seen, StoreError> {
         let (mut seen, mut failed) = (Seen::default(), None);
-        let listed = self.objects().list(snapshot::PREFIX)?;
-        let ids: Vec<_> = listed.iter().filter_map(|info| snapshot_id(&info.name)).collect();
+        let listed = self.objects().list_names(snapshot::PREFIX)?;
+        let ids: Vec<_> = listed.iter().filter_map(|name| snapshot_id(name)).collect();
         Snapshot::find_many(self.repository, &ids, &mut |id, found| {
             match found {
                 Ok(Some(snapshot)) => seen.snapshots.push((id, snapshot)),
@@ -555,9 +555,9 @@ impl Prune<'_> {
         }
         let listed: HashSet<ObjectId> = self
             .objects()
-            .list(container::PREFIX)?
+            .list_names(container::PREFIX)?
             .iter()
-            .filter_map(|info| container_id(&info.name))
+            .filter_map(|name| container_id(name))
             .collect();
         let containers = loaded.containers.all();
         let mut needed = (0u32..)
@@ -573,8 +573,8 @@ impl Prune<'_> {
         if seeded::active(Bug::SnapshotsListedEarly) {
             return Ok(true);
         }
-        for info in self.objects().list(snapshot::PREFIX)? {
-            let Some(id) = snapshot_id(&info.name) else { continue };
+        for name in self.objects().list_names(snapshot::PREFIX)? {
+            let Some(id) = snapshot_id(&name) else { continue };
             let is_new = !seen.ids.contains(&id);
             if is_new && fence::fate(self.repository, id)? != Fate::Fenced {
                 return Ok(false);
