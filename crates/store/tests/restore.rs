@@ -756,7 +756,7 @@ fn a_seed_that_changes_meanwhile_or_is_a_link_gives_nothing() {
     let on = Arc::clone(&is_on);
     let hooked = Hooked::reading(&objects, move |_| {
         if on.swap(false, Ordering::Relaxed) {
-            fs::write(&changes, vec![7; 3 << 20]).unwrap();
+            write(&changes, vec![7; 3 << 20]);
         }
     });
     let repository = Repository::open(Arc::new(hooked)).unwrap();
