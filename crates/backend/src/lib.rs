@@ -13,7 +13,7 @@
 //! [`CrashDisk`](crash::CrashDisk), which knows what a power cut would leave behind;
 //! [`Faulty`](fault::Faulty) wraps any of them and makes chosen calls fail. Objects may also be
 //! in S3 (feature `s3`). [`Retrying`] tries again what failed in passing, [`AppendOnly`]
-//! lets nothing be deleted.
+//! lets nothing be deleted. A [`LocalCache`] keeps copies that may be lost.
 //!
 //! Nothing here knows what the bytes mean. All calls block; none needs an async runtime.
 
@@ -40,7 +40,7 @@ mod stored;
 pub use append_only::AppendOnly;
 pub use error::{BackendError, Cause, ErrorKind, Operation};
 pub use folder::Folder;
-pub use local::{LocalFolder, LocalLog, LocalObjects, LocalPages};
+pub use local::{LocalCache, LocalFolder, LocalLog, LocalObjects, LocalPages};
 pub use log::{Log, LogReader, Syncer};
 pub use memory::{MemoryFolder, MemoryLog, MemoryObjects, MemoryPages};
 pub use objects::{ObjectInfo, Objects, OnAnswer, Request, Span};

@@ -82,6 +82,8 @@ struct Opening<'a> {
     memories: &'a Memories,
     /// The repository that the user accepts, whatever was there before.
     accepted: Option<ObjectId>,
+    /// Whether the command reads chunks.
+    needs_index: bool,
 }
 
 impl RepositoryArgs {
@@ -92,31 +94,45 @@ impl RepositoryArgs {
 
     /// Opens the repository and says what is wrong with its index.
     pub(crate) fn open(&self, console: &Console) -> Result<OpenRepository> {
-        let opened = self.open_unloaded(console)?;
+        let memories = self.memory.memories(console);
+        let opened = self.open_at(&self.repo, &self.password, &memories, true, console)?;
         opened.load(console)?;
         Ok(opened)
     }
 
     /// Opens the repository and leaves its index alone.
     pub(crate) fn open_unloaded(&self, console: &Console) -> Result<OpenRepository> {
-        self.open_at(&self.repo, &self.password, &self.memory.memories(console), console)
+        let memories = self.memory.memories(console);
+        self.open_at(&self.repo, &self.password, &memories, false, console)
     }
 
-    /// Opens the repository in `repo` and leaves its index alone.
+    /// Opens the repository in `repo` and leaves its index alone, though the command may need it.
     fn open_at(
         &self,
         repo: &Path,
         password: &PasswordArgs,
         memories: &Memories,
+        needs_index: bool,
         console: &Console,
     ) -> Result<OpenRepository> {
-        let opening =
-            Opening { access: &self.access, password, memories, accepted: self.accept_repository };
+        let (access, accepted) = (&self.access, self.accept_repository);
+        let opening = Opening { access, password, memories, accepted, needs_index };
         let mut opened = OpenRepository::open(repo, &opening, console)?;
-        opened.repository.keep_index(self.index.place(console));
+        self.keep_locally(&mut opened, console);
         opened.tell(console);
         opened.recall(memories, console)?;
         Ok(opened)
+    }
+
+    /// Has the repository keep its index on this machine, and copies of what is far away.
+    fn keep_locally(&self, opened: &mut OpenRepository, console: &Console) {
+        let repository = &mut opened.repository;
+        repository.keep_index(self.index.place(console));
+        // A write-only key opens none of what would be kept.
+        if opened.on_disk.is_none() && !repository.is_write_only() {
+            let copies = self.index.copies(repository.id(), console);
+            copies.into_iter().for_each(|cache| repository.keep_copies(cache));
+        }
     }
 
     /// Fails if nothing may be deleted, before `what` has done half of what it is for.
@@ -132,7 +148,7 @@ impl RepositoryArgs {
         console: &Console,
     ) -> Result<OpenRepository> {
         let memories = self.memory.memories(console);
-        let opened = self.open_at(repo, &password.to_args(), &memories, console)?;
+        let opened = self.open_at(repo, &password.to_args(), &memories, true, console)?;
         opened.load(console)?;
         Ok(opened)
     }
@@ -144,7 +160,7 @@ impl RepositoryArgs {
         console: &Console,
     ) -> Result<OpenRepository> {
         let memories = self.memory.memories(console);
-        let open = || self.open_at(&self.repo, &self.password, &memories, console);
+        let open = || self.open_at(&self.repo, &self.password, &memories, false, console);
         match open() {
             Ok(opened) => return Ok(opened),
             Err(error) if error.downcast_ref().is_some_and(NoRepository::is_free) => {}
@@ -156,7 +172,7 @@ impl RepositoryArgs {
             OpenRepository::init(&self.repo, &self.access, config, protect, &memories, console);
         match made {
             Ok((mut made, protection)) => {
-                made.repository.keep_index(self.index.place(console));
+                self.keep_locally(&mut made, console);
                 made.recall(&memories, console)?;
                 let place = &made.place;
                 console.notice(format_args!("made a repository in '{place}', {protection}"));
@@ -178,7 +194,7 @@ impl NoRepository {
 impl OpenRepository {
     /// Opens the repository in `repo`; fails with [`NoRepository`] if there is none.
     fn open(repo: &Path, opening: &Opening<'_>, console: &Console) -> Result<Self> {
-        let Opening { access, password, memories, accepted } = *opening;
+        let Opening { access, password, memories, accepted, needs_index } = *opening;
         let named = Place::of(repo)?;
         let missing =
             |error: Error, is_free| error.context(NoRepository { place: named.clone(), is_free });
@@ -192,16 +208,19 @@ impl OpenRepository {
                 });
             }
         };
-        let located = Repository::locate(objects).map_err(|error| match error {
-            StoreError::NoRepository => missing(error.into(), true),
-            // Listed is what lies there only after no configuration was found.
-            StoreError::LostConfig { .. }
-            | StoreError::Backend(BackendError::Io { operation: Operation::List, .. })
-            | StoreError::Envelope { source: SealError::NotOnefold, .. } => {
-                missing(error.into(), false)
-            }
-            error => Error::new(error).context(format!("cannot open the repository in '{named}'")),
-        })?;
+        let located =
+            Repository::locate_early(objects, needs_index).map_err(|error| match error {
+                StoreError::NoRepository => missing(error.into(), true),
+                // Listed is what lies there only after no configuration was found.
+                StoreError::LostConfig { .. }
+                | StoreError::Backend(BackendError::Io { operation: Operation::List, .. })
+                | StoreError::Envelope { source: SealError::NotOnefold, .. } => {
+                    missing(error.into(), false)
+                }
+                error => {
+                    Error::new(error).context(format!("cannot open the repository in '{named}'"))
+                }
+            })?;
         let found = match &located {
             Located::Open(repository) => sighting(repository),
             Located::Locked(locked) => Sighting { id: locked.id(), is_encrypted: true },

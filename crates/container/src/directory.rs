@@ -77,6 +77,20 @@ pub struct Directory {
     pub(crate) parts: Parts,
 }
 
+/// A footer as it is stored: what stands before the container's groups, and what stands behind them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredFooter(pub Bytes);
+
+impl StoredFooter {
+    /// The footer of the container `object`, which `directory` lists.
+    pub(crate) fn of(directory: &Directory, object: &[u8]) -> Self {
+        let start = directory.groups.first().map_or(object.len(), |group| group.offset as usize);
+        let end_of = |group: &GroupEntry| group.offset as usize + group.stored_len as usize;
+        let end = directory.groups.last().map_or(start, end_of);
+        Self([&object[..start], &object[end..]].concat().into())
+    }
+}
+
 impl Directory {
     /// Reads the footer of container `id`, which is `size` bytes long.
     pub fn read(
@@ -87,7 +101,7 @@ impl Directory {
     ) -> Result<Self, ContainerError> {
         let mut read = None;
         let ended = Self::read_many(objects, envelope, &[(id, size)], &mut |_, directory| {
-            read = Some(directory);
+            read = Some(directory.map(|(directory, _)| directory));
             ControlFlow::Continue(())
         });
         debug_assert!(ended.is_continue(), "nothing ends it early");
@@ -101,32 +115,19 @@ impl Directory {
         size: u64,
         read: impl Fn(Range<u64>) -> Result<B, BackendError>,
     ) -> Result<Self, ContainerError> {
-        let backend = |source| ContainerError::Backend { container: id, source };
-        let sealed = |source| ContainerError::Envelope { container: id, source };
-        let start_len = envelope.start_len() as u64;
-        let min_len = min_len(envelope);
-        if size < min_len {
-            return Err(sealed(SealError::Truncated { found: size, expected: min_len }));
-        }
-        let start = read(0..start_len).map_err(backend)?;
-        let mut tail_start = size.saturating_sub(FIRST_READ).max(start_len);
-        let mut tail = read(tail_start..size).map_err(backend)?;
-        let footer_start = footer_start(tail.as_ref(), size, start_len).map_err(sealed)?;
-        if footer_start < tail_start {
-            tail_start = footer_start;
-            tail = read(tail_start..size).map_err(backend)?;
-        }
-        let footer = &tail.as_ref()[(footer_start - tail_start) as usize..];
-        Self::open(envelope, id, start.as_ref(), footer, footer_start)
+        Self::read_with_footer(envelope, id, size, read).map(|(directory, _)| directory)
     }
 
     /// Reads the footers of many containers, given by id and size in bytes, all under way at once,
-    /// and hands each to `take` with its position as it comes.
+    /// and hands each to `take` with its position as it comes, decoded and as it is stored.
     pub fn read_many(
         objects: &dyn Objects,
         envelope: &Envelope,
         containers: &[(ObjectId, u64)],
-        take: &mut dyn FnMut(usize, Result<Self, ContainerError>) -> ControlFlow<()>,
+        take: &mut dyn FnMut(
+            usize,
+            Result<(Self, StoredFooter), ContainerError>,
+        ) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
         let start_len = envelope.start_len() as u64;
         // Of a short one all, of another its start, then its end.
@@ -152,10 +153,12 @@ impl Directory {
             if part.end - part.start == size {
                 let read =
                     answer.map_err(|source| ContainerError::Backend { container: id, source });
-                return take(
-                    *number,
-                    read.and_then(|object| Self::of_object(envelope, id, &object)),
-                );
+                let directory = read.and_then(|object| {
+                    let directory = Self::of_object(envelope, id, &object)?;
+                    let footer = StoredFooter::of(&directory, &object);
+                    Ok((directory, footer))
+                });
+                return take(*number, directory);
             }
             let Some(other) = first_of_two.remove(number) else {
                 first_of_two.insert(*number, answer);
@@ -167,7 +170,7 @@ impl Directory {
                 Err(source) => Err(ContainerError::Backend { container: id, source }),
                 Ok((start, end)) => {
                     let tail = size - end.len() as u64;
-                    Self::read_by(envelope, id, size, |range| match range.start {
+                    Self::read_with_footer(envelope, id, size, |range| match range.start {
                         0 => Ok(start.clone()),
                         first if first >= tail => Ok(end.slice((first - tail) as usize..)),
                         _ => objects.get_range(&container_name(id), range),
@@ -176,6 +179,55 @@ impl Directory {
             };
             take(*number, directory)
         })
+    }
+
+    /// Opens the footer of container `id`, which is `size` bytes long, from a copy of its stored form.
+    pub fn of_footer(
+        envelope: &Envelope,
+        id: ObjectId,
+        size: u64,
+        stored: &StoredFooter,
+    ) -> Result<Self, ContainerError> {
+        let StoredFooter(stored) = stored;
+        let sealed = |source| ContainerError::Envelope { container: id, source };
+        let (found, expected) = (stored.len() as u64, min_len(envelope));
+        if found < expected || found > size {
+            return Err(sealed(SealError::Truncated { found, expected }));
+        }
+        let (start, end) = stored.split_at(envelope.start_len());
+        let start_len = start.len() as u64;
+        let footer_start = footer_start(end, size, start_len).map_err(sealed)?;
+        let expected = size - footer_start + start_len;
+        if found != expected {
+            return Err(sealed(SealError::Truncated { found, expected }));
+        }
+        Self::open(envelope, id, start, end, footer_start)
+    }
+
+    fn read_with_footer<B: AsRef<[u8]>>(
+        envelope: &Envelope,
+        id: ObjectId,
+        size: u64,
+        read: impl Fn(Range<u64>) -> Result<B, BackendError>,
+    ) -> Result<(Self, StoredFooter), ContainerError> {
+        let backend = |source| ContainerError::Backend { container: id, source };
+        let sealed = |source| ContainerError::Envelope { container: id, source };
+        let start_len = envelope.start_len() as u64;
+        let min_len = min_len(envelope);
+        if size < min_len {
+            return Err(sealed(SealError::Truncated { found: size, expected: min_len }));
+        }
+        let start = read(0..start_len).map_err(backend)?;
+        let mut tail_start = size.saturating_sub(FIRST_READ).max(start_len);
+        let mut tail = read(tail_start..size).map_err(backend)?;
+        let footer_start = footer_start(tail.as_ref(), size, start_len).map_err(sealed)?;
+        if footer_start < tail_start {
+            tail_start = footer_start;
+            tail = read(tail_start..size).map_err(backend)?;
+        }
+        let footer = &tail.as_ref()[(footer_start - tail_start) as usize..];
+        let directory = Self::open(envelope, id, start.as_ref(), footer, footer_start)?;
+        Ok((directory, StoredFooter([start.as_ref(), footer].concat().into())))
     }
 
     /// Reads the footer out of the whole container `object`.

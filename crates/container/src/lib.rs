@@ -22,7 +22,7 @@ mod sample;
 
 pub use appended::AppendedContainer;
 pub use codec::{Codec, decompress_into};
-pub use directory::{ChunkEntry, Directory, GroupEntry, MAX_FOOTER_LEN, least_len};
+pub use directory::{ChunkEntry, Directory, GroupEntry, MAX_FOOTER_LEN, StoredFooter, least_len};
 pub use error::ContainerError;
 pub use group::{CompressedGroup, Compressor, GroupBuilder, MAX_GROUP_LEN};
 pub use open::{OpenContainer, SealedContainer};

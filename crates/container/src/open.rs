@@ -5,7 +5,7 @@ use onefold_seal::wire::Put;
 use onefold_seal::{CHECK_LEN, Envelope, Kind, ObjectId, Suite, padded_len, random_order};
 
 use crate::directory::TRAILER_LEN;
-use crate::{ChunkEntry, Codec, CompressedGroup, Content, Directory, GroupEntry};
+use crate::{ChunkEntry, Codec, CompressedGroup, Content, Directory, GroupEntry, StoredFooter};
 
 /// A container that still takes groups. Nothing of it is durable.
 ///
@@ -190,5 +190,12 @@ mod tests {
         let salt =
             |sealed: &SealedContainer| sealed.bytes[HEADER_LEN..HEADER_LEN + SALT_LEN].to_vec();
         assert_ne!(salt(&one), salt(&other));
+    }
+}
+
+impl SealedContainer {
+    /// Its footer as it is stored.
+    pub fn footer(&self) -> StoredFooter {
+        StoredFooter::of(&self.directory, &self.bytes)
     }
 }

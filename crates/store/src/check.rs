@@ -131,6 +131,7 @@ pub(crate) fn examine(
     cancel: &Cancel,
 ) -> Result<Examined, StoreError> {
     repository.expect_reading()?;
+    repository.go_past_cache();
     let index = repository.passing_index();
     if let Some(found) = examine_by(index, repository, reading, progress, cancel)? {
         return Ok(found);
@@ -436,8 +437,9 @@ impl Check<'_> {
         let index = std::mem::take(&mut self.index);
         let containers = std::mem::take(&mut self.containers);
         let fingerprinter = fingerprinter.clone();
-        let reader = ChunkReader::new(&**objects, envelope, fingerprinter, &index, &containers)
-            .keeping_short(std::mem::take(&mut self.with_trees));
+        let reader =
+            ChunkReader::new(&**objects, envelope, None, fingerprinter, &index, &containers)
+                .keeping_short(std::mem::take(&mut self.with_trees));
         let mut walk = Walk { reader: &reader, index: &index, seen: Seen::default() };
         let mut refused = 0;
         self.progress.noun.get_or_init(|| "snapshots");

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use onefold_backend::{Objects, Request, Span};
 use onefold_container::{
-    self as container, ContainerError, Directory, container_id, container_name,
+    self as container, ContainerError, Content, Directory, container_id, container_name,
 };
 use onefold_fingerprint::{Fingerprint, Fingerprinter};
 use onefold_index::{Hint, Index};
@@ -15,6 +15,7 @@ use onefold_seal::{Envelope, ObjectId};
 use quick_cache::sync::Cache;
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 
+use crate::cache::{self, Copied, ObjectCache};
 use crate::groups::{Group, Groups};
 use crate::place::{Containers, LiveContainer, Used};
 use crate::repository::places;
@@ -87,6 +88,7 @@ impl Chunks for ChunkReader<'_> {
 pub(crate) struct ChunkReader<'a> {
     objects: &'a dyn Objects,
     envelope: &'a Envelope,
+    cache: Option<&'a ObjectCache>,
     fingerprinter: Fingerprinter,
     index: &'a Index,
     containers: &'a Containers,
@@ -166,6 +168,7 @@ impl<'a> ChunkReader<'a> {
     pub(crate) fn new(
         objects: &'a dyn Objects,
         envelope: &'a Envelope,
+        cache: Option<&'a ObjectCache>,
         fingerprinter: Fingerprinter,
         index: &'a Index,
         containers: &'a Containers,
@@ -173,6 +176,7 @@ impl<'a> ChunkReader<'a> {
         Self {
             objects,
             envelope,
+            cache,
             fingerprinter,
             index,
             containers,
@@ -347,16 +351,36 @@ impl<'a> ChunkReader<'a> {
         let directory = self.directory(place.container)?.ok_or_else(missing)?;
         let number = directory.chunk(place.slot)?.group;
         let group = self.groups.get((place.container, number), || {
-            let range = directory.stored_range(number)?;
-            let stored = match self.short.get(&place.container) {
-                Some(object) => object.slice(range.start as usize..range.end as usize),
-                None => self.objects.get_range(&container_name(directory.id), range).map_err(
-                    |source| ContainerError::Backend { container: directory.id, source },
-                )?,
-            };
-            self.decode(&directory, number, &stored)
+            self.read_group(place.container, &directory, number)
         })?;
         self.chunk_of(&group, place, fingerprint)
+    }
+
+    /// Group `number` of a container; one of trees and recipes from its copy, if there is one.
+    fn read_group(
+        &self,
+        container: u32,
+        directory: &Directory,
+        number: u32,
+    ) -> Result<Group, StoreError> {
+        let range = directory.stored_range(number)?;
+        if let Some(object) = self.short.get(&container) {
+            let stored = object.slice(range.start as usize..range.end as usize);
+            return self.decode(directory, number, &stored);
+        }
+        let cache = self.cache.filter(|_| directory.content == Content::Metadata);
+        let copied = Copied::Group(directory.id, number);
+        let open = |copy: Bytes| self.decode(directory, number, &copy);
+        if let Some(group) = cache.and_then(|cache| cache.get(copied, open)) {
+            return Ok(group);
+        }
+        let stored = self
+            .objects
+            .get_range(&container_name(directory.id), range)
+            .map_err(|source| ContainerError::Backend { container: directory.id, source })?;
+        let group = self.decode(directory, number, &stored)?;
+        cache.inspect(|cache| cache.keep(copied, &stored));
+        Ok(group)
     }
 
     /// Group `number` of a container, from its stored bytes.
@@ -401,11 +425,15 @@ impl<'a> ChunkReader<'a> {
     pub(crate) fn directory(&self, container: u32) -> Result<Option<Arc<Directory>>, StoreError> {
         let Some(live) = self.containers.get(container) else { return Ok(None) };
         let directory = self.directories.get_or_insert_with(&container, || {
-            match self.short.get(&container) {
-                Some(object) => Directory::of_object(self.envelope, live.id, object),
-                None => Directory::read(self.objects, self.envelope, live.id, live.size),
+            if let Some(object) = self.short.get(&container) {
+                return Directory::of_object(self.envelope, live.id, object).map(Arc::new);
             }
-            .map(Arc::new)
+            let mut read = None;
+            let _ = self.read_footers(&[(live.id, live.size)], &mut |_, directory| {
+                read = Some(directory.map(Arc::new));
+                ControlFlow::Continue(())
+            });
+            read.expect("one container was asked for")
         })?;
         Ok(Some(directory))
     }
@@ -426,7 +454,7 @@ impl<'a> ChunkReader<'a> {
             positions.push(at);
             wanted.push((live.id, live.size));
         }
-        Directory::read_many(self.objects, self.envelope, &wanted, &mut |number, directory| {
+        self.read_footers(&wanted, &mut |number, directory| {
             let at = positions[number];
             take(
                 at,
@@ -435,6 +463,14 @@ impl<'a> ChunkReader<'a> {
                 }),
             )
         })
+    }
+
+    fn read_footers(
+        &self,
+        containers: &[(ObjectId, u64)],
+        take: &mut dyn FnMut(usize, Result<Directory, ContainerError>) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        cache::read_directories(self.objects, self.envelope, self.cache, containers, take)
     }
 
     /// Where the objects are.

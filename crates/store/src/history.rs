@@ -6,8 +6,10 @@
 //! What a listing does not show yet is asked for by name, and what seems gone is looked for again
 //! after the listings have settled, so that no delay passes for an attack.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::ops::Bound;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use onefold_backend::Objects;
 use onefold_seal::wire::{Put, Reader, WireError};
@@ -17,15 +19,18 @@ use crate::check::Finding;
 use crate::client::{Step, word_name};
 use crate::fence;
 use crate::keys::epoch_name;
-use crate::log::{self, At, Writer};
+use crate::log::{self, Appended, At, Fetched, OwnHead, Writer};
 use crate::object::ids;
 use crate::repository::describe;
-use crate::snapshot::{self, Found, Snapshot, snapshot_id, snapshot_name, text};
+use crate::snapshot::{self, Found, Snapshot, snapshot_name, text};
 use crate::{Repository, StoreError};
 
 /// So many snapshots that no listing shows are asked for by name. If there are more, the listings
 /// settle and are believed.
 const MAX_ASKED: usize = 1024;
+
+/// So many log entries are read at a time by who reads all.
+const ENTRIES_AHEAD: usize = 1024;
 
 /// What was seen of a repository's logs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -186,8 +191,15 @@ impl Seen {
         snapshots: &BTreeSet<ObjectId>,
     ) -> Result<BTreeSet<ObjectId>, StoreError> {
         let mut forgotten = BTreeSet::new();
-        for at in log::list(&*repository.objects)? {
-            let Some(bytes) = at.fetch(&*repository.objects)? else { continue };
+        let all = log::list(&*repository.objects)?;
+        let mut fetched = Fetched::new();
+        for (number, at) in all.iter().copied().enumerate() {
+            if number % ENTRIES_AHEAD == 0 {
+                let next = &all[number..(number + ENTRIES_AHEAD).min(all.len())];
+                fetched = log::fetch_many(repository, next, &HashSet::new());
+            }
+            let fetch = || at.fetch(&*repository.objects);
+            let Some(bytes) = fetched.remove(&at).unwrap_or_else(fetch)? else { continue };
             // What is damaged is found where the logs are followed; a client forgets nothing.
             let Ok(entry) = repository.open_entry(at, &bytes) else { continue };
             if Envelope::client_of(&bytes).is_none() {
@@ -216,6 +228,35 @@ impl Seen {
     /// The latest key epoch that was seen.
     pub(crate) fn epoch(&self) -> u32 {
         self.epoch
+    }
+
+    /// The last entry of `writer`'s log that was seen, with its check.
+    pub(crate) fn head(&self, writer: Writer) -> OwnHead {
+        let head = self.heads.get(&writer)?;
+        Some((At { writer, sequence: head.sequence }, head.check))
+    }
+
+    /// Takes up entries that this client has put, if they follow what it has seen; whether they do.
+    pub(crate) fn take_own(
+        &mut self,
+        repository: &Repository,
+        appended: &[Appended],
+    ) -> Result<bool, StoreError> {
+        for (at, bytes) in appended {
+            let next = match self.heads.get(&at.writer) {
+                None if at.sequence == 0 => Next::First,
+                Some(head) if head.sequence.checked_add(1) == Some(at.sequence) => {
+                    Next::Behind(head.check)
+                }
+                _ => return Ok(false),
+            };
+            let mut found = Contradictions::default();
+            self.take(repository, *at, bytes, next, &mut found)?;
+            if found.findings().next().is_some() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// The last entry of `writer`'s log that was seen.
@@ -359,10 +400,30 @@ impl Seen {
         for at in log::list(&*repository.objects)?.into_iter().chain(least) {
             logs.entry(at.writer).or_default().insert(at.sequence);
         }
+        let mut fetched = self.fetch_logs(repository, &logs);
         for (writer, listed) in logs {
-            self.follow_log(repository, writer, &listed, found)?;
+            self.follow_log(repository, writer, &listed, &mut fetched, found)?;
         }
         Ok(())
+    }
+
+    /// Reads what is to be followed of the logs: the entries that were seen last, and those behind them.
+    fn fetch_logs(
+        &self,
+        repository: &Repository,
+        logs: &BTreeMap<Writer, BTreeSet<u64>>,
+    ) -> Fetched {
+        let (mut wanted, mut last) = (Vec::new(), HashSet::new());
+        for (writer, listed) in logs {
+            let at = |sequence| At { writer: *writer, sequence };
+            let seen = self.heads.get(writer).map(|head| head.sequence);
+            wanted.extend(seen.map(at));
+            let behind = seen.map_or(Bound::Unbounded, Bound::Excluded);
+            wanted.extend(listed.range((behind, Bound::Unbounded)).copied().map(at));
+            last.extend(seen.map(at));
+            last.extend(listed.last().copied().map(at));
+        }
+        log::fetch_many(repository, &wanted, &last)
     }
 
     fn follow_log(
@@ -370,13 +431,14 @@ impl Seen {
         repository: &Repository,
         writer: Writer,
         listed: &BTreeSet<u64>,
+        fetched: &mut Fetched,
         found: &mut Contradictions,
     ) -> Result<(), StoreError> {
         let objects = &*repository.objects;
         let mut next = Next::First;
         if let Some(head) = self.heads.get(&writer) {
             let at = At { writer, sequence: head.sequence };
-            next = match at.fetch(objects) {
+            next = match fetched.remove(&at).unwrap_or_else(|| at.fetch(objects)) {
                 Err(error) => {
                     found.of_unread(repository, at, error)?;
                     Next::Unknown
@@ -398,8 +460,9 @@ impl Seen {
         while let Some(at) = sequence.map(|sequence| At { writer, sequence }) {
             let Some(later) = listed.range(at.sequence..).next() else { break };
             // Not listed, and yet it may be there.
-            let fetched = match entries.fetch(at.sequence) {
-                Ok(fetched) => fetched,
+            let fetched = fetched.remove(&at).unwrap_or_else(|| entries.fetch(at.sequence));
+            let entry = match fetched {
+                Ok(entry) => entry,
                 Err(error) => {
                     found.of_unread(repository, at, error)?;
                     next = Next::Unknown;
@@ -407,7 +470,7 @@ impl Seen {
                     continue;
                 }
             };
-            let Some(bytes) = fetched else {
+            let Some(bytes) = entry else {
                 let host = self.called(writer);
                 let problem = format!("is missing, though the log of {host} has entry {later}");
                 let last = later.saturating_sub(1).max(at.sequence);
@@ -534,8 +597,13 @@ impl Seen {
         const GONE: &str = "is missing";
         let objects = &*repository.objects;
         let list = || -> Result<BTreeMap<ObjectId, u64>, StoreError> {
-            let infos = objects.list(snapshot::PREFIX)?;
-            Ok(infos.iter().filter_map(|i| Some((snapshot_id(&i.name)?, i.size))).collect())
+            let (since, infos) = (Instant::now(), objects.list(snapshot::PREFIX)?);
+            let listed = snapshot::ids(&infos).into_iter().collect();
+            // The command goes on with the same snapshots.
+            if let Some(early) = &repository.early {
+                early.hand_on(snapshot::PREFIX, infos, since);
+            }
+            Ok(listed)
         };
         let mut listed = list()?;
         let mut missing = Vec::new();

@@ -18,6 +18,7 @@ use onefold_seal::{
 
 use crate::check::Finding;
 use crate::client::{Step, word_at, word_name};
+use crate::early::Opening;
 use crate::object::{read_object, read_objects};
 use crate::repository::describe;
 use crate::seeded::{self, Bug};
@@ -143,13 +144,20 @@ pub struct Locked {
     objects: Arc<dyn Objects>,
     id: ObjectId,
     config: Bytes,
+    /// Answers that the objects have early.
+    early: Option<Opening>,
     /// What the ids of keys to try begin with.
     only: String,
 }
 
 impl Locked {
-    pub(crate) fn new(objects: Arc<dyn Objects>, id: ObjectId, config: Bytes) -> Self {
-        Self { objects, id, config, only: String::new() }
+    pub(crate) fn new(
+        objects: Arc<dyn Objects>,
+        id: ObjectId,
+        config: Bytes,
+        early: Option<Opening>,
+    ) -> Self {
+        Self { objects, id, config, early, only: String::new() }
     }
 
     /// Which repository this is.
@@ -171,6 +179,7 @@ impl Locked {
     /// Whoever can put objects can put garbage below `keys/` and `epochs/`. It costs no more than a
     /// bounded number of reads and tries, and what is not looked at for that is named.
     pub fn unlock(self, password: &Password) -> Result<Repository, StoreError> {
+        self.early.iter().for_each(Opening::read);
         let unwrapped = self.unwrap(password)?;
         self.open(unwrapped)
     }
@@ -178,6 +187,7 @@ impl Locked {
     /// Opens the repository with the key that was wrapped for `pair`, if it is one that the pair was
     /// told of. Anybody can wrap a master key of his own for a public key.
     pub fn unlock_by(self, pair: &KeyPair) -> Result<Repository, StoreError> {
+        self.early.iter().for_each(Opening::read);
         let (mut tried, mut strange, mut damaged) = (0, 0, Vec::new());
         let all = read_all(&*self.objects, &self.only)?;
         for (id, read) in all.read {
@@ -234,7 +244,8 @@ impl Locked {
         }
         let envelope = Envelope::encrypted(self.id, keys);
         let config = Config::open(&envelope, &self.config)?;
-        let repository = Repository::assemble(self.objects, envelope, config, Some(key))?;
+        let mut repository = Repository::assemble(self.objects, envelope, config, Some(key))?;
+        repository.early = self.early.map(Opening::into_early);
         repository.lacks_epochs.store(!unread.is_empty(), Ordering::Relaxed);
         for error in unread {
             repository.note_trouble(format_args!(
@@ -787,6 +798,10 @@ impl Repository {
             lacks_epochs: AtomicBool::new(false),
             kept: Mutex::default(),
             logged: Mutex::default(),
+            early: None,
+            own_head: Mutex::default(),
+            cache: None,
+            past_cache: AtomicBool::new(false),
             index_place: IndexPlace::default(),
             loaded: OnceLock::new(),
         })

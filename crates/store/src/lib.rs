@@ -17,6 +17,8 @@
 mod ahead;
 mod alive;
 pub mod backup;
+mod both;
+mod cache;
 pub mod check;
 mod chunk_bits;
 mod chunks;
@@ -27,6 +29,7 @@ mod config;
 pub mod copy;
 pub mod diff;
 pub mod dump;
+mod early;
 mod entries;
 mod error;
 mod fence;
@@ -69,6 +72,7 @@ pub mod tree;
 mod view;
 mod writer;
 
+pub use cache::ObjectCache;
 pub use client::{ClientInfo, ClientList, ClientWord};
 pub use config::Config;
 pub use error::StoreError;

@@ -8,11 +8,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use onefold_backend::{Folder, LocalFolder};
-use onefold_container::{self as container, Directory};
+use onefold_container as container;
 use onefold_index::{self as index, Index, IndexError, Listed, Memory, Run};
 use onefold_seal::ObjectId;
 
-use crate::mark::Marks;
+use crate::both::both;
+use crate::cache::read_directories;
+use crate::mark::{self, Marks};
 use crate::object::until_error;
 use crate::place::Containers;
 use crate::repository::{Warning, damage, describe, listed};
@@ -161,17 +163,19 @@ impl Repository {
 
     fn load_into(&self, index: Index) -> Result<Loaded, StoreError> {
         let since = Instant::now();
-        // Marks are listed before containers: when a mark is gone, so are its containers.
-        let marks = Marks::read(&*self.objects, &self.envelope)?;
+        let (objects, envelope) = (&*self.objects, &self.envelope);
+        // Marks are listed and read before containers are listed: when a mark is gone, so are its
+        // containers. Runs are listed before, too: what a run covers was durable before the run was.
+        let (marks_listed, runs_listed) =
+            both(|| mark::list(objects), || objects.list_names(index::PREFIX));
+        let (marks_listed, runs_listed) = (marks_listed?, runs_listed?);
+        let marks = Marks::read_listed(objects, envelope, &marks_listed)?;
         let condemned = match seeded::active(Bug::CondemnedReused) {
             false => marks.condemned(),
             true => HashSet::new(),
         };
         let containers = Containers::default();
-        // Runs are listed before containers: what a run covers was durable before the run was.
-        let runs_listed = self.objects.list_names(index::PREFIX)?;
-        let live: HashMap<ObjectId, u32> = self
-            .objects
+        let live: HashMap<ObjectId, u32> = objects
             .list(container::PREFIX)?
             .into_iter()
             .filter_map(|info| Some((container::container_id(&info.name)?, info.size)))
@@ -219,18 +223,24 @@ impl Repository {
         };
         let wanted: Vec<_> = unknown.iter().map(containers_of).collect();
         until_error(|failed| {
-            let (objects, envelope) = (&*self.objects, &self.envelope);
-            Directory::read_many(objects, envelope, &wanted, &mut |at, directory| match directory {
-                Ok(directory) => {
-                    learning.container(wanted[at].0, unknown[at], &listed(&directory));
-                    ControlFlow::Continue(())
-                }
-                Err(error) => match StoreError::from(error) {
-                    // A prune deletes what it has condemned.
-                    error if error.is_not_found() => ControlFlow::Continue(()),
-                    error => learning.warn(error, failed),
+            let (objects, envelope, cache) = (&*self.objects, &self.envelope, self.cache());
+            read_directories(
+                objects,
+                envelope,
+                cache,
+                &wanted,
+                &mut |at, directory| match directory {
+                    Ok(directory) => {
+                        learning.container(wanted[at].0, unknown[at], &listed(&directory));
+                        ControlFlow::Continue(())
+                    }
+                    Err(error) => match StoreError::from(error) {
+                        // A prune deletes what it has condemned.
+                        error if error.is_not_found() => ControlFlow::Continue(()),
+                        error => learning.warn(error, failed),
+                    },
                 },
-            })
+            )
         })?;
         learning.runs.retain(|(id, _)| runs_there.contains(id));
         let Learning { index, runs, chunk_bytes, covered, warnings, .. } = learning;

@@ -7,7 +7,7 @@
 //! who has seen one has seen all before it. What all logs together say is in
 //! [`history`](crate::history).
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::ops::ControlFlow;
 
@@ -16,6 +16,8 @@ use onefold_backend::{BackendError, Objects, Request, Span};
 use onefold_seal::wire::{Put, Reader, WireError};
 use onefold_seal::{CHECK_LEN, Check, Envelope, Kind, ObjectId, PSEUDONYM_LEN};
 
+use crate::cache::Copied;
+use crate::history::Seen;
 use crate::object::{ids, read_object, too_long};
 use crate::repository::describe;
 use crate::snapshot::text;
@@ -28,6 +30,9 @@ pub(crate) const PREFIX: &str = "logs/";
 /// No log entry is longer than this.
 const MAX_LEN: u64 = 16 << 20;
 
+/// Bytes of entries that are held at a time where many are read.
+const MAX_HELD: usize = 32 << 20;
+
 /// So many snapshots are named in one entry at most.
 const MAX_NAMED: usize = 1 << 16;
 
@@ -35,7 +40,7 @@ const MAX_NAMED: usize = 1 << 16;
 const MAX_TRIES: u32 = 1 << 10;
 
 /// Whose log it is: a host's pseudonym.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Writer(pub(crate) [u8; PSEUDONYM_LEN]);
 
 impl Writer {
@@ -52,7 +57,7 @@ impl fmt::Display for Writer {
 }
 
 /// Which entry of which log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct At {
     pub(crate) writer: Writer,
     /// Counted from 0.
@@ -87,11 +92,7 @@ impl At {
 
     /// The object, if it is there.
     pub(crate) fn fetch(self, objects: &dyn Objects) -> Result<Option<Bytes>, StoreError> {
-        match read_object(objects, &self.name(), MAX_LEN) {
-            Ok(bytes) => Ok(Some(bytes)),
-            Err(error) if error.is_not_found() => Ok(None),
-            Err(error) => Err(error),
-        }
+        if_there(read_object(objects, &self.name(), MAX_LEN))
     }
 }
 
@@ -225,6 +226,30 @@ impl LogEntry {
 }
 
 impl Repository {
+    /// The last entry of this host's log, if it was read a moment ago; whoever takes it says what the
+    /// last one is then.
+    fn take_own_head(&self) -> Option<OwnHead> {
+        self.own_head.lock().expect("no thread panics with it locked").take()
+    }
+
+    /// Whether the last entry of this host's log is known, and nothing contradicts the logs.
+    pub(crate) fn knows_own_head(&self) -> bool {
+        self.own_head.lock().expect("no thread panics with it locked").is_some()
+    }
+
+    /// Notes what the last entry of this host's log is, where nothing contradicts the logs.
+    pub(crate) fn set_own_head(&self, seen: Option<&Seen>) {
+        let writer = Writer::of(&self.envelope, &self.host);
+        let head = seen.map(|seen| seen.head(writer));
+        *self.own_head.lock().expect("no thread panics with it locked") = head;
+    }
+
+    fn note_own_head(&self, at: At, object: Bytes) -> Result<Appended, StoreError> {
+        let head = Some((at, Check::of(&[&object])));
+        *self.own_head.lock().expect("no thread panics with it locked") = Some(head);
+        Ok((at, object))
+    }
+
     /// The entry `at`, whose object is `bytes`; if it was sealed in a key epoch that this repository
     /// was opened without, that is looked for.
     pub(crate) fn open_entry(&self, at: At, bytes: &[u8]) -> Result<LogEntry, StoreError> {
@@ -237,24 +262,93 @@ pub(crate) fn list(objects: &dyn Objects) -> Result<Vec<At>, StoreError> {
     Ok(objects.list_names(PREFIX)?.iter().filter_map(|name| At::parse(name)).collect())
 }
 
+/// Of the entries in `names`, which are sorted, the last of each log.
+pub(crate) fn last_of_each(names: &[String]) -> impl Iterator<Item = String> {
+    let mut last = BTreeMap::new();
+    for at in names.iter().filter_map(|name| At::parse(name)) {
+        last.insert(at.writer, at.sequence);
+    }
+    last.into_iter().map(|(writer, sequence)| At { writer, sequence }.name())
+}
+
+/// Entries, as far as they were read ahead; nothing in the place of those that are not there.
+pub(crate) type Fetched = HashMap<At, Result<Option<Bytes>, StoreError>>;
+
+/// Reads many entries at once: those that are not `last` of their log from copies, if there are any.
+/// What would take more than [`MAX_HELD`] bytes together is left out.
+pub(crate) fn fetch_many(repository: &Repository, entries: &[At], last: &HashSet<At>) -> Fetched {
+    let (mut fetched, mut held) = (Fetched::new(), 0);
+    let mut hold = |at, read: Result<Option<Bytes>, StoreError>| {
+        held += read.iter().flatten().map(Bytes::len).sum::<usize>();
+        if held > MAX_HELD {
+            return ControlFlow::Break(());
+        }
+        fetched.insert(at, read);
+        ControlFlow::Continue(())
+    };
+    let cache_of = |at: &At| repository.cache().filter(|_| !last.contains(at));
+    let (mut wanted, mut held_all) = (Vec::new(), true);
+    for at in entries {
+        let open = |copy: Bytes| repository.open_entry(*at, &copy).map(|_| copy);
+        match cache_of(at).and_then(|cache| cache.get(Copied::Entry(*at), open)) {
+            Some(copy) => held_all = held_all && hold(*at, Ok(Some(copy))).is_continue(),
+            None => wanted.push(*at),
+        }
+    }
+    if !held_all {
+        return fetched;
+    }
+    let request = |at: &At| Request { name: at.name(), span: Span::Whole { max: MAX_LEN } };
+    // It may end early: the others are read as they are taken.
+    let _ = repository.objects.get_many(&mut wanted.iter().map(request), &mut |number, answer| {
+        let at = wanted[number];
+        let read = answer.map_err(too_long);
+        if let (Ok(bytes), Some(cache)) = (&read, cache_of(&at))
+            && repository.open_entry(at, bytes).is_ok()
+        {
+            cache.keep(Copied::Entry(at), bytes);
+        }
+        match read {
+            // Whoever takes the entry asks for it, and says so.
+            Err(error) if error.is_unreachable() => ControlFlow::Break(()),
+            read => hold(at, if_there(read)),
+        }
+    });
+    fetched
+}
+
+fn if_there(read: Result<Bytes, StoreError>) -> Result<Option<Bytes>, StoreError> {
+    match read {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if error.is_not_found() => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The last entry of this host's log, and its check; nothing if it has none.
+pub(crate) type OwnHead = Option<(At, Check)>;
+
 /// Notes in this writer's log that the snapshots `committed` are there, and that `forgotten` are
-/// about to go. Durable when this returns; gives the last entry that was put.
+/// about to go. Durable when this returns; gives the entries that were put.
 pub(crate) fn append(
     repository: &Repository,
     committed: &[ObjectId],
     forgotten: &[ObjectId],
-) -> Result<Option<At>, StoreError> {
+) -> Result<Vec<Appended>, StoreError> {
     let writer = Writer::of(&repository.envelope, &repository.host);
     let parts = |list: &[ObjectId]| list.chunks(MAX_NAMED).map(<[_]>::to_vec).collect::<Vec<_>>();
-    let mut last = None;
+    let mut appended = Vec::new();
     for part in parts(committed) {
-        last = Some(put(repository, writer, &part, &[])?);
+        appended.push(put(repository, writer, &part, &[])?);
     }
     for part in parts(forgotten) {
-        last = Some(put(repository, writer, &[], &part)?);
+        appended.push(put(repository, writer, &[], &part)?);
     }
-    Ok(last)
+    Ok(appended)
 }
+
+/// An entry that was put, and its object.
+pub(crate) type Appended = (At, Bytes);
 
 /// Puts an entry behind the last one of `writer`'s log.
 fn put(
@@ -262,10 +356,27 @@ fn put(
     writer: Writer,
     committed: &[ObjectId],
     forgotten: &[ObjectId],
-) -> Result<At, StoreError> {
+) -> Result<Appended, StoreError> {
     let objects = &*repository.objects;
-    let own = list(objects)?.into_iter().filter(|at| at.writer == writer);
-    let mut last = own.max();
+    let entry_behind = |previous| LogEntry {
+        previous,
+        time: Time::now(),
+        host: repository.host.clone(),
+        committed: committed.to_vec(),
+        forgotten: forgotten.to_vec(),
+        settled: Vec::new(),
+    };
+    let mut last = match repository.take_own_head() {
+        // As it was read a moment ago: if it is the last no more, the name behind it is taken.
+        Some(head) => {
+            let at = after(writer, head.map(|(at, _)| at))?;
+            match try_put(repository, at, &entry_behind(head.map(|(_, check)| check))) {
+                Err(StoreError::Backend(BackendError::AlreadyExists { .. })) => Some(at),
+                put => return repository.note_own_head(at, put?),
+            }
+        }
+        None => list(objects)?.into_iter().filter(|at| at.writer == writer).max(),
+    };
     for _ in 0..MAX_TRIES {
         // One that is listed and not there is an error, and not passed over.
         let read = |last: At| read_object(objects, &last.name(), MAX_LEN);
@@ -279,18 +390,10 @@ fn put(
             Err(error) => return Err(error),
         };
         let at = after(writer, last)?;
-        let entry = LogEntry {
-            previous,
-            time: Time::now(),
-            host: repository.host.clone(),
-            committed: committed.to_vec(),
-            forgotten: forgotten.to_vec(),
-            settled: Vec::new(),
-        };
-        match try_put(repository, at, &entry) {
+        match try_put(repository, at, &entry_behind(previous)) {
             // Another process of the same host, or a listing that lags.
             Err(StoreError::Backend(BackendError::AlreadyExists { .. })) => last = Some(at),
-            result => return result.map(|()| at),
+            put => return Ok((at, put?)),
         }
     }
     let text = format!("the log {writer} grows faster than an entry can be put; try again");
@@ -315,12 +418,14 @@ pub(crate) fn settle(
         forgotten: Vec::new(),
         settled,
     };
-    try_put(repository, at, &entry).map(|()| at)
+    try_put(repository, at, &entry).map(|_| at)
 }
 
-fn try_put(repository: &Repository, at: At, entry: &LogEntry) -> Result<(), StoreError> {
-    let object = repository.envelope.seal(Kind::LogEntry, at.id(), &entry.encode());
-    Ok(repository.objects.put(&at.name(), Bytes::from(object))?)
+/// Puts an entry and gives its object.
+fn try_put(repository: &Repository, at: At, entry: &LogEntry) -> Result<Bytes, StoreError> {
+    let object = Bytes::from(repository.envelope.seal(Kind::LogEntry, at.id(), &entry.encode()));
+    repository.objects.put(&at.name(), object.clone())?;
+    Ok(object)
 }
 
 fn after(writer: Writer, last: Option<At>) -> Result<At, StoreError> {

@@ -3,7 +3,7 @@
 //! A container that a mark names is *condemned*, and stays so until it is deleted: no backup relies
 //! on it any more. Only when all of a mark's containers are gone is the mark deleted.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use bytes::Bytes;
 use onefold_backend::Objects;
@@ -11,7 +11,7 @@ use onefold_seal::wire::{Put, Reader, WireError};
 use onefold_seal::{Envelope, Kind, ObjectId};
 
 use crate::StoreError;
-use crate::object::{ids, read_object};
+use crate::object::{ids, read_objects};
 use crate::repository::describe;
 
 /// Under which prefix of a repository marks lie.
@@ -48,16 +48,12 @@ pub(crate) fn write(
     Ok(id)
 }
 
-fn read(
-    objects: &dyn Objects,
-    envelope: &Envelope,
-    id: ObjectId,
-) -> Result<Vec<ObjectId>, StoreError> {
+/// What the mark `id`, whose object is `bytes`, condemns.
+fn open(envelope: &Envelope, id: ObjectId, bytes: &[u8]) -> Result<Vec<ObjectId>, StoreError> {
     let object = mark_name(id);
-    let bytes = read_object(objects, &object, MAX_LEN)?;
     let malformed = |source| StoreError::Malformed { object: mark_name(id), source };
     let body = envelope
-        .open(Kind::Mark, id, &bytes)
+        .open(Kind::Mark, id, bytes)
         .map_err(|source| StoreError::Envelope { object, source })?;
     decode(&body).map_err(malformed)
 }
@@ -79,11 +75,27 @@ pub(crate) struct Marks {
 }
 
 impl Marks {
-    /// Lists and reads them. A mark that vanishes meanwhile is finished: its containers are gone.
+    /// Lists and reads them.
     pub(crate) fn read(objects: &dyn Objects, envelope: &Envelope) -> Result<Self, StoreError> {
+        Self::read_listed(objects, envelope, &list(objects)?)
+    }
+
+    /// Reads those that were listed, many at a time. A mark that vanishes meanwhile is finished: its
+    /// containers are gone.
+    pub(crate) fn read_listed(
+        objects: &dyn Objects,
+        envelope: &Envelope,
+        listed: &[ObjectId],
+    ) -> Result<Self, StoreError> {
+        let mut read = BTreeMap::new();
+        let names = listed.iter().map(|id| mark_name(*id));
+        read_objects(objects, names, MAX_LEN, &mut |at, object| {
+            let condemned = object.and_then(|bytes| open(envelope, listed[at], &bytes));
+            read.insert(listed[at], condemned);
+        })?;
         let mut all = Self::default();
-        for id in list(objects)? {
-            match read(objects, envelope, id) {
+        for (id, condemned) in read {
+            match condemned {
                 Ok(condemned) => drop(all.marks.insert(id, condemned)),
                 Err(StoreError::Backend(error)) if error.is_not_found() => {}
                 Err(error) if error.is_unreachable() || error.is_unknown_version() => {

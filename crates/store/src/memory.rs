@@ -7,9 +7,10 @@ use std::sync::Arc;
 use onefold_backend::{BackendError, Folder};
 use onefold_seal::{Check, ObjectId};
 
+use crate::cache::ObjectCache;
 use crate::check::Finding;
 use crate::history::{Contradictions, Seen};
-use crate::log::At;
+use crate::log::{Appended, At};
 use crate::repository::describe;
 use crate::seeded::{self, Bug};
 use crate::slots::Slots;
@@ -67,9 +68,13 @@ impl Repository {
             self.note_trouble("what was remembered of the repository is damaged and is begun anew");
         }
         let mut seen = memory.seen.clone();
+        if seen == Seen::default() {
+            self.early.iter().for_each(|early| early.ask_all());
+        }
         let found = seen.compare(self, least)?;
         self.note_logged(Some(Arc::new(seen.clone())));
         let findings: Vec<Finding> = found.findings().cloned().collect();
+        self.set_own_head(findings.is_empty().then_some(&seen));
         if !findings.is_empty() && seeded::active(Bug::ContradictionBelieved) {
             seen = Seen::default();
             seen.compare(self, None)?;
@@ -127,20 +132,48 @@ impl Repository {
 
     /// Remembers an entry that this client has just put. What was put is there whether or not it can
     /// be remembered, so what goes wrong is only noted.
-    pub(crate) fn remember(&self, at: Option<At>) {
-        self.note_logged(None);
-        match self.recall_since(at) {
-            Ok(findings) => findings.iter().for_each(|finding| self.note_trouble(finding)),
-            Err(error) => self.note_trouble(format_args!(
-                "what was just done is not remembered: {}",
-                describe(&error)
-            )),
+    pub(crate) fn remember(&self, appended: &[Appended]) {
+        match self.remember_own(appended) {
+            Ok(true) => return,
+            Ok(false) => {}
+            Err(error) => return self.note_unremembered(&error),
         }
+        self.note_logged(None);
+        match self.recall_since(appended.last().map(|(at, _)| *at)) {
+            Ok(findings) => findings.iter().for_each(|finding| self.note_trouble(finding)),
+            Err(error) => self.note_unremembered(&error),
+        }
+    }
+
+    /// Remembers entries that this client has put, if they follow what it remembers; whether they do.
+    fn remember_own(&self, appended: &[Appended]) -> Result<bool, StoreError> {
+        let Some(folder) = &self.memory else { return Ok(false) };
+        // As long as something contradicts, nothing is remembered.
+        if !self.knows_own_head() {
+            return Ok(false);
+        }
+        let mut memory = Memory::open(&**folder, self.id()).map_err(StoreError::Memory)?;
+        let mut seen = memory.seen.clone();
+        if memory.slots.is_lost() || !seen.take_own(self, appended)? {
+            return Ok(false);
+        }
+        memory.keep(&seen).map_err(StoreError::Memory)?;
+        self.note_logged(Some(Arc::new(seen)));
+        Ok(true)
+    }
+
+    fn note_unremembered(&self, error: &StoreError) {
+        self.note_trouble(format_args!(
+            "what was just done is not remembered: {}",
+            describe(error)
+        ));
     }
 
     /// What went wrong since it was asked last, and stopped nothing: with remembering, or with keys.
     pub fn trouble(&self) -> Vec<crate::Warning> {
-        std::mem::take(&mut *self.trouble.lock().expect("no thread panics with it locked"))
+        let mut trouble = self.trouble.lock().expect("no thread panics with it locked");
+        trouble.extend(self.cache.as_ref().and_then(ObjectCache::take_trouble));
+        std::mem::take(&mut *trouble)
     }
 
     pub(crate) fn note_trouble(&self, text: impl std::fmt::Display) {

@@ -133,6 +133,7 @@ pub fn repair(
     progress: &Progress,
     cancel: &Cancel,
 ) -> Result<Report, StoreError> {
+    repository.go_past_cache();
     // What counts again that did not is not to be rewritten as if it did.
     if let Some(finding) = repository.remembered()?.1.keys.first() {
         return Err(StoreError::Unusable(format!(
@@ -439,8 +440,8 @@ impl Repair<'_> {
         let missing = contradictions.missing.iter().map(|(id, _)| *id);
         let missing: BTreeSet<_> = missing.chain(examined.missing.iter().copied()).collect();
         self.report.given_up = missing.into_iter().collect();
-        let at = log::append(self.repository, &[], &self.report.given_up)?;
-        self.repository.remember(at);
+        let appended = log::append(self.repository, &[], &self.report.given_up)?;
+        self.repository.remember(&appended);
         for id in &self.report.given_up {
             self.repository.objects.delete(&receipt_name(*id))?;
         }

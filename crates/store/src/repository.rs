@@ -10,14 +10,17 @@ use onefold_fingerprint::{Fingerprint, FingerprintAlgorithm, Fingerprinter};
 use onefold_index::{self as index, Listed};
 use onefold_seal::{Envelope, Keys, ObjectId, Suite};
 
+use crate::cache::ObjectCache;
 use crate::chunks::ChunkReader;
 use crate::client::Removal;
+use crate::early::{Early, Opening};
 use crate::entries::Entries;
 use crate::history::Seen;
 use crate::keys::{self, Locked};
 use crate::loaded::{IndexPlace, Loaded};
+use crate::log::OwnHead;
 use crate::receipt::receipt_name;
-use crate::snapshot::{self, snapshot_id};
+use crate::snapshot;
 use crate::tree::{self, Detail, Entry, Node};
 use crate::{Config, Place, Snapshot, SnapshotSpec, StoreError};
 
@@ -55,6 +58,14 @@ pub struct Repository {
     pub(crate) kept: Mutex<HashMap<u32, Option<Arc<Removal>>>>,
     /// What the logs say, as far as it was read last.
     pub(crate) logged: Mutex<Option<Arc<Seen>>>,
+    /// Answers that the objects have early.
+    pub(crate) early: Option<Arc<Early>>,
+    /// The last entry of this host's log, if nothing contradicted the logs when they were read last.
+    pub(crate) own_head: Mutex<Option<OwnHead>>,
+    /// Copies of what does not change.
+    pub(crate) cache: Option<ObjectCache>,
+    /// Whether these are not to be used.
+    pub(crate) past_cache: AtomicBool,
     /// Where its index is kept besides.
     pub(crate) index_place: IndexPlace,
     pub(crate) loaded: OnceLock<Loaded>,
@@ -88,13 +99,38 @@ impl Repository {
 
     /// Looks for the repository, and opens it unless that takes a password.
     pub fn locate(objects: Arc<dyn Objects>) -> Result<Located, StoreError> {
+        Self::locate_with(objects, None)
+    }
+
+    /// The same for a command, which compares the logs with what it remembers next
+    /// ([`recall`](Self::recall)), and then reads chunks if it `needs_index`. Where requests take time
+    /// to travel, all that it will ask for is asked at once.
+    pub fn locate_early(
+        objects: Arc<dyn Objects>,
+        needs_index: bool,
+    ) -> Result<Located, StoreError> {
+        if objects.gap() == 0 {
+            return Self::locate(objects);
+        }
+        let early = Arc::new(Early::new(objects));
+        let opening = Opening::begin(Arc::clone(&early), needs_index);
+        Self::locate_with(early, Some(opening))
+    }
+
+    fn locate_with(
+        objects: Arc<dyn Objects>,
+        early: Option<Opening>,
+    ) -> Result<Located, StoreError> {
         let (id, suite, config) = Config::find(&*objects)?;
         if suite != Suite::Plain {
-            return Ok(Located::Locked(Locked::new(objects, id, config)));
+            return Ok(Located::Locked(Locked::new(objects, id, config, early)));
         }
+        early.iter().for_each(Opening::read);
         let envelope = Envelope::plain(id);
         let config = Config::open(&envelope, &config)?;
-        Ok(Located::Open(Box::new(Self::assemble(objects, envelope, config, None)?)))
+        let mut repository = Self::assemble(objects, envelope, config, None)?;
+        repository.early = early.map(Opening::into_early);
+        Ok(Located::Open(Box::new(repository)))
     }
 
     /// Opens the repository, which must not be encrypted.
@@ -137,10 +173,9 @@ impl Repository {
     /// Every snapshot with its id, oldest first. Snapshots that cannot be read are given apart.
     pub fn snapshots(&self) -> Result<SnapshotList, StoreError> {
         self.expect_reading()?;
-        let listed = self.objects.list_names(snapshot::PREFIX)?;
-        let ids: Vec<_> = listed.iter().filter_map(|name| snapshot_id(name)).collect();
+        let listed = self.listed_snapshots()?;
         let (mut snapshots, mut damaged) = (Vec::new(), Vec::<(ObjectId, StoreError)>::new());
-        Snapshot::find_many(self, &ids, &mut |id, found| match found {
+        Snapshot::find_many(self, &listed, &mut |id, found| match found {
             Ok(Some(snapshot)) => snapshots.push((id, snapshot)),
             Ok(None) => {}
             // Forgotten since it was listed.
@@ -224,11 +259,12 @@ impl Repository {
         digits: &str,
     ) -> Result<(ObjectId, Result<Snapshot, StoreError>), StoreError> {
         self.expect_reading()?;
-        let names = self.objects.list_names(snapshot::PREFIX)?;
-        let ids = names.iter().filter_map(|name| snapshot_id(name));
-        let fitting = ids.filter(|id| id.to_string().starts_with(digits));
-        let find = |id| Some((id, Snapshot::find(self, id).transpose()?));
-        let mut found: Vec<_> = fitting.filter_map(find).collect();
+        let mut listed = self.listed_snapshots()?;
+        listed.retain(|(id, _)| id.to_string().starts_with(digits));
+        let mut found = Vec::new();
+        Snapshot::find_many(self, &listed, &mut |id, read| {
+            found.extend(read.transpose().map(|read| (id, read)));
+        })?;
         match (found.pop(), found.len()) {
             (Some(only), 0) => Ok(only),
             (None, _) => Err(StoreError::NoSnapshot { spec: digits.into(), hint: String::new() }),
@@ -279,6 +315,7 @@ impl Repository {
         ChunkReader::new(
             &*self.objects,
             &self.envelope,
+            self.cache(),
             self.fingerprinter.clone(),
             &loaded.index,
             &loaded.containers,

@@ -4,10 +4,11 @@ use std::fmt;
 use std::str::FromStr;
 
 use bytes::Bytes;
-use onefold_backend::Objects;
+use onefold_backend::{ObjectInfo, Objects};
 use onefold_seal::wire::{Put, Reader, WireError};
 use onefold_seal::{Envelope, Kind, ObjectId, SealError};
 
+use crate::cache::Copied;
 use crate::fence;
 use crate::object::{read_object, read_objects};
 use crate::tree::{self, Detail, Entry, Time};
@@ -22,6 +23,12 @@ pub(crate) const MAX_LEN: u64 = 16 << 20;
 /// The name of snapshot `id`.
 pub(crate) fn snapshot_name(id: ObjectId) -> String {
     format!("{PREFIX}{id}")
+}
+
+/// The ids that a listing shows, each with its object's length in bytes: of snapshots, and of what
+/// stands in the place of some.
+pub(crate) fn ids(infos: &[ObjectInfo]) -> Vec<(ObjectId, u64)> {
+    infos.iter().filter_map(|info| Some((snapshot_id(&info.name)?, info.size))).collect()
 }
 
 /// The id that `name` stands for, or `None` if it is no snapshot's name.
@@ -105,14 +112,16 @@ pub struct Summary {
 }
 
 impl Snapshot {
+    /// Puts the snapshot under `id`; gives the object once it is durable.
     pub(crate) fn write(
         &self,
         objects: &dyn Objects,
         envelope: &Envelope,
         id: ObjectId,
-    ) -> Result<(), StoreError> {
-        let object = envelope.seal(Kind::Snapshot, id, &self.encode());
-        Ok(objects.put(&snapshot_name(id), Bytes::from(object))?)
+    ) -> Result<Bytes, StoreError> {
+        let object = Bytes::from(envelope.seal(Kind::Snapshot, id, &self.encode()));
+        objects.put(&snapshot_name(id), object.clone())?;
+        Ok(object)
     }
 
     /// Reads snapshot `id`; `None` if a fence is in its place, or it does not count.
@@ -137,13 +146,39 @@ impl Snapshot {
         Ok(found)
     }
 
-    /// As [`find`](Self::find), for all of `ids`, read together; each is handed to `take`.
+    /// As [`find`](Self::find), for all that were listed with their lengths in bytes: from copies of
+    /// the same length, or from the repository, many at a time. Each is handed to `take`.
     pub(crate) fn find_many(
         repository: &Repository,
-        ids: &[ObjectId],
+        listed: &[(ObjectId, u64)],
         take: &mut dyn FnMut(ObjectId, Result<Option<Self>, StoreError>),
     ) -> Result<(), StoreError> {
-        Self::look_many(repository, ids, &mut |id, found| take(id, found.map(Found::into_snapshot)))
+        let cache = repository.cache();
+        let open = |id, bytes: &[u8]| {
+            let found = Self::in_its_place(repository, id, Self::open(repository, id, bytes)?)?;
+            Ok::<_, StoreError>(found.into_snapshot())
+        };
+        let mut wanted = Vec::new();
+        for (id, len) in listed {
+            let copy = |bytes: Bytes| open(*id, &bytes);
+            match cache.and_then(|cache| cache.get(Copied::Snapshot(*id, *len), copy)) {
+                Some(found) => take(*id, Ok(found)),
+                None => wanted.push((*id, *len)),
+            }
+        }
+        let names = wanted.iter().map(|(id, _)| snapshot_name(*id));
+        read_objects(&*repository.objects, names, MAX_LEN, &mut |at, read| {
+            let (id, len) = wanted[at];
+            let found = read.and_then(|bytes| {
+                let found = open(id, &bytes)?;
+                // What stands in a snapshot's place is asked for each time.
+                if found.is_some() && bytes.len() as u64 == len {
+                    cache.inspect(|cache| cache.keep(Copied::Snapshot(id, len), &bytes));
+                }
+                Ok(found)
+            });
+            take(id, found);
+        })
     }
 
     /// As [`look`](Self::look), for all of `ids`, read together; each is handed to `take`.

@@ -448,3 +448,50 @@ fn a_crash_anywhere_is_no_attack_and_what_was_remembered_stays_so() {
     println!("a backup and a forget of a client that remembers: {count}");
     assert!(count.operations > 60 && count.states > count.operations, "{count}");
 }
+
+#[test]
+fn processes_that_read_the_log_at_the_same_time_append_one_behind_the_other() {
+    for protection in BOTH {
+        let scene = Scene::new(protection);
+        let client = Client::new("one");
+        let open = || {
+            let repository = client.open(&scene.objects);
+            assert_eq!(repository.recall().unwrap(), []);
+            repository
+        };
+        let opened = [open(), open(), open()];
+        for repository in opened.iter().chain(&opened) {
+            back_up(repository, scene.source.path());
+            assert_eq!(repository.trouble(), [""; 0]);
+        }
+        let entries = names(&*scene.objects, "logs/");
+        let numbers: Vec<_> =
+            entries.iter().map(|name| name[name.len() - 16..].to_owned()).collect();
+        let expected: Vec<_> = (0..6).map(|number| format!("{number:016x}")).collect();
+        assert_eq!(numbers, expected);
+        for client in [client, Client::new("late")] {
+            assert_eq!(client.recall(&scene.objects), [""; 0]);
+        }
+    }
+}
+
+#[test]
+fn an_entry_that_a_contradicted_client_puts_is_not_remembered() {
+    for protection in BOTH {
+        let scene = Scene::new(protection);
+        let client = Client::new("one");
+        let open = || client.open(&scene.objects);
+        let repository = open();
+        assert_eq!(repository.recall().unwrap(), []);
+        let (lost, _) = back_up(&repository, scene.source.path());
+        assert_eq!(repository.recall().unwrap(), []);
+        scene.objects.delete(&format!("snapshots/{lost}")).unwrap();
+        // It goes on as long as it likes, and the loss is said each time.
+        for _ in 0..3 {
+            let repository = open();
+            assert_eq!(repository.recall().unwrap().len(), 1);
+            back_up(&repository, scene.source.path());
+            assert_eq!(repository.trouble().len(), 1);
+        }
+    }
+}

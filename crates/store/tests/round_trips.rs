@@ -4,18 +4,24 @@ mod common;
 
 use std::num::NonZero;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use onefold_backend::{Folder, MemoryFolder, MemoryObjects, Objects};
 use onefold_index::Memory;
-use onefold_store::{Cancel, IndexPlace, Progress, Repository, restore};
+use onefold_store::{Cancel, IndexPlace, ObjectCache, Progress, Repository, restore};
 use tempfile::TempDir;
 
 use common::rounds::Rounds;
-use common::{Protection, back_up, init, small_chunks, try_open, write};
+use common::{Protection, back_up, init, names, open_early, small_chunks, write};
+
+/// Bytes of copies at most, of which there are few here.
+const CACHE: u64 = 64 << 20;
 
 /// Rounds are counted of a whole process.
-static ALONE: Mutex<()> = Mutex::new(());
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// A host that backs up to a repository far away.
 struct Host {
@@ -23,6 +29,7 @@ struct Host {
     source: TempDir,
     memory: Arc<MemoryFolder>,
     index: Arc<MemoryFolder>,
+    cache: Option<TempDir>,
 }
 
 impl Host {
@@ -30,13 +37,23 @@ impl Host {
     fn with_snapshots(snapshots: usize) -> Self {
         let objects: Arc<dyn Objects> = Arc::new(MemoryObjects::new());
         init(Arc::clone(&objects), small_chunks(), Protection::Encrypted).unwrap();
-        let source = tempfile::tempdir().unwrap();
-        let host = Self { objects, source, memory: Arc::default(), index: Arc::default() };
+        let host = Self::new(objects);
         for number in 0..snapshots {
             host.change(number);
-            back_up(&host.open(&host.objects), host.source());
+            back_up(&host.open(&host.objects, false), host.source());
         }
         host
+    }
+
+    /// A host that knows nothing yet of the repository in `objects`.
+    fn new(objects: Arc<dyn Objects>) -> Self {
+        Self {
+            objects,
+            source: tempfile::tempdir().unwrap(),
+            memory: Arc::default(),
+            index: Arc::default(),
+            cache: Some(tempfile::tempdir().unwrap()),
+        }
     }
 
     fn source(&self) -> &Path {
@@ -49,40 +66,40 @@ impl Host {
     }
 
     /// Opens the repository as a command does.
-    fn open(&self, objects: &Arc<dyn Objects>) -> Repository {
-        let mut repository = try_open(Arc::clone(objects)).unwrap();
+    fn open(&self, objects: &Arc<dyn Objects>, needs_index: bool) -> Repository {
+        let mut repository = open_early(Arc::clone(objects), needs_index);
         let index =
             IndexPlace::Folder(Arc::clone(&self.index) as Arc<dyn Folder>, Memory::default());
         repository.keep_index(index);
+        if let Some(cache) = &self.cache {
+            let cache = ObjectCache::open(cache.path(), repository.id(), CACHE).unwrap();
+            repository.keep_copies(cache);
+        }
         repository.act_as("host".into(), Some(Arc::clone(&self.memory) as Arc<dyn Folder>));
         assert_eq!(repository.recall().unwrap(), []);
         repository
     }
 
-    /// How many round trips `command` takes.
-    fn count(&self, what: &str, command: impl FnOnce(&Repository)) -> u64 {
+    /// Fails unless `command` takes `expected` round trips.
+    #[track_caller]
+    fn expect_rounds(&self, expected: u64, needs_index: bool, command: impl FnOnce(&Repository)) {
         let rounds = Arc::new(Rounds::new(&self.objects));
         let objects = Arc::clone(&rounds) as Arc<dyn Objects>;
-        command(&self.open(&objects));
-        println!("{what}: {}\n{}", rounds.count(), rounds.asked());
-        rounds.count()
+        let repository = self.open(&objects, needs_index);
+        command(&repository);
+        assert_eq!(repository.trouble(), [""; 0]);
+        assert_eq!(rounds.count(), expected, "\n{}", rounds.asked());
     }
-}
 
-#[test]
-fn measure() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    for snapshots in [3, 12] {
-        println!("=== {snapshots}");
-        let host = Host::with_snapshots(snapshots);
-        host.count("open", |_| ());
-        host.count("snapshots", |repository| {
-            assert_eq!(repository.snapshots().unwrap().0.len(), snapshots);
+    fn expect_snapshots(&self, rounds: u64, count: usize) {
+        self.expect_rounds(rounds, false, |repository| {
+            let (snapshots, damaged) = repository.snapshots().unwrap();
+            assert_eq!((snapshots.len(), damaged.len()), (count, 0));
         });
-        host.count("unchanged", |repository| drop(back_up(repository, host.source())));
-        host.change(100);
-        host.count("new data", |repository| drop(back_up(repository, host.source())));
-        host.count("restore", |repository| {
+    }
+
+    fn expect_restore(&self, rounds: u64, content: &str) {
+        self.expect_rounds(rounds, true, |repository| {
             let (id, snapshot) = repository.latest(|_| true).unwrap();
             let entry = repository.entry_at(id, &snapshot, b"a/b").unwrap();
             let folder = tempfile::tempdir().unwrap();
@@ -90,6 +107,87 @@ fn measure() {
             let (progress, cancel) = (Progress::default(), Cancel::default());
             restore::restore(repository, &entry, folder.path(), &options, &progress, &cancel)
                 .unwrap();
+            assert_eq!(std::fs::read_to_string(folder.path().join("file")).unwrap(), content);
         });
+    }
+}
+
+#[test]
+fn listing_snapshots_takes_two_round_trips_with_a_cache_and_three_without() {
+    let _alone = alone();
+    for snapshots in [3, 30] {
+        let host = Host::with_snapshots(snapshots);
+        host.expect_snapshots(2, snapshots);
+        let mut other = Host::new(Arc::clone(&host.objects));
+        other.expect_snapshots(3, snapshots);
+        other.expect_snapshots(2, snapshots);
+        other.cache = None;
+        other.expect_snapshots(3, snapshots);
+    }
+}
+
+#[test]
+fn an_unchanged_backup_takes_ten_round_trips_and_one_with_new_data_eleven() {
+    let _alone = alone();
+    for snapshots in [3, 30] {
+        let host = Host::with_snapshots(snapshots);
+        let back_up = |repository: &Repository| drop(back_up(repository, host.source()));
+        host.expect_rounds(10, false, back_up);
+        host.change(100);
+        host.expect_rounds(11, false, back_up);
+        host.expect_rounds(10, false, back_up);
+    }
+}
+
+#[test]
+fn one_small_file_takes_three_round_trips_where_trees_and_footers_are_cached() {
+    let _alone = alone();
+    for snapshots in [3, 30] {
+        let host = Host::with_snapshots(snapshots);
+        let content = format!("state {}", snapshots - 1);
+        host.expect_restore(3, &content);
+        // All is new to it: behind three, a footer and a group with all trees, and the same of the file.
+        let other = Host::new(Arc::clone(&host.objects));
+        other.expect_restore(7, &content);
+        other.expect_restore(3, &content);
+    }
+}
+
+#[test]
+fn what_others_did_meanwhile_takes_one_round_trip_more() {
+    let _alone = alone();
+    for snapshots in [3, 30] {
+        let host = Host::with_snapshots(1);
+        let other = Host::new(Arc::clone(&host.objects));
+        other.expect_snapshots(3, 1);
+        for number in 0..snapshots {
+            host.change(1 + number);
+            back_up(&host.open(&host.objects, false), host.source());
+        }
+        // Entries, then snapshots: which of these are new is known at once, but not to the first.
+        other.expect_snapshots(4, 1 + snapshots);
+        other.expect_snapshots(2, 1 + snapshots);
+    }
+}
+
+#[test]
+fn each_command_asks_for_what_can_be_taken_back_and_for_no_snapshot_twice() {
+    let _alone = alone();
+    let host = Host::with_snapshots(3);
+    let rounds = Arc::new(Rounds::new(&host.objects));
+    let repository = host.open(&(Arc::clone(&rounds) as Arc<dyn Objects>), false);
+    assert_eq!(repository.snapshots().unwrap().0.len(), 3);
+    let asked = rounds.asked();
+    let mut always = ["config", "list keys/", "list epochs/", "list clients/", "list logs/"]
+        .map(str::to_owned)
+        .to_vec();
+    always.push("list snapshots/".into());
+    always.extend(names(&*host.objects, "keys/"));
+    always.extend(names(&*host.objects, "logs/").into_iter().last());
+    for name in always {
+        assert!(asked.contains(&name), "{name}:\n{asked}");
+    }
+    for name in names(&*host.objects, "snapshots/") {
+        assert!(!asked.contains(&name), "{name}:\n{asked}");
     }
 }

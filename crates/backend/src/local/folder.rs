@@ -55,6 +55,45 @@ impl LocalFolder {
     pub fn path(&self) -> &Path {
         self.0.path()
     }
+
+    /// The folder `name` in this one, which must exist; private if this one is.
+    pub(super) fn existing(&self, name: &str) -> Result<Self, BackendError> {
+        self.0.directory(name).map(Self)
+    }
+
+    pub(super) const fn directory(&self) -> &Directory {
+        &self.0
+    }
+
+    /// The names that stand for something of `kind`, sorted. What has no name of ours is not ours.
+    pub(super) fn names_of(&self, kind: FileType) -> Result<Vec<String>, BackendError> {
+        let list = || -> io::Result<Vec<String>> {
+            let directory: &File = self.0.as_file();
+            let mut names = Vec::new();
+            for entry in Dir::read_from(directory)? {
+                let entry = entry?;
+                let Ok(name) = entry.file_name().to_str() else { continue };
+                if check_part(name).is_err() {
+                    continue;
+                }
+                let found = match entry.file_type() {
+                    FileType::Unknown => match statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+                        Ok(found) => FileType::from_raw_mode(found.st_mode),
+                        // Removed since it was listed.
+                        Err(Errno::NOENT) => continue,
+                        Err(errno) => return Err(errno.into()),
+                    },
+                    known => known,
+                };
+                if found == kind {
+                    names.push(name.to_owned());
+                }
+            }
+            names.sort_unstable();
+            Ok(names)
+        };
+        list().map_err(|cause| BackendError::from_file(Operation::List, self.0.path(), cause))
+    }
 }
 
 fn make(root: &Path) -> Result<(), BackendError> {
@@ -82,31 +121,7 @@ impl Folder for LocalFolder {
     }
 
     fn names(&self) -> Result<Vec<String>, BackendError> {
-        let list = || -> io::Result<Vec<String>> {
-            let directory: &File = self.0.as_file();
-            let mut names = Vec::new();
-            for entry in Dir::read_from(directory)? {
-                let entry = entry?;
-                // What has no name of ours is not ours.
-                let Ok(name) = entry.file_name().to_str() else { continue };
-                if check_part(name).is_err() {
-                    continue;
-                }
-                let kind = match entry.file_type() {
-                    FileType::Unknown => {
-                        let found = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
-                        FileType::from_raw_mode(found.st_mode)
-                    }
-                    known => known,
-                };
-                if kind == FileType::RegularFile {
-                    names.push(name.to_owned());
-                }
-            }
-            names.sort_unstable();
-            Ok(names)
-        };
-        list().map_err(|cause| BackendError::from_file(Operation::List, self.0.path(), cause))
+        self.names_of(FileType::RegularFile)
     }
 
     fn remove(&self, name: &str) -> Result<(), BackendError> {

@@ -1,5 +1,6 @@
 //! Storage in directories and files of this machine.
 
+mod cache;
 mod folder;
 mod itself;
 mod listing;
@@ -9,6 +10,7 @@ mod owned;
 mod pages;
 mod reserve;
 
+pub use cache::LocalCache;
 pub use folder::LocalFolder;
 pub use log::LocalLog;
 pub use objects::LocalObjects;

@@ -8,6 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, anyhow, bail};
 use clap::{ArgGroup, Args, Subcommand};
 use indicatif::HumanBytes;
+use onefold_backend::LocalCache;
 use onefold_seal::ObjectId;
 use onefold_store::tree::Time;
 use serde::Serialize;
@@ -20,9 +21,14 @@ use crate::output::Output;
 use crate::table;
 use crate::time::{local, rfc3339};
 
+/// So often a directory is removed that fills again.
+const MAX_TRIES: usize = 8;
+
 const AFTER_HELP: &str = "\
 Each repository that was used here has an index in the cache, so that the next command need not learn
-it anew. Nothing depends on it: what is removed costs the next command time.
+it anew. Of a repository in S3 the cache also has copies of snapshots, of trees and of the footers of
+containers, sealed as they are there. Nothing depends on it: what is removed costs the next command
+time.
 
 Examples:
   onefold cache list
@@ -33,11 +39,12 @@ Examples:
   onefold cache list
   onefold cache list --json
 
-With --json: one document, a list; each repository has id, path, bytes and used (when it was last
-written).";
+With --json: one document, a list; each repository has id, path, bytes (copy_bytes of them are copies
+of what lies in S3) and used (when anything of it was last used).";
 
 const REMOVE_HELP: &str = "\
-A command that uses the index meanwhile goes on; the next one learns it anew.
+A command that uses the cache meanwhile goes on; the next one learns the index anew and fetches what it
+needs.
 
 Examples:
   onefold cache remove 1a2b3c4d
@@ -89,7 +96,9 @@ struct Kept {
     repository: ObjectId,
     path: PathBuf,
     bytes: u64,
-    /// When something was last written.
+    /// Those of them that are copies of what lies far away.
+    copy_bytes: u64,
+    /// When something was last used.
     used: Time,
 }
 
@@ -99,6 +108,7 @@ struct Shown {
     id: String,
     path: String,
     bytes: u64,
+    copy_bytes: u64,
     used: String,
 }
 
@@ -144,7 +154,7 @@ impl Remove {
         }
         let mut removed = Removed { removed: 0, bytes: 0 };
         for Kept { path, bytes, .. } in kept {
-            fs::remove_dir_all(&path).with_context(|| format!("remove '{}'", path.display()))?;
+            remove(&path).with_context(|| format!("remove '{}'", path.display()))?;
             removed.removed += 1;
             removed.bytes += bytes;
         }
@@ -152,8 +162,9 @@ impl Remove {
         if console.is_json() {
             output.json_document(&removed)?;
         } else if !console.is_quiet() {
-            let indexes = count(removed.removed, "index", "indexes");
-            output.line(format!("removed {indexes}, {}", HumanBytes(removed.bytes)))?;
+            let repositories = count(removed.removed, "repository", "repositories");
+            let bytes = HumanBytes(removed.bytes);
+            output.line(format!("removed what was kept of {repositories}, {bytes}"))?;
         }
         output.finish()?;
         Ok(Exit::Fine)
@@ -197,21 +208,46 @@ fn kept(cache: &CacheArgs) -> Result<Vec<Kept>> {
         let (bytes, used) = measure(&path).with_context(|| path.display().to_string())?;
         let since = used.duration_since(UNIX_EPOCH).unwrap_or_default();
         let used = Time { secs: since.as_secs() as i64, nanos: since.subsec_nanos() };
-        kept.push(Kept { repository, path, bytes, used });
+        let copies = path.join(LocalCache::FOLDER);
+        let copy_bytes = match measure(&copies) {
+            Ok((bytes, _)) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
+            Err(error) => return Err(error).with_context(|| copies.display().to_string()),
+        };
+        kept.push(Kept { repository, path, bytes, copy_bytes, used });
     }
     kept.sort_by_key(|kept| kept.repository.to_string());
     Ok(kept)
 }
 
-/// Bytes of the files below `directory`, and when the last of them was written.
+/// Removes a directory, also if commands put something into it meanwhile.
+fn remove(directory: &Path) -> io::Result<()> {
+    for _ in 0..MAX_TRIES {
+        match fs::remove_dir_all(directory) {
+            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            removed => return removed,
+        }
+    }
+    fs::remove_dir_all(directory)
+}
+
+/// Bytes of the files below `directory`, and when the last of them was used. What commands remove
+/// meanwhile is passed over.
 fn measure(directory: &Path) -> io::Result<(u64, SystemTime)> {
     let (mut bytes, mut used) = (0, directory.symlink_metadata()?.modified()?);
     for entry in fs::read_dir(directory)? {
         let entry = entry?;
-        let metadata = entry.metadata()?;
-        let (len, modified) = match metadata.is_dir() {
-            true => measure(&entry.path())?,
-            false => (metadata.len(), metadata.modified()?),
+        let of_entry = || {
+            let metadata = entry.metadata()?;
+            match metadata.is_dir() {
+                true => measure(&entry.path()),
+                false => Ok((metadata.len(), metadata.modified()?)),
+            }
+        };
+        let (len, modified) = match of_entry() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            measured => measured?,
         };
         bytes += len;
         used = used.max(modified);
@@ -220,12 +256,14 @@ fn measure(directory: &Path) -> io::Result<(u64, SystemTime)> {
 }
 
 fn lines(kept: &[Kept]) -> Vec<String> {
-    let head = ["repository", "bytes", "last written"].map(str::to_owned).to_vec();
+    let head = ["repository", "bytes", "copies", "last used"].map(str::to_owned).to_vec();
     let row = |kept: &Kept| {
-        vec![kept.repository.to_string(), HumanBytes(kept.bytes).to_string(), local(kept.used)]
+        let [bytes, copies] =
+            [kept.bytes, kept.copy_bytes].map(|bytes| HumanBytes(bytes).to_string());
+        vec![kept.repository.to_string(), bytes, copies, local(kept.used)]
     };
     let rows: Vec<_> = std::iter::once(head).chain(kept.iter().map(row)).collect();
-    table::lines(&rows, &[1])
+    table::lines(&rows, &[1, 2])
 }
 
 impl Shown {
@@ -234,6 +272,7 @@ impl Shown {
             id: kept.repository.to_string(),
             path: kept.path.display().to_string(),
             bytes: kept.bytes,
+            copy_bytes: kept.copy_bytes,
             used: rfc3339(kept.used),
         }
     }

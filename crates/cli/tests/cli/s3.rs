@@ -1,6 +1,7 @@
 //! Repositories in a real S3 server.
 
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use onefold_testkit::s3::{Fate, Mishaps, Proxy, Rules, S3Server};
@@ -194,4 +195,93 @@ fn a_prune_that_may_not_delete_is_refused_or_harms_nothing() {
     free.ok("check --read-data");
     free.ok("restore latest --target out");
     assert_same_tree(&client.lab.path("v"), &free.lab.path("out"));
+}
+
+/// Every copy that the cache of `lab` has.
+fn copies(lab: &Lab) -> Vec<PathBuf> {
+    fn below(folder: &Path, found: &mut Vec<PathBuf>) {
+        let Ok(entries) = fs::read_dir(folder) else { return };
+        for path in entries.map(|entry| entry.unwrap().path()) {
+            match path.is_dir() {
+                true => below(&path, found),
+                false => found.push(path),
+            }
+        }
+    }
+    let mut found = Vec::new();
+    for repository in fs::read_dir(lab.path("cache")).unwrap() {
+        below(&repository.unwrap().path().join("objects"), &mut found);
+    }
+    found
+}
+
+#[test]
+fn what_never_changes_is_kept_is_shown_and_may_be_damaged_or_removed() {
+    let Some(server) = S3Server::start() else { return };
+    let remote = Remote::new(server.url());
+    make_version(&remote.lab.path("v0"), 0);
+    remote.ok("init --no-encryption");
+    for line in ["backup v0 --no-cache", "ls latest --no-cache"] {
+        let mut command = remote.command(line);
+        command.env_remove("ONEFOLD_CACHE_DIR").env("XDG_CACHE_HOME", remote.lab.path("xdg"));
+        Ran::of(line, command.output().unwrap()).expect(0);
+    }
+    assert!(!fs::exists(remote.lab.path("xdg")).unwrap());
+    let restore = |options: &str| {
+        remote.ok(&format!("restore latest --target out {options}"));
+        assert_same_tree(&remote.lab.path("v0"), &remote.lab.path("out"));
+        fs::remove_dir_all(remote.lab.path("out")).unwrap();
+    };
+
+    restore("");
+    let kept = copies(&remote.lab);
+    let bytes: u64 = kept.iter().map(|copy| copy.metadata().unwrap().len()).sum();
+    let listed = remote.ok("cache list --json").json();
+    assert!(bytes > 0);
+    assert_eq!(number(&listed[0], "copy_bytes"), bytes);
+    assert!(number(&listed[0], "bytes") > bytes);
+    assert!(remote.ok("cache list").stdout.contains("copies"));
+
+    for copy in &kept {
+        fs::write(copy, "damaged").unwrap();
+    }
+    let ran = remote.ok("restore latest --target out");
+    assert_eq!(ran.stderr.lines().filter(|line| line.contains("warning")).count(), 0, "{ran:?}");
+    assert_same_tree(&remote.lab.path("v0"), &remote.lab.path("out"));
+    fs::remove_dir_all(remote.lab.path("out")).unwrap();
+    let again: u64 = kept.iter().map(|copy| copy.metadata().unwrap().len()).sum();
+    assert_eq!(again, bytes, "each was fetched anew");
+
+    remote.ok("cache remove --all");
+    assert_eq!(copies(&remote.lab).len(), 0);
+    restore("--cache-size 1KiB");
+    assert_eq!(copies(&remote.lab).len(), 0, "a shard of 16 bytes holds nothing");
+    restore("");
+    assert_eq!(copies(&remote.lab).len(), kept.len());
+}
+
+#[test]
+fn a_removed_password_opens_nothing_whatever_was_copied() {
+    let Some(server) = S3Server::start() else { return };
+    let remote = Remote::new(server.url());
+    remote.lab.write("first", "correct horse battery staple\n");
+    remote.lab.write("second", "of somebody who leaves\n");
+    make_version(&remote.lab.path("v0"), 0);
+    remote.ok("init --password-file first");
+    remote.ok("key add --password-file first --new-password-file second --label leaver");
+    remote.ok("backup v0 --password-file second");
+    remote.ok("restore latest --target out --password-file second");
+    assert!(!copies(&remote.lab).is_empty());
+
+    // Somebody else removes it, with another cache.
+    let other = Remote { lab: Lab::new(), endpoint: server.url() };
+    other.lab.write("first", "correct horse battery staple\n");
+    let keys = other.ok("key list --password-file first --json").json();
+    let keys = keys.as_array().unwrap();
+    let leaver = keys.iter().find(|key| key["label"] == "leaver").unwrap();
+    let id = leaver["id"].as_str().unwrap();
+    other.ok(&format!("key remove {id} --password-file first"));
+    remote.run("snapshots --password-file second").expect(12);
+    remote.ok("snapshots --password-file first");
+    remote.ok("ls latest --password-file first");
 }

@@ -12,6 +12,8 @@ use onefold_seal::ObjectId;
 
 use super::Options;
 use crate::alive::Alive;
+use crate::both::both;
+use crate::cache::Copied;
 use crate::fence::{self, Fate};
 use crate::intent::{Intent, intent_name};
 use crate::loaded::Loaded;
@@ -98,7 +100,7 @@ impl<'a> Announced<'a> {
     }
 
     /// Fails unless every container is there in which the backup found chunks.
-    fn revalidate(&self, loaded: &Loaded, used: &Used) -> Result<(), StoreError> {
+    pub(super) fn revalidate(&self, loaded: &Loaded, used: &Used) -> Result<(), StoreError> {
         let objects = &*self.repository.objects;
         let listed = ids(&objects.list_names(container::PREFIX)?);
         for number in used.numbers() {
@@ -125,24 +127,30 @@ impl<'a> Announced<'a> {
         }
     }
 
-    /// Puts the snapshot, which refers to durable things only, then the receipt that says it was
-    /// acknowledged, and an entry in the log. Last it looks whether the snapshot was forgotten
-    /// meanwhile. The notice is taken back whatever comes of it.
-    ///
-    /// A write-only client looks in between whether its key was taken back: see
-    /// [`client`](crate::client).
+    /// Commits, as [`commit_validated`](Self::commit_validated) does, if every container is there on
+    /// which the snapshot relies.
     pub(crate) fn commit(
         self,
         snapshot: &Snapshot,
         loaded: &Loaded,
         used: &Used,
     ) -> Result<ObjectId, StoreError> {
-        let (objects, envelope) = (&*self.repository.objects, &self.repository.envelope);
-        let id = self.id;
         if let Err(error) = self.revalidate(loaded, used) {
             self.withdraw();
             return Err(error);
         }
+        self.commit_validated(snapshot)
+    }
+
+    /// Puts the snapshot, which refers to durable things only, then the receipt that says it was
+    /// acknowledged, and an entry in the log. Last it looks whether the snapshot was forgotten
+    /// meanwhile. The notice is taken back whatever comes of it.
+    ///
+    /// A write-only client looks in between whether its key was taken back: see
+    /// [`client`](crate::client).
+    pub(super) fn commit_validated(self, snapshot: &Snapshot) -> Result<ObjectId, StoreError> {
+        let (objects, envelope) = (&*self.repository.objects, &self.repository.envelope);
+        let id = self.id;
         if seeded::active(Bug::ReceiptBeforeSnapshot) {
             receipt::write(objects, envelope, id)?;
         }
@@ -156,8 +164,10 @@ impl<'a> Announced<'a> {
             return Err(self.give_up(error));
         }
         let acknowledged = self.acknowledge();
-        self.withdraw_decided();
-        acknowledged.map(|()| id)
+        // The snapshot is there, so no prune waits for the notice any more.
+        let look = || acknowledged.and_then(|()| self.repository.ensure_unforgotten(id));
+        let (unforgotten, ()) = both(look, || self.withdraw_decided());
+        unforgotten.map(|()| id)
     }
 
     /// Says of the snapshot, which is durable, that it is there.
@@ -179,15 +189,15 @@ impl<'a> Announced<'a> {
             written.map_err(without("its receipt and its log entry"))?;
         }
         if !seeded::active(Bug::LoggedBeforeSnapshot) {
-            let at = log::append(self.repository, &[snapshot], &[]);
-            self.repository.remember(at.map_err(without("its log entry"))?);
+            let appended = log::append(self.repository, &[snapshot], &[]);
+            self.repository.remember(&appended.map_err(without("its log entry"))?);
         }
-        self.repository.ensure_unforgotten(snapshot)
+        Ok(())
     }
 
     fn put(&self, snapshot: &Snapshot) -> Result<(), StoreError> {
         let (objects, envelope) = (&*self.repository.objects, &self.repository.envelope);
-        match snapshot.write(objects, envelope, self.id) {
+        let written = match snapshot.write(objects, envelope, self.id) {
             Err(StoreError::Backend(BackendError::AlreadyExists { .. }))
                 if seeded::active(Bug::FenceIgnored) =>
             {
@@ -195,7 +205,10 @@ impl<'a> Announced<'a> {
                 snapshot.write(objects, envelope, self.id)
             }
             result => result,
-        }
+        }?;
+        let copied = Copied::Snapshot(self.id, written.len() as u64);
+        self.repository.cache().inspect(|cache| cache.keep(copied, &written));
+        Ok(())
     }
 
     /// After a commit that failed with `error`: whether the snapshot is there is not known, so the
@@ -213,7 +226,7 @@ impl<'a> Announced<'a> {
     }
 
     /// Takes the notice back of what is decided: no prune waits for it, even if this fails.
-    fn withdraw_decided(self) {
+    fn withdraw_decided(&self) {
         let _ = self.repository.objects.delete(&intent_name(self.id));
         self.settle();
     }
@@ -241,8 +254,8 @@ impl Repository {
             Err(StoreError::Backend(BackendError::AlreadyExists { .. })) => {}
             written => written?,
         }
-        let at = log::append(self, &[id], &[])?;
-        self.remember(at);
+        let appended = log::append(self, &[id], &[])?;
+        self.remember(&appended);
         self.ensure_unforgotten(id)
     }
 

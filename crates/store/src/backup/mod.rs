@@ -46,7 +46,7 @@ use self::sink::{Known, Sink};
 use self::sources::{Shape, Sources};
 use self::walk::Walk;
 use crate::alive::Alive;
-use crate::loaded::Loaded;
+use crate::both::both;
 use crate::place::Used;
 use crate::seeded::{self, Bug};
 use crate::tree::{Entry, Time};
@@ -244,7 +244,7 @@ pub fn rehearse(
     let stop = Stop { user: cancel, failed: AtomicBool::new(false) };
     let tally = Tally::default();
     let backup = Backup { repository, options, progress, stop, tally: &tally };
-    backup.store(&sources, Time::now(), None)?;
+    backup.store(&sources, find_parent(repository, &sources, options)?, Time::now(), None)?;
     Ok(summary(&tally, progress, begun))
 }
 
@@ -257,11 +257,13 @@ fn run(
 ) -> Result<(ObjectId, Snapshot), StoreError> {
     let begun = Instant::now();
     let time = Time::now();
+    // Nothing relies on the parent, so it may be found before the notice is given.
+    let parent = find_parent(repository, sources, options)?;
     let announced = Announced::new(repository, options, time, &Alive::begin(repository))?;
     let stop = Stop { user: cancel, failed: AtomicBool::new(false) };
     let tally = Tally::default();
     let backup = Backup { repository, options, progress, stop, tally: &tally };
-    let stored = match backup.store(sources, time, Some(&announced)) {
+    let stored = match backup.store(sources, parent, time, Some(&announced)) {
         Ok(stored) => stored,
         Err(error) => {
             announced.withdraw();
@@ -280,7 +282,7 @@ fn run(
         root: stored.root,
         is_from_client: repository.is_write_only(),
     };
-    let id = announced.commit(&snapshot, stored.loaded, &stored.used)?;
+    let id = announced.commit_validated(&snapshot)?;
     Ok((id, snapshot))
 }
 
@@ -301,11 +303,9 @@ fn summary(tally: &Tally, progress: &Progress, begun: Instant) -> Summary {
 }
 
 /// All of a backup but its snapshot, durable.
-struct Stored<'a> {
+struct Stored {
     root: Entry,
     parent: Option<ObjectId>,
-    loaded: &'a Loaded,
-    used: Used,
 }
 
 /// The newest snapshot of the same sources on the same host. What a write-only client says of files
@@ -342,11 +342,11 @@ impl<'a> Backup<'a> {
     fn store(
         &self,
         sources: &Sources<'_>,
+        parent: Option<(ObjectId, Snapshot)>,
         time: Time,
         announced: Option<&Announced<'_>>,
-    ) -> Result<Stored<'a>, StoreError> {
-        let Self { repository, options, .. } = *self;
-        let parent = find_parent(repository, sources, options)?;
+    ) -> Result<Stored, StoreError> {
+        let repository = self.repository;
         let parent_snapshot = parent.as_ref().map(|(_, snapshot)| snapshot);
         let loaded = repository.loaded()?;
         let root = Arc::new(OnceLock::new());
@@ -366,14 +366,25 @@ impl<'a> Backup<'a> {
             loaded.index.forget_claims();
         }
         drop(turn);
-        // Even an interrupted backup leaves an index of what it stored, for the next one.
-        if let (Some(added), Some(_)) = (added, announced) {
-            added.write_runs(&*repository.objects, &repository.envelope, &loaded.index)?;
-            loaded.keep_index();
+        if let Some(announced) = announced {
+            let write_runs = || {
+                // Even an interrupted backup leaves an index of what it stored, for the next one.
+                let Some(added) = added else { return Ok(()) };
+                added.write_runs(&*repository.objects, &repository.envelope, &loaded.index)?;
+                loaded.keep_index();
+                Ok::<_, StoreError>(())
+            };
+            let revalidate = || match result {
+                Ok(()) => announced.revalidate(loaded, &used),
+                Err(error) => Err(error),
+            };
+            let (written, validated) = both(write_runs, revalidate);
+            written.and(validated)?;
+        } else {
+            result?;
         }
-        result?;
         let root = root.get().expect("every directory was finished").clone();
-        Ok(Stored { root, parent: parent.map(|(id, _)| id), loaded, used })
+        Ok(Stored { root, parent: parent.map(|(id, _)| id) })
     }
 
     /// What was added comes back even if the backup was interrupted, nothing if it failed.
@@ -419,10 +430,11 @@ impl<'a> Backup<'a> {
         let (offers, offered) = crossbeam_channel::bounded(threads);
         let packer =
             Arc::new(Packer::new(repository.envelope.clone(), options.container_len, full));
-        let uploader = Uploader {
+        let uploader = &Uploader {
             objects: stores.then_some(&*repository.objects),
             index: &loaded.index,
             containers: &loaded.containers,
+            cache: repository.cache(),
             progress,
         };
         let press = || {
@@ -444,7 +456,13 @@ impl<'a> Backup<'a> {
             })
             .collect::<Result<Vec<_>, StoreError>>()?;
         thread::scope(|scope| {
-            let uploading = scope.spawn(move || stop.watch(|| uploader.run(&full_in)));
+            let uploading: Vec<_> = (0..uploader.at_a_time())
+                .map(|_| {
+                    let full = full_in.clone();
+                    scope.spawn(|| stop.watch(move || uploader.run(&full)))
+                })
+                .collect();
+            drop(full_in);
             let storing: Vec<_> = sinks
                 .into_iter()
                 .map(|sink| {
@@ -480,7 +498,12 @@ impl<'a> Backup<'a> {
                 }
             };
             results.push(packed);
-            let uploaded = join(uploading);
+            let uploaded = uploading.into_iter().map(join).reduce(|one, other| {
+                let (mut one, other) = (one?, other?);
+                one.append(other);
+                Ok(one)
+            });
+            let uploaded = uploaded.expect("there is an uploader");
             // Counting only serves the progress bar: its errors are met by the walk as well.
             let _ = counting.map(join);
             let (added, uploaded) = match uploaded {
@@ -517,7 +540,7 @@ impl<'a> Backup<'a> {
             is_from_client: false,
         };
         let Repository { objects, envelope, .. } = self.repository;
-        snapshot.write(&**objects, envelope, ObjectId::random())
+        snapshot.write(&**objects, envelope, ObjectId::random()).map(drop)
     }
 }
 

@@ -12,6 +12,7 @@ use onefold_fingerprint::Fingerprint;
 use onefold_index::{Index, IndexError, Listed, MAX_RUN_ENTRIES, Run};
 use onefold_seal::{Envelope, ObjectId};
 
+use crate::cache::ObjectCache;
 use crate::place::Containers;
 use crate::repository::listed;
 use crate::seeded::{self, Bug};
@@ -149,6 +150,7 @@ pub(super) struct Uploader<'a> {
     pub(super) objects: Option<&'a dyn Objects>,
     pub(super) index: &'a Index,
     pub(super) containers: &'a Containers,
+    pub(super) cache: Option<&'a ObjectCache>,
     pub(super) progress: &'a Progress,
 }
 
@@ -172,32 +174,48 @@ struct AddedContainer {
 }
 
 impl Uploader<'_> {
+    /// How many containers are put at a time. Where requests take time to travel, the last of the data
+    /// and the last of the metadata go together.
+    pub(super) fn at_a_time(&self) -> usize {
+        match self.objects {
+            Some(objects) if objects.gap() > 0 => 2,
+            _ => 1,
+        }
+    }
+
     /// Puts every container that arrives; their chunks are published once they are durable.
     pub(super) fn run(&self, full: &Receiver<SealedContainer>) -> Result<Added, StoreError> {
         let mut added = Added::default();
         let mut owed = 0;
-        for SealedContainer { bytes, directory } in full {
-            let size = bytes.len() as u64;
+        for container in full {
+            let size = container.bytes.len() as u64;
             Progress::add(&self.progress.stored_bytes, size);
             let Some(objects) = self.objects else {
-                owed += directory.chunks.len();
+                owed += container.directory.chunks.len();
                 if owed >= REHEARSED_CLAIMS {
                     self.index.forget_claims();
                     owed = 0;
                 }
                 continue;
             };
-            let put = objects.put(&container_name(directory.id), bytes);
+            let put = objects.put(&container_name(container.directory.id), container.bytes.clone());
             if !seeded::active(Bug::ContainerErrorSwallowed) {
                 put?;
             }
-            added.record(&directory, size, self.containers, self.index);
+            self.cache.inspect(|cache| cache.keep_container(&container));
+            added.record(&container.directory, size, self.containers, self.index);
         }
         Ok(added)
     }
 }
 
 impl Added {
+    pub(super) fn append(&mut self, mut other: Self) {
+        self.containers.append(&mut other.containers);
+        self.chunks += other.chunks;
+        self.stored += other.stored;
+    }
+
     /// Takes up a container of `size` bytes that is durable, and tells the index.
     pub(crate) fn record(
         &mut self,

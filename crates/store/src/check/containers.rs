@@ -210,6 +210,7 @@ impl Check<'_> {
         let Repository { objects, envelope, .. } = self.repository;
         until_error(|failed| {
             Directory::read_many(&**objects, envelope, containers, &mut |at, read| {
+                let read = read.map(|(directory, _)| directory);
                 let taken = self.go_on().and_then(|()| take(self, containers[at], read));
                 or_end(taken, failed)
             })

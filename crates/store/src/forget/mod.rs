@@ -142,8 +142,8 @@ pub fn forget(repository: &Repository, ids: &[ObjectId]) -> Result<(), StoreErro
         }
     }
     if !seeded::active(Bug::ForgottenLoggedLast) {
-        let at = log::append(repository, &[], ids)?;
-        repository.remember(at);
+        let appended = log::append(repository, &[], ids)?;
+        repository.remember(&appended);
     }
     // A client that may not delete leaves its intent behind. Without its snapshot it would look like
     // that of a running backup, for which prunes wait.

@@ -146,6 +146,7 @@ pub fn prune(
     cancel: &Cancel,
 ) -> Result<Report, StoreError> {
     repository.expect_reading()?;
+    repository.go_past_cache();
     let deleting = Options { max_unused: Unused::Unlimited, ..options.clone() };
     let mut options = options;
     let mut attempts = 0;
@@ -277,9 +278,8 @@ impl Prune<'_> {
     /// Snapshots are read before containers are listed: what they refer to was there before them.
     fn snapshots(&mut self) -> Result<Seen, StoreError> {
         let (mut seen, mut failed) = (Seen::default(), None);
-        let listed = self.objects().list_names(snapshot::PREFIX)?;
-        let ids: Vec<_> = listed.iter().filter_map(|name| snapshot_id(name)).collect();
-        Snapshot::find_many(self.repository, &ids, &mut |id, found| {
+        let listed = self.repository.listed_snapshots()?;
+        Snapshot::find_many(self.repository, &listed, &mut |id, found| {
             match found {
                 Ok(Some(snapshot)) => seen.snapshots.push((id, snapshot)),
                 Ok(None) => {}

@@ -104,6 +104,14 @@ pub fn try_open(objects: Arc<dyn Objects>) -> Result<Repository, StoreError> {
     }
 }
 
+/// The repository in `objects`, opened anew as a command does.
+pub fn open_early(objects: Arc<dyn Objects>, needs_index: bool) -> Repository {
+    match Repository::locate_early(objects, needs_index).unwrap() {
+        Located::Open(repository) => *repository,
+        Located::Locked(locked) => locked.unlock(&password()).unwrap(),
+    }
+}
+
 /// The repository in `objects`, opened anew.
 pub fn open(objects: &Arc<dyn Objects>) -> Repository {
     try_open(Arc::clone(objects)).unwrap()
