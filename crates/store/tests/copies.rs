@@ -93,6 +93,9 @@ fn kinds(copies: &[PathBuf]) -> BTreeSet<String> {
     copies.iter().map(|copy| kind(copy).to_owned()).collect()
 }
 
+/// What it is called, and what it makes of a copy.
+type Damage = (&'static str, fn(&[u8]) -> Vec<u8>);
+
 const PROTECTIONS: [Protection; 2] = [Protection::Plain, Protection::Encrypted];
 
 #[test]
@@ -125,7 +128,7 @@ fn copies_are_pieces_of_the_repository_and_only_of_what_never_changes() {
 
 #[test]
 fn a_copy_that_is_damaged_in_any_way_is_fetched_anew() {
-    let damages: [(&str, fn(&[u8]) -> Vec<u8>); 5] = [
+    let damages: [Damage; 5] = [
         ("flipped", |bytes| {
             let mut flipped = bytes.to_vec();
             flipped[bytes.len() / 2] ^= 4;
@@ -144,7 +147,7 @@ fn a_copy_that_is_damaged_in_any_way_is_fetched_anew() {
         for (damage, change) in damages {
             for copy in far.copies() {
                 let bytes = fs::read(&copy).unwrap();
-                fs::write(&copy, change(&bytes)).unwrap();
+                write(&copy, change(&bytes));
             }
             far.expect_whole();
             let now: Vec<_> = far.copies().iter().map(|copy| fs::read(copy).unwrap()).collect();
