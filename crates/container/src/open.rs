@@ -164,6 +164,13 @@ pub struct SealedContainer {
     pub directory: Directory,
 }
 
+impl SealedContainer {
+    /// Its footer as it is stored.
+    pub fn footer(&self) -> StoredFooter {
+        StoredFooter::of(&self.directory, &self.bytes)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use onefold_seal::{HEADER_LEN, Key, Keys, SALT_LEN};
@@ -190,12 +197,5 @@ mod tests {
         let salt =
             |sealed: &SealedContainer| sealed.bytes[HEADER_LEN..HEADER_LEN + SALT_LEN].to_vec();
         assert_ne!(salt(&one), salt(&other));
-    }
-}
-
-impl SealedContainer {
-    /// Its footer as it is stored.
-    pub fn footer(&self) -> StoredFooter {
-        StoredFooter::of(&self.directory, &self.bytes)
     }
 }
