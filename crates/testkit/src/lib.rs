@@ -1,5 +1,5 @@
 //! What tests of several crates share: corpora, reference models, damage, certificates, a server of
-//! S3.
+//! S3, a line to a server far away.
 //!
 //! Everything but keys is a function of its arguments: a test that fails can be run again. Depends on
 //! no crate of this workspace, so that a model cannot lean on what it judges.
@@ -11,6 +11,7 @@ mod certificates;
 mod corpus;
 mod damage;
 mod edit;
+pub mod line;
 pub mod model;
 mod qemu;
 pub mod s3;
