@@ -14,6 +14,7 @@ mod dump;
 mod encryption;
 mod end_to_end;
 mod exit_codes;
+mod far_away;
 mod find;
 mod forget_and_prune;
 mod from_programs;

@@ -15,13 +15,13 @@ const REPO: &str = "s3://bucket/backups/laptop";
 const NO_MISHAPS: Mishaps = Mishaps { seed: 0, one_in: 0 };
 
 /// A directory in which `onefold` is run, and the service that it is told of.
-struct Remote {
-    lab: Lab,
+pub(crate) struct Remote {
+    pub(crate) lab: Lab,
     endpoint: String,
 }
 
 impl Remote {
-    fn new(endpoint: String) -> Self {
+    pub(crate) fn new(endpoint: String) -> Self {
         Self { lab: Lab::new(), endpoint }
     }
 
@@ -43,7 +43,7 @@ impl Remote {
         Ran::of(line, self.command(line).output().unwrap())
     }
 
-    fn ok(&self, line: &str) -> Ran {
+    pub(crate) fn ok(&self, line: &str) -> Ran {
         self.run(line).expect(0)
     }
 }
