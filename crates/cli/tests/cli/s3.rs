@@ -113,7 +113,7 @@ fn what_cannot_be_reached_is_named() {
     let remote = Remote::new("http://127.0.0.1:9".into());
     remote.run("snapshots --s3-retry-for 0").expect(1).says(&[
         "cannot open the repository in 's3://bucket/backups/laptop'",
-        "cannot get config in s3://bucket/backups/laptop at http://127.0.0.1:9",
+        "s3://bucket/backups/laptop at http://127.0.0.1:9 cannot be reached",
     ]);
     remote.run("snapshots --repo s3://Bad").expect(1).says(&["s3://Bad", "name of a bucket"]);
 }
