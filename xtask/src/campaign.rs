@@ -96,6 +96,54 @@ pub(crate) fn kill(kills: u32, out: Option<&Path>) -> Result<()> {
     outcome.write(out)
 }
 
+/// What [`far_away`] measures.
+#[derive(Debug, clap::Args)]
+pub(crate) struct FarAway {
+    /// The directory that is backed up and restored
+    #[arg(long)]
+    source: PathBuf,
+    /// Milliseconds that a byte takes in each direction
+    #[arg(long, default_value_t = 20)]
+    one_way: u64,
+    /// Bytes a second in each direction; 0 for no limit
+    #[arg(long, default_value_t = 100_000_000)]
+    rate: u64,
+    /// Small backups of the repository that is old; 0 for none
+    #[arg(long, default_value_t = 500)]
+    aged: u32,
+    /// How often all is measured
+    #[arg(long, default_value_t = 3)]
+    rounds: u32,
+    /// The record to write, e.g. docs/records/NAME.json
+    #[arg(long)]
+    out: Option<PathBuf>,
+}
+
+/// Measures commands on a simulated line to a repository in versitygw, and restic beside.
+pub(crate) fn far_away(options: &FarAway) -> Result<()> {
+    let mut outcome = Outcome::begin()?;
+    run(Command::new("cargo")
+        .args(["build", "--quiet", "--release", "--locked", "-p", "onefold"])
+        .current_dir(workspace::root()))?;
+    let source = std::path::absolute(&options.source)?;
+    outcome.note("the release build, each at its defaults; every restore is compared");
+    outcome.run(
+        Command::new("cargo")
+            .args(["test", "-p", "onefold", "--test", "cli", "--", "--nocapture"])
+            .arg("far_away_times::")
+            .env("ONEFOLD_FAR_AWAY", source)
+            .env("ONEFOLD_FAR_AWAY_PROGRAM", workspace::target_dir().join("release/onefold"))
+            .env("ONEFOLD_FAR_AWAY_ONE_WAY", options.one_way.to_string())
+            .env("ONEFOLD_FAR_AWAY_RATE", options.rate.to_string())
+            .env("ONEFOLD_FAR_AWAY_AGED", options.aged.to_string())
+            .env("ONEFOLD_FAR_AWAY_ROUNDS", options.rounds.to_string())
+            .env("ONEFOLD_REQUIRE_ALL", "1")
+            .current_dir(workspace::root()),
+        |line| line.strip_prefix("far-away: ").map(str::to_owned),
+    )?;
+    outcome.write(options.out.as_deref())
+}
+
 /// Lets writers, pruners and readers take turns in `seeds` orders of each cast.
 pub(crate) fn plays(seeds: u32, out: Option<&Path>) -> Result<()> {
     let mut outcome = Outcome::begin()?;

@@ -144,6 +144,8 @@ enum CampaignCommand {
         #[arg(long)]
         out: Option<PathBuf>,
     },
+    /// Measure commands on a simulated line to a repository far away
+    FarAway(campaign::FarAway),
     /// Change the code in small ways, and see whether the tests notice
     Mutants {
         /// How many changes are tried at most
@@ -364,6 +366,7 @@ fn main() -> ExitCode {
         Command::Campaign(CampaignCommand::Loops { rounds, seed, out }) => {
             repository_loops::run(rounds, seed, out.as_deref())
         }
+        Command::Campaign(CampaignCommand::FarAway(options)) => campaign::far_away(&options),
         Command::Campaign(CampaignCommand::Mutants { count, seed, minutes, out }) => {
             mutants::run(count, seed, Duration::from_secs(60 * minutes), out.as_deref())
         }

@@ -4,9 +4,9 @@
 //! and what it reads of what they show. All that is asked together, and waits here until it is asked
 //! for. So it takes the time of one round trip.
 //!
-//! An answer serves once, and so does an error. All are dropped when something is put, deleted or settled, because what is
-//! asked from then on is to show the repository as it is afterwards; and none serves that is older than
-//! [`FRESH`], as it may be after somebody was asked for a password.
+//! An answer serves once, and so does an error. All are dropped when something is put, deleted or
+//! settled, because what is asked from then on is to show the repository as it is afterwards; and none
+//! serves that is older than [`FRESH`], as it may be after somebody was asked for a password.
 
 use std::collections::HashMap;
 use std::ops::{ControlFlow, Range};

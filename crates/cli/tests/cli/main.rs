@@ -15,6 +15,7 @@ mod encryption;
 mod end_to_end;
 mod exit_codes;
 mod far_away;
+mod far_away_times;
 mod find;
 mod forget_and_prune;
 mod from_programs;

@@ -106,7 +106,7 @@ impl Run<'_> {
     }
 
     fn start(&self, line: &str, options: &str) -> Child {
-        let mut command = self.command(&format!("{line} {options}"));
+        let mut command = with_default_signals(&self.command(&format!("{line} {options}")));
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     }
 
@@ -146,6 +146,21 @@ fn counts(service: &Service) -> Vec<(&'static str, u64)> {
     // It is not new to the repository any more.
     service.lab.write("new/file", random(3, 3 << 20));
     counts
+}
+
+/// The same command in a process in which no signal is ignored: a shell has those ignore SIGINT that it
+/// runs in the background, and so the tests, and all that they start.
+fn with_default_signals(command: &Command) -> Command {
+    let mut with_defaults = Command::new("env");
+    with_defaults.arg("--default-signal").arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => with_defaults.env(name, value),
+            None => with_defaults.env_remove(name),
+        };
+    }
+    command.get_current_dir().map(|folder| with_defaults.current_dir(folder));
+    with_defaults
 }
 
 /// Calls `test` for every command, all at once.
