@@ -29,9 +29,9 @@ fn behind_a_line() -> Option<(S3Server, Line, Remote)> {
 /// Two versions of a tree of random files: a few of the second are others.
 fn write_versions(remote: &Remote) {
     for number in 0..FILES {
-        remote.lab.write(&format!("src/a/{number}"), random(number, FILE_LEN));
+        remote.lab.write(format!("src/a/{number}"), random(number, FILE_LEN));
         let seed = if number % 10 == 0 { 1000 + number } else { number };
-        remote.lab.write(&format!("src/b/{number}"), random(seed, FILE_LEN));
+        remote.lab.write(format!("src/b/{number}"), random(seed, FILE_LEN));
     }
 }
 
