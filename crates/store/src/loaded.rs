@@ -15,7 +15,7 @@ use onefold_seal::ObjectId;
 use crate::both::both;
 use crate::cache::read_directories;
 use crate::mark::{self, Marks};
-use crate::object::until_error;
+use crate::object::{or_end, until_error};
 use crate::place::Containers;
 use crate::repository::{Warning, damage, describe, listed};
 use crate::seeded::{self, Bug};
@@ -361,16 +361,7 @@ impl<'a> Learning<'a> {
 
     /// Notes what is wrong with an object that can be done without, or ends with the error.
     fn warn(&mut self, error: StoreError, failed: &mut Result<(), StoreError>) -> ControlFlow<()> {
-        match damage(error) {
-            Ok(warning) => {
-                self.warnings.push(warning);
-                ControlFlow::Continue(())
-            }
-            Err(error) => {
-                *failed = Err(error);
-                ControlFlow::Break(())
-            }
-        }
+        or_end(damage(error).map(|warning| self.warnings.push(warning)), failed)
     }
 
     fn cover(&mut self, run: ObjectId, numbers: Vec<Option<u32>>) {

@@ -194,56 +194,64 @@ fn hosts<'a>(line: &'a Line, at: &Path) -> [Host<'a>; 2] {
     })
 }
 
+/// A tool, and how it is told of a repository.
+struct Tool<'a> {
+    program: &'a Path,
+    /// Words that lead to the repository.
+    repository: &'a [&'a str],
+    init: &'a [&'a str],
+    /// Where below the target of a restore the source's content comes.
+    restored: &'a str,
+}
+
 fn measure_onefold(setting: &Setting, line: &Line, at: &Path) {
-    let [one, two] = hosts(line, at);
-    let name = at.file_name().unwrap().to_str().unwrap();
-    let repo = format!("s3://bucket/{name}");
-    let source = setting.source.to_str().unwrap();
-    let run = |host: &Host<'_>, label: &str, command: &[&str]| {
-        host.measure(&setting.program, label, &[&["-q"], command, &["--repo", &repo]].concat());
+    let repo = format!("s3://bucket/{}", at.file_name().unwrap().to_str().unwrap());
+    let tool = Tool {
+        program: &setting.program,
+        repository: &["-q", "--repo", &repo],
+        init: &["-q", "init", &repo],
+        restored: "",
     };
-    one.measure(&setting.program, "init", &["-q", "init", &repo]);
-    run(&one, "first backup", &["backup", source]);
-    run(&one, "unchanged backup", &["backup", source]);
-    for (host, label) in [(&one, "restore, same host"), (&two, "restore, new host")] {
-        run(host, label, &["restore", "latest", "--target", "out"]);
-        assert_same_tree(&setting.source, &host.home.join("out"));
-        fs::remove_dir_all(host.home.join("out")).unwrap();
-    }
-    run(&one, "snapshots", &["snapshots"]);
-    run(&one, "ls", &["ls", "latest"]);
-    run(&one, "check", &["check"]);
-    run(&one, "check --read-data", &["check", "--read-data"]);
-    run(&one, "forget and prune", &["forget", "--keep-last", "1", "--prune"]);
+    tool.measure(setting, line, at);
 }
 
 fn measure_restic(setting: &Setting, line: &Line, at: &Path) {
-    let restic = Path::new("restic");
-    if Command::new(restic).arg("version").output().is_err() {
+    let program = Path::new("restic");
+    if Command::new(program).arg("version").output().is_err() {
         println!("far-away: restic is not installed");
         return;
     }
-    let [one, two] = hosts(line, at);
-    let name = at.file_name().unwrap().to_str().unwrap();
-    let repo = format!("s3:{}/bucket/{name}", line.url());
-    let source = setting.source.to_str().unwrap();
-    let run = |host: &Host<'_>, label: &str, command: &[&str]| {
-        host.measure(restic, label, &[&["-q", "-r", &repo], command].concat());
+    let repo = format!("s3:{}/bucket/{}", line.url(), at.file_name().unwrap().to_str().unwrap());
+    let tool = Tool {
+        program,
+        repository: &["-q", "-r", &repo],
+        init: &["-q", "-r", &repo, "init"],
+        restored: setting.source.to_str().unwrap().trim_start_matches('/'),
     };
-    run(&one, "init", &["init"]);
-    run(&one, "first backup", &["backup", source]);
-    run(&one, "unchanged backup", &["backup", source]);
-    for (host, label) in [(&one, "restore, same host"), (&two, "restore, new host")] {
-        run(host, label, &["restore", "latest", "--target", "out"]);
-        let restored = host.home.join("out").join(source.trim_start_matches('/'));
-        assert_same_tree(&setting.source, &restored);
-        fs::remove_dir_all(host.home.join("out")).unwrap();
+    tool.measure(setting, line, at);
+}
+
+impl Tool<'_> {
+    fn measure(&self, setting: &Setting, line: &Line, at: &Path) {
+        let [one, two] = hosts(line, at);
+        let source = setting.source.to_str().unwrap();
+        let run = |host: &Host<'_>, label: &str, command: &[&str]| {
+            host.measure(self.program, label, &[command, self.repository].concat());
+        };
+        one.measure(self.program, "init", self.init);
+        run(&one, "first backup", &["backup", source]);
+        run(&one, "unchanged backup", &["backup", source]);
+        for (host, label) in [(&one, "restore, same host"), (&two, "restore, new host")] {
+            run(host, label, &["restore", "latest", "--target", "out"]);
+            assert_same_tree(&setting.source, &host.home.join("out").join(self.restored));
+            fs::remove_dir_all(host.home.join("out")).unwrap();
+        }
+        run(&one, "snapshots", &["snapshots"]);
+        run(&one, "ls", &["ls", "latest"]);
+        run(&one, "check", &["check"]);
+        run(&one, "check --read-data", &["check", "--read-data"]);
+        run(&one, "forget and prune", &["forget", "--keep-last", "1", "--prune"]);
     }
-    run(&one, "snapshots", &["snapshots"]);
-    run(&one, "ls", &["ls", "latest"]);
-    run(&one, "check", &["check"]);
-    run(&one, "check --read-data", &["check", "--read-data"]);
-    run(&one, "forget and prune", &["forget", "--keep-last", "1", "--prune"]);
 }
 
 /// A repository of many small backups, which are made where the service keeps its objects.
