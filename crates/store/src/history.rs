@@ -454,14 +454,21 @@ impl Seen {
                 Ok(Some(_)) => Next::Behind(head.check),
             };
         }
-        let mut entries = log::Reading::new(objects, writer, listed);
+        let last: HashSet<At> =
+            listed.last().map(|sequence| At { writer, sequence: *sequence }).into_iter().collect();
         let mut sequence =
             self.heads.get(&writer).map_or(Some(0), |head| head.sequence.checked_add(1));
         while let Some(at) = sequence.map(|sequence| At { writer, sequence }) {
             let Some(later) = listed.range(at.sequence..).next() else { break };
+            // There was no room for all of them at once.
+            if listed.contains(&at.sequence) && !fetched.contains_key(&at) {
+                let next = listed.range(at.sequence..).take(ENTRIES_AHEAD);
+                let next: Vec<At> =
+                    next.map(|sequence| At { writer, sequence: *sequence }).collect();
+                fetched.extend(log::fetch_many(repository, &next, &last));
+            }
             // Not listed, and yet it may be there.
-            let fetched = fetched.remove(&at).unwrap_or_else(|| entries.fetch(at.sequence));
-            let entry = match fetched {
+            let entry = match fetched.remove(&at).unwrap_or_else(|| at.fetch(objects)) {
                 Ok(entry) => entry,
                 Err(error) => {
                     found.of_unread(repository, at, error)?;

@@ -7,7 +7,7 @@
 //! who has seen one has seen all before it. What all logs together say is in
 //! [`history`](crate::history).
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::ops::ControlFlow;
 
@@ -93,59 +93,6 @@ impl At {
     /// The object, if it is there.
     pub(crate) fn fetch(self, objects: &dyn Objects) -> Result<Option<Bytes>, StoreError> {
         if_there(read_object(objects, &self.name(), MAX_LEN))
-    }
-}
-
-/// Entries of one log, read in order, those that a listing shows many at a time.
-pub(crate) struct Reading<'a> {
-    objects: &'a dyn Objects,
-    writer: Writer,
-    listed: &'a BTreeSet<u64>,
-    /// What came and was not taken yet.
-    came: HashMap<u64, Result<Bytes, StoreError>>,
-}
-
-impl<'a> Reading<'a> {
-    /// So many are read together at most, and not many more of their bytes.
-    const AT_A_TIME: usize = 256;
-    const MAX_LEN_AT_A_TIME: usize = 4 << 20;
-
-    pub(crate) fn new(objects: &'a dyn Objects, writer: Writer, listed: &'a BTreeSet<u64>) -> Self {
-        Self { objects, writer, listed, came: HashMap::new() }
-    }
-
-    /// The entry `sequence`, if it is there.
-    pub(crate) fn fetch(&mut self, sequence: u64) -> Result<Option<Bytes>, StoreError> {
-        if !self.came.contains_key(&sequence) {
-            self.read_from(sequence);
-        }
-        match self.came.remove(&sequence) {
-            Some(read) => read.map(Some),
-            // It is not listed, or not there, or there was no room for it.
-            None => At { writer: self.writer, sequence }.fetch(self.objects),
-        }
-    }
-
-    /// Reads the listed entries from `first` on.
-    fn read_from(&mut self, first: u64) {
-        let next: Vec<u64> = self.listed.range(first..).take(Self::AT_A_TIME).copied().collect();
-        let name = |sequence: &u64| At { writer: self.writer, sequence: *sequence }.name();
-        let request =
-            |sequence| Request { name: name(sequence), span: Span::Whole { max: MAX_LEN } };
-        self.came.clear();
-        let (came, mut len) = (&mut self.came, 0);
-        // It may end early: then another reading goes on.
-        let _ = self.objects.get_many(&mut next.iter().map(request), &mut |at, answer| {
-            let read = answer.map_err(too_long);
-            len += read.as_ref().map_or(0, Bytes::len);
-            if !read.as_ref().is_err_and(StoreError::is_not_found) {
-                came.insert(next[at], read);
-            }
-            match len > Self::MAX_LEN_AT_A_TIME {
-                true => ControlFlow::Break(()),
-                false => ControlFlow::Continue(()),
-            }
-        });
     }
 }
 
