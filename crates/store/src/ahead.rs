@@ -17,7 +17,7 @@ use crate::StoreError;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Reach {
     threads: usize,
-    /// So many bytes at most, and one job's.
+    /// How many bytes may be on the way, at most, besides those of one job.
     len: usize,
 }
 

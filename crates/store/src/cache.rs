@@ -40,11 +40,11 @@ pub struct ObjectCache {
 /// Of what there is a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Copied {
-    /// A snapshot, of so many bytes.
+    /// A snapshot, and its length in bytes.
     Snapshot(ObjectId, u64),
     /// A log entry.
     Entry(At),
-    /// The footer of a container of so many bytes.
+    /// The footer of a container, and the container's length in bytes.
     Footer(ObjectId, u64),
     /// A group of a container.
     Group(ObjectId, u32),

@@ -25,7 +25,7 @@ use crate::{config, keys, log, mark, snapshot};
 /// For so long an answer serves.
 const FRESH: Duration = Duration::from_secs(10);
 
-/// Nothing longer is read early, in bytes, and of each kind no more than so many.
+/// The longest object that is read early, in bytes, and how many of each kind, at most.
 const MAX_LEN: u64 = 16 << 20;
 const MAX_READ: usize = 256;
 

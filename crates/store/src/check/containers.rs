@@ -19,11 +19,11 @@ use crate::{Place, Progress, Repository, StoreError};
 /// No container that a writer makes is longer; memory is taken for as much at once.
 const MAX_READ_WHOLE: u64 = 128 << 20;
 
-/// Runs that are held together have about so many entries, at most: the footers of all containers that
-/// they cover are read together.
+/// About how many entries the runs have, at most, that are held together. The footers of all containers
+/// that they cover are read together.
 const MAX_HELD: usize = MAX_RUN_ENTRIES;
 
-/// So many chunks of containers that are gone are remembered, to say where they were.
+/// How many chunks of missing containers are remembered, at most, to report where they were.
 const MAX_GONE: usize = 1 << 16;
 
 /// A run, and what is wrong with it.
