@@ -6,6 +6,7 @@
 //! What a listing does not show yet is asked for by name, and what seems gone is looked for again
 //! after the listings have settled, so that no delay passes for an attack.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ops::Bound;
 use std::sync::atomic::Ordering;
@@ -218,6 +219,15 @@ impl Seen {
     pub(crate) fn committed_by(&self, client: u32) -> Vec<ObjectId> {
         let by_it = |commit: &Commit| commit.client == Some(client);
         self.committed.iter().filter(|(_, commit)| by_it(commit)).map(|(id, _)| *id).collect()
+    }
+
+    /// The snapshots that somebody who can read committed in `writer`'s log, the last first.
+    pub(crate) fn committed_in(&self, writer: Writer) -> Vec<ObjectId> {
+        let is_in = |commit: &Commit| commit.at.writer == writer && commit.client.is_none();
+        let mut committed: Vec<_> =
+            self.committed.iter().filter(|(_, commit)| is_in(commit)).collect();
+        committed.sort_by_key(|(_, commit)| Reverse(commit.at.sequence));
+        committed.into_iter().map(|(id, _)| *id).collect()
     }
 
     /// What says that the snapshot is there.

@@ -45,7 +45,7 @@ pub(crate) struct Writer(pub(crate) [u8; PSEUDONYM_LEN]);
 
 impl Writer {
     /// What the host `host` is in the logs.
-    fn of(envelope: &Envelope, host: &str) -> Self {
+    pub(crate) fn of(envelope: &Envelope, host: &str) -> Self {
         Self(envelope.pseudonym(host.as_bytes()))
     }
 }

@@ -97,8 +97,7 @@ impl Repository {
     /// What the logs say, as far as it was read last or, if it was not, as they say it now; together
     /// with what is remembered of them, if anything.
     pub(crate) fn logged(&self) -> Result<Arc<Seen>, StoreError> {
-        let known = self.logged.lock().expect("no thread panics with it locked").clone();
-        if let Some(known) = known {
+        if let Some(known) = self.logs_followed() {
             return Ok(known);
         }
         let remembered = self.memory.as_ref().and_then(|f| Memory::open(&**f, self.id()).ok());
@@ -107,6 +106,11 @@ impl Repository {
         let seen = Arc::new(seen);
         self.note_logged(Some(Arc::clone(&seen)));
         Ok(seen)
+    }
+
+    /// What the logs say, as far as they were followed.
+    pub(crate) fn logs_followed(&self) -> Option<Arc<Seen>> {
+        self.logged.lock().expect("no thread panics with it locked").clone()
     }
 
     pub(crate) fn note_logged(&self, seen: Option<Arc<Seen>>) {

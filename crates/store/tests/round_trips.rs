@@ -140,6 +140,24 @@ fn an_unchanged_backup_takes_ten_round_trips_and_one_with_new_data_eleven() {
 }
 
 #[test]
+fn a_backup_reads_the_snapshot_before_it_and_no_other() {
+    let _alone = alone();
+    for snapshots in [3, 30] {
+        let mut host = Host::with_snapshots(snapshots);
+        host.cache = None;
+        let there = names(&*host.objects, "snapshots/");
+        let newest = host.open(&host.objects, false).latest(|_| true).unwrap().0;
+        let rounds = Arc::new(Rounds::new(&host.objects));
+        let repository = host.open(&(Arc::clone(&rounds) as Arc<dyn Objects>), false);
+        let (_, snapshot) = back_up(&repository, host.source());
+        assert_eq!(snapshot.parent, Some(newest));
+        let asked = rounds.asked();
+        let read: Vec<_> = there.into_iter().filter(|name| asked.contains(name)).collect();
+        assert_eq!(read, [format!("snapshots/{newest}")], "{asked}");
+    }
+}
+
+#[test]
 fn one_small_file_takes_three_round_trips_where_trees_and_footers_are_cached() {
     let _alone = alone();
     for snapshots in [3, 30] {

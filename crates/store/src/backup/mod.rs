@@ -17,6 +17,7 @@ mod beneath;
 pub(crate) mod commit;
 mod opened;
 pub(crate) mod pack;
+mod parent;
 mod read;
 mod share;
 mod sink;
@@ -42,6 +43,7 @@ use onefold_seal::ObjectId;
 use self::assemble::Tally;
 use self::commit::Announced;
 use self::pack::{Added, Packer, Press, Uploader};
+use self::parent::Parent;
 use self::sink::{Known, Sink};
 use self::sources::{Shape, Sources};
 use self::walk::Walk;
@@ -244,7 +246,7 @@ pub fn rehearse(
     let stop = Stop { user: cancel, failed: AtomicBool::new(false) };
     let tally = Tally::default();
     let backup = Backup { repository, options, progress, stop, tally: &tally };
-    backup.store(&sources, find_parent(repository, &sources, options)?, Time::now(), None)?;
+    backup.store(&sources, parent::find(repository, &sources, options)?, Time::now(), None)?;
     Ok(summary(&tally, progress, begun))
 }
 
@@ -258,7 +260,7 @@ fn run(
     let begun = Instant::now();
     let time = Time::now();
     // Nothing relies on the parent, so it may be found before the notice is given.
-    let parent = find_parent(repository, sources, options)?;
+    let parent = parent::find(repository, sources, options)?;
     let announced = Announced::new(repository, options, time, &Alive::begin(repository))?;
     let stop = Stop { user: cancel, failed: AtomicBool::new(false) };
     let tally = Tally::default();
@@ -308,26 +310,6 @@ struct Stored {
     parent: Option<ObjectId>,
 }
 
-/// The newest snapshot of the same sources on the same host. What a write-only client says of files
-/// is not believed in the place of reading them.
-fn find_parent(
-    repository: &Repository,
-    sources: &Sources<'_>,
-    options: &Options,
-) -> Result<Option<(ObjectId, Snapshot)>, StoreError> {
-    if options.force || matches!(sources.shape, Shape::Stream(_)) {
-        return Ok(None);
-    }
-    if repository.is_write_only() {
-        return Ok(None);
-    }
-    let (snapshots, _damaged) = repository.snapshots()?;
-    let fits = |snapshot: &Snapshot| {
-        snapshot.paths == sources.paths && snapshot.host == options.host && !snapshot.is_from_client
-    };
-    Ok(snapshots.into_iter().rev().find(|(_, snapshot)| fits(snapshot)))
-}
-
 /// One run of the pipeline.
 struct Backup<'a> {
     repository: &'a Repository,
@@ -342,7 +324,7 @@ impl<'a> Backup<'a> {
     fn store(
         &self,
         sources: &Sources<'_>,
-        parent: Option<(ObjectId, Snapshot)>,
+        parent: Option<Parent>,
         time: Time,
         announced: Option<&Announced<'_>>,
     ) -> Result<Stored, StoreError> {
