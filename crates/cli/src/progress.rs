@@ -38,6 +38,7 @@ enum Event {
         /// 0 until it is known.
         total_bytes: u64,
         unchanged_files: u64,
+        seed_bytes: u64,
         new_bytes: u64,
         stored_bytes: u64,
         issues: u64,
@@ -158,11 +159,18 @@ fn tell_act(act: Act, path: &Path, console: &Console) {
 }
 
 fn draw(bar: &ProgressBar, progress: &Progress) {
-    let total_bytes = read(&progress.total_bytes);
+    let (total_bytes, bytes) = (read(&progress.total_bytes), read(&progress.bytes));
+    let seed_bytes = read(&progress.seed_bytes);
+    if bytes == 0 && seed_bytes > 0 {
+        bar.set_message(with_current("reading seeds".to_owned(), progress));
+        bar.set_position(seed_bytes);
+        return;
+    }
     if total_bytes > 0 && bar.length().is_none() {
+        // Reading seeds says nothing of how long the rest takes.
+        bar.reset();
         bar.set_style(style(KNOWN_END));
     }
-    let bytes = read(&progress.bytes);
     if total_bytes > 0 {
         // Files may grow while they are read.
         bar.set_length(total_bytes.max(bytes));
@@ -184,6 +192,11 @@ fn message(progress: &Progress) -> String {
         let dedup = ratio::times(bytes as f64 / new_bytes as f64);
         message.push_str(&format!(", {} new, dedup {dedup}", HumanBytes(new_bytes)));
     }
+    with_current(message, progress)
+}
+
+/// `message`, and what the operation is at.
+fn with_current(mut message: String, progress: &Progress) -> String {
     let current = progress.current();
     if !current.as_os_str().is_empty() {
         message.push_str(&format!("  {}", shown(current.as_os_str().as_bytes())));
@@ -215,6 +228,7 @@ impl Event {
             total_files: read(&progress.total_files),
             total_bytes: read(&progress.total_bytes),
             unchanged_files: read(&progress.unchanged_files),
+            seed_bytes: read(&progress.seed_bytes),
             new_bytes: read(&progress.new_bytes),
             stored_bytes: read(&progress.stored_bytes),
             issues: read(&progress.issues),

@@ -473,6 +473,11 @@ impl<'a> ChunkReader<'a> {
         cache::read_directories(self.objects, self.envelope, self.cache, containers, take)
     }
 
+    /// Whether requests take time to travel.
+    pub(crate) fn is_far(&self) -> bool {
+        self.objects.gap() > 0
+    }
+
     /// Where the objects are.
     pub(crate) fn objects(&self) -> &dyn Objects {
         self.objects

@@ -143,6 +143,8 @@ pub struct Progress {
     pub files: AtomicU64,
     /// Bytes done, read or not.
     pub bytes: AtomicU64,
+    /// Bytes of seeds that were read before anything was restored.
+    pub seed_bytes: AtomicU64,
     /// Bytes of chunks that were new to the repository.
     pub new_bytes: AtomicU64,
     /// Bytes written to containers.

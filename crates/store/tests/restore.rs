@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, UNIX_EPOCH};
 
 use bytes::Bytes;
+use common::far::{Far, stored};
 use common::hooked::Hooked;
 use common::picture::Picture;
 use common::sealed::{self, Forger};
@@ -627,43 +628,6 @@ fn a_restore_that_was_stopped_is_gone_on_with() {
     assert!(found.are_linked("a", "link"));
 }
 
-/// Objects that take long to come, and what was read of them.
-struct Far {
-    objects: Arc<dyn Objects>,
-    read: Mutex<Vec<(String, Range<u64>)>>,
-}
-
-impl Objects for Far {
-    fn put(&self, name: &str, bytes: Bytes) -> Result<(), BackendError> {
-        self.objects.put(name, bytes)
-    }
-
-    fn get(&self, name: &str) -> Result<Bytes, BackendError> {
-        self.objects.get(name)
-    }
-
-    fn get_range(&self, name: &str, range: Range<u64>) -> Result<Bytes, BackendError> {
-        self.read.lock().unwrap().push((name.to_owned(), range.clone()));
-        self.objects.get_range(name, range)
-    }
-
-    fn gap(&self) -> u64 {
-        64 << 10
-    }
-
-    fn size(&self, name: &str) -> Result<u64, BackendError> {
-        self.objects.size(name)
-    }
-
-    fn list(&self, prefix: &str) -> Result<Vec<ObjectInfo>, BackendError> {
-        self.objects.list(prefix)
-    }
-
-    fn delete(&self, name: &str) -> Result<(), BackendError> {
-        self.objects.delete(name)
-    }
-}
-
 #[test]
 fn what_several_windows_want_comes_once_from_far_away() {
     // The files take several windows, and each wants all groups.
@@ -675,7 +639,7 @@ fn what_several_windows_want_comes_once_from_far_away() {
         }
     }
     let (objects, _, snapshot) = backed_up(source.path());
-    let far = Arc::new(Far { objects, read: Mutex::default() });
+    let far = Far::new(objects);
     let repository = Repository::open(Arc::clone(&far) as Arc<dyn Objects>).unwrap();
     let target = folder();
     let (report, issues) = restore_over(&repository, &snapshot, target.path(), &Options::default());
@@ -688,22 +652,8 @@ fn what_several_windows_want_comes_once_from_far_away() {
     Picture::of(target.path()).expect(&Picture::of(source.path())).unwrap();
 }
 
-impl Far {
-    /// Bytes that were read of containers.
-    fn received(&self) -> u64 {
-        let read = self.read.lock().unwrap();
-        let of_containers = read.iter().filter(|(name, _)| name.starts_with("containers/"));
-        of_containers.map(|(_, range)| range.end - range.start).sum()
-    }
-}
-
 fn seeded(seed: &Path) -> Options {
     Options { seeds: vec![seed.to_owned()], ..Options::default() }
-}
-
-/// Bytes of all containers.
-fn stored(objects: &dyn Objects) -> u64 {
-    names(objects, "containers/").iter().map(|name| objects.size(name).unwrap()).sum()
 }
 
 /// A repository with a snapshot of `source`, then one of what it became: one file is longer in front,
@@ -727,7 +677,7 @@ fn what_seeds_have_does_not_come_from_the_repository() {
     write(seed.path().join("deep/er/a"), random(1, 3 << 20));
     write(seed.path().join("b"), [&b"other bytes"[..], &random(2, 3 << 20)].concat());
     let (objects, added, snapshot) = backed_up_twice(source.path());
-    let far = Arc::new(Far { objects, read: Mutex::default() });
+    let far = Far::new(objects);
     let repository = Repository::open(Arc::clone(&far) as Arc<dyn Objects>).unwrap();
     let target = folder();
     let before = far.received();

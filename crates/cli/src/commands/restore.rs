@@ -42,7 +42,8 @@ not synced, bytes may be missing though size and time are right.
 
 --seed DIR cuts the files below DIR as the repository does, and takes from them whatever the snapshot has
 in common with them, under whatever names; only the rest comes from the repository. Give it an older
-copy, or the target itself, where the repository is far away. Each chunk is verified.
+copy where the repository is far away. Files of DIR that are replaced then serve without being named:
+restoring over a tree that changed a little receives only what differs. Each chunk is verified.
 
 Examples:
   onefold restore --repo /mnt/backup latest --target /tmp/restored
@@ -61,12 +62,13 @@ Examples:
 
 With --json: one object a line, told apart by \"type\". \"progress\" comes every second and \"issue\" as
 it happens, both as `onefold backup --help` tells, and \"progress\" with current, the file at hand (and
-current_hex if it is not UTF-8); with --verbose, \"act\" has act (create, replace, keep
-or delete) and path; \"summary\" comes last with snapshot, path, target, dry_run, files, directories,
-others, bytes, reused (of them, bytes that were there), seeded (of them, bytes that seeds had), replaced
-(of files and others, those in whose place something stood), kept, verified, deleted, undeleted (what stayed because of failures), failed,
-from_client (whether a write-only client made the snapshot), client and client_label (null unless its
-key signed it).";
+current_hex if it is not UTF-8), and seed_bytes, bytes of seeds that were read; with --verbose, \"act\"
+has act (create, replace, keep or delete) and path; \"summary\" comes last with snapshot, path, target,
+dry_run, files, directories, others, bytes, reused (of them, bytes that were there), seeded (of them,
+bytes that seeds or replaced files had), replaced (of files and others, those in whose place something
+stood), kept, verified, deleted, undeleted (what stayed because of failures), failed, from_client
+(whether a write-only client made the snapshot), client and client_label (null unless its key signed
+it).";
 
 /// Restore a snapshot, or something in it
 #[derive(Debug, Args)]
@@ -288,7 +290,7 @@ fn describe(report: &Report, verify: bool, dry_run: bool) -> String {
         text.push_str(&format!("; {} were there already", HumanBytes(reused)));
     }
     if report.seeded > 0 {
-        text.push_str(&format!("; {} from seeds", HumanBytes(report.seeded)));
+        text.push_str(&format!("; {} from files that are here", HumanBytes(report.seeded)));
     }
     if replaced > 0 {
         text.push_str(&format!("; {} in place of what was there", HumanCount(replaced)));

@@ -96,7 +96,7 @@ fn seeds_give_what_they_have_and_the_summary_says_how_much() {
     let summary = lab.ok(&format!("{line} --json")).summary();
     assert_eq!((number(&summary, "seeded"), number(&summary, "bytes")), (4, 16));
     assert_same_tree(&lab.path("src"), &lab.path("fresh"));
-    assert!(lab.ok(line).stdout.contains("4 B from seeds"));
+    assert!(lab.ok(line).stdout.contains("4 B from files that are here"));
     lab.run("restore --repo repo latest --target out --seed missing").expect(1).says(&[
         "cannot open seed",
         "missing",

@@ -80,6 +80,11 @@ impl RestoredFile {
         self.pending.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Where it belongs, and what it is.
+    pub(super) const fn place(&self) -> (&Arc<Target>, &Entry) {
+        (&self.target, &self.entry)
+    }
+
     /// Whether a restore that was cut off has left the chunk where it belongs, `start` bytes after
     /// the content's beginning. Then it counts as written.
     pub(super) fn has_chunk(&self, leaf: &Recipe, start: u64, context: &Context<'_>) -> bool {

@@ -22,6 +22,7 @@ mod nameless;
 mod report;
 mod seed;
 mod selection;
+mod standing;
 mod target;
 mod window;
 mod writer;
@@ -103,7 +104,8 @@ pub struct Options {
     /// Whether every restored file is read again and compared with the snapshot. One that looked
     /// unchanged, and so would have stayed, is compared as well, and replaced if it differs.
     pub verify: bool,
-    /// Directories of which files may hold chunks that then need not come from the repository.
+    /// Directories of which files may hold chunks that then need not come from the repository. Files
+    /// that are replaced serve as well without being named, where the repository is far away.
     pub seeds: Vec<PathBuf>,
     /// Writing threads; as many as there are cores if `None`.
     pub threads: Option<NonZero<usize>>,
@@ -134,17 +136,16 @@ pub fn restore(
     let threads = options
         .threads
         .map_or_else(|| thread::available_parallelism().map_or(1, NonZero::get), NonZero::get);
+    let chunker = Chunker::new(&repository.config().params)?;
     let seeds = match options.dry_run {
         true => Seeds::default(),
-        false => {
-            let chunker = Chunker::new(&repository.config().params)?;
-            Seeds::read(&options.seeds, &chunker, &chunks, threads, cancel)?
-        }
+        false => Seeds::read(&options.seeds, &chunker, &chunks, threads, (progress, cancel))?,
     };
     let counts = Counts::default();
     let (full, failed) = (OnceLock::new(), Mutex::default());
     let context = Context {
         chunks: &chunks,
+        chunker,
         target,
         options,
         progress,
@@ -235,6 +236,8 @@ fn write(writer: &Writer<'_>, windows: Receiver<Window>) {
 /// What all threads of a restore share.
 struct Context<'a> {
     chunks: &'a ChunkReader<'a>,
+    /// Cuts as the repository cuts.
+    chunker: Chunker,
     target: &'a Path,
     options: &'a Options,
     progress: &'a Progress,
@@ -614,7 +617,10 @@ impl Plan<'_> {
             return Ok(());
         }
         if matches!(entry.node, Node::File { .. }) {
-            return self.file(directory, entry, path);
+            let is_standing = act == Act::Replace
+                && context.chunks.is_far()
+                && target.is_file(&entry.name).unwrap_or(false);
+            return self.file(directory, entry, path, is_standing);
         }
         let made = target.replace(&entry.name, |temporary| {
             target.make_special(temporary, &entry.node)?;
@@ -663,16 +669,18 @@ impl Plan<'_> {
         }
     }
 
-    /// Lets a file wait for its window to be full.
+    /// Lets a file wait for its window to be full. If another `is_standing` in its place, that may have
+    /// some of its chunks.
     fn file(
         &mut self,
         directory: &Opened,
         entry: &Entry,
         path: &Components,
+        is_standing: bool,
     ) -> Result<(), StoreError> {
         let Some((size, content)) = content_of(entry) else { return Ok(()) };
         if !Window::is_short(size) {
-            return self.long_file(directory, entry, content, path);
+            return self.long_file(directory, entry, content, path, is_standing);
         }
         let (chunks, mut leaves) = (self.context.chunks, Vec::new());
         let visited = chunks.visit(content, &mut |leaf| {
@@ -680,7 +688,10 @@ impl Plan<'_> {
             Ok(())
         });
         match visited {
-            Ok(()) => self.window.push_short(&directory.path, entry, leaves),
+            Ok(()) => {
+                let number = self.window.push_short(&directory.path, entry, leaves);
+                self.window.standing.extend(is_standing.then_some(number));
+            }
             Err(error) => self.context.failed(path, self.context.reason(error)),
         }
         self.hand_over_if_full()
@@ -693,11 +704,17 @@ impl Plan<'_> {
         entry: &Entry,
         content: &Recipe,
         path: &Components,
+        is_standing: bool,
     ) -> Result<(), StoreError> {
         let context = self.context;
         let target = Arc::clone(&directory.target);
         let file = Arc::new(RestoredFile::new(target, path.clone(), entry.clone()));
-        let mut number = self.window.push_long(&file, content.len);
+        let push = |window: &mut Window| {
+            let number = window.push_long(&file);
+            window.standing.extend(is_standing.then_some(number));
+            number
+        };
+        let mut number = push(&mut self.window);
         let (mut start, mut stopped) = (0, None);
         let visited = context.chunks.visit(content, &mut |leaf| {
             if file.has_failed() {
@@ -712,7 +729,7 @@ impl Plan<'_> {
             self.window.push_chunk(number, begins, leaf, context.chunks.place_of(&leaf.root));
             if self.window.is_full() {
                 self.hand_over().inspect_err(|_| stopped = Some(StoreError::Stopped))?;
-                number = self.window.push_long(&file, content.len - start);
+                number = push(&mut self.window);
             }
             Ok(())
         });

@@ -15,7 +15,7 @@ pub struct Report {
     pub bytes: u64,
     /// Of these, bytes that an earlier restore, which was cut off, had written already.
     pub reused: u64,
-    /// Of these, bytes that seeds had.
+    /// Of these, bytes that seeds, or files that were replaced, had.
     pub seeded: u64,
     /// Files and others in whose place something else stood.
     pub replaced: u64,

@@ -5,9 +5,11 @@
 //! that change meanwhile, or that somebody made for it, harm nothing. No symbolic link is followed.
 
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Read;
 use std::ops::ControlFlow;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -22,7 +24,7 @@ use super::target::Target;
 use super::window::WantedChunk;
 use super::writer::each;
 use crate::chunks::ChunkReader;
-use crate::{Cancel, StoreError};
+use crate::{Cancel, Progress, StoreError};
 
 /// So many chunks of seeds are remembered at most, 64 bytes each or so.
 const MAX_CHUNKS: usize = 1 << 21;
@@ -68,7 +70,7 @@ impl Seeds {
         chunker: &Chunker,
         reader: &ChunkReader<'_>,
         threads: usize,
-        cancel: &Cancel,
+        (progress, cancel): (&Progress, &Cancel),
     ) -> Result<Self, StoreError> {
         let mut seeds = Self::default();
         for path in paths {
@@ -83,9 +85,11 @@ impl Seeds {
         let numbered: Vec<u32> = (0..seeds.files.len() as u32).collect();
         let flow = each(threads, &numbered, |number| {
             let Ok(file) = seeds.open(*number) else { return ControlFlow::Continue(()) };
+            progress.at(|| seeds.show(paths, *number));
             // As far as it can be read.
             let _ = cut(file, chunker, &mut |start, bytes| {
                 let fingerprint = reader.fingerprint(bytes);
+                Progress::add(&progress.seed_bytes, bytes.len() as u64);
                 if reader.knows(&fingerprint) {
                     let mut found = found.lock().expect("no thread panics with it locked");
                     if found.len() < MAX_CHUNKS {
@@ -130,6 +134,14 @@ impl Seeds {
                 }
             }
         }
+    }
+
+    /// The path of a file, for messages only.
+    fn show(&self, paths: &[PathBuf], number: u32) -> PathBuf {
+        let SeedFile { root, directory, name } = &self.files[number as usize];
+        let mut shown = paths[*root].clone();
+        shown.extend(directory.iter().map(|name| OsStr::from_bytes(name)));
+        shown.join(OsStr::from_bytes(name))
     }
 
     fn open(&self, number: u32) -> std::io::Result<File> {
@@ -184,15 +196,15 @@ impl Seeds {
     }
 }
 
-/// Cuts `file` and gives each chunk to `take`, with its start.
-fn cut(
-    mut file: File,
+/// Cuts what `content` gives, and gives each chunk to `take`, with its start.
+pub(super) fn cut(
+    mut content: impl Read,
     chunker: &Chunker,
     take: &mut dyn FnMut(u64, &[u8]) -> ControlFlow<()>,
 ) -> std::io::Result<()> {
     let (mut bytes, mut start, mut is_end) = (Vec::new(), 0, false);
     while !is_end {
-        is_end = file.by_ref().take(READ_LEN as u64).read_to_end(&mut bytes)? == 0;
+        is_end = content.by_ref().take(READ_LEN as u64).read_to_end(&mut bytes)? == 0;
         let mut at = 0;
         while at < bytes.len() {
             let len = match is_end {

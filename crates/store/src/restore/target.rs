@@ -304,6 +304,14 @@ impl Target {
         Ok(())
     }
 
+    /// Whether `name` is a regular file that has bytes.
+    pub(super) fn is_file(&self, name: &[u8]) -> io::Result<bool> {
+        let is_file = |stat: Stat| {
+            FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile && stat.st_size > 0
+        };
+        Ok(self.stat(name)?.is_some_and(is_file))
+    }
+
     /// Opens the regular file `name` for reading.
     #[expect(clippy::disallowed_methods, reason = "opens for reading only")]
     pub(super) fn open_file(&self, name: &[u8]) -> io::Result<File> {

@@ -37,7 +37,9 @@ pub(super) struct Window {
     pub(super) short: Vec<ShortFile>,
     pub(super) long: Vec<Arc<RestoredFile>>,
     pub(super) chunks: Vec<WantedChunk>,
-    /// Bytes of long files.
+    /// Which of them replace a file that may have some of their chunks.
+    pub(super) standing: Vec<FileNumber>,
+    /// Bytes of chunks of long files.
     unfinished: u64,
     /// The bounds of its bytes and of its long files.
     max_len: usize,
@@ -64,7 +66,7 @@ pub(super) struct WantedChunk {
 }
 
 /// Which of a window's files.
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum FileNumber {
     Short(u32),
     Long(u32),
@@ -82,8 +84,8 @@ impl Window {
     }
 
     fn with_bounds(max_len: usize, max_long: usize) -> Self {
-        let (entries, short, long, chunks) = Default::default();
-        Self { entries, short, long, chunks, unfinished: 0, max_len, max_long }
+        let (entries, short, long, chunks, standing) = Default::default();
+        Self { entries, short, long, chunks, standing, unfinished: 0, max_len, max_long }
     }
 
     /// Whether the file `entry` is written at once.
@@ -97,7 +99,7 @@ impl Window {
         directory: &Arc<Components>,
         entry: &Entry,
         leaves: Vec<(Option<Place>, Recipe)>,
-    ) {
+    ) -> FileNumber {
         let start = self.entries.len();
         // of the rest nothing is restored
         let Meta { mode, uid, gid, mtime, .. } = entry.meta;
@@ -113,11 +115,11 @@ impl Window {
             self.chunks.push(WantedChunk { place, leaf, file, start });
             start += leaf.len;
         }
+        file
     }
 
     /// Adds a long file, of which some chunks follow.
-    pub(super) fn push_long(&mut self, file: &Arc<RestoredFile>, len: u64) -> FileNumber {
-        self.unfinished += len;
+    pub(super) fn push_long(&mut self, file: &Arc<RestoredFile>) -> FileNumber {
         self.long.push(Arc::clone(file));
         FileNumber::Long(self.long.len() as u32 - 1)
     }
@@ -130,6 +132,7 @@ impl Window {
         leaf: Recipe,
         place: Option<Place>,
     ) {
+        self.unfinished += leaf.len;
         self.chunks.push(WantedChunk { place, leaf, file, start });
     }
 
@@ -138,6 +141,7 @@ impl Window {
         let len = self.entries.len()
             + self.short.len() * size_of::<ShortFile>()
             + self.chunks.len() * size_of::<WantedChunk>()
+            + self.standing.len() * size_of::<FileNumber>()
             + self.long.len() * LONG_FILE_LEN;
         len >= self.max_len || self.unfinished >= MAX_UNFINISHED || self.long.len() >= self.max_long
     }
@@ -174,4 +178,23 @@ fn max_long_files() -> usize {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     // Those of the window at hand, and of the one that is written.
     limit.map_or(usize::MAX, |limit| (limit.saturating_sub(OTHER_DESCRIPTORS) / 2).max(8) as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use onefold_fingerprint::Fingerprint;
+
+    use super::*;
+
+    #[test]
+    fn a_file_longer_than_a_window_fills_it_with_chunks() {
+        let mut window = Window::first();
+        let mut pushed = 0;
+        while !window.is_full() {
+            let leaf = Recipe { root: Fingerprint::from_bytes([1; 32]), len: 1 << 20, depth: 0 };
+            window.push_chunk(FileNumber::Long(0), pushed << 20, leaf, None);
+            pushed += 1;
+        }
+        assert_eq!(pushed << 20, MAX_UNFINISHED);
+    }
 }

@@ -5,7 +5,7 @@
 //! one takes its chunks as they come. What was not written in order is synced before it gets its name:
 //! all such files of a window together.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,9 +13,11 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use bytes::Bytes;
+use onefold_container::MAX_GROUP_LEN;
 
 use super::file::RestoredFile;
 use super::nameless;
+use super::standing::{self, Content, Sought, Standing};
 use super::target::Target;
 use super::window::{FileNumber, ShortFile, WantedChunk, Window};
 use super::{Components, Context, Counts};
@@ -23,7 +25,7 @@ use crate::fetch::fetch;
 use crate::groups::Group;
 use crate::repository::describe;
 use crate::scratch::Scratch;
-use crate::{Place, StoreError};
+use crate::{Place, Recipe, StoreError};
 
 /// Directories that a thread keeps open.
 const OPEN_DIRECTORIES: usize = 32;
@@ -84,8 +86,7 @@ enum Chunks {
 
 impl<'a> Writer<'a> {
     pub(super) fn new(context: &'a Context<'a>, root: &'a Target, threads: usize) -> Self {
-        let is_far = context.chunks.objects().gap() > 0;
-        let scratch = is_far.then(|| scratch(root)).flatten();
+        let scratch = context.chunks.is_far().then(|| scratch(root)).flatten();
         Self { context, root, threads, scratch }
     }
 
@@ -118,6 +119,7 @@ impl Writing<'_> {
         })?;
         let (lost, placed) = chunks.split_at(chunks.partition_point(|chunk| chunk.place.is_none()));
         let mut wanted: Vec<&WantedChunk> = placed.iter().collect();
+        self.take_from_standing(&mut wanted, threads)?;
         self.take_from_seeds(&mut wanted, threads)?;
         let places: Vec<Place> = wanted.iter().filter_map(|chunk| chunk.place).collect();
         fetch(self.context.chunks, &places, threads, self.scratch, &|taken, group| {
@@ -127,6 +129,102 @@ impl Writing<'_> {
         })?;
         each(threads, lost, |chunk| {
             self.with_directories(|directories| self.take_elsewhere(chunk, directories))
+        })
+    }
+
+    /// Writes those of the chunks that files have in whose place others are restored, and takes them out
+    /// of `wanted`.
+    fn take_from_standing(
+        &self,
+        wanted: &mut Vec<&WantedChunk>,
+        threads: usize,
+    ) -> ControlFlow<()> {
+        let files = standing::files(self.window);
+        if files.is_empty() {
+            return ControlFlow::Continue(());
+        }
+        let sought = Sought::new(std::mem::take(wanted));
+        each(threads, &files, |standing| self.cut_standing(standing, &sought))?;
+        *wanted = self.compare_standing(&files, sought.left(), threads)?;
+        sort_by_place(wanted);
+        ControlFlow::Continue(())
+    }
+
+    /// Writes what a file has of the chunks `sought`. One that cannot be read has nothing.
+    fn cut_standing(&self, standing: &Standing, sought: &Sought<'_>) -> ControlFlow<()> {
+        let Ok(content) = self.open_standing(standing.file) else {
+            return ControlFlow::Continue(());
+        };
+        let Context { chunks, chunker, .. } = self.context;
+        let mut flow = ControlFlow::Continue(());
+        // As far as it can be read.
+        let _ = content.cut(standing, chunker, &mut |bytes| {
+            let found = sought.find(&chunks.fingerprint(bytes));
+            flow = self.deliver_here(found, bytes);
+            flow
+        });
+        flow
+    }
+
+    /// Writes those of the chunks `left` that lie where they belong in what stands in the place of their
+    /// file, and gives the others.
+    fn compare_standing<'w>(
+        &self,
+        files: &[Standing],
+        left: Vec<&'w WantedChunk>,
+        threads: usize,
+    ) -> ControlFlow<(), Vec<&'w WantedChunk>> {
+        let standing: HashSet<FileNumber> = files.iter().map(|standing| standing.file).collect();
+        let (mut compared, others): (Vec<_>, Vec<_>) =
+            left.into_iter().partition(|chunk| standing.contains(&chunk.file));
+        compared.sort_unstable_by_key(|chunk| (chunk.file, chunk.start));
+        let of_files: Vec<_> = compared.chunk_by(|a, b| a.file == b.file).collect();
+        let missing = Mutex::new(others);
+        each(threads, &of_files, |compared| {
+            let content = self.open_standing(compared[0].file).ok();
+            compared.iter().try_for_each(|chunk| {
+                let Recipe { root, len, .. } = chunk.leaf;
+                // A recipe that lies about a length is no reason to take memory for it.
+                let content = content.as_ref().filter(|_| len <= u64::from(MAX_GROUP_LEN));
+                let bytes =
+                    content.and_then(|content| content.bytes(chunk.start, len as usize).ok());
+                match bytes.filter(|bytes| self.context.chunks.fingerprint(bytes) == root) {
+                    Some(bytes) => self.deliver_here(&[chunk], &bytes),
+                    None => {
+                        missing.lock().expect("no thread panics with it locked").push(chunk);
+                        ControlFlow::Continue(())
+                    }
+                }
+            })
+        })?;
+        ControlFlow::Continue(missing.into_inner().expect("no thread panics with it locked"))
+    }
+
+    fn open_standing(&self, file: FileNumber) -> io::Result<Content> {
+        match file {
+            FileNumber::Long(number) => {
+                let (target, entry) = self.window.long[number as usize].place();
+                Content::open(target, entry)
+            }
+            FileNumber::Short(number) => {
+                let file = &self.window.short[number as usize];
+                let opened = self.with_directories(|open| open.open(self.root, &file.directory))?;
+                Content::open(&opened, &self.window.entry(file))
+            }
+        }
+    }
+
+    /// Writes `bytes`, which were here, to all `chunks`, which they are.
+    fn deliver_here(&self, chunks: &[&WantedChunk], bytes: &[u8]) -> ControlFlow<()> {
+        if chunks.is_empty() {
+            return ControlFlow::Continue(());
+        }
+        let bytes = Bytes::copy_from_slice(bytes);
+        self.with_directories(|directories| {
+            chunks.iter().try_for_each(|chunk| {
+                Counts::add(&self.context.counts.seeded, chunk.leaf.len);
+                self.deliver(chunk, Ok(bytes.clone()), directories)
+            })
         })
     }
 
@@ -155,7 +253,7 @@ impl Writing<'_> {
             gone.into_inner().expect("no thread panics with it locked");
         if !gone.is_empty() {
             wanted.extend(gone);
-            wanted.sort_unstable_by_key(|chunk| chunk.place.map(|at| (at.container, at.slot)));
+            sort_by_place(wanted);
         }
         ControlFlow::Continue(())
     }
@@ -398,6 +496,10 @@ impl Writing<'_> {
         pool().push(directories);
         result
     }
+}
+
+fn sort_by_place(chunks: &mut [&WantedChunk]) {
+    chunks.sort_unstable_by_key(|chunk| chunk.place.map(|at| (at.container, at.slot)));
 }
 
 /// Room beside the target for what windows want in common; none where the file system has no files

@@ -4,6 +4,7 @@
 
 pub mod attacked;
 pub mod copied;
+pub mod far;
 pub mod hang;
 pub mod hooked;
 pub mod lagging;
