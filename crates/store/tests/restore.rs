@@ -4,16 +4,14 @@ mod common;
 
 use std::fs::{self, File, FileTimes, Permissions};
 use std::num::NonZero;
-use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, UNIX_EPOCH};
 
-use bytes::Bytes;
 use common::far::{Far, stored};
 use common::hooked::Hooked;
 use common::picture::Picture;
@@ -22,7 +20,7 @@ use common::{
     Issues, back_up, chain, checked, config, in_memory, names, open, restored, small_chunks,
     try_restore, write,
 };
-use onefold_backend::{BackendError, ObjectInfo, Objects};
+use onefold_backend::Objects;
 use onefold_container::Content;
 use onefold_fingerprint::Fingerprint;
 use onefold_store::restore::{Options, Overwrite, Report, restore};
