@@ -24,6 +24,20 @@ impl Layout {
         Self::Sparse(extents.iter().map(with_start).collect())
     }
 
+    /// What of a file of `size` bytes has no content.
+    pub(crate) fn holes(&self, size: u64) -> Vec<Range<u64>> {
+        let Self::Sparse(extents) = self else { return Vec::new() };
+        let mut at = 0;
+        let mut holes = Vec::new();
+        for (_, Extent { offset, len }) in extents {
+            holes.push(at..*offset);
+            at = offset + len;
+        }
+        holes.push(at..size);
+        holes.retain(|hole| hole.start < hole.end);
+        holes
+    }
+
     /// Calls `visit` with the offset in the file and the part of `range` that lies there, for
     /// every stretch of the content's bytes from `start` on.
     pub(crate) fn place<E>(
@@ -72,5 +86,8 @@ mod tests {
         assert_eq!(placed(3, 2), [(13, 0..1), (100, 1..2)]);
         assert_eq!(placed(4, 6), [(100, 0..6)]);
         assert_eq!(placed(5, 1), [(101, 0..1)]);
+        assert_eq!(layout.holes(110), [0..10, 14..100, 106..110]);
+        assert_eq!(layout.holes(106), [0..10, 14..100]);
+        assert_eq!(Layout::new(None).holes(7), []);
     }
 }

@@ -198,7 +198,7 @@ impl Entry {
     }
 
     /// Bytes of a regular file's content, holes left out; 0 for anything else.
-    pub(crate) const fn content_len(&self) -> u64 {
+    pub const fn content_len(&self) -> u64 {
         match &self.node {
             Node::File { content, .. } => content.len,
             _ => 0,

@@ -18,6 +18,7 @@ pub(crate) mod ls;
 pub(crate) mod mount;
 pub(crate) mod prune;
 pub(crate) mod restore;
+mod restore_device;
 pub(crate) mod serve;
 pub(crate) mod snapshots;
 pub(crate) mod stats;

@@ -7,9 +7,10 @@ use std::sync::atomic::Ordering;
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use indicatif::{HumanBytes, HumanCount};
-use onefold_store::restore::{self, Options, Overwrite, Report};
+use onefold_store::restore::{self, DeviceOptions, Options, Overwrite, Report};
 use serde::Serialize;
 
+use super::restore_device;
 use crate::console::Console;
 use crate::count;
 use crate::exit::Exit;
@@ -18,7 +19,7 @@ use crate::interrupt::cancel_on_signal;
 use crate::name::PathFields;
 use crate::output::Output;
 use crate::progress::watched;
-use crate::repository::RepositoryArgs;
+use crate::repository::{OpenRepository, RepositoryArgs};
 use crate::signer::Signer;
 use crate::snapshot_path::{Found, SnapshotPath};
 
@@ -40,10 +41,17 @@ After a power cut the same goes on; where the file system makes the length of a 
 its bytes, as ext4 with data=writeback may, use --overwrite always: of files below 8 MiB, which are
 not synced, bytes may be missing though size and time are right.
 
---seed DIR cuts the files below DIR as the repository does, and takes from them whatever the snapshot has
-in common with them, under whatever names; only the rest comes from the repository. Give it an older
-copy where the repository is far away. Files of DIR that are replaced then serve without being named:
-restoring over a tree that changed a little receives only what differs. Each chunk is verified.
+--seed PATH cuts a file, a device, or the files in a folder as the repository does, and takes from
+them whatever the snapshot has in common with them, under whatever names; only the rest comes from the
+repository. Give it an older copy where the repository is far away. Files of DIR that are replaced
+then serve without being named: restoring over a tree that changed a little receives only what
+differs. Each chunk is verified.
+
+--device PATH restores one file, such as the image of a disk, onto a block device or a file. Bytes
+that lie where they belong are kept and not written, bytes that lie elsewhere on the device are moved,
+and the rest comes from seeds or from the repository. A restore that was stopped or killed leaves a
+mixture of both versions; the same command goes on with it. A device that is mounted or too short is
+refused. A device keeps what lies behind the end of the file; a file becomes as long as the snapshot's.
 
 Examples:
   onefold restore --repo /mnt/backup latest --target /tmp/restored
@@ -60,15 +68,23 @@ Examples:
   onefold restore --repo s3://bucket/images latest --target /srv/new \\
       --seed /srv/old
 
+Distributing images: back one up, and bring each host up to date with what changed.
+  onefold backup --repo s3://bucket/images --device golden.img
+  onefold restore --repo s3://bucket/images latest --device /dev/vg/root
+  onefold restore --repo s3://bucket/images latest --device new.img \\
+      --seed old.img
+
 With --json: one object a line, told apart by \"type\". \"progress\" comes every second and \"issue\" as
 it happens, both as `onefold backup --help` tells, and \"progress\" with current, the file at hand (and
 current_hex if it is not UTF-8), and seed_bytes, bytes of seeds that were read; with --verbose, \"act\"
 has act (create, replace, keep or delete) and path; \"summary\" comes last with snapshot, path, target,
 dry_run, files, directories, others, bytes, reused (of them, bytes that were there), seeded (of them,
-bytes that seeds or replaced files had), replaced (of files and others, those in whose place something
-stood), kept, verified, deleted, undeleted (what stayed because of failures), failed, from_client
+bytes that seeds or replaced files had), fetched (bytes that came from the repository), replaced (of
+files and others, those in whose place something stood), kept, verified, deleted, undeleted (what stayed because of failures), failed, from_client
 (whether a write-only client made the snapshot), client and client_label (null unless its key signed
-it).";
+it). With --device, \"summary\" has snapshot, path, device, bytes, kept, moved, seeded and fetched (of
+them, bytes that lay where they belong, lay elsewhere on the device, came from seeds, and came from the
+repository), written and failed, all in bytes, and what tells who made the snapshot.";
 
 /// Restore a snapshot, or something in it
 #[derive(Debug, Args)]
@@ -82,8 +98,15 @@ pub(crate) struct Restore {
     #[command(flatten)]
     filter: FilterArgs,
     /// Where to; made if it does not exist
-    #[arg(long, short, value_name = "DIR")]
-    target: PathBuf,
+    #[arg(long, short, value_name = "DIR", required_unless_present = "device")]
+    target: Option<PathBuf>,
+    /// Restore one file onto a block device or a file, and keep what that has already
+    #[arg(
+        long,
+        value_name = "PATH",
+        conflicts_with_all = ["target", "includes", "excludes", "delete", "dry_run", "overwrite", "sparse"],
+    )]
+    device: Option<PathBuf>,
     /// Restore only what matches, as gitignore writes patterns; may be repeated
     #[arg(long = "include", value_name = "GLOB")]
     includes: Vec<String>,
@@ -108,8 +131,9 @@ pub(crate) struct Restore {
     /// Read every restored file again and compare it with the snapshot
     #[arg(long)]
     verify: bool,
-    /// Take what files in DIR have from there and not from the repository; may be repeated
-    #[arg(long = "seed", value_name = "DIR")]
+    /// Take what this file or device, or files in this folder, have from there and not from the
+    /// repository; may be repeated
+    #[arg(long = "seed", value_name = "PATH")]
     seeds: Vec<PathBuf>,
     /// Threads that write [default: one a core]
     #[arg(long, value_name = "N")]
@@ -141,6 +165,7 @@ struct Done {
     bytes: u64,
     reused: u64,
     seeded: u64,
+    fetched: u64,
     replaced: u64,
     kept: u64,
     verified: u64,
@@ -171,8 +196,29 @@ impl Restore {
         let opened = self.repository.open(console)?;
         let found = self.snapshot.find(&opened.repository, &self.filter, console)?;
         console.detail(format_args!("restoring snapshot {}", found.id));
+        match (&self.device, &self.target) {
+            (Some(device), _) => {
+                let options = DeviceOptions {
+                    seeds: self.seeds.clone(),
+                    verify: self.verify,
+                    threads: self.threads,
+                };
+                restore_device::run(&opened.repository, &found, device, &options, console)
+            }
+            (None, Some(target)) => self.restore(&opened, &found, target, console),
+            (None, None) => unreachable!("the parser demands one of them"),
+        }
+    }
+
+    fn restore(
+        &self,
+        opened: &OpenRepository,
+        found: &Found,
+        target: &Path,
+        console: &Console,
+    ) -> Result<Exit> {
         if self.delete {
-            self.expect_deletes(opened.place.directory())?;
+            self.expect_deletes(target, opened.place.directory())?;
             let unreadable = found.snapshot.summary.unreadable;
             if unreadable > 0 {
                 console.warn(format_args!(
@@ -185,7 +231,7 @@ impl Restore {
             includes: self.includes.clone(),
             excludes: self.excludes.clone(),
             delete: self.delete,
-            sources: sources_below(&found),
+            sources: sources_below(found),
             dry_run: self.dry_run,
             own_repository: opened.place.identity()?,
             count_first: console.is_json() || !console.bars().is_hidden(),
@@ -200,14 +246,14 @@ impl Restore {
             "what is written stays; --overwrite if-changed goes on with it",
         )?;
         let report = watched(console, |progress| {
-            let Found { snapshot, entry, path, .. } = &found;
+            let Found { snapshot, entry, path, .. } = found;
             if path.is_empty() && self.includes.is_empty() && self.excludes.is_empty() {
                 progress.total_files.store(snapshot.summary.files, Ordering::Relaxed);
                 progress.total_bytes.store(snapshot.summary.bytes, Ordering::Relaxed);
             }
-            restore::restore(&opened.repository, entry, &self.target, &options, progress, &cancel)
+            restore::restore(&opened.repository, entry, target, &options, progress, &cancel)
         })?;
-        self.show(&report, &found, console)?;
+        self.show(&report, found, target, console)?;
         if report.failed == 0 {
             return Ok(Exit::Fine);
         }
@@ -224,10 +270,10 @@ impl Restore {
     }
 
     /// Fails where a delete would take more than the user can have meant.
-    fn expect_deletes(&self, repository: Option<&Path>) -> Result<()> {
+    fn expect_deletes(&self, target: &Path, repository: Option<&Path>) -> Result<()> {
         // What does not exist yet has nothing to delete.
-        let Ok(target) = self.target.canonicalize() else { return Ok(()) };
-        let shown = self.target.display();
+        let shown = target.display();
+        let Ok(target) = target.canonicalize() else { return Ok(()) };
         if target == Path::new("/") && !self.unsafe_allow_delete_in_root {
             bail!(
                 "--delete in '{shown}' would remove all of the system that the snapshot does not \
@@ -240,23 +286,23 @@ impl Restore {
         Ok(())
     }
 
-    fn show(&self, report: &Report, found: &Found, console: &Console) -> Result<()> {
+    fn show(&self, report: &Report, found: &Found, target: &Path, console: &Console) -> Result<()> {
         let mut output = Output::new();
         if console.is_json() {
-            output.json_line(&self.done(report, found))?;
+            output.json_line(&self.done(report, found, target))?;
         } else if !console.is_quiet() {
             output.line(describe(report, self.verify, self.dry_run))?;
         }
         output.finish()
     }
 
-    fn done(&self, report: &Report, found: &Found) -> Done {
+    fn done(&self, report: &Report, found: &Found, target: &Path) -> Done {
         let Report { files, directories, others, bytes, reused, kept, verified, .. } = *report;
         Done {
             r#type: "summary",
             snapshot: found.id.to_string(),
             path: PathFields::new(&found.path),
-            target: self.target.to_string_lossy().into_owned(),
+            target: target.to_string_lossy().into_owned(),
             dry_run: self.dry_run,
             files,
             directories,
@@ -264,6 +310,7 @@ impl Restore {
             bytes,
             reused,
             seeded: report.seeded,
+            fetched: report.fetched,
             replaced: report.replaced,
             kept,
             verified,

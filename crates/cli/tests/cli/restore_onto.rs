@@ -3,6 +3,8 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
+use onefold_testkit::random;
+
 use crate::lab::{Lab, number};
 use crate::tree_equality::assert_same_tree;
 
@@ -95,6 +97,7 @@ fn seeds_give_what_they_have_and_the_summary_says_how_much() {
     let line = "restore --repo repo latest --target fresh --seed old";
     let summary = lab.ok(&format!("{line} --json")).summary();
     assert_eq!((number(&summary, "seeded"), number(&summary, "bytes")), (4, 16));
+    assert_eq!(number(&summary, "fetched"), 12);
     assert_same_tree(&lab.path("src"), &lab.path("fresh"));
     assert!(lab.ok(line).stdout.contains("4 B from files that are here"));
     lab.run("restore --repo repo latest --target out --seed missing").expect(1).says(&[
@@ -102,4 +105,35 @@ fn seeds_give_what_they_have_and_the_summary_says_how_much() {
         "missing",
         "No such file",
     ]);
+}
+
+#[test]
+fn a_device_keeps_what_it_has_and_takes_the_rest_from_seeds_and_the_repository() {
+    let lab = lab();
+    let old = random(1, 3_000_000);
+    lab.write("disk.img", &old);
+    lab.ok("backup --repo repo --device disk.img");
+    let new = [&old[..1_500_000], &random(2, 400_000), &old[1_500_000..]].concat();
+    lab.write("disk.img", &new);
+    lab.ok("backup --repo repo --device disk.img");
+    lab.write("other.img", &old);
+    lab.write("seed.img", &new);
+    let summary = lab.ok("restore --repo repo latest --device other.img --json").summary();
+    assert!(fs::read(lab.path("other.img")).unwrap() == new);
+    let of = |name| number(&summary, name);
+    assert_eq!(of("kept") + of("moved") + of("seeded") + of("fetched"), new.len() as u64);
+    assert_eq!(of("written"), new.len() as u64 - of("kept"));
+    assert!(of("kept") > 1_000_000 && of("moved") > 800_000, "{summary}");
+    assert!(of("fetched") >= 400_000, "{summary}");
+    let again = lab.ok("restore --repo repo latest --device other.img --verify");
+    assert!(again.stdout.contains("in their place already; 0 B written"), "{}", again.stdout);
+    lab.ok("restore --repo repo latest --device new.img --seed seed.img");
+    assert!(fs::read(lab.path("new.img")).unwrap() == new);
+    lab.run("restore --repo repo latest --device out").expect(1).says(&["'out'", "a block device"]);
+    lab.ok("backup --repo repo src");
+    let refused = lab.run("restore --repo repo latest --device new.img").expect(1);
+    refused.says(&["cannot be restored onto a device", "SNAPSHOT:PATH"]);
+    assert!(fs::read(lab.path("new.img")).unwrap() == new);
+    lab.run("restore --repo repo latest").expect(1).says(&["--target"]);
+    lab.run("restore --repo repo latest --device x --delete").expect(1).says(&["--delete"]);
 }

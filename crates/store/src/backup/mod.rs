@@ -21,7 +21,7 @@ mod parent;
 mod read;
 mod share;
 mod sink;
-mod source;
+pub(crate) mod source;
 mod sources;
 mod stamps;
 mod store;

@@ -17,7 +17,9 @@
 //! bytes. Where the length may come first the file is therefore synced before it gets its name.
 
 mod delete;
+mod device;
 mod file;
+mod moves;
 mod nameless;
 mod report;
 mod seed;
@@ -42,6 +44,7 @@ use onefold_cdc::Chunker;
 use rustix::fs::{FileType, Stat};
 
 use self::delete::{Deleting, Extra};
+pub use self::device::{DeviceOptions, DeviceReport, Disk, restore_device, restore_disk};
 use self::file::RestoredFile;
 use self::nameless::Nameless;
 use self::report::Counts;

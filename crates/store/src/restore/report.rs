@@ -17,6 +17,8 @@ pub struct Report {
     pub reused: u64,
     /// Of these, bytes that seeds, or files that were replaced, had.
     pub seeded: u64,
+    /// Bytes that came from the repository, of all files.
+    pub fetched: u64,
     /// Files and others in whose place something else stood.
     pub replaced: u64,
     /// Files that were in the way and stayed.
@@ -41,6 +43,7 @@ pub(super) struct Counts {
     pub(super) bytes: AtomicU64,
     pub(super) reused: AtomicU64,
     pub(super) seeded: AtomicU64,
+    pub(super) fetched: AtomicU64,
     pub(super) replaced: AtomicU64,
     pub(super) kept: AtomicU64,
     pub(super) verified: AtomicU64,
@@ -62,6 +65,7 @@ impl Counts {
             bytes: read(&self.bytes),
             reused: read(&self.reused),
             seeded: read(&self.seeded),
+            fetched: read(&self.fetched),
             replaced: read(&self.replaced),
             kept: read(&self.kept),
             verified: read(&self.verified),

@@ -1,4 +1,4 @@
-//! Seeds: directories that the user names, of which files may hold what is to be restored.
+//! Seeds: files, and directories of files, that the user names and that may hold what is to be restored.
 //!
 //! Their files are cut as the repository cuts, so whatever they have in common with what was backed up
 //! is found wherever it moved. What is taken is verified by its fingerprint when it is read, so files
@@ -7,11 +7,11 @@
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
@@ -23,6 +23,7 @@ use super::Components;
 use super::target::Target;
 use super::window::WantedChunk;
 use super::writer::each;
+use crate::backup::source::expect_contents;
 use crate::chunks::ChunkReader;
 use crate::{Cancel, Progress, StoreError};
 
@@ -57,7 +58,7 @@ struct Place {
 }
 
 /// Chunks of one file of a seed that are wanted.
-pub(super) struct Run<'w> {
+struct Run<'w> {
     file: u32,
     chunks: Vec<(u64, &'w WantedChunk)>,
 }
@@ -74,12 +75,7 @@ impl Seeds {
     ) -> Result<Self, StoreError> {
         let mut seeds = Self::default();
         for path in paths {
-            let opened = Target::open_nearest(path).and_then(|(root, is_there)| match is_there {
-                true => Ok(root),
-                false => Err(rustix::io::Errno::NOENT.into()),
-            });
-            seeds.roots.push(opened.map_err(StoreError::file("open seed", path))?);
-            seeds.list(seeds.roots.len() - 1);
+            seeds.add(path).map_err(StoreError::file("open seed", path))?;
         }
         let found = Mutex::new(HashMap::new());
         let numbered: Vec<u32> = (0..seeds.files.len() as u32).collect();
@@ -113,6 +109,21 @@ impl Seeds {
         Ok(seeds)
     }
 
+    /// Adds the files below `path`, or the file or block device that it leads to.
+    fn add(&mut self, path: &Path) -> io::Result<()> {
+        let real = path.canonicalize()?;
+        let root = self.roots.len();
+        if let (false, Some(above), Some(name)) = (real.is_dir(), real.parent(), real.file_name()) {
+            self.roots.push(Target::open_nearest(above)?.0);
+            let name = name.as_bytes().to_vec();
+            self.files.push(SeedFile { root, directory: Arc::default(), name });
+            return expect_contents(&real.metadata()?);
+        }
+        self.roots.push(Target::open_nearest(&real)?.0);
+        self.list(root);
+        Ok(())
+    }
+
     /// Lists the regular files of a seed. What cannot be listed is passed over.
     fn list(&mut self, root: usize) {
         let mut left = vec![Components::new()];
@@ -140,17 +151,44 @@ impl Seeds {
     fn show(&self, paths: &[PathBuf], number: u32) -> PathBuf {
         let SeedFile { root, directory, name } = &self.files[number as usize];
         let mut shown = paths[*root].clone();
+        if !shown.is_dir() {
+            return shown;
+        }
         shown.extend(directory.iter().map(|name| OsStr::from_bytes(name)));
         shown.join(OsStr::from_bytes(name))
     }
 
-    fn open(&self, number: u32) -> std::io::Result<File> {
+    fn open(&self, number: u32) -> io::Result<File> {
         let SeedFile { root, directory, name } = &self.files[number as usize];
         self.roots[*root].descend(directory)?.open_file(name)
     }
 
+    /// Gives each chunk of `wanted` that seeds have to `take`, on `threads` threads, and leaves the
+    /// others there.
+    pub(super) fn serve<'w>(
+        &self,
+        wanted: &mut Vec<&'w WantedChunk>,
+        reader: &ChunkReader<'_>,
+        threads: usize,
+        take: &(dyn Fn(&'w WantedChunk, Bytes) -> ControlFlow<()> + Sync),
+    ) -> ControlFlow<()> {
+        let runs = self.take(wanted);
+        let gone = Mutex::new(Vec::new());
+        each(threads, &runs, |run| {
+            self.chunks(run, reader, &mut |chunk, found| match found {
+                Some(bytes) => take(chunk, bytes),
+                None => {
+                    gone.lock().expect("no thread panics with it locked").push(chunk);
+                    ControlFlow::Continue(())
+                }
+            })
+        })?;
+        wanted.extend(gone.into_inner().expect("no thread panics with it locked"));
+        ControlFlow::Continue(())
+    }
+
     /// Takes the chunks that seeds have out of `wanted`, those of one file together.
-    pub(super) fn take<'w>(&self, wanted: &mut Vec<&'w WantedChunk>) -> Vec<Run<'w>> {
+    fn take<'w>(&self, wanted: &mut Vec<&'w WantedChunk>) -> Vec<Run<'w>> {
         if self.chunks.is_empty() {
             return Vec::new();
         }
@@ -176,7 +214,7 @@ impl Seeds {
     }
 
     /// Reads the chunks of `run` and gives each to `take`, or nothing where the seed no longer has it.
-    pub(super) fn chunks<'w>(
+    fn chunks<'w>(
         &self,
         run: &Run<'w>,
         reader: &ChunkReader<'_>,
@@ -201,7 +239,7 @@ pub(super) fn cut(
     mut content: impl Read,
     chunker: &Chunker,
     take: &mut dyn FnMut(u64, &[u8]) -> ControlFlow<()>,
-) -> std::io::Result<()> {
+) -> io::Result<()> {
     let (mut bytes, mut start, mut is_end) = (Vec::new(), 0, false);
     while !is_end {
         is_end = content.by_ref().take(READ_LEN as u64).read_to_end(&mut bytes)? == 0;

@@ -173,6 +173,11 @@ pub(super) fn content_of(entry: &Entry) -> Option<(u64, &Recipe)> {
     }
 }
 
+/// Brings chunks into the order of their places; those of which none is known come first.
+pub(super) fn sort_by_place(chunks: &mut [&WantedChunk]) {
+    chunks.sort_unstable_by_key(|chunk| chunk.place.map(|at| (at.container, at.slot)));
+}
+
 /// How many long files may be open at a time.
 fn max_long_files() -> usize {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;

@@ -19,7 +19,7 @@ use super::file::RestoredFile;
 use super::nameless;
 use super::standing::{self, Content, Sought, Standing};
 use super::target::Target;
-use super::window::{FileNumber, ShortFile, WantedChunk, Window};
+use super::window::{FileNumber, ShortFile, WantedChunk, Window, sort_by_place};
 use super::{Components, Context, Counts};
 use crate::fetch::fetch;
 use crate::groups::Group;
@@ -229,32 +229,13 @@ impl Writing<'_> {
     }
 
     /// Writes those of the chunks that seeds have, and takes them out of `wanted`.
-    fn take_from_seeds<'w>(
-        &self,
-        wanted: &mut Vec<&'w WantedChunk>,
-        threads: usize,
-    ) -> ControlFlow<()> {
+    fn take_from_seeds(&self, wanted: &mut Vec<&WantedChunk>, threads: usize) -> ControlFlow<()> {
         let Context { seeds, chunks, counts, .. } = self.context;
-        let runs = seeds.take(wanted);
-        let gone = Mutex::new(Vec::new());
-        each(threads, &runs, |run| {
-            seeds.chunks(run, chunks, &mut |chunk, found| match found {
-                Some(bytes) => {
-                    Counts::add(&counts.seeded, chunk.leaf.len);
-                    self.with_directories(|directories| self.deliver(chunk, Ok(bytes), directories))
-                }
-                None => {
-                    gone.lock().expect("no thread panics with it locked").push(chunk);
-                    ControlFlow::Continue(())
-                }
-            })
+        seeds.serve(wanted, chunks, threads, &|chunk, bytes| {
+            Counts::add(&counts.seeded, chunk.leaf.len);
+            self.with_directories(|directories| self.deliver(chunk, Ok(bytes), directories))
         })?;
-        let gone: Vec<&'w WantedChunk> =
-            gone.into_inner().expect("no thread panics with it locked");
-        if !gone.is_empty() {
-            wanted.extend(gone);
-            sort_by_place(wanted);
-        }
+        sort_by_place(wanted);
         ControlFlow::Continue(())
     }
 
@@ -269,7 +250,10 @@ impl Writing<'_> {
             return self.take_elsewhere(chunk, directories);
         };
         match self.context.chunks.chunk_of(group, place, &chunk.leaf.root) {
-            Ok(bytes) => self.deliver(chunk, Ok(bytes), directories),
+            Ok(bytes) => {
+                Counts::add(&self.context.counts.fetched, chunk.leaf.len);
+                self.deliver(chunk, Ok(bytes), directories)
+            }
             Err(_) => self.take_elsewhere(chunk, directories),
         }
     }
@@ -281,6 +265,8 @@ impl Writing<'_> {
         directories: &mut Directories,
     ) -> ControlFlow<()> {
         let found = self.context.chunks.chunk(&chunk.leaf.root);
+        let fetched = if found.is_ok() { chunk.leaf.len } else { 0 };
+        Counts::add(&self.context.counts.fetched, fetched);
         self.deliver(chunk, found.map_err(|error| self.context.reason(error)), directories)
     }
 
@@ -496,10 +482,6 @@ impl Writing<'_> {
         pool().push(directories);
         result
     }
-}
-
-fn sort_by_place(chunks: &mut [&WantedChunk]) {
-    chunks.sort_unstable_by_key(|chunk| chunk.place.map(|at| (at.container, at.slot)));
 }
 
 /// Room beside the target for what windows want in common; none where the file system has no files
