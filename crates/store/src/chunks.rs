@@ -1,8 +1,10 @@
 //! Reading chunks back: recipe → chunks → bytes, each verified.
 
 use std::collections::{HashMap, HashSet};
+use std::num::NonZero;
 use std::ops::{ControlFlow, Range};
 use std::sync::{Arc, Mutex};
+use std::thread;
 
 use bytes::Bytes;
 use onefold_backend::{Objects, Request, Span};
@@ -16,7 +18,8 @@ use quick_cache::sync::Cache;
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 
 use crate::cache::{self, Copied, ObjectCache};
-use crate::groups::{Group, Groups};
+use crate::fetch::fetch;
+use crate::groups::{Group, Groups, Key};
 use crate::place::{Containers, LiveContainer, Used};
 use crate::repository::places;
 use crate::{Place, Recipe, StoreError};
@@ -60,16 +63,29 @@ pub(crate) trait Chunks {
         range: &Range<u64>,
         visit: &mut dyn FnMut(u64, Bytes),
     ) -> Result<(), StoreError> {
+        self.visit_leaves(recipe, start, range, &mut |start, leaf| {
+            visit(start, self.leaf(leaf)?);
+            Ok(())
+        })
+    }
+
+    /// As [`visit_range`](Self::visit_range), without reading the chunks.
+    fn visit_leaves(
+        &self,
+        recipe: &Recipe,
+        start: u64,
+        range: &Range<u64>,
+        visit: &mut dyn FnMut(u64, &Recipe) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
         if range.start.max(start) >= range.end.min(start + recipe.len) {
             return Ok(());
         }
         if recipe.depth == 0 {
-            visit(start, self.leaf(recipe)?);
-            return Ok(());
+            return visit(start, recipe);
         }
         let mut start = start;
         for child in self.children(recipe)? {
-            self.visit_range(&child, start, range, visit)?;
+            self.visit_leaves(&child, start, range, visit)?;
             start += child.len;
         }
         Ok(())
@@ -105,6 +121,11 @@ pub(crate) struct ChunkReader<'a> {
 /// No container that is kept whole is longer, in bytes; and how many bytes of them are kept.
 const MAX_SHORT: u64 = 64 << 10;
 const MAX_SHORT_LEN: u64 = 32 << 20;
+
+/// Neighbours are read ahead together, up to so many bytes at least.
+const READ_TOGETHER: u64 = 4 << 20;
+/// Stretches of containers that are read ahead by one plan, at most.
+const MAX_STRETCHES: usize = 32;
 
 /// What footers list, of containers of which the index may not know.
 #[derive(Default)]
@@ -507,6 +528,37 @@ impl<'a> ChunkReader<'a> {
         Ok(())
     }
 
+    /// Reads the groups that hold `range` of `recipe` by one plan, unless they are kept already, and
+    /// keeps them. If they lie in many places, only the first are read: more would push each other out.
+    /// What cannot be had is reported to whoever needs it.
+    pub(crate) fn read_ahead(&self, recipe: &Recipe, range: &Range<u64>) {
+        let mut places = Vec::new();
+        // What cannot be visited is read by whoever needs it.
+        let _ = self.visit_leaves(recipe, 0, range, &mut |_, leaf| {
+            places.extend(self.place_of(&leaf.root));
+            Ok(())
+        });
+        let mut places = first_together(&places);
+        let mut containers: Vec<u32> = places.iter().map(|place| place.container).collect();
+        containers.dedup();
+        let read = self.read_directories(&containers, &mut |_, _| ControlFlow::Continue(()));
+        debug_assert!(read.is_continue(), "nothing ends it early");
+        places.retain(|place| self.group_of(*place).is_some_and(|key| !self.groups.has(key)));
+        let threads = thread::available_parallelism().map_or(1, NonZero::get);
+        let _ = fetch(self, &places, (threads, READ_TOGETHER), None, &|taken, group| {
+            if let (Ok(group), Some(key)) = (group, self.group_of(places[taken.start])) {
+                self.groups.keep(key, group);
+            }
+            ControlFlow::Continue(())
+        });
+    }
+
+    /// The group that holds the chunk at `place`, if that can be known.
+    fn group_of(&self, place: Place) -> Option<Key> {
+        let directory = self.directory(place.container).ok()??;
+        Some((place.container, directory.chunk(place.slot).ok()?.group))
+    }
+
     /// Appends those bytes of `recipe` that lie in `range`, which does not end behind them. Only the
     /// chunks that hold some of them are read.
     pub(crate) fn read_range(
@@ -518,6 +570,20 @@ impl<'a> ChunkReader<'a> {
         self.visit_range(recipe, 0, &range, &mut |start, leaf| {
             bytes.extend_from_slice(part_of(start, &leaf, &range));
         })
+    }
+}
+
+/// As many of the first of `places` as lie in few stretches of containers, in their order.
+fn first_together(places: &[Place]) -> Vec<Place> {
+    let mut first = places.to_vec();
+    loop {
+        let len = first.len();
+        first.sort_unstable_by_key(|place| (place.container, place.slot));
+        let follows = |a: &Place, b: &Place| a.container == b.container && b.slot <= a.slot + 1;
+        if first.chunk_by(follows).count() <= MAX_STRETCHES {
+            return first;
+        }
+        first = places[..len / 2].to_vec();
     }
 }
 

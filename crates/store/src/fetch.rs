@@ -25,7 +25,8 @@ const CONTAINERS: usize = 128;
 /// The longest request, in bytes, where requests take time to travel, and where they do not.
 const LONGEST_FAR: u64 = 16 << 20;
 const LONGEST_NEAR: u64 = 1 << 20;
-const SHORTEST: u64 = 1 << 20;
+/// Far away a request is not made shorter than this, in bytes, for more to be under way at once.
+pub(crate) const SHORTEST: u64 = 1 << 20;
 
 /// What is wanted is asked for in so many requests at least, if it is long enough: some are under way
 /// while others are decoded.
@@ -40,7 +41,7 @@ const WAITING: usize = 16;
 /// What a fetch of wanted chunks gives: their positions among those wanted, and the group that holds
 /// them or why it could not be had.
 pub(crate) type TakeGroup<'a> =
-    dyn Fn(Range<usize>, Result<&Group, StoreError>) -> ControlFlow<()> + Sync + 'a;
+    dyn Fn(Range<usize>, Result<&Arc<Group>, StoreError>) -> ControlFlow<()> + Sync + 'a;
 
 /// Groups of one container that one request reads.
 struct Stretch {
@@ -62,11 +63,12 @@ struct Wanted {
 
 /// Fetches the groups that hold the chunks at `places`, which are in ascending order of container and
 /// slot, and calls `take` once for each group, on one of `threads` threads, or for each container
-/// whose footer cannot be had. It ends early if `take` breaks.
+/// whose footer cannot be had. Far away, neighbours are read together up to `shortest` bytes at least.
+/// It ends early if `take` breaks.
 pub(crate) fn fetch(
     reader: &ChunkReader<'_>,
     places: &[Place],
-    threads: usize,
+    (threads, shortest): (usize, u64),
     scratch: Option<&Scratch>,
     take: &TakeGroup<'_>,
 ) -> ControlFlow<()> {
@@ -81,7 +83,7 @@ pub(crate) fn fetch(
         decoding.run(|decoders| {
             let kept = Kept::new(scratch, places, &wanted);
             let missing = kept.send(wanted, decoders)?;
-            request(reader, &plan(reader, missing), &kept, decoders, take)
+            request(reader, &plan(reader, missing, shortest), &kept, decoders, take)
         })?;
     }
     ControlFlow::Continue(())
@@ -141,11 +143,11 @@ fn wanted(
 }
 
 /// The requests that bring all of `wanted`.
-fn plan(reader: &ChunkReader<'_>, wanted: Vec<OfContainer>) -> Vec<Stretch> {
+fn plan(reader: &ChunkReader<'_>, wanted: Vec<OfContainer>, shortest: u64) -> Vec<Stretch> {
     let gap = reader.objects().gap();
     let longest = match gap {
         0 => LONGEST_NEAR,
-        _ => (len_of(&wanted) / REQUESTS).clamp(SHORTEST, LONGEST_FAR),
+        _ => (len_of(&wanted) / REQUESTS).clamp(shortest, LONGEST_FAR),
     };
     let stretches = wanted.into_iter().flat_map(|(directory, groups)| {
         merge(groups, gap, longest).into_iter().map(move |groups| Stretch {
@@ -346,7 +348,7 @@ impl Decoding<'_> {
             match self.reader.decode(&directory, wanted.group, &stored) {
                 Ok(group) => {
                     drop(stored);
-                    (self.take)(wanted.chunks, Ok(&group))
+                    (self.take)(wanted.chunks, Ok(&Arc::new(group)))
                 }
                 Err(error) => (self.take)(wanted.chunks, Err(error)),
             }

@@ -160,6 +160,19 @@ impl Groups {
         Ok(group)
     }
 
+    /// Whether the group `key` is here.
+    pub(crate) fn has(&self, key: Key) -> bool {
+        self.kept().groups.get(&key).is_some_and(|slot| slot.len > 0)
+    }
+
+    /// Keeps a group that was read otherwise.
+    pub(crate) fn keep(&self, key: Key, group: &Arc<Group>) {
+        let content = self.kept().touch(key);
+        let mut content = content.lock().expect("no thread panics while it reads a group");
+        *content = Some(Arc::clone(group));
+        self.kept().note(key, group.len(), self.capacity);
+    }
+
     fn kept(&self) -> MutexGuard<'_, Kept> {
         self.kept.lock().expect("no thread panics with it locked")
     }
@@ -255,6 +268,19 @@ mod tests {
         drop((many, groups.bytes(vec![7; Buffers::LONGEST + 1])));
         let free = groups.buffers.0.lock().unwrap();
         assert!(free.len() == Buffers::FREE && free.iter().all(|one| one.capacity() == 1000));
+    }
+
+    #[test]
+    fn what_was_read_otherwise_is_kept_as_what_was_read_here() {
+        let groups = Groups::new(20);
+        let put = |number: u32| groups.keep((0, number), &Arc::new(group(&[number as u8; 10])));
+        put(1);
+        put(2);
+        put(2);
+        assert!(!read(&groups, (0, 1), 10) && groups.has((0, 1)) && groups.has((0, 2)));
+        put(3);
+        assert!(!groups.has((0, 2)) && groups.has((0, 1)) && groups.has((0, 3)));
+        assert_eq!(groups.kept().bytes, 20);
     }
 
     #[test]

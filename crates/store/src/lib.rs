@@ -56,6 +56,7 @@ mod place;
 mod press;
 mod progress;
 pub mod prune;
+mod read_ahead;
 mod receipt;
 mod recipe;
 pub mod repair;

@@ -8,17 +8,22 @@ use quick_cache::sync::Cache;
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 
 use crate::chunks::ChunkReader;
+use crate::read_ahead::ReadAhead;
 use crate::repository::read_tree;
 use crate::tree::{Entry, Extent, Node, Tree};
-use crate::{Repository, StoreError};
+use crate::{Recipe, Repository, StoreError};
 
 /// Bytes of decoded directories, about, that a view keeps at most.
 const DIRECTORY_CACHE: u64 = 8 << 20;
+
+/// Bytes of decompressed groups that a view keeps: what is read ahead waits among them.
+const GROUP_CACHE: usize = 48 << 20;
 
 /// Reads what snapshots hold, from any number of threads, and keeps what was read last.
 pub struct View<'a> {
     chunks: ChunkReader<'a>,
     directories: Cache<Fingerprint, Arc<[Entry]>, ByEntries>,
+    ahead: ReadAhead,
 }
 
 #[derive(Clone)]
@@ -54,7 +59,8 @@ impl Repository {
             .expect("capacities are given");
         let hasher = DefaultHashBuilder::default();
         let directories = Cache::with_options(options, ByEntries, hasher, Default::default());
-        Ok(View { chunks: self.reader()?, directories })
+        let chunks = self.reader()?.keeping_groups(GROUP_CACHE);
+        Ok(View { chunks, directories, ahead: ReadAhead::default() })
     }
 }
 
@@ -80,7 +86,7 @@ impl View<'_> {
         let range = offset.min(*size)..offset.saturating_add(len as u64).min(*size);
         let Some(extents) = extents else {
             let mut bytes = Vec::with_capacity((range.end - range.start) as usize);
-            self.chunks.read_range(content, range, &mut bytes)?;
+            self.read_content(content, range, &mut bytes)?;
             return Ok(bytes);
         };
         let mut bytes = Vec::with_capacity((range.end - range.start) as usize);
@@ -89,16 +95,29 @@ impl View<'_> {
             if let Some(part) = common(&range, &(extent.offset..extent.offset + extent.len)) {
                 bytes.resize((part.start - range.start) as usize, 0);
                 let within = |at: u64| begins + (at - extent.offset);
-                self.chunks.read_range(
-                    content,
-                    within(part.start)..within(part.end),
-                    &mut bytes,
-                )?;
+                let part = within(part.start)..within(part.end);
+                self.read_content(content, part, &mut bytes)?;
             }
             begins += extent.len;
         }
         bytes.resize((range.end - range.start) as usize, 0);
         Ok(bytes)
+    }
+
+    /// Appends those bytes of `content` that lie in `range`, and from far away reads ahead.
+    fn read_content(
+        &self,
+        content: &Recipe,
+        range: Range<u64>,
+        bytes: &mut Vec<u8>,
+    ) -> Result<(), StoreError> {
+        if self.chunks.is_far() {
+            self.ahead.before(&content.root, &range, |mut ahead| {
+                ahead.end = ahead.end.min(content.len);
+                self.chunks.read_ahead(content, &ahead);
+            });
+        }
+        self.chunks.read_range(content, range, bytes)
     }
 }
 

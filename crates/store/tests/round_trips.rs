@@ -9,10 +9,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use onefold_backend::{Folder, MemoryFolder, MemoryObjects, Objects};
 use onefold_index::Memory;
 use onefold_store::{Cancel, IndexPlace, ObjectCache, Progress, Repository, restore};
+use onefold_testkit::random;
 use tempfile::TempDir;
 
 use common::rounds::Rounds;
-use common::{Protection, back_up, init, names, open_early, small_chunks, write};
+use common::{Protection, back_up, config, init, names, open_early, small_chunks, write};
 
 /// Bytes of copies at most, of which there are few here.
 const CACHE: u64 = 64 << 20;
@@ -208,4 +209,29 @@ fn each_command_asks_for_what_can_be_taken_back_and_for_no_snapshot_twice() {
     for name in names(&*host.objects, "snapshots/") {
         assert!(!asked.contains(&name), "{name}:\n{asked}");
     }
+}
+
+#[test]
+fn reading_a_long_file_in_order_waits_less_often_the_longer_it_goes_on() {
+    const LEN: usize = 32 << 20;
+    const READ: usize = 128 << 10;
+    let _alone = alone();
+    let objects: Arc<dyn Objects> = Arc::new(MemoryObjects::new());
+    init(Arc::clone(&objects), config(16 << 10, 64 << 10, 256 << 10), Protection::Plain).unwrap();
+    let host = Host::new(objects);
+    let bytes = random(1, LEN);
+    write(host.source().join("file"), &bytes);
+    let (id, snapshot) = back_up(&host.open(&host.objects, false), host.source());
+    let rounds = Arc::new(Rounds::new(&host.objects));
+    let repository = host.open(&(Arc::clone(&rounds) as Arc<dyn Objects>), true);
+    let entry = repository.entry_at(id, &snapshot, b"file").unwrap();
+    let view = repository.view().unwrap();
+    let before = rounds.count();
+    for start in (0..LEN).step_by(READ) {
+        let read = view.read(&entry, start as u64, READ).unwrap();
+        assert!(read == bytes[start..start + READ], "at {start}");
+    }
+    // Eight times it reads ahead, each time footers and then groups, and the list of chunks once.
+    let taken = rounds.count() - before;
+    assert!(taken <= 8 * 2 + 8, "{taken} rounds\n{}", rounds.asked());
 }

@@ -24,8 +24,9 @@ DIR then holds, read-only:
   ids/ID                  every snapshot by its id
   hosts/HOST, tags/TAG    the snapshots of one host or with one tag, by time
 
-Snapshots made later appear when it is mounted anew. Every byte is verified as it is read. It ends
-with Ctrl-C or with `umount DIR` (`fusermount3 -u DIR` for users).
+Snapshots made later appear when it is mounted anew. Every byte is verified as it is read. Where the
+repository is far away, more and more is read ahead while a file is read in order. The mount ends with
+Ctrl-C or with `umount DIR` (`fusermount3 -u DIR` for users).
 
 Examples:
   onefold mount --repo /mnt/backup /mnt/snapshots

@@ -11,8 +11,8 @@ use std::num::NonZero;
 use std::ops::{ControlFlow, Range};
 use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 
 use bytes::Bytes;
@@ -26,7 +26,7 @@ use super::standing::Sought;
 use super::window::{FileNumber, WantedChunk, sort_by_place};
 use super::writer::each;
 use crate::chunks::ChunkReader;
-use crate::fetch::fetch;
+use crate::fetch::{SHORTEST, fetch};
 use crate::groups::Group;
 use crate::layout::Layout;
 use crate::repository::describe;
@@ -403,14 +403,18 @@ impl Onto<'_> {
         let first = wanted.partition_point(|chunk| chunk.place.is_none());
         let (lost, placed) = wanted.split_at(first);
         let places: Vec<Place> = placed.iter().filter_map(|chunk| chunk.place).collect();
-        fetch(self.chunks, &places, self.threads, None, &|taken, group| {
+        fetch(self.chunks, &places, (self.threads, SHORTEST), None, &|taken, group| {
             placed[taken].iter().try_for_each(|chunk| self.take(chunk, &group))
         })?;
         each(self.threads, lost, |chunk| self.take_elsewhere(chunk))
     }
 
     /// Writes a chunk of a group.
-    fn take(&self, chunk: &WantedChunk, group: &Result<&Group, StoreError>) -> ControlFlow<()> {
+    fn take(
+        &self,
+        chunk: &WantedChunk,
+        group: &Result<&Arc<Group>, StoreError>,
+    ) -> ControlFlow<()> {
         let (Ok(group), Some(place)) = (group, chunk.place) else {
             return self.take_elsewhere(chunk);
         };

@@ -21,7 +21,7 @@ use super::standing::{self, Content, Sought, Standing};
 use super::target::Target;
 use super::window::{FileNumber, ShortFile, WantedChunk, Window, sort_by_place};
 use super::{Components, Context, Counts};
-use crate::fetch::fetch;
+use crate::fetch::{SHORTEST, fetch};
 use crate::groups::Group;
 use crate::repository::describe;
 use crate::scratch::Scratch;
@@ -122,7 +122,7 @@ impl Writing<'_> {
         self.take_from_standing(&mut wanted, threads)?;
         self.take_from_seeds(&mut wanted, threads)?;
         let places: Vec<Place> = wanted.iter().filter_map(|chunk| chunk.place).collect();
-        fetch(self.context.chunks, &places, threads, self.scratch, &|taken, group| {
+        fetch(self.context.chunks, &places, (threads, SHORTEST), self.scratch, &|taken, group| {
             self.with_directories(|directories| {
                 wanted[taken].iter().try_for_each(|chunk| self.take(chunk, &group, directories))
             })
@@ -243,7 +243,7 @@ impl Writing<'_> {
     fn take(
         &self,
         chunk: &WantedChunk,
-        group: &Result<&Group, StoreError>,
+        group: &Result<&Arc<Group>, StoreError>,
         directories: &mut Directories,
     ) -> ControlFlow<()> {
         let (Ok(group), Some(place)) = (group, chunk.place) else {

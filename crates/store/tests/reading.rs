@@ -1,0 +1,146 @@
+//! Reading snapshots in place from far away: in order, anywhere, and while containers go.
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use common::far::Far;
+use common::picture::Picture;
+use common::{back_up, config, in_memory, names, open, options, restored, try_back_up, write};
+use onefold_backend::Objects;
+use onefold_store::prune::{self, Unused};
+use onefold_store::tree::Entry;
+use onefold_store::{Cancel, Progress, Repository, backup, forget};
+use onefold_testkit::{SplitMix64, random};
+
+const LEN: usize = 64 << 20;
+/// What the kernel asks a mount for at a time.
+const READ: usize = 128 << 10;
+
+/// A repository far away with one long file, and the file.
+fn with_long_file() -> (Arc<Far>, Entry, Vec<u8>) {
+    let source = tempfile::tempdir().unwrap();
+    let bytes = random(1, LEN);
+    write(source.path().join("file"), &bytes);
+    let (objects, repository) = in_memory(config(16 << 10, 64 << 10, 256 << 10));
+    let options = backup::Options { container_len: 16 << 20, ..options() };
+    let progress = Progress::default();
+    let (id, snapshot) = try_back_up(&repository, &[source.path()], &options, &progress).unwrap();
+    let entry = repository.entry_at(id, &snapshot, b"file").unwrap();
+    (Far::new(objects), entry, bytes)
+}
+
+/// How many parts of containers were read.
+fn reads(far: &Far) -> usize {
+    far.read.lock().unwrap().iter().filter(|(name, _)| name.starts_with("containers/")).count()
+}
+
+#[test]
+fn reading_a_long_file_in_order_makes_few_large_requests() {
+    let (far, entry, bytes) = with_long_file();
+    let repository = Repository::open(Arc::clone(&far) as Arc<dyn Objects>).unwrap();
+    let view = repository.view().unwrap();
+    for start in (0..LEN).step_by(READ) {
+        let read = view.read(&entry, start as u64, READ).unwrap();
+        assert!(read == bytes[start..start + READ], "at {start}");
+    }
+    // Most are of four MiB. Two threads stored the file, so it does not lie there quite in order.
+    assert!(reads(&far) <= 60, "{} requests", reads(&far));
+    let received = far.received();
+    assert!(received <= LEN as u64 * 21 / 20, "{received} bytes of {LEN}");
+}
+
+#[test]
+fn reading_anywhere_brings_one_group_or_two_for_each_read() {
+    let (far, entry, bytes) = with_long_file();
+    let repository = Repository::open(Arc::clone(&far) as Arc<dyn Objects>).unwrap();
+    let view = repository.view().unwrap();
+    let mut numbers = SplitMix64::new(2);
+    view.read(&entry, 0, 4096).unwrap();
+    let (before, received) = (reads(&far), far.received());
+    const READS: usize = 100;
+    for _ in 0..READS {
+        let start = numbers.below(LEN - 4096);
+        let read = view.read(&entry, start as u64, 4096).unwrap();
+        assert!(read == bytes[start..start + 4096], "at {start}");
+    }
+    let requests = reads(&far) - before;
+    assert!(requests <= READS * 5 / 4 + 15, "{requests} requests");
+    // A group has half a MiB here, and a chunk more.
+    let received = far.received() - received;
+    assert!(received <= (READS as u64 * 5 / 4) * (800 << 10), "{received} bytes");
+}
+
+/// Objects in which containers hold what a snapshot needs beside what nobody needs any more.
+fn half_used(source: &Path) -> Arc<dyn Objects> {
+    let (objects, repository) = in_memory(config(4 << 10, 16 << 10, 64 << 10));
+    for number in 0..80 {
+        write(source.join(format!("{number}")), random(number, 30_000));
+    }
+    let (first, _) = back_up(&repository, source);
+    for number in (0..80).step_by(2) {
+        fs::remove_file(source.join(format!("{number}"))).unwrap();
+    }
+    back_up(&repository, source);
+    forget::forget(&repository, &[first]).unwrap();
+    objects
+}
+
+/// Puts what is needed elsewhere and deletes all containers of data that were there.
+fn prune_all(objects: &Arc<dyn Objects>) {
+    let before = names(&**objects, "containers/");
+    let repository = open(objects);
+    let options = prune::Options { max_unused: Unused::Percent(0.0), ..prune::Options::default() };
+    for _ in 0..2 {
+        prune::prune(&repository, &options, &Progress::default(), &Cancel::default()).unwrap();
+    }
+    let after = names(&**objects, "containers/");
+    let stay = before.iter().filter(|name| after.contains(name)).count();
+    assert!(stay * 4 < before.len(), "{stay} of {} stay", before.len());
+}
+
+/// A repository that was opened, near or far away, before a prune took the containers it knows.
+fn opened_before_a_prune(source: &Path, is_far: bool) -> Repository {
+    let objects = half_used(source);
+    let opened: Arc<dyn Objects> = match is_far {
+        true => Far::new(Arc::clone(&objects)),
+        false => Arc::clone(&objects),
+    };
+    let repository = Repository::open(opened).unwrap();
+    repository.load().unwrap();
+    prune_all(&objects);
+    repository
+}
+
+#[test]
+fn a_mount_goes_on_when_a_prune_takes_the_containers_that_it_knows() {
+    for is_far in [false, true] {
+        let source = tempfile::tempdir().unwrap();
+        let repository = opened_before_a_prune(source.path(), is_far);
+        let (_, snapshot) = repository.latest(|_| true).unwrap();
+        let view = repository.view().unwrap();
+        let entries = view.entries(&snapshot.root).unwrap();
+        assert_eq!(entries.len(), 40);
+        for entry in &*entries {
+            let name = String::from_utf8(entry.name.clone()).unwrap();
+            let mut found = Vec::new();
+            for start in (0..30_000).step_by(10_000) {
+                found.extend(view.read(entry, start, 10_000).unwrap());
+            }
+            assert!(found == fs::read(source.path().join(&name)).unwrap(), "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_restore_goes_on_when_a_prune_takes_the_containers_that_it_knows() {
+    for is_far in [false, true] {
+        let source = tempfile::tempdir().unwrap();
+        let repository = opened_before_a_prune(source.path(), is_far);
+        let (_, snapshot) = repository.latest(|_| true).unwrap();
+        let picture = restored(&repository, &snapshot).unwrap();
+        picture.expect(&Picture::of(source.path())).unwrap();
+    }
+}
