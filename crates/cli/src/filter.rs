@@ -54,7 +54,7 @@ impl FilterArgs {
         spec: &SnapshotSpec,
     ) -> Result<ObjectId, StoreError> {
         match spec {
-            SnapshotSpec::Latest => Ok(self.find(repository, spec)?.0),
+            SnapshotSpec::Latest => Ok(repository.latest_read(|snapshot| self.wants(snapshot))?.0),
             SnapshotSpec::Prefix(_) => repository.find_id(spec),
         }
     }

@@ -65,7 +65,7 @@ impl Run {
         envelope: &Envelope,
         run: ObjectId,
     ) -> Result<Self, IndexError> {
-        Self::open(envelope, run, objects.get_limited(&run_name(run), MAX_LEN))
+        Self::open_read(envelope, run, objects.get_limited(&run_name(run), MAX_LEN))
     }
 
     /// Reads `runs`, many at a time, and hands each to `take` with its position as it comes.
@@ -78,11 +78,11 @@ impl Run {
         let request =
             |run: &ObjectId| Request { name: run_name(*run), span: Span::Whole { max: MAX_LEN } };
         objects.get_many(&mut runs.iter().map(request), &mut |at, answer| {
-            take(at, Self::open(envelope, runs[at], answer))
+            take(at, Self::open_read(envelope, runs[at], answer))
         })
     }
 
-    fn open(
+    fn open_read(
         envelope: &Envelope,
         run: ObjectId,
         read: Result<Bytes, BackendError>,
@@ -91,8 +91,13 @@ impl Run {
             BackendError::TooLong { size: len, max, .. } => IndexError::TooLong { run, len, max },
             source => IndexError::Backend { run, source },
         })?;
+        Self::open(envelope, run, &object)
+    }
+
+    /// Run `run`, whose object is `bytes`.
+    pub fn open(envelope: &Envelope, run: ObjectId, bytes: &[u8]) -> Result<Self, IndexError> {
         let body = envelope
-            .open(Kind::Run, run, &object)
+            .open(Kind::Run, run, bytes)
             .map_err(|source| IndexError::Envelope { run, source })?;
         Self::decode(&body).map_err(|source| IndexError::Malformed { run, source })
     }

@@ -83,7 +83,7 @@ impl Envelope {
             None => (Suite::Plain, 0),
             Some(_) if kind.is_under_root() => (Suite::Aes256Gcm, 0),
             Some(keys) => match keys.client() {
-                Some(client) if kind.has_epoch() => (Suite::Writer, client),
+                Some(client) if kind.has_writers() => (Suite::Writer, client),
                 _ => (Suite::Aes256Gcm, keys.epoch()),
             },
         };
@@ -129,11 +129,12 @@ impl Envelope {
                 })?;
                 // Nothing vouches for a version that comes with an unknown suite. What is under the
                 // root stays as it is, or anybody could keep a repository from being opened.
-                let suite =
-                    header::suite(&header).map_err(|unknown| match header::later(&header) {
+                let suite = header::suite(&header).map_err(|unknown| {
+                    match header::later(kind, &header) {
                         Some(later) if !kind.is_under_root() => later,
                         _ => unknown,
-                    })?;
+                    }
+                })?;
                 Some(match suite {
                     Suite::Plain => return Err(wrong_suite(Suite::Plain)),
                     Suite::Writer => Cipher::new(&keys.object_key(header::epoch(&header), salt)?),
@@ -438,7 +439,7 @@ mod tests {
                 let mut object = envelope.seal(kind, ID, b"body");
                 object[6] = 3;
                 let mut later = object.clone();
-                later[4] = FORMAT_VERSION + 1;
+                later[4] = kind.version() + 1;
                 if envelope.suite() == Suite::Plain {
                     renew_check(&mut object);
                     renew_check(&mut later);
@@ -449,7 +450,7 @@ mod tests {
                     Err(SealError::Reserved { field: "suite", found: 3 }),
                     "{kind}"
                 );
-                let known = FORMAT_VERSION;
+                let known = kind.version();
                 let is_told = envelope.open(kind, ID, &later)
                     == Err(SealError::Version { found: known + 1, known });
                 // Anybody may put a key epoch, or a word on a client, that nobody can open.
@@ -566,7 +567,8 @@ mod tests {
 
     #[test]
     fn a_writer_opens_nothing_but_what_everybody_has_to_read() {
-        for kind in Kind::ALL.iter().copied().filter(|kind| !kind.is_under_root()) {
+        let seals = |kind: &Kind| kind.has_writers() || kind.is_under_index();
+        for kind in Kind::ALL.iter().copied().filter(seals) {
             let [own, others] = [writer(), encrypted()].map(|one| one.seal(kind, ID, b"body"));
             for object in [&own, &others] {
                 assert_eq!(encrypted().open(kind, ID, object).unwrap(), &b"body"[..], "{kind}");
@@ -594,9 +596,9 @@ mod tests {
         // As if it sealed a snapshot and called it another kind: the header is covered by the tag,
         // so a kind is refused whether it is changed before or after.
         let (key, share) = keys().of_client(CLIENT).unwrap().new_object_key().unwrap();
-        for kind in Kind::ALL.iter().copied().filter(|kind| !kind.has_epoch()) {
+        for kind in Kind::ALL.iter().copied().filter(|kind| !kind.has_writers()) {
             let mut header = writer().header(Kind::Snapshot, ID);
-            header[5] = kind.code();
+            (header[4], header[5]) = (kind.version(), kind.code());
             let mut body = *b"body";
             let tag = Cipher::new(&key).seal(0, &header, &mut body);
             let object = [&header[..], &share, &body, &tag].concat();

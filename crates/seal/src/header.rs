@@ -4,8 +4,8 @@ use std::fmt;
 
 use crate::{ObjectId, SealError};
 
-/// The version of the format that this program writes and reads. It is frozen: what a later program may
-/// add is in docs/format.md, "Versions".
+/// The version of the format of all objects but [bundles](Kind::Bundle). It is frozen: what a later
+/// program may add is in docs/format.md, "Versions".
 pub const FORMAT_VERSION: u8 = 1;
 
 /// Length in bytes of the header that every object begins with.
@@ -43,6 +43,10 @@ pub enum Kind {
     KeyForPair,
     /// What became of a write-only client.
     Client,
+    /// Copies of log entries or snapshots.
+    Bundle,
+    /// Copies of index runs.
+    RunBundle,
 }
 
 impl Kind {
@@ -61,6 +65,8 @@ impl Kind {
         Kind::LogEntry,
         Kind::KeyForPair,
         Kind::Client,
+        Kind::Bundle,
+        Kind::RunBundle,
     ];
 
     /// The number that stands for this kind on disk.
@@ -79,6 +85,16 @@ impl Kind {
             Kind::LogEntry => 11,
             Kind::KeyForPair => 12,
             Kind::Client => 13,
+            // Told apart by their ids, and by the key that seals them.
+            Kind::Bundle | Kind::RunBundle => 14,
+        }
+    }
+
+    /// The version of the format that has such objects.
+    pub const fn version(self) -> u8 {
+        match self {
+            Kind::Bundle | Kind::RunBundle => 2,
+            _ => FORMAT_VERSION,
         }
     }
 
@@ -94,12 +110,17 @@ impl Kind {
     /// Whether the index key seals such objects, which everybody who writes has to read. Their epoch
     /// says only which key opens what they tell of.
     pub(crate) const fn is_under_index(self) -> bool {
-        matches!(self, Kind::Run | Kind::Mark)
+        matches!(self, Kind::Run | Kind::Mark | Kind::RunBundle)
     }
 
     /// Whether the sealing key of an epoch seals such objects, if no write-only client does.
     pub(crate) const fn has_epoch(self) -> bool {
         !self.is_under_root() && !self.is_under_index()
+    }
+
+    /// Whether write-only clients seal such objects in a suite of their own.
+    pub(crate) const fn has_writers(self) -> bool {
+        self.has_epoch() && !matches!(self, Kind::Bundle)
     }
 }
 
@@ -119,6 +140,8 @@ impl fmt::Display for Kind {
             Kind::LogEntry => "log entry",
             Kind::KeyForPair => "key for a pair",
             Kind::Client => "word on a write-only client",
+            Kind::Bundle => "bundle",
+            Kind::RunBundle => "bundle of index runs",
         })
     }
 }
@@ -174,7 +197,7 @@ impl Header {
     pub(crate) fn encode(&self) -> [u8; HEADER_LEN] {
         let mut header = [0; HEADER_LEN];
         header[0..4].copy_from_slice(MARK);
-        header[4] = FORMAT_VERSION;
+        header[4] = self.kind.version();
         header[5] = self.kind.code();
         header[6] = self.suite.code();
         // Byte 7 is reserved, and all other flags.
@@ -185,13 +208,13 @@ impl Header {
         header
     }
 
-    /// Reads a header of version 1 that belongs to an object of `kind`.
+    /// Reads a header that belongs to an object of `kind`.
     pub(crate) fn read(kind: Kind, header: &[u8; HEADER_LEN]) -> Result<Self, SealError> {
         if header[0..4] != *MARK {
             return Err(SealError::NotOnefold);
         }
-        if header[4] != FORMAT_VERSION {
-            return Err(SealError::Version { found: header[4], known: FORMAT_VERSION });
+        if header[4] != kind.version() {
+            return Err(SealError::Version { found: header[4], known: kind.version() });
         }
         if header[5] != kind.code() {
             let found = Kind::from_code(header[5])
@@ -209,7 +232,7 @@ impl Header {
                 return Err(SealError::Reserved { field, found });
             }
         }
-        if suite == Suite::Writer && !kind.has_epoch() {
+        if suite == Suite::Writer && !kind.has_writers() {
             return Err(SealError::Reserved { field: "suite", found: suite.code().into() });
         }
         let is_right = match suite {
@@ -240,9 +263,9 @@ pub(crate) fn suite(header: &[u8; HEADER_LEN]) -> Result<Suite, SealError> {
     Suite::from_code(header[6]).ok_or(SealError::Reserved { field: "suite", found })
 }
 
-/// That a header names a later version than this program knows, before anything vouches for it.
-pub(crate) fn later(header: &[u8; HEADER_LEN]) -> Option<SealError> {
-    let (found, known) = (header[4], FORMAT_VERSION);
+/// That a header names a later version than this program knows of `kind`, before anything vouches for it.
+pub(crate) fn later(kind: Kind, header: &[u8; HEADER_LEN]) -> Option<SealError> {
+    let (found, known) = (header[4], kind.version());
     (found > known).then_some(SealError::Version { found, known })
 }
 

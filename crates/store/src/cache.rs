@@ -1,7 +1,7 @@
 //! Copies on this machine of what never changes in the repository.
 //!
-//! Kept are snapshots, log entries that others follow, footers of containers, and the groups of
-//! containers that hold trees and nodes of recipes. A copy has the bytes of the repository, sealed as
+//! Kept are snapshots, log entries that others follow, bundles, footers of containers, and the groups
+//! of containers that hold trees and nodes of recipes. A copy has the bytes of the repository, sealed as
 //! there. It is kept once it was opened, and opened again whenever it is used, as the original would
 //! be; one that does not open is removed, and the original is fetched.
 //!
@@ -48,6 +48,8 @@ pub(crate) enum Copied {
     Footer(ObjectId, u64),
     /// A group of a container.
     Group(ObjectId, u32),
+    /// A bundle, and its length in bytes.
+    Bundle(ObjectId, u64),
 }
 
 impl Copied {
@@ -57,6 +59,7 @@ impl Copied {
             Self::Entry(at) => format!("entry-{}", at.id()),
             Self::Footer(id, size) => format!("footer-{id}-{size}"),
             Self::Group(id, number) => format!("group-{id}-{number}"),
+            Self::Bundle(id, len) => format!("bundle-{id}-{len}"),
         }
     }
 }
@@ -84,6 +87,11 @@ impl ObjectCache {
             self.attempt(|| self.files.remove(&what.name()));
         }
         opened
+    }
+
+    /// Whether there is a copy of `what`, be it one that opens or not.
+    pub(crate) fn has(&self, what: Copied) -> bool {
+        self.get(what, |_| Ok::<_, StoreError>(())).is_some()
     }
 
     /// Keeps a copy of `what`, which was opened.
@@ -149,7 +157,11 @@ impl Repository {
     }
 
     pub(crate) fn cache(&self) -> Option<&ObjectCache> {
-        self.cache.as_ref().filter(|_| !self.past_cache.load(Ordering::Relaxed))
+        self.cache.as_ref().filter(|_| !self.is_past_cache())
+    }
+
+    pub(crate) fn is_past_cache(&self) -> bool {
+        self.past_cache.load(Ordering::Relaxed)
     }
 }
 

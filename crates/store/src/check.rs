@@ -5,6 +5,7 @@
 //! nothing: whatever is wrong becomes a [`Finding`] that names its object. What can be done about it
 //! is in [`repair`](crate::repair).
 
+mod bundles;
 mod containers;
 mod seen;
 
@@ -180,6 +181,7 @@ fn examine_by(
     check.keys()?;
     let index = check.snapshots(&snapshots)?;
     check.intents()?;
+    check.bundles()?;
     let is_sure = index.trouble().is_none();
     // What it takes on disk is given back; if that fails, the next check does it.
     drop(index.clear());

@@ -20,7 +20,7 @@ use onefold_container as container;
 use onefold_index as index;
 
 use crate::client::{self, Step};
-use crate::{config, keys, log, mark, snapshot};
+use crate::{bundle, config, keys, log, mark, snapshot};
 
 /// For so long an answer serves.
 const FRESH: Duration = Duration::from_secs(10);
@@ -88,13 +88,13 @@ impl Early {
         }
     }
 
-    /// Reads all log entries, snapshots and runs that listings show which wait here: for a client that
-    /// knows nothing of the repository yet.
-    pub(crate) fn ask_all(&self) {
+    /// Reads all log entries, snapshots and runs that listings show which wait here, but those that
+    /// `is_had`: for a client that knows nothing of the repository yet.
+    pub(crate) fn ask_all(&self, is_had: &dyn Fn(&str) -> bool) {
         let prefixes = [log::PREFIX, snapshot::PREFIX, index::PREFIX];
         let names = prefixes.iter().flat_map(|prefix| self.listed(prefix));
-        let names = names.filter(|name| !self.lock().read.contains_key(name)).collect();
-        self.ask(&[], names, MAX_LEN);
+        let is_wanted = |name: &String| !is_had(name) && !self.lock().read.contains_key(name);
+        self.ask(&[], names.filter(is_wanted).collect(), MAX_LEN);
     }
 
     /// What a listing of `prefix` showed that waits here; nothing if there is none.
@@ -228,7 +228,7 @@ impl Opening {
 
     fn list(&self, names: Vec<String>) {
         let first = [keys::PREFIX, keys::EPOCHS, client::PREFIX, log::PREFIX, snapshot::PREFIX];
-        let mut prefixes = [&first[..], &[mark::PREFIX]].concat();
+        let mut prefixes = [&first[..], &[mark::PREFIX, bundle::PREFIX]].concat();
         if self.needs_index {
             prefixes.push(index::PREFIX);
         }

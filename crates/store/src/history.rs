@@ -230,6 +230,16 @@ impl Seen {
         committed.into_iter().map(|(id, _)| *id).collect()
     }
 
+    /// How many entries the logs have, as far as they were seen.
+    pub(crate) fn entry_count(&self) -> u64 {
+        self.heads.values().fold(0, |sum, head| sum.saturating_add(head.sequence).saturating_add(1))
+    }
+
+    /// How many snapshots are there, as far as logs tell.
+    pub(crate) fn snapshot_count(&self) -> u64 {
+        self.committed.len() as u64
+    }
+
     /// What says that the snapshot is there.
     pub(crate) fn commit(&self, snapshot: ObjectId) -> Option<Commit> {
         self.committed.get(&snapshot).copied()

@@ -16,6 +16,7 @@ use onefold_seal::{
     WrappedKey,
 };
 
+use crate::bundle::Bundles;
 use crate::check::Finding;
 use crate::client::{Step, word_at, word_name};
 use crate::early::Opening;
@@ -802,6 +803,7 @@ impl Repository {
             own_head: Mutex::default(),
             cache: None,
             past_cache: AtomicBool::new(false),
+            bundles: Bundles::default(),
             index_place: IndexPlace::default(),
             loaded: OnceLock::new(),
         })

@@ -18,6 +18,7 @@ mod ahead;
 mod alive;
 pub mod backup;
 mod both;
+mod bundle;
 mod cache;
 pub mod check;
 mod chunk_bits;
@@ -73,6 +74,7 @@ pub mod tree;
 mod view;
 mod writer;
 
+pub use bundle::decode as decode_bundle;
 pub use cache::ObjectCache;
 pub use client::{ClientInfo, ClientList, ClientWord};
 pub use config::Config;

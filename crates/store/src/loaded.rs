@@ -13,6 +13,7 @@ use onefold_index::{self as index, Index, IndexError, Listed, Memory, Run};
 use onefold_seal::ObjectId;
 
 use crate::both::both;
+use crate::bundle::Of;
 use crate::cache::read_directories;
 use crate::mark::{self, Marks};
 use crate::object::{or_end, until_error};
@@ -196,11 +197,18 @@ impl Repository {
         };
         let mut learning = Learning::begin(index, &live, &may_hold);
         learning.warnings = warnings;
-        let runs: Vec<_> = runs_listed
+        let mut runs: Vec<_> = runs_listed
             .iter()
             .filter_map(|name| index::run_id(name))
             .filter(|id| !learning.knows_run(*id))
             .collect();
+        // A copy of a run counts if the run is listed: it may lie as a run may.
+        if let Some(copies) = self.copies(Of::Runs, runs.len()) {
+            runs.retain(|id| {
+                let copy = copies.get(id).map(|copy| Run::open(&self.envelope, *id, copy));
+                copy.and_then(Result::ok).map(|run| learning.run(*id, run)).is_none()
+            });
+        }
         until_error(|failed| {
             Run::read_many(&*self.objects, &self.envelope, &runs, &mut |at, run| match run {
                 Ok(run) => {

@@ -16,7 +16,8 @@ use onefold_backend::{BackendError, Objects, Request, Span};
 use onefold_seal::wire::{Put, Reader, WireError};
 use onefold_seal::{CHECK_LEN, Check, Envelope, Kind, ObjectId, PSEUDONYM_LEN};
 
-use crate::cache::Copied;
+use crate::bundle::{Of, chain};
+use crate::cache::{Copied, ObjectCache};
 use crate::history::Seen;
 use crate::object::{ids, read_object, too_long};
 use crate::repository::describe;
@@ -224,44 +225,76 @@ pub(crate) type Fetched = HashMap<At, Result<Option<Bytes>, StoreError>>;
 /// Reads many entries at once: those that are not `last` of their log from copies, if there are any.
 /// What would take more than [`MAX_HELD`] bytes together is left out.
 pub(crate) fn fetch_many(repository: &Repository, entries: &[At], last: &HashSet<At>) -> Fetched {
-    let (mut fetched, mut held) = (Fetched::new(), 0);
-    let mut hold = |at, read: Result<Option<Bytes>, StoreError>| {
-        held += read.iter().flatten().map(Bytes::len).sum::<usize>();
-        if held > MAX_HELD {
+    let mut reading = Reading { repository, last, fetched: Fetched::new(), held: 0 };
+    let Some(wanted) = reading.from_cache(entries) else { return reading.fetched };
+    let Some(copies) = repository.copies(Of::Entries, wanted.len()) else {
+        reading.by_name(&wanted);
+        return reading.fetched;
+    };
+    let is_copied = |at: &At| !last.contains(at) && copies.contains_key(&at.id());
+    let (copied, others): (Vec<At>, Vec<At>) = wanted.into_iter().partition(is_copied);
+    reading.by_name(&others);
+    let others = chain::take_vouched(repository, copies, copied, &mut reading.fetched);
+    reading.by_name(&others);
+    reading.fetched
+}
+
+/// Entries that are read together.
+struct Reading<'a> {
+    repository: &'a Repository,
+    last: &'a HashSet<At>,
+    fetched: Fetched,
+    /// Bytes of them.
+    held: usize,
+}
+
+impl Reading<'_> {
+    fn hold(&mut self, at: At, read: Result<Option<Bytes>, StoreError>) -> ControlFlow<()> {
+        self.held += read.iter().flatten().map(Bytes::len).sum::<usize>();
+        if self.held > MAX_HELD {
             return ControlFlow::Break(());
         }
-        fetched.insert(at, read);
+        self.fetched.insert(at, read);
         ControlFlow::Continue(())
-    };
-    let cache_of = |at: &At| repository.cache().filter(|_| !last.contains(at));
-    let (mut wanted, mut held_all) = (Vec::new(), true);
-    for at in entries {
-        let open = |copy: Bytes| repository.open_entry(*at, &copy).map(|_| copy);
-        match cache_of(at).and_then(|cache| cache.get(Copied::Entry(*at), open)) {
-            Some(copy) => held_all = held_all && hold(*at, Ok(Some(copy))).is_continue(),
-            None => wanted.push(*at),
-        }
     }
-    if !held_all {
-        return fetched;
+
+    fn cache_of(&self, at: At) -> Option<&ObjectCache> {
+        self.repository.cache().filter(|_| !self.last.contains(&at))
     }
-    let request = |at: &At| Request { name: at.name(), span: Span::Whole { max: MAX_LEN } };
-    // It may end early: the others are read as they are taken.
-    let _ = repository.objects.get_many(&mut wanted.iter().map(request), &mut |number, answer| {
-        let at = wanted[number];
-        let read = answer.map_err(too_long);
-        if let (Ok(bytes), Some(cache)) = (&read, cache_of(&at))
-            && repository.open_entry(at, bytes).is_ok()
-        {
-            cache.keep(Copied::Entry(at), bytes);
+
+    /// Takes those of which this machine has copies, and gives the others; nothing once there is no
+    /// room.
+    fn from_cache(&mut self, entries: &[At]) -> Option<Vec<At>> {
+        let (mut wanted, mut held_all) = (Vec::new(), true);
+        for at in entries {
+            let open = |copy: Bytes| self.repository.open_entry(*at, &copy).map(|_| copy);
+            match self.cache_of(*at).and_then(|cache| cache.get(Copied::Entry(*at), open)) {
+                Some(copy) => held_all = held_all && self.hold(*at, Ok(Some(copy))).is_continue(),
+                None => wanted.push(*at),
+            }
         }
-        match read {
-            // Whoever takes the entry asks for it, and says so.
-            Err(error) if error.is_unreachable() => ControlFlow::Break(()),
-            read => hold(at, if_there(read)),
-        }
-    });
-    fetched
+        held_all.then_some(wanted)
+    }
+
+    fn by_name(&mut self, entries: &[At]) {
+        let request = |at: &At| Request { name: at.name(), span: Span::Whole { max: MAX_LEN } };
+        let objects = &self.repository.objects;
+        // It may end early: the others are read as they are taken.
+        let _ = objects.get_many(&mut entries.iter().map(request), &mut |number, answer| {
+            let at = entries[number];
+            let read = answer.map_err(too_long);
+            if let (Ok(bytes), Some(cache)) = (&read, self.cache_of(at))
+                && self.repository.open_entry(at, bytes).is_ok()
+            {
+                cache.keep(Copied::Entry(at), bytes);
+            }
+            match read {
+                // Whoever takes the entry asks for it, and says so.
+                Err(error) if error.is_unreachable() => ControlFlow::Break(()),
+                read => self.hold(at, if_there(read)),
+            }
+        });
+    }
 }
 
 fn if_there(read: Result<Bytes, StoreError>) -> Result<Option<Bytes>, StoreError> {

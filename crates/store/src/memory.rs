@@ -68,8 +68,12 @@ impl Repository {
             self.note_trouble("what was remembered of the repository is damaged and is begun anew");
         }
         let mut seen = memory.seen.clone();
+        // Their listing waits among the early answers, and is wanted when those are gone.
+        if self.early.is_some() && !self.is_write_only() {
+            self.listed_bundles()?;
+        }
         if seen == Seen::default() {
-            self.early.iter().for_each(|early| early.ask_all());
+            self.early.iter().for_each(|early| self.ask_all(early));
         }
         let found = seen.compare(self, least)?;
         self.note_logged(Some(Arc::new(seen.clone())));

@@ -1,6 +1,6 @@
 //! An open repository.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -10,6 +10,7 @@ use onefold_fingerprint::{Fingerprint, FingerprintAlgorithm, Fingerprinter};
 use onefold_index::{self as index, Listed};
 use onefold_seal::{Envelope, Keys, ObjectId, Suite};
 
+use crate::bundle::Bundles;
 use crate::cache::ObjectCache;
 use crate::chunks::ChunkReader;
 use crate::client::Removal;
@@ -66,6 +67,8 @@ pub struct Repository {
     pub(crate) cache: Option<ObjectCache>,
     /// Whether these are not to be used.
     pub(crate) past_cache: AtomicBool,
+    /// Its bundles, as far as they were read.
+    pub(crate) bundles: Bundles,
     /// Where its index is kept besides.
     pub(crate) index_place: IndexPlace,
     pub(crate) loaded: OnceLock<Loaded>,
@@ -174,22 +177,22 @@ impl Repository {
     pub fn snapshots(&self) -> Result<SnapshotList, StoreError> {
         self.expect_reading()?;
         let listed = self.listed_snapshots()?;
-        let (mut snapshots, mut damaged) = (Vec::new(), Vec::<(ObjectId, StoreError)>::new());
-        Snapshot::find_many(self, &listed, &mut |id, found| match found {
-            Ok(Some(snapshot)) => snapshots.push((id, snapshot)),
-            Ok(None) => {}
-            // Forgotten since it was listed.
-            Err(StoreError::Backend(error)) if error.is_not_found() => {}
-            Err(error) => damaged.push((id, error)),
-        })?;
-        if let Some(at) = damaged.iter().position(|(_, error)| error.is_unreachable()) {
-            return Err(damaged.swap_remove(at).1);
-        }
-        // Answers come in any order, and messages in the order of the listing.
-        damaged.sort_unstable_by_key(|(id, _)| *id);
-        let damaged = damaged.into_iter().map(|(_, error)| error).collect();
-        snapshots.sort_by_key(|(id, snapshot)| (snapshot.time, *id));
-        Ok((snapshots, damaged))
+        let list = |take: &mut TakeSnapshot<'_>| Snapshot::find_many(self, &listed, take);
+        Ok(oldest_first(list)?.0)
+    }
+
+    /// The same only to be shown, from bundles where there are many; and the ids of those of which no
+    /// more than a copy in a bundle was read.
+    fn look_over(&self) -> Result<(SnapshotList, HashSet<ObjectId>), StoreError> {
+        self.expect_reading()?;
+        let listed = snapshot::ids(&self.objects.list(snapshot::PREFIX)?);
+        oldest_first(|take| Snapshot::show_many(self, &listed, take))
+    }
+
+    /// The same as [`snapshots`](Self::snapshots), only to be shown: where there are many, most are
+    /// read in bundles.
+    pub fn shown_snapshots(&self) -> Result<SnapshotList, StoreError> {
+        Ok(self.look_over()?.0)
     }
 
     /// The snapshot that `spec` names.
@@ -200,27 +203,31 @@ impl Repository {
         }
     }
 
-    /// The newest of the snapshots that are `wanted`.
+    /// The newest of the snapshots that are `wanted`, as they are shown; itself it is read by its name.
     pub fn latest(
         &self,
         wanted: impl Fn(&Snapshot) -> bool,
     ) -> Result<(ObjectId, Snapshot), StoreError> {
-        let (snapshots, mut damaged) = self.snapshots()?;
-        // A damaged snapshot may be the newest: saying nothing would restore an older one.
-        if let Some(error) = damaged.pop() {
-            return Err(error);
+        let (shown, copied) = self.look_over()?;
+        let (id, snapshot) = newest(shown, &wanted)?;
+        if !copied.contains(&id) {
+            return Ok((id, snapshot));
         }
-        let count = snapshots.len();
-        let newest = snapshots.into_iter().rev().find(|(_, snapshot)| wanted(snapshot));
-        newest.ok_or_else(|| StoreError::NoSnapshot {
-            spec: SnapshotSpec::Latest.to_string(),
-            hint: match count {
-                0 => ": the repository has none yet".into(),
-                _ => {
-                    format!(": none of {count} snapshots is of the host, tags and paths asked for")
-                }
-            },
-        })
+        match Snapshot::find(self, id) {
+            Ok(Some(original)) if original == snapshot => Ok((id, original)),
+            Err(error) if error.is_unreachable() => Err(error),
+            // The copy was not what the snapshot is.
+            Ok(_) | Err(_) => self.latest_read(wanted),
+        }
+    }
+
+    /// The newest of the snapshots that are `wanted`, all of which are read by their names: for whoever
+    /// takes it away.
+    pub fn latest_read(
+        &self,
+        wanted: impl Fn(&Snapshot) -> bool,
+    ) -> Result<(ObjectId, Snapshot), StoreError> {
+        newest(self.snapshots()?, wanted)
     }
 
     fn find_by_prefix(&self, digits: &str) -> Result<(ObjectId, Snapshot), StoreError> {
@@ -232,7 +239,7 @@ impl Repository {
     /// long as all digits are given and its receipt is there or a log names it.
     pub fn find_id(&self, spec: &SnapshotSpec) -> Result<ObjectId, StoreError> {
         let digits = match spec {
-            SnapshotSpec::Latest => return Ok(self.find(spec)?.0),
+            SnapshotSpec::Latest => return Ok(self.latest_read(|_| true)?.0),
             SnapshotSpec::Prefix(digits) => digits,
         };
         match (self.only_fitting(digits), digits.parse()) {
@@ -334,6 +341,51 @@ impl Repository {
         let loaded = self.load_index()?;
         Ok(self.loaded.get_or_init(|| loaded))
     }
+}
+
+/// Takes what was found of a snapshot.
+type TakeSnapshot<'t> = dyn FnMut(ObjectId, Result<Option<Snapshot>, StoreError>) + 't;
+
+/// What `list` hands out, oldest first, and what it gives.
+fn oldest_first<T>(
+    list: impl FnOnce(&mut TakeSnapshot<'_>) -> Result<T, StoreError>,
+) -> Result<(SnapshotList, T), StoreError> {
+    let (mut snapshots, mut damaged) = (Vec::new(), Vec::<(ObjectId, StoreError)>::new());
+    let listed = list(&mut |id, found| match found {
+        Ok(Some(snapshot)) => snapshots.push((id, snapshot)),
+        Ok(None) => {}
+        // Forgotten since it was listed.
+        Err(StoreError::Backend(error)) if error.is_not_found() => {}
+        Err(error) => damaged.push((id, error)),
+    })?;
+    if let Some(at) = damaged.iter().position(|(_, error)| error.is_unreachable()) {
+        return Err(damaged.swap_remove(at).1);
+    }
+    // Answers come in any order, and messages in the order of the listing.
+    damaged.sort_unstable_by_key(|(id, _)| *id);
+    let damaged = damaged.into_iter().map(|(_, error)| error).collect();
+    snapshots.sort_by_key(|(id, snapshot)| (snapshot.time, *id));
+    Ok(((snapshots, damaged), listed))
+}
+
+/// The newest of `snapshots` that are `wanted`.
+fn newest(
+    (snapshots, mut damaged): SnapshotList,
+    wanted: impl Fn(&Snapshot) -> bool,
+) -> Result<(ObjectId, Snapshot), StoreError> {
+    // A damaged snapshot may be the newest: saying nothing would restore an older one.
+    if let Some(error) = damaged.pop() {
+        return Err(error);
+    }
+    let count = snapshots.len();
+    let newest = snapshots.into_iter().rev().find(|(_, snapshot)| wanted(snapshot));
+    newest.ok_or_else(|| StoreError::NoSnapshot {
+        spec: SnapshotSpec::Latest.to_string(),
+        hint: match count {
+            0 => ": the repository has none yet".into(),
+            _ => format!(": none of {count} snapshots is of the host, tags and paths asked for"),
+        },
+    })
 }
 
 /// What names chunks. Encrypted repositories use keyed BLAKE3, the others anything without a key

@@ -1,5 +1,6 @@
 //! Snapshots: what a source looked like at one moment.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::str::FromStr;
 
@@ -8,6 +9,7 @@ use onefold_backend::{ObjectInfo, Objects};
 use onefold_seal::wire::{Put, Reader, WireError};
 use onefold_seal::{Envelope, Kind, ObjectId, SealError};
 
+use crate::bundle::Of;
 use crate::cache::Copied;
 use crate::fence;
 use crate::object::{read_object, read_objects};
@@ -153,24 +155,75 @@ impl Snapshot {
         listed: &[(ObjectId, u64)],
         take: &mut dyn FnMut(ObjectId, Result<Option<Self>, StoreError>),
     ) -> Result<(), StoreError> {
+        let wanted = Self::from_cache(repository, listed, take);
+        Self::by_name(repository, &wanted, take)
+    }
+
+    /// The same, only to be shown: from bundles as well, if a copy has the length that was listed.
+    /// Gives those of which only a copy in a bundle was read.
+    pub(crate) fn show_many(
+        repository: &Repository,
+        listed: &[(ObjectId, u64)],
+        take: &mut dyn FnMut(ObjectId, Result<Option<Self>, StoreError>),
+    ) -> Result<HashSet<ObjectId>, StoreError> {
+        let mut wanted = Self::from_cache(repository, listed, take);
+        let mut copied = HashSet::new();
+        if let Some(copies) = repository.copies(Of::Snapshots, wanted.len()) {
+            wanted.retain(|(id, len)| {
+                let copy = copies.get(id).filter(|copy| copy.len() as u64 == *len);
+                match copy.map(|copy| Self::open_found(repository, *id, copy)) {
+                    Some(Ok(Some(snapshot))) => {
+                        copied.insert(*id);
+                        take(*id, Ok(Some(snapshot)));
+                        false
+                    }
+                    _ => true,
+                }
+            });
+        }
+        Self::by_name(repository, &wanted, take)?;
+        Ok(copied)
+    }
+
+    /// The snapshot whose object is `bytes`; nothing if something else is in its place.
+    fn open_found(
+        repository: &Repository,
+        id: ObjectId,
+        bytes: &[u8],
+    ) -> Result<Option<Self>, StoreError> {
+        let found = Self::in_its_place(repository, id, Self::open(repository, id, bytes)?)?;
+        Ok(found.into_snapshot())
+    }
+
+    /// Hands those of which this machine has copies to `take`, and gives the others.
+    fn from_cache(
+        repository: &Repository,
+        listed: &[(ObjectId, u64)],
+        take: &mut dyn FnMut(ObjectId, Result<Option<Self>, StoreError>),
+    ) -> Vec<(ObjectId, u64)> {
         let cache = repository.cache();
-        let open = |id, bytes: &[u8]| {
-            let found = Self::in_its_place(repository, id, Self::open(repository, id, bytes)?)?;
-            Ok::<_, StoreError>(found.into_snapshot())
-        };
         let mut wanted = Vec::new();
         for (id, len) in listed {
-            let copy = |bytes: Bytes| open(*id, &bytes);
+            let copy = |bytes: Bytes| Self::open_found(repository, *id, &bytes);
             match cache.and_then(|cache| cache.get(Copied::Snapshot(*id, *len), copy)) {
                 Some(found) => take(*id, Ok(found)),
                 None => wanted.push((*id, *len)),
             }
         }
+        wanted
+    }
+
+    fn by_name(
+        repository: &Repository,
+        wanted: &[(ObjectId, u64)],
+        take: &mut dyn FnMut(ObjectId, Result<Option<Self>, StoreError>),
+    ) -> Result<(), StoreError> {
+        let cache = repository.cache();
         let names = wanted.iter().map(|(id, _)| snapshot_name(*id));
         read_objects(&*repository.objects, names, MAX_LEN, &mut |at, read| {
             let (id, len) = wanted[at];
             let found = read.and_then(|bytes| {
-                let found = open(id, &bytes)?;
+                let found = Self::open_found(repository, id, &bytes)?;
                 // What stands in a snapshot's place is asked for each time.
                 if found.is_some() && bytes.len() as u64 == len {
                     cache.inspect(|cache| cache.keep(Copied::Snapshot(id, len), &bytes));

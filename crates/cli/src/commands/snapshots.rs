@@ -93,7 +93,7 @@ struct Listed {
 impl Snapshots {
     pub(crate) fn run(self, console: &Console) -> Result<Exit> {
         let opened = self.repository.open_unloaded(console)?;
-        let (mut snapshots, damaged) = opened.repository.snapshots()?;
+        let (mut snapshots, damaged) = opened.repository.shown_snapshots()?;
         snapshots.retain(|(_, snapshot)| self.filter.wants(snapshot));
         if let Some(latest) = self.latest {
             snapshots = newest(snapshots, latest.get());

@@ -49,6 +49,7 @@ use self::sources::{Shape, Sources};
 use self::walk::Walk;
 use crate::alive::Alive;
 use crate::both::both;
+use crate::bundle::arrange_after_backup;
 use crate::place::Used;
 use crate::seeded::{self, Bug};
 use crate::tree::{Entry, Time};
@@ -285,6 +286,9 @@ fn run(
         is_from_client: repository.is_write_only(),
     };
     let id = announced.commit_validated(&snapshot)?;
+    if !cancel.is_cancelled() {
+        arrange_after_backup(repository);
+    }
     Ok((id, snapshot))
 }
 

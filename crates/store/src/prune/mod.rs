@@ -32,6 +32,7 @@ use self::choose::{Candidate, Choice, choose};
 use self::copy::Copier;
 pub use self::intents::Waiting;
 use self::live::{Live, Walk};
+use crate::bundle::{self, Arranged, Of};
 use crate::fence::{self, Fate};
 use crate::intent::Intent;
 use crate::loaded::Loaded;
@@ -122,6 +123,10 @@ pub struct Report {
     pub deleted_containers: u64,
     /// Index runs that were deleted, because nothing of what they covered is left.
     pub deleted_runs: u64,
+    /// Bundles of log entries, snapshots or index runs that were put.
+    pub put_bundles: u64,
+    /// Bundles that were deleted, because others replace them or hold what they hold.
+    pub deleted_bundles: u64,
     /// Containers that stay condemned until the backups in `waiting` have ended.
     pub waiting_containers: u64,
     /// Backups that the next prune has to wait for.
@@ -248,6 +253,7 @@ impl Prune<'_> {
         let condemned = self.condemn(&loaded, &live, !running.is_empty())?;
         if !self.options.dry_run {
             self.sweep(&loaded, &live, &seen, condemned)?;
+            self.bundle()?;
         }
         self.report.warnings.extend(loaded.warnings);
         Ok(())
@@ -533,6 +539,24 @@ impl Prune<'_> {
             self.objects().delete(&mark_name(*mark))?;
         }
         self.report.deleted_containers = deleted.len() as u64;
+        Ok(())
+    }
+
+    /// Sees to it that bundles hold what is there, and nothing else. Where there is no room for new
+    /// ones, old ones stay.
+    fn bundle(&mut self) -> Result<(), StoreError> {
+        for of in Of::ALL {
+            self.go_on()?;
+            match bundle::arrange(self.repository, of) {
+                Ok(Arranged { put, deleted, warnings }) => {
+                    self.report.put_bundles += put;
+                    self.report.deleted_bundles += deleted;
+                    self.report.warnings.extend(warnings);
+                }
+                Err(error) if error.is_full() => self.report.warnings.push(describe(&error)),
+                Err(error) => return Err(error),
+            }
+        }
         Ok(())
     }
 
