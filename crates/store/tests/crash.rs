@@ -3,6 +3,7 @@
 mod common;
 
 use common::Protection;
+use common::bundled::Bundled;
 use common::merged::Merged;
 use common::pruned::Pruned;
 use common::scene::{Scene, cut_power_while_making_a_repository};
@@ -93,4 +94,27 @@ fn a_merging_prune_of_which_any_call_fails_loses_nothing() {
     let count = Merged::new(Protection::Plain).fail_every(&Fault::new(Failure::Io)).unwrap();
     println!("a merging prune whose calls fail: {count}");
     assert!(count.operations > 60, "{count}");
+}
+
+#[test]
+fn a_prune_that_replaces_bundles_cut_anywhere_hides_nothing_and_is_finished_by_the_next() {
+    for protection in [Protection::Plain, Protection::Encrypted] {
+        let count = Bundled::new(protection).cut_power_everywhere(1).unwrap();
+        println!("a prune that replaces bundles, {protection:?}: {count}");
+        assert!(count.operations > 10 && count.states > count.operations / 2, "{count}");
+    }
+}
+
+#[test]
+fn what_a_prune_after_one_killed_while_it_bundled_leaves_lasts() {
+    let count = Bundled::new(Protection::Plain).kill_and_cut_power_later(5, 1).unwrap();
+    println!("a killed prune that replaced bundles, and another: {count}");
+    assert!(count.states >= count.operations, "{count}");
+}
+
+#[test]
+fn a_prune_that_replaces_bundles_of_which_any_call_fails_hides_nothing() {
+    let count = Bundled::new(Protection::Plain).fail_every(&Fault::new(Failure::Io)).unwrap();
+    println!("a prune that replaces bundles and whose calls fail: {count}");
+    assert!(count.operations > 10, "{count}");
 }

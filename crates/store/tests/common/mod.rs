@@ -3,7 +3,9 @@
 #![allow(unreachable_pub, reason = "a module of every test crate, a library of none")]
 
 pub mod attacked;
+pub mod bundled;
 pub mod copied;
+pub mod counted;
 pub mod far;
 pub mod hang;
 pub mod hooked;
