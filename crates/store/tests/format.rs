@@ -423,6 +423,34 @@ fn read_what_prunes_leave(is_encrypted: bool) {
     assert!(reader.containers.keys().all(|id| !condemned.contains(id)));
 }
 
+#[test]
+fn a_reader_of_the_document_reads_bundles() {
+    for (is_encrypted, padding) in [(false, false), (true, false), (true, true)] {
+        read_bundles(is_encrypted, padding);
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the source of a backup, no durable byte")]
+fn read_bundles(is_encrypted: bool, padding: bool) {
+    let folder = tempfile::tempdir().unwrap();
+    let (home, root) = (folder.path().join("home"), folder.path().join("repository"));
+    fs::create_dir(&home).unwrap();
+    let objects: Arc<dyn Objects> = Arc::new(LocalObjects::create(&root).unwrap());
+    let config = Config { padding, ..Config::standard() };
+    let repository = make(&objects, config, is_encrypted);
+    let repository = rotate(&objects, repository);
+    let (progress, cancel) = (Progress::default(), Cancel::default());
+    for number in 0..64 {
+        fs::write(home.join("file"), number.to_string()).unwrap();
+        let paths = std::slice::from_ref(&home);
+        backup(&repository, paths, &options(&[]), &progress, &cancel).unwrap();
+    }
+    let kept = prune::Options { max_unused: prune::Unused::Unlimited, ..Default::default() };
+    prune::prune(&repository, &kept, &progress, &cancel).unwrap();
+    let bundles = Reader::open(&root, FIRST).bundles();
+    assert_eq!(bundles, [("logs", 64), ("snapshots", 64), ("index", 64)]);
+}
+
 /// "Index runs" and "Receipts".
 fn assert_runs_say_what_footers_say(reader: &Reader, snapshots: &BTreeSet<Id>) {
     assert_eq!(reader.ids("receipts"), *snapshots);

@@ -279,7 +279,8 @@ impl Reader {
     pub fn header(&self, object: &[u8], kind: u8, id: Id) {
         let mut fields = Fields(object);
         assert_eq!(fields.array(), *b"1FLD");
-        assert_eq!((fields.u8(), fields.u8()), (1, kind), "version and kind");
+        let version = if kind == 14 { 2 } else { 1 };
+        assert_eq!((fields.u8(), fields.u8()), (version, kind), "version and kind");
         let suite = fields.u8();
         assert!(if self.keys.is_some() { matches!(suite, 1 | 2) } else { suite == 0 }, "suite");
         assert_eq!(fields.u8(), 0, "reserved");
@@ -309,6 +310,27 @@ impl Reader {
             assert_eq!(padme(object.len()), object.len(), "{name}");
         }
         body
+    }
+
+    /// "Bundles": of each what it copies, and how many; fails unless each copy is what it copies.
+    pub fn bundles(&self) -> Vec<(&'static str, usize)> {
+        let mut found = Vec::new();
+        for name in self.names("bundles") {
+            let id = parse_id(name.rsplit('/').next().unwrap());
+            assert_eq!(name, format!("bundles/{}/{}", &hex(&id)[..2], hex(&id)));
+            let of = ["logs", "snapshots", "index"][usize::from(id[0])];
+            let body = self.body(&name, 14, id);
+            let mut fields = Fields(&body);
+            let copies = fields.list(|fields| (fields.array::<16>(), fields.bytes().to_vec()));
+            fields.end();
+            assert!(copies.is_sorted_by(|a, b| a.0 < b.0));
+            assert_eq!(copies.len(), u32::from_be_bytes(id[1..5].try_into().unwrap()) as usize);
+            for (original, copy) in &copies {
+                assert!(*copy == self.file(&format!("{of}/{}", hex(original))), "{name}");
+            }
+            found.push((of, copies.len()));
+        }
+        found
     }
 
     pub fn container(&self, name: &str, id: Id) -> Container {

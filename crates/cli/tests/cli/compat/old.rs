@@ -50,6 +50,33 @@ fn the_program_that_froze_the_format_restores_sources_under_full_paths() {
 }
 
 #[test]
+fn the_program_that_froze_the_format_goes_on_beside_bundles() {
+    let Some(program) = old_program() else { return };
+    let mut lab = Lab::with_repository();
+    for number in 0..66 {
+        lab.write("src/file", format!("the content of {number}"));
+        lab.ok("backup --repo repo src");
+    }
+    lab.ok("prune --repo repo --max-unused unlimited");
+    let bundles = || fs::read_dir(lab.path("repo/bundles")).unwrap().count();
+    assert_eq!(bundles(), 3);
+    lab.program = program;
+    lab.ok("check --repo repo --read-data");
+    lab.ok("restore --repo repo latest --target out");
+    assert_eq!(fs::read_to_string(lab.path("out/file")).unwrap(), "the content of 65");
+    lab.write("src/more", "more");
+    lab.ok("backup --repo repo src");
+    lab.ok("forget --repo repo --keep-last 65 --prune --max-unused 0");
+    assert_eq!(lab.ok("snapshots --repo repo --json").json().as_array().unwrap().len(), 65);
+    lab.program = ONEFOLD.into();
+    // What was forgotten has copies in bundles yet, and is not shown.
+    assert_eq!(lab.ok("snapshots --repo repo --json").json().as_array().unwrap().len(), 65);
+    lab.ok("check --repo repo --read-data");
+    lab.ok("prune --repo repo");
+    lab.ok("check --repo repo --read-data");
+}
+
+#[test]
 fn the_program_that_froze_the_format_goes_on_from_what_a_prune_merged() {
     let Some(program) = old_program() else { return };
     let mut lab = Lab::with_repository();
