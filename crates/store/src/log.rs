@@ -226,7 +226,7 @@ pub(crate) type Fetched = HashMap<At, Result<Option<Bytes>, StoreError>>;
 /// What would take more than [`MAX_HELD`] bytes together is left out.
 pub(crate) fn fetch_many(repository: &Repository, entries: &[At], last: &HashSet<At>) -> Fetched {
     let mut reading = Reading { repository, last, fetched: Fetched::new(), held: 0 };
-    let Some(wanted) = reading.from_cache(entries) else { return reading.fetched };
+    let Some(wanted) = reading.take_copies(entries) else { return reading.fetched };
     let Some(copies) = repository.copies(Of::Entries, wanted.len()) else {
         reading.by_name(&wanted);
         return reading.fetched;
@@ -264,7 +264,7 @@ impl Reading<'_> {
 
     /// Takes those of which this machine has copies, and gives the others; nothing once there is no
     /// room.
-    fn from_cache(&mut self, entries: &[At]) -> Option<Vec<At>> {
+    fn take_copies(&mut self, entries: &[At]) -> Option<Vec<At>> {
         let (mut wanted, mut held_all) = (Vec::new(), true);
         for at in entries {
             let open = |copy: Bytes| self.repository.open_entry(*at, &copy).map(|_| copy);

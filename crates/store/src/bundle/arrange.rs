@@ -15,7 +15,8 @@ use bytes::Bytes;
 use onefold_seal::ObjectId;
 
 use super::{
-    Comparison, Listed, MAX_COPY, Of, bundle_name, compare, encode, list, new_id, within_bounds,
+    Comparison, Held, Listed, MAX_COPY, Of, bundle_name, compare, encode, list, new_id,
+    within_bounds,
 };
 use crate::cache::Copied;
 use crate::fence;
@@ -180,7 +181,7 @@ struct Portion {
 struct Kept {
     id: ObjectId,
     /// None of a bundle that is too long to be taken up.
-    copies: Vec<(ObjectId, Bytes)>,
+    copies: Held,
     /// Of the copies, in bytes.
     len: u64,
 }
@@ -200,7 +201,7 @@ impl Shelf {
     }
 
     /// Takes up a bundle, those with most copies first. It goes if others have all its copies.
-    fn add(&mut self, bundle: Listed, mut copies: Vec<(ObjectId, Bytes)>) {
+    fn add(&mut self, bundle: Listed, mut copies: Held) {
         let ids = || copies.iter().map(|(id, _)| *id);
         if ids().all(|id| self.covered.contains(&id)) {
             return self.old.push(bundle.id);

@@ -2,10 +2,9 @@
 
 use std::collections::HashSet;
 
-use bytes::Bytes;
 use onefold_seal::ObjectId;
 
-use super::{Listed, MAX_COPY, MAX_LEN, open};
+use super::{Held, Listed, MAX_COPY, MAX_LEN, open};
 use crate::object::{read_object, read_objects};
 use crate::{Repository, StoreError};
 
@@ -13,7 +12,7 @@ use crate::{Repository, StoreError};
 #[derive(Debug, Default)]
 pub(crate) struct Comparison {
     /// Copies that are right.
-    pub(crate) right: Vec<(ObjectId, Bytes)>,
+    pub(crate) right: Held,
     /// Originals that are gone.
     pub(crate) gone: Vec<ObjectId>,
     /// Originals that are there and are not what was copied.

@@ -34,6 +34,9 @@ pub(crate) const MAX_LEN: u64 = 16 << 20;
 /// No longer object is copied: a request of its own costs little beside its bytes.
 const MAX_COPY: u64 = 64 << 10;
 
+/// The copies of a bundle, by the ids of their originals.
+pub(crate) type Held = Vec<(ObjectId, Bytes)>;
+
 /// What the copies of a bundle are copies of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Of {
@@ -144,7 +147,7 @@ fn encode(copies: &BTreeMap<ObjectId, Bytes>) -> Vec<u8> {
 pub fn decode(body: &Bytes) -> Result<Vec<(ObjectId, Bytes)>, WireError> {
     let mut reader = Reader::new(body);
     let count = reader.count(ObjectId::LEN + 1, "the count of copies")?;
-    let mut copies: Vec<(ObjectId, Bytes)> = Vec::with_capacity(count);
+    let mut copies = Held::with_capacity(count);
     for _ in 0..count {
         let id = ObjectId::from_bytes(reader.array("an id")?);
         if copies.last().is_some_and(|(last, _)| *last >= id) {
@@ -157,11 +160,7 @@ pub fn decode(body: &Bytes) -> Result<Vec<(ObjectId, Bytes)>, WireError> {
 }
 
 /// What the bundle holds whose object is `bytes`.
-fn open(
-    repository: &Repository,
-    listed: &Listed,
-    bytes: &[u8],
-) -> Result<Vec<(ObjectId, Bytes)>, StoreError> {
+fn open(repository: &Repository, listed: &Listed, bytes: &[u8]) -> Result<Held, StoreError> {
     let body = repository.with_later_epoch(|envelope| {
         envelope
             .open(listed.of.kind(), listed.id, bytes)

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use bytes::Bytes;
 use onefold_seal::ObjectId;
 
-use super::{Listed, MAX_LEN, Of, list, open};
+use super::{Held, Listed, MAX_LEN, Of, list, open};
 use crate::cache::Copied;
 use crate::early::Early;
 use crate::object::read_objects;
@@ -73,7 +73,7 @@ impl Repository {
     pub(super) fn read_bundles(
         &self,
         bundles: Vec<Listed>,
-        take: &mut dyn FnMut(Listed, Result<Vec<(ObjectId, Bytes)>, StoreError>),
+        take: &mut dyn FnMut(Listed, Result<Held, StoreError>),
     ) -> Result<(), StoreError> {
         let cache = self.cache();
         let mut wanted = Vec::new();
