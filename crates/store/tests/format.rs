@@ -443,7 +443,7 @@ fn read_bundles(is_encrypted: bool, padding: bool) {
     for number in 0..64 {
         fs::write(home.join("file"), number.to_string()).unwrap();
         let paths = std::slice::from_ref(&home);
-        backup(&repository, paths, &options(&[]), &progress, &cancel).unwrap();
+        backup(&repository, paths, &options(&[]), &Progress::default(), &cancel).unwrap();
     }
     let kept = prune::Options { max_unused: prune::Unused::Unlimited, ..Default::default() };
     prune::prune(&repository, &kept, &progress, &cancel).unwrap();
