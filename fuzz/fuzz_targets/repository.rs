@@ -10,8 +10,8 @@ use onefold_backend::{MemoryObjects, Objects};
 use onefold_seal::{Envelope, Kind, ObjectId};
 use onefold_store::{Cancel, Progress, Repository, check, prune};
 
-fuzz_target!(|input: ([Vec<u8>; 8], bool)| {
-    let ([config, run, snapshot, receipt, intent, mark, fence, log], is_patient) = input;
+fuzz_target!(|input: ([Vec<u8>; 9], bool)| {
+    let ([config, run, snapshot, receipt, intent, mark, fence, log, bundle], is_patient) = input;
     let repository = ObjectId::from_bytes([1; 16]);
     let [id, open, fenced] = [2, 3, 4].map(|byte| ObjectId::from_bytes([byte; 16]));
     let envelope = Envelope::plain(repository);
@@ -27,6 +27,9 @@ fuzz_target!(|input: ([Vec<u8>; 8], bool)| {
     put(format!("intents/{open}"), Kind::Intent, open, &intent);
     put(format!("marks/{id}"), Kind::Mark, id, &mark);
     put(format!("logs/{id}"), Kind::LogEntry, id, &log);
+    // Of one snapshot, as its id says.
+    let bundled: ObjectId = format!("0100000001{:022}", 0).parse().expect("it has 32 digits");
+    put(format!("bundles/01/{bundled}"), Kind::Bundle, bundled, &bundle);
     let Ok(repository) = Repository::open(Arc::new(objects)) else { return };
     let _ = repository.load();
     let (progress, cancel) = (Progress::default(), Cancel::default());

@@ -68,9 +68,10 @@ impl Repository {
             self.note_trouble("what was remembered of the repository is damaged and is begun anew");
         }
         let mut seen = memory.seen.clone();
-        // Their listing waits among the early answers, and is wanted when those are gone.
+        // Their listing waits among the early answers, and is wanted when those are gone. If it cannot
+        // be had, bundles are done without.
         if self.early.is_some() && !self.is_write_only() {
-            self.listed_bundles()?;
+            let _ = self.listed_bundles();
         }
         if seen == Seen::default() {
             self.early.iter().for_each(|early| self.ask_all(early));

@@ -3,7 +3,7 @@
 mod common;
 
 use common::Protection;
-use common::bundled::Bundled;
+use common::bundled::{Bundled, BundledByBackup};
 use common::merged::Merged;
 use common::pruned::Pruned;
 use common::scene::{Scene, cut_power_while_making_a_repository};
@@ -103,6 +103,13 @@ fn a_prune_that_replaces_bundles_cut_anywhere_hides_nothing_and_is_finished_by_t
         println!("a prune that replaces bundles, {protection:?}: {count}");
         assert!(count.operations > 10 && count.states > count.operations / 2, "{count}");
     }
+}
+
+#[test]
+fn a_backup_that_bundles_cut_anywhere_loses_nothing_that_was_acknowledged() {
+    let count = BundledByBackup::new(Protection::Plain).cut_power_everywhere(1).unwrap();
+    println!("a backup that bundles: {count}");
+    assert!(count.operations > 60 && count.states > count.operations / 2, "{count}");
 }
 
 #[test]

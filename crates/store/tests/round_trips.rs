@@ -128,6 +128,38 @@ fn listing_snapshots_takes_two_round_trips_with_a_cache_and_three_without() {
 }
 
 #[test]
+fn showing_many_snapshots_takes_one_round_trip_more_the_first_time_if_some_are_in_no_bundle() {
+    let _alone = alone();
+    for (snapshots, rounds) in [(64, 3), (128, 3), (70, 4)] {
+        let host = Host::with_snapshots(snapshots);
+        assert!(!names(&*host.objects, "bundles/").is_empty());
+        let expect_shown = |host: &Host, rounds| {
+            host.expect_rounds(rounds, false, |repository| {
+                let (shown, damaged) = repository.shown_snapshots().unwrap();
+                assert_eq!((shown.len(), damaged.len()), (snapshots, 0));
+            });
+        };
+        let other = Host::new(Arc::clone(&host.objects));
+        expect_shown(&other, rounds);
+        expect_shown(&other, 2);
+    }
+}
+
+#[test]
+fn a_backup_that_bundles_commits_first() {
+    let _alone = alone();
+    let host = Host::with_snapshots(63);
+    let rounds = Arc::new(Rounds::new(&host.objects));
+    let repository = host.open(&(Arc::clone(&rounds) as Arc<dyn Objects>), false);
+    host.change(63);
+    back_up(&repository, host.source());
+    let asked = rounds.asked();
+    let at = |what: &str| asked.lines().position(|round| round.contains(what)).unwrap();
+    // The last that a backup does, in its eleventh round trip.
+    assert!(at("delete intents/") <= 10 && at("delete intents/") < at("put bundles/"), "\n{asked}");
+}
+
+#[test]
 fn an_unchanged_backup_takes_ten_round_trips_and_one_with_new_data_eleven() {
     let _alone = alone();
     for snapshots in [3, 30] {

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use onefold_seal::ObjectId;
 
-use super::{Held, Listed, MAX_COPY, MAX_LEN, open};
+use super::{Held, Listed, MAX_LEN, open};
 use crate::object::{read_object, read_objects};
 use crate::{Repository, StoreError};
 
@@ -42,7 +42,7 @@ pub(crate) fn compare(
         copies.into_iter().partition(|(id, _)| there.contains(id));
     comparison.gone.extend(gone.into_iter().map(|(id, _)| id));
     let names = listed.iter().map(|(id, _)| bundle.of.name(*id));
-    read_objects(&*repository.objects, names, MAX_COPY, &mut |at, read| {
+    read_objects(&*repository.objects, names, MAX_LEN, &mut |at, read| {
         let (id, copy) = &listed[at];
         match read {
             Ok(original) if original == *copy => comparison.right.push((*id, original)),

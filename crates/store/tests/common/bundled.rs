@@ -4,7 +4,7 @@
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
-use onefold_backend::{MemoryObjects, Objects};
+use onefold_backend::{MemoryFolder, MemoryObjects, Objects};
 use onefold_seal::ObjectId;
 use onefold_store::prune::{self, Report, Unused};
 use onefold_store::{Cancel, Progress, Repository, Snapshot, StoreError, forget};
@@ -13,7 +13,8 @@ use tempfile::TempDir;
 
 use super::trials::Trial;
 use super::{
-    Protection, back_up, chain, copy, expect_clean, init, names, small_chunks, try_open, write,
+    Protection, back_up, chain, copy, expect_clean, init, names, small_chunks, try_back_up,
+    try_open, write,
 };
 
 static ALONE: Mutex<()> = Mutex::new(());
@@ -77,6 +78,62 @@ pub fn prune_all(repository: &Repository) -> Result<Report, StoreError> {
     let (fence_after, max_unused) = (Duration::ZERO, Unused::Unlimited);
     let options = prune::Options { fence_after, max_unused, ..prune::Options::default() };
     prune::prune(repository, &options, &Progress::default(), &Cancel::default())
+}
+
+/// A backup that bundles, when it has ended, what is in no bundle.
+pub struct BundledByBackup {
+    before: Many,
+}
+
+impl BundledByBackup {
+    pub fn new(protection: Protection) -> Self {
+        Self { before: Many::new(63, protection) }
+    }
+}
+
+impl Trial for BundledByBackup {
+    /// Whether the backup was acknowledged.
+    type Acknowledged = bool;
+
+    fn before(&self) -> &dyn Objects {
+        &*self.before.objects
+    }
+
+    fn run(&self, objects: Arc<dyn Objects>, acknowledged: &mut bool) -> Result<(), StoreError> {
+        let mut repository = try_open(Arc::clone(&objects))?;
+        repository.act_as("host".into(), Some(Arc::new(MemoryFolder::new())));
+        repository.recall()?;
+        let (paths, progress) = ([self.before.source.path()], Progress::default());
+        try_back_up(&repository, &paths, &super::options(), &progress)?;
+        *acknowledged = true;
+        Ok(())
+    }
+
+    /// All is clean, no snapshot is missing, and a prune bundles what the backup did not.
+    fn expect_promises_kept(
+        &self,
+        objects: Arc<dyn Objects>,
+        acknowledged: &bool,
+    ) -> Result<(), String> {
+        let repository = try_open(Arc::clone(&objects)).map_err(|error| chain(&error))?;
+        let expect_shown = || {
+            let (shown, damaged) = repository.shown_snapshots().map_err(|error| chain(&error))?;
+            let least = 63 + usize::from(*acknowledged);
+            let has_all = shown[..63.min(shown.len())] == self.before.snapshots;
+            match has_all && shown.len() >= least && damaged.is_empty() {
+                true => expect_clean(&repository),
+                false => Err(format!("{} snapshots are shown, {damaged:?}", shown.len())),
+            }
+        };
+        expect_shown()?;
+        prune_all(&repository).map_err(|error| format!("the next prune: {}", chain(&error)))?;
+        expect_shown().map_err(|broken| format!("after a prune: {broken}"))?;
+        match (acknowledged, names(&*objects, "bundles/").len()) {
+            // The last backup stored nothing, so there are too few runs.
+            (true, 2) | (false, 0..=2) => Ok(()),
+            (_, count) => Err(format!("{count} bundles after a prune")),
+        }
+    }
 }
 
 /// A prune that replaces bundles.
