@@ -16,8 +16,8 @@ use onefold_backend::{AppendOnly, Folder, MemoryFolder, Objects};
 use onefold_seal::wire::Put;
 use onefold_seal::{Envelope, Kind, ObjectId};
 use onefold_store::{
-    Cancel, ObjectCache, Progress, Repository, Snapshot, SnapshotSpec, decode_bundle, forget,
-    repair, restore,
+    Cancel, KeyRemark, Located, ObjectCache, Progress, Repository, Snapshot, SnapshotSpec,
+    WriteOnlyKey, decode_bundle, forget, repair, restore,
 };
 
 const PROTECTIONS: [Protection; 2] = [Protection::Plain, Protection::Encrypted];
@@ -185,6 +185,28 @@ fn a_bundle_is_kept_as_a_copy_and_not_fetched_again() {
         assert_eq!(shown(&repository), many.snapshots);
         assert_eq!(far.take_count("bundles/"), expected);
     }
+}
+
+#[test]
+fn a_write_only_client_reads_bundles_of_runs_and_no_others() {
+    let many = Many::bundled(Protection::Encrypted);
+    let remark = KeyRemark { label: "a client".into(), ..KeyRemark::default() };
+    let key = open(&many.objects).add_client(&remark).unwrap();
+    let key = WriteOnlyKey::parse(&key.to_text()).unwrap();
+    let far = Arc::new(Counted::new(&many.objects));
+    let located = Repository::locate_early(Arc::clone(&far) as Arc<dyn Objects>, true).unwrap();
+    let Located::Locked(locked) = located else { panic!("it is encrypted") };
+    let mut repository = locked.open_write_only(&key).unwrap();
+    repository.act_as("host".into(), Some(Arc::new(MemoryFolder::new())));
+    assert_eq!(repository.recall().unwrap(), []);
+    assert_eq!(repository.load().unwrap(), [""; 0]);
+    assert_eq!(repository.trouble(), [""; 0]);
+    assert_eq!([far.take_count("bundles/02/"), far.take_count("bundles/")], [1, 0]);
+    assert_eq!(far.take_count("index/"), 0);
+    let before = names(&*many.objects, "bundles/");
+    let mut many = many;
+    many.go_on(&repository, 192 - 70);
+    assert_eq!(names(&*many.objects, "bundles/"), before);
 }
 
 #[test]
