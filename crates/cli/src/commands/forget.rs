@@ -31,8 +31,8 @@ Snapshots are grouped by host and paths, and the rules apply to each group. A ru
 snapshot of each of the last N hours, days, weeks, months or years that have one, by the calendar
 of this machine's time zone; N may be 'unlimited'. --keep-within and its kind take a length of time
 such as 2y5m7d3h and look back from the newest snapshot. What any rule wants is kept. Snapshots with a
-time in the future are kept, and count for no rule. The chunks of what was forgotten stay until
-`onefold prune`, or --prune.
+time in the future are kept, and count for no rule. The chunks of what was forgotten, and
+copies of it in bundles that nothing shows, stay until `onefold prune`, or --prune.
 
 Examples:
   onefold forget --repo /mnt/backup --keep-daily 7 --keep-weekly 5 \\

@@ -33,6 +33,9 @@ Small containers, as many small backups leave them, are merged together with the
 below 4 MiB, if at least eight of them are data, or are metadata, or if they fill a container of
 16 MiB. With --max-unused unlimited nothing is merged.
 
+Last, 64 log entries, snapshots or index runs and more are copied together into bundles, from which
+they are read faster over a network. Bundles with copies of snapshots that were forgotten are replaced.
+
 A repository on a local disk has a file RESERVE, which keeps 8 MiB of a full disk for `onefold forget`
 and this; where it is missing it is made. Where there is no room for copies nothing is copied.
 
@@ -44,9 +47,9 @@ Examples:
 
 With --json: one document with dry_run, snapshots, containers and bytes (before), dead_containers,
 dead_bytes, repacked_containers, repacked_bytes, merged_containers, merged_bytes, copied_bytes (null
-in a dry run), unused_bytes (after, about), deleted_containers, deleted_runs, rescued_chunks,
-waiting_containers, waiting and fenced (backups with snapshot, host, user, process and time) and
-warnings.";
+in a dry run), unused_bytes (after, about), deleted_containers, deleted_runs, put_bundles,
+deleted_bundles, rescued_chunks, waiting_containers, waiting and fenced (backups with snapshot, host,
+user, process and time) and warnings.";
 
 /// Give back the space of what no snapshot needs
 #[derive(Debug, Args)]
@@ -96,6 +99,8 @@ pub(crate) struct Pruned {
     unused_bytes: u64,
     deleted_containers: u64,
     deleted_runs: u64,
+    put_bundles: u64,
+    deleted_bundles: u64,
     rescued_chunks: u64,
     waiting_containers: u64,
     waiting: Vec<Running>,
@@ -257,6 +262,10 @@ fn describe(report: &Report, dry_run: bool) -> Vec<String> {
         let copied = HumanBytes(report.copied_bytes);
         let deleted = containers(report.deleted_containers);
         lines.push(format!("{deleted} deleted; {copied} of copies stored"));
+        if report.put_bundles + report.deleted_bundles > 0 {
+            let put = count(report.put_bundles, "bundle", "bundles");
+            lines.push(format!("{put} written, {} deleted", report.deleted_bundles));
+        }
     }
     let unused = HumanBytes(report.unused_bytes);
     lines.push(format!("about {unused} {would}left that nobody needs"));
@@ -305,6 +314,8 @@ impl Pruned {
             unused_bytes: report.unused_bytes,
             deleted_containers: report.deleted_containers,
             deleted_runs: report.deleted_runs,
+            put_bundles: report.put_bundles,
+            deleted_bundles: report.deleted_bundles,
             rescued_chunks: report.rescued_chunks,
             waiting_containers: report.waiting_containers,
             waiting: report.waiting.iter().map(Running::of).collect(),

@@ -72,7 +72,9 @@ fn the_program_that_froze_the_format_goes_on_beside_bundles() {
     // What was forgotten has copies in bundles yet, and is not shown.
     assert_eq!(lab.ok("snapshots --repo repo --json").json().as_array().unwrap().len(), 65);
     lab.ok("check --repo repo --read-data");
-    lab.ok("prune --repo repo");
+    let pruned = lab.ok("prune --repo repo --json").json();
+    // Those of snapshots and of runs; log entries stay.
+    assert_eq!(number(&pruned, "deleted_bundles"), 2, "{pruned}");
     lab.ok("check --repo repo --read-data");
 }
 
