@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::num::NonZero;
 use std::ops::{ControlFlow, Range};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread;
 
 use bytes::Bytes;
@@ -116,6 +116,8 @@ pub(crate) struct ChunkReader<'a> {
     old_containers: usize,
     /// What the index does not say; learnt only when it turned out to be wrong.
     elsewhere: Mutex<Elsewhere>,
+    /// Containers that were asked for and are not there any more.
+    gone: RwLock<HashSet<u32>>,
 }
 
 /// No container that is kept whole is longer, in bytes; and how many bytes of them are kept.
@@ -171,14 +173,29 @@ impl Elsewhere {
         containers: impl Iterator<Item = (u32, LiveContainer)>,
         reader: &ChunkReader<'_>,
     ) -> Result<(), StoreError> {
-        for (number, live) in containers {
-            let read = Directory::read(reader.objects, reader.envelope, live.id, live.size);
-            match read.map_err(StoreError::from) {
-                Ok(directory) => self.listed.extend(places(&directory, number)),
-                Err(error) if error.is_unreachable() => return Err(error),
-                // The operation that needs this container reports it.
-                Err(_) => {}
-            }
+        let (numbers, ids): (Vec<u32>, Vec<_>) =
+            containers.map(|(number, live)| (number, (live.id, live.size))).unzip();
+        let mut unreachable = None;
+        let _ = cache::read_directories(
+            reader.objects,
+            reader.envelope,
+            None,
+            &ids,
+            &mut |at, read| {
+                match read.map_err(StoreError::from) {
+                    Ok(directory) => self.listed.extend(places(&directory, numbers[at])),
+                    Err(error) if error.is_unreachable() => {
+                        unreachable = Some(error);
+                        return ControlFlow::Break(());
+                    }
+                    // The operation that needs this container reports it.
+                    Err(_) => {}
+                }
+                ControlFlow::Continue(())
+            },
+        );
+        if let Some(error) = unreachable {
+            return Err(error);
         }
         self.listed.sort_unstable_by_key(|(fingerprint, _)| *fingerprint);
         Ok(())
@@ -206,6 +223,7 @@ impl<'a> ChunkReader<'a> {
             short: HashMap::new(),
             old_containers: containers.len(),
             elsewhere: Mutex::default(),
+            gone: RwLock::default(),
         }
     }
 
@@ -271,10 +289,18 @@ impl<'a> ChunkReader<'a> {
     /// The bytes of the chunk `fingerprint`; they have that fingerprint.
     pub(crate) fn chunk(&self, fingerprint: &Fingerprint) -> Result<Bytes, StoreError> {
         let hint = self.index.get(fingerprint).map(|Hint(place)| place);
+        if let Some(bytes) = self.chunk_moved(fingerprint, hint)? {
+            return Ok(bytes);
+        }
         let found = match hint {
             Some(place) => self.chunk_at(fingerprint, place),
             None => Err(StoreError::MissingChunk { fingerprint: *fingerprint }),
         };
+        if let (Err(error), Some(place)) = (&found, hint)
+            && error.is_not_found()
+        {
+            self.gone.write().unwrap_or_else(PoisonError::into_inner).insert(place.container);
+        }
         match found {
             Err(error) if !error.is_no_answer() => {
                 self.chunk_elsewhere(fingerprint, hint)?.ok_or_else(|| {
@@ -285,6 +311,22 @@ impl<'a> ChunkReader<'a> {
             }
             found => found,
         }
+    }
+
+    /// The chunk from where it lies now, if the container of its `hint` turned out to be gone and it is
+    /// known where: that container is not asked for once for each chunk.
+    fn chunk_moved(
+        &self,
+        fingerprint: &Fingerprint,
+        hint: Option<Place>,
+    ) -> Result<Option<Bytes>, StoreError> {
+        let gone = self.gone.read().unwrap_or_else(PoisonError::into_inner);
+        if hint.is_none_or(|place| !gone.contains(&place.container)) {
+            return Ok(None);
+        }
+        drop(gone);
+        let elsewhere = self.elsewhere.lock().expect("no thread panics with it locked");
+        self.chunk_listed(&elsewhere, fingerprint, hint)
     }
 
     /// The chunk from a place that the index did not give: the index is advisory, a chunk may be
@@ -316,6 +358,29 @@ impl<'a> ChunkReader<'a> {
             let old = (0..).zip(self.containers.all()).take(self.old_containers);
             elsewhere.read(old, self)?;
         }
+    }
+
+    /// Where chunks lie that are not where the index says, as far as containers tell that have come since
+    /// it was loaded: a prune copies chunks there before it deletes containers.
+    ///
+    /// # Errors
+    ///
+    /// Containers cannot be listed.
+    pub(crate) fn places_since(
+        &self,
+        fingerprints: &[Fingerprint],
+    ) -> Result<Vec<Option<Place>>, StoreError> {
+        if fingerprints.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut elsewhere = self.elsewhere.lock().expect("no thread panics with it locked");
+        self.list_new(&mut elsewhere)?;
+        let listed = &elsewhere.listed;
+        let place = |fingerprint: &Fingerprint| {
+            let first = listed.partition_point(|(listed, _)| listed < fingerprint);
+            listed.get(first).filter(|(listed, _)| listed == fingerprint).map(|(_, place)| *place)
+        };
+        Ok(fingerprints.iter().map(place).collect())
     }
 
     fn chunk_listed(

@@ -11,8 +11,8 @@ use std::num::NonZero;
 use std::ops::{ControlFlow, Range};
 use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::thread;
 
 use bytes::Bytes;
@@ -20,18 +20,17 @@ use onefold_cdc::Chunker;
 use onefold_container::MAX_GROUP_LEN;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 
+use super::bring::Bring;
 use super::moves::{self, Move, Mover};
 use super::seed::{self, Seeds};
 use super::standing::Sought;
-use super::window::{FileNumber, WantedChunk, sort_by_place};
+use super::window::{FileNumber, WantedChunk};
 use super::writer::each;
 use crate::chunks::ChunkReader;
-use crate::fetch::{SHORTEST, fetch};
-use crate::groups::Group;
 use crate::layout::Layout;
 use crate::repository::describe;
 use crate::tree::{Entry, Node};
-use crate::{Cancel, IssueKind, Place, Progress, Recipe, Repository, StoreError};
+use crate::{Cancel, IssueKind, Progress, Recipe, Repository, StoreError};
 
 /// Chunks that differ and are settled together: moves are found among them.
 const MAX_WANTED: usize = 1 << 19;
@@ -365,7 +364,8 @@ impl Onto<'_> {
             self.write(chunk, &bytes, &self.counts.seeded)
         });
         self.result(served)?;
-        self.result(self.fetch(left))
+        let bring = Bring { reader: self.chunks, threads: self.threads, scratch: None };
+        self.result(bring.bring(&left, &|chunk, found| self.take(chunk, found)))
     }
 
     /// Moves what lies elsewhere on the disk, and gives the chunks that do not.
@@ -397,36 +397,9 @@ impl Onto<'_> {
         Ok(mover.left)
     }
 
-    /// Writes what neither the disk nor seeds have.
-    fn fetch(&self, mut wanted: Vec<&WantedChunk>) -> ControlFlow<()> {
-        sort_by_place(&mut wanted);
-        let first = wanted.partition_point(|chunk| chunk.place.is_none());
-        let (lost, placed) = wanted.split_at(first);
-        let places: Vec<Place> = placed.iter().filter_map(|chunk| chunk.place).collect();
-        fetch(self.chunks, &places, (self.threads, SHORTEST), None, &|taken, group| {
-            placed[taken].iter().try_for_each(|chunk| self.take(chunk, &group))
-        })?;
-        each(self.threads, lost, |chunk| self.take_elsewhere(chunk))
-    }
-
-    /// Writes a chunk of a group.
-    fn take(
-        &self,
-        chunk: &WantedChunk,
-        group: &Result<&Arc<Group>, StoreError>,
-    ) -> ControlFlow<()> {
-        let (Ok(group), Some(place)) = (group, chunk.place) else {
-            return self.take_elsewhere(chunk);
-        };
-        match self.chunks.chunk_of(group, place, &chunk.leaf.root) {
-            Ok(bytes) => self.write(chunk, &bytes, &self.counts.fetched),
-            Err(_) => self.take_elsewhere(chunk),
-        }
-    }
-
-    /// Writes a chunk that is not where the index said: wherever it is found.
-    fn take_elsewhere(&self, chunk: &WantedChunk) -> ControlFlow<()> {
-        match self.chunks.chunk(&chunk.leaf.root) {
+    /// Writes a chunk that came from the repository.
+    fn take(&self, chunk: &WantedChunk, found: Result<Bytes, StoreError>) -> ControlFlow<()> {
+        match found {
             Ok(bytes) => self.write(chunk, &bytes, &self.counts.fetched),
             Err(error) if error.is_unreachable() => self.stop(error),
             Err(error) => {

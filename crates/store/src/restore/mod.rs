@@ -16,6 +16,7 @@
 //! After a power cut a file may be there under its name, with its length and times, and without its
 //! bytes. Where the length may come first the file is therefore synced before it gets its name.
 
+mod bring;
 mod delete;
 mod device;
 mod file;

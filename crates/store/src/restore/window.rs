@@ -146,12 +146,6 @@ impl Window {
         len >= self.max_len || self.unfinished >= MAX_UNFINISHED || self.long.len() >= self.max_long
     }
 
-    /// Brings the chunks into the order of their places; those of which none is known come first.
-    pub(super) fn sort(&mut self) {
-        let place = |chunk: &WantedChunk| chunk.place.map(|place| (place.container, place.slot));
-        self.chunks.sort_unstable_by_key(place);
-    }
-
     /// Gives up those of its long files that are not finished.
     pub(super) fn give_up(&self, context: &Context<'_>) {
         let unfinished = self.long.iter().filter(|file| file.is_unfinished());
@@ -171,11 +165,6 @@ pub(super) fn content_of(entry: &Entry) -> Option<(u64, &Recipe)> {
         Node::File { size, content, .. } => Some((*size, content)),
         _ => None,
     }
-}
-
-/// Brings chunks into the order of their places; those of which none is known come first.
-pub(super) fn sort_by_place(chunks: &mut [&WantedChunk]) {
-    chunks.sort_unstable_by_key(|chunk| chunk.place.map(|at| (at.container, at.slot)));
 }
 
 /// How many long files may be open at a time.

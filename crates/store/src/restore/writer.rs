@@ -15,17 +15,16 @@ use std::thread;
 use bytes::Bytes;
 use onefold_container::MAX_GROUP_LEN;
 
+use super::bring::Bring;
 use super::file::RestoredFile;
 use super::nameless;
 use super::standing::{self, Content, Sought, Standing};
 use super::target::Target;
-use super::window::{FileNumber, ShortFile, WantedChunk, Window, sort_by_place};
+use super::window::{FileNumber, ShortFile, WantedChunk, Window};
 use super::{Components, Context, Counts};
-use crate::fetch::{SHORTEST, fetch};
-use crate::groups::Group;
 use crate::repository::describe;
 use crate::scratch::Scratch;
-use crate::{Place, Recipe, StoreError};
+use crate::{Recipe, StoreError};
 
 /// Directories that a thread keeps open.
 const OPEN_DIRECTORIES: usize = 32;
@@ -91,8 +90,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Writes a window. Whatever fails is reported; a restore that is to stop leaves the rest.
-    pub(super) fn write(&self, mut window: Window) {
-        window.sort();
+    pub(super) fn write(&self, window: Window) {
         let writing = Writing {
             context: self.context,
             root: self.root,
@@ -117,18 +115,12 @@ impl Writing<'_> {
         each(threads, &empty, |file| {
             self.with_directories(|directories| self.write_short(file, &[], directories))
         })?;
-        let (lost, placed) = chunks.split_at(chunks.partition_point(|chunk| chunk.place.is_none()));
-        let mut wanted: Vec<&WantedChunk> = placed.iter().collect();
+        let mut wanted: Vec<&WantedChunk> = chunks.iter().collect();
         self.take_from_standing(&mut wanted, threads)?;
         self.take_from_seeds(&mut wanted, threads)?;
-        let places: Vec<Place> = wanted.iter().filter_map(|chunk| chunk.place).collect();
-        fetch(self.context.chunks, &places, (threads, SHORTEST), self.scratch, &|taken, group| {
-            self.with_directories(|directories| {
-                wanted[taken].iter().try_for_each(|chunk| self.take(chunk, &group, directories))
-            })
-        })?;
-        each(threads, lost, |chunk| {
-            self.with_directories(|directories| self.take_elsewhere(chunk, directories))
+        let bring = Bring { reader: self.context.chunks, threads, scratch: self.scratch };
+        bring.bring(&wanted, &|chunk, found| {
+            self.with_directories(|directories| self.take(chunk, found, directories))
         })
     }
 
@@ -146,7 +138,6 @@ impl Writing<'_> {
         let sought = Sought::new(std::mem::take(wanted));
         each(threads, &files, |standing| self.cut_standing(standing, &sought))?;
         *wanted = self.compare_standing(&files, sought.left(), threads)?;
-        sort_by_place(wanted);
         ControlFlow::Continue(())
     }
 
@@ -235,38 +226,19 @@ impl Writing<'_> {
             Counts::add(&counts.seeded, chunk.leaf.len);
             self.with_directories(|directories| self.deliver(chunk, Ok(bytes), directories))
         })?;
-        sort_by_place(wanted);
         ControlFlow::Continue(())
     }
 
-    /// Writes a chunk of a group.
+    /// Writes a chunk that came from the repository.
     fn take(
         &self,
         chunk: &WantedChunk,
-        group: &Result<&Arc<Group>, StoreError>,
+        found: Result<Bytes, StoreError>,
         directories: &mut Directories,
     ) -> ControlFlow<()> {
-        let (Ok(group), Some(place)) = (group, chunk.place) else {
-            return self.take_elsewhere(chunk, directories);
-        };
-        match self.context.chunks.chunk_of(group, place, &chunk.leaf.root) {
-            Ok(bytes) => {
-                Counts::add(&self.context.counts.fetched, chunk.leaf.len);
-                self.deliver(chunk, Ok(bytes), directories)
-            }
-            Err(_) => self.take_elsewhere(chunk, directories),
+        if found.is_ok() {
+            Counts::add(&self.context.counts.fetched, chunk.leaf.len);
         }
-    }
-
-    /// Writes a chunk that is not where the index said: wherever it is found.
-    fn take_elsewhere(
-        &self,
-        chunk: &WantedChunk,
-        directories: &mut Directories,
-    ) -> ControlFlow<()> {
-        let found = self.context.chunks.chunk(&chunk.leaf.root);
-        let fetched = if found.is_ok() { chunk.leaf.len } else { 0 };
-        Counts::add(&self.context.counts.fetched, fetched);
         self.deliver(chunk, found.map_err(|error| self.context.reason(error)), directories)
     }
 
