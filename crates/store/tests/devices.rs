@@ -272,6 +272,9 @@ fn what_is_no_file_or_device_and_who_else_restores_there_is_refused() {
     };
     let error = chain(&restore(folder.path()).unwrap_err());
     assert!(error.contains("neither a block device nor a file"), "{error}");
+    let missing = Path::new("/dev/onefold-test-no-such-device");
+    let error = chain(&restore(missing).unwrap_err());
+    assert!(error.contains("No such file") && !missing.exists(), "{error}");
     let path = folder.path().join("taken");
     write(&path, b"bytes");
     let other = open_to_write(&path);

@@ -168,7 +168,7 @@ impl Device {
     fn open(path: &Path, len: u64) -> io::Result<Self> {
         let kind = match std::fs::metadata(path) {
             Ok(metadata) => Some(metadata.file_type()),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !is_for_devices(path) => None,
             Err(error) => return Err(error),
         };
         let is_block_device = kind.is_some_and(|kind| kind.is_block_device());
@@ -198,6 +198,11 @@ impl Device {
             false => self.file.set_len(len).and_then(|()| self.file.sync_all()),
         }
     }
+}
+
+/// Whether only devices belong at `path`: a file that is made there by mistake would fill the memory.
+fn is_for_devices(path: &Path) -> bool {
+    path.starts_with("/dev") && !path.starts_with("/dev/shm")
 }
 
 impl Disk for Device {
