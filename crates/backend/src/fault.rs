@@ -75,7 +75,7 @@ impl Fault {
         Self { skip: calls, ..self }
     }
 
-    /// Fails so many of the counted calls; `u64::MAX` is all.
+    /// Fails `times` of the counted calls; `u64::MAX` is all.
     pub fn times(self, times: u64) -> Self {
         Self { times, ..self }
     }

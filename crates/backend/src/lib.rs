@@ -36,6 +36,7 @@ mod remote;
 mod retrying;
 mod stop;
 mod stored;
+mod usage;
 
 pub use append_only::AppendOnly;
 pub use error::{BackendError, Cause, ErrorKind, Operation};
@@ -46,6 +47,7 @@ pub use memory::{MemoryFolder, MemoryLog, MemoryObjects, MemoryPages};
 pub use objects::{ObjectInfo, Objects, OnAnswer, Request, Span};
 pub use pages::Pages;
 #[cfg(feature = "s3")]
-pub use remote::{RemoteObjects, S3Location, S3Options};
+pub use remote::{RateLimit, RemoteObjects, S3Location, S3Options};
 pub use retrying::{Clock, OnRetry, Retry, RetryPolicy, Retrying, SystemClock};
 pub use stop::Stop;
+pub use usage::{Requests, Usage};

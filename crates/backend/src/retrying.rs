@@ -5,14 +5,13 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::iter::Enumerate;
 use std::ops::{ControlFlow, Range};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
-use crate::{BackendError, ErrorKind, ObjectInfo, Objects, OnAnswer, Request, Stop};
+use crate::{BackendError, ErrorKind, ObjectInfo, Objects, OnAnswer, Request, Stop, Usage};
 
 /// When a call is tried again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,7 +102,7 @@ pub enum Retry<'a> {
 /// Called from any thread with what is to be told.
 pub type OnRetry = dyn Fn(Retry<'_>) + Send + Sync;
 
-/// An outage is told once it lasts so long: shorter ones are no news.
+/// The shortest outage that is told.
 const UNTOLD: Duration = Duration::from_secs(2);
 
 /// Objects whose calls are tried again after an error that
@@ -128,7 +127,7 @@ pub struct Retrying<T> {
     /// What the last call came to before nothing was tried any more.
     gone: OnceLock<Arc<BackendError>>,
     stop: Stop,
-    retries: AtomicU64,
+    usage: Usage,
     on_retry: Box<OnRetry>,
 }
 
@@ -168,7 +167,7 @@ impl<T> Retrying<T> {
             outage: Mutex::default(),
             gone: OnceLock::new(),
             stop: Stop::default(),
-            retries: AtomicU64::new(0),
+            usage: Usage::default(),
             on_retry: Box::new(|_| ()),
         }
     }
@@ -182,6 +181,11 @@ impl<T> Retrying<T> {
     /// an outage has lasted too long, so that calls under way end if `inner` heeds it too.
     pub fn stopped_by(self, stop: Stop) -> Self {
         Self { stop, ..self }
+    }
+
+    /// Counts in `usage` what is tried again.
+    pub fn counted_by(self, usage: Usage) -> Self {
+        Self { usage, ..self }
     }
 
     fn call<R>(&self, call: impl Fn(&T) -> Result<R, BackendError>) -> Result<R, BackendError> {
@@ -265,7 +269,7 @@ impl<T> Retrying<T> {
         }
         let pause = self.draw(patience.longest).min(left);
         self.tell(&error, pause, patience.began, left);
-        self.retries.fetch_add(1, Ordering::Relaxed);
+        self.usage.retry(1);
         self.clock.sleep_unless(pause, &self.stop);
         patience.longest = (2 * patience.longest).min(self.policy.longest);
         patience.began = self.clock.now();
@@ -303,7 +307,7 @@ impl<T> Retrying<T> {
         self.unreachable(last)
     }
 
-    /// Tells of a call that `began` so long ago and failed.
+    /// Tells of a call that began at `began` and failed.
     fn tell(&self, error: &BackendError, pause: Duration, began: Duration, left: Duration) {
         (self.on_retry)(Retry::Pause { error, pause });
         let mut outage = self.outage();
@@ -352,7 +356,7 @@ struct Patience {
     longest: Duration,
 }
 
-/// So many requests may fail in a round before no new ones are made in it: the service may be gone.
+/// After this many failures in a round no new requests are made in it: the service may be gone.
 const MAX_FAILED: usize = 8;
 
 /// Requests that are made together: those that failed before, and new ones.
@@ -464,6 +468,7 @@ impl<T: Objects> Objects for Retrying<T> {
             };
             match self.wait(&mut patience, error) {
                 Ok(()) => {
+                    self.usage.retry(failed.len() as u64);
                     again.push((at, request));
                     again.extend(failed.into_iter().map(|(at, request, _)| (at, request)));
                 }

@@ -6,7 +6,7 @@ use std::ops::Range;
 use bytes::Bytes;
 use futures::TryStreamExt;
 use object_store::path::Path;
-use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutPayload};
+use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutPayload};
 
 use crate::body::Answer;
 use crate::name::{check_name, check_prefix};
@@ -171,19 +171,25 @@ impl<S: ObjectStore, W: Wait> Stored<S, W> {
         }
     }
 
-    /// Files that no put can have made, such as those of an unfinished one, are left out.
     pub(crate) fn list(&self, prefix: &str) -> Result<Vec<ObjectInfo>, BackendError> {
+        self.list_by(prefix, async |directory| {
+            self.store.list(directory).map_ok(info).try_collect().await
+        })
+    }
+
+    /// Lists what `list` finds in a directory. Files that no put can have made, such as those of an
+    /// unfinished one, are left out.
+    pub(crate) fn list_by(
+        &self,
+        prefix: &str,
+        list: impl AsyncFnOnce(Option<&Path>) -> object_store::Result<Vec<ObjectInfo>>,
+    ) -> Result<Vec<ObjectInfo>, BackendError> {
         check_prefix(prefix)?;
         let path = match prefix.strip_suffix('/') {
             Some(directory) => Some(path_of(directory)?),
             None => None,
         };
-        let listed = self
-            .store
-            .list(path.as_ref())
-            .map_ok(|meta| ObjectInfo { name: meta.location.into(), size: meta.size })
-            .try_collect();
-        let listed: Result<Vec<ObjectInfo>, _> = self.wait(Operation::List, prefix, listed)?;
+        let listed = self.wait(Operation::List, prefix, list(path.as_ref()))?;
         let mut objects = listed.map_err(|cause| self.error(Operation::List, prefix, cause))?;
         objects.retain(|object| check_name(&object.name).is_ok());
         objects.sort();
@@ -239,6 +245,11 @@ impl<S: ObjectStore, W: Wait> Stored<S, W> {
             cause => BackendError::from_cause(operation, name, &place, cause),
         }
     }
+}
+
+/// An object as callers see it.
+pub(crate) fn info(meta: ObjectMeta) -> ObjectInfo {
+    ObjectInfo { name: meta.location.into(), size: meta.size }
 }
 
 fn path_of(name: &str) -> Result<Path, BackendError> {

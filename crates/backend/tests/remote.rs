@@ -1,18 +1,21 @@
 //! Objects in a real S3 server, over a way that is reliable and over one that is not.
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::num::NonZero;
 use std::ops::ControlFlow;
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use onefold_backend::{
-    BackendError, ErrorKind, Objects, RemoteObjects, Request, RetryPolicy, Retrying, S3Location,
-    S3Options, Span, conformance,
+    BackendError, ErrorKind, Objects, RateLimit, RemoteObjects, Request, RetryPolicy, Retrying,
+    S3Location, S3Options, Span, conformance,
 };
 use onefold_testkit::s3::{Fate, Mishaps, Proxy, Rules, S3Server};
 
@@ -243,7 +246,7 @@ impl SlowServer {
                     thread::sleep(Duration::from_secs(30));
                 }
                 pass()?;
-                thread::sleep(Duration::from_millis(100));
+                thread::sleep(Duration::from_millis(200));
             }
             Ok(())
         };
@@ -270,7 +273,7 @@ impl SlowServer {
     }
 }
 
-const SILENCE: Duration = Duration::from_millis(600);
+const SILENCE: Duration = Duration::from_millis(1_500);
 
 #[test]
 fn a_request_may_last_longer_than_the_silence_that_ends_it() {
@@ -296,8 +299,69 @@ fn a_request_that_stalls_fails_after_the_silence() {
         assert_eq!(error.kind(), ErrorKind::Unreachable);
         let causes = std::iter::successors(error.source(), |&error| error.source());
         let texts: Vec<_> = causes.map(ToString::to_string).collect();
-        assert!(texts.iter().any(|text| text.contains("no byte came for ")), "{texts:?}");
+        assert!(
+            texts.iter().any(|text| text.contains("no byte came or went for 1.5 s")),
+            "{texts:?}"
+        );
     }
+}
+
+#[test]
+fn a_limit_is_kept_by_all_requests_together_and_is_no_silence() {
+    const LEN: usize = 40_000;
+    const COUNT: usize = 8;
+    with_server(|server| {
+        // A request waits longer for its turn than a silence may last.
+        let rate = NonZero::new(LEN as u64 * COUNT as u64 / 4).unwrap();
+        let location = S3Location::parse("s3://bucket/limited").unwrap();
+        let limited = S3Options {
+            upload_limit: Some(RateLimit::new(rate)),
+            download_limit: Some(RateLimit::new(rate)),
+            silence: Duration::from_millis(400),
+            ..options(&server.url(), true)
+        };
+        let objects = RemoteObjects::open(&location, &limited).unwrap();
+        let all = |work: &(dyn Fn(&str) -> Result<(), BackendError> + Sync)| {
+            let start = Instant::now();
+            thread::scope(|scope| {
+                for number in 0..COUNT {
+                    scope.spawn(move || work(&format!("a{number}")).unwrap());
+                }
+            });
+            start.elapsed()
+        };
+        let bytes = Bytes::from(vec![9; LEN]);
+        // What may pass at once after a pause is a tenth of what passes in a second.
+        let least = Duration::from_millis(3_900);
+        let sent = all(&|name| objects.put(name, bytes.clone()));
+        assert!(sent >= least, "{sent:?}");
+        let received = all(&|name| objects.get(name).map(|found| assert_eq!(found, bytes)));
+        assert!(received >= least, "{received:?}");
+    });
+}
+
+#[test]
+fn requests_and_their_bytes_are_counted() {
+    with_server(|server| {
+        let options = options(&server.url(), true);
+        let usage = options.usage.clone();
+        let location = S3Location::parse("s3://bucket/counted").unwrap();
+        let objects = RemoteObjects::open(&location, &options).unwrap();
+        objects.put("a", Bytes::from(vec![9; 100_000])).unwrap();
+        objects.get("a").unwrap();
+        objects.get_range("a", 0..50_000).unwrap();
+        objects.size("a").unwrap();
+        objects.list("").unwrap();
+        objects.delete("a").unwrap();
+        let counted = usage.requests();
+        let kinds = [counted.get, counted.head, counted.list, counted.put, counted.delete];
+        // The probe is put twice.
+        assert_eq!(kinds, [2, 1, 1, 3, 1]);
+        assert_eq!((counted.multipart, counted.retries), (0, 0));
+        for (bytes, bodies) in [(counted.sent_bytes, 100_000), (counted.received_bytes, 150_000)] {
+            assert!(bytes > bodies && bytes < bodies + 20_000, "{counted:?}");
+        }
+    });
 }
 
 #[test]
@@ -330,4 +394,137 @@ fn a_request_under_way_is_broken_off_when_that_is_asked_for() {
     assert!(took >= Duration::from_millis(500) && took < Duration::from_secs(5), "{took:?}");
     // A later request is not made.
     assert_eq!(objects.size("a").unwrap_err().kind(), ErrorKind::Interrupted);
+}
+
+/// A server of objects whose content is their path, that leaves the first requests for some alone.
+struct StallingServer {
+    address: SocketAddr,
+    /// How many requests came for each path.
+    came: Arc<Mutex<BTreeMap<String, u64>>>,
+}
+
+impl StallingServer {
+    fn start(stalls: impl Fn(&str, u64) -> bool + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let came = Arc::<Mutex<BTreeMap<String, u64>>>::default();
+        let (counts, stalls) = (Arc::clone(&came), Arc::new(stalls));
+        // It ends with the test's process.
+        thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                let (counts, stalls) = (Arc::clone(&counts), Arc::clone(&stalls));
+                thread::spawn(move || {
+                    let count = |path: &str| {
+                        let mut counts = counts.lock().unwrap();
+                        let count = counts.entry(path.to_owned()).or_default();
+                        *count += 1;
+                        *count
+                    };
+                    // The client may have given up.
+                    drop(Self::serve(client, &count, &*stalls));
+                });
+            }
+        });
+        Self { address, came }
+    }
+
+    fn serve(
+        mut client: TcpStream,
+        count: &dyn Fn(&str) -> u64,
+        stalls: &dyn Fn(&str, u64) -> bool,
+    ) -> io::Result<()> {
+        let mut head = String::new();
+        let mut from_client = BufReader::new(client.try_clone()?);
+        while from_client.read_line(&mut head)? > 2 {}
+        let path = head.split(' ').nth(1).unwrap_or_default();
+        if stalls(path, count(path)) {
+            thread::sleep(STALL);
+        }
+        let head = "HTTP/1.1 200 OK\r\nETag: \"1\"\r\nConnection: close\r\n\
+                    Last-Modified: Wed, 21 Oct 2015 07:28:00 GMT\r\n";
+        write!(client, "{head}Content-Length: {}\r\n\r\n{path}", path.len())
+    }
+
+    fn options(&self) -> S3Options {
+        options(&format!("http://{}", self.address), true)
+    }
+
+    fn count(&self, number: usize) -> u64 {
+        self.came.lock().unwrap()[&format!("/bucket/stalls/a{number}")]
+    }
+}
+
+/// Longer than a test on a busy machine takes.
+const STALL: Duration = Duration::from_secs(120);
+
+/// Reads `count` objects together, each of which must come.
+fn read_many(options: &S3Options, count: usize) {
+    let location = S3Location::parse("s3://bucket/stalls").unwrap();
+    let objects = RemoteObjects::open(&location, options).unwrap();
+    let request =
+        |number| Request { name: format!("a{number}"), span: Span::Whole { max: u64::MAX } };
+    let mut came = 0;
+    let flow = objects.get_many(&mut (0..count).map(request), &mut |at, answer| {
+        assert_eq!(answer.unwrap(), format!("/bucket/stalls/a{at}"));
+        came += 1;
+        ControlFlow::Continue(())
+    });
+    assert!(flow.is_continue() && came == count);
+}
+
+#[test]
+fn many_reads_do_not_wait_for_a_few_that_stall() {
+    let is_stalled = |number: usize| [40, 77, 195].contains(&number);
+    let server = StallingServer::start(move |path, count| {
+        let number = path.rsplit_once('a').unwrap().1;
+        is_stalled(number.parse().unwrap()) && count == 1
+    });
+    let options = server.options();
+    let start = Instant::now();
+    read_many(&options, 200);
+    assert!(start.elapsed() < STALL / 2, "{:?}", start.elapsed());
+    let usage = options.usage.requests();
+    // One in fifty, and one.
+    assert!((3..=5).contains(&usage.hedges), "{usage:?}");
+    assert_eq!(usage.get, 200 + usage.hedges);
+    for number in (0..200).filter(|number| is_stalled(*number)) {
+        assert_eq!(server.count(number), 2, "{number}");
+    }
+}
+
+#[test]
+fn a_service_that_is_slow_throughout_is_asked_for_little_twice() {
+    let server = StallingServer::start(|_, _| {
+        thread::sleep(Duration::from_millis(150));
+        false
+    });
+    let options = server.options();
+    read_many(&options, 100);
+    let usage = options.usage.requests();
+    assert!(usage.hedges <= 3, "{usage:?}");
+}
+
+#[test]
+fn nothing_is_asked_for_twice_while_requests_wait() {
+    // The first object stalls until all others were answered.
+    let answered = Arc::new(AtomicU64::new(0));
+    let others = Arc::clone(&answered);
+    let server = StallingServer::start(move |path, count| {
+        let is_first = path.ends_with("/a20") && count == 1;
+        if !is_first {
+            others.fetch_add(1, Ordering::SeqCst);
+        }
+        is_first
+    });
+    let options = S3Options { connections: NonZero::new(2), ..server.options() };
+    let usage = options.usage.clone();
+    thread::scope(|scope| {
+        let reading = scope.spawn(|| read_many(&options, 400));
+        while !reading.is_finished() {
+            let (hedges, answered) = (usage.requests().hedges, answered.load(Ordering::SeqCst));
+            assert!(hedges == 0 || answered >= 399, "{hedges} hedges after {answered} answers");
+            thread::sleep(Duration::from_millis(1));
+        }
+    });
+    assert_eq!(server.count(20), 2);
 }

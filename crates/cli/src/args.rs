@@ -39,7 +39,10 @@ UTF-8 as \\xff. `ls -0` and `find -0` write them as they are, with a NUL behind 
 
 With --json, standard output is for programs: one document a command, or one JSON object a line
 where the command's help says so. Sizes are in bytes, times in RFC 3339 with nanoseconds. A name
-that is not UTF-8 is shown as near as may be, and exactly in a second field that ends in _hex.";
+that is not UTF-8 is shown as near as may be, and exactly in a second field that ends in _hex. A command
+that reached an S3 service ends with one object on standard error of type \"requests\": get, head,
+list, put, delete and multipart count requests, sent_bytes and received_bytes what passed, retries
+what was asked again after an error, hedges what was asked twice because no answer began.";
 
 /// Deduplicating backup: keep each chunk once.
 #[derive(Debug, Parser)]

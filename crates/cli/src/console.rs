@@ -2,13 +2,14 @@
 
 use std::fmt::Display;
 use std::io::{self, Write};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use indicatif::{MultiProgress, ProgressDrawTarget};
 
 use crate::args::Common;
 use crate::name::shown;
+use crate::requests::Service;
 
 /// Says things on standard error, above a progress bar if there is one.
 #[derive(Clone, Debug)]
@@ -20,6 +21,8 @@ pub(crate) struct Console {
     alarmed: Arc<AtomicBool>,
     /// Whether what was seen of the repository could not be had.
     forgot: Arc<AtomicBool>,
+    /// The services that were reached.
+    services: Arc<Mutex<Vec<Service>>>,
     bars: MultiProgress,
 }
 
@@ -40,7 +43,15 @@ impl Console {
         if quiet || json {
             bars.set_draw_target(ProgressDrawTarget::hidden());
         }
-        Self { json, quiet, verbosity, alarmed: Arc::default(), forgot: Arc::default(), bars }
+        Self {
+            json,
+            quiet,
+            verbosity,
+            alarmed: Arc::default(),
+            forgot: Arc::default(),
+            services: Arc::default(),
+            bars,
+        }
     }
 
     /// Whether standard output is for programs.
@@ -81,6 +92,16 @@ impl Console {
     /// Whether what was seen of the repository could not be had.
     pub(crate) fn has_forgotten(&self) -> bool {
         self.forgot.load(Ordering::Relaxed)
+    }
+
+    /// Takes note of a service, whose requests are told at the end.
+    pub(crate) fn add_service(&self, service: Service) {
+        self.services.lock().unwrap_or_else(PoisonError::into_inner).push(service);
+    }
+
+    /// The services that were reached.
+    pub(crate) fn services(&self) -> Vec<Service> {
+        self.services.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Where progress bars are drawn.

@@ -1,8 +1,8 @@
 //! Signals that ask to stop.
 
-use std::process;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use std::{process, thread};
 
 use anyhow::{Context, Result};
 use onefold_backend::Stop;
@@ -11,8 +11,8 @@ use onefold_store::Cancel;
 use crate::console::Console;
 use crate::exit::Exit;
 
-/// After the first signal requests may go on for so long: the command takes back what it announced,
-/// and ends within a second.
+/// How long requests may go on after the first signal: the command takes back what it announced, and
+/// ends within a second.
 const GRACE: Duration = Duration::from_millis(500);
 
 /// What ends requests to services, one for each place that was opened.
@@ -34,9 +34,27 @@ fn stops() -> MutexGuard<'static, Vec<Stop>> {
 /// `promise` is said at the first: what becomes of the work that is done.
 pub(crate) fn cancel_on_signal(console: &Console, promise: &'static str) -> Result<Arc<Cancel>> {
     let console = console.clone();
+    cancel_telling(move || say_stopping(&console, promise))
+}
+
+/// The same for a command that may wait for the reader of its output, and takes nothing back: if it has
+/// not ended by itself after the grace of its requests, it ends nevertheless.
+pub(crate) fn cancel_output_on_signal(
+    console: &Console,
+    promise: &'static str,
+) -> Result<Arc<Cancel>> {
+    let console = console.clone();
     cancel_telling(move || {
-        console.line(format_args!("stopping; {promise}; a second signal stops at once"));
+        say_stopping(&console, promise);
+        thread::spawn(|| {
+            thread::sleep(GRACE);
+            process::exit(Exit::Interrupted.code().into());
+        });
     })
+}
+
+fn say_stopping(console: &Console, promise: &str) {
+    console.line(format_args!("stopping; {promise}; a second signal stops at once"));
 }
 
 /// The same, calling `tell` at the first signal.

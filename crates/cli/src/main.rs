@@ -29,6 +29,7 @@ mod pool;
 mod progress;
 mod ratio;
 mod repository;
+mod requests;
 mod secret_file;
 mod service;
 mod signer;
@@ -66,6 +67,7 @@ fn main() -> ExitCode {
     raise_descriptor_limit();
     let console = Console::new(&arguments.common);
     let result = arguments.command.run(&console);
+    requests::tell(&console);
     let exit = result.unwrap_or_else(|error| {
         failure::report(&error, &console);
         Exit::of(&error)

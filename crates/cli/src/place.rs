@@ -7,21 +7,23 @@ use std::num::NonZero;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use onefold_backend::{
-    AppendOnly, BackendError, LocalObjects, Objects, RemoteObjects, Retry, RetryPolicy, Retrying,
-    S3Location, S3Options,
+    AppendOnly, BackendError, LocalObjects, Objects, RateLimit, RemoteObjects, Retry, RetryPolicy,
+    Retrying, S3Location, S3Options,
 };
 
 use crate::console::Console;
 use crate::interrupt;
 use crate::name::PathFields;
+use crate::requests::Service;
 
-/// A service that sends nothing for so long may still answer, however short the patience is.
+/// The shortest silence that ends a request, however short `--s3-retry-for` is: a slow service may still
+/// answer.
 const LEAST_SILENCE: Duration = Duration::from_secs(10);
 
 /// How the place of a repository is reached, and what may be done there.
@@ -34,13 +36,22 @@ pub(crate) struct Access {
     /// before each put instead, which is not safe beside a prune
     #[arg(long)]
     s3_no_conditional_put: bool,
-    /// Try for so long again what fails in passing
+    /// Try again for this long what fails in passing
     #[arg(long, value_name = "SECONDS", default_value_t = RetryPolicy::default().total.as_secs())]
     s3_retry_for: u64,
-    /// Make so many requests to the S3 service at a time where there are enough; else as many as
-    /// bring more, up to 64
+    /// Keep N requests to the S3 service under way where there are enough; else as many as bring
+    /// more, up to 64
     #[arg(long, value_name = "N")]
     s3_connections: Option<NonZero<usize>>,
+    /// Send at most RATE KiB a second to S3 services
+    #[arg(long, value_name = "RATE")]
+    limit_upload: Option<NonZero<u64>>,
+    /// Receive at most RATE KiB a second from S3 services
+    #[arg(long, value_name = "RATE")]
+    limit_download: Option<NonZero<u64>>,
+    /// The limits, which all repositories of the command share.
+    #[arg(skip)]
+    limits: OnceLock<[Option<RateLimit>; 2]>,
     /// Delete nothing in the repository, whatever the command
     #[arg(long)]
     append_only: bool,
@@ -164,6 +175,14 @@ impl Access {
         self.s3_endpoint.clone().or_else(|| S3Options::from_environment().endpoint)
     }
 
+    /// The limits for what is sent and for what is received.
+    fn limits(&self) -> [Option<RateLimit>; 2] {
+        let of = |rate: NonZero<u64>| {
+            RateLimit::new(rate.saturating_mul(const { NonZero::new(1 << 10).unwrap() }))
+        };
+        self.limits.get_or_init(|| [self.limit_upload.map(of), self.limit_download.map(of)]).clone()
+    }
+
     fn to_directory(&self, objects: LocalObjects) -> Opened {
         let place = Place::Directory(objects.root().to_owned());
         let objects = Arc::new(objects);
@@ -173,24 +192,30 @@ impl Access {
     fn to_s3(&self, location: &S3Location, console: &Console) -> Result<Opened, BackendError> {
         let patience = Duration::from_secs(self.s3_retry_for);
         let environment = S3Options::from_environment();
+        let [upload_limit, download_limit] = self.limits();
         let options = S3Options {
             endpoint: self.endpoint(),
             conditional_put: !self.s3_no_conditional_put,
             connections: self.s3_connections,
             silence: patience.clamp(LEAST_SILENCE, environment.silence),
+            upload_limit,
+            download_limit,
             stop: interrupt::new_stop(),
             ..environment
         };
         let policy = RetryPolicy { total: patience, ..RetryPolicy::default() };
         let remote = RemoteObjects::open(location, &options)?;
         let place = remote.place().to_owned();
+        console.add_service(Service { place: place.clone(), usage: options.usage.clone() });
         let console = console.clone();
         let tell = {
             let place = place.clone();
             move |retry: Retry<'_>| tell_of_retry(&console, &place, &retry)
         };
-        let objects =
-            Retrying::new(remote, &place, policy).on_retry(tell).stopped_by(options.stop.clone());
+        let objects = Retrying::new(remote, &place, policy)
+            .on_retry(tell)
+            .stopped_by(options.stop)
+            .counted_by(options.usage);
         let place = Place::S3(location.clone());
         Ok(Opened { objects: self.limited(objects), place, on_disk: None })
     }
@@ -276,6 +301,9 @@ mod tests {
             s3_no_conditional_put: false,
             s3_retry_for: 0,
             s3_connections: None,
+            limit_upload: None,
+            limit_download: None,
+            limits: OnceLock::new(),
             append_only: false,
         };
         let place = Place::of(Path::new("s3://bucket/a/")).unwrap();

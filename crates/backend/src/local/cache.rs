@@ -26,7 +26,7 @@ use super::LocalFolder;
 use crate::name::check_part;
 use crate::{BackendError, Folder, Operation};
 
-/// Into so many folders the files of an owner are divided.
+/// The number of folders among which the files of an owner are spread.
 const SHARDS: usize = 64;
 
 /// What the name of a file begins with that is being written. No other begins so.
@@ -268,7 +268,7 @@ mod tests {
         root.join(owner).join(LocalCache::FOLDER).join(shard_name(shard_of(name))).join(name)
     }
 
-    /// As if the file was used so many seconds ago.
+    /// Makes the file look last used `secs` seconds ago.
     #[expect(clippy::disallowed_methods, reason = "a test sets back a clock")]
     fn age(path: &Path, secs: u64) {
         let file = File::options().write(true).open(path).unwrap();

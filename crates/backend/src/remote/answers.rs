@@ -4,16 +4,15 @@
 //! service from a forbidden request, answers are looked at before it sees them.
 
 use std::fmt;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use object_store::ClientOptions;
 use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpService,
-    ReqwestConnector,
 };
 
-use super::silence::Watched;
+use super::client::{Client, Wire};
+use super::hedge::{Hedged, Queues};
 
 /// How much of an answer's text is kept.
 const MAX_TEXT: usize = 1_000;
@@ -56,21 +55,25 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
-/// Makes clients whose refusals are errors, and whose requests fail after a time of silence.
+/// Makes clients whose refusals are errors, and whose slow reads are asked for again.
 #[derive(Debug)]
 pub(super) struct CheckedConnector {
-    pub(super) silence: Duration,
+    pub(super) wire: Wire,
+    pub(super) queues: Queues,
 }
 
 impl HttpConnector for CheckedConnector {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
-        let client = ReqwestConnector::default().connect(options)?;
-        Ok(HttpClient::new(Checked(Watched { client, silence: self.silence })))
+        let client = Client::new(options, self.wire.clone()).map_err(|error| {
+            object_store::Error::Generic { store: "S3", source: Box::new(error) }
+        })?;
+        let usage = self.wire.usage.clone();
+        Ok(HttpClient::new(Checked(Hedged::new(client, self.queues.clone(), usage))))
     }
 }
 
 #[derive(Debug)]
-struct Checked(Watched);
+struct Checked(Hedged<Client>);
 
 #[async_trait]
 impl HttpService for Checked {

@@ -1,5 +1,6 @@
 //! Many requests under way at once, whatever the number of threads.
 
+use std::iter::Peekable;
 use std::num::NonZero;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,6 +10,7 @@ use bytes::Bytes;
 use tokio::task::JoinSet;
 
 use super::Bucket;
+use super::hedge::Queues;
 use super::width::Width;
 use crate::{BackendError, OnAnswer, Operation, Request, Span};
 
@@ -93,20 +95,18 @@ struct Answered {
 pub(super) fn get_many(
     bucket: &Arc<Bucket>,
     pace: &Mutex<Pace>,
+    queues: &Queues,
     requests: &mut dyn Iterator<Item = Request>,
     take: &mut OnAnswer<'_>,
 ) -> ControlFlow<()> {
     let mut requests = requests.enumerate().peekable();
     let mut under_way = UnderWay { bucket, tasks: JoinSet::new(), reserved: 0 };
+    let mut queue = queues.join();
     locked(pace).begin();
     loop {
         let width = locked(pace).width.get();
-        while under_way.tasks.len() < width
-            && let Some((at, request)) =
-                requests.next_if(|(_, request)| under_way.has_room(reserve(request)))
-        {
-            under_way.start(at, request);
-        }
+        let has_more = under_way.fill(width, &mut requests);
+        queue.set(has_more);
         let Some(answered) = under_way.next() else { return ControlFlow::Continue(()) };
         locked(pace).note(&answered.answer, answered.took);
         // Dropping the tasks ends their requests.
@@ -123,6 +123,21 @@ struct UnderWay<'a> {
 }
 
 impl UnderWay<'_> {
+    /// Starts as many of `requests` as there is room for. Returns whether there may be more.
+    fn fill(
+        &mut self,
+        width: usize,
+        requests: &mut Peekable<impl Iterator<Item = (usize, Request)>>,
+    ) -> bool {
+        while self.tasks.len() < width {
+            match requests.next_if(|(_, request)| self.has_room(reserve(request))) {
+                Some((at, request)) => self.start(at, request),
+                None => return requests.peek().is_some(),
+            }
+        }
+        true
+    }
+
     fn has_room(&self, more: u64) -> bool {
         self.tasks.is_empty() || self.reserved + more <= MAX_BYTES
     }

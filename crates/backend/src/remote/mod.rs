@@ -8,11 +8,17 @@
 //! Calls are tried once. [`Retrying`](crate::Retrying) tries them again.
 
 mod answers;
+mod client;
+mod hedge;
+mod limit;
+mod listing;
 mod location;
 mod many;
 mod silence;
+mod streams;
 mod width;
 
+pub use limit::RateLimit;
 pub use location::S3Location;
 
 use std::error::Error;
@@ -34,8 +40,10 @@ use tokio::runtime::{self, Runtime};
 use crate::error::causes;
 use crate::name::check_name;
 use crate::stored::{Stored, Wait};
-use crate::{BackendError, Cause, ObjectInfo, Objects, OnAnswer, Operation, Request, Stop};
+use crate::{BackendError, Cause, ObjectInfo, Objects, OnAnswer, Operation, Request, Stop, Usage};
 use answers::{CheckedConnector, Refusal};
+use client::Wire;
+use hedge::Queues;
 use many::Pace;
 
 /// Put twice to find out what the service does with a taken name. Capitals are in no object's
@@ -48,11 +56,7 @@ const PROBE_CONTENT: &[u8] = b"Put under If-None-Match: * to see whether that is
 /// one of them.
 const MAX_REQUESTS: usize = 64;
 
-/// Time to make a connection.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// Time without a byte of an answer after which a request counts as failed, unless the options say
-/// otherwise.
+/// Time without a byte after which a request counts as failed, unless the options say otherwise.
 const SILENCE: Duration = Duration::from_secs(60);
 
 /// How to reach a bucket.
@@ -68,9 +72,14 @@ pub struct S3Options {
     /// How many requests are under way at a time where there are enough; as many as serve, up to
     /// 64, if `None`.
     pub connections: Option<NonZero<usize>>,
-    /// Time without a byte of an answer after which a request counts as failed. Four mebibytes of a
-    /// request may take as long.
+    /// Time without a byte in either direction after which a request counts as failed.
     pub silence: Duration,
+    /// Limits what all who share it send.
+    pub upload_limit: Option<RateLimit>,
+    /// Limits what all who share it receive.
+    pub download_limit: Option<RateLimit>,
+    /// Counts requests.
+    pub usage: Usage,
     /// Breaks off requests.
     pub stop: Stop,
     /// Credentials, region and the like, by the names of the variables that Amazon's tools read:
@@ -95,6 +104,9 @@ impl S3Options {
             conditional_put: true,
             connections: None,
             silence: SILENCE,
+            upload_limit: None,
+            download_limit: None,
+            usage: Usage::default(),
             stop: Stop::default(),
             settings,
         }
@@ -123,6 +135,8 @@ impl fmt::Debug for S3Options {
             .field("conditional_put", &self.conditional_put)
             .field("connections", &self.connections)
             .field("silence", &self.silence)
+            .field("upload_limit", &self.upload_limit)
+            .field("download_limit", &self.download_limit)
             .field("settings", &names)
             .finish()
     }
@@ -136,6 +150,7 @@ impl fmt::Debug for S3Options {
 pub struct RemoteObjects {
     bucket: Arc<Bucket>,
     pace: Mutex<Pace>,
+    queues: Queues,
     conditional_put: bool,
     /// Whether the service has shown that it honours the condition.
     shown: Mutex<bool>,
@@ -172,7 +187,8 @@ impl RemoteObjects {
                         names credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY";
             return Err(cannot_open(text.into()));
         }
-        let store = build(location, options).map_err(|cause| cannot_open(cause.into()))?;
+        let queues = Queues::default();
+        let store = build(location, options, &queues).map_err(|cause| cannot_open(cause.into()))?;
         let runtime = runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .thread_name("s3")
@@ -185,6 +201,7 @@ impl RemoteObjects {
         Ok(Self {
             bucket: Arc::new(Stored { store: Arc::new(store), place, waiter }),
             pace: Mutex::new(Pace::new(options.connections)),
+            queues,
             conditional_put: options.conditional_put,
             shown: Mutex::new(false),
         })
@@ -252,7 +269,7 @@ impl Objects for RemoteObjects {
         requests: &mut dyn Iterator<Item = Request>,
         take: &mut OnAnswer<'_>,
     ) -> ControlFlow<()> {
-        many::get_many(&self.bucket, &self.pace, requests, take)
+        many::get_many(&self.bucket, &self.pace, &self.queues, requests, take)
     }
 
     fn gap(&self) -> u64 {
@@ -264,7 +281,8 @@ impl Objects for RemoteObjects {
     }
 
     fn list(&self, prefix: &str) -> Result<Vec<ObjectInfo>, BackendError> {
-        self.bucket.list(prefix)
+        let store = &self.bucket.store;
+        self.bucket.list_by(prefix, async |directory| listing::list(store, directory).await)
     }
 
     fn delete(&self, name: &str) -> Result<(), BackendError> {
@@ -290,7 +308,11 @@ fn is_unknown_request(first: &(dyn Error + 'static)) -> bool {
         .any(Refusal::is_unknown_request)
 }
 
-fn build(location: &S3Location, options: &S3Options) -> object_store::Result<AmazonS3> {
+fn build(
+    location: &S3Location,
+    options: &S3Options,
+    queues: &Queues,
+) -> object_store::Result<AmazonS3> {
     let endpoint = options.endpoint.as_deref();
     // The digest is there already, of the signature. Buckets with Object Lock insist on one.
     let mut builder = AmazonS3Builder::new().with_checksum_algorithm(Checksum::SHA256);
@@ -303,13 +325,17 @@ fn build(location: &S3Location, options: &S3Options) -> object_store::Result<Ama
     if let Some(endpoint) = endpoint {
         builder = builder.with_config(AmazonS3ConfigKey::S3Endpoint, endpoint);
     }
+    let wire = Wire {
+        silence: options.silence,
+        upload: options.upload_limit.clone(),
+        download: options.download_limit.clone(),
+        usage: options.usage.clone(),
+    };
     let client = ClientOptions::new()
-        .with_connect_timeout(CONNECT_TIMEOUT)
-        .with_timeout_disabled()
         .with_allow_http(endpoint.is_some_and(|endpoint| endpoint.starts_with("http://")));
     builder
         .with_client_options(client)
-        .with_http_connector(CheckedConnector { silence: options.silence })
+        .with_http_connector(CheckedConnector { wire, queues: queues.clone() })
         .with_retry(RetryConfig { max_retries: 0, ..RetryConfig::default() })
         .with_conditional_put(S3ConditionalPut::ETagMatch)
         .with_disable_bulk_delete(true)

@@ -1,89 +1,63 @@
-//! Time-outs for silence: an answer may last as long as bytes come.
-//!
-//! The client tells nobody how much of a request it has sent, so a request may take time in proportion
-//! to its length before its answer begins.
+//! Time-outs for silence: a request may last as long as bytes move.
 
 use std::fmt;
-use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use async_trait::async_trait;
-use bytes::Bytes;
-use http_body::{Body, Frame, SizeHint};
-use object_store::client::{
-    HttpClient, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpResponseBody, HttpService,
-};
-use tokio::time::{Instant, Sleep, sleep, timeout};
+use object_store::client::{HttpError, HttpErrorKind};
+use tokio::time::{Instant, timeout_at};
 
-/// Bytes of a request that have as much time as a silence: at 60 s half a megabit a second.
-const SENT_IN_A_SILENCE: usize = 4 << 20;
-
-/// A client whose requests fail once no byte came for a time.
-#[derive(Debug)]
-pub(super) struct Watched {
-    pub(super) client: HttpClient,
-    pub(super) silence: Duration,
+/// When the last byte of a request moved. Clones are the same.
+#[derive(Clone, Debug)]
+pub(super) struct Progress {
+    silence: Duration,
+    last: Arc<Mutex<Instant>>,
 }
 
-#[async_trait]
-impl HttpService for Watched {
-    async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
-        let to_send = request.body().content_length() as f64 / SENT_IN_A_SILENCE as f64;
-        let patience = self.silence.mul_f64(1.0 + to_send);
-        let answer = timeout(patience, self.client.execute(request)).await;
-        let (head, body) = answer.map_err(|_| silent(patience))??.into_parts();
-        let body = WatchedBody { body, silence: self.silence, end: Box::pin(sleep(self.silence)) };
-        Ok(HttpResponse::from_parts(head, HttpResponseBody::new(body)))
+impl Progress {
+    /// Fails a request once no byte moved for `silence`, from now on.
+    pub(super) fn begin(silence: Duration) -> Self {
+        Self { silence, last: Arc::new(Mutex::new(Instant::now())) }
+    }
+
+    /// Takes note that bytes moved, or were held back, until `time`.
+    pub(super) fn note(&self, time: Instant) {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        *last = time.max(*last);
+    }
+
+    /// What comes of `what`, unless no byte moves for too long.
+    pub(super) async fn watch<F: Future>(&self, what: F) -> Result<F::Output, HttpError> {
+        let mut what = std::pin::pin!(what);
+        loop {
+            let end = self.end();
+            match timeout_at(end, what.as_mut()).await {
+                Ok(output) => return Ok(output),
+                Err(_) if self.end() > end => {}
+                Err(_) => return Err(silent(self.silence)),
+            }
+        }
+    }
+
+    /// When the silence after the last byte is too long.
+    fn end(&self) -> Instant {
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) + self.silence
     }
 }
 
-/// No byte came for so long.
+/// No byte moved for this time.
 #[derive(Debug)]
 struct Silent(Duration);
 
 impl fmt::Display for Silent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "no byte came for {:.1} s", self.0.as_secs_f64())
+        write!(f, "no byte came or went for {:.1} s", self.0.as_secs_f64())
     }
 }
 
 impl std::error::Error for Silent {}
 
-fn silent(silence: Duration) -> HttpError {
+/// The error of a request for which no byte moved for `silence`.
+pub(super) fn silent(silence: Duration) -> HttpError {
     HttpError::new(HttpErrorKind::Timeout, Silent(silence))
-}
-
-/// The body of an answer, which fails once no byte came for a time.
-struct WatchedBody {
-    body: HttpResponseBody,
-    silence: Duration,
-    end: Pin<Box<Sleep>>,
-}
-
-impl Body for WatchedBody {
-    type Data = Bytes;
-    type Error = HttpError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, HttpError>>> {
-        // What has come counts, however long nobody asked for it.
-        if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) {
-            let end = Instant::now() + self.silence;
-            self.end.as_mut().reset(end);
-            return Poll::Ready(frame);
-        }
-        let silence = self.silence;
-        self.end.as_mut().poll(context).map(|()| Some(Err(silent(silence))))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
 }

@@ -13,7 +13,7 @@ use onefold_store::tree::{Entry, Node};
 use crate::console::Console;
 use crate::exit::Exit;
 use crate::filter::FilterArgs;
-use crate::interrupt::cancel_on_signal;
+use crate::interrupt::cancel_output_on_signal;
 use crate::name::shown;
 use crate::output::{Output, Walked};
 use crate::repository::RepositoryArgs;
@@ -86,7 +86,7 @@ impl Dump {
                 "a tar archive would upset the terminal: redirect standard output, or give --target"
             );
         }
-        let cancel = cancel_on_signal(console, "what is written is not whole")?;
+        let cancel = cancel_output_on_signal(console, "what is written is not whole")?;
         let mut output = match &self.target {
             Some(path) => to_file(path)?,
             None => Output::new(),

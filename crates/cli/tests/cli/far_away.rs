@@ -1,14 +1,18 @@
 //! Repositories behind a simulated line: what crosses it, and that everything comes back whatever the
 //! line does to it.
 
-use std::fs;
-use std::time::Duration;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+use std::{fs, thread};
 
 use onefold_testkit::line::{Fault, Faults, Line, Shape};
 use onefold_testkit::random;
 use onefold_testkit::s3::S3Server;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 
-use crate::lab::number;
+use crate::lab::{Ran, number};
+use crate::outages::{AFTER_SIGNAL, with_default_signals};
 use crate::s3::Remote;
 use crate::tree_equality::assert_same_tree;
 
@@ -99,4 +103,82 @@ fn everything_comes_back_over_a_line_that_stalls_cuts_resets_and_refuses() {
     for fault in [Fault::Stall, Fault::Cut, Fault::Reset, Fault::Refusal] {
         assert!(faults.contains_key(&fault), "{faults:?}");
     }
+}
+
+#[test]
+fn a_command_tells_what_it_asked_of_the_service() {
+    let Some((_server, line, remote)) = behind_a_line() else { return };
+    write_versions(&remote);
+    remote.ok("init --no-encryption");
+    for command in ["backup src", "snapshots", "check --read-data"] {
+        line.take_traffic();
+        let ran = remote.ok(&format!("{command} --json"));
+        let traffic = line.take_traffic();
+        let told = ran.stderr.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let told = told.filter(|told| told["type"] == "requests").collect::<Vec<_>>();
+        assert_eq!(told.len(), 1, "{ran:#?}");
+        for kind in ["GET", "HEAD", "LIST", "PUT", "DELETE"] {
+            let passed: u64 = traffic
+                .requests
+                .iter()
+                .filter(|(request, _)| request.method == kind)
+                .map(|(_, count)| count)
+                .sum();
+            assert_eq!(number(&told[0], &kind.to_lowercase()), passed, "{kind}: {told:?}");
+        }
+        for (name, passed) in
+            [("sent_bytes", traffic.sent_bytes), ("received_bytes", traffic.received_bytes)]
+        {
+            let told = number(&told[0], name);
+            // A few words in each head are added beneath.
+            let unseen = 200 * traffic.request_count();
+            assert!(told <= passed && told + unseen >= passed, "{name}: {told} of {passed}");
+        }
+    }
+    let ran = remote.ok("snapshots -v");
+    let told = ran.stderr.lines().find(|line| line.contains(" GET, ")).expect(&ran.stderr);
+    assert!(told.starts_with("s3://bucket/backups/laptop at http://127.0.0.1:"), "{told}");
+    assert!(!remote.ok("snapshots").stderr.contains(" GET, "));
+    assert!(!remote.ok("snapshots --json --quiet").stderr.contains("requests"));
+}
+
+#[test]
+fn retries_are_told() {
+    let Some((_server, line, remote)) = behind_a_line() else { return };
+    write_versions(&remote);
+    remote.ok("init --no-encryption");
+    line.set_faults(Faults { seed: 3, cut: 0.1, refused: 0.1, ..Faults::default() });
+    line.take_traffic();
+    let ran = remote.ok("backup src --json");
+    let faults: u64 = line.take_traffic().faults.values().sum();
+    let told = ran.stderr.lines().find(|line| line.contains("\"requests\"")).unwrap();
+    let told: Value = serde_json::from_str(told).unwrap();
+    // A second request for the same may be the one that fails.
+    let (retries, hedges) = (number(&told, "retries"), number(&told, "hedges"));
+    assert!(faults > 0 && retries <= faults && retries + hedges >= faults, "{faults}: {told}");
+}
+
+#[test]
+fn limits_are_kept_and_a_signal_ends_a_command_that_waits_for_them() {
+    let Some((_server, _line, remote)) = behind_a_line() else { return };
+    remote.lab.write("src/a", random(1, 1 << 20));
+    remote.ok("init --no-encryption");
+    let begun = Instant::now();
+    remote.ok("backup src --limit-upload 512");
+    // A tenth of a second's worth may pass at once.
+    assert!(begun.elapsed() >= Duration::from_millis(1_900), "{:?}", begun.elapsed());
+    let begun = Instant::now();
+    remote.ok("restore latest --target out --limit-download 512");
+    assert!(begun.elapsed() >= Duration::from_millis(1_900), "{:?}", begun.elapsed());
+    assert_same_tree(&remote.lab.path("src"), &remote.lab.path("out"));
+
+    let command = remote.command("restore latest --target again --limit-download 20");
+    let mut command = with_default_signals(&command);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    thread::sleep(Duration::from_secs(3));
+    assert!(child.try_wait().unwrap().is_none(), "52 s are needed");
+    let asked = Instant::now();
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    let ran = Ran::of("restore", child.wait_with_output().unwrap()).expect(130);
+    assert!(asked.elapsed() < AFTER_SIGNAL, "{:?}: {ran:#?}", asked.elapsed());
 }

@@ -1,7 +1,7 @@
 //! A backup that is stopped, politely or not, costs nothing that was there before.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::thread;
@@ -11,6 +11,7 @@ use onefold_testkit::{SplitMix64, random};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::lab::{Lab, Ran, number};
+use crate::outages::{AFTER_SIGNAL, with_default_signals};
 use crate::tree_equality::assert_same_tree;
 
 /// Enough that a backup takes a while, most of it new.
@@ -180,4 +181,23 @@ fn a_stopped_backup_is_waited_for_and_ends_well() {
     lab.ok("check --repo repo --read-data");
     lab.ok("restore --repo repo latest --target big-restored");
     assert_same_tree(&lab.path("big"), &lab.path("big-restored"));
+}
+
+#[test]
+fn a_dump_whose_reader_does_not_read_ends_at_a_signal() {
+    let lab = Lab::with_repository();
+    lab.write("src/file", random(1, 4 << 20));
+    lab.ok("backup --repo repo src");
+    let mut command = with_default_signals(&lab.command("dump --repo repo latest /file"));
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // It has begun, and the pipe is full a little later.
+    let mut output = child.stdout.take().unwrap();
+    output.read_exact(&mut [0]).unwrap();
+    thread::sleep(Duration::from_secs(1));
+    assert!(child.try_wait().unwrap().is_none(), "4 MiB fit into no pipe");
+    let asked = Instant::now();
+    signal(&child, Signal::TERM);
+    let ran = Ran::of("dump", child.wait_with_output().unwrap()).expect(130);
+    assert!(asked.elapsed() < AFTER_SIGNAL, "{:?}: {ran:#?}", asked.elapsed());
+    ran.says(&["stopping; what is written is not whole"]);
 }

@@ -1,16 +1,16 @@
 //! A service that can no longer be used: nothing is taken for lost or damaged, the command says once
 //! what is the matter, ends when its patience does, and ends at once when it is asked to.
 
-use std::fs;
 use std::process::{Child, Command, Stdio};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fs, io, thread};
 
 use onefold_testkit::random;
 use onefold_testkit::s3::{Mishaps, Outage, Proxy, Rules, S3Server};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::lab::{Lab, Ran};
+use crate::mount::can_mount;
 use crate::tree::make_version;
 use crate::tree_equality::assert_same_tree;
 
@@ -23,7 +23,7 @@ const OWN_TIME: Duration = Duration::from_secs(8);
 const SILENCE: Duration = Duration::from_secs(10);
 
 /// A command ends within a second of a signal; the rest is for a machine that is busy.
-const AFTER_SIGNAL: Duration = Duration::from_millis(1_800);
+pub(crate) const AFTER_SIGNAL: Duration = Duration::from_millis(1_800);
 
 /// Commands that only read. `SNAPSHOT` is one that stays, `TARGET` another folder in each run.
 const READING: [&str; 7] = [
@@ -150,7 +150,7 @@ fn counts(service: &Service) -> Vec<(&'static str, u64)> {
 
 /// The same command in a process in which no signal is ignored: a shell has those ignore SIGINT that it
 /// runs in the background, and so the tests, and all that they start.
-fn with_default_signals(command: &Command) -> Command {
+pub(crate) fn with_default_signals(command: &Command) -> Command {
     let mut with_defaults = Command::new("env");
     with_defaults.arg("--default-signal").arg(command.get_program()).args(command.get_args());
     for (name, value) in command.get_envs() {
@@ -282,4 +282,63 @@ fn a_command_that_waits_for_its_service_ends_within_a_second_of_a_signal() {
         let Some(service) = Service::start() else { return };
         a_command_ends_at_a_signal(outage, signal, &service);
     }
+}
+
+/// A mount whose service is gone, and a thread that reads a file of which nothing was read before.
+struct LostMount {
+    child: Child,
+    reading: thread::JoinHandle<io::Result<Vec<u8>>>,
+}
+
+impl LostMount {
+    /// None where nothing can be mounted.
+    fn new(run: &Run<'_>, options: &str) -> Option<Self> {
+        if !can_mount() {
+            return None;
+        }
+        let root = run.service.lab.path(format!("mnt-{}", run.name));
+        fs::create_dir_all(&root).unwrap();
+        let line = format!("mount {}", root.display());
+        let mut child = run.start(&line, options);
+        let file = root.join("ids").join(&run.service.snapshot[..8]).join("image.bin");
+        let begun = Instant::now();
+        while !file.exists() {
+            assert_eq!(child.try_wait().unwrap(), None, "it ended");
+            assert!(begun.elapsed() < Duration::from_secs(30), "it is not mounted");
+            thread::sleep(Duration::from_millis(10));
+        }
+        run.proxy.begin_outage(Outage::Gone, 0);
+        let reading = thread::spawn(move || fs::read(file));
+        run.await_outage();
+        Some(Self { child, reading })
+    }
+}
+
+#[test]
+fn a_mount_whose_service_is_gone_gives_an_error_and_ends() {
+    let Some(service) = Service::start() else { return };
+    let run = service.run("mounted");
+    let Some(mount) = LostMount::new(&run, "--s3-retry-for 3") else { return };
+    let error = mount.reading.join().unwrap().unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(rustix::io::Errno::IO.raw_os_error()), "{error}");
+    let ran = Ran::of("mount", mount.child.wait_with_output().unwrap());
+    let ran = ran.expect(1).says(&["cannot reach s3://bucket/", "cannot be reached; requests failed for 3 s"]);
+    assert_nothing_is_taken_for_damage(&ran);
+    assert!(!service.lab.path("mnt-mounted/ids").exists(), "it is unmounted");
+}
+
+#[test]
+fn a_mount_that_waits_for_its_service_ends_within_a_second_of_a_signal() {
+    let Some(service) = Service::start() else { return };
+    let run = service.run("signalled");
+    let Some(mount) = LostMount::new(&run, "--s3-retry-for 600") else { return };
+    thread::sleep(Duration::from_millis(300));
+    let asked = Instant::now();
+    kill_process(Pid::from_child(&mount.child), Signal::TERM).unwrap();
+    let ran = Ran::of("mount", mount.child.wait_with_output().unwrap());
+    let took = asked.elapsed();
+    assert!(took < AFTER_SIGNAL, "{took:?}: {ran:#?}");
+    assert_eq!(ran.code, 0, "a signal is how a mount ends: {ran:#?}");
+    mount.reading.join().unwrap().unwrap_err();
+    assert!(!service.lab.path("mnt-signalled/ids").exists(), "it is unmounted");
 }

@@ -26,7 +26,7 @@ impl Remote {
     }
 
     /// `onefold` with the words of `line` for arguments and the repository in the environment.
-    fn command(&self, line: &str) -> Command {
+    pub(crate) fn command(&self, line: &str) -> Command {
         let mut command = self.lab.command(line);
         for variable in ["AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL_S3"] {
             command.env_remove(variable);

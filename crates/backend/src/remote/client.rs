@@ -1,0 +1,165 @@
+//! The HTTP client. It takes and gives bodies in pieces, so that they can be counted, slowed down and
+//! watched.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use object_store::client::{
+    HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpResponseBody, HttpService,
+};
+use object_store::{ClientConfigKey, ClientOptions};
+use reqwest::Method;
+use reqwest::header::{HeaderMap, IF_MATCH};
+use tokio::time::Instant;
+
+use super::limit::RateLimit;
+use super::silence::Progress;
+use super::streams::{Incoming, Outgoing};
+use crate::usage::{RequestKind, Usage};
+
+/// Time to make a connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What all requests to a service have in common.
+#[derive(Clone, Debug)]
+pub(super) struct Wire {
+    /// Time without a byte in either direction after which a request fails.
+    pub(super) silence: Duration,
+    pub(super) upload: Option<RateLimit>,
+    pub(super) download: Option<RateLimit>,
+    pub(super) usage: Usage,
+}
+
+/// A client whose requests are counted, keep to limits, and fail after a time of silence.
+#[derive(Debug)]
+pub(super) struct Client {
+    client: reqwest::Client,
+    wire: Wire,
+}
+
+impl Client {
+    /// Of `options` only counts whether plain HTTP is allowed.
+    pub(super) fn new(options: &ClientOptions, wire: Wire) -> Result<Self, reqwest::Error> {
+        let allow_http = options.get_config_value(&ClientConfigKey::AllowHttp);
+        let client = reqwest::Client::builder()
+            .user_agent(concat!("onefold/", env!("CARGO_PKG_VERSION")))
+            .connect_timeout(CONNECT_TIMEOUT)
+            .https_only(allow_http.as_deref() != Some("true"))
+            .build()?;
+        Ok(Self { client, wire })
+    }
+
+    /// Counts a request. Its head is sent at once; what comes later waits for it.
+    fn note_request(&self, request: &HttpRequest) {
+        let query = request.uri().query().unwrap_or_default();
+        self.wire.usage.request(kind(request.method(), query));
+        // Only bodies that broke are asked for with a condition.
+        if request.headers().contains_key(IF_MATCH) {
+            self.wire.usage.retry(1);
+        }
+        let head = request.uri().path().len() + query.len() + len(request.headers());
+        self.wire.usage.send(head);
+        reserve(self.wire.upload.as_ref(), head);
+    }
+
+    fn note_answer(&self, head: &HeaderMap) {
+        let head = len(head);
+        self.wire.usage.receive(head);
+        reserve(self.wire.download.as_ref(), head);
+    }
+}
+
+#[async_trait]
+impl HttpService for Client {
+    async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        self.note_request(&request);
+        let progress = Progress::begin(self.wire.silence);
+        let request = for_reqwest(request, &self.wire, &progress)?;
+        let mut answer = progress.watch(self.client.execute(request)).await?.map_err(http_error)?;
+        self.note_answer(answer.headers());
+        let (status, head) = (answer.status(), std::mem::take(answer.headers_mut()));
+        let body = Incoming::new(answer.into(), &self.wire);
+        let mut given = HttpResponse::new(HttpResponseBody::new(body));
+        (*given.status_mut(), *given.headers_mut()) = (status, head);
+        Ok(given)
+    }
+}
+
+/// The request as the library for HTTP takes it.
+fn for_reqwest(
+    request: HttpRequest,
+    wire: &Wire,
+    progress: &Progress,
+) -> Result<reqwest::Request, HttpError> {
+    let (head, body) = request.into_parts();
+    let url = head.uri.to_string();
+    let url = url.parse().map_err(|error| HttpError::new(HttpErrorKind::Unknown, error))?;
+    let mut request = reqwest::Request::new(head.method, url);
+    *request.headers_mut() = head.headers;
+    *request.body_mut() = Some(match body.content_length() {
+        0 => reqwest::Body::default(),
+        _ => reqwest::Body::wrap(Outgoing::new(body, wire, progress)),
+    });
+    Ok(request)
+}
+
+/// An error of the library for HTTP. Of kind Unknown are requests that could not be made.
+pub(super) fn http_error(error: reqwest::Error) -> HttpError {
+    let kind = match () {
+        () if error.is_timeout() => HttpErrorKind::Timeout,
+        () if error.is_connect() => HttpErrorKind::Connect,
+        () if error.is_builder() || error.is_redirect() => HttpErrorKind::Unknown,
+        () => HttpErrorKind::Interrupted,
+    };
+    HttpError::new(kind, error.without_url())
+}
+
+/// What a request with this method and query does.
+fn kind(method: &Method, query: &str) -> RequestKind {
+    let asks_for =
+        |wanted: &str| query.split('&').any(|pair| pair.split('=').next() == Some(wanted));
+    match *method {
+        Method::GET if asks_for("list-type") || asks_for("uploads") => RequestKind::List,
+        Method::HEAD => RequestKind::Head,
+        Method::PUT if !asks_for("uploadId") => RequestKind::Put,
+        Method::DELETE => RequestKind::Delete,
+        Method::PUT | Method::POST => RequestKind::Multipart,
+        _ => RequestKind::Get,
+    }
+}
+
+/// The bytes that a head takes.
+fn len(head: &HeaderMap) -> usize {
+    // A colon, a space and the end of the line.
+    head.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum()
+}
+
+/// Takes bandwidth for `bytes` that pass at once.
+fn reserve(limit: Option<&RateLimit>, bytes: usize) {
+    if let Some(limit) = limit {
+        limit.reserve(bytes, Instant::now().into_std());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_told_apart_by_what_services_charge_for() {
+        for (method, query, expected) in [
+            (Method::GET, "", RequestKind::Get),
+            (Method::GET, "list-type=2&prefix=uploads", RequestKind::List),
+            (Method::GET, "uploads&prefix=a", RequestKind::List),
+            (Method::HEAD, "", RequestKind::Head),
+            (Method::PUT, "", RequestKind::Put),
+            (Method::PUT, "partNumber=1&uploadId=x", RequestKind::Multipart),
+            (Method::POST, "uploads", RequestKind::Multipart),
+            (Method::POST, "uploadId=x", RequestKind::Multipart),
+            (Method::DELETE, "uploadId=x", RequestKind::Delete),
+            (Method::DELETE, "", RequestKind::Delete),
+        ] {
+            assert_eq!(kind(&method, query), expected, "{method} {query}");
+        }
+    }
+}
