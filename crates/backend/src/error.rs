@@ -345,7 +345,7 @@ fn is_lost_sector(error: &(dyn Error + 'static)) -> bool {
 }
 
 /// Whether an error is of the kind that is gone a little later.
-fn is_passing(error: &(dyn Error + 'static)) -> bool {
+pub(crate) fn is_passing(error: &(dyn Error + 'static)) -> bool {
     use io::ErrorKind::*;
     let kind = io_kind(error);
     kind.is_some_and(|kind| {

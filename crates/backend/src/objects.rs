@@ -2,6 +2,7 @@
 
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -128,6 +129,12 @@ pub trait Objects: Send + Sync {
     /// crash before that the object may be back, whole.
     fn delete(&self, name: &str) -> Result<(), BackendError>;
 
+    /// Discards what the storage still holds of puts that began longer than `age` ago and never ended, and
+    /// returns of how many. A put that is under way since then begins anew.
+    fn discard_unfinished(&self, _age: Duration) -> Result<u64, BackendError> {
+        Ok(0)
+    }
+
     /// Returns when every listing shows what was put and deleted before the call, by whomever.
     ///
     /// For storage whose listings lag behind; where they do not, there is nothing to wait for.
@@ -189,6 +196,10 @@ macro_rules! forward_objects {
 
             fn delete(&self, name: &str) -> Result<(), BackendError> {
                 (**self).delete(name)
+            }
+
+            fn discard_unfinished(&self, age: Duration) -> Result<u64, BackendError> {
+                (**self).discard_unfinished(age)
             }
 
             fn settle(&self) -> Result<(), BackendError> {

@@ -502,6 +502,10 @@ impl<T: Objects> Objects for Retrying<T> {
         self.call(|inner| inner.delete(name))
     }
 
+    fn discard_unfinished(&self, age: Duration) -> Result<u64, BackendError> {
+        self.call(|inner| inner.discard_unfinished(age))
+    }
+
     fn settle(&self) -> Result<(), BackendError> {
         self.check_reachable()?;
         // It may make no request, so its answer does not end an outage.

@@ -51,16 +51,26 @@ impl<S: ObjectStore, W: Wait> Stored<S, W> {
         check_name(name)?;
         match self.put_as(name, &bytes, PutMode::Create) {
             Ok(()) => Ok(Put::New),
-            Err(error @ BackendError::AlreadyExists { .. }) => match self.holds(name, &bytes)? {
-                Some(true) => Ok(Put::Same),
-                Some(false) => Err(error),
-                // Another put of the name is under way, or a delete was faster than the look.
-                None => {
-                    let busy = io::Error::new(io::ErrorKind::ResourceBusy, error);
-                    Err(BackendError::from_cause(Operation::Put, name, &self.place, busy))
-                }
-            },
+            Err(error @ BackendError::AlreadyExists { .. }) => self.taken(name, &bytes, error),
             Err(error) => Err(error),
+        }
+    }
+
+    /// What a put came to that failed with `error` because there is an object of its name.
+    pub(crate) fn taken(
+        &self,
+        name: &str,
+        bytes: &Bytes,
+        error: BackendError,
+    ) -> Result<Put, BackendError> {
+        match self.holds(name, bytes)? {
+            Some(true) => Ok(Put::Same),
+            Some(false) => Err(error),
+            // Another put of the name is under way, or a delete was faster than the look.
+            None => {
+                let busy = io::Error::new(io::ErrorKind::ResourceBusy, error);
+                Err(BackendError::from_cause(Operation::Put, name, &self.place, busy))
+            }
         }
     }
 
@@ -97,7 +107,7 @@ impl<S: ObjectStore, W: Wait> Stored<S, W> {
     }
 
     /// Waits for an operation on the object `name`.
-    fn wait<F: Future>(
+    pub(crate) fn wait<F: Future>(
         &self,
         operation: Operation,
         name: &str,
@@ -205,7 +215,7 @@ impl<S: ObjectStore, W: Wait> Stored<S, W> {
     }
 
     /// Whether exactly `bytes` are stored under `name`, or `None` if nothing is.
-    fn holds(&self, name: &str, bytes: &Bytes) -> Result<Option<bool>, BackendError> {
+    pub(crate) fn holds(&self, name: &str, bytes: &Bytes) -> Result<Option<bool>, BackendError> {
         let same_size = self.size(name).map(|size| size == bytes.len() as u64);
         match same_size.and_then(|same| Ok(same && self.get(name)? == *bytes)) {
             Err(error) if error.is_not_found() => Ok(None),
@@ -230,7 +240,12 @@ impl<S: ObjectStore, W: Wait> Stored<S, W> {
         Err(BackendError::OutOfRange { name: name.to_owned(), range, size })
     }
 
-    fn error(&self, operation: Operation, name: &str, cause: object_store::Error) -> BackendError {
+    pub(crate) fn error(
+        &self,
+        operation: Operation,
+        name: &str,
+        cause: object_store::Error,
+    ) -> BackendError {
         let (owned, place) = (name.to_owned(), self.place.clone());
         match cause {
             // A put or a listing that finds nothing misses the bucket, which the cause names.

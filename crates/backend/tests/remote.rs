@@ -17,7 +17,8 @@ use onefold_backend::{
     BackendError, ErrorKind, Objects, RateLimit, RemoteObjects, Request, RetryPolicy, Retrying,
     S3Location, S3Options, Span, conformance,
 };
-use onefold_testkit::s3::{Fate, Mishaps, Proxy, Rules, S3Server};
+use onefold_testkit::random;
+use onefold_testkit::s3::{Fate, Mishaps, Outage, Proxy, Rules, S3Server};
 
 const NO_MISHAPS: Mishaps = Mishaps { seed: 0, one_in: 0 };
 
@@ -308,16 +309,16 @@ fn a_request_that_stalls_fails_after_the_silence() {
 
 #[test]
 fn a_limit_is_kept_by_all_requests_together_and_is_no_silence() {
-    const LEN: usize = 40_000;
-    const COUNT: usize = 8;
+    const LEN: usize = 8_000;
+    const COUNT: usize = 40;
     with_server(|server| {
-        // A request waits longer for its turn than a silence may last.
+        // Of 80,000 bytes a second a request gets 5,000 at a time, every two and a half seconds.
         let rate = NonZero::new(LEN as u64 * COUNT as u64 / 4).unwrap();
         let location = S3Location::parse("s3://bucket/limited").unwrap();
         let limited = S3Options {
             upload_limit: Some(RateLimit::new(rate)),
             download_limit: Some(RateLimit::new(rate)),
-            silence: Duration::from_millis(400),
+            silence: Duration::from_secs(2),
             ..options(&server.url(), true)
         };
         let objects = RemoteObjects::open(&location, &limited).unwrap();
@@ -527,4 +528,96 @@ fn nothing_is_asked_for_twice_while_requests_wait() {
         }
     });
     assert_eq!(server.count(20), 2);
+}
+
+/// Longer than what [`Rules::ShortRequests`] lets pass, and than three parts.
+fn long_object() -> Bytes {
+    random(7, (16 << 20) + 1).into()
+}
+
+#[test]
+fn a_put_that_broke_twice_goes_on_in_parts() {
+    with_server(|server| {
+        let proxy = Proxy::start(server.address(), Rules::ShortRequests, NO_MISHAPS);
+        let options = options(&proxy.url(), true);
+        let usage = options.usage.clone();
+        let location = S3Location::parse("s3://bucket/in/parts").unwrap();
+        let remote = RemoteObjects::open(&location, &options).unwrap();
+        let retrying = Retrying::new(remote, &proxy.url(), POLICY).counted_by(usage.clone());
+        let bytes = long_object();
+        retrying.put("a/b", bytes.clone()).unwrap();
+        let requests = usage.requests();
+        // The probe and the object, twice each; begin, four parts, complete.
+        assert_eq!((requests.put, requests.multipart, requests.retries), (4, 6, 2), "{requests:?}");
+        let direct = open_at(&server.url(), "in/parts", true);
+        assert!(direct.get("a/b").unwrap() == bytes);
+        assert_eq!(direct.list("").unwrap().len(), 1);
+        assert_eq!(direct.discard_unfinished(Duration::ZERO).unwrap(), 0, "nothing is left");
+        // What is there is found, and other bytes are refused.
+        retrying.put("a/b", bytes).unwrap();
+        let error = retrying.put("a/b", random(8, (16 << 20) + 1).into()).unwrap_err();
+        assert!(matches!(error, BackendError::AlreadyExists { .. }), "{error:?}");
+    });
+}
+
+#[test]
+fn parts_arrive_over_a_way_that_loses_every_third_request() {
+    with_server(|server| {
+        for seed in 0..4 {
+            let mishaps = Mishaps { seed, one_in: 3 };
+            let proxy = Proxy::start(server.address(), Rules::ShortRequests, mishaps);
+            let prefix = format!("broken/{seed}");
+            let remote = open_at(&proxy.url(), &prefix, true);
+            let retrying = Retrying::new(remote, &proxy.url(), POLICY);
+            let bytes = long_object();
+            retrying.put("a", bytes.clone()).unwrap();
+            assert!(
+                open_at(&server.url(), &prefix, true).get("a").unwrap() == bytes,
+                "seed {seed}"
+            );
+        }
+    });
+}
+
+#[test]
+fn what_a_killed_upload_leaves_is_discarded() {
+    with_server(|server| {
+        let proxy = Proxy::start(server.address(), Rules::ShortRequests, NO_MISHAPS);
+        let remote = open_at(&proxy.url(), "left/here", true);
+        let beside = open_at(&server.url(), "left", true);
+        beside.put("here-too", "1".into()).unwrap();
+        // Both puts of the probe, both of the object, a look, the begin and a part are answered.
+        proxy.begin_outage(Outage::Gone, 7);
+        let policy = RetryPolicy { total: Duration::from_millis(200), ..POLICY };
+        let retrying = Retrying::new(remote, &proxy.url(), policy);
+        let error = retrying.put("a", long_object()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unreachable, "{error:?}");
+        assert!(proxy.unanswered() > 0);
+
+        let direct = open_at(&server.url(), "left/here", true);
+        let elsewhere = open_at(&server.url(), "left/her", true);
+        assert_eq!(elsewhere.discard_unfinished(Duration::ZERO).unwrap(), 0);
+        assert_eq!(direct.discard_unfinished(Duration::ZERO).unwrap(), 1);
+        assert_eq!(direct.discard_unfinished(Duration::ZERO).unwrap(), 0);
+        assert!(direct.list("").unwrap().is_empty());
+        assert_eq!(beside.get("here-too").unwrap(), "1");
+    });
+}
+
+#[test]
+fn a_service_that_takes_no_parts_gets_the_whole_again() {
+    with_server(|server| {
+        // Parts are puts without the condition, which it refuses.
+        let proxy = Proxy::start(server.address(), Rules::AppendOnly, NO_MISHAPS);
+        let remote = open_at(&proxy.url(), "no/parts", true);
+        remote.put("first", "1".into()).unwrap();
+        proxy.begin_outage(Outage::Gone, 0);
+        let bytes = long_object();
+        for _ in 0..2 {
+            assert!(remote.put("a", bytes.clone()).unwrap_err().may_retry());
+        }
+        proxy.end_outage();
+        remote.put("a", bytes.clone()).unwrap();
+        assert!(remote.get("a").unwrap() == bytes);
+    });
 }

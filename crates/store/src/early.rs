@@ -205,6 +205,10 @@ impl Objects for Early {
         self.objects.delete(name)
     }
 
+    fn discard_unfinished(&self, age: Duration) -> Result<u64, BackendError> {
+        self.objects.discard_unfinished(age)
+    }
+
     fn settle(&self) -> Result<(), BackendError> {
         self.end();
         self.objects.settle()

@@ -3,8 +3,9 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
 
-use onefold_backend::{Folder, Objects};
+use onefold_backend::{BackendError, Folder, Objects};
 use onefold_container::{self as container, Directory};
 use onefold_fingerprint::{Fingerprint, FingerprintAlgorithm, Fingerprinter};
 use onefold_index::{self as index, Listed};
@@ -142,6 +143,12 @@ impl Repository {
             Located::Open(repository) => Ok(*repository),
             Located::Locked(_) => Err(StoreError::Locked),
         }
+    }
+
+    /// Discards what the storage holds of puts that began longer than `age` ago and never ended, and
+    /// returns of how many.
+    pub fn discard_unfinished(&self, age: Duration) -> Result<u64, BackendError> {
+        self.objects.discard_unfinished(age)
     }
 
     /// Which repository this is.

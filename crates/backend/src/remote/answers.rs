@@ -25,6 +25,12 @@ pub(super) struct Refusal {
 }
 
 impl Refusal {
+    /// The error for an answer.
+    pub(super) fn error(status: u16, body: &[u8]) -> HttpError {
+        let text = String::from_utf8_lossy(body).chars().take(MAX_TEXT).collect();
+        HttpError::new(HttpErrorKind::Unknown, Self { status, text })
+    }
+
     /// Whether the service may do it a little later.
     pub(super) fn is_passing(&self) -> bool {
         match self.status {
@@ -84,8 +90,7 @@ impl HttpService for Checked {
             return Ok(answer);
         }
         let body = answer.into_body().bytes().await?;
-        let text = String::from_utf8_lossy(&body).chars().take(MAX_TEXT).collect();
-        Err(HttpError::new(HttpErrorKind::Unknown, Refusal { status, text }))
+        Err(Refusal::error(status, &body))
     }
 }
 

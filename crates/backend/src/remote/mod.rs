@@ -10,10 +10,12 @@
 mod answers;
 mod client;
 mod hedge;
+mod leftovers;
 mod limit;
 mod listing;
 mod location;
 mod many;
+mod parts;
 mod silence;
 mod streams;
 mod width;
@@ -30,8 +32,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey, Checksum, S3ConditionalPut};
-use object_store::client::{HttpError, HttpErrorKind};
+use object_store::client::{HttpClient, HttpConnector, HttpError, HttpErrorKind};
 use object_store::limit::LimitStore;
+use object_store::multipart::MultipartStore;
 use object_store::path::Path;
 use object_store::prefix::PrefixStore;
 use object_store::{ClientOptions, PutMode, RetryConfig};
@@ -45,6 +48,7 @@ use answers::{CheckedConnector, Refusal};
 use client::Wire;
 use hedge::Queues;
 use many::Pace;
+use parts::{Attempt, Attempts, Sent};
 
 /// Put twice to find out what the service does with a taken name. Capitals are in no object's
 /// name, so it is never listed. It stays: a client may be allowed to put and not to delete.
@@ -151,6 +155,12 @@ pub struct RemoteObjects {
     bucket: Arc<Bucket>,
     pace: Mutex<Pace>,
     queues: Queues,
+    /// The service again, for what its wrappers cannot do.
+    s3: AmazonS3,
+    /// For requests that `s3` does not make.
+    client: HttpClient,
+    prefix: Path,
+    attempts: Attempts,
     conditional_put: bool,
     /// Whether the service has shown that it honours the condition.
     shown: Mutex<bool>,
@@ -188,7 +198,8 @@ impl RemoteObjects {
             return Err(cannot_open(text.into()));
         }
         let queues = Queues::default();
-        let store = build(location, options, &queues).map_err(|cause| cannot_open(cause.into()))?;
+        let (s3, client) =
+            build(location, options, &queues).map_err(|cause| cannot_open(cause.into()))?;
         let runtime = runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .thread_name("s3")
@@ -196,12 +207,17 @@ impl RemoteObjects {
             .build()
             .map_err(|cause| cannot_open(Cause::from(cause)))?;
         let most = options.connections.map_or(MAX_REQUESTS, NonZero::get);
-        let store = PrefixStore::new(LimitStore::new(store, most), path_of(location));
+        let prefix = path_of(location);
+        let store = PrefixStore::new(LimitStore::new(s3.clone(), most), prefix.clone());
         let waiter = Waiter { runtime, stop: options.stop.clone() };
         Ok(Self {
             bucket: Arc::new(Stored { store: Arc::new(store), place, waiter }),
             pace: Mutex::new(Pace::new(options.connections)),
             queues,
+            s3,
+            client,
+            prefix,
+            attempts: Attempts::default(),
             conditional_put: options.conditional_put,
             shown: Mutex::new(false),
         })
@@ -226,6 +242,53 @@ impl RemoteObjects {
         })
     }
 
+    fn put_whole(&self, name: &str, bytes: Bytes) -> Result<(), BackendError> {
+        match self.conditional_put {
+            true => self.bucket.put(name, bytes).map(|_| ()),
+            false => self.bucket.put_unless_seen(name, bytes).map(|_| ()),
+        }
+    }
+
+    /// Goes on with a put that broke. A try before may have succeeded without an answer.
+    fn put_in_parts(
+        &self,
+        name: &str,
+        bytes: Bytes,
+        attempt: &mut Attempt,
+    ) -> Result<(), BackendError> {
+        let taken = || {
+            let (name, place) = (name.to_owned(), self.bucket.place.clone());
+            BackendError::AlreadyExists { name, place }
+        };
+        match self.bucket.holds(name, &bytes)? {
+            Some(true) => return Ok(()),
+            Some(false) => return Err(taken()),
+            None => {}
+        }
+        let path = self.full_path(name);
+        let sent = self.bucket.wait(Operation::Put, name, attempt.send(&self.s3, &path, &bytes))?;
+        match sent.map_err(|cause| self.bucket.error(Operation::Put, name, cause))? {
+            Sent::Whole => Ok(()),
+            Sent::Taken => self.bucket.taken(name, &bytes, taken()).map(|_| ()),
+            Sent::Refused => self.put_whole(name, bytes),
+        }
+    }
+
+    /// Ends what is left of an upload in parts. If that fails, it is left for
+    /// [`Objects::discard_unfinished`].
+    fn abort(&self, name: &str, attempt: &Attempt) {
+        if let Some(id) = attempt.unfinished() {
+            let path = self.full_path(name);
+            drop(self.bucket.wait(Operation::Put, name, self.s3.abort_multipart(&path, id)));
+        }
+    }
+
+    /// The name of an object in the bucket.
+    fn full_path(&self, name: &str) -> Path {
+        let name = Path::parse(name).expect("an object's name is a path");
+        self.prefix.parts().chain(name.parts()).collect()
+    }
+
     fn probe_is_refused(&self) -> Result<bool, BackendError> {
         let content = Bytes::from_static(PROBE_CONTENT);
         match self.bucket.put_as(PROBE, &content, PutMode::Create) {
@@ -245,11 +308,19 @@ impl RemoteObjects {
 impl Objects for RemoteObjects {
     fn put(&self, name: &str, bytes: Bytes) -> Result<(), BackendError> {
         check_name(name)?;
-        if !self.conditional_put {
-            return self.bucket.put_unless_seen(name, bytes).map(|_| ());
+        if self.conditional_put {
+            self.probe()?;
         }
-        self.probe()?;
-        self.bucket.put(name, bytes).map(|_| ())
+        let mut attempt = self.attempts.take(name);
+        let put = match attempt.goes_in_parts(bytes.len()) {
+            true => self.put_in_parts(name, bytes, &mut attempt),
+            false => self.put_whole(name, bytes),
+        };
+        match &put {
+            Err(error) if error.may_retry() => self.attempts.keep_broken(name, attempt),
+            _ => self.abort(name, &attempt),
+        }
+        put
     }
 
     fn get(&self, name: &str) -> Result<Bytes, BackendError> {
@@ -288,6 +359,13 @@ impl Objects for RemoteObjects {
     fn delete(&self, name: &str) -> Result<(), BackendError> {
         self.bucket.delete(name)
     }
+
+    fn discard_unfinished(&self, age: Duration) -> Result<u64, BackendError> {
+        const WHAT: &str = "unfinished uploads";
+        let aborting = leftovers::abort(&self.s3, &self.client, &self.prefix, age);
+        let aborted = self.bucket.wait(Operation::List, WHAT, aborting)?;
+        aborted.map_err(|cause| self.bucket.error(Operation::List, WHAT, cause))
+    }
 }
 
 /// Whether the service may answer the same request otherwise a little later.
@@ -301,6 +379,11 @@ pub(crate) fn is_passing(error: &(dyn Error + 'static)) -> bool {
     error.downcast_ref::<HttpError>().is_some_and(broke_off)
 }
 
+/// Whether the same request may succeed a little later.
+fn may_pass(error: &object_store::Error) -> bool {
+    causes(error).any(crate::error::is_passing)
+}
+
 /// Whether the service said that it does not know what it was asked.
 fn is_unknown_request(first: &(dyn Error + 'static)) -> bool {
     causes(first)
@@ -312,7 +395,7 @@ fn build(
     location: &S3Location,
     options: &S3Options,
     queues: &Queues,
-) -> object_store::Result<AmazonS3> {
+) -> object_store::Result<(AmazonS3, HttpClient)> {
     let endpoint = options.endpoint.as_deref();
     // The digest is there already, of the signature. Buckets with Object Lock insist on one.
     let mut builder = AmazonS3Builder::new().with_checksum_algorithm(Checksum::SHA256);
@@ -329,18 +412,22 @@ fn build(
         silence: options.silence,
         upload: options.upload_limit.clone(),
         download: options.download_limit.clone(),
+        conditional_put: options.conditional_put,
         usage: options.usage.clone(),
     };
+    let connector = CheckedConnector { wire, queues: queues.clone() };
     let client = ClientOptions::new()
         .with_allow_http(endpoint.is_some_and(|endpoint| endpoint.starts_with("http://")));
-    builder
+    let other = connector.connect(&client)?;
+    let s3 = builder
         .with_client_options(client)
-        .with_http_connector(CheckedConnector { wire, queues: queues.clone() })
+        .with_http_connector(connector)
         .with_retry(RetryConfig { max_retries: 0, ..RetryConfig::default() })
         .with_conditional_put(S3ConditionalPut::ETagMatch)
         .with_disable_bulk_delete(true)
         .with_bucket_name(location.bucket())
-        .build()
+        .build()?;
+    Ok((s3, other))
 }
 
 fn path_of(location: &S3Location) -> Path {

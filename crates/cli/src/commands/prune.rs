@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Error, Result, bail};
 use clap::Args;
 use indicatif::HumanBytes;
+use onefold_backend::ErrorKind;
 use onefold_store::prune::{self, Options, Report, Unused, Waiting};
 use serde::Serialize;
 
@@ -63,6 +64,9 @@ pub(crate) struct Prune {
     #[command(flatten)]
     options: PruneOptions,
 }
+
+/// An upload in parts that began this long ago has not ended and never will.
+const UPLOAD_AGE: Duration = Duration::from_secs(24 * 3600);
 
 /// How a prune is done.
 #[derive(Debug, Args)]
@@ -189,8 +193,29 @@ impl PruneOptions {
             false => opened.with_reserve(console, prune)?,
         };
         report.warnings.iter().for_each(|warning| console.warn(warning));
+        if !dry_run {
+            discard_uploads(opened, console)?;
+        }
         Ok(report)
     }
+}
+
+/// Discards the parts of uploads that never ended, for which services charge.
+fn discard_uploads(opened: &OpenRepository, console: &Console) -> Result<()> {
+    match opened.repository.discard_unfinished(UPLOAD_AGE) {
+        Ok(0) => {}
+        Ok(number) => {
+            let uploads = count(number, "upload", "uploads");
+            console.notice(format_args!("{uploads} discarded that never ended"));
+        }
+        Err(error) if error.kind() == ErrorKind::Refused => console.warn(format_args!(
+            "the service did not discard uploads that never ended, which may take space: {:#}; \
+             docs/s3.md has a lifecycle rule for them",
+            Error::new(error)
+        )),
+        Err(error) => return Err(error.into()),
+    }
+    Ok(())
 }
 
 /// Reads a share of what stays, a number of bytes, or `unlimited`.

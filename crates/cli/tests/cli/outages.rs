@@ -322,7 +322,9 @@ fn a_mount_whose_service_is_gone_gives_an_error_and_ends() {
     let error = mount.reading.join().unwrap().unwrap_err();
     assert_eq!(error.raw_os_error(), Some(rustix::io::Errno::IO.raw_os_error()), "{error}");
     let ran = Ran::of("mount", mount.child.wait_with_output().unwrap());
-    let ran = ran.expect(1).says(&["cannot reach s3://bucket/", "cannot be reached; requests failed for 3 s"]);
+    let ran = ran
+        .expect(1)
+        .says(&["cannot reach s3://bucket/", "cannot be reached; requests failed for 3 s"]);
     assert_nothing_is_taken_for_damage(&ran);
     assert!(!service.lab.path("mnt-mounted/ids").exists(), "it is unmounted");
 }

@@ -71,6 +71,9 @@ pub enum Rules {
     NoConditions,
     /// The request is answered 501 NotImplemented.
     RefusedConditions,
+    /// Requests with a body of more than 6 MiB are cut in its middle, as by a line that breaks often;
+    /// uploads in parts must be completed under the condition, or are answered 403 AccessDenied.
+    ShortRequests,
     /// Puts without the condition, and deletes, are answered 403 AccessDenied, as by a bucket's
     /// policy.
     AppendOnly,
@@ -154,6 +157,11 @@ impl Proxy {
         *self.shared.ahead() = Some(Ahead { outage, answered });
     }
 
+    /// Answers again.
+    pub fn end_outage(&self) {
+        *self.shared.ahead() = None;
+    }
+
     /// How many requests came.
     pub fn requests(&self) -> u64 {
         self.shared.came.load(Ordering::SeqCst)
@@ -190,12 +198,17 @@ impl Shared {
         }
         let is_conditional = request.value("if-none-match").is_some();
         let method = request.lines[0].split(' ').next().unwrap_or_default();
+        let completes = method == "POST" && request.lines[0].contains("?uploadId=");
         match self.rules {
             Rules::NoConditions => request.remove("if-none-match"),
             Rules::RefusedConditions if is_conditional => {
                 return refuse(&mut client, "501 Not Implemented", "NotImplemented");
             }
             Rules::AppendOnly if method == "DELETE" || method == "PUT" && !is_conditional => {
+                return refuse(&mut client, "403 Forbidden", "AccessDenied");
+            }
+            Rules::ShortRequests if body.len() > 6 << 20 => return client.shutdown(Shutdown::Both),
+            Rules::ShortRequests if completes && !is_conditional => {
                 return refuse(&mut client, "403 Forbidden", "AccessDenied");
             }
             _ => {}

@@ -1,0 +1,125 @@
+//! Long objects over a line that breaks: they go on in parts.
+//!
+//! A put in one request begins anew whenever its connection breaks, so on a line that breaks often it may
+//! never end. After it broke twice the object is sent in parts; those that arrived stay, across tries.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::{Mutex, PoisonError};
+
+use bytes::Bytes;
+use object_store::aws::AmazonS3;
+use object_store::multipart::{MultipartStore, PartId};
+use object_store::path::Path;
+use object_store::{Error, MultipartId, PutPayload, Result};
+
+/// The length of a part in bytes. Services take no shorter one, except as the last.
+const PART: usize = 5 << 20;
+
+/// A put that broke this often goes on in parts.
+const BROKEN: u32 = 2;
+
+/// What is known of puts that broke, by the object's name.
+#[derive(Debug, Default)]
+pub(super) struct Attempts(Mutex<HashMap<String, Attempt>>);
+
+/// The tries of one put so far.
+#[derive(Debug, Default)]
+pub(super) struct Attempt {
+    broken: u32,
+    /// Whether the service takes no parts.
+    is_refused: bool,
+    upload: Option<Upload>,
+}
+
+/// An upload that was begun, and the parts of it that arrived.
+#[derive(Debug)]
+struct Upload {
+    id: MultipartId,
+    parts: Vec<PartId>,
+}
+
+/// What an upload in parts came to.
+pub(super) enum Sent {
+    /// The object is there.
+    Whole,
+    /// There is an object of this name.
+    Taken,
+    /// The service takes no parts.
+    Refused,
+}
+
+impl Attempts {
+    pub(super) fn take(&self, name: &str) -> Attempt {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(name).unwrap_or_default()
+    }
+
+    /// Remembers that a put broke.
+    pub(super) fn keep_broken(&self, name: &str, mut attempt: Attempt) {
+        attempt.broken += 1;
+        let mut attempts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        attempts.insert(name.to_owned(), attempt);
+    }
+}
+
+impl Attempt {
+    /// Whether an object of `len` bytes is sent in parts now.
+    pub(super) const fn goes_in_parts(&self, len: usize) -> bool {
+        self.broken >= BROKEN && len > PART && !self.is_refused
+    }
+
+    /// Sends the parts of the object at `path` that have not arrived yet, and completes it.
+    ///
+    /// # Errors
+    /// Fails as a request does; another call goes on.
+    pub(super) async fn send(&mut self, s3: &AmazonS3, path: &Path, bytes: &Bytes) -> Result<Sent> {
+        match self.go_on(s3, path, bytes).await {
+            Ok(()) => {
+                self.upload = None;
+                Ok(Sent::Whole)
+            }
+            Err(Error::Precondition { .. } | Error::AlreadyExists { .. }) => Ok(Sent::Taken),
+            Err(error) if super::may_pass(&error) => Err(error),
+            // It was completed and the answer lost, or somebody aborted it.
+            Err(error @ Error::NotFound { .. }) if self.upload.take().is_some() => {
+                let source = io::Error::new(io::ErrorKind::ConnectionAborted, error);
+                Err(Error::Generic { store: "S3", source: Box::new(source) })
+            }
+            // A put in one request tells what else is wrong.
+            Err(_) => {
+                self.is_refused = true;
+                Ok(Sent::Refused)
+            }
+        }
+    }
+
+    async fn go_on(&mut self, s3: &AmazonS3, path: &Path, bytes: &Bytes) -> Result<()> {
+        let upload = match &mut self.upload {
+            Some(upload) => upload,
+            none => {
+                let id = s3.create_multipart(path).await?;
+                none.insert(Upload { id, parts: Vec::new() })
+            }
+        };
+        upload.send(s3, path, bytes).await
+    }
+
+    /// The upload that was begun and is not complete.
+    pub(super) fn unfinished(&self) -> Option<&MultipartId> {
+        self.upload.as_ref().map(|upload| &upload.id)
+    }
+}
+
+impl Upload {
+    async fn send(&mut self, s3: &AmazonS3, path: &Path, bytes: &Bytes) -> Result<()> {
+        while self.parts.len() * PART < bytes.len() {
+            let start = self.parts.len() * PART;
+            let part = bytes.slice(start..bytes.len().min(start + PART));
+            let sent =
+                s3.put_part(path, &self.id, self.parts.len(), PutPayload::from(part)).await?;
+            self.parts.push(sent);
+        }
+        s3.complete_multipart(path, &self.id, self.parts.clone()).await?;
+        Ok(())
+    }
+}
