@@ -48,6 +48,6 @@ pub use objects::{ObjectInfo, Objects, OnAnswer, Request, Span};
 pub use pages::Pages;
 #[cfg(feature = "s3")]
 pub use remote::{RateLimit, RemoteObjects, S3Location, S3Options};
-pub use retrying::{Clock, OnRetry, Retry, RetryPolicy, Retrying, SystemClock};
+pub use retrying::{AnyGone, Clock, OnRetry, Retry, RetryPolicy, Retrying, SystemClock};
 pub use stop::Stop;
 pub use usage::{Requests, Usage};

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::iter::Enumerate;
 use std::ops::{ControlFlow, Range};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -126,10 +127,16 @@ pub struct Retrying<T> {
     outage: Mutex<Outage>,
     /// What the last call came to before nothing was tried any more.
     gone: OnceLock<Arc<BackendError>>,
+    any_gone: AnyGone,
     stop: Stop,
     usage: Usage,
     on_retry: Box<OnRetry>,
 }
+
+/// Whether one of several services that a command uses is gone, so that the command ends. Clones are the
+/// same.
+#[derive(Clone, Debug, Default)]
+pub struct AnyGone(Arc<AtomicBool>);
 
 /// When calls began to fail.
 #[derive(Debug, Default)]
@@ -166,6 +173,7 @@ impl<T> Retrying<T> {
             random: Mutex::new(seed),
             outage: Mutex::default(),
             gone: OnceLock::new(),
+            any_gone: AnyGone::default(),
             stop: Stop::default(),
             usage: Usage::default(),
             on_retry: Box::new(|_| ()),
@@ -181,6 +189,12 @@ impl<T> Retrying<T> {
     /// an outage has lasted too long, so that calls under way end if `inner` heeds it too.
     pub fn stopped_by(self, stop: Stop) -> Self {
         Self { stop, ..self }
+    }
+
+    /// Tries nothing again once another service is gone that shares `any_gone`: the command ends, and
+    /// need not wait a second time. Calls that are answered go on.
+    pub fn beside(self, any_gone: AnyGone) -> Self {
+        Self { any_gone, ..self }
     }
 
     /// Counts in `usage` what is tried again.
@@ -260,7 +274,7 @@ impl<T> Retrying<T> {
         }
         let (error, now) = (Arc::new(error), self.clock.now());
         let (left, last) = self.note_failure(&error, now);
-        if left.is_zero() {
+        if left.is_zero() || self.any_gone.0.load(Ordering::SeqCst) {
             return Err(self.give_up(last));
         }
         let alone = now.saturating_sub(*patience.since.get_or_insert(now));
@@ -303,6 +317,7 @@ impl<T> Retrying<T> {
     /// Ends all calls, those under way as well.
     fn give_up(&self, last: Arc<BackendError>) -> BackendError {
         let last = self.gone.get_or_init(|| last);
+        self.any_gone.0.store(true, Ordering::SeqCst);
         self.stop.ask(Duration::ZERO);
         self.unreachable(last)
     }

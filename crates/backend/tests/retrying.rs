@@ -10,8 +10,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use onefold_backend::fault::{Failure, Fault, Faults, Faulty};
 use onefold_backend::{
-    BackendError, Clock, ErrorKind, MemoryObjects, ObjectInfo, Objects, Operation, Request, Retry,
-    RetryPolicy, Retrying, Span, Stop, conformance,
+    AnyGone, BackendError, Clock, ErrorKind, MemoryObjects, ObjectInfo, Objects, Operation,
+    Request, Retry, RetryPolicy, Retrying, Span, Stop, conformance,
 };
 
 const POLICY: RetryPolicy = RetryPolicy {
@@ -389,4 +389,28 @@ fn a_put_whose_answer_was_lost_does_not_take_other_bytes_for_its_own() {
         assert!(matches!(error, BackendError::AlreadyExists { .. }), "{error:?}");
         assert_eq!(objects.get("a").unwrap(), other);
     }
+}
+
+#[test]
+fn once_a_service_is_gone_another_is_used_and_not_waited_for() {
+    let any_gone = AnyGone::default();
+    let (faults, beside) = (Faults::none(), Faults::none());
+    let (objects, _) = retrying(&faults, POLICY);
+    let (others, clock) = retrying(&beside, POLICY);
+    let (objects, others) = (objects.beside(any_gone.clone()), others.beside(any_gone));
+    beside.add(Fault::new(Failure::Timeout).times(1));
+    others.put("a", "1".into()).unwrap();
+    let pauses = clock.pauses().len();
+    assert_eq!(pauses, 1, "no service is gone yet");
+
+    faults.add(Fault::new(Failure::Timeout).times(u64::MAX));
+    assert_eq!(objects.get("a").unwrap_err().kind(), ErrorKind::Unreachable);
+    others.put("b", "1".into()).unwrap();
+    others.delete("a").unwrap();
+    beside.add(Fault::new(Failure::Timeout).times(u64::MAX));
+    for _ in 0..2 {
+        let error = others.get("b").unwrap_err();
+        assert!(matches!(error, BackendError::Unreachable { .. }), "{error:?}");
+    }
+    assert_eq!(clock.pauses().len(), pauses);
 }

@@ -13,8 +13,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use onefold_backend::{
-    AppendOnly, BackendError, LocalObjects, Objects, RateLimit, RemoteObjects, Retry, RetryPolicy,
-    Retrying, S3Location, S3Options,
+    AnyGone, AppendOnly, BackendError, LocalObjects, Objects, RateLimit, RemoteObjects, Retry,
+    RetryPolicy, Retrying, S3Location, S3Options,
 };
 
 use crate::console::Console;
@@ -52,6 +52,9 @@ pub(crate) struct Access {
     /// The limits, which all repositories of the command share.
     #[arg(skip)]
     limits: OnceLock<[Option<RateLimit>; 2]>,
+    /// Whether the service of one of the command's repositories is gone.
+    #[arg(skip)]
+    any_gone: AnyGone,
     /// Delete nothing in the repository, whatever the command
     #[arg(long)]
     append_only: bool,
@@ -215,7 +218,8 @@ impl Access {
         let objects = Retrying::new(remote, &place, policy)
             .on_retry(tell)
             .stopped_by(options.stop)
-            .counted_by(options.usage);
+            .counted_by(options.usage)
+            .beside(self.any_gone.clone());
         let place = Place::S3(location.clone());
         Ok(Opened { objects: self.limited(objects), place, on_disk: None })
     }
@@ -304,6 +308,7 @@ mod tests {
             limit_upload: None,
             limit_download: None,
             limits: OnceLock::new(),
+            any_gone: AnyGone::default(),
             append_only: false,
         };
         let place = Place::of(Path::new("s3://bucket/a/")).unwrap();
