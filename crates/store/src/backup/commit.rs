@@ -6,7 +6,7 @@ use std::process;
 use std::sync::Arc;
 use std::time::Instant;
 
-use onefold_backend::BackendError;
+use onefold_backend::{BackendError, Objects};
 use onefold_container::{self as container, container_id, container_name};
 use onefold_seal::ObjectId;
 
@@ -25,6 +25,9 @@ use crate::seeded::{self, Bug};
 use crate::snapshot::snapshot_name;
 use crate::tree::Time;
 use crate::{Repository, Snapshot, StoreError};
+
+/// On a disk so many names are listed in the time in which one is asked for.
+const LISTED_PER_ASKED: usize = 4;
 
 /// A backup that gave notice of itself and has not ended.
 pub(crate) struct Announced<'a> {
@@ -102,12 +105,13 @@ impl<'a> Announced<'a> {
     /// Fails unless every container is there in which the backup found chunks.
     pub(super) fn revalidate(&self, loaded: &Loaded, used: &Used) -> Result<(), StoreError> {
         let objects = &*self.repository.objects;
-        let listed = ids(&objects.list_names(container::PREFIX)?);
-        for number in used.numbers() {
-            let Some(live) = loaded.containers.get(number) else { continue };
-            if listed.contains(&live.id) {
-                continue;
-            }
+        let used: Vec<_> =
+            used.numbers().filter_map(|number| loaded.containers.get(number)).collect();
+        let listed = match is_asked_by_name(objects, used.len(), loaded.containers.len()) {
+            true => HashSet::new(),
+            false => ids(&objects.list_names(container::PREFIX)?),
+        };
+        for live in used.iter().filter(|live| !listed.contains(&live.id)) {
             match objects.size(&container_name(live.id)) {
                 Ok(_) => {}
                 Err(error) if error.is_not_found() => {
@@ -282,6 +286,13 @@ impl Repository {
         let _ = self.objects.delete(&receipt::receipt_name(id));
         Err(StoreError::Forgotten { snapshot: id })
     }
+}
+
+/// Whether it costs less to ask for `used` of `all` containers by their names than to list all. They
+/// were listed when the repository was loaded, so their names are durable.
+fn is_asked_by_name(objects: &dyn Objects, used: usize, all: usize) -> bool {
+    let is_near = objects.gap() == 0;
+    is_near && used <= all / LISTED_PER_ASKED
 }
 
 fn ids(containers: &[String]) -> HashSet<ObjectId> {

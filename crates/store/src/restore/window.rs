@@ -22,8 +22,9 @@ const MAX_SHORT: u64 = 1 << 20;
 /// another is collected. The first is smaller, so that writing begins soon.
 const FIRST_LEN: usize = 4 << 20;
 const LEN: usize = 28 << 20;
-/// Bytes of long files that are unfinished at a time, about.
+/// Bytes of long files that are unfinished at a time, about, and their chunks.
 const MAX_UNFINISHED: u64 = 4 << 30;
+const MAX_LONG_CHUNKS: usize = 1 << 16;
 /// What a long file takes in memory, about.
 const LONG_FILE_LEN: usize = 1 << 10;
 
@@ -39,8 +40,9 @@ pub(super) struct Window {
     pub(super) chunks: Vec<WantedChunk>,
     /// Which of them replace a file that may have some of their chunks.
     pub(super) standing: Vec<FileNumber>,
-    /// Bytes of chunks of long files.
+    /// Bytes of chunks of long files, and how many there are.
     unfinished: u64,
+    long_chunks: usize,
     /// The bounds of its bytes and of its long files.
     max_len: usize,
     max_long: usize,
@@ -85,7 +87,8 @@ impl Window {
 
     fn with_bounds(max_len: usize, max_long: usize) -> Self {
         let (entries, short, long, chunks, standing) = Default::default();
-        Self { entries, short, long, chunks, standing, unfinished: 0, max_len, max_long }
+        let (unfinished, long_chunks) = (0, 0);
+        Self { entries, short, long, chunks, standing, unfinished, long_chunks, max_len, max_long }
     }
 
     /// Whether the file `entry` is written at once.
@@ -133,6 +136,7 @@ impl Window {
         place: Option<Place>,
     ) {
         self.unfinished += leaf.len;
+        self.long_chunks += 1;
         self.chunks.push(WantedChunk { place, leaf, file, start });
     }
 
@@ -143,7 +147,10 @@ impl Window {
             + self.chunks.len() * size_of::<WantedChunk>()
             + self.standing.len() * size_of::<FileNumber>()
             + self.long.len() * LONG_FILE_LEN;
-        len >= self.max_len || self.unfinished >= MAX_UNFINISHED || self.long.len() >= self.max_long
+        len >= self.max_len
+            || self.unfinished >= MAX_UNFINISHED
+            || self.long_chunks >= MAX_LONG_CHUNKS
+            || self.long.len() >= self.max_long
     }
 
     /// Gives up those of its long files that are not finished.
