@@ -119,14 +119,15 @@ pub(crate) struct FarAway {
     out: Option<PathBuf>,
 }
 
-/// Measures commands on a simulated line to a repository in versitygw, and restic beside.
+/// Measures commands on a simulated line to a repository in versitygw, and those of restic, rustic and
+/// kopia that are installed beside.
 pub(crate) fn far_away(options: &FarAway) -> Result<()> {
     let mut outcome = Outcome::begin()?;
     run(Command::new("cargo")
         .args(["build", "--quiet", "--release", "--locked", "-p", "onefold"])
         .current_dir(workspace::root()))?;
     let source = std::path::absolute(&options.source)?;
-    outcome.note("the release build, each at its defaults; every restore is compared");
+    outcome.note("the release build, each tool at its defaults unless its name says more; every restore is compared");
     outcome.run(
         Command::new("cargo")
             .args(["test", "-p", "onefold", "--test", "cli", "--", "--nocapture"])

@@ -19,7 +19,7 @@ use common::{
     Issues, back_up, config, expect_clean, in_memory, names, open, options, restored, small_chunks,
     try_back_up, write,
 };
-use onefold_backend::{Folder, LocalObjects, MemoryFolder, MemoryObjects, Objects};
+use onefold_backend::{LocalObjects, MemoryObjects, Objects};
 use onefold_cdc::{Algorithm, ChunkSizes, Params};
 use onefold_container::{Directory, container_id};
 use onefold_fingerprint::Fingerprinter;
@@ -182,49 +182,6 @@ fn forced_backups_read_everything_and_store_nothing_twice() {
     assert_eq!(snapshot.summary.new_bytes, 0);
     assert_eq!(snapshot.root.node, first.root.node);
     expect_nothing_stored_twice(&objects, &repository).unwrap();
-}
-
-#[test]
-fn another_host_or_other_paths_are_no_parent() {
-    let source = folder();
-    write(source.path().join("a"), "a");
-    write(source.path().join("b"), "b");
-    let (_, repository) = in_memory(small_chunks());
-    back_up(&repository, source.path());
-    let elsewhere = backup::Options { host: "another".into(), ..options() };
-    let (snapshot, _) = back_up_with(&repository, source.path(), &elsewhere);
-    assert_eq!(snapshot.parent, None);
-    let (snapshot, _) = back_up_with(&repository, &source.path().join("a"), &options());
-    assert_eq!(snapshot.parent, None);
-}
-
-#[test]
-fn the_parent_is_the_last_snapshot_of_the_log_that_can_be_read_or_else_any_that_fits() {
-    let source = folder();
-    write(source.path().join("a"), "a");
-    let (objects, _) = in_memory(small_chunks());
-    let memory: Arc<MemoryFolder> = Arc::default();
-    let back_up_as = |host: &str| {
-        let mut repository = open(&objects);
-        repository.act_as(host.into(), Some(Arc::clone(&memory) as Arc<dyn Folder>));
-        assert_eq!(repository.recall().unwrap(), []);
-        // The snapshot says that it is of the host 'host'.
-        back_up(&repository, source.path())
-    };
-    let (first, _) = back_up_as("copier");
-    let (second, snapshot) = back_up_as("host");
-    assert_eq!(snapshot.parent, Some(first), "only the log of another host names it");
-    let (third, snapshot) = back_up_as("host");
-    assert_eq!(snapshot.parent, Some(second));
-    let (fourth, snapshot) = back_up_as("copier");
-    assert_eq!(snapshot.parent, Some(third), "though another host's log names a snapshot");
-    let name = format!("snapshots/{third}");
-    let mut bytes = objects.get(&name).unwrap().to_vec();
-    *bytes.last_mut().unwrap() ^= 1;
-    objects.delete(&name).unwrap();
-    objects.put(&name, bytes.into()).unwrap();
-    let (_, snapshot) = back_up_as("host");
-    assert_eq!(snapshot.parent, Some(second), "the third is damaged, {fourth} of another log");
 }
 
 #[test]

@@ -1,20 +1,27 @@
 //! What commands take on a simulated line, and what crosses it. `cargo xtask campaign far-away` runs
-//! this with the release build, a directory of the user's, and restic beside; the test runs it small.
+//! this with the release build, a directory of the user's, and rivals beside; the test runs it small.
 
 use std::env;
 use std::fs;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use onefold_testkit::line::{Line, Shape};
+use onefold_testkit::line::{Faults, Line, Shape};
 use onefold_testkit::random;
 use onefold_testkit::s3::S3Server;
 use tempfile::TempDir;
 
+use self::tools::Tool;
 use crate::tree_equality::assert_same_tree;
+
+mod tools;
+
+/// How often the memory of a program is looked at.
+const LOOK_EACH: Duration = Duration::from_millis(10);
 
 /// What is measured, and how.
 struct Setting {
@@ -53,16 +60,15 @@ fn what_commands_take_on_a_line_is_told() {
     for round in 1..=setting.rounds {
         println!("far-away: round {round}");
         let line = Line::start(service.address(), setting.shape).unwrap();
-        measure_onefold(&setting, &line, &folder.path().join(format!("onefold-{round}")));
-        if let Service::Gateway { folder: served, .. } = &service {
-            measure_restic(&setting, &line, &folder.path().join(format!("restic-{round}")));
-            measure_aged(
-                &setting,
-                &line,
-                served.path(),
-                &folder.path().join(format!("aged-{round}")),
-            );
+        let at = |name: &str| folder.path().join(format!("{name}-{round}"));
+        measure(&Tool::onefold(&setting.program), &setting, &line, &at("onefold"));
+        let Service::Gateway { folder: served, .. } = &service else { continue };
+        for tool in Tool::rivals(&setting.source) {
+            measure(&tool, &setting, &line, &at(&tool.name));
         }
+        let bucket = served.path().join("bucket");
+        measure_merged(&setting, &line, &bucket, &at("merged"));
+        measure_aged(&setting, &line, &bucket, &at("aged"));
     }
 }
 
@@ -144,11 +150,10 @@ impl Drop for Service {
 }
 
 impl Host<'_> {
-    /// `program` with what both tools take from the environment.
-    fn command(&self, program: &Path, args: &[&str]) -> Command {
+    /// `program` with what all tools take from the environment.
+    fn command(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
         command
-            .args(args)
             .current_dir(&self.home)
             .env("AWS_ENDPOINT_URL", self.line.url())
             .env("AWS_ACCESS_KEY_ID", "test")
@@ -156,33 +161,52 @@ impl Host<'_> {
             .env("AWS_REGION", "us-east-1")
             .env("HOME", &self.home)
             .env("XDG_CACHE_HOME", self.home.join("cache"))
+            .env("XDG_CONFIG_HOME", self.home.join("config"))
             .env("XDG_STATE_HOME", self.home.join("state"))
             .env("ONEFOLD_PASSWORD", "password")
-            .env("RESTIC_PASSWORD", "password");
+            .env("RESTIC_PASSWORD", "password")
+            .env("RUSTIC_PASSWORD", "password")
+            .env("KOPIA_PASSWORD", "password")
+            .env("KOPIA_CHECK_FOR_UPDATES", "false");
         command
     }
 
-    /// Runs a command and tells what it took.
-    fn measure(&self, program: &Path, label: &str, args: &[&str]) {
+    /// Runs a command of `tool` and tells what it took.
+    fn measure(&self, tool: &str, label: &str, mut command: Command) {
         self.line.take_traffic();
-        let mut command = self.command(program, args);
         let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let begun = Instant::now();
+        let (ended, end) = mpsc::channel();
+        let of = child.id();
+        let looking = thread::spawn(move || peak_memory(of, &end));
         let output = child.wait_with_output().unwrap();
         let took = begun.elapsed().as_secs_f64();
+        drop(ended);
+        let peak = looking.join().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{command:?}: {said}");
         let traffic = self.line.take_traffic();
-        let tool = program.file_name().unwrap().to_string_lossy();
         println!(
             "far-away: {tool}: {label}: {took:.2} s, {:.1} MB received, {:.1} MB sent, {} requests, \
-             at most {} under way",
+             at most {} under way, {peak} MiB of memory",
             traffic.received_bytes as f64 / 1e6,
             traffic.sent_bytes as f64 / 1e6,
             traffic.request_count(),
             traffic.peak_under_way,
         );
     }
+}
+
+/// The most memory that the process had, in MiB, until `end` is dropped.
+fn peak_memory(process: u32, end: &mpsc::Receiver<()>) -> u64 {
+    let mut peak = 0;
+    while end.recv_timeout(LOOK_EACH) == Err(RecvTimeoutError::Timeout) {
+        let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+        let kibibytes = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kibibytes = kibibytes.and_then(|text| text.trim().trim_end_matches(" kB").parse().ok());
+        peak = peak.max(kibibytes.unwrap_or(0));
+    }
+    peak >> 10
 }
 
 /// Two hosts with folders below `at`.
@@ -194,90 +218,111 @@ fn hosts<'a>(line: &'a Line, at: &Path) -> [Host<'a>; 2] {
     })
 }
 
-/// A tool, and how it is told of a repository.
-struct Tool<'a> {
-    program: &'a Path,
-    /// Words that lead to the repository.
-    repository: &'a [&'a str],
-    init: &'a [&'a str],
-    /// Where below the target of a restore the source's content comes.
-    restored: &'a str,
-}
-
-fn measure_onefold(setting: &Setting, line: &Line, at: &Path) {
-    let repo = format!("s3://bucket/{}", at.file_name().unwrap().to_str().unwrap());
-    let tool = Tool {
-        program: &setting.program,
-        repository: &["-q", "--repo", &repo],
-        init: &["-q", "init", &repo],
-        restored: "",
+/// Every command of `tool`, once.
+fn measure(tool: &Tool, setting: &Setting, line: &Line, at: &Path) {
+    let [one, two] = hosts(line, at);
+    let url = line.url();
+    let source = setting.source.to_str().unwrap();
+    let run = |host: &Host<'_>, label: &str, args: Vec<String>| {
+        host.measure(&tool.name, label, tool.command(host, &url, &args));
     };
-    tool.measure(setting, line, at);
-}
-
-fn measure_restic(setting: &Setting, line: &Line, at: &Path) {
-    let program = Path::new("restic");
-    if Command::new(program).arg("version").output().is_err() {
-        println!("far-away: restic is not installed");
-        return;
-    }
-    let repo = format!("s3:{}/bucket/{}", line.url(), at.file_name().unwrap().to_str().unwrap());
-    let tool = Tool {
-        program,
-        repository: &["-q", "-r", &repo],
-        init: &["-q", "-r", &repo, "init"],
-        restored: setting.source.to_str().unwrap().trim_start_matches('/'),
+    run(&one, "init", tool.init());
+    run(&one, "first backup", tool.backup(source));
+    run(&one, "unchanged backup", tool.backup(source));
+    let latest = tool.latest(&one, &url);
+    tool.connect(&two, &url);
+    let restore = |host: &Host<'_>, label: &str| {
+        run(host, label, tool.restore(&latest));
+        assert_same_tree(&setting.source, &tool.restored(host));
+        fs::remove_dir_all(host.home.join("out")).unwrap();
     };
-    tool.measure(setting, line, at);
-}
-
-impl Tool<'_> {
-    fn measure(&self, setting: &Setting, line: &Line, at: &Path) {
-        let [one, two] = hosts(line, at);
-        let source = setting.source.to_str().unwrap();
-        let run = |host: &Host<'_>, label: &str, command: &[&str]| {
-            host.measure(self.program, label, &[command, self.repository].concat());
-        };
-        one.measure(self.program, "init", self.init);
-        run(&one, "first backup", &["backup", source]);
-        run(&one, "unchanged backup", &["backup", source]);
-        for (host, label) in [(&one, "restore, same host"), (&two, "restore, new host")] {
-            run(host, label, &["restore", "latest", "--target", "out"]);
-            assert_same_tree(&setting.source, &host.home.join("out").join(self.restored));
-            fs::remove_dir_all(host.home.join("out")).unwrap();
-        }
-        run(&one, "snapshots", &["snapshots"]);
-        run(&one, "ls", &["ls", "latest"]);
-        run(&one, "check", &["check"]);
-        run(&one, "check --read-data", &["check", "--read-data"]);
-        run(&one, "forget and prune", &["forget", "--keep-last", "1", "--prune"]);
+    restore(&one, "restore, same host");
+    restore(&two, "restore, new host");
+    fs::remove_dir_all(two.home.join("cache")).unwrap();
+    let stall = Duration::from_secs(5);
+    line.set_faults(Faults { seed: 1, stalled: 0.02, stall, cut: 0.01, ..Faults::default() });
+    restore(&two, "restore, new host, 2 % of answers stalled for 5 s and 1 % cut");
+    line.set_faults(Faults::default());
+    for (label, args) in tool.others(&latest) {
+        run(&one, label, args);
     }
 }
 
-/// A repository of many small backups, which are made where the service keeps its objects.
-fn measure_aged(setting: &Setting, line: &Line, served: &Path, at: &Path) {
+/// Makes a repository where the service keeps its objects: `backups` of `source`, before each of which
+/// `change` is called with its number.
+fn make(
+    host: &Host<'_>,
+    program: &Path,
+    repository: &str,
+    source: &str,
+    backups: u32,
+    change: impl Fn(u32),
+) {
+    quietly(host, program, &["init", repository]);
+    for number in 0..backups {
+        change(number);
+        quietly(host, program, &["backup", "--repo", repository, source]);
+    }
+}
+
+fn quietly(host: &Host<'_>, program: &Path, args: &[&str]) {
+    let output = host.command(program).arg("-q").args(args).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// A restore from what fifty backups of a source that changes leave, once a prune has merged it.
+fn measure_merged(setting: &Setting, line: &Line, bucket: &Path, at: &Path) {
+    let [one, two] = hosts(line, at);
+    let name = at.file_name().unwrap().to_str().unwrap();
+    let here = bucket.join(name);
+    let (program, repository) = (&setting.program, here.to_str().unwrap());
+    let source = two.home.join("source");
+    let copied = Command::new("cp").arg("-a").arg(&setting.source).arg(&source).status().unwrap();
+    assert!(copied.success(), "{}", setting.source.display());
+    make(&two, program, repository, "source", 50, |number| {
+        fs::write(source.join(format!("new{}", number % 10)), random(number.into(), 300_000))
+            .unwrap();
+    });
+    quietly(&two, program, &["forget", "--keep-last", "1", "--prune", "--repo", repository]);
+    let stored: u64 = lengths_below(&here.join("containers"));
+    println!("far-away: after 50 backups and a prune, containers have {} bytes", stored);
+    let mut command = one.command(program);
+    command.args(["-q", "restore", "latest", "--target", "out"]);
+    command.args(["--repo", &format!("s3://bucket/{name}")]);
+    one.measure("onefold", "after 50 backups and a prune: restore, new host", command);
+    assert_same_tree(&source, &one.home.join("out"));
+    fs::remove_dir_all(at).unwrap();
+}
+
+/// Bytes of all files below a directory.
+fn lengths_below(directory: &Path) -> u64 {
+    let entries = fs::read_dir(directory).unwrap().map(Result::unwrap);
+    let len = |entry: fs::DirEntry| match entry.file_type().unwrap().is_dir() {
+        true => lengths_below(&entry.path()),
+        false => entry.metadata().unwrap().len(),
+    };
+    entries.map(len).sum()
+}
+
+/// A repository of many small backups.
+fn measure_aged(setting: &Setting, line: &Line, bucket: &Path, at: &Path) {
     if setting.aged == 0 {
         return;
     }
     let [one, two] = hosts(line, at);
     let name = at.file_name().unwrap().to_str().unwrap();
-    let (here, there) = (served.join("bucket").join(name), format!("s3://bucket/{name}"));
-    let here = here.to_str().unwrap();
+    let here = bucket.join(name);
     let source = two.home.join("source");
     write_tree(&source);
-    let quietly = |args: &[&str]| {
-        let output = two.command(&setting.program, args).output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    };
-    quietly(&["-q", "init", here]);
-    for number in 0..setting.aged {
+    make(&two, &setting.program, here.to_str().unwrap(), "source", setting.aged, |number| {
         fs::write(source.join("new"), random(1000 + u64::from(number), 3000)).unwrap();
-        quietly(&["-q", "backup", "--repo", here, "source"]);
-    }
+    });
     for label in ["nothing kept", "again"] {
         let run = |what: &str, args: &[&str]| {
             let label = format!("{} small backups: {what}, {label}", setting.aged);
-            one.measure(&setting.program, &label, &[&["-q"], args, &["--repo", &there]].concat());
+            let mut command = one.command(&setting.program);
+            command.arg("-q").args(args).args(["--repo", &format!("s3://bucket/{name}")]);
+            one.measure("onefold", &label, command);
         };
         run("snapshots", &["snapshots"]);
         run("restore", &["restore", "latest", "--target", "out"]);
