@@ -124,3 +124,22 @@ fn a_prune_that_has_not_seen_a_key_epoch_waits_for_the_backups_of_it() {
     done.unwrap();
     expect_clean(&open(&objects)).unwrap();
 }
+
+#[test]
+fn runs_that_a_prune_replaces_while_they_are_checked_are_no_damage() {
+    let source = tempfile::tempdir().unwrap();
+    let (objects, _) = in_memory(small_chunks());
+    for number in 0..3 {
+        write(source.path().join("file"), format!("content {number}"));
+        back_up_while(&objects, source.path(), "none", || {}).unwrap();
+    }
+    let beneath = Arc::clone(&objects);
+    let hooked = Hooked::reading(&objects, move |name: &str| {
+        if name.starts_with("index/") {
+            names(&*beneath, "index/").iter().for_each(|run| beneath.delete(run).unwrap());
+        }
+    });
+    let report = checked(&open(&(Arc::new(hooked) as Arc<dyn Objects>))).unwrap();
+    assert_eq!((report.findings, report.runs), (Vec::new(), 0));
+    assert_eq!(names(&*objects, "index/"), [] as [&str; 0], "they were read before");
+}

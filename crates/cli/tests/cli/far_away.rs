@@ -1,6 +1,7 @@
 //! Repositories behind a simulated line: what crosses it, and that everything comes back whatever the
 //! line does to it.
 
+use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 use std::{fs, thread};
@@ -75,6 +76,54 @@ fn a_seed_saves_what_it_has_from_crossing_the_line() {
     let new = FILES / 10 * FILE_LEN as u64;
     assert_eq!(number(&summary, "seeded"), FILES * FILE_LEN as u64 - new);
     assert!(received < new * 6 / 5 + 200_000, "{received} bytes of {new}");
+}
+
+/// How many files the folders in `folder` have.
+fn count_below(folder: &Path) -> u64 {
+    let Ok(folders) = fs::read_dir(folder) else { return 0 };
+    folders.map(|folder| fs::read_dir(folder.unwrap().path()).unwrap().count() as u64).sum()
+}
+
+#[test]
+fn a_restore_that_was_killed_fetches_no_window_again_that_was_finished() {
+    // So many small files need more than one window, and the line is slow enough to see the first end.
+    const SMALL: u64 = 60_000;
+    let Some(server) = S3Server::start() else { return };
+    let shape = Shape {
+        one_way: Duration::from_millis(1),
+        bytes_per_second: Some(4_000_000),
+        repository_depth: 3,
+    };
+    let line = Line::start(server.address(), shape).unwrap();
+    let remote = Remote::new(line.url());
+    for number in 0..SMALL {
+        remote.lab.write(format!("src/{}/{number}", number / 1000), random(number, 300));
+    }
+    remote.ok("init --no-encryption");
+    remote.ok("backup src");
+    line.take_traffic();
+    remote.ok("restore latest --target whole");
+    let whole = line.take_traffic().received_bytes;
+    let again = "restore latest --target out --overwrite if-changed";
+    let out = remote.lab.path("out");
+    let mut child = remote.command(again).spawn().unwrap();
+    let begun = Instant::now();
+    // Names of a window come one after the other.
+    while count_below(&out) < SMALL / 6 {
+        assert!(begun.elapsed() < Duration::from_secs(60), "too few files came");
+        thread::sleep(Duration::from_millis(5));
+    }
+    child.kill().unwrap();
+    assert!(!child.wait().unwrap().success(), "it was finished before the kill");
+    let named = count_below(&out);
+    assert!(named < SMALL, "all files have names");
+    line.take_traffic();
+    remote.ok(again);
+    assert_same_tree(&remote.lab.path("src"), &out);
+    let received = line.take_traffic().received_bytes;
+    // Groups lie across the ends of windows.
+    let missing = whole * (SMALL - named) / SMALL + (3 << 20);
+    assert!(received < missing && missing < whole, "{received} of {whole} bytes, {named} named");
 }
 
 #[test]

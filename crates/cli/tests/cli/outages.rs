@@ -284,6 +284,27 @@ fn a_command_that_waits_for_its_service_ends_within_a_second_of_a_signal() {
     }
 }
 
+#[test]
+fn a_command_whose_service_comes_back_after_twenty_seconds_goes_on_by_itself() {
+    for outage in [Outage::Gone, Outage::Unavailable] {
+        let Some(service) = Service::start() else { return };
+        let counts = counts(&service);
+        for_each_command(&service, &counts, |run, line, count| {
+            run.begin_outage(line, outage, 0.5, count);
+            let child = run.start(line, "");
+            run.await_outage();
+            thread::sleep(Duration::from_secs(20));
+            run.proxy.end_outage();
+            let ran = Ran::of(line, child.wait_with_output().unwrap()).expect(0);
+            // It is told once, and no damage.
+            let told = ran.stderr.lines().filter(|line| line.starts_with("cannot reach ")).count();
+            assert_eq!(told, 1, "{ran:#?}");
+            assert!(!ran.stderr.contains("warning:"), "{ran:#?}");
+        });
+        the_repository_is_whole(&service);
+    }
+}
+
 /// A mount whose service is gone, and a thread that reads a file of which nothing was read before.
 struct LostMount {
     child: Child,

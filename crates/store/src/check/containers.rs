@@ -92,8 +92,13 @@ impl Check<'_> {
         covered: &mut HashSet<ObjectId>,
     ) -> Result<(), StoreError> {
         self.go_on()?;
+        let run = run.map_err(StoreError::from);
+        // A prune has put another in its place since it was listed; it is gone for good.
+        if run.as_ref().is_err_and(StoreError::is_not_found) {
+            return Ok(());
+        }
         self.found.report.runs += 1;
-        match run.map_err(StoreError::from) {
+        match run {
             Ok(run) => held.push(Held { id, run, wrong: Vec::new() }),
             Err(error) => {
                 let problem = self.problem(error)?;

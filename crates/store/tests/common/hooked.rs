@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use onefold_backend::{BackendError, ObjectInfo, Objects};
 
-/// Objects that call `hook` with the name of each object about to be put, or read in parts.
+/// Objects that call `hook` with the name of each object about to be put, or read.
 pub struct Hooked<F> {
     objects: Arc<dyn Objects>,
     hook: F,
@@ -19,7 +19,7 @@ impl<F: Fn(&str)> Hooked<F> {
         Self { objects: Arc::clone(objects), hook, is_for_reads: false }
     }
 
-    /// Calls `hook` before each read of a part.
+    /// Calls `hook` before each read.
     pub fn reading(objects: &Arc<dyn Objects>, hook: F) -> Self {
         Self { objects: Arc::clone(objects), hook, is_for_reads: true }
     }
@@ -34,6 +34,9 @@ impl<F: Fn(&str) + Send + Sync> Objects for Hooked<F> {
     }
 
     fn get(&self, name: &str) -> Result<Bytes, BackendError> {
+        if self.is_for_reads {
+            (self.hook)(name);
+        }
         self.objects.get(name)
     }
 
