@@ -26,8 +26,17 @@ pub(crate) fn read_objects(
     max: u64,
     take: &mut dyn FnMut(usize, Result<Bytes, StoreError>),
 ) -> Result<(), StoreError> {
-    let request = |name| Request { name, span: Span::Whole { max } };
-    let mut requests = names.into_iter().map(request);
+    read_bounded(objects, names.into_iter().map(|name| (name, max)), take)
+}
+
+/// The same, where each object has a bound of its own.
+pub(crate) fn read_bounded(
+    objects: &dyn Objects,
+    bounded: impl IntoIterator<Item = (String, u64)>,
+    take: &mut dyn FnMut(usize, Result<Bytes, StoreError>),
+) -> Result<(), StoreError> {
+    let request = |(name, max)| Request { name, span: Span::Whole { max } };
+    let mut requests = bounded.into_iter().map(request);
     let mut outage = Ok(());
     // What ends it early is kept.
     let _ = objects.get_many(&mut requests, &mut |at, answer| match answer.map_err(too_long) {

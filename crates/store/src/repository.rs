@@ -216,7 +216,13 @@ impl Repository {
         wanted: impl Fn(&Snapshot) -> bool,
     ) -> Result<(ObjectId, Snapshot), StoreError> {
         let (shown, copied) = self.look_over()?;
-        let (id, snapshot) = newest(shown, &wanted)?;
+        let (id, snapshot) = match newest(shown, &wanted) {
+            // A copy may say what no snapshot is.
+            Err(StoreError::NoSnapshot { .. }) if !copied.is_empty() => {
+                return self.latest_read(wanted);
+            }
+            newest => newest?,
+        };
         if !copied.contains(&id) {
             return Ok((id, snapshot));
         }

@@ -235,6 +235,24 @@ fn a_damaged_bundle_is_passed_over_with_a_warning_found_and_replaced() {
 }
 
 #[test]
+fn a_bundle_stays_that_has_a_copy_of_a_damaged_original() {
+    for protection in PROTECTIONS {
+        let many = Many::bundled(protection);
+        let before = names(&*many.objects, "bundles/");
+        let name = names(&*many.objects, "logs/").remove(10);
+        let mut object = many.objects.get(&name).unwrap().to_vec();
+        let middle = object.len() / 2;
+        object[middle] ^= 1;
+        replace(&*many.objects, &name, object);
+        let report = prune_all(&open(&many.objects)).unwrap();
+        assert_eq!(report.deleted_bundles, 0);
+        assert!(report.warnings.iter().any(|warning| warning.contains(&name)), "{report:?}");
+        let after = names(&*many.objects, "bundles/");
+        assert!(before.iter().all(|bundle| after.contains(bundle)), "{before:?}, {after:?}");
+    }
+}
+
+#[test]
 fn a_forged_copy_of_a_snapshot_is_shown_at_most_and_found_by_check() {
     for protection in PROTECTIONS {
         let many = Many::bundled(protection);
@@ -353,6 +371,9 @@ fn a_forged_run_loses_nothing_and_is_withdrawn_by_a_repair() {
             // A chunk that the index does not know is looked for in footers.
             restored(&repository, snapshot).unwrap();
         }
+        // A prune that comes first leaves what tells of it.
+        let report = prune_all(&open(&many.objects)).unwrap();
+        assert!(report.warnings.iter().any(|warning| warning.contains("check --repair")));
         let findings = checked(&open(&many.objects)).unwrap().findings;
         assert!(findings.len() == 1, "{findings:?}");
         assert!(findings[0].problem.contains(&run.to_string()), "{findings:?}");

@@ -114,8 +114,8 @@ fn done(report: &DeviceReport, found: &Found, device: &Path) -> Done {
 }
 
 fn describe(report: &DeviceReport) -> String {
-    let DeviceReport { bytes, kept, moved, seeded, fetched, written, .. } = *report;
-    let mut text = format!("restored {}", HumanBytes(bytes));
+    let DeviceReport { bytes, kept, moved, seeded, fetched, written, failed } = *report;
+    let mut text = format!("restored {}", HumanBytes(bytes.saturating_sub(failed)));
     for (len, what) in [
         (kept, "in their place already"),
         (moved, "moved"),

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::cache::Copied;
 use crate::fence;
-use crate::object::read_objects;
+use crate::object::read_bounded;
 use crate::repository::describe;
 use crate::{Repository, StoreError};
 
@@ -35,6 +35,10 @@ const FULL: u64 = 4 << 20;
 /// Of how many log entries one backup looks whether there is something to bundle: so what cannot be
 /// bundled is not looked at by each.
 const EVERY: u64 = LEAST as u64;
+
+/// A host puts at most about so many entries from one backup to the next: that of the backup and those
+/// of what is forgotten after it.
+const PUT_AT_ONCE: u64 = 4;
 
 /// What was done.
 #[derive(Debug, Default)]
@@ -54,15 +58,21 @@ pub(crate) fn arrange(repository: &Repository, of: Of) -> Result<Arranged, Store
     let mut shelf = Shelf::of(originals(repository, of)?);
     let there = shelf.originals.keys().copied().collect();
     for bundle in list(&*repository.objects)?.into_iter().filter(|bundle| bundle.of == of) {
-        let compared = match compare(repository, &bundle, &there) {
-            Err(error) if error.is_not_found() => continue,
+        match compare(repository, &bundle, &there) {
+            Err(error) if error.is_not_found() => {}
             Err(error) if error.is_unreachable() => return Err(error),
-            compared => compared,
-        };
-        arranged.warnings.extend(wrong(&bundle, &compared));
-        match compared {
-            Ok(comparison) if comparison.is_right() => shelf.add(bundle, comparison.right),
-            Ok(_) | Err(_) => shelf.old.push(bundle.id),
+            Err(error) => {
+                // A later program, or who has its key epoch, can say what it holds.
+                let is_damage = repository.is_damage(&error);
+                shelf.old.extend(is_damage.then_some(bundle.id));
+                arranged.warnings.push(format!("{}; {}", describe(&error), fate(is_damage)));
+            }
+            Ok(compared) if compared.is_right() => shelf.add(bundle, compared.right),
+            Ok(compared) => {
+                let goes = goes(&bundle, &compared);
+                shelf.old.extend(goes.then_some(bundle.id));
+                arranged.warnings.extend(wrong(&bundle, &compared, goes));
+            }
         }
     }
     let loose = shelf.loose();
@@ -79,14 +89,24 @@ pub(crate) fn arrange(repository: &Repository, of: Of) -> Result<Arranged, Store
     Ok(arranged)
 }
 
+/// Whether a bundle goes that is not right. It stays where a copy may be all that is left of its
+/// original. A false copy of a run stays until a check has seen it: clients may have learnt from it what
+/// the run does not say, and a repair renews the run.
+fn goes(bundle: &Listed, compared: &Comparison) -> bool {
+    compared.unread.is_empty() && (bundle.of != Of::Runs || compared.different.is_empty())
+}
+
 /// What is wrong with a bundle beyond that it holds what is gone.
-fn wrong(bundle: &Listed, compared: &Result<Comparison, StoreError>) -> Option<String> {
-    match compared {
-        Err(error) => Some(format!("{}; it was replaced", describe(error))),
-        Ok(comparison) => comparison.different.first().map(|id| {
-            let (name, original) = (bundle.name(), bundle.of.name(*id));
-            format!("{name}: its copy of {original} is not what that is; it was replaced")
-        }),
+fn wrong(bundle: &Listed, compared: &Comparison, goes: bool) -> Option<String> {
+    let original = compared.different.iter().chain(&compared.unread).next()?;
+    let (name, original) = (bundle.name(), bundle.of.name(*original));
+    Some(format!("{name}: its copy of {original} is not what that is; {}", fate(goes)))
+}
+
+fn fate(goes: bool) -> &'static str {
+    match goes {
+        true => "it was replaced",
+        false => "it stays: run `check --repair`",
     }
 }
 
@@ -150,7 +170,7 @@ fn is_due(repository: &Repository, of: Of) -> bool {
     };
     let bundled = listed.iter().filter(|bundle| bundle.of == of);
     let bundled: u64 = bundled.map(|bundle| u64::from(bundle.count)).sum();
-    entries % EVERY == 0 && there.saturating_sub(bundled) >= LEAST as u64
+    entries % EVERY < PUT_AT_ONCE && there.saturating_sub(bundled) >= LEAST as u64
 }
 
 /// The objects that may be bundled, with their lengths in bytes.
@@ -170,11 +190,11 @@ fn bound(loose: &mut Vec<(ObjectId, u64)>) {
     });
 }
 
-/// Copies of a new bundle, and the ids of objects that are yet to be copied.
+/// Copies of a new bundle, and the objects that are yet to be copied, with their lengths in bytes.
 #[derive(Default)]
 struct Portion {
     copies: BTreeMap<ObjectId, Bytes>,
-    loose: Vec<ObjectId>,
+    loose: Vec<(ObjectId, u64)>,
 }
 
 /// A bundle that stays, unless a longer one takes it up.
@@ -235,7 +255,7 @@ impl Shelf {
                 full.push(std::mem::take(&mut last));
                 sum = 0;
             }
-            last.loose.push(id);
+            last.loose.push((id, len));
             sum += len;
         }
         self.kept.sort_by_key(|kept| kept.len);
@@ -255,10 +275,11 @@ impl Shelf {
 /// Puts a bundle; how many were put. Objects that are gone or cannot be read are left out.
 fn put(repository: &Repository, of: Of, portion: Portion) -> Result<u64, StoreError> {
     let Portion { mut copies, loose } = portion;
-    let names = loose.iter().map(|id| of.name(*id));
-    read_objects(&*repository.objects, names, MAX_COPY, &mut |at, read| {
+    // The portion was cut by these lengths.
+    let bounded = loose.iter().map(|(id, len)| (of.name(*id), *len));
+    read_bounded(&*repository.objects, bounded, &mut |at, read| {
         if let Ok(bytes) = read {
-            copies.insert(loose[at], bytes);
+            copies.insert(loose[at].0, bytes);
         }
     })?;
     if copies.is_empty() {
@@ -311,8 +332,12 @@ mod tests {
             let mut at = 0..;
             self.bundles.retain(|_| !gone.contains(&at.next().expect("it has no end")));
             for portion in portions {
-                let all: Vec<u64> =
-                    portion.copies.keys().chain(&portion.loose).map(number).collect();
+                let all: Vec<u64> = portion
+                    .copies
+                    .keys()
+                    .chain(portion.loose.iter().map(|(id, _)| id))
+                    .map(number)
+                    .collect();
                 self.written += all.len() as u64;
                 self.bundles.push(all);
             }

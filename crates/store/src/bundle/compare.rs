@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use onefold_seal::ObjectId;
 
-use super::{Held, Listed, MAX_LEN, open};
+use super::{Held, Listed, MAX_LEN, Of, open};
 use crate::object::{read_object, read_objects};
 use crate::{Repository, StoreError};
 
@@ -15,21 +15,22 @@ pub(crate) struct Comparison {
     pub(crate) right: Held,
     /// Originals that are gone.
     pub(crate) gone: Vec<ObjectId>,
-    /// Originals that are there and are not what was copied.
+    /// Originals that are whole and are not what was copied.
     pub(crate) different: Vec<ObjectId>,
+    /// Originals that cannot be read now, or are damaged: the copy may be all that is left of them.
+    pub(crate) unread: Vec<ObjectId>,
 }
 
 impl Comparison {
     pub(crate) fn is_right(&self) -> bool {
-        self.gone.is_empty() && self.different.is_empty()
+        self.gone.is_empty() && self.different.is_empty() && self.unread.is_empty()
     }
 }
 
 /// Reads the bundle and the originals of all its copies that are `there`.
 ///
 /// # Errors
-/// Why the bundle cannot be read, or an outage. An original that cannot be read for another reason is
-/// taken for different.
+/// Why the bundle cannot be read, or an outage.
 pub(crate) fn compare(
     repository: &Repository,
     bundle: &Listed,
@@ -47,8 +48,21 @@ pub(crate) fn compare(
         match read {
             Ok(original) if original == *copy => comparison.right.push((*id, original)),
             Err(error) if error.is_not_found() => comparison.gone.push(*id),
-            Ok(_) | Err(_) => comparison.different.push(*id),
+            Ok(original) if is_whole(repository, bundle.of, *id, &original) => {
+                comparison.different.push(*id);
+            }
+            Ok(_) | Err(_) => comparison.unread.push(*id),
         }
     })?;
     Ok(comparison)
+}
+
+fn is_whole(repository: &Repository, of: Of, id: ObjectId, original: &[u8]) -> bool {
+    let opened = repository.with_later_epoch(|envelope| {
+        envelope
+            .open(of.original_kind(), id, original)
+            .map(drop)
+            .map_err(|source| StoreError::Envelope { object: of.name(id), source })
+    });
+    opened.is_ok()
 }

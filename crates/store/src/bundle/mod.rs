@@ -66,6 +66,15 @@ impl Of {
         }
     }
 
+    /// The kind of the originals.
+    const fn original_kind(self) -> Kind {
+        match self {
+            Self::Entries => Kind::LogEntry,
+            Self::Snapshots => Kind::Snapshot,
+            Self::Runs => Kind::Run,
+        }
+    }
+
     const fn kind(self) -> Kind {
         match self {
             Self::Entries | Self::Snapshots => Kind::Bundle,
@@ -104,7 +113,10 @@ impl Listed {
         let id: ObjectId = id.parse().ok()?;
         let [code, a, b, c, d, ..] = *id.as_bytes();
         let of = Of::ALL.into_iter().find(|of| of.code() == code)?;
-        Some(Self { id, of, count: u32::from_be_bytes([a, b, c, d]), len: info.size })
+        let count = u32::from_be_bytes([a, b, c, d]);
+        // Each copy has an id and a length. What cannot hold so many stands in nobody's way.
+        let has_room = u64::from(count) * (ObjectId::LEN as u64 + 1) <= info.size;
+        has_room.then_some(Self { id, of, count, len: info.size })
     }
 
     pub(crate) fn name(&self) -> String {
@@ -217,8 +229,9 @@ mod tests {
             let id = new_id(of, 258);
             let name = bundle_name(id);
             assert!(name.starts_with(&format!("bundles/{folder}/{folder}00000102")), "{name}");
-            let listed = Listed::parse(&ObjectInfo { name, size: 7 });
-            assert_eq!(listed, Some(Listed { id, of, count: 258, len: 7 }));
+            let parse = |size| Listed::parse(&ObjectInfo { name: name.clone(), size });
+            assert_eq!(parse(258 * 17), Some(Listed { id, of, count: 258, len: 258 * 17 }));
+            assert_eq!(parse(258 * 17 - 1), None);
         }
     }
 
@@ -234,7 +247,7 @@ mod tests {
             format!("bundle/01/{id}"),
         ];
         for name in names {
-            assert_eq!(Listed::parse(&ObjectInfo { name, size: 7 }), None);
+            assert_eq!(Listed::parse(&ObjectInfo { name, size: 1 << 20 }), None);
         }
     }
 }

@@ -9,7 +9,7 @@ use onefold_seal::ObjectId;
 use super::{Held, Listed, MAX_LEN, Of, list, open};
 use crate::cache::Copied;
 use crate::early::Early;
-use crate::object::read_objects;
+use crate::object::read_bounded;
 use crate::repository::describe;
 use crate::{Repository, StoreError};
 
@@ -84,8 +84,9 @@ impl Repository {
                 None => wanted.push(bundle),
             }
         }
-        let names = wanted.iter().map(Listed::name);
-        read_objects(&*self.objects, names, MAX_LEN, &mut |at, read| {
+        // What is held was reckoned by these lengths.
+        let bounded = wanted.iter().map(|bundle| (bundle.name(), bundle.len));
+        read_bounded(&*self.objects, bounded, &mut |at, read| {
             let bundle = wanted[at];
             let held = read.and_then(|bytes| {
                 let held = open(self, &bundle, &bytes)?;

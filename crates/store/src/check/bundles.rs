@@ -27,9 +27,15 @@ impl Check<'_> {
                         gone += compared.gone.len();
                         if let Some(first) = compared.different.first() {
                             let (original, count) = (of.name(*first), compared.different.len());
+                            let way_out = match of {
+                                Of::Runs => {
+                                    "`check --repair` renews those runs, then prune replaces it"
+                                }
+                                Of::Entries | Of::Snapshots => "prune replaces it",
+                            };
                             let problem = format!(
                                 "{count} of its copies are not what they are copies of, such as \
-                                 that of {original}; prune replaces it"
+                                 that of {original}; {way_out}"
                             );
                             self.find(bundle.name(), problem);
                         }
@@ -41,6 +47,9 @@ impl Check<'_> {
                     // Another one has taken its place.
                     Err(error) if error.is_not_found() => {}
                     Err(error) if error.is_unreachable() => return Err(error),
+                    Err(error) if !self.repository.is_damage(&error) => {
+                        self.note(format!("{}; it was not compared", describe(&error)));
+                    }
                     Err(error) => {
                         let problem = format!(
                             "{}; nothing depends on it, and prune replaces it",

@@ -542,8 +542,8 @@ impl Prune<'_> {
         Ok(())
     }
 
-    /// Sees to it that bundles hold what is there, and nothing else. Where there is no room for new
-    /// ones, old ones stay.
+    /// Sees to it that bundles hold what is there, and nothing else. Nothing depends on a bundle, so
+    /// whatever fails is a warning, unless the storage cannot be reached.
     fn bundle(&mut self) -> Result<(), StoreError> {
         for of in Of::ALL {
             self.go_on()?;
@@ -553,8 +553,8 @@ impl Prune<'_> {
                     self.report.deleted_bundles += deleted;
                     self.report.warnings.extend(warnings);
                 }
-                Err(error) if error.is_full() => self.report.warnings.push(describe(&error)),
-                Err(error) => return Err(error),
+                Err(error) if error.is_unreachable() => return Err(error),
+                Err(error) => self.report.warnings.push(describe(&error)),
             }
         }
         Ok(())

@@ -18,7 +18,7 @@ use std::thread;
 use bytes::Bytes;
 use onefold_cdc::Chunker;
 use onefold_container::MAX_GROUP_LEN;
-use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::fs::{Advice, FlockOperation, Mode, OFlags};
 
 use super::bring::Bring;
 use super::moves::{self, Move, Mover};
@@ -78,7 +78,7 @@ pub trait Disk: Sync {
     /// Writes bytes within it.
     fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
 
-    /// Makes durable what was written.
+    /// Makes durable what was written. What is read afterwards comes from the disk, not from memory.
     fn sync(&self) -> io::Result<()>;
 
     /// Whether nothing was ever written to it, so that there is nothing to compare.
@@ -168,18 +168,28 @@ impl Device {
     fn open(path: &Path, len: u64) -> io::Result<Self> {
         let kind = match std::fs::metadata(path) {
             Ok(metadata) => Some(metadata.file_type()),
-            Err(error) if error.kind() == io::ErrorKind::NotFound && !is_for_devices(path) => None,
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !is_for_devices(path)? => None,
             Err(error) => return Err(error),
         };
         let is_block_device = kind.is_some_and(|kind| kind.is_block_device());
-        if kind.is_some_and(|kind| !kind.is_file() && !is_block_device) {
-            return Err(io::Error::other("it is neither a block device nor a file"));
-        }
-        // A block device that is mounted is refused.
-        let flags = if is_block_device { OFlags::EXCL } else { OFlags::CREATE };
+        let flags = match kind {
+            // A link that leads nowhere is no place for a file.
+            None => OFlags::CREATE | OFlags::EXCL,
+            // One that is mounted is refused.
+            Some(_) if is_block_device => OFlags::EXCL,
+            Some(kind) if kind.is_file() => OFlags::empty(),
+            Some(_) => return Err(io::Error::other("it is neither a block device nor a file")),
+        };
         let flags = flags | OFlags::RDWR | OFlags::CLOEXEC;
         let file = File::from(rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR)?);
-        rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        let opened = file.metadata()?.file_type();
+        if opened.is_block_device() != is_block_device || !(is_block_device || opened.is_file()) {
+            return Err(io::Error::other("another file took its place while it was opened"));
+        }
+        rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)
+            .map_err(|error| io::Error::other(format!("another process has locked it: {error}")))?;
+        // Memory may hold what an earlier run could not write.
+        forget_cached(&file)?;
         let found = rustix::fs::seek(&file, rustix::fs::SeekFrom::End(0))?;
         if is_block_device && found < len {
             let error = format!("it has {found} bytes, expected at least {len}");
@@ -201,8 +211,19 @@ impl Device {
 }
 
 /// Whether only devices belong at `path`: a file that is made there by mistake would fill the memory.
-fn is_for_devices(path: &Path) -> bool {
-    path.starts_with("/dev") && !path.starts_with("/dev/shm")
+#[expect(clippy::disallowed_methods, reason = "the folder of the target of a restore")]
+fn is_for_devices(path: &Path) -> io::Result<bool> {
+    let folder = match path.parent() {
+        Some(folder) if folder != Path::new("") => folder,
+        _ => Path::new("."),
+    };
+    let folder = std::fs::canonicalize(folder)?;
+    Ok(folder.starts_with("/dev") && !folder.starts_with("/dev/shm"))
+}
+
+/// Drops from memory what is known to lie on the disk.
+fn forget_cached(file: &File) -> io::Result<()> {
+    Ok(rustix::fs::fadvise(file, 0, None, Advice::DontNeed)?)
 }
 
 impl Disk for Device {
@@ -215,7 +236,8 @@ impl Disk for Device {
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.file.sync_all()
+        self.file.sync_all()?;
+        forget_cached(&self.file)
     }
 
     fn is_blank(&self) -> bool {
@@ -306,7 +328,7 @@ struct Onto<'a> {
 impl Onto<'_> {
     fn restore(&self, content: &Recipe) -> Result<(), StoreError> {
         let (mut batch, mut wanted, mut start) = (Vec::new(), Vec::new(), 0);
-        self.chunks.visit(content, &mut |leaf| {
+        let visited = self.chunks.visit(content, &mut |leaf| {
             batch.push(WantedChunk { place: None, leaf, file: FileNumber::Long(0), start });
             start += leaf.len;
             if batch.len() == BATCH {
@@ -316,9 +338,20 @@ impl Onto<'_> {
                 true => self.settle(&std::mem::take(&mut wanted)),
                 false => Ok(()),
             }
-        })?;
+        });
+        match visited {
+            Err(error) if self.is_over(&error) => return Err(error),
+            // What chunks would follow, only the node knows that cannot be had.
+            Err(error) => self.fail(start..content.len, &error),
+            Ok(()) => {}
+        }
         self.compare(batch, &mut wanted)?;
         self.settle(&wanted)
+    }
+
+    /// Whether nothing more is restored because of `error`.
+    fn is_over(&self, error: &StoreError) -> bool {
+        error.is_unreachable() || self.cancel.is_cancelled() || self.stopped.get().is_some()
     }
 
     /// Adds to `wanted` those of the chunks that do not lie where they belong.
@@ -379,7 +412,7 @@ impl Onto<'_> {
         wanted: Vec<&'w WantedChunk>,
     ) -> Result<Vec<&'w WantedChunk>, StoreError> {
         let sought = Sought::new(wanted);
-        let mut moves = Vec::new();
+        let (mut moves, mut others) = (Vec::new(), Vec::new());
         let reader = ImageReader { image: &self.image, at: 0 };
         let mut flow = ControlFlow::Continue(());
         // As far as it can be read.
@@ -387,8 +420,11 @@ impl Onto<'_> {
             let len = bytes.len() as u64;
             Progress::add(&self.progress.seed_bytes, len);
             let found = sought.find(&self.chunks.fingerprint(bytes));
-            let targets = found.iter().filter(|chunk| chunk.leaf.len == len);
-            let targets: Vec<_> = targets.map(|chunk| (chunk.start, *chunk)).collect();
+            // Recipes that lie about its length are told of where chunks are fetched.
+            let (targets, lying): (Vec<_>, Vec<_>) =
+                found.iter().copied().partition(|chunk| chunk.leaf.len == len);
+            others.extend(lying);
+            let targets: Vec<_> = targets.into_iter().map(|chunk| (chunk.start, chunk)).collect();
             if !targets.is_empty() {
                 moves.push(Move { source: start..start + len, targets });
             }
@@ -396,7 +432,8 @@ impl Onto<'_> {
             flow
         });
         self.result(flow)?;
-        let mut mover = DiskMover { onto: self, left: sought.left() };
+        others.extend(sought.left());
+        let mut mover = DiskMover { onto: self, left: others };
         let made = moves::make(&moves, &mut mover);
         self.result(made.map_or_else(ControlFlow::Break, ControlFlow::Continue))?;
         Ok(mover.left)
@@ -408,7 +445,7 @@ impl Onto<'_> {
             Ok(bytes) => self.write(chunk, &bytes, &self.counts.fetched),
             Err(error) if error.is_unreachable() => self.stop(error),
             Err(error) => {
-                self.fail(chunk, &error);
+                self.fail(chunk.range(), &error);
                 self.go_on()
             }
         }
@@ -419,7 +456,7 @@ impl Onto<'_> {
         self.go_on()?;
         let (expected, found) = (chunk.leaf.len, bytes.len() as u64);
         if expected != found {
-            self.fail(chunk, &StoreError::RecipeLength { expected, found });
+            self.fail(chunk.range(), &StoreError::RecipeLength { expected, found });
             return ControlFlow::Continue(());
         }
         if let Err(error) = self.image.write(chunk.start, bytes) {
@@ -448,8 +485,9 @@ impl Onto<'_> {
 
     fn clear(&self, range: Range<u64>) -> io::Result<()> {
         let mut bytes = vec![0; (range.end - range.start) as usize];
-        self.image.disk.read_exact_at(&mut bytes, range.start)?;
-        if bytes.iter().any(|byte| *byte != 0) {
+        // What cannot be read may be written.
+        let read = self.image.disk.read_exact_at(&mut bytes, range.start);
+        if read.is_err() || bytes.iter().any(|byte| *byte != 0) {
             bytes.fill(0);
             self.image.disk.write_all_at(&bytes, range.start)?;
             self.counts.zeroed.fetch_add(bytes.len() as u64, Ordering::Relaxed);
@@ -465,17 +503,16 @@ impl Onto<'_> {
             start += leaf.len;
             if !self.has(&chunk) {
                 let source = io::Error::other("it holds other bytes than were written");
-                self.fail(&chunk, &StoreError::file("verify", self.name)(source));
+                self.fail(chunk.range(), &StoreError::file("verify", self.name)(source));
             }
             self.result(self.go_on())
         })
     }
 
-    /// Reports a chunk that is not restored.
-    fn fail(&self, chunk: &WantedChunk, error: &StoreError) {
-        let (start, end) = (chunk.start, chunk.start + chunk.leaf.len);
+    /// Reports bytes of the content that are not restored.
+    fn fail(&self, Range { start, end }: Range<u64>, error: &StoreError) {
         let reason = format!("bytes {start} to {end} of its content: {}", describe(error));
-        self.counts.failed.fetch_add(chunk.leaf.len, Ordering::Relaxed);
+        self.counts.failed.fetch_add(end - start, Ordering::Relaxed);
         self.progress.issue(self.name, IssueKind::NotRestored { reason });
     }
 
@@ -534,5 +571,25 @@ impl<'w> Mover<&'w WantedChunk> for DiskMover<'_, 'w> {
 
     fn give_up(&mut self, one: &Move<&'w WantedChunk>) {
         self.left.extend(one.targets.iter().map(|(_, chunk)| *chunk));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_file_is_made_among_devices_whatever_way_leads_there() {
+        let folder = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink("/dev", folder.path().join("there")).unwrap();
+        std::os::unix::fs::symlink("/dev/onefold-none", folder.path().join("link")).unwrap();
+        let ways = ["/dev/onefold-none", "/dev/shm/../onefold-none", "/tmp/../dev/onefold-none"];
+        let mut ways: Vec<PathBuf> = ways.map(PathBuf::from).to_vec();
+        ways.extend(["there/onefold-none", "link"].map(|name| folder.path().join(name)));
+        for way in ways {
+            assert!(Device::open(&way, 1).is_err(), "{}", way.display());
+        }
+        assert!(!Path::new("/dev/onefold-none").exists());
+        assert!(Device::open(&folder.path().join("file"), 1).is_ok());
     }
 }

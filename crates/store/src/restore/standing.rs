@@ -18,7 +18,7 @@ use onefold_fingerprint::Fingerprint;
 
 use super::seed;
 use super::target::Target;
-use super::window::{FileNumber, WantedChunk, Window};
+use super::window::{FileNumber, MAX_SHORT, WantedChunk, Window};
 use crate::layout::Layout;
 use crate::tree::{Entry, Node};
 
@@ -47,7 +47,7 @@ pub(super) fn files(window: &Window) -> Vec<Standing> {
         }
     }
     let stretch = |file: FileNumber| match file {
-        FileNumber::Short(_) => Some(0..u64::MAX),
+        FileNumber::Short(_) => Some(0..MAX_SHORT + SLACK),
         FileNumber::Long(number) => wanted[number as usize]
             .as_ref()
             .map(|all| all.start.saturating_sub(SLACK)..all.end.saturating_add(SLACK)),

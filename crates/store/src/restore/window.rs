@@ -17,7 +17,7 @@ use crate::{Place, Recipe};
 
 /// A file with more bytes is open from its first chunk to its last. A shorter one is written at once,
 /// when all its chunks are there.
-const MAX_SHORT: u64 = 1 << 20;
+pub(super) const MAX_SHORT: u64 = 1 << 20;
 /// Bytes of a window: encoded entries, chunks, and what is kept beside them. While one is written
 /// another is collected. The first is smaller, so that writing begins soon.
 const FIRST_LEN: usize = 4 << 20;
@@ -65,6 +65,13 @@ pub(super) struct WantedChunk {
     pub(super) file: FileNumber,
     /// Where it belongs, in bytes after the beginning of the file's content.
     pub(super) start: u64,
+}
+
+impl WantedChunk {
+    /// Where its bytes belong in the file's content.
+    pub(super) fn range(&self) -> Range<u64> {
+        self.start..self.start + self.leaf.len
+    }
 }
 
 /// Which of a window's files.

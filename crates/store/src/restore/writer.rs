@@ -107,9 +107,7 @@ impl<'a> Writer<'a> {
 
 impl Writing<'_> {
     fn write(&self, threads: usize) -> ControlFlow<()> {
-        if self.context.go_on().is_err() {
-            return ControlFlow::Break(());
-        }
+        self.go_on()?;
         let Window { short, chunks, .. } = self.window;
         let empty: Vec<&ShortFile> = short.iter().filter(|file| file.chunks == 0).collect();
         each(threads, &empty, |file| {
@@ -141,6 +139,13 @@ impl Writing<'_> {
         ControlFlow::Continue(())
     }
 
+    fn go_on(&self) -> ControlFlow<()> {
+        match self.context.go_on() {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(_) => ControlFlow::Break(()),
+        }
+    }
+
     /// Writes what a file has of the chunks `sought`. One that cannot be read has nothing.
     fn cut_standing(&self, standing: &Standing, sought: &Sought<'_>) -> ControlFlow<()> {
         let Ok(content) = self.open_standing(standing.file) else {
@@ -151,7 +156,10 @@ impl Writing<'_> {
         // As far as it can be read.
         let _ = content.cut(standing, chunker, &mut |bytes| {
             let found = sought.find(&chunks.fingerprint(bytes));
-            flow = self.deliver_here(found, bytes);
+            flow = self.go_on();
+            if flow.is_continue() {
+                flow = self.deliver_here(found, bytes);
+            }
             flow
         });
         flow
@@ -183,7 +191,7 @@ impl Writing<'_> {
                     Some(bytes) => self.deliver_here(&[chunk], &bytes),
                     None => {
                         missing.lock().expect("no thread panics with it locked").push(chunk);
-                        ControlFlow::Continue(())
+                        self.go_on()
                     }
                 }
             })
@@ -249,9 +257,7 @@ impl Writing<'_> {
         found: Result<Bytes, String>,
         directories: &mut Directories,
     ) -> ControlFlow<()> {
-        if self.context.go_on().is_err() {
-            return ControlFlow::Break(());
-        }
+        self.go_on()?;
         let found = found.and_then(|bytes| match bytes.len() as u64 == chunk.leaf.len {
             true => Ok(bytes),
             false => {
@@ -388,9 +394,7 @@ impl Writing<'_> {
         chunks: &[(u64, Bytes)],
         directories: &mut Directories,
     ) -> ControlFlow<()> {
-        if self.context.go_on().is_err() {
-            return ControlFlow::Break(());
-        }
+        self.go_on()?;
         match self.restored(file, directories) {
             Ok(restored) => {
                 chunks
