@@ -211,7 +211,6 @@ impl Device {
 }
 
 /// Whether only devices belong at `path`: a file that is made there by mistake would fill the memory.
-#[expect(clippy::disallowed_methods, reason = "the folder of the target of a restore")]
 fn is_for_devices(path: &Path) -> io::Result<bool> {
     let folder = match path.parent() {
         Some(folder) if folder != Path::new("") => folder,
