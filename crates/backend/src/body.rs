@@ -61,6 +61,8 @@ impl Answer {
             if bytes.len() == before || etag.is_none() {
                 return Err(broken);
             }
+            // The stream holds a permit for a request, and the next request may wait for that one.
+            drop(stream);
             let rest = range.start + bytes.len() as u64..range.end;
             if rest.is_empty() {
                 return Ok(bytes.into());

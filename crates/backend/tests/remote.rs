@@ -8,7 +8,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::num::NonZero;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -530,6 +530,87 @@ fn nothing_is_asked_for_twice_while_requests_wait() {
     assert_eq!(server.count(20), 2);
 }
 
+/// A server that answers a request without a body as `answer` says of its head.
+fn answering(answer: impl Fn(&str) -> String + Send + 'static) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    // It ends with the test's process.
+    thread::spawn(move || {
+        for mut client in listener.incoming().flatten() {
+            let mut from_client = BufReader::new(client.try_clone().unwrap());
+            let mut head = String::new();
+            while from_client.read_line(&mut head).unwrap_or(0) > 2 {}
+            // The client may have given up.
+            drop(client.write_all(answer(&head).as_bytes()));
+        }
+    });
+    url
+}
+
+#[test]
+fn a_body_that_breaks_is_resumed_over_the_only_connection() {
+    const LEN: usize = 1_000;
+    let url = answering(|head| {
+        let range = head.lines().find_map(|line| line.strip_prefix("range: bytes="));
+        let start = range.map_or(0, |range| range.split('-').next().unwrap().parse().unwrap());
+        let status = match start {
+            0 => "200 OK".to_owned(),
+            _ => format!("206 Partial Content\r\nContent-Range: bytes {start}-{}/{LEN}", LEN - 1),
+        };
+        // Half of what was asked for comes, or the last ten bytes.
+        let left = LEN - start;
+        let body = "x".repeat(if left > 10 { left / 2 } else { left });
+        format!(
+            "HTTP/1.1 {status}\r\nETag: \"1\"\r\nConnection: close\r\n\
+             Last-Modified: Wed, 21 Oct 2015 07:28:00 GMT\r\nContent-Length: {left}\r\n\r\n{body}"
+        )
+    });
+    let location = S3Location::parse("s3://bucket/cut").unwrap();
+    let one = S3Options { connections: NonZero::new(1), ..options(&url, true) };
+    let objects = RemoteObjects::open(&location, &one).unwrap();
+    let (found, finds) = mpsc::channel();
+    thread::spawn(move || found.send(objects.get("a").map_err(|error| format!("{error:?}"))));
+    let bytes = finds.recv_timeout(Duration::from_secs(30)).expect("the read ends").unwrap();
+    assert_eq!(bytes, "x".repeat(LEN));
+}
+
+#[test]
+fn a_redirect_is_not_followed() {
+    let (asked, asks) = mpsc::channel();
+    let elsewhere = answering(move |head| {
+        asked.send(head.to_owned()).unwrap();
+        "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".to_owned()
+    });
+    let url = answering(move |_| {
+        format!(
+            "HTTP/1.1 307 Temporary Redirect\r\nLocation: {elsewhere}/a\r\n\
+             Content-Length: 0\r\nConnection: close\r\n\r\n"
+        )
+    });
+    let error = open_at(&url, "moved", true).get("a").unwrap_err();
+    assert!(!error.may_retry(), "{error:?}");
+    assert!(asks.try_recv().is_err(), "the other server was asked");
+}
+
+#[test]
+fn without_signatures_uploads_are_listed_without_one() {
+    let (asked, asks) = mpsc::channel();
+    let url = answering(move |head| {
+        asked.send(head.lines().next().unwrap().to_owned()).unwrap();
+        "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".to_owned()
+    });
+    let mut unsigned = options(&url, true);
+    unsigned.settings.push(("AWS_SKIP_SIGNATURE".into(), "true".into()));
+    let location = S3Location::parse("s3://bucket/Team A+B/c").unwrap();
+    let objects = RemoteObjects::open(&location, &unsigned).unwrap();
+    assert_eq!(objects.discard_unfinished(Duration::ZERO).unwrap(), 0);
+    let line = asks.try_recv().unwrap();
+    assert_eq!(line, "GET /bucket?uploads=&prefix=Team%20A%2BB%2Fc%2F HTTP/1.1");
+}
+
+/// The name of a container.
+const CONTAINER: &str = "containers/01/0123456789abcdef0123456789abcdef";
+
 /// Longer than what [`Rules::ShortRequests`] lets pass, and than three parts.
 fn long_object() -> Bytes {
     random(7, (16 << 20) + 1).into()
@@ -590,7 +671,7 @@ fn what_a_killed_upload_leaves_is_discarded() {
         proxy.begin_outage(Outage::Gone, 7);
         let policy = RetryPolicy { total: Duration::from_millis(200), ..POLICY };
         let retrying = Retrying::new(remote, &proxy.url(), policy);
-        let error = retrying.put("a", long_object()).unwrap_err();
+        let error = retrying.put(CONTAINER, long_object()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unreachable, "{error:?}");
         assert!(proxy.unanswered() > 0);
 
@@ -601,6 +682,61 @@ fn what_a_killed_upload_leaves_is_discarded() {
         assert_eq!(direct.discard_unfinished(Duration::ZERO).unwrap(), 0);
         assert!(direct.list("").unwrap().is_empty());
         assert_eq!(beside.get("here-too").unwrap(), "1");
+    });
+}
+
+#[test]
+fn uploads_of_others_in_the_bucket_are_left_alone() {
+    with_server(|server| {
+        let proxy = Proxy::start(server.address(), Rules::ShortRequests, NO_MISHAPS);
+        let others = open_at(&proxy.url(), "whole/others", true);
+        // Both puts of the probe, both of the object, a look, the begin and a part are answered.
+        proxy.begin_outage(Outage::Gone, 7);
+        let policy = RetryPolicy { total: Duration::from_millis(200), ..POLICY };
+        Retrying::new(others, &proxy.url(), policy).put(CONTAINER, long_object()).unwrap_err();
+
+        let outer = open_at(&server.url(), "whole", true);
+        assert_eq!(outer.discard_unfinished(Duration::ZERO).unwrap(), 0);
+        let others = open_at(&server.url(), "whole/others", true);
+        assert_eq!(others.discard_unfinished(Duration::ZERO).unwrap(), 1);
+    });
+}
+
+#[test]
+fn parts_of_other_bytes_are_not_mixed_in() {
+    with_server(|server| {
+        let proxy = Proxy::start(server.address(), Rules::ShortRequests, NO_MISHAPS);
+        let remote = open_at(&proxy.url(), "mixed", true);
+        // Both puts of the probe, both of the object, a look, the begin and a part are answered.
+        proxy.begin_outage(Outage::Gone, 7);
+        for _ in 0..3 {
+            assert!(remote.put(CONTAINER, long_object()).unwrap_err().may_retry());
+        }
+        proxy.end_outage();
+        let other = Bytes::from(random(8, long_object().len()));
+        remote.put(CONTAINER, other.clone()).unwrap();
+        let direct = open_at(&server.url(), "mixed", true);
+        assert!(direct.get(CONTAINER).unwrap() == other);
+        assert_eq!(direct.discard_unfinished(Duration::ZERO).unwrap(), 0, "nothing is left");
+    });
+}
+
+#[test]
+fn a_service_that_is_busy_gets_the_whole_again() {
+    with_server(|server| {
+        let proxy = Proxy::start(server.address(), Rules::Conditions, NO_MISHAPS);
+        let options = options(&proxy.url(), true);
+        let usage = options.usage.clone();
+        let location = S3Location::parse("s3://bucket/busy").unwrap();
+        let remote = RemoteObjects::open(&location, &options).unwrap();
+        remote.put("first", "1".into()).unwrap();
+        proxy.begin_outage(Outage::Unavailable, 0);
+        for _ in 0..3 {
+            assert!(remote.put("a", long_object()).unwrap_err().may_retry());
+        }
+        proxy.end_outage();
+        remote.put("a", long_object()).unwrap();
+        assert_eq!(usage.requests().multipart, 0);
     });
 }
 

@@ -10,6 +10,7 @@ use object_store::client::{
 use object_store::{ClientConfigKey, ClientOptions};
 use reqwest::Method;
 use reqwest::header::{HeaderMap, HeaderValue, IF_MATCH, IF_NONE_MATCH};
+use reqwest::redirect::Policy;
 use tokio::time::Instant;
 
 use super::limit::RateLimit;
@@ -46,6 +47,12 @@ impl Client {
         let client = reqwest::Client::builder()
             .user_agent(concat!("onefold/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(CONNECT_TIMEOUT)
+            // With HTTP/2 all requests would share one connection, and with it the rate and the losses
+            // of one flow of TCP.
+            .http1_only()
+            // A redirect could hand signed requests and their bodies to another host.
+            .redirect(Policy::none())
+            .referer(false)
             .https_only(allow_http.as_deref() != Some("true"))
             .build()?;
         Ok(Self { client, wire })
@@ -109,11 +116,13 @@ fn for_reqwest(
     Ok(request)
 }
 
-/// An error of the library for HTTP. Of kind Unknown are requests that could not be made.
+/// An error of the library for HTTP. Of kind Unknown are requests that could not be made, of kind Connect
+/// those of which nothing was sent.
 pub(super) fn http_error(error: reqwest::Error) -> HttpError {
     let kind = match () {
-        () if error.is_timeout() => HttpErrorKind::Timeout,
+        // A connection that took too long is both.
         () if error.is_connect() => HttpErrorKind::Connect,
+        () if error.is_timeout() => HttpErrorKind::Timeout,
         () if error.is_builder() || error.is_redirect() => HttpErrorKind::Unknown,
         () => HttpErrorKind::Interrupted,
     };

@@ -10,12 +10,39 @@ use object_store::multipart::MultipartStore;
 use object_store::path::Path;
 use object_store::signer::{SignedUrlOptions, Signer};
 use object_store::{Error, Result};
-use reqwest::Method;
+use reqwest::{Method, Url};
 
 use super::answers::Refusal;
 
 /// How long the signature of the one request is valid.
 const VALID: Duration = Duration::from_secs(300);
+
+/// The directories of a repository's objects, as docs/format.md lists them. `config` lies in none of
+/// them and is too short to be sent in parts.
+const DIRECTORIES: [&str; 11] = [
+    "bundles",
+    "clients",
+    "containers",
+    "epochs",
+    "index",
+    "intents",
+    "keys",
+    "logs",
+    "marks",
+    "receipts",
+    "snapshots",
+];
+
+/// The hexadecimal digits of an object's id.
+const ID_DIGITS: usize = 32;
+
+/// How the service is asked for uploads, which `object_store` does not.
+#[derive(Debug)]
+pub(super) struct Lister {
+    pub(super) client: HttpClient,
+    /// The URL of the bucket, if requests are not signed.
+    pub(super) unsigned: Option<String>,
+}
 
 /// An upload that has not ended.
 #[derive(Debug, PartialEq, Eq)]
@@ -25,20 +52,19 @@ struct Begun {
     time: Timestamp,
 }
 
-/// Aborts the uploads below `prefix` that began longer than `age` ago, of which a service lists at most a
-/// thousand. Returns how many.
+/// Aborts the uploads of the repository at `prefix` that began longer than `age` ago, of which a service
+/// lists at most a thousand. Returns how many. Uploads of other names belong to others and go on.
 pub(super) async fn abort(
     s3: &AmazonS3,
-    client: &HttpClient,
+    lister: &Lister,
     prefix: &Path,
     age: Duration,
 ) -> Result<u64> {
-    let Some(listed) = list(s3, client, prefix).await? else { return Ok(0) };
+    let Some(listed) = lister.list(s3, prefix).await? else { return Ok(0) };
     let now = Timestamp::try_from(SystemTime::now()).map_err(generic)?;
     let mut count = 0;
     for Begun { key, id, time } in begun(&listed) {
-        let is_ours = Path::parse(&key).ok().filter(|path| path.prefix_matches(prefix));
-        if let Some(path) = is_ours
+        if let Some(path) = Path::parse(&key).ok().filter(|path| is_ours(path, prefix))
             && now.duration_since(time).unsigned_abs() >= age
             && time < now
         {
@@ -49,18 +75,45 @@ pub(super) async fn abort(
     Ok(count)
 }
 
-/// The service's answer, unless it knows no such request, and so no uploads.
-async fn list(s3: &AmazonS3, client: &HttpClient, prefix: &Path) -> Result<Option<String>> {
-    let below = if prefix.as_ref().is_empty() { String::new() } else { format!("{prefix}/") };
-    let query = [("uploads", String::new()), ("prefix", below)];
-    let options = SignedUrlOptions::default().with_query(query);
-    let url = s3.signed_url_opts(Method::GET, &Path::default(), VALID, &options).await?;
-    let mut request = HttpRequest::new(HttpRequestBody::empty());
-    *request.uri_mut() = url.as_str().parse().map_err(generic)?;
-    match read(client, request).await {
-        Ok(text) => Ok(Some(text)),
-        Err(error) if super::is_unknown_request(&error) => Ok(None),
-        Err(error) => Err(generic(error)),
+/// Whether `path` is the name of an object that the repository at `prefix` may have:
+/// `DIRECTORY/ID` or `DIRECTORY/XX/ID`.
+fn is_ours(path: &Path, prefix: &Path) -> bool {
+    let Some(parts) = path.prefix_match(prefix) else { return false };
+    let parts: Vec<_> = parts.collect();
+    let parts: Vec<&str> = parts.iter().map(AsRef::as_ref).collect();
+    let (directory, id) = match parts[..] {
+        [directory, id] => (directory, id),
+        [directory, digits, id] if digits.len() == 2 && id.starts_with(digits) => (directory, id),
+        _ => return false,
+    };
+    let is_digit = |byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    DIRECTORIES.contains(&directory) && id.len() == ID_DIGITS && id.bytes().all(is_digit)
+}
+
+impl Lister {
+    /// The service's answer, unless it knows no such request, and so no uploads.
+    async fn list(&self, s3: &AmazonS3, prefix: &Path) -> Result<Option<String>> {
+        let mut request = HttpRequest::new(HttpRequestBody::empty());
+        *request.uri_mut() = self.url(s3, prefix).await?.parse().map_err(generic)?;
+        match read(&self.client, request).await {
+            Ok(text) => Ok(Some(text)),
+            Err(error) if super::is_unknown_request(&error) => Ok(None),
+            Err(error) => Err(generic(error)),
+        }
+    }
+
+    /// The URL that lists the uploads below `prefix`.
+    async fn url(&self, s3: &AmazonS3, prefix: &Path) -> Result<String> {
+        let below = if prefix.as_ref().is_empty() { String::new() } else { format!("{prefix}/") };
+        let query = [("uploads", String::new()), ("prefix", below)];
+        if let Some(bucket) = &self.unsigned {
+            let url = Url::parse_with_params(bucket, query).map_err(generic)?;
+            // A service may take a plus for itself.
+            return Ok(url.as_str().replace('+', "%20"));
+        }
+        let options = SignedUrlOptions::default().with_query(query);
+        let url = s3.signed_url_opts(Method::GET, &Path::default(), VALID, &options).await?;
+        Ok(url.into())
     }
 }
 
@@ -103,6 +156,36 @@ fn unescaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_names_of_the_repository_are_its_own() {
+        let id = "0123456789abcdef0123456789abcdef";
+        let is_ours = |path: &str, prefix: &str| {
+            super::is_ours(&Path::parse(path).unwrap(), &Path::parse(prefix).unwrap())
+        };
+        for directory in DIRECTORIES {
+            assert!(is_ours(&format!("{directory}/{id}"), ""), "{directory}");
+            assert!(is_ours(&format!("a/b/{directory}/{id}"), "a/b"), "{directory}");
+        }
+        assert!(is_ours(&format!("containers/01/{id}"), ""));
+        for other in [
+            format!("a/containers/01/{id}"),
+            format!("containers/02/{id}"),
+            format!("containers/0/{id}"),
+            format!("containers/01/01/{id}"),
+            format!("videos/{id}"),
+            format!("logs/{}", id.to_uppercase()),
+            format!("logs/{}", &id[1..]),
+            format!("logs/{id}0"),
+            "logs/2026-11-25.gz".to_owned(),
+            "containers".to_owned(),
+            id.to_owned(),
+        ] {
+            assert!(!is_ours(&other, ""), "{other}");
+            assert!(!is_ours(&format!("a/{other}"), "a"), "{other}");
+        }
+        assert!(!is_ours(&format!("ab/containers/{id}"), "a"));
+    }
 
     #[test]
     fn uploads_are_read_from_the_answer_of_a_service() {

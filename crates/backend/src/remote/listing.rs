@@ -4,7 +4,9 @@
 //! ended. Most names of a repository are drawn at random and begin with hexadecimal digits, so from how
 //! far the first page reached follows about how many names there are, and where the others begin.
 
-use futures::{StreamExt, TryStreamExt, stream};
+use std::future::ready;
+
+use futures::{Stream, StreamExt, TryStreamExt, stream};
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore, Result};
 
@@ -51,12 +53,20 @@ type Part = (Path, Option<Path>);
 async fn list_part(
     store: &impl ObjectStore,
     directory: Option<&Path>,
+    part: &Part,
+) -> Result<Vec<ObjectInfo>> {
+    inside(store.list_with_offset(directory, &part.0), part).await
+}
+
+/// What is in a part, of a listing that may begin before it: some services take no notice of where a
+/// listing is to begin.
+async fn inside(
+    listing: impl Stream<Item = Result<ObjectMeta>>,
     (after, until): &Part,
 ) -> Result<Vec<ObjectInfo>> {
-    let is_inside = |meta: &ObjectMeta| until.as_ref().is_none_or(|until| meta.location <= *until);
-    let listing = store.list_with_offset(directory, after);
-    let inside = listing.try_take_while(|meta| std::future::ready(Ok(is_inside(meta))));
-    inside.map_ok(info).try_collect().await
+    let ends = |meta: &ObjectMeta| until.as_ref().is_some_and(|until| meta.location > *until);
+    let listing = listing.try_take_while(|meta| ready(Ok(!ends(meta))));
+    listing.try_filter(|meta| ready(meta.location > *after)).map_ok(info).try_collect().await
 }
 
 /// The parts of what follows the first page of a listing, if its names allow to tell.
@@ -126,6 +136,20 @@ mod tests {
                 assert!(listed(&all, "a") == names, "form {at}, {count} names");
             }
         }
+    }
+
+    #[test]
+    fn a_listing_that_begins_too_early_gives_only_the_part() {
+        let found = futures::executor::block_on(async {
+            let store = InMemory::new();
+            for name in ["a/1", "a/2", "a/3", "a/4", "a/5"] {
+                store.put(&Path::from(name), PutPayload::new()).await.unwrap();
+            }
+            let part = (Path::from("a/2"), Some(Path::from("a/4")));
+            inside(store.list(None), &part).await.unwrap()
+        });
+        let found: Vec<_> = found.into_iter().map(|object| object.name).collect();
+        assert_eq!(found, ["a/3", "a/4"]);
     }
 
     #[test]

@@ -159,12 +159,12 @@ impl UnderWay<'_> {
                 bucket.waiter.stop.unless_broken_off(read).await.unwrap_or_else(interrupted);
             Answered { at, reserved, took: start.elapsed(), answer }
         };
-        self.tasks.spawn_on(task, self.bucket.waiter.runtime.handle());
+        self.tasks.spawn_on(task, self.bucket.waiter.runtime().handle());
     }
 
     /// The answer that comes next, if any is under way.
     fn next(&mut self) -> Option<Answered> {
-        let answered = self.bucket.waiter.runtime.block_on(self.tasks.join_next())?;
+        let answered = self.bucket.waiter.runtime().block_on(self.tasks.join_next())?;
         let answered = answered.expect("no request panics, and none was ended");
         self.reserved -= answered.reserved;
         Some(answered)

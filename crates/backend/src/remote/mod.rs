@@ -32,7 +32,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey, Checksum, S3ConditionalPut};
-use object_store::client::{HttpClient, HttpConnector, HttpError, HttpErrorKind};
+use object_store::client::{HttpConnector, HttpError, HttpErrorKind};
 use object_store::limit::LimitStore;
 use object_store::multipart::MultipartStore;
 use object_store::path::Path;
@@ -47,6 +47,7 @@ use crate::{BackendError, Cause, ObjectInfo, Objects, OnAnswer, Operation, Reque
 use answers::{CheckedConnector, Refusal};
 use client::Wire;
 use hedge::Queues;
+use leftovers::Lister;
 use many::Pace;
 use parts::{Attempt, Attempts, Sent};
 
@@ -157,8 +158,7 @@ pub struct RemoteObjects {
     queues: Queues,
     /// The service again, for what its wrappers cannot do.
     s3: AmazonS3,
-    /// For requests that `s3` does not make.
-    client: HttpClient,
+    lister: Lister,
     prefix: Path,
     attempts: Attempts,
     conditional_put: bool,
@@ -171,13 +171,33 @@ type Bucket = Stored<Arc<PrefixStore<LimitStore<AmazonS3>>>, Waiter>;
 /// Runs requests, and breaks them off when asked to stop.
 #[derive(Debug)]
 struct Waiter {
-    runtime: Runtime,
+    /// There until this is dropped.
+    runtime: Option<Runtime>,
     stop: Stop,
+}
+
+impl Waiter {
+    fn new(runtime: Runtime, stop: Stop) -> Self {
+        Self { runtime: Some(runtime), stop }
+    }
+
+    fn runtime(&self) -> &Runtime {
+        self.runtime.as_ref().expect("only a drop takes the runtime")
+    }
+}
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        // A look-up of a host's name blocks a thread of the runtime, and may last for minutes.
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
 }
 
 impl Wait for Waiter {
     fn wait<F: Future>(&self, what: F) -> Option<F::Output> {
-        self.runtime.block_on(self.stop.unless_broken_off(what))
+        self.runtime().block_on(self.stop.unless_broken_off(what))
     }
 }
 
@@ -198,7 +218,7 @@ impl RemoteObjects {
             return Err(cannot_open(text.into()));
         }
         let queues = Queues::default();
-        let (s3, client) =
+        let (s3, lister) =
             build(location, options, &queues).map_err(|cause| cannot_open(cause.into()))?;
         let runtime = runtime::Builder::new_multi_thread()
             .worker_threads(2)
@@ -209,13 +229,13 @@ impl RemoteObjects {
         let most = options.connections.map_or(MAX_REQUESTS, NonZero::get);
         let prefix = path_of(location);
         let store = PrefixStore::new(LimitStore::new(s3.clone(), most), prefix.clone());
-        let waiter = Waiter { runtime, stop: options.stop.clone() };
+        let waiter = Waiter::new(runtime, options.stop.clone());
         Ok(Self {
             bucket: Arc::new(Stored { store: Arc::new(store), place, waiter }),
             pace: Mutex::new(Pace::new(options.connections)),
             queues,
             s3,
-            client,
+            lister,
             prefix,
             attempts: Attempts::default(),
             conditional_put: options.conditional_put,
@@ -317,7 +337,9 @@ impl Objects for RemoteObjects {
             false => self.put_whole(name, bytes),
         };
         match &put {
-            Err(error) if error.may_retry() => self.attempts.keep_broken(name, attempt),
+            Err(error) if error.may_retry() => {
+                self.attempts.keep(name, attempt, broke_in_transit(error));
+            }
             _ => self.abort(name, &attempt),
         }
         put
@@ -362,7 +384,7 @@ impl Objects for RemoteObjects {
 
     fn discard_unfinished(&self, age: Duration) -> Result<u64, BackendError> {
         const WHAT: &str = "unfinished uploads";
-        let aborting = leftovers::abort(&self.s3, &self.client, &self.prefix, age);
+        let aborting = leftovers::abort(&self.s3, &self.lister, &self.prefix, age);
         let aborted = self.bucket.wait(Operation::List, WHAT, aborting)?;
         aborted.map_err(|cause| self.bucket.error(Operation::List, WHAT, cause))
     }
@@ -377,6 +399,15 @@ pub(crate) fn is_passing(error: &(dyn Error + 'static)) -> bool {
     // and refusals.
     let broke_off = |error: &HttpError| error.kind() != HttpErrorKind::Unknown;
     error.downcast_ref::<HttpError>().is_some_and(broke_off)
+}
+
+/// Whether a put ended between its first byte and the answer, as on a line that breaks: neither the
+/// service refused it, nor the connection.
+fn broke_in_transit(error: &BackendError) -> bool {
+    let BackendError::Io { operation: Operation::Put, source, .. } = error else { return false };
+    causes(source.as_ref())
+        .filter_map(|error| error.downcast_ref::<HttpError>())
+        .any(|error| matches!(error.kind(), HttpErrorKind::Interrupted | HttpErrorKind::Timeout))
 }
 
 /// Whether the same request may succeed a little later.
@@ -395,7 +426,7 @@ fn build(
     location: &S3Location,
     options: &S3Options,
     queues: &Queues,
-) -> object_store::Result<(AmazonS3, HttpClient)> {
+) -> object_store::Result<(AmazonS3, Lister)> {
     let endpoint = options.endpoint.as_deref();
     // The digest is there already, of the signature. Buckets with Object Lock insist on one.
     let mut builder = AmazonS3Builder::new().with_checksum_algorithm(Checksum::SHA256);
@@ -418,7 +449,11 @@ fn build(
     let connector = CheckedConnector { wire, queues: queues.clone() };
     let client = ClientOptions::new()
         .with_allow_http(endpoint.is_some_and(|endpoint| endpoint.starts_with("http://")));
-    let other = connector.connect(&client)?;
+    let lister = Lister {
+        client: connector.connect(&client)?,
+        unsigned: is_set(&builder, AmazonS3ConfigKey::SkipSignature)
+            .then(|| bucket_url(&builder, location.bucket())),
+    };
     let s3 = builder
         .with_client_options(client)
         .with_http_connector(connector)
@@ -427,9 +462,51 @@ fn build(
         .with_disable_bulk_delete(true)
         .with_bucket_name(location.bucket())
         .build()?;
-    Ok((s3, other))
+    Ok((s3, lister))
+}
+
+/// Whether a setting is on, in the words that `object_store` takes for it.
+fn is_set(builder: &AmazonS3Builder, key: AmazonS3ConfigKey) -> bool {
+    let value = builder.get_config_value(&key).map(|value| value.to_ascii_lowercase());
+    matches!(value.as_deref(), Some("1" | "true" | "on" | "yes" | "y"))
+}
+
+/// The URL of a bucket, as `object_store` forms it.
+fn bucket_url(builder: &AmazonS3Builder, bucket: &str) -> String {
+    let value = |key| builder.get_config_value(&key);
+    let endpoint = value(AmazonS3ConfigKey::S3Endpoint).or(value(AmazonS3ConfigKey::Endpoint));
+    let region = value(AmazonS3ConfigKey::Region).unwrap_or_else(|| "us-east-1".to_owned());
+    match (endpoint, is_set(builder, AmazonS3ConfigKey::VirtualHostedStyleRequest)) {
+        (Some(endpoint), true) => endpoint,
+        (Some(endpoint), false) => format!("{}/{bucket}", endpoint.trim_end_matches('/')),
+        (None, true) => format!("https://{bucket}.s3.{region}.amazonaws.com"),
+        (None, false) => format!("https://s3.{region}.amazonaws.com/{bucket}"),
+    }
 }
 
 fn path_of(location: &S3Location) -> Path {
     Path::parse(location.prefix()).expect("a location's prefix is a path")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::thread;
+    use std::time::Instant;
+
+    use super::*;
+
+    #[test]
+    fn dropping_a_waiter_waits_for_no_thread_that_blocks() {
+        let runtime = runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+        let (begun, begins) = mpsc::channel();
+        runtime.spawn_blocking(move || {
+            begun.send(()).unwrap();
+            thread::sleep(Duration::from_secs(20));
+        });
+        begins.recv().unwrap();
+        let start = Instant::now();
+        drop(Waiter::new(runtime, Stop::default()));
+        assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+    }
 }

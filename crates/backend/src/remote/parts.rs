@@ -19,7 +19,7 @@ const PART: usize = 5 << 20;
 /// A put that broke this often goes on in parts.
 const BROKEN: u32 = 2;
 
-/// What is known of puts that broke, by the object's name.
+/// What is known of puts that failed in passing, by the object's name.
 #[derive(Debug, Default)]
 pub(super) struct Attempts(Mutex<HashMap<String, Attempt>>);
 
@@ -36,6 +36,8 @@ pub(super) struct Attempt {
 #[derive(Debug)]
 struct Upload {
     id: MultipartId,
+    /// The object that the parts are of. Other bytes may be put under its name later.
+    bytes: Bytes,
     parts: Vec<PartId>,
 }
 
@@ -54,9 +56,9 @@ impl Attempts {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(name).unwrap_or_default()
     }
 
-    /// Remembers that a put broke.
-    pub(super) fn keep_broken(&self, name: &str, mut attempt: Attempt) {
-        attempt.broken += 1;
+    /// Remembers a put that another try may go on with, and whether its body broke.
+    pub(super) fn keep(&self, name: &str, mut attempt: Attempt, broke: bool) {
+        attempt.broken += u32::from(broke);
         let mut attempts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         attempts.insert(name.to_owned(), attempt);
     }
@@ -94,14 +96,18 @@ impl Attempt {
     }
 
     async fn go_on(&mut self, s3: &AmazonS3, path: &Path, bytes: &Bytes) -> Result<()> {
+        if let Some(other) = self.upload.take_if(|upload| upload.bytes != *bytes) {
+            // What cannot be aborted now is left for a prune.
+            drop(s3.abort_multipart(path, &other.id).await);
+        }
         let upload = match &mut self.upload {
             Some(upload) => upload,
             none => {
                 let id = s3.create_multipart(path).await?;
-                none.insert(Upload { id, parts: Vec::new() })
+                none.insert(Upload { id, bytes: bytes.clone(), parts: Vec::new() })
             }
         };
-        upload.send(s3, path, bytes).await
+        upload.send(s3, path).await
     }
 
     /// The upload that was begun and is not complete.
@@ -111,10 +117,10 @@ impl Attempt {
 }
 
 impl Upload {
-    async fn send(&mut self, s3: &AmazonS3, path: &Path, bytes: &Bytes) -> Result<()> {
-        while self.parts.len() * PART < bytes.len() {
+    async fn send(&mut self, s3: &AmazonS3, path: &Path) -> Result<()> {
+        while self.parts.len() * PART < self.bytes.len() {
             let start = self.parts.len() * PART;
-            let part = bytes.slice(start..bytes.len().min(start + PART));
+            let part = self.bytes.slice(start..self.bytes.len().min(start + PART));
             let sent =
                 s3.put_part(path, &self.id, self.parts.len(), PutPayload::from(part)).await?;
             self.parts.push(sent);

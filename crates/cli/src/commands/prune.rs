@@ -208,12 +208,13 @@ fn discard_uploads(opened: &OpenRepository, console: &Console) -> Result<()> {
             let uploads = count(number, "upload", "uploads");
             console.notice(format_args!("{uploads} discarded that never ended"));
         }
-        Err(error) if error.kind() == ErrorKind::Refused => console.warn(format_args!(
-            "the service did not discard uploads that never ended, which may take space: {:#}; \
-             docs/s3.md has a lifecycle rule for them",
+        Err(error) if error.kind() == ErrorKind::Interrupted => return Err(error.into()),
+        // The prune has done its work.
+        Err(error) => console.warn(format_args!(
+            "uploads that never ended were not discarded and may take space: {:#}; the next prune \
+             tries again, and docs/s3.md has a lifecycle rule for them",
             Error::new(error)
         )),
-        Err(error) => return Err(error.into()),
     }
     Ok(())
 }
