@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn one_read_in_fifty_is_asked_for_again_and_one_more() {
-        for (count, expected) in [(0, 1), (49, 1), (50, 1), (51, 2), (1_000, 20), (1_001, 21)] {
+        for (count, expected) in [(0, 1), (1, 2), (50, 2), (51, 3), (1_000, 21), (1_001, 22)] {
             let mut reads = after(count, LEAST);
             let taken = (0..100).filter(|_| reads.take_hedge()).count();
             assert_eq!(taken, expected, "{count}");
