@@ -608,6 +608,51 @@ fn without_signatures_uploads_are_listed_without_one() {
     assert_eq!(line, "GET /bucket?uploads=&prefix=Team%20A%2BB%2Fc%2F HTTP/1.1");
 }
 
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a test makes a file")]
+fn requests_for_credentials_are_not_counted_as_the_bucket_s() {
+    let credentials = answering(|_| {
+        let text = r#"{"AccessKeyId":"a","SecretAccessKey":"b","Token":"c","Expiration":"2100-01-01T00:00:00Z"}"#;
+        let head = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length:";
+        format!("{head} {}\r\n\r\n{text}", text.len())
+    });
+    let url = answering(|head| {
+        assert!(head.contains("Credential=a/"), "{head}");
+        "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".to_owned()
+    });
+    let directory = tempfile::tempdir().unwrap();
+    let token = directory.path().join("token");
+    std::fs::write(&token, "t").unwrap();
+    let settings = vec![
+        ("AWS_CONTAINER_CREDENTIALS_FULL_URI".to_owned(), credentials),
+        ("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE".to_owned(), token.to_str().unwrap().to_owned()),
+    ];
+    let options = S3Options { settings, ..options(&url, true) };
+    let location = S3Location::parse("s3://bucket/role").unwrap();
+    let objects = RemoteObjects::open(&location, &options).unwrap();
+    assert!(objects.get("a").unwrap_err().is_not_found());
+    assert_eq!(options.usage.requests().get, 1);
+}
+
+#[test]
+fn no_request_is_made_beside_the_only_one_allowed() {
+    let server = StallingServer::start(|path, _| path.ends_with("/a0"));
+    let one = S3Options { connections: NonZero::new(1), ..server.options() };
+    let location = S3Location::parse("s3://bucket/stalls").unwrap();
+    let objects = RemoteObjects::open(&location, &one).unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| objects.get("a0").unwrap_err());
+        while server.came.lock().unwrap().is_empty() {
+            thread::sleep(Duration::from_millis(1));
+        }
+        // The requests that object_store does not make are no exception.
+        scope.spawn(|| objects.discard_unfinished(Duration::ZERO).unwrap_err());
+        thread::sleep(Duration::from_millis(300));
+        assert_eq!(one.usage.requests().list, 0);
+        one.stop.ask(Duration::ZERO);
+    });
+}
+
 /// The name of a container.
 const CONTAINER: &str = "containers/01/0123456789abcdef0123456789abcdef";
 

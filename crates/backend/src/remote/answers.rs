@@ -4,12 +4,19 @@
 //! service from a forbidden request, answers are looked at before it sees them.
 
 use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use async_trait::async_trait;
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
 use object_store::ClientOptions;
 use object_store::client::{
-    HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpService,
+    HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse,
+    HttpResponseBody, HttpService,
 };
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::client::{Client, Wire};
 use super::hedge::{Hedged, Queues};
@@ -66,6 +73,8 @@ impl std::error::Error for Refusal {}
 pub(super) struct CheckedConnector {
     pub(super) wire: Wire,
     pub(super) queues: Queues,
+    /// One permit for each request that may be under way.
+    pub(super) permits: Arc<Semaphore>,
 }
 
 impl HttpConnector for CheckedConnector {
@@ -74,23 +83,57 @@ impl HttpConnector for CheckedConnector {
             object_store::Error::Generic { store: "S3", source: Box::new(error) }
         })?;
         let usage = self.wire.usage.clone();
-        Ok(HttpClient::new(Checked(Hedged::new(client, self.queues.clone(), usage))))
+        let service = Hedged::new(client, self.queues.clone(), usage);
+        Ok(HttpClient::new(Checked { service, permits: Arc::clone(&self.permits) }))
     }
 }
 
 #[derive(Debug)]
-struct Checked(Hedged<Client>);
+struct Checked {
+    service: Hedged<Client>,
+    permits: Arc<Semaphore>,
+}
 
 #[async_trait]
 impl HttpService for Checked {
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
-        let answer = self.0.call(request).await?;
+        let permit = Arc::clone(&self.permits).acquire_owned().await;
+        let permit = permit.expect("nobody closes the semaphore");
+        let answer = self.service.call(request).await?;
         let status = answer.status().as_u16();
         if !Refusal::is_ours(status) {
-            return Ok(answer);
+            return Ok(
+                answer.map(|body| HttpResponseBody::new(Permitted { body, _permit: permit }))
+            );
         }
         let body = answer.into_body().bytes().await?;
         Err(Refusal::error(status, &body))
+    }
+}
+
+/// The body of an answer, whose request is under way until it is dropped.
+struct Permitted {
+    body: HttpResponseBody,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Body for Permitted {
+    type Data = Bytes;
+    type Error = HttpError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, HttpError>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }
 

@@ -4,22 +4,21 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use jiff::SignedDuration;
 use object_store::client::{
     HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpResponseBody, HttpService,
 };
 use object_store::{ClientConfigKey, ClientOptions};
-use reqwest::Method;
 use reqwest::header::{HeaderMap, HeaderValue, IF_MATCH, IF_NONE_MATCH};
 use reqwest::redirect::Policy;
+use reqwest::{Method, Url};
 use tokio::time::Instant;
 
+use super::CONNECT_TIMEOUT;
 use super::limit::RateLimit;
 use super::silence::Progress;
 use super::streams::{Incoming, Outgoing};
 use crate::usage::{RequestKind, Usage};
-
-/// Time to make a connection.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What all requests to a service have in common.
 #[derive(Clone, Debug)]
@@ -31,6 +30,42 @@ pub(super) struct Wire {
     /// Whether an upload in parts must not replace an object.
     pub(super) conditional_put: bool,
     pub(super) usage: Usage,
+    /// The URL of the bucket. Only what is asked of its host is counted; other hosts give credentials.
+    pub(super) bucket: Option<Url>,
+}
+
+impl Wire {
+    /// The same for a request to `url`, which counts if it is the bucket's service that is asked.
+    fn to(&self, url: &Url) -> Self {
+        let is_elsewhere = |bucket: &Url| {
+            (bucket.host(), bucket.port_or_known_default())
+                != (url.host(), url.port_or_known_default())
+        };
+        let usage = match self.bucket.as_ref().is_some_and(is_elsewhere) {
+            true => Usage::default(),
+            false => self.usage.clone(),
+        };
+        Self { usage, ..self.clone() }
+    }
+
+    /// Counts a request. Its head is sent at once; what comes later waits for it.
+    fn note_request(&self, request: &HttpRequest) {
+        let query = request.uri().query().unwrap_or_default();
+        self.usage.request(kind(request.method(), query));
+        // Only bodies that broke are asked for with a condition.
+        if request.headers().contains_key(IF_MATCH) {
+            self.usage.retry(1);
+        }
+        let head = request.uri().path().len() + query.len() + len(request.headers());
+        self.usage.send(head);
+        reserve(self.upload.as_ref(), head);
+    }
+
+    fn note_answer(&self, head: &HeaderMap) {
+        let head = len(head);
+        self.usage.receive(head);
+        reserve(self.download.as_ref(), head);
+    }
 }
 
 /// A client whose requests are counted, keep to limits, and fail after a time of silence.
@@ -41,12 +76,12 @@ pub(super) struct Client {
 }
 
 impl Client {
-    /// Of `options` only counts whether plain HTTP is allowed.
+    /// Of `options` only count whether plain HTTP is allowed, and the time to make a connection.
     pub(super) fn new(options: &ClientOptions, wire: Wire) -> Result<Self, reqwest::Error> {
         let allow_http = options.get_config_value(&ClientConfigKey::AllowHttp);
         let client = reqwest::Client::builder()
             .user_agent(concat!("onefold/", env!("CARGO_PKG_VERSION")))
-            .connect_timeout(CONNECT_TIMEOUT)
+            .connect_timeout(connect_timeout(options))
             // With HTTP/2 all requests would share one connection, and with it the rate and the losses
             // of one flow of TCP.
             .http1_only()
@@ -57,25 +92,13 @@ impl Client {
             .build()?;
         Ok(Self { client, wire })
     }
+}
 
-    /// Counts a request. Its head is sent at once; what comes later waits for it.
-    fn note_request(&self, request: &HttpRequest) {
-        let query = request.uri().query().unwrap_or_default();
-        self.wire.usage.request(kind(request.method(), query));
-        // Only bodies that broke are asked for with a condition.
-        if request.headers().contains_key(IF_MATCH) {
-            self.wire.usage.retry(1);
-        }
-        let head = request.uri().path().len() + query.len() + len(request.headers());
-        self.wire.usage.send(head);
-        reserve(self.wire.upload.as_ref(), head);
-    }
-
-    fn note_answer(&self, head: &HeaderMap) {
-        let head = len(head);
-        self.wire.usage.receive(head);
-        reserve(self.wire.download.as_ref(), head);
-    }
+/// Time to make a connection: shorter for an instance's credentials, which may not be there.
+fn connect_timeout(options: &ClientOptions) -> Duration {
+    let set = options.get_config_value(&ClientConfigKey::ConnectTimeout);
+    let set = set.and_then(|set| set.parse::<SignedDuration>().ok());
+    set.map_or(CONNECT_TIMEOUT, SignedDuration::unsigned_abs)
 }
 
 #[async_trait]
@@ -85,13 +108,17 @@ impl HttpService for Client {
             // object_store has no way to ask for it. The signature is not of this header.
             request.headers_mut().insert(IF_NONE_MATCH, HeaderValue::from_static("*"));
         }
-        self.note_request(&request);
-        let progress = Progress::begin(self.wire.silence);
-        let request = for_reqwest(request, &self.wire, &progress)?;
+        let url = request.uri().to_string();
+        let url: Url =
+            url.parse().map_err(|error| HttpError::new(HttpErrorKind::Unknown, error))?;
+        let wire = self.wire.to(&url);
+        wire.note_request(&request);
+        let progress = Progress::begin(wire.silence);
+        let request = for_reqwest(request, url, &wire, &progress);
         let mut answer = progress.watch(self.client.execute(request)).await?.map_err(http_error)?;
-        self.note_answer(answer.headers());
+        wire.note_answer(answer.headers());
         let (status, head) = (answer.status(), std::mem::take(answer.headers_mut()));
-        let body = Incoming::new(answer.into(), &self.wire);
+        let body = Incoming::new(answer.into(), &wire);
         let mut given = HttpResponse::new(HttpResponseBody::new(body));
         (*given.status_mut(), *given.headers_mut()) = (status, head);
         Ok(given)
@@ -101,19 +128,18 @@ impl HttpService for Client {
 /// The request as the library for HTTP takes it.
 fn for_reqwest(
     request: HttpRequest,
+    url: Url,
     wire: &Wire,
     progress: &Progress,
-) -> Result<reqwest::Request, HttpError> {
+) -> reqwest::Request {
     let (head, body) = request.into_parts();
-    let url = head.uri.to_string();
-    let url = url.parse().map_err(|error| HttpError::new(HttpErrorKind::Unknown, error))?;
     let mut request = reqwest::Request::new(head.method, url);
     *request.headers_mut() = head.headers;
     *request.body_mut() = Some(match body.content_length() {
         0 => reqwest::Body::default(),
         _ => reqwest::Body::wrap(Outgoing::new(body, wire, progress)),
     });
-    Ok(request)
+    request
 }
 
 /// An error of the library for HTTP. Of kind Unknown are requests that could not be made, of kind Connect
@@ -169,6 +195,15 @@ fn reserve(limit: Option<&RateLimit>, bytes: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_time_to_connect_is_what_the_options_say() {
+        for seconds in [1, 10, 90] {
+            let time = Duration::from_secs(seconds);
+            let options = ClientOptions::new().with_connect_timeout(time);
+            assert_eq!(connect_timeout(&options), time);
+        }
+    }
 
     #[test]
     fn requests_are_told_apart_by_what_services_charge_for() {

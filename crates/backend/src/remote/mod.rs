@@ -33,12 +33,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey, Checksum, S3ConditionalPut};
 use object_store::client::{HttpConnector, HttpError, HttpErrorKind};
-use object_store::limit::LimitStore;
 use object_store::multipart::MultipartStore;
 use object_store::path::Path;
 use object_store::prefix::PrefixStore;
 use object_store::{ClientOptions, PutMode, RetryConfig};
+use reqwest::Url;
 use tokio::runtime::{self, Runtime};
+use tokio::sync::Semaphore;
 
 use crate::error::causes;
 use crate::name::check_name;
@@ -60,6 +61,9 @@ const PROBE_CONTENT: &[u8] = b"Put under If-None-Match: * to see whether that is
 /// Requests that are under way at a time, unless the options give another number; more wait for
 /// one of them.
 const MAX_REQUESTS: usize = 64;
+
+/// Time to make a connection to the service.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Time without a byte after which a request counts as failed, unless the options say otherwise.
 const SILENCE: Duration = Duration::from_secs(60);
@@ -166,7 +170,7 @@ pub struct RemoteObjects {
     shown: Mutex<bool>,
 }
 
-type Bucket = Stored<Arc<PrefixStore<LimitStore<AmazonS3>>>, Waiter>;
+type Bucket = Stored<Arc<PrefixStore<AmazonS3>>, Waiter>;
 
 /// Runs requests, and breaks them off when asked to stop.
 #[derive(Debug)]
@@ -226,9 +230,8 @@ impl RemoteObjects {
             .enable_all()
             .build()
             .map_err(|cause| cannot_open(Cause::from(cause)))?;
-        let most = options.connections.map_or(MAX_REQUESTS, NonZero::get);
         let prefix = path_of(location);
-        let store = PrefixStore::new(LimitStore::new(s3.clone(), most), prefix.clone());
+        let store = PrefixStore::new(s3.clone(), prefix.clone());
         let waiter = Waiter::new(runtime, options.stop.clone());
         Ok(Self {
             bucket: Arc::new(Stored { store: Arc::new(store), place, waiter }),
@@ -445,9 +448,13 @@ fn build(
         download: options.download_limit.clone(),
         conditional_put: options.conditional_put,
         usage: options.usage.clone(),
+        bucket: Url::parse(&bucket_url(&builder, location.bucket())).ok(),
     };
-    let connector = CheckedConnector { wire, queues: queues.clone() };
+    let most = options.connections.map_or(MAX_REQUESTS, NonZero::get);
+    let permits = Arc::new(Semaphore::new(most));
+    let connector = CheckedConnector { wire, queues: queues.clone(), permits };
     let client = ClientOptions::new()
+        .with_connect_timeout(CONNECT_TIMEOUT)
         .with_allow_http(endpoint.is_some_and(|endpoint| endpoint.starts_with("http://")));
     let lister = Lister {
         client: connector.connect(&client)?,
