@@ -16,7 +16,7 @@ use onefold_testkit::s3::S3Server;
 use tempfile::TempDir;
 
 use self::tools::Tool;
-use crate::tree_equality::assert_same_tree;
+use crate::tree_equality::{assert_same_tree, differences};
 
 mod tools;
 
@@ -239,7 +239,11 @@ fn measure(tool: &Tool, setting: &Setting, line: &Line, at: &Path) {
     tool.connect(&two, &url);
     let restore = |host: &Host<'_>, label: &str| {
         if run(host, label, tool.restore(&latest)) {
-            assert_same_tree(&setting.source, &tool.restored(host));
+            let different = differences(&setting.source, &tool.restored(host)).len();
+            assert!(different == 0 || tool.name != "onefold", "{different} differences");
+            if different > 0 {
+                println!("far-away: {}: {label}: {different} names came back changed", tool.name);
+            }
         }
         let out = host.home.join("out");
         if out.exists() {
