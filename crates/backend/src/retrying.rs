@@ -103,7 +103,7 @@ pub enum Retry<'a> {
 /// Called from any thread with what is to be told.
 pub type OnRetry = dyn Fn(Retry<'_>) + Send + Sync;
 
-/// The shortest outage that is told.
+/// Shorter outages are not reported.
 const UNTOLD: Duration = Duration::from_secs(2);
 
 /// Objects whose calls are tried again after an error that

@@ -94,7 +94,7 @@ impl Console {
         self.forgot.load(Ordering::Relaxed)
     }
 
-    /// Takes note of a service, whose requests are told at the end.
+    /// Adds a service. The command reports its requests at the end.
     pub(crate) fn add_service(&self, service: Service) {
         self.services.lock().unwrap_or_else(PoisonError::into_inner).push(service);
     }

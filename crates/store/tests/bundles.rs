@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use common::bundled::{Many, prune_all};
-use common::counted::Counted;
+use common::far::Far;
 use common::{
     Protection, checked, envelope, expect_clean, names, open, open_early, replace, restored,
 };
@@ -28,11 +28,11 @@ const SNAPSHOTS: u8 = 1;
 const RUNS: u8 = 2;
 
 /// A client that knows nothing of the repository yet.
-fn client(objects: &Arc<Counted>) -> Repository {
+fn client(objects: &Arc<Far>) -> Repository {
     remembering(objects, Arc::default())
 }
 
-fn remembering(objects: &Arc<Counted>, memory: Arc<MemoryFolder>) -> Repository {
+fn remembering(objects: &Arc<Far>, memory: Arc<MemoryFolder>) -> Repository {
     let mut repository = open_early(Arc::clone(objects) as Arc<dyn Objects>, true);
     repository.act_as("host".into(), Some(memory as Arc<dyn Folder>));
     assert_eq!(repository.recall().unwrap(), []);
@@ -119,7 +119,7 @@ fn a_client_that_knows_nothing_reads_as_few_objects_however_many_there_are() {
             let mut many = Many::bundled(protection);
             many.go_on(&host(&many.objects), count - 70);
             prune_all(&open(&many.objects)).unwrap();
-            let far = Arc::new(Counted::new(&many.objects));
+            let far = Far::new(Arc::clone(&many.objects));
             assert_eq!(shown(&client(&far)), many.snapshots);
             let shown_by = [far.take_count("snapshots/"), far.take_count("logs/")];
             // The last entry of the log, by its name.
@@ -152,7 +152,7 @@ fn what_came_since_is_read_by_name() {
     for protection in PROTECTIONS {
         let mut many = Many::bundled(protection);
         many.go_on(&host(&many.objects), 5);
-        let far = Arc::new(Counted::new(&many.objects));
+        let far = Far::new(Arc::clone(&many.objects));
         let repository = client(&far);
         assert_eq!(shown(&repository), many.snapshots);
         assert_eq!([far.take_count("snapshots/"), far.take_count("logs/")], [5, 5]);
@@ -164,7 +164,7 @@ fn what_came_since_is_read_by_name() {
 #[test]
 fn a_bundle_that_vanished_is_not_missed() {
     let many = Many::bundled(Protection::Encrypted);
-    let far = Arc::new(Counted::without(&many.objects, "bundles/"));
+    let far = Far::without(Arc::clone(&many.objects), "bundles/");
     let repository = client(&far);
     assert_eq!(shown(&repository), many.snapshots);
     assert_eq!(restore_latest(&repository).1, "state 69");
@@ -175,7 +175,7 @@ fn a_bundle_that_vanished_is_not_missed() {
 fn a_bundle_is_kept_as_a_copy_and_not_fetched_again() {
     let many = Many::bundled(Protection::Encrypted);
     let (folder, memory) = (tempfile::tempdir().unwrap(), Arc::<MemoryFolder>::default());
-    let far = Arc::new(Counted::new(&many.objects));
+    let far = Far::new(Arc::clone(&many.objects));
     for expected in [3, 0] {
         let mut repository = open_early(Arc::clone(&far) as Arc<dyn Objects>, true);
         let cache = ObjectCache::open(folder.path(), repository.id(), 64 << 20).unwrap();
@@ -193,7 +193,7 @@ fn a_write_only_client_reads_bundles_of_runs_and_no_others() {
     let remark = KeyRemark { label: "a client".into(), ..KeyRemark::default() };
     let key = open(&many.objects).add_client(&remark).unwrap();
     let key = WriteOnlyKey::parse(&key.to_text()).unwrap();
-    let far = Arc::new(Counted::new(&many.objects));
+    let far = Far::new(Arc::clone(&many.objects));
     let located = Repository::locate_early(Arc::clone(&far) as Arc<dyn Objects>, true).unwrap();
     let Located::Locked(locked) = located else { panic!("it is encrypted") };
     let mut repository = locked.open_write_only(&key).unwrap();
@@ -219,7 +219,7 @@ fn a_damaged_bundle_is_passed_over_with_a_warning_found_and_replaced() {
             let middle = object.len() / 2;
             object[middle] ^= 1;
             replace(&*many.objects, &name, object);
-            let repository = client(&Arc::new(Counted::new(&many.objects)));
+            let repository = client(&Far::new(Arc::clone(&many.objects)));
             assert_eq!(shown(&repository), many.snapshots);
             assert_eq!(restore_latest(&repository).1, "state 69");
             let trouble = repository.trouble();
@@ -258,7 +258,7 @@ fn a_forged_copy_of_a_snapshot_is_shown_at_most_and_found_by_check() {
         let many = Many::bundled(protection);
         let last = many.ids()[69];
         forge_copy(&many, SNAPSHOTS, last, Kind::Snapshot, b"host", b"gost");
-        let repository = client(&Arc::new(Counted::new(&many.objects)));
+        let repository = client(&Far::new(Arc::clone(&many.objects)));
         assert_eq!(shown(&repository).last().unwrap().1.host, "gost");
         // Whatever goes by a snapshot reads it.
         let hosts = [
@@ -274,7 +274,7 @@ fn a_forged_copy_of_a_snapshot_is_shown_at_most_and_found_by_check() {
         assert!(findings[0].problem.contains(&last.to_string()), "{findings:?}");
         prune_all(&open(&many.objects)).unwrap();
         expect_clean(&open(&many.objects)).unwrap();
-        let repository = client(&Arc::new(Counted::new(&many.objects)));
+        let repository = client(&Far::new(Arc::clone(&many.objects)));
         assert_eq!(shown(&repository), many.snapshots);
     }
 }
@@ -295,7 +295,7 @@ fn a_copy_of_another_length_than_is_listed_is_not_shown() {
     assert_eq!(envelope.open(Kind::Snapshot, last, &forged).unwrap(), longer);
     copies.insert(last, forged.into());
     forge(&*many.objects, &envelope, SNAPSHOTS, &copies);
-    let repository = client(&Arc::new(Counted::new(&many.objects)));
+    let repository = client(&Far::new(Arc::clone(&many.objects)));
     assert_eq!(shown(&repository), many.snapshots);
 }
 
@@ -308,7 +308,7 @@ fn a_forged_or_swapped_copy_of_an_entry_counts_for_nothing() {
         let [gone, other] = [many.ids()[30], ObjectId::from_bytes([7; 16])];
         let (truth, lie) = (gone.as_bytes(), other.as_bytes());
         forge_copy(&many, ENTRIES, entry, Kind::LogEntry, truth, lie);
-        let far = Arc::new(Counted::new(&many.objects));
+        let far = Far::new(Arc::clone(&many.objects));
         assert_eq!(shown(&client(&far)), many.snapshots);
         // By name: the last one, the forged one, and none below it, which follow that again.
         assert_eq!(far.take_count("logs/"), 1 + 31);
@@ -319,7 +319,7 @@ fn a_forged_or_swapped_copy_of_an_entry_counts_for_nothing() {
         let ids = copies.iter().map(|(id, _)| *id);
         let swapped = ids.zip(copies.iter().rev().map(|(_, copy)| copy.clone())).collect();
         forge(&*many.objects, &envelope, ENTRIES, &swapped);
-        let far = Arc::new(Counted::new(&many.objects));
+        let far = Far::new(Arc::clone(&many.objects));
         assert_eq!(shown(&client(&far)), many.snapshots);
         assert_eq!(far.take_count("logs/"), 70);
         assert_eq!(checked(&open(&many.objects)).unwrap().findings.len(), 1);
@@ -345,7 +345,7 @@ fn an_older_bundle_that_is_brought_back_hides_nothing() {
         many.objects.put(name, object.clone()).unwrap();
     }
     newer.iter().for_each(|name| many.objects.delete(name).unwrap());
-    let repository = client(&Arc::new(Counted::new(&many.objects)));
+    let repository = client(&Far::new(Arc::clone(&many.objects)));
     assert_eq!(shown(&repository), many.snapshots);
     assert_eq!(restore_latest(&repository).1, "state 139");
     let report = checked(&open(&many.objects)).unwrap();
@@ -366,7 +366,7 @@ fn a_forged_run_loses_nothing_and_is_withdrawn_by_a_repair() {
         let truth = body[at..at + 32].to_vec();
         let lie = [&truth[..31], &[truth[31].wrapping_sub(1)]].concat();
         forge_copy(&many, RUNS, run, Kind::Run, &truth, &lie);
-        let repository = client(&Arc::new(Counted::new(&many.objects)));
+        let repository = client(&Far::new(Arc::clone(&many.objects)));
         for (_, snapshot) in &many.snapshots {
             // A chunk that the index does not know is looked for in footers.
             restored(&repository, snapshot).unwrap();
@@ -402,14 +402,14 @@ fn a_forgotten_snapshot_is_shown_no_more_and_leaves_with_the_next_prune() {
             held.any(|(id, _)| id == forgotten)
         };
         assert!(has_copy(&*many.objects));
-        let repository = client(&Arc::new(Counted::new(&many.objects)));
+        let repository = client(&Far::new(Arc::clone(&many.objects)));
         assert_eq!(shown(&repository), many.snapshots);
         let prefix = SnapshotSpec::Prefix(forgotten.to_string());
         assert!(repository.find(&prefix).is_err());
         expect_clean(&open(&many.objects)).unwrap();
         prune_all(&open(&many.objects)).unwrap();
         assert!(!has_copy(&*many.objects));
-        let repository = client(&Arc::new(Counted::new(&many.objects)));
+        let repository = client(&Far::new(Arc::clone(&many.objects)));
         assert_eq!(shown(&repository), many.snapshots);
     }
 }
@@ -418,7 +418,7 @@ fn a_forgotten_snapshot_is_shown_no_more_and_leaves_with_the_next_prune() {
 fn backups_bundle_what_is_in_no_bundle_and_leave_few_bundles() {
     let mut many = Many::new(0, Protection::Encrypted);
     let memory = Arc::<MemoryFolder>::default();
-    let far = Arc::new(Counted::new(&many.objects));
+    let far = Far::new(Arc::clone(&many.objects));
     for _ in 0..4 {
         let repository = remembering(&far, Arc::clone(&memory));
         many.go_on(&repository, 64);
@@ -438,7 +438,7 @@ fn backups_bundle_what_is_in_no_bundle_and_leave_few_bundles() {
 fn a_client_that_may_not_delete_leaves_old_bundles_to_a_prune() {
     let mut many = Many::bundled(Protection::Plain);
     let before = names(&*many.objects, "bundles/");
-    let far = Arc::new(Counted::new(&(Arc::new(AppendOnly(Arc::clone(&many.objects))) as _)));
+    let far = Far::new(Arc::new(AppendOnly(Arc::clone(&many.objects))));
     let repository = remembering(&far, Arc::default());
     // Up to the next entry by which a backup looks.
     many.go_on(&repository, 192 - 70);

@@ -30,7 +30,8 @@ pub(super) struct Wire {
     /// Whether an upload in parts must not replace an object.
     pub(super) conditional_put: bool,
     pub(super) usage: Usage,
-    /// The URL of the bucket. Only what is asked of its host is counted; other hosts give credentials.
+    /// The URL of the bucket. Requests to its host are counted; those to other hosts, which give
+    /// credentials, are not.
     pub(super) bucket: Option<Url>,
 }
 

@@ -86,7 +86,7 @@ fn count_below(folder: &Path) -> u64 {
 
 #[test]
 fn a_restore_that_was_killed_fetches_no_window_again_that_was_finished() {
-    // So many small files need more than one window, and the line is slow enough to see the first end.
+    // More small files than one window holds. The line is slow enough to see the first window end.
     const SMALL: u64 = 40_000;
     const LEN: usize = 300;
     let Some(server) = S3Server::start() else { return };

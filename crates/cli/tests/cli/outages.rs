@@ -296,7 +296,7 @@ fn a_command_whose_service_comes_back_after_twenty_seconds_goes_on_by_itself() {
             thread::sleep(Duration::from_secs(20));
             run.proxy.end_outage();
             let ran = Ran::of(line, child.wait_with_output().unwrap()).expect(0);
-            // It is told once, and no damage.
+            // The command reports the outage once, and no damage.
             let told = ran.stderr.lines().filter(|line| line.starts_with("cannot reach ")).count();
             assert_eq!(told, 1, "{ran:#?}");
             assert!(!ran.stderr.contains("warning:"), "{ran:#?}");

@@ -26,7 +26,7 @@ use crate::snapshot::snapshot_name;
 use crate::tree::Time;
 use crate::{Repository, Snapshot, StoreError};
 
-/// On a disk so many names are listed in the time in which one is asked for.
+/// How many names a disk lists in the time that it takes to look up one.
 const LISTED_PER_ASKED: usize = 4;
 
 /// A backup that gave notice of itself and has not ended.

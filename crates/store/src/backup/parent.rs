@@ -15,7 +15,8 @@ use crate::log::Writer;
 use crate::snapshot::Snapshot;
 use crate::{Repository, StoreError};
 
-/// So many snapshots are read at a time, at most; the first time it is one.
+/// The most snapshots that are read together. The first read takes one, each later one eight times as
+/// many.
 const MAX_READ: usize = 1024;
 
 /// A snapshot and its id.

@@ -24,20 +24,20 @@ use crate::object::read_bounded;
 use crate::repository::describe;
 use crate::{Repository, StoreError};
 
-/// A bundle is begun for so many objects. As many requests are under way at a time, so whoever reads
-/// fewer one by one waits for one round trip.
+/// The fewest objects that begin a bundle. As many requests are under way at a time, so whoever reads
+/// fewer objects by their names waits for one round trip.
 const LEAST: usize = 64;
 
-/// A bundle has at most about so many bytes of copies. Longer ones would save few requests, and take
-/// more than their share of a client's cache.
+/// The bytes of copies in a full bundle, about. A longer one would save few requests, and take more than
+/// its share of a client's cache.
 const FULL: u64 = 4 << 20;
 
-/// Of how many log entries one backup looks whether there is something to bundle: so what cannot be
-/// bundled is not looked at by each.
+/// Log entries from one look for what may be bundled to the next. If each backup looked, each would
+/// find again what cannot be bundled.
 const EVERY: u64 = LEAST as u64;
 
-/// A host puts at most about so many entries from one backup to the next: that of the backup and those
-/// of what is forgotten after it.
+/// The most log entries of a host from one backup to the next, about: that of the backup, and those of
+/// what is forgotten after it.
 const PUT_AT_ONCE: u64 = 4;
 
 /// What was done.
@@ -129,7 +129,7 @@ fn arrange_due(repository: &Repository) -> Result<(), StoreError> {
             continue;
         }
         let mut held = HashMap::new();
-        // One that cannot be read is told of by whoever reads copies, and a prune replaces it.
+        // Readers of copies report a bundle that cannot be read, and a prune replaces it.
         repository.read_bundles(bundles.clone(), &mut |bundle, copies| {
             held.extend(copies.ok().map(|copies| (bundle.id, copies)));
         })?;

@@ -3,9 +3,11 @@
 //! A window cuts them as the repository cuts, and takes from them what any of its files wants. Beside
 //! what changed, chunks may end elsewhere than in the repository; so what is missing then is compared
 //! where it belongs. A chunk is verified by its fingerprint in memory and written from there, so a file
-//! that changes meanwhile gives less and harms nothing. It is read only where the snapshot's file has bytes: what is a hole
-//! there costs nothing. This is done only where the repository is far away; near, a group
-//! is decoded once for all files that want it, while every file would be read, cut and fingerprinted.
+//! that changes meanwhile gives less and harms nothing. Only places where the snapshot's file has bytes
+//! are read: holes cost nothing.
+//!
+//! This is done only where the repository is far away. Near, a group is decoded once for all files that
+//! want it, while every file would be read, cut and fingerprinted.
 
 use std::fs::File;
 use std::io::{self, Read};

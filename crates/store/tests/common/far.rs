@@ -1,4 +1,4 @@
-//! A repository far away, in memory.
+//! A repository far away, in memory, of which reads are counted.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
@@ -12,6 +12,10 @@ use super::names;
 pub struct Far {
     objects: Arc<dyn Objects>,
     pub read: Mutex<Vec<(String, Range<u64>)>>,
+    /// The names of all objects of which something was asked.
+    asked: Mutex<Vec<String>>,
+    /// What begins so is listed and not there.
+    vanished: Option<&'static str>,
 }
 
 impl Objects for Far {
@@ -20,10 +24,17 @@ impl Objects for Far {
     }
 
     fn get(&self, name: &str) -> Result<Bytes, BackendError> {
+        self.note(name)?;
         self.objects.get(name)
     }
 
+    fn get_limited(&self, name: &str, max: u64) -> Result<Bytes, BackendError> {
+        self.note(name)?;
+        self.objects.get_limited(name, max)
+    }
+
     fn get_range(&self, name: &str, range: Range<u64>) -> Result<Bytes, BackendError> {
+        self.note(name)?;
         self.read.lock().unwrap().push((name.to_owned(), range.clone()));
         self.objects.get_range(name, range)
     }
@@ -47,7 +58,33 @@ impl Objects for Far {
 
 impl Far {
     pub fn new(objects: Arc<dyn Objects>) -> Arc<Self> {
-        Arc::new(Self { objects, read: Mutex::default() })
+        Arc::new(Self::having(objects, None))
+    }
+
+    /// The same, where what begins with `prefix` went since it was listed.
+    pub fn without(objects: Arc<dyn Objects>, prefix: &'static str) -> Arc<Self> {
+        Arc::new(Self::having(objects, Some(prefix)))
+    }
+
+    fn having(objects: Arc<dyn Objects>, vanished: Option<&'static str>) -> Self {
+        let (read, asked) = Default::default();
+        Self { objects, read, asked, vanished }
+    }
+
+    fn note(&self, name: &str) -> Result<(), BackendError> {
+        self.asked.lock().unwrap().push(name.to_owned());
+        match self.vanished.is_some_and(|prefix| name.starts_with(prefix)) {
+            true => Err(BackendError::NotFound { name: name.to_owned(), place: "far away".into() }),
+            false => Ok(()),
+        }
+    }
+
+    /// How many reads of objects below `prefix` there were since this was asked last.
+    pub fn take_count(&self, prefix: &str) -> usize {
+        let mut asked = self.asked.lock().unwrap();
+        let before = asked.len();
+        asked.retain(|name| !name.starts_with(prefix));
+        before - asked.len()
     }
 
     /// Bytes that were read of containers.

@@ -5,7 +5,6 @@
 pub mod attacked;
 pub mod bundled;
 pub mod copied;
-pub mod counted;
 pub mod far;
 pub mod hang;
 pub mod hooked;

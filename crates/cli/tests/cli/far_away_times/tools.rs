@@ -1,4 +1,4 @@
-//! The programs that are measured, and how each is told of a repository.
+//! The programs that are measured, and their command lines.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
