@@ -58,6 +58,7 @@ impl Arguments {
     /// The command line, whose help wraps to the terminal.
     pub(crate) fn described() -> clap::Command {
         with_joined_lines(Self::command())
+            .mut_subcommand("volume", commands::volume::showing_what_matters)
     }
 
     /// The arguments in `words`, the first of which is the program's name.

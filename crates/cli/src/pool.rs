@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, ensure};
-use clap::{Args, ValueEnum};
+use clap::{Args, Command, ValueEnum};
 use onefold_backend::{BackendError, Folder, LocalFolder};
 use onefold_volume::{Options, Pool, VolumeError};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -68,6 +68,14 @@ impl WorkingArgs {
 }
 
 impl WorkingArgs {
+    /// `command`, which takes all of these, with a help that names those whose ids are `shown` alone.
+    pub(crate) fn showing(command: Command, shown: &[&str]) -> Command {
+        let own = Self::augment_args(Command::new("own"));
+        let hidden = own.get_arguments().map(|one| one.get_id().clone());
+        let hidden = hidden.filter(|id| !shown.contains(&id.as_str()));
+        hidden.fold(command, |command, id| command.mut_arg(id, |one| one.hide(true)))
+    }
+
     /// What was said of how a pool works that `request` does not pass on to who serves it.
     fn unheard(&self, request: &Request) -> Vec<&'static str> {
         // the pool is held against it

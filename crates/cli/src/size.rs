@@ -16,6 +16,9 @@ const SUFFIXES: &[(&str, u64)] = &[
     ("t", 1 << 40),
     ("tib", 1 << 40),
     ("tb", 1_000_000_000_000),
+    ("p", 1 << 50),
+    ("pib", 1 << 50),
+    ("pb", 1_000_000_000_000_000),
 ];
 
 /// Reads a size such as `4096`, `64k`, `8KiB` or `1MB`, in bytes.
@@ -24,7 +27,7 @@ const SUFFIXES: &[(&str, u64)] = &[
 pub(crate) fn parse(text: &str) -> Result<usize, String> {
     let expectation = || {
         "expected bytes as a whole number, if you like with a suffix: k, KiB, kB, M, MiB, MB, \
-         G, GiB, GB, T, TiB or TB"
+         G, GiB, GB, T, TiB, TB, P, PiB or PB"
             .to_owned()
     };
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
@@ -60,6 +63,8 @@ mod tests {
             ("3MB", 3_000_000),
             ("1G", 1 << 30),
             ("2TiB", 2 << 40),
+            ("1PiB", 1 << 50),
+            ("3PB", 3_000_000_000_000_000),
         ] {
             assert_eq!(parse(text), Ok(bytes), "{text}");
         }

@@ -1,3 +1,4 @@
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use onefold_block::Operation;
@@ -8,6 +9,8 @@ use crate::{Address, Export, Limits, Listen, NbdError, Tls};
 pub struct Config {
     /// Where clients may connect.
     pub listen: Vec<Listen>,
+    /// Sockets on which they may connect as well, which listen already.
+    pub inherited: Vec<OwnedFd>,
     /// The permissions of Unix sockets, whatever the umask: who can write to one may connect.
     /// Unless that is this user too, no server can start in the place of one that was killed.
     pub unix_mode: u32,
@@ -30,6 +33,7 @@ impl Config {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Config {
             listen,
+            inherited: Vec::new(),
             unix_mode: 0o600,
             exports,
             tls: None,

@@ -101,6 +101,14 @@ pub enum ServerError {
         /// Why.
         source: io::Error,
     },
+    /// A socket that was handed over cannot be listened on.
+    #[error("cannot listen on socket {socket}, which was handed over: {source}")]
+    Inherited {
+        /// Its number as a file of this process.
+        socket: i32,
+        /// Why.
+        source: io::Error,
+    },
     /// Another server listens there.
     #[error("cannot listen on {}: another server does", path.display())]
     InUse {

@@ -102,6 +102,15 @@ impl Use {
     }
 }
 
+/// The default export: the only one that can be written, or the only one at all.
+fn default_of(all: &[Arc<Offered>]) -> Option<&Arc<Offered>> {
+    let mut writable = all.iter().filter(|export| !export.is_read_only);
+    match (writable.next(), writable.next(), all) {
+        (Some(only), None, _) | (None, None, [only]) => Some(only),
+        _ => None,
+    }
+}
+
 /// What a server serves, each under another name. It may change at any time.
 #[derive(Default)]
 pub(crate) struct Exports {
@@ -152,14 +161,17 @@ impl Exports {
         flushed.map_err(|source| ServerError::Flush { name: name.to_owned(), source })
     }
 
-    /// The export called `name`. The empty name also stands for the only export that there is, and
-    /// for that one ever after: a client that comes back must not be given another.
+    /// The export called `name`. The empty name also stands for the default export, and for that one
+    /// ever after: a client that comes back must not be given another.
     pub(crate) fn find(&self, name: &str) -> Option<Arc<Offered>> {
         let all = self.all.read().unwrap_or_else(PoisonError::into_inner);
         let named = |name: &str| all.iter().find(|export| export.name == name).cloned();
-        named(name).or_else(|| match (name, self.nameless.get(), all.as_slice()) {
-            ("", Some(kept), _) => named(kept),
-            ("", None, [only]) => named(self.nameless.get_or_init(|| only.name.clone())),
+        named(name).or_else(|| match (name, self.nameless.get()) {
+            ("", Some(kept)) => named(kept),
+            ("", None) => {
+                let only = default_of(&all)?;
+                named(self.nameless.get_or_init(|| only.name.clone()))
+            }
             _ => None,
         })
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::export::{Offered, Use};
-use crate::limits::{MAX_OPTION, MAX_OPTIONS, MAX_STRING};
+use crate::limits::{MAX_OPTION, MAX_OPTIONS, MAX_STRING, OPTIONS_EACH};
 use crate::options::{self, Bad, ContextQuery, InfoQuery};
 use crate::places::Place;
 use crate::server::Shared;
@@ -44,7 +44,8 @@ pub(crate) async fn handshake(
 ) -> Result<Option<(Box<dyn Stream>, Agreed)>, NbdError> {
     let omits_zeroes = greet(&mut stream).await?;
     let mut haggling = Haggling { omits_zeroes, ..Haggling::new(shared) };
-    for _ in 0..MAX_OPTIONS {
+    let most_options = most_options(shared.exports.all().len());
+    for _ in 0..most_options {
         let header = read_header(&mut stream).await?;
         if header.len > MAX_OPTION {
             return refuse_long_option(&mut stream, header).await;
@@ -74,9 +75,15 @@ pub(crate) async fn handshake(
     }
     Err(NbdError::Malformed {
         what: "the handshake",
-        found: format!("more than {MAX_OPTIONS} options"),
+        found: format!("more than {most_options} options"),
         expected: "the choice of an export",
     })
+}
+
+/// The most options that a client may send where there are so many exports.
+fn most_options(exports: usize) -> u32 {
+    let exports = u32::try_from(exports).unwrap_or(u32::MAX);
+    exports.saturating_mul(OPTIONS_EACH).saturating_add(MAX_OPTIONS)
 }
 
 /// Says what this is and hears what the client is; true if it wants no zeroes behind its export.

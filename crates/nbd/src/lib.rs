@@ -48,5 +48,5 @@ pub use error::{NbdError, ServerError};
 pub use export::Export;
 pub use limits::Limits;
 pub use listen::{Address, Listen};
-pub use server::{ExportList, Server};
+pub use server::{BoundServer, ExportList, Server};
 pub use tls::{Tls, TlsMode};

@@ -9,8 +9,9 @@ use crate::ServerError;
 /// kernel keeps up to 416 KiB more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The most bytes that one request reads or writes; what asks for more is refused. Other
-    /// servers and clients agree on 32 MiB, fewer may confuse them.
+    /// The most bytes that one request reads or writes; what asks for more is refused. Clients that
+    /// ask for block sizes are told this number. Those that do not ask assume 32 MiB, and some send
+    /// more.
     pub max_request: u32,
     /// The most requests of one connection that are under way; further ones are not read.
     pub in_flight: u32,
@@ -36,7 +37,7 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Limits {
         Limits {
-            max_request: 32 << 20,
+            max_request: 64 << 20,
             in_flight: 128,
             buffers: 256 << 20,
             connections: 4096,
@@ -52,8 +53,11 @@ impl Default for Limits {
 pub(crate) const MAX_STRING: usize = 4096;
 /// The most data of one option, in bytes.
 pub(crate) const MAX_OPTION: u32 = 64 << 10;
-/// The most options of one handshake.
+/// The most options of one handshake, beside [`OPTIONS_EACH`].
 pub(crate) const MAX_OPTIONS: u32 = 1024;
+/// The most options for each export there is, on top of that: `nbdinfo --list` asks for all exports
+/// in one handshake, with some ten options for each.
+pub(crate) const OPTIONS_EACH: u32 = 16;
 /// The most queries for metadata contexts in one option.
 pub(crate) const MAX_QUERIES: u32 = 64;
 /// The most extents in one reply. Clients ask again from where a reply ends.

@@ -1,14 +1,17 @@
 //! The sockets on which clients arrive.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::fs;
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::fs::{Mode, fchmod};
+use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with, sockopt,
 };
@@ -36,6 +39,10 @@ const UNREAD: usize = 416 << 10;
 pub enum Listen {
     /// On a TCP port; 0 takes one that is free.
     Tcp(SocketAddr),
+    /// On a TCP port of a host, `localhost:10809` for one: on each address that the name stands for
+    /// when the server starts. Addresses that this machine does not have are left out, unless it has
+    /// none of them.
+    Host(String),
     /// On a Unix socket of this name. Who may connect is a matter of the permissions of its folder
     /// and of [`Config::unix_mode`](crate::Config::unix_mode). One that a dead server left behind is
     /// replaced.
@@ -49,6 +56,8 @@ pub enum Address {
     Tcp(SocketAddr),
     /// A Unix socket; clients have no other name than the server's.
     Unix(PathBuf),
+    /// A Unix socket without a name in the file system.
+    Unnamed,
     /// A connection that was handed over.
     Adopted,
 }
@@ -58,35 +67,61 @@ impl fmt::Display for Address {
         match self {
             Address::Tcp(address) => address.fmt(f),
             Address::Unix(path) => path.display().fmt(f),
+            Address::Unnamed => f.write_str("a Unix socket without a path"),
             Address::Adopted => f.write_str("a connection that was handed over"),
         }
     }
 }
 
-/// A socket that listens. A Unix socket loses its name when this is dropped.
+/// A socket that listens.
 pub(crate) enum Listener {
     Tcp(TcpListener, SocketAddr),
-    Unix(UnixListener, PathBuf),
+    /// One that this server bound.
+    Unix(UnixListener, BoundPath),
+    /// One that whoever started the server bound, and where.
+    InheritedUnix(UnixListener, Address),
+}
+
+/// The name of a Unix socket, which it loses when this is dropped.
+pub(crate) struct BoundPath(PathBuf);
+
+impl Drop for BoundPath {
+    fn drop(&mut self) {
+        // the next server replaces what could not be removed
+        let _ = fs::remove_file(&self.0);
+    }
 }
 
 impl Listener {
-    /// Must be called within a runtime.
-    pub(crate) async fn bind(place: &Listen, unix_mode: u32) -> Result<Listener, ServerError> {
+    /// The sockets of one place. Must be called within a runtime.
+    pub(crate) async fn bind(place: &Listen, unix_mode: u32) -> Result<Vec<Listener>, ServerError> {
         match place {
             Listen::Tcp(address) => {
                 let failed = |source| ServerError::Listen { address: address.to_string(), source };
-                let listener = TcpListener::bind(address).await.map_err(failed)?;
-                let bound = listener.local_addr().map_err(failed)?;
-                Ok(Listener::Tcp(listener, bound))
+                Ok(vec![bind_tcp(*address).await.map_err(failed)?])
             }
-            Listen::Unix(path) => Ok(Listener::Unix(bind_unix(path, unix_mode)?, path.clone())),
+            Listen::Host(name) => {
+                let failed = |source| ServerError::Listen { address: name.clone(), source };
+                bind_host(name).await.map_err(failed)
+            }
+            Listen::Unix(path) => {
+                let listener = bind_unix(path, unix_mode)?;
+                Ok(vec![Listener::Unix(listener, BoundPath(path.clone()))])
+            }
         }
+    }
+
+    /// A socket that listens already, for TCP or Unix clients. Must be called within a runtime.
+    pub(crate) fn inherit(socket: OwnedFd) -> Result<Listener, ServerError> {
+        let number = socket.as_raw_fd();
+        inherit(socket).map_err(|source| ServerError::Inherited { socket: number, source })
     }
 
     pub(crate) fn address(&self) -> Address {
         match self {
             Listener::Tcp(_, address) => Address::Tcp(*address),
-            Listener::Unix(_, path) => Address::Unix(path.clone()),
+            Listener::Unix(_, BoundPath(path)) => Address::Unix(path.clone()),
+            Listener::InheritedUnix(_, address) => address.clone(),
         }
     }
 
@@ -98,22 +133,69 @@ impl Listener {
                 prepare(&stream)?;
                 Ok((Box::new(stream), Address::Tcp(peer)))
             }
-            Listener::Unix(listener, path) => {
+            Listener::Unix(listener, _) | Listener::InheritedUnix(listener, _) => {
                 let (stream, _) = listener.accept().await?;
                 widen(&stream);
-                Ok((Box::new(stream), Address::Unix(path.clone())))
+                Ok((Box::new(stream), self.address()))
             }
         }
     }
 }
 
-impl Drop for Listener {
-    fn drop(&mut self) {
-        if let Listener::Unix(_, path) = self {
-            // the next server replaces what could not be removed
-            let _ = fs::remove_file(path);
+async fn bind_tcp(address: SocketAddr) -> io::Result<Listener> {
+    let listener = TcpListener::bind(address).await?;
+    let bound = listener.local_addr()?;
+    Ok(Listener::Tcp(listener, bound))
+}
+
+/// A socket for each address of `host` that this machine has.
+async fn bind_host(host: &str) -> io::Result<Vec<Listener>> {
+    let (mut listeners, mut missing) = (Vec::new(), None);
+    let addresses: BTreeSet<SocketAddr> = tokio::net::lookup_host(host).await?.collect();
+    for address in addresses {
+        match bind_tcp(address).await {
+            Ok(listener) => listeners.push(listener),
+            Err(error) if is_of_elsewhere(&error) => missing = Some(error),
+            Err(error) => return Err(error),
         }
     }
+    if listeners.is_empty() {
+        let nothing = || io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+        return Err(missing.unwrap_or_else(nothing));
+    }
+    Ok(listeners)
+}
+
+/// Whether an address could not be bound because this machine does not have it.
+fn is_of_elsewhere(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::AddrNotAvailable
+        || error.raw_os_error() == Some(Errno::AFNOSUPPORT.raw_os_error())
+}
+
+fn inherit(socket: OwnedFd) -> io::Result<Listener> {
+    let is_stream = sockopt::socket_type(&socket)? == SocketType::STREAM;
+    if is_stream && sockopt::socket_acceptconn(&socket)? {
+        match sockopt::socket_domain(&socket)? {
+            AddressFamily::UNIX => return inherit_unix(socket.into()),
+            AddressFamily::INET | AddressFamily::INET6 => return inherit_tcp(socket.into()),
+            _ => {}
+        }
+    }
+    let expected = "expected a TCP or Unix stream socket that listens";
+    Err(io::Error::new(io::ErrorKind::InvalidInput, expected))
+}
+
+fn inherit_tcp(listener: std::net::TcpListener) -> io::Result<Listener> {
+    listener.set_nonblocking(true)?;
+    let address = listener.local_addr()?;
+    Ok(Listener::Tcp(TcpListener::from_std(listener)?, address))
+}
+
+fn inherit_unix(listener: std::os::unix::net::UnixListener) -> io::Result<Listener> {
+    listener.set_nonblocking(true)?;
+    let bound = listener.local_addr()?;
+    let address = bound.as_pathname().map_or(Address::Unnamed, |path| Address::Unix(path.into()));
+    Ok(Listener::InheritedUnix(UnixListener::from_std(listener)?, address))
 }
 
 /// Replies leave at once, and a client whose machine died is noticed within two minutes: until then it

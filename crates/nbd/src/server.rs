@@ -120,15 +120,28 @@ impl ExportList {
     }
 }
 
-impl Server {
-    /// Starts to serve; clients can connect once this returns.
+/// A server that has its sockets and lets nobody in yet: clients that connect wait.
+pub struct BoundServer {
+    runtime: Runtime,
+    config: Config,
+    listeners: Vec<Listener>,
+}
+
+impl BoundServer {
+    /// Where clients will be served, in the order in which the places were given.
+    pub fn addresses(&self) -> Vec<Address> {
+        self.listeners.iter().map(Listener::address).collect()
+    }
+
+    /// Serves `exports` beside those of the configuration.
     ///
     /// # Errors
     ///
-    /// Names of exports and limits that contradict the protocol or one another, places where
-    /// nobody can listen, want of threads.
-    pub fn start(config: Config) -> Result<Server, ServerError> {
-        config.limits.check()?;
+    /// [`ServerError::ExportName`], [`ServerError::SameName`], or want of threads.
+    pub fn serve(self, mut exports: Vec<Export>) -> Result<Server, ServerError> {
+        let addresses = self.addresses();
+        let BoundServer { runtime, mut config, listeners } = self;
+        config.exports.append(&mut exports);
         let shared = Arc::new(Shared {
             exports: Exports::new(config.exports)?,
             tls: config.tls,
@@ -141,24 +154,52 @@ impl Server {
             phase: watch::Sender::new(Phase::Serving),
             limits: config.limits,
         });
+        for listener in listeners {
+            runtime.spawn(listen(listener, shared.clone()));
+        }
+        Ok(Server { runtime, shared, addresses })
+    }
+}
+
+/// Every socket that `config` asks for.
+async fn bind_all(config: &mut Config) -> Result<Vec<Listener>, ServerError> {
+    let mut listeners = Vec::new();
+    for place in &config.listen {
+        listeners.append(&mut Listener::bind(place, config.unix_mode).await?);
+    }
+    for socket in config.inherited.drain(..) {
+        listeners.push(Listener::inherit(socket)?);
+    }
+    Ok(listeners)
+}
+
+impl Server {
+    /// Takes the sockets, on which clients wait until the server serves: so that a place that is
+    /// taken is known before anything long is begun.
+    ///
+    /// # Errors
+    ///
+    /// Limits that contradict the protocol or one another, places where nobody can listen, want of
+    /// threads.
+    pub fn bind(mut config: Config) -> Result<BoundServer, ServerError> {
+        config.limits.check()?;
         let runtime = Builder::new_multi_thread()
             .worker_threads(movers())
             .thread_name("nbd-mover")
             .enable_all()
             .build()
             .map_err(ServerError::Threads)?;
-        let listeners = runtime.block_on(async {
-            let mut listeners = Vec::new();
-            for place in &config.listen {
-                listeners.push(Listener::bind(place, config.unix_mode).await?);
-            }
-            Ok::<_, ServerError>(listeners)
-        })?;
-        let addresses = listeners.iter().map(Listener::address).collect();
-        for listener in listeners {
-            runtime.spawn(listen(listener, shared.clone()));
-        }
-        Ok(Server { runtime, shared, addresses })
+        let listeners = runtime.block_on(bind_all(&mut config))?;
+        Ok(BoundServer { runtime, config, listeners })
+    }
+
+    /// Starts to serve; clients can connect once this returns.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`bind`](Server::bind) and [`BoundServer::serve`].
+    pub fn start(config: Config) -> Result<Server, ServerError> {
+        Server::bind(config)?.serve(Vec::new())
     }
 
     /// Where clients can connect, in the order in which the places were given.

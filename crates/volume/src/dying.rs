@@ -59,21 +59,21 @@ impl Dying {
     }
 }
 
-/// A map that is to be let go, unless it has no segments, and the record that says why.
+/// A map that is to be let go, unless it has no segments, and the records that say why.
 pub(crate) struct Dead {
     number: Option<u64>,
-    record: Record,
+    records: Vec<Record>,
 }
 
 impl State {
-    /// `volume` no longer has `map`, as `record` says.
-    pub(crate) fn let_die(&mut self, volume: VolumeId, map: Map, record: Record) -> Dead {
+    /// `volume` no longer has `map`, as `records` say, which are durable together.
+    pub(crate) fn let_die(&mut self, volume: VolumeId, map: Map, records: Vec<Record>) -> Dead {
         let is_empty = map.is_empty();
         if is_empty || !seeded::active(Bug::ReleasedUntold) {
-            self.waiting.push(&record);
+            self.waiting.push_together(&records);
         }
         let number = (!is_empty).then(|| self.dying.add(volume, map));
-        Dead { number, record }
+        Dead { number, records }
     }
 }
 
@@ -86,7 +86,7 @@ impl Engine {
         // whether that could be told or not: nobody can get at the map any more
         self.release(number);
         if seeded::active(Bug::ReleasedUntold) {
-            self.state().waiting.push(&dead.record);
+            self.state().waiting.push_together(&dead.records);
         }
         told?;
         self.commit()

@@ -98,12 +98,17 @@ pub(crate) struct Waiting {
 
 impl Waiting {
     pub(crate) fn push(&mut self, record: &Record) {
+        self.push_together(std::slice::from_ref(record));
+    }
+
+    /// Adds few records that are durable together or not at all: they are in one batch.
+    pub(crate) fn push_together(&mut self, records: &[Record]) {
         if self.bodies.last().is_none_or(|body| body.len() > MAX_BATCH / 2) {
             self.bodies.push(Vec::new());
         }
         let body = self.bodies.last_mut().expect("there is one now");
         let before = body.len();
-        record.encode(body);
+        records.iter().for_each(|record| record.encode(body));
         self.bytes += body.len() - before;
     }
 

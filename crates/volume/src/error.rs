@@ -80,6 +80,26 @@ pub enum VolumeError {
         /// As given.
         name: String,
     },
+    /// What was to be a snapshot can be written.
+    #[error("'{name}' is a volume that can be written, expected a snapshot")]
+    NotASnapshot {
+        /// As given.
+        name: String,
+    },
+    /// What was to be changed is a snapshot.
+    #[error("'{name}' is a snapshot, which nothing changes")]
+    ReadOnly {
+        /// As given.
+        name: String,
+    },
+    /// The blocks of two volumes have different sizes.
+    #[error("blocks of {found} bytes, expected {expected} as the volume has")]
+    OtherBlocks {
+        /// In bytes.
+        found: u32,
+        /// In bytes.
+        expected: u32,
+    },
     /// A name that no volume can have.
     #[error("'{name}' is no name for a volume: {expected}")]
     BadName {

@@ -67,6 +67,8 @@ struct Container {
     is_left: bool,
     /// The pages of one that is damaged and has no footer.
     lost: Vec<PageEntry>,
+    /// References to pages of one that is damaged, whose slots nobody knows.
+    lost_references: u64,
     /// Stored bytes of pages that are referred to.
     live_bytes: u64,
     /// How many those are.
@@ -85,6 +87,7 @@ impl Container {
             is_stuck: false,
             is_left: false,
             lost: Vec::new(),
+            lost_references: 0,
             live_bytes: 0,
             live: 0,
         }
@@ -158,6 +161,11 @@ impl Container {
             enter(table, self.file.number(), directory);
         }
         Ok(())
+    }
+
+    /// Whether nothing in it is referred to, and nothing more comes into it.
+    fn is_dead(&self) -> bool {
+        self.is_sealed && self.live == 0 && self.lost_references == 0
     }
 
     fn can_be_emptied(&self) -> bool {
@@ -443,8 +451,7 @@ impl Pages {
     /// `record` gets what the journal has to know.
     pub(crate) fn doom_dead(&mut self, mut record: impl FnMut(&Record)) {
         for number in std::mem::take(&mut self.maybe_dead) {
-            let is_dead = |one: &Container| one.is_sealed && !one.is_damaged && one.live == 0;
-            if !self.all.get(number).is_some_and(is_dead) {
+            if !self.all.get(number).is_some_and(Container::is_dead) {
                 continue;
             }
             record(&Record::Dropped { container: number });
@@ -537,6 +544,9 @@ impl Pages {
     /// As many more segment entries have the page, which is where it says.
     fn gain_times(&mut self, page: Handle, times: u32) {
         let Some(container) = self.all.get_mut(page.container()) else { return };
+        if container.is_damaged {
+            container.lost_references += u64::from(times);
+        }
         let Some(slot) = container.slots.get_mut(page.slot() as usize) else { return };
         if let Some(watched) = &mut self.watched {
             watched.set(page);
@@ -553,6 +563,12 @@ impl Pages {
     /// As many less have it.
     fn release_times(&mut self, page: Handle, times: u32) {
         let Some(container) = self.all.get_mut(page.container()) else { return };
+        if container.is_damaged {
+            container.lost_references -= u64::from(times);
+            if container.lost_references == 0 {
+                self.maybe_dead.push(page.container());
+            }
+        }
         let Some(slot) = container.slots.get_mut(page.slot() as usize) else { return };
         if let Some(watched) = &mut self.watched {
             watched.set(page);
@@ -659,6 +675,14 @@ impl Pages {
     /// Notes nothing any more.
     pub(crate) fn unwatch(&mut self) {
         self.watched = None;
+    }
+
+    /// Containers that cannot be read, or of which a page is known to be lost.
+    pub(crate) fn damaged(&self) -> u64 {
+        let with_lost: HashSet<u32> = self.bad.iter().map(|page| page.container()).collect();
+        let is_damaged =
+            |(number, one): &(u32, &Container)| one.is_damaged || with_lost.contains(number);
+        self.all.iter().filter(is_damaged).count() as u64
     }
 
     /// What there is of all containers together.

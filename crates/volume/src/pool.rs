@@ -180,6 +180,8 @@ pub struct Statistics {
     pub container_bytes: u64,
     /// How much of that compacting would give back now.
     pub reclaimable_bytes: u64,
+    /// Containers that cannot be read, or of which a page is known to be lost.
+    pub damaged_containers: u64,
     /// Bytes of the batches since the checkpoint, which are read when the pool is opened.
     pub journal_bytes: u64,
     /// Pages written that were known.
@@ -383,15 +385,8 @@ impl Pool {
             };
             let volume = VolumeId(state.next_volume);
             state.next_volume += 1;
-            state.waiting.push(&Record::Create {
-                volume,
-                name: one.name.clone(),
-                size: one.size.get(),
-                block_size: one.block_size,
-                is_read_only: one.is_read_only,
-                source: one.source,
-                made,
-            });
+            let record = one.create_record(volume, one.source);
+            state.waiting.push(&record);
             state.volumes.insert(volume, one);
         }
         self.0.commit()
@@ -409,9 +404,75 @@ impl Pool {
             let (volume, _) = find(&state.volumes, name)?;
             let one = state.volumes.remove(&volume).expect("just found");
             one.size.set(0);
-            state.let_die(volume, one.map, Record::Delete { volume })
+            state.let_die(volume, one.map, vec![Record::Delete { volume }])
         };
         self.0.settle(deleted)
+    }
+
+    /// Calls the volume `name` by `to` from now on. Who uses it goes on. It no longer tells as which
+    /// volume it was made. Errors are those of a new volume, and [`VolumeError::NoVolume`].
+    pub fn rename_volume(&self, name: &str, to: &str) -> Result<(), VolumeError> {
+        check_name(to)?;
+        self.0.expect_running()?;
+        {
+            let mut state = self.0.state();
+            let (volume, _) = find(&state.volumes, name)?;
+            if find(&state.volumes, to).is_ok() {
+                return Err(VolumeError::VolumeExists { name: to.to_owned() });
+            }
+            // No record changes a name. So another volume takes the map over while this one is made
+            // anew under the same number, by which its copies know it.
+            let other = VolumeId(state.next_volume);
+            state.next_volume += 1;
+            let one = state.volumes.get_mut(&volume).expect("just found");
+            one.name = to.to_owned();
+            let handed_over = one.create_record(other, Some(volume));
+            one.source = Some(other);
+            let taken_back = one.create_record(volume, one.source);
+            state.waiting.push_together(&[
+                handed_over,
+                Record::Delete { volume },
+                taken_back,
+                Record::Delete { volume: other },
+            ]);
+        }
+        self.0.commit()
+    }
+
+    /// Lets the volume `name` be as `snapshot` is, in content and size; what was written to it since is
+    /// lost. It was made as `snapshot` then. Who uses it sees the change, all blocks at once.
+    ///
+    /// Durable when this returns; after a crash meanwhile the volume is as before, or as the
+    /// snapshot.
+    ///
+    /// # Errors
+    ///
+    /// [`VolumeError::NoVolume`], [`VolumeError::NotASnapshot`] unless `snapshot` is one,
+    /// [`VolumeError::ReadOnly`] if `name` is one as well, and [`VolumeError::OtherBlocks`] if their
+    /// blocks have other sizes.
+    pub fn roll_back_volume(&self, name: &str, snapshot: &str) -> Result<(), VolumeError> {
+        self.0.expect_running()?;
+        let id = find(&self.0.state().volumes, name)?.0;
+        let replaced = {
+            // nobody writes meanwhile
+            let _blocks = self.0.blocks.lock(id, [], std::iter::once(0..u64::MAX));
+            let mut state = self.0.state();
+            // it may have been deleted before it was locked
+            let (volume, one) = find(&state.volumes, name)?;
+            let (source, of) = find(&state.volumes, snapshot)?;
+            if !of.is_read_only {
+                return Err(VolumeError::NotASnapshot { name: snapshot.to_owned() });
+            }
+            one.expect_like(of.block_size)?;
+            let (size, map) = (of.size.get(), of.map.share());
+            let one = state.volumes.get_mut(&volume).expect("just found");
+            one.size.set(size);
+            one.source = Some(source);
+            let before = std::mem::replace(&mut one.map, map);
+            let made_anew = one.create_record(volume, one.source);
+            state.let_die(volume, before, vec![Record::Delete { volume }, made_anew])
+        };
+        self.0.settle(replaced)
     }
 
     /// The volume `name` as a block device, or [`VolumeError::NoVolume`].
@@ -515,10 +576,10 @@ impl Pool {
 
     /// Sums and counters. Takes a moment for each volume and each container, however much is in them.
     pub fn statistics(&self) -> Statistics {
-        let (volumes, sums) = {
+        let (volumes, sums, damaged_containers) = {
             let state = self.0.state();
             let volumes: Vec<VolumeInfo> = state.volumes.values().map(info).collect();
-            (volumes, state.pages.sums())
+            (volumes, state.pages.sums(), state.pages.damaged())
         };
         let counters = &self.0.counters;
         let table = self.0.table();
@@ -534,6 +595,7 @@ impl Pool {
             page_bytes: sums.page_bytes,
             container_bytes: sums.container_bytes,
             reclaimable_bytes: sums.reclaimable_bytes,
+            damaged_containers,
             journal_bytes: counters.journal_bytes.load(Ordering::Relaxed),
             known_pages: counters.known.load(Ordering::Relaxed),
             new_pages: counters.new.load(Ordering::Relaxed),
@@ -548,6 +610,34 @@ impl Pool {
             table_buckets: table.bucket_count(),
             table_counters: table.counters(),
         }
+    }
+}
+
+impl VolumeState {
+    /// The record by which a volume `volume` like this one comes into being, with the map of
+    /// `source`.
+    fn create_record(&self, volume: VolumeId, source: Option<VolumeId>) -> Record {
+        Record::Create {
+            volume,
+            name: self.name.clone(),
+            size: self.size.get(),
+            block_size: self.block_size,
+            is_read_only: self.is_read_only,
+            source,
+            made: self.made,
+        }
+    }
+
+    /// Fails unless it can be written and has blocks of this size.
+    fn expect_like(&self, block_size: BlockSize) -> Result<(), VolumeError> {
+        if self.is_read_only {
+            return Err(VolumeError::ReadOnly { name: self.name.clone() });
+        }
+        if self.block_size != block_size {
+            let (found, expected) = (block_size.bytes(), self.block_size.bytes());
+            return Err(VolumeError::OtherBlocks { found, expected });
+        }
+        Ok(())
     }
 }
 

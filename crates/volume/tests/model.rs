@@ -154,6 +154,15 @@ impl Fixture {
         })
     }
 
+    /// The first snapshot with blocks as `name` has, if there is one.
+    fn snapshot_like(&self, name: &str) -> Option<String> {
+        let block_size = self.model[name].1;
+        let is_like = |(_, size, is_snapshot): &(Vec<u8>, BlockSize, bool)| {
+            *is_snapshot && *size == block_size
+        };
+        self.model.iter().find(|(_, one)| is_like(one)).map(|(name, _)| name.clone())
+    }
+
     /// A range of a volume, often of whole blocks.
     fn range(&mut self, size: u64) -> (u64, u64) {
         let (offset, len) = (self.below(size), self.below(60_000));
@@ -237,6 +246,18 @@ impl Fixture {
             25 => {
                 drop(device);
                 self.reopen();
+            }
+            26 => {
+                let new = format!("v{}", self.below(1 << 40));
+                self.done(self.pool().rename_volume(&name, &new));
+                let renamed = self.model.remove(&name).unwrap();
+                self.model.insert(new, renamed);
+            }
+            27 if !is_snapshot => {
+                let Some(snapshot) = self.snapshot_like(&name) else { return };
+                self.done(self.pool().roll_back_volume(&name, &snapshot));
+                let bytes = self.model[&snapshot].0.clone();
+                self.model.get_mut(&name).unwrap().0 = bytes;
             }
             _ => {
                 let mut found = vec![7; len as usize];

@@ -93,3 +93,34 @@ fn a_container_that_is_missing_is_lost_alone_and_not_made_anew() {
     assert_eq!(pool.check(), Vec::<String>::new());
     assert_eq!(pool.scrub().bad, []);
 }
+
+#[test]
+fn a_damaged_container_goes_once_nothing_refers_to_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path().join("pool");
+    let folder: Arc<dyn Folder> = Arc::new(LocalFolder::create(&root).unwrap());
+    let bytes = fill(&folder, 3);
+    let path = root.join("container-00000002");
+    // its footer ends the file
+    let len = std::fs::metadata(&path).unwrap().len();
+    std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(len - 1).unwrap();
+    let (pool, told) = Pool::open(Arc::clone(&folder), options()).unwrap();
+    assert_eq!((told.len(), pool.statistics().damaged_containers), (1, 1), "{told:?}");
+    pool.clone_volume("a", "snapshot", true).unwrap();
+    let volume = pool.volume("a").unwrap();
+    volume.write(0, &bytes, Durability::OnReturn).unwrap();
+    pool.maintain().unwrap();
+    assert!(path.exists(), "the snapshot has its pages, whoever can read them again");
+    pool.delete_volume("snapshot").unwrap();
+    pool.flush().unwrap();
+    assert!(!path.exists());
+    assert_eq!(pool.statistics().damaged_containers, 0);
+    assert_eq!(pool.check(), Vec::<String>::new());
+    let mut found = vec![0; bytes.len()];
+    volume.read(0, &mut found).unwrap();
+    assert!(found == bytes);
+    drop(volume);
+    drop(pool);
+    let (_, told) = Pool::open(folder, options()).unwrap();
+    assert!(told.is_empty(), "{told:?}");
+}

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use onefold_block::{MeasuredDevice, Measurements};
 use onefold_nbd::{
-    Config, Event, Export, ExportList, Limits, Listen, Server, ServerError, Tls, TlsMode,
+    Address, Config, Event, Export, ExportList, Limits, Listen, Server, ServerError, Tls, TlsMode,
 };
 use onefold_store::Cancel;
 use onefold_volume::Pool;
@@ -27,6 +27,7 @@ use crate::service::control::Bound;
 use crate::service::logs::{self, Failures, LogArgs};
 use crate::service::metrics::Metrics;
 use crate::service::request::{Answer, Offers, Request};
+use crate::service::systemd::{Supervisor, inherited_sockets};
 
 const AFTER_HELP: &str = "\
 Serves every volume of a pool under its name, by the NBD protocol: to qemu, libnbd, nbdkit, fio, the
@@ -79,9 +80,10 @@ const ROOM_EVERY: Duration = Duration::from_secs(2);
 pub(crate) struct Serve {
     #[command(flatten)]
     pool: PoolArgs,
-    /// Where to listen; may be given several times [default: 127.0.0.1:10809, if no --unix is given]
-    #[arg(long, value_name = "ADDRESS")]
-    listen: Vec<SocketAddr>,
+    /// Where to listen, an address or a host name, and a port; may be given several times [default:
+    /// 127.0.0.1:10809, if no --unix is given and systemd passes no socket]
+    #[arg(long, value_name = "ADDRESS", value_parser = tcp_place)]
+    listen: Vec<Listen>,
     /// A Unix socket to listen on; may be given several times
     #[arg(long, value_name = "PATH")]
     unix: Vec<PathBuf>,
@@ -121,6 +123,23 @@ fn mode(text: &str) -> Result<u32, String> {
     }
 }
 
+/// An address or a host name, and a port.
+fn tcp_place(text: &str) -> Result<Listen, String> {
+    if let Ok(address) = text.parse() {
+        return Ok(Listen::Tcp(address));
+    }
+    let expected = "expected an address or a host name, and a port: 127.0.0.1:10809, [::1]:10809 \
+                    or localhost:10809";
+    match text.rsplit_once(':') {
+        Some((host, port))
+            if !host.is_empty() && !host.contains([':', '[']) && port.parse::<u16>().is_ok() =>
+        {
+            Ok(Listen::Host(text.to_owned()))
+        }
+        _ => Err(expected.into()),
+    }
+}
+
 impl Serve {
     pub(crate) fn run(self, console: &Console) -> Result<Exit> {
         self.logs.start(console)?;
@@ -137,27 +156,19 @@ impl Serve {
         let cancel = cancel_telling(|| {
             info!("stopping; requests that are under way end first; a second signal stops at once");
         })?;
+        let supervisor = Supervisor::of_environment()?;
+        let service = Service::start()?;
+        // every place is there before anything long begins, and before a client is let in
+        let listener = self.metrics.map(|address| service.bind(address)).transpose()?;
+        let measurements = Arc::<Measurements>::default();
+        let strangers = Arc::new(Failures::of_strangers());
+        let server = Server::bind(self.config(&measurements, &strangers)?)?;
+        self.warn_of_strangers(&server.addresses());
         let pool = self.pool.open_telling(|error| {
             warn!(%error, "pages are lost, and blocks that are one of them");
         })?;
-        let mut config = Config::new(self.places(), Vec::new());
-        config.unix_mode = self.unix_mode;
-        config.tls = self.tls()?;
-        (config.limits.connections, config.limits.handshakes) = most_clients(most_files());
         let volumes = pool.volumes().len();
-        let offered = Offered::new(&pool, self.allow_resize, Arc::clone(&cancel));
-        config.exports = offered.all()?;
-        let strangers = Arc::new(Failures::of_strangers());
-        let (bounded, counted) = (Arc::clone(&strangers), Arc::clone(&offered.measurements));
-        config.on_event = Arc::new(move |event| {
-            if let Event::Refused { operation: Some(operation), .. } = event {
-                counted.refuse(operation);
-            }
-            logs::connection(&event, &bounded);
-        });
-        self.warn_of_strangers();
-        let service = Service::start()?;
-        // every place is there before a client is let in
+        let offered = Offered::new(&pool, self.allow_resize, measurements, Arc::clone(&cancel));
         let control = match Bound::at(&self.pool.pool) {
             Err(error) if has_no_sockets(&error) => {
                 warn!("the file system of the pool has no sockets: `onefold volume` cannot ask");
@@ -165,12 +176,11 @@ impl Serve {
             }
             bound => Some(bound?),
         };
-        let listener = self.metrics.map(|address| service.bind(address)).transpose()?;
         // else the first clients wait for it; of many GiB that is minutes
         let entries = pool.statistics().table_capacity;
         info!(entries, "taking memory for the table of fingerprints");
         pool.populate_table();
-        let server = Server::start(config)?;
+        let server = server.serve(offered.all()?)?;
         offered.by(server.exports());
         let offered = Arc::new(offered);
         let asked = Arc::clone(&offered);
@@ -185,6 +195,7 @@ impl Serve {
         for address in server.addresses() {
             info!(volumes, "serving on {address}");
         }
+        supervisor.tell_ready()?;
         let bounded = [&*offered.failures, &*strangers];
         let tell_silent = || bounded.iter().for_each(|failures| failures.tell_silent());
         let tell_last = || bounded.iter().for_each(|failures| failures.tell_last());
@@ -203,6 +214,9 @@ impl Serve {
                 !cancel.is_cancelled()
             });
         }
+        if let Err(error) = supervisor.tell_stopping() {
+            warn!(error = %format_args!("{error:#}"), "the end goes on");
+        }
         // nobody changes what is being shut down
         if let Some(control) = control {
             service.end(control, LAST_STEP);
@@ -220,13 +234,38 @@ impl Serve {
         Ok(Exit::Fine)
     }
 
+    /// Where clients connect, how and within which limits; not yet to what.
+    fn config(
+        &self,
+        measurements: &Arc<Measurements>,
+        strangers: &Arc<Failures>,
+    ) -> Result<Config> {
+        let inherited = inherited_sockets()?;
+        let mut config = Config::new(self.places(!inherited.is_empty()), Vec::new());
+        config.inherited = inherited;
+        config.unix_mode = self.unix_mode;
+        config.tls = self.tls()?;
+        (config.limits.connections, config.limits.handshakes) = most_clients(most_files());
+        let (bounded, counted) = (Arc::clone(strangers), Arc::clone(measurements));
+        config.on_event = Arc::new(move |event| {
+            if let Event::Refused { operation: Some(operation), .. } = event {
+                counted.refuse(operation);
+            }
+            logs::connection(&event, &bounded);
+        });
+        Ok(config)
+    }
+
     /// Warns if who is on the network can use the volumes.
-    fn warn_of_strangers(&self) {
-        let is_open = |address: &&SocketAddr| !address.ip().to_canonical().is_loopback();
+    fn warn_of_strangers(&self, addresses: &[Address]) {
         if self.tls_cert.is_some() {
             return;
         }
-        for address in self.listen.iter().filter(is_open) {
+        let tcp = addresses.iter().filter_map(|address| match address {
+            Address::Tcp(address) => Some(address),
+            _ => None,
+        });
+        for address in tcp.filter(|address| !address.ip().to_canonical().is_loopback()) {
             warn!(
                 %address,
                 "whoever reaches this address reads and writes every volume: give --tls-cert, \
@@ -235,11 +274,12 @@ impl Serve {
         }
     }
 
-    fn places(&self) -> Vec<Listen> {
-        let tcp = self.listen.iter().copied().map(Listen::Tcp);
+    /// Where to listen beside the sockets that were handed over, if any were.
+    fn places(&self, has_sockets: bool) -> Vec<Listen> {
+        let tcp = self.listen.iter().cloned();
         let mut places: Vec<Listen> =
             tcp.chain(self.unix.iter().cloned().map(Listen::Unix)).collect();
-        if places.is_empty() {
+        if places.is_empty() && !has_sockets {
             places.push(Listen::Tcp(SocketAddr::from(([127, 0, 0, 1], 10809))));
         }
         places
@@ -284,11 +324,16 @@ impl Drop for UnderWay<'_> {
 }
 
 impl Offered {
-    fn new(pool: &Pool, may_resize: bool, cancel: Arc<Cancel>) -> Self {
+    fn new(
+        pool: &Pool,
+        may_resize: bool,
+        measurements: Arc<Measurements>,
+        cancel: Arc<Cancel>,
+    ) -> Self {
         Self {
             pool: pool.clone(),
             may_resize,
-            measurements: Arc::default(),
+            measurements,
             failures: Arc::new(Failures::of_requests()),
             exports: Mutex::default(),
             changing: Mutex::default(),
@@ -483,7 +528,7 @@ mod tests {
         let (pool, _) = Pool::open(folder, Options::default()).unwrap();
         pool.create_volume("disk", 1 << 20, BlockSize::B4096).unwrap();
         pool.volume("disk").unwrap().write(0, &[7; 4096], Durability::OnReturn).unwrap();
-        let offered = Offered::new(&pool, false, Arc::default());
+        let offered = Offered::new(&pool, false, Arc::default(), Arc::default());
         let (there, gone) = (Cancel::default(), Cancel::default());
         gone.cancel();
         for request in [Request::Scrub, Request::Check] {
@@ -514,6 +559,20 @@ mod tests {
         let other = format!("{:#}", all_of(Ok(()), kept()).unwrap_err());
         assert_eq!(other, "no checkpoint was made: no disk");
         all_of(Ok(()), Ok(())).unwrap();
+    }
+
+    #[test]
+    fn a_place_is_an_address_or_a_host_name_with_a_port() {
+        for text in ["127.0.0.1:10809", "[::1]:0"] {
+            assert_eq!(tcp_place(text), Ok(Listen::Tcp(text.parse().unwrap())));
+        }
+        for text in ["localhost:10809", "db-1.example:0"] {
+            assert_eq!(tcp_place(text), Ok(Listen::Host(text.into())));
+        }
+        for text in ["", "localhost", ":1", "localhost:", "localhost:65536", "::1:10809", "[::1:3"]
+        {
+            assert!(tcp_place(text).unwrap_err().contains("localhost:10809"), "{text}");
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! `onefold volume`
 
 use anyhow::{Context, Result, anyhow};
-use clap::{Args, Subcommand};
+use clap::{Args, Command, Subcommand};
 use indicatif::HumanBytes;
 use onefold_backend::BackendError;
 use onefold_block::BlockSize;
@@ -13,7 +13,7 @@ use crate::console::Console;
 use crate::count::count;
 use crate::exit::Exit;
 use crate::output::Output;
-use crate::pool::{Doer, PoolArgs};
+use crate::pool::{Doer, PoolArgs, WorkingArgs};
 use crate::ratio;
 use crate::service::request::{
     Answer, Compression, Fingerprint, Request, Shown, ShownBlock, ShownDetails,
@@ -91,6 +91,26 @@ Examples:
 
 With --json: one document with name.";
 
+const RENAME_HELP: &str = "\
+A volume that clients of `onefold serve` have open keeps its name, unless --force is given: their
+connections are closed then. Snapshots and clones of it stay what they are; of itself `onefold volume
+info` no longer tells as which volume it was made.
+
+Examples:
+  onefold volume rename --pool /srv/pool disk root
+
+With --json: one document, the volume as `onefold volume info` shows it.";
+
+const ROLLBACK_HELP: &str = "\
+Lets the volume be as the snapshot is, in content and size, at once and durably. What was written to it
+since is lost: take a snapshot first if that may be wanted. A volume that clients of `onefold serve`
+have open stays as it is, unless --force is given: their connections are closed then.
+
+Examples:
+  onefold volume rollback --pool /srv/pool disk disk-monday
+
+With --json: one document, the volume as `onefold volume info` shows it.";
+
 const CHECK_HELP: &str = "\
 Compares the references of each page with the maps of all volumes, without reading pages. Where the
 pool is served, clients go on: pages that they write, erase or have moved meanwhile are left out, and
@@ -126,6 +146,18 @@ Examples:
 
 With --json: one document with gave_back_bytes.";
 
+/// `volume`, whose actions show in their help only those options of how a pool works that matter to
+/// them. All are taken: they are the same for a pool wherever it is opened.
+pub(crate) fn showing_what_matters(volume: Command) -> Command {
+    volume.mut_subcommands(|action| {
+        let shown: &[&str] = match action.get_name() {
+            "create" => &["compression"],
+            _ => &[],
+        };
+        WorkingArgs::showing(action, shown)
+    })
+}
+
 /// Make and manage deduplicated volumes
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
@@ -143,6 +175,8 @@ enum Action {
     Clone(CloneArgs),
     Resize(Resize),
     Delete(Delete),
+    Rename(Rename),
+    Rollback(Rollback),
     Check(Check),
     Scrub(Scrub),
     Stats(Stats),
@@ -239,6 +273,36 @@ struct Delete {
     name: String,
 }
 
+/// Give a volume or snapshot another name
+#[derive(Debug, Args)]
+#[command(after_help = RENAME_HELP)]
+struct Rename {
+    #[command(flatten)]
+    pool: PoolArgs,
+    /// Rename it although clients have it open: their connections are closed
+    #[arg(long)]
+    force: bool,
+    /// The volume
+    name: String,
+    /// What to call it
+    to: String,
+}
+
+/// Let a volume be as one of its snapshots is
+#[derive(Debug, Args)]
+#[command(after_help = ROLLBACK_HELP)]
+struct Rollback {
+    #[command(flatten)]
+    pool: PoolArgs,
+    /// Roll it back although clients have it open: their connections are closed
+    #[arg(long)]
+    force: bool,
+    /// The volume
+    name: String,
+    /// The snapshot
+    snapshot: String,
+}
+
 /// Find out whether maps, references and containers fit together
 #[derive(Debug, Args)]
 #[command(after_help = CHECK_HELP)]
@@ -289,6 +353,8 @@ impl Volume {
             Action::Clone(one) => copy(one.pool, one.name, one.clone, false, console),
             Action::Resize(resize) => resize.run(console),
             Action::Delete(delete) => delete.run(console),
+            Action::Rename(rename) => rename.run(console),
+            Action::Rollback(rollback) => rollback.run(console),
             Action::Check(check) => check.run(console),
             Action::Scrub(scrub) => scrub.run(console),
             Action::Stats(stats) => stats.run(console),
@@ -475,6 +541,24 @@ impl Delete {
             document(&Deleted { name: self.name })?;
         }
         Ok(Exit::Fine)
+    }
+}
+
+impl Rename {
+    fn run(self, console: &Console) -> Result<Exit> {
+        let Self { pool, force: is_forced, name, to } = self;
+        let done = format!("volume '{name}' is called '{to}' now");
+        let request = Request::Rename { name, to: to.clone(), is_forced };
+        change(pool.doer(pool.folder(false)?, console)?, request, to, &done, console)
+    }
+}
+
+impl Rollback {
+    fn run(self, console: &Console) -> Result<Exit> {
+        let Self { pool, force: is_forced, name, snapshot } = self;
+        let done = format!("volume '{name}' is as '{snapshot}' now");
+        let request = Request::RollBack { name: name.clone(), snapshot, is_forced };
+        change(pool.doer(pool.folder(false)?, console)?, request, name, &done, console)
     }
 }
 

@@ -121,6 +121,8 @@ fn pool(page: &mut Page<'_, '_>, sums: &Statistics) -> fmt::Result {
     page.gauge("container_bytes", "Bytes of containers on disk", sums.container_bytes)?;
     let help = "Bytes of containers that compacting would give back";
     page.gauge("reclaimable_bytes", help, sums.reclaimable_bytes)?;
+    let help = "Containers that cannot be read, or of which a page is known to be lost";
+    page.gauge("damaged_containers", help, sums.damaged_containers)?;
     page.gauge("journal_bytes", "Bytes of the journal since the checkpoint", sums.journal_bytes)?;
     if let Some(quota) = sums.quota {
         page.gauge("quota_bytes", "Bytes that containers may have", quota)?;

@@ -8,12 +8,14 @@
 //! | metrics.rs | what is told of a pool that is served |
 //! | http.rs | who asks for that |
 //! | logs.rs | what is said of what happens |
+//! | systemd.rs | sockets from systemd, and what it is told |
 
 pub(crate) mod control;
 pub(crate) mod http;
 pub(crate) mod logs;
 pub(crate) mod metrics;
 pub(crate) mod request;
+pub(crate) mod systemd;
 
 use std::time::Duration;
 

@@ -39,6 +39,18 @@ pub(crate) enum Request {
         /// Also while clients use it.
         is_forced: bool,
     },
+    Rename {
+        name: String,
+        to: String,
+        /// Also while clients use it.
+        is_forced: bool,
+    },
+    RollBack {
+        name: String,
+        snapshot: String,
+        /// Also while clients use it.
+        is_forced: bool,
+    },
     List,
     Info {
         name: String,
@@ -306,7 +318,12 @@ impl Request {
     pub(crate) fn is_change(&self) -> bool {
         matches!(
             self,
-            Self::Create { .. } | Self::Copy { .. } | Self::Resize { .. } | Self::Delete { .. }
+            Self::Create { .. }
+                | Self::Copy { .. }
+                | Self::Resize { .. }
+                | Self::Delete { .. }
+                | Self::Rename { .. }
+                | Self::RollBack { .. }
         )
     }
 
@@ -323,6 +340,10 @@ impl Request {
             }
             Self::Resize { name, size, may_shrink } => resize(pool, &name, size, may_shrink)?,
             Self::Delete { name, is_forced } => delete(pool, offers, &name, is_forced)?,
+            Self::Rename { name, to, is_forced } => rename(pool, offers, &name, &to, is_forced)?,
+            Self::RollBack { name, snapshot, is_forced } => {
+                roll_back(pool, offers, &name, &snapshot, is_forced)?;
+            }
             Self::List => {
                 return Ok(Answer::Volumes(pool.volumes().into_iter().map(Shown::from).collect()));
             }
@@ -387,6 +408,31 @@ fn delete(pool: &Pool, offers: &dyn Offers, name: &str, is_forced: bool) -> Resu
         offers.offer(name)?;
     }
     Ok(deleted?)
+}
+
+fn rename(pool: &Pool, offers: &dyn Offers, name: &str, to: &str, is_forced: bool) -> Result<()> {
+    pool.volume(name)?;
+    offers.take_back(name, is_forced)?;
+    let renamed = pool.rename_volume(name, to);
+    // what failed may have come about in part: the volume is there under one of the names
+    let offered = offers.offer(if pool.volume(name).is_ok() { name } else { to });
+    renamed?;
+    offered
+}
+
+fn roll_back(
+    pool: &Pool,
+    offers: &dyn Offers,
+    name: &str,
+    snapshot: &str,
+    is_forced: bool,
+) -> Result<()> {
+    pool.volume(name)?;
+    offers.take_back(name, is_forced)?;
+    let rolled_back = pool.roll_back_volume(name, snapshot);
+    let offered = offers.offer(name);
+    rolled_back?;
+    offered
 }
 
 /// Makes a volume by `made`, and offers it.

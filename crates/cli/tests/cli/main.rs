@@ -46,6 +46,7 @@ mod served_pool;
 mod serving;
 mod side_by_side;
 mod streams;
+mod systemd;
 mod trace;
 mod tree;
 mod tree_equality;

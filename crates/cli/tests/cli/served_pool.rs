@@ -331,6 +331,62 @@ fn volumes_come_change_and_go_while_they_are_served() {
 }
 
 #[test]
+fn a_volume_is_renamed_and_rolled_back_unless_clients_have_it_open() {
+    let lab = Lab::new();
+    lab.ok("volume create --pool pool --size 4MiB disk");
+    let server = Server::start(&lab, "pool", "");
+    let mut disk = server.open("disk");
+    disk.write(0, &[1; BLOCK]).unwrap();
+    lab.ok("volume snapshot --pool pool disk monday");
+    disk.write(0, &[2; BLOCK]).unwrap();
+    for change in ["rename --pool pool disk root", "rollback --pool pool disk monday"] {
+        lab.run(&format!("volume {change}")).expect(1).says(&["is open", "--force"]);
+        assert!(disk.read(0, BLOCK).unwrap() == [2; BLOCK]);
+    }
+    lab.ok("volume rollback --pool pool --force disk monday");
+    assert!(disk.is_closed());
+    let mut disk = server.open("disk");
+    assert!(disk.read(0, BLOCK).unwrap() == [1; BLOCK]);
+    lab.ok("volume rename --pool pool --force disk root");
+    assert!(disk.is_closed());
+    let mut root = server.open("root");
+    root.write(0, &[3; BLOCK]).unwrap();
+    drop(root);
+    // what is refused leaves all volumes offered
+    lab.run("volume rename --pool pool root monday").expect(1).says(&["'monday' already"]);
+    lab.run("volume rollback --pool pool root root").expect(1).says(&["expected a snapshot"]);
+    assert!(server.open("root").read(0, BLOCK).unwrap() == [3; BLOCK]);
+    assert_eq!(server.end(Signal::TERM).0, 0);
+    // and without a server
+    let shown = lab.ok("volume rename --pool pool --json root disk").json();
+    assert_eq!(shown["name"], "disk");
+    let shown = lab.ok("volume rollback --pool pool --json disk monday").json();
+    assert_eq!(shown["source"], "monday");
+    assert!(lab.ok("volume check --pool pool").stdout.contains("no problems"));
+}
+
+#[test]
+fn a_port_that_is_taken_is_known_before_the_pool_is_opened() {
+    let lab = Lab::new();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    let line = format!("serve --pool there-is-none --listen {address}");
+    lab.run(&line).expect(1).says(&[&format!("cannot listen on {address}")]);
+}
+
+#[test]
+fn the_help_of_an_action_shows_the_options_that_matter_to_it() {
+    let lab = Lab::new();
+    let has = |action: &str| {
+        let help = lab.ok(&format!("{action} --help")).stdout;
+        ["--index-memory", "--verify", "--quota", "--compression"].map(|name| help.contains(name))
+    };
+    assert_eq!(has("serve"), [true; 4]);
+    assert_eq!(has("volume create"), [false, false, false, true]);
+    assert_eq!(has("volume list"), [false; 4]);
+}
+
+#[test]
 fn what_was_done_is_one_document_whoever_does_it() {
     let lab = Lab::new();
     lab.ok("volume create --pool pool --size 1MiB first");
@@ -694,13 +750,15 @@ fn nothing_is_there_for_clients_where_a_start_fails() {
     lab.ok("volume create --pool pool --size 1MiB disk");
     Server::start(&lab, "pool", "").end(Signal::KILL);
     // a start that goes as far as to let clients in replaces what the killed one left
-    let left = fs::symlink_metadata(lab.path("socket")).unwrap().ino();
+    let inodes = || {
+        ["socket", "pool/control"].map(|name| fs::symlink_metadata(lab.path(name)).unwrap().ino())
+    };
+    let left = inodes();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();
     let line = format!("serve --pool pool --unix socket --metrics {address}");
     lab.run(&line).expect(1).says(&[&format!("cannot listen on {address}")]);
-    assert_eq!(fs::symlink_metadata(lab.path("socket")).unwrap().ino(), left);
-    assert!(!lab.path("pool/control").exists());
+    assert_eq!(inodes(), left);
 }
 
 #[test]

@@ -129,7 +129,7 @@ fn nbdinfo_sees_what_there_is() {
         "\"can_zero\": true",
         "\"block_size_minimum\": 1,",
         "\"block_size_preferred\": 4096",
-        "\"block_size_maximum\": 33554432",
+        "\"block_size_maximum\": 67108864",
         "\"export-size\": 70254592",
     ] {
         assert!(told.contains(expected), "{expected} is not in {told}");
@@ -252,7 +252,6 @@ handle.set_strict_mode(0)
 for call, errno in [
     (lambda: handle.pread(512, {SIZE}), "EINVAL"),
     (lambda: handle.pwrite(b"x", {SIZE}), "ENOSPC"),
-    (lambda: handle.pread((32 << 20) + 1, 0), "EINVAL"),
 ]:
     try:
         call()

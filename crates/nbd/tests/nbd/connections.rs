@@ -1,13 +1,14 @@
 //! Many connections, and the room that each has.
 
 use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
-use std::sync::Barrier;
+use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Duration;
 
-use onefold_nbd::{Address, Config, Limits, Listen, Server, ServerError};
+use onefold_nbd::{Address, Config, Export, Limits, Listen, Server, ServerError};
 use onefold_testkit::random;
 
 use crate::client::*;
@@ -28,6 +29,75 @@ fn tcp_serves_like_a_unix_socket() {
     let data = random(3, 100_000);
     assert_eq!(client.write(0, 1, &data), 0);
     assert!(lab.client().read(0, 1, 100_000).unwrap() == data);
+}
+
+#[test]
+fn a_host_name_is_listened_on_at_each_address_that_this_machine_has() {
+    let lab = Lab::with(Watched::new(MIB), |mut config| {
+        config.listen = vec![Listen::Host("localhost:0".into())];
+        config
+    });
+    assert!(!lab.server.addresses().is_empty());
+    for address in lab.server.addresses() {
+        let Address::Tcp(address) = address else { panic!("{address:?}") };
+        assert!(address.ip().is_loopback(), "{address}");
+        assert_eq!(Client::served(tcp(*address), "disk").read(0, 0, 1), Ok(vec![0]));
+    }
+    let start = |host: &str| Server::start(Config::new(vec![Listen::Host(host.into())], vec![]));
+    let unknown = start("no-such-host.invalid:0").err();
+    assert!(matches!(&unknown, Some(ServerError::Listen { address, .. })
+        if address == "no-such-host.invalid:0"));
+}
+
+#[test]
+fn sockets_that_listen_already_are_served_and_keep_their_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("inherited");
+    let tcp_socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let unix_socket = UnixListener::bind(&socket).unwrap();
+    // who comes before the server waits for it
+    let early = UnixStream::connect(&socket).unwrap();
+    let lab = Lab::with(Watched::new(MIB), |mut config| {
+        config.listen = Vec::new();
+        config.inherited = vec![tcp_socket.into(), unix_socket.into()];
+        config
+    });
+    let [Address::Tcp(address), Address::Unix(path)] = lab.server.addresses() else {
+        panic!("{:?}", lab.server.addresses())
+    };
+    assert_eq!(*path, socket);
+    assert_eq!(Client::served(early, "disk").write(0, 0, b"kept"), 0);
+    assert_eq!(Client::served(tcp(*address), "disk").read(0, 0, 4), Ok(b"kept".to_vec()));
+    drop(lab);
+    assert!(socket.exists(), "it belongs to whoever made it");
+}
+
+#[test]
+fn what_is_no_socket_that_listens_is_refused() {
+    let (connected, _other) = UnixStream::pair().unwrap();
+    let file = std::fs::File::open("/dev/null").unwrap();
+    let datagrams = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    for socket in [OwnedFd::from(connected), file.into(), datagrams.into()] {
+        let mut config = Config::new(vec![], vec![]);
+        config.inherited = vec![socket];
+        let refused = Server::start(config).err();
+        assert!(matches!(refused, Some(ServerError::Inherited { .. })), "{refused:?}");
+    }
+}
+
+#[test]
+fn clients_of_a_server_that_is_bound_wait_until_it_serves() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("socket");
+    let bind = || Server::bind(Config::new(vec![Listen::Unix(socket.clone())], vec![]));
+    let bound = bind().unwrap();
+    let taken = bind().err();
+    assert!(matches!(taken, Some(ServerError::InUse { .. })), "{taken:?}");
+    let early = UnixStream::connect(&socket).unwrap();
+    let device = Watched::new(MIB);
+    let server = bound.serve(vec![Export::new("disk", Arc::new(device))]).unwrap();
+    assert_eq!(Client::served(early, "disk").read(0, 0, 1), Ok(vec![0]));
+    drop(server);
 }
 
 #[test]

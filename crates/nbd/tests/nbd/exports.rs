@@ -30,6 +30,53 @@ fn an_export_that_came_later_is_served_like_any_other() {
 }
 
 #[test]
+fn the_only_export_that_can_be_written_is_the_default_and_stays_it() {
+    let lab = Lab::new();
+    let exports = lab.server.exports();
+    exports.add(memory("monday").read_only()).unwrap();
+    exports.add(memory("tuesday").read_only()).unwrap();
+    let name_of_default = || {
+        let answers = Client::greet(lab.connect()).option(INFO, &info_query("", &[1]));
+        answers.into_iter().find_map(|(_, data)| data.strip_prefix(&[0, 1]).map(<[u8]>::to_vec))
+    };
+    assert_eq!(name_of_default(), Some(b"disk".to_vec()));
+    exports.add(memory("other")).unwrap();
+    assert_eq!(name_of_default(), Some(b"disk".to_vec()));
+    exports.remove("disk", true).unwrap();
+    assert_eq!(name_of_default(), None, "a client that comes back is given no other export");
+}
+
+#[test]
+fn of_several_exports_that_can_be_written_or_cannot_none_is_the_default() {
+    for is_read_only in [false, true] {
+        let lab = Lab::new();
+        let exports = lab.server.exports();
+        let other = memory("other");
+        exports.add(if is_read_only { other.clone().read_only() } else { other }).unwrap();
+        if is_read_only {
+            exports.remove("disk", true).unwrap();
+            exports.add(memory("third").read_only()).unwrap();
+        }
+        let answer = Client::greet(lab.connect()).answer(INFO, &info_query("", &[]));
+        assert_eq!(answer, ERR_UNKNOWN);
+    }
+}
+
+#[test]
+fn a_client_asks_for_every_export_of_a_long_list_in_one_handshake() {
+    let lab = Lab::new();
+    let exports = lab.server.exports();
+    let names: Vec<String> = (0..150).map(|number| format!("export {number}")).collect();
+    names.iter().for_each(|name| exports.add(memory(name)).unwrap());
+    let mut client = Client::greet(lab.connect());
+    for name in &names {
+        for _ in 0..10 {
+            assert_eq!(client.option(INFO, &info_query(name, &[])).last(), Some(&(ACK, vec![])));
+        }
+    }
+}
+
+#[test]
 fn an_export_in_use_stays_unless_it_is_forced() {
     let lab = Lab::new();
     let exports = lab.server.exports();

@@ -92,7 +92,7 @@ fn information_is_what_was_asked_for() {
     assert_eq!(answers, [mandatory(2 * MIB), done.clone()]);
     // what nobody knows is ignored, and nothing is said twice
     let answers = client.option(INFO, &info_query("with words", &[3, 2, 1, 0, 99, 3]));
-    let sizes = [1, 512, 32 << 20].map(u32::to_be_bytes).concat();
+    let sizes = [1, 512, 64 << 20].map(u32::to_be_bytes).concat();
     assert_eq!(
         answers,
         [

@@ -121,8 +121,8 @@ fn a_request_that_makes_no_sense_is_refused_and_calls_no_device() {
         ((READ, 0), size, 1, EINVAL),
         ((READ, 0), size - 1, 2, EINVAL),
         ((READ, 0), u64::MAX, 1, EINVAL),
-        ((READ, 0), 0, (32 << 20) + 1, EINVAL),
-        ((READ, DF), 0, (32 << 20) + 1, EOVERFLOW),
+        ((READ, 0), 0, (64 << 20) + 1, EINVAL),
+        ((READ, DF), 0, (64 << 20) + 1, EOVERFLOW),
         ((READ, REQ_ONE), 0, 1, EINVAL),
         ((READ, NO_HOLE), 0, 1, EINVAL),
         ((READ, 1 << 15), 0, 1, EINVAL),
@@ -177,18 +177,18 @@ fn without_structured_replies_errors_are_numbers_and_pieces_and_metadata_are_unk
 fn a_write_that_is_too_long_is_refused_and_its_bytes_are_skipped() {
     let lab = Lab::new();
     let mut client = lab.client();
-    assert_eq!(client.write(0, 0, &vec![1; (32 << 20) + 1]), EINVAL);
+    assert_eq!(client.write(0, 0, &vec![1; (64 << 20) + 1]), EINVAL);
     assert_eq!(lab.device.calls(), []);
     assert_eq!(client.write(0, 0, b"after"), 0);
 }
 
 #[test]
 fn the_longest_requests_are_served() {
-    let lab = Lab::with(Watched::new(64 * MIB), |config| config);
+    let lab = Lab::with(Watched::new(128 * MIB), |config| config);
     let mut client = lab.client();
-    let data = random(2, 32 << 20);
+    let data = random(2, 64 << 20);
     assert_eq!(client.write(0, 4095, &data), 0);
-    assert!(client.read(0, 4095, 32 << 20).unwrap() == data);
+    assert!(client.read(0, 4095, 64 << 20).unwrap() == data);
 }
 
 #[test]

@@ -1,0 +1,135 @@
+//! What systemd gives a service and is told by it: sockets that listen already (`LISTEN_FDS`), and
+//! when the service is ready and when it stops (`NOTIFY_SOCKET`). See sd_listen_fds(3) and
+//! sd_notify(3).
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+
+use anyhow::{Context, Result, ensure};
+use rustix::io::{FdFlags, fcntl_setfd};
+
+/// The first file that is handed over.
+const FIRST: RawFd = 3;
+
+/// No service is given more sockets.
+const MOST: usize = 1024;
+
+/// The sockets that systemd handed to this process. Call it once.
+///
+/// # Errors
+///
+/// `LISTEN_FDS` is no number of files that are open.
+pub(crate) fn inherited_sockets() -> Result<Vec<OwnedFd>> {
+    let count = count_for(env::var_os("LISTEN_PID"), env::var_os("LISTEN_FDS"), std::process::id());
+    let numbers = FIRST..FIRST + count? as RawFd;
+    // all of them before the first is taken: an error must not close a file of somebody else
+    for number in numbers.clone() {
+        // SAFETY: it is borrowed for this one call, which fails if it is not open.
+        let file = unsafe { BorrowedFd::borrow_raw(number) };
+        fcntl_setfd(file, FdFlags::CLOEXEC)
+            .with_context(|| format!("LISTEN_FDS says that file {number} is open"))?;
+    }
+    // SAFETY: LISTEN_PID names this process, so these files were opened for it to own, and they are
+    // open, as the loop above found. Nothing else here knows their numbers.
+    Ok(numbers.map(|number| unsafe { OwnedFd::from_raw_fd(number) }).collect())
+}
+
+/// How many files were handed to process `own`, as the environment says.
+fn count_for(pid: Option<OsString>, count: Option<OsString>, own: u32) -> Result<usize> {
+    let text = |value: &OsString| value.to_str().and_then(|text| text.parse::<u64>().ok());
+    // what was meant for a parent is none of ours
+    let (Some(pid), Some(count)) = (pid, count) else { return Ok(0) };
+    if text(&pid) != Some(own.into()) {
+        return Ok(0);
+    }
+    let found = text(&count).filter(|count| *count <= MOST as u64);
+    let shown = count.to_string_lossy();
+    let expected = || format!("LISTEN_FDS is '{shown}', expected a number up to {MOST}");
+    Ok(found.with_context(expected)? as usize)
+}
+
+/// Where systemd waits for news of this service.
+pub(crate) struct Supervisor(Option<(UnixDatagram, SocketAddr)>);
+
+impl Supervisor {
+    /// The one that `NOTIFY_SOCKET` names; nobody if it names none.
+    pub(crate) fn of_environment() -> Result<Self> {
+        let Some(name) = env::var_os("NOTIFY_SOCKET").filter(|name| !name.is_empty()) else {
+            return Ok(Self(None));
+        };
+        let known = || format!("NOTIFY_SOCKET is '{}'", name.display());
+        let address = address_of(&name).with_context(known)?;
+        let socket = UnixDatagram::unbound().with_context(known)?;
+        Ok(Self(Some((socket, address))))
+    }
+
+    /// Says that clients are let in.
+    pub(crate) fn tell_ready(&self) -> Result<()> {
+        self.tell("READY=1")
+    }
+
+    /// Says that the end has begun.
+    pub(crate) fn tell_stopping(&self) -> Result<()> {
+        self.tell("STOPPING=1")
+    }
+
+    fn tell(&self, news: &str) -> Result<()> {
+        let Some((socket, address)) = &self.0 else { return Ok(()) };
+        let sent = socket.send_to_addr(news.as_bytes(), address);
+        sent.with_context(|| format!("systemd cannot be told {news}"))?;
+        Ok(())
+    }
+}
+
+/// A path, or behind an `@` a name that no file has.
+fn address_of(name: &OsStr) -> Result<SocketAddr> {
+    match name.as_bytes() {
+        [b'@', name @ ..] => Ok(SocketAddr::from_abstract_name(name)?),
+        path => {
+            ensure!(path.starts_with(b"/"), "expected an absolute path, or a name behind an @");
+            Ok(SocketAddr::from_pathname(name)?)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_taken_only_by_the_process_that_they_are_for() {
+        let count = |pid: Option<&str>, count: Option<&str>| {
+            count_for(pid.map(Into::into), count.map(Into::into), 77).ok()
+        };
+        assert_eq!(count(Some("77"), Some("2")), Some(2));
+        assert_eq!(count(Some("78"), Some("2")), Some(0));
+        assert_eq!(count(None, Some("2")), Some(0));
+        assert_eq!(count(Some("77"), None), Some(0));
+        assert_eq!(count(Some(""), Some("2")), Some(0));
+        for wrong in ["", "-1", "two", "1025", "99999999999999999999"] {
+            assert_eq!(count(Some("77"), Some(wrong)), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn news_arrive_at_paths_and_at_abstract_names() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("notify");
+        let abstract_name = format!("@onefold-test-{}", std::process::id());
+        for name in [path.as_os_str(), OsStr::new(&abstract_name)] {
+            let address = address_of(name).unwrap();
+            let listener = UnixDatagram::bind_addr(&address).unwrap();
+            let supervisor = Supervisor(Some((UnixDatagram::unbound().unwrap(), address)));
+            supervisor.tell_ready().unwrap();
+            let mut bytes = [0; 100];
+            let len = listener.recv(&mut bytes).unwrap();
+            assert_eq!(&bytes[..len], b"READY=1");
+        }
+        assert!(address_of(OsStr::new("relative")).is_err());
+        Supervisor(None).tell_stopping().unwrap();
+    }
+}
