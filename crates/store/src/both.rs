@@ -1,7 +1,7 @@
-//! Two things at a time.
+//! Several things at a time.
 
 use std::panic::resume_unwind;
-use std::thread;
+use std::thread::{self, ScopedJoinHandle};
 
 /// Does both at once, on two threads, and gives what comes of each.
 pub(crate) fn both<A: Send, B>(
@@ -11,8 +11,13 @@ pub(crate) fn both<A: Send, B>(
     thread::scope(|scope| {
         let one = scope.spawn(one);
         let other = other();
-        (one.join().unwrap_or_else(|panic| resume_unwind(panic)), other)
+        (joined(one), other)
     })
+}
+
+/// What comes of a thread, whose panic goes on here.
+pub(crate) fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
+    thread.join().unwrap_or_else(|panic| resume_unwind(panic))
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
+use std::thread;
 
 use bytes::Bytes;
 use onefold_backend::{ObjectInfo, Request, Span};
@@ -22,6 +23,7 @@ use onefold_index::{self as index, Index};
 use onefold_seal::ObjectId;
 
 use self::seen::{Seen, Walk};
+use crate::both::{both, joined};
 use crate::chunks::{ChunkReader, Chunks};
 use crate::entries::Entries;
 use crate::history;
@@ -167,21 +169,34 @@ fn examine_by(
         room: MAX_FINDINGS_LEN,
         with_trees: Vec::new(),
     };
-    // Snapshots first: whatever they refer to was durable before them, so that a backup that
-    // runs beside the check cannot make it see a snapshot without its chunks.
+    // What is listed first refers to what is listed after it, and was durable after that: so a backup
+    // that runs beside the check cannot make it see a snapshot without its chunks. Whatever depends on
+    // none of that is read meanwhile.
     let objects = &repository.objects;
     let receipts = objects.list(receipt::PREFIX)?;
-    let snapshots = objects.list(snapshot::PREFIX)?;
-    let runs = objects.list(index::PREFIX)?;
-    check.marks()?;
-    check.list(&objects.list(container::PREFIX)?);
-    check.runs(&runs)?;
-    check.receipts(&receipts, &snapshots)?;
-    check.logs(&snapshots)?;
-    check.keys()?;
-    let index = check.snapshots(&snapshots)?;
-    check.intents()?;
-    check.bundles()?;
+    let index = thread::scope(|scope| {
+        let keys = scope.spawn(|| repository.check_keys());
+        let (runs, snapshots) =
+            both(|| objects.list(index::PREFIX), || objects.list(snapshot::PREFIX));
+        let (runs, snapshots) = (runs?, snapshots?);
+        let logs = scope.spawn(|| {
+            let mut seen = history::Seen::default();
+            let found = seen.compare(repository, None)?;
+            Ok::<_, StoreError>((seen, found))
+        });
+        let intents = scope.spawn(|| objects.list_names(intent::PREFIX));
+        let (containers, marks) = both(|| objects.list(container::PREFIX), || check.marks());
+        marks?;
+        check.list(&containers?);
+        check.runs(&runs)?;
+        check.receipts(&receipts, &snapshots)?;
+        check.logs(joined(logs)?, &snapshots);
+        check.keys(joined(keys)?)?;
+        let index = check.snapshots(&snapshots)?;
+        check.intents(joined(intents)?.len());
+        check.bundles()?;
+        Ok::<_, StoreError>(index)
+    })?;
     let is_sure = index.trouble().is_none();
     // What it takes on disk is given back; if that fails, the next check does it.
     drop(index.clear());
@@ -362,10 +377,12 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Reads every log from its beginning, and holds the snapshots against what they say.
-    fn logs(&mut self, snapshots: &[ObjectInfo]) -> Result<(), StoreError> {
-        let mut seen = history::Seen::default();
-        let found = seen.compare(self.repository, None)?;
+    /// Holds the snapshots against what all the logs say.
+    fn logs(
+        &mut self,
+        (seen, found): (history::Seen, history::Contradictions),
+        snapshots: &[ObjectInfo],
+    ) {
         for finding in found.findings() {
             // A receipt may have told already.
             if !self.found.report.findings.iter().any(|other| other.object == finding.object) {
@@ -387,12 +404,13 @@ impl Check<'_> {
             ));
         }
         self.found.seen = seen;
-        Ok(())
     }
 
-    /// Reads every key and every epoch.
-    fn keys(&mut self) -> Result<(), StoreError> {
-        let (findings, notes) = self.repository.check_keys()?;
+    /// Takes up what is wrong with keys and epochs.
+    fn keys(
+        &mut self,
+        (findings, notes): (Vec<StoreError>, Vec<String>),
+    ) -> Result<(), StoreError> {
         for error in findings {
             let (object, problem) = match error {
                 StoreError::Envelope { object, source } => (object, source.to_string()),
@@ -423,14 +441,12 @@ impl Check<'_> {
     }
 
     /// What backups left to be finished, or are just at.
-    fn intents(&mut self) -> Result<(), StoreError> {
-        let intents = self.repository.objects.list(intent::PREFIX)?.len();
+    fn intents(&mut self, intents: usize) {
         if intents > 0 {
             self.note(format!(
                 "{intents} backups have begun and not ended, or died; a prune sees to what is left"
             ));
         }
-        Ok(())
     }
 
     /// Reads every tree of every snapshot and looks for every chunk; the index that it used.

@@ -121,7 +121,7 @@ pub(crate) struct ChunkReader<'a> {
 }
 
 /// No container that is kept whole is longer, in bytes; and how many bytes of them are kept.
-const MAX_SHORT: u64 = 64 << 10;
+const MAX_SHORT: u64 = 1 << 20;
 const MAX_SHORT_LEN: u64 = 32 << 20;
 
 /// Neighbours are read ahead together, up to so many bytes at least.

@@ -19,6 +19,7 @@ use onefold_backend::{BackendError, ObjectInfo, Objects, OnAnswer, Request, Span
 use onefold_container as container;
 use onefold_index as index;
 
+use crate::both::joined;
 use crate::client::{self, Step};
 use crate::{bundle, config, keys, log, mark, snapshot};
 
@@ -62,10 +63,7 @@ impl Early {
             };
             let lists: Vec<_> = prefixes.iter().copied().map(list).collect();
             self.read(names, max);
-            let join = |list: thread::ScopedJoinHandle<'_, _>| {
-                list.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-            };
-            lists.into_iter().map(join).collect::<Vec<_>>()
+            lists.into_iter().map(joined).collect::<Vec<_>>()
         });
         let prefixes = prefixes.iter().map(|prefix| (*prefix).to_owned());
         self.lock().listed.extend(prefixes.zip(listed));

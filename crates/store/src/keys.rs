@@ -234,7 +234,7 @@ impl Locked {
 
     fn open(self, (key, mut keys): (ObjectId, Keys)) -> Result<Repository, StoreError> {
         let mut unread = Vec::new();
-        for (epoch, read) in read_epochs(&*self.objects, self.id, &keys)? {
+        for (epoch, read) in read_epochs(&*self.objects, self.id, &keys, epochs(&*self.objects)?)? {
             match read {
                 Ok(sealing) => keys.add_epoch(epoch, sealing),
                 Err(error) if error.is_no_answer() || error.is_unknown_version() => {
@@ -315,16 +315,27 @@ fn is_left_behind(error: &StoreError) -> bool {
     matches!(error, StoreError::Envelope { source: SealError::WrongRepository { .. }, .. })
 }
 
+/// What was read of a key.
+type ReadKey = (ObjectId, Result<Bytes, StoreError>);
+
 /// What lies below `keys/`.
 struct KeyObjects {
-    read: Vec<(ObjectId, Result<Bytes, StoreError>)>,
+    read: Vec<ReadKey>,
     /// Keys that were not read, because there are so many.
     unread: Vec<ObjectId>,
 }
 
 /// Reads the keys whose ids begin with `digits`.
 fn read_all(objects: &dyn Objects, digits: &str) -> Result<KeyObjects, StoreError> {
-    let names = objects.list_names(PREFIX)?;
+    read_listed(objects, &objects.list_names(PREFIX)?, digits)
+}
+
+/// The same of those that a listing gave as `names`.
+fn read_listed(
+    objects: &dyn Objects,
+    names: &[String],
+    digits: &str,
+) -> Result<KeyObjects, StoreError> {
     let ids = names.iter().filter_map(|name| key_id(name));
     let mut fitting: Vec<_> = ids.filter(|id| id.to_string().starts_with(digits)).collect();
     let unread = fitting.split_off(fitting.len().min(MAX_READ));
@@ -337,17 +348,22 @@ fn read_all(objects: &dyn Objects, digits: &str) -> Result<KeyObjects, StoreErro
 
 /// The epochs that have an object, in order.
 fn epochs(objects: &dyn Objects) -> Result<Vec<u32>, StoreError> {
-    Ok(objects.list_names(EPOCHS)?.iter().filter_map(|name| epoch_number(name)).collect())
+    Ok(epoch_numbers(&objects.list_names(EPOCHS)?))
 }
 
-/// The sealing keys of all epochs, in order; those that cannot be read with the reason.
+fn epoch_numbers(names: &[String]) -> Vec<u32> {
+    names.iter().filter_map(|name| epoch_number(name)).collect()
+}
+
+/// The sealing keys of those epochs that were `found`, in order; those that cannot be read with the
+/// reason.
 #[expect(clippy::type_complexity, reason = "a number and a result")]
 fn read_epochs(
     objects: &dyn Objects,
     repository: ObjectId,
     keys: &Keys,
+    mut found: Vec<u32>,
 ) -> Result<Vec<(u32, Result<Key, StoreError>)>, StoreError> {
-    let mut found = epochs(objects)?;
     found.truncate(MAX_READ);
     let mut read = Vec::new();
     let names = found.iter().map(|epoch| epoch_name(*epoch));
@@ -458,8 +474,14 @@ impl Repository {
     /// Every key. Those that cannot be read are given apart.
     pub fn keys(&self) -> Result<KeyList, StoreError> {
         let keys = self.expect_keys()?;
+        Ok(self.key_infos(read_all(&*self.objects, "")?.read, keys))
+    }
+
+    /// What of the objects of keys is known, and what is wrong with the others, but those that belong to
+    /// another repository.
+    fn key_infos(&self, objects: Vec<ReadKey>, keys: &Keys) -> KeyList {
         let (mut infos, mut damaged) = (Vec::new(), Vec::new());
-        for (id, read) in read_all(&*self.objects, "")?.read {
+        for (id, read) in objects {
             match read.and_then(|object| self.key_info(id, &object, keys)) {
                 Ok(info) => infos.push(info),
                 Err(error) if is_left_behind(&error) => {}
@@ -467,7 +489,7 @@ impl Repository {
             }
         }
         infos.sort_by_key(|info| (info.remark.created, info.id));
-        Ok((infos, damaged))
+        (infos, damaged)
     }
 
     fn key_info(&self, id: ObjectId, object: &[u8], keys: &Keys) -> Result<KeyInfo, StoreError> {
@@ -576,7 +598,7 @@ impl Repository {
             let info = read.and_then(|object| self.key_info(id, &object, keys));
             unreadable.extend(info.err().map(|error| (key_name(id), error)));
         }
-        for (epoch, read) in read_epochs(objects, self.id(), keys)? {
+        for (epoch, read) in read_epochs(objects, self.id(), keys, epochs(objects)?)? {
             let error = read.err().filter(|_| epoch > self.epoch());
             unreadable.extend(error.map(|error| (epoch_name(epoch), error)));
         }
@@ -700,18 +722,20 @@ impl Repository {
             let note = |name| format!("{name} is not read: the repository is not encrypted");
             return Ok((Vec::new(), stray.map(|info| note(info.name)).collect()));
         };
-        for info in objects.list(PREFIX)?.into_iter().chain(objects.list(EPOCHS)?) {
-            if key_id(&info.name).is_none() && epoch_number(&info.name).is_none() {
-                notes.push(format!("{} is no key and was not read", info.name));
+        let (listed, found) = (objects.list_names(PREFIX)?, objects.list_names(EPOCHS)?);
+        for name in listed.iter().chain(&found) {
+            if key_id(name).is_none() && epoch_number(name).is_none() {
+                notes.push(format!("{name} is no key and was not read"));
             }
         }
-        let (infos, mut findings) = self.keys()?;
-        let all = read_all(objects, "")?;
-        let left_behind = all.read.len() - infos.len() - findings.len();
-        if let Some(first) = all.unread.first() {
+        let KeyObjects { read, unread } = read_listed(objects, &listed, "")?;
+        let tried = read.len();
+        let (infos, mut findings) = self.key_infos(read, keys);
+        let left_behind = tried - infos.len() - findings.len();
+        if let Some(first) = unread.first() {
             findings.push(StoreError::UntriedKeys {
-                tried: all.read.len(),
-                left: all.unread.len(),
+                tried,
+                left: unread.len(),
                 first: key_name(*first),
             });
         }
@@ -720,9 +744,9 @@ impl Repository {
                 "{left_behind} keys belong to another repository, as an interrupted init leaves them"
             ));
         }
-        let found = epochs(objects)?;
+        let found = epoch_numbers(&found);
         // Garbage may have any number; only behind an epoch that opens is another one missing.
-        for (_, read) in read_epochs(objects, self.id(), keys)? {
+        for (_, read) in read_epochs(objects, self.id(), keys, found.clone())? {
             findings.extend(read.err());
         }
         for epoch in (1..keys.epoch()).filter(|epoch| !found.contains(epoch)) {

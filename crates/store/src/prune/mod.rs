@@ -306,8 +306,10 @@ impl Prune<'_> {
     fn walk(&mut self, seen: &Seen, loaded: &Loaded) -> Result<Live, StoreError> {
         let mut live = Live::default();
         loaded.index.prefer_last();
-        let containers = 0..loaded.containers.len() as u32;
-        let reader = self.repository.reader_of(loaded).keeping_short(containers);
+        let reader = self
+            .repository
+            .reader_of(loaded)
+            .keeping_short(live::with_trees(&seen.snapshots, loaded));
         self.progress.noun.get_or_init(|| "snapshots");
         self.progress.total_files.store(seen.snapshots.len() as u64, Ordering::Relaxed);
         self.report.snapshots = seen.snapshots.len() as u64;
