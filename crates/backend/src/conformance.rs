@@ -18,6 +18,7 @@ pub fn objects(make: impl Fn() -> Box<dyn Objects>) {
     many_requests_are_answered_each(&*make());
     lists_are_directories(&*make());
     deletes_are_repeatable(&*make());
+    many_are_deleted_and_others_stay(&*make());
     bad_names_are_refused(&*make());
     any_size_is_kept(&*make());
 }
@@ -260,6 +261,20 @@ fn deletes_are_repeatable(place: &dyn Objects) {
     assert!(names(place, "").is_empty());
     place.put("x/y", Bytes::from_static(b"2")).expect("a deleted name is free");
     assert_eq!(place.get("x/y").unwrap(), "2");
+}
+
+fn many_are_deleted_and_others_stay(place: &dyn Objects) {
+    let all: Vec<String> = (0..150).map(|number| format!("x/{number:03}")).collect();
+    all.iter().for_each(|name| place.put(name, Bytes::from_static(b"1")).unwrap());
+    let (gone, left) = all.split_at(140);
+    let absent = ["x/absent".to_owned()];
+    place.delete_many(&[gone, &absent].concat()).unwrap();
+    assert_eq!(names(place, "x/"), left);
+    place.delete_many(&[]).unwrap();
+    place.delete_many(left).unwrap();
+    let bad = ["x/y".to_owned(), "A".to_owned()];
+    let error = place.delete_many(&bad).unwrap_err();
+    assert!(matches!(&error, BackendError::BadName { name, .. } if name == "A"), "{error:?}");
 }
 
 fn bad_names_are_refused(place: &dyn Objects) {

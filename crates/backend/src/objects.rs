@@ -129,6 +129,12 @@ pub trait Objects: Send + Sync {
     /// crash before that the object may be back, whole.
     fn delete(&self, name: &str) -> Result<(), BackendError>;
 
+    /// Removes all of `names`, as [`delete`](Self::delete) does, in any order; where a request takes
+    /// time to travel, many are under way at once. If it fails, some of them may be gone.
+    fn delete_many(&self, names: &[String]) -> Result<(), BackendError> {
+        names.iter().try_for_each(|name| self.delete(name))
+    }
+
     /// Discards what the storage still holds of puts that began longer than `age` ago and never ended, and
     /// returns of how many. A put that is under way since then begins anew.
     fn discard_unfinished(&self, _age: Duration) -> Result<u64, BackendError> {
@@ -196,6 +202,10 @@ macro_rules! forward_objects {
 
             fn delete(&self, name: &str) -> Result<(), BackendError> {
                 (**self).delete(name)
+            }
+
+            fn delete_many(&self, names: &[String]) -> Result<(), BackendError> {
+                (**self).delete_many(names)
             }
 
             fn discard_unfinished(&self, age: Duration) -> Result<u64, BackendError> {

@@ -374,6 +374,9 @@ struct Patience {
 /// After this many failures in a round no new requests are made in it: the service may be gone.
 const MAX_FAILED: usize = 8;
 
+/// Deletes that are made again together.
+const DELETES: usize = 64;
+
 /// Requests that are made together: those that failed before, and new ones.
 struct Round<'a, 'b> {
     again: std::vec::IntoIter<(usize, Request)>,
@@ -515,6 +518,11 @@ impl<T: Objects> Objects for Retrying<T> {
 
     fn delete(&self, name: &str) -> Result<(), BackendError> {
         self.call(|inner| inner.delete(name))
+    }
+
+    fn delete_many(&self, names: &[String]) -> Result<(), BackendError> {
+        // A part that is done is not begun again.
+        names.chunks(DELETES).try_for_each(|some| self.call(|inner| inner.delete_many(some)))
     }
 
     fn discard_unfinished(&self, age: Duration) -> Result<u64, BackendError> {

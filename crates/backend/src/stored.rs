@@ -4,7 +4,7 @@ use std::io;
 use std::ops::Range;
 
 use bytes::Bytes;
-use futures::TryStreamExt;
+use futures::{StreamExt, TryStreamExt};
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutPayload};
 
@@ -207,8 +207,20 @@ impl<S: ObjectStore, W: Wait> Stored<S, W> {
     }
 
     pub(crate) fn delete(&self, name: &str) -> Result<(), BackendError> {
-        let path = path_of(name)?;
-        match self.wait(Operation::Delete, name, self.store.delete(&path))? {
+        self.wait(Operation::Delete, name, self.remove(name))?
+    }
+
+    /// Removes all of `names`, `width` at a time.
+    #[cfg(feature = "s3")]
+    pub(crate) fn delete_many(&self, names: &[String], width: usize) -> Result<(), BackendError> {
+        let Some(first) = names.first() else { return Ok(()) };
+        let removing = futures::stream::iter(names).map(Ok);
+        let removed = removing.try_for_each_concurrent(width, |name| self.remove(name));
+        self.wait(Operation::Delete, first, removed)?
+    }
+
+    async fn remove(&self, name: &str) -> Result<(), BackendError> {
+        match self.store.delete(&path_of(name)?).await {
             Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
             Err(cause) => Err(self.error(Operation::Delete, name, cause)),
         }

@@ -15,8 +15,7 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::thread;
 
-use bytes::Bytes;
-use onefold_backend::{ObjectInfo, Request, Span};
+use onefold_backend::ObjectInfo;
 use onefold_container::{self as container, container_name};
 use onefold_fingerprint::Fingerprint;
 use onefold_index::{self as index, Index};
@@ -24,19 +23,19 @@ use onefold_seal::ObjectId;
 
 use self::seen::{Seen, Walk};
 use crate::both::{both, joined};
+use crate::bundle;
 use crate::chunks::{ChunkReader, Chunks};
 use crate::entries::Entries;
 use crate::history;
 use crate::intent;
 use crate::log::Writer;
 use crate::mark::Marks;
-use crate::object::{or_end, too_long, until_error};
 use crate::place::Containers;
 use crate::receipt::{self, receipt_id, receipt_name};
 use crate::repository::describe;
 use crate::snapshot::{self, Found, snapshot_id, snapshot_name};
 use crate::tree::{self, Detail, Node, Tree};
-use crate::{Cancel, Progress, Recipe, Repository, Snapshot, StoreError};
+use crate::{Cancel, Progress, Recipe, Repository, Snapshot, StoreError, trees_ahead};
 
 /// How much of the containers is read, beyond their footers.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -184,17 +183,20 @@ fn examine_by(
             let found = seen.compare(repository, None)?;
             Ok::<_, StoreError>((seen, found))
         });
-        let intents = scope.spawn(|| objects.list_names(intent::PREFIX));
         let (containers, marks) = both(|| objects.list(container::PREFIX), || check.marks());
         marks?;
         check.list(&containers?);
+        let intents = scope.spawn(|| objects.list_names(intent::PREFIX));
+        let bundles = scope.spawn(|| bundle::list(&**objects));
+        let unread = scope.spawn(|| receipt::unreadable(repository, &receipts));
         check.runs(&runs)?;
-        check.receipts(&receipts, &snapshots)?;
+        check.receipts(&receipts, joined(unread)?, &snapshots)?;
         check.logs(joined(logs)?, &snapshots);
         check.keys(joined(keys)?)?;
         let index = check.snapshots(&snapshots)?;
         check.intents(joined(intents)?.len());
-        check.bundles()?;
+        let bundles: Vec<_> = joined(bundles)?;
+        check.bundles(&bundles)?;
         Ok::<_, StoreError>(index)
     })?;
     let is_sure = index.trouble().is_none();
@@ -210,10 +212,6 @@ const MAX_FINDINGS_LEN: usize = 16 << 20;
 /// Snapshots that are read and held together, at most, and their bytes.
 const MAX_SNAPSHOTS: usize = 256;
 const MAX_SNAPSHOTS_LEN: u64 = 4 << 20;
-
-/// Takes what was read of an object, by its number.
-type TakeObject<'a, C> =
-    dyn FnMut(&mut C, usize, Result<Bytes, StoreError>) -> Result<(), StoreError> + 'a;
 
 /// A check on its way. What containers list is in the index alone, which is on disk if there is a
 /// place for it.
@@ -293,55 +291,31 @@ impl Check<'_> {
         ids
     }
 
-    /// Reads `count` objects of at most `max` bytes, many at a time, and gives each to `take` with its
-    /// number as it comes.
-    fn each_object(
-        &mut self,
-        count: usize,
-        name: impl Fn(usize) -> String,
-        max: u64,
-        take: &mut TakeObject<'_, Self>,
-    ) -> Result<(), StoreError> {
-        let request = |at| Request { name: name(at), span: Span::Whole { max } };
-        let objects = &self.repository.objects;
-        until_error(|failed| {
-            objects.get_many(&mut (0..count).map(request), &mut |at, answer| {
-                let taken = take(self, at, answer.map_err(too_long));
-                or_end(taken.and_then(|()| self.go_on()), failed)
-            })
-        })
-    }
-
-    /// Looks for what acknowledged backups left behind and is no longer there.
+    /// Looks for what acknowledged backups left behind and is no longer there; those of `unread` are
+    /// receipts that cannot be read.
     fn receipts(
         &mut self,
         receipts: &[ObjectInfo],
+        unread: Vec<(ObjectId, StoreError)>,
         snapshots: &[ObjectInfo],
     ) -> Result<(), StoreError> {
         let names = |infos: &[ObjectInfo]| -> HashSet<String> {
             infos.iter().map(|info| info.name.clone()).collect()
         };
         let snapshot_names = names(snapshots);
-        let ids = self.named(receipts, receipt_id, "receipt");
-        let mut alone = BTreeSet::new();
-        let receipt_of = |at: usize| receipt_name(ids[at]);
-        self.each_object(ids.len(), receipt_of, receipt::MAX_LEN, &mut |check, at, read| {
-            let id = ids[at];
-            match read.and_then(|bytes| receipt::open(&check.repository.envelope, id, &bytes)) {
-                // Forgotten since it was listed: the receipt goes before the snapshot.
-                Err(StoreError::Backend(error)) if error.is_not_found() => return Ok(()),
-                Err(error) => {
-                    let problem = check.problem(error)?;
-                    check.find(receipt_name(id), problem);
-                    check.found.bad_receipts.push(id);
-                }
-                Ok(_) => {}
+        let mut alone: BTreeSet<_> =
+            self.named(receipts, receipt_id, "receipt").into_iter().collect();
+        alone.retain(|id| !snapshot_names.contains(&snapshot_name(*id)));
+        for (id, error) in unread {
+            // Forgotten since it was listed: the receipt goes before the snapshot.
+            if error.is_not_found() {
+                alone.remove(&id);
+                continue;
             }
-            if !snapshot_names.contains(&snapshot_name(id)) {
-                alone.insert(id);
-            }
-            Ok(())
-        })?;
+            let problem = self.problem(error)?;
+            self.find(receipt_name(id), problem);
+            self.found.bad_receipts.push(id);
+        }
         self.receipts_alone(&alone)?;
         let receipt_names = names(receipts);
         for id in snapshots.iter().filter_map(|info| snapshot_id(&info.name)) {
@@ -471,6 +445,8 @@ impl Check<'_> {
             Progress::add(&self.progress.files, (some.len() - ids.len()) as u64);
             let mut looked = Vec::with_capacity(ids.len());
             Snapshot::look_many(self.repository, &ids, &mut |id, found| looked.push((id, found)))?;
+            let roots = looked.iter().filter_map(|(_, found)| root_of(found.as_ref().ok()?));
+            trees_ahead::read(&reader, roots);
             for (id, found) in looked {
                 self.go_on()?;
                 Progress::add(&self.progress.files, 1);
@@ -651,6 +627,13 @@ impl Check<'_> {
             Some(id) => format!("{what}; {} had it", container_name(*id)),
             None => what.to_string(),
         }
+    }
+}
+
+fn root_of(found: &Found) -> Option<&Node> {
+    match found {
+        Found::Snapshot(snapshot) => Some(&snapshot.root.node),
+        Found::Fence | Found::Refused => None,
     }
 }
 

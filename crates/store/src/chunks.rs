@@ -121,7 +121,7 @@ pub(crate) struct ChunkReader<'a> {
 }
 
 /// No container that is kept whole is longer, in bytes; and how many bytes of them are kept.
-const MAX_SHORT: u64 = 1 << 20;
+const MAX_SHORT: u64 = 64 << 10;
 const MAX_SHORT_LEN: u64 = 32 << 20;
 
 /// Neighbours are read ahead together, up to so many bytes at least.
@@ -454,23 +454,42 @@ impl<'a> ChunkReader<'a> {
             let stored = object.slice(range.start as usize..range.end as usize);
             return self.decode(directory, number, &stored);
         }
-        let cache = self.cache.filter(|_| directory.content == Content::Metadata);
-        let copied = Copied::Group(directory.id, number);
-        let open = |copy: Bytes| self.decode(directory, number, &copy);
-        if let Some(group) = cache.and_then(|cache| cache.get(copied, open)) {
+        if let Some(group) = self.copied_group(directory, number) {
             return Ok(group);
         }
         let stored = self
             .objects
             .get_range(&container_name(directory.id), range)
             .map_err(|source| ContainerError::Backend { container: directory.id, source })?;
-        let group = self.decode(directory, number, &stored)?;
-        cache.inspect(|cache| cache.keep(copied, &stored));
+        self.decode_new(directory, number, &stored)
+    }
+
+    /// Group `number` of a container of trees and recipes from its copy, if there is one.
+    fn copied_group(&self, directory: &Directory, number: u32) -> Option<Group> {
+        let open = |copy: Bytes| self.decode(directory, number, &copy);
+        self.copies(directory)?.get(Copied::Group(directory.id, number), open)
+    }
+
+    /// Where copies of the groups of a container are kept, if they are.
+    fn copies(&self, directory: &Directory) -> Option<&ObjectCache> {
+        self.cache.filter(|_| directory.content == Content::Metadata)
+    }
+
+    /// Group `number` of a container, from its stored bytes as they came from there.
+    pub(crate) fn decode_new(
+        &self,
+        directory: &Directory,
+        number: u32,
+        stored: &[u8],
+    ) -> Result<Group, StoreError> {
+        let group = self.decode(directory, number, stored)?;
+        let copied = Copied::Group(directory.id, number);
+        self.copies(directory).inspect(|cache| cache.keep(copied, stored));
         Ok(group)
     }
 
     /// Group `number` of a container, from its stored bytes.
-    pub(crate) fn decode(
+    fn decode(
         &self,
         directory: &Directory,
         number: u32,
@@ -537,6 +556,11 @@ impl<'a> ChunkReader<'a> {
                 continue;
             }
             let live = self.containers.get(*number).expect("containers are only added");
+            if let Some(object) = self.short.get(number) {
+                let directory = Directory::of_object(self.envelope, live.id, object);
+                take(at, directory.map(Arc::new).map_err(StoreError::from))?;
+                continue;
+            }
             positions.push(at);
             wanted.push((live.id, live.size));
         }
@@ -603,12 +627,18 @@ impl<'a> ChunkReader<'a> {
             places.extend(self.place_of(&leaf.root));
             Ok(())
         });
-        let mut places = first_together(&places);
+        self.keep_groups(first_together(&places));
+    }
+
+    /// Reads the groups that hold the chunks at `places` by one plan, unless they are kept already, and
+    /// keeps them. What cannot be had is reported to whoever needs it.
+    pub(crate) fn keep_groups(&self, mut places: Vec<Place>) {
+        places.sort_unstable_by_key(|place| (place.container, place.slot));
         let mut containers: Vec<u32> = places.iter().map(|place| place.container).collect();
         containers.dedup();
         let read = self.read_directories(&containers, &mut |_, _| ControlFlow::Continue(()));
         debug_assert!(read.is_continue(), "nothing ends it early");
-        places.retain(|place| self.group_of(*place).is_some_and(|key| !self.groups.has(key)));
+        places.retain(|place| self.group_of(*place).is_some_and(|key| !self.has_group(key)));
         let threads = thread::available_parallelism().map_or(1, NonZero::get);
         let _ = fetch(self, &places, (threads, READ_TOGETHER), None, &|taken, group| {
             if let (Ok(group), Some(key)) = (group, self.group_of(places[taken.start])) {
@@ -622,6 +652,17 @@ impl<'a> ChunkReader<'a> {
     fn group_of(&self, place: Place) -> Option<Key> {
         let directory = self.directory(place.container).ok()??;
         Some((place.container, directory.chunk(place.slot).ok()?.group))
+    }
+
+    /// Whether a group is here, so that it need not be asked for.
+    fn has_group(&self, key: Key) -> bool {
+        let (container, number) = key;
+        if self.groups.has(key) || self.short.contains_key(&container) {
+            return true;
+        }
+        let Ok(Some(directory)) = self.directory(container) else { return false };
+        let copy = self.copied_group(&directory, number);
+        copy.map(|group| self.groups.keep(key, &Arc::new(group))).is_some()
     }
 
     /// Appends those bytes of `recipe` that lie in `range`, which does not end behind them. Only the

@@ -203,6 +203,11 @@ impl Objects for Early {
         self.objects.delete(name)
     }
 
+    fn delete_many(&self, names: &[String]) -> Result<(), BackendError> {
+        self.end();
+        self.objects.delete_many(names)
+    }
+
     fn discard_unfinished(&self, age: Duration) -> Result<u64, BackendError> {
         self.objects.discard_unfinished(age)
     }

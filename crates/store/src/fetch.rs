@@ -345,7 +345,7 @@ impl Decoding<'_> {
     /// Decodes what comes until nothing more can come, or `take` breaks.
     fn decode(&self, came: Receiver<Came>) -> ControlFlow<()> {
         came.into_iter().try_for_each(|Came { directory, wanted, stored }| {
-            match self.reader.decode(&directory, wanted.group, &stored) {
+            match self.reader.decode_new(&directory, wanted.group, &stored) {
                 Ok(group) => {
                     drop(stored);
                     (self.take)(wanted.chunks, Ok(&Arc::new(group)))

@@ -71,6 +71,7 @@ mod slots;
 mod snapshot;
 pub mod stats;
 pub mod tree;
+mod trees_ahead;
 mod view;
 mod writer;
 

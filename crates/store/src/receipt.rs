@@ -5,12 +5,12 @@
 //! is missing, to which nothing else refers. Forgetting a snapshot deletes its receipt first.
 
 use bytes::Bytes;
-use onefold_backend::Objects;
+use onefold_backend::{ObjectInfo, Objects};
 use onefold_seal::wire::Reader;
 use onefold_seal::{Envelope, Kind, ObjectId};
 
-use crate::StoreError;
-use crate::object::read_object;
+use crate::object::{read_object, read_objects};
+use crate::{Repository, StoreError};
 
 /// Under which prefix of a repository receipts lie.
 pub(crate) const PREFIX: &str = "receipts/";
@@ -62,4 +62,19 @@ pub(crate) fn open(
         },
         Err(source) => Err(StoreError::Envelope { object, source }),
     }
+}
+
+/// Those of `receipts`, as a listing shows them, that cannot be read or are not what was written, and why.
+pub(crate) fn unreadable(
+    repository: &Repository,
+    receipts: &[ObjectInfo],
+) -> Result<Vec<(ObjectId, StoreError)>, StoreError> {
+    let ids: Vec<_> = receipts.iter().filter_map(|info| receipt_id(&info.name)).collect();
+    let names = ids.iter().map(|id| receipt_name(*id));
+    let mut unreadable = Vec::new();
+    read_objects(&*repository.objects, names, MAX_LEN, &mut |at, read| {
+        let opened = read.and_then(|bytes| open(&repository.envelope, ids[at], &bytes));
+        unreadable.extend(opened.err().map(|error| (ids[at], error)));
+    })?;
+    Ok(unreadable)
 }

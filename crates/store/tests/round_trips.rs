@@ -8,6 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use onefold_backend::{Folder, MemoryFolder, MemoryObjects, Objects};
 use onefold_index::Memory;
+use onefold_store::check::{Reading, check};
+use onefold_store::forget::forget;
 use onefold_store::{Cancel, IndexPlace, ObjectCache, Progress, Repository, restore};
 use onefold_testkit::random;
 use tempfile::TempDir;
@@ -201,6 +203,33 @@ fn one_small_file_takes_three_round_trips_where_trees_and_footers_are_cached() {
         let other = Host::new(Arc::clone(&host.objects));
         other.expect_restore(7, &content);
         other.expect_restore(3, &content);
+    }
+}
+
+#[test]
+fn checking_takes_as_many_round_trips_however_many_snapshots_there_are() {
+    let _alone = alone();
+    for snapshots in [3, 30] {
+        let host = Host::with_snapshots(snapshots);
+        // Two to open; one each for listings of receipts, snapshots, containers, for runs and for footers;
+        // and what waits for the logs, small containers of trees, and snapshots.
+        host.expect_rounds(10, false, |repository| {
+            let (progress, cancel) = (Progress::default(), Cancel::default());
+            let report = check(repository, Reading::Nothing, &progress, &cancel).unwrap();
+            assert_eq!(report.findings, []);
+            assert_eq!(report.snapshots, snapshots as u64);
+        });
+    }
+}
+
+#[test]
+fn forgetting_takes_as_many_round_trips_however_much_goes() {
+    let _alone = alone();
+    for snapshots in [3, 30] {
+        let host = Host::with_snapshots(snapshots);
+        let (all, _) = host.open(&host.objects, false).snapshots().unwrap();
+        let old: Vec<_> = all.iter().rev().skip(1).map(|(id, _)| *id).collect();
+        host.expect_rounds(11, false, |repository| forget(repository, &old).unwrap());
     }
 }
 

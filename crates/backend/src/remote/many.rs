@@ -52,6 +52,11 @@ impl Pace {
         ((self.round_trip.as_secs_f64() * self.rate) as u64).clamp(LEAST_GAP, MOST_GAP)
     }
 
+    /// How many deletes are under way at a time.
+    pub(super) fn deletes(&self) -> usize {
+        self.width.of_short()
+    }
+
     /// Measures anew: before, there were not always enough requests.
     fn begin(&mut self) {
         let now = self.now();

@@ -385,6 +385,11 @@ impl Objects for RemoteObjects {
         self.bucket.delete(name)
     }
 
+    fn delete_many(&self, names: &[String]) -> Result<(), BackendError> {
+        let width = self.pace.lock().unwrap_or_else(PoisonError::into_inner).deletes();
+        self.bucket.delete_many(names, width)
+    }
+
     fn discard_unfinished(&self, age: Duration) -> Result<u64, BackendError> {
         const WHAT: &str = "unfinished uploads";
         let aborting = leftovers::abort(&self.s3, &self.lister, &self.prefix, age);

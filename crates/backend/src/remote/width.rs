@@ -10,6 +10,9 @@ use std::time::Duration;
 const FIRST: usize = 8;
 const MOST: usize = 64;
 
+/// So many requests with short answers are under way at least.
+const SHORT: usize = 32;
+
 /// A wider setting is kept if it brought at least this many times as much.
 const GAIN: f64 = 1.1;
 
@@ -47,6 +50,11 @@ impl Width {
 
     pub(super) fn get(&self) -> usize {
         self.now
+    }
+
+    /// The number of requests at a time whose answers are so short that they do not fill the line.
+    pub(super) fn of_short(&self) -> usize {
+        if self.is_fixed { self.now } else { self.now.max(SHORT) }
     }
 
     /// Starts to measure anew at `time`: there were not always enough requests to be made.

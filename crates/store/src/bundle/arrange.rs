@@ -51,14 +51,18 @@ pub(crate) struct Arranged {
     pub(crate) warnings: Vec<String>,
 }
 
-/// Bundles what is in no bundle, and replaces bundles that hold what is gone or wrong: each copy is
-/// held against its original. For whoever may delete.
-pub(crate) fn arrange(repository: &Repository, of: Of) -> Result<Arranged, StoreError> {
+/// Bundles what is in none of `bundles`, which are all that there are, and replaces those that hold what
+/// is gone or wrong: each copy is held against its original. For whoever may delete.
+pub(crate) fn arrange(
+    repository: &Repository,
+    of: Of,
+    bundles: &[Listed],
+) -> Result<Arranged, StoreError> {
     let mut arranged = Arranged::default();
     let mut shelf = Shelf::of(originals(repository, of)?);
     let there = shelf.originals.keys().copied().collect();
-    for bundle in list(&*repository.objects)?.into_iter().filter(|bundle| bundle.of == of) {
-        match compare(repository, &bundle, &there) {
+    for bundle in bundles.iter().filter(|bundle| bundle.of == of) {
+        match compare(repository, bundle, &there) {
             Err(error) if error.is_not_found() => {}
             Err(error) if error.is_unreachable() => return Err(error),
             Err(error) => {
@@ -67,11 +71,11 @@ pub(crate) fn arrange(repository: &Repository, of: Of) -> Result<Arranged, Store
                 shelf.old.extend(is_damage.then_some(bundle.id));
                 arranged.warnings.push(format!("{}; {}", describe(&error), fate(is_damage)));
             }
-            Ok(compared) if compared.is_right() => shelf.add(bundle, compared.right),
+            Ok(compared) if compared.is_right() => shelf.add(*bundle, compared.right),
             Ok(compared) => {
-                let goes = goes(&bundle, &compared);
+                let goes = goes(bundle, &compared);
                 shelf.old.extend(goes.then_some(bundle.id));
-                arranged.warnings.extend(wrong(&bundle, &compared, goes));
+                arranged.warnings.extend(wrong(bundle, &compared, goes));
             }
         }
     }

@@ -4,15 +4,14 @@ use std::collections::HashSet;
 
 use super::Check;
 use crate::StoreError;
-use crate::bundle::{self, Of, compare};
+use crate::bundle::{Listed, Of, compare};
 use crate::repository::describe;
 
 impl Check<'_> {
     /// Nothing depends on a bundle, so a damaged one harms nothing but time; one that says what is not
     /// so was not made by this program. Both are findings until a prune has replaced it.
-    pub(super) fn bundles(&mut self) -> Result<(), StoreError> {
+    pub(super) fn bundles(&mut self, listed: &[Listed]) -> Result<(), StoreError> {
         let objects = &self.repository.objects;
-        let listed = bundle::list(&**objects)?;
         let mut gone = 0;
         for of in Of::ALL {
             if !listed.iter().any(|bundle| bundle.of == of) {

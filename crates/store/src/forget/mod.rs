@@ -135,6 +135,10 @@ pub fn forget(repository: &Repository, ids: &[ObjectId]) -> Result<(), StoreErro
     repository.expect_reading()?;
     let objects = &*repository.objects;
     // Before anything is written: one that only a later program reads is not forgotten by this one.
+    if let Some(early) = &repository.early {
+        let names = ids.iter().map(|id| snapshot_name(*id));
+        early.ask(&[], names.collect(), snapshot::MAX_LEN);
+    }
     let mut over = Vec::new();
     for id in ids {
         if fence::fate(repository, *id)? != Fate::Open {
@@ -147,9 +151,7 @@ pub fn forget(repository: &Repository, ids: &[ObjectId]) -> Result<(), StoreErro
     }
     // A client that may not delete leaves its intent behind. Without its snapshot it would look like
     // that of a running backup, for which prunes wait.
-    for id in over {
-        objects.delete(&intent_name(id))?;
-    }
+    objects.delete_many(&over.into_iter().map(intent_name).collect::<Vec<_>>())?;
     let receipts = || delete(objects, receipt::PREFIX, ids, receipt_name);
     let snapshots = || delete(objects, snapshot::PREFIX, ids, snapshot_name);
     match seeded::active(Bug::ReceiptForgottenLast) {
@@ -171,9 +173,7 @@ fn delete(
     ids: &[ObjectId],
     name: fn(ObjectId) -> String,
 ) -> Result<(), StoreError> {
-    for id in ids {
-        objects.delete(&name(*id))?;
-    }
+    objects.delete_many(&ids.iter().map(|id| name(*id)).collect::<Vec<_>>())?;
     // A listing makes deletes durable.
     objects.list_names(prefix)?;
     Ok(())

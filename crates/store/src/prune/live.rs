@@ -1,17 +1,16 @@
 //! Which chunks are live: reached by some snapshot.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 
 use onefold_fingerprint::Fingerprint;
 use onefold_index::Hint;
-use onefold_seal::ObjectId;
 
 use crate::chunk_bits::{Bits, ChunkBits};
 use crate::chunks::{ChunkReader, Chunks};
 use crate::entries::Entries;
 use crate::loaded::Loaded;
 use crate::tree::{self, Detail, Entry, Node, Tree};
-use crate::{Cancel, Place, Recipe, Snapshot, StoreError};
+use crate::{Cancel, Place, Recipe, StoreError};
 
 // The same bytes may be data, a node and a tree at once, and may be a tree by themselves or the root
 // of a long one's recipe. Each of these leads elsewhere, so each has a bit of its own: a file that was
@@ -170,19 +169,4 @@ impl Walk<'_> {
         let container = self.loaded.containers.get(place.container)?;
         (u64::from(place.slot) < container.size / Fingerprint::LEN as u64).then_some(place)
     }
-}
-
-/// No container of a small backup is longer, in bytes.
-const SMALL_LEN: u64 = 64 << 10;
-
-/// Containers that hold trees: those of the snapshots' roots, and all that are so small that only a small
-/// backup can have written them.
-pub(super) fn with_trees(snapshots: &[(ObjectId, Snapshot)], loaded: &Loaded) -> BTreeSet<u32> {
-    let root = |(_, snapshot): &(ObjectId, Snapshot)| match &snapshot.root.node {
-        Node::Directory { tree: Tree::Stored(recipe) } => loaded.index.get(&recipe.root),
-        _ => None,
-    };
-    let of_roots = snapshots.iter().filter_map(root).map(|Hint(place)| place.container);
-    let small = (0..).zip(loaded.containers.all()).filter(|(_, live)| live.size <= SMALL_LEN);
-    of_roots.chain(small.map(|(number, _)| number)).collect()
 }

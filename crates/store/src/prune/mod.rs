@@ -40,7 +40,7 @@ use crate::mark::{self, mark_name};
 use crate::repository::describe;
 use crate::seeded::{self, Bug};
 use crate::snapshot::{self, Snapshot, snapshot_id};
-use crate::{Cancel, Progress, Repository, StoreError};
+use crate::{Cancel, Progress, Repository, StoreError, trees_ahead};
 
 /// How much may stay though nobody needs it.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -194,6 +194,9 @@ pub fn prune(
     }
 }
 
+/// Containers that are deleted before a prune looks whether it is to stop.
+const DELETES: usize = 256;
+
 /// How often a prune begins anew because snapshots were forgotten meanwhile.
 const ATTEMPTS: u32 = 8;
 
@@ -306,14 +309,16 @@ impl Prune<'_> {
     fn walk(&mut self, seen: &Seen, loaded: &Loaded) -> Result<Live, StoreError> {
         let mut live = Live::default();
         loaded.index.prefer_last();
-        let reader = self
-            .repository
-            .reader_of(loaded)
-            .keeping_short(live::with_trees(&seen.snapshots, loaded));
+        let containers = 0..loaded.containers.len() as u32;
+        let reader = self.repository.reader_of(loaded).keeping_short(containers);
         self.progress.noun.get_or_init(|| "snapshots");
         self.progress.total_files.store(seen.snapshots.len() as u64, Ordering::Relaxed);
         self.report.snapshots = seen.snapshots.len() as u64;
-        for (id, snapshot) in &seen.snapshots {
+        for (number, (id, snapshot)) in seen.snapshots.iter().enumerate() {
+            if number % trees_ahead::TOGETHER == 0 {
+                let next = seen.snapshots[number..].iter().take(trees_ahead::TOGETHER);
+                trees_ahead::read(&reader, next.map(|(_, snapshot)| &snapshot.root.node));
+            }
             let (cancel, path) = (self.cancel, Vec::new());
             let mut walk = Walk { reader: &reader, loaded, live: &mut live, cancel, path };
             match walk.root(&snapshot.root) {
@@ -537,9 +542,8 @@ impl Prune<'_> {
         self.delete_runs(loaded, &deleted)?;
         // Whoever sees no mark must see no container of it.
         self.objects().settle()?;
-        for (mark, _) in &free {
-            self.objects().delete(&mark_name(*mark))?;
-        }
+        let marks: Vec<_> = free.iter().map(|(mark, _)| mark_name(*mark)).collect();
+        self.objects().delete_many(&marks)?;
         self.report.deleted_containers = deleted.len() as u64;
         Ok(())
     }
@@ -547,18 +551,32 @@ impl Prune<'_> {
     /// Sees to it that bundles hold what is there, and nothing else. Nothing depends on a bundle, so
     /// whatever fails is a warning, unless the storage cannot be reached.
     fn bundle(&mut self) -> Result<(), StoreError> {
+        if let Some(early) = &self.repository.early {
+            early.ask(&Of::ALL.map(Of::prefix), Vec::new(), 0);
+        }
+        let bundles = match bundle::list(self.objects()) {
+            Ok(bundles) => bundles,
+            Err(error) => return self.not_bundled(error.into()),
+        };
         for of in Of::ALL {
             self.go_on()?;
-            match bundle::arrange(self.repository, of) {
+            match bundle::arrange(self.repository, of, &bundles) {
                 Ok(Arranged { put, deleted, warnings }) => {
                     self.report.put_bundles += put;
                     self.report.deleted_bundles += deleted;
                     self.report.warnings.extend(warnings);
                 }
-                Err(error) if error.is_unreachable() => return Err(error),
-                Err(error) => self.report.warnings.push(describe(&error)),
+                Err(error) => self.not_bundled(error)?,
             }
         }
+        Ok(())
+    }
+
+    fn not_bundled(&mut self, error: StoreError) -> Result<(), StoreError> {
+        if error.is_unreachable() {
+            return Err(error);
+        }
+        self.report.warnings.push(describe(&error));
         Ok(())
     }
 
@@ -626,9 +644,10 @@ impl Prune<'_> {
     }
 
     fn delete_containers(&self, containers: &[ObjectId]) -> Result<(), StoreError> {
-        containers.iter().try_for_each(|id| {
+        containers.chunks(DELETES).try_for_each(|some| {
             self.go_on()?;
-            Ok(self.objects().delete(&container_name(*id))?)
+            let names: Vec<_> = some.iter().map(|id| container_name(*id)).collect();
+            Ok(self.objects().delete_many(&names)?)
         })
     }
 
@@ -642,12 +661,10 @@ impl Prune<'_> {
         let is_gone = |number: &Option<u32>| {
             number.is_none_or(|number| deleted.contains(&containers[number as usize].id))
         };
-        for (run, covers) in &loaded.runs {
-            if covers.iter().all(is_gone) {
-                self.objects().delete(&index::run_name(*run))?;
-                self.report.deleted_runs += 1;
-            }
-        }
+        let runs = loaded.runs.iter().filter(|(_, covers)| covers.iter().all(is_gone));
+        let names: Vec<_> = runs.map(|(run, _)| index::run_name(*run)).collect();
+        self.objects().delete_many(&names)?;
+        self.report.deleted_runs = names.len() as u64;
         Ok(())
     }
 }

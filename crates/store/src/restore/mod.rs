@@ -60,7 +60,7 @@ use crate::entries::Entries;
 use crate::inodes::Inodes;
 use crate::repository::{describe, walk};
 use crate::tree::{self, Detail, Entry, Meta, Node};
-use crate::{Act, Cancel, IssueKind, Progress, Recipe, Repository, StoreError};
+use crate::{Act, Cancel, IssueKind, Progress, Recipe, Repository, StoreError, trees_ahead};
 
 /// A path below the target, as the names that lead there. They are shared: of a deep tree every
 /// directory is remembered, and would else have a copy of all names above it.
@@ -176,6 +176,7 @@ pub fn restore(
         inodes: Inodes::default(),
         levels: Vec::new(),
     };
+    trees_ahead::read(&chunks, [&entry.node].into_iter());
     let is_over = AtomicBool::new(false);
     let walked = thread::scope(|scope| {
         let writer = Writer::new(&context, &root, threads);

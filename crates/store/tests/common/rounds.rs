@@ -204,4 +204,12 @@ impl Objects for Rounds {
         self.line.wait(format!("delete {name}"));
         self.objects.delete(name)
     }
+
+    fn delete_many(&self, names: &[String]) -> Result<(), BackendError> {
+        if names.is_empty() {
+            return Ok(());
+        }
+        self.line.wait(format!("delete many {}", names.join(" ")));
+        self.objects.delete_many(names)
+    }
 }
