@@ -108,7 +108,10 @@ pub(crate) struct FarAway {
     /// Bytes a second in each direction; 0 for no limit
     #[arg(long, default_value_t = 100_000_000)]
     rate: u64,
-    /// Small backups of the repository that is old; 0 for none
+    /// The service: versitygw, or the tests' own, which keeps its objects in memory
+    #[arg(long, default_value = "versitygw", value_parser = ["versitygw", "memory"])]
+    server: String,
+    /// Small backups of the repository that is old; 0 for none; versitygw only
     #[arg(long, default_value_t = 500)]
     aged: u32,
     /// How often all is measured
@@ -119,7 +122,7 @@ pub(crate) struct FarAway {
     out: Option<PathBuf>,
 }
 
-/// Measures commands on a simulated line to a repository in versitygw, and those of restic, rustic and
+/// Measures commands on a simulated line to a repository in an S3 service, and those of restic, rustic and
 /// kopia that are installed beside.
 pub(crate) fn far_away(options: &FarAway) -> Result<()> {
     let mut outcome = Outcome::begin()?;
@@ -136,6 +139,7 @@ pub(crate) fn far_away(options: &FarAway) -> Result<()> {
             .env("ONEFOLD_FAR_AWAY_PROGRAM", workspace::target_dir().join("release/onefold"))
             .env("ONEFOLD_FAR_AWAY_ONE_WAY", options.one_way.to_string())
             .env("ONEFOLD_FAR_AWAY_RATE", options.rate.to_string())
+            .env("ONEFOLD_FAR_AWAY_SERVER", &options.server)
             .env("ONEFOLD_FAR_AWAY_AGED", options.aged.to_string())
             .env("ONEFOLD_FAR_AWAY_ROUNDS", options.rounds.to_string())
             .env("ONEFOLD_REQUIRE_ALL", "1")

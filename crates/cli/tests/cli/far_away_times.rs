@@ -31,12 +31,14 @@ struct Setting {
     /// Small backups of the repository that is old; none if there is no such.
     aged: u32,
     rounds: u32,
+    /// Whether the service keeps its objects on a disk.
+    on_disk: bool,
 }
 
 /// A service with a bucket called `bucket`.
 enum Service {
     /// In memory.
-    Moto(S3Server),
+    Memory(S3Server),
     /// On a disk: versitygw, which the caller has installed.
     Gateway { process: Child, folder: TempDir, address: SocketAddr },
 }
@@ -51,21 +53,25 @@ struct Host<'a> {
 fn what_commands_take_on_a_line_is_told() {
     let asked = env::var_os("ONEFOLD_FAR_AWAY");
     let folder = tempfile::tempdir().unwrap();
-    let Some((service, setting)) = (match asked {
-        Some(source) => Some((Service::gateway(), Setting::asked_for(source.into()))),
-        None => S3Server::start().map(|server| (Service::Moto(server), Setting::small(&folder))),
-    }) else {
-        return;
+    let setting = match &asked {
+        Some(source) => Setting::asked_for(source.into()),
+        None => Setting::small(&folder),
     };
+    let service = match setting.on_disk {
+        true => Some(Service::gateway()),
+        false => S3Server::start().map(Service::Memory),
+    };
+    let Some(service) = service else { return };
     for round in 1..=setting.rounds {
         println!("far-away: round {round}");
         let line = Line::start(service.address(), setting.shape).unwrap();
         let at = |name: &str| folder.path().join(format!("{name}-{round}"));
         measure(&Tool::onefold(&setting.program), &setting, &line, &at("onefold"));
-        let Service::Gateway { folder: served, .. } = &service else { continue };
-        for tool in Tool::rivals(&setting.source) {
+        let rivals = if asked.is_some() { Tool::rivals(&setting.source) } else { Vec::new() };
+        for tool in rivals {
             measure(&tool, &setting, &line, &at(&tool.name));
         }
+        let Service::Gateway { folder: served, .. } = &service else { continue };
         let bucket = served.path().join("bucket");
         measure_merged(&setting, &line, &bucket, &at("merged"));
         measure_aged(&setting, &line, &bucket, &at("aged"));
@@ -87,6 +93,7 @@ impl Setting {
             },
             aged: number("ONEFOLD_FAR_AWAY_AGED") as u32,
             rounds: number("ONEFOLD_FAR_AWAY_ROUNDS") as u32,
+            on_disk: env::var("ONEFOLD_FAR_AWAY_SERVER").unwrap() == "versitygw",
         }
     }
 
@@ -96,7 +103,7 @@ impl Setting {
         let one_way = Duration::from_millis(2);
         let shape = Shape { one_way, bytes_per_second: None, repository_depth: 2 };
         let program = env!("CARGO_BIN_EXE_onefold").into();
-        Self { program, source, shape, aged: 0, rounds: 1 }
+        Self { program, source, shape, aged: 0, rounds: 1, on_disk: false }
     }
 }
 
@@ -133,7 +140,7 @@ impl Service {
 
     fn address(&self) -> SocketAddr {
         match self {
-            Self::Moto(server) => server.address(),
+            Self::Memory(server) => server.address(),
             Self::Gateway { address, .. } => *address,
         }
     }

@@ -556,7 +556,7 @@ impl Prune<'_> {
         }
         let bundles = match bundle::list(self.objects()) {
             Ok(bundles) => bundles,
-            Err(error) => return self.not_bundled(error.into()),
+            Err(error) => return self.not_bundled(error),
         };
         for of in Of::ALL {
             self.go_on()?;
