@@ -30,6 +30,7 @@ mod log;
 mod memory;
 mod name;
 mod objects;
+mod overlay;
 mod pages;
 #[cfg(feature = "s3")]
 mod remote;
@@ -45,6 +46,7 @@ pub use local::{LocalCache, LocalFolder, LocalLog, LocalObjects, LocalPages};
 pub use log::{Log, LogReader, Syncer};
 pub use memory::{MemoryFolder, MemoryLog, MemoryObjects, MemoryPages};
 pub use objects::{ObjectInfo, Objects, OnAnswer, Request, Span};
+pub use overlay::Overlay;
 pub use pages::Pages;
 #[cfg(feature = "s3")]
 pub use remote::{RateLimit, RemoteObjects, S3Location, S3Options};

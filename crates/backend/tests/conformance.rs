@@ -5,7 +5,7 @@ use onefold_backend::crash::CrashDisk;
 use onefold_backend::fault::{Faults, Faulty};
 use onefold_backend::{
     LocalFolder, LocalLog, LocalObjects, LocalPages, Log, MemoryFolder, MemoryLog, MemoryObjects,
-    MemoryPages, Objects, Pages,
+    MemoryPages, Objects, Overlay, Pages,
 };
 use std::cell::Cell;
 use std::sync::Arc;
@@ -60,6 +60,8 @@ fn every_log_conforms() {
 #[test]
 fn every_folder_conforms() {
     conformance::folder(|| Box::new(MemoryFolder::new()));
+    let empty = tempfile::tempdir().unwrap();
+    conformance::folder(|| Box::new(Overlay::open(empty.path()).unwrap()));
     conformance::folder(|| Box::new(CrashDisk::new().folder()));
     conformance::folder(|| Box::new(Faulty::new(MemoryFolder::new(), "", &Faults::none())));
     let folder = tempfile::tempdir().unwrap();

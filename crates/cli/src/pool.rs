@@ -139,20 +139,37 @@ pub(crate) fn most_files() -> usize {
     most.unwrap_or(u64::MAX).min(1 << 17) as usize
 }
 
+/// Warns of what is damaged in a pool.
+fn warning(console: &Console) -> impl Fn(VolumeError) {
+    move |error| {
+        console.warn(format_args!("pages are lost, and blocks that are one of them: {error}"));
+    }
+}
+
 impl PoolArgs {
     /// How new pages are to be compressed, if that was said.
     pub(crate) fn compression(&self) -> Option<Compression> {
         self.working.compression
     }
 
-    /// Has `request` done: by whoever serves the pool, or here if nobody has it.
+    /// Has `request` done: by whoever serves the pool, or here if nobody has it. What changes nothing
+    /// is done without writing to the pool, which may be a backup, or lie where nobody can write.
     pub(crate) fn ask(&self, request: Request, console: &Console) -> Result<Answer> {
-        self.doer(self.folder(false)?, console)?.ask(request)
+        let mut doer = match request.only_reads() {
+            true => self.doer_of(self.open_read_only(warning(console)))?,
+            false => self.doer(self.folder(false)?, console)?,
+        };
+        doer.ask(request)
     }
 
     /// Who does what is asked for, in a folder that is open already.
     pub(crate) fn doer(&self, folder: Arc<dyn Folder>, console: &Console) -> Result<Doer<'_>> {
-        let error = match self.open_in(folder, console) {
+        self.doer_of(self.open_in(folder, console))
+    }
+
+    /// This process if it `opened` the pool, or whoever has it.
+    fn doer_of(&self, opened: Result<Pool>) -> Result<Doer<'_>> {
+        let error = match opened {
             Ok(pool) => return Ok(Doer::Here(pool)),
             Err(error) => error,
         };
@@ -174,9 +191,18 @@ impl PoolArgs {
 
     /// Opens the pool in a folder that is open already, and warns of what is damaged in it.
     pub(crate) fn open_in(&self, folder: Arc<dyn Folder>, console: &Console) -> Result<Pool> {
-        self.open_folder(folder, |error| {
-            console.warn(format_args!("pages are lost, and blocks that are one of them: {error}"));
-        })
+        self.open_folder(folder, warning(console))
+    }
+
+    /// Opens the pool to read it, and tells of what is damaged in it. Nothing is written there.
+    pub(crate) fn open_read_only(&self, tell: impl Fn(VolumeError)) -> Result<Pool> {
+        if !self.pool.is_dir() {
+            return Err(VolumeError::NoPool).with_context(|| self.place());
+        }
+        let opened = Pool::open_read_only(&self.pool, self.working.options());
+        let (pool, damage) = opened.with_context(|| self.place())?;
+        damage.into_iter().for_each(tell);
+        Ok(pool)
     }
 
     /// Opens the pool, and tells of what is damaged in it.

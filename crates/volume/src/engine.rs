@@ -271,6 +271,8 @@ pub(crate) struct Engine {
     pub(crate) room_made: AtomicU64,
     /// What a test does between steps.
     pub(crate) between: OnceLock<Box<Hook>>,
+    /// Whether nothing may be changed, from the beginning on.
+    pub(crate) is_read_only: bool,
     /// Why nothing more is taken.
     pub(crate) stopped: OnceLock<String>,
     /// The pool's own log, which nobody else can have meanwhile.
@@ -302,7 +304,11 @@ impl Engine {
         }
     }
 
+    /// Fails unless the pool may be changed.
     pub(crate) fn expect_running(&self) -> Result<(), VolumeError> {
+        if self.is_read_only {
+            return Err(VolumeError::ReadOnlyPool);
+        }
         match self.stopped.get() {
             None => Ok(()),
             Some(why) => Err(VolumeError::Stopped { why: why.clone() }),

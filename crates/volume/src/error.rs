@@ -74,6 +74,9 @@ pub enum VolumeError {
     /// The volume was deleted while it was used.
     #[error("the volume was deleted")]
     Deleted,
+    /// The pool was opened to be read alone.
+    #[error("the pool was opened read-only, and nothing changes it")]
+    ReadOnlyPool,
     /// A volume has this name already.
     #[error("there is a volume '{name}' already")]
     VolumeExists {

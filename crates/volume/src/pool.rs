@@ -1,11 +1,12 @@
 //! Pools: making one, opening it, and its volumes.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use onefold_backend::{BackendError, Folder, Log};
+use onefold_backend::{BackendError, Folder, Log, Overlay};
 use onefold_block::BlockSize;
 use onefold_container::Codec;
 use onefold_fingerprint::{FingerprintAlgorithm, Fingerprinter};
@@ -47,6 +48,9 @@ const MAX_CONTAINER: u64 = 1 << 30;
 /// A pool whose batches lie in more places gets a checkpoint when it is opened: each opening that
 /// changes something adds one.
 const MOST_PLACES: u64 = 64;
+
+/// Bytes of the table of fingerprints of a pool that takes no pages.
+const SMALL_TABLE: usize = 64 << 10;
 
 /// No volume has more blocks: 1 PiB of 4 KiB blocks, an eighth of it with those of 512 bytes.
 const MAX_BLOCKS: u64 = 1 << 38;
@@ -252,7 +256,24 @@ impl Pool {
     ) -> Result<(Self, Vec<VolumeError>), VolumeError> {
         let (own, head) = open_head(&*folder)?;
         let metadata = Arc::new(Journals::new(Arc::clone(&folder), head.id));
-        Self::open_as(folder, own, head, metadata, options)
+        Self::open_as(folder, own, head, metadata, options, false)
+    }
+
+    /// Opens the pool at `root` to read it, as every flush before a crash had left it: nothing is
+    /// written there. What [`open`](Self::open) would repair is repaired in memory, for as long as the
+    /// pool is open, and all volumes are read-only. Others may read the pool so at the same time.
+    ///
+    /// Whatever would change the pool is [`VolumeError::ReadOnlyPool`].
+    pub fn open_read_only(
+        root: &Path,
+        options: Options,
+    ) -> Result<(Self, Vec<VolumeError>), VolumeError> {
+        // nobody looks pages up by their fingerprints
+        let options = Options { table_bytes: SMALL_TABLE, is_compact: false, ..options };
+        let folder: Arc<dyn Folder> = Arc::new(Overlay::open(root)?);
+        let (own, head) = open_head(&*folder)?;
+        let metadata = Arc::new(Journals::new(Arc::clone(&folder), head.id));
+        Self::open_as(folder, own, head, metadata, options, true)
     }
 
     /// Opens a pool of which `metadata` keeps what is known, and the folder only its pages. A pool
@@ -264,7 +285,7 @@ impl Pool {
         options: Options,
     ) -> Result<(Self, Vec<VolumeError>), VolumeError> {
         let (own, head) = open_head(&*folder)?;
-        Self::open_as(folder, own, head, metadata, options)
+        Self::open_as(folder, own, head, metadata, options, false)
     }
 
     fn open_as(
@@ -273,6 +294,7 @@ impl Pool {
         Head { id, hash, codec }: Head,
         metadata: Arc<dyn Metadata>,
         options: Options,
+        is_read_only: bool,
     ) -> Result<(Self, Vec<VolumeError>), VolumeError> {
         let container_len = options.container_len.clamp(MIN_CONTAINER, MAX_CONTAINER);
         let table = options.table()?;
@@ -302,11 +324,13 @@ impl Pool {
             counters: Counters::default(),
             room_made: AtomicU64::new(0),
             between: OnceLock::new(),
+            is_read_only,
             stopped: OnceLock::new(),
             _own: own,
         };
         engine.counters.journal_bytes.store(found.bytes, Ordering::Relaxed);
         if places > MOST_PLACES
+            && !is_read_only
             && let Err(error) = engine.checkpoint()
         {
             match error {
@@ -481,6 +505,7 @@ impl Pool {
         let (id, one) = find(&state.volumes, name)?;
         let (size, block_size, is_read_only) = (one.size.clone(), one.block_size, one.is_read_only);
         drop(state);
+        let is_read_only = is_read_only || self.0.is_read_only;
         Ok(Volume::new(Arc::clone(&self.0), id, size, block_size, is_read_only))
     }
 

@@ -278,6 +278,9 @@ impl BlockDevice for Volume {
     }
 
     fn flush(&self) -> Result<(), BlockError> {
+        if self.engine.is_read_only {
+            return Ok(());
+        }
         self.engine.commit().map_err(block_error)
     }
 

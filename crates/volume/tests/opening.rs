@@ -8,7 +8,7 @@ use onefold_backend::crash::CrashDisk;
 use onefold_backend::{Folder, LocalFolder};
 use onefold_block::{BlockDevice, BlockSize, Durability};
 use onefold_testkit::random;
-use onefold_volume::{Hash, Options, Pool};
+use onefold_volume::{Hash, Options, Pool, VolumeError};
 
 const BLOCK: usize = 4096;
 
@@ -123,4 +123,73 @@ fn a_damaged_container_goes_once_nothing_refers_to_it() {
     drop(pool);
     let (_, told) = Pool::open(folder, options()).unwrap();
     assert!(told.is_empty(), "{told:?}");
+}
+
+/// Names, lengths and times of all files below `root`, and their bytes.
+fn everything(root: &std::path::Path) -> Vec<(std::ffi::OsString, std::time::SystemTime, Vec<u8>)> {
+    let mut all: Vec<_> = std::fs::read_dir(root)
+        .unwrap()
+        .map(|entry| {
+            let entry = entry.unwrap();
+            let modified = entry.metadata().unwrap().modified().unwrap();
+            (entry.file_name(), modified, std::fs::read(entry.path()).unwrap())
+        })
+        .collect();
+    all.sort();
+    all
+}
+
+#[test]
+fn a_pool_that_is_opened_to_be_read_stays_as_a_crash_left_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path().join("pool");
+    let folder: Arc<dyn Folder> = Arc::new(LocalFolder::create(&root).unwrap());
+    let bytes = fill(&folder, 3);
+    // what a crash leaves: the part of a frame, bytes behind the last page, a container of nobody
+    let grow = |name: &str, with: &[u8]| {
+        use std::io::Write;
+        let mut file = std::fs::OpenOptions::new().append(true).open(root.join(name)).unwrap();
+        file.write_all(with).unwrap();
+    };
+    let names = folder.names().unwrap();
+    let journal = names.iter().rfind(|name| name.starts_with("journal-")).unwrap();
+    grow(journal, &[7; 100]);
+    grow("container-00000004", &[9; 500]);
+    std::fs::write(root.join("container-00000005"), [1; 50]).unwrap();
+    let before = everything(&root);
+    {
+        let (pool, damage) = Pool::open_read_only(&root, options()).unwrap();
+        // others may read it meanwhile, and nobody may write it
+        let (other, _) = Pool::open_read_only(&root, options()).unwrap();
+        assert!(Pool::open(Arc::clone(&folder), options()).is_err());
+        assert!(damage.is_empty(), "{damage:?}");
+        for pool in [&pool, &other] {
+            let volume = pool.volume("a").unwrap();
+            let mut found = vec![0; bytes.len()];
+            volume.read(0, &mut found).unwrap();
+            assert!(found == bytes && volume.is_read_only());
+            assert!(volume.write(0, &bytes[..BLOCK], Durability::OnFlush).is_err());
+            volume.flush().unwrap();
+            assert_eq!(pool.check(), Vec::<String>::new());
+            assert_eq!(pool.scrub().bad, []);
+        }
+        let refused = [
+            pool.create_volume("b", 4096, BlockSize::B4096),
+            pool.clone_volume("a", "b", true),
+            pool.rename_volume("a", "b"),
+            pool.delete_volume("a"),
+            pool.checkpoint(),
+            pool.compact().map(drop),
+            pool.flush(),
+        ];
+        for refused in refused {
+            assert!(matches!(refused, Err(VolumeError::ReadOnlyPool)), "{refused:?}");
+        }
+    }
+    assert!(everything(&root) == before, "something was written");
+    let (pool, damage) = Pool::open(folder, options()).unwrap();
+    assert!(damage.is_empty(), "{damage:?}");
+    let mut found = vec![0; bytes.len()];
+    pool.volume("a").unwrap().read(0, &mut found).unwrap();
+    assert!(found == bytes);
 }

@@ -26,7 +26,12 @@ impl LocalFolder {
         Directory::open(root).map(Self)
     }
 
-    /// The same for what a program keeps of its own, where another user might wish to mislead it.
+    /// The folder at `root`, which must exist. Nothing is made or written.
+    pub fn open(root: &Path) -> Result<Self, BackendError> {
+        Directory::open(root).map(Self)
+    }
+
+    /// As [`create`](Self::create), for what a program keeps of its own, where another user might wish to mislead it.
     ///
     /// # Errors
     /// [`BackendError::Untrusted`] if the folder is a symbolic link, belongs to a user other than this
@@ -59,6 +64,13 @@ impl LocalFolder {
     /// The folder `name` in this one, which must exist; private if this one is.
     pub(super) fn existing(&self, name: &str) -> Result<Self, BackendError> {
         self.0.directory(name).map(Self)
+    }
+
+    /// The log `name`, to read it while nobody may write it, as long as the reader lives. One that is
+    /// owned is [`BackendError::InUse`].
+    pub(crate) fn locked_reader(&self, name: &str) -> Result<Box<dyn LogReader>, BackendError> {
+        check_part(name)?;
+        Ok(Box::new(LocalReader::open_in(&self.0, name)?.locked()?))
     }
 
     pub(super) const fn directory(&self) -> &Directory {

@@ -1,6 +1,7 @@
 //! A log in a local file.
 
-use std::fs::File;
+use std::fs::{File, TryLockError};
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -76,6 +77,23 @@ impl LocalReader {
         let metadata =
             metadata.map_err(|cause| BackendError::from_file(Operation::Open, &path, cause))?;
         Ok(Self { file, path, len: metadata.len() })
+    }
+
+    /// The same file, locked against whoever would own it. Where a file system has no locks it is not.
+    pub(super) fn locked(self) -> Result<Self, BackendError> {
+        match self.file.try_lock_shared() {
+            Ok(()) => Ok(self),
+            Err(TryLockError::WouldBlock) => {
+                let (name, place) = name_and_place(&self.path);
+                Err(BackendError::InUse { name, place })
+            }
+            Err(TryLockError::Error(cause)) if cause.kind() == io::ErrorKind::Unsupported => {
+                Ok(self)
+            }
+            Err(TryLockError::Error(cause)) => {
+                Err(BackendError::from_file(Operation::Open, &self.path, cause))
+            }
+        }
     }
 }
 

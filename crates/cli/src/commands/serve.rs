@@ -39,6 +39,9 @@ one connection is there for all.
 numbers to Prometheus at http://ADDRESS/metrics; docs/volumes.md says what they are. What happens is
 written to standard error, a line an event.
 
+With --read-only nothing is written to the pool, and the commands of `onefold volume` that change
+nothing work beside it.
+
 Ctrl-C, or SIGTERM, ends it: requests that are under way end, everything is flushed. What `onefold
 volume` has asked for and takes long, a check, a scrub or a compaction, is stopped at a step.
 
@@ -100,8 +103,12 @@ pub(crate) struct Serve {
     /// Let in only clients with a certificate that one of these, in PEM, has signed
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_client_ca: Option<PathBuf>,
-    /// Let clients resize volumes
+    /// Write nothing to the pool, which may be a backup or lie where nobody can write: all volumes are
+    /// read-only
     #[arg(long)]
+    read_only: bool,
+    /// Let clients resize volumes
+    #[arg(long, conflicts_with = "read_only")]
     allow_resize: bool,
     /// Where to give metrics to Prometheus, by HTTP at /metrics, to whoever asks
     #[arg(long, value_name = "ADDRESS")]
@@ -164,22 +171,16 @@ impl Serve {
         let strangers = Arc::new(Failures::of_strangers());
         let server = Server::bind(self.config(&measurements, &strangers)?)?;
         self.warn_of_strangers(&server.addresses());
-        let pool = self.pool.open_telling(|error| {
-            warn!(%error, "pages are lost, and blocks that are one of them");
-        })?;
+        let pool = self.open()?;
         let volumes = pool.volumes().len();
         let offered = Offered::new(&pool, self.allow_resize, measurements, Arc::clone(&cancel));
-        let control = match Bound::at(&self.pool.pool) {
-            Err(error) if has_no_sockets(&error) => {
-                warn!("the file system of the pool has no sockets: `onefold volume` cannot ask");
-                None
-            }
-            bound => Some(bound?),
-        };
-        // else the first clients wait for it; of many GiB that is minutes
-        let entries = pool.statistics().table_capacity;
-        info!(entries, "taking memory for the table of fingerprints");
-        pool.populate_table();
+        let control = self.control()?;
+        if !self.read_only {
+            // else the first clients wait for it; of many GiB that is minutes
+            let entries = pool.statistics().table_capacity;
+            info!(entries, "taking memory for the table of fingerprints");
+            pool.populate_table();
+        }
         let server = server.serve(offered.all()?)?;
         offered.by(server.exports());
         let offered = Arc::new(offered);
@@ -209,10 +210,12 @@ impl Serve {
                 );
             }
             tell_silent();
-            upkeep.keep_up(|| {
-                tell_silent();
-                !cancel.is_cancelled()
-            });
+            if !self.read_only {
+                upkeep.keep_up(|| {
+                    tell_silent();
+                    !cancel.is_cancelled()
+                });
+            }
         }
         if let Err(error) = supervisor.tell_stopping() {
             warn!(error = %format_args!("{error:#}"), "the end goes on");
@@ -227,11 +230,36 @@ impl Serve {
         drop(service);
         let ended = server.shutdown(PATIENCE);
         // It also makes durable what no client that is still there has flushed.
-        let kept = pool.checkpoint().context("no checkpoint was made");
+        let kept = match self.read_only {
+            true => Ok(()),
+            false => pool.checkpoint().context("no checkpoint was made"),
+        };
         tell_last();
         all_of(ended, kept)?;
         info!("shut down; everything is durable");
         Ok(Exit::Fine)
+    }
+
+    fn open(&self) -> Result<Pool> {
+        let tell = |error| warn!(%error, "pages are lost, and blocks that are one of them");
+        match self.read_only {
+            true => self.pool.open_read_only(tell),
+            false => self.pool.open_telling(tell),
+        }
+    }
+
+    /// Where `onefold volume` asks; nowhere if the pool is to be left as it is, or has no sockets.
+    fn control(&self) -> Result<Option<Bound>> {
+        if self.read_only {
+            return Ok(None);
+        }
+        match Bound::at(&self.pool.pool) {
+            Err(error) if has_no_sockets(&error) => {
+                warn!("the file system of the pool has no sockets: `onefold volume` cannot ask");
+                Ok(None)
+            }
+            bound => bound.map(Some),
+        }
     }
 
     /// Where clients connect, how and within which limits; not yet to what.

@@ -327,6 +327,11 @@ impl Request {
         )
     }
 
+    /// Whether it leaves the pool as it is.
+    pub(crate) fn only_reads(&self) -> bool {
+        matches!(self, Self::List | Self::Info { .. } | Self::Check | Self::Scrub | Self::Stats)
+    }
+
     /// Does it in `pool`, whose volumes `offers` offers.
     pub(crate) fn perform(self, pool: &Pool, offers: &dyn Offers) -> Result<Answer> {
         match self {

@@ -74,6 +74,53 @@ fn a_new_pool_or_repository_is_open_to_nobody_but_its_owner() {
 }
 
 #[test]
+fn a_pool_that_is_only_read_stays_as_it_is_served_or_not() {
+    let lab = Lab::new();
+    lab.ok("volume create --pool pool --size 1MiB disk");
+    {
+        let served = Served::start(&lab);
+        let mut client = served.client("disk");
+        client.write(0, &random(1, 100 * BLOCK)).unwrap();
+        client.flush().unwrap();
+        // it is killed, and leaves what the next one would tidy up
+    }
+    let everything = || -> Vec<_> {
+        let mut all: Vec<_> = fs::read_dir(lab.path("pool"))
+            .unwrap()
+            .map(|entry| entry.unwrap())
+            .filter(|entry| entry.file_type().unwrap().is_file())
+            .map(|entry| {
+                let modified = entry.metadata().unwrap().modified().unwrap();
+                (entry.file_name(), modified, fs::read(entry.path()).unwrap())
+            })
+            .collect();
+        all.sort();
+        all
+    };
+    let before = everything();
+    lab.run("serve --pool pool --read-only --allow-resize").expect(1);
+    let line = "serve --pool pool --unix socket --read-only";
+    let mut served = Served::start_with(&lab, line).unwrap();
+    let mut client = served.client("disk");
+    assert!(client.is_read_only());
+    let mut found = vec![0; 100 * BLOCK];
+    client.read(0, &mut found).unwrap();
+    assert!(found == random(1, 100 * BLOCK));
+    assert!(client.write(0, &[1]).is_err());
+    client.flush().unwrap();
+    for reads in ["list", "info disk", "check", "scrub", "stats"] {
+        lab.ok(&format!("volume {reads} --pool pool"));
+    }
+    lab.run("volume snapshot --pool pool disk monday").expect(11);
+    assert_eq!(served.signal(Signal::TERM), 0);
+    for reads in ["list", "info disk", "check", "scrub", "stats"] {
+        lab.ok(&format!("volume {reads} --pool pool"));
+    }
+    assert!(everything() == before, "something was written");
+    lab.ok("volume snapshot --pool pool disk monday");
+}
+
+#[test]
 fn programs_that_speak_nbd_use_a_volume() {
     if !have(&["qemu-img", "nbdcopy", "nbdinfo"]) {
         return;
