@@ -156,7 +156,7 @@ impl PoolArgs {
     /// is done without writing to the pool, which may be a backup, or lie where nobody can write.
     pub(crate) fn ask(&self, request: Request, console: &Console) -> Result<Answer> {
         let mut doer = match request.only_reads() {
-            true => self.doer_of(self.open_read_only(warning(console)))?,
+            true => self.doer_of(self.open_to_read(console))?,
             false => self.doer(self.folder(false)?, console)?,
         };
         doer.ask(request)
@@ -192,6 +192,11 @@ impl PoolArgs {
     /// Opens the pool in a folder that is open already, and warns of what is damaged in it.
     pub(crate) fn open_in(&self, folder: Arc<dyn Folder>, console: &Console) -> Result<Pool> {
         self.open_folder(folder, warning(console))
+    }
+
+    /// Opens the pool to read it, and warns of what is damaged in it. Nothing is written there.
+    pub(crate) fn open_to_read(&self, console: &Console) -> Result<Pool> {
+        self.open_read_only(warning(console))
     }
 
     /// Opens the pool to read it, and tells of what is damaged in it. Nothing is written there.

@@ -1,12 +1,14 @@
 use std::io;
 
 use onefold_backend::{BackendError, Operation};
+use onefold_block::BlockError;
 use onefold_container::ContainerError;
 use onefold_index::TableError;
 use onefold_seal::wire::WireError;
 use thiserror::Error;
 
 use crate::metadata::Writer;
+use crate::stream::StreamError;
 
 /// What can go wrong with a pool and its volumes.
 #[derive(Debug, Error)]
@@ -21,6 +23,29 @@ pub enum VolumeError {
     /// A container cannot be written or read.
     #[error(transparent)]
     Container(#[from] ContainerError),
+    /// A volume cannot be read or written.
+    #[error("volume '{name}': {source}")]
+    Volume {
+        /// Its name.
+        name: String,
+        /// Why.
+        source: BlockError,
+    },
+    /// A stream cannot be read or written.
+    #[error(transparent)]
+    Stream(#[from] StreamError),
+    /// A stream has the changes to another content.
+    #[error("'{name}' is not what the stream was made from: its content is another")]
+    OtherBase {
+        /// The volume to which the changes were to be applied.
+        name: String,
+    },
+    /// A stream has the changes to a base, and none was named.
+    #[error("the stream has what changed since a base, expected the volume that is this base")]
+    NoBase,
+    /// A stream has all of a volume, and a base was named.
+    #[error("the stream has all of a volume, expected no base")]
+    NeedlessBase,
     /// Something is not as it was written.
     #[error("{object}, byte {at}: {problem}")]
     Damaged {

@@ -12,6 +12,7 @@ use crate::mark::{Cut, Mark};
 use crate::metadata::{Known, Metadata, Shard, Taken, Writer};
 use crate::record;
 use crate::replay::Replayed;
+use crate::stream::{Decoder, Encoder, Part, StreamError};
 use crate::{VolumeError, journals};
 
 /// The records of a frame, decoded and encoded again.
@@ -22,6 +23,23 @@ pub fn recode(body: &[u8]) -> Result<Vec<u8>, WireError> {
         Ok(())
     })?;
     Ok(again)
+}
+
+/// The parts of a stream, decoded and encoded again; how many bytes that took of it.
+pub fn restream(stream: &[u8]) -> Result<(Vec<u8>, usize), StreamError> {
+    let mut rest = stream;
+    let mut decoder = Decoder::begin(&mut rest)?;
+    let mut again = Vec::new();
+    let mut encoder = Encoder::begin(&mut again, decoder.head().clone())?;
+    loop {
+        match decoder.next()? {
+            Part::End { .. } => break,
+            part => encoder.put(&part)?,
+        }
+    }
+    encoder.finish()?;
+    drop(decoder);
+    Ok((again, stream.len() - rest.len()))
 }
 
 /// A journal or a checkpoint whose frames are whole, but for the end.

@@ -25,6 +25,7 @@
 //! | compact.rs, maintain.rs | giving back space, and when |
 //! | check.rs, scrub.rs | whether all of it fits together, and can be read |
 //! | walk.rs, bits.rs | all of the maps, some at a time, and sets of pages |
+//! | stream.rs, transfer.rs | volumes as streams, and what changed between two |
 //! | details.rs | what one volume has of its own |
 //! | stripes.rs, turns.rs | who changes which block, and who has the pool's lock next |
 //!
@@ -64,7 +65,9 @@ mod scrub;
 #[cfg_attr(not(feature = "seeded-bugs"), doc(hidden))]
 pub mod seeded;
 mod sparse;
+mod stream;
 mod stripes;
+mod transfer;
 mod turns;
 mod volume;
 mod walk;
@@ -81,4 +84,6 @@ pub use onefold_container::Codec;
 pub use pool::Between;
 pub use pool::{Hash, Options, Pool, Statistics, VolumeInfo};
 pub use scrub::{BadPage, Scrubbed};
+pub use stream::{StreamError, StreamHead};
+pub use transfer::Transferred;
 pub use volume::Volume;

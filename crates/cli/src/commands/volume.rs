@@ -1,12 +1,14 @@
 //! `onefold volume`
 
-use anyhow::{Context, Result, anyhow};
+use std::io::{self, BufReader, BufWriter, IsTerminal};
+
+use anyhow::{Context, Result, anyhow, ensure};
 use clap::{Args, Command, Subcommand};
 use indicatif::HumanBytes;
 use onefold_backend::BackendError;
 use onefold_block::BlockSize;
 use onefold_store::tree::Time;
-use onefold_volume::{Pool, VolumeError};
+use onefold_volume::{Pool, Transferred, VolumeError};
 use serde::Serialize;
 
 use crate::console::Console;
@@ -21,6 +23,9 @@ use crate::service::request::{
 use crate::size;
 use crate::table;
 use crate::time;
+
+/// Bytes of a stream that are read or written at a time.
+const STREAMED: usize = 1 << 20;
 
 const AFTER_HELP: &str = "\
 A volume is a block device that keeps each distinct page once, together with all volumes of its pool.
@@ -111,6 +116,32 @@ Examples:
 
 With --json: one document, the volume as `onefold volume info` shows it.";
 
+const EXPORT_HELP: &str = "\
+Writes a volume or snapshot to standard output as a stream, from which `onefold volume import` makes it
+in this or another pool: all but holes, uncompressed, each record with a check. With --from only what
+is not as in another volume of the pool, a snapshot of an earlier day for one; both are read whole then
+to tell which content the stream changes. Nothing is written to the pool, and nobody may serve it to
+write meanwhile.
+
+Examples:
+  onefold volume export --pool /srv/pool disk-monday | zstd > monday.zst
+  onefold volume export --pool /srv/pool --from disk-monday disk-tuesday > changes
+  onefold volume export --pool /srv/pool disk-monday \\
+      | ssh other onefold volume import --pool /srv/pool disk-monday";
+
+const IMPORT_HELP: &str = "\
+Makes a volume from the stream of `onefold volume export` at standard input. What was a snapshot is one
+again. A stream of changes needs --onto, the volume that is as the one which `export` had by --from; it
+is read whole to make sure, and stays as it is. The volume has its name once all of the stream came and
+is durable; a stream that is cut off or damaged is refused, and nothing of it stays. If the command is
+killed, a volume with '.importing' behind its name is left to be deleted.
+
+Examples:
+  zstd -dc monday.zst | onefold volume import --pool /srv/pool disk-monday
+  onefold volume import --pool /srv/pool --onto disk-monday disk-tuesday < changes
+
+With --json: one document, the volume as `onefold volume info` shows it.";
+
 const CHECK_HELP: &str = "\
 Compares the references of each page with the maps of all volumes, without reading pages. Where the
 pool is served, clients go on: pages that they write, erase or have moved meanwhile are left out, and
@@ -152,6 +183,7 @@ pub(crate) fn showing_what_matters(volume: Command) -> Command {
     volume.mut_subcommands(|action| {
         let shown: &[&str] = match action.get_name() {
             "create" => &["compression"],
+            "import" => &["index_memory", "index", "compression", "verify", "quota"],
             _ => &[],
         };
         WorkingArgs::showing(action, shown)
@@ -177,6 +209,8 @@ enum Action {
     Delete(Delete),
     Rename(Rename),
     Rollback(Rollback),
+    Export(Export),
+    Import(Import),
     Check(Check),
     Scrub(Scrub),
     Stats(Stats),
@@ -303,6 +337,32 @@ struct Rollback {
     snapshot: String,
 }
 
+/// Write a volume, or what changed since another, to standard output
+#[derive(Debug, Args)]
+#[command(after_help = EXPORT_HELP)]
+struct Export {
+    #[command(flatten)]
+    pool: PoolArgs,
+    /// Write only what is not as in this volume
+    #[arg(long, value_name = "SNAPSHOT")]
+    from: Option<String>,
+    /// The volume or snapshot
+    name: String,
+}
+
+/// Make a volume from what `export` wrote
+#[derive(Debug, Args)]
+#[command(after_help = IMPORT_HELP)]
+struct Import {
+    #[command(flatten)]
+    pool: PoolArgs,
+    /// The volume to which the stream has the changes
+    #[arg(long, value_name = "SNAPSHOT")]
+    onto: Option<String>,
+    /// What to call the new volume
+    name: String,
+}
+
 /// Find out whether maps, references and containers fit together
 #[derive(Debug, Args)]
 #[command(after_help = CHECK_HELP)]
@@ -355,6 +415,8 @@ impl Volume {
             Action::Delete(delete) => delete.run(console),
             Action::Rename(rename) => rename.run(console),
             Action::Rollback(rollback) => rollback.run(console),
+            Action::Export(export) => export.run(console),
+            Action::Import(import) => import.run(console),
             Action::Check(check) => check.run(console),
             Action::Scrub(scrub) => scrub.run(console),
             Action::Stats(stats) => stats.run(console),
@@ -375,13 +437,18 @@ fn change(
     expect_done(&doer.ask(request)?)?;
     console.notice(done);
     if console.is_json() {
-        let shown = doer.ask(Request::Info { name });
-        match shown.with_context(|| format!("{done}, but it cannot be shown"))? {
-            Answer::Volume(found) => document(&found)?,
-            other => return Err(strange(&other)),
-        }
+        show(&mut doer, name, done)?;
     }
     Ok(Exit::Fine)
+}
+
+/// Writes the volume `name` as JSON, of which something was `done`.
+fn show(doer: &mut Doer<'_>, name: String, done: &str) -> Result<()> {
+    let shown = doer.ask(Request::Info { name });
+    match shown.with_context(|| format!("{done}, but it cannot be shown"))? {
+        Answer::Volume(found) => document(&found),
+        other => Err(strange(&other)),
+    }
 }
 
 fn expect_done(answer: &Answer) -> Result<()> {
@@ -559,6 +626,44 @@ impl Rollback {
         let done = format!("volume '{name}' is as '{snapshot}' now");
         let request = Request::RollBack { name: name.clone(), snapshot, is_forced };
         change(pool.doer(pool.folder(false)?, console)?, request, name, &done, console)
+    }
+}
+
+impl Export {
+    fn run(self, console: &Console) -> Result<Exit> {
+        let output = io::stdout();
+        ensure!(
+            !output.is_terminal(),
+            "a stream is not for a terminal: write it to a file or a pipe"
+        );
+        let pool = self.pool.open_to_read(console)?;
+        let into = BufWriter::with_capacity(STREAMED, output.lock());
+        let Transferred { data_blocks, hole_blocks } =
+            pool.export_volume(&self.name, self.from.as_deref(), into)?;
+        let name = &self.name;
+        console.notice(match &self.from {
+            None => format!("exported volume '{name}', blocks: {data_blocks}"),
+            Some(base) => format!(
+                "exported what '{name}' has since '{base}', blocks: {data_blocks}, new holes: \
+                 {hole_blocks}"
+            ),
+        });
+        Ok(Exit::Fine)
+    }
+}
+
+impl Import {
+    fn run(self, console: &Console) -> Result<Exit> {
+        let pool = self.pool.open_in(self.pool.folder(false)?, console)?;
+        let from = BufReader::with_capacity(STREAMED, io::stdin().lock());
+        let Transferred { data_blocks, .. } =
+            pool.import_volume(&self.name, self.onto.as_deref(), from)?;
+        let done = format!("imported volume '{}', blocks: {data_blocks}", self.name);
+        console.notice(&done);
+        if console.is_json() {
+            show(&mut Doer::Here(pool), self.name, &done)?;
+        }
+        Ok(Exit::Fine)
     }
 }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use onefold_testkit::{qemu_io_patterns, random};
 use rustix::process::Signal;
 
-use crate::lab::{Lab, number};
+use crate::lab::{Lab, Ran, number};
 use crate::served::{Served, have, run};
 
 const BLOCK: usize = 4096;
@@ -118,6 +118,65 @@ fn a_pool_that_is_only_read_stays_as_it_is_served_or_not() {
     }
     assert!(everything() == before, "something was written");
     lab.ok("volume snapshot --pool pool disk monday");
+}
+
+#[test]
+fn a_volume_moves_to_another_pool_by_its_stream_and_what_changed_follows() {
+    let lab = Lab::new();
+    let (first, second) = (random(1, 100 * BLOCK), random(2, 3 * BLOCK));
+    let write = |at: u64, bytes: &[u8]| {
+        let mut served = Served::start(&lab);
+        let mut client = served.client("disk");
+        client.write(at, bytes).unwrap();
+        drop(client);
+        assert_eq!(served.signal(Signal::TERM), 0);
+    };
+    lab.ok("volume create --pool pool --size 4MiB disk");
+    lab.ok("volume create --pool other --size 4KiB unrelated");
+    write(0, &first);
+    lab.ok("volume snapshot --pool pool disk monday");
+    write(8192, &second);
+    lab.ok("volume snapshot --pool pool disk tuesday");
+    let export = |line: &str, to: &str| {
+        let out = fs::File::create(lab.path(to)).unwrap();
+        let mut command = lab.command(&format!("volume export --pool pool {line}"));
+        assert!(command.stdout(out).status().unwrap().success(), "{line}");
+    };
+    export("monday", "all");
+    export("--from monday tuesday", "changes");
+    let import = |line: &str, from: &str| {
+        let mut command = lab.command(&format!("volume import --pool other {line}"));
+        command.stdin(fs::File::open(lab.path(from)).unwrap());
+        Ran::of(line, command.output().unwrap())
+    };
+    let all = fs::read(lab.path("all")).unwrap();
+    lab.write("cut", &all[..all.len() / 2]);
+    import("monday", "cut").expect(1).says(&["cut off"]);
+    import("--onto unrelated tuesday", "changes").expect(1).says(&["its content is another"]);
+    let shown = import("monday --json", "all").expect(0).json();
+    assert_eq!((&shown["name"], &shown["is_read_only"]), (&"monday".into(), &true.into()));
+    import("--onto monday tuesday", "changes").expect(0);
+    assert!(fs::metadata(lab.path("changes")).unwrap().len() < 4 * BLOCK as u64);
+    let listed = lab.ok("volume list --pool other --json").json();
+    let names: Vec<_> = listed.as_array().unwrap().iter().map(|one| one["name"].clone()).collect();
+    assert_eq!(names, ["monday", "tuesday", "unrelated"]);
+    let line = "serve --pool other --unix socket --read-only";
+    let served = Served::start_with(&lab, line).unwrap();
+    let mut found = vec![0; first.len()];
+    served.client("tuesday").read(0, &mut found).unwrap();
+    assert!(found[8192..][..second.len()] == second && found[..8192] == first[..8192]);
+    served.client("monday").read(0, &mut found).unwrap();
+    assert!(found == first);
+}
+
+#[test]
+fn a_stream_that_nobody_takes_is_an_error() {
+    let lab = Lab::new();
+    lab.ok("volume create --pool pool --size 4MiB disk");
+    let full = fs::File::options().write(true).open("/dev/full").unwrap();
+    let mut command = lab.command("volume export --pool pool disk");
+    let ran = Ran::of("export", command.stdout(full).output().unwrap());
+    ran.expect(1).says(&["the stream"]);
 }
 
 #[test]
