@@ -125,7 +125,7 @@ write meanwhile.
 
 Examples:
   onefold volume export --pool /srv/pool disk-monday | zstd > monday.zst
-  onefold volume export --pool /srv/pool --from disk-monday disk-tuesday > changes
+  onefold volume export --pool /srv/pool --from monday tuesday > changes
   onefold volume export --pool /srv/pool disk-monday \\
       | ssh other onefold volume import --pool /srv/pool disk-monday";
 
@@ -138,7 +138,7 @@ killed, a volume with '.importing' behind its name is left to be deleted.
 
 Examples:
   zstd -dc monday.zst | onefold volume import --pool /srv/pool disk-monday
-  onefold volume import --pool /srv/pool --onto disk-monday disk-tuesday < changes
+  onefold volume import --pool /srv/pool --onto monday tuesday < changes
 
 With --json: one document, the volume as `onefold volume info` shows it.";
 
