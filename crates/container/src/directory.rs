@@ -361,6 +361,26 @@ impl Directory {
         self.open_group(group, &stored, buffer)
     }
 
+    /// Reads many groups at once and decompresses them, their stored bytes checked first. Each is
+    /// handed to `take` with its number, in any order, until `take` breaks.
+    pub fn read_groups(
+        &self,
+        objects: &dyn Objects,
+        groups: &[u32],
+        take: &mut dyn FnMut(u32, Result<Bytes, ContainerError>) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        let mut requests = groups.iter().map(|group| {
+            let range = self.stored_range(*group).unwrap_or_default();
+            Request { name: container_name(self.id), span: Span::Range(range) }
+        });
+        objects.get_many(&mut requests, &mut |at, answer| {
+            let stored =
+                answer.map_err(|source| ContainerError::Backend { container: self.id, source });
+            let opened = stored.and_then(|stored| self.open_group(groups[at], &stored, Vec::new()));
+            take(groups[at], opened.map(Bytes::from))
+        })
+    }
+
     /// Where in the container the stored bytes of group `group` are.
     pub fn stored_range(&self, group: u32) -> Result<Range<u64>, ContainerError> {
         let entry = self.group(group)?;

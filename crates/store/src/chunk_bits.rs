@@ -36,6 +36,12 @@ impl ChunkBits {
         (byte.unwrap_or_default() >> (4 * (slot % 2))) & bits.0 != 0
     }
 
+    /// The slots of `container` of which `bits` are set, in ascending order.
+    pub(crate) fn slots(&self, container: u32, bits: Bits) -> impl Iterator<Item = u32> + '_ {
+        let bytes = self.0.get(container as usize).map_or(0, Vec::len);
+        (0..2 * bytes as u32).filter(move |slot| self.has(container, *slot, bits))
+    }
+
     /// Sets `bits`; whether they were not set before.
     pub(crate) fn set(&mut self, place: Place, bits: Bits) -> bool {
         let (container, at) = (place.container as usize, place.slot as usize / 2);
@@ -69,5 +75,8 @@ mod tests {
             let expected = matches!((container, slot), (0, 0 | 1) | (2, 0 | 5));
             assert!(all.iter().all(|bits| slots.has(container, slot, *bits) == expected));
         }
+        assert!(slots.slots(2, all[1]).eq([0, 5]));
+        let unknown = [1, 3].map(|container| slots.slots(container, all[1]).count());
+        assert_eq!(unknown, [0, 0]);
     }
 }

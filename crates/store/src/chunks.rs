@@ -1,10 +1,8 @@
 //! Reading chunks back: recipe → chunks → bytes, each verified.
 
 use std::collections::{HashMap, HashSet};
-use std::num::NonZero;
 use std::ops::{ControlFlow, Range};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::thread;
 
 use bytes::Bytes;
 use onefold_backend::{Objects, Request, Span};
@@ -18,11 +16,11 @@ use quick_cache::sync::Cache;
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 
 use crate::cache::{self, Copied, ObjectCache};
-use crate::fetch::fetch;
+use crate::fetch::{Keep, fetch};
 use crate::groups::{Group, Groups, Key};
 use crate::place::{Containers, LiveContainer, Used};
 use crate::repository::places;
-use crate::{Place, Recipe, StoreError};
+use crate::{Place, Recipe, StoreError, threads};
 
 /// Bytes of decompressed groups that a reader keeps at most, unless it is told another bound.
 const GROUP_CACHE: usize = 24 << 20;
@@ -575,6 +573,12 @@ impl<'a> ChunkReader<'a> {
         })
     }
 
+    /// Reads the footers of many containers for whoever wants each of them then, and is told what fails.
+    pub(crate) fn prepare_directories(&self, numbers: &[u32]) {
+        let read = self.read_directories(numbers, &mut |_, _| ControlFlow::Continue(()));
+        debug_assert!(read.is_continue(), "nothing ends it early");
+    }
+
     fn read_footers(
         &self,
         containers: &[(ObjectId, u64)],
@@ -634,35 +638,23 @@ impl<'a> ChunkReader<'a> {
     /// keeps them. What cannot be had is reported to whoever needs it.
     pub(crate) fn keep_groups(&self, mut places: Vec<Place>) {
         places.sort_unstable_by_key(|place| (place.container, place.slot));
-        let mut containers: Vec<u32> = places.iter().map(|place| place.container).collect();
-        containers.dedup();
-        let read = self.read_directories(&containers, &mut |_, _| ControlFlow::Continue(()));
+        let plan = (threads::cores(), READ_TOGETHER);
+        let read = fetch(self, &places, plan, Keep::Decoded, &|_, _| ControlFlow::Continue(()));
         debug_assert!(read.is_continue(), "nothing ends it early");
-        places.retain(|place| self.group_of(*place).is_some_and(|key| !self.has_group(key)));
-        let threads = thread::available_parallelism().map_or(1, NonZero::get);
-        let _ = fetch(self, &places, (threads, READ_TOGETHER), None, &|taken, group| {
-            if let (Ok(group), Some(key)) = (group, self.group_of(places[taken.start])) {
-                self.groups.keep(key, group);
-            }
-            ControlFlow::Continue(())
-        });
     }
 
-    /// The group that holds the chunk at `place`, if that can be known.
-    fn group_of(&self, place: Place) -> Option<Key> {
-        let directory = self.directory(place.container).ok()??;
-        Some((place.container, directory.chunk(place.slot).ok()?.group))
+    /// A group that is kept, in memory or as a copy.
+    pub(crate) fn kept_group(&self, key: Key, directory: &Directory) -> Option<Arc<Group>> {
+        self.groups.find(key).or_else(|| {
+            let group = Arc::new(self.copied_group(directory, key.1)?);
+            self.groups.keep(key, &group);
+            Some(group)
+        })
     }
 
-    /// Whether a group is here, so that it need not be asked for.
-    fn has_group(&self, key: Key) -> bool {
-        let (container, number) = key;
-        if self.groups.has(key) || self.short.contains_key(&container) {
-            return true;
-        }
-        let Ok(Some(directory)) = self.directory(container) else { return false };
-        let copy = self.copied_group(&directory, number);
-        copy.map(|group| self.groups.keep(key, &Arc::new(group))).is_some()
+    /// Keeps a group that was fetched.
+    pub(crate) fn keep_group(&self, key: Key, group: &Arc<Group>) {
+        self.groups.keep(key, group);
     }
 
     /// Appends those bytes of `recipe` that lie in `range`, which does not end behind them. Only the

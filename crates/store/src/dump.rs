@@ -1,19 +1,19 @@
 //! Reading a snapshot as a stream: entries, and the bytes of files, in order.
 //!
-//! One thread walks the trees and takes what is read; others read and verify chunks ahead of it, also
-//! those of the next files. What is on the way is bounded.
+//! One thread walks the trees and gives on what was read; the chunks of what it met come ahead of that,
+//! in [windows](crate::windows).
 
 use std::thread;
 
 use bytes::Bytes;
 
-use crate::ahead::{Ahead, Reach};
-use crate::chunks::{ChunkReader, Chunks};
+use crate::chunks::ChunkReader;
 use crate::inodes::Inodes;
 use crate::layout::Layout;
 use crate::repository::walk;
 use crate::tree::{Entry, Node};
 use crate::view::weight;
+use crate::windows::{Step, Windows};
 use crate::{Cancel, Repository, StoreError};
 
 /// Bytes of decompressed groups that are kept.
@@ -63,66 +63,58 @@ pub fn dump(
 ) -> Result<(), StoreError> {
     let chunks = &repository.reader()?.keeping_groups(GROUP_CACHE);
     thread::scope(|scope| {
+        let windows =
+            Windows::new(scope, (chunks, cancel), |_, bytes| Bytes::copy_from_slice(bytes));
         let writer = Writer { take, cancel, file: None };
-        let mut dump = Dump {
-            chunks,
-            cancel,
-            ahead: Ahead::new(scope, Reach::of(chunks.objects())),
-            inodes: Inodes::default(),
-            writer,
-        };
+        let mut dump = Dump { chunks, cancel, windows, inodes: Inodes::default(), writer };
         dump.entry(b"", entry)?;
         walk(chunks, entry, &mut |path, entry| dump.entry(path, entry))?;
-        while let Some(read) = dump.ahead.next()? {
-            dump.writer.write(read)?;
+        while let Some(window) = dump.windows.next()? {
+            dump.writer.write(window)?;
         }
         dump.writer.end_file()
     })
 }
 
-/// What a job came to.
-enum Read {
-    Entry { path: Vec<u8>, entry: Entry },
-    Link { path: Vec<u8>, entry: Entry, first: Vec<u8> },
-    Chunk(Result<Bytes, StoreError>),
+/// An entry that the walk met.
+struct Met {
+    path: Vec<u8>,
+    entry: Entry,
+    /// Under which name it came before.
+    first: Option<Vec<u8>>,
 }
 
-struct Dump<'scope, 'env, 'a, 't> {
-    chunks: &'scope ChunkReader<'a>,
-    cancel: &'scope Cancel,
-    ahead: Ahead<'scope, 'env, Read>,
+struct Dump<'a, 't> {
+    chunks: &'a ChunkReader<'a>,
+    cancel: &'a Cancel,
+    windows: Windows<'a, Met, Bytes>,
     inodes: Inodes<Vec<u8>>,
     writer: Writer<'t>,
 }
 
-impl<'scope> Dump<'scope, '_, '_, '_> {
+impl Dump<'_, '_> {
     fn entry(&mut self, path: &[u8], entry: &Entry) -> Result<(), StoreError> {
         let (path, len) = (path.to_vec(), path.len() + weight(entry) as usize);
-        if let Some(first) = self.inodes.first_name(entry, &path) {
-            let read = Read::Link { path, entry: entry.clone(), first: first.clone() };
-            return self.push(len, move || read);
+        let first = self.inodes.first_name(entry, &path).cloned();
+        let is_link = first.is_some();
+        self.windows.met(Met { path, entry: entry.clone(), first }, len);
+        self.go_on()?;
+        match &entry.node {
+            Node::File { content, .. } if !is_link => self.chunks.visit(content, &mut |leaf| {
+                self.windows.want(leaf);
+                self.go_on()
+            }),
+            _ => Ok(()),
         }
-        let read = Read::Entry { path, entry: entry.clone() };
-        self.push(len, move || read)?;
-        let Node::File { content, .. } = &entry.node else { return Ok(()) };
-        let chunks = self.chunks;
-        chunks.visit(content, &mut |leaf| {
-            self.push(leaf.len as usize, move || Read::Chunk(chunks.leaf(&leaf)))
-        })
     }
 
-    /// Has `work` done and gives on what is over: no more than a few mebibytes are on the way.
-    fn push(
-        &mut self,
-        len: usize,
-        work: impl FnOnce() -> Read + Send + 'scope,
-    ) -> Result<(), StoreError> {
+    /// Gives on what too much is on the way behind.
+    fn go_on(&mut self) -> Result<(), StoreError> {
         if self.cancel.is_cancelled() {
             return Err(StoreError::Interrupted);
         }
-        self.ahead.push(len, work);
-        while let Some(read) = self.ahead.over()? {
-            self.writer.write(read)?;
+        while let Some(window) = self.windows.over()? {
+            self.writer.write(window)?;
         }
         Ok(())
     }
@@ -146,22 +138,23 @@ struct OpenFile {
 }
 
 impl Writer<'_> {
-    fn write(&mut self, read: Read) -> Result<(), StoreError> {
-        match read {
-            Read::Chunk(bytes) => self.chunk(&bytes?),
-            Read::Link { path, entry, first } => {
-                self.end_file()?;
-                (self.take)(Part::Link { path: &path, entry: &entry, first: &first })
-            }
-            Read::Entry { path, entry } => {
-                self.end_file()?;
-                if let Node::File { size, extents, .. } = &entry.node {
-                    let layout = Layout::new(extents.as_deref());
-                    self.file = Some(OpenFile { layout, size: *size, content: 0, at: 0 });
-                }
-                (self.take)(Part::Entry { path: &path, entry: &entry })
-            }
+    fn write(&mut self, window: Vec<Step<Met, Bytes>>) -> Result<(), StoreError> {
+        window.into_iter().try_for_each(|step| match step {
+            Step::Chunk(leaf) => self.chunk(&leaf.brought()?),
+            Step::Met(met) => self.entry(met),
+        })
+    }
+
+    fn entry(&mut self, Met { path, entry, first }: Met) -> Result<(), StoreError> {
+        self.end_file()?;
+        if let Some(first) = first {
+            return (self.take)(Part::Link { path: &path, entry: &entry, first: &first });
         }
+        if let Node::File { size, extents, .. } = &entry.node {
+            let layout = Layout::new(extents.as_deref());
+            self.file = Some(OpenFile { layout, size: *size, content: 0, at: 0 });
+        }
+        (self.take)(Part::Entry { path: &path, entry: &entry })
     }
 
     fn chunk(&mut self, bytes: &[u8]) -> Result<(), StoreError> {

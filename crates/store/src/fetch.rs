@@ -20,7 +20,7 @@ use crate::scratch::Scratch;
 use crate::{Place, StoreError};
 
 /// Containers whose footers are held at a time.
-const CONTAINERS: usize = 128;
+pub(crate) const CONTAINERS: usize = 128;
 
 /// The longest request, in bytes, where requests take time to travel, and where they do not.
 const LONGEST_FAR: u64 = 16 << 20;
@@ -37,6 +37,16 @@ const WASTE: u64 = 20;
 
 /// Groups that wait for a thread that decodes them.
 const WAITING: usize = 16;
+
+/// What becomes of groups that were fetched.
+#[derive(Clone, Copy)]
+pub(crate) enum Keep<'a> {
+    Nothing,
+    /// They are kept as stored, for later fetches.
+    Stored(&'a Scratch),
+    /// They are kept among the groups that the reader used last, and those taken that are there.
+    Decoded,
+}
 
 /// What a fetch of wanted chunks gives: their positions among those wanted, and the group that holds
 /// them or why it could not be had.
@@ -69,7 +79,7 @@ pub(crate) fn fetch(
     reader: &ChunkReader<'_>,
     places: &[Place],
     (threads, shortest): (usize, u64),
-    scratch: Option<&Scratch>,
+    keep: Keep<'_>,
     take: &TakeGroup<'_>,
 ) -> ControlFlow<()> {
     debug_assert!(places.is_sorted_by_key(|place| (place.container, place.slot)));
@@ -79,9 +89,9 @@ pub(crate) fn fetch(
         let mut directories = read_directories(reader, places, &runs, take)?;
         directories.sort_by_key(|(run, _)| run.start);
         let wanted = wanted(places, directories, take)?;
-        let decoding = Decoding { reader, threads, take };
-        decoding.run(|decoders| {
-            let kept = Kept::new(scratch, places, &wanted);
+        let kept = Kept::new(keep, places, &wanted);
+        let wanted = kept.take_decoded(reader, wanted, take)?;
+        Decoding { reader, threads, kept: &kept, take }.run(|decoders| {
             let missing = kept.send(wanted, decoders)?;
             request(reader, &plan(reader, missing, shortest), &kept, decoders, take)
         })?;
@@ -215,23 +225,56 @@ fn merge(groups: Vec<Wanted>, gap: u64, longest: u64) -> Vec<Vec<Wanted>> {
 
 /// What was kept of earlier fetches, and keeps what comes for later ones.
 struct Kept<'a> {
-    /// Where, if what is fetched has room there.
-    scratch: Option<&'a Scratch>,
+    keep: Keep<'a>,
     places: &'a [Place],
 }
 
 impl<'a> Kept<'a> {
-    fn new(scratch: Option<&'a Scratch>, places: &'a [Place], wanted: &[OfContainer]) -> Self {
-        Self { scratch: scratch.filter(|scratch| scratch.has_room(len_of(wanted))), places }
+    fn new(keep: Keep<'a>, places: &'a [Place], wanted: &[OfContainer]) -> Self {
+        let keep = match keep {
+            Keep::Stored(scratch) if !scratch.has_room(len_of(wanted)) => Keep::Nothing,
+            keep => keep,
+        };
+        Self { keep, places }
     }
 
-    /// Sends those of the groups that are kept to the threads that decode, and gives the others.
+    /// Gives those of the groups to `take` that the reader has, and returns the others.
+    fn take_decoded(
+        &self,
+        reader: &ChunkReader<'_>,
+        mut wanted: Vec<OfContainer>,
+        take: &TakeGroup<'_>,
+    ) -> ControlFlow<(), Vec<OfContainer>> {
+        if !matches!(self.keep, Keep::Decoded) {
+            return ControlFlow::Continue(wanted);
+        }
+        for (directory, groups) in &mut wanted {
+            let mut others = Vec::new();
+            for group in groups.drain(..) {
+                match reader.kept_group(self.key(&group), directory) {
+                    Some(kept) => take(group.chunks, Ok(&kept))?,
+                    None => others.push(group),
+                }
+            }
+            *groups = others;
+        }
+        ControlFlow::Continue(wanted)
+    }
+
+    /// Keeps a group that was decoded.
+    fn put_decoded(&self, reader: &ChunkReader<'_>, wanted: &Wanted, group: &Arc<Group>) {
+        if matches!(self.keep, Keep::Decoded) {
+            reader.keep_group(self.key(wanted), group);
+        }
+    }
+
+    /// Sends those of the groups that are kept as stored to the threads that decode, and gives the others.
     fn send(
         &self,
         wanted: Vec<OfContainer>,
         decoders: &Sender<Came>,
     ) -> ControlFlow<(), Vec<OfContainer>> {
-        let Some(scratch) = self.scratch else { return ControlFlow::Continue(wanted) };
+        let Keep::Stored(scratch) = self.keep else { return ControlFlow::Continue(wanted) };
         let mut missing = Vec::new();
         for (directory, groups) in wanted {
             let mut others = Vec::new();
@@ -250,7 +293,7 @@ impl<'a> Kept<'a> {
 
     /// Keeps a group.
     fn put(&self, wanted: &Wanted, stored: &[u8]) {
-        if let Some(scratch) = self.scratch {
+        if let Keep::Stored(scratch) = self.keep {
             scratch.put(self.key(wanted), stored);
         }
     }
@@ -316,6 +359,7 @@ fn send(
 struct Decoding<'a> {
     reader: &'a ChunkReader<'a>,
     threads: usize,
+    kept: &'a Kept<'a>,
     take: &'a TakeGroup<'a>,
 }
 
@@ -348,7 +392,9 @@ impl Decoding<'_> {
             match self.reader.decode_new(&directory, wanted.group, &stored) {
                 Ok(group) => {
                     drop(stored);
-                    (self.take)(wanted.chunks, Ok(&Arc::new(group)))
+                    let group = Arc::new(group);
+                    self.kept.put_decoded(self.reader, &wanted, &group);
+                    (self.take)(wanted.chunks, Ok(&group))
                 }
                 Err(error) => (self.take)(wanted.chunks, Err(error)),
             }

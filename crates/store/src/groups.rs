@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::Bytes;
-use onefold_container::{ChunkEntry, Directory};
+use onefold_container::{ChunkEntry, Content, Directory};
 use onefold_fingerprint::Fingerprint;
 
 /// A container's number and the group's.
@@ -86,6 +86,7 @@ struct Slot {
 
 /// A decompressed group, with what its container's footer said of it when it was read.
 pub(crate) struct Group {
+    pub(crate) content: Content,
     bytes: Bytes,
     /// The slot of its first chunk.
     first: usize,
@@ -99,7 +100,13 @@ impl Group {
         let first = directory.chunks.partition_point(|chunk| chunk.group < number);
         let chunks = directory.chunks[first..].iter().take_while(|chunk| chunk.group == number);
         let chunks = chunks.map(|chunk| (chunk.clone(), AtomicBool::new(false))).collect();
-        Self { bytes, first, chunks }
+        Self { content: directory.content, bytes, first, chunks }
+    }
+
+    /// What the footer calls the chunk in `slot`, if that is in this group.
+    pub(crate) fn name(&self, slot: u32) -> Option<Fingerprint> {
+        let (entry, _) = self.chunks.get((slot as usize).checked_sub(self.first)?)?;
+        Some(entry.fingerprint)
     }
 
     /// The bytes of the chunk in `slot`, if it is in this group and called `fingerprint`. `verify`
@@ -160,9 +167,14 @@ impl Groups {
         Ok(group)
     }
 
-    /// Whether the group `key` is here.
-    pub(crate) fn has(&self, key: Key) -> bool {
-        self.kept().groups.get(&key).is_some_and(|slot| slot.len > 0)
+    /// The group `key`, if it is here.
+    pub(crate) fn find(&self, key: Key) -> Option<Arc<Group>> {
+        let content = {
+            let mut kept = self.kept();
+            kept.groups.get(&key).filter(|slot| slot.len > 0)?;
+            kept.touch(key)
+        };
+        content.lock().expect("no thread panics while it reads a group").clone()
     }
 
     /// Keeps a group that was read otherwise.
@@ -212,7 +224,8 @@ mod tests {
     use super::*;
 
     fn group(bytes: &[u8]) -> Group {
-        Group { bytes: Bytes::copy_from_slice(bytes), first: 0, chunks: Box::default() }
+        let bytes = Bytes::copy_from_slice(bytes);
+        Group { content: Content::Data, bytes, first: 0, chunks: Box::default() }
     }
 
     fn read(groups: &Groups, key: Key, len: usize) -> bool {
@@ -277,9 +290,17 @@ mod tests {
         put(1);
         put(2);
         put(2);
-        assert!(!read(&groups, (0, 1), 10) && groups.has((0, 1)) && groups.has((0, 2)));
+        assert!(
+            !read(&groups, (0, 1), 10)
+                && groups.find((0, 1)).is_some()
+                && groups.find((0, 2)).is_some()
+        );
         put(3);
-        assert!(!groups.has((0, 2)) && groups.has((0, 1)) && groups.has((0, 3)));
+        assert!(
+            groups.find((0, 2)).is_none()
+                && groups.find((0, 1)).is_some()
+                && groups.find((0, 3)).is_some()
+        );
         assert_eq!(groups.kept().bytes, 20);
     }
 
@@ -297,6 +318,7 @@ mod tests {
             (ChunkEntry { fingerprint: name(i), group: 0, offset, len }, AtomicBool::new(false))
         };
         let group = Group {
+            content: Content::Data,
             bytes: Bytes::from_static(b"abcdef"),
             first: 7,
             chunks: [chunk(1, 0, 2), chunk(2, 2, 4), chunk(3, 4, 3)].into(),
@@ -311,6 +333,8 @@ mod tests {
         assert_eq!(group.chunk(9, &name(3), right), None, "it ends behind the group");
         assert_eq!(group.chunk(6, &name(1), right), None, "it is in the group before");
         assert_eq!(group.chunk(10, &name(1), right), None, "it is in the next");
+        let names = [6, 7, 9, 10].map(|slot| group.name(slot));
+        assert_eq!(names, [None, Some(name(1)), Some(name(3)), None]);
     }
 
     #[test]

@@ -14,10 +14,10 @@
 //!
 //! The store knows no terminal: it reports through [`Progress`] and typed reports.
 
-mod ahead;
 mod alive;
 pub mod backup;
 mod both;
+mod bring;
 mod bundle;
 mod cache;
 pub mod check;
@@ -70,9 +70,11 @@ mod select;
 mod slots;
 mod snapshot;
 pub mod stats;
+mod threads;
 pub mod tree;
 mod trees_ahead;
 mod view;
+mod windows;
 mod writer;
 
 pub use bundle::decode as decode_bundle;

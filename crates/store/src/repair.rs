@@ -21,12 +21,11 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use onefold_container::{ChunkEntry, Content, Directory, container_name};
+use onefold_container::{ChunkEntry, ContainerError, Content, Directory, container_name};
 use onefold_fingerprint::Fingerprint;
 use onefold_index::{Index, run_name};
 use onefold_seal::ObjectId;
 
-use crate::ahead::{self, Reach};
 use crate::alive::Alive;
 use crate::backup;
 use crate::backup::commit::Announced;
@@ -38,6 +37,7 @@ use crate::graft::{Graft, NewTree};
 use crate::loaded::Loaded;
 use crate::log::{self, Writer};
 use crate::mark::{self, Marks};
+use crate::object::{or_end, until_error};
 use crate::place::Used;
 use crate::receipt::{self, receipt_name};
 use crate::seeded::{self, Bug};
@@ -329,34 +329,43 @@ impl Repair<'_> {
             Ok(directory) => directory,
             Err(error) => return self.repository.expect_damage(error.into()),
         };
-        let wanted = directory.groups.iter().zip(0..).filter_map(|(group, at)| {
-            let first = directory.chunks.partition_point(|chunk| chunk.group < at);
-            let wanted: Vec<_> = directory.chunks[first..]
-                .iter()
-                .take_while(|chunk| chunk.group == at)
-                .filter(|chunk| loaded.index.get(&chunk.fingerprint).is_none())
-                .collect();
-            (!wanted.is_empty()).then_some((group.len as usize, (at, wanted)))
-        });
-        let read = |(group, _): &(u32, Vec<&ChunkEntry>)| {
-            let bytes = directory.read_group(&**objects, *group)?;
-            directory.verify_group(*group, &bytes, fingerprinter).map(|()| bytes)
-        };
-        ahead::in_order(Reach::of(&**objects), wanted, read, |(_, wanted), read| match read {
-            Ok(bytes) => {
-                for chunk in wanted {
-                    let chunk_bytes = &bytes[chunk.range()];
-                    graft.chunk(directory.content, chunk.fingerprint, chunk_bytes)?;
-                    self.report.saved_chunks += 1;
-                    self.report.saved_bytes += u64::from(chunk.len);
-                }
-                Ok(())
-            }
-            Err(error) => {
-                self.report.lost_chunks += wanted.len() as u64;
-                self.repository.expect_damage(error.into())
-            }
+        let is_missing = |chunk: &&ChunkEntry| loaded.index.get(&chunk.fingerprint).is_none();
+        let mut groups: Vec<u32> =
+            directory.chunks.iter().filter(is_missing).map(|chunk| chunk.group).collect();
+        groups.dedup();
+        until_error(|failed| {
+            directory.read_groups(&**objects, &groups, &mut |group, read| {
+                let chunks = directory.chunks.iter().filter(|chunk| chunk.group == group);
+                let missing: Vec<_> = chunks.filter(is_missing).collect();
+                let read = read.and_then(|bytes| {
+                    directory.verify_group(group, &bytes, fingerprinter).map(|()| bytes)
+                });
+                or_end(self.save_group(directory.content, &missing, read, graft), failed)
+            })
         })
+    }
+
+    /// Saves the chunks `missing` of a group that was read, or notes that they are lost.
+    fn save_group(
+        &mut self,
+        content: Content,
+        missing: &[&ChunkEntry],
+        read: Result<Bytes, ContainerError>,
+        graft: &mut Graft<'_>,
+    ) -> Result<(), StoreError> {
+        let bytes = match read {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                self.report.lost_chunks += missing.len() as u64;
+                return self.repository.expect_damage(error.into());
+            }
+        };
+        for chunk in missing {
+            graft.chunk(content, chunk.fingerprint, &bytes[chunk.range()])?;
+            self.report.saved_chunks += 1;
+            self.report.saved_bytes += u64::from(chunk.len);
+        }
+        Ok(())
     }
 
     /// Puts runs over containers that no good run covers, and deletes the bad runs.

@@ -1,7 +1,9 @@
 //! Containers, and the index at rest held against them.
 
 use std::collections::{BTreeMap, HashSet};
+use std::ops::{ControlFlow, Range};
 use std::sync::atomic::Ordering;
+use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
 use onefold_backend::{ObjectInfo, Request, Span};
@@ -11,9 +13,9 @@ use onefold_index::{IndexError, MAX_RUN_ENTRIES, Run, run_id, run_name};
 use onefold_seal::ObjectId;
 
 use super::{Check, Reading};
-use crate::ahead::{self, Reach};
 use crate::object::{or_end, until_error};
 use crate::repository::listed;
+use crate::threads::{cores, each};
 use crate::{Place, Progress, Repository, StoreError};
 
 /// No container that a writer makes is longer; memory is taken for as much at once.
@@ -257,17 +259,21 @@ impl Check<'_> {
         let Repository { envelope, fingerprinter, .. } = self.repository;
         self.found.report.read_bytes += object.len() as u64;
         let directory = Directory::of_object(envelope, id, object)?;
-        let verify = |group: &u32| {
-            let bytes = directory.group_of_object(object, *group)?;
-            directory.verify_group(*group, &bytes, fingerprinter)
-        };
-        ahead::in_order(Reach::here(), groups(&directory), verify, |group, verified| {
+        let groups: Vec<u32> = groups(&directory).collect();
+        let bad = Mutex::new(BTreeMap::new());
+        let _ = each(cores(), &groups, |group| {
+            let bytes = directory.group_of_object(object, *group);
+            let verified =
+                bytes.and_then(|bytes| directory.verify_group(*group, &bytes, fingerprinter));
             if let Err(error) = verified {
-                bad_groups.insert(group);
-                self.damaged_container(id, error.into())?;
+                bad.lock().unwrap_or_else(PoisonError::into_inner).insert(*group, error);
             }
-            Ok(())
-        })?;
+            ControlFlow::Continue(())
+        });
+        for (group, error) in bad.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            bad_groups.insert(group);
+            self.damaged_container(id, error.into())?;
+        }
         Ok(directory)
     }
 
@@ -278,17 +284,17 @@ impl Check<'_> {
         bad_groups: &mut HashSet<u32>,
     ) -> Result<(), StoreError> {
         let Repository { objects, fingerprinter, .. } = self.repository;
-        let verify = |group: &u32| {
-            let bytes = directory.read_group(&**objects, *group)?;
-            directory.verify_group(*group, &bytes, fingerprinter)
-        };
-        ahead::in_order(Reach::of(&**objects), groups(directory), verify, |group, verified| {
-            self.go_on()?;
-            if let Err(error) = verified {
-                bad_groups.insert(group);
-                self.damaged_container(directory.id, error.into())?;
-            }
-            Ok(())
+        let groups: Vec<u32> = groups(directory).collect();
+        until_error(|failed| {
+            directory.read_groups(&**objects, &groups, &mut |group, read| {
+                let verified = read
+                    .and_then(|bytes| directory.verify_group(group, &bytes, fingerprinter))
+                    .or_else(|error| {
+                        bad_groups.insert(group);
+                        self.damaged_container(directory.id, error.into())
+                    });
+                or_end(verified.and_then(|()| self.go_on()), failed)
+            })
         })
     }
 
@@ -368,9 +374,9 @@ fn compare<'a>(
     }
 }
 
-/// The groups of a container, each with how many bytes it takes to read it.
-fn groups(directory: &Directory) -> impl Iterator<Item = (usize, u32)> {
-    directory.groups.iter().map(|group| group.len.max(group.stored_len) as usize).zip(0..)
+/// The groups of a container, by their numbers.
+fn groups(directory: &Directory) -> Range<u32> {
+    0..directory.groups.len() as u32
 }
 
 fn is_picked(reading: Reading) -> bool {

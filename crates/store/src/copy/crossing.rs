@@ -1,34 +1,31 @@
 //! The way of a snapshot from one repository into another.
 //!
 //! The calling thread walks the snapshot and notes what it meets, in order. Chunks that are not there
-//! are read in batches, ahead of it and by several threads, which also find out their names there.
-//! What a batch brings is stored in the order of the walk, so that what comes of a copy does not depend
-//! on which thread was faster.
+//! are brought in [windows](crate::windows); the threads that decode them also find out their names
+//! there. What a window brings is stored in the order of the walk, so that what comes of a copy does not
+//! depend on which thread was faster.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::mem;
 use std::thread::Scope;
 
-use onefold_container::{Content, MAX_GROUP_LEN};
+use bytes::Bytes;
+use onefold_container::Content;
 use onefold_fingerprint::{Fingerprint, Fingerprinter};
 
-use crate::ahead::{Ahead, Reach};
-use crate::chunks::{ChunkReader, Chunks};
+use crate::chunks::ChunkReader;
 use crate::entries::Entries;
 use crate::graft::{Graft, NewTree};
 use crate::recipe::Joiner;
 use crate::tree::{self, Detail, Entry, Node, Tree};
+use crate::view::weight;
+use crate::windows::{Step, Windows};
 use crate::{Cancel, Progress, Recipe, StoreError};
 
 /// Names of chunks that are remembered at most, some 40 MB.
 const MAX_NAMES: usize = 1 << 18;
 /// Files and trees that are remembered at most.
 const MAX_RECIPES: usize = 1 << 17;
-
-/// Bytes at which a batch of chunks is handed out: neighbours share groups, which are of this order.
-const BATCH_LEN: usize = 1 << 20;
-/// So many steps of the walk are noted at most.
-const MAX_STEPS: usize = 4096;
 
 /// How chunks cross.
 #[derive(Clone, Copy)]
@@ -42,10 +39,8 @@ pub(super) struct How<'env> {
 }
 
 /// What brings chunks from one repository into another.
-pub(super) struct Crossing<'scope, 'env> {
+pub(super) struct Crossing<'env> {
     reader: &'env ChunkReader<'env>,
-    /// Names chunks as the other repository does.
-    fingerprinter: &'env Fingerprinter,
     pub(super) graft: Graft<'env>,
     how: How<'env>,
     /// What chunks are called there.
@@ -55,12 +50,7 @@ pub(super) struct Crossing<'scope, 'env> {
     /// What became of trees.
     trees: HashMap<Recipe, Tree>,
     /// What the walk met and is not done.
-    steps: VecDeque<Step>,
-    /// Chunks that are to be read and were not handed out.
-    batch: Vec<Recipe>,
-    /// Their bytes.
-    batch_len: usize,
-    ahead: Ahead<'scope, 'env, Result<Batch, StoreError>>,
+    windows: Windows<'env, Met, Named>,
     /// The directories in which the steps that are done have come, as far as these go.
     open: Vec<NewTree>,
     file: File,
@@ -68,12 +58,10 @@ pub(super) struct Crossing<'scope, 'env> {
     root: Option<Entry>,
 }
 
-/// What the walk meets.
-enum Step {
+/// What the walk meets besides chunks that are to be read, which are the file's at hand.
+enum Met {
     /// An entry of which all is there.
     Entry(Entry),
-    /// The next chunk that was read; it is the file's at hand.
-    Read(Recipe),
     /// A chunk of the file at hand that is there.
     There(Recipe),
     /// The end of a file.
@@ -84,13 +72,8 @@ enum Step {
     Leave(Entry),
 }
 
-/// Chunks that were read, one after the other.
-#[derive(Default)]
-struct Batch {
-    bytes: Vec<u8>,
-    /// Of each its name there, if they are not cut anew, and its length.
-    chunks: Vec<(Fingerprint, usize)>,
-}
+/// A chunk that was read: its name in the other repository, if it is not cut anew, and its bytes.
+type Named = (Fingerprint, Bytes);
 
 /// A file on its way.
 #[derive(Default)]
@@ -100,26 +83,27 @@ struct File {
     bytes: Vec<u8>,
 }
 
-impl<'scope, 'env> Crossing<'scope, 'env> {
-    pub(super) fn new(
+impl<'env> Crossing<'env> {
+    pub(super) fn new<'scope>(
         scope: &'scope Scope<'scope, 'env>,
         reader: &'env ChunkReader<'env>,
         fingerprinter: &'env Fingerprinter,
         graft: Graft<'env>,
         how: How<'env>,
     ) -> Self {
+        let keeps_names = how.rechunk || how.names_alike;
+        let windows = Windows::new(scope, (reader, how.cancel), move |leaf, bytes| {
+            let name = if keeps_names { leaf.root } else { fingerprinter.fingerprint(bytes) };
+            (name, Bytes::copy_from_slice(bytes))
+        });
         Self {
             reader,
-            fingerprinter,
             graft,
             how,
             names: HashMap::new(),
             files: HashMap::new(),
             trees: HashMap::new(),
-            steps: VecDeque::new(),
-            batch: Vec::new(),
-            batch_len: 0,
-            ahead: Ahead::new(scope, Reach::of(reader.objects())),
+            windows,
             open: Vec::new(),
             file: File::default(),
             root: None,
@@ -146,7 +130,7 @@ impl<'scope, 'env> Crossing<'scope, 'env> {
         match entry.node {
             Node::File { content, .. } => self.file(entry, &content),
             Node::Directory { .. } => self.directory(entry, depth),
-            _ => self.note(Step::Entry(entry)),
+            _ => self.note(Met::Entry(entry)),
         }
     }
 
@@ -156,15 +140,15 @@ impl<'scope, 'env> Crossing<'scope, 'env> {
             && let Some(known) = self.trees.get(recipe)
         {
             *tree = known.clone();
-            return self.note(Step::Entry(entry));
+            return self.note(Met::Entry(entry));
         }
-        self.note(Step::Enter)?;
+        self.note(Met::Enter)?;
         let mut entries = Entries::of_directory(&entry)?;
         while let Some(child) = entries.next(self.reader, Detail::All)? {
             entries.park_before(&child);
             self.entry(child, depth + 1)?;
         }
-        self.note(Step::Leave(entry))
+        self.note(Met::Leave(entry))
     }
 
     fn file(&mut self, mut entry: Entry, content: &Recipe) -> Result<(), StoreError> {
@@ -174,11 +158,11 @@ impl<'scope, 'env> Crossing<'scope, 'env> {
             }
             Progress::add(&self.how.progress.bytes, content.len);
             Progress::add(&self.how.progress.files, 1);
-            return self.note(Step::Entry(entry));
+            return self.note(Met::Entry(entry));
         }
         let reader = self.reader;
         reader.visit(content, &mut |leaf| self.chunk(leaf))?;
-        self.note(Step::File(entry))
+        self.note(Met::File(entry))
     }
 
     fn chunk(&mut self, leaf: Recipe) -> Result<(), StoreError> {
@@ -189,84 +173,53 @@ impl<'scope, 'env> Crossing<'scope, 'env> {
             (false, false) => self.names.get(&leaf.root).copied(),
         };
         if let Some(name) = name.filter(|name| self.graft.has(name)) {
-            return self.note(Step::There(Recipe::chunk(name, leaf.len)));
+            return self.note(Met::There(Recipe::chunk(name, leaf.len)));
         }
-        self.batch.push(leaf);
-        // No chunk is longer, whatever the recipe says.
-        self.batch_len += leaf.len.min(MAX_GROUP_LEN.into()) as usize;
-        self.note(Step::Read(leaf))?;
-        match self.batch_len < BATCH_LEN {
-            true => Ok(()),
-            false => self.hand_out(),
-        }
+        self.windows.want(leaf);
+        self.do_over()
     }
 
-    fn note(&mut self, step: Step) -> Result<(), StoreError> {
-        self.steps.push_back(step);
-        match self.steps.len() < MAX_STEPS {
-            true => Ok(()),
-            false => self.do_all(),
-        }
+    fn note(&mut self, met: Met) -> Result<(), StoreError> {
+        let len = match &met {
+            Met::Entry(entry) | Met::File(entry) | Met::Leave(entry) => weight(entry) as usize,
+            Met::There(_) | Met::Enter => 0,
+        };
+        self.windows.met(met, len);
+        self.do_over()
     }
 
-    /// Lets the chunks that were noted be read, and does what too much is on the way before.
-    fn hand_out(&mut self) -> Result<(), StoreError> {
-        let (leaves, len) = (mem::take(&mut self.batch), mem::take(&mut self.batch_len));
-        if leaves.is_empty() {
-            return Ok(());
-        }
-        let (reader, fingerprinter) = (self.reader, self.fingerprinter);
-        let keeps_names = self.how.rechunk || self.how.names_alike;
-        self.ahead.push(len, move || {
-            let mut batch = Batch::default();
-            for leaf in leaves {
-                let bytes = reader.leaf(&leaf)?;
-                let name = match keeps_names {
-                    true => leaf.root,
-                    false => fingerprinter.fingerprint(&bytes),
-                };
-                batch.bytes.extend_from_slice(&bytes);
-                batch.chunks.push((name, bytes.len()));
-            }
-            Ok(batch)
-        });
-        while let Some(batch) = self.ahead.over()? {
-            self.proceed(&batch?)?;
+    /// Does what too much is on the way behind.
+    fn do_over(&mut self) -> Result<(), StoreError> {
+        while let Some(window) = self.windows.over()? {
+            self.proceed(window)?;
         }
         Ok(())
     }
 
     /// Does all that was noted.
     fn do_all(&mut self) -> Result<(), StoreError> {
-        self.hand_out()?;
-        while let Some(batch) = self.ahead.next()? {
-            self.proceed(&batch?)?;
+        while let Some(window) = self.windows.next()? {
+            self.proceed(window)?;
         }
-        self.proceed(&Batch::default())
+        Ok(())
     }
 
-    /// Does what was noted, up to the first chunk that is not in `batch`.
-    fn proceed(&mut self, batch: &Batch) -> Result<(), StoreError> {
-        let (mut chunks, mut rest) = (batch.chunks.iter(), &batch.bytes[..]);
-        while let Some(step) = self.steps.pop_front() {
+    fn proceed(&mut self, window: Vec<Step<Met, Named>>) -> Result<(), StoreError> {
+        for step in window {
             match step {
-                Step::Read(leaf) => {
-                    let Some((name, len)) = chunks.next() else {
-                        self.steps.push_front(Step::Read(leaf));
-                        break;
-                    };
-                    let bytes;
-                    (bytes, rest) = rest.split_at(*len);
-                    self.store(&leaf, *name, bytes)?;
+                Step::Chunk(leaf) => {
+                    let recipe = leaf.recipe;
+                    let (name, bytes) = leaf.brought()?;
+                    self.store(&recipe, name, &bytes)?;
                 }
-                Step::There(copy) => {
+                Step::Met(Met::There(copy)) => {
                     Progress::add(&self.how.progress.bytes, copy.len);
                     self.file.recipe.push(copy, &mut |node| self.graft.node(node))?;
                 }
-                Step::Entry(entry) => self.put(entry)?,
-                Step::File(entry) => self.end_file(entry)?,
-                Step::Enter => self.open.push(NewTree::default()),
-                Step::Leave(entry) => self.leave(entry)?,
+                Step::Met(Met::Entry(entry)) => self.put(entry)?,
+                Step::Met(Met::File(entry)) => self.end_file(entry)?,
+                Step::Met(Met::Enter) => self.open.push(NewTree::default()),
+                Step::Met(Met::Leave(entry)) => self.leave(entry)?,
             }
         }
         Ok(())

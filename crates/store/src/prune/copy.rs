@@ -1,22 +1,17 @@
 //! Copying live chunks into new containers.
 
 use std::collections::HashSet;
-use std::ops::Range;
 
 use onefold_container::{
-    CompressedGroup, Content, Directory, GroupBuilder, OpenContainer, SealedContainer,
-    container_name,
+    CompressedGroup, Content, GroupBuilder, OpenContainer, SealedContainer, container_name,
 };
 use onefold_fingerprint::Fingerprint;
 use onefold_index::MAX_RUN_ENTRIES;
 use onefold_seal::ObjectId;
 
-use super::live::Live;
-use crate::ahead::{self, Reach};
 use crate::backup::pack::{Added, CONTAINER_CHUNKS, GROUP_LEN};
 use crate::chunks::ChunkReader;
 use crate::loaded::Loaded;
-use crate::place::LiveContainer;
 use crate::press::Presses;
 use crate::{Repository, StoreError};
 
@@ -61,36 +56,6 @@ impl<'a> Copier<'a> {
             added: Added::default(),
             put: HashSet::new(),
             stored: 0,
-        })
-    }
-
-    /// Copies the live chunks of container `number`, each verified. Fails with a container's error
-    /// if one of them cannot be read; what was copied before does no harm.
-    pub(super) fn container(
-        &mut self,
-        number: u32,
-        from: LiveContainer,
-        live: &Live,
-    ) -> Result<(), StoreError> {
-        let Repository { objects, envelope, fingerprinter, .. } = self.repository;
-        let directory = Directory::read(&**objects, envelope, from.id, from.size)?;
-        let is_live = |slot: &usize| live.has(number, *slot as u32);
-        let wanted = directory.groups.iter().zip(0..).filter_map(|(group, at)| {
-            let end_of = |group| directory.chunks.partition_point(|chunk| chunk.group < group);
-            let slots = end_of(at)..end_of(at + 1);
-            slots.clone().any(|slot| is_live(&slot)).then_some((group.len as usize, (at, slots)))
-        });
-        let read = |(group, _): &(u32, Range<usize>)| {
-            let bytes = directory.read_group(&**objects, *group)?;
-            directory.verify_group(*group, &bytes, fingerprinter).map(|()| bytes)
-        };
-        ahead::in_order(Reach::of(&**objects), wanted, read, |(_, slots), bytes| {
-            let bytes = bytes?;
-            for slot in slots.filter(is_live) {
-                let chunk = &directory.chunks[slot];
-                self.push(directory.content, chunk.fingerprint, &bytes[chunk.range()])?;
-            }
-            Ok(())
         })
     }
 

@@ -43,6 +43,11 @@ impl Live {
         self.slots.has(container, slot, LIVE)
     }
 
+    /// The slots of the live chunks of a container, in ascending order.
+    pub(super) fn slots(&self, container: u32) -> impl Iterator<Item = u32> + '_ {
+        self.slots.slots(container, LIVE)
+    }
+
     /// Bytes of the live chunks of a container, before compression.
     pub(super) fn bytes(&self, container: u32) -> u64 {
         self.sums.get(container as usize).map_or(0, |(_, bytes)| *bytes)

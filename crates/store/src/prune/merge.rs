@@ -11,6 +11,7 @@ use super::Prune;
 use super::choose::{Candidate, Choice};
 use crate::StoreError;
 use crate::backup::pack::CONTAINER_CHUNKS;
+use crate::chunks::ChunkReader;
 use crate::loaded::Loaded;
 use crate::repository::describe;
 
@@ -47,6 +48,7 @@ impl Prune<'_> {
         &mut self,
         candidates: &[Candidate],
         choice: &Choice,
+        reader: &ChunkReader<'_>,
         loaded: &Loaded,
     ) -> Result<Vec<Candidate>, StoreError> {
         let target = self.options.container_len as u64;
@@ -58,7 +60,7 @@ impl Prune<'_> {
         let runs = runs_that_go(&small, choice, loaded);
         let repacked: HashSet<u32> = choice.repack.iter().map(|one| one.number).collect();
         let small: Vec<Small> = self
-            .contents_of(&small, loaded)?
+            .contents_of(&small, reader, loaded)?
             .into_iter()
             .map(|(candidate, content)| Small {
                 candidate,
@@ -76,11 +78,11 @@ impl Prune<'_> {
     fn contents_of(
         &mut self,
         small: &[Candidate],
+        reader: &ChunkReader<'_>,
         loaded: &Loaded,
     ) -> Result<Vec<(Candidate, Content)>, StoreError> {
         let numbers: Vec<u32> = small.iter().map(|candidate| candidate.number).collect();
         let (mut contents, mut unreadable, mut failed) = (Vec::new(), Vec::new(), None);
-        let reader = self.repository.reader_of(loaded);
         let _ = reader.read_directories(&numbers, &mut |at, directory| {
             match directory {
                 Ok(directory) => contents.push((small[at], directory.content)),

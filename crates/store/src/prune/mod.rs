@@ -17,6 +17,7 @@ pub(crate) mod copy;
 mod intents;
 mod live;
 mod merge;
+mod rewrite;
 mod trust;
 
 use std::collections::HashSet;
@@ -24,7 +25,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use onefold_backend::Objects;
-use onefold_container::{self as container, ContainerError, container_id, container_name};
+use onefold_container::{self as container, container_id, container_name};
 use onefold_index as index;
 use onefold_seal::ObjectId;
 
@@ -32,7 +33,9 @@ use self::choose::{Candidate, Choice, choose};
 use self::copy::Copier;
 pub use self::intents::Waiting;
 use self::live::{Live, Walk};
+use self::rewrite::{LiveChunk, Rewrite};
 use crate::bundle::{self, Arranged, Of};
+use crate::chunks::ChunkReader;
 use crate::fence::{self, Fate};
 use crate::intent::Intent;
 use crate::loaded::Loaded;
@@ -343,13 +346,14 @@ impl Prune<'_> {
     where
         Self: 'l,
     {
-        let choice = self.choose(loaded, live, are_running)?;
+        let reader = self.repository.reader_of(loaded);
+        let choice = self.choose(&reader, loaded, live, are_running)?;
         if self.options.dry_run {
             return Ok(Condemned::default());
         }
         let mut copier = Copier::new(self.repository, loaded, self.options.container_len)?;
-        let chosen = self.copy_live(choice, &mut copier, loaded, live)?;
-        self.rescue(&mut copier, loaded, live)?;
+        let chosen = self.copy_live(choice, &mut copier, &reader, loaded, live)?;
+        rescue(&mut copier, &reader, live)?;
         let mut condemned = Condemned::default();
         if !seeded::active(Bug::CopiedAfterDelete) {
             copier.finish()?;
@@ -374,6 +378,7 @@ impl Prune<'_> {
     /// Chooses containers and enters what is chosen in the report.
     fn choose(
         &mut self,
+        reader: &ChunkReader<'_>,
         loaded: &Loaded,
         live: &Live,
         are_running: bool,
@@ -382,10 +387,10 @@ impl Prune<'_> {
         let candidates = self.candidates(loaded, live, are_running);
         let mut choice = choose(candidates.iter().copied(), max_unused, max_repack);
         if max_unused != Unused::Unlimited {
-            choice.merge = self.choose_small(&candidates, &choice, loaded)?;
+            choice.merge = self.choose_small(&candidates, &choice, reader, loaded)?;
             choice.unused -= choice.merge.iter().map(Candidate::unused).sum::<u64>();
         }
-        self.keep_where_others_lie(&mut choice, loaded, live)?;
+        self.keep_where_others_lie(&mut choice, reader, loaded, live)?;
         loaded.expect_answers()?;
         let sum = |chosen: &[Candidate]| chosen.iter().map(|candidate| candidate.size).sum();
         self.report.dead_containers = choice.dead.len() as u64;
@@ -430,54 +435,57 @@ impl Prune<'_> {
         &mut self,
         choice: Choice,
         copier: &mut Copier<'_>,
+        reader: &ChunkReader<'_>,
         loaded: &Loaded,
         live: &Live,
     ) -> Result<Vec<u32>, StoreError> {
         let copied_bytes = self.report.repacked_bytes + self.report.merged_bytes;
         self.progress.total_bytes.store(copied_bytes, Ordering::Relaxed);
         let mut chosen: Vec<u32> = choice.dead.iter().map(|candidate| candidate.number).collect();
-        let repack = choice.repack.into_iter().map(|candidate| (candidate, false));
-        let merge = choice.merge.into_iter().map(|candidate| (candidate, true));
-        for (candidate, is_merged) in repack.chain(merge) {
+        let merged: HashSet<u32> = choice.merge.iter().map(|candidate| candidate.number).collect();
+        let mut copied = [choice.repack, choice.merge].concat();
+        copied.sort_unstable_by_key(|candidate| candidate.number);
+        let rewrite = Rewrite { reader, live, cancel: self.cancel };
+        rewrite.read(&copied, &mut |candidate, chunks| {
             self.go_on()?;
-            let Candidate { number, size, .. } = candidate;
-            let container = loaded.containers.get(number).expect("containers are only added");
-            match copier.container(number, container, live) {
-                Ok(()) => chosen.push(number),
-                // What could not be compressed may be of a container before this one.
-                Err(error @ StoreError::Container(ContainerError::Compress { .. })) => {
-                    return Err(error);
+            match chunks {
+                Ok(chunks) => {
+                    for LiveChunk { content, fingerprint, bytes } in chunks {
+                        copier.push(content, fingerprint, &bytes)?;
+                    }
+                    chosen.push(candidate.number);
                 }
-                Err(error @ StoreError::Container(_)) => {
-                    let report = &mut self.report;
-                    let (containers, bytes) = match is_merged {
-                        true => (&mut report.merged_containers, &mut report.merged_bytes),
-                        false => (&mut report.repacked_containers, &mut report.repacked_bytes),
-                    };
-                    *containers -= 1;
-                    *bytes -= size;
-                    self.report.warnings.push(format!(
-                        "{} is left as it is: {}",
-                        container_name(container.id),
-                        describe(&error)
-                    ));
+                Err(error @ (StoreError::Container(_) | StoreError::WrongChunk { .. }))
+                    if !error.is_unreachable() =>
+                {
+                    self.leave(candidate, merged.contains(&candidate.number), loaded, &error);
                 }
                 Err(error) => return Err(error),
             }
-            Progress::add(&self.progress.bytes, size);
-        }
+            Progress::add(&self.progress.bytes, candidate.size);
+            Ok(())
+        })?;
         Ok(chosen)
     }
 
-    /// Copies live chunks that are only where nobody may rely on them.
-    fn rescue(
-        &self,
-        copier: &mut Copier<'_>,
+    /// Warns of a container that stays because it cannot be read.
+    fn leave(
+        &mut self,
+        candidate: &Candidate,
+        is_merged: bool,
         loaded: &Loaded,
-        live: &Live,
-    ) -> Result<(), StoreError> {
-        let reader = self.repository.reader_of(loaded);
-        live.strays().try_for_each(|fingerprint| copier.chunk(fingerprint, &reader))
+        error: &StoreError,
+    ) {
+        let report = &mut self.report;
+        let (containers, bytes) = match is_merged {
+            true => (&mut report.merged_containers, &mut report.merged_bytes),
+            false => (&mut report.repacked_containers, &mut report.repacked_bytes),
+        };
+        *containers -= 1;
+        *bytes -= candidate.size;
+        let container = loaded.containers.get(candidate.number);
+        let name = container_name(container.expect("containers are only added").id);
+        report.warnings.push(format!("{name} is left as it is: {}", describe(error)));
     }
 
     /// Deletes what is condemned and no backup may still rely on.
@@ -634,7 +642,7 @@ impl Prune<'_> {
         let loaded = self.load()?;
         let live = self.walk(&seen, &loaded)?;
         let mut copier = Copier::new(self.repository, &loaded, self.options.container_len)?;
-        self.rescue(&mut copier, &loaded, &live)?;
+        rescue(&mut copier, &self.repository.reader_of(&loaded), &live)?;
         copier.finish()?;
         // Who misses a container that is deleted now must see its copy.
         self.objects().settle()?;
@@ -667,6 +675,15 @@ impl Prune<'_> {
         self.report.deleted_runs = names.len() as u64;
         Ok(())
     }
+}
+
+/// Copies live chunks that are only where nobody may rely on them.
+fn rescue(
+    copier: &mut Copier<'_>,
+    reader: &ChunkReader<'_>,
+    live: &Live,
+) -> Result<(), StoreError> {
+    live.strays().try_for_each(|fingerprint| copier.chunk(fingerprint, reader))
 }
 
 fn broken(snapshot: ObjectId, source: StoreError) -> StoreError {

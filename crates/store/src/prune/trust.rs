@@ -15,6 +15,7 @@ use super::copy::Copier;
 use super::live::Live;
 use crate::StoreError;
 use crate::chunks::ChunkReader;
+use crate::fetch::CONTAINERS;
 use crate::loaded::Loaded;
 use crate::repository::describe;
 
@@ -24,38 +25,51 @@ impl Prune<'_> {
     pub(super) fn keep_where_others_lie(
         &mut self,
         choice: &mut Choice,
+        reader: &ChunkReader<'_>,
         loaded: &Loaded,
         live: &Live,
     ) -> Result<(), StoreError> {
-        let reader = self.repository.reader_of(loaded);
         for chosen in [&mut choice.dead, &mut choice.repack, &mut choice.merge] {
-            let mut kept = Vec::with_capacity(chosen.len());
-            for candidate in std::mem::take(chosen) {
-                self.go_on()?;
-                let why = match misplaced(candidate, loaded, live, &reader) {
-                    Err(error) if error.is_unreachable() => return Err(error),
-                    Ok(None) => {
-                        kept.push(candidate);
-                        continue;
+            let candidates = std::mem::take(chosen);
+            for together in candidates.chunks(CONTAINERS) {
+                let numbers: Vec<u32> = together.iter().map(|one| one.number).collect();
+                reader.prepare_directories(&numbers);
+                for candidate in together {
+                    self.go_on()?;
+                    if self.is_trusted(*candidate, reader, loaded, live)? {
+                        chosen.push(*candidate);
                     }
-                    Ok(Some(fingerprint)) => format!(
-                        "an index run is wrong about chunk {fingerprint}, which it holds, or that \
-                         is damaged where it was found"
-                    ),
-                    // Copying says what is wrong with it. What is dead need not be whole.
-                    Err(error) if candidate.live_bytes > 0 || self.repository.is_damage(&error) => {
-                        kept.push(candidate);
-                        continue;
-                    }
-                    Err(error) => describe(&error),
-                };
-                let container = loaded.containers.get(candidate.number);
-                let name = container.map_or_else(String::new, |one| container_name(one.id));
-                self.report.warnings.push(format!("{name} is left as it is: {why}"));
+                }
             }
-            *chosen = kept;
         }
         Ok(())
+    }
+
+    /// Whether no live chunk goes with a container but what is elsewhere. If not, there is a warning.
+    fn is_trusted(
+        &mut self,
+        candidate: Candidate,
+        reader: &ChunkReader<'_>,
+        loaded: &Loaded,
+        live: &Live,
+    ) -> Result<bool, StoreError> {
+        let why = match misplaced(candidate, loaded, live, reader) {
+            Err(error) if error.is_unreachable() => return Err(error),
+            Ok(None) => return Ok(true),
+            Ok(Some(fingerprint)) => format!(
+                "an index run is wrong about chunk {fingerprint}, which it holds, or that is damaged \
+                 where it was found"
+            ),
+            // Copying says what is wrong with it. What is dead need not be whole.
+            Err(error) if candidate.live_bytes > 0 || self.repository.is_damage(&error) => {
+                return Ok(true);
+            }
+            Err(error) => describe(&error),
+        };
+        let container = loaded.containers.get(candidate.number);
+        let name = container.map_or_else(String::new, |one| container_name(one.id));
+        self.report.warnings.push(format!("{name} is left as it is: {why}"));
+        Ok(false)
     }
 
     /// Copies the live chunks of condemned `containers` that are not where the index has them.

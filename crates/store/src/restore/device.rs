@@ -13,22 +13,22 @@ use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread;
 
 use bytes::Bytes;
 use onefold_cdc::Chunker;
 use onefold_container::MAX_GROUP_LEN;
 use rustix::fs::{Advice, FlockOperation, Mode, OFlags};
 
-use super::bring::Bring;
 use super::moves::{self, Move, Mover};
 use super::seed::{self, Seeds};
 use super::standing::Sought;
 use super::window::{FileNumber, WantedChunk};
-use super::writer::each;
+use crate::bring::Bring;
 use crate::chunks::ChunkReader;
+use crate::fetch::Keep;
 use crate::layout::Layout;
 use crate::repository::describe;
+use crate::threads::{cores, each};
 use crate::tree::{Entry, Node};
 use crate::{Cancel, IssueKind, Progress, Recipe, Repository, StoreError};
 
@@ -128,7 +128,6 @@ pub fn restore_disk(
     };
     let chunks = repository.reader()?;
     let chunker = Chunker::new(&repository.config().params)?;
-    let cores = || thread::available_parallelism().map_or(1, NonZero::get);
     let threads = options.threads.map_or_else(cores, NonZero::get);
     let seeds = Seeds::read(&options.seeds, &chunker, &chunks, threads, (progress, cancel))?;
     let image = Image { disk, layout: Layout::new(extents.as_deref()), len: content.len };
@@ -401,7 +400,7 @@ impl Onto<'_> {
             self.write(chunk, &bytes, &self.counts.seeded)
         });
         self.result(served)?;
-        let bring = Bring { reader: self.chunks, threads: self.threads, scratch: None };
+        let bring = Bring { reader: self.chunks, threads: self.threads, keep: Keep::Nothing };
         self.result(bring.bring(&left, &|chunk, found| self.take(chunk, found)))
     }
 

@@ -16,7 +16,6 @@
 //! After a power cut a file may be there under its name, with its length and times, and without its
 //! bytes. Where the length may come first the file is therefore synced before it gets its name.
 
-mod bring;
 mod delete;
 mod device;
 mod file;
@@ -60,7 +59,9 @@ use crate::entries::Entries;
 use crate::inodes::Inodes;
 use crate::repository::{describe, walk};
 use crate::tree::{self, Detail, Entry, Meta, Node};
-use crate::{Act, Cancel, IssueKind, Progress, Recipe, Repository, StoreError, trees_ahead};
+use crate::{
+    Act, Cancel, IssueKind, Progress, Recipe, Repository, StoreError, threads, trees_ahead,
+};
 
 /// A path below the target, as the names that lead there. They are shared: of a deep tree every
 /// directory is remembered, and would else have a copy of all names above it.
@@ -137,9 +138,7 @@ pub fn restore(
     .map_err(StoreError::file("open target", target))?;
     let root = Arc::new(root);
     let chunks = repository.reader()?;
-    let threads = options
-        .threads
-        .map_or_else(|| thread::available_parallelism().map_or(1, NonZero::get), NonZero::get);
+    let threads = options.threads.map_or_else(threads::cores, NonZero::get);
     let chunker = Chunker::new(&repository.config().params)?;
     let seeds = match options.dry_run {
         true => Seeds::default(),

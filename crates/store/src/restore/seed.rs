@@ -22,9 +22,9 @@ use rustix::fs::FileType;
 use super::Components;
 use super::target::Target;
 use super::window::WantedChunk;
-use super::writer::each;
 use crate::backup::source::expect_contents;
 use crate::chunks::ChunkReader;
+use crate::threads::each;
 use crate::{Cancel, Progress, StoreError};
 
 /// So many chunks of seeds are remembered at most, 64 bytes each or so.

@@ -8,10 +8,12 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use onefold_fingerprint::Fingerprint;
 use onefold_seal::wire::Reader;
 
 use super::file::RestoredFile;
 use super::{Components, Context};
+use crate::bring::Wanted;
 use crate::tree::{self, Detail, Entry, Meta, Node};
 use crate::{Place, Recipe};
 
@@ -65,6 +67,16 @@ pub(super) struct WantedChunk {
     pub(super) file: FileNumber,
     /// Where it belongs, in bytes after the beginning of the file's content.
     pub(super) start: u64,
+}
+
+impl Wanted for WantedChunk {
+    fn place(&self) -> Option<Place> {
+        self.place
+    }
+
+    fn fingerprint(&self) -> &Fingerprint {
+        &self.leaf.root
+    }
 }
 
 impl WantedChunk {

@@ -8,22 +8,22 @@
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::thread;
 
 use bytes::Bytes;
 use onefold_container::MAX_GROUP_LEN;
 
-use super::bring::Bring;
 use super::file::RestoredFile;
 use super::nameless;
 use super::standing::{self, Content, Sought, Standing};
 use super::target::Target;
 use super::window::{FileNumber, ShortFile, WantedChunk, Window};
 use super::{Components, Context, Counts};
+use crate::bring::Bring;
+use crate::fetch::Keep;
 use crate::repository::describe;
 use crate::scratch::Scratch;
+use crate::threads::each;
 use crate::{Recipe, StoreError};
 
 /// Directories that a thread keeps open.
@@ -116,7 +116,8 @@ impl Writing<'_> {
         let mut wanted: Vec<&WantedChunk> = chunks.iter().collect();
         self.take_from_standing(&mut wanted, threads)?;
         self.take_from_seeds(&mut wanted, threads)?;
-        let bring = Bring { reader: self.context.chunks, threads, scratch: self.scratch };
+        let keep = self.scratch.map_or(Keep::Nothing, Keep::Stored);
+        let bring = Bring { reader: self.context.chunks, threads, keep };
         bring.bring(&wanted, &|chunk, found| {
             self.with_directories(|directories| self.take(chunk, found, directories))
         })
@@ -475,30 +476,6 @@ fn sync(files: &[Arc<RestoredFile>], root: &Target, context: &Context<'_>) {
         return;
     }
     files.iter().for_each(|file| file.sync(context));
-}
-
-/// Does `work` for each of `items`, on `threads` threads.
-pub(super) fn each<T: Sync>(
-    threads: usize,
-    items: &[T],
-    work: impl Fn(&T) -> ControlFlow<()> + Sync,
-) -> ControlFlow<()> {
-    let next = AtomicUsize::new(0);
-    let run = || loop {
-        let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) else {
-            return ControlFlow::Continue(());
-        };
-        work(item)?;
-    };
-    thread::scope(|scope| {
-        let others: Vec<_> = (1..threads.min(items.len())).map(|_| scope.spawn(run)).collect();
-        let flow = run();
-        others.into_iter().fold(flow, |flow, thread| match thread.join() {
-            Ok(ControlFlow::Continue(())) => flow,
-            Ok(ControlFlow::Break(())) => ControlFlow::Break(()),
-            Err(panic) => std::panic::resume_unwind(panic),
-        })
-    })
 }
 
 /// Directories that were used lately.
