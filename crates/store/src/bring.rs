@@ -11,7 +11,7 @@ use bytes::Bytes;
 use onefold_fingerprint::Fingerprint;
 
 use crate::chunks::ChunkReader;
-use crate::fetch::{Keep, SHORTEST, fetch};
+use crate::fetch::{Keep, fetch};
 use crate::threads::each;
 use crate::{Place, StoreError};
 
@@ -28,6 +28,8 @@ pub(crate) trait Wanted: Sync {
 pub(crate) struct Bring<'a> {
     pub(crate) reader: &'a ChunkReader<'a>,
     pub(crate) threads: usize,
+    /// Far away neighbours are read together up to so many bytes at least.
+    pub(crate) shortest: u64,
     pub(crate) keep: Keep<'a>,
 }
 
@@ -63,7 +65,7 @@ impl Bring<'_> {
         wanted.sort_unstable_by_key(|(place, _)| (place.container, place.slot));
         let places: Vec<Place> = wanted.iter().map(|(place, _)| *place).collect();
         let gone = Mutex::new(Vec::new());
-        fetch(self.reader, &places, (self.threads, SHORTEST), self.keep, &|taken, group| {
+        fetch(self.reader, &places, (self.threads, self.shortest), self.keep, &|taken, group| {
             let group = match group {
                 Err(error) if error.is_unreachable() => {
                     return take(wanted[taken.start].1, Err(error));

@@ -448,8 +448,7 @@ impl<'a> ChunkReader<'a> {
         number: u32,
     ) -> Result<Group, StoreError> {
         let range = directory.stored_range(number)?;
-        if let Some(object) = self.short.get(&container) {
-            let stored = object.slice(range.start as usize..range.end as usize);
+        if let Some(stored) = self.of_short(container, &range) {
             return self.decode(directory, number, &stored);
         }
         if let Some(group) = self.copied_group(directory, number) {
@@ -484,6 +483,12 @@ impl<'a> ChunkReader<'a> {
         let copied = Copied::Group(directory.id, number);
         self.copies(directory).inspect(|cache| cache.keep(copied, stored));
         Ok(group)
+    }
+
+    /// Those bytes of a container that lie in `range`, if it is kept whole.
+    pub(crate) fn of_short(&self, container: u32, range: &Range<u64>) -> Option<Bytes> {
+        let object = self.short.get(&container)?;
+        Some(object.slice(range.start as usize..range.end as usize))
     }
 
     /// Group `number` of a container, from its stored bytes.
@@ -549,8 +554,9 @@ impl<'a> ChunkReader<'a> {
     ) -> ControlFlow<()> {
         let (mut positions, mut wanted) = (Vec::new(), Vec::new());
         for (at, number) in numbers.iter().enumerate() {
-            if let Some(directory) = self.directories.get(number) {
-                take(at, Ok(directory))?;
+            if self.short.contains_key(number) || self.directories.contains_key(number) {
+                let directory = self.directory(*number);
+                take(at, directory.map(|found| found.expect("containers are only added")))?;
                 continue;
             }
             let live = self.containers.get(*number).expect("containers are only added");

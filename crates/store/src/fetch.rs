@@ -27,6 +27,8 @@ const LONGEST_FAR: u64 = 16 << 20;
 const LONGEST_NEAR: u64 = 1 << 20;
 /// Far away a request is not made shorter than this, in bytes, for more to be under way at once.
 pub(crate) const SHORTEST: u64 = 1 << 20;
+/// The same for windows of a few mebibytes that follow one another.
+pub(crate) const SHORTEST_OF_WINDOW: u64 = 2 << 20;
 
 /// What is wanted is asked for in so many requests at least, if it is long enough: some are under way
 /// while others are decoded.
@@ -92,7 +94,7 @@ pub(crate) fn fetch(
         let kept = Kept::new(keep, places, &wanted);
         let wanted = kept.take_decoded(reader, wanted, take)?;
         Decoding { reader, threads, kept: &kept, take }.run(|decoders| {
-            let missing = kept.send(wanted, decoders)?;
+            let missing = kept.send(reader, wanted, decoders)?;
             request(reader, &plan(reader, missing, shortest), &kept, decoders, take)
         })?;
     }
@@ -271,15 +273,15 @@ impl<'a> Kept<'a> {
     /// Sends those of the groups that are kept as stored to the threads that decode, and gives the others.
     fn send(
         &self,
+        reader: &ChunkReader<'_>,
         wanted: Vec<OfContainer>,
         decoders: &Sender<Came>,
     ) -> ControlFlow<(), Vec<OfContainer>> {
-        let Keep::Stored(scratch) = self.keep else { return ControlFlow::Continue(wanted) };
         let mut missing = Vec::new();
         for (directory, groups) in wanted {
             let mut others = Vec::new();
             for group in groups {
-                match scratch.get(self.key(&group)) {
+                match self.stored(reader, &group) {
                     Some(stored) => send(decoders, &directory, group, stored)?,
                     None => others.push(group),
                 }
@@ -289,6 +291,16 @@ impl<'a> Kept<'a> {
             }
         }
         ControlFlow::Continue(missing)
+    }
+
+    /// The stored bytes of a group, if they are here.
+    fn stored(&self, reader: &ChunkReader<'_>, group: &Wanted) -> Option<Bytes> {
+        let key = self.key(group);
+        let kept = match self.keep {
+            Keep::Stored(scratch) => scratch.get(key),
+            Keep::Nothing | Keep::Decoded => None,
+        };
+        kept.or_else(|| reader.of_short(key.0, &group.range))
     }
 
     /// Keeps a group.

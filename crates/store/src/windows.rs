@@ -14,7 +14,7 @@ use onefold_fingerprint::Fingerprint;
 
 use crate::bring::{Bring, Wanted};
 use crate::chunks::ChunkReader;
-use crate::fetch::Keep;
+use crate::fetch::{Keep, SHORTEST_OF_WINDOW};
 use crate::{Cancel, Place, Recipe, StoreError, threads};
 
 /// Bytes at which the first window is full. Each is twice as long as the one before, up to as many bytes
@@ -161,7 +161,8 @@ fn bring<S, C: Send + Sync>(
         Step::Met(_) => None,
     });
     let failed = OnceLock::new();
-    let bring = Bring { reader, threads: threads::cores(), keep: Keep::Decoded };
+    let (threads, shortest) = (threads::cores(), SHORTEST_OF_WINDOW);
+    let bring = Bring { reader, threads, shortest, keep: Keep::Decoded };
     let flow = bring.bring(&chunks.collect::<Vec<_>>(), &|leaf: &Leaf<C>, found| {
         let brought = found.and_then(|bytes| match bytes.len() as u64 {
             found if found == leaf.recipe.len => Ok(read(&leaf.recipe, &bytes)),

@@ -2,21 +2,25 @@
 
 mod common;
 
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use common::far::Far;
 use common::hooked::Hooked;
 use common::picture::Picture;
 use common::sealed::{Forger, directory, file};
 use common::{
-    Protection, back_up, chain, checked, copy, expect_clean, in_memory, init, names, open, options,
-    restored, small_chunks, try_back_up, try_open, write,
+    Protection, back_up, chain, checked, config, copy, envelope, expect_clean, in_memory, init,
+    names, open, options, restored, small_chunks, try_back_up, try_open, write,
 };
 use onefold_backend::{AppendOnly, MemoryObjects, Objects};
-use onefold_container::Content;
+use onefold_container::{Content, Directory, container_id};
+use onefold_fingerprint::Fingerprint;
 use onefold_seal::ObjectId;
 use onefold_store::prune::{self, Report, Unused};
-use onefold_store::{Cancel, Progress, Repository, Snapshot, StoreError, forget};
+use onefold_store::{Cancel, Progress, Repository, Snapshot, StoreError, backup, forget};
 use onefold_testkit::random;
 use tempfile::TempDir;
 
@@ -589,4 +593,90 @@ fn an_interrupted_prune_is_finished_by_the_next() {
     assert!(matches!(result, Err(StoreError::Interrupted)));
     prune_all(&scene.objects, A_WEEK);
     scene.expect_whole(&second, 1);
+}
+
+/// What is stored of the groups that hold a chunk which `is_needed`, in all containers.
+fn stored_groups(
+    objects: &dyn Objects,
+    id: ObjectId,
+    is_needed: impl Fn(&Fingerprint) -> bool,
+) -> u64 {
+    let stored = |directory: Directory| {
+        let is_needed = |group: u32| {
+            let mut chunks = directory.chunks.iter().filter(|chunk| chunk.group == group);
+            chunks.any(|chunk| is_needed(&chunk.fingerprint))
+        };
+        let groups = (0..).zip(&directory.groups).filter(|(number, _)| is_needed(*number));
+        groups.map(|(_, group)| u64::from(group.stored_len)).sum::<u64>()
+    };
+    directories(objects, id).map(stored).sum()
+}
+
+fn directories(objects: &dyn Objects, id: ObjectId) -> impl Iterator<Item = Directory> {
+    let envelope = envelope(objects, id);
+    objects.list("containers/").unwrap().into_iter().map(move |info| {
+        let id = container_id(&info.name).unwrap();
+        Directory::read(objects, &envelope, id, info.size).unwrap()
+    })
+}
+
+#[test]
+fn a_prune_far_away_reads_the_groups_that_hold_what_is_needed_once() {
+    let source = tempfile::tempdir().unwrap();
+    for number in 0..48 {
+        write(source.path().join(format!("{number}")), random(number, 1 << 20));
+    }
+    let (objects, repository) = in_memory(config(16 << 10, 64 << 10, 256 << 10));
+    let id = repository.id();
+    let backup = backup::Options { container_len: 8 << 20, ..options() };
+    let back_up = || {
+        let (repository, progress) = (open(&objects), Progress::default());
+        try_back_up(&repository, &[source.path()], &backup, &progress).unwrap()
+    };
+    let (first, _) = back_up();
+    for number in (0..48).filter(|number| number % 4 < 2) {
+        std::fs::remove_file(source.path().join(format!("{number}"))).unwrap();
+    }
+    let (_, snapshot) = back_up();
+    forget(&objects, first);
+    let before = copy(&*objects);
+    let far = Far::new(Arc::clone(&objects));
+    let repository = open(&(Arc::clone(&far) as Arc<dyn Objects>));
+    let report = prune_with(&repository, &thoroughly(A_WEEK)).unwrap();
+    assert!(report.repacked_bytes > 40 << 20, "{report:?}");
+    let left: HashSet<Fingerprint> = directories(&*objects, id)
+        .flat_map(|directory| directory.chunks.into_iter().map(|chunk| chunk.fingerprint))
+        .collect();
+    let needed = stored_groups(&*before, id, |fingerprint| left.contains(fingerprint));
+    let (received, requests) = (far.received(), far.take_count("containers/"));
+    // Of each container the footer comes besides, with what lies before it.
+    let footers = names(&*before, "containers/").len() as u64 * (64 << 10);
+    assert!(received <= needed * 21 / 20 + footers, "{received} bytes of {needed}");
+    assert!(needed < 40 << 20 && requests <= 100, "{requests} requests for {needed} bytes");
+    restored(&open(&objects), &snapshot).unwrap().expect(&Picture::of(source.path())).unwrap();
+}
+
+#[test]
+fn a_prune_whose_containers_another_prune_takes_at_any_read_loses_nothing() {
+    let mut warned = 0;
+    for at in 0..30 {
+        let scene = Scene::new();
+        let (_, second) = scene.back_up();
+        forget(&scene.objects, scene.first.0);
+        let (reads, objects) = (AtomicUsize::new(0), Arc::clone(&scene.objects));
+        let hooked = Hooked::reading(&scene.objects, move |name| {
+            let is_container = name.starts_with("containers/");
+            if is_container && reads.fetch_add(1, Ordering::Relaxed) == at {
+                prune_all(&objects, A_WEEK);
+                prune_all(&objects, A_WEEK);
+            }
+        });
+        let repository = open(&(Arc::new(hooked) as Arc<dyn Objects>));
+        let report = prune_with(&repository, &thoroughly(A_WEEK)).unwrap();
+        warned += report.warnings.len();
+        scene.expect_whole(&second, 1);
+        prune_all(&scene.objects, A_WEEK);
+        scene.expect_whole(&second, 1);
+    }
+    assert!(warned > 0, "some prune misses what it wants to copy");
 }

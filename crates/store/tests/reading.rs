@@ -1,4 +1,4 @@
-//! Reading snapshots in place from far away: in order, anywhere, and while containers go.
+//! Reading snapshots from far away: in place, as a stream and for a copy, and while containers go.
 
 mod common;
 
@@ -9,11 +9,15 @@ use std::sync::Arc;
 
 use common::far::Far;
 use common::picture::Picture;
-use common::{back_up, config, in_memory, names, open, options, restored, try_back_up, write};
-use onefold_backend::Objects;
+use common::{
+    Protection, back_up, config, expect_clean, in_memory, init, names, open, options, restored,
+    try_back_up, write,
+};
+use onefold_backend::{MemoryObjects, Objects};
+use onefold_store::dump::{self, Part};
 use onefold_store::prune::{self, Unused};
 use onefold_store::tree::Entry;
-use onefold_store::{Cancel, Progress, Repository, backup, forget};
+use onefold_store::{Cancel, Progress, Repository, backup, copy, forget};
 use onefold_testkit::{SplitMix64, random};
 
 const LEN: usize = 64 << 20;
@@ -72,6 +76,68 @@ fn reading_anywhere_brings_one_group_or_two_for_each_read() {
     // A group has half a MiB here, and a chunk more.
     let received = far.received() - received;
     assert!(received <= (READS as u64 * 5 / 4) * (800 << 10), "{received} bytes");
+}
+
+/// The bytes of all files below `entry`, one after the other, as a dump gives them.
+fn dumped(repository: &Repository, entry: &Entry) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    dump::dump(repository, entry, &Cancel::default(), &mut |part| {
+        if let Part::Bytes(part) = part {
+            bytes.extend_from_slice(part);
+        }
+        Ok(())
+    })
+    .unwrap();
+    bytes
+}
+
+/// Copies all snapshots of `from` to a new repository, which cuts as `from` does.
+fn copied(from: &Repository, protection: Protection) -> (Arc<dyn Objects>, copy::Report) {
+    let objects: Arc<dyn Objects> = Arc::new(MemoryObjects::new());
+    init(Arc::clone(&objects), from.config().clone(), protection).unwrap();
+    let options = copy::Options {
+        host: "host".into(),
+        user: "user".into(),
+        rechunk: false,
+        container_len: 16 << 20,
+    };
+    let snapshots = from.snapshots().unwrap().0;
+    let (progress, cancel) = (Progress::default(), Cancel::default());
+    let report =
+        copy::copy(from, &open(&objects), snapshots, &options, &progress, &cancel).unwrap();
+    (objects, report)
+}
+
+/// Fails unless all of a long file came about once, by few requests.
+fn expect_read_once(far: &Far, most: u64) {
+    let received = far.received();
+    assert!(received <= most, "{received} bytes of {most}");
+    // Requests of a MiB, the short ones of the first windows, and footers.
+    assert!(reads(far) <= 96, "{} requests", reads(far));
+}
+
+#[test]
+fn a_dump_brings_each_group_once_by_few_requests() {
+    let (far, entry, bytes) = with_long_file();
+    let repository = Repository::open(Arc::clone(&far) as Arc<dyn Objects>).unwrap();
+    assert!(dumped(&repository, &entry) == bytes);
+    expect_read_once(&far, LEN as u64 * 21 / 20);
+}
+
+#[test]
+fn a_copy_brings_each_group_once_by_few_requests() {
+    for protection in [Protection::Plain, Protection::Encrypted] {
+        let (far, entry, bytes) = with_long_file();
+        let repository = Repository::open(Arc::clone(&far) as Arc<dyn Objects>).unwrap();
+        let (objects, report) = copied(&repository, protection);
+        assert_eq!(report.copied.len(), 1);
+        expect_read_once(&far, LEN as u64 * 21 / 20);
+        let copy = open(&objects);
+        expect_clean(&copy).unwrap();
+        let (id, snapshot) = copy.latest(|_| true).unwrap();
+        let path = entry.name.clone();
+        assert!(dumped(&copy, &copy.entry_at(id, &snapshot, &path).unwrap()) == bytes);
+    }
 }
 
 /// Objects in which containers hold what a snapshot needs beside what nobody needs any more.
@@ -147,4 +213,26 @@ fn a_restore_goes_on_by_another_plan_when_a_prune_takes_the_containers_that_it_k
     let distinct: HashSet<_> = gone.iter().collect();
     assert!(distinct.len() >= 4, "{distinct:?}");
     assert!(gone.len() <= distinct.len() * 2, "{} requests for {}", gone.len(), distinct.len());
+}
+
+#[test]
+fn a_dump_and_a_copy_go_on_when_a_prune_takes_the_containers_that_they_know() {
+    let source = tempfile::tempdir().unwrap();
+    let expected = |entries: &[Entry]| -> Vec<u8> {
+        let names = entries.iter().map(|entry| String::from_utf8(entry.name.clone()).unwrap());
+        names.flat_map(|name| fs::read(source.path().join(name)).unwrap()).collect()
+    };
+    let (repository, _) = opened_before_a_prune(source.path());
+    let (_, snapshot) = repository.latest(|_| true).unwrap();
+    let entries = repository.view().unwrap().entries(&snapshot.root).unwrap();
+    assert_eq!(entries.len(), 40);
+    assert!(dumped(&repository, &snapshot.root) == expected(&entries));
+
+    let (repository, _) = opened_before_a_prune(source.path());
+    let (objects, report) = copied(&repository, Protection::Plain);
+    assert_eq!(report.copied.len(), 1);
+    let copy = open(&objects);
+    expect_clean(&copy).unwrap();
+    let (_, snapshot) = copy.latest(|_| true).unwrap();
+    restored(&copy, &snapshot).unwrap().expect(&Picture::of(source.path())).unwrap();
 }

@@ -10,7 +10,7 @@ use onefold_backend::{Folder, MemoryFolder, MemoryObjects, Objects};
 use onefold_index::Memory;
 use onefold_store::check::{Reading, check};
 use onefold_store::forget::forget;
-use onefold_store::{Cancel, IndexPlace, ObjectCache, Progress, Repository, restore};
+use onefold_store::{Cancel, IndexPlace, ObjectCache, Progress, Repository, prune, restore};
 use onefold_testkit::random;
 use tempfile::TempDir;
 
@@ -295,4 +295,23 @@ fn reading_a_long_file_in_order_waits_less_often_the_longer_it_goes_on() {
     // Eight times it reads ahead, each time footers and then groups, and the list of chunks once.
     let taken = rounds.count() - before;
     assert!(taken <= 8 * 2 + 8, "{taken} rounds\n{}", rounds.asked());
+}
+
+/// In how many rounds a prune of `host` asks for containers.
+fn rounds_of_containers(host: &Host) -> usize {
+    let rounds = Arc::new(Rounds::new(&host.objects));
+    let objects = Arc::clone(&rounds) as Arc<dyn Objects>;
+    let repository = host.open(&objects, true);
+    let (progress, cancel) = (Progress::default(), Cancel::default());
+    let report = prune::prune(&repository, &prune::Options::default(), &progress, &cancel).unwrap();
+    assert!(report.merged_containers >= 16, "{report:?}");
+    let is_read = |asked: &str| asked.contains("get ") && asked.contains("containers/");
+    rounds.asked().lines().filter(|round| round.split(", ").any(is_read)).count()
+}
+
+#[test]
+fn a_prune_merges_many_small_containers_in_as_many_round_trips_as_few() {
+    let _alone = alone();
+    let few = rounds_of_containers(&Host::with_snapshots(9));
+    assert_eq!(rounds_of_containers(&Host::with_snapshots(40)), few);
 }

@@ -255,8 +255,9 @@ impl Prune<'_> {
         }
         let seen = self.snapshots()?;
         let loaded = self.load()?;
-        let live = self.walk(&seen, &loaded)?;
-        let condemned = self.condemn(&loaded, &live, !running.is_empty())?;
+        let reader = reader(self.repository, &loaded);
+        let live = self.walk(&seen, &loaded, &reader)?;
+        let condemned = self.condemn(&reader, &loaded, &live, !running.is_empty())?;
         if !self.options.dry_run {
             self.sweep(&loaded, &live, &seen, condemned)?;
             self.bundle()?;
@@ -309,11 +310,14 @@ impl Prune<'_> {
     }
 
     /// Finds out what is live.
-    fn walk(&mut self, seen: &Seen, loaded: &Loaded) -> Result<Live, StoreError> {
+    fn walk(
+        &mut self,
+        seen: &Seen,
+        loaded: &Loaded,
+        reader: &ChunkReader<'_>,
+    ) -> Result<Live, StoreError> {
         let mut live = Live::default();
         loaded.index.prefer_last();
-        let containers = 0..loaded.containers.len() as u32;
-        let reader = self.repository.reader_of(loaded).keeping_short(containers);
         self.progress.noun.get_or_init(|| "snapshots");
         self.progress.total_files.store(seen.snapshots.len() as u64, Ordering::Relaxed);
         self.report.snapshots = seen.snapshots.len() as u64;
@@ -323,7 +327,7 @@ impl Prune<'_> {
                 trees_ahead::read(&reader, next.map(|(_, snapshot)| &snapshot.root.node));
             }
             let (cancel, path) = (self.cancel, Vec::new());
-            let mut walk = Walk { reader: &reader, loaded, live: &mut live, cancel, path };
+            let mut walk = Walk { reader, loaded, live: &mut live, cancel, path };
             match walk.root(&snapshot.root) {
                 Ok(()) => {}
                 Err(StoreError::Interrupted) => return Err(StoreError::Interrupted),
@@ -339,6 +343,7 @@ impl Prune<'_> {
     /// Chooses containers, copies what is live in them and puts the mark.
     fn condemn<'l>(
         &mut self,
+        reader: &ChunkReader<'_>,
         loaded: &'l Loaded,
         live: &Live,
         are_running: bool,
@@ -346,14 +351,13 @@ impl Prune<'_> {
     where
         Self: 'l,
     {
-        let reader = self.repository.reader_of(loaded);
-        let choice = self.choose(&reader, loaded, live, are_running)?;
+        let choice = self.choose(reader, loaded, live, are_running)?;
         if self.options.dry_run {
             return Ok(Condemned::default());
         }
         let mut copier = Copier::new(self.repository, loaded, self.options.container_len)?;
-        let chosen = self.copy_live(choice, &mut copier, &reader, loaded, live)?;
-        rescue(&mut copier, &reader, live)?;
+        let chosen = self.copy_live(choice, &mut copier, reader, loaded, live)?;
+        rescue(&mut copier, reader, live)?;
         let mut condemned = Condemned::default();
         if !seeded::active(Bug::CopiedAfterDelete) {
             copier.finish()?;
@@ -640,9 +644,11 @@ impl Prune<'_> {
     fn look_again(&mut self) -> Result<(Loaded, Live), StoreError> {
         let seen = self.snapshots()?;
         let loaded = self.load()?;
-        let live = self.walk(&seen, &loaded)?;
+        let reader = reader(self.repository, &loaded);
+        let live = self.walk(&seen, &loaded, &reader)?;
         let mut copier = Copier::new(self.repository, &loaded, self.options.container_len)?;
-        rescue(&mut copier, &self.repository.reader_of(&loaded), &live)?;
+        rescue(&mut copier, &reader, &live)?;
+        drop(reader);
         copier.finish()?;
         // Who misses a container that is deleted now must see its copy.
         self.objects().settle()?;
@@ -675,6 +681,12 @@ impl Prune<'_> {
         self.report.deleted_runs = names.len() as u64;
         Ok(())
     }
+}
+
+/// What reads from where `loaded` says, with the short containers: trees are in them, and they are what
+/// is merged.
+fn reader<'a>(repository: &'a Repository, loaded: &'a Loaded) -> ChunkReader<'a> {
+    repository.reader_of(loaded).keeping_short(0..loaded.containers.len() as u32)
 }
 
 /// Copies live chunks that are only where nobody may rely on them.

@@ -16,7 +16,7 @@ use onefold_fingerprint::Fingerprint;
 use super::choose::Candidate;
 use super::live::Live;
 use crate::chunks::ChunkReader;
-use crate::fetch::{Keep, SHORTEST, fetch};
+use crate::fetch::{Keep, SHORTEST_OF_WINDOW, fetch};
 use crate::groups::Group;
 use crate::{Cancel, Place, StoreError, threads};
 
@@ -91,7 +91,7 @@ impl Rewrite<'_> {
     /// The chunks at `places`, by groups, each with the position of its first chunk among `places`.
     fn groups(&self, places: &[Place]) -> Result<BTreeMap<usize, LiveChunks>, StoreError> {
         let read = Mutex::new((BTreeMap::new(), None));
-        let plan = (threads::cores(), SHORTEST);
+        let plan = (threads::cores(), SHORTEST_OF_WINDOW);
         let flow = fetch(self.reader, places, plan, Keep::Nothing, &|taken, group| {
             let chunks = group.and_then(|group| self.chunks(&places[taken.clone()], group));
             let mut read = read.lock().unwrap_or_else(PoisonError::into_inner);

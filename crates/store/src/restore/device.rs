@@ -25,7 +25,7 @@ use super::standing::Sought;
 use super::window::{FileNumber, WantedChunk};
 use crate::bring::Bring;
 use crate::chunks::ChunkReader;
-use crate::fetch::Keep;
+use crate::fetch::{Keep, SHORTEST};
 use crate::layout::Layout;
 use crate::repository::describe;
 use crate::threads::{cores, each};
@@ -400,7 +400,8 @@ impl Onto<'_> {
             self.write(chunk, &bytes, &self.counts.seeded)
         });
         self.result(served)?;
-        let bring = Bring { reader: self.chunks, threads: self.threads, keep: Keep::Nothing };
+        let (reader, threads, shortest) = (self.chunks, self.threads, SHORTEST);
+        let bring = Bring { reader, threads, shortest, keep: Keep::Nothing };
         self.result(bring.bring(&left, &|chunk, found| self.take(chunk, found)))
     }
 

@@ -20,7 +20,7 @@ use super::target::Target;
 use super::window::{FileNumber, ShortFile, WantedChunk, Window};
 use super::{Components, Context, Counts};
 use crate::bring::Bring;
-use crate::fetch::Keep;
+use crate::fetch::{Keep, SHORTEST};
 use crate::repository::describe;
 use crate::scratch::Scratch;
 use crate::threads::each;
@@ -117,7 +117,7 @@ impl Writing<'_> {
         self.take_from_standing(&mut wanted, threads)?;
         self.take_from_seeds(&mut wanted, threads)?;
         let keep = self.scratch.map_or(Keep::Nothing, Keep::Stored);
-        let bring = Bring { reader: self.context.chunks, threads, keep };
+        let bring = Bring { reader: self.context.chunks, threads, shortest: SHORTEST, keep };
         bring.bring(&wanted, &|chunk, found| {
             self.with_directories(|directories| self.take(chunk, found, directories))
         })
