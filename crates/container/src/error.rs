@@ -88,3 +88,19 @@ pub enum ContainerError {
         reason: String,
     },
 }
+
+impl ContainerError {
+    /// Which container it is about; none if a group could not be compressed.
+    pub fn container(&self) -> Option<ObjectId> {
+        match self {
+            Self::Backend { container, .. }
+            | Self::Envelope { container, .. }
+            | Self::Footer { container, .. }
+            | Self::DamagedGroup { container, .. }
+            | Self::Decompress { container, .. }
+            | Self::WrongFingerprint { container, .. }
+            | Self::NoSuchSlot { container, .. } => Some(*container),
+            Self::Compress { .. } => None,
+        }
+    }
+}

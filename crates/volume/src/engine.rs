@@ -30,6 +30,7 @@ use onefold_seal::{Envelope, ObjectId};
 use crate::append::Appender;
 use crate::claims::Claims;
 use crate::dying::Dying;
+use crate::error::told;
 use crate::files::{PageFile, container_name};
 use crate::handle::{Handle, VolumeId};
 use crate::located::{Located, Wanted, read_all};
@@ -750,7 +751,7 @@ impl Engine {
 
     /// After a sync that failed nobody knows what is durable.
     fn stop(&self, object: &str, error: BackendError) -> VolumeError {
-        let _ = self.stopped.set(format!("{object} could not be synced: {error}"));
+        let _ = self.stopped.set(format!("{object} could not be synced: {}", told(&error)));
         error.into()
     }
 

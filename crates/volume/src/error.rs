@@ -1,17 +1,19 @@
-use std::io;
+use std::error::Error;
+use std::{fmt, io};
 
 use onefold_backend::{BackendError, Operation};
 use onefold_block::BlockError;
 use onefold_container::ContainerError;
 use onefold_index::TableError;
 use onefold_seal::wire::WireError;
-use thiserror::Error;
+use thiserror::Error as ThisError;
 
+use crate::files::{container_name, number_of};
 use crate::metadata::Writer;
 use crate::stream::StreamError;
 
 /// What can go wrong with a pool and its volumes.
-#[derive(Debug, Error)]
+#[derive(Debug, ThisError)]
 #[non_exhaustive]
 pub enum VolumeError {
     /// The folder failed.
@@ -22,7 +24,7 @@ pub enum VolumeError {
     Table(#[from] TableError),
     /// A container cannot be written or read.
     #[error(transparent)]
-    Container(#[from] ContainerError),
+    Container(ContainerFileError),
     /// A volume cannot be read or written.
     #[error("volume '{name}': {source}")]
     Volume {
@@ -185,6 +187,39 @@ pub enum VolumeError {
     },
 }
 
+/// What is wrong with a container, told with the name of its file.
+#[derive(Debug)]
+pub struct ContainerFileError(ContainerError);
+
+impl fmt::Display for ContainerFileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(container) = self.0.container() {
+            write!(f, "{}: ", container_name(number_of(container)))?;
+        }
+        self.0.fmt(f)
+    }
+}
+
+impl Error for ContainerFileError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.0.source()
+    }
+}
+
+impl From<ContainerError> for VolumeError {
+    fn from(error: ContainerError) -> Self {
+        Self::Container(ContainerFileError(error))
+    }
+}
+
+/// An error and its sources in one line, without those that it tells of itself.
+pub(crate) fn told(error: &dyn Error) -> String {
+    let sources = std::iter::successors(error.source(), |&error: &&dyn Error| error.source());
+    sources.map(ToString::to_string).fold(error.to_string(), |told, source| {
+        if told.ends_with(&source) { told } else { format!("{told}: {source}") }
+    })
+}
+
 impl VolumeError {
     /// Whether the same may go well a little later, so that it says nothing of what was to be read:
     /// the system opened no file, for want of descriptors or memory, or let something time out.
@@ -193,7 +228,9 @@ impl VolumeError {
     pub(crate) fn may_pass(&self) -> bool {
         match self {
             Self::Backend(error)
-            | Self::Container(ContainerError::Backend { source: error, .. }) => match error {
+            | Self::Container(ContainerFileError(ContainerError::Backend {
+                source: error, ..
+            })) => match error {
                 BackendError::Io { operation: Operation::Open, source, .. } => {
                     source.is::<io::Error>()
                 }
@@ -201,5 +238,29 @@ impl VolumeError {
             },
             _ => false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::files::container_id;
+
+    #[test]
+    fn a_container_is_named_by_its_file_and_the_cause_of_its_error_is_told_once() {
+        let cause = io::Error::from_raw_os_error(5);
+        let read = BackendError::Io {
+            name: "container-0000002a".into(),
+            operation: Operation::Read,
+            place: "/pool".into(),
+            source: cause.into(),
+        };
+        let container = container_id(42);
+        let error = VolumeError::from(ContainerError::Backend { container, source: read });
+        let text = told(&error);
+        assert!(text.starts_with("container-0000002a: "), "{text}");
+        assert_eq!(text.matches("os error 5").count(), 1, "{text}");
+        let error = VolumeError::from(ContainerError::NoSuchSlot { container, chunks: 3, slot: 7 });
+        assert!(error.to_string().starts_with("container-0000002a: "), "{error}");
     }
 }

@@ -28,6 +28,12 @@ pub(crate) fn container_id(number: u32) -> ObjectId {
     ObjectId::from_bytes(id)
 }
 
+/// The number of the container with this id.
+pub(crate) fn number_of(id: ObjectId) -> u32 {
+    let [.., a, b, c, d] = *id.as_bytes();
+    u32::from_be_bytes([a, b, c, d])
+}
+
 /// The files of a pool's containers.
 pub(crate) struct Files {
     folder: Arc<dyn Folder>,

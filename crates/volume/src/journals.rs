@@ -14,6 +14,7 @@ use onefold_seal::wire::WireError;
 
 use crate::VolumeError;
 use crate::ahead::Ahead;
+use crate::error::told;
 use crate::frame::{self, Owner};
 use crate::mark::{self, Cut, LIMIT, Mark};
 use crate::metadata::{Checkpoint, Known, Metadata, Shard, Take, Taken, Writer};
@@ -109,7 +110,7 @@ impl Journal {
 
     /// Nothing more is taken, since nobody knows what is durable.
     fn stop(&mut self, what: &str, error: &dyn std::error::Error) -> VolumeError {
-        let why = format!("{what}: {error}");
+        let why = format!("{what}: {}", told(error));
         self.stopped = Some(why.clone());
         VolumeError::Stopped { why }
     }
@@ -253,7 +254,9 @@ impl Journals {
         take: &mut dyn FnMut(&[u8]) -> Result<(), WireError>,
     ) -> Result<u64, VolumeError> {
         let name = begin.name(prefix);
-        let log = self.folder.log(&name)?;
+        let mut log = self.folder.log(&name)?;
+        // room that a writer kept ahead of it and could not give back, because it was killed
+        log.reserve(0);
         frame::read(&*log, &name, self.owner(begin.writer), begin.first, end, |body| {
             take(body).map_err(|source| VolumeError::Malformed { object: name.clone(), source })
         })

@@ -74,7 +74,7 @@ mod walk;
 
 pub use check::Checked;
 pub use details::VolumeDetails;
-pub use error::VolumeError;
+pub use error::{ContainerFileError, VolumeError};
 pub use handle::VolumeId;
 pub use journals::Journals;
 pub use maintain::Maintained;

@@ -199,10 +199,13 @@ fn a_container_without_a_footer_costs_its_own_pages() {
     }
     assert_eq!(pool.check().len(), 10);
     read(&volume, 29);
-    // the file is kept for who can mend it, and the pool goes on
-    volume.write(0, &bytes, NOW).unwrap();
+    // the file is kept for who can mend it, as long as a block is in it, and the pool goes on
+    volume.write(BLOCK as u64, &bytes[BLOCK..], NOW).unwrap();
     pool.compact().unwrap();
     assert!(root.join("container-00000001").exists());
+    volume.write(0, &bytes[..BLOCK], NOW).unwrap();
+    pool.compact().unwrap();
+    assert!(!root.join("container-00000001").exists());
     assert!(read(&volume, 0) == bytes[..BLOCK]);
 }
 

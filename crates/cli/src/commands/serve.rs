@@ -13,7 +13,7 @@ use onefold_nbd::{
     Address, Config, Event, Export, ExportList, Limits, Listen, Server, ServerError, Tls, TlsMode,
 };
 use onefold_store::Cancel;
-use onefold_volume::Pool;
+use onefold_volume::{Pool, VolumeError};
 use rustix::io::Errno;
 use tracing::{info, warn};
 
@@ -241,7 +241,10 @@ impl Serve {
     }
 
     fn open(&self) -> Result<Pool> {
-        let tell = |error| warn!(%error, "pages are lost, and blocks that are one of them");
+        let tell = |error: VolumeError| {
+            let error = format!("{:#}", anyhow::Error::from(error));
+            warn!(error, "pages are lost, and blocks that are one of them");
+        };
         match self.read_only {
             true => self.pool.open_read_only(tell),
             false => self.pool.open_telling(tell),

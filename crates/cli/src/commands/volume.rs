@@ -1,5 +1,6 @@
 //! `onefold volume`
 
+use std::collections::BTreeMap;
 use std::io::{self, BufReader, BufWriter, IsTerminal};
 
 use anyhow::{Context, Result, anyhow, ensure};
@@ -18,7 +19,7 @@ use crate::output::Output;
 use crate::pool::{Doer, PoolArgs, WorkingArgs};
 use crate::ratio;
 use crate::service::request::{
-    Answer, Compression, Fingerprint, Request, Shown, ShownBlock, ShownDetails,
+    Answer, Compression, Fingerprint, Request, Shown, ShownBlock, ShownDetails, ShownPage,
 };
 use crate::size;
 use crate::table;
@@ -708,15 +709,7 @@ impl Scrub {
         if console.is_json() {
             output.json_document(&found)?;
         } else {
-            for one in &found.bad {
-                output.line(format!("{}, page {}: {}", one.container, one.slot, one.problem))?;
-                for ShownBlock { volume, block } in &one.blocks {
-                    output.line(format!("  block {block} of volume '{volume}'"))?;
-                }
-                if one.more_blocks > 0 {
-                    output.line(format!("  blocks beside these: {}", one.more_blocks))?;
-                }
-            }
+            lost_lines(&found.bad).iter().try_for_each(|line| output.line(line))?;
             let (good, bad) = (found.pages, found.bad.len() as u64 + found.more);
             let good = count(good, "page is as it was written", "pages are as they were written");
             output.line(format!("{good}, {}", count(bad, "is not", "are not")))?;
@@ -724,6 +717,45 @@ impl Scrub {
         output.finish()?;
         Ok(exit)
     }
+}
+
+/// Lost pages as text: a line for those of one container that are lost alike, and one for each volume
+/// that has some.
+fn lost_lines(bad: &[ShownPage]) -> Vec<String> {
+    let mut together: BTreeMap<(&str, &str), Vec<&ShownPage>> = BTreeMap::new();
+    for page in bad {
+        together.entry((&page.container, &page.problem)).or_default().push(page);
+    }
+    let mut lines = Vec::new();
+    for ((container, problem), pages) in together {
+        let slots = ranges(pages.iter().map(|page| page.slot.into()).collect());
+        lines.push(format!("{container}, pages {slots}: {problem}"));
+        let mut blocks: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
+        for ShownBlock { volume, block } in pages.iter().flat_map(|page| &page.blocks) {
+            blocks.entry(volume).or_default().push(*block);
+        }
+        for (volume, blocks) in blocks {
+            lines.push(format!("  blocks {} of volume '{volume}'", ranges(blocks)));
+        }
+        let more: u64 = pages.iter().map(|page| page.more_blocks).sum();
+        if more > 0 {
+            lines.push(format!("  blocks beside these: {more}"));
+        }
+    }
+    lines
+}
+
+/// Numbers in order, neighbours as a range: `1, 3-5`.
+fn ranges(mut numbers: Vec<u64>) -> String {
+    numbers.sort_unstable();
+    numbers.dedup();
+    let runs = numbers.chunk_by(|one, next| one + 1 == *next);
+    let shown = runs.map(|run| match run {
+        [first, .., last] => format!("{first}-{last}"),
+        [only] => only.to_string(),
+        [] => unreachable!("no run is empty"),
+    });
+    shown.collect::<Vec<_>>().join(", ")
 }
 
 impl Stats {
@@ -772,5 +804,39 @@ impl Compact {
             document(&Compacted { gave_back_bytes: freed })?;
         }
         Ok(Exit::Fine)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lost_pages_of_a_container_are_one_line_with_ranges() {
+        let page = |container: &str, slot: u32, blocks: &[u64]| ShownPage {
+            container: container.into(),
+            slot,
+            problem: "its container is gone".into(),
+            blocks: blocks
+                .iter()
+                .map(|block| ShownBlock { volume: "disk".into(), block: *block })
+                .collect(),
+            more_blocks: u64::from(slot == 7),
+        };
+        let mut bad: Vec<ShownPage> = (0..5000).map(|n| page("one", n, &[n.into()])).collect();
+        bad.extend([page("two", 7, &[9, 3]), page("two", 9, &[4])]);
+        bad[3].blocks.push(ShownBlock { volume: "other".into(), block: 1 });
+        assert_eq!(
+            lost_lines(&bad),
+            [
+                "one, pages 0-4999: its container is gone",
+                "  blocks 0-4999 of volume 'disk'",
+                "  blocks 1 of volume 'other'",
+                "  blocks beside these: 1",
+                "two, pages 7, 9: its container is gone",
+                "  blocks 3-4, 9 of volume 'disk'",
+                "  blocks beside these: 1",
+            ]
+        );
     }
 }

@@ -1,10 +1,10 @@
 //! `volume` and `serve`: pools by the commands, and by programs that speak NBD.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
-use onefold_testkit::{qemu_io_patterns, random};
+use onefold_testkit::{qemu_io_patterns, random, skip};
 use rustix::process::Signal;
 
 use crate::lab::{Lab, Ran, number};
@@ -167,6 +167,31 @@ fn a_volume_moves_to_another_pool_by_its_stream_and_what_changed_follows() {
     assert!(found[8192..][..second.len()] == second && found[..8192] == first[..8192]);
     served.client("monday").read(0, &mut found).unwrap();
     assert!(found == first);
+}
+
+#[test]
+fn room_that_killed_servers_kept_is_given_back_at_the_next_opening() {
+    let lab = Lab::new();
+    lab.ok("volume create --pool pool --size 1MiB disk");
+    let taken = || -> u64 {
+        let files = fs::read_dir(lab.path("pool")).unwrap().map(|entry| entry.unwrap());
+        let journals = files.filter(|file| file.file_name().to_str().unwrap().contains("journal"));
+        journals.map(|file| file.metadata().unwrap().blocks() * 512).sum()
+    };
+    for _ in 0..3 {
+        let served = Served::start(&lab);
+        let mut client = served.client("disk");
+        client.write(0, &random(1, BLOCK)).unwrap();
+        client.flush().unwrap();
+        // and killed as it is dropped
+    }
+    if taken() < 8 << 20 {
+        skip("the file system keeps no room for files");
+        return;
+    }
+    assert!(taken() < 20 << 20, "that of one server: {} bytes", taken());
+    lab.ok("volume snapshot --pool pool disk monday");
+    assert!(taken() < 1 << 20, "{} bytes", taken());
 }
 
 #[test]
