@@ -49,7 +49,8 @@ pub struct Requests {
     pub received_bytes: u64,
     /// Requests that were made again after an error, and bodies that were resumed.
     pub retries: u64,
-    /// Reads that were asked for a second time because their answer did not begin.
+    /// Reads that were asked for a second time because their answer did not begin, or because nothing
+    /// more came of it. The latter count as retries, too.
     pub hedges: u64,
 }
 

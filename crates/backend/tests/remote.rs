@@ -404,8 +404,12 @@ struct StallingServer {
     came: Arc<Mutex<BTreeMap<String, u64>>>,
 }
 
+/// Of the request for a path that has this number: after how many bytes of its answer's body the server
+/// stalls, before the answer begins with 0, or not.
+type Stalls = dyn Fn(&str, u64) -> Option<usize> + Send + Sync;
+
 impl StallingServer {
-    fn start(stalls: impl Fn(&str, u64) -> bool + Send + Sync + 'static) -> Self {
+    fn start(stalls: impl Fn(&str, u64) -> Option<usize> + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let came = Arc::<Mutex<BTreeMap<String, u64>>>::default();
@@ -432,18 +436,37 @@ impl StallingServer {
     fn serve(
         mut client: TcpStream,
         count: &dyn Fn(&str) -> u64,
-        stalls: &dyn Fn(&str, u64) -> bool,
+        stalls: &Stalls,
     ) -> io::Result<()> {
         let mut head = String::new();
         let mut from_client = BufReader::new(client.try_clone()?);
         while from_client.read_line(&mut head)? > 2 {}
         let path = head.split(' ').nth(1).unwrap_or_default();
-        if stalls(path, count(path)) {
+        let stalls = stalls(path, count(path));
+        if stalls == Some(0) {
             thread::sleep(STALL);
         }
-        let head = "HTTP/1.1 200 OK\r\nETag: \"1\"\r\nConnection: close\r\n\
-                    Last-Modified: Wed, 21 Oct 2015 07:28:00 GMT\r\n";
-        write!(client, "{head}Content-Length: {}\r\n\r\n{path}", path.len())
+        let value = |name| head.lines().find_map(|line: &str| line.strip_prefix(name));
+        let len = path.len();
+        let (first, status) = match value("range: bytes=").and_then(|range| range.split_once('-')) {
+            Some((first, _)) => {
+                assert_eq!(value("if-match: "), Some("\"1\""), "{head}");
+                let status =
+                    format!("206 Partial\r\nContent-Range: bytes {first}-{}/{len}", len - 1);
+                (first.parse().unwrap(), status)
+            }
+            None => (0, "200 OK".to_owned()),
+        };
+        let body = &path[first..];
+        let headers = "ETag: \"1\"\r\nConnection: close\r\n\
+                       Last-Modified: Wed, 21 Oct 2015 07:28:00 GMT\r\n";
+        let head = format!("HTTP/1.1 {status}\r\n{headers}Content-Length: {}\r\n\r\n", body.len());
+        let (now, later) = body.split_at(stalls.unwrap_or(body.len()));
+        write!(client, "{head}{now}")?;
+        if stalls.is_some() {
+            thread::sleep(STALL);
+        }
+        write!(client, "{later}")
     }
 
     fn options(&self) -> S3Options {
@@ -473,12 +496,12 @@ fn read_many(options: &S3Options, count: usize) {
     assert!(flow.is_continue() && came == count);
 }
 
-#[test]
-fn many_reads_do_not_wait_for_a_few_that_stall() {
+/// Reads many objects of which a few stall after so many bytes.
+fn read_while_a_few_stall(stall: usize) {
     let is_stalled = |number: usize| [40, 77, 195].contains(&number);
     let server = StallingServer::start(move |path, count| {
         let number = path.rsplit_once('a').unwrap().1;
-        is_stalled(number.parse().unwrap()) && count == 1
+        (is_stalled(number.parse().unwrap()) && count == 1).then_some(stall)
     });
     let options = server.options();
     let start = Instant::now();
@@ -494,10 +517,20 @@ fn many_reads_do_not_wait_for_a_few_that_stall() {
 }
 
 #[test]
+fn many_reads_do_not_wait_for_a_few_that_stall() {
+    read_while_a_few_stall(0);
+}
+
+#[test]
+fn many_reads_do_not_wait_for_a_few_whose_bodies_stall() {
+    read_while_a_few_stall(7);
+}
+
+#[test]
 fn a_service_that_is_slow_throughout_is_asked_for_little_twice() {
     let server = StallingServer::start(|_, _| {
         thread::sleep(Duration::from_millis(150));
-        false
+        None
     });
     let options = server.options();
     read_many(&options, 100);
@@ -505,8 +538,8 @@ fn a_service_that_is_slow_throughout_is_asked_for_little_twice() {
     assert!(usage.hedges <= 3, "{usage:?}");
 }
 
-#[test]
-fn nothing_is_asked_for_twice_while_requests_wait() {
+/// Reads many objects of which one stalls after so many bytes, two at a time.
+fn read_by_twos_while_one_stalls(stall: usize) {
     // The first object stalls until all others were answered.
     let answered = Arc::new(AtomicU64::new(0));
     let others = Arc::clone(&answered);
@@ -515,7 +548,7 @@ fn nothing_is_asked_for_twice_while_requests_wait() {
         if !is_first {
             others.fetch_add(1, Ordering::SeqCst);
         }
-        is_first
+        is_first.then_some(stall)
     });
     let options = S3Options { connections: NonZero::new(2), ..server.options() };
     let usage = options.usage.clone();
@@ -528,6 +561,12 @@ fn nothing_is_asked_for_twice_while_requests_wait() {
         }
     });
     assert_eq!(server.count(20), 2);
+}
+
+#[test]
+fn nothing_is_asked_for_twice_while_requests_wait() {
+    read_by_twos_while_one_stalls(0);
+    read_by_twos_while_one_stalls(7);
 }
 
 /// A server that answers a request without a body as `answer` says of its head.
@@ -636,7 +675,7 @@ fn requests_for_credentials_are_not_counted_as_the_bucket_s() {
 
 #[test]
 fn no_request_is_made_beside_the_only_one_allowed() {
-    let server = StallingServer::start(|path, _| path.ends_with("/a0"));
+    let server = StallingServer::start(|path, _| path.ends_with("/a0").then_some(0));
     let one = S3Options { connections: NonZero::new(1), ..server.options() };
     let location = S3Location::parse("s3://bucket/stalls").unwrap();
     let objects = RemoteObjects::open(&location, &one).unwrap();
@@ -673,8 +712,8 @@ fn a_put_that_broke_twice_goes_on_in_parts() {
         let bytes = long_object();
         retrying.put("a/b", bytes.clone()).unwrap();
         let requests = usage.requests();
-        // The probe and the object, twice each; begin, four parts, complete.
-        assert_eq!((requests.put, requests.multipart, requests.retries), (4, 6, 2), "{requests:?}");
+        // The probe and the object, twice each; begin, four parts, complete, after three of the probe.
+        assert_eq!((requests.put, requests.multipart, requests.retries), (4, 9, 2), "{requests:?}");
         let direct = open_at(&server.url(), "in/parts", true);
         assert!(direct.get("a/b").unwrap() == bytes);
         assert_eq!(direct.list("").unwrap().len(), 1);
@@ -712,8 +751,9 @@ fn what_a_killed_upload_leaves_is_discarded() {
         let remote = open_at(&proxy.url(), "left/here", true);
         let beside = open_at(&server.url(), "left", true);
         beside.put("here-too", "1".into()).unwrap();
-        // Both puts of the probe, both of the object, a look, the begin and a part are answered.
-        proxy.begin_outage(Outage::Gone, 7);
+        // Both puts of the probe, both of the object, a look, four for the probe of parts, the begin and a
+        // part are answered.
+        proxy.begin_outage(Outage::Gone, 11);
         let policy = RetryPolicy { total: Duration::from_millis(200), ..POLICY };
         let retrying = Retrying::new(remote, &proxy.url(), policy);
         let error = retrying.put(CONTAINER, long_object()).unwrap_err();
@@ -735,8 +775,9 @@ fn uploads_of_others_in_the_bucket_are_left_alone() {
     with_server(|server| {
         let proxy = Proxy::start(server.address(), Rules::ShortRequests, NO_MISHAPS);
         let others = open_at(&proxy.url(), "whole/others", true);
-        // Both puts of the probe, both of the object, a look, the begin and a part are answered.
-        proxy.begin_outage(Outage::Gone, 7);
+        // Both puts of the probe, both of the object, a look, four for the probe of parts, the begin and a
+        // part are answered.
+        proxy.begin_outage(Outage::Gone, 11);
         let policy = RetryPolicy { total: Duration::from_millis(200), ..POLICY };
         Retrying::new(others, &proxy.url(), policy).put(CONTAINER, long_object()).unwrap_err();
 
@@ -752,8 +793,9 @@ fn parts_of_other_bytes_are_not_mixed_in() {
     with_server(|server| {
         let proxy = Proxy::start(server.address(), Rules::ShortRequests, NO_MISHAPS);
         let remote = open_at(&proxy.url(), "mixed", true);
-        // Both puts of the probe, both of the object, a look, the begin and a part are answered.
-        proxy.begin_outage(Outage::Gone, 7);
+        // Both puts of the probe, both of the object, a look, four for the probe of parts, the begin and a
+        // part are answered.
+        proxy.begin_outage(Outage::Gone, 11);
         for _ in 0..3 {
             assert!(remote.put(CONTAINER, long_object()).unwrap_err().may_retry());
         }
@@ -782,6 +824,33 @@ fn a_service_that_is_busy_gets_the_whole_again() {
         proxy.end_outage();
         remote.put("a", long_object()).unwrap();
         assert_eq!(usage.requests().multipart, 0);
+    });
+}
+
+#[test]
+fn a_service_that_would_complete_over_what_is_there_gets_the_whole_again() {
+    with_server(|server| {
+        let proxy = Proxy::start(server.address(), Rules::UncheckedCompletions, NO_MISHAPS);
+        let options = options(&proxy.url(), true);
+        let usage = options.usage.clone();
+        let location = S3Location::parse("s3://bucket/over").unwrap();
+        let remote = RemoteObjects::open(&location, &options).unwrap();
+        remote.put("first", "1".into()).unwrap();
+        for name in ["a", "b"] {
+            proxy.begin_outage(Outage::Gone, 0);
+            for _ in 0..2 {
+                assert!(remote.put(name, long_object()).unwrap_err().may_retry());
+            }
+            proxy.end_outage();
+            remote.put(name, long_object()).unwrap();
+            assert!(remote.get(name).unwrap() == long_object());
+        }
+        // Begin, a part, complete: of the probe alone, and once.
+        assert_eq!(usage.requests().multipart, 3);
+        let direct = open_at(&server.url(), "over", true);
+        assert_eq!(direct.discard_unfinished(Duration::ZERO).unwrap(), 0, "nothing is left");
+        let refused = open_at(&proxy.url(), "over", true);
+        refused.put("c", "1".into()).unwrap();
     });
 }
 

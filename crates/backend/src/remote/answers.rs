@@ -82,8 +82,8 @@ impl HttpConnector for CheckedConnector {
         let client = Client::new(options, self.wire.clone()).map_err(|error| {
             object_store::Error::Generic { store: "S3", source: Box::new(error) }
         })?;
-        let usage = self.wire.usage.clone();
-        let service = Hedged::new(client, self.queues.clone(), usage);
+        let (usage, watches_bodies) = (self.wire.usage.clone(), self.wire.download.is_none());
+        let service = Hedged::new(client, self.queues.clone(), usage, watches_bodies);
         Ok(HttpClient::new(Checked { service, permits: Arc::clone(&self.permits) }))
     }
 }

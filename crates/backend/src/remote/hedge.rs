@@ -1,18 +1,27 @@
-//! Reads whose answer does not begin are asked for a second time.
+//! Reads that stall are asked for a second time.
 //!
-//! Services now and then leave a request alone for seconds. The answer that begins first counts, the other
-//! request is dropped with its connection, before its body is read.
+//! Services now and then leave a request alone for seconds. Where an answer does not begin, the read is
+//! asked for again: the answer that begins first counts, the other request is dropped with its connection,
+//! before its body is read. Where nothing more comes of a body, it breaks, so that its reader asks for
+//! the rest as of any [body that broke](crate::body).
 
 use std::collections::VecDeque;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use futures::future::{Either, select};
-use object_store::client::{HttpError, HttpRequest, HttpResponse, HttpService};
+use http_body::{Body, Frame, SizeHint};
+use object_store::client::{
+    HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpResponseBody, HttpService,
+};
 use reqwest::Method;
-use tokio::time::timeout;
+use reqwest::header::IF_MATCH;
+use tokio::time::{Sleep, sleep, timeout};
 
 use crate::usage::Usage;
 
@@ -72,9 +81,32 @@ impl Drop for Queue<'_> {
 #[derive(Debug)]
 pub(super) struct Hedged<S> {
     service: S,
+    hedging: Arc<Hedging>,
+    /// Whether silence in a body is the service's, and not due to a limit.
+    watches_bodies: bool,
+}
+
+/// What decides whether a read is asked for again.
+#[derive(Debug)]
+struct Hedging {
     queues: Queues,
     usage: Usage,
     reads: Mutex<Reads>,
+}
+
+impl Hedging {
+    /// Whether a slow read may be asked for again now, which then counts.
+    fn may_hedge(&self) -> bool {
+        let may = self.queues.are_empty() && self.reads().take_hedge();
+        if may {
+            self.usage.hedge();
+        }
+        may
+    }
+
+    fn reads(&self) -> MutexGuard<'_, Reads> {
+        self.reads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// What is known of the reads so far.
@@ -115,27 +147,23 @@ impl Reads {
 }
 
 impl<S: HttpService> Hedged<S> {
-    pub(super) fn new(service: S, queues: Queues, usage: Usage) -> Self {
-        Self { service, queues, usage, reads: Mutex::default() }
+    pub(super) fn new(service: S, queues: Queues, usage: Usage, watches_bodies: bool) -> Self {
+        let hedging = Arc::new(Hedging { queues, usage, reads: Mutex::default() });
+        Self { service, hedging, watches_bodies }
     }
 
     async fn read(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let mut first = std::pin::pin!(self.service.call(request.clone()));
         loop {
-            let patience = self.reads().patience();
+            let patience = self.hedging.reads().patience();
             let Some(patience) = patience else { return first.await };
             if let Ok(answer) = timeout(patience, first.as_mut()).await {
                 return answer;
             }
-            if self.queues.are_empty() && self.reads().take_hedge() {
-                self.usage.hedge();
+            if self.hedging.may_hedge() {
                 return first_answer(first, self.service.call(request)).await;
             }
         }
-    }
-
-    fn reads(&self) -> MutexGuard<'_, Reads> {
-        self.reads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -145,12 +173,85 @@ impl<S: HttpService> HttpService for Hedged<S> {
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
             return self.service.call(request).await;
         }
+        // Only the rest of a body is asked for with a condition: it is not hedged a second time.
+        let is_watched = self.watches_bodies && !request.headers().contains_key(IF_MATCH);
         let start = Instant::now();
         let answer = self.read(request).await?;
-        self.reads().note(start.elapsed());
-        Ok(answer)
+        self.hedging.reads().note(start.elapsed());
+        Ok(match is_watched && answer.status().is_success() {
+            true => answer.map(|body| HttpResponseBody::new(Watched::new(body, &self.hedging))),
+            false => answer,
+        })
     }
 }
+
+/// A body that breaks where nothing more comes of it.
+struct Watched {
+    body: HttpResponseBody,
+    hedging: Arc<Hedging>,
+    /// When silence is too long, while there is some after the first bytes.
+    end: Option<Pin<Box<Sleep>>>,
+    has_begun: bool,
+}
+
+impl Watched {
+    fn new(body: HttpResponseBody, hedging: &Arc<Hedging>) -> Self {
+        Self { body, hedging: Arc::clone(hedging), end: None, has_begun: false }
+    }
+
+    /// Returns once silence is too long and the rest may be asked for again.
+    fn poll_stall(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        loop {
+            let Some(end) = &mut self.end else {
+                let Some(patience) = self.hedging.reads().patience() else { return Poll::Pending };
+                self.end = Some(Box::pin(sleep(patience)));
+                continue;
+            };
+            ready!(end.as_mut().poll(context));
+            self.end = None;
+            if self.hedging.may_hedge() {
+                return Poll::Ready(());
+            }
+        }
+    }
+}
+
+impl Body for Watched {
+    type Data = Bytes;
+    type Error = HttpError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, HttpError>>> {
+        let this = self.get_mut();
+        if let Poll::Ready(frame) = Pin::new(&mut this.body).poll_frame(context) {
+            this.end = None;
+            this.has_begun = true;
+            return Poll::Ready(frame);
+        }
+        // A body of which no byte came is not resumed.
+        if !this.has_begun {
+            return Poll::Pending;
+        }
+        ready!(this.poll_stall(context));
+        this.has_begun = false;
+        Poll::Ready(Some(Err(HttpError::new(HttpErrorKind::Interrupted, Stalled))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// Nothing more came of a body.
+#[derive(Debug, thiserror::Error)]
+#[error("nothing more came for a time, so that the rest was asked for again")]
+struct Stalled;
 
 /// The answer to whichever of two equal requests is answered first. A second request that fails leaves
 /// the first alone.

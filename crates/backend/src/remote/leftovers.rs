@@ -12,6 +12,7 @@ use object_store::signer::{SignedUrlOptions, Signer};
 use object_store::{Error, Result};
 use reqwest::{Method, Url};
 
+use super::PROBE;
 use super::answers::Refusal;
 
 /// How long the signature of the one request is valid.
@@ -75,13 +76,14 @@ pub(super) async fn abort(
     Ok(count)
 }
 
-/// Whether `path` is the name of an object that the repository at `prefix` may have:
-/// `DIRECTORY/ID` or `DIRECTORY/XX/ID`.
+/// Whether `path` is the name of an object that the repository at `prefix` may have: `DIRECTORY/ID` or
+/// `DIRECTORY/XX/ID`, or the probe.
 fn is_ours(path: &Path, prefix: &Path) -> bool {
     let Some(parts) = path.prefix_match(prefix) else { return false };
     let parts: Vec<_> = parts.collect();
     let parts: Vec<&str> = parts.iter().map(AsRef::as_ref).collect();
     let (directory, id) = match parts[..] {
+        [PROBE] => return true,
         [directory, id] => (directory, id),
         [directory, digits, id] if digits.len() == 2 && id.starts_with(digits) => (directory, id),
         _ => return false,
@@ -168,6 +170,7 @@ mod tests {
             assert!(is_ours(&format!("a/b/{directory}/{id}"), "a/b"), "{directory}");
         }
         assert!(is_ours(&format!("containers/01/{id}"), ""));
+        assert!(is_ours("PROBE", "") && is_ours("a/PROBE", "a") && !is_ours("b/PROBE", "a"));
         for other in [
             format!("a/containers/01/{id}"),
             format!("containers/02/{id}"),

@@ -168,6 +168,8 @@ pub struct RemoteObjects {
     conditional_put: bool,
     /// Whether the service has shown that it honours the condition.
     shown: Mutex<bool>,
+    /// Whether it honours it where an upload in parts is completed; nothing until it was asked.
+    shown_for_parts: Mutex<Option<bool>>,
 }
 
 type Bucket = Stored<Arc<PrefixStore<AmazonS3>>, Waiter>;
@@ -243,6 +245,7 @@ impl RemoteObjects {
             attempts: Attempts::default(),
             conditional_put: options.conditional_put,
             shown: Mutex::new(false),
+            shown_for_parts: Mutex::new(None),
         })
     }
 
@@ -288,6 +291,9 @@ impl RemoteObjects {
             Some(false) => return Err(taken()),
             None => {}
         }
+        if self.conditional_put && !self.probe_for_parts()? {
+            return self.put_whole(name, bytes);
+        }
         let path = self.full_path(name);
         let sent = self.bucket.wait(Operation::Put, name, attempt.send(&self.s3, &path, &bytes))?;
         match sent.map_err(|cause| self.bucket.error(Operation::Put, name, cause))? {
@@ -295,6 +301,26 @@ impl RemoteObjects {
             Sent::Taken => self.bucket.taken(name, &bytes, taken()).map(|_| ()),
             Sent::Refused => self.put_whole(name, bytes),
         }
+    }
+
+    /// Whether the service refuses to complete an upload in parts under a name that is taken. Otherwise
+    /// objects go in one request only. The [probe](Self::probe) has found the name taken that is tried.
+    fn probe_for_parts(&self) -> Result<bool, BackendError> {
+        let mut shown = self.shown_for_parts.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(is_honoured) = *shown {
+            return Ok(is_honoured);
+        }
+        let content = Bytes::from_static(PROBE_CONTENT);
+        let path = self.full_path(PROBE);
+        let probe = parts::refuses_taken(&self.s3, &path, content);
+        let is_honoured = match self.bucket.wait(Operation::Put, PROBE, probe)? {
+            Err(error) if may_pass(&error) => {
+                return Err(self.bucket.error(Operation::Put, PROBE, error));
+            }
+            // Whoever takes no parts gets none.
+            probed => probed.unwrap_or(false),
+        };
+        Ok(*shown.insert(is_honoured))
     }
 
     /// Ends what is left of an upload in parts. If that fails, it is left for

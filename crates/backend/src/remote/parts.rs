@@ -116,6 +116,24 @@ impl Attempt {
     }
 }
 
+/// Whether the service refuses to complete an upload under a name that is taken, and takes parts at all.
+/// The object at `path` is there, and `content` is its own, so nothing changes if the service does not.
+pub(super) async fn refuses_taken(s3: &AmazonS3, path: &Path, content: Bytes) -> Result<bool> {
+    let mut upload =
+        Upload { id: s3.create_multipart(path).await?, bytes: content, parts: Vec::new() };
+    match upload.send(s3, path).await {
+        Ok(()) => Ok(false),
+        Err(error) => {
+            // What cannot be aborted holds a few bytes.
+            drop(s3.abort_multipart(path, &upload.id).await);
+            match error {
+                Error::Precondition { .. } | Error::AlreadyExists { .. } => Ok(true),
+                error => Err(error),
+            }
+        }
+    }
+}
+
 impl Upload {
     async fn send(&mut self, s3: &AmazonS3, path: &Path) -> Result<()> {
         while self.parts.len() * PART < self.bytes.len() {

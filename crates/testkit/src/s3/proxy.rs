@@ -69,6 +69,8 @@ pub enum Rules {
     Conditions,
     /// The condition is passed over, as servers do that do not know it.
     NoConditions,
+    /// The same, but only where an upload in parts is completed.
+    UncheckedCompletions,
     /// The request is answered 501 NotImplemented.
     RefusedConditions,
     /// Requests with a body of more than 6 MiB are cut in its middle, as by a line that breaks often;
@@ -211,6 +213,7 @@ impl Shared {
             Rules::ShortRequests if completes && !is_conditional => {
                 return refuse(&mut client, "403 Forbidden", "AccessDenied");
             }
+            Rules::UncheckedCompletions if completes => request.remove("if-none-match"),
             _ => {}
         }
         match self.draw() {
