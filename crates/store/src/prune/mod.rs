@@ -324,7 +324,7 @@ impl Prune<'_> {
         for (number, (id, snapshot)) in seen.snapshots.iter().enumerate() {
             if number % trees_ahead::TOGETHER == 0 {
                 let next = seen.snapshots[number..].iter().take(trees_ahead::TOGETHER);
-                trees_ahead::read(&reader, next.map(|(_, snapshot)| &snapshot.root.node));
+                trees_ahead::read(reader, next.map(|(_, snapshot)| &snapshot.root.node));
             }
             let (cancel, path) = (self.cancel, Vec::new());
             let mut walk = Walk { reader, loaded, live: &mut live, cancel, path };
