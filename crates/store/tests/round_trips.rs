@@ -223,13 +223,19 @@ fn checking_takes_as_many_round_trips_however_many_snapshots_there_are() {
 }
 
 #[test]
-fn forgetting_takes_as_many_round_trips_however_much_goes() {
+fn forgetting_and_pruning_take_as_many_round_trips_however_much_goes() {
     let _alone = alone();
     for snapshots in [3, 30] {
         let host = Host::with_snapshots(snapshots);
         let (all, _) = host.open(&host.objects, false).snapshots().unwrap();
         let old: Vec<_> = all.iter().rev().skip(1).map(|(id, _)| *id).collect();
         host.expect_rounds(11, false, |repository| forget(repository, &old).unwrap());
+        host.expect_rounds(18, false, |repository| {
+            let options = prune::Options::default();
+            let (progress, cancel) = (Progress::default(), Cancel::default());
+            let report = prune::prune(repository, &options, &progress, &cancel).unwrap();
+            assert!(report.deleted_containers >= old.len() as u64, "{report:?}");
+        });
     }
 }
 
