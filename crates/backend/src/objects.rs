@@ -132,7 +132,13 @@ pub trait Objects: Send + Sync {
     /// Removes all of `names`, as [`delete`](Self::delete) does, in any order; where a request takes
     /// time to travel, many are under way at once. If it fails, some of them may be gone.
     fn delete_many(&self, names: &[String]) -> Result<(), BackendError> {
-        names.iter().try_for_each(|name| self.delete(name))
+        self.delete_each(names).into_iter().next().map_or(Ok(()), |(_, error)| Err(error))
+    }
+
+    /// The same; gives those that may be there still, and why.
+    fn delete_each(&self, names: &[String]) -> Vec<(String, BackendError)> {
+        let delete = |name: &String| Some((name.clone(), self.delete(name).err()?));
+        names.iter().filter_map(delete).collect()
     }
 
     /// Discards what the storage still holds of puts that began longer than `age` ago and never ended, and
@@ -204,8 +210,8 @@ macro_rules! forward_objects {
                 (**self).delete(name)
             }
 
-            fn delete_many(&self, names: &[String]) -> Result<(), BackendError> {
-                (**self).delete_many(names)
+            fn delete_each(&self, names: &[String]) -> Vec<(String, BackendError)> {
+                (**self).delete_each(names)
             }
 
             fn discard_unfinished(&self, age: Duration) -> Result<u64, BackendError> {

@@ -374,9 +374,6 @@ struct Patience {
 /// After this many failures in a round no new requests are made in it: the service may be gone.
 const MAX_FAILED: usize = 8;
 
-/// Deletes that are made again together.
-const DELETES: usize = 64;
-
 /// Requests that are made together: those that failed before, and new ones.
 struct Round<'a, 'b> {
     again: std::vec::IntoIter<(usize, Request)>,
@@ -520,9 +517,30 @@ impl<T: Objects> Objects for Retrying<T> {
         self.call(|inner| inner.delete(name))
     }
 
-    fn delete_many(&self, names: &[String]) -> Result<(), BackendError> {
-        // A part that is done is not begun again.
-        names.chunks(DELETES).try_for_each(|some| self.call(|inner| inner.delete_many(some)))
+    fn delete_each(&self, names: &[String]) -> Vec<(String, BackendError)> {
+        let (mut names, mut patience, mut left) = (names.to_vec(), self.patience(), Vec::new());
+        loop {
+            if let Some(last) = self.gone.get() {
+                left.extend(names.into_iter().map(|name| (name, self.unreachable(last))));
+                return left;
+            }
+            let failed = self.inner.delete_each(&names);
+            if failed.len() < names.len() {
+                self.end_outage();
+                patience = Patience { began: patience.began, ..self.patience() };
+            }
+            let (mut again, others): (Vec<_>, Vec<_>) =
+                failed.into_iter().partition(|(_, error)| self.may_pass(error));
+            left.extend(others);
+            let Some((name, error)) = again.pop() else { return left };
+            if let Err(error) = self.wait(&mut patience, error) {
+                left.push((name, error));
+                left.extend(again);
+                return left;
+            }
+            self.usage.retry(again.len() as u64);
+            names = again.into_iter().map(|(name, _)| name).chain([name]).collect();
+        }
     }
 
     fn discard_unfinished(&self, age: Duration) -> Result<u64, BackendError> {

@@ -210,13 +210,30 @@ impl<S: ObjectStore, W: Wait> Stored<S, W> {
         self.wait(Operation::Delete, name, self.remove(name))?
     }
 
-    /// Removes all of `names`, `width` at a time.
+    /// Removes all of `names`, `width` at a time; gives those that may be there still, and why.
     #[cfg(feature = "s3")]
-    pub(crate) fn delete_many(&self, names: &[String], width: usize) -> Result<(), BackendError> {
-        let Some(first) = names.first() else { return Ok(()) };
-        let removing = futures::stream::iter(names).map(Ok);
-        let removed = removing.try_for_each_concurrent(width, |name| self.remove(name));
-        self.wait(Operation::Delete, first, removed)?
+    pub(crate) fn delete_each(
+        &self,
+        names: &[String],
+        width: usize,
+    ) -> Vec<(String, BackendError)> {
+        let removing = futures::stream::iter(names)
+            .map(async |name| Some((name.clone(), self.remove(name).await.err()?)))
+            .buffer_unordered(width)
+            .filter_map(std::future::ready)
+            .collect();
+        match names.first().map(|first| self.wait(Operation::Delete, first, removing)) {
+            None => Vec::new(),
+            Some(Ok(left)) => left,
+            Some(Err(_)) => names.iter().map(|name| self.not_deleted(name)).collect(),
+        }
+    }
+
+    /// That the wait for a delete was broken off.
+    #[cfg(feature = "s3")]
+    fn not_deleted(&self, name: &str) -> (String, BackendError) {
+        let operation = Operation::Delete;
+        (name.to_owned(), BackendError::Interrupted { name: name.to_owned(), operation })
     }
 
     async fn remove(&self, name: &str) -> Result<(), BackendError> {

@@ -203,9 +203,9 @@ impl Objects for Early {
         self.objects.delete(name)
     }
 
-    fn delete_many(&self, names: &[String]) -> Result<(), BackendError> {
+    fn delete_each(&self, names: &[String]) -> Vec<(String, BackendError)> {
         self.end();
-        self.objects.delete_many(names)
+        self.objects.delete_each(names)
     }
 
     fn discard_unfinished(&self, age: Duration) -> Result<u64, BackendError> {

@@ -411,9 +411,9 @@ impl Objects for RemoteObjects {
         self.bucket.delete(name)
     }
 
-    fn delete_many(&self, names: &[String]) -> Result<(), BackendError> {
+    fn delete_each(&self, names: &[String]) -> Vec<(String, BackendError)> {
         let width = self.pace.lock().unwrap_or_else(PoisonError::into_inner).deletes();
-        self.bucket.delete_many(names, width)
+        self.bucket.delete_each(names, width)
     }
 
     fn discard_unfinished(&self, age: Duration) -> Result<u64, BackendError> {

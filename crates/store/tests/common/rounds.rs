@@ -205,11 +205,11 @@ impl Objects for Rounds {
         self.objects.delete(name)
     }
 
-    fn delete_many(&self, names: &[String]) -> Result<(), BackendError> {
+    fn delete_each(&self, names: &[String]) -> Vec<(String, BackendError)> {
         if names.is_empty() {
-            return Ok(());
+            return Vec::new();
         }
         self.line.wait(format!("delete many {}", names.join(" ")));
-        self.objects.delete_many(names)
+        self.objects.delete_each(names)
     }
 }
