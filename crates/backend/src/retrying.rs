@@ -534,9 +534,9 @@ impl<T: Objects> Objects for Retrying<T> {
             left.extend(others);
             let Some((name, error)) = again.pop() else { return left };
             if let Err(error) = self.wait(&mut patience, error) {
-                left.push((name, error));
-                left.extend(again);
-                return left;
+                let unreachable = |error| self.check_reachable().err().unwrap_or(error);
+                let again = again.into_iter().map(|(name, error)| (name, unreachable(error)));
+                return [(name, error)].into_iter().chain(again).chain(left).collect();
             }
             self.usage.retry(again.len() as u64);
             names = again.into_iter().map(|(name, _)| name).chain([name]).collect();

@@ -446,7 +446,8 @@ impl Check<'_> {
             let mut looked = Vec::with_capacity(ids.len());
             Snapshot::look_many(self.repository, &ids, &mut |id, found| looked.push((id, found)))?;
             let roots = looked.iter().filter_map(|(_, found)| root_of(found.as_ref().ok()?));
-            trees_ahead::read(&reader, roots);
+            let is_walked = |tree: &Recipe| walk.whole_tree(tree).is_some();
+            trees_ahead::read(&reader, roots, &is_walked);
             for (id, found) in looked {
                 self.go_on()?;
                 Progress::add(&self.progress.files, 1);

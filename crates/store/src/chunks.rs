@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::ops::{ControlFlow, Range};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use bytes::Bytes;
@@ -93,6 +94,16 @@ pub(crate) trait Chunks {
 impl Chunks for ChunkReader<'_> {
     fn chunk(&self, fingerprint: &Fingerprint) -> Result<Bytes, StoreError> {
         self.chunk(fingerprint)
+    }
+}
+
+/// What a reader keeps.
+pub(crate) struct Kept<'a>(&'a ChunkReader<'a>);
+
+impl Chunks for Kept<'_> {
+    fn chunk(&self, fingerprint: &Fingerprint) -> Result<Bytes, StoreError> {
+        let missing = || StoreError::MissingChunk { fingerprint: *fingerprint };
+        self.0.kept_chunk(fingerprint).ok_or_else(missing)
     }
 }
 
@@ -560,11 +571,6 @@ impl<'a> ChunkReader<'a> {
                 continue;
             }
             let live = self.containers.get(*number).expect("containers are only added");
-            if let Some(object) = self.short.get(number) {
-                let directory = Directory::of_object(self.envelope, live.id, object);
-                take(at, directory.map(Arc::new).map_err(StoreError::from))?;
-                continue;
-            }
             positions.push(at);
             wanted.push((live.id, live.size));
         }
@@ -637,16 +643,39 @@ impl<'a> ChunkReader<'a> {
             places.extend(self.place_of(&leaf.root));
             Ok(())
         });
-        self.keep_groups(first_together(&places));
+        self.keep_groups(first_together(&places), usize::MAX);
     }
 
     /// Reads the groups that hold the chunks at `places` by one plan, unless they are kept already, and
-    /// keeps them. What cannot be had is reported to whoever needs it.
-    pub(crate) fn keep_groups(&self, mut places: Vec<Place>) {
+    /// keeps them, until they have about `most` bytes. Gives how many they have. What cannot be had is
+    /// reported to whoever needs it.
+    pub(crate) fn keep_groups(&self, mut places: Vec<Place>, most: usize) -> usize {
         places.sort_unstable_by_key(|place| (place.container, place.slot));
         let plan = (threads::cores(), READ_TOGETHER);
-        let read = fetch(self, &places, plan, Keep::Decoded, &|_, _| ControlFlow::Continue(()));
-        debug_assert!(read.is_continue(), "nothing ends it early");
+        let kept = AtomicUsize::new(0);
+        let _ = fetch(self, &places, plan, Keep::Decoded, &|_, group| {
+            let len = group.map_or(0, |group| group.len());
+            match kept.fetch_add(len, Ordering::Relaxed) + len < most {
+                true => ControlFlow::Continue(()),
+                false => ControlFlow::Break(()),
+            }
+        });
+        kept.into_inner()
+    }
+
+    /// The chunks that are kept, without asking for any other.
+    pub(crate) fn kept(&self) -> Kept<'_> {
+        Kept(self)
+    }
+
+    fn kept_chunk(&self, fingerprint: &Fingerprint) -> Option<Bytes> {
+        let place = self.place_of(fingerprint)?;
+        let is_here = self.short.contains_key(&place.container)
+            || self.directories.get(&place.container).is_some_and(|directory| {
+                let group = directory.chunk(place.slot).map(|chunk| chunk.group);
+                group.is_ok_and(|group| self.groups.find((place.container, group)).is_some())
+            });
+        is_here.then(|| self.chunk_at(fingerprint, place).ok())?
     }
 
     /// A group that is kept, in memory or as a copy.

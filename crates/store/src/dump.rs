@@ -108,7 +108,7 @@ impl Dump<'_, '_> {
         }
     }
 
-    /// Gives on what too much is on the way behind.
+    /// Gives on what was brought, if too much waits behind it.
     fn go_on(&mut self) -> Result<(), StoreError> {
         if self.cancel.is_cancelled() {
             return Err(StoreError::Interrupted);

@@ -130,7 +130,7 @@ impl Group {
     }
 
     /// What it takes in memory, in bytes, about.
-    fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.bytes.len() + self.chunks.len() * size_of::<(ChunkEntry, AtomicBool)>()
     }
 }

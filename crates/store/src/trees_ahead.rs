@@ -1,82 +1,101 @@
-//! Trees that are read before a walk comes to them.
+//! Trees and lists of chunks that are read before a walk comes to them.
 //!
-//! A walk reads a tree when it comes to it. Where requests take time to travel, each tree would wait for
-//! some. So the trees below many roots are read level by level, each level by one plan: that takes as
-//! many round trips as the trees are deep, and not as many as there are containers of trees.
+//! Where requests take time to travel, a walk would wait once or twice for each container of trees: each
+//! backup leaves one, with the trees that were new and the lists of chunks of the files that were. So what
+//! lies below many roots is read level by level, each level by one plan. That takes as many round trips
+//! as directories are deep. Nothing but memory is asked here for what a plan did not bring, and nothing is
+//! judged: the walk reads it again and says what is wrong.
 
 use std::collections::HashSet;
 
-use crate::Place;
-use crate::chunks::ChunkReader;
+use crate::Recipe;
+use crate::chunks::{ChunkReader, Chunks};
 use crate::entries::Entries;
 use crate::tree::{Detail, Node, Tree};
 
 /// Roots below which trees are read together.
 pub(crate) const TOGETHER: usize = 256;
 
-/// Bytes of trees that are read ahead, at most. The reader keeps the groups that hold them, which are
-/// longer, until the walk comes.
-const MAX_AHEAD: u64 = 8 << 20;
+/// Bytes of decompressed groups that are read ahead, at most. The reader keeps half as many more.
+const MAX_AHEAD: usize = 16 << 20;
 
-/// Reads the trees of directories below `roots`, if they are far away. What cannot be read is reported to
-/// the walk.
-pub(crate) fn read<'a>(reader: &ChunkReader<'_>, roots: impl Iterator<Item = &'a Node>) {
+/// Chunks of one level that are read ahead, at most.
+const MAX_CHUNKS: usize = 1 << 16;
+
+/// A recipe of which nodes are read ahead, down to a depth: to 0, where the chunks themselves are, for a
+/// tree, and to the lists of chunks for a file.
+#[derive(Clone, Copy)]
+struct Wanted {
+    recipe: Recipe,
+    down_to: u8,
+}
+
+/// Reads the trees of directories below `roots`, and of their files the lists of chunks, if they are far
+/// away, except trees that the walk has been through.
+pub(crate) fn read<'a>(
+    reader: &ChunkReader<'_>,
+    roots: impl Iterator<Item = &'a Node>,
+    is_walked: &dyn Fn(&Recipe) -> bool,
+) {
     if !reader.is_far() {
         return;
     }
     let (mut seen, mut left) = (HashSet::new(), MAX_AHEAD);
-    let mut level: Vec<Tree> = roots.filter_map(|root| tree_of(root.clone())).collect();
-    loop {
-        level.retain(|tree| {
-            let is_next = match tree {
-                Tree::Stored(recipe) => len(tree) <= left && seen.insert(*recipe),
-                Tree::Inline(_) => len(tree) <= left,
-            };
-            left -= if is_next { len(tree) } else { 0 };
-            is_next
+    let mut level: Vec<Node> = roots.cloned().collect();
+    while !level.is_empty() && left > 0 {
+        level.truncate(MAX_CHUNKS);
+        level.retain(|node| match node {
+            Node::Directory { tree: Tree::Stored(tree) } => !is_walked(tree) && seen.insert(*tree),
+            _ => true,
         });
-        if level.is_empty() {
-            return;
-        }
-        reader.keep_groups(level.iter().flat_map(|tree| places(reader, tree)).collect());
-        level = level.iter().flat_map(|tree| children(reader, tree)).collect();
+        keep(reader, level.iter().filter_map(wanted).collect(), &mut left);
+        level = level.iter().flat_map(|node| children(reader, node)).collect();
     }
 }
 
-fn tree_of(node: Node) -> Option<Tree> {
+fn wanted(node: &Node) -> Option<Wanted> {
     match node {
-        Node::Directory { tree } => Some(tree).filter(|tree| len(tree) > 0),
+        Node::Directory { tree: Tree::Stored(recipe) } => {
+            Some(Wanted { recipe: *recipe, down_to: 0 })
+        }
+        Node::File { content, .. } => Some(Wanted { recipe: *content, down_to: 1 }),
         _ => None,
     }
 }
 
-/// In bytes.
-fn len(tree: &Tree) -> u64 {
-    match tree {
-        Tree::Stored(recipe) => recipe.len,
-        Tree::Inline(bytes) => bytes.len() as u64,
-    }
-}
-
-/// Where the chunks of a tree lie.
-fn places(reader: &ChunkReader<'_>, tree: &Tree) -> Vec<Place> {
-    let mut places = Vec::new();
-    if let Tree::Stored(recipe) = tree {
-        // What cannot be visited, the walk cannot visit either.
-        let _ = reader.visit(recipe, &mut |leaf| {
-            places.extend(reader.place_of(&leaf.root));
-            Ok(())
+/// Has the reader keep what is wanted, level of nodes by level.
+fn keep(reader: &ChunkReader<'_>, mut level: Vec<Wanted>, left: &mut usize) {
+    let mut seen = HashSet::new();
+    while !level.is_empty() {
+        level.retain(|Wanted { recipe, down_to }| {
+            let is_wanted = recipe.len > 0 && recipe.depth >= *down_to;
+            is_wanted && seen.len() < MAX_CHUNKS && seen.insert(recipe.root)
         });
+        let places = level.iter().filter_map(|one| reader.place_of(&one.recipe.root));
+        *left = left.saturating_sub(reader.keep_groups(places.collect(), *left));
+        let below = |one: &Wanted| {
+            let down_to = one.down_to;
+            let children = match one.recipe.depth > down_to {
+                true => reader.kept().children(&one.recipe).unwrap_or_default(),
+                false => Vec::new(),
+            };
+            children.into_iter().map(move |recipe| Wanted { recipe, down_to })
+        };
+        level = level.iter().flat_map(below).collect();
     }
-    places
 }
 
-/// The trees of the directories in a directory, as far as that can be read.
-fn children(reader: &ChunkReader<'_>, tree: &Tree) -> Vec<Tree> {
+/// Directories and long files in a directory, as far as it is kept.
+fn children(reader: &ChunkReader<'_>, node: &Node) -> Vec<Node> {
     let mut children = Vec::new();
+    let Node::Directory { tree } = node else { return children };
     let Ok(mut entries) = Entries::of(tree) else { return children };
-    while let Ok(Some(child)) = entries.next(reader, Detail::Outline) {
-        children.extend(tree_of(child.node));
+    while let Ok(Some(child)) = entries.next(&reader.kept(), Detail::Outline) {
+        match &child.node {
+            Node::Directory { .. } => children.push(child.node),
+            Node::File { content, .. } if content.depth > 0 => children.push(child.node),
+            _ => {}
+        }
     }
     children
 }

@@ -86,12 +86,18 @@ impl Host {
     /// Fails unless `command` takes `expected` round trips.
     #[track_caller]
     fn expect_rounds(&self, expected: u64, needs_index: bool, command: impl FnOnce(&Repository)) {
+        let (count, asked) = self.rounds_of(needs_index, command);
+        assert_eq!(count, expected, "\n{asked}");
+    }
+
+    /// How many round trips `command` takes, and what is asked for in each.
+    fn rounds_of(&self, needs_index: bool, command: impl FnOnce(&Repository)) -> (u64, String) {
         let rounds = Arc::new(Rounds::new(&self.objects));
         let objects = Arc::clone(&rounds) as Arc<dyn Objects>;
         let repository = self.open(&objects, needs_index);
         command(&repository);
         assert_eq!(repository.trouble(), [""; 0]);
-        assert_eq!(rounds.count(), expected, "\n{}", rounds.asked());
+        (rounds.count(), rounds.asked())
     }
 
     fn expect_snapshots(&self, rounds: u64, count: usize) {
@@ -237,6 +243,33 @@ fn forgetting_and_pruning_take_as_many_round_trips_however_much_goes() {
             assert!(report.deleted_containers >= old.len() as u64, "{report:?}");
         });
     }
+}
+
+#[test]
+fn a_restore_takes_as_many_round_trips_however_many_backups_left_trees_and_lists_of_chunks() {
+    let _alone = alone();
+    let counted = [3, 9].map(|backups| {
+        let host = Host::with_snapshots(0);
+        for number in 0..backups {
+            write(host.source().join(format!("d{number}/long")), random(number, 300_000));
+            back_up(&host.open(&host.objects, false), host.source());
+        }
+        let other = Host::new(Arc::clone(&host.objects));
+        other.rounds_of(true, |repository| {
+            let (_, snapshot) = repository.latest(|_| true).unwrap();
+            let folder = tempfile::tempdir().unwrap();
+            let (progress, cancel) = (Progress::default(), Cancel::default());
+            let options = restore::Options::default();
+            let root = &snapshot.root;
+            restore::restore(repository, root, folder.path(), &options, &progress, &cancel)
+                .unwrap();
+            let long = format!("d{}/long", backups - 1);
+            let found = std::fs::read(folder.path().join(long)).unwrap();
+            assert!(found == random(backups - 1, 300_000));
+        })
+    });
+    let [(few, _), (many, asked)] = counted;
+    assert_eq!(many, few, "\n{asked}");
 }
 
 #[test]

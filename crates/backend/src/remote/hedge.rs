@@ -20,7 +20,7 @@ use object_store::client::{
     HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpResponseBody, HttpService,
 };
 use reqwest::Method;
-use reqwest::header::IF_MATCH;
+use reqwest::header::{ETAG, IF_MATCH};
 use tokio::time::{Sleep, sleep, timeout};
 
 use crate::usage::Usage;
@@ -173,16 +173,21 @@ impl<S: HttpService> HttpService for Hedged<S> {
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
             return self.service.call(request).await;
         }
-        // Only the rest of a body is asked for with a condition: it is not hedged a second time.
+        // Only the rest of a body is asked for with a condition: that is not watched a second time.
         let is_watched = self.watches_bodies && !request.headers().contains_key(IF_MATCH);
         let start = Instant::now();
         let answer = self.read(request).await?;
         self.hedging.reads().note(start.elapsed());
-        Ok(match is_watched && answer.status().is_success() {
+        Ok(match is_watched && may_go_on(&answer) {
             true => answer.map(|body| HttpResponseBody::new(Watched::new(body, &self.hedging))),
             false => answer,
         })
     }
+}
+
+/// Whether the rest of a body can be asked for: its tag says that it is of the same object.
+fn may_go_on(answer: &HttpResponse) -> bool {
+    answer.status().is_success() && answer.headers().contains_key(ETAG)
 }
 
 /// A body that breaks where nothing more comes of it.

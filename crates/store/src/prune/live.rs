@@ -48,6 +48,13 @@ impl Live {
         self.slots.slots(container, LIVE)
     }
 
+    /// Whether a walk has been through a tree.
+    pub(super) fn has_tree(&self, tree: &Recipe, loaded: &Loaded) -> bool {
+        let Some(Hint(place)) = loaded.index.get(&tree.root) else { return false };
+        let bits = if tree.depth == 0 { TREE } else { LONG_TREE };
+        self.slots.has(place.container, place.slot, bits)
+    }
+
     /// Bytes of the live chunks of a container, before compression.
     pub(super) fn bytes(&self, container: u32) -> u64 {
         self.sums.get(container as usize).map_or(0, |(_, bytes)| *bytes)

@@ -43,7 +43,7 @@ use crate::mark::{self, mark_name};
 use crate::repository::describe;
 use crate::seeded::{self, Bug};
 use crate::snapshot::{self, Snapshot, snapshot_id};
-use crate::{Cancel, Progress, Repository, StoreError, trees_ahead};
+use crate::{Cancel, Progress, Recipe, Repository, StoreError, trees_ahead};
 
 /// How much may stay though nobody needs it.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -324,7 +324,8 @@ impl Prune<'_> {
         for (number, (id, snapshot)) in seen.snapshots.iter().enumerate() {
             if number % trees_ahead::TOGETHER == 0 {
                 let next = seen.snapshots[number..].iter().take(trees_ahead::TOGETHER);
-                trees_ahead::read(reader, next.map(|(_, snapshot)| &snapshot.root.node));
+                let is_walked = |tree: &Recipe| live.has_tree(tree, loaded);
+                trees_ahead::read(reader, next.map(|(_, one)| &one.root.node), &is_walked);
             }
             let (cancel, path) = (self.cancel, Vec::new());
             let mut walk = Walk { reader, loaded, live: &mut live, cancel, path };

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
@@ -22,6 +23,10 @@ use crate::{Cancel, Place, StoreError, threads};
 
 /// Bytes of live chunks at which a window ends. A container with more is one by itself.
 const WINDOW_LEN: u64 = 16 << 20;
+
+/// Bytes of live chunks that come in a window of several containers at most, whatever index runs say of
+/// their lengths.
+const MOST: usize = 32 << 20;
 
 /// A live chunk of a container; its bytes have its fingerprint.
 #[derive(Clone)]
@@ -53,11 +58,13 @@ impl Rewrite<'_> {
         thread::scope(|scope| {
             let (sender, windows) = bounded(0);
             scope.spawn(move || {
-                for window in windows_of(containers) {
-                    if sender.send(self.window(window)).is_err() {
-                        return;
+                // A send fails if whoever takes has failed.
+                let _ = windows_of(containers).try_for_each(|window| {
+                    match self.window(window, MOST).transpose() {
+                        Some(read) => sender.send(read),
+                        None => window.chunks(1).try_for_each(|one| sender.send(self.alone(one))),
                     }
-                }
+                });
             });
             for window in windows {
                 for chunks in window? {
@@ -68,8 +75,18 @@ impl Rewrite<'_> {
         })
     }
 
-    /// What is live in each container of a window. Fails if the repository cannot be reached.
-    fn window(&self, window: &[Candidate]) -> Result<Vec<LiveChunks>, StoreError> {
+    /// What is live in a container that is a window by itself.
+    fn alone(&self, window: &[Candidate]) -> Result<Vec<LiveChunks>, StoreError> {
+        self.window(window, usize::MAX).map(|read| read.expect("it may have any length"))
+    }
+
+    /// What is live in each container of a window; nothing if that is more than `most` bytes. Fails if the
+    /// repository cannot be reached.
+    fn window(
+        &self,
+        window: &[Candidate],
+        most: usize,
+    ) -> Result<Option<Vec<LiveChunks>>, StoreError> {
         let slots_of = |candidate: &Candidate| self.live.slots(candidate.number);
         // A plan does without the lengths of chunks.
         let place = |container, slot| Place { container, slot, len: 0 };
@@ -77,37 +94,49 @@ impl Rewrite<'_> {
             .iter()
             .flat_map(|one| slots_of(one).map(|slot| place(one.number, slot)))
             .collect();
-        let mut read = self.groups(&places)?;
+        let Some(mut read) = self.groups(&places, most)? else { return Ok(None) };
         let mut end = 0;
         let of_container = |candidate: &Candidate| {
-            end += slots_of(candidate).count();
+            let count = slots_of(candidate).count();
+            end += count;
             let rest = read.split_off(&end);
             let groups = std::mem::replace(&mut read, rest).into_values();
-            groups.collect::<Result<Vec<_>, _>>().map(|chunks| chunks.concat())
+            let chunks = groups.collect::<Result<Vec<_>, _>>()?.concat();
+            assert_eq!(chunks.len(), count, "a plan brings every chunk");
+            Ok(chunks)
         };
-        Ok(window.iter().map(of_container).collect())
+        Ok(Some(window.iter().map(of_container).collect()))
     }
 
-    /// The chunks at `places`, by groups, each with the position of its first chunk among `places`.
-    fn groups(&self, places: &[Place]) -> Result<BTreeMap<usize, LiveChunks>, StoreError> {
+    /// The chunks at `places`, by groups, each with the position of its first chunk among `places`;
+    /// nothing if they have more than `most` bytes.
+    fn groups(
+        &self,
+        places: &[Place],
+        most: usize,
+    ) -> Result<Option<BTreeMap<usize, LiveChunks>>, StoreError> {
         let read = Mutex::new((BTreeMap::new(), None));
+        let len = AtomicUsize::new(0);
         let plan = (threads::cores(), SHORTEST_OF_WINDOW);
         let flow = fetch(self.reader, places, plan, Keep::Nothing, &|taken, group| {
             let chunks = group.and_then(|group| self.chunks(&places[taken.clone()], group));
+            let more = chunks.iter().flatten().map(|chunk| chunk.bytes.len()).sum::<usize>();
+            let is_too_much = len.fetch_add(more, Ordering::Relaxed) + more > most;
             let mut read = read.lock().unwrap_or_else(PoisonError::into_inner);
             let (groups, failed) = &mut *read;
             match chunks {
                 Err(error) if error.is_unreachable() => *failed = Some(error),
                 chunks => drop(groups.insert(taken.start, chunks)),
             }
-            match failed.is_some() || self.cancel.is_cancelled() {
+            match failed.is_some() || is_too_much || self.cancel.is_cancelled() {
                 true => ControlFlow::Break(()),
                 false => ControlFlow::Continue(()),
             }
         });
         match read.into_inner().unwrap_or_else(PoisonError::into_inner) {
             (_, Some(error)) => Err(error),
-            (groups, None) if flow.is_continue() => Ok(groups),
+            (groups, None) if flow.is_continue() => Ok(Some(groups)),
+            _ if len.into_inner() > most => Ok(None),
             _ => Err(StoreError::Interrupted),
         }
     }

@@ -15,9 +15,11 @@ use super::copy::Copier;
 use super::live::Live;
 use crate::StoreError;
 use crate::chunks::ChunkReader;
-use crate::fetch::CONTAINERS;
 use crate::loaded::Loaded;
 use crate::repository::describe;
+
+/// Containers whose footers are read together: as many as the reader keeps, if they are long.
+const TOGETHER: usize = 32;
 
 impl Prune<'_> {
     /// Takes containers out of the choice of which a live chunk would go because it is said to be
@@ -31,7 +33,7 @@ impl Prune<'_> {
     ) -> Result<(), StoreError> {
         for chosen in [&mut choice.dead, &mut choice.repack, &mut choice.merge] {
             let candidates = std::mem::take(chosen);
-            for together in candidates.chunks(CONTAINERS) {
+            for together in candidates.chunks(TOGETHER) {
                 let numbers: Vec<u32> = together.iter().map(|one| one.number).collect();
                 reader.prepare_directories(&numbers);
                 for candidate in together {

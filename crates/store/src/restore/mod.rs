@@ -175,7 +175,7 @@ pub fn restore(
         inodes: Inodes::default(),
         levels: Vec::new(),
     };
-    trees_ahead::read(&chunks, [&entry.node].into_iter());
+    trees_ahead::read(&chunks, [&entry.node].into_iter(), &|_| false);
     let is_over = AtomicBool::new(false);
     let walked = thread::scope(|scope| {
         let writer = Writer::new(&context, &root, threads);
