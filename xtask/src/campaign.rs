@@ -13,7 +13,9 @@ use crate::limited::Limited;
 use crate::outcome::Outcome;
 use crate::programs::{self, on_path};
 use crate::record::Commit;
-use crate::workspace;
+
+use crate::s3_server;
+use crate::workspace::{self, Cargo};
 
 /// The tests of the code that has `unsafe` blocks.
 #[rustfmt::skip]
@@ -131,8 +133,13 @@ pub(crate) fn far_away(options: &FarAway) -> Result<()> {
         .current_dir(workspace::root()))?;
     let source = std::path::absolute(&options.source)?;
     outcome.note("the release build, each tool at its defaults unless its name says more; every restore is compared");
+    let mut measuring = Command::new("cargo");
+    if options.server == "memory" {
+        let server = s3_server::install(Cargo::default()).context("there is no S3 server")?;
+        measuring.env("ONEFOLD_S3_SERVER", server);
+    }
     outcome.run(
-        Command::new("cargo")
+        measuring
             .args(["test", "-p", "onefold", "--test", "cli", "--", "--nocapture"])
             .arg("far_away_times::")
             .env("ONEFOLD_FAR_AWAY", source)
