@@ -36,6 +36,17 @@ pub enum VolumeError {
     /// A stream cannot be read or written.
     #[error(transparent)]
     Stream(#[from] StreamError),
+    /// A volume has all of a stream, and its name could not be made durable.
+    #[error(
+        "volume '{name}' is there with all of the stream, but not durably: a crash may leave it \
+         without this name"
+    )]
+    NotDurable {
+        /// Its name.
+        name: String,
+        /// Why.
+        source: Box<VolumeError>,
+    },
     /// A stream has the changes to another content.
     #[error("'{name}' is not what the stream was made from: its content is another")]
     OtherBase {
@@ -98,8 +109,8 @@ pub enum VolumeError {
         /// As given.
         name: String,
     },
-    /// The volume was deleted while it was used.
-    #[error("the volume was deleted")]
+    /// The volume was deleted or rolled back while it was used.
+    #[error("the volume was deleted, or rolled back to a snapshot, since it was opened")]
     Deleted,
     /// The pool was opened to be read alone.
     #[error("the pool was opened read-only, and nothing changes it")]

@@ -464,7 +464,8 @@ impl Pool {
     }
 
     /// Lets the volume `name` be as `snapshot` is, in content and size; what was written to it since is
-    /// lost. It was made as `snapshot` then. Who uses it sees the change, all blocks at once.
+    /// lost. It was made as `snapshot` then. Whoever uses it opens it again: to what was opened before
+    /// it is as a deleted volume, so that no write that was under way lands in what the snapshot had.
     ///
     /// Durable when this returns; after a crash meanwhile the volume is as before, or as the
     /// snapshot.
@@ -490,7 +491,8 @@ impl Pool {
             one.expect_like(of.block_size)?;
             let (size, map) = (of.size.get(), of.map.share());
             let one = state.volumes.get_mut(&volume).expect("just found");
-            one.size.set(size);
+            // those who have the former size change nothing any more
+            std::mem::replace(&mut one.size, Size::new(size)).set(0);
             one.source = Some(source);
             let before = std::mem::replace(&mut one.map, map);
             let made_anew = one.create_record(volume, one.source);
@@ -694,7 +696,7 @@ pub(crate) fn find<'a>(
     Ok((*id, one))
 }
 
-fn check_name(name: &str) -> Result<(), VolumeError> {
+pub(crate) fn check_name(name: &str) -> Result<(), VolumeError> {
     let refused = |expected| Err(VolumeError::BadName { name: name.to_owned(), expected });
     if name.is_empty() || name.len() > MAX_NAME {
         return refused("1 to 255 bytes");

@@ -8,13 +8,18 @@ use onefold_block::{BlockDevice, BlockError, BlockSize, Durability};
 use crate::VolumeError;
 use crate::handle::Handle;
 use crate::map::Map;
-use crate::pool::{Pool, find};
-use crate::record::SEGMENT;
+use crate::pool::{Pool, check_name, find};
+use crate::record::{MAX_NAME, SEGMENT};
 use crate::stream::{Decoder, Digest, Encoder, MAX_BLOCKS, Part, StreamHead};
 use crate::volume::Volume;
 
 /// What is called so behind its name is being imported, or was when its import was killed.
 const UNFINISHED: &str = ".importing";
+
+/// A volume that is imported has no longer name, in bytes: beside it goes what stands behind its name
+/// meanwhile.
+const MAX_IMPORTED_NAME: usize = 245;
+const _: () = assert!(MAX_IMPORTED_NAME + UNFINISHED.len() == MAX_NAME);
 
 /// What was written into a stream, or read from one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -76,8 +81,8 @@ impl Pool {
     }
 
     /// Makes the volume `name` from a stream: anew, or as `base` is with what the stream changes. It
-    /// has its name once all of the stream came and is durable; after an error nothing of it is there.
-    /// A process that is killed leaves a volume called `name` with `.importing` behind it.
+    /// has its name, of at most 245 bytes, once all of the stream came and is durable. After an error
+    /// nothing of it is there, unless that is [`VolumeError::NotDurable`]. A process that is killed leaves a volume called `name` with `.importing` behind it.
     ///
     /// # Errors
     ///
@@ -92,19 +97,24 @@ impl Pool {
     ) -> Result<Transferred, VolumeError> {
         let mut decoder = Decoder::begin(from)?;
         let head = decoder.head().clone();
+        check_imported_name(name)?;
         if find(&self.0.state().volumes, name).is_ok() {
             return Err(VolumeError::VolumeExists { name: name.to_owned() });
         }
         let unfinished = format!("{name}{UNFINISHED}");
-        match (base, head.base) {
-            (None, None) => self.create_volume(&unfinished, head.size, head.block_size)?,
-            (Some(base), Some(_)) => self.clone_volume(base, &unfinished, false)?,
-            (None, Some(_)) => return Err(VolumeError::NoBase),
-            (Some(_), None) => return Err(VolumeError::NeedlessBase),
+        let begun = match (base, head.base) {
+            (None, None) => self.create_volume(&unfinished, head.size, head.block_size),
+            (Some(base), Some(_)) => self.clone_volume(base, &unfinished, false),
+            (None, Some(_)) => Err(VolumeError::NoBase),
+            (Some(_), None) => Err(VolumeError::NeedlessBase),
+        };
+        if let Err(error @ VolumeError::VolumeExists { .. }) = begun {
+            // another import has it, or had it
+            return Err(error);
         }
-        let imported = self.fill(&unfinished, base, &head, &mut decoder).and_then(|transferred| {
-            self.name_imported(&unfinished, name, &head).map(|()| transferred)
-        });
+        let imported = begun
+            .and_then(|()| self.fill(&unfinished, base, &head, &mut decoder))
+            .and_then(|filled| self.name_imported(&unfinished, name, &head).map(|()| filled));
         if imported.is_err() && find(&self.0.state().volumes, &unfinished).is_ok() {
             // why it failed is what is told; what could not be deleted has a name that says what it is
             let _ = self.delete_volume(&unfinished);
@@ -233,12 +243,28 @@ impl Pool {
         name: &str,
         head: &StreamHead,
     ) -> Result<(), VolumeError> {
-        if !head.is_snapshot {
-            return self.rename_volume(unfinished, name);
-        }
-        self.clone_volume(unfinished, name, true)?;
-        self.delete_volume(unfinished)
+        let named = match head.is_snapshot {
+            false => self.rename_volume(unfinished, name),
+            true => self
+                .clone_volume(unfinished, name, true)
+                .and_then(|()| self.delete_volume(unfinished)),
+        };
+        named.map_err(|error| match error {
+            VolumeError::VolumeExists { .. } => error,
+            error if find(&self.0.state().volumes, name).is_ok() => {
+                VolumeError::NotDurable { name: name.to_owned(), source: Box::new(error) }
+            }
+            error => error,
+        })
     }
+}
+
+fn check_imported_name(name: &str) -> Result<(), VolumeError> {
+    if name.len() > MAX_IMPORTED_NAME {
+        let expected = "1 to 245 bytes for one that is imported";
+        return Err(VolumeError::BadName { name: name.to_owned(), expected });
+    }
+    check_name(name)
 }
 
 fn of_volume(name: &str, source: BlockError) -> VolumeError {

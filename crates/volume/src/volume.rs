@@ -27,7 +27,7 @@ const AT_ONCE: usize = 16;
 pub struct Volume {
     engine: Arc<Engine>,
     id: VolumeId,
-    /// 0 once it is deleted.
+    /// 0 once it is deleted or rolled back.
     size: Size,
     block_size: BlockSize,
     is_read_only: bool,
@@ -50,6 +50,12 @@ impl Volume {
 
     fn expect_writable(&self) -> Result<(), BlockError> {
         if self.is_read_only { Err(BlockError::ReadOnly) } else { Ok(()) }
+    }
+
+    /// Fails if the volume was deleted, or rolled back. Whoever has locks of its blocks knows that it is
+    /// not rolled back meanwhile.
+    fn expect_there(&self) -> Result<(), VolumeError> {
+        if self.size.get() == 0 { Err(VolumeError::Deleted) } else { Ok(()) }
     }
 
     /// `bytes`, unless they reach beyond the volume. A range that ends before it begins is empty.
@@ -121,6 +127,7 @@ impl Volume {
 
     /// Puts all `writes`; blocks at their ends are changed in part. Who calls has their locks.
     fn put(&self, writes: &[(u64, &[u8])]) -> Result<(), BlockError> {
+        self.expect_there().map_err(block_error)?;
         let len = self.block_len() as usize;
         let mut batch = Vec::with_capacity(BATCH.min(writes.len()));
         for &(offset, data) in writes {
@@ -177,6 +184,7 @@ impl Volume {
             let end = blocks.end.min(blocks.start + ERASED);
             let step = blocks.start..end;
             let _blocks = self.engine.blocks.lock(self.id, [step], []);
+            self.expect_there().map_err(block_error)?;
             self.engine.erase(self.id, blocks.start..end);
             blocks.start = end;
         }
@@ -324,6 +332,7 @@ impl BlockDevice for Volume {
         let shortened = {
             // nobody writes meanwhile
             let _blocks = self.engine.blocks.lock(self.id, [], std::iter::once(0..u64::MAX));
+            self.expect_there().map_err(block_error)?;
             let mut state = self.engine.state();
             let State { volumes, pages, .. } = &mut *state;
             let one = volumes.get_mut(&self.id);
@@ -388,6 +397,32 @@ pub(crate) mod tests {
         let BlockError::Io { source, .. } = volume.resize(8192).unwrap_err() else { panic!() };
         assert!(matches!(source.downcast_ref(), Some(VolumeError::Deleted)));
         assert!(matches!(volume.engine.alike(volume.id, 0..1), Err(VolumeError::Deleted)));
+    }
+
+    #[test]
+    fn a_write_that_a_rollback_came_before_changes_nothing() {
+        let (pool, volume) = small(8192);
+        volume.write(0, &[1; 8192], Durability::OnFlush).unwrap();
+        pool.clone_volume("a", "snapshot", true).unwrap();
+        pool.roll_back_volume("a", "snapshot").unwrap();
+        // each had found its range within the volume, and waited for the locks of its blocks
+        let late = [
+            volume.put(&[(0, &[2; 4096])]),
+            volume.put(&[(4000, &[2; 200])]),
+            volume.erase_blocks(0..2),
+            volume.resize(4096),
+        ];
+        for late in late {
+            let Err(BlockError::Io { source, .. }) = late else { panic!("{late:?}") };
+            assert!(matches!(source.downcast_ref(), Some(VolumeError::Deleted)), "{source}");
+        }
+        volume.write(0, &[2; 4096], Durability::OnFlush).unwrap_err();
+        let again = pool.volume("a").unwrap();
+        let mut found = [0; 8192];
+        again.read(0, &mut found).unwrap();
+        assert_eq!(found, [1; 8192]);
+        again.write(0, &[3; 4096], Durability::OnFlush).unwrap();
+        assert_eq!(pool.check(), Vec::<String>::new());
     }
 
     /// Block by block either would take hours.

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use onefold_backend::{Folder, MemoryFolder};
+use onefold_backend::fault::{Failure, Fault, Faults, Faulty};
+use onefold_backend::{Folder, MemoryFolder, Operation};
 use onefold_block::{BlockDevice, BlockSize, Durability};
 use onefold_testkit::{SplitMix64, random};
 use onefold_volume::{Hash, Options, Pool, StreamError, Transferred, VolumeError};
@@ -12,6 +13,10 @@ const BLOCK: usize = 4096;
 fn new_pool(hash: Hash) -> Pool {
     let folder: Arc<dyn Folder> = Arc::new(MemoryFolder::new());
     Pool::create(&folder, hash).unwrap();
+    open(folder)
+}
+
+fn open(folder: Arc<dyn Folder>) -> Pool {
     let options = Options { table_bytes: 64 << 10, ..Options::default() };
     Pool::open(folder, options).unwrap().0
 }
@@ -122,6 +127,69 @@ fn a_stream_that_is_cut_off_or_damaged_leaves_nothing() {
     assert!(found, "{refused:?}");
     assert_eq!(names(&other), ["monday"]);
     assert_eq!((other.statistics().pages, other.check()), (pages, Vec::new()));
+}
+
+/// Imports `stream` as `disk` into a pool of `monday`, with no room for the append behind `skipped`
+/// others; whether there was none that had no room.
+fn import_into_full(monday: &[u8], stream: &[u8], base: Option<&str>, skipped: u64) -> bool {
+    let faults = Faults::none();
+    let folder: Arc<dyn Folder> = Arc::new(Faulty::new(MemoryFolder::new(), "pool", &faults));
+    Pool::create(&folder, Hash::Blake3).unwrap();
+    let pool = open(Arc::clone(&folder));
+    pool.import_volume("monday", None, monday).unwrap();
+    let before = pool.statistics().pages;
+    faults.add(Fault::new(Failure::Full).on(Operation::Append).skip(skipped));
+    let imported = pool.import_volume("disk", base, stream);
+    let is_over = faults.failed() == 0;
+    let expected: &[&str] = match &imported {
+        Ok(_) => &["disk", "monday"],
+        Err(VolumeError::NotDurable { name, .. }) if name == "disk" => &["disk", "monday"],
+        Err(error) => {
+            assert!(!error.to_string().contains("there with all"), "{error}");
+            &["monday"]
+        }
+    };
+    assert!(imported.is_ok() || !is_over, "{imported:?}");
+    assert_eq!(names(&pool), expected, "{skipped}: {imported:?}");
+    pool.flush().unwrap();
+    drop(pool);
+    let pool = open(folder);
+    assert_eq!(names(&pool), expected, "{skipped}: {imported:?}");
+    match expected.len() {
+        1 => assert_eq!(pool.statistics().pages, before),
+        _ => {
+            let (again, _) = export(&pool, "disk", base);
+            assert!(again == stream, "{skipped}: {imported:?}");
+        }
+    }
+    assert_eq!(pool.check(), Vec::<String>::new());
+    is_over
+}
+
+#[test]
+fn an_import_that_finds_no_room_leaves_nothing_or_says_that_all_of_it_is_there() {
+    let pool = two_days();
+    let (monday, _) = export(&pool, "monday", None);
+    for (name, base) in [("monday", None), ("tuesday", Some("monday")), ("disk", Some("monday"))] {
+        let (stream, _) = export(&pool, name, base);
+        let steps = (0..1000).take_while(|step| !import_into_full(&monday, &stream, base, *step));
+        assert!(steps.count() > 2, "{name} takes several appends");
+    }
+}
+
+#[test]
+fn a_name_that_is_too_long_for_an_import_is_refused_as_it_was_given() {
+    let pool = two_days();
+    let (stream, _) = export(&pool, "monday", None);
+    let longest = "x".repeat(245);
+    pool.import_volume(&longest, None, &stream[..]).unwrap();
+    for name in ["x".repeat(246), "x".repeat(256), String::new()] {
+        match pool.import_volume(&name, None, &stream[..]) {
+            Err(VolumeError::BadName { name: refused, .. }) => assert_eq!(refused, name),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(names(&pool), ["disk", "monday", "tuesday", &longest]);
 }
 
 #[test]

@@ -73,22 +73,28 @@ impl LocalReader {
     pub(super) fn open_in(directory: &Directory, name: &str) -> Result<Self, BackendError> {
         let path = directory.path().join(name);
         let file = directory.file(name, false)?;
-        let metadata = file.metadata();
-        let metadata =
-            metadata.map_err(|cause| BackendError::from_file(Operation::Open, &path, cause))?;
-        Ok(Self { file, path, len: metadata.len() })
+        Self { file, path, len: 0 }.measured()
     }
 
-    /// The same file, locked against whoever would own it. Where a file system has no locks it is not.
+    /// The same file, as long as it is now.
+    fn measured(self) -> Result<Self, BackendError> {
+        let metadata = self.file.metadata();
+        let metadata = metadata
+            .map_err(|cause| BackendError::from_file(Operation::Open, &self.path, cause))?;
+        Ok(Self { len: metadata.len(), ..self })
+    }
+
+    /// The same file, locked against whoever would own it, and as long as it is then: until now an
+    /// owner may have changed it. Where a file system has no locks it is not locked.
     pub(super) fn locked(self) -> Result<Self, BackendError> {
         match self.file.try_lock_shared() {
-            Ok(()) => Ok(self),
+            Ok(()) => self.measured(),
             Err(TryLockError::WouldBlock) => {
                 let (name, place) = name_and_place(&self.path);
                 Err(BackendError::InUse { name, place })
             }
             Err(TryLockError::Error(cause)) if cause.kind() == io::ErrorKind::Unsupported => {
-                Ok(self)
+                self.measured()
             }
             Err(TryLockError::Error(cause)) => {
                 Err(BackendError::from_file(Operation::Open, &self.path, cause))
@@ -111,5 +117,31 @@ impl LogReader for LocalReader {
         self.file
             .read_exact_at(into, offset)
             .map_err(|cause| BackendError::from_file(Operation::Read, &self.path, cause))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::LocalFolder;
+
+    #[test]
+    fn a_locked_reader_has_what_the_last_owner_left_before_the_lock() {
+        let directory = tempfile::tempdir().unwrap();
+        let folder = LocalFolder::create(&directory.path().join("pool")).unwrap();
+        let mut owner = LocalLog::open_in(folder.directory(), "log").unwrap();
+        owner.append(b"first").unwrap();
+        let reader = || LocalReader::open_in(folder.directory(), "log").unwrap();
+        let (before_append, before_cut) = (reader(), reader());
+        assert!(matches!(reader().locked(), Err(BackendError::InUse { .. })));
+        owner.append(b" and last").unwrap();
+        drop(owner);
+        let locked = before_append.locked().unwrap();
+        let mut found = [0; 14];
+        locked.read(0, &mut found).unwrap();
+        assert_eq!((locked.len(), &found), (14, b"first and last"));
+        drop(locked);
+        LocalLog::open_in(folder.directory(), "log").unwrap().truncate(2).unwrap();
+        assert_eq!(before_cut.locked().unwrap().len(), 2);
     }
 }
