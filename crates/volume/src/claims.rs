@@ -12,6 +12,10 @@ use onefold_fingerprint::Fingerprint;
 /// Some times as many as pages are on their way: 16 threads have 4,096.
 const PLACES: usize = 1 << 14;
 
+/// Who waits looks at most so many times whether pages are claimed. More look where a page is claimed
+/// again and again, because the table of fingerprints has no room for it.
+const MOST_LOOKS: usize = 256;
+
 /// What is claimed, by the first bytes of fingerprints.
 pub(crate) struct Claims {
     /// 0 where nothing is. Where another page is, no claim is made.
@@ -45,14 +49,16 @@ impl Claims {
         Claimed { claims: self, places: Vec::new() }
     }
 
-    /// Returns once each of these pages has been claimed by nobody for a moment. Who calls has no
-    /// claims.
+    /// Returns once each of these pages has been claimed by nobody for a moment, or others came and went
+    /// [`MOST_LOOKS`] times. Who calls has no claims.
     pub(crate) fn wait<'f>(&self, pages: impl IntoIterator<Item = &'f Fingerprint>) {
         let mut waiting = self.waiting.lock().expect("nobody panics with it");
         *waiting += 1;
+        let mut looks = 0;
         for page in pages {
             let (key, place) = key(page);
-            while self.places[place].load(Ordering::Acquire) == key {
+            while self.places[place].load(Ordering::Acquire) == key && looks < MOST_LOOKS {
+                looks += 1;
                 waiting = self.released.wait(waiting).expect("nobody panics with it");
             }
         }
@@ -160,6 +166,29 @@ mod tests {
             });
             failed.unwrap_err();
             waiting.join().unwrap();
+        });
+        assert_eq!(claims.waiting(), 0);
+    }
+
+    #[test]
+    fn nobody_waits_without_end_for_a_page_that_others_claim_again_and_again() {
+        let claims = Claims::new();
+        let mut held = claims.begin();
+        assert!(held.claim(&page(2, 1)));
+        thread::scope(|scope| {
+            let waiting = scope.spawn(|| claims.wait(&[page(2, 1)]));
+            wait_for_one(&claims);
+            for _ in 0..1_000_000 {
+                if waiting.is_finished() {
+                    break;
+                }
+                // whoever waits sees that somebody came and went, and the page claimed as before
+                drop(claims.begin());
+                thread::yield_now();
+            }
+            let is_done = waiting.is_finished();
+            drop(held);
+            assert!(is_done, "it waits as long as the page is claimed");
         });
         assert_eq!(claims.waiting(), 0);
     }

@@ -172,6 +172,11 @@ impl Container {
         self.is_sealed && !self.is_damaged && !self.is_stuck
     }
 
+    /// Whether what is left in it is worth being moved, so that the rest is given back.
+    fn is_worth_emptying(&self) -> bool {
+        self.can_be_emptied() && self.fill() < MIN_FILL
+    }
+
     /// The share of its bytes that are referred to.
     fn fill(&self) -> f64 {
         self.live_bytes as f64 / f64::from(self.end.max(1))
@@ -208,7 +213,8 @@ pub(crate) struct Sums {
     pub(crate) page_bytes: u64,
     /// What containers take.
     pub(crate) container_bytes: u64,
-    /// What compacting would give back.
+    /// What compacting would give back, but for footers: that of a container of which something is left
+    /// counts as kept, and nobody knows which containers become full meanwhile.
     pub(crate) reclaimable_bytes: u64,
 }
 
@@ -501,9 +507,9 @@ impl Pages {
     /// The container with the smallest share of bytes that are referred to, if it is worth
     /// compacting and was not left: its number, its file and the slots to move.
     pub(crate) fn emptiest(&self) -> Option<(u32, Arc<PageFile>, Vec<u32>)> {
-        let sealed = self.all.iter().filter(|(_, one)| one.can_be_emptied() && !one.is_left);
-        let least = sealed.min_by(|(_, a), (_, b)| a.fill().total_cmp(&b.fill()));
-        let (number, container) = least.filter(|(_, one)| one.fill() < MIN_FILL)?;
+        let worth_it = self.all.iter().filter(|(_, one)| one.is_worth_emptying() && !one.is_left);
+        let (number, container) =
+            worth_it.min_by(|(_, a), (_, b)| a.fill().total_cmp(&b.fill()))?;
         let slots = container.slots.iter().enumerate();
         let live = slots.filter(|(_, slot)| slot.references > 0).map(|(slot, _)| slot as u32);
         Some((number, Arc::clone(&container.file), live.collect()))
@@ -688,13 +694,19 @@ impl Pages {
     /// What there is of all containers together.
     pub(crate) fn sums(&self) -> Sums {
         let mut sums = Sums { container_bytes: self.bytes, ..Sums::default() };
-        for container in self.all.values() {
+        for (number, container) in self.all.iter() {
             sums.pages += u64::from(container.live);
             sums.page_bytes += container.live_bytes;
-            if container.can_be_emptied() && container.fill() < MIN_FILL {
+            let is_open_and_unused =
+                !container.is_sealed && !container.slots.is_empty() && self.is_unused(number);
+            if container.is_dead() || is_open_and_unused {
+                sums.reclaimable_bytes += container.file.len();
+            } else if container.is_worth_emptying() {
                 sums.reclaimable_bytes += u64::from(container.end) - container.live_bytes;
             }
         }
+        // those whose files could not be removed are tried again
+        sums.reclaimable_bytes += self.doomed.iter().map(|file| file.len()).sum::<u64>();
         sums
     }
 }
@@ -731,11 +743,14 @@ impl References for Pages {
 #[cfg(test)]
 mod tests {
     use onefold_backend::MemoryFolder;
+    use onefold_block::{BlockDevice, BlockSize, Durability};
     use onefold_fingerprint::Fingerprint;
     use onefold_seal::{CHECK_LEN, ObjectId};
+    use onefold_testkit::random;
 
     use super::*;
     use crate::files::Files;
+    use crate::{Hash, Options, Pool};
 
     /// Container 1, which is sealed, and 2, with a page each.
     fn two_containers() -> (Pages, Handle, Handle) {
@@ -793,6 +808,34 @@ mod tests {
         // a read that began before has nothing to tell
         pages.note_bad(page);
         assert_eq!(pages.bad, HashSet::from([other]));
+    }
+
+    #[test]
+    fn compacting_gives_back_what_is_told_before() {
+        // containers are as long as ten pages and what stands before them
+        const FIRST: u64 = 10;
+        for (erased, is_all) in [(2..FIRST, false), (0..FIRST, false), (0..15, true)] {
+            let folder = Arc::new(MemoryFolder::new());
+            Pool::create_with(&folder, Hash::Blake3, Codec::Raw).unwrap();
+            let options =
+                Options { container_len: 40_000, table_bytes: 1 << 20, ..Options::default() };
+            let (pool, _) = Pool::open(folder, options).unwrap();
+            pool.create_volume("a", 1 << 20, BlockSize::B4096).unwrap();
+            let volume = pool.volume("a").unwrap();
+            volume.write(0, &random(1, 15 * 4096), Durability::OnReturn).unwrap();
+            assert_eq!(pool.statistics().reclaimable_bytes, 0);
+            volume.erase(erased.start * 4096..erased.end * 4096, Durability::OnFlush).unwrap();
+            let before = pool.statistics();
+            pool.maintain().unwrap();
+            let after = pool.statistics();
+            let gave_back = before.container_bytes - after.container_bytes;
+            assert!(gave_back > 8 * 4096, "{erased:?}: {gave_back}");
+            // with the footer of ten pages, of which two are left
+            let of_footer = if erased.start == 0 { 0..=0 } else { 1..=64 * 12 };
+            let more = gave_back - before.reclaimable_bytes;
+            assert!(of_footer.contains(&more), "{erased:?}: {more}");
+            assert_eq!((after.reclaimable_bytes, after.container_bytes == 0), (0, is_all));
+        }
     }
 
     #[test]
