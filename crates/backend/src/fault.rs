@@ -414,6 +414,10 @@ impl<T: Folder> Folder for Faulty<T> {
     fn remove(&self, name: &str) -> Result<(), BackendError> {
         self.on_object(Operation::Delete, name, |inner| inner.remove(name))
     }
+
+    fn free_bytes(&self) -> Option<u64> {
+        self.inner.free_bytes()
+    }
 }
 
 #[cfg(test)]

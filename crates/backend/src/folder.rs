@@ -33,6 +33,11 @@ pub trait Folder: Send + Sync {
     ///
     /// Never durable for sure: after a crash the name may be back, with all or part of its bytes.
     fn remove(&self, name: &str) -> Result<(), BackendError>;
+
+    /// Bytes that logs may still take, as far as that is known; others may take them first.
+    fn free_bytes(&self) -> Option<u64> {
+        None
+    }
 }
 
 macro_rules! forward_folder {
@@ -60,6 +65,10 @@ macro_rules! forward_folder {
 
             fn remove(&self, name: &str) -> Result<(), BackendError> {
                 (**self).remove(name)
+            }
+
+            fn free_bytes(&self) -> Option<u64> {
+                (**self).free_bytes()
             }
         }
     };

@@ -17,6 +17,7 @@ use crate::map::Segment;
 use crate::metadata::Checkpoint;
 use crate::pages::ContainerImage;
 use crate::record::Record;
+use crate::room::Maintaining;
 use crate::seeded::{self, Bug};
 
 /// Bodies of a checkpoint's frames are about as long.
@@ -118,7 +119,21 @@ impl Image {
 impl Engine {
     /// Writes a checkpoint, which takes the place of the batches before it.
     pub(crate) fn checkpoint(&self) -> Result<(), VolumeError> {
-        let _only = self.maintenance.lock().expect("nobody panics with it");
+        self.checkpoint_with(&self.maintenance.lock())
+    }
+
+    /// Does the same for a thread that has maintenance. On a full disk it takes the reserve, and what the
+    /// batches took comes back.
+    pub(crate) fn checkpoint_with(&self, _only: &Maintaining<'_>) -> Result<(), VolumeError> {
+        let written = self.with_reserve(|| self.write_checkpoint());
+        if written.is_ok() {
+            self.note_room();
+        }
+        self.refill_reserve();
+        written
+    }
+
+    fn write_checkpoint(&self) -> Result<(), VolumeError> {
         let (image, checkpoint, bytes, before) = {
             let mut batches = self.batches.lock().expect("nobody panics with it");
             self.expect_running()?;

@@ -8,17 +8,16 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use onefold_backend::BackendError;
-
 use crate::VolumeError;
 use crate::engine::{Engine, State};
 use crate::files::PageFile;
 use crate::handle::Handle;
 use crate::map::Map;
 use crate::new_pages::Packer;
-use crate::pages::entry;
+use crate::pages::{MIN_FILL, entry};
 use crate::pool::Between;
 use crate::record::PageEntry;
+use crate::room::{Maintaining, Purpose};
 use crate::seeded::{self, Bug};
 
 /// Pages that are moved at a time.
@@ -38,25 +37,50 @@ pub(crate) enum Compaction {
     Nothing,
 }
 
+/// Of which containers what is left is worth being moved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Worth {
+    /// Those of which less than half is referred to: to move a byte gives back more than one.
+    Sparse,
+    /// Those that give back an eighth at least, where a write would be refused otherwise.
+    Any,
+}
+
+impl Worth {
+    /// The share of a container that is referred to must be smaller.
+    pub(crate) fn most(self) -> f64 {
+        match self {
+            Self::Sparse => MIN_FILL,
+            Self::Any => 0.875,
+        }
+    }
+}
+
 impl Engine {
-    /// Closes the open container, so that it can be compacted, if less than half of it is referred to
-    /// and the rest is wanted; or if all of it is the rest. One for whose footer there is no room stays
-    /// open: it keeps no other one from being compacted, which may make room.
-    fn close_sparse(&self) -> Result<(), VolumeError> {
+    /// Closes the open container, so that it can be compacted, if that is worth it and the rest is
+    /// wanted; or if all of it is the rest. One for whose footer there is no room stays open: it keeps no
+    /// other one from being compacted, which may make room.
+    fn close_sparse(&self, worth: Worth) -> Result<(), VolumeError> {
         let mut appender = self.appender();
         let Some(number) = appender.number() else { return Ok(()) };
-        let (wanted, quota) = (appender.container_len(), self.options.quota);
+        let (len, quota) = (appender.container_len(), self.options.quota);
         let is_worth_it = {
             let state = self.state();
-            let is_wanted = quota.is_some_and(|quota| state.pages.room(quota) < wanted);
-            state.pages.is_sparse(number) && (is_wanted || state.pages.is_unused(number))
+            let pages = &state.pages;
+            let is_wanted = match worth {
+                Worth::Sparse => quota.is_some_and(|quota| pages.room(quota) < len),
+                // all others come first, which take no footer
+                Worth::Any => pages.emptiest(worth.most()).is_none(),
+            };
+            let is_sparse = pages.share(number).is_some_and(|share| share < worth.most());
+            is_sparse && (is_wanted || pages.is_unused(number))
         };
         if !is_worth_it {
             return Ok(());
         }
         self.expect_current()?;
-        match self.seal(&mut appender) {
-            Err(VolumeError::Backend(BackendError::Full { .. })) => Ok(()),
+        match self.with_reserve(|| self.seal(&mut appender)) {
+            Err(error) if error.is_full() => Ok(()),
             sealed => sealed,
         }
     }
@@ -65,10 +89,32 @@ impl Engine {
     /// next commit. One that cannot be emptied is set aside: until all others had their turn if that
     /// may pass, else for good.
     pub(crate) fn compact(self: &Arc<Self>) -> Result<Compaction, VolumeError> {
-        let _only = self.maintenance.lock().expect("nobody panics with it");
+        self.compact_with(&self.maintenance.lock(), Worth::Sparse)
+    }
+
+    /// Does the same for a thread that has maintenance, where compacting is worth as much as `worth` says.
+    pub(crate) fn compact_with(
+        self: &Arc<Self>,
+        _only: &Maintaining<'_>,
+        worth: Worth,
+    ) -> Result<Compaction, VolumeError> {
+        let compacted = self.compact_emptiest(worth);
+        self.refill_reserve();
+        compacted
+    }
+
+    fn compact_emptiest(self: &Arc<Self>, worth: Worth) -> Result<Compaction, VolumeError> {
         self.expect_running()?;
-        self.close_sparse()?;
-        let emptiest = self.state().pages.emptiest();
+        self.close_sparse(worth)?;
+        if worth == Worth::Any {
+            // what is dead already takes no work
+            let seen = self.room_made();
+            self.commit()?;
+            if self.room_made() != seen {
+                return Ok(Compaction::Done);
+            }
+        }
+        let emptiest = self.state().pages.emptiest(worth.most());
         let Some((number, file, slots)) = emptiest else {
             self.state().pages.take_up_left();
             return Ok(Compaction::Nothing);
@@ -141,7 +187,7 @@ impl Engine {
                 }
                 is_it
             });
-            self.append(&mut self.appender(), &new, None, &*table, |state, to, one| {
+            self.append(&mut self.appender(), &new, Purpose::Move, &*table, |state, to, one| {
                 let record = state.pages.move_page(one.of.0, to);
                 if let Some(record) = record.filter(|_| !seeded::active(Bug::MovesUntold)) {
                     state.waiting.push(&record);

@@ -46,7 +46,7 @@ impl Pool {
         go_on: impl Fn() -> bool,
     ) -> Result<Option<VolumeDetails>, VolumeError> {
         // a page that is moved meanwhile would be counted twice, or not at all
-        let _only = self.0.maintenance.lock().expect("nobody panics with it");
+        let _only = self.0.maintenance.lock();
         // what a volume had that was deleted before is not shared with it any more
         self.0.release_all();
         let (mut details, segments) = {

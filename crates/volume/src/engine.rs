@@ -41,6 +41,7 @@ use crate::new_pages::{NewPage, NewPages, Packer};
 use crate::pages::{FIRST_CONTAINER, Pages};
 use crate::pool::Between;
 use crate::record::Record;
+use crate::room::{Maintenance, Purpose, Room};
 use crate::seeded::{self, Bug};
 use crate::stripes::Stripes;
 use crate::turns::Turns;
@@ -262,7 +263,8 @@ pub(crate) struct Engine {
     pub(crate) shard: Shard,
     pub(crate) writer: Writer,
     pub(crate) batches: Mutex<Batches>,
-    pub(crate) maintenance: Mutex<()>,
+    pub(crate) maintenance: Maintenance,
+    pub(crate) room: Room,
     /// One check at a time: what it has the pool note is for it alone.
     pub(crate) checking: Mutex<()>,
     pub(crate) blocks: Stripes,
@@ -440,8 +442,8 @@ impl Engine {
                 false
             });
         }
-        let quota = self.options.quota;
-        let appended = self.append(&mut appender, &new, quota, table, |state, page, one| {
+        let write = Purpose::Write;
+        let appended = self.append(&mut appender, &new, write, table, |state, page, one| {
             known += state.map_all(volume, blocks(one.of), page) - 1;
             added.count(one);
         });
@@ -459,13 +461,15 @@ impl Engine {
 
     /// Counts an error that says that there is no room.
     fn note_refused(&self, error: VolumeError) -> VolumeError {
-        if matches!(
-            error,
-            VolumeError::Quota { .. } | VolumeError::Backend(BackendError::Full { .. })
-        ) {
+        if error.is_full() {
             count(&self.counters.refused, 1);
         }
         error
+    }
+
+    /// Counts a page that the quota has no room for, whatever was given back.
+    pub(crate) fn note_over_quota(&self) {
+        count(&self.counters.over_quota, 1);
     }
 
     /// How many were refused for want of room.
@@ -511,7 +515,7 @@ impl Engine {
         distinct
     }
 
-    /// Appends pages to containers, as far as these may have so many bytes, and enters them into the
+    /// Appends pages to containers, as far as there is room for `purpose`, and enters them into the
     /// table. `settle` refers to each, whose place it gets, before anyone else has the state.
     ///
     /// After an error that has been done for some, from the first on.
@@ -519,18 +523,26 @@ impl Engine {
         &self,
         appender: &mut Appender,
         new: &NewPages<T>,
-        quota: Option<u64>,
+        purpose: Purpose,
         table: &dyn Table,
         mut settle: impl FnMut(&mut State, Handle, &NewPage<T>),
     ) -> Result<(), VolumeError> {
+        let quota = self.options.quota.filter(|_| purpose == Purpose::Write);
         let mut rest = new.all();
         let mut entered = Vec::with_capacity(rest.pages.len());
         while let Some(next) = rest.pages.first() {
+            self.expect_reserve(purpose)?;
             self.expect_quota(appender, next.stored_len as usize, quota)?;
             self.expect_current()?;
-            let number = self.open_container(appender)?;
-            let room = quota.map_or(u64::MAX, |quota| self.state().pages.room(quota));
-            let appended = appender.append(&rest, room)?;
+            let mut append = || {
+                let number = self.open_container(appender)?;
+                let room = quota.map_or(u64::MAX, |quota| self.state().pages.room(quota));
+                Ok::<_, VolumeError>((number, appender.append(&rest, room)?))
+            };
+            let (number, appended) = match purpose {
+                Purpose::Write => append()?,
+                Purpose::Move => self.with_reserve(append)?,
+            };
             entered.clear();
             {
                 let mut state = self.state();
@@ -559,6 +571,7 @@ impl Engine {
         let number = self.state().pages.next;
         let (file, len) = appender.begin(number)?;
         self.state().pages.begin(file, len);
+        self.look_at_room();
         Ok(number)
     }
 
@@ -583,7 +596,6 @@ impl Engine {
         if appender.needed(stored_len) <= quota.saturating_sub(bytes) {
             return Ok(());
         }
-        count(&self.counters.over_quota, 1);
         Err(VolumeError::Quota { bytes, quota })
     }
 
@@ -687,9 +699,10 @@ impl Engine {
         }
     }
 
-    /// Makes durable what was done before, and removes the files of containers that are dead then.
+    /// Makes durable what was done before, and removes the files of containers that are dead then. On a
+    /// full disk it takes the reserve: what is erased or deleted gives room back by a commit.
     pub(crate) fn commit(&self) -> Result<(), VolumeError> {
-        self.commit_to(self.batches.lock().expect("nobody panics with it"))
+        self.with_reserve(|| self.commit_to(self.batches.lock().expect("nobody panics with it")))
     }
 
     fn commit_to(&self, mut batches: MutexGuard<'_, Batches>) -> Result<(), VolumeError> {
@@ -768,6 +781,9 @@ impl Engine {
 
     /// Removes the files of containers of which the journal says that they are gone.
     fn remove_files(&self, doomed: Vec<Arc<PageFile>>) {
+        if doomed.is_empty() {
+            return;
+        }
         let table = self.table();
         let mut left = Vec::new();
         for file in doomed {
@@ -786,9 +802,12 @@ impl Engine {
                 }
             }
             // What was done is durable; the file goes with a later commit, or when the pool is opened.
-            if self.folder.remove(&file.name).is_err() {
-                file.let_close();
-                left.push(file);
+            match self.folder.remove(&file.name) {
+                Ok(()) => self.note_room(),
+                Err(_) => {
+                    file.let_close();
+                    left.push(file);
+                }
             }
         }
         self.state().pages.put_back_doomed(left);

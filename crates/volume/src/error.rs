@@ -165,6 +165,12 @@ pub enum VolumeError {
         /// What they may have, in bytes.
         quota: u64,
     },
+    /// The disk is full but for what compactions need.
+    #[error("the disk has no room beside {kept} bytes that are kept for compactions")]
+    Full {
+        /// How many bytes are kept.
+        kept: u64,
+    },
     /// Another process has the pool by now; what this one had not made durable is lost.
     #[error(
         "another process opened the pool: writer {by} has it, and takes nothing more of writer \
@@ -232,6 +238,15 @@ pub(crate) fn told(error: &dyn Error) -> String {
 }
 
 impl VolumeError {
+    /// Whether it says that there is no room for what was to be written.
+    pub(crate) fn is_full(&self) -> bool {
+        match self {
+            Self::Quota { .. } | Self::Full { .. } => true,
+            Self::Backend(error) => error.is_full(),
+            _ => false,
+        }
+    }
+
     /// Whether the same may go well a little later, so that it says nothing of what was to be read:
     /// the system opened no file, for want of descriptors or memory, or let something time out.
     ///

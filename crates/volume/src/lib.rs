@@ -61,6 +61,7 @@ mod pool;
 mod record;
 mod recovery;
 mod replay;
+mod room;
 mod scrub;
 #[cfg_attr(not(feature = "seeded-bugs"), doc(hidden))]
 pub mod seeded;

@@ -212,16 +212,20 @@ mod tests {
         };
         let refused = (100..200).find_map(|block| write(block).err()).expect("a quota");
         assert!(matches!(refused, BlockError::NoSpace { .. }), "{refused}");
-        // some time later
+        // what becomes garbage after that is given back at once
         assert!(pool.0.wants_room());
+        for block in (100..200).filter(|block| block % 10 > 1) {
+            volume.erase(block * BLOCK..(block + 1) * BLOCK, Durability::OnFlush).unwrap();
+        }
         let done = maintain(&pool, &clock, || true);
-        assert!(done.compacted >= 5, "{done:?}");
+        assert!(done.compacted >= 3, "{done:?}");
         assert_eq!(clock.pauses(), [0; 0]);
         assert!(!pool.0.wants_room());
         write(300).unwrap();
         // and one that comes in the middle of a pause ends it
         volume.erase(0..1000 * BLOCK, Durability::OnFlush).unwrap();
         volume.write(0, &random(7, 45 * BLOCK as usize), Durability::OnFlush).unwrap();
+        maintain(&pool, &clock, || true);
         for block in (0..45).filter(|block| block % 10 > 1) {
             volume.erase(block * BLOCK..(block + 1) * BLOCK, Durability::OnFlush).unwrap();
         }
@@ -234,7 +238,7 @@ mod tests {
             true
         };
         let done = maintain(&pool, &slow, go_on);
-        assert!(done.compacted >= 3, "{done:?}");
+        assert!(done.compacted >= 1, "{done:?}");
         assert_eq!(slow.pauses(), [50, 50, 50]);
     }
 }

@@ -490,13 +490,12 @@ impl Pages {
         self.doomed.extend(files);
     }
 
-    /// Whether container `number` has pages, of which less than half are referred to.
-    pub(crate) fn is_sparse(&self, number: u32) -> bool {
-        let Some(container) = self.all.get(number) else { return false };
-        let Some(first) = container.slots.first() else { return false };
-        // without what stands before the pages: one that has just taken a short one is not sparse
-        let bytes = u64::from(container.end - first.place.offset());
-        container.live_bytes < bytes - container.live_bytes
+    /// The share of the bytes of its pages that are referred to, if container `number` has any.
+    pub(crate) fn share(&self, number: u32) -> Option<f64> {
+        let container = self.all.get(number)?;
+        // without what stands before the pages: one that has just taken a short one is full
+        let bytes = container.end - container.slots.first()?.place.offset();
+        Some(container.live_bytes as f64 / f64::from(bytes))
     }
 
     /// Whether nothing in container `number` is referred to.
@@ -504,12 +503,12 @@ impl Pages {
         self.all.get(number).is_some_and(|container| container.live == 0)
     }
 
-    /// The container with the smallest share of bytes that are referred to, if it is worth
-    /// compacting and was not left: its number, its file and the slots to move.
-    pub(crate) fn emptiest(&self) -> Option<(u32, Arc<PageFile>, Vec<u32>)> {
-        let worth_it = self.all.iter().filter(|(_, one)| one.is_worth_emptying() && !one.is_left);
-        let (number, container) =
-            worth_it.min_by(|(_, a), (_, b)| a.fill().total_cmp(&b.fill()))?;
+    /// The container with the smallest share of bytes that are referred to, if that is below `most`
+    /// and it was not left: its number, its file and the slots to move.
+    pub(crate) fn emptiest(&self, most: f64) -> Option<(u32, Arc<PageFile>, Vec<u32>)> {
+        let sealed = self.all.iter().filter(|(_, one)| one.can_be_emptied() && !one.is_left);
+        let least = sealed.min_by(|(_, a), (_, b)| a.fill().total_cmp(&b.fill()));
+        let (number, container) = least.filter(|(_, one)| one.fill() < most)?;
         let slots = container.slots.iter().enumerate();
         let live = slots.filter(|(_, slot)| slot.references > 0).map(|(slot, _)| slot as u32);
         Some((number, Arc::clone(&container.file), live.collect()))
@@ -869,7 +868,7 @@ mod tests {
         assert!(!pages.has(page));
         pages.gain(page);
         assert_eq!(pages.move_page(page, other), None);
-        assert!(pages.emptiest().is_none());
+        assert!(pages.emptiest(1.0).is_none());
         for _ in 0..3 {
             pages.release(page);
         }

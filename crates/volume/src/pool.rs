@@ -24,6 +24,7 @@ use crate::map::Map;
 use crate::metadata::{Metadata, Shard, Taken};
 use crate::record::{MAX_NAME, Record};
 use crate::recovery::recover;
+use crate::room::{Maintenance, Room};
 use crate::stripes::Stripes;
 use crate::turns::Turns;
 use crate::{Volume, VolumeError};
@@ -309,6 +310,7 @@ impl Pool {
             table: RwLock::new(table),
             entered: AtomicU64::new(0),
             options,
+            room: Room::new(Arc::clone(&folder), container_len),
             folder,
             id,
             state: Turns::new(found.state),
@@ -317,7 +319,7 @@ impl Pool {
             shard,
             writer,
             batches: Mutex::new(Batches { next: sequence, bytes: found.bytes }),
-            maintenance: Mutex::new(()),
+            maintenance: Maintenance::default(),
             checking: Mutex::new(()),
             blocks: Stripes::new(),
             claims: Claims::new(),

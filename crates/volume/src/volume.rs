@@ -12,6 +12,7 @@ use crate::handle::VolumeId;
 use crate::located::{Wanted, read_all};
 use crate::pool::check_size;
 use crate::record::Record;
+use crate::room::Patience;
 
 /// Blocks that are put at a time: so many go through each stage together.
 const BATCH: usize = 256;
@@ -87,14 +88,14 @@ impl Volume {
         }
     }
 
-    fn read_block(&self, block: u64) -> Result<Vec<u8>, BlockError> {
+    fn read_block(&self, block: u64) -> Result<Vec<u8>, VolumeError> {
         let mut page = vec![0; self.block_len() as usize];
         self.read_blocks(block, &mut page)?;
         Ok(page)
     }
 
     /// Fills `part` with what is in `block` from `within` on.
-    fn read_part(&self, block: u64, within: usize, part: &mut [u8]) -> Result<(), BlockError> {
+    fn read_part(&self, block: u64, within: usize, part: &mut [u8]) -> Result<(), VolumeError> {
         if !part.is_empty() {
             part.copy_from_slice(&self.read_block(block)?[within..within + part.len()]);
         }
@@ -103,10 +104,10 @@ impl Volume {
 
     /// Fills `buffer` with whole blocks from `first` on; holes are zeros. All that can be read is,
     /// also where others cannot.
-    fn read_blocks(&self, first: u64, buffer: &mut [u8]) -> Result<(), BlockError> {
+    fn read_blocks(&self, first: u64, buffer: &mut [u8]) -> Result<(), VolumeError> {
         let pages = buffer.chunks_exact_mut(self.block_len() as usize);
         let blocks = first..first + pages.len() as u64;
-        let located = self.engine.locate(self.id, blocks).map_err(block_error)?;
+        let located = self.engine.locate(self.id, blocks)?;
         let mut wanted = Vec::with_capacity(located.len());
         for ((at, located), into) in located.iter().enumerate().zip(pages) {
             match located {
@@ -121,13 +122,40 @@ impl Volume {
         }
         match failed.into_iter().min_by_key(|(at, _)| *at) {
             None => Ok(()),
-            Some((_, error)) => Err(block_error(error)),
+            Some((_, error)) => Err(error),
+        }
+    }
+
+    /// Puts all `writes`, which change the blocks of `whole` wholly and those of `parts` in part. While
+    /// there is no room for them, but some comes back, they are put again: in between without locks, so
+    /// that writers that need none do not wait.
+    fn put_locked(
+        &self,
+        whole: &[Range<u64>],
+        parts: &[Range<u64>],
+        writes: &[(u64, &[u8])],
+    ) -> Result<(), VolumeError> {
+        let mut patience = Patience::default();
+        loop {
+            let seen = self.engine.room_made();
+            let put = {
+                let (whole, parts) = (whole.iter().cloned(), parts.iter().cloned());
+                let _blocks = self.engine.blocks.lock(self.id, whole, parts);
+                self.put(writes)
+            };
+            match put {
+                Ok(()) => {
+                    self.engine.help();
+                    return Ok(());
+                }
+                Err(error) => self.engine.make_room(error, seen, &mut patience)?,
+            }
         }
     }
 
     /// Puts all `writes`; blocks at their ends are changed in part. Who calls has their locks.
-    fn put(&self, writes: &[(u64, &[u8])]) -> Result<(), BlockError> {
-        self.expect_there().map_err(block_error)?;
+    fn put(&self, writes: &[(u64, &[u8])]) -> Result<(), VolumeError> {
+        self.expect_there()?;
         let len = self.block_len() as usize;
         let mut batch = Vec::with_capacity(BATCH.min(writes.len()));
         for &(offset, data) in writes {
@@ -145,7 +173,7 @@ impl Volume {
                 batch.push((block, page));
                 block += 1;
                 if batch.len() == BATCH {
-                    self.put_pages(&batch)?;
+                    self.engine.put(self.id, &batch)?;
                     batch.clear();
                 }
             }
@@ -153,17 +181,13 @@ impl Volume {
                 self.change_block(block, 0, tail)?;
             }
         }
-        if batch.is_empty() { Ok(()) } else { self.put_pages(&batch) }
+        if batch.is_empty() { Ok(()) } else { self.engine.put(self.id, &batch) }
     }
 
-    fn put_pages(&self, batch: &[(u64, &[u8])]) -> Result<(), BlockError> {
-        self.engine.put(self.id, batch).map_err(block_error)
-    }
-
-    fn change_block(&self, block: u64, within: usize, data: &[u8]) -> Result<(), BlockError> {
+    fn change_block(&self, block: u64, within: usize, data: &[u8]) -> Result<(), VolumeError> {
         let mut page = self.read_block(block)?;
         page[within..within + data.len()].copy_from_slice(data);
-        self.put_pages(&[(block, &page)])
+        self.engine.put(self.id, &[(block, &page)])
     }
 
     /// Makes holes of `blocks`, some at a time: others write in between, and while what waits is made
@@ -189,6 +213,14 @@ impl Volume {
             blocks.start = end;
         }
         Ok(())
+    }
+
+    /// What the user is told of a write that was not done.
+    fn refusal(&self, error: VolumeError) -> BlockError {
+        if matches!(error, VolumeError::Quota { .. }) {
+            self.engine.note_over_quota();
+        }
+        block_error(error)
     }
 
     fn finish(&self, durability: Durability) -> Result<(), BlockError> {
@@ -218,9 +250,10 @@ impl BlockDevice for Volume {
         let before = (whole.start * len - bytes.start).min(buffer.len() as u64) as usize;
         let (head, rest) = buffer.split_at_mut(before);
         let (pages, tail) = rest.split_at_mut(rest.len() - rest.len() % len as usize);
-        self.read_part(bytes.start / len, (bytes.start % len) as usize, head)?;
-        self.read_blocks(whole.start, pages)?;
-        self.read_part(whole.end, 0, tail)
+        self.read_part(bytes.start / len, (bytes.start % len) as usize, head)
+            .and_then(|()| self.read_blocks(whole.start, pages))
+            .and_then(|()| self.read_part(whole.end, 0, tail))
+            .map_err(block_error)
     }
 
     fn write(&self, offset: u64, data: &[u8], durability: Durability) -> Result<(), BlockError> {
@@ -241,10 +274,7 @@ impl BlockDevice for Volume {
             whole.push(blocks);
             parts.extend(ends.into_iter().filter(|end| !end.is_empty()));
         }
-        {
-            let _blocks = self.engine.blocks.lock(self.id, whole, parts);
-            self.put(writes)?;
-        }
+        self.put_locked(&whole, &parts, writes).map_err(|error| self.refusal(error))?;
         self.finish(durability)
     }
 
@@ -272,8 +302,9 @@ impl BlockDevice for Volume {
         let whole = self.whole(&range);
         let put = |bytes: Range<u64>| {
             let (whole, parts) = self.whole_and_parts(&bytes);
-            let _blocks = self.engine.blocks.lock(self.id, [whole], parts);
-            self.put(&[(bytes.start, &vec![0; (bytes.end - bytes.start) as usize])])
+            let zeros = vec![0; (bytes.end - bytes.start) as usize];
+            let put = self.put_locked(&[whole], &parts, &[(bytes.start, &zeros)]);
+            put.map_err(|error| self.refusal(error))
         };
         if whole.is_empty() {
             put(range)?;
@@ -345,13 +376,25 @@ impl BlockDevice for Volume {
     }
 }
 
+/// What gives room back to a pool of which compactions give back no more.
+const WHAT_HELPS: &str = "delete volumes or snapshots, erase blocks";
+
 fn block_error(error: VolumeError) -> BlockError {
     match error {
-        VolumeError::Backend(BackendError::Full { place, .. }) => {
-            BlockError::NoSpace { object: place }
+        VolumeError::Backend(BackendError::Full { place, .. }) => BlockError::NoSpace {
+            object: format!("{place}; {WHAT_HELPS}, or make room on the disk"),
+        },
+        VolumeError::Full { kept } => {
+            let object = format!(
+                "the pool's disk beside {kept} bytes that are kept for compactions; {WHAT_HELPS}, or \
+                 make room on the disk"
+            );
+            BlockError::NoSpace { object }
         }
         VolumeError::Quota { quota, .. } => {
-            BlockError::NoSpace { object: format!("the pool, whose quota is {quota} bytes") }
+            let object =
+                format!("the pool, whose quota is {quota} bytes; {WHAT_HELPS}, or raise the quota");
+            BlockError::NoSpace { object }
         }
         error => BlockError::Io { object: "the pool".into(), source: Box::new(error) },
     }

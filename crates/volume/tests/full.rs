@@ -12,8 +12,8 @@ use onefold_backend::{
     BackendError, Folder, Log, LogReader, MemoryFolder, Operation, Pages, Syncer,
 };
 use onefold_block::{BlockDevice, BlockError, BlockSize, Durability};
-use onefold_testkit::random;
-use onefold_volume::{Hash, Options, Pool};
+use onefold_testkit::{SplitMix64, random};
+use onefold_volume::{Hash, Options, Pool, Volume};
 
 /// Bytes that the disk has.
 const SIZE: u64 = 40 << 20;
@@ -25,6 +25,8 @@ struct Disk {
     used: Arc<Mutex<Used>>,
     /// Whether it keeps room for logs that ask for it.
     keeps_room: bool,
+    /// Whether it tells how much is free.
+    tells_free: bool,
 }
 
 #[derive(Default)]
@@ -138,6 +140,10 @@ impl Folder for Disk {
         self.inner.remove(name)?;
         self.used().logs.remove(name);
         Ok(())
+    }
+
+    fn free_bytes(&self) -> Option<u64> {
+        self.tells_free.then(|| self.used().free())
     }
 }
 
@@ -311,4 +317,244 @@ fn an_unused_container_for_whose_footer_there_is_no_room_stops_no_compaction_of_
     volume.erase(0..1 << 30, Durability::OnReturn).unwrap();
     assert_eq!(pool.maintain().unwrap().compacted, 1);
     assert_eq!(containers(), Vec::<String>::new());
+}
+
+const BLOCK: u64 = 4096;
+
+/// What the blocks of a volume must hold, each by the seed of its bytes; 0 is zeros.
+struct Model {
+    volume: Volume,
+    seeds: Vec<u64>,
+    numbers: SplitMix64,
+}
+
+impl Model {
+    /// That of the new volume `name` of so many blocks.
+    fn new(pool: &Pool, name: &str, blocks: u64) -> Self {
+        pool.create_volume(name, blocks * BLOCK, BlockSize::B4096).unwrap();
+        let numbers = SplitMix64::new(blocks);
+        Self { volume: pool.volume(name).unwrap(), seeds: vec![0; blocks as usize], numbers }
+    }
+
+    fn put(&mut self, block: u64, seed: u64) -> Result<(), BlockError> {
+        let bytes = random(seed, BLOCK as usize);
+        self.volume.write(block * BLOCK, &bytes, Durability::OnFlush)?;
+        self.seeds[block as usize] = seed;
+        Ok(())
+    }
+
+    /// Overwrites a block, any of them, by bytes that were never there.
+    fn overwrite(&mut self) -> Result<(), BlockError> {
+        let (block, seed) = (self.numbers.next_u64(), self.numbers.next_u64());
+        self.put(block % self.seeds.len() as u64, seed | 1)
+    }
+
+    fn erase(&mut self, block: u64) {
+        self.volume.erase(block * BLOCK..(block + 1) * BLOCK, Durability::OnFlush).unwrap();
+        self.seeds[block as usize] = 0;
+    }
+
+    fn expect(&self) {
+        let mut found = vec![0; BLOCK as usize];
+        for (block, seed) in (0..).zip(&self.seeds) {
+            self.volume.read(block * BLOCK, &mut found).unwrap();
+            match seed {
+                0 => assert!(found.iter().all(|byte| *byte == 0), "block {block}"),
+                seed => assert!(found == random(*seed, BLOCK as usize), "block {block}"),
+            }
+        }
+    }
+}
+
+/// Overwrites at random, with a flush now and then, so many times.
+fn overwrite(pool: &Pool, models: &mut [Model], times: usize) {
+    for time in 0..times {
+        let count = models.len();
+        if let Err(error) = models[time % count].overwrite() {
+            panic!("write {time}: {error}; {:?}", pool.statistics());
+        }
+        if time % 500 == 499 {
+            models[0].volume.flush().unwrap();
+        }
+    }
+    models.iter().for_each(Model::expect);
+    assert_eq!(pool.check(), Vec::<String>::new());
+}
+
+#[test]
+fn a_disk_of_four_times_the_volume_is_overwritten_without_end() {
+    for tells_free in [false, true] {
+        let disk = Disk { keeps_room: true, tells_free, ..Disk::default() };
+        Pool::create(&disk, Hash::Blake3).unwrap();
+        let pool = open(&disk);
+        // what is left beside the room ahead of the journal and a next one's
+        let mut models = [Model::new(&pool, "a", 1400)];
+        overwrite(&pool, &mut models, 40_000);
+        drop((models, pool));
+        assert_eq!(open(&disk).check(), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn a_quota_of_three_times_the_volumes_is_overwritten_without_end() {
+    let folder = Arc::new(MemoryFolder::new());
+    Pool::create(&folder, Hash::Blake3).unwrap();
+    let quota = Some(3 * 1400 * BLOCK);
+    let options =
+        Options { table_bytes: 4 << 20, container_len: 1 << 20, quota, ..Options::default() };
+    let (pool, _) = Pool::open(folder, options).unwrap();
+    let mut models = [Model::new(&pool, "a", 700), Model::new(&pool, "b", 700)];
+    overwrite(&pool, &mut models, 20_000);
+    assert_eq!(pool.over_quota_pages(), 0);
+}
+
+#[test]
+fn many_writers_at_a_quota_are_slowed_and_none_is_refused() {
+    let folder = Arc::new(MemoryFolder::new());
+    Pool::create(&folder, Hash::Blake3).unwrap();
+    let quota = Some(3 * 8 * 200 * BLOCK);
+    let options =
+        Options { table_bytes: 4 << 20, container_len: 1 << 20, quota, ..Options::default() };
+    let (pool, _) = Pool::open(folder, options).unwrap();
+    let models: Vec<_> = (0..8).map(|n| Model::new(&pool, &format!("{n}"), 200)).collect();
+    std::thread::scope(|scope| {
+        for mut model in models {
+            scope.spawn(move || {
+                (0..4000).for_each(|_| model.overwrite().unwrap());
+                model.expect();
+            });
+        }
+    });
+    assert_eq!(pool.check(), Vec::<String>::new());
+}
+
+/// A pool of which only every third page is left when somebody else takes all that is free.
+fn full_of_garbage(disk: &Disk) -> (Pool, Model) {
+    Pool::create(disk, Hash::Blake3).unwrap();
+    let pool = open(disk);
+    let mut model = Model::new(&pool, "a", 3000);
+    (0..3000).for_each(|block| model.put(block, block + 1).unwrap());
+    (0..3000).filter(|block| block % 3 > 0).for_each(|block| model.erase(block));
+    pool.flush().unwrap();
+    disk.fill_up();
+    (pool, model)
+}
+
+#[test]
+fn a_full_disk_is_compacted_with_the_reserve() {
+    for is_reopened in [false, true] {
+        let disk = Disk { keeps_room: true, ..Disk::default() };
+        let (mut pool, mut model) = full_of_garbage(&disk);
+        if is_reopened {
+            let seeds = std::mem::take(&mut model.seeds);
+            drop((model, pool));
+            disk.fill_up();
+            pool = open(&disk);
+            let volume = pool.volume("a").unwrap();
+            model = Model { volume, seeds, numbers: SplitMix64::new(1) };
+        }
+        assert!(pool.maintain().unwrap().compacted > 5);
+        let free = disk.used().free();
+        assert!(free > 5 << 20, "{free}");
+        model.expect();
+        assert_eq!(pool.check(), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn a_write_on_a_full_disk_waits_for_a_compaction() {
+    let disk = Disk { keeps_room: true, ..Disk::default() };
+    let (pool, mut model) = full_of_garbage(&disk);
+    // what was garbage can be written again, all of it
+    for block in (0..2500).filter(|block| block % 3 > 0) {
+        model.put(block, 10_000 + block).unwrap();
+    }
+    model.expect();
+    assert_eq!(pool.check(), Vec::<String>::new());
+}
+
+#[test]
+fn a_compaction_that_finds_no_room_refuses_the_write_and_loses_nothing() {
+    // this disk keeps no room
+    let disk = Disk::default();
+    let (pool, mut model) = full_of_garbage(&disk);
+    let refused = (1..3000).find_map(|block| model.put(block, 10_000 + block).err());
+    assert!(matches!(refused, Some(BlockError::NoSpace { .. })), "{refused:?}");
+    disk.used().others -= 4 << 20;
+    assert!(pool.maintain().unwrap().compacted > 5);
+    for block in (0..2500).filter(|block| block % 3 > 0) {
+        model.put(block, 20_000 + block).unwrap();
+    }
+    model.expect();
+    assert_eq!(pool.check(), Vec::<String>::new());
+}
+
+#[test]
+fn containers_that_are_half_garbage_give_way_to_a_write() {
+    let folder = Arc::new(MemoryFolder::new());
+    Pool::create(&folder, Hash::Blake3).unwrap();
+    let quota = Some(10 << 20);
+    let options =
+        Options { table_bytes: 4 << 20, container_len: 1 << 20, quota, ..Options::default() };
+    let (pool, _) = Pool::open(folder, options).unwrap();
+    let mut model = Model::new(&pool, "a", 4000);
+    let refused = (0..4000).find_map(|block| model.put(block, block + 1).err().map(|_| block));
+    let written = refused.expect("a quota");
+    // page by page in turn, so that each container is used by half
+    (0..written).filter(|block| block % 2 == 0).for_each(|block| model.erase(block));
+    pool.flush().unwrap();
+    for block in (0..written).step_by(2).take(written as usize / 3) {
+        model.put(block, 10_000 + block).unwrap();
+    }
+    model.expect();
+    assert_eq!(pool.check(), Vec::<String>::new());
+}
+
+#[test]
+fn garbage_that_is_all_in_the_open_container_gives_way_to_a_write() {
+    let folder = Arc::new(MemoryFolder::new());
+    Pool::create(&folder, Hash::Blake3).unwrap();
+    let quota = Some(300_000);
+    let options =
+        Options { table_bytes: 1 << 20, container_len: 1 << 20, quota, ..Options::default() };
+    let (pool, _) = Pool::open(folder, options).unwrap();
+    let mut model = Model::new(&pool, "a", 8);
+    for _ in 0..1000 {
+        model.overwrite().unwrap();
+    }
+    model.expect();
+    assert_eq!(pool.check(), Vec::<String>::new());
+}
+
+#[test]
+fn what_snapshots_have_is_no_garbage_and_a_write_beyond_is_refused_at_once() {
+    for (quota, what) in [(Some(10 << 20), "raise the quota"), (None, "make room on the disk")] {
+        let disk = Disk { keeps_room: true, ..Disk::default() };
+        Pool::create(&disk, Hash::Blake3).unwrap();
+        let table_bytes = 4 << 20;
+        let options = Options { table_bytes, container_len: 1 << 20, quota, ..Options::default() };
+        let (pool, _) = Pool::open(Arc::new(disk.clone()), options).unwrap();
+        let mut model = Model::new(&pool, "a", 1000);
+        let refused = (0..).find_map(|time| {
+            if time % 500 == 0 {
+                pool.clone_volume("a", &format!("snapshot {time}"), true).unwrap();
+            }
+            model.overwrite().err()
+        });
+        // nothing was overwritten twice between two snapshots but a few
+        let begun = std::time::Instant::now();
+        let again = (0..100).filter(|_| model.overwrite().is_err()).count();
+        assert!(again > 50, "{again}");
+        assert!(begun.elapsed() < std::time::Duration::from_secs(20), "{:?}", begun.elapsed());
+        let told = refused.unwrap().to_string();
+        assert!(told.contains("snapshots") && told.contains(what), "{told}");
+        model.expect();
+        // and what helps does
+        for one in pool.volumes().iter().filter(|one| one.is_read_only) {
+            pool.delete_volume(&one.name).unwrap();
+        }
+        (0..3000).for_each(|_| model.overwrite().unwrap());
+        model.expect();
+        assert_eq!(pool.check(), Vec::<String>::new());
+    }
 }

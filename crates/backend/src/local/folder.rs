@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, Dir, FileType, Mode, mkdirat, statat, unlinkat};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, fstatvfs, mkdirat, statat, unlinkat};
 use rustix::io::Errno;
 
 use super::itself::Directory;
@@ -145,5 +145,10 @@ impl Folder for LocalFolder {
                 Err(BackendError::from_file(Operation::Delete, &path, errno.into()))
             }
         }
+    }
+
+    fn free_bytes(&self) -> Option<u64> {
+        let told = fstatvfs(self.0.as_file()).ok()?;
+        told.f_bavail.checked_mul(told.f_frsize)
     }
 }
