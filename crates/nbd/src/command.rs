@@ -27,6 +27,17 @@ pub(crate) enum Operation {
     Resize(u64),
 }
 
+/// Calls that may take as long as one another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Changes nothing.
+    Read,
+    /// A change that may have to wait for room.
+    Change,
+    /// Waits for the disk.
+    Sync,
+}
+
 /// What a device said to a call.
 pub(crate) enum Done {
     Nothing,
@@ -128,6 +139,19 @@ pub(crate) fn measured(command: u16) -> Option<onefold_block::Operation> {
 }
 
 impl Operation {
+    pub(crate) fn kind(&self) -> Kind {
+        match self {
+            Operation::Read { .. } | Operation::Cache(_) | Operation::Extents { .. } => Kind::Read,
+            Operation::Write { durability, .. }
+            | Operation::Erase(_, durability)
+            | Operation::WriteZeroes(_, _, durability) => match durability {
+                Durability::OnFlush => Kind::Change,
+                Durability::OnReturn => Kind::Sync,
+            },
+            Operation::Flush | Operation::Resize(_) => Kind::Sync,
+        }
+    }
+
     /// The bytes of the buffer that the call needs, for what is written or replied.
     pub(crate) fn buffer_len(&self) -> Option<usize> {
         match self {

@@ -20,7 +20,8 @@ pub struct Config {
     pub tls: Option<Tls>,
     /// What they can make the server spend.
     pub limits: Limits,
-    /// How many calls of devices run at once; as many threads are started.
+    /// How many calls of devices run at once: so many reads, as many writes, and as many calls that
+    /// wait for the disk, none of which keeps one of another kind waiting. As many threads are started.
     pub workers: usize,
     /// Is told what happens, by a thread that others wait for: it must not block.
     pub on_event: Arc<dyn Fn(Event<'_>) + Send + Sync>,
@@ -28,7 +29,7 @@ pub struct Config {
 
 impl Config {
     /// Serves `exports` on `listen` without TLS, on Unix sockets to nobody but this user, within the
-    /// default limits, with four workers a core, and tells nobody what happens.
+    /// default limits, with four workers of each kind a core, and tells nobody what happens.
     pub fn new(listen: Vec<Listen>, exports: Vec<Export>) -> Config {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Config {

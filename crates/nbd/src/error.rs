@@ -146,7 +146,7 @@ pub enum ServerError {
 }
 
 /// Why a request failed, as a number and in words.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
     pub(crate) errno: Errno,
     pub(crate) message: String,

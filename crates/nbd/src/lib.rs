@@ -15,7 +15,8 @@
 //!
 //! Each connection has a reader and a writer, tasks that take no thread while they wait. The
 //! reader judges requests, takes buffers and hands jobs to workers, threads that all connections
-//! share, which call the device. Replies leave in the order in which calls end, several at once. A
+//! share, which call the device: some for reads, some for writes, and some for what waits for the
+//! disk, so that flushes keep no read waiting. Replies leave in the order in which calls end, several at once. A
 //! request has room from its header to its reply; where a connection has used all of it, or the
 //! server its memory, the reader stops reading.
 //!

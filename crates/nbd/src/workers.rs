@@ -1,4 +1,8 @@
 //! The threads that call devices.
+//!
+//! Calls that only read, changes and calls that wait for the disk have threads of their own. So reads
+//! wait neither for a sync nor behind writes that wait for room in a pool, however many clients flush
+//! or write.
 
 use std::collections::VecDeque;
 use std::iter;
@@ -11,7 +15,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use crate::ServerError;
 use crate::buffers::Buffer;
-use crate::command::{Done, Operation};
+use crate::command::{Done, Kind, Operation};
 use crate::error::Failure;
 use crate::outbox::Outbox;
 use crate::reply::{Reply, ReplyTo};
@@ -36,9 +40,13 @@ pub(crate) struct Job {
     pub(crate) outbox: Arc<Outbox>,
 }
 
-/// Threads that take jobs in the order in which they come. They end when this is dropped and all
-/// jobs are done.
-pub(crate) struct Workers(Arc<Board>);
+/// Threads that take jobs, those of one kind in the order in which they come. They end when this is
+/// dropped and all jobs are done.
+pub(crate) struct Workers {
+    reads: Arc<Board>,
+    changes: Arc<Board>,
+    syncs: Arc<Board>,
+}
 
 /// Where jobs wait for workers, and workers for jobs.
 #[derive(Default)]
@@ -60,33 +68,46 @@ struct State {
 }
 
 impl Workers {
+    /// Starts `count` threads, at least one, for each kind of jobs.
     pub(crate) fn start(count: usize) -> Result<Workers, ServerError> {
-        let workers = Workers(Arc::default());
-        for number in 0..count.max(1) {
-            let board = workers.0.clone();
-            thread::Builder::new()
-                .name(format!("nbd-worker-{number}"))
-                .spawn(move || board.work())
-                .map_err(ServerError::Threads)?;
+        let (reads, changes, syncs) = (Arc::default(), Arc::default(), Arc::default());
+        let workers = Workers { reads, changes, syncs };
+        for (kind, board) in workers.boards() {
+            for number in 0..count.max(1) {
+                let board = board.clone();
+                thread::Builder::new()
+                    .name(format!("nbd-{kind:?}-{number}").to_lowercase())
+                    .spawn(move || board.work())
+                    .map_err(ServerError::Threads)?;
+            }
         }
         Ok(workers)
     }
 
     /// Takes all `jobs`, which may be none.
     pub(crate) fn submit(&self, jobs: &mut Vec<Job>) {
-        if jobs.is_empty() {
-            return;
+        for (kind, board) in self.boards() {
+            let is_of_kind = |job: &mut Job| job.operation.kind() == kind;
+            let mut of_kind = jobs.extract_if(.., is_of_kind).peekable();
+            if of_kind.peek().is_some() {
+                let mut state = board.lock();
+                state.jobs.extend(of_kind);
+                board.call(state);
+            }
         }
-        let mut state = self.0.lock();
-        state.jobs.extend(jobs.drain(..));
-        self.0.call(state);
+    }
+
+    fn boards(&self) -> [(Kind, &Arc<Board>); 3] {
+        [(Kind::Read, &self.reads), (Kind::Change, &self.changes), (Kind::Sync, &self.syncs)]
     }
 }
 
 impl Drop for Workers {
     fn drop(&mut self) {
-        self.0.lock().is_over = true;
-        self.0.called.notify_all();
+        for (_, board) in self.boards() {
+            board.lock().is_over = true;
+            board.called.notify_all();
+        }
     }
 }
 
@@ -98,7 +119,7 @@ impl Board {
         }
     }
 
-    /// Waits for a job, or for writes that may be one call; false if there will be none any more. Who
+    /// Waits for a job, or for several that may be one call; false if there will be none any more. Who
     /// takes one and leaves others calls for another worker first, as the job may take long.
     fn next(&self, jobs: &mut Vec<Job>) -> bool {
         let mut state = self.lock();
@@ -107,6 +128,7 @@ impl Board {
                 jobs.push(job);
                 let is_alone = state.idle == 0;
                 take_writes(&mut state.jobs, jobs, is_alone);
+                take_flushes(&mut state.jobs, jobs);
                 self.call(state);
                 return true;
             }
@@ -154,22 +176,50 @@ fn take_writes(waiting: &mut VecDeque<Job>, jobs: &mut Vec<Job>, is_alone: bool)
     }
 }
 
-/// Does the jobs, which are writes to one device if there are several.
+/// Moves the flushes that wait first from `waiting` to `jobs` if that is one of the same device: one
+/// call is enough for all that came before it.
+fn take_flushes(waiting: &mut VecDeque<Job>, jobs: &mut Vec<Job>) {
+    let device = jobs[0].device.clone();
+    let is_flush = |job: &Job| job.operation == Operation::Flush;
+    if is_flush(&jobs[0]) {
+        let joins = |job: &mut Job| is_flush(job) && Arc::ptr_eq(&job.device, &device);
+        jobs.extend(iter::from_fn(|| waiting.pop_front_if(joins)));
+    }
+}
+
+/// Does the jobs, which are writes to one device, or flushes of one, if there are several.
 fn run(jobs: &mut Vec<Job>) {
-    let are_done = jobs.len() > 1 && {
-        let durability = jobs[0].as_write().map_or(Durability::OnReturn, |write| write.2);
-        let writes: Vec<(u64, &[u8])> = jobs.iter().filter_map(Job::write).collect();
-        let call = || jobs[0].device.write_many(&writes, durability);
-        catch_unwind(AssertUnwindSafe(call)).is_ok_and(|outcome| outcome.is_ok())
+    let together = if jobs.len() > 1 { run_as_one(jobs) } else { None };
+    let end = |job: Job| match &together {
+        Some(outcome) => job.end(outcome.clone().map(|()| Done::Nothing)),
+        None => job.run(),
     };
-    // which of them failed is found out by doing each again
-    let end = |job: Job| if are_done { job.end(Ok(Done::Nothing)) } else { job.run() };
     let ended: Vec<(Arc<Outbox>, Reply)> = jobs.drain(..).map(end).collect();
     let mut ended = ended.into_iter().peekable();
     while let Some((outbox, first)) = ended.next() {
         let next = || ended.next_if(|(other, _)| Arc::ptr_eq(other, &outbox));
         outbox.send(iter::once(first).chain(iter::from_fn(next).map(|(_, reply)| reply)));
     }
+}
+
+/// Does several writes to one device, or flushes of one, by one call. `None` if each is to be done
+/// again: so it is found out which of the writes failed.
+fn run_as_one(jobs: &[Job]) -> Option<Result<(), Failure>> {
+    let device = &*jobs[0].device;
+    let Some((_, _, durability)) = jobs[0].as_write() else {
+        // a flush after one that failed may say that all went well, and it did not
+        return Some(guarded(|| Ok(device.flush()?)));
+    };
+    let writes: Vec<(u64, &[u8])> = jobs.iter().filter_map(Job::write).collect();
+    let written = guarded(|| Ok(device.write_many(&writes, durability)?));
+    written.is_ok().then_some(written)
+}
+
+/// What `call` gives, and an error if it panics: a device that is broken for one request is still there
+/// for the others.
+fn guarded<T>(call: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
+    catch_unwind(AssertUnwindSafe(call))
+        .unwrap_or_else(|_| Err(Failure::new(Errno::Io, "the device panicked")))
 }
 
 impl Job {
@@ -188,10 +238,7 @@ impl Job {
 
     fn run(mut self) -> (Arc<Outbox>, Reply) {
         let (operation, buffer) = (self.operation.clone(), self.buffer.take());
-        // a device that is broken for one request is still there for the others
-        let call = || operation.perform(&*self.device, buffer);
-        let outcome = catch_unwind(AssertUnwindSafe(call))
-            .unwrap_or_else(|_| Err(Failure::new(Errno::Io, "the device panicked")));
+        let outcome = guarded(|| operation.perform(&*self.device, buffer));
         self.end(outcome)
     }
 

@@ -207,9 +207,9 @@ fn requests_beyond_the_room_of_a_connection_are_not_read() {
         ..config
     });
     let mut client = lab.client();
-    lab.device.hold("flush");
+    lab.device.hold("erase");
     for cookie in 0..6 {
-        client.send_request((FLUSH, 0), cookie, 0, 0);
+        client.send_request((TRIM, 0), cookie, 0, 4096);
     }
     lab.device.wait_for(3);
     thread::sleep(Duration::from_millis(50));

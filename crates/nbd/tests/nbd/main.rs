@@ -6,6 +6,7 @@ mod connections;
 mod device;
 mod exports;
 mod handshake;
+mod lanes;
 mod malformed;
 mod server;
 mod shutdown;
