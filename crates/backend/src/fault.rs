@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 
-use crate::{BackendError, Folder, Log, LogReader, ObjectInfo, Objects, Operation, Pages, Syncer};
+use crate::{
+    BackendError, Folder, Log, LogReader, ObjectInfo, Objects, Operation, Pages, Reserved, Syncer,
+};
 
 /// How a call fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -332,7 +334,7 @@ impl<T: Log> Log for Faulty<T> {
         self.on_file(Operation::Resize, |inner| inner.truncate(len))
     }
 
-    fn reserve(&mut self, bytes: u64) -> bool {
+    fn reserve(&mut self, bytes: u64) -> Reserved {
         self.inner.reserve(bytes)
     }
 

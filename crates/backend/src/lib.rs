@@ -43,7 +43,7 @@ pub use append_only::AppendOnly;
 pub use error::{BackendError, Cause, ErrorKind, Operation};
 pub use folder::Folder;
 pub use local::{LocalCache, LocalFolder, LocalLog, LocalObjects, LocalPages};
-pub use log::{Log, LogReader, Syncer};
+pub use log::{Log, LogReader, Reserved, Syncer};
 pub use memory::{MemoryFolder, MemoryLog, MemoryObjects, MemoryPages};
 pub use objects::{ObjectInfo, Objects, OnAnswer, Request, Span};
 pub use overlay::Overlay;

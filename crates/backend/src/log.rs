@@ -29,15 +29,14 @@ pub trait Log: Send {
     /// More than [`len`](Self::len) is [`BackendError::OutOfRange`], and does nothing.
     fn truncate(&mut self, len: u64) -> Result<(), BackendError>;
 
-    /// Asks for room for `bytes` behind the end, so that appends of so many do not meet a full disk;
-    /// whether it is there now. Where a place cannot do that it never is.
+    /// Asks for room for `bytes` behind the end, so that appends of so many do not meet a full disk.
     ///
     /// Length and bytes stay as they are. The room lasts until appends have used it, one of them
     /// failed, or the end is cut off; none for 0 bytes gives back what is left of it. Otherwise it goes
     /// with the file.
-    fn reserve(&mut self, bytes: u64) -> bool {
+    fn reserve(&mut self, bytes: u64) -> Reserved {
         let _ = bytes;
-        false
+        Reserved::Never
     }
 
     /// The length in bytes, appended and not yet synced bytes included.
@@ -55,6 +54,17 @@ pub trait Log: Send {
 
     /// What syncs this log from beside the handle. The log may stay owned for as long as it lives.
     fn syncer(&self) -> Arc<dyn Syncer>;
+}
+
+/// What came of asking for room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reserved {
+    /// It is there.
+    Kept,
+    /// There is not so much of it now.
+    Full,
+    /// The place keeps no room.
+    Never,
 }
 
 /// Syncs a log while others append to it.
@@ -96,7 +106,7 @@ impl<T: Log + ?Sized> Log for Box<T> {
         (**self).truncate(len)
     }
 
-    fn reserve(&mut self, bytes: u64) -> bool {
+    fn reserve(&mut self, bytes: u64) -> Reserved {
         (**self).reserve(bytes)
     }
 

@@ -1,7 +1,7 @@
 //! Room ahead of a journal, so that a disk that others fill can be got out of: space comes back only
 //! once a batch says what goes.
 
-use onefold_backend::{BackendError, Log};
+use onefold_backend::{BackendError, Log, Reserved};
 
 use crate::frame::{self, Owner};
 
@@ -65,7 +65,7 @@ impl Ahead {
 
     /// Asks for so many bytes behind the end; whether they are there. If not, what is there stays.
     fn ask(&mut self, room: u64) -> bool {
-        let is_there = self.log.reserve(room);
+        let is_there = self.log.reserve(room) == Reserved::Kept;
         if is_there {
             self.until = self.log.len() + room;
         }

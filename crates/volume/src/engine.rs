@@ -693,7 +693,10 @@ impl Engine {
             return Ok(());
         }
         match self.batches.try_lock() {
-            Ok(batches) => self.commit_to(batches),
+            Ok(batches) => {
+                let mut held = Some(batches);
+                self.with_reserve(|| self.commit_to(held.take().unwrap_or_else(|| self.batches())))
+            }
             Err(_) if waiting < MOST_WAITING * self.options.commit_len => Ok(()),
             Err(_) => self.commit(),
         }
@@ -702,7 +705,11 @@ impl Engine {
     /// Makes durable what was done before, and removes the files of containers that are dead then. On a
     /// full disk it takes the reserve: what is erased or deleted gives room back by a commit.
     pub(crate) fn commit(&self) -> Result<(), VolumeError> {
-        self.with_reserve(|| self.commit_to(self.batches.lock().expect("nobody panics with it")))
+        self.with_reserve(|| self.commit_to(self.batches()))
+    }
+
+    fn batches(&self) -> MutexGuard<'_, Batches> {
+        self.batches.lock().expect("nobody panics with it")
     }
 
     fn commit_to(&self, mut batches: MutexGuard<'_, Batches>) -> Result<(), VolumeError> {

@@ -587,6 +587,11 @@ impl Pool {
         self.0.table().populate();
     }
 
+    /// Lets no write wait for room any more, as before a shutdown: one that has none is refused at once.
+    pub fn let_no_write_wait(&self) {
+        self.0.let_no_write_wait();
+    }
+
     /// Pages that were refused because of the quota, since the pool was opened.
     pub fn over_quota_pages(&self) -> u64 {
         self.0.counters.over_quota.load(Ordering::Relaxed)

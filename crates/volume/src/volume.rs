@@ -12,7 +12,6 @@ use crate::handle::VolumeId;
 use crate::located::{Wanted, read_all};
 use crate::pool::check_size;
 use crate::record::Record;
-use crate::room::Patience;
 
 /// Blocks that are put at a time: so many go through each stage together.
 const BATCH: usize = 256;
@@ -135,7 +134,6 @@ impl Volume {
         parts: &[Range<u64>],
         writes: &[(u64, &[u8])],
     ) -> Result<(), VolumeError> {
-        let mut patience = Patience::default();
         loop {
             let seen = self.engine.room_made();
             let put = {
@@ -148,7 +146,7 @@ impl Volume {
                     self.engine.help();
                     return Ok(());
                 }
-                Err(error) => self.engine.make_room(error, seen, &mut patience)?,
+                Err(error) => self.engine.make_room(error, seen)?,
             }
         }
     }

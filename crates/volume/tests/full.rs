@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use onefold_backend::fault::{Failure, Fault, Faults, Faulty};
 use onefold_backend::{
-    BackendError, Folder, Log, LogReader, MemoryFolder, Operation, Pages, Syncer,
+    BackendError, Folder, Log, LogReader, MemoryFolder, Operation, Pages, Reserved, Syncer,
 };
 use onefold_block::{BlockDevice, BlockError, BlockSize, Durability};
 use onefold_testkit::{SplitMix64, random};
@@ -111,8 +111,14 @@ impl Log for Bounded {
         Ok(())
     }
 
-    fn reserve(&mut self, bytes: u64) -> bool {
-        self.disk.keeps_room && self.disk.used().take(&self.name, self.log.len() + bytes)
+    fn reserve(&mut self, bytes: u64) -> Reserved {
+        if !self.disk.keeps_room {
+            return Reserved::Never;
+        }
+        match self.disk.used().take(&self.name, self.log.len() + bytes) {
+            true => Reserved::Kept,
+            false => Reserved::Full,
+        }
     }
 
     fn len(&self) -> u64 {
@@ -556,5 +562,56 @@ fn what_snapshots_have_is_no_garbage_and_a_write_beyond_is_refused_at_once() {
         (0..3000).for_each(|_| model.overwrite().unwrap());
         model.expect();
         assert_eq!(pool.check(), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn after_a_restart_with_a_spent_reserve_compactions_come_before_writes() {
+    let disk = Disk { keeps_room: true, ..Disk::default() };
+    let (pool, model) = full_of_garbage(&disk);
+    let seeds = model.seeds;
+    drop((model.volume, pool));
+    disk.used().logs.insert("reserve".into(), 0);
+    disk.fill_up();
+    // enough to empty a container, and less than the reserve
+    disk.used().others -= 1 << 20;
+    let pool = open(&disk);
+    let volume = pool.volume("a").unwrap();
+    let mut model = Model { volume, seeds, numbers: SplitMix64::new(1) };
+    for block in (0..2000).filter(|block| block % 3 > 0) {
+        model.put(block, 10_000 + block).unwrap();
+    }
+    model.expect();
+    assert_eq!(pool.check(), Vec::<String>::new());
+}
+
+#[test]
+fn erasing_on_a_full_disk_takes_the_reserve() {
+    for keeps_room in [true, false] {
+        let disk = Disk { keeps_room, ..Disk::default() };
+        Pool::create(&disk, Hash::Blake3).unwrap();
+        let options = Options {
+            table_bytes: 4 << 20,
+            container_len: 1 << 20,
+            // each erase is told of before the next
+            commit_len: 1,
+            ..Options::default()
+        };
+        let (pool, _) = Pool::open(Arc::new(disk.clone()), options).unwrap();
+        let mut model = Model::new(&pool, "a", 2000);
+        (0..2000).for_each(|block| model.put(block, block + 1).unwrap());
+        disk.fill_up();
+        if keeps_room {
+            // what is ahead of the journal is used up
+            let mut used = disk.used();
+            let name = used.logs.keys().find(|name| name.starts_with("journal-")).unwrap().clone();
+            let len = disk.inner.reader(&name).unwrap().len();
+            let freed = used.logs.insert(name, len).unwrap() - len;
+            used.others += freed;
+        }
+        let erased = (0..100).try_for_each(|block| {
+            model.volume.erase(block * BLOCK..(block + 1) * BLOCK, Durability::OnFlush)
+        });
+        assert_eq!(erased.is_ok(), keeps_room, "{erased:?}");
     }
 }

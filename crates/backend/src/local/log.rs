@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::itself::Directory;
 use super::owned::OwnedFile;
 use crate::error::name_and_place;
-use crate::{BackendError, Log, LogReader, Operation, Syncer};
+use crate::{BackendError, Log, LogReader, Operation, Reserved, Syncer};
 
 /// A log in a local file, owned by one handle at a time, in this process or any other.
 #[derive(Debug)]
@@ -43,7 +43,7 @@ impl Log for LocalLog {
         self.0.shrink(len)
     }
 
-    fn reserve(&mut self, bytes: u64) -> bool {
+    fn reserve(&mut self, bytes: u64) -> Reserved {
         self.0.reserve(bytes)
     }
 

@@ -10,10 +10,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{FallocateFlags, fallocate};
+use rustix::io::Errno;
 
 use super::itself::Directory;
 use crate::error::name_and_place;
-use crate::{BackendError, Operation, Syncer};
+use crate::{BackendError, Operation, Reserved, Syncer};
 
 /// A file opened for reading and writing, locked against other handles.
 #[derive(Debug)]
@@ -114,19 +115,20 @@ impl OwnedFile {
         Ok(offset)
     }
 
-    /// Has the file system keep room for `bytes` behind the end, and gives back what it kept beyond;
-    /// whether it does.
-    pub(super) fn reserve(&mut self, bytes: u64) -> bool {
+    /// Has the file system keep room for `bytes` behind the end, and gives back what it kept beyond.
+    pub(super) fn reserve(&mut self, bytes: u64) -> Reserved {
         if self.shared.check(Operation::Resize).is_err() {
-            return false;
+            return Reserved::Never;
         }
         // What is to be kept is bytes that nobody reads, and no error loses any.
-        match bytes {
-            0 => self.shared.file.set_len(self.len).is_ok(),
-            _ => {
-                let how = FallocateFlags::KEEP_SIZE;
-                fallocate(&self.shared.file, how, self.len, bytes).is_ok()
-            }
+        let asked = match bytes {
+            0 => self.shared.file.set_len(self.len).map_err(|_| Errno::IO),
+            _ => fallocate(&self.shared.file, FallocateFlags::KEEP_SIZE, self.len, bytes),
+        };
+        match asked {
+            Ok(()) => Reserved::Kept,
+            Err(Errno::NOSPC | Errno::DQUOT) => Reserved::Full,
+            Err(_) => Reserved::Never,
         }
     }
 
@@ -247,7 +249,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut file = OwnedFile::open(&folder.path().join("log")).unwrap();
         file.append(b"abc").unwrap();
-        if !file.reserve(ROOM) {
+        if file.reserve(ROOM) != Reserved::Kept {
             onefold_testkit::skip("the file system keeps no room for files");
             return;
         }
@@ -258,7 +260,7 @@ mod tests {
         let mut found = [0; 6];
         file.read(0, &mut found).unwrap();
         assert_eq!(&found, b"abcdef");
-        assert!(file.reserve(0));
+        assert_eq!(file.reserve(0), Reserved::Kept);
         assert!(taken(&file) < ROOM / 2, "{}", taken(&file));
         assert_eq!((file.len(), file.shared.file.metadata().unwrap().len()), (6, 6));
     }

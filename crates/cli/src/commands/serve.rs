@@ -228,6 +228,7 @@ impl Serve {
             warn!(request, "this was not done in time and is left; it may be done in part");
         }
         drop(service);
+        pool.let_no_write_wait();
         let ended = server.shutdown(PATIENCE);
         // It also makes durable what no client that is still there has flushed.
         let kept = match self.read_only {
