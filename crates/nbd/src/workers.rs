@@ -182,8 +182,9 @@ fn take_flushes(waiting: &mut VecDeque<Job>, jobs: &mut Vec<Job>) {
     let device = jobs[0].device.clone();
     let is_flush = |job: &Job| job.operation == Operation::Flush;
     if is_flush(&jobs[0]) {
-        let joins = |job: &mut Job| is_flush(job) && Arc::ptr_eq(&job.device, &device);
-        jobs.extend(iter::from_fn(|| waiting.pop_front_if(joins)));
+        let joins = |job: &&Job| is_flush(job) && Arc::ptr_eq(&job.device, &device);
+        let count = waiting.iter().take_while(joins).count();
+        jobs.extend(waiting.drain(..count));
     }
 }
 

@@ -448,8 +448,8 @@ pub(crate) mod tests {
         pool.roll_back_volume("a", "snapshot").unwrap();
         // each had found its range within the volume, and waited for the locks of its blocks
         let late = [
-            volume.put(&[(0, &[2; 4096])]),
-            volume.put(&[(4000, &[2; 200])]),
+            volume.put(&[(0, &[2; 4096])]).map_err(block_error),
+            volume.put(&[(4000, &[2; 200])]).map_err(block_error),
             volume.erase_blocks(0..2),
             volume.resize(4096),
         ];
