@@ -9,7 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 
 use crate::{
-    BackendError, Folder, Log, LogReader, ObjectInfo, Objects, Operation, Pages, Reserved, Syncer,
+    BackendError, Folder, Log, LogReader, MountId, ObjectInfo, Objects, Operation, Pages, Reserved,
+    Syncer,
 };
 
 /// How a call fails.
@@ -419,6 +420,10 @@ impl<T: Folder> Folder for Faulty<T> {
 
     fn free_bytes(&self) -> Option<u64> {
         self.inner.free_bytes()
+    }
+
+    fn mount(&self) -> Option<MountId> {
+        self.inner.mount()
     }
 }
 

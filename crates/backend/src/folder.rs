@@ -38,6 +38,23 @@ pub trait Folder: Send + Sync {
     fn free_bytes(&self) -> Option<u64> {
         None
     }
+
+    /// The mount of the folder's file system, or `None` if the system cannot tell mounts apart.
+    ///
+    /// As long as it is the same, no power cut came between: files hold all that was written, synced
+    /// or not, unless the storage lost or changed it.
+    fn mount(&self) -> Option<MountId> {
+        None
+    }
+}
+
+/// One mount of a file system, within one boot of the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MountId {
+    /// The kernel's id of the boot; not zero.
+    pub boot: [u8; 16],
+    /// The number of the mount, which the kernel gives out once in a boot.
+    pub number: u64,
 }
 
 macro_rules! forward_folder {
@@ -69,6 +86,10 @@ macro_rules! forward_folder {
 
             fn free_bytes(&self) -> Option<u64> {
                 (**self).free_bytes()
+            }
+
+            fn mount(&self) -> Option<MountId> {
+                (**self).mount()
             }
         }
     };

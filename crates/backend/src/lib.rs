@@ -41,7 +41,7 @@ mod usage;
 
 pub use append_only::AppendOnly;
 pub use error::{BackendError, Cause, ErrorKind, Operation};
-pub use folder::Folder;
+pub use folder::{Folder, MountId};
 pub use local::{LocalCache, LocalFolder, LocalLog, LocalObjects, LocalPages};
 pub use log::{Log, LogReader, Reserved, Syncer};
 pub use memory::{MemoryFolder, MemoryLog, MemoryObjects, MemoryPages};

@@ -140,6 +140,9 @@ fn tell(error: &anyhow::Error) -> Vec<String> {
 
 const LATER: &str = "a later Onefold wrote it: use that one, or a later one still";
 
+const REPAIR: &str = "copy the pool's folder, or restore it from a backup; `onefold volume check --repair` \
+                      goes on with what is whole, and docs/volumes.md says what it gives up";
+
 /// A way out, where one is known.
 fn hint(error: &anyhow::Error) -> Option<String> {
     if let Some(missing) = error.downcast_ref::<NoRepository>() {
@@ -170,6 +173,11 @@ fn hint(error: &anyhow::Error) -> Option<String> {
             return Some("one process has a pool at a time; end `onefold serve`, or wait".into());
         }
         Some(VolumeError::NewerVersion { .. }) => return Some(LATER.into()),
+        Some(
+            VolumeError::Incomplete { .. }
+            | VolumeError::Damaged { .. }
+            | VolumeError::HeadMissing { .. },
+        ) => return Some(REPAIR.into()),
         Some(VolumeError::NoPool) => {
             return Some("`onefold volume create` makes a pool with its first volume".into());
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, anyhow, ensure};
 use clap::{Args, Command, ValueEnum};
 use onefold_backend::{BackendError, Folder, LocalFolder};
-use onefold_volume::{Options, Pool, VolumeError};
+use onefold_volume::{Options, Pool, Repaired, VolumeError};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::console::Console;
@@ -142,7 +142,10 @@ pub(crate) fn most_files() -> usize {
 /// Warns of what is damaged in a pool.
 fn warning(console: &Console) -> impl Fn(VolumeError) {
     move |error| {
-        console.warn(format_args!("pages are lost, and blocks that are one of them: {error}"));
+        console.warn(match error {
+            VolumeError::UnreadRecord { .. } => error.to_string(),
+            error => format!("pages are lost, and blocks that are one of them: {error}"),
+        });
     }
 }
 
@@ -187,6 +190,11 @@ impl PoolArgs {
             return Err(VolumeError::NoPool).with_context(|| self.place());
         }
         Ok(Arc::new(LocalFolder::create(&self.pool).with_context(|| self.place())?))
+    }
+
+    /// Restores what can be restored of a damaged pool that nobody serves.
+    pub(crate) fn repair(&self) -> Result<Repaired> {
+        Pool::repair(&self.folder(false)?).with_context(|| self.place())
     }
 
     /// Opens the pool in a folder that is open already, and warns of what is damaged in it.

@@ -2,6 +2,7 @@
 //! once a batch says what goes.
 
 use onefold_backend::{BackendError, Log, Reserved};
+use onefold_seal::Check;
 
 use crate::frame::{self, Owner};
 
@@ -28,14 +29,14 @@ impl Ahead {
         ahead
     }
 
-    /// Appends a frame; it is durable after the next sync. On a disk that has no room just now what is
+    /// Appends a frame; it is durable after the next sync. Returns its check. On a disk that has no room just now what is
     /// left of it is used, and each time it is asked for more.
     pub(crate) fn append(
         &mut self,
         owner: Owner,
         number: u64,
         body: &[u8],
-    ) -> Result<(), BackendError> {
+    ) -> Result<Check, BackendError> {
         if self.until < self.log.len() + ROOM / 2 {
             self.ask(ROOM);
         }
@@ -45,6 +46,11 @@ impl Ahead {
             self.ask_anew();
         }
         appended
+    }
+
+    /// The length in bytes.
+    pub(crate) fn len(&self) -> u64 {
+        self.log.len()
     }
 
     /// Makes durable what was appended before.

@@ -69,6 +69,28 @@ pub enum VolumeError {
         /// What is wrong.
         problem: String,
     },
+    /// Frames of a journal are damaged or missing, and some of them may have been acknowledged. Nothing
+    /// was changed but the mark.
+    #[error(
+        "{journal}, byte {at}: {problem}: what was flushed may be missing, and the pool is left as it is"
+    )]
+    Incomplete {
+        /// The journal.
+        journal: String,
+        /// Where its whole frames end, in bytes.
+        at: u64,
+        /// What is wrong.
+        problem: String,
+    },
+    /// Neither copy of the record of the last acknowledged frame is whole. Volumes are not affected.
+    #[error(
+        "{object}: neither of its copies is whole, so it was not found out whether the last frame of the \
+         journal is there"
+    )]
+    UnreadRecord {
+        /// The file.
+        object: &'static str,
+    },
     /// A record has not the form it must have, though its check holds.
     #[error("{object}: {source}")]
     Malformed {
@@ -80,6 +102,14 @@ pub enum VolumeError {
     /// The folder holds no pool.
     #[error("there is no pool here")]
     NoPool,
+    /// The folder has a pool whose own file is lost.
+    #[error(
+        "the file 'pool', which says what pool this is, is missing or empty, though '{found}' is here"
+    )]
+    HeadMissing {
+        /// The first file of the pool there.
+        found: String,
+    },
     /// The folder holds something.
     #[error("a pool is made in an empty folder, and '{found}' is in this one")]
     NotEmpty {

@@ -21,6 +21,16 @@ pub(crate) fn container_name(number: u32) -> String {
     format!("container-{number:08x}")
 }
 
+/// The number of the container whose file has this name.
+pub(crate) fn container_of(name: &str) -> Option<u32> {
+    let number = u32::from_str_radix(name.strip_prefix("container-")?, 16).ok()?;
+    (container_name(number) == name).then_some(number)
+}
+
+pub(crate) fn is_container(name: &str) -> bool {
+    container_of(name).is_some()
+}
+
 /// The id in a container's header.
 pub(crate) fn container_id(number: u32) -> ObjectId {
     let mut id = [0; ObjectId::LEN];

@@ -13,10 +13,9 @@ use crate::metadata::{MAX_BATCH, Writer};
 
 const HEAD: usize = 4 + 8 + 8 + CHECK_LEN;
 
-/// At so many places one behind the other a frame is looked for at a time, in so many bytes: the
-/// longest one that begins there is in them.
+/// Heads are looked for at so many places one behind the other at a time.
 const BEGINNINGS: usize = 1 << 20;
-const WINDOW: usize = BEGINNINGS + HEAD + MAX_BATCH;
+const WINDOW: usize = BEGINNINGS + HEAD - 1;
 
 /// Whose frames a log has.
 #[derive(Debug, Clone, Copy)]
@@ -25,13 +24,35 @@ pub(crate) struct Owner {
     pub(crate) writer: Writer,
 }
 
-/// Appends a frame; it is durable after the next sync.
+/// Where the last frames of a log end for its reader.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    /// Before the frame of this number. All before it must be there.
+    Before(u64),
+    /// Behind the last whole one. A power cut may have torn the next one, in any way.
+    Torn,
+    /// The same, without a power cut since: the append of the next one may have been cut short.
+    CutShort,
+}
+
+/// How far a log could be read.
+#[derive(Debug)]
+pub(crate) struct Read {
+    /// The number behind the last frame that was given.
+    pub(crate) next: u64,
+    /// The byte behind it.
+    pub(crate) end: u64,
+    /// Why frames that follow there are damaged or missing.
+    pub(crate) problem: Option<String>,
+}
+
+/// Appends a frame; it is durable after the next sync. Returns its check.
 pub(crate) fn append(
     log: &mut dyn Log,
     owner: Owner,
     number: u64,
     body: &[u8],
-) -> Result<(), BackendError> {
+) -> Result<Check, BackendError> {
     assert!(body.len() <= MAX_BATCH, "a frame of {} bytes", body.len());
     let mut frame = Vec::with_capacity(HEAD + body.len());
     frame.extend_from_slice(&(body.len() as u32).to_le_bytes());
@@ -40,26 +61,24 @@ pub(crate) fn append(
     let check = Check::of(&[owner.pool.as_bytes(), &frame, body]);
     frame.extend_from_slice(check.as_bytes());
     frame.extend_from_slice(body);
-    log.append(&frame).map(drop)
+    log.append(&frame).map(|_| check)
 }
 
-/// Gives the body of each frame of `log`, called `name`, to `take`, from the number `first` on;
-/// returns the number behind the last.
+/// Gives the body of each frame of `log` to `take`, from the number `first` on, until frames end as
+/// `until` says or one is damaged.
 ///
-/// Frames from `until` on are left out, and all before it must be there. Without such a bound a frame
-/// is synced before the next one is appended: only the last may be torn, and what is no frame though
-/// a later one follows is damage.
+/// A frame is synced before the next one is appended. Therefore only the last can be torn, and bytes
+/// that are no frame are damage if a later frame follows.
 pub(crate) fn read(
     log: &dyn Log,
-    name: &str,
     owner: Owner,
     first: u64,
-    until: Option<u64>,
+    until: End,
     mut take: impl FnMut(&[u8]) -> Result<(), VolumeError>,
-) -> Result<u64, VolumeError> {
+) -> Result<Read, VolumeError> {
     let (mut next, mut end) = (first, 0);
     let mut body = Vec::new();
-    while until.is_none_or(|until| next < until)
+    while until != End::Before(next)
         && let Some(head) = Head::read(log, end)?
     {
         if head.number != next || head.writer != owner.writer || !head.fits(log, end) {
@@ -74,49 +93,82 @@ pub(crate) fn read(
         next += 1;
         end += (HEAD + head.len) as u64;
     }
-    let damaged = |problem| Err(VolumeError::Damaged { object: name.to_owned(), at: end, problem });
-    match until {
-        Some(until) if next < until => {
-            damaged(format!("no frame {next} is here, expected all up to {}", until - 1))
-        }
-        Some(_) => Ok(next),
-        None => match later_frame(log, owner.pool, next, end)? {
-            None => Ok(next),
-            Some(at) => {
-                damaged(format!("no frame {next} is here, though a later one follows at {at}"))
-            }
-        },
-    }
+    let problem = match until {
+        End::Before(bound) => (next < bound)
+            .then(|| format!("no frame {next} is here, expected all up to {}", bound - 1)),
+        End::CutShort if !may_be_cut_short(log, owner, next, end)? => Some(format!(
+            "what is here is not frame {next}, and no power cut came since it was written"
+        )),
+        End::Torn | End::CutShort => later_frame(log, owner.pool, next, end)?
+            .map(|at| format!("no frame {next} is here, though a later one follows at {at}")),
+    };
+    Ok(Read { next, end, problem })
+}
+
+/// Whether what lies from byte `at` on may be a part of frame `number` of `owner`, all of whose bytes
+/// are as they were appended.
+fn may_be_cut_short(
+    log: &dyn Log,
+    owner: Owner,
+    number: u64,
+    at: u64,
+) -> Result<bool, BackendError> {
+    // A head that is not whole tells too little.
+    Ok(Head::read(log, at)?.is_none_or(|head| {
+        let is_next = (head.number, head.writer) == (number, owner.writer);
+        is_next && head.len <= MAX_BATCH && !head.fits(log, at)
+    }))
 }
 
 /// Where behind `from` a frame begins that has a number from `next` on.
 ///
-/// No more is in memory than it takes to have the longest frame whole: what lies behind a torn one may
-/// be longer than memory is.
+/// Holds one window and one frame in memory, since what follows a torn frame may be longer than
+/// memory. Zeros are passed over: no head consists of them.
 fn later_frame(
     log: &dyn Log,
     pool: ObjectId,
     next: u64,
     from: u64,
 ) -> Result<Option<u64>, VolumeError> {
-    let (mut window, mut start) = (Vec::new(), from);
+    let (mut window, mut body, mut start) = (Vec::new(), Vec::new(), from);
     while log.len() - start >= HEAD as u64 {
-        let there = window.len();
         window.resize((log.len() - start).min(WINDOW as u64) as usize, 0);
-        log.read(start + there as u64, &mut window[there..])?;
-        for (at, head) in window.windows(HEAD).take(BEGINNINGS).enumerate() {
-            let head = Head::decode(head.try_into().expect("as long as a head"));
-            let is_plausible = head.len <= MAX_BATCH && head.number.wrapping_sub(next) < 1 << 32;
-            let body = is_plausible.then(|| window[at + HEAD..].get(..head.len)).flatten();
-            if body.is_some_and(|body| head.covers(pool, body)) {
-                return Ok(Some(start + at as u64));
+        log.read(start, &mut window)?;
+        let mut at = 0;
+        while let Some(bytes) = window.get(at..at + HEAD) {
+            if bytes[HEAD - 1] == 0 && is_zero(bytes) {
+                // the first head that is not all zeros ends with the next other byte
+                let zeros = leading_zeros(&window[at..]);
+                at += zeros - (HEAD - 1);
+                continue;
             }
+            let head = Head::decode(bytes.try_into().expect("as long as a head"));
+            let place = start + at as u64;
+            let is_plausible = head.number.wrapping_sub(next) < 1 << 32 && head.fits(log, place);
+            if is_plausible {
+                body.resize(head.len, 0);
+                log.read(place + HEAD as u64, &mut body)?;
+                if head.covers(pool, &body) {
+                    return Ok(Some(place));
+                }
+            }
+            at += 1;
         }
-        let looked_at = window.len().min(BEGINNINGS);
-        window.drain(..looked_at);
-        start += looked_at as u64;
+        start += (window.len() - (HEAD - 1)) as u64;
     }
     Ok(None)
+}
+
+fn is_zero(bytes: &[u8]) -> bool {
+    bytes.iter().all(|byte| *byte == 0)
+}
+
+/// How many zeros `bytes` begin with.
+fn leading_zeros(bytes: &[u8]) -> usize {
+    let blocks = bytes.chunks(4096).take_while(|block| is_zero(block));
+    let passed = blocks.map(<[u8]>::len).sum();
+    let rest = &bytes[passed..];
+    passed + rest.iter().position(|byte| *byte != 0).unwrap_or(rest.len())
 }
 
 struct Head {
@@ -171,14 +223,18 @@ mod tests {
         log: &dyn Log,
         owner: Owner,
         first: u64,
-        until: Option<u64>,
+        until: End,
     ) -> Result<(Vec<Vec<u8>>, u64), VolumeError> {
         let mut bodies = Vec::new();
-        let next = read(log, "journal", owner, first, until, |body| {
+        let Read { next, end, problem } = read(log, owner, first, until, |body| {
             bodies.push(body.to_vec());
             Ok(())
         })?;
-        Ok((bodies, next))
+        let object = "journal".to_owned();
+        match problem {
+            Some(problem) => Err(VolumeError::Damaged { object, at: end, problem }),
+            None => Ok((bodies, next)),
+        }
     }
 
     fn log_of(bodies: &[&[u8]]) -> Box<dyn Log + Sync> {
@@ -192,16 +248,16 @@ mod tests {
     #[test]
     fn frames_come_back_and_a_torn_one_ends_them() {
         let whole = log_of(&[b"one", b"", b"three"]);
-        let (found, next) = bodies(&*whole, OWNER, 7, None).unwrap();
+        let (found, next) = bodies(&*whole, OWNER, 7, End::Torn).unwrap();
         assert_eq!((found, next), (vec![b"one".to_vec(), vec![], b"three".to_vec()], 10));
         for len in 0..whole.len() {
             let mut log = log_of(&[b"one", b"", b"three"]);
             log.truncate(len).unwrap();
-            let (found, next) = bodies(&*log, OWNER, 7, None).unwrap();
+            let (found, next) = bodies(&*log, OWNER, 7, End::Torn).unwrap();
             assert!(found.len() < 3, "{len}");
             assert_eq!(next, 7 + found.len() as u64);
             // unless all are known to have been there
-            assert!(bodies(&*log, OWNER, 7, Some(10)).is_err(), "{len}");
+            assert!(bodies(&*log, OWNER, 7, End::Before(10)).is_err(), "{len}");
         }
     }
 
@@ -209,10 +265,10 @@ mod tests {
     fn frames_from_a_bound_on_are_left_out() {
         let log = log_of(&[b"one", b"two", b"three"]);
         for until in 7..=10 {
-            let (found, next) = bodies(&*log, OWNER, 7, Some(until)).unwrap();
+            let (found, next) = bodies(&*log, OWNER, 7, End::Before(until)).unwrap();
             assert_eq!((found.len() as u64, next), (until - 7, until));
         }
-        assert!(bodies(&*log, OWNER, 7, Some(11)).is_err());
+        assert!(bodies(&*log, OWNER, 7, End::Before(11)).is_err());
     }
 
     #[test]
@@ -225,7 +281,7 @@ mod tests {
             let mut damaged = bytes.clone();
             damaged[at] ^= 0x10;
             log.append(&damaged).unwrap();
-            match bodies(&*log, OWNER, 7, None) {
+            match bodies(&*log, OWNER, 7, End::Torn) {
                 Err(VolumeError::Damaged { at: 0, .. }) => assert!(at < HEAD + 3, "{at}"),
                 Ok((found, _)) => assert!(at >= HEAD + 3 && found.len() == 1, "{at}"),
                 other => panic!("{at}: {other:?}"),
@@ -259,7 +315,7 @@ mod tests {
         }
 
         fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), BackendError> {
-            assert!(into.len() <= WINDOW, "{} bytes at once", into.len());
+            assert!(into.len() <= WINDOW.max(MAX_BATCH), "{} bytes at once", into.len());
             assert!(offset + into.len() as u64 <= self.len, "beyond the end");
             let Some(left) = self.reads.get().checked_sub(1) else {
                 return Err(BackendError::NotFound {
@@ -286,9 +342,54 @@ mod tests {
         let inner = log_of(&[b"one"]);
         let log = Bounded { inner, len: 1 << 42, reads: std::cell::Cell::new(5) };
         // the head and the body of the first, no second one, and parts of a hole without an end
-        let error = bodies(&log, OWNER, 7, None).unwrap_err();
+        let error = bodies(&log, OWNER, 7, End::Torn).unwrap_err();
         assert!(matches!(error, VolumeError::Backend(BackendError::NotFound { .. })), "{error}");
         assert_eq!(log.reads.get(), 0);
+    }
+
+    #[test]
+    fn zeros_behind_the_last_frame_are_passed_over_and_what_follows_them_is_found() {
+        for gap in [0, 1, HEAD - 1, HEAD, 4096, BEGINNINGS - 1, BEGINNINGS, BEGINNINGS + HEAD] {
+            // frame 0 of writer 0 begins with twenty zeros if it is short
+            let owner = Owner { writer: Writer(0), ..OWNER };
+            for number in [0, 8] {
+                let mut log = MemoryFolder::new().log("journal").unwrap();
+                log.append(&vec![0; gap]).unwrap();
+                append(&mut *log, owner, number, b"").unwrap();
+                log.append(&vec![0; gap]).unwrap();
+                let found = later_frame(&*log, owner.pool, 0, 0).unwrap();
+                assert_eq!(found, Some(gap as u64), "{gap} {number}");
+            }
+        }
+    }
+
+    #[test]
+    fn without_a_power_cut_only_a_part_of_the_next_frame_may_follow() {
+        let whole = log_of(&[b"one", b"two"]);
+        let first = (HEAD + 3) as u64;
+        let mut bytes = vec![0; whole.len() as usize];
+        whole.read(0, &mut bytes).unwrap();
+        let log = |bytes: &[u8]| {
+            let mut log = MemoryFolder::new().log("journal").unwrap();
+            log.append(bytes).unwrap();
+            log
+        };
+        for len in first as usize..bytes.len() {
+            let (found, next) = bodies(&*log(&bytes[..len]), OWNER, 7, End::CutShort).unwrap();
+            assert_eq!((found.len(), next), (1, 8), "{len}");
+        }
+        for at in first as usize..bytes.len() {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 0x40;
+            let result = bodies(&*log(&damaged), OWNER, 7, End::CutShort);
+            let is_length = at < first as usize + 4;
+            // a length that is too long looks like a frame that was cut short
+            let is_told = matches!(&result, Err(VolumeError::Damaged { at, .. }) if *at == first);
+            assert!(is_told || is_length, "{at}: {result:?}");
+        }
+        let zeros = [&bytes[..first as usize], &[0; HEAD]].concat();
+        assert!(bodies(&*log(&zeros), OWNER, 7, End::CutShort).is_err());
+        assert!(bodies(&*log(&zeros), OWNER, 7, End::Torn).is_ok());
     }
 
     #[test]
@@ -312,11 +413,14 @@ mod tests {
     #[test]
     fn frames_of_another_pool_writer_or_number_are_none() {
         let log = log_of(&[b"one"]);
-        assert_eq!(bodies(&*log, OWNER, 8, None).unwrap().0.len(), 0);
+        assert_eq!(bodies(&*log, OWNER, 8, End::Torn).unwrap().0.len(), 0);
         let other = Owner { pool: ObjectId::from_bytes([5; 16]), ..OWNER };
-        assert_eq!(bodies(&*log, other, 7, None).unwrap().1, 7);
+        assert_eq!(bodies(&*log, other, 7, End::Torn).unwrap().1, 7);
         // a whole frame of somebody else is damage
         let other = Owner { writer: Writer(4), ..OWNER };
-        assert!(matches!(bodies(&*log, other, 7, None), Err(VolumeError::Damaged { at: 0, .. })));
+        assert!(matches!(
+            bodies(&*log, other, 7, End::Torn),
+            Err(VolumeError::Damaged { at: 0, .. })
+        ));
     }
 }

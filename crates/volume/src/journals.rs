@@ -8,14 +8,15 @@
 use std::cmp::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use onefold_backend::{Folder, Log};
+use onefold_backend::{Folder, Log, MountId};
 use onefold_seal::ObjectId;
 use onefold_seal::wire::WireError;
 
 use crate::VolumeError;
+use crate::acknowledged::{self, Position, Said};
 use crate::ahead::Ahead;
 use crate::error::told;
-use crate::frame::{self, Owner};
+use crate::frame::{self, End, Owner};
 use crate::mark::{self, Cut, LIMIT, Mark};
 use crate::metadata::{Checkpoint, Known, Metadata, Shard, Take, Taken, Writer};
 use crate::seeded::{self, Bug};
@@ -70,21 +71,42 @@ pub(crate) fn name_of(is_checkpoint: bool, writer: Writer, first: u64) -> String
 /// What a folder knows of its pool.
 pub struct Journals {
     folder: Arc<dyn Folder>,
+    /// Where the folder is.
+    mount: Option<MountId>,
     pool: ObjectId,
     /// Once the pool was taken over; apart from the journal, since who only looks at it waits for no
     /// sync of that.
     mark: Mutex<Option<Mark>>,
     journal: Mutex<Journal>,
+    /// The last frame that this writer acknowledged.
+    last: Mutex<Option<Position>>,
+    /// Apart from `last`, since its holder waits for syncs of the record.
+    record: Mutex<Recorded>,
+}
+
+/// What this process knows of the record of the last acknowledged position.
+#[derive(Default)]
+struct Recorded {
+    /// Open once something was written or found there.
+    record: Option<acknowledged::Record>,
+    /// What this writer last wrote.
+    last: Option<Position>,
+    /// Whether neither copy could be read when the pool was taken over.
+    is_unreadable: bool,
 }
 
 /// How far a pool's files could be read.
-struct Found {
-    /// The first frame that is not in the checkpoint.
-    base: u64,
+pub(crate) struct Found {
+    /// The checkpoint; its journal begins with the first frame that is not in it.
+    base: Begin,
     /// The first that is nowhere.
-    next: u64,
+    pub(crate) next: u64,
     /// In how many journals those between are.
     places: u64,
+    /// Why frames that count are not all there. Those before `next` are.
+    pub(crate) problem: Option<VolumeError>,
+    /// The journals in which frames from `next` on are, or were.
+    pub(crate) left: Vec<String>,
 }
 
 /// The journal that takes batches now.
@@ -126,7 +148,15 @@ impl Journal {
 impl Journals {
     /// Those of the pool `id` in `folder`.
     pub fn new(folder: Arc<dyn Folder>, id: ObjectId) -> Self {
-        Self { folder, pool: id, mark: Mutex::new(None), journal: Mutex::default() }
+        Self {
+            mount: folder.mount(),
+            folder,
+            pool: id,
+            mark: Mutex::new(None),
+            journal: Mutex::default(),
+            last: Mutex::default(),
+            record: Mutex::default(),
+        }
     }
 
     /// Makes those of a new pool, of which nothing is known.
@@ -144,6 +174,12 @@ impl Journals {
     pub(crate) fn is_of_new(name: &str) -> bool {
         let begin = Begin { writer: Writer(0), first: 0 };
         name == mark::NAME || [JOURNAL, CHECKPOINT].iter().any(|prefix| name == begin.name(prefix))
+    }
+
+    /// Whether `name` is that of a journal or checkpoint of a process that opened a pool.
+    pub(crate) fn is_of_writer(name: &str) -> bool {
+        let mut all = [JOURNAL, CHECKPOINT].iter().filter_map(|one| Begin::of_name(name, one));
+        all.any(|one| one.writer > Writer(0))
     }
 
     fn expect(&self, shard: Shard) {
@@ -171,43 +207,144 @@ impl Journals {
         Owner { pool: self.pool, writer }
     }
 
-    /// Reads what counts for who has just written `mark`.
-    fn read(&self, mark: &Mark, take: &mut Take<'_>) -> Result<Found, VolumeError> {
+    fn last(&self) -> MutexGuard<'_, Option<Position>> {
+        self.last.lock().expect("nobody panics with it")
+    }
+
+    fn record(&self) -> MutexGuard<'_, Recorded> {
+        self.record.lock().expect("nobody panics with it")
+    }
+
+    /// Reads what counts for who has just written `mark`, up to the first frame that is missing or
+    /// damaged.
+    pub(crate) fn read(&self, mark: &Mark, take: &mut Take<'_>) -> Result<Found, VolumeError> {
         let (names, cut) = (self.folder.names()?, mark.cut());
         let journals = Begin::all(&names, JOURNAL);
         if let Some(late) = journals.last().filter(|one| one.writer >= mark.writer()) {
             let problem = format!("the mark knows no writer {}", late.writer);
             return Err(damaged(&late.name(JOURNAL), problem));
         }
+        let acknowledged = self.read_record(&names)?;
         let base = self.read_checkpoint(&names, &journals, cut, take)?;
+        let mut found =
+            Found { base, next: base.first, places: 0, problem: None, left: Vec::new() };
         if !journals.contains(&base) {
             // it was made before the checkpoint was
-            return Err(missing(&base.name(JOURNAL)));
+            found.problem = Some(missing(&base.name(JOURNAL)));
         }
-        let (mut next, mut places) = (base.first, 0);
-        for journal in &journals {
+        let mut last_end = 0;
+        for (at, journal) in journals.iter().enumerate() {
             let end = journal.end(&journals, cut);
-            if end.is_some_and(|end| end <= next.max(journal.first)) {
+            if end.is_some_and(|end| end <= found.next.max(journal.first)) {
                 continue;
             }
-            if journal.first != next {
-                let problem =
-                    format!("it begins with frame {}, expected frame {next}", journal.first);
-                return Err(damaged(&journal.name(JOURNAL), problem));
+            let name = journal.name(JOURNAL);
+            found.left = journals[at..].iter().map(|one| one.name(JOURNAL)).collect();
+            if journal.first != found.next {
+                let (first, next) = (journal.first, found.next);
+                let problem = format!("it begins with frame {first}, expected frame {next}");
+                found.problem.get_or_insert(damaged(&name, problem));
+                return Ok(found);
             }
-            places += 1;
-            next =
-                self.read_frames(*journal, JOURNAL, end, &mut |body| take(Known::Batch(body)))?;
+            found.places += 1;
+            let until = match (end, acknowledged) {
+                (Some(end), _) => End::Before(end),
+                (None, Some(one)) if self.is_as_written(&one, journal.writer) => End::CutShort,
+                (None, _) => End::Torn,
+            };
+            let read =
+                self.read_frames(*journal, JOURNAL, until, &mut |body| take(Known::Batch(body)))?;
+            (found.next, last_end) = (read.next, read.end);
+            if let Some(problem) = read.problem {
+                let incomplete = VolumeError::Incomplete { journal: name, at: read.end, problem };
+                found.problem.get_or_insert(incomplete);
+                return Ok(found);
+            }
         }
+        if found.problem.is_none() {
+            found.problem = self.lacks(&found, &journals, cut, acknowledged, last_end);
+        }
+        Ok(found)
+    }
+
+    /// Why frames up to `found.next` are not all that there were, though they follow one another.
+    fn lacks(
+        &self,
+        found: &Found,
+        journals: &[Begin],
+        cut: Cut,
+        acknowledged: Option<Position>,
+        last_end: u64,
+    ) -> Option<VolumeError> {
         let cut_begin = Begin { writer: cut.writer, first: cut.first };
-        if cut.first >= base.first && cut.is_begun && !journals.contains(&cut_begin) {
-            return Err(missing(&cut_begin.name(JOURNAL)));
+        if cut.first >= found.base.first && cut.is_begun && !journals.contains(&cut_begin) {
+            return Some(missing(&cut_begin.name(JOURNAL)));
         }
+        let next = found.next;
         if next < cut.first {
             let problem = format!("frames {next} to {} are in no journal", cut.first - 1);
-            return Err(damaged(mark::NAME, problem));
+            return Some(damaged(mark::NAME, problem));
         }
-        Ok(Found { base: base.first, next, places })
+        let Position { writer, first, frame, end, .. } =
+            acknowledged.filter(|one| one.frame >= next)?;
+        let journal = Begin { writer, first };
+        let at =
+            if journal.first <= next && journals.last() == Some(&journal) { last_end } else { 0 };
+        let problem = format!(
+            "frames {next} to {frame} are not here, though all were acknowledged, and the last of them \
+             ended at byte {end}"
+        );
+        Some(VolumeError::Incomplete { journal: journal.name(JOURNAL), at, problem })
+    }
+
+    /// Whether the files hold all that `writer` wrote to them: it wrote on the mount that there is now,
+    /// so no power cut came since.
+    fn is_as_written(&self, acknowledged: &Position, writer: Writer) -> bool {
+        acknowledged.writer == writer
+            && acknowledged.mount.is_some()
+            && acknowledged.mount == self.mount
+    }
+
+    /// The last frame that the record says was acknowledged.
+    fn read_record(&self, names: &[String]) -> Result<Option<Position>, VolumeError> {
+        let mut recorded = self.record();
+        *recorded = Recorded::default();
+        if !names.iter().any(|name| name == acknowledged::NAME) {
+            return Ok(None);
+        }
+        let (record, said) = acknowledged::Record::open(&*self.folder, self.pool)?;
+        recorded.record = Some(record);
+        recorded.is_unreadable = said == Said::Unreadable;
+        Ok(match said {
+            Said::Acknowledged(position) => Some(position),
+            Said::Nothing | Said::Unreadable => None,
+        })
+    }
+
+    /// Lets what was `found` be all that counts, durably: frames from `found.next` on are given up.
+    pub(crate) fn settle_for(&self, found: &Found, mark: &mut Mark) -> Result<(), VolumeError> {
+        // It must be there, even if it has no frame.
+        self.folder.log(&found.base.name(JOURNAL))?;
+        mark.cut_at(found.next)?;
+        // Frames that it names are gone. After a crash before this a repair does the same again.
+        self.record().record.as_mut().map_or(Ok(()), acknowledged::Record::clear)
+    }
+
+    /// Makes the mark anew for the last writer that left anything in the folder. Frames of a writer
+    /// count up to where a later one's journal begins.
+    pub(crate) fn rebuild_mark(&self) -> Result<(), VolumeError> {
+        let names = self.folder.names()?;
+        let begun = [JOURNAL, CHECKPOINT].into_iter().flat_map(|prefix| Begin::all(&names, prefix));
+        let recorded = self.read_record(&names)?.map(|one| one.writer);
+        let last = begun.map(|one| one.writer).chain(recorded).max().unwrap_or_default();
+        Mark::create_as(&*self.folder, self.pool, last, Cut::default())
+    }
+
+    /// What of the folder could not be used, and is not needed to open the pool.
+    pub(crate) fn warning(&self) -> Option<VolumeError> {
+        self.record()
+            .is_unreadable
+            .then_some(VolumeError::UnreadRecord { object: acknowledged::NAME })
     }
 
     /// Reads the newest checkpoint that is whole. One that is not was being written when the power
@@ -227,19 +364,21 @@ impl Journals {
             }
             let mut is_whole = false;
             take(Known::Anew).expect("nothing is told");
-            let read = self.read_frames(checkpoint, CHECKPOINT, None, &mut |body| {
+            let read = self.read_frames(checkpoint, CHECKPOINT, End::Torn, &mut |body| {
                 is_whole = body.is_empty();
                 if is_whole { Ok(()) } else { take(Known::Checkpoint(body)) }
             });
             match read {
-                Ok(_) if is_whole => return Ok(checkpoint),
-                Ok(_) => {
-                    let problem = "it is not whole, and there is no older one".into();
-                    why = damaged(&checkpoint.name(CHECKPOINT), problem);
+                Ok(read) if is_whole && read.problem.is_none() => return Ok(checkpoint),
+                Ok(read) => {
+                    let incomplete = || "it is not whole, and there is no older one".into();
+                    why = VolumeError::Damaged {
+                        object: checkpoint.name(CHECKPOINT),
+                        at: read.end,
+                        problem: read.problem.unwrap_or_else(incomplete),
+                    };
                 }
-                Err(error @ (VolumeError::Damaged { .. } | VolumeError::Malformed { .. })) => {
-                    why = error;
-                }
+                Err(error @ VolumeError::Malformed { .. }) => why = error,
                 Err(error) => return Err(error),
             }
         }
@@ -250,14 +389,14 @@ impl Journals {
         &self,
         begin: Begin,
         prefix: &str,
-        end: Option<u64>,
+        until: End,
         take: &mut dyn FnMut(&[u8]) -> Result<(), WireError>,
-    ) -> Result<u64, VolumeError> {
+    ) -> Result<frame::Read, VolumeError> {
         let name = begin.name(prefix);
         let mut log = self.folder.log(&name)?;
         // room that a writer kept ahead of it and could not give back, because it was killed
         log.reserve(0);
-        frame::read(&*log, &name, self.owner(begin.writer), begin.first, end, |body| {
+        frame::read(&*log, self.owner(begin.writer), begin.first, until, |body| {
             take(body).map_err(|source| VolumeError::Malformed { object: name.clone(), source })
         })
     }
@@ -305,17 +444,21 @@ impl Metadata for Journals {
         // what another opening of this one holds
         *own = None;
         *journal = Journal::default();
+        *self.last() = None;
         let mut mark = Mark::claim(&*self.folder, self.pool)?;
-        let read = self.read(&mark, take);
+        let read = self.read(&mark, take).and_then(|found| match found.problem {
+            Some(problem) => Err(problem),
+            None => Ok(found),
+        });
         if read.is_err() {
             // what is missing may have gone since, with a later writer's checkpoint
             mark.expect_own()?;
         }
-        let Found { base, next, places } = read?;
+        let Found { base, next, places, .. } = read?;
         // before anything is changed or removed that a frame from here on could name
         mark.cut_at(next)?;
         let taken = Taken { writer: mark.writer(), sequence: next, places };
-        *journal = Journal { next, base, ..Journal::default() };
+        *journal = Journal { next, base: base.first, ..Journal::default() };
         *own = Some(mark);
         Ok(taken)
     }
@@ -342,8 +485,16 @@ impl Metadata for Journals {
         if journal.open.is_none() {
             self.begin_journal(&mut journal, writer)?;
         }
-        let (ahead, _) = journal.open.as_mut().expect("just begun");
-        ahead.append(self.owner(writer), sequence, operations)?;
+        let (ahead, first) = journal.open.as_mut().expect("just begun");
+        let check = ahead.append(self.owner(writer), sequence, operations)?;
+        let position = Position {
+            writer,
+            first: *first,
+            frame: sequence,
+            end: ahead.len(),
+            check: *check.as_bytes(),
+            mount: self.mount,
+        };
         if !seeded::active(Bug::JournalUnsynced)
             && let Err(error) = ahead.sync()
         {
@@ -356,6 +507,24 @@ impl Metadata for Journals {
             return Err(journal.stop_by_mark("the pool was lost, or may be", error));
         }
         journal.next += 1;
+        *self.last() = Some(position);
+        Ok(())
+    }
+
+    fn note_acknowledged(&self, shard: Shard) -> Result<(), VolumeError> {
+        self.expect(shard);
+        let mut recorded = self.record();
+        let Some(last) = *self.last() else { return Ok(()) };
+        if recorded.last == Some(last) {
+            return Ok(());
+        }
+        // A superseded writer leaves the record to its successor.
+        self.expect_own(last.writer)?;
+        if recorded.record.is_none() {
+            recorded.record = Some(acknowledged::Record::open(&*self.folder, self.pool)?.0);
+        }
+        recorded.record.as_mut().expect("just opened").write(&last)?;
+        recorded.last = Some(last);
         Ok(())
     }
 
@@ -385,6 +554,13 @@ impl Metadata for Journals {
         let mut log = self.folder.log(&begin.name(CHECKPOINT))?;
         log.truncate(0)?;
         Ok(Some(Box::new(Writing { journals: self, log, begin, next: sequence, is_done: false })))
+    }
+}
+
+impl Drop for Journals {
+    fn drop(&mut self) {
+        // Without it the next opening knows a little less; nothing is lost.
+        let _ = self.note_acknowledged(Shard::of(self.pool));
     }
 }
 

@@ -19,9 +19,11 @@
 //! | sparse.rs | things by number, where most numbers have none |
 //! | metadata.rs | what a pool durably knows, behind one call |
 //! | journals.rs, mark.rs | that in a folder, by who has the pool |
+//! | acknowledged.rs, noting.rs | how far it was acknowledged, so that damage at its end is noticed |
 //! | record.rs, frame.rs | the bytes of it |
 //! | ahead.rs | room for them on a disk that is full |
 //! | checkpoint.rs, replay.rs, recovery.rs | what is left after a crash, and how it is found |
+//! | repair.rs, find_head.rs | what an operator can have restored of a damaged pool |
 //! | compact.rs, maintain.rs | giving back space, and when |
 //! | check.rs, scrub.rs | whether all of it fits together, and can be read |
 //! | walk.rs, bits.rs | all of the maps, some at a time, and sets of pages |
@@ -32,6 +34,7 @@
 //! The table of fingerprints is advisory: it may be dropped at any time. What a read needs is in
 //! maps and containers.
 
+mod acknowledged;
 mod ahead;
 mod append;
 mod bits;
@@ -44,6 +47,7 @@ mod dying;
 mod engine;
 mod error;
 mod files;
+mod find_head;
 mod frame;
 #[doc(hidden)]
 pub mod fuzz;
@@ -56,10 +60,12 @@ mod map;
 mod mark;
 mod metadata;
 mod new_pages;
+mod noting;
 mod pages;
 mod pool;
 mod record;
 mod recovery;
+mod repair;
 mod replay;
 mod room;
 mod scrub;
@@ -80,10 +86,12 @@ pub use handle::VolumeId;
 pub use journals::Journals;
 pub use maintain::Maintained;
 pub use metadata::{Checkpoint, Known, MAX_BATCH, Metadata, Shard, Take, Taken, Writer};
+pub use noting::Noting;
 pub use onefold_container::Codec;
 #[doc(hidden)]
 pub use pool::Between;
 pub use pool::{Hash, Options, Pool, Statistics, VolumeInfo};
+pub use repair::Repaired;
 pub use scrub::{BadPage, Scrubbed};
 pub use stream::{StreamError, StreamHead};
 pub use transfer::Transferred;

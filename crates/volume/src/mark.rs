@@ -123,6 +123,15 @@ impl Mark {
         Ok(file.sync()?)
     }
 
+    /// Whether neither copy tells who has the pool.
+    pub(crate) fn is_lost(folder: &dyn Folder, pool: ObjectId) -> Result<bool, VolumeError> {
+        match Self::found(folder.pages(NAME, PAGE)?, pool) {
+            Ok(_) => Ok(false),
+            Err(VolumeError::Damaged { .. }) => Ok(true),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Takes the pool for a new writer, durably: no earlier one acknowledges anything from here on.
     pub(crate) fn claim(folder: &dyn Folder, pool: ObjectId) -> Result<Self, VolumeError> {
         let mut file = folder.pages(NAME, PAGE)?;

@@ -109,6 +109,16 @@ pub trait Metadata: Send + Sync {
     /// beside batches: containers.
     fn expect_current(&self, shard: Shard, writer: Writer) -> Result<(), VolumeError>;
 
+    /// Notes durably which batch was acknowledged last, so that taking the shard over finds out if it
+    /// was lost since. Nobody waits for it to acknowledge a batch.
+    ///
+    /// # Errors
+    /// Whatever kept it from being noted. No batch is affected, and a later call may succeed.
+    fn note_acknowledged(&self, shard: Shard) -> Result<(), VolumeError> {
+        let _ = shard;
+        Ok(())
+    }
+
     /// Begins a checkpoint, which says how the pool is when all batches before number `sequence` have
     /// been applied and no other; that is the number of the next batch. Meanwhile and until it is
     /// finished batches are added and told as before.

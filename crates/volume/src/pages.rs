@@ -226,6 +226,13 @@ pub(crate) struct ContainerImage {
     pub(crate) pages: Vec<PageEntry>,
 }
 
+impl ContainerImage {
+    /// The byte behind the last page.
+    pub(crate) fn end(&self) -> u64 {
+        self.pages.last().map_or(0, |last| u64::from(last.offset) + u64::from(last.stored_len))
+    }
+}
+
 /// All pages of a pool.
 pub(crate) struct Pages {
     all: Sparse<Container>,

@@ -17,7 +17,7 @@ use onefold_seal::{CHECK_LEN, Check, Envelope, ObjectId};
 use crate::claims::Claims;
 use crate::compact::Compaction;
 use crate::engine::{Batches, Counters, Engine, Size, VolumeState};
-use crate::files::Files;
+use crate::files::{Files, is_container};
 use crate::handle::VolumeId;
 use crate::journals::Journals;
 use crate::map::Map;
@@ -66,7 +66,7 @@ pub enum Hash {
 }
 
 impl Hash {
-    fn fingerprinter(self) -> Fingerprinter {
+    pub(crate) fn fingerprinter(self) -> Fingerprinter {
         match self {
             Self::Sha3 => Fingerprinter::sha3(),
             Self::Blake3 => Fingerprinter::blake3(),
@@ -236,14 +236,7 @@ impl Pool {
         own.truncate(0)?;
         let id = ObjectId::random();
         Journals::create(folder, id)?;
-        let mut head = MAGIC.to_vec();
-        head.put_u32(VERSION);
-        head.extend_from_slice(id.as_bytes());
-        head.put_u8(hash.code());
-        head.put_u8(codec.code());
-        let check = Check::of(&[&head]);
-        head.extend_from_slice(check.as_bytes());
-        own.append(&head)?;
+        own.append(&Head { id, hash, codec }.encode())?;
         Ok(own.sync()?)
     }
 
@@ -256,8 +249,7 @@ impl Pool {
         options: Options,
     ) -> Result<(Self, Vec<VolumeError>), VolumeError> {
         let (own, head) = open_head(&*folder)?;
-        let metadata = Arc::new(Journals::new(Arc::clone(&folder), head.id));
-        Self::open_as(folder, own, head, metadata, options, false)
+        Self::open_here(folder, own, head, options, false)
     }
 
     /// Opens the pool at `root` to read it, as every flush before a crash had left it: nothing is
@@ -273,8 +265,22 @@ impl Pool {
         let options = Options { table_bytes: SMALL_TABLE, is_compact: false, ..options };
         let folder: Arc<dyn Folder> = Arc::new(Overlay::open(root)?);
         let (own, head) = open_head(&*folder)?;
-        let metadata = Arc::new(Journals::new(Arc::clone(&folder), head.id));
-        Self::open_as(folder, own, head, metadata, options, true)
+        Self::open_here(folder, own, head, options, true)
+    }
+
+    /// Opens a pool of which the folder keeps what is known.
+    fn open_here(
+        folder: Arc<dyn Folder>,
+        own: Box<dyn Log + Sync>,
+        head: Head,
+        options: Options,
+        is_read_only: bool,
+    ) -> Result<(Self, Vec<VolumeError>), VolumeError> {
+        let journals = Arc::new(Journals::new(Arc::clone(&folder), head.id));
+        let metadata = Arc::<Journals>::clone(&journals);
+        let (pool, mut damage) = Self::open_as(folder, own, head, metadata, options, is_read_only)?;
+        damage.extend(journals.warning());
+        Ok((pool, damage))
     }
 
     /// Opens a pool of which `metadata` keeps what is known, and the folder only its pages. A pool
@@ -550,6 +556,15 @@ impl Pool {
         let _ = self.0.between.set(Box::new(call));
     }
 
+    /// Notes durably how far changes were acknowledged, so that the next opening finds out if they were
+    /// lost since. Closing a pool does so too.
+    ///
+    /// # Errors
+    /// Whatever kept it from being noted. No volume is affected, and a later call may succeed.
+    pub fn note_acknowledged(&self) -> Result<(), VolumeError> {
+        self.0.metadata.note_acknowledged(self.0.shard)
+    }
+
     /// Shortens what has to be read when the pool is opened again.
     pub fn checkpoint(&self) -> Result<(), VolumeError> {
         self.0.checkpoint()
@@ -739,20 +754,65 @@ fn is_unfinished(own: &dyn Log) -> Result<bool, VolumeError> {
 }
 
 /// The pool's own log, which is whose the pool is, and what it says.
-fn open_head(folder: &dyn Folder) -> Result<(Box<dyn Log + Sync>, Head), VolumeError> {
-    if !folder.names()?.iter().any(|name| name == NAME) {
-        return Err(VolumeError::NoPool);
+pub(crate) fn open_head(folder: &dyn Folder) -> Result<(Box<dyn Log + Sync>, Head), VolumeError> {
+    let names = folder.names()?;
+    let none = || match names.iter().find(|name| is_of_used(name)) {
+        Some(found) => VolumeError::HeadMissing { found: found.clone() },
+        None => VolumeError::NoPool,
+    };
+    if !names.iter().any(|name| name == NAME) {
+        return Err(none());
     }
     let own = folder.log(NAME)?;
-    let head = read_head(&*own)?;
-    Ok((own, head))
+    match read_head(&*own) {
+        Ok(head) => Ok((own, head)),
+        Err(VolumeError::NoPool) => Err(none()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether `name` is one that a pool has once it was opened, and not before.
+fn is_of_used(name: &str) -> bool {
+    is_container(name) || Journals::is_of_writer(name)
+}
+
+/// Makes the pool's own log anew, in a folder whose log is lost or damaged.
+pub(crate) fn write_head(folder: &dyn Folder, head: &Head) -> Result<(), VolumeError> {
+    let mut own = folder.log(NAME)?;
+    own.truncate(0)?;
+    own.append(&head.encode())?;
+    Ok(own.sync()?)
+}
+
+/// Whether `error` says that the pool's own log is lost or damaged.
+pub(crate) fn is_head_lost(error: &VolumeError) -> bool {
+    match error {
+        VolumeError::HeadMissing { .. } => true,
+        VolumeError::Damaged { object, .. } | VolumeError::Malformed { object, .. } => {
+            object == NAME
+        }
+        _ => false,
+    }
 }
 
 /// What a pool's own log says.
-struct Head {
-    id: ObjectId,
-    hash: Hash,
-    codec: Codec,
+pub(crate) struct Head {
+    pub(crate) id: ObjectId,
+    pub(crate) hash: Hash,
+    pub(crate) codec: Codec,
+}
+
+impl Head {
+    fn encode(&self) -> Vec<u8> {
+        let mut bytes = MAGIC.to_vec();
+        bytes.put_u32(VERSION);
+        bytes.extend_from_slice(self.id.as_bytes());
+        bytes.put_u8(self.hash.code());
+        bytes.put_u8(self.codec.code());
+        let check = Check::of(&[&bytes]);
+        bytes.extend_from_slice(check.as_bytes());
+        bytes
+    }
 }
 
 fn read_head(own: &dyn Log) -> Result<Head, VolumeError> {

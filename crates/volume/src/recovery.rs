@@ -11,7 +11,7 @@ use crate::VolumeError;
 use crate::append::Appender;
 use crate::dying::Dying;
 use crate::engine::{State, VolumeState, Waiting};
-use crate::files::{Files, container_name};
+use crate::files::{Files, container_name, container_of, is_container};
 use crate::handle::VolumeId;
 use crate::map::References;
 use crate::metadata::{Known, Metadata, Shard, Taken};
@@ -114,16 +114,6 @@ fn remove_unnamed(
         folder.remove(&container_name(number))?;
     }
     Ok(())
-}
-
-/// The number of the container whose file has this name.
-fn container_of(name: &str) -> Option<u32> {
-    let number = u32::from_str_radix(name.strip_prefix("container-")?, 16).ok()?;
-    (container_name(number) == name).then_some(number)
-}
-
-fn is_container(name: &str) -> bool {
-    container_of(name).is_some()
 }
 
 /// Counts what refers to each page: every entry of every segment once.

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -19,6 +20,9 @@ pub(super) const OBJECTS: &str = "objects";
 
 /// Where logs and pages are.
 pub(super) const LOCAL: &str = "local";
+
+/// How many disks there were.
+static DISKS: AtomicU64 = AtomicU64::new(0);
 
 /// A simulated disk; clones are the same disk.
 ///
@@ -75,6 +79,8 @@ pub(super) struct Disk {
     steps: Vec<Step>,
     last_step: Option<u64>,
     bug: Option<DiskBug>,
+    /// No other disk of this process has it.
+    number: u64,
 }
 
 impl CrashDisk {
@@ -94,7 +100,13 @@ impl CrashDisk {
             steps: Vec::new(),
             last_step: None,
             bug,
+            number: DISKS.fetch_add(1, Ordering::Relaxed),
         })))
+    }
+
+    /// Tells this disk from all others of this process.
+    pub(super) fn number(&self) -> u64 {
+        self.lock().number
     }
 
     /// The same disk, making one error from now on. States drawn from it go on making it.

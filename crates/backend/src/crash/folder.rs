@@ -3,7 +3,7 @@
 use super::disk::{CrashDisk, LOCAL, Step};
 use super::owned::{CrashReader, path_of};
 use crate::name::check_part;
-use crate::{BackendError, Folder, Log, LogReader, Operation, Pages};
+use crate::{BackendError, Folder, Log, LogReader, MountId, Operation, Pages};
 
 /// The logs and pages of a [`CrashDisk`].
 #[derive(Clone, Debug)]
@@ -41,5 +41,10 @@ impl Folder for CrashFolder {
         let step = Step::Unlink(path_of(name));
         self.disk.step(Operation::Delete, name, step)?.files.unlink(&path_of(name));
         Ok(())
+    }
+
+    /// Each state that a power cut leaves is a mount of its own.
+    fn mount(&self) -> Option<MountId> {
+        Some(MountId { boot: *b"a simulated disk", number: self.disk.number() })
     }
 }

@@ -9,10 +9,11 @@ use rustix::io::Errno;
 
 use super::itself::Directory;
 use super::log::LocalReader;
+use super::mount::mount_of;
 use super::objects::make_durably;
 use super::{LocalLog, LocalPages};
 use crate::name::check_part;
-use crate::{BackendError, Folder, Log, LogReader, Operation, Pages};
+use crate::{BackendError, Folder, Log, LogReader, MountId, Operation, Pages};
 
 /// Logs and files of pages in a local directory. What a symbolic link in it leads to is not opened.
 #[derive(Debug)]
@@ -150,5 +151,9 @@ impl Folder for LocalFolder {
     fn free_bytes(&self) -> Option<u64> {
         let told = fstatvfs(self.0.as_file()).ok()?;
         told.f_bavail.checked_mul(told.f_frsize)
+    }
+
+    fn mount(&self) -> Option<MountId> {
+        mount_of(self.0.as_file())
     }
 }

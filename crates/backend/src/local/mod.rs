@@ -5,6 +5,7 @@ mod folder;
 mod itself;
 mod listing;
 mod log;
+mod mount;
 mod objects;
 mod owned;
 mod pages;

@@ -172,6 +172,9 @@ impl Serve {
         let server = Server::bind(self.config(&measurements, &strangers)?)?;
         self.warn_of_strangers(&server.addresses());
         let pool = self.open()?;
+        let noting = pool.start_noting(|error| {
+            warn!(%error, "it cannot be noted how far changes were acknowledged");
+        });
         let volumes = pool.volumes().len();
         let offered = Offered::new(&pool, self.allow_resize, measurements, Arc::clone(&cancel));
         let control = self.control()?;
@@ -235,6 +238,7 @@ impl Serve {
             true => Ok(()),
             false => pool.checkpoint().context("no checkpoint was made"),
         };
+        drop(noting);
         tell_last();
         all_of(ended, kept)?;
         info!("shut down; everything is durable");
@@ -243,8 +247,12 @@ impl Serve {
 
     fn open(&self) -> Result<Pool> {
         let tell = |error: VolumeError| {
+            let is_unread = matches!(error, VolumeError::UnreadRecord { .. });
             let error = format!("{:#}", anyhow::Error::from(error));
-            warn!(error, "pages are lost, and blocks that are one of them");
+            match is_unread {
+                true => warn!(error, "damaged, and volumes are not"),
+                false => warn!(error, "pages are lost, and blocks that are one of them"),
+            }
         };
         match self.read_only {
             true => self.pool.open_read_only(tell),

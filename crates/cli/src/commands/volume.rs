@@ -148,11 +148,18 @@ Compares the references of each page with the maps of all volumes, without readi
 pool is served, clients go on: pages that they write, erase or have moved meanwhile are left out, and
 counted. Takes four bytes of memory a page.
 
+--repair is for a pool that is damaged and that nobody serves. First it restores the checkpoint and all
+changes behind it, up to the first that is lost or damaged; makes footers of containers, `writer` and
+`pool` anew, as far as other files tell; and copies what it gives up to files named lost-... in the
+pool's folder. Copy the folder before. Then it checks.
+
 Examples:
   onefold volume check --pool /srv/pool
+  onefold volume check --pool /srv/pool --repair
 
 With --json: one document with pages (compared), changed (left out), problems (a list of at most a
-thousand texts) and more (how many problems there are beside these).";
+thousand texts) and more (how many problems there are beside these); with --repair also settled (what
+was wrong, a list of texts) and kept (a list of files).";
 
 const SCRUB_HELP: &str = "\
 Where the pool is served, clients go on and share the disk: read is what volumes had when it began and
@@ -370,6 +377,18 @@ struct Import {
 struct Check {
     #[command(flatten)]
     pool: PoolArgs,
+    /// Before, restore what can be restored of a damaged pool, and give up the rest
+    #[arg(long)]
+    repair: bool,
+}
+
+/// What a check found, and what was repaired before, in JSON.
+#[derive(Serialize)]
+struct Repaired<T> {
+    #[serde(flatten)]
+    found: T,
+    settled: Vec<String>,
+    kept: Vec<String>,
 }
 
 /// Read every page and compute its fingerprint anew
@@ -670,6 +689,12 @@ impl Import {
 
 impl Check {
     fn run(self, console: &Console) -> Result<Exit> {
+        let repaired = if self.repair { Some(self.pool.repair()?) } else { None };
+        let of_repair = repaired.iter().flat_map(|done| {
+            let kept = done.kept.iter().map(|name| format!("kept a copy: '{name}'"));
+            done.settled.iter().cloned().chain(kept)
+        });
+        of_repair.for_each(|line| console.notice(line));
         let found = match self.pool.ask(Request::Check, console)? {
             Answer::Checked(found) => found,
             other => return Err(strange(&other)),
@@ -677,7 +702,13 @@ impl Check {
         let exit = if found.problems.is_empty() { Exit::Fine } else { Exit::Fatal };
         let mut output = Output::new();
         if console.is_json() {
-            output.json_document(&found)?;
+            match repaired {
+                Some(done) => {
+                    let onefold_volume::Repaired { settled, kept } = done;
+                    output.json_document(&Repaired { found, settled, kept })?;
+                }
+                None => output.json_document(&found)?,
+            }
         } else {
             found.problems.iter().try_for_each(|problem| output.line(problem))?;
             if found.more > 0 {
