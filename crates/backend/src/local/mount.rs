@@ -41,11 +41,9 @@ mod tests {
     #[test]
     fn files_of_one_file_system_are_on_one_mount() {
         let directory = tempfile::tempdir().unwrap();
-        let [one, other] = ["one", "other"].map(|name| {
-            let path = directory.path().join(name);
-            fs::write(&path, name).unwrap();
-            File::open(path).unwrap()
-        });
+        let below = directory.path().join("below");
+        fs::create_dir(&below).unwrap();
+        let [one, other] = [directory.path(), &below].map(|path| File::open(path).unwrap());
         assert_eq!(mount_of(&one), mount_of(&other));
         if let Some(here) = mount_of(&one) {
             let proc = mount_of(&File::open("/proc/self/status").unwrap()).unwrap();
