@@ -153,7 +153,7 @@ fn a_pool_that_is_opened_to_be_read_stays_as_a_crash_left_it() {
     };
     let names = folder.names().unwrap();
     let journal = names.iter().rfind(|name| name.starts_with("journal-")).unwrap();
-    grow(journal, &[7; 100]);
+    grow(journal, &[7; 30]);
     grow("container-00000004", &[9; 500]);
     std::fs::write(root.join("container-00000005"), [1; 50]).unwrap();
     let before = everything(&root);
