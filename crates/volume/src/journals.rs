@@ -312,7 +312,11 @@ impl Journals {
         if !names.iter().any(|name| name == acknowledged::NAME) {
             return Ok(None);
         }
-        let (record, said) = acknowledged::Record::open(&*self.folder, self.pool)?;
+        // It is there to tell more, and keeps nobody from what there is without it.
+        let Ok((record, said)) = acknowledged::Record::open(&*self.folder, self.pool) else {
+            recorded.is_unreadable = true;
+            return Ok(None);
+        };
         recorded.record = Some(record);
         recorded.is_unreadable = said == Said::Unreadable;
         Ok(match said {
@@ -440,9 +444,8 @@ impl Metadata for Journals {
     fn take_over(&self, shard: Shard, take: &mut Take<'_>) -> Result<Taken, VolumeError> {
         self.expect(shard);
         let mut journal = self.journal();
-        let mut own = self.mark();
         // what another opening of this one holds
-        *own = None;
+        *self.mark() = None;
         *journal = Journal::default();
         *self.last() = None;
         let mut mark = Mark::claim(&*self.folder, self.pool)?;
@@ -459,7 +462,7 @@ impl Metadata for Journals {
         mark.cut_at(next)?;
         let taken = Taken { writer: mark.writer(), sequence: next, places };
         *journal = Journal { next, base: base.first, ..Journal::default() };
-        *own = Some(mark);
+        *self.mark() = Some(mark);
         Ok(taken)
     }
 

@@ -22,7 +22,7 @@ use crate::mark::{self, Mark};
 use crate::pages::ContainerImage;
 use crate::pool::{is_head_lost, open_head, write_head};
 use crate::replay::Replayed;
-use crate::{Options, Pool, VolumeError};
+use crate::{Options, Pool, VolumeError, Writer};
 
 /// Copies of what is given up have names that begin so.
 const KEPT: &str = "lost-";
@@ -79,7 +79,7 @@ impl Repair<'_> {
         let mut replayed = Replayed::default();
         let found = journals.read(&mark, &mut |known| replayed.take(known))?;
         if let Some(problem) = &found.problem {
-            self.keep(&found, &replayed.containers)?;
+            self.keep(&found, mark.writer(), &replayed.containers)?;
             journals.settle_for(&found, &mut mark)?;
             let next = found.next;
             self.done.settled.push(format!("gave up changes from frame {next} on: {problem}"));
@@ -93,12 +93,13 @@ impl Repair<'_> {
     fn keep(
         &mut self,
         found: &Found,
+        writer: Writer,
         named: &BTreeMap<u32, ContainerImage>,
     ) -> Result<(), VolumeError> {
         let names = self.folder.names()?;
         let left = found.left.iter().filter(|name| names.contains(name));
         for name in left {
-            self.copy(name, found.next)?;
+            self.copy(name, writer)?;
         }
         for name in &names {
             let Some(number) = container_of(name) else { continue };
@@ -108,7 +109,7 @@ impl Repair<'_> {
                 None => false,
             };
             if !is_all_named {
-                self.copy(name, found.next)?;
+                self.copy(name, writer)?;
             }
             if found.next == 0 {
                 // A pool of which nothing is known is opened without containers only.
@@ -118,9 +119,10 @@ impl Repair<'_> {
         Ok(())
     }
 
-    /// Copies a file durably. A copy that an earlier try began is made again.
-    fn copy(&mut self, name: &str, next: u64) -> Result<(), BackendError> {
-        let kept = format!("{KEPT}{next:016x}-{name}");
+    /// Copies a file durably, by a name that no other repair has: each is a writer of its own. What a
+    /// repair copied that was cut off stays.
+    fn copy(&mut self, name: &str, writer: Writer) -> Result<(), BackendError> {
+        let kept = format!("{KEPT}{:016x}-{name}", writer.0);
         let from = self.folder.reader(name)?;
         let mut to = self.folder.log(&kept)?;
         to.truncate(0)?;
@@ -146,7 +148,12 @@ impl Repair<'_> {
         let is_told = |image: &&ContainerImage| image.is_sealed && !image.pages.is_empty();
         for (number, image) in named.iter().filter(|(_, image)| is_told(image)) {
             let (file, missing) = files.open_sealed(*number)?;
-            if missing.is_some() {
+            if let Some(missing) = missing {
+                let name = container_name(*number);
+                self.done.settled.push(format!(
+                    "did without '{name}', which a compaction may have removed since; `onefold \
+                     volume scrub` names the blocks that are lost with it: {missing}"
+                ));
                 continue;
             }
             match file.directory(&envelope) {
