@@ -47,7 +47,7 @@ fn kept_of(name: &str) -> Option<&str> {
 fn each_repair_keeps_what_it_gives_up_beside_what_others_kept() {
     let damage = |place: &Place| {
         let names: Vec<String> = place.files().into_keys().collect();
-        let journal = names.iter().filter(|name| name.starts_with("journal-")).next_back().unwrap();
+        let journal = names.iter().rfind(|name| name.starts_with("journal-")).unwrap();
         place.change(journal, |bytes| {
             let at = bytes.len() - 10;
             bytes[at] ^= 4;
