@@ -292,9 +292,10 @@ mod tests {
         put(2);
         assert!(
             !read(&groups, (0, 1), 10)
-                && groups.find((0, 1)).is_some()
                 && groups.find((0, 2)).is_some()
+                && groups.find((0, 1)).is_some()
         );
+        // to find it is to use it
         put(3);
         assert!(
             groups.find((0, 2)).is_none()

@@ -47,7 +47,8 @@ pub(crate) struct Reserve {
     held: Mutex<Held>,
     /// Whether it was tried to make the reserve whole.
     has_begun: AtomicBool,
-    /// Whether the disk has no room for it, since it was given back or from the beginning.
+    /// Whether the disk has no room for it since it was given back. A disk that never had room for it does
+    /// without.
     is_spent: AtomicBool,
 }
 
@@ -55,6 +56,8 @@ pub(crate) struct Reserve {
 struct Held {
     /// Once the file was opened.
     log: Option<Box<dyn Log + Sync>>,
+    /// Whether it was whole once, in this opening of the pool or before.
+    was_whole: bool,
     is_whole: bool,
     /// Threads that gave it back and have not used it yet.
     users: usize,
@@ -131,10 +134,12 @@ impl Reserve {
         // an attempt in vain takes all that is free for a moment; the first one finds blocks, perhaps,
         // that an earlier opening left, which are not free
         let has_room = || self.folder.free_bytes().is_none_or(|free| free >= self.bytes);
-        if held.log.is_some() && !has_room() {
+        if (held.log.is_some() || self.has_begun.load(Ordering::Acquire)) && !has_room() {
             return false;
         }
         if held.log.is_none() {
+            let names = self.folder.names().unwrap_or_default();
+            held.was_whole |= names.iter().any(|name| name == NAME);
             held.log = self.folder.log(NAME).ok();
         }
         let Some(log) = &mut held.log else { return false };
@@ -144,7 +149,13 @@ impl Reserve {
             // of a part of it nobody has any use
             log.reserve(0);
         }
-        self.is_spent.store(reserved == Reserved::Full, Ordering::Release);
+        held.was_whole |= held.is_whole;
+        if !held.was_whole {
+            // the next opening sees that there was none; if this fails it waits for room in vain
+            held.log = None;
+            let _ = self.folder.remove(NAME);
+        }
+        self.is_spent.store(reserved == Reserved::Full && held.was_whole, Ordering::Release);
         held.is_whole
     }
 
