@@ -315,7 +315,8 @@ fn a_full_disk_is_told_and_service_goes_on_after_space_returns() {
         client.read(at, &mut found).unwrap();
         assert!(found == piece, "byte {at}");
     }
-    run("mount", &["-o", "remount,size=80M", mounted.path()]);
+    // for the volume, and for the reserve, which is made once there is room for it
+    run("mount", &["-o", "remount,size=128M", mounted.path()]);
     for (at, piece) in pieces().skip(written) {
         client.write(at, piece).unwrap();
     }
