@@ -4,7 +4,9 @@ use std::io;
 use std::ops::Range;
 
 use bytes::Bytes;
-use futures::{StreamExt, TryStreamExt};
+#[cfg(feature = "s3")]
+use futures::StreamExt;
+use futures::TryStreamExt;
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutPayload};
 

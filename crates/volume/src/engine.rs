@@ -449,7 +449,7 @@ impl Engine {
         });
         if seeded::active(Bug::RefusedErased) && matches!(appended, Err(VolumeError::Quota { .. }))
         {
-            let refused = new.all().pages.iter().flat_map(|one| blocks(one.of));
+            let refused = new.all().pages[added.pages..].iter().flat_map(|one| blocks(one.of));
             self.state().map_all(volume, refused, Handle::HOLE);
         }
         count(&self.counters.known, known);

@@ -23,6 +23,10 @@ const ERASED: u64 = 4096;
 /// left to be saved.
 const AT_ONCE: usize = 16;
 
+/// How often a write that has no room is put again at most. Others may take what comes back, and so
+/// may what the write itself puts and replaces.
+const ROUNDS: u32 = 1000;
+
 /// A volume of a pool.
 pub struct Volume {
     engine: Arc<Engine>,
@@ -126,14 +130,15 @@ impl Volume {
     }
 
     /// Puts all `writes`, which change the blocks of `whole` wholly and those of `parts` in part. While
-    /// there is no room for them, but some comes back, they are put again: in between without locks, so
-    /// that writers that need none do not wait.
+    /// there is no room for them, but some comes back, they are put again, [`ROUNDS`] times at most: in
+    /// between without locks, so that writers that need none do not wait.
     fn put_locked(
         &self,
         whole: &[Range<u64>],
         parts: &[Range<u64>],
         writes: &[(u64, &[u8])],
     ) -> Result<(), VolumeError> {
+        let mut rounds = 0..ROUNDS;
         loop {
             let seen = self.engine.room_made();
             let put = {
@@ -146,6 +151,7 @@ impl Volume {
                     self.engine.help();
                     return Ok(());
                 }
+                Err(error) if rounds.next().is_none() => return Err(error),
                 Err(error) => self.engine.make_room(error, seen)?,
             }
         }

@@ -566,6 +566,28 @@ fn what_snapshots_have_is_no_garbage_and_a_write_beyond_is_refused_at_once() {
 }
 
 #[test]
+fn a_write_whose_own_garbage_is_all_that_comes_back_is_refused() {
+    let folder = Arc::new(MemoryFolder::new());
+    Pool::create(&folder, Hash::Blake3).unwrap();
+    let quota = Some(1100 * BLOCK);
+    let options =
+        Options { table_bytes: 4 << 20, container_len: 1 << 20, quota, ..Options::default() };
+    let (pool, _) = Pool::open(folder, options).unwrap();
+    let mut model = Model::new(&pool, "a", 1200);
+    (0..900).for_each(|block| model.put(block, block + 1).unwrap());
+    // the first 100 blocks come again and again, and the last ones are too many
+    let pages: Vec<_> = (0..250).map(|page| random(1000 + page, BLOCK as usize)).collect();
+    let block = |page: u64| if page < 100 { 900 } else { 900 + page };
+    let writes: Vec<_> =
+        (0..).zip(&pages).map(|(page, bytes)| (block(page) * BLOCK, &bytes[..])).collect();
+    let error = model.volume.write_many(&writes, Durability::OnFlush).unwrap_err();
+    assert!(error.to_string().contains("quota"), "{error}");
+    (900..1200).for_each(|block| model.erase(block));
+    model.expect();
+    assert_eq!(pool.check(), Vec::<String>::new());
+}
+
+#[test]
 fn after_a_restart_with_a_spent_reserve_compactions_come_before_writes() {
     let disk = Disk { keeps_room: true, ..Disk::default() };
     let (pool, model) = full_of_garbage(&disk);
