@@ -188,6 +188,26 @@ pub(crate) fn serve_kill(kills: u32, out: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Overwrites volumes at random for so many seconds where there is little room: at a quota and on a small
+/// disk, both at once.
+pub(crate) fn room(seconds: u64, out: Option<&Path>) -> Result<()> {
+    let mut outcome = Outcome::begin()?;
+    outcome.note("the server is built as the tests are, with overflow checks and debug assertions");
+    outcome.note(
+        "both runs share the machine; at the end each block is compared with what was written",
+    );
+    outcome.run(
+        Command::new("cargo")
+            .args(["test", "-p", "onefold", "--test", "cli", "--", "--nocapture", "room::"])
+            .env("ONEFOLD_ROOM_SECONDS", seconds.to_string())
+            .env("ONEFOLD_REQUIRE_ALL", "1")
+            .current_dir(workspace::root()),
+        |line| line.strip_prefix("room: ").map(str::to_owned),
+    )?;
+    println!("campaign: no write was refused");
+    outcome.write(out)
+}
+
 /// Runs the tests of the kernels under the address sanitizer, which sees a read outside of an
 /// allocation.
 pub(crate) fn asan() -> Result<()> {

@@ -144,6 +144,15 @@ enum CampaignCommand {
         #[arg(long)]
         out: Option<PathBuf>,
     },
+    /// Overwrite volumes at random where there is little room, and see that no write is refused
+    Room {
+        /// How long
+        #[arg(long, default_value_t = 3600)]
+        seconds: u64,
+        /// The record to write, e.g. docs/records/NAME.json
+        #[arg(long)]
+        out: Option<PathBuf>,
+    },
     /// Measure commands on a simulated line to a repository far away
     FarAway(campaign::FarAway),
     /// Change the code in small ways, and see whether the tests notice
@@ -375,6 +384,9 @@ fn main() -> ExitCode {
         }
         Command::Campaign(CampaignCommand::ServeKill { kills, out }) => {
             campaign::serve_kill(kills, &out)
+        }
+        Command::Campaign(CampaignCommand::Room { seconds, out }) => {
+            campaign::room(seconds, out.as_deref())
         }
         Command::Campaign(CampaignCommand::Nbd(options)) => bench_nbd::measure(&options),
         Command::Campaign(CampaignCommand::Traces(options)) => bench_traces::measure(&options),

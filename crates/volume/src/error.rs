@@ -82,14 +82,15 @@ pub enum VolumeError {
         /// What is wrong.
         problem: String,
     },
-    /// Neither copy of the record of the last acknowledged frame is whole. Volumes are not affected.
+    /// The record of the last acknowledged frame cannot be read. Volumes are not affected.
     #[error(
-        "{object}: neither of its copies is whole, so it was not found out whether the last frame of the \
-         journal is there"
+        "{object}: {problem}, so it was not found out whether the last frame of the journal is there"
     )]
     UnreadRecord {
         /// The file.
         object: &'static str,
+        /// Why it cannot be read.
+        problem: String,
     },
     /// A record has not the form it must have, though its check holds.
     #[error("{object}: {source}")]

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use onefold_backend::{Folder, MemoryFolder};
-use onefold_seal::ObjectId;
 use onefold_seal::wire::WireError;
+use onefold_seal::{CHECK_LEN, ObjectId};
 
+use crate::acknowledged::{Position, Record};
 use crate::frame::{self, Owner};
 use crate::journals::Journals;
 use crate::mark::{Cut, Mark};
@@ -64,14 +65,31 @@ pub struct AnyMark {
     pub cut: (u8, u8, bool),
 }
 
+/// What the record of the last acknowledged frame says.
+#[derive(Debug, Clone, Copy)]
+pub struct AnyRecord {
+    /// The journal: its writer, and the number of its first frame.
+    pub journal: (u8, u8),
+    /// The number of the frame.
+    pub frame: u8,
+    /// The byte behind it.
+    pub end: u16,
+    /// Whether it was written on the mount that there is now.
+    pub is_as_written: bool,
+}
+
 const POOL: ObjectId = ObjectId::from_bytes([6; 16]);
 
 /// A pool of which its folder knows these things, some of which nobody ever wrote.
 pub struct AnyPool(Arc<dyn Folder>);
 
 impl AnyPool {
-    /// Writes `mark` and `files`; of those with the same name the last.
-    pub fn new(mark: AnyMark, files: &[AnyFile]) -> Result<Self, VolumeError> {
+    /// Writes `mark`, `files` and `record`; of files with the same name the last.
+    pub fn new(
+        mark: AnyMark,
+        files: &[AnyFile],
+        record: Option<AnyRecord>,
+    ) -> Result<Self, VolumeError> {
         let folder: Arc<dyn Folder> = Arc::new(MemoryFolder::new());
         let (writer, first, is_begun) = mark.cut;
         let cut = Cut { first: first.into(), writer: Writer(writer.into()), is_begun };
@@ -84,6 +102,13 @@ impl AnyPool {
                 frame::append(&mut *log, Owner { pool: POOL, writer }, number, body)?;
             }
             log.truncate(log.len().saturating_sub(file.torn.into()))?;
+        }
+        if let Some(AnyRecord { journal: (writer, first), frame, end, is_as_written }) = record {
+            let mount = folder.mount().filter(|_| is_as_written);
+            let (writer, first, frame) = (Writer(writer.into()), first.into(), frame.into());
+            let check = [0; CHECK_LEN];
+            let position = Position { writer, first, frame, end: end.into(), check, mount };
+            Record::open(&*folder, POOL)?.0.write(&position)?;
         }
         Ok(Self(folder))
     }
@@ -134,14 +159,20 @@ mod tests {
                 let begin = (below(4), below(5));
                 files.push(AnyFile { is_checkpoint, begin, frames, torn: below(8) / 7 });
             }
-            let pool = AnyPool::new(mark, &files).unwrap();
+            let record = (below(2) == 0).then(|| AnyRecord {
+                journal: (below(4), below(5)),
+                frame: below(5),
+                end: below(200).into(),
+                is_as_written: below(2) == 0,
+            });
+            let pool = AnyPool::new(mark, &files, record).unwrap();
             let Ok((taken, told)) = pool.take_over() else {
                 bad += 1;
                 continue;
             };
             good += 1;
             let (again, told_again) = pool.take_over().unwrap();
-            assert_eq!(told_again, told, "{mark:?} {files:?}");
+            assert_eq!(told_again, told, "{mark:?} {files:?} {record:?}");
             assert_eq!(again.sequence, taken.sequence);
             assert!(again.writer > taken.writer);
         }

@@ -33,6 +33,8 @@ struct Begin {
 
 const JOURNAL: &str = "journal-";
 const CHECKPOINT: &str = "checkpoint-";
+/// Copies that a repair keeps of what is given up.
+const KEPT: &str = "lost-";
 
 impl Begin {
     fn name(self, prefix: &str) -> String {
@@ -68,6 +70,17 @@ pub(crate) fn name_of(is_checkpoint: bool, writer: Writer, first: u64) -> String
     Begin { writer, first }.name(if is_checkpoint { CHECKPOINT } else { JOURNAL })
 }
 
+/// What the copy of the file `name` is called that the repair of `writer` keeps.
+pub(crate) fn kept_name(writer: Writer, name: &str) -> String {
+    format!("{KEPT}{:016x}-{name}", writer.0)
+}
+
+/// Whose repair kept the copy `name`, if it is one.
+fn writer_of_kept(name: &str) -> Option<Writer> {
+    let (digits, _) = name.strip_prefix(KEPT)?.split_once('-')?;
+    u64::from_str_radix(digits, 16).ok().filter(|number| *number < mark::LIMIT).map(Writer)
+}
+
 /// What a folder knows of its pool.
 pub struct Journals {
     folder: Arc<dyn Folder>,
@@ -91,8 +104,8 @@ struct Recorded {
     record: Option<acknowledged::Record>,
     /// What this writer last wrote.
     last: Option<Position>,
-    /// Whether neither copy could be read when the pool was taken over.
-    is_unreadable: bool,
+    /// Why neither copy could be read when the pool was taken over, if so.
+    problem: Option<String>,
 }
 
 /// How far a pool's files could be read.
@@ -313,15 +326,21 @@ impl Journals {
             return Ok(None);
         }
         // It is there to tell more, and keeps nobody from what there is without it.
-        let Ok((record, said)) = acknowledged::Record::open(&*self.folder, self.pool) else {
-            recorded.is_unreadable = true;
-            return Ok(None);
+        let (record, said) = match acknowledged::Record::open(&*self.folder, self.pool) {
+            Ok(opened) => opened,
+            Err(error) => {
+                recorded.problem = Some(told(&error));
+                return Ok(None);
+            }
         };
         recorded.record = Some(record);
-        recorded.is_unreadable = said == Said::Unreadable;
         Ok(match said {
             Said::Acknowledged(position) => Some(position),
-            Said::Nothing | Said::Unreadable => None,
+            Said::Nothing => None,
+            Said::Unreadable => {
+                recorded.problem = Some("neither of its copies is whole".into());
+                None
+            }
         })
     }
 
@@ -334,21 +353,22 @@ impl Journals {
         self.record().record.as_mut().map_or(Ok(()), acknowledged::Record::clear)
     }
 
-    /// Makes the mark anew for the last writer that left anything in the folder. Frames of a writer
-    /// count up to where a later one's journal begins.
+    /// Makes the mark anew for the last writer that left anything in the folder, also if that is a copy
+    /// that a repair kept. Frames of a writer count up to where a later one's journal begins.
     pub(crate) fn rebuild_mark(&self) -> Result<(), VolumeError> {
         let names = self.folder.names()?;
         let begun = [JOURNAL, CHECKPOINT].into_iter().flat_map(|prefix| Begin::all(&names, prefix));
         let recorded = self.read_record(&names)?.map(|one| one.writer);
-        let last = begun.map(|one| one.writer).chain(recorded).max().unwrap_or_default();
+        let kept = names.iter().filter_map(|name| writer_of_kept(name));
+        let begun = begun.map(|one| one.writer);
+        let last = begun.chain(recorded).chain(kept).max().unwrap_or_default();
         Mark::create_as(&*self.folder, self.pool, last, Cut::default())
     }
 
     /// What of the folder could not be used, and is not needed to open the pool.
     pub(crate) fn warning(&self) -> Option<VolumeError> {
-        self.record()
-            .is_unreadable
-            .then_some(VolumeError::UnreadRecord { object: acknowledged::NAME })
+        let problem = self.record().problem.clone()?;
+        Some(VolumeError::UnreadRecord { object: acknowledged::NAME, problem })
     }
 
     /// Reads the newest checkpoint that is whole. One that is not was being written when the power

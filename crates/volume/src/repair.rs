@@ -17,15 +17,12 @@ use onefold_seal::{Envelope, ObjectId};
 use crate::append::Appender;
 use crate::files::{Files, container_name, container_of};
 use crate::find_head::find_head;
-use crate::journals::{Found, Journals};
+use crate::journals::{Found, Journals, kept_name};
 use crate::mark::{self, Mark};
 use crate::pages::ContainerImage;
 use crate::pool::{is_head_lost, open_head, write_head};
 use crate::replay::Replayed;
 use crate::{Options, Pool, VolumeError, Writer};
-
-/// Copies of what is given up have names that begin so.
-const KEPT: &str = "lost-";
 
 /// Bytes that are copied at a time.
 const PIECE: u64 = 1 << 20;
@@ -122,7 +119,7 @@ impl Repair<'_> {
     /// Copies a file durably, by a name that no other repair has: each is a writer of its own. What a
     /// repair copied that was cut off stays.
     fn copy(&mut self, name: &str, writer: Writer) -> Result<(), BackendError> {
-        let kept = format!("{KEPT}{:016x}-{name}", writer.0);
+        let kept = kept_name(writer, name);
         let from = self.folder.reader(name)?;
         let mut to = self.folder.log(&kept)?;
         to.truncate(0)?;

@@ -9,8 +9,9 @@ mod place;
 use std::fs;
 use std::sync::Arc;
 
-use onefold_backend::Folder;
 use onefold_backend::crash::CrashDisk;
+use onefold_backend::fault::{Failure, Fault, Faults, Faulty};
+use onefold_backend::{Folder, Operation};
 use onefold_block::{BlockDevice, BlockSize};
 use onefold_testkit::random;
 use onefold_volume::{Hash, Pool, VolumeError};
@@ -133,7 +134,21 @@ fn a_record_of_which_neither_copy_is_whole_is_warned_of() {
     });
     let (pool, damage) = place.open().unwrap();
     assert!(matches!(damage[..], [VolumeError::UnreadRecord { .. }]), "{damage:?}");
+    assert!(damage[0].to_string().contains("neither of its copies is whole"), "{}", damage[0]);
     expect_blocks(&pool, 3, "the record is damaged");
+}
+
+#[test]
+fn a_record_that_cannot_be_read_is_warned_of_with_the_reason() {
+    let place = killed(3);
+    let faults = Faults::none();
+    faults.add(Fault::new(Failure::Io).on(Operation::Read).named(RECORD));
+    let folder = Arc::new(Faulty::new(place.folder(), "pool", &faults));
+    let (pool, damage) = Pool::open(folder, options()).unwrap();
+    let [error] = &damage[..] else { panic!("{damage:?}") };
+    let told = error.to_string();
+    assert!(told.contains("injected") && told.contains("was not found out"), "{told}");
+    expect_blocks(&pool, 3, "the record cannot be read");
 }
 
 #[test]

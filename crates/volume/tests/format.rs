@@ -103,6 +103,7 @@ fn use_a_pool(hash: Hash) {
         pool.flush().unwrap();
         drop(pool);
         let read = expect(root, &arrays);
+        assert!(read.last_acknowledged.is_some(), "the pool was closed");
         kinds.extend(read.kinds);
         codecs.extend(read.codecs);
     }

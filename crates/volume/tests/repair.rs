@@ -73,6 +73,23 @@ fn each_repair_keeps_what_it_gives_up_beside_what_others_kept() {
 }
 
 #[test]
+fn a_mark_that_is_made_anew_is_later_than_what_repairs_kept() {
+    let place = killed(4);
+    // frames follow it, so that it is no torn end, also where nothing else tells of them
+    let end = ends(&place)[1];
+    place.change(JOURNAL, |bytes| bytes[end + HEAD + 1] ^= 1);
+    let first = repair(&place).kept;
+    let copies: Vec<_> = first.iter().map(|copy| place.files()[copy].clone()).collect();
+    // nobody wrote since, so the copies alone tell of the repair
+    fs::remove_file(place.root().join("writer")).unwrap();
+    let again = repair(&place);
+    assert!(!again.kept.is_empty());
+    assert!(again.kept.iter().all(|copy| !first.contains(copy)), "{first:?}, {again:?}");
+    let files = place.files();
+    assert!(first.iter().zip(copies).all(|(copy, before)| files[copy] == before));
+}
+
+#[test]
 fn a_damaged_last_frame_costs_that_frame_and_its_pages_are_kept() {
     let place = killed(4);
     let before = place.files();

@@ -37,6 +37,7 @@ mod presets;
 mod repair;
 mod restore_delete;
 mod restore_onto;
+mod room;
 mod s3;
 mod said;
 mod selection;

@@ -20,6 +20,8 @@ pub struct Pool {
     pub kinds: BTreeSet<u8>,
     /// With which codecs pages are compressed that were read.
     pub codecs: BTreeSet<u8>,
+    /// The number of the last frame of which it is known that it was acknowledged.
+    pub last_acknowledged: Option<u64>,
 }
 
 #[derive(Clone)]
@@ -154,6 +156,7 @@ impl Pool {
             volumes: BTreeMap::new(),
             kinds: BTreeSet::new(),
             codecs: BTreeSet::new(),
+            last_acknowledged: None,
         };
         let (mark, names) = (pool.mark(), pool.names());
         let journals = begins(&names, "journal-");
@@ -181,6 +184,11 @@ impl Pool {
             }
         }
         assert!(next >= mark.cut.1, "frames before the cut are missing");
+        pool.last_acknowledged = pool.acknowledged();
+        assert!(
+            pool.last_acknowledged.is_none_or(|frame| frame < next),
+            "an acknowledged frame is missing"
+        );
         pool.footers();
         pool
     }
@@ -210,6 +218,37 @@ impl Pool {
         let writer = whole().map(|(writer, _)| writer).max().expect("a copy is whole");
         let (cut_writer, is_begun, first) = whole().map(|(_, cut)| cut).max().expect("the same");
         Mark { writer, cut: (cut_writer, first), is_begun }
+    }
+
+    /// "The last acknowledged frame": its number, if the file is there and tells of one.
+    fn acknowledged(&self) -> Option<u64> {
+        let bytes = fs::read(self.root.join("acknowledged")).ok().filter(|all| !all.is_empty())?;
+        assert_eq!(bytes.len(), 2 * 4096);
+        let copy = |copy: &[u8]| {
+            let (covered, rest) = copy.split_at(4 * 8 + 16 + 16 + 8);
+            if rest[..16] != check(&[&self.id, covered]) {
+                assert!(copy.iter().all(|byte| *byte == 0), "a copy is damaged");
+                return None;
+            }
+            assert!(rest[16..].iter().all(|byte| *byte == 0));
+            let mut fields = Fields(covered);
+            let mut number = || u64::from_le_bytes(fields.array());
+            let (writer, first, frame, end) = (number(), number(), number(), number());
+            assert!([writer, first, frame, end].iter().all(|number| *number < 1 << 63));
+            assert!(first <= frame);
+            let (frame_check, boot): ([u8; 16], [u8; 16]) = (fields.array(), fields.array());
+            assert!(boot != [0; 16] || fields.0 == [0; 8]);
+            // the frame lies where it says, if its journal is still there
+            let journal = self.root.join(format!("journal-{writer:016x}-{first:016x}"));
+            if let Ok(journal) = fs::read(journal) {
+                let all = self.frames("journal-", (writer, first), None);
+                let body = &all[(frame - first) as usize];
+                let head = end as usize - body.len() - 36;
+                assert_eq!(journal[head..][20..36], frame_check);
+            }
+            Some(frame)
+        };
+        bytes.chunks(4096).filter_map(copy).max()
     }
 
     /// Takes up the last whole checkpoint that counts; its writer and frame.

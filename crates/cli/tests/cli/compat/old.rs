@@ -1,12 +1,14 @@
 //! The program that froze the format goes on from what this one wrote.
 
 use std::env;
-use std::fs;
+use std::fs::{self, File};
 use std::path::PathBuf;
 
-use onefold_testkit::skip;
+use onefold_testkit::{random, skip};
+use rustix::process::Signal;
 
 use crate::lab::{Lab, ONEFOLD, number};
+use crate::served::Served;
 
 /// The earlier program, which `cargo xtask test` and `cargo xtask compat --old` build.
 fn old_program() -> Option<PathBuf> {
@@ -101,4 +103,64 @@ fn the_program_that_froze_the_format_goes_on_from_what_a_prune_merged() {
     lab.ok("forget --repo repo --keep-last 1 --prune --max-unused 0");
     lab.program = ONEFOLD.into();
     lab.ok("check --repo repo --read-data");
+}
+
+#[test]
+fn the_program_that_froze_the_format_goes_on_from_a_pool_of_this_one() {
+    let Some(program) = old_program() else { return };
+    const LEN: usize = 1 << 20;
+    let mut lab = Lab::new();
+    // what this program adds to a pool: a reserve, a record of the last acknowledged frame, volumes with
+    // other names, or taken back to a snapshot, or brought by a stream
+    for name in ["one", "two"] {
+        lab.ok(&format!("volume create --pool pool --size {LEN} {name}"));
+    }
+    let contents = [1, 2, 3, 4].map(|seed| random(seed, LEN));
+    let write = |lab: &Lab, volume: &str, bytes: &[u8], end: Signal| {
+        let mut served = Served::start(lab);
+        let mut client = served.client(volume);
+        client.write(0, bytes).unwrap();
+        client.flush().unwrap();
+        served.signal(end);
+    };
+    let expect = |lab: &Lab, volume: &str, bytes: &[u8]| {
+        let mut served = Served::start(lab);
+        let mut found = vec![0; bytes.len()];
+        served.client(volume).read(0, &mut found).unwrap();
+        assert!(found == bytes, "{volume}");
+        assert_eq!(served.signal(Signal::TERM), 0);
+    };
+    write(&lab, "one", &contents[0], Signal::TERM);
+    write(&lab, "two", &contents[1], Signal::TERM);
+    lab.ok("volume snapshot --pool pool one kept");
+    write(&lab, "one", &contents[2], Signal::TERM);
+    lab.ok("volume rename --pool pool two renamed");
+    lab.ok("volume rollback --pool pool one kept");
+    let stream = File::create(lab.path("stream")).unwrap();
+    let exported = lab.command("volume export --pool pool renamed").stdout(stream).status();
+    let stream = File::open(lab.path("stream")).unwrap();
+    let imported = lab.command("volume import --pool pool copy").stdin(stream).status();
+    assert!(exported.unwrap().success() && imported.unwrap().success());
+    write(&lab, "copy", &contents[2], Signal::KILL);
+    for name in ["acknowledged", "reserve"] {
+        assert!(lab.path("pool").join(name).exists(), "{name}");
+    }
+
+    lab.program = program;
+    let all = [("one", 0), ("kept", 0), ("renamed", 1), ("copy", 2)];
+    assert!(lab.ok("volume check --pool pool").stdout.contains("no problems"));
+    assert!(lab.ok("volume scrub --pool pool").stdout.contains(" 0 are not"));
+    for (name, content) in all {
+        expect(&lab, name, &contents[content]);
+    }
+    write(&lab, "copy", &contents[3], Signal::KILL);
+    lab.ok("volume delete --pool pool renamed");
+    lab.ok("volume compact --pool pool");
+
+    lab.program = ONEFOLD.into();
+    for (name, content) in [("one", 0), ("kept", 0), ("copy", 3)] {
+        expect(&lab, name, &contents[content]);
+    }
+    assert!(lab.ok("volume check --pool pool").stdout.contains("no problems"));
+    assert!(lab.ok("volume scrub --pool pool").stdout.contains(" 0 are not"));
 }
