@@ -21,12 +21,10 @@ use crate::fetch::{Keep, SHORTEST_OF_WINDOW, fetch};
 use crate::groups::Group;
 use crate::{Cancel, Place, StoreError, threads};
 
-/// Bytes of live chunks at which a window ends. A container with more is one by itself.
-const WINDOW_LEN: u64 = 16 << 20;
-
-/// Bytes of live chunks that come in a window of several containers at most, whatever index runs say of
-/// their lengths.
-const MOST: usize = 32 << 20;
+/// Bytes of live chunks at which a window ends, where requests take time to travel and elsewhere. A
+/// container with more is one by itself. Two windows are in memory, one that is stored and the next.
+const LEN_FAR: usize = 16 << 20;
+const LEN_NEAR: usize = 4 << 20;
 
 /// A live chunk of a container; its bytes have its fingerprint.
 #[derive(Clone)]
@@ -55,12 +53,15 @@ impl Rewrite<'_> {
         take: &mut dyn FnMut(&Candidate, LiveChunks) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         let mut rest = containers.iter();
+        let len = if self.reader.is_far() { LEN_FAR } else { LEN_NEAR };
+        // of several containers at most, whatever index runs say of the lengths of their chunks
+        let most = 2 * len;
         thread::scope(|scope| {
             let (sender, windows) = bounded(0);
             scope.spawn(move || {
                 // A send fails if whoever takes has failed.
-                let _ = windows_of(containers).try_for_each(|window| {
-                    match self.window(window, MOST).transpose() {
+                let _ = windows_of(containers, len as u64).try_for_each(|window| {
+                    match self.window(window, most).transpose() {
                         Some(read) => sender.send(read),
                         None => window.chunks(1).try_for_each(|one| sender.send(self.alone(one))),
                     }
@@ -153,14 +154,14 @@ impl Rewrite<'_> {
     }
 }
 
-/// Parts of `containers` that are read together.
-fn windows_of(containers: &[Candidate]) -> impl Iterator<Item = &[Candidate]> {
+/// Parts of `containers` that are read together, each with `most` bytes of live chunks or of one container.
+fn windows_of(containers: &[Candidate], most: u64) -> impl Iterator<Item = &[Candidate]> {
     let mut rest = containers;
     std::iter::from_fn(move || {
         let mut len = 0;
         let mut fits = |candidate: &Candidate| {
             len += candidate.live_bytes;
-            len <= WINDOW_LEN
+            len <= most
         };
         let count = rest.iter().take_while(|candidate| fits(candidate)).count();
         let window;
