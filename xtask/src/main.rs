@@ -20,6 +20,7 @@ mod bench_traces;
 mod campaign;
 mod compat;
 mod dataset;
+mod decisions;
 mod digest;
 mod edges;
 mod emulate;

@@ -1,5 +1,5 @@
-//! Keeps what the compiler alone does not: the edges between crates, shared lints, docstrings, and that
-//! nobody alters the fixtures of a frozen format.
+//! Keeps what the compiler alone does not: the edges between crates, shared lints, docstrings, the index
+//! of decisions, and that nobody alters the fixtures of a frozen format.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader};
@@ -10,6 +10,7 @@ use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 
 use crate::compat;
+use crate::decisions;
 use crate::edges::{self, Metadata};
 use crate::manifest;
 use crate::workspace::Cargo;
@@ -48,7 +49,9 @@ fn check(cargo: Cargo, manifest_path: &Path) -> Result<Findings> {
     let mut errors = edges::violations(&metadata);
     errors.extend(lint_gaps(&metadata)?);
     errors.extend(undocumented(cargo, manifest_path)?);
-    errors.extend(compat::violations(&Path::new(&metadata.workspace_root).join("compat"))?);
+    let workspace = Path::new(&metadata.workspace_root);
+    errors.extend(compat::violations(&workspace.join("compat"))?);
+    errors.extend(decisions::unlisted(&workspace.join("docs/decisions"))?);
     let root = format!("{}/", metadata.workspace_root);
     let relative = |line: String| line.strip_prefix(&root).map(str::to_owned).unwrap_or(line);
     Ok(Findings {
