@@ -1,4 +1,4 @@
-//! Developer commands: `cargo xtask test | tidy | dataset | bench | rivals | campaign | compat |
+//! Developer commands: `cargo xtask test | tidy | figures | dataset | bench | rivals | campaign | compat |
 //! bench-smoke`.
 //!
 //! Depends on no crate of the engine, so that it builds, and judges, while they are broken.
@@ -24,6 +24,7 @@ mod decisions;
 mod digest;
 mod edges;
 mod emulate;
+mod figures;
 mod guest_kernel;
 mod instructions;
 mod limited;
@@ -107,6 +108,8 @@ enum Command {
               default_missing_value = old_program::FROZEN)]
         old: Option<String>,
     },
+    /// Write the tables of figures in the documents anew, from the records
+    Figures,
     /// Run something long by hand
     #[command(subcommand)]
     Campaign(CampaignCommand),
@@ -362,6 +365,7 @@ fn main() -> ExitCode {
             out,
         }) => bench::backup(bench::Options { dataset, scene, rounds, rivals, work, cold, out }),
         Command::Rivals { arguments } => rivals::run(&arguments),
+        Command::Figures => figures::write(),
         Command::Campaign(CampaignCommand::Fuzz { seconds, out, targets }) => {
             campaign::fuzz(seconds, &targets, out.as_deref())
         }

@@ -1,5 +1,5 @@
-//! Keeps what the compiler alone does not: the edges between crates, shared lints, docstrings, the index
-//! of decisions, and that nobody alters the fixtures of a frozen format.
+//! Keeps what the compiler alone does not: the edges between crates, shared lints, docstrings, tables of
+//! figures, the index of decisions, and that nobody alters the fixtures of a frozen format.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader};
@@ -12,6 +12,7 @@ use serde::Deserialize;
 use crate::compat;
 use crate::decisions;
 use crate::edges::{self, Metadata};
+use crate::figures;
 use crate::manifest;
 use crate::workspace::Cargo;
 
@@ -51,6 +52,7 @@ fn check(cargo: Cargo, manifest_path: &Path) -> Result<Findings> {
     errors.extend(undocumented(cargo, manifest_path)?);
     let workspace = Path::new(&metadata.workspace_root);
     errors.extend(compat::violations(&workspace.join("compat"))?);
+    errors.extend(figures::stale(workspace)?);
     errors.extend(decisions::unlisted(&workspace.join("docs/decisions"))?);
     let root = format!("{}/", metadata.workspace_root);
     let relative = |line: String| line.strip_prefix(&root).map(str::to_owned).unwrap_or(line);
