@@ -1,7 +1,7 @@
 //! Reading a snapshot as a stream: entries, and the bytes of files, in order.
 //!
 //! One thread walks the trees and gives on what was read; the chunks of what it met come ahead of that,
-//! in [windows](crate::windows).
+//! in windows.
 
 use std::thread;
 

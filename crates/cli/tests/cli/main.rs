@@ -48,6 +48,7 @@ mod serving;
 mod side_by_side;
 mod streams;
 mod systemd;
+mod tour;
 mod trace;
 mod tree;
 mod tree_equality;
