@@ -1,9 +1,10 @@
-//! Measures a served volume by fio, beside nbdkit: its file plugin does the same work without
-//! deduplication on the same file system, its memory plugin none, which shows what the protocol and
-//! fio allow.
+//! Measures a served volume by fio, beside nbdkit and qemu-nbd: nbdkit's file plugin and qemu-nbd with
+//! a raw file do the same work without deduplication on the same file system, nbdkit's memory plugin
+//! does none, which shows what the protocol and fio allow.
 //!
 //! Rounds are interleaved and each starts with another server. Each server begins a round with
-//! nothing, is filled, read, and then written again at random, so that all of them overwrite.
+//! nothing, is filled, read, written again at random, so that all of them overwrite, and then read
+//! at random.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -31,7 +32,12 @@ pub(crate) struct Options {
     /// The size of the device in MiB
     #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u64).range(16..))]
     size: u64,
-    /// Random writes of 4 KiB with one flush; an eighth as many with a flush for every 32
+    /// How many jobs fio runs concurrently, each with a connection of its own: sequential ones divide
+    /// the device, random ones have all of it
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=8))]
+    jobs: u64,
+    /// Random writes of 4 KiB with one flush, and random reads, of all jobs together; an eighth as
+    /// many writes with a flush for every 32
     #[arg(long, default_value_t = 262_144, value_parser = clap::value_parser!(u64).range(512..))]
     writes: u64,
     /// How many percent of what fio writes are duplicates
@@ -59,10 +65,16 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 enum Server {
     Onefold,
     File,
+    Qemu,
     Memory,
 }
 
-const SERVERS: [Server; 3] = [Server::Onefold, Server::File, Server::Memory];
+const SERVERS: [Server; 4] = [Server::Onefold, Server::File, Server::Qemu, Server::Memory];
+
+/// How qemu-nbd serves its file: to as many connections as there may be jobs. Cache and AIO are its
+/// defaults: the system's cache, as nbdkit's file plugin uses it, and a pool of threads.
+const QEMU: [&str; 5] =
+    ["--format=raw", "--persistent", "--shared=8", "--cache=writeback", "--aio=threads"];
 
 /// What fio does, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,20 +83,25 @@ enum Phase {
     Read,
     OneFlush,
     ManyFlushes,
+    RandomRead,
 }
 
-const PHASES: [Phase; 4] = [Phase::Fill, Phase::Read, Phase::OneFlush, Phase::ManyFlushes];
+const PHASES: [Phase; 5] =
+    [Phase::Fill, Phase::Read, Phase::OneFlush, Phase::ManyFlushes, Phase::RandomRead];
 
 /// One phase of one server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Sample {
     server: String,
     phase: String,
+    /// Of fio, each with a connection of its own. Records from before there was a choice had one.
+    #[serde(default = "one_job")]
+    jobs: u64,
     /// From 1.
     round: u32,
-    /// As fio has it: from the first request to the last reply.
+    /// As fio has it: from the first request to the last reply, of the job that took longest.
     seconds: f64,
-    /// Without flushes.
+    /// Of all jobs together, as what follows. Without flushes.
     operations: u64,
     bytes: u64,
     flushes: u64,
@@ -94,20 +111,44 @@ pub(crate) struct Sample {
     server_system_seconds: f64,
 }
 
+fn one_job() -> u64 {
+    1
+}
+
 const CACHE_STATE: &str = "warm: all was written just before, and synced between phases";
 
 const NOTES: [&str; 4] = [
-    "fio 4 KiB random writes and 1 MiB sequential ones, one job, queue depth 16, over a Unix socket; \
-     fio, server and disk share the machine",
-    "one flush is sent before the last write of the fill and of the random writes, so that it is \
-     inside the time; nothing waits for writes under way when a flush is sent, as fio does it",
+    "sequential jobs divide the device, random ones have all of it; seconds are those of the job that \
+     took longest",
+    "each job sends one flush before its last write of the fill and of the random writes, so that \
+     it is inside the time; nothing waits for writes under way when a flush is sent, and fio may \
+     repeat a flush as often as its queue is deep: `flushes` counts them",
     "each round begins with an empty pool and an empty file; the random writes overwrite what the \
-     fill wrote",
+     fill wrote, and the random reads read what both left",
     "CPU time is that of the server's process, in ticks of 10 ms",
 ];
 
+/// What a reader must know of this run alone.
+fn notes(options: &Options) -> Vec<String> {
+    let jobs = match options.jobs {
+        1 => "one job".to_owned(),
+        jobs => format!("{jobs} jobs with a connection each"),
+    };
+    vec![
+        format!(
+            "fio reads and writes 4 KiB at random and 1 MiB in sequence, {jobs} at queue depth \
+             16, over a Unix socket; fio, server and disk share the machine"
+        ),
+        format!(
+            "qemu-nbd has a raw file and {}, its own defaults but for the first three",
+            QEMU.join(" ")
+        ),
+    ]
+}
+
 /// Measures, prints and writes the record.
 pub(crate) fn measure(options: &Options) -> Result<()> {
+    options.check()?;
     let (onefold, work) = bench::program_and_work(&options.onefold, options.dir.as_deref())?;
     let mut samples = Vec::new();
     for round in 1..=options.rounds {
@@ -135,21 +176,45 @@ pub(crate) fn measure(options: &Options) -> Result<()> {
     print!("{}", table(&samples));
     let place = format!("pool and file lie on {}", work.file_system()?);
     work.end()?;
-    let versions = [
-        ("onefold", record::first_words(Command::new(&onefold).arg("--version"))),
-        ("nbdkit", record::first_words(Command::new("nbdkit").arg("--version"))),
-        ("fio", record::first_words(Command::new("fio").arg("--version"))),
+    let programs = [
+        ("onefold", &*onefold),
+        ("nbdkit", Path::new("nbdkit")),
+        ("qemu-nbd", Path::new("qemu-nbd")),
+        ("fio", Path::new("fio")),
     ];
-    let known = versions.map(|(name, version)| (name.into(), version.unwrap_or("unknown".into())));
+    let tools = programs.map(|(name, program)| (name.to_owned(), version(program)));
     let dataset = Dataset {
         name: format!("made by fio: {} % duplicates, 50 % compressible", options.dedupe),
         digest: "none: see the seed of each round, which is its number".into(),
         files: 0,
         bytes: options.size << 20,
     };
-    let notes: Vec<_> = NOTES.into_iter().chain([place.as_str()]).collect();
-    let tools = known.into_iter().collect();
-    bench::write_record(&options.out, dataset, CACHE_STATE, tools, samples, &notes)
+    let of_run = notes(options);
+    let notes = of_run.iter().map(String::as_str).chain(NOTES).chain([place.as_str()]);
+    let notes: Vec<_> = notes.collect();
+    bench::write_record(&options.out, dataset, CACHE_STATE, tools.into(), samples, &notes)
+}
+
+/// The first line of what `program` says of its version.
+fn version(program: &Path) -> String {
+    let words = record::first_words(Command::new(program).arg("--version"));
+    words.as_deref().and_then(|words| words.lines().next()).unwrap_or("unknown").to_owned()
+}
+
+impl Options {
+    /// Fails unless the jobs can divide the device, and each has enough to write for some flushes.
+    fn check(&self) -> Result<()> {
+        ensure!(
+            self.size.is_multiple_of(self.jobs) && self.writes >= 512 * self.jobs,
+            "--jobs {}: expected a --size of so many equal parts, not {}, and at least {} --writes, \
+             not {}",
+            self.jobs,
+            self.size,
+            512 * self.jobs,
+            self.writes
+        );
+        Ok(())
+    }
 }
 
 impl Server {
@@ -157,6 +222,7 @@ impl Server {
         match self {
             Self::Onefold => "onefold",
             Self::File => "nbdkit-file",
+            Self::Qemu => "qemu-nbd",
             Self::Memory => "nbdkit-memory",
         }
     }
@@ -169,32 +235,98 @@ impl Phase {
             Self::Read => "sequential read",
             Self::OneFlush => "random write, one flush",
             Self::ManyFlushes => "random write, fsync=32",
+            Self::RandomRead => "random read",
         }
+    }
+
+    fn is_random(self) -> bool {
+        !matches!(self, Self::Fill | Self::Read)
+    }
+
+    fn is_read(self) -> bool {
+        matches!(self, Self::Read | Self::RandomRead)
+    }
+
+    /// Reads or writes of each job.
+    fn operations(self, options: &Options) -> u64 {
+        let of_all = match self {
+            Self::Fill | Self::Read => options.size,
+            Self::OneFlush | Self::RandomRead => options.writes,
+            Self::ManyFlushes => options.writes / 8,
+        };
+        of_all / options.jobs
+    }
+
+    /// What all jobs read or write together.
+    fn bytes(self, options: &Options) -> u64 {
+        let block = if self.is_random() { 4 << 10 } else { 1 << 20 };
+        self.operations(options) * options.jobs * block
     }
 
     /// What fio is told.
     fn job(self, options: &Options) -> Vec<String> {
-        let random = |writes: u64, flush: u64| {
-            let bytes = writes * 4096;
-            vec![
-                "--rw=randwrite".into(),
+        let kind = if self.is_read() { "read" } else { "write" };
+        let operations = self.operations(options);
+        let mut job = match self.is_random() {
+            true => vec![
+                format!("--rw=rand{kind}"),
                 "--bs=4k".into(),
-                format!("--io_size={bytes}"),
-                format!("--fsync={flush}"),
-            ]
+                format!("--size={}m", options.size),
+                format!("--io_size={}", operations * 4096),
+            ],
+            false => vec![
+                format!("--rw={kind}"),
+                "--bs=1m".into(),
+                format!("--size={operations}m"),
+                format!("--offset_increment={operations}m"),
+            ],
         };
         match self {
-            Self::Fill => {
-                vec!["--rw=write".into(), "--bs=1m".into(), format!("--fsync={}", options.size - 1)]
-            }
-            Self::Read => vec!["--rw=read".into(), "--bs=1m".into()],
-            Self::OneFlush => random(options.writes, options.writes - 1),
-            Self::ManyFlushes => random(options.writes / 8, 32),
+            Self::Fill | Self::OneFlush => job.push(format!("--fsync={}", operations - 1)),
+            Self::ManyFlushes => job.push("--fsync=32".into()),
+            Self::Read | Self::RandomRead => {}
         }
+        job
     }
 }
 
 impl Sample {
+    /// What fio's report says of `phase`: of all jobs together, as `--group_reporting` has them. The
+    /// server and its time are not in it.
+    fn of(report: &Value, phase: Phase, options: &Options) -> Result<Self> {
+        let jobs = report["jobs"].as_array().context("fio's report has no jobs")?;
+        let [group] = jobs.as_slice() else {
+            bail!("fio reported {} groups of jobs, expected one", jobs.len());
+        };
+        let kind = if phase.is_read() { "read" } else { "write" };
+        let number = |place: &str| {
+            let found = group.pointer(place).and_then(Value::as_f64);
+            found.with_context(|| format!("fio's report has no {place}"))
+        };
+        let latency =
+            |percent: &str| number(&format!("/{kind}/clat_ns/percentile/{percent}.000000"));
+        ensure!(number("/error")? == 0.0, "fio had an error");
+        let flushes = number("/sync/total_ios")?;
+        ensure!(flushes > 0.0 || phase.is_read(), "fio sent no flush");
+        let (bytes, expected) =
+            (number(&format!("/{kind}/io_bytes"))? as u64, phase.bytes(options));
+        ensure!(bytes == expected, "fio had {bytes} bytes of {kind}s, expected {expected}");
+        Ok(Self {
+            server: String::new(),
+            phase: phase.name().into(),
+            jobs: options.jobs,
+            round: 0,
+            seconds: number(&format!("/{kind}/runtime"))? / 1e3,
+            operations: number(&format!("/{kind}/total_ios"))? as u64,
+            bytes,
+            flushes: flushes as u64,
+            p50_us: latency("50")? / 1e3,
+            p99_us: latency("99")? / 1e3,
+            server_user_seconds: 0.0,
+            server_system_seconds: 0.0,
+        })
+    }
+
     /// Operations a second.
     fn rate(&self) -> f64 {
         self.operations as f64 / self.seconds
@@ -238,6 +370,12 @@ impl Served {
                 command.args(["--foreground", "--unix"]).arg(&socket).arg("file").arg(&file);
                 command
             }
+            Server::Qemu => {
+                File::create(&file)?.set_len(size)?;
+                let mut command = Command::new("qemu-nbd");
+                command.args(QEMU).arg("--socket").arg(&socket).arg(&file);
+                command
+            }
             Server::Memory => {
                 let mut command = Command::new("nbdkit");
                 command.args(["--foreground", "--unix"]).arg(&socket);
@@ -279,7 +417,8 @@ impl Served {
         fio.args(["--name=nbd", "--ioengine=nbd", "--iodepth=16", "--output-format=json"]);
         fio.args(["--refill_buffers=1", "--buffer_compress_percentage=50"]);
         fio.arg(format!("--output={}", report.display()));
-        fio.arg(format!("--uri={}", self.uri)).arg(format!("--size={}m", options.size));
+        fio.arg(format!("--uri={}", self.uri));
+        fio.arg(format!("--numjobs={}", options.jobs)).arg("--group_reporting");
         fio.arg(format!("--dedupe_percentage={}", options.dedupe));
         // Of its own for each phase: else fio would write what it wrote before, which is known.
         fio.arg(format!("--randseed={}", round * 16 + phase as u32)).args(phase.job(options));
@@ -302,29 +441,12 @@ impl Served {
         let after = cpu_time(self.child.id())?;
         let text = fs::read_to_string(&report).with_context(|| report.display().to_string())?;
         let report: Value = serde_json::from_str(&text).context("fio's report")?;
-        let job = &report["jobs"][0];
-        let kind = if phase == Phase::Read { "read" } else { "write" };
-        let number = |place: &str| {
-            let found = job.pointer(place).and_then(Value::as_f64);
-            found.with_context(|| format!("fio's report has no {place}"))
-        };
-        let latency =
-            |percent: &str| number(&format!("/{kind}/clat_ns/percentile/{percent}.000000"));
-        let flushes = number("/sync/total_ios")?;
-        ensure!(flushes > 0.0 || phase == Phase::Read, "fio sent no flush");
-        ensure!(number("/error")? == 0.0, "fio had an error");
         Ok(Sample {
             server: self.server.name().into(),
-            phase: phase.name().into(),
             round,
-            seconds: number(&format!("/{kind}/runtime"))? / 1e3,
-            operations: number(&format!("/{kind}/total_ios"))? as u64,
-            bytes: number(&format!("/{kind}/io_bytes"))? as u64,
-            flushes: flushes as u64,
-            p50_us: latency("50")? / 1e3,
-            p99_us: latency("99")? / 1e3,
             server_user_seconds: after.0 - before.0,
             server_system_seconds: after.1 - before.1,
+            ..Sample::of(&report, phase, options)?
         })
     }
 }
@@ -359,7 +481,7 @@ fn cpu_ticks(stat: &str) -> Option<(u64, u64)> {
 /// at least with a confidence of 90 %.
 fn table(samples: &[Sample]) -> String {
     let mut table = String::from(
-        "\nphase                    server           op/s     MB/s   p50 µs   p99 µs  CPU s/GB  \
+        "\nphase                    server        jobs    op/s     MB/s   p50 µs   p99 µs  CPU s/GB  \
          onefold/server  at least\n",
     );
     for phase in PHASES {
@@ -383,9 +505,10 @@ fn table(samples: &[Sample]) -> String {
             let bound = lower_bound(&ratios).unwrap_or(f64::NAN);
             let ratio = median(ratios).unwrap_or(f64::NAN);
             table.push_str(&format!(
-                "{:<24} {:<13} {:>7.0} {:>8.1} {:>8.1} {:>8.1} {:>9.2} {ratio:>15.2} {bound:>9.2}\n",
+                "{:<24} {:<13} {:>4} {:>7.0} {:>8.1} {:>8.1} {:>8.1} {:>9.2} {ratio:>15.2} {bound:>9.2}\n",
                 phase.name(),
                 server.name(),
+                of_server.first().map_or(0, |one| one.jobs),
                 of(Sample::rate),
                 of(|one| one.bytes as f64 / 1e6 / one.seconds),
                 of(|one| one.p50_us),
@@ -399,6 +522,9 @@ fn table(samples: &[Sample]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use crate::record::Record;
+    use crate::workspace;
+
     use super::*;
 
     #[test]
@@ -415,6 +541,7 @@ mod tests {
         let sample = |server: Server, round, seconds| Sample {
             server: server.name().into(),
             phase: Phase::OneFlush.name().into(),
+            jobs: 1,
             round,
             seconds,
             operations: 1000,
@@ -436,5 +563,80 @@ mod tests {
             table.lines().find(|line| line.starts_with("random write, one flush  nbdkit-file"));
         let words: Vec<&str> = line.unwrap().split_whitespace().collect();
         assert_eq!(&words[words.len() - 2..], ["2.00", "2.00"], "{table}");
+    }
+
+    fn options(jobs: u64) -> Options {
+        Options {
+            onefold: "onefold".into(),
+            rounds: 1,
+            size: 16,
+            jobs,
+            writes: 4096,
+            dedupe: 50,
+            fingerprint: "sha3-256".into(),
+            compression: "zstd".into(),
+            dir: None,
+            out: "record.json".into(),
+        }
+    }
+
+    #[test]
+    fn sequential_jobs_divide_the_device_and_random_ones_have_all_of_it() {
+        let told = |phase: Phase, jobs| phase.job(&options(jobs)).join(" ");
+        let fill = "--rw=write --bs=1m --size=2m --offset_increment=2m --fsync=1";
+        assert_eq!(told(Phase::Fill, 8), fill);
+        let read = "--rw=read --bs=1m --size=16m --offset_increment=16m";
+        assert_eq!(told(Phase::Read, 1), read);
+        let one_flush = "--rw=randwrite --bs=4k --size=16m --io_size=2097152 --fsync=511";
+        assert_eq!(told(Phase::OneFlush, 8), one_flush);
+        let many_flushes = "--rw=randwrite --bs=4k --size=16m --io_size=262144 --fsync=32";
+        assert_eq!(told(Phase::ManyFlushes, 8), many_flushes);
+        let random_read = "--rw=randread --bs=4k --size=16m --io_size=16777216";
+        assert_eq!(told(Phase::RandomRead, 1), random_read);
+        for phase in PHASES {
+            assert_eq!(phase.bytes(&options(8)), phase.bytes(&options(1)), "{phase:?}");
+        }
+    }
+
+    #[test]
+    fn jobs_that_cannot_share_the_work_are_refused() {
+        options(8).check().unwrap();
+        assert!(Options { jobs: 3, ..options(1) }.check().is_err(), "16 MiB are no 3 parts");
+        assert!(Options { writes: 4095, ..options(8) }.check().is_err());
+    }
+
+    #[test]
+    fn a_report_is_of_all_jobs_together() {
+        let group = serde_json::json!({
+            "error": 0,
+            "sync": { "total_ios": 8 },
+            "write": {
+                "runtime": 250,
+                "total_ios": 4096,
+                "io_bytes": 16 << 20,
+                "clat_ns": { "percentile": { "50.000000": 7000, "99.000000": 9500 } },
+            },
+        });
+        let read = |jobs: &[&Value]| {
+            Sample::of(&serde_json::json!({ "jobs": jobs }), Phase::OneFlush, &options(8))
+        };
+        let sample = read(&[&group]).unwrap();
+        assert_eq!((sample.jobs, sample.operations, sample.bytes), (8, 4096, 16 << 20));
+        assert_eq!((sample.rate(), sample.flushes), (16_384.0, 8));
+        assert_eq!((sample.p50_us, sample.p99_us), (7.0, 9.5));
+        let error = read(&[&group, &group]).unwrap_err().to_string();
+        assert_eq!(error, "fio reported 2 groups of jobs, expected one");
+        let mut one_job = group;
+        one_job["write"]["io_bytes"] = (2 << 20).into();
+        let error = read(&[&one_job]).unwrap_err().to_string();
+        assert_eq!(error, "fio had 2097152 bytes of writes, expected 16777216");
+    }
+
+    #[test]
+    fn older_records_had_one_job() {
+        let place = workspace::root().join("docs/records/2026-11-23-nbd.json");
+        let record = Record::<Sample>::read(&place).unwrap();
+        assert_eq!(record.samples.len(), 60);
+        assert!(record.samples.iter().all(|sample| sample.jobs == 1));
     }
 }

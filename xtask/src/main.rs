@@ -226,7 +226,7 @@ enum CampaignCommand {
         #[arg(long)]
         out: PathBuf,
     },
-    /// Measure a served volume by fio beside nbdkit's file and memory plugins
+    /// Measure a served volume by fio beside nbdkit's file and memory plugins and qemu-nbd
     Nbd(bench_nbd::Options),
     /// Replay traces in the shape of mail, web and homes (StreamDedup, figure 15)
     Traces(bench_traces::Options),
