@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use crate::name::check_part;
-use crate::{BackendError, Folder, LocalFolder, Log, LogReader, Pages, Syncer};
+use crate::{BackendError, Folder, LocalFolder, Log, LogReader, MountId, Pages, Syncer};
 
 /// A folder of which nothing is written to disk: neither bytes nor names, nor files that are made.
 ///
@@ -86,6 +86,10 @@ impl Folder for Overlay {
         let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
         files.insert(name.to_owned(), None);
         Ok(())
+    }
+
+    fn mount(&self) -> Option<MountId> {
+        self.below.mount()
     }
 }
 

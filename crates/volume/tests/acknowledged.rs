@@ -20,12 +20,13 @@ use place::{BLOCK, HEAD, JOURNAL, NOW, Place, ends, expect_blocks, killed, kille
 
 const RECORD: &str = "acknowledged";
 
-/// The pool is refused, the error names the journal and says from where on, and all files stay.
+/// The pool is refused, also to be read, the error names the journal and says from where on, and all
+/// files stay.
 fn expect_refused(place: &Place, at: usize, context: &str) {
     let before = place.files();
     // as often as it is tried
-    for _ in 0..2 {
-        match place.open() {
+    for opened in [place.open(), Pool::open_read_only(&place.root(), options()), place.open()] {
+        match opened {
             Err(VolumeError::Incomplete { journal, at: found, .. }) => {
                 assert_eq!((journal.as_str(), found), (JOURNAL, at as u64), "{context}");
             }
