@@ -171,8 +171,8 @@ pub(crate) fn plays(seeds: u32, out: Option<&Path>) -> Result<()> {
     outcome.write(out)
 }
 
-/// Kills `onefold serve` under load `kills` times, and as often cuts its power, and writes what came
-/// of it to `out`.
+/// Kills `onefold serve` under load `kills` times and in the midst of each other operation, as often
+/// cuts its power, damages copies of what is left, and writes what came of it to `out`.
 pub(crate) fn serve_kill(kills: u32, out: &Path) -> Result<()> {
     let out = std::path::absolute(out)?;
     let commit = Commit::current();

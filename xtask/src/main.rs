@@ -217,9 +217,10 @@ enum CampaignCommand {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
-    /// Kill `onefold serve` under load, cut its power, and hold it to what it acknowledged
+    /// Kill `onefold serve` under load and in each operation, cut its power, damage what is left, and
+    /// hold it to what it acknowledged
     ServeKill {
-        /// How many kills, and how many power cuts
+        /// How many kills under load, and how many power cuts; a quarter as many in each operation
         #[arg(long, default_value_t = 48)]
         kills: u32,
         /// The record to write, e.g. docs/records/NAME.json

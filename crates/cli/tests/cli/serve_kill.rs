@@ -1,67 +1,48 @@
 //! The server is killed under load, and power cut under it: what a flush or FUA acknowledged is
 //! there afterwards, and every other block is as some write left it.
 //!
-//! A register remembers for each block which writes it may have: the last one that is known to be
-//! durable, and all that were begun since. After the restart each block must have one of them, whole.
+//! | file | what it is |
+//! | --- | --- |
+//! | registers.rs | which writes each block may have, and the clients that write |
+//! | damage.rs | copies of what a kill left, with the end of the journal damaged |
+//! | operations.rs | kills in the midst of whatever else is done to a pool |
 
 use std::env;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use onefold_bench::nbd::Client;
 use onefold_bench::{Commit, Header, Record};
-use onefold_testkit::{SplitMix64, random};
+use onefold_testkit::SplitMix64;
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 
+use self::damage::{Damaged, Left};
+use self::operations::{Operations, killed_in_the_midst};
+use self::registers::{BLOCK, BLOCKS, Registers, WRITERS};
 use crate::lab::Lab;
 use crate::mount::can_mount;
 use crate::power_cut::Mounted;
 use crate::served::{Served, ended, have, run};
 use crate::unsynced::{Disk, NOTHING_KEPT};
 
-const BLOCK: usize = 4096;
-const BLOCKS: usize = 192;
-/// Connections that write, each its own blocks; one more flushes.
-const WRITERS: usize = 4;
-/// Of so many changes one is an erase, and one is forced to be durable.
-const ERASE_EVERY: u64 = 7;
-const FORCE_EVERY: u64 = 11;
+mod damage;
+mod operations;
+mod registers;
 
 /// How many kills; more by the environment, for a campaign.
 fn kills() -> u64 {
     env::var("ONEFOLD_KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(4)
 }
 
-/// What a block may be: numbers of the changes that were made of it, 0 for none yet.
-struct Register {
-    /// The last that is durable, then those that were begun since.
-    possible: Vec<u64>,
-    acknowledged: u64,
-    next: u64,
-}
+/// Of so many rounds one lets the server rest before the kill, and in one of so many copies of what it
+/// leaves are damaged. Every round with a rest is one of these.
+const REST_EVERY: u64 = 4;
+const DAMAGE_EVERY: u64 = 2;
 
-impl Register {
-    /// The number of the change that is about to be made.
-    fn begin(&mut self) -> u64 {
-        let change = self.next;
-        self.next += 1;
-        self.possible.push(change);
-        change
-    }
-
-    /// Notes that `change` is durable, so that none before it can be there.
-    fn keep(&mut self, change: u64) {
-        if let Some(at) = self.possible.iter().position(|one| *one == change) {
-            self.possible.drain(..at);
-        }
-    }
-}
-
-struct Registers(Mutex<Vec<Register>>);
+/// Of so many kills under load one is in the midst of each operation.
+const OPERATE_EVERY: u64 = 4;
 
 /// What happened, as it goes into a record.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -80,172 +61,90 @@ struct Tally {
     wrong_blocks: u64,
 }
 
-/// Whether change number `change` of a block erases it.
-fn is_erase(block: usize, change: u64) -> bool {
-    (block as u64 + change).is_multiple_of(ERASE_EVERY)
+/// What became of pools that were killed, or lost their power, and of damaged copies of them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+struct Crashed {
+    #[serde(flatten)]
+    tally: Tally,
+    damaged: Damaged,
 }
 
-/// What it makes of the block.
-fn content(block: usize, change: u64) -> Vec<u8> {
-    if change == 0 || is_erase(block, change) {
-        return vec![0; BLOCK];
-    }
-    // half of them are also those of the neighbour, so that pages are shared
-    let name = if change.is_multiple_of(2) { block as u64 / 2 } else { block as u64 };
-    random((name << 32) | change, BLOCK)
-}
-
-impl Registers {
-    fn new() -> Self {
-        let register = || Register { possible: vec![0], acknowledged: 0, next: 1 };
-        Self(Mutex::new((0..BLOCKS).map(|_| register()).collect()))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<Register>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Changes blocks until the server is gone; how many changes were acknowledged, and how many of
-    /// these were forced.
-    fn write(&self, mut client: Client, writer: usize, seed: u64) -> (u64, u64) {
-        let mut numbers = SplitMix64::new(seed);
-        let (mut changes, mut forced) = (0, 0);
-        loop {
-            let block = numbers.below(BLOCKS / WRITERS) * WRITERS + writer;
-            let change = self.lock()[block].begin();
-            let offset = (block * BLOCK) as u64;
-            let is_erase = is_erase(block, change);
-            let is_forced = !is_erase && (block as u64 + change).is_multiple_of(FORCE_EVERY);
-            let done = if is_erase {
-                client.trim(offset, BLOCK as u32)
-            } else if is_forced {
-                client.write_durably(offset, &content(block, change))
-            } else {
-                client.write(offset, &content(block, change))
-            };
-            if done.is_err() {
-                return (changes, forced);
-            }
-            changes += 1;
-            let mut registers = self.lock();
-            registers[block].acknowledged = change;
-            if is_forced {
-                forced += 1;
-                registers[block].keep(change);
-            }
-        }
-    }
-
-    /// Flushes until the server is gone; how many were acknowledged.
-    fn flush(&self, mut client: Client, seed: u64) -> u64 {
-        let mut numbers = SplitMix64::new(seed);
-        let mut flushes = 0;
-        loop {
-            let before: Vec<u64> = self.lock().iter().map(|one| one.acknowledged).collect();
-            if client.flush().is_err() {
-                return flushes;
-            }
-            flushes += 1;
-            for (register, change) in self.lock().iter_mut().zip(before) {
-                register.keep(change);
-            }
-            thread::sleep(Duration::from_micros(numbers.below(4000) as u64));
-        }
-    }
-
-    /// Holds each block to what it may be, and goes on from what it is.
-    fn check(&self, client: &mut Client, tally: &mut Tally) {
-        let mut found = vec![0; BLOCK];
-        for (block, register) in self.lock().iter_mut().enumerate() {
-            client.read((block * BLOCK) as u64, &mut found).unwrap();
-            tally.checked_blocks += 1;
-            let is_it = |change: &&u64| content(block, **change) == found;
-            let Some(change) = register.possible.iter().rev().find(is_it).copied() else {
-                println!("block {block} is none of the changes {:?}", register.possible);
-                tally.wrong_blocks += 1;
-                continue;
-            };
-            if register.possible.len() > 1 {
-                let is_last = register.possible.last() == Some(&change);
-                let count =
-                    if is_last { &mut tally.unflushed_kept } else { &mut tally.unflushed_lost };
-                *count += 1;
-            }
-            (register.possible, register.acknowledged) = (vec![change], change);
-        }
-    }
-
-    /// Loads the server until `end` has made an end of it.
-    fn load(&self, served: &Served, seed: u64, tally: &mut Tally, end: impl FnOnce()) {
-        let clients: Vec<Client> = (0..WRITERS).map(|_| served.client("disk")).collect();
-        let flusher = served.client("disk");
-        thread::scope(|scope| {
-            let writers: Vec<_> = (0..WRITERS)
-                .zip(clients)
-                .map(|(writer, client)| {
-                    scope.spawn(move || self.write(client, writer, seed ^ writer as u64))
-                })
-                .collect();
-            let flusher = scope.spawn(|| self.flush(flusher, seed));
-            end();
-            let before = tally.acknowledged_changes;
-            for writer in writers {
-                let (changes, forced) = writer.join().unwrap();
-                tally.acknowledged_changes += changes;
-                tally.acknowledged_forced_writes += forced;
-            }
-            tally.kills_under_load += u64::from(tally.acknowledged_changes > before);
-            tally.acknowledged_flushes += flusher.join().unwrap();
-        });
-        tally.rounds += 1;
-    }
+/// Whether the server rests in a round, counted from 0, and whether copies are damaged after it.
+fn kind_of(round: u64) -> (bool, bool) {
+    let is_each = |every| (round + 1).is_multiple_of(every);
+    (is_each(REST_EVERY), is_each(DAMAGE_EVERY))
 }
 
 /// Kills the server in the middle, `kills` times.
-fn killed(kills: u64) -> Tally {
+fn killed(kills: u64) -> Crashed {
     let lab = Lab::new();
     lab.ok(&format!("volume create --pool pool --size {} disk", BLOCKS * BLOCK));
-    let (registers, mut tally, mut numbers) =
-        (Registers::new(), Tally::default(), SplitMix64::new(5));
+    let (registers, mut numbers) = (Registers::new(), SplitMix64::new(5));
+    let Crashed { mut tally, mut damaged } = Crashed::default();
     let mut served = Served::start(&lab);
-    for _ in 0..kills {
+    for round in 0..kills {
         let (pause, seed) = (5 + numbers.below(200) as u64, numbers.next_u64());
+        let pause = Duration::from_millis(pause);
+        let (has_rested, is_damaged) = kind_of(round);
         let pid = served.pid();
-        registers.load(&served, seed, &mut tally, || {
-            thread::sleep(Duration::from_millis(pause));
-            rustix::process::kill_process(pid, Signal::KILL).unwrap();
-        });
+        if has_rested {
+            registers.load_for(&served, seed, &mut tally, pause);
+            damage::rest(&lab.path("pool"), &mut damaged);
+        } else {
+            let is_loaded = registers.load(&served, seed, &mut tally, || {
+                thread::sleep(pause);
+                rustix::process::kill_process(pid, Signal::KILL).unwrap();
+            });
+            tally.kills_under_load += u64::from(is_loaded);
+        }
         assert_eq!(served.signal(Signal::KILL), -1, "it ended by itself");
+        if is_damaged {
+            let (lab, registers) = (&lab, &registers);
+            let left = Left { lab, pool: "pool", registers, has_rested, is_power_cut: false };
+            left.damage_copies(&mut numbers, &mut damaged);
+        }
         served = Served::start(&lab);
         registers.check(&mut served.client("disk"), &mut tally);
     }
     assert_eq!(served.signal(Signal::TERM), 0);
     assert!(lab.ok("volume check --pool pool").stdout.contains("no problems"));
     assert!(lab.ok("volume scrub --pool pool").stdout.contains(" 0 are not"));
-    tally
+    Crashed { tally, damaged }
 }
 
 /// Cuts the power under the server, `kills` times: what was not synced is lost, left or torn.
-fn cut(kills: u64, ignores_syncs: bool) -> Tally {
+fn cut(kills: u64, ignores_syncs: bool) -> Crashed {
     const LINE: &str = "serve --pool mnt/pool --unix socket";
     let lab = Lab::new();
     let mut mounted = Mounted::new(&lab, Disk::new());
     lab.ok(&format!("volume create --pool mnt/pool --size {} disk", BLOCKS * BLOCK));
-    let (registers, mut tally, mut numbers) =
-        (Registers::new(), Tally::default(), SplitMix64::new(6));
-    for _ in 0..kills {
+    let (registers, mut numbers) = (Registers::new(), SplitMix64::new(6));
+    let Crashed { mut tally, mut damaged } = Crashed::default();
+    for round in 0..kills {
         let (steps, seed) = (40 + numbers.below(400) as u64, numbers.next_u64());
+        let (has_rested, is_damaged) = kind_of(round);
         let mut served = Served::start_with(&lab, LINE).unwrap();
         mounted.unsynced.disk().ignores_syncs = ignores_syncs;
-        registers.load(&served, seed, &mut tally, || {
-            mounted.unsynced.stop_after(steps, served.pid());
-        });
+        if has_rested {
+            registers.load_for(&served, seed, &mut tally, Duration::from_millis(steps / 4));
+            damage::rest(&lab.path("mnt/pool"), &mut damaged);
+        } else {
+            let is_loaded = registers.load(&served, seed, &mut tally, || {
+                mounted.unsynced.stop_after(steps, served.pid());
+            });
+            tally.kills_under_load += u64::from(is_loaded);
+        }
         served.signal(Signal::KILL);
         let disk = mounted.end();
         let seed = if ignores_syncs { NOTHING_KEPT } else { numbers.next_u64() };
         let mut disk = disk.after_power_cut(seed);
         disk.ignores_syncs = false;
         mounted = Mounted::new(&lab, disk);
+        if is_damaged {
+            let (lab, registers) = (&lab, &registers);
+            let left = Left { lab, pool: "mnt/pool", registers, has_rested, is_power_cut: true };
+            left.damage_copies(&mut numbers, &mut damaged);
+        }
         let mut served = Served::start_with(&lab, LINE).unwrap();
         registers.check(&mut served.client("disk"), &mut tally);
         assert_eq!(served.signal(Signal::TERM), 0);
@@ -255,20 +154,31 @@ fn cut(kills: u64, ignores_syncs: bool) -> Tally {
         assert!(lab.ok("volume scrub --pool mnt/pool").stdout.contains(" 0 are not"));
     }
     drop(mounted);
-    tally
+    Crashed { tally, damaged }
 }
 
-fn judge(tally: &Tally, rounds: u64) {
-    println!("{tally:?}");
+fn judge(crashed: &Crashed, rounds: u64) {
+    println!("{crashed:?}");
+    let Crashed { tally, damaged } = crashed;
     assert_eq!((tally.wrong_blocks, tally.rounds), (0, rounds));
     let acknowledged = [tally.acknowledged_flushes, tally.acknowledged_forced_writes];
     assert!(tally.kills_under_load > 0 && !acknowledged.contains(&0), "{tally:?}");
+    assert_eq!((damaged.silent, damaged.invented_blocks), (0, 0));
+    assert_eq!(damaged.refused, damaged.repaired);
+    assert!(rounds < REST_EVERY || damaged.rested_copies > 0, "{damaged:?}");
+}
+
+fn judge_operations(operations: &Operations) {
+    println!("{operations:?}");
+    assert_eq!((operations.wrong_volumes, operations.under_load.wrong_blocks), (0, 0));
+    let in_the_midst: u64 = operations.kills.values().map(|kills| kills.in_the_midst).sum();
+    assert!(in_the_midst > 0, "every kill came too late");
 }
 
 #[test]
 fn a_disk_that_ignores_syncs_is_caught() {
     if can_mount() {
-        let tally = cut(1, true);
+        let tally = cut(1, true).tally;
         assert!(tally.wrong_blocks > 0, "nothing was noticed: {tally:?}");
     }
 }
@@ -341,8 +251,9 @@ fn verified_by_fio(kills: u64) -> u64 {
 /// What was tried, and what came of it.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct Results {
-    killed: Tally,
-    power_cut: Option<Tally>,
+    killed: Crashed,
+    power_cut: Option<Crashed>,
+    operations: Operations,
     /// Kills under a fio that wrote, after which another one verified what it had flushed.
     fio_rounds: Option<u64>,
 }
@@ -354,10 +265,12 @@ fn what_was_acknowledged_is_there_after_kills_and_power_cuts_under_load() {
     let results = Results {
         killed: killed(kills),
         power_cut: can_mount().then(|| cut(kills, false)),
+        operations: killed_in_the_midst(kills.div_ceil(OPERATE_EVERY)),
         fio_rounds: have(&["fio"]).then(|| verified_by_fio(kills)),
     };
     judge(&results.killed, kills);
-    results.power_cut.iter().for_each(|tally| judge(tally, kills));
+    results.power_cut.iter().for_each(|crashed| judge(crashed, kills));
+    judge_operations(&results.operations);
     if let Some(out) = env::var_os("ONEFOLD_SERVE_KILL_RECORD") {
         record(Path::new(&out), kills, results);
     }
@@ -384,6 +297,16 @@ fn record(out: &Path, kills: u64, results: Results) {
          be written since"
             .into(),
         "power is cut on a FUSE file system that forgets, keeps or tears what was not synced"
+            .into(),
+        format!(
+            "each of copies is what a kill or a power cut left, with the last frame of its journal \
+             damaged, cut or gone, or all of the journal; silent opened though the damage had to be \
+             noticed; in_the_window lost what was acknowledged and not noted yet, in a tenth of a \
+             second before the kill and the time that the disk took for the note; in every \
+             {REST_EVERY}th round the server rested for 1.5 s before the kill, and the window is empty"
+        ),
+        "a kill is in_the_midst if the server or the command had begun and had neither ended nor \
+         answered; by the server it is under load"
             .into(),
         "the server is built as the tests are, with overflow checks and debug assertions".into(),
     ];
