@@ -86,9 +86,7 @@ pub use cuts::Cuts;
 pub use divisors::Divisors;
 pub use error::ParamError;
 pub use kernel::Kernel;
-pub use parallel::{
-    ParallelCuts, ReadAt, cut_points_parallel, decided_cuts, parallel_cuts, parallel_file_cuts,
-};
+pub use parallel::{ParallelCuts, cut_points_parallel, decided_cuts, parallel_cuts};
 pub use params::{ChunkSizes, MAX_CHUNK, Params};
 pub use preset::Preset;
 pub use rapid::{

@@ -538,13 +538,6 @@ pub struct RapidCounters {
     pub fingerprinted_in_vain: u64,
 }
 
-impl RapidCounters {
-    /// Chunks that ended where a hint said.
-    pub fn all_hits(&self) -> u64 {
-        self.hits.iter().sum()
-    }
-}
-
 impl AddAssign for RapidCounters {
     fn add_assign(&mut self, other: Self) {
         for (hits, more) in self.hits.iter_mut().zip(other.hits) {
