@@ -4,9 +4,10 @@ pub mod nbd;
 
 use std::num::NonZero;
 
+use onefold_cdc::research::{MemoryHints, TwoStage};
 use onefold_cdc::{
-    Algorithm, ChunkSizes, Chunker, Criterion, Cuts, Kernel, MAX_NEXT, MemoryHints, Params, Rapid,
-    Secret, Stream, TwoStage, cut_points_parallel,
+    Algorithm, ChunkSizes, Chunker, Criterion, Cuts, Kernel, MAX_NEXT, Params, Rapid, Secret,
+    Stream, cut_points_parallel,
 };
 
 /// The chunkers that hash what they read.

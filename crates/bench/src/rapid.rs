@@ -15,9 +15,9 @@ use std::fmt::Write as _;
 use std::hint::black_box;
 
 use anyhow::Result;
+use onefold_cdc::research::MemoryHints;
 use onefold_cdc::{
-    Algorithm, Chunker, Criterion, Hints, Kernel, MemoryHints, NextChunk, Params, Rapid,
-    RapidCounters,
+    Algorithm, Chunker, Criterion, Hints, Kernel, NextChunk, Params, Rapid, RapidCounters,
 };
 use serde::{Deserialize, Serialize};
 

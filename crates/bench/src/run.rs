@@ -6,7 +6,8 @@ use std::num::NonZero;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
-use onefold_cdc::{Chunker, Kernel, Scheme, TwoStage, cut_points_parallel};
+use onefold_cdc::research::TwoStage;
+use onefold_cdc::{Chunker, Kernel, Scheme, cut_points_parallel};
 use onefold_fingerprint::Fingerprinter;
 use serde::{Deserialize, Serialize};
 

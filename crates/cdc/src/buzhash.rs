@@ -21,10 +21,10 @@ use std::array;
 use zeroize::Zeroize;
 
 use crate::boundary::Boundary;
+use crate::research::two_stage::{Mark, Marks};
 use crate::rolling::{self, EveryPosition, Rolling, Search, WindowRule};
 use crate::rule::Rule;
 use crate::secret::Numbers;
-use crate::two_stage::{Mark, Marks};
 use crate::walk::{Past, Step};
 use crate::{ChunkSizes, ParamError, Params};
 

@@ -27,10 +27,10 @@ use zeroize::Zeroize;
 
 use crate::boundary::Boundary;
 use crate::polynomial::irreducible_from;
+use crate::research::two_stage::{Mark, Marks};
 use crate::rolling::{self, EveryPosition, LinearRule, Rolling, Search, WindowRule};
 use crate::rule::Rule;
 use crate::secret::Numbers;
-use crate::two_stage::{Mark, Marks};
 use crate::walk::{Past, Step};
 use crate::{ChunkSizes, ParamError, Params};
 

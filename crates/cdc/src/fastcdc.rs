@@ -21,9 +21,9 @@
 
 use crate::boundary::Boundary;
 use crate::gear::{self, Table};
+use crate::research::two_stage::{Mark, Marks};
 use crate::rule::Rule;
 use crate::secret::Numbers;
-use crate::two_stage::{Mark, Marks};
 use crate::walk::{Past, Step};
 use crate::{ChunkSizes, ParamError, Params};
 

@@ -25,11 +25,11 @@
 use zeroize::Zeroize;
 
 use crate::boundary::Boundary;
+use crate::research::two_stage::{Mark, Marks};
 use crate::rolling::Rolling;
 use crate::rule::Rule;
 use crate::secret::Numbers;
 use crate::simd::vector::prefetch;
-use crate::two_stage::{Mark, Marks};
 use crate::walk::{Past, Step};
 use crate::{ChunkSizes, Params};
 

@@ -12,10 +12,10 @@
 
 use crate::boundary::Boundary;
 use crate::gear::Table;
+use crate::research::two_stage::{Mark, Marks};
 use crate::rolling::{self, Rolling};
 use crate::rule::Rule;
 use crate::secret::Numbers;
-use crate::two_stage::{Mark, Marks};
 use crate::walk::{Past, Step};
 use crate::{ChunkSizes, Params};
 

@@ -66,6 +66,7 @@ mod preset;
 mod rabin;
 mod ram;
 mod rapid;
+pub mod research;
 mod rolling;
 mod rule;
 mod scanned;
@@ -76,7 +77,6 @@ mod simd;
 mod splitmix;
 mod stream;
 mod tttd;
-mod two_stage;
 mod walk;
 
 pub use algorithm::Algorithm;
@@ -86,14 +86,12 @@ pub use cuts::Cuts;
 pub use divisors::Divisors;
 pub use error::ParamError;
 pub use kernel::Kernel;
-pub use parallel::{ParallelCuts, cut_points_parallel, decided_cuts, parallel_cuts};
+pub use parallel::{cut_points_parallel, decided_cuts};
 pub use params::{ChunkSizes, MAX_CHUNK, Params};
 pub use preset::Preset;
 pub use rapid::{
-    Criterion, Hints, MAX_NEXT, MemoryHints, MemoryPlace, NextChunk, NextChunks, Rapid, RapidChunk,
-    RapidCounters, RapidInput,
+    Criterion, Hints, MAX_NEXT, NextChunk, NextChunks, Rapid, RapidChunk, RapidCounters, RapidInput,
 };
 pub use scheme::Scheme;
 pub use secret::Secret;
 pub use stream::Stream;
-pub use two_stage::{Candidates, TwoStage};

@@ -23,7 +23,7 @@ pub(crate) use casync::Casync;
 pub(crate) use restic::Restic;
 
 use crate::boundary::TestedRule;
-use crate::two_stage::Mark;
+use crate::research::two_stage::Mark;
 use crate::{Algorithm, ChunkSizes, Kernel, Lookahead, ParamError, Params};
 
 /// A tool whose cut-points are wanted exactly, on every input.

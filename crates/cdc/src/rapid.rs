@@ -24,11 +24,8 @@
 //! without a window have the fingerprint test alone, which is all that exactness takes. The marker
 //! is the last byte or up to four, and may stand before the fingerprint test in the window's stead.
 
-mod memory;
-
 use std::ops::AddAssign;
 
-pub use self::memory::{MemoryHints, MemoryPlace};
 use crate::simd::vector::prefetch;
 use crate::{BoundaryTest, Chunker, Lookahead, ParamError};
 

@@ -2,7 +2,8 @@
 
 use std::num::NonZero;
 
-use onefold_cdc::{Algorithm, Chunker, Params, cut_points_parallel, decided_cuts, parallel_cuts};
+use onefold_cdc::research::parallel_cuts;
+use onefold_cdc::{Algorithm, Chunker, Params, cut_points_parallel, decided_cuts};
 use onefold_testkit::{cycle, low_entropy, random, text};
 
 const KIB: usize = 1 << 10;

@@ -4,10 +4,10 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::thread;
 
+use onefold_cdc::research::{MemoryHints, MemoryPlace};
 use onefold_cdc::{
-    Algorithm, BoundaryTest, ChunkSizes, Chunker, Criterion, Hints, Lookahead, MAX_NEXT,
-    MemoryHints, MemoryPlace, NextChunk, NextChunks, ParamError, Params, Preset, Rapid,
-    RapidCounters,
+    Algorithm, BoundaryTest, ChunkSizes, Chunker, Criterion, Hints, Lookahead, MAX_NEXT, NextChunk,
+    NextChunks, ParamError, Params, Preset, Rapid, RapidCounters,
 };
 use onefold_testkit::{SplitMix64, cycle, low_entropy, random, text, versions};
 use proptest::prelude::*;

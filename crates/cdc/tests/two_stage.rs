@@ -1,8 +1,8 @@
 //! Candidates first and selection second find the cut-points of one search.
 
+use onefold_cdc::research::{Candidates, TwoStage};
 use onefold_cdc::{
-    Algorithm, BoundaryTest, Candidates, ChunkSizes, Chunker, Cuts, Kernel, ParamError, Params,
-    Preset, TwoStage,
+    Algorithm, BoundaryTest, ChunkSizes, Chunker, Cuts, Kernel, ParamError, Params, Preset,
 };
 use onefold_testkit::{any_bytes, cycle, low_entropy, random, text};
 use proptest::prelude::*;

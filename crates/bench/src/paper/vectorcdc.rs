@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 
 use anyhow::Result;
-use onefold_cdc::{Algorithm, Chunker, Kernel, Params, TwoStage};
+use onefold_cdc::research::TwoStage;
+use onefold_cdc::{Algorithm, Chunker, Kernel, Params};
 
 use super::finding::{Claim, Finding, Table, range};
 use super::ram_phases::RamPhases;
@@ -220,7 +221,7 @@ fn best_over(found: &[Found], fast: Algorithm, slow: &str) -> Vec<f64> {
 }
 
 const TWO_STAGES: &str = "four streams in plain instructions, or a vector kernel where the rule has \
-                          one, in place of gathers; see crates/cdc/src/two_stage.rs";
+                          one, in place of gathers; see crates/cdc/src/research/two_stage.rs";
 
 const SS_GEAR: &str = "the scalar rule walks Gear's hash by one instruction a byte and skips the \
                        minimum; two stages hash every byte, and Gear has no vector kernel";

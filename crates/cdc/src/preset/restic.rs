@@ -13,9 +13,9 @@
 use crate::boundary::Boundary;
 use crate::polynomial::is_irreducible;
 use crate::rabin::PlainFingerprint;
+use crate::research::two_stage::{Mark, Marks};
 use crate::rolling::{self, EveryPosition, LinearRule, Search, WindowRule};
 use crate::rule::Rule;
-use crate::two_stage::{Mark, Marks};
 use crate::{ChunkSizes, ParamError, Params, Preset};
 
 pub(super) const WINDOW: usize = 64;

@@ -9,8 +9,8 @@
 use super::xet_table::TABLE;
 use crate::boundary::Boundary;
 use crate::gear;
+use crate::research::two_stage::{Mark, Marks};
 use crate::rule::Rule;
-use crate::two_stage::{Mark, Marks};
 use crate::{ChunkSizes, Params};
 
 /// Bytes that a hash depends on.

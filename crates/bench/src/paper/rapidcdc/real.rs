@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use anyhow::Result;
-use onefold_cdc::{Algorithm, ChunkSizes, Chunker, Criterion, MemoryHints, Params, Rapid};
+use onefold_cdc::research::MemoryHints;
+use onefold_cdc::{Algorithm, ChunkSizes, Chunker, Criterion, Params, Rapid};
 
 use super::locality::{self, Locality};
 use super::{FF, MT, RWT, Run, cell, default_sizes, plan, run};

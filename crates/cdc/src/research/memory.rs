@@ -19,7 +19,7 @@ use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use super::{Hints, MAX_NEXT, NextChunk};
+use crate::{Hints, MAX_NEXT, NextChunk};
 
 /// Hints in memory, shared by threads: for research and tests. Forgets nothing, so that it grows
 /// with the number of different chunks, of which it takes 2^32 less a thousand.
@@ -315,13 +315,13 @@ impl<K: Copy + Eq> Entries<K> {
         Some(place)
     }
 
-    /// As [`NextChunks::touch`](super::NextChunks::touch). For the thread that writes; others see
+    /// As [`NextChunks::touch`](crate::NextChunks::touch). For the thread that writes; others see
     /// some of before and some of after.
     fn touch(&self, place: MemoryPlace, next: NextChunk, kept: MemoryPlace) {
         let all = || (0..self.most).map_while(|position| self.next(place, position));
         let is_its = |(packed, _): &(&AtomicU64, &AtomicU32)| {
             let packed = packed.load(Ordering::Relaxed);
-            packed == 0 || unpack(packed).len == next.len
+            packed == 0 || unpack(packed).len() == next.len()
         };
         let others = all().take_while(|next| !is_its(next)).count();
         let (mut packed, mut kept) = (pack(next), kept.0.get());
@@ -350,7 +350,7 @@ impl<K> Segment<K> {
 
 /// Length and marker in one number, so that no reader sees the one without the other.
 fn pack(next: NextChunk) -> u64 {
-    u64::from(next.len) << 32 | u64::from(u32::from_le_bytes(next.marker))
+    u64::from(next.len()) << 32 | u64::from(u32::from_le_bytes(next.marker()))
 }
 
 fn unpack(packed: u64) -> NextChunk {
@@ -516,7 +516,7 @@ mod tests {
                 prop_assert_eq!(&list(&hints, place)[..], model.as_slice());
                 for position in 0..model.as_slice().len() {
                     let (next, guess) = hints.next(place, position).unwrap();
-                    prop_assert_eq!(guess, Some(places[next.len as usize % 3]));
+                    prop_assert_eq!(guess, Some(places[next.len() as usize % 3]));
                 }
             }
         }
