@@ -22,13 +22,40 @@
 //! **Departures.** Min and max, which the paper does not have; and its w = avg / (e − 1), which
 //! misses the mean.
 
+use crate::descriptor::{DecidedBy, Descriptor, FromParams, Kernels};
 use crate::rule::Rule;
 use crate::simd::VectorRule;
 use crate::simd::extremum::{Extreme, Largest, Smallest, block, extremes_of, prefetch_block};
 use crate::simd::scan::first_equal;
 use crate::simd::vector::{ByteVector, misalignment};
-use crate::walk::{Past, Step};
-use crate::{ChunkSizes, Params};
+use crate::walk::{self, Past, Step};
+use crate::{ChunkSizes, Lookahead, ParamError, Params};
+
+pub(crate) static MAX: Descriptor =
+    descriptor::<0x00>("ae-max", "largest byte followed by a horizon of none larger; no hash");
+
+pub(crate) static MIN: Descriptor =
+    descriptor::<0xff>("ae-min", "smallest byte followed by a horizon of none smaller; no hash");
+
+const fn descriptor<const FLIP: u8>(name: &'static str, summary: &'static str) -> Descriptor
+where
+    Ae<FLIP>: VectorRule,
+{
+    Descriptor {
+        name,
+        summary,
+        takes: &[],
+        sizes: ChunkSizes::around,
+        decided_by: |params| {
+            let before = horizon_for_mean(params.sizes.avg()) + 1;
+            DecidedBy::More { before, lookahead: Lookahead::None }
+        },
+        kernels: Kernels::vectors::<Ae<FLIP>>(),
+        boundary: None,
+        walk: Some(walk::by::<Ae<FLIP>>),
+        streams: None,
+    }
+}
 
 /// `FLIP` is what a byte is xored with before it is compared: 0x00 finds the largest, 0xff the
 /// smallest.
@@ -39,16 +66,11 @@ pub(crate) struct Ae<const FLIP: u8> {
     skip: usize,
 }
 
-impl<const FLIP: u8> Ae<FLIP> {
-    pub(crate) fn new(params: &Params) -> Self {
+impl<const FLIP: u8> FromParams for Ae<FLIP> {
+    fn from_params(params: &Params) -> Result<Self, ParamError> {
         let horizon = horizon_for_mean(params.sizes.avg());
         let skip = params.sizes.min().saturating_sub(horizon + 1);
-        Self { sizes: params.sizes, horizon, skip }
-    }
-
-    /// Bytes at the start of a chunk that no extreme is sought in.
-    pub(crate) fn skip(&self) -> usize {
-        self.skip
+        Ok(Self { sizes: params.sizes, horizon, skip })
     }
 }
 

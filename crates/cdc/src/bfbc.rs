@@ -16,14 +16,27 @@
 //! **Departures.** Without a sample the divisors are drawn by the seed or secret, as many as cut random data
 //! at avg: a two-byte hash, not the paper's algorithm, and on data with frequent pairs far from avg.
 
-use crate::boundary::Boundary;
+use crate::boundary::{self, Boundary};
+use crate::descriptor::{DecidedBy, Descriptor, FromParams, Kernels};
 use crate::rule::Rule;
 use crate::secret::Numbers;
 use crate::simd::VectorRule;
 use crate::simd::pairs::Buckets;
 use crate::simd::vector::{AHEAD, ByteVector, first_lane, lane_bits, prefetch, prefetch_jump};
-use crate::walk::{Past, Step};
-use crate::{ChunkSizes, Divisors, Params};
+use crate::walk::{self, Past, Step};
+use crate::{ChunkSizes, Divisors, ParamError, Parameter, Params};
+
+pub(crate) static DESCRIPTOR: Descriptor = Descriptor {
+    name: "bfbc",
+    summary: "pairs of bytes from a set, which can be trained on a sample; no hash",
+    takes: &[Parameter::Seed, Parameter::Secret],
+    sizes: ChunkSizes::around,
+    decided_by: |_| DecidedBy::Window(2),
+    kernels: Kernels::vectors::<Bfbc>(),
+    boundary: Some(boundary::of::<Bfbc>),
+    walk: Some(walk::by::<Bfbc>),
+    streams: None,
+};
 
 /// How many of the 2^16 pairs may pass the buckets: two in 64 random bytes.
 const FEW: usize = 2048;
@@ -35,14 +48,16 @@ pub(crate) struct Bfbc {
     buckets: Option<Buckets>,
 }
 
-impl Bfbc {
-    pub(crate) fn new(params: &Params) -> Self {
+impl FromParams for Bfbc {
+    fn from_params(params: &Params) -> Result<Self, ParamError> {
         let &Params { sizes, divisors, .. } = params;
         let divisors = divisors.unwrap_or_else(|| Divisors::drawn(Numbers::of(params), sizes));
         let buckets = Buckets::new(divisors.pairs(), FEW);
-        Self { sizes, divisors, buckets }
+        Ok(Self { sizes, divisors, buckets })
     }
+}
 
+impl Bfbc {
     fn first(&self) -> usize {
         self.sizes.min().max(2)
     }

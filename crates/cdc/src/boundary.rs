@@ -3,24 +3,8 @@
 
 use std::sync::Arc;
 
-use crate::bfbc::Bfbc;
-use crate::buzhash::Buzhash;
-use crate::crc::Crc;
-use crate::fastcdc::FastCdc;
-use crate::fixed::Fixed;
-use crate::gear::{self, Gear};
-use crate::gear_aes::{self, GearAes};
-use crate::gear16::{self, Gear16};
-use crate::gear32::{self, Gear32};
-use crate::maxp::Maxp;
-use crate::mii::Mii;
-use crate::pci::Pci;
-use crate::rabin::Rabin;
-use crate::rule::Rule;
-use crate::secret;
-use crate::seqcdc::SeqCdc;
-use crate::tttd::Tttd;
-use crate::{Algorithm, ChunkSizes, Chunker, ParamError, Params};
+use crate::descriptor::{DecidedBy, FromParams};
+use crate::{ChunkSizes, Chunker, ParamError, Params};
 
 /// The bytes behind a cut-point that it depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,10 +27,13 @@ pub(crate) trait Boundary: Send + Sync {
     fn may_end(&self, reach: &[u8], cut: usize) -> bool;
 }
 
-/// A rule and its test.
-pub(crate) trait TestedRule: Rule + Boundary {}
-
-impl<T: Rule + Boundary> TestedRule for T {}
+/// The test of a rule of the type `R`: see
+/// [`Descriptor::boundary`](crate::descriptor::Descriptor::boundary).
+pub(crate) fn of<R: Boundary + FromParams>(
+    params: &Params,
+) -> Result<Arc<dyn Boundary>, ParamError> {
+    Ok(Arc::new(R::from_params(params)?))
+}
 
 /// The test that a rule makes at a position, on its own.
 ///
@@ -64,10 +51,11 @@ impl BoundaryTest {
     /// The test of the rule that `params` describe; `None` if it has none: AE, RAM and MinCDC
     /// compare bytes all over the chunk.
     pub fn new(params: &Params) -> Result<Option<Self>, ParamError> {
-        secret::check(params)?;
-        let Some(rule) = boundary(params)? else {
+        params.check()?;
+        let Some(make) = params.descriptor().boundary else {
             return Ok(None);
         };
+        let rule = make(params)?;
         let sizes = params.sizes;
         let content_defined = params.algorithm.is_content_defined();
         let forced = if content_defined { sizes.max() } else { sizes.avg() };
@@ -90,32 +78,9 @@ impl BoundaryTest {
 impl Chunker {
     /// The bytes behind a cut-point that it depends on.
     pub fn lookahead(&self) -> Lookahead {
-        let params = self.params();
-        if let Some(preset) = params.preset {
-            return preset.lookahead(params);
-        }
-        match params.algorithm {
-            Algorithm::Fixed
-            | Algorithm::Rabin
-            | Algorithm::Gear
-            | Algorithm::FastCdc
-            | Algorithm::AeMax
-            | Algorithm::AeMin
-            | Algorithm::Ram
-            | Algorithm::Crc
-            | Algorithm::Buzhash
-            | Algorithm::Gear32
-            | Algorithm::Gear16
-            | Algorithm::Mii
-            | Algorithm::Pci
-            | Algorithm::Bfbc
-            | Algorithm::GearAes => Lookahead::None,
-            Algorithm::SeqInc | Algorithm::SeqDec => Lookahead::Bytes(1),
-            Algorithm::Maxp => match Maxp::new(params).horizon() {
-                0 => Lookahead::None,
-                horizon => Lookahead::Bytes(horizon),
-            },
-            Algorithm::MinCdc | Algorithm::Tttd => Lookahead::ToMax,
+        match self.decided_by() {
+            DecidedBy::Window(_) => Lookahead::None,
+            DecidedBy::More { lookahead, .. } => lookahead,
         }
     }
 
@@ -125,56 +90,13 @@ impl Chunker {
     /// `None` for rules that look at more, take the place in the chunk into account, or prefer one
     /// qualifying position to another.
     pub fn window(&self) -> Option<usize> {
-        let params = self.params();
-        if let Some(preset) = params.preset {
-            return preset.window();
-        }
-        match params.algorithm {
-            Algorithm::Rabin | Algorithm::Crc | Algorithm::Buzhash => Some(params.window),
-            Algorithm::Gear => Some(gear::WINDOW),
-            Algorithm::Gear32 => Some(gear32::WINDOW),
-            Algorithm::Gear16 => Some(2 * gear16::WINDOW),
-            Algorithm::GearAes => Some(gear_aes::WINDOW),
-            Algorithm::Mii => Some(Mii::new(params).window()),
-            Algorithm::Pci => Some(Pci::new(params).window()),
-            Algorithm::Bfbc => Some(2),
-            Algorithm::Fixed
-            | Algorithm::FastCdc
-            | Algorithm::AeMax
-            | Algorithm::AeMin
-            | Algorithm::Ram
-            | Algorithm::MinCdc
-            | Algorithm::Tttd
-            | Algorithm::Maxp
-            | Algorithm::SeqInc
-            | Algorithm::SeqDec => None,
+        match self.decided_by() {
+            DecidedBy::Window(bytes) => Some(bytes),
+            DecidedBy::More { .. } => None,
         }
     }
-}
 
-fn boundary(params: &Params) -> Result<Option<Arc<dyn Boundary>>, ParamError> {
-    if let Some(preset) = params.preset {
-        return Ok(Some(preset.rule(params)?));
+    pub(crate) fn decided_by(&self) -> DecidedBy {
+        (self.params().descriptor().decided_by)(self.params())
     }
-    Ok(Some(match params.algorithm {
-        Algorithm::AeMax | Algorithm::AeMin | Algorithm::Ram | Algorithm::MinCdc => {
-            return Ok(None);
-        }
-        Algorithm::Fixed => Arc::new(Fixed::new(params)),
-        Algorithm::Rabin => Arc::new(Rabin::new(params)?),
-        Algorithm::Gear => Arc::new(Gear::new(params)),
-        Algorithm::FastCdc => Arc::new(FastCdc::new(params)?),
-        Algorithm::Crc => Arc::new(Crc::new(params)?),
-        Algorithm::Buzhash => Arc::new(Buzhash::new(params)?),
-        Algorithm::Gear32 => Arc::new(Gear32::new(params)),
-        Algorithm::Gear16 => Arc::new(Gear16::new(params)),
-        Algorithm::Tttd => Arc::new(Tttd::new(params)?),
-        Algorithm::Maxp => Arc::new(Maxp::new(params)),
-        Algorithm::Mii => Arc::new(Mii::new(params)),
-        Algorithm::Pci => Arc::new(Pci::new(params)),
-        Algorithm::Bfbc => Arc::new(Bfbc::new(params)),
-        Algorithm::SeqInc => Arc::new(SeqCdc::<0x00>::new(params)),
-        Algorithm::SeqDec => Arc::new(SeqCdc::<0xff>::new(params)),
-        Algorithm::GearAes => Arc::new(GearAes::new(params)),
-    }))
 }

@@ -20,13 +20,26 @@ use std::array;
 
 use zeroize::Zeroize;
 
-use crate::boundary::Boundary;
-use crate::research::two_stage::{Mark, Marks};
+use crate::boundary::{self, Boundary};
+use crate::descriptor::{DecidedBy, Descriptor, FromParams, Kernels, Selection};
+use crate::research::two_stage::{self, Mark, Marks};
 use crate::rolling::{self, EveryPosition, Rolling, Search, WindowRule};
 use crate::rule::Rule;
 use crate::secret::Numbers;
-use crate::walk::{Past, Step};
-use crate::{ChunkSizes, ParamError, Params};
+use crate::walk::{self, Past, Step};
+use crate::{ChunkSizes, ParamError, Parameter, Params};
+
+pub(crate) static DESCRIPTOR: Descriptor = Descriptor {
+    name: "buzhash",
+    summary: "cyclic polynomial of a sliding window; Rabin's way at less cost",
+    takes: &[Parameter::Window, Parameter::Seed, Parameter::Secret],
+    sizes: ChunkSizes::around,
+    decided_by: |params| DecidedBy::Window(params.window),
+    kernels: Kernels::interleaved::<Buzhash>(),
+    boundary: Some(boundary::of::<Buzhash>),
+    walk: Some(walk::by::<Buzhash>),
+    streams: Some((Selection::First, two_stage::mark::<Buzhash>)),
+};
 
 pub(crate) struct Buzhash {
     sizes: ChunkSizes,
@@ -35,8 +48,8 @@ pub(crate) struct Buzhash {
     least: u64,
 }
 
-impl Buzhash {
-    pub(crate) fn new(params: &Params) -> Result<Self, ParamError> {
+impl FromParams for Buzhash {
+    fn from_params(params: &Params) -> Result<Self, ParamError> {
         Ok(Self {
             sizes: params.sizes,
             hash: CyclicPolynomial::new(params.checked_window()?, Numbers::of(params)),
@@ -90,10 +103,6 @@ impl Step for Buzhash {
 }
 
 impl Mark for Buzhash {
-    fn window(&self) -> usize {
-        self.hash.window()
-    }
-
     fn mark(&self, data: &[u8], marks: &mut Marks<'_>) {
         marks.of(&self.hash, data, |hash| u64::from(hash) >= self.least);
     }

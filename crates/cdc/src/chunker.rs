@@ -5,8 +5,6 @@ use std::sync::Arc;
 use zeroize::Zeroize;
 
 use crate::rule::Rule;
-use crate::secret;
-use crate::simd;
 use crate::{ChunkSizes, Kernel, ParamError, Params};
 
 /// Finds cut-points. Keeps no state between calls, and clones share their tables.
@@ -15,7 +13,7 @@ pub struct Chunker {
     /// Shared, since divisors are 8 KiB.
     params: Arc<Kept>,
     kernel: Kernel,
-    rule: Arc<dyn Rule>,
+    pub(crate) rule: Arc<dyn Rule>,
 }
 
 /// Parameters whose secret is wiped when they are dropped.
@@ -35,13 +33,10 @@ impl Chunker {
 
     /// A chunker on the demanded kernel, which runs or is refused, never replaced.
     pub fn with_kernel(params: &Params, kernel: Kernel) -> Result<Self, ParamError> {
-        secret::check(params)?;
-        let (usable, name) = match params.preset {
-            None => (Kernel::usable(params.algorithm), params.algorithm.name()),
-            Some(preset) => (preset.kernels(), preset.name()),
-        };
-        let kernel = kernel.choose(usable, name)?;
-        let rule = simd::rule(params, kernel)?;
+        params.check()?;
+        let descriptor = params.descriptor();
+        let kernel = kernel.choose(descriptor.kernels.usable(), descriptor.name)?;
+        let rule = (descriptor.kernels.rule)(params, kernel)?;
         Ok(Self { params: Arc::new(Kept(*params)), kernel, rule })
     }
 

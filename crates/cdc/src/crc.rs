@@ -25,14 +25,27 @@ use std::array;
 
 use zeroize::Zeroize;
 
-use crate::boundary::Boundary;
+use crate::boundary::{self, Boundary};
+use crate::descriptor::{DecidedBy, Descriptor, FromParams, Kernels, Selection};
 use crate::polynomial::irreducible_from;
-use crate::research::two_stage::{Mark, Marks};
+use crate::research::two_stage::{self, Mark, Marks};
 use crate::rolling::{self, EveryPosition, LinearRule, Rolling, Search, WindowRule};
 use crate::rule::Rule;
 use crate::secret::Numbers;
-use crate::walk::{Past, Step};
-use crate::{ChunkSizes, ParamError, Params};
+use crate::walk::{self, Past, Step};
+use crate::{ChunkSizes, ParamError, Parameter, Params};
+
+pub(crate) static DESCRIPTOR: Descriptor = Descriptor {
+    name: "crc",
+    summary: "CRC-32 of a sliding window",
+    takes: &[Parameter::Window, Parameter::Secret],
+    sizes: ChunkSizes::around,
+    decided_by: |params| DecidedBy::Window(params.window),
+    kernels: Kernels::linear::<Crc>(),
+    boundary: Some(boundary::of::<Crc>),
+    walk: Some(walk::by::<Crc>),
+    streams: Some((Selection::First, two_stage::mark::<Crc>)),
+};
 
 /// The standard's polynomial; bit i is the coefficient of x^i.
 const POLYNOMIAL: u64 = 0x1_04c1_1db7;
@@ -44,8 +57,8 @@ pub(crate) struct Crc {
     least: u64,
 }
 
-impl Crc {
-    pub(crate) fn new(params: &Params) -> Result<Self, ParamError> {
+impl FromParams for Crc {
+    fn from_params(params: &Params) -> Result<Self, ParamError> {
         Ok(Self {
             sizes: params.sizes,
             checksum: Checksum::new(params.checked_window()?, polynomial(params)),
@@ -116,10 +129,6 @@ fn polynomial(params: &Params) -> u64 {
 }
 
 impl Mark for Crc {
-    fn window(&self) -> usize {
-        self.checksum.window()
-    }
-
     fn mark(&self, data: &[u8], marks: &mut Marks<'_>) {
         marks.of(&self.checksum, data, |crc| u64::from(crc) >= self.least);
     }

@@ -19,13 +19,26 @@
 //! top bits see all 64. The hash is warm at min, which the paper's is not: its cut-points just
 //! behind min differ from these.
 
-use crate::boundary::Boundary;
+use crate::boundary::{self, Boundary};
+use crate::descriptor::{DecidedBy, Descriptor, FromParams, Kernels, Selection};
 use crate::gear::{self, Table};
-use crate::research::two_stage::{Mark, Marks};
+use crate::research::two_stage::{self, Mark, Marks};
 use crate::rule::Rule;
 use crate::secret::Numbers;
-use crate::walk::{Past, Step};
-use crate::{ChunkSizes, ParamError, Params};
+use crate::walk::{self, Past, Step};
+use crate::{ChunkSizes, Lookahead, ParamError, Parameter, Params};
+
+pub(crate) static DESCRIPTOR: Descriptor = Descriptor {
+    name: "fastcdc",
+    summary: "Gear with cut-points drawn towards the average size",
+    takes: &[Parameter::Level, Parameter::Seed, Parameter::Secret],
+    sizes: ChunkSizes::around,
+    decided_by: |_| DecidedBy::More { before: gear::WINDOW, lookahead: Lookahead::None },
+    kernels: Kernels::scalar::<FastCdc>(),
+    boundary: Some(boundary::of::<FastCdc>),
+    walk: Some(walk::by::<FastCdc>),
+    streams: Some((Selection::Normalised, two_stage::mark::<FastCdc>)),
+};
 
 const MAX_LEVEL: u8 = 3;
 
@@ -38,8 +51,8 @@ pub(crate) struct FastCdc {
     large_limit: u64,
 }
 
-impl FastCdc {
-    pub(crate) fn new(params: &Params) -> Result<Self, ParamError> {
+impl FromParams for FastCdc {
+    fn from_params(params: &Params) -> Result<Self, ParamError> {
         let &Params { sizes, level, .. } = params;
         if level > MAX_LEVEL {
             return Err(ParamError::Level { level });
@@ -92,10 +105,6 @@ impl Step for FastCdc {
 }
 
 impl Mark for FastCdc {
-    fn window(&self) -> usize {
-        gear::WINDOW
-    }
-
     fn mark(&self, data: &[u8], marks: &mut Marks<'_>) {
         let strict = |hash| hash <= self.small_limit;
         marks.of_two(&self.table.0, data, |hash| hash <= self.large_limit, strict);
@@ -149,7 +158,7 @@ mod tests {
                 let found = measure(FastCdc {
                     small_limit: gear::highest_below(threshold >> level),
                     large_limit: gear::highest_below(threshold << level),
-                    ..FastCdc::new(&params).unwrap()
+                    ..FastCdc::from_params(&params).unwrap()
                 });
                 assert!((found.0 / mean - 1.0_f64).abs() < 0.01, "{normal} {level}: {found:?}");
                 assert!(

@@ -5,18 +5,31 @@
 //! **Resynchronisation.** After an overwrite at once; after an insertion or deletion only if its
 //! length is a multiple of avg.
 
-use crate::Params;
-use crate::boundary::Boundary;
+use crate::boundary::{self, Boundary};
+use crate::descriptor::{DecidedBy, Descriptor, FromParams, Kernels};
 use crate::rule::Rule;
-use crate::walk::{Past, Step};
+use crate::walk::{self, Past, Step};
+use crate::{ChunkSizes, Lookahead, ParamError, Params};
+
+pub(crate) static DESCRIPTOR: Descriptor = Descriptor {
+    name: "fixed",
+    summary: "chunks of one size; an insertion shifts every later cut-point",
+    takes: &[],
+    sizes: |avg| ChunkSizes::new(avg, avg, avg),
+    decided_by: |_| DecidedBy::More { before: 0, lookahead: Lookahead::None },
+    kernels: Kernels::scalar::<Fixed>(),
+    boundary: Some(boundary::of::<Fixed>),
+    walk: Some(walk::by::<Fixed>),
+    streams: None,
+};
 
 pub(crate) struct Fixed {
     size: usize,
 }
 
-impl Fixed {
-    pub(crate) fn new(params: &Params) -> Self {
-        Self { size: params.sizes.avg() }
+impl FromParams for Fixed {
+    fn from_params(params: &Params) -> Result<Self, ParamError> {
+        Ok(Self { size: params.sizes.avg() })
     }
 }
 

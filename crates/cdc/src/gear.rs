@@ -24,14 +24,27 @@
 
 use zeroize::Zeroize;
 
-use crate::boundary::Boundary;
-use crate::research::two_stage::{Mark, Marks};
+use crate::boundary::{self, Boundary};
+use crate::descriptor::{DecidedBy, Descriptor, FromParams, Kernels, Selection};
+use crate::research::two_stage::{self, Mark, Marks};
 use crate::rolling::Rolling;
 use crate::rule::Rule;
 use crate::secret::Numbers;
 use crate::simd::vector::prefetch;
-use crate::walk::{Past, Step};
-use crate::{ChunkSizes, Params};
+use crate::walk::{self, Past, Step};
+use crate::{ChunkSizes, ParamError, Parameter, Params};
+
+pub(crate) static DESCRIPTOR: Descriptor = Descriptor {
+    name: "gear",
+    summary: "Gear hash of the last 64 bytes",
+    takes: &[Parameter::Seed, Parameter::Secret],
+    sizes: ChunkSizes::around,
+    decided_by: |_| DecidedBy::Window(WINDOW),
+    kernels: Kernels::scalar::<Gear>(),
+    boundary: Some(boundary::of::<Gear>),
+    walk: Some(walk::by::<Gear>),
+    streams: Some((Selection::First, two_stage::mark::<Gear>)),
+};
 
 /// Bytes that a hash depends on: each is shifted out after 64 more.
 pub(crate) const WINDOW: usize = 64;
@@ -52,13 +65,13 @@ pub(crate) struct Gear {
     limit: u64,
 }
 
-impl Gear {
-    pub(crate) fn new(params: &Params) -> Self {
-        Self {
+impl FromParams for Gear {
+    fn from_params(params: &Params) -> Result<Self, ParamError> {
+        Ok(Self {
             sizes: params.sizes,
             table: Table::new(Numbers::of(params)),
             limit: highest_below(threshold(params.sizes)),
-        }
+        })
     }
 }
 
@@ -90,10 +103,6 @@ impl Step for Gear {
 }
 
 impl Mark for Gear {
-    fn window(&self) -> usize {
-        WINDOW
-    }
-
     fn mark(&self, data: &[u8], marks: &mut Marks<'_>) {
         marks.of(&self.table.0, data, |hash| hash <= self.limit);
     }

@@ -22,15 +22,27 @@
 
 use zeroize::Zeroize;
 
-use crate::ChunkSizes;
-use crate::Params;
-use crate::boundary::Boundary;
+use crate::boundary::{self, Boundary};
+use crate::descriptor::{DecidedBy, Descriptor, FromParams, Kernels};
 use crate::rule::Rule;
 use crate::secret::Numbers;
 use crate::simd::VectorRule;
 use crate::simd::gear::{HalfTables, first_at_most};
 use crate::simd::vector::{ByteVector, prefetch_jump};
-use crate::walk::{Past, Step};
+use crate::walk::{self, Past, Step};
+use crate::{ChunkSizes, ParamError, Parameter, Params};
+
+pub(crate) static DESCRIPTOR: Descriptor = Descriptor {
+    name: "gear16",
+    summary: "Gear hash of 16 bytes, in 16 bits; made for vector instructions",
+    takes: &[Parameter::Seed, Parameter::Secret],
+    sizes: ChunkSizes::around,
+    decided_by: |_| DecidedBy::Window(2 * WINDOW),
+    kernels: Kernels::vectors::<Gear16>(),
+    boundary: Some(boundary::of::<Gear16>),
+    walk: Some(walk::by::<Gear16>),
+    streams: None,
+};
 
 /// Bytes that a hash depends on; each test takes two of them.
 pub(crate) const WINDOW: usize = 16;
@@ -44,17 +56,17 @@ pub(crate) struct Gear16 {
     earlier_limit: u16,
 }
 
-impl Gear16 {
-    pub(crate) fn new(params: &Params) -> Self {
+impl FromParams for Gear16 {
+    fn from_params(params: &Params) -> Result<Self, ParamError> {
         let spread = params.sizes.spread() as u64;
         let threshold = (1_u64 << 16).div_ceil(spread);
         let earlier = ((1 << 32) / (spread * threshold)).min(1 << 16);
-        Self {
+        Ok(Self {
             sizes: params.sizes,
             tables: Tables::new(Numbers::of(params)),
             limit: (threshold - 1) as u16,
             earlier_limit: (earlier - 1) as u16,
-        }
+        })
     }
 }
 

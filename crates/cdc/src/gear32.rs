@@ -10,14 +10,27 @@
 //! **Departures.** As Gear's. The threshold is a whole number, so that the mean exceeds avg by up
 //! to 2^−32 (avg − min)², which is 0.02 % at 1 MiB and at most 1.6 %.
 
-use crate::boundary::Boundary;
+use crate::boundary::{self, Boundary};
+use crate::descriptor::{DecidedBy, Descriptor, FromParams, Kernels, Selection};
 use crate::gear::Table;
-use crate::research::two_stage::{Mark, Marks};
+use crate::research::two_stage::{self, Mark, Marks};
 use crate::rolling::{self, Rolling};
 use crate::rule::Rule;
 use crate::secret::Numbers;
-use crate::walk::{Past, Step};
-use crate::{ChunkSizes, Params};
+use crate::walk::{self, Past, Step};
+use crate::{ChunkSizes, ParamError, Parameter, Params};
+
+pub(crate) static DESCRIPTOR: Descriptor = Descriptor {
+    name: "gear32",
+    summary: "Gear hash of the last 32 bytes, in 32 bits",
+    takes: &[Parameter::Seed, Parameter::Secret],
+    sizes: ChunkSizes::around,
+    decided_by: |_| DecidedBy::Window(WINDOW),
+    kernels: Kernels::scalar::<Gear32>(),
+    boundary: Some(boundary::of::<Gear32>),
+    walk: Some(walk::by::<Gear32>),
+    streams: Some((Selection::First, two_stage::mark::<Gear32>)),
+};
 
 /// Bytes that a hash depends on.
 pub(crate) const WINDOW: usize = 32;
@@ -31,13 +44,13 @@ pub(crate) struct Gear32 {
     limit: u64,
 }
 
-impl Gear32 {
-    pub(crate) fn new(params: &Params) -> Self {
-        Self {
+impl FromParams for Gear32 {
+    fn from_params(params: &Params) -> Result<Self, ParamError> {
+        Ok(Self {
             sizes: params.sizes,
             table: Table::new(Numbers::of(params)).upper_halves(),
             limit: (rolling::accepted(32, params.sizes) - 1) << 32,
-        }
+        })
     }
 }
 
@@ -69,10 +82,6 @@ impl Step for Gear32 {
 }
 
 impl Mark for Gear32 {
-    fn window(&self) -> usize {
-        WINDOW
-    }
-
     fn mark(&self, data: &[u8], marks: &mut Marks<'_>) {
         marks.of(self, data, |hash| hash <= self.limit);
     }

@@ -38,13 +38,26 @@ use aes::cipher::{BlockCipherEncrypt, KeyInit};
 use aes::{Aes128Enc, Block};
 use zeroize::Zeroize;
 
-use crate::boundary::Boundary;
+use crate::boundary::{self, Boundary};
+use crate::descriptor::{DecidedBy, Descriptor, FromParams, Kernels};
 use crate::gear;
 use crate::rolling::{self, Rolling};
 use crate::rule::Rule;
 use crate::secret::Numbers;
-use crate::walk::{Past, Step};
-use crate::{ChunkSizes, Params};
+use crate::walk::{self, Past, Step};
+use crate::{ChunkSizes, ParamError, Parameter, Params};
+
+pub(crate) static DESCRIPTOR: Descriptor = Descriptor {
+    name: "gear-aes",
+    summary: "Gear hash of the last 32 bytes, then AES, for use with a secret; slower",
+    takes: &[Parameter::Seed, Parameter::Secret],
+    sizes: ChunkSizes::around,
+    decided_by: |_| DecidedBy::Window(WINDOW),
+    kernels: Kernels::scalar::<GearAes>(),
+    boundary: Some(boundary::of::<GearAes>),
+    walk: Some(walk::by::<GearAes>),
+    streams: None,
+};
 
 /// Bytes that the hash depends on.
 pub(crate) const WINDOW: usize = 32;
@@ -59,17 +72,17 @@ pub(crate) struct GearAes {
     judge: Judge,
 }
 
-impl GearAes {
-    pub(crate) fn new(params: &Params) -> Self {
+impl FromParams for GearAes {
+    fn from_params(params: &Params) -> Result<Self, ParamError> {
         let mut numbers = Numbers::of(params);
-        Self {
+        Ok(Self {
             sizes: params.sizes,
             hash: UniversalGear::new(&mut numbers),
             judge: Judge {
                 cipher: Aes128Enc::new(&number(&mut numbers).to_le_bytes().into()),
                 limit: gear::highest_below(gear::threshold(params.sizes)),
             },
-        }
+        })
     }
 }
 

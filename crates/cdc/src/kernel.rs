@@ -1,8 +1,6 @@
 use std::fmt;
 use std::str::FromStr;
-use std::sync::LazyLock;
 
-use crate::simd;
 use crate::{Algorithm, ParamError};
 
 /// A way to find cut-points. All kernels find the same ones; they differ in speed.
@@ -61,15 +59,7 @@ impl Kernel {
 
     /// The kernels that run `algorithm` on this CPU, fastest first; never [`Auto`](Self::Auto).
     pub fn usable(algorithm: Algorithm) -> &'static [Self] {
-        static USABLE: LazyLock<Vec<Vec<Kernel>>> = LazyLock::new(|| {
-            let on_this_cpu = |&algorithm: &Algorithm| {
-                let written = Kernel::written(algorithm).iter().copied();
-                written.filter(|&kernel| simd::detected(kernel)).collect()
-            };
-            Algorithm::ALL.iter().map(on_this_cpu).collect()
-        });
-        let place = Algorithm::ALL.iter().position(|&listed| listed == algorithm);
-        &USABLE[place.expect("every algorithm is listed")]
+        algorithm.descriptor().kernels.usable()
     }
 
     /// The kernels that are written for `algorithm` on this architecture, fastest first, whether
@@ -81,32 +71,8 @@ impl Kernel {
     /// the window: at the usual 48 bytes it takes half the time of
     /// [`Interleaved`](Self::Interleaved), which may be the faster from twice as many on.
     pub fn written(algorithm: Algorithm) -> &'static [Self] {
-        use Algorithm as A;
-        match algorithm {
-            A::AeMax | A::AeMin | A::Ram | A::Maxp => Self::WITH_VECTORS,
-            A::MinCdc | A::Gear16 | A::SeqInc | A::SeqDec => Self::WITH_VECTORS,
-            A::Mii | A::Pci | A::Bfbc => Self::WITH_VECTORS,
-            A::Rabin | A::Tttd | A::Crc => Self::WITH_BITS,
-            A::Buzhash => &[Self::Interleaved, Self::Scalar],
-            _ => &[Self::Scalar],
-        }
+        algorithm.descriptor().kernels.written
     }
-
-    /// For hashes that are linear in the bits of the window.
-    const WITH_BITS: &[Self] = if cfg!(target_arch = "x86_64") {
-        &[Self::Avx512Vbmi, Self::Interleaved, Self::Scalar]
-    } else {
-        &[Self::Interleaved, Self::Scalar]
-    };
-
-    /// All of this architecture, the widest first.
-    const WITH_VECTORS: &[Self] = if cfg!(target_arch = "x86_64") {
-        &[Self::Avx512, Self::Avx2, Self::Sse41, Self::Ssse3, Self::Scalar]
-    } else if cfg!(target_arch = "aarch64") {
-        &[Self::Neon, Self::Scalar]
-    } else {
-        &[Self::Scalar]
-    };
 
     /// The kernel that will run among those `usable` for the algorithm or preset called `name`: the
     /// one demanded, or the fastest if the choice is ours.

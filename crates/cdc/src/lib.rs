@@ -46,6 +46,7 @@ mod buzhash;
 mod chunker;
 mod crc;
 mod cuts;
+mod descriptor;
 mod divisors;
 mod error;
 mod fastcdc;
@@ -87,7 +88,7 @@ pub use divisors::Divisors;
 pub use error::ParamError;
 pub use kernel::Kernel;
 pub use parallel::{cut_points_parallel, decided_cuts};
-pub use params::{ChunkSizes, MAX_CHUNK, Params};
+pub use params::{ChunkSizes, MAX_CHUNK, Parameter, Params};
 pub use preset::Preset;
 pub use rapid::{
     Criterion, Hints, MAX_NEXT, NextChunk, NextChunks, Rapid, RapidChunk, RapidCounters, RapidInput,

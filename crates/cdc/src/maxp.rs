@@ -22,13 +22,26 @@
 //! **Departures.** Min and max, which the paper does not have; and the implementation in DedupBench
 //! lets a byte before the maximum be equal to it.
 
-use crate::boundary::Boundary;
+use crate::boundary::{self, Boundary};
+use crate::descriptor::{DecidedBy, Descriptor, FromParams, Kernels};
 use crate::rule::Rule;
 use crate::simd::VectorRule;
 use crate::simd::extremum::{Extreme, Largest, extreme, prefetch_block};
 use crate::simd::vector::{AHEAD, ByteVector, last_lane, misalignment, prefetch, prefetch_jump};
-use crate::walk::{Past, Step};
-use crate::{ChunkSizes, Params, params};
+use crate::walk::{self, Past, Step};
+use crate::{ChunkSizes, Lookahead, ParamError, Params, params};
+
+pub(crate) static DESCRIPTOR: Descriptor = Descriptor {
+    name: "maxp",
+    summary: "byte larger than all within a horizon on both sides; no hash",
+    takes: &[],
+    sizes: ChunkSizes::around,
+    decided_by: |params| decided_by(horizon(params.sizes)),
+    kernels: Kernels::vectors::<Maxp>(),
+    boundary: Some(boundary::of::<Maxp>),
+    walk: Some(walk::by::<Maxp>),
+    streams: None,
+};
 
 /// Bytes that a candidate is compared with at once, if it can be exceeded: a multiple of every
 /// vector, and few, so that most blocks lie within the horizon wherever the candidate is.
@@ -39,16 +52,18 @@ pub(crate) struct Maxp {
     horizon: usize,
 }
 
+fn decided_by(horizon: usize) -> DecidedBy {
+    let lookahead = if horizon == 0 { Lookahead::None } else { Lookahead::Bytes(horizon) };
+    DecidedBy::More { before: horizon + 1, lookahead }
+}
+
+impl FromParams for Maxp {
+    fn from_params(params: &Params) -> Result<Self, ParamError> {
+        Ok(Self { sizes: params.sizes, horizon: horizon(params.sizes) })
+    }
+}
+
 impl Maxp {
-    pub(crate) fn new(params: &Params) -> Self {
-        Self { sizes: params.sizes, horizon: horizon(params.sizes) }
-    }
-
-    /// Bytes behind a cut-point that it depends on.
-    pub(crate) fn horizon(&self) -> usize {
-        self.horizon
-    }
-
     fn first(&self) -> usize {
         self.sizes.min().max(self.horizon + 1)
     }

@@ -18,12 +18,25 @@
 //! **Resynchronisation.** Whether a position may be a cut-point depends on w bytes: as Gear's.
 //! **Departures.** Min and max, which the paper does not have.
 
-use crate::boundary::Boundary;
+use crate::boundary::{self, Boundary};
+use crate::descriptor::{DecidedBy, Descriptor, FromParams, Kernels};
 use crate::rule::Rule;
 use crate::simd::VectorRule;
 use crate::simd::vector::{AHEAD, ByteVector, first_lane, prefetch, prefetch_jump};
-use crate::walk::{Past, Step};
-use crate::{ChunkSizes, Params};
+use crate::walk::{self, Past, Step};
+use crate::{ChunkSizes, ParamError, Params};
+
+pub(crate) static DESCRIPTOR: Descriptor = Descriptor {
+    name: "mii",
+    summary: "a few bytes of which each is larger than the one before; no hash",
+    takes: &[],
+    sizes: ChunkSizes::around,
+    decided_by: |params| DecidedBy::Window(interval(params.sizes)),
+    kernels: Kernels::vectors::<Mii>(),
+    boundary: Some(boundary::of::<Mii>),
+    walk: Some(walk::by::<Mii>),
+    streams: None,
+};
 
 const MAX_INTERVAL: usize = 16;
 
@@ -34,16 +47,11 @@ pub(crate) struct Mii {
     skip: usize,
 }
 
-impl Mii {
-    pub(crate) fn new(params: &Params) -> Self {
+impl FromParams for Mii {
+    fn from_params(params: &Params) -> Result<Self, ParamError> {
         let sizes = params.sizes;
         let interval = interval(sizes);
-        Self { sizes, interval, skip: sizes.min().saturating_sub(interval) }
-    }
-
-    /// Bytes that tell whether a chunk may end with them.
-    pub(crate) fn window(&self) -> usize {
-        self.interval
+        Ok(Self { sizes, interval, skip: sizes.min().saturating_sub(interval) })
     }
 }
 

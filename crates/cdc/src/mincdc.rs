@@ -22,12 +22,28 @@
 
 use zeroize::Zeroize;
 
+use crate::descriptor::{DecidedBy, Descriptor, FromParams, Kernels};
 use crate::rule::Rule;
 use crate::secret::Numbers;
 use crate::simd::VectorRule;
 use crate::simd::minimum::{self, Hash};
 use crate::simd::vector::{ByteVector, prefetch_jump};
-use crate::{ChunkSizes, ParamError, Params};
+use crate::{ChunkSizes, Lookahead, ParamError, Parameter, Params};
+
+pub(crate) static DESCRIPTOR: Descriptor = Descriptor {
+    name: "mincdc",
+    summary: "smallest four-byte hash between the size bounds; fast, even sizes",
+    takes: &[Parameter::Secret],
+    sizes: |avg| {
+        let half = avg / 2;
+        ChunkSizes::new(half.max(1), avg, avg.saturating_add(half))
+    },
+    decided_by: |_| DecidedBy::More { before: WINDOW, lookahead: Lookahead::ToMax },
+    kernels: Kernels::vectors::<MinCdc>(),
+    boundary: None,
+    walk: None,
+    streams: None,
+};
 
 /// Bytes that a hash covers.
 pub(crate) const WINDOW: usize = 4;
@@ -44,8 +60,8 @@ impl Drop for MinCdc {
     }
 }
 
-impl MinCdc {
-    pub(crate) fn new(params: &Params) -> Result<Self, ParamError> {
+impl FromParams for MinCdc {
+    fn from_params(params: &Params) -> Result<Self, ParamError> {
         let sizes = params.sizes;
         if !sizes.is_bounded() {
             return Err(ParamError::NeedsMax { algorithm: params.algorithm });

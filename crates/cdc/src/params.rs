@@ -1,4 +1,5 @@
-use crate::{Algorithm, Divisors, ParamError, Preset, Secret};
+use crate::descriptor::Descriptor;
+use crate::{Algorithm, Divisors, ParamError, Preset, Scheme, Secret};
 
 /// The largest chunk that any parameters allow: 64 MiB.
 pub const MAX_CHUNK: usize = 64 << 20;
@@ -92,6 +93,20 @@ impl ChunkSizes {
     }
 }
 
+/// A field of [`Params`] that some rules have no use for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Parameter {
+    /// [`Params::window`].
+    Window,
+    /// [`Params::level`].
+    Level,
+    /// [`Params::seed`], without a secret.
+    Seed,
+    /// [`Params::secret`].
+    Secret,
+}
+
 /// Everything that cut-points depend on besides the bytes.
 ///
 /// Equal parameters give equal cut-points in every version and on every machine.
@@ -147,17 +162,7 @@ impl Params {
     /// Fixed knows only `avg`; MinCDC spreads evenly over half of `avg` on either side; SeqCDC gets
     /// half and twice of `avg`; the rest get [`ChunkSizes::around`].
     pub fn for_mean(algorithm: Algorithm, avg: usize) -> Result<Self, ParamError> {
-        let sizes = match algorithm {
-            Algorithm::Fixed => ChunkSizes::new(avg, avg, avg)?,
-            Algorithm::MinCdc => {
-                let half = avg / 2;
-                ChunkSizes::new(half.max(1), avg, avg.saturating_add(half))?
-            }
-            Algorithm::SeqInc | Algorithm::SeqDec => {
-                ChunkSizes::new((avg / 2).max(1), avg, avg.saturating_mul(2))?
-            }
-            _ => ChunkSizes::around(avg)?,
-        };
+        let sizes = (algorithm.descriptor().sizes)(avg)?;
         Ok(Self::new(algorithm, sizes))
     }
 
@@ -167,6 +172,25 @@ impl Params {
         let nothing_else =
             self.divisors.is_none() && self.secret.is_none() && self.preset.is_none();
         nothing_else && self.sizes.is_bounded()
+    }
+
+    /// What says how these parameters cut.
+    pub(crate) fn descriptor(&self) -> &'static Descriptor {
+        Scheme::of(self).descriptor()
+    }
+
+    /// Refuses what no rule would look at: with a preset another algorithm than its own, and a secret
+    /// that would change nothing, since the user counts on it.
+    pub(crate) fn check(&self) -> Result<(), ParamError> {
+        let &Self { algorithm, .. } = self;
+        if let Some(preset) = self.preset {
+            return preset.check(self);
+        }
+        let has_given_divisors = algorithm == Algorithm::Bfbc && self.divisors.is_some();
+        if self.secret.is_some() && (!algorithm.takes_secret() || has_given_divisors) {
+            return Err(ParamError::NothingToKey { algorithm });
+        }
+        Ok(())
     }
 
     pub(crate) fn checked_window(&self) -> Result<usize, ParamError> {

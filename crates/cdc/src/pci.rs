@@ -19,13 +19,26 @@
 //! **Departures.** Min and max, which the paper does not have; the number of set bits is kept up to
 //! date where the paper counts anew.
 
-use crate::boundary::Boundary;
+use crate::boundary::{self, Boundary};
+use crate::descriptor::{DecidedBy, Descriptor, FromParams, Kernels};
 use crate::rule::Rule;
 use crate::simd::VectorRule;
 use crate::simd::clear;
 use crate::simd::vector::{ByteVector, prefetch_jump};
-use crate::walk::{Past, Step};
-use crate::{ChunkSizes, Params};
+use crate::walk::{self, Past, Step};
+use crate::{ChunkSizes, ParamError, Params};
+
+pub(crate) static DESCRIPTOR: Descriptor = Descriptor {
+    name: "pci",
+    summary: "many bits set in a sliding window; no hash",
+    takes: &[],
+    sizes: ChunkSizes::around,
+    decided_by: |params| DecidedBy::Window(window_and_threshold(params.sizes).0),
+    kernels: Kernels::vectors::<Pci>(),
+    boundary: Some(boundary::of::<Pci>),
+    walk: Some(walk::by::<Pci>),
+    streams: None,
+};
 
 /// Window in bytes, least number of set bits, mean on random data.
 const SIMULATED: [(usize, u32, usize); 37] = [
@@ -74,21 +87,21 @@ pub(crate) struct Pci {
     threshold: u32,
 }
 
-impl Pci {
-    pub(crate) fn new(params: &Params) -> Self {
-        let sizes = params.sizes;
-        let distance = |&(window, _, mean): &(usize, u32, usize)| {
-            (sizes.min().saturating_sub(window) + mean).abs_diff(sizes.avg())
-        };
-        let best = SIMULATED.iter().copied().min_by_key(distance);
-        let (window, threshold, _) = best.unwrap_or(SIMULATED[0]);
-        Self { sizes, window, threshold }
+impl FromParams for Pci {
+    fn from_params(params: &Params) -> Result<Self, ParamError> {
+        let (window, threshold) = window_and_threshold(params.sizes);
+        Ok(Self { sizes: params.sizes, window, threshold })
     }
+}
 
-    /// Bytes that tell whether a chunk may end with them.
-    pub(crate) fn window(&self) -> usize {
-        self.window
-    }
+/// Those whose mean is next to avg.
+fn window_and_threshold(sizes: ChunkSizes) -> (usize, u32) {
+    let distance = |&(window, _, mean): &(usize, u32, usize)| {
+        (sizes.min().saturating_sub(window) + mean).abs_diff(sizes.avg())
+    };
+    let best = SIMULATED.iter().copied().min_by_key(distance);
+    let (window, threshold, _) = best.unwrap_or(SIMULATED[0]);
+    (window, threshold)
 }
 
 impl Boundary for Pci {
@@ -163,7 +176,7 @@ mod tests {
         let pairs = [(58, 253), (40, 181), (34, 157), (61, 273), (39, 183), (56, 256), (57, 262)];
         for (avg, pair) in [512, 770, 1024, 2048, 4096, 5482, 8192].into_iter().zip(pairs) {
             let sizes = ChunkSizes::unbounded(1, avg).unwrap();
-            let pci = Pci::new(&Params::new(Algorithm::Pci, sizes));
+            let pci = Pci::from_params(&Params::new(Algorithm::Pci, sizes)).unwrap();
             assert_eq!((pci.window, pci.threshold), pair, "{avg}");
         }
     }

@@ -16,15 +16,9 @@ mod xet_table;
 
 use std::fmt;
 use std::str::FromStr;
-use std::sync::Arc;
 
-pub(crate) use borg::Borg;
-pub(crate) use casync::Casync;
-pub(crate) use restic::Restic;
-
-use crate::boundary::TestedRule;
-use crate::research::two_stage::Mark;
-use crate::{Algorithm, ChunkSizes, Kernel, Lookahead, ParamError, Params};
+use crate::descriptor::Descriptor;
+use crate::{Algorithm, ChunkSizes, Kernel, ParamError, Params};
 
 /// A tool whose cut-points are wanted exactly, on every input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -60,32 +54,22 @@ impl Preset {
         Self::Desync,
     ];
 
-    /// The name users write; [`FromStr`] reads it back.
-    pub const fn name(self) -> &'static str {
+    /// What the tool's file says of it.
+    pub(crate) fn descriptor(self) -> &'static Descriptor {
         match self {
-            Self::FastCdc2016 => "fastcdc-2016",
-            Self::FastCdc2020 => "fastcdc-2020",
-            Self::Xet => "xet",
-            Self::Restic => "restic",
-            Self::Borg => "borg",
-            Self::Casync => "casync",
-            Self::Desync => "desync",
+            Self::FastCdc2016 => &fastcdc_rs::V2016,
+            Self::FastCdc2020 => &fastcdc_rs::V2020,
+            Self::Xet => &xet::DESCRIPTOR,
+            Self::Restic => &restic::DESCRIPTOR,
+            Self::Borg => &borg::DESCRIPTOR,
+            Self::Casync => &casync::CASYNC,
+            Self::Desync => &casync::DESYNC,
         }
     }
 
-    /// What the tool is and cuts by, in one line for a terminal.
-    pub const fn summary(self) -> &'static str {
-        match self {
-            Self::FastCdc2016 => "FastCDC as v2016 of the crate fastcdc",
-            Self::FastCdc2020 => {
-                "FastCDC as v2020 of the crate fastcdc and the remote-execution API"
-            }
-            Self::Xet => "Gear as the Xet protocol of Hugging Face",
-            Self::Restic => "Rabin as restic and rustic, by the repository's polynomial",
-            Self::Borg => "buzhash as borg 1, by the repository's seed",
-            Self::Casync => "buzhash as casync 2",
-            Self::Desync => "buzhash as desync 1",
-        }
+    /// The name users write; [`FromStr`] reads it back.
+    pub fn name(self) -> &'static str {
+        self.descriptor().name
     }
 
     /// The tool's own parameters: those that the crate fastcdc shows (4 KiB, 16 KiB, 64 KiB less
@@ -94,37 +78,21 @@ impl Preset {
     /// restic draws a polynomial for each repository; this is the one of its tests. borg draws a
     /// seed for each encrypted one; this is that of the others, 0.
     pub fn params(self) -> Params {
-        let (algorithm, sizes, window, seed) = match self {
-            Self::FastCdc2016 | Self::FastCdc2020 => {
-                (Algorithm::FastCdc, ChunkSizes::new(4 << 10, 16 << 10, (64 << 10) - 2), 64, 0)
-            }
-            Self::Xet => (Algorithm::Gear, ChunkSizes::new(8 << 10, 64 << 10, 128 << 10), 64, 0),
-            Self::Restic => {
-                let sizes = ChunkSizes::new(512 << 10, 1 << 20, 8 << 20);
-                (Algorithm::Rabin, sizes, 64, 0x3d_a335_8b4d_c173)
-            }
-            Self::Borg => {
-                (Algorithm::Buzhash, ChunkSizes::new(512 << 10, 2 << 20, 8 << 20), 4095, 0)
-            }
-            Self::Casync | Self::Desync => {
-                (Algorithm::Buzhash, ChunkSizes::new(16 << 10, 64 << 10, 256 << 10), 48, 0)
-            }
+        let (algorithm, avg, window, seed) = match self {
+            Self::FastCdc2016 | Self::FastCdc2020 => (Algorithm::FastCdc, 16 << 10, 64, 0),
+            Self::Xet => (Algorithm::Gear, 64 << 10, 64, 0),
+            Self::Restic => (Algorithm::Rabin, 1 << 20, 64, 0x3d_a335_8b4d_c173),
+            Self::Borg => (Algorithm::Buzhash, 2 << 20, 4095, 0),
+            Self::Casync | Self::Desync => (Algorithm::Buzhash, 64 << 10, 48, 0),
         };
-        let params = Params::new(algorithm, sizes.expect("the sizes of a tool are in order"));
+        let sizes = (self.descriptor().sizes)(avg).expect("the sizes of a tool are in order");
+        let params = Params::new(algorithm, sizes);
         Params { window, level: 1, seed, preset: Some(self), ..params }
     }
 
     /// The tool's own parameters with sizes in proportion to an average of `avg` bytes.
     pub(crate) fn params_for_mean(self, avg: usize) -> Result<Params, ParamError> {
-        let own = self.params();
-        let in_proportion = |size: usize| {
-            let scaled = size as u128 * avg as u128 / own.sizes.avg() as u128;
-            // the two forms of FastCDC differ in what they take; what is even suits both
-            let suited = if own.algorithm == Algorithm::FastCdc { scaled & !1 } else { scaled };
-            usize::try_from(suited).unwrap_or(usize::MAX)
-        };
-        let (min, max) = (in_proportion(own.sizes.min()), in_proportion(own.sizes.max()));
-        Ok(Params { sizes: ChunkSizes::new(min, avg, max)?, ..own })
+        Ok(Params { sizes: (self.descriptor().sizes)(avg)?, ..self.params() })
     }
 
     /// The average next to `avg` that the tool can have, as far as only some numbers will do.
@@ -144,21 +112,7 @@ impl Preset {
     /// The kernels that run the preset on this CPU, fastest first; never
     /// [`Auto`](Kernel::Auto).
     pub fn kernels(self) -> &'static [Kernel] {
-        self.searched_as().map_or(&[Kernel::Scalar], Kernel::usable)
-    }
-
-    /// The kernels that are written for the preset on this architecture, fastest first.
-    pub fn written_kernels(self) -> &'static [Kernel] {
-        self.searched_as().map_or(&[Kernel::Scalar], Kernel::written)
-    }
-
-    /// The algorithm whose kernels run the preset too.
-    const fn searched_as(self) -> Option<Algorithm> {
-        match self {
-            Self::Restic => Some(Algorithm::Rabin),
-            Self::Borg | Self::Casync | Self::Desync => Some(Algorithm::Buzhash),
-            Self::FastCdc2016 | Self::FastCdc2020 | Self::Xet => None,
-        }
+        self.descriptor().kernels.usable()
     }
 
     /// Refuses what no preset can have.
@@ -174,60 +128,18 @@ impl Preset {
         Ok(())
     }
 
-    /// The rule and its test, if `params` are such as the tool can have.
-    pub(crate) fn rule(self, params: &Params) -> Result<Arc<dyn TestedRule>, ParamError> {
-        let refused = |expected| self.refused(expected);
-        self.check(params)?;
-        Ok(match self {
-            Self::FastCdc2016 => Arc::new(fastcdc_rs::FastCdc::v2016(params).map_err(refused)?),
-            Self::FastCdc2020 => Arc::new(fastcdc_rs::FastCdc::v2020(params).map_err(refused)?),
-            Self::Xet => Arc::new(xet::Xet::new(params).map_err(refused)?),
-            Self::Restic => Arc::new(Restic::new(params)?),
-            Self::Borg => Arc::new(Borg::new(params)?),
-            Self::Casync => Arc::new(Casync::as_casync(params)?),
-            Self::Desync => Arc::new(Casync::as_desync(params)?),
-        })
-    }
-
-    /// The bytes just before a position that alone tell whether it qualifies, if there are such.
-    pub(crate) const fn window(self) -> Option<usize> {
-        match self {
-            // places in the chunk count, a window behind the position, other minima
-            Self::FastCdc2016 | Self::FastCdc2020 => None,
-            Self::Borg | Self::Casync | Self::Desync => None,
-            Self::Xet => Some(xet::WINDOW),
-            Self::Restic => Some(restic::WINDOW),
-        }
-    }
-
-    /// The rule, if its candidates can be found in streams.
-    pub(crate) fn streams(self, params: &Params) -> Result<Option<Arc<dyn Mark>>, ParamError> {
-        Ok(match self {
-            Self::FastCdc2016 | Self::FastCdc2020 => None,
-            Self::Borg | Self::Casync | Self::Desync => None,
-            Self::Xet => Some(Arc::new(xet::Xet::new(params).map_err(|e| self.refused(e))?)),
-            Self::Restic => Some(Arc::new(Restic::new(params)?)),
-        })
-    }
-
-    /// The bytes behind a cut-point that it depends on, with `params` that it can have.
-    pub(crate) const fn lookahead(self, params: &Params) -> Lookahead {
-        match self {
-            // the byte that qualifies, which begins the next chunk
-            Self::FastCdc2016 => Lookahead::Bytes(1),
-            // and its partner
-            Self::FastCdc2020 => Lookahead::Bytes(2),
-            // the window behind it, and one more
-            Self::Borg => Lookahead::Bytes(params.window + 1),
-            Self::Xet | Self::Restic | Self::Casync | Self::Desync => Lookahead::None,
-        }
-    }
-}
-
-impl Preset {
     fn refused(self, expected: &'static str) -> ParamError {
         ParamError::Preset { preset: self, expected }
     }
+}
+
+/// Bounds that are to `avg` as those of `own`, its ends, are to its middle, in multiples of `step`.
+fn in_proportion(own: [usize; 3], avg: usize, step: usize) -> Result<ChunkSizes, ParamError> {
+    let [min, _, max] = own.map(|size| {
+        let scaled = size as u128 * avg as u128 / own[1] as u128;
+        usize::try_from(scaled).unwrap_or(usize::MAX) / step * step
+    });
+    ChunkSizes::new(min, avg, max)
 }
 
 impl fmt::Display for Preset {

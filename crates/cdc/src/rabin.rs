@@ -24,14 +24,27 @@ use std::array;
 
 use zeroize::Zeroize;
 
-use crate::boundary::Boundary;
+use crate::boundary::{self, Boundary};
+use crate::descriptor::{DecidedBy, Descriptor, FromParams, Kernels, Selection};
 use crate::polynomial::{irreducible_from, times_x};
-use crate::research::two_stage::{Mark, Marks};
+use crate::research::two_stage::{self, Mark, Marks};
 use crate::rolling::{self, EveryPosition, LinearRule, Rolling, Search, WindowRule};
 use crate::rule::Rule;
 use crate::secret::Numbers;
-use crate::walk::{Past, Step};
-use crate::{ChunkSizes, ParamError, Params};
+use crate::walk::{self, Past, Step};
+use crate::{ChunkSizes, ParamError, Parameter, Params};
+
+pub(crate) static DESCRIPTOR: Descriptor = Descriptor {
+    name: "rabin",
+    summary: "Rabin fingerprint of a sliding window; the classic, and slow",
+    takes: &[Parameter::Window, Parameter::Seed, Parameter::Secret],
+    sizes: ChunkSizes::around,
+    decided_by: |params| DecidedBy::Window(params.window),
+    kernels: Kernels::linear::<Rabin>(),
+    boundary: Some(boundary::of::<Rabin>),
+    walk: Some(walk::by::<Rabin>),
+    streams: Some((Selection::First, two_stage::mark::<Rabin>)),
+};
 
 const DEGREE: u32 = 53;
 const MASK: u64 = (1 << DEGREE) - 1;
@@ -43,8 +56,8 @@ pub(crate) struct Rabin {
     least: u64,
 }
 
-impl Rabin {
-    pub(crate) fn new(params: &Params) -> Result<Self, ParamError> {
+impl FromParams for Rabin {
+    fn from_params(params: &Params) -> Result<Self, ParamError> {
         Ok(Self {
             sizes: params.sizes,
             fingerprint: Fingerprint::new(params.checked_window()?, Numbers::of(params)),
@@ -108,10 +121,6 @@ impl Step for Rabin {
 }
 
 impl Mark for Rabin {
-    fn window(&self) -> usize {
-        self.fingerprint.window()
-    }
-
     fn mark(&self, data: &[u8], marks: &mut Marks<'_>) {
         marks.of(&self.fingerprint, data, |print| print >= self.least);
     }

@@ -17,23 +17,36 @@
 //! when no 255 lies between the ends of their windows.
 //! **Departures.** Min, which the paper does not have.
 
+use crate::descriptor::{DecidedBy, Descriptor, FromParams, Kernels};
 use crate::rule::Rule;
 use crate::simd::VectorRule;
 use crate::simd::extremum::{Largest, extreme};
 use crate::simd::scan::first_not_below;
 use crate::simd::vector::ByteVector;
-use crate::walk::{Past, Step};
-use crate::{ChunkSizes, Params, params};
+use crate::walk::{self, Past, Step};
+use crate::{ChunkSizes, Lookahead, ParamError, Params, params};
+
+pub(crate) static DESCRIPTOR: Descriptor = Descriptor {
+    name: "ram",
+    summary: "first byte not below the maximum of a leading window; no hash",
+    takes: &[],
+    sizes: ChunkSizes::around,
+    decided_by: |_| DecidedBy::More { before: usize::MAX, lookahead: Lookahead::None },
+    kernels: Kernels::vectors::<Ram>(),
+    boundary: None,
+    walk: Some(walk::by::<Ram>),
+    streams: None,
+};
 
 pub(crate) struct Ram {
     sizes: ChunkSizes,
     window: usize,
 }
 
-impl Ram {
-    pub(crate) fn new(params: &Params) -> Self {
+impl FromParams for Ram {
+    fn from_params(params: &Params) -> Result<Self, ParamError> {
         let sizes = params.sizes;
-        Self { sizes, window: window_for_mean(sizes.avg()).max(sizes.min() - 1) }
+        Ok(Self { sizes, window: window_for_mean(sizes.avg()).max(sizes.min() - 1) })
     }
 }
 

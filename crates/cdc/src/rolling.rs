@@ -1,4 +1,5 @@
 use crate::ChunkSizes;
+use crate::rule::Rule;
 
 /// A hash of the last bytes that is corrected for one byte at a time.
 pub(crate) trait Rolling {
@@ -16,7 +17,7 @@ pub(crate) trait Rolling {
 }
 
 /// A rule that asks for the hash of the window at the positions from min on.
-pub(crate) trait WindowRule: Send + Sync + Sized {
+pub(crate) trait WindowRule: Rule + Sized {
     type Hash: Rolling;
 
     fn hash(&self) -> &Self::Hash;
@@ -26,7 +27,7 @@ pub(crate) trait WindowRule: Send + Sync + Sized {
     /// Whether a position of this hash can have a say in where the chunk ends.
     fn is_candidate(&self, print: <Self::Hash as Rolling>::Print) -> bool;
 
-    /// What [`Rule::next_cut`](crate::rule::Rule::next_cut) is to say, by what `search` finds.
+    /// What [`Rule::next_cut`] is to say, by what `search` finds.
     fn next_cut_by<S: Search<Self>>(&self, search: &S, data: &[u8]) -> Option<usize>;
 }
 

@@ -1,10 +1,8 @@
 //! How much of a chunk its rule looks at: all that the literature calls scanned, with the kernels
 //! left out. Vectors read whole blocks, beyond the cut-point too; a scalar form would read this.
 
-use crate::ae::Ae;
-use crate::maxp::Maxp;
-use crate::seqcdc::SeqCdc;
-use crate::{Algorithm, Chunker, Lookahead, gear, mincdc};
+use crate::descriptor::DecidedBy;
+use crate::{Chunker, Lookahead};
 
 impl Chunker {
     /// Bytes of `data` that the rule looks at to find that its first chunk ends at `cut`, those
@@ -23,35 +21,13 @@ impl Chunker {
         }
         let reach = &data[..data.len().min(self.sizes().max())];
         let looked_at = self.end_of_scan(reach, cut).saturating_sub(self.start_of_scan());
-        Some(looked_at.saturating_sub(self.jumped(reach)))
+        Some(looked_at.saturating_sub(self.rule.jumped(reach)))
     }
 
     /// The first byte of a chunk that may matter.
     fn start_of_scan(&self) -> usize {
-        let params = self.params();
-        let min = params.sizes.min();
-        match params.algorithm {
-            Algorithm::AeMax => Ae::<0x00>::new(params).skip(),
-            Algorithm::AeMin => Ae::<0xff>::new(params).skip(),
-            Algorithm::Fixed | Algorithm::Ram => 0,
-            Algorithm::SeqInc | Algorithm::SeqDec => min - 1,
-            Algorithm::Maxp => min.saturating_sub(Maxp::new(params).horizon() + 1),
-            Algorithm::MinCdc => min.saturating_sub(mincdc::WINDOW),
-            Algorithm::Tttd => min.saturating_sub(params.window),
-            Algorithm::FastCdc => min.saturating_sub(gear::WINDOW),
-            Algorithm::Rabin
-            | Algorithm::Gear
-            | Algorithm::Crc
-            | Algorithm::Buzhash
-            | Algorithm::Gear32
-            | Algorithm::Gear16
-            | Algorithm::Mii
-            | Algorithm::Pci
-            | Algorithm::Bfbc
-            | Algorithm::GearAes => {
-                min.saturating_sub(self.window().expect("one window decides for each of these"))
-            }
-        }
+        let (DecidedBy::Window(before) | DecidedBy::More { before, .. }) = self.decided_by();
+        self.sizes().min().saturating_sub(before)
     }
 
     /// The end of the last byte that matters to a cut-point.
@@ -64,21 +40,12 @@ impl Chunker {
             Lookahead::ToMax => reach.len(),
         }
     }
-
-    /// Bytes that the rule passes over inside a chunk.
-    fn jumped(&self, reach: &[u8]) -> usize {
-        match self.params().algorithm {
-            Algorithm::SeqInc => SeqCdc::<0x00>::new(self.params()).jumped(reach),
-            Algorithm::SeqDec => SeqCdc::<0xff>::new(self.params()).jumped(reach),
-            _ => 0,
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Params;
+    use crate::{Algorithm, Params};
     use onefold_testkit::{random, text};
 
     fn chunkers(mean: usize) -> impl Iterator<Item = Chunker> {

@@ -1,7 +1,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::{Algorithm, Kernel, ParamError, Params, Preset};
+use crate::descriptor::Descriptor;
+use crate::{Algorithm, Kernel, ParamError, Parameter, Params, Preset};
 
 /// Whatever cuts by a name of its own: an algorithm of this crate, or the form that another tool has
 /// of one.
@@ -28,20 +29,26 @@ impl Scheme {
         }
     }
 
-    /// The name users write; [`FromStr`] reads it back.
-    pub const fn name(self) -> &'static str {
+    pub(crate) fn descriptor(self) -> &'static Descriptor {
         match self {
-            Self::Own(algorithm) => algorithm.name(),
-            Self::Tool(preset) => preset.name(),
+            Self::Own(algorithm) => algorithm.descriptor(),
+            Self::Tool(preset) => preset.descriptor(),
         }
     }
 
+    /// The name users write; [`FromStr`] reads it back.
+    pub fn name(self) -> &'static str {
+        self.descriptor().name
+    }
+
     /// What it does, in one line for a terminal.
-    pub const fn summary(self) -> &'static str {
-        match self {
-            Self::Own(algorithm) => algorithm.summary(),
-            Self::Tool(preset) => preset.summary(),
-        }
+    pub fn summary(self) -> &'static str {
+        self.descriptor().summary
+    }
+
+    /// Whether `parameter` changes where chunks end; otherwise it is ignored or refused.
+    pub fn takes(self, parameter: Parameter) -> bool {
+        self.descriptor().takes.contains(&parameter)
     }
 
     /// The parameters that suit it at a mean of `avg` bytes: [`Params::for_mean`], or the tool's own
@@ -64,18 +71,12 @@ impl Scheme {
 
     /// The kernels that run it on this CPU, fastest first; never [`Auto`](Kernel::Auto).
     pub fn kernels(self) -> &'static [Kernel] {
-        match self {
-            Self::Own(algorithm) => Kernel::usable(algorithm),
-            Self::Tool(preset) => preset.kernels(),
-        }
+        self.descriptor().kernels.usable()
     }
 
     /// The kernels that are written for it on this architecture, fastest first.
     pub fn written_kernels(self) -> &'static [Kernel] {
-        match self {
-            Self::Own(algorithm) => Kernel::written(algorithm),
-            Self::Tool(preset) => preset.written_kernels(),
-        }
+        self.descriptor().kernels.written
     }
 }
 

@@ -10,7 +10,7 @@ use std::fmt;
 use zeroize::Zeroize;
 
 use crate::splitmix::SplitMix64;
-use crate::{Algorithm, ParamError, Params};
+use crate::{Algorithm, Params};
 
 /// 32 bytes that nobody may know who must not foretell cut-points.
 ///
@@ -87,17 +87,6 @@ impl Drop for Numbers {
 /// What sets these numbers apart from all others that are derived from the same secret.
 fn context(algorithm: Algorithm) -> String {
     format!("onefold 2026 content-defined chunking: numbers of {algorithm}")
-}
-
-/// Refuses a secret that would change nothing, since the user counts on it.
-pub(crate) fn check(params: &Params) -> Result<(), ParamError> {
-    let algorithm = params.algorithm;
-    let has_given_divisors = algorithm == Algorithm::Bfbc && params.divisors.is_some();
-    let keyed = algorithm.takes_secret() && !has_given_divisors;
-    if params.secret.is_some() && params.preset.is_none() && !keyed {
-        return Err(ParamError::NothingToKey { algorithm });
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -21,12 +21,37 @@
 //! **Departures.** J from the mean; max, where the authors' minimum of avg / 2 and maximum of 2 avg
 //! are what [`Params::for_mean`] gives.
 
-use crate::boundary::Boundary;
+use crate::boundary::{self, Boundary};
+use crate::descriptor::{DecidedBy, Descriptor, FromParams, Kernels};
 use crate::rule::Rule;
 use crate::simd::VectorRule;
 use crate::simd::vector::{AHEAD, ByteVector, bit_a_lane, prefetch, prefetch_jump};
-use crate::walk::{Past, Step};
-use crate::{ChunkSizes, Params};
+use crate::walk::{self, Past, Step};
+use crate::{ChunkSizes, Lookahead, ParamError, Params};
+
+pub(crate) static INC: Descriptor = descriptor::<0x00>(
+    "seqcdc-inc",
+    "rising bytes, skipping ahead where bytes fall; no hash, does not read all",
+);
+
+pub(crate) static DEC: Descriptor = descriptor::<0xff>(
+    "seqcdc-dec",
+    "falling bytes, skipping ahead where bytes rise; no hash, does not read all",
+);
+
+const fn descriptor<const FLIP: u8>(name: &'static str, summary: &'static str) -> Descriptor {
+    Descriptor {
+        name,
+        summary,
+        takes: &[],
+        sizes: |avg| ChunkSizes::new((avg / 2).max(1), avg, avg.saturating_mul(2)),
+        decided_by: |_| DecidedBy::More { before: 1, lookahead: Lookahead::Bytes(1) },
+        kernels: Kernels::vectors::<SeqCdc<FLIP>>(),
+        boundary: Some(boundary::of::<SeqCdc<FLIP>>),
+        walk: Some(walk::by::<SeqCdc<FLIP>>),
+        streams: None,
+    }
+}
 
 /// L, T, and for random data the bytes compared and the jumps in a chunk.
 const SEQUENCES: [(u32, u32, f64, f64); 5] = [
@@ -46,8 +71,8 @@ pub(crate) struct SeqCdc<const FLIP: u8> {
     jump: usize,
 }
 
-impl<const FLIP: u8> SeqCdc<FLIP> {
-    pub(crate) fn new(params: &Params) -> Self {
+impl<const FLIP: u8> FromParams for SeqCdc<FLIP> {
+    fn from_params(params: &Params) -> Result<Self, ParamError> {
         let sizes = params.sizes;
         let wait = (sizes.spread()) as f64;
         let (rises, trigger, compared, jumps) = SEQUENCES
@@ -56,7 +81,7 @@ impl<const FLIP: u8> SeqCdc<FLIP> {
             .unwrap_or(SEQUENCES[SEQUENCES.len() - 1]);
         // rounded down; a length is one less than min and the bytes compared and skipped
         let jump = ((wait - compared) / jumps).max(0.0) as usize;
-        Self { sizes, rises, trigger, jump }
+        Ok(Self { sizes, rises, trigger, jump })
     }
 }
 
@@ -88,16 +113,15 @@ impl<const FLIP: u8> Rule for SeqCdc<FLIP> {
         let reach = self.sizes.reach(data)?;
         self.next_cut_from(reach, self.sizes.min(), 0, 0, &mut 0)
     }
-}
 
-impl<const FLIP: u8> SeqCdc<FLIP> {
-    /// Bytes of the first chunk of `reach` that are neither compared nor compared with.
-    pub(crate) fn jumped(&self, reach: &[u8]) -> usize {
+    fn jumped(&self, reach: &[u8]) -> usize {
         let mut jumped = 0;
         self.next_cut_from(reach, self.sizes.min(), 0, 0, &mut jumped);
         jumped
     }
+}
 
+impl<const FLIP: u8> SeqCdc<FLIP> {
     /// The cut-point, where `at` is the next byte to compare, after `risen` rises of a sequence
     /// and `opposed` bytes; adds the bytes that are passed over to `jumped`.
     fn next_cut_from(

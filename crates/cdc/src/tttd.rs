@@ -17,14 +17,27 @@
 //! **Resynchronisation.** As Rabin's, and where Rabin cuts at max this cuts at content.
 //! **Departures.** The thresholds compare where the paper takes remainders, for any mean.
 
-use crate::boundary::Boundary;
+use crate::boundary::{self, Boundary};
+use crate::descriptor::{DecidedBy, Descriptor, FromParams, Kernels, Selection};
 use crate::rabin::Fingerprint;
-use crate::research::two_stage::{Mark, Marks};
-use crate::rolling::{self, EveryPosition, LinearRule, Rolling, Search, WindowRule};
+use crate::research::two_stage::{self, Mark, Marks};
+use crate::rolling::{self, EveryPosition, LinearRule, Search, WindowRule};
 use crate::rule::Rule;
 use crate::secret::Numbers;
-use crate::walk::{Past, Step};
-use crate::{ChunkSizes, ParamError, Params};
+use crate::walk::{self, Past, Step};
+use crate::{ChunkSizes, Lookahead, ParamError, Parameter, Params};
+
+pub(crate) static DESCRIPTOR: Descriptor = Descriptor {
+    name: "tttd",
+    summary: "Rabin with a second, likelier divisor where a chunk would grow too long",
+    takes: &[Parameter::Window, Parameter::Seed, Parameter::Secret],
+    sizes: ChunkSizes::around,
+    decided_by: |params| DecidedBy::More { before: params.window, lookahead: Lookahead::ToMax },
+    kernels: Kernels::linear::<Tttd>(),
+    boundary: Some(boundary::of::<Tttd>),
+    walk: Some(walk::by::<Tttd>),
+    streams: Some((Selection::Backup, two_stage::mark::<Tttd>)),
+};
 
 pub(crate) struct Tttd {
     sizes: ChunkSizes,
@@ -35,8 +48,8 @@ pub(crate) struct Tttd {
     backup_least: u64,
 }
 
-impl Tttd {
-    pub(crate) fn new(params: &Params) -> Result<Self, ParamError> {
+impl FromParams for Tttd {
+    fn from_params(params: &Params) -> Result<Self, ParamError> {
         let accepted = rolling::accepted(53, params.sizes);
         Ok(Self {
             sizes: params.sizes,
@@ -109,10 +122,6 @@ impl Step for Tttd {
 }
 
 impl Mark for Tttd {
-    fn window(&self) -> usize {
-        self.fingerprint.window()
-    }
-
     fn mark(&self, data: &[u8], marks: &mut Marks<'_>) {
         let strict = |print| print >= self.least;
         marks.of_two(&self.fingerprint, data, |print| print >= self.backup_least, strict);

@@ -1,7 +1,8 @@
 use std::array;
 
+use crate::descriptor::FromParams;
 use crate::rolling::Rolling;
-use crate::{Algorithm, ParamError, Params};
+use crate::{ParamError, Params};
 
 /// A rule without a maximum, one byte at a time: what a chunk of unbounded length needs.
 pub(crate) trait Step: Send {
@@ -87,29 +88,13 @@ impl<S: Step> Walk for Walker<S> {
 
 /// A walk by the rule that `params` describe without its maximum.
 pub(crate) fn walk(params: &Params) -> Result<Box<dyn Walk>, ParamError> {
-    use Algorithm as A;
-    Ok(match params.algorithm {
-        A::Fixed => walker(crate::fixed::Fixed::new(params)),
-        A::Rabin => walker(crate::rabin::Rabin::new(params)?),
-        A::Gear => walker(crate::gear::Gear::new(params)),
-        A::FastCdc => walker(crate::fastcdc::FastCdc::new(params)?),
-        A::AeMax => walker(crate::ae::Ae::<0x00>::new(params)),
-        A::AeMin => walker(crate::ae::Ae::<0xff>::new(params)),
-        A::Ram => walker(crate::ram::Ram::new(params)),
-        A::MinCdc => return Err(ParamError::NeedsMax { algorithm: params.algorithm }),
-        A::Crc => walker(crate::crc::Crc::new(params)?),
-        A::Buzhash => walker(crate::buzhash::Buzhash::new(params)?),
-        A::Gear32 => walker(crate::gear32::Gear32::new(params)),
-        A::Gear16 => walker(crate::gear16::Gear16::new(params)),
-        A::Tttd => walker(crate::tttd::Tttd::new(params)?),
-        A::Maxp => walker(crate::maxp::Maxp::new(params)),
-        A::Mii => walker(crate::mii::Mii::new(params)),
-        A::Pci => walker(crate::pci::Pci::new(params)),
-        A::Bfbc => walker(crate::bfbc::Bfbc::new(params)),
-        A::SeqInc => walker(crate::seqcdc::SeqCdc::<0x00>::new(params)),
-        A::SeqDec => walker(crate::seqcdc::SeqCdc::<0xff>::new(params)),
-        A::GearAes => walker(crate::gear_aes::GearAes::new(params)),
-    })
+    let needs_max = ParamError::NeedsMax { algorithm: params.algorithm };
+    params.descriptor().walk.ok_or(needs_max)?(params)
+}
+
+/// A walk by a rule of the type `R`: see [`Descriptor::walk`](crate::descriptor::Descriptor::walk).
+pub(crate) fn by<R: Step + FromParams>(params: &Params) -> Result<Box<dyn Walk>, ParamError> {
+    Ok(walker(R::from_params(params)?))
 }
 
 pub(crate) fn walker<S: Step + 'static>(rule: S) -> Box<dyn Walk> {

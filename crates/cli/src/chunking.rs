@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use onefold_cdc::{Algorithm, ChunkSizes, Chunker, Kernel, Params, Preset, Scheme};
+use onefold_cdc::{Algorithm, ChunkSizes, Chunker, Kernel, Parameter, Params, Preset, Scheme};
 
 use crate::size;
 
@@ -83,26 +83,12 @@ impl SchemeArgs {
 
     /// Refuses options that the scheme has no use for, so that none is ignored.
     fn refuse_what_changes_nothing(&self) -> Result<()> {
-        use Algorithm as A;
-        let takes_window = |scheme: Scheme| match scheme {
-            Scheme::Own(own) => matches!(own, A::Rabin | A::Tttd | A::Crc | A::Buzhash),
-            Scheme::Tool(tool) => tool == Preset::Borg,
-        };
-        let takes_level = |scheme: Scheme| match scheme {
-            Scheme::Own(own) => own == A::FastCdc,
-            Scheme::Tool(tool) => matches!(tool, Preset::FastCdc2016 | Preset::FastCdc2020),
-        };
-        let takes_seed = |scheme: Scheme| match scheme {
-            // of these a secret picks the hash, and a seed alone does not
-            Scheme::Own(own) => own.takes_secret() && !matches!(own, A::Crc | A::MinCdc),
-            Scheme::Tool(tool) => {
-                matches!(tool, Preset::FastCdc2020 | Preset::Restic | Preset::Borg)
-            }
-        };
+        let takes = |parameter| move |scheme: Scheme| scheme.takes(parameter);
         let is_tool = |wanted: Preset| move |scheme: Scheme| scheme == Scheme::Tool(wanted);
-        ensure_taken("--window", self.window.is_some(), self.algorithm, takes_window)?;
-        ensure_taken("--level", self.level.is_some(), self.algorithm, takes_level)?;
-        ensure_taken("--seed", self.seed.is_some(), self.algorithm, takes_seed)?;
+        let window = self.window.is_some();
+        ensure_taken("--window", window, self.algorithm, takes(Parameter::Window))?;
+        ensure_taken("--level", self.level.is_some(), self.algorithm, takes(Parameter::Level))?;
+        ensure_taken("--seed", self.seed.is_some(), self.algorithm, takes(Parameter::Seed))?;
         let polynomial = self.polynomial.is_some();
         ensure_taken("--polynomial", polynomial, self.algorithm, is_tool(Preset::Restic))?;
         let chunker_params = self.chunker_params.is_some();

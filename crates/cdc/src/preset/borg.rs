@@ -16,16 +16,33 @@
 //! as does this.
 
 use super::borg_table::TABLE;
-use crate::boundary::Boundary;
+use super::in_proportion;
+use crate::boundary::{self, Boundary};
 use crate::buzhash::CyclicPolynomial;
+use crate::descriptor::{DecidedBy, Descriptor, FromParams, Kernels};
 use crate::rolling::{self, EveryPosition, Rolling, Search, WindowRule};
 use crate::rule::Rule;
-use crate::{ChunkSizes, ParamError, Params, Preset};
+use crate::{ChunkSizes, Lookahead, ParamError, Parameter, Params, Preset};
+
+pub(super) static DESCRIPTOR: Descriptor = Descriptor {
+    name: "borg",
+    summary: "buzhash as borg 1, by the repository's seed",
+    takes: &[Parameter::Window, Parameter::Seed],
+    sizes: |avg| in_proportion([512 << 10, 2 << 20, 8 << 20], avg, 1),
+    decided_by: |params| {
+        // the window behind it, and one more
+        DecidedBy::More { before: 0, lookahead: Lookahead::Bytes(params.window + 1) }
+    },
+    kernels: Kernels::interleaved::<Borg>(),
+    boundary: Some(boundary::of::<Borg>),
+    walk: None,
+    streams: None,
+};
 
 /// The longest chunk that the tool has room for.
 const LONGEST: usize = 16 << 20;
 
-pub(crate) struct Borg {
+struct Borg {
     max: usize,
     /// Bounds of the ends of the windows that decide.
     ends: ChunkSizes,
@@ -33,10 +50,10 @@ pub(crate) struct Borg {
     mask: u32,
 }
 
-impl Borg {
+impl FromParams for Borg {
     /// Refuses parameters that the tool would not take.
-    pub(crate) fn new(params: &Params) -> Result<Self, ParamError> {
-        let refused = |expected| ParamError::Preset { preset: Preset::Borg, expected };
+    fn from_params(params: &Params) -> Result<Self, ParamError> {
+        let refused = |expected| Preset::Borg.refused(expected);
         let &Params { sizes, window, seed, .. } = params;
         let (min, avg, max) = (sizes.min(), sizes.avg(), sizes.max());
         if [min, avg, max].iter().any(|size| !size.is_power_of_two()) || max > LONGEST {
@@ -46,7 +63,9 @@ impl Borg {
         Self::with_mask(min, max, (avg - 1) as u32, window, seed)
             .ok_or(refused("a window, min and one byte more that fit into max"))
     }
+}
 
+impl Borg {
     /// `None` if the window behind the first legal position and one byte more do not fit into max.
     fn with_mask(min: usize, max: usize, mask: u32, window: usize, seed: u32) -> Option<Self> {
         let first = min.checked_add(window).filter(|&first| window > 0 && first < max)?;

@@ -14,15 +14,36 @@
 //! gives no 32-bit number.
 
 use super::casync_table::TABLE;
-use crate::boundary::Boundary;
+use super::in_proportion;
+use crate::boundary::{self, Boundary};
 use crate::buzhash::CyclicPolynomial;
+use crate::descriptor::{DecidedBy, Descriptor, FromParams, Kernels};
 use crate::rolling::{self, EveryPosition, Search, WindowRule};
 use crate::rule::Rule;
-use crate::{ChunkSizes, ParamError, Params, Preset};
+use crate::{ChunkSizes, Lookahead, ParamError, Params, Preset};
+
+pub(super) static CASYNC: Descriptor = descriptor::<false>("casync", "buzhash as casync 2");
+
+pub(super) static DESYNC: Descriptor = descriptor::<true>("desync", "buzhash as desync 1");
+
+const fn descriptor<const DESYNC: bool>(name: &'static str, summary: &'static str) -> Descriptor {
+    Descriptor {
+        name,
+        summary,
+        takes: &[],
+        sizes: |avg| in_proportion([16 << 10, 64 << 10, 256 << 10], avg, 1),
+        decided_by: |_| DecidedBy::More { before: WINDOW, lookahead: Lookahead::None },
+        kernels: Kernels::interleaved::<Casync<DESYNC>>(),
+        boundary: Some(boundary::of::<Casync<DESYNC>>),
+        walk: None,
+        streams: None,
+    }
+}
 
 const WINDOW: usize = 48;
 
-pub(crate) struct Casync {
+/// casync's form, or desync's.
+struct Casync<const DESYNC: bool> {
     /// With the first legal position for a minimum.
     sizes: ChunkSizes,
     hash: CyclicPolynomial,
@@ -31,48 +52,35 @@ pub(crate) struct Casync {
     reciprocal: u64,
 }
 
-impl Casync {
-    /// casync's form; refuses parameters that it cannot have.
-    pub(crate) fn as_casync(params: &Params) -> Result<Self, ParamError> {
-        let refused = |expected| ParamError::Preset { preset: Preset::Casync, expected };
-        let sizes = params.sizes;
-        if sizes.max() < WINDOW {
-            return Err(refused("a maximum of at least 48 bytes"));
-        }
-        let within = |raw: u32| (raw as usize).clamp(sizes.min(), sizes.max()) as u32;
-        Self::new(params, sizes.min().max(WINDOW), within).map_err(refused)
-    }
-
-    /// desync's form; refuses parameters that it cannot have.
-    pub(crate) fn as_desync(params: &Params) -> Result<Self, ParamError> {
-        let refused = |expected| ParamError::Preset { preset: Preset::Desync, expected };
-        let sizes = params.sizes;
-        if sizes.min() < WINDOW {
+impl<const DESYNC: bool> FromParams for Casync<DESYNC> {
+    /// Refuses parameters that the tool cannot have.
+    fn from_params(params: &Params) -> Result<Self, ParamError> {
+        let preset = if DESYNC { Preset::Desync } else { Preset::Casync };
+        let refused = |expected| preset.refused(expected);
+        let &Params { sizes, window, .. } = params;
+        let (min, avg, max) = (sizes.min(), sizes.avg(), sizes.max());
+        if DESYNC && min < WINDOW {
             return Err(refused("a minimum of at least 48 bytes"));
         }
-        // where min is max, all chunks are of that length
-        Self::new(params, (sizes.min() + 1).min(sizes.max()), |raw| raw).map_err(refused)
-    }
-
-    fn new(
-        params: &Params,
-        first: usize,
-        adjust: impl FnOnce(u32) -> u32,
-    ) -> Result<Self, &'static str> {
-        let &Params { sizes, window, .. } = params;
-        if window != WINDOW || !sizes.is_bounded() {
-            return Err("a window of 48 bytes and a maximum");
+        if max < WINDOW {
+            return Err(refused("a maximum of at least 48 bytes"));
         }
-        let raw = discriminator(sizes.avg()).ok_or("an average of at most 9,309,387 bytes")?;
-        let Ok(sizes) = ChunkSizes::new(first, sizes.avg().max(first), sizes.max()) else {
+        if window != WINDOW || !sizes.is_bounded() {
+            return Err(refused("a window of 48 bytes and a maximum"));
+        }
+        let raw = discriminator(avg).ok_or(refused("an average of at most 9,309,387 bytes"))?;
+        let discriminator = if DESYNC { raw } else { (raw as usize).clamp(min, max) as u32 };
+        // where min is max, all chunks of desync are of that length
+        let first = if DESYNC { (min + 1).min(max) } else { min.max(WINDOW) };
+        let Ok(sizes) = ChunkSizes::new(first, avg.max(first), max) else {
             unreachable!("the first legal position is at most max")
         };
         let hash = CyclicPolynomial::from_table(WINDOW, TABLE);
-        let discriminator = adjust(raw);
-        let reciprocal = reciprocal(discriminator);
-        Ok(Self { sizes, hash, discriminator, reciprocal })
+        Ok(Self { sizes, hash, discriminator, reciprocal: reciprocal(discriminator) })
     }
+}
 
+impl<const DESYNC: bool> Casync<DESYNC> {
     fn stops(&self, hash: u32) -> bool {
         hash % self.discriminator == self.discriminator - 1
     }
@@ -97,19 +105,19 @@ fn discriminator(avg: usize) -> Option<u32> {
     (0.0..4_294_967_296.0).contains(&raw).then_some(raw as u32)
 }
 
-impl Boundary for Casync {
+impl<const DESYNC: bool> Boundary for Casync<DESYNC> {
     fn may_end(&self, reach: &[u8], cut: usize) -> bool {
         cut >= self.sizes.min() && self.stops(rolling::at_end_of(&self.hash, &reach[..cut]))
     }
 }
 
-impl Rule for Casync {
+impl<const DESYNC: bool> Rule for Casync<DESYNC> {
     fn next_cut(&self, data: &[u8]) -> Option<usize> {
         self.next_cut_by(&EveryPosition, data)
     }
 }
 
-impl WindowRule for Casync {
+impl<const DESYNC: bool> WindowRule for Casync<DESYNC> {
     type Hash = CyclicPolynomial;
 
     fn hash(&self) -> &CyclicPolynomial {

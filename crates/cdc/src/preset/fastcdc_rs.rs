@@ -11,60 +11,87 @@
 //! bytes left are odd in number and fewer than max the last has no partner and is not tested. Sizes
 //! must be even.
 
+use super::in_proportion;
 use super::md5::first_half_of_md5;
-use crate::boundary::Boundary;
+use crate::boundary::{self, Boundary};
+use crate::descriptor::{DecidedBy, Descriptor, FromParams, Kernels};
 use crate::gear;
 use crate::rule::Rule;
-use crate::{ChunkSizes, Params};
+use crate::{ChunkSizes, Lookahead, ParamError, Parameter, Params, Preset};
 
-pub(super) struct FastCdc {
+pub(super) static V2016: Descriptor =
+    descriptor::<false>("fastcdc-2016", "FastCDC as v2016 of the crate fastcdc");
+
+pub(super) static V2020: Descriptor = descriptor::<true>(
+    "fastcdc-2020",
+    "FastCDC as v2020 of the crate fastcdc and the remote-execution API",
+);
+
+const fn descriptor<const IN_PAIRS: bool>(name: &'static str, summary: &'static str) -> Descriptor {
+    Descriptor {
+        name,
+        summary,
+        takes: if IN_PAIRS { &[Parameter::Level, Parameter::Seed] } else { &[Parameter::Level] },
+        // what is even suits both forms
+        sizes: |avg| in_proportion([4 << 10, 16 << 10, (64 << 10) - 2], avg, 2),
+        decided_by: |_| {
+            // the byte that qualifies, which begins the next chunk, and its partner
+            let lookahead = Lookahead::Bytes(if IN_PAIRS { 2 } else { 1 });
+            DecidedBy::More { before: 0, lookahead }
+        },
+        kernels: Kernels::scalar::<FastCdc<IN_PAIRS>>(),
+        boundary: Some(boundary::of::<FastCdc<IN_PAIRS>>),
+        walk: None,
+        streams: None,
+    }
+}
+
+/// The form of 2020 tests bytes in pairs, that of 2016 does not.
+struct FastCdc<const IN_PAIRS: bool> {
     sizes: ChunkSizes,
     table: Box<[u64; 256]>,
     /// Before avg.
     small_mask: u64,
     /// From avg on.
     large_mask: u64,
-    in_pairs: bool,
 }
 
-impl FastCdc {
-    /// Refuses, with what is expected, parameters that the crate would not take.
-    pub(super) fn v2016(params: &Params) -> Result<Self, &'static str> {
-        Self::new(params, 0, false)
-    }
-
-    pub(super) fn v2020(params: &Params) -> Result<Self, &'static str> {
-        let sizes = params.sizes;
-        if [sizes.min(), sizes.avg(), sizes.max()].iter().any(|size| size % 2 == 1) {
-            return Err("even sizes");
-        }
-        Self::new(params, params.seed, true)
-    }
-
-    fn new(params: &Params, seed: u64, in_pairs: bool) -> Result<Self, &'static str> {
+impl<const IN_PAIRS: bool> FromParams for FastCdc<IN_PAIRS> {
+    /// Refuses parameters that the crate would not take.
+    fn from_params(params: &Params) -> Result<Self, ParamError> {
+        let preset = if IN_PAIRS { Preset::FastCdc2020 } else { Preset::FastCdc2016 };
+        let refused = |expected| Err(preset.refused(expected));
         let &Params { sizes, level, .. } = params;
+        let (min, avg, max) = (sizes.min(), sizes.avg(), sizes.max());
+        if IN_PAIRS && [min, avg, max].iter().any(|size| size % 2 == 1) {
+            return refused("even sizes");
+        }
         let level = usize::from(level);
         if level > 3 {
-            return Err("a level from 0 to 3");
+            return refused("a level from 0 to 3");
         }
-        let fits = (64..=1 << 20).contains(&sizes.min())
-            && (256..=4 << 20).contains(&sizes.avg())
-            && (1024..=16 << 20).contains(&sizes.max());
+        let fits = (64..=1 << 20).contains(&min)
+            && (256..=4 << 20).contains(&avg)
+            && (1024..=16 << 20).contains(&max);
         if !fits {
-            return Err("a minimum of 64 bytes to 1 MiB, an average of 256 bytes to 4 MiB \
-                        and a maximum of 1 to 16,384 KiB");
+            return refused(
+                "a minimum of 64 bytes to 1 MiB, an average of 256 bytes to 4 MiB \
+                 and a maximum of 1 to 16,384 KiB",
+            );
         }
-        let bits = rounded_log2(sizes.avg());
+        let bits = rounded_log2(avg);
+        let seed = if IN_PAIRS { params.seed } else { 0 };
         let entry = |byte: usize| first_half_of_md5(&[byte as u8; 64]) ^ seed;
         Ok(Self {
             sizes,
             table: Box::new(std::array::from_fn(entry)),
             small_mask: MASKS[bits + level - 5],
             large_mask: MASKS[bits - level - 5],
-            in_pairs,
         })
     }
+}
 
+impl<const IN_PAIRS: bool> FastCdc<IN_PAIRS> {
     /// The first byte of `reach` that qualifies.
     fn first(&self, reach: &[u8]) -> Option<usize> {
         let min = self.sizes.min();
@@ -82,11 +109,11 @@ impl FastCdc {
     /// `data` as far as it is tested if nothing follows it.
     fn reach<'a>(&self, data: &'a [u8]) -> &'a [u8] {
         let len = data.len().min(self.sizes.max());
-        &data[..if self.in_pairs { len - len % 2 } else { len }]
+        &data[..if IN_PAIRS { len - len % 2 } else { len }]
     }
 }
 
-impl Boundary for FastCdc {
+impl<const IN_PAIRS: bool> Boundary for FastCdc<IN_PAIRS> {
     fn may_end(&self, reach: &[u8], cut: usize) -> bool {
         // the hash is older bytes' no more after 64
         let window = reach.get(self.sizes.min().max((cut + 1).saturating_sub(64))..=cut);
@@ -99,7 +126,7 @@ impl Boundary for FastCdc {
     }
 }
 
-impl Rule for FastCdc {
+impl<const IN_PAIRS: bool> Rule for FastCdc<IN_PAIRS> {
     fn next_cut(&self, data: &[u8]) -> Option<usize> {
         // a byte that has no partner yet may get one
         let cut = self.first(self.reach(data));

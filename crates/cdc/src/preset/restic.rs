@@ -10,26 +10,40 @@
 //! **Tail.** The rest.
 //! **Runs.** Zeros have fingerprint 0 and are cut at min.
 
-use crate::boundary::Boundary;
+use super::in_proportion;
+use crate::boundary::{self, Boundary};
+use crate::descriptor::{DecidedBy, Descriptor, FromParams, Kernels, Selection};
 use crate::polynomial::is_irreducible;
 use crate::rabin::PlainFingerprint;
-use crate::research::two_stage::{Mark, Marks};
+use crate::research::two_stage::{self, Mark, Marks};
 use crate::rolling::{self, EveryPosition, LinearRule, Search, WindowRule};
 use crate::rule::Rule;
-use crate::{ChunkSizes, ParamError, Params, Preset};
+use crate::{ChunkSizes, ParamError, Parameter, Params, Preset};
 
-pub(super) const WINDOW: usize = 64;
+pub(super) static DESCRIPTOR: Descriptor = Descriptor {
+    name: "restic",
+    summary: "Rabin as restic and rustic, by the repository's polynomial",
+    takes: &[Parameter::Seed],
+    sizes: |avg| in_proportion([512 << 10, 1 << 20, 8 << 20], avg, 1),
+    decided_by: |_| DecidedBy::Window(WINDOW),
+    kernels: Kernels::linear::<Restic>(),
+    boundary: Some(boundary::of::<Restic>),
+    walk: None,
+    streams: Some((Selection::First, two_stage::mark::<Restic>)),
+};
 
-pub(crate) struct Restic {
+const WINDOW: usize = 64;
+
+pub(super) struct Restic {
     sizes: ChunkSizes,
     fingerprint: PlainFingerprint,
     mask: u64,
 }
 
-impl Restic {
-    pub(crate) fn new(params: &Params) -> Result<Self, ParamError> {
+impl FromParams for Restic {
+    fn from_params(params: &Params) -> Result<Self, ParamError> {
         let &Params { sizes, window, seed: polynomial, .. } = params;
-        let refused = |expected| Err(ParamError::Preset { preset: Preset::Restic, expected });
+        let refused = |expected| Err(Preset::Restic.refused(expected));
         if !sizes.avg().is_power_of_two() {
             return refused("a power of two for an average");
         }
@@ -92,10 +106,6 @@ impl LinearRule for Restic {
 }
 
 impl Mark for Restic {
-    fn window(&self) -> usize {
-        WINDOW
-    }
-
     fn mark(&self, data: &[u8], marks: &mut Marks<'_>) {
         marks.of(&self.fingerprint, data, |print| print & self.mask == 0);
     }

@@ -6,30 +6,45 @@
 //! **Ties.** None.
 //! **Tail.** The rest.
 
+use super::in_proportion;
 use super::xet_table::TABLE;
-use crate::boundary::Boundary;
+use crate::boundary::{self, Boundary};
+use crate::descriptor::{DecidedBy, Descriptor, FromParams, Kernels, Selection};
 use crate::gear;
-use crate::research::two_stage::{Mark, Marks};
+use crate::research::two_stage::{self, Mark, Marks};
 use crate::rule::Rule;
-use crate::{ChunkSizes, Params};
+use crate::{ChunkSizes, ParamError, Params, Preset};
+
+pub(super) static DESCRIPTOR: Descriptor = Descriptor {
+    name: "xet",
+    summary: "Gear as the Xet protocol of Hugging Face",
+    takes: &[],
+    sizes: |avg| in_proportion([8 << 10, 64 << 10, 128 << 10], avg, 1),
+    decided_by: |_| DecidedBy::Window(WINDOW),
+    kernels: Kernels::scalar::<Xet>(),
+    boundary: Some(boundary::of::<Xet>),
+    walk: None,
+    streams: Some((Selection::First, two_stage::mark::<Xet>)),
+};
 
 /// Bytes that a hash depends on.
-pub(super) const WINDOW: usize = 64;
+const WINDOW: usize = 64;
 
-pub(super) struct Xet {
+struct Xet {
     sizes: ChunkSizes,
     mask: u64,
 }
 
-impl Xet {
-    /// Refuses, with what is expected, sizes that have no mask or no full window.
-    pub(super) fn new(params: &Params) -> Result<Self, &'static str> {
+impl FromParams for Xet {
+    /// Refuses sizes that have no mask or no full window.
+    fn from_params(params: &Params) -> Result<Self, ParamError> {
+        let refused = |expected| Err(Preset::Xet.refused(expected));
         let sizes = params.sizes;
         if !sizes.avg().is_power_of_two() || sizes.avg() < 2 {
-            return Err("a power of two for an average");
+            return refused("a power of two for an average");
         }
         if sizes.min() <= WINDOW || !sizes.is_bounded() {
-            return Err("a minimum of more than 64 bytes and a maximum");
+            return refused("a minimum of more than 64 bytes and a maximum");
         }
         Ok(Self { sizes, mask: u64::MAX << (64 - sizes.avg().ilog2()) })
     }
@@ -56,10 +71,6 @@ impl Rule for Xet {
 }
 
 impl Mark for Xet {
-    fn window(&self) -> usize {
-        WINDOW
-    }
-
     fn mark(&self, data: &[u8], marks: &mut Marks<'_>) {
         marks.of(&TABLE, data, |hash| hash & self.mask == 0);
     }

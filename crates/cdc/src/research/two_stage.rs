@@ -20,15 +20,9 @@ use std::array;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use crate::buzhash::Buzhash;
-use crate::crc::Crc;
-use crate::fastcdc::FastCdc;
-use crate::gear::Gear;
-use crate::gear32::Gear32;
-use crate::rabin::Rabin;
+use crate::descriptor::{DecidedBy, FromParams};
 use crate::rolling::Rolling;
-use crate::tttd::Tttd;
-use crate::{Algorithm, ChunkSizes, Chunker, Kernel, ParamError, Params};
+use crate::{ChunkSizes, Chunker, Kernel, ParamError, Params};
 
 /// Places that are hashed at once: with more, their state no longer fits the registers.
 const STREAMS: usize = 4;
@@ -40,6 +34,8 @@ const STEP: usize = 64;
 #[derive(Clone)]
 pub struct TwoStage {
     sizes: ChunkSizes,
+    /// Bytes that the test of a position sees.
+    window: usize,
     search: Search,
     selection: Selection,
 }
@@ -55,7 +51,7 @@ enum Search {
 
 /// Which candidate a chunk ends at.
 #[derive(Clone, Copy)]
-enum Selection {
+pub(crate) enum Selection {
     /// The first.
     First,
     /// The first of the strict ones before avg, the first of all from there on.
@@ -78,14 +74,11 @@ pub struct Candidates {
 impl Selection {
     /// The kernel to search by, `kernel` being the one asked for: other kernels than the scalar one
     /// find what ends chunks, and not what else there is to select from.
-    fn kernel(self, kernel: Kernel, algorithm: Algorithm) -> Result<Kernel, ParamError> {
+    fn kernel(self, kernel: Kernel, name: &'static str) -> Result<Kernel, ParamError> {
         match (self, kernel) {
             (Self::First, _) => Ok(kernel),
             (_, Kernel::Auto | Kernel::Scalar) => Ok(Kernel::Scalar),
-            _ => {
-                let name = algorithm.name();
-                Err(ParamError::KernelUnusable { kernel, name, usable: &[Kernel::Scalar] })
-            }
+            _ => Err(ParamError::KernelUnusable { kernel, name, usable: &[Kernel::Scalar] }),
         }
     }
 }
@@ -99,31 +92,28 @@ impl TwoStage {
 
     /// On the demanded kernel, which runs or is refused, never replaced.
     pub fn with_kernel(params: &Params, kernel: Kernel) -> Result<Self, ParamError> {
-        let selection = match params.algorithm {
-            Algorithm::FastCdc => Selection::Normalised,
-            Algorithm::Tttd => Selection::Backup,
-            _ => Selection::First,
-        };
-        let kernel = selection.kernel(kernel, params.algorithm)?;
+        let descriptor = params.descriptor();
+        let (selection, mark) = descriptor.streams.unzip();
+        let selection = selection.unwrap_or(Selection::First);
+        let kernel = selection.kernel(kernel, descriptor.name)?;
         let chunker = Chunker::with_kernel(params, kernel)?;
-        let streams = streams(params)?;
-        let window = streams.as_ref().map(|streams| streams.window()).or(chunker.window());
-        let Some(window) = window else {
-            let name = params.preset.map_or(params.algorithm.name(), |preset| preset.name());
-            return Err(ParamError::NotTwoStage { name });
+        let window = match chunker.decided_by() {
+            DecidedBy::Window(window) => window,
+            DecidedBy::More { before, .. } if mark.is_some() => before,
+            _ => return Err(ParamError::NotTwoStage { name: descriptor.name }),
         };
         let sizes = params.sizes;
         if sizes.min() < window {
             return Err(ParamError::TwoStageMin { min: sizes.min(), window });
         }
-        let search = match streams {
-            Some(streams) if chunker.kernel() == Kernel::Scalar => Search::Streams(streams),
+        let search = match mark {
+            Some(mark) if chunker.kernel() == Kernel::Scalar => Search::Streams(mark(params)?),
             _ => {
                 let sizes = ChunkSizes::unbounded(sizes.min(), sizes.avg())?;
                 Search::Chunker(Chunker::with_kernel(&Params { sizes, ..*params }, kernel)?)
             }
         };
-        Ok(Self { sizes, search, selection })
+        Ok(Self { sizes, window, search, selection })
     }
 
     /// Stage one: the candidates of `data`, a whole input.
@@ -132,7 +122,7 @@ impl TwoStage {
         let mut candidates = Candidates::none(data.len());
         match &self.search {
             Search::Streams(rule) => {
-                let unmarked = (min - rule.window()).min(data.len());
+                let unmarked = (min - self.window).min(data.len());
                 let mut marks = Marks { candidates: &mut candidates, unmarked };
                 rule.mark(&data[unmarked..], &mut marks);
             }
@@ -263,11 +253,13 @@ impl Bitmap {
 
 /// A rule whose candidates are told by a window of bytes, found in several streams.
 pub(crate) trait Mark: Send + Sync {
-    /// Bytes that the test of a position sees.
-    fn window(&self) -> usize;
-
     /// Marks every position of `data`, from the first with a full window on, that qualifies.
     fn mark(&self, data: &[u8], marks: &mut Marks<'_>);
+}
+
+/// The search of a rule of the type `R`: see [`Descriptor::streams`](crate::descriptor::Descriptor).
+pub(crate) fn mark<R: Mark + FromParams>(params: &Params) -> Result<Arc<dyn Mark>, ParamError> {
+    Ok(Arc::new(R::from_params(params)?))
 }
 
 /// Where the candidates of an input are noted that was handed over from a place on.
@@ -360,21 +352,4 @@ fn each_match<H: Rolling>(
             found(window + streamed + i + 1, print);
         }
     }
-}
-
-/// The rule that `params` describe, if its candidates can be found in streams.
-fn streams(params: &Params) -> Result<Option<Arc<dyn Mark>>, ParamError> {
-    if let Some(preset) = params.preset {
-        return preset.streams(params);
-    }
-    Ok(Some(match params.algorithm {
-        Algorithm::Rabin => Arc::new(Rabin::new(params)?),
-        Algorithm::Gear => Arc::new(Gear::new(params)),
-        Algorithm::FastCdc => Arc::new(FastCdc::new(params)?),
-        Algorithm::Crc => Arc::new(Crc::new(params)?),
-        Algorithm::Buzhash => Arc::new(Buzhash::new(params)?),
-        Algorithm::Gear32 => Arc::new(Gear32::new(params)),
-        Algorithm::Tttd => Arc::new(Tttd::new(params)?),
-        _ => return Ok(None),
-    }))
 }

@@ -19,27 +19,12 @@ pub(crate) mod scan;
 pub(crate) mod sse;
 pub(crate) mod vector;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use crate::ae::Ae;
-use crate::bfbc::Bfbc;
-use crate::buzhash::Buzhash;
-use crate::crc::Crc;
-use crate::gear16::Gear16;
-use crate::maxp::Maxp;
-use crate::mii::Mii;
-use crate::mincdc::MinCdc;
-use crate::pci::Pci;
-use crate::preset::{Borg, Casync, Restic};
-use crate::rabin::Rabin;
-use crate::ram::Ram;
-#[cfg(target_arch = "x86_64")]
-use crate::rolling::LinearRule;
-use crate::rolling::{Search, WindowRule};
-use crate::rule::{self, Rule};
-use crate::seqcdc::SeqCdc;
-use crate::tttd::Tttd;
-use crate::{Algorithm, Kernel, ParamError, Params, Preset};
+use crate::descriptor::FromParams;
+use crate::rolling::{LinearRule, Rolling, Search, WindowRule};
+use crate::rule::Rule;
+use crate::{Kernel, ParamError, Params};
 #[cfg(target_arch = "x86_64")]
 use avx512_vbmi::{Avx512Vbmi, Filter};
 use interleaved::{Interleaved, LONG, SHORT};
@@ -47,28 +32,120 @@ use interleaved::{Interleaved, LONG, SHORT};
 use sse::{Sse, Sse41, Ssse3};
 use vector::{ByteVector, Task};
 
-/// The rule that `params` describe on a kernel that [`Kernel::usable`] lists for it.
-pub(crate) fn rule(params: &Params, kernel: Kernel) -> Result<Arc<dyn Rule>, ParamError> {
-    match kernel {
-        Kernel::Auto | Kernel::Scalar => rule::scalar(params),
-        Kernel::Interleaved => interleaved(params),
+type MakeOn = fn(&Params, Kernel) -> Result<Arc<dyn Rule>, ParamError>;
+
+/// The kernels that are written for a rule on this architecture, and the rule on each of them.
+pub(crate) struct Kernels {
+    /// Fastest first, whether or not this CPU can run them.
+    pub(crate) written: &'static [Kernel],
+    usable: OnceLock<Vec<Kernel>>,
+    /// Makes the rule on a [usable](Self::usable) one.
+    pub(crate) rule: MakeOn,
+}
+
+impl Kernels {
+    /// The definition alone.
+    pub(crate) const fn scalar<R: Rule + FromParams>() -> Self {
+        Self::new(&[Kernel::Scalar], |params, _| Ok(Arc::new(R::from_params(params)?)))
+    }
+
+    /// All vectors of this architecture.
+    pub(crate) const fn vectors<R: VectorRule + FromParams>() -> Self {
+        const WRITTEN: &[Kernel] = if cfg!(target_arch = "x86_64") {
+            &[Kernel::Avx512, Kernel::Avx2, Kernel::Sse41, Kernel::Ssse3, Kernel::Scalar]
+        } else if cfg!(target_arch = "aarch64") {
+            &[Kernel::Neon, Kernel::Scalar]
+        } else {
+            &[Kernel::Scalar]
+        };
+        Self::new(WRITTEN, on_vectors::<R>)
+    }
+
+    /// For hashes of a window.
+    pub(crate) const fn interleaved<R: WindowRule + FromParams>() -> Self {
+        Self::new(&[Kernel::Interleaved, Kernel::Scalar], interleaved::<R>)
+    }
+
+    /// For hashes that are linear in the bits of the window.
+    pub(crate) const fn linear<R: LinearRule + FromParams>() -> Self {
         #[cfg(target_arch = "x86_64")]
-        Kernel::Avx512Vbmi => linear(params, Avx512Vbmi::new().expect(DETECTED)),
-        #[cfg(target_arch = "x86_64")]
-        Kernel::Ssse3 => on(params, Sse::<Ssse3>::new().expect(DETECTED)),
-        #[cfg(target_arch = "x86_64")]
-        Kernel::Sse41 => on(params, Sse::<Sse41>::new().expect(DETECTED)),
-        #[cfg(target_arch = "x86_64")]
-        Kernel::Avx2 => on(params, avx2::Avx2::new().expect(DETECTED)),
-        #[cfg(target_arch = "x86_64")]
-        Kernel::Avx512 => on(params, avx512::Avx512::new().expect(DETECTED)),
-        #[cfg(target_arch = "aarch64")]
-        Kernel::Neon => on(params, neon::Neon::new().expect(DETECTED)),
-        foreign => unreachable!("{foreign} is a kernel of another architecture"),
+        return Self::new(&[Kernel::Avx512Vbmi, Kernel::Interleaved, Kernel::Scalar], linear::<R>);
+        #[cfg(not(target_arch = "x86_64"))]
+        Self::interleaved::<R>()
+    }
+
+    const fn new(written: &'static [Kernel], rule: MakeOn) -> Self {
+        Self { written, usable: OnceLock::new(), rule }
+    }
+
+    /// Those that this CPU can run, fastest first.
+    pub(crate) fn usable(&self) -> &[Kernel] {
+        let on_this_cpu = |&kernel: &Kernel| detected(kernel);
+        self.usable.get_or_init(|| self.written.iter().copied().filter(on_this_cpu).collect())
     }
 }
 
+fn on_vectors<R: VectorRule + FromParams>(
+    params: &Params,
+    kernel: Kernel,
+) -> Result<Arc<dyn Rule>, ParamError> {
+    let rule = R::from_params(params)?;
+    Ok(match kernel {
+        #[cfg(target_arch = "x86_64")]
+        Kernel::Ssse3 => on(rule, Sse::<Ssse3>::new()),
+        #[cfg(target_arch = "x86_64")]
+        Kernel::Sse41 => on(rule, Sse::<Sse41>::new()),
+        #[cfg(target_arch = "x86_64")]
+        Kernel::Avx2 => on(rule, avx2::Avx2::new()),
+        #[cfg(target_arch = "x86_64")]
+        Kernel::Avx512 => on(rule, avx512::Avx512::new()),
+        #[cfg(target_arch = "aarch64")]
+        Kernel::Neon => on(rule, neon::Neon::new()),
+        Kernel::Scalar => Arc::new(rule),
+        other => unreachable!("{other} is not among the kernels of this rule"),
+    })
+}
+
+/// The rule on the instruction set of `isa`, which this CPU has.
+fn on<R, I>(rule: R, isa: Option<I>) -> Arc<dyn Rule>
+where
+    R: VectorRule + 'static,
+    I: ByteVector + 'static,
+{
+    Arc::new(OnVectors { rule, isa: isa.expect(DETECTED) })
+}
+
 const DETECTED: &str = "usable kernels are those that this CPU has";
+
+/// At several places at once, which a long window keeps further apart.
+fn interleaved<R: WindowRule + FromParams>(
+    params: &Params,
+    kernel: Kernel,
+) -> Result<Arc<dyn Rule>, ParamError> {
+    let rule = R::from_params(params)?;
+    Ok(match kernel {
+        Kernel::Interleaved if rule.hash().window() <= SHORT => {
+            Arc::new(Searched { rule, search: Interleaved::<SHORT> })
+        }
+        Kernel::Interleaved => Arc::new(Searched { rule, search: Interleaved::<LONG> }),
+        Kernel::Scalar => Arc::new(rule),
+        other => unreachable!("{other} is not among the kernels of this rule"),
+    })
+}
+
+/// As matrices of bits.
+#[cfg(target_arch = "x86_64")]
+fn linear<R: LinearRule + FromParams>(
+    params: &Params,
+    kernel: Kernel,
+) -> Result<Arc<dyn Rule>, ParamError> {
+    if kernel != Kernel::Avx512Vbmi {
+        return interleaved::<R>(params, kernel);
+    }
+    let rule = R::from_params(params)?;
+    let search = Filter::new(&rule, Avx512Vbmi::new().expect(DETECTED));
+    Ok(Arc::new(Searched { rule, search }))
+}
 
 /// Whether this CPU has what `kernel` needs.
 pub(crate) fn detected(kernel: Kernel) -> bool {
@@ -90,70 +167,6 @@ pub(crate) fn detected(kernel: Kernel) -> bool {
     }
 }
 
-/// The rule that `params` describe on the instruction set of `isa`.
-fn on<I: ByteVector>(params: &Params, isa: I) -> Result<Arc<dyn Rule>, ParamError> {
-    Ok(match params.algorithm {
-        Algorithm::AeMax => Arc::new(OnVectors { rule: Ae::<0x00>::new(params), isa }),
-        Algorithm::AeMin => Arc::new(OnVectors { rule: Ae::<0xff>::new(params), isa }),
-        Algorithm::Ram => Arc::new(OnVectors { rule: Ram::new(params), isa }),
-        Algorithm::Gear16 => Arc::new(OnVectors { rule: Gear16::new(params), isa }),
-        Algorithm::Maxp => Arc::new(OnVectors { rule: Maxp::new(params), isa }),
-        Algorithm::SeqInc => Arc::new(OnVectors { rule: SeqCdc::<0x00>::new(params), isa }),
-        Algorithm::SeqDec => Arc::new(OnVectors { rule: SeqCdc::<0xff>::new(params), isa }),
-        Algorithm::Mii => Arc::new(OnVectors { rule: Mii::new(params), isa }),
-        Algorithm::Pci => Arc::new(OnVectors { rule: Pci::new(params), isa }),
-        Algorithm::Bfbc => Arc::new(OnVectors { rule: Bfbc::new(params), isa }),
-        Algorithm::MinCdc => Arc::new(OnVectors { rule: MinCdc::new(params)?, isa }),
-        scalar => unreachable!("no vector kernel of {scalar} is usable"),
-    })
-}
-
-/// The rule that `params` describe, at several places at once.
-fn interleaved(params: &Params) -> Result<Arc<dyn Rule>, ParamError> {
-    fn at_once<R: WindowRule + 'static>(rule: R) -> Arc<dyn Rule> {
-        Arc::new(Searched { rule, search: Interleaved::<SHORT> })
-    }
-    if let Some(preset) = params.preset {
-        preset.check(params)?;
-        return Ok(match preset {
-            Preset::Restic => at_once(Restic::new(params)?),
-            Preset::Borg if params.window <= SHORT => at_once(Borg::new(params)?),
-            Preset::Borg => {
-                Arc::new(Searched { rule: Borg::new(params)?, search: Interleaved::<LONG> })
-            }
-            Preset::Casync => at_once(Casync::as_casync(params)?),
-            Preset::Desync => at_once(Casync::as_desync(params)?),
-            other => unreachable!("no interleaved kernel of {other} is usable"),
-        });
-    }
-    Ok(match params.algorithm {
-        Algorithm::Rabin => at_once(Rabin::new(params)?),
-        Algorithm::Tttd => at_once(Tttd::new(params)?),
-        Algorithm::Crc => at_once(Crc::new(params)?),
-        Algorithm::Buzhash => at_once(Buzhash::new(params)?),
-        other => unreachable!("no interleaved kernel of {other} is usable"),
-    })
-}
-
-/// The rule that `params` describe, as matrices of bits.
-#[cfg(target_arch = "x86_64")]
-fn linear(params: &Params, isa: Avx512Vbmi) -> Result<Arc<dyn Rule>, ParamError> {
-    fn filtered<R: LinearRule + 'static>(rule: R, isa: Avx512Vbmi) -> Arc<dyn Rule> {
-        let search = Filter::new(&rule, isa);
-        Arc::new(Searched { rule, search })
-    }
-    if let Some(preset) = params.preset {
-        preset.check(params)?;
-        return Ok(filtered(Restic::new(params)?, isa));
-    }
-    Ok(match params.algorithm {
-        Algorithm::Rabin => filtered(Rabin::new(params)?, isa),
-        Algorithm::Tttd => filtered(Tttd::new(params)?, isa),
-        Algorithm::Crc => filtered(Crc::new(params)?, isa),
-        other => unreachable!("no linear kernel of {other} is usable"),
-    })
-}
-
 /// A rule with a way to its candidates.
 struct Searched<R, S> {
     rule: R,
@@ -167,7 +180,7 @@ impl<R: WindowRule, S: Search<R>> Rule for Searched<R, S> {
 }
 
 /// A rule with a second way to its cut-points: vectors. See [`Rule`] for what they promise.
-pub(crate) trait VectorRule: Send + Sync {
+pub(crate) trait VectorRule: Rule {
     /// Always inlined, so that it becomes code for the instruction set of `isa`.
     fn next_cut_on<I: ByteVector>(&self, isa: I, data: &[u8]) -> Option<usize>;
 
@@ -190,6 +203,10 @@ impl<R: VectorRule, I: ByteVector> Rule for OnVectors<R, I> {
 
     fn last_cut(&self, data: &[u8]) -> usize {
         self.isa.run(LastCut { rule: &self.rule, data })
+    }
+
+    fn jumped(&self, reach: &[u8]) -> usize {
+        self.rule.jumped(reach)
     }
 }
 
