@@ -248,7 +248,7 @@ fn print_table(samples: &[Sample]) {
     println!("\n| writers | reads a second | p50 µs | p99 µs | max µs | writes a second |");
     println!("| ---: | ---: | ---: | ---: | ---: | ---: |");
     for case in [&without, &with] {
-        let of = |value: fn(&Sample) -> f64| median(case.iter().map(|one| value(one)));
+        let of = |value: fn(&Sample) -> f64| median(case.iter().copied().map(value));
         println!(
             "| {} | {:.0} | {:.1} | {:.1} | {:.0} | {:.1} |",
             case[0].writers,
