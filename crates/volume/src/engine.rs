@@ -96,6 +96,8 @@ pub(crate) struct Waiting {
     bodies: Vec<Vec<u8>>,
     /// Of all of them.
     bytes: usize,
+    /// How often records came since the pool was opened.
+    came: u64,
 }
 
 impl Waiting {
@@ -112,6 +114,7 @@ impl Waiting {
         let before = body.len();
         records.iter().for_each(|record| record.encode(body));
         self.bytes += body.len() - before;
+        self.came += 1;
     }
 
     /// Puts back what was not acknowledged, before what came since.
@@ -177,6 +180,8 @@ pub(crate) struct Batches {
     pub(crate) next: u64,
     /// Of those since a checkpoint was begun.
     pub(crate) bytes: u64,
+    /// How often records had come when the last commit took them that is durable.
+    pub(crate) durable: u64,
 }
 
 /// What happened since the pool was opened.
@@ -702,6 +707,19 @@ impl Engine {
         }
     }
 
+    /// Makes durable what was done before. A thread that has to wait for a commit of another thread is
+    /// done if that commit had all of it.
+    pub(crate) fn flush(&self) -> Result<(), VolumeError> {
+        let came = self.state().waiting.came;
+        let batches = self.batches.try_lock().or_else(|_| {
+            let batches = self.batches();
+            if batches.durable >= came { Err(()) } else { Ok(batches) }
+        });
+        let Ok(batches) = batches else { return self.expect_running() };
+        let mut held = Some(batches);
+        self.with_reserve(|| self.commit_to(held.take().unwrap_or_else(|| self.batches())))
+    }
+
     /// Makes durable what was done before, and removes the files of containers that are dead then. On a
     /// full disk it takes the reserve: what is erased or deleted gives room back by a commit.
     pub(crate) fn commit(&self) -> Result<(), VolumeError> {
@@ -714,19 +732,20 @@ impl Engine {
 
     fn commit_to(&self, mut batches: MutexGuard<'_, Batches>) -> Result<(), VolumeError> {
         self.expect_running()?;
-        let (bodies, files) = {
+        let (bodies, came, files) = {
             let mut state = self.state();
             let State { pages, waiting, .. } = &mut *state;
             if !pages.is_moving() {
                 pages.doom_dead(|record| waiting.push(record));
             }
-            (waiting.take(), pages.take_unsynced())
+            (waiting.take(), waiting.came, pages.take_unsynced())
         };
         if seeded::active(Bug::RemovedBeforeDropped) {
             let doomed = self.state().pages.take_doomed();
             self.remove_files(doomed);
         }
         self.write(&mut batches, bodies, &files).map_err(|error| self.note_refused(error))?;
+        batches.durable = came;
         // before the next commit dooms others, of which no batch says so yet
         let doomed = self.state().pages.take_doomed();
         drop(batches);

@@ -324,7 +324,7 @@ impl Pool {
             metadata,
             shard,
             writer,
-            batches: Mutex::new(Batches { next: sequence, bytes: found.bytes }),
+            batches: Mutex::new(Batches { next: sequence, bytes: found.bytes, durable: 0 }),
             maintenance: Maintenance::default(),
             checking: Mutex::new(()),
             blocks: Stripes::new(),
@@ -534,7 +534,7 @@ impl Pool {
 
     /// Makes durable whatever was done before.
     pub fn flush(&self) -> Result<(), VolumeError> {
-        self.0.commit()
+        self.0.flush()
     }
 
     /// What names the pages.

@@ -324,7 +324,7 @@ impl BlockDevice for Volume {
         if self.engine.is_read_only {
             return Ok(());
         }
-        self.engine.commit().map_err(block_error)
+        self.engine.flush().map_err(block_error)
     }
 
     fn cache(&self, range: Range<u64>) -> Result<(), BlockError> {

@@ -5,14 +5,98 @@ use std::sync::{Arc, Barrier, Condvar, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use onefold_backend::{Folder, MemoryFolder};
+use onefold_backend::{
+    BackendError, Folder, Log, LogReader, MemoryFolder, Pages, Reserved, Syncer,
+};
 use onefold_block::{BlockDevice, BlockSize, Durability, Zeroes};
 use onefold_fingerprint::Fingerprint;
 use onefold_index::{ChainedTable, Inserted, Table, TableCounters};
 use onefold_testkit::{SplitMix64, random};
 use onefold_volume::{Hash, Options, Pool};
 
+#[macro_use]
+#[path = "common/pass_on.rs"]
+mod pass_on;
+
 const BLOCK: usize = 4096;
+
+/// A folder in memory whose logs take so long to sync.
+struct SlowSyncs<T> {
+    inner: T,
+    takes: Duration,
+}
+
+impl Folder for SlowSyncs<MemoryFolder> {
+    fn log(&self, name: &str) -> Result<Box<dyn Log + Sync>, BackendError> {
+        Ok(Box::new(SlowSyncs { inner: self.inner.log(name)?, takes: self.takes }))
+    }
+
+    pass_on!(reader, pages, names, remove);
+}
+
+impl Log for SlowSyncs<Box<dyn Log + Sync>> {
+    fn append(&mut self, bytes: &[u8]) -> Result<u64, BackendError> {
+        self.inner.append(bytes)
+    }
+
+    fn sync(&mut self) -> Result<(), BackendError> {
+        thread::sleep(self.takes);
+        self.inner.sync()
+    }
+
+    fn truncate(&mut self, len: u64) -> Result<(), BackendError> {
+        self.inner.truncate(len)
+    }
+
+    fn reserve(&mut self, bytes: u64) -> Reserved {
+        self.inner.reserve(bytes)
+    }
+
+    fn len(&self) -> u64 {
+        self.inner.len()
+    }
+
+    fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), BackendError> {
+        self.inner.read(offset, into)
+    }
+
+    fn syncer(&self) -> Arc<dyn Syncer> {
+        Arc::new(SlowSyncs { inner: self.inner.syncer(), takes: self.takes })
+    }
+}
+
+impl Syncer for SlowSyncs<Arc<dyn Syncer>> {
+    fn sync(&self) -> Result<(), BackendError> {
+        thread::sleep(self.takes);
+        self.inner.sync()
+    }
+}
+
+#[test]
+fn durable_writes_that_wait_for_a_commit_share_the_next() {
+    const WRITERS: u64 = 16;
+    const EACH: u64 = 5;
+    let folder = SlowSyncs { inner: MemoryFolder::new(), takes: Duration::from_millis(20) };
+    Pool::create(&folder, Hash::Blake3).unwrap();
+    let (pool, _) = Pool::open(Arc::new(folder), Options::default()).unwrap();
+    let len = WRITERS * EACH * BLOCK as u64;
+    pool.create_volume("a", len, BlockSize::B4096).unwrap();
+    let before = pool.statistics().commits;
+    thread::scope(|scope| {
+        for writer in 0..WRITERS {
+            let volume = pool.volume("a").unwrap();
+            scope.spawn(move || {
+                for block in (0..EACH).map(|number| writer * EACH + number) {
+                    let bytes = random(block, BLOCK);
+                    volume.write(block * BLOCK as u64, &bytes, Durability::OnReturn).unwrap();
+                }
+            });
+        }
+    });
+    // each commit has what came while the one before was on its way
+    let commits = pool.statistics().commits - before;
+    assert!(commits * 4 <= WRITERS * EACH, "{commits} commits of {} writes", WRITERS * EACH);
+}
 
 fn pool_of(blocks: usize) -> Pool {
     let folder: Arc<dyn Folder> = Arc::new(MemoryFolder::new());
