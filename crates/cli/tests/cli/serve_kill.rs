@@ -122,14 +122,16 @@ fn cut(kills: u64, ignores_syncs: bool) -> Crashed {
     let Crashed { mut tally, mut damaged } = Crashed::default();
     for round in 0..kills {
         let (steps, seed) = (40 + numbers.below(400) as u64, numbers.next_u64());
+        let pause = Duration::from_millis(numbers.below(300) as u64);
         let (has_rested, is_damaged) = kind_of(round);
         let mut served = Served::start_with(&lab, LINE).unwrap();
         mounted.unsynced.disk().ignores_syncs = ignores_syncs;
         if has_rested {
-            registers.load_for(&served, seed, &mut tally, Duration::from_millis(steps / 4));
+            registers.load_for(&served, seed, &mut tally, pause);
             damage::rest(&lab.path("mnt/pool"), &mut damaged);
         } else {
             let is_loaded = registers.load(&served, seed, &mut tally, || {
+                thread::sleep(pause);
                 mounted.unsynced.stop_after(steps, served.pid());
             });
             tally.kills_under_load += u64::from(is_loaded);
@@ -286,8 +288,8 @@ fn record(out: &Path, kills: u64, results: Results) {
     header.notes = vec![
         format!(
             "a volume of {BLOCKS} blocks of 4 KiB, {WRITERS} connections that write and erase, one \
-             that flushes; kills come after 5 to 205 ms, power cuts after 40 to 440 steps of the \
-             disk"
+             that flushes; kills come after 5 to 205 ms, power cuts after up to 300 ms and then \
+             40 to 440 steps of the disk"
         ),
         format!(
             "in each of fio_rounds fio wrote and flushed {FIO_HALF} bytes, half of a volume, the server was \

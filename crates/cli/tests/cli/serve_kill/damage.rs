@@ -256,7 +256,8 @@ impl Left<'_> {
 
     /// Opens a copy in both ways, to read it and to serve it.
     fn try_copy(&self, journal: &Journal, damage: Damage, tally: &mut Damaged) {
-        let context = format!("{damage:?} of {} with frames at {:?}", journal.name, journal.ends);
+        let [.., start, end] = journal.ends[..] else { panic!("there is a frame") };
+        let context = format!("{damage:?} in {}, last frame {start}..{end}", journal.name);
         let must_be_noticed = self.must_be_noticed(journal, damage);
         let before = files(&self.folder());
         let read = self.lab.run("volume list --pool copy");

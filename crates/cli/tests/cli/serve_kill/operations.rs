@@ -317,7 +317,7 @@ impl Pool {
         kills.all += 1;
         kills.in_the_midst += u64::from(is_in_the_midst);
         let span = self.spans.entry(kind.to_owned()).or_insert(SPAN);
-        *span = if is_in_the_midst { *span * 5 / 4 } else { (*span * 2 / 3).max(SHORTEST) };
+        *span = if is_in_the_midst { *span * 2 } else { (*span / 2).max(SHORTEST) };
     }
 
     /// Loads the server for some milliseconds and kills it, and lets nothing serve the pool.
@@ -349,7 +349,7 @@ impl Pool {
         let is_loaded = registers.load(&served, seed, &mut self.tally.under_load, || {
             thread::sleep(pause);
             before = registers.acknowledged();
-            let asking = Asking::begin(&control, &planned.request);
+            let mut asking = Asking::begin(&control, &planned.request);
             thread::sleep(delay);
             kill_process(pid, Signal::KILL).unwrap();
             is_done = asking.is_done();
@@ -492,7 +492,7 @@ impl Asking {
     }
 
     /// Whether it was done before the server ended.
-    fn is_done(mut self) -> bool {
+    fn is_done(&mut self) -> bool {
         let said = self.next();
         assert!(!said.contains("refused"), "{said}");
         said.ends_with('\n')
