@@ -5,8 +5,9 @@ use std::path::Path;
 use std::process::Command;
 
 /// What is measured, and what measures: seen from this folder.
-const SOURCES: [&str; 6] = [
+const SOURCES: [&str; 7] = [
     ".",
+    "../../lab/src",
     "../cdc",
     "../fingerprint",
     "../../bench/rivals/src",

@@ -1,6 +1,6 @@
 //! Replays traces in the shape of mail, web and homes: figure 15 of StreamDedup (ACM TRETS, 2026).
 //!
-//! The traces themselves cannot be had here; `onefold trace generate` makes some that read, write
+//! The traces themselves cannot be had here; `cargo lab trace generate` makes some that read, write
 //! and repeat as much. Rounds are interleaved; each replay begins with an empty pool.
 
 use std::fs::{self, File};
@@ -19,7 +19,7 @@ use crate::{digest, traces_plot};
 /// What `cargo xtask campaign traces` was asked for.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// The program to measure: `onefold` as it is released
+    /// The program to measure: `onefold` as it is released, with `onefold-lab` beside it
     #[arg(long)]
     onefold: PathBuf,
     /// How often each is replayed
@@ -42,7 +42,7 @@ pub(crate) struct Options {
     out: PathBuf,
 }
 
-/// The traces, as `onefold trace generate` calls them.
+/// The traces, as `cargo lab trace generate` calls them.
 pub(crate) const TRACES: [&str; 3] = ["mail", "web", "homes"];
 
 /// What names the pages: the paper's hash first.
@@ -63,7 +63,7 @@ pub(crate) struct Sample {
     pub(crate) peak_rss_bytes: u64,
 }
 
-/// What `onefold trace replay --json` tells, as far as it is kept.
+/// What `cargo lab trace replay --json` tells, as far as it is kept.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Replayed {
     pub(crate) operations: u64,
@@ -107,13 +107,14 @@ const NOTES: [&str; 4] = [
 /// Measures, prints and writes the record and the plot.
 pub(crate) fn measure(options: &Options) -> Result<()> {
     let (onefold, work) = bench::program_and_work(&options.onefold, options.dir.as_deref())?;
+    let lab = onefold.with_file_name("onefold-lab");
     let traces = work.fresh("traces")?;
     for trace in TRACES {
         let text = File::create(traces.join(trace))?;
-        let mut generate = Command::new(&onefold);
+        let mut generate = Command::new(&lab);
         generate.args(["trace", "generate", "--like", trace]);
         generate.arg(format!("--operations={}", options.operations));
-        let status = generate.stdout(text).status().context("onefold trace generate")?;
+        let status = generate.stdout(text).status().context("onefold-lab trace generate")?;
         ensure!(status.success(), "no trace was made: {status}");
     }
     let dataset = digest::of_tree(&traces)?;
@@ -143,7 +144,7 @@ pub(crate) fn measure(options: &Options) -> Result<()> {
     let version = record::first_words(Command::new(&onefold).arg("--version"));
     let version = version.context("onefold --version")?;
     let dataset = Dataset {
-        name: "onefold trace generate --like mail, web, homes".into(),
+        name: "cargo lab trace generate --like mail, web, homes".into(),
         digest: dataset.digest,
         files: dataset.files,
         bytes: dataset.bytes,
@@ -171,18 +172,18 @@ fn replay(
         .status()?;
     ensure!(status.success(), "no pool was made: {status}");
     rustix::fs::sync();
-    let mut command = Command::new(onefold);
+    let mut command = Command::new(onefold.with_file_name("onefold-lab"));
     command.args(["trace", "replay", "--json"]).arg(format!("--depth={depth}"));
     command.arg("--pool").arg(&pool).arg(trace);
     command.stdin(Stdio::null()).stdout(File::create(&out)?);
     let (status, usage) = measure::run(&mut command)?;
-    ensure!(status.success(), "onefold trace replay ended with {status}");
+    ensure!(status.success(), "onefold-lab trace replay ended with {status}");
     let text = fs::read_to_string(&out)?;
     let sample = Sample {
         trace: trace.file_name().unwrap_or_default().to_string_lossy().into_owned(),
         fingerprint: hash.into(),
         round,
-        replayed: serde_json::from_str(&text).context("what onefold trace replay tells")?,
+        replayed: serde_json::from_str(&text).context("what onefold-lab trace replay tells")?,
         user_seconds: usage.user.as_secs_f64(),
         system_seconds: usage.system.as_secs_f64(),
         peak_rss_bytes: usage.peak_rss,

@@ -13,10 +13,12 @@ struct Layer {
 
 enum Uses {
     Only(&'static [&'static str]),
+    /// All but the laboratory and `xtask`, which are no part of what is shipped.
     AnyLibrary,
+    Anything,
 }
 
-use Uses::{AnyLibrary, Only};
+use Uses::{AnyLibrary, Anything, Only};
 
 const LAYERS: &[Layer] = &[
     Layer { name: "cdc", uses: Only(&[]) },
@@ -36,8 +38,10 @@ const LAYERS: &[Layer] = &[
     },
     Layer { name: "nbd", uses: Only(&["block"]) },
     Layer { name: "gpu", uses: Only(&["cdc", "fingerprint"]) },
+    Layer { name: "terminal", uses: Only(&[]) },
     Layer { name: "bench", uses: AnyLibrary },
     Layer { name: "cli", uses: AnyLibrary },
+    Layer { name: "lab", uses: Anything },
     Layer { name: "testkit", uses: Only(&[]) },
     Layer { name: "xtask", uses: Only(&[]) },
 ];
@@ -45,8 +49,11 @@ const LAYERS: &[Layer] = &[
 /// Used by tests alone, whatever the table allows.
 const TESTS_ONLY: &str = "testkit";
 
+/// What no library and no program that is shipped may use.
+const NOT_SHIPPED: [&str; 2] = ["lab", "xtask"];
+
 /// A library returns its own error type; only programs may erase it.
-const ANYHOW_USERS: &[&str] = &["cli", "bench", "xtask"];
+const ANYHOW_USERS: &[&str] = &["cli", "bench", "terminal", "lab", "xtask"];
 
 /// What `cargo metadata --no-deps` says of a workspace, as far as it is needed here.
 #[derive(Deserialize)]
@@ -116,7 +123,8 @@ impl Layer {
         used != TESTS_ONLY
             && match self.uses {
                 Only(allowed) => allowed.contains(&used),
-                AnyLibrary => true,
+                AnyLibrary => !NOT_SHIPPED.contains(&used),
+                Anything => true,
             }
     }
 
@@ -125,7 +133,7 @@ impl Layer {
             _ if used == TESTS_ONLY => format!("`{TESTS_ONLY}` as a dev-dependency only"),
             Only([]) => "no other crate of the workspace".into(),
             Only(allowed) => format!("none but {}", allowed.join(", ")),
-            AnyLibrary => "any library".into(),
+            AnyLibrary | Anything => "any library".into(),
         }
     }
 }
@@ -220,6 +228,20 @@ mod tests {
             violations(&shipped),
             ["/w/onefold/Cargo.toml: `cli` uses `testkit`; \
               expected `testkit` as a dev-dependency only"]
+        );
+    }
+
+    #[test]
+    fn the_laboratory_stays_out_of_what_is_shipped() {
+        let shipped = metadata(&[
+            ("onefold", &[("onefold-lab", None)]),
+            ("onefold-bench", &[("onefold-lab", Some("dev"))]),
+            ("onefold-lab", &[("onefold-bench", None), ("xtask", None)]),
+            ("xtask", &[]),
+        ]);
+        assert_eq!(
+            violations(&shipped),
+            ["/w/onefold/Cargo.toml: `cli` uses `lab`; expected any library"]
         );
     }
 

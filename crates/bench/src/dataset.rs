@@ -113,7 +113,7 @@ impl Dataset {
 
     /// The same under another name.
     #[must_use]
-    pub(crate) fn named(self, name: &str) -> Self {
+    pub fn named(self, name: &str) -> Self {
         Self { name: name.to_owned(), ..self }
     }
 
@@ -184,7 +184,7 @@ fn path_bytes(path: &Path) -> &[u8] {
 }
 
 /// The regular files below `folder` in the order of their paths' bytes.
-pub(crate) fn files_below(folder: &Path) -> Result<Vec<PathBuf>> {
+pub fn files_below(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     collect(folder, &mut files)?;
     files.sort_by(|a, b| path_bytes(a).cmp(path_bytes(b)));

@@ -4,11 +4,8 @@
 //! those that should agree were found to, and keeps each sample. [`Metrics`] tell what the
 //! cut-points are worth, [`read_all`] how fast they could be had at best, and a [`Record`] keeps
 //! all of it with what is needed to doubt it.
-//!
-//! [`trace`] replays what block devices were asked for, to volumes and, by [`nbd`], to servers.
 
 mod argument;
-pub mod build;
 pub mod compare;
 mod counters;
 mod dataset;
@@ -20,10 +17,7 @@ mod limit;
 mod memory;
 mod metrics;
 mod mounted;
-pub mod nbd;
-pub mod paper;
 mod pin;
-mod rapid;
 pub mod recommend;
 mod record;
 pub mod report;
@@ -32,17 +26,16 @@ pub mod run;
 mod source;
 mod survey;
 pub mod table;
-pub mod trace;
 mod watch;
 
 pub use argument::Argument;
 pub use counters::{Counters, Counts};
-pub use dataset::Dataset;
+pub use dataset::{Dataset, files_below};
 pub use distribution::{Bin, Distribution, Quantiles};
 pub use limit::{read_all, read_kernel};
 pub use metrics::{Findings, Metrics, Tally, Zeros};
 pub use mounted::mounted;
-pub use rapid::{CriterionResult, RapidPlan, RapidResult, Times, measure_rapid, name};
+pub use pin::{Pin, last_cpus};
 pub use record::{Commit, DatasetRecord, Header, Machine, Record, command_line};
 pub use rounds::{
     Contender, FEWEST_ROUNDS, Outcome, Sample, Summary, measure, measure_while, noise,

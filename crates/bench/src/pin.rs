@@ -7,7 +7,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// Keeps the thread that made it to some CPUs, as well as threads that it starts, until it is
 /// dropped.
-pub(crate) struct Pin {
+pub struct Pin {
     before: CpuSet,
     /// Another thread could not undo it.
     of_this_thread: PhantomData<*const ()>,
@@ -15,12 +15,12 @@ pub(crate) struct Pin {
 
 impl Pin {
     /// To the last `cores` CPUs that this thread may use: the first ones have interrupts to serve.
-    pub(crate) fn to(cores: usize) -> Result<Self> {
+    pub fn to(cores: usize) -> Result<Self> {
         Self::to_these(&last_cpus(cores)?)
     }
 
     /// To this one, which need not be one that the thread was kept to.
-    pub(crate) fn to_cpu(cpu: usize) -> Result<Self> {
+    pub fn to_cpu(cpu: usize) -> Result<Self> {
         Self::to_these(&[cpu])
     }
 
@@ -35,7 +35,7 @@ impl Pin {
 }
 
 /// The last `count` CPUs that this thread may use, or all if they are fewer; the last one first.
-pub(crate) fn last_cpus(count: usize) -> Result<Vec<usize>> {
+pub fn last_cpus(count: usize) -> Result<Vec<usize>> {
     let allowed = sched_getaffinity(None).context("cannot ask for the CPUs of this thread")?;
     Ok((0..CpuSet::MAX_CPU).rev().filter(|&cpu| allowed.is_set(cpu)).take(count).collect())
 }

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use onefold_terminal::outputs::STANDARD_OUTPUT;
+use onefold_terminal::with_joined_lines;
 
 use crate::commands;
 use crate::console::Console;
@@ -67,33 +69,6 @@ impl Arguments {
     }
 }
 
-/// `command` and those below it with paragraphs of help as long lines, which clap wraps.
-fn with_joined_lines(command: clap::Command) -> clap::Command {
-    let joined = command.get_after_help().map(|help| join_lines(&help.to_string()));
-    let command = match joined {
-        Some(help) => command.after_help(help),
-        None => command,
-    };
-    command.mut_subcommands(with_joined_lines)
-}
-
-/// `text` with each paragraph in one line. Indented lines, as examples are, stay as they are.
-fn join_lines(text: &str) -> String {
-    let is_prose = |line: &str| !line.is_empty() && !line.starts_with(' ');
-    let mut joined = String::new();
-    let mut before = "";
-    for line in text.lines() {
-        if !joined.is_empty() {
-            // what follows a colon begins a list of its own
-            let goes_on = is_prose(before) && is_prose(line) && !before.ends_with(':');
-            joined.push(if goes_on { ' ' } else { '\n' });
-        }
-        joined.push_str(line);
-        before = line;
-    }
-    joined
-}
-
 /// Whether `words`, which could not be parsed, ask for JSON on standard output.
 pub(crate) fn ask_for_json(words: &[OsString]) -> bool {
     let words: Vec<&OsString> = words.iter().take_while(|word| *word != "--").collect();
@@ -147,9 +122,6 @@ pub(crate) struct Common {
     verbose: Vec<u8>,
 }
 
-/// The place of JSON for which none was named.
-pub(crate) const STANDARD_OUTPUT: &str = "-";
-
 impl Common {
     /// How often it is asked to say what is being done.
     pub(crate) fn verbosity(&self) -> u8 {
@@ -186,7 +158,8 @@ pub(crate) enum Command {
     Cache(commands::cache::Cache),
     Volume(commands::volume::Volume),
     Serve(commands::serve::Serve),
-    Trace(commands::trace::Trace),
+    #[command(hide = true)]
+    Trace(commands::moved::Moved),
     Completion(commands::completion::Completion),
 }
 
@@ -215,7 +188,7 @@ impl Command {
             Self::Cache(cache) => cache.run(console),
             Self::Volume(volume) => volume.run(console),
             Self::Serve(serve) => serve.run(console),
-            Self::Trace(trace) => trace.run(console),
+            Self::Trace(moved) => moved.refuse("trace", "trace"),
             Self::Completion(completion) => completion.run(),
         }
     }
@@ -243,7 +216,8 @@ mod tests {
             assert!(help.lines().any(|shown| shown == line), "{path} breaks '{line}'");
         }
         let mut all = vec![(path.to_owned(), help)];
-        for below in command.get_subcommands().filter(|below| below.get_name() != "help") {
+        let is_shown = |below: &&clap::Command| below.get_name() != "help" && !below.is_hide_set();
+        for below in command.get_subcommands().filter(is_shown) {
             all.extend(helps(below, &format!("{path} {}", below.get_name())));
         }
         all
@@ -300,7 +274,7 @@ mod tests {
     }
 
     fn assert_helpful(above: &clap::Command, path: &str) {
-        for command in above.get_subcommands() {
+        for command in above.get_subcommands().filter(|command| !command.is_hide_set()) {
             let path = format!("{path} {}", command.get_name());
             assert!(command.get_about().is_some(), "{path} says nothing of itself");
             let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();

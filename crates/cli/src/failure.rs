@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use onefold_backend::BackendError;
-use onefold_bench::build::BuildError;
 use onefold_store::check::Finding;
 use onefold_store::{Sighting, StoreError};
 use onefold_volume::VolumeError;
@@ -11,7 +10,7 @@ use serde::Serialize;
 use tracing::error;
 
 use crate::args::Misuse;
-use crate::commands::trace::NotAlone;
+use crate::commands::moved::MovedToLab;
 use crate::console::Console;
 use crate::encryption::{NoPassword, NotEncrypted};
 use crate::exit::Exit;
@@ -158,15 +157,8 @@ fn hint(error: &anyhow::Error) -> Option<String> {
     if let Some(clear) = error.downcast_ref::<NotEncrypted>() {
         return Some(clear.hint());
     }
-    if let Some(unbuilt) = error.downcast_ref::<BuildError>() {
-        return unbuilt.hint();
-    }
-    if error.downcast_ref::<NotAlone>().is_some() {
-        return Some(
-            "replay to the `onefold serve` that has it, by --nbd 'nbd+unix:///VOLUME?socket=PATH' or \
-             --nbd nbd://HOST/VOLUME, or end that"
-                .into(),
-        );
+    if let Some(moved) = error.downcast_ref::<MovedToLab>() {
+        return Some(moved.hint());
     }
     match error.downcast_ref() {
         Some(VolumeError::Backend(BackendError::InUse { .. })) => {

@@ -6,6 +6,7 @@
 
 #[cfg(feature = "proptest")]
 mod any;
+mod browser;
 #[cfg(feature = "certificates")]
 mod certificates;
 mod corpus;
@@ -20,6 +21,7 @@ mod splitmix;
 
 #[cfg(feature = "proptest")]
 pub use any::any_bytes;
+pub use browser::{Browser, Shown};
 #[cfg(feature = "certificates")]
 pub use certificates::write_certificates;
 pub use corpus::{cycle, low_entropy, random, text};

@@ -11,7 +11,7 @@ use crate::rand_rows::{self, Row, rows};
 /// and its deviation 0.6 %; the seed is fixed.
 const CHUNKS: usize = 60_000;
 
-/// The larger sizes take minutes: `onefold bench paper investigation` has them.
+/// The larger sizes take minutes: `cargo lab paper investigation` has them.
 #[test]
 fn rows_up_to_2_kib_come_out_as_reported() {
     let rows: Vec<_> =

@@ -213,17 +213,12 @@ fn a_folder_that_takes_no_files_is_known_before_anything_is_measured() {
     fs::set_permissions(lab.path("closed"), Permissions::from_mode(0o555)).unwrap();
     fs::set_permissions(lab.path(""), Permissions::from_mode(0o777)).unwrap();
     let Some(run) = unprivileged(&lab) else { return };
-    let commands = [
-        "bench run --algorithms ram --mean 1KiB --rounds 1 --data data",
-        "bench paper vectorcdc --quick --dir .",
-    ];
-    for command in commands {
-        for out in ["--json closed/new.json", "--json closed/old.json", "--html closed/new.html"] {
-            let (_, place) = out.split_once(' ').unwrap();
-            let ran = run(&format!("{command} --verbose {out}")).expect(1);
-            let ran = ran.says(&[&format!("cannot write '{place}'"), "Permission denied"]);
-            assert!(ran.stdout.is_empty() && !ran.stderr.contains("cutting"), "{ran:#?}");
-        }
+    let command = "bench run --algorithms ram --mean 1KiB --rounds 1 --data data";
+    for out in ["--json closed/new.json", "--json closed/old.json", "--html closed/new.html"] {
+        let (_, place) = out.split_once(' ').unwrap();
+        let ran = run(&format!("{command} --verbose {out}")).expect(1);
+        let ran = ran.says(&[&format!("cannot write '{place}'"), "Permission denied"]);
+        assert!(ran.stdout.is_empty() && !ran.stderr.contains("cutting"), "{ran:#?}");
     }
 }
 
@@ -314,4 +309,21 @@ fn two_runs_are_compared_and_what_is_not_the_same_is_said() {
     assert!(other.contains("other data"), "{other}");
     lab.write("no.json", "{}");
     lab.run("bench compare a.json no.json").expect(1).says(&["no.json: no record"]);
+}
+
+#[test]
+fn commands_of_the_laboratory_say_where_they_went() {
+    let lab = Lab::new();
+    let moved = [
+        ("bench dataset build rand --dir d", "dataset"),
+        ("bench paper vectorcdc --dir d --quick", "paper"),
+        ("trace replay --pool pool --verify-reads mail.gz", "trace"),
+        ("trace --help", "trace"),
+    ];
+    for (line, word) in moved {
+        let now = format!("is `cargo lab {word}` now");
+        lab.run(line).expect(1).says(&[&now, "hint: run `cargo lab", "Onefold's source"]);
+    }
+    assert!(!lab.ok("--help").stdout.contains("trace"));
+    assert!(!lab.ok("bench --help").stdout.contains("paper"));
 }

@@ -6,7 +6,7 @@ use std::env;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use onefold_bench::nbd::Client;
+use onefold_lab::nbd::Client;
 use onefold_testkit::{SplitMix64, random};
 use rustix::process::Signal;
 

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use onefold_bench::nbd::{Client, Place, Uri};
+use onefold_lab::nbd::{Client, Place, Uri};
 use onefold_testkit::skip;
 use rustix::process::{Pid, Signal, kill_process};
 

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use onefold_bench::nbd::Refused;
+use onefold_lab::nbd::Refused;
 use onefold_seal::Check;
 use onefold_testkit::{flip_bit, random, skip, write_certificates};
 use rustix::process::Signal;

@@ -6,7 +6,7 @@ use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use onefold_bench::nbd::{Client, Place, Uri};
+use onefold_lab::nbd::{Client, Place, Uri};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::lab::Lab;

@@ -2,15 +2,14 @@
 
 mod choices;
 mod compare;
-mod dataset;
-mod paper;
 mod recommend;
 mod run;
-pub(super) mod watch;
+mod watch;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
 
+use crate::commands::moved::Moved;
 use crate::console::Console;
 use crate::exit::Exit;
 
@@ -20,9 +19,7 @@ Nothing here touches a repository. Times count on a machine that has nothing els
 Examples:
   onefold bench recommend --data ~/Documents
   onefold bench run --data disk.img --mean 8KiB,16KiB --html report.html
-  onefold bench compare before.json after.json
-  onefold bench dataset build numpy --dir /data
-  onefold bench paper vectorcdc --dir /data --quick";
+  onefold bench compare before.json after.json";
 
 /// Measure which chunker suits which data
 #[derive(Debug, Args)]
@@ -37,8 +34,10 @@ enum Command {
     Run(run::Run),
     Recommend(recommend::Recommend),
     Compare(compare::Compare),
-    Dataset(dataset::Dataset),
-    Paper(paper::Paper),
+    #[command(hide = true)]
+    Dataset(Moved),
+    #[command(hide = true)]
+    Paper(Moved),
 }
 
 impl Bench {
@@ -47,8 +46,8 @@ impl Bench {
             Command::Run(run) => run.run(console),
             Command::Recommend(recommend) => recommend.run(console),
             Command::Compare(compare) => compare.run(console),
-            Command::Dataset(dataset) => dataset.run(console),
-            Command::Paper(paper) => paper.run(console),
+            Command::Dataset(moved) => moved.refuse("bench dataset", "dataset"),
+            Command::Paper(moved) => moved.refuse("bench paper", "paper"),
         }
     }
 }

@@ -1,11 +1,10 @@
 //! `onefold bench run`
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::num::NonZero;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::Result;
 use clap::Args;
 use indicatif::HumanBytes;
 use onefold_bench::equal_mean::Borders;
@@ -14,11 +13,10 @@ use onefold_bench::{
     FEWEST_ROUNDS, Header, Record, Source, Unreadable, Watch, command_line, report,
 };
 use onefold_cdc::Kernel;
-use rustix::fs::{Access, access};
+use onefold_terminal::outputs::{STANDARD_OUTPUT, make_places, typed, write_text};
 
 use super::choices::{Choice, SchemeChoice, chosen, chosen_schemes, kernels, schemes};
 use super::watch::Bar;
-use crate::args::STANDARD_OUTPUT;
 use crate::console::Console;
 use crate::count;
 use crate::exit::Exit;
@@ -201,40 +199,6 @@ impl Run {
             Some(html) => write_text(html, &report::of_run(&record)?.html()?),
         }
     }
-}
-
-/// The arguments of this process; what is no UTF-8 is shown as near as may be.
-pub(super) fn typed() -> impl Iterator<Item = String> {
-    std::env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned())
-}
-
-/// Makes the folders of what will be written. An error if that fails, or if it is clear that one cannot
-/// be written.
-pub(super) fn make_places(json: Option<&Path>, html: Option<&Path>) -> Result<()> {
-    let json = json.filter(|out| out.as_os_str() != STANDARD_OUTPUT);
-    for (out, is_record) in
-        json.map(|out| (out, true)).into_iter().chain(html.map(|out| (out, false)))
-    {
-        let place = || format!("cannot write '{}'", out.display());
-        ensure!(!out.is_dir(), "{}: it is a folder", place());
-        let folder = out.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let folder = folder.unwrap_or(Path::new("."));
-        fs::create_dir_all(folder).with_context(place)?;
-        if out.exists() {
-            access(out, Access::WRITE_OK).with_context(place)?;
-        }
-        // another file takes the place of a record
-        let is_replaced = is_record && out.symlink_metadata().is_ok_and(|there| there.is_file());
-        if is_replaced || !out.exists() {
-            access(folder, Access::WRITE_OK).with_context(place)?;
-        }
-    }
-    Ok(())
-}
-
-#[expect(clippy::disallowed_methods, reason = "an output of the command, not of a repository")]
-pub(super) fn write_text(path: &Path, text: &str) -> Result<()> {
-    fs::write(path, text).with_context(|| format!("cannot write '{}'", path.display()))
 }
 
 pub(super) fn tell_unreadable(unreadable: &[Unreadable], console: &Console) {

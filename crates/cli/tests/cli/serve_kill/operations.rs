@@ -14,7 +14,7 @@ use std::process::{Child, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use onefold_bench::nbd::Client;
+use onefold_lab::nbd::Client;
 use onefold_testkit::{SplitMix64, random};
 use rustix::process::{Signal, kill_process};
 use serde::{Deserialize, Serialize};

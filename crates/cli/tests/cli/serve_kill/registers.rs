@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use onefold_bench::nbd::{Client, Refused};
+use onefold_lab::nbd::{Client, Refused};
 use onefold_testkit::{SplitMix64, random};
 
 use super::Tally;

@@ -1,0 +1,18 @@
+//! What commands share, whatever they do: the answer on standard output, all else on standard error,
+//! help, tables, counts, sizes and names.
+//!
+//! For the command `onefold` and for the laboratory, which is another program.
+
+mod console;
+pub mod count;
+mod help;
+pub mod name;
+mod output;
+pub mod outputs;
+pub mod ratio;
+pub mod size;
+pub mod table;
+
+pub use console::Console;
+pub use help::with_joined_lines;
+pub use output::Output;

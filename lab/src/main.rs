@@ -1,0 +1,35 @@
+//! `cargo lab`: the commands that measure Onefold and are no part of it.
+
+mod args;
+mod commands;
+mod exit;
+mod failure;
+mod interrupt;
+mod pool;
+mod watch;
+
+use std::process::ExitCode;
+
+use onefold_terminal::Console;
+
+use crate::args::Arguments;
+use crate::exit::Exit;
+
+fn main() -> ExitCode {
+    let arguments = match Arguments::parse_words(std::env::args_os()) {
+        Ok(arguments) => arguments,
+        Err(answer) => {
+            // A terminal that went away is no reason to say more.
+            let _ = answer.print();
+            return if answer.use_stderr() { Exit::Fatal } else { Exit::Fine }.into();
+        }
+    };
+    let common = &arguments.common;
+    let console = Console::new(common.is_json(), common.quiet, common.verbose);
+    let result = arguments.command.run(&console);
+    let exit = result.unwrap_or_else(|error| {
+        failure::report(&error, &console);
+        Exit::of(&error)
+    });
+    exit.into()
+}

@@ -1,0 +1,102 @@
+//! The pool that a trace is replayed to, and how it works.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use clap::{Args, ValueEnum};
+use onefold_backend::{BackendError, Folder, LocalFolder};
+use onefold_container::Codec;
+use onefold_terminal::{Console, size};
+use onefold_volume::{Hash, Options, Pool, VolumeError};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// How it works.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct WorkingArgs {
+    /// Memory for the table of fingerprints; pages for which it has no room are kept twice
+    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = size::parse)]
+    index_memory: usize,
+    /// The layout of that table: StreamDedup's, or a third of the memory and half of a fingerprint
+    #[arg(long, value_name = "LAYOUT", default_value = "paper")]
+    index: Layout,
+    /// How new pages are compressed [default: as the pool was made to, zstd for a new one]
+    #[arg(long, value_name = "HOW")]
+    compression: Option<Compression>,
+    /// Compare a page with the kept one before it is taken for known
+    #[arg(long)]
+    verify: bool,
+    /// Bytes that the pool's containers may take: new pages beyond them are refused, as on a full disk
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    quota: Option<usize>,
+}
+
+/// A layout of the table.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Layout {
+    Paper,
+    Compact,
+}
+
+/// How pages are compressed.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Compression {
+    Zstd,
+    Lz4,
+    Gzip,
+    None,
+}
+
+impl Compression {
+    fn codec(self) -> Codec {
+        match self {
+            Self::Zstd => Codec::Zstd,
+            Self::Lz4 => Codec::Lz4,
+            Self::Gzip => Codec::Deflate,
+            Self::None => Codec::Raw,
+        }
+    }
+}
+
+impl WorkingArgs {
+    fn options(&self) -> Options {
+        Options {
+            codec: self.compression.map(Compression::codec),
+            table_bytes: self.index_memory,
+            is_compact: matches!(self.index, Layout::Compact),
+            verify: self.verify,
+            quota: self.quota.map(|bytes| bytes as u64),
+            open_files: most_files() / 2,
+            ..Options::default()
+        }
+    }
+
+    /// Opens the pool in `folder`, which is made if it is not there, and warns of what is damaged.
+    pub(crate) fn open_or_make(&self, folder: &Path, console: &Console) -> Result<Pool> {
+        let place = || format!("pool '{}'", folder.display());
+        let opened: Arc<dyn Folder> = Arc::new(LocalFolder::create(folder).with_context(place)?);
+        match Pool::create(&opened, Hash::Blake3) {
+            Ok(()) => console.notice(format_args!("made a pool in '{}'", folder.display())),
+            // it may be the pool that is meant, and another process may have it
+            Err(
+                VolumeError::NotEmpty { .. } | VolumeError::Backend(BackendError::InUse { .. }),
+            ) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let (pool, damage) = Pool::open(opened, self.options()).with_context(place)?;
+        for error in damage {
+            console.warn(error);
+        }
+        Ok(pool)
+    }
+}
+
+/// How many files this process may have open, at most 131,072 that are of use: as many as the system
+/// allows, where that is more than it has now.
+fn most_files() -> usize {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    // without it the pool opens files again more often
+    let most = setrlimit(Resource::Nofile, raised).map_or(limit.current, |()| limit.maximum);
+    most.unwrap_or(u64::MAX).min(1 << 17) as usize
+}
