@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use onefold_bench::trace::Operation;
+use onefold_lab::trace::Operation;
 
 fuzz_target!(|line: &[u8]| {
     if let Ok(operation) = Operation::parse(line) {

@@ -19,8 +19,9 @@ use anyhow::{Result, anyhow, ensure};
 use onefold_backend::{
     BackendError, Folder, Log, LogReader, MemoryFolder, MountId, Pages, Reserved, Syncer,
 };
-use onefold_bench::{Argument, Header, Record, command_line};
+use onefold_bench::{Header, Record, command_line};
 use onefold_block::{BlockSize, MeasuredDevice};
+use onefold_lab::Argument;
 use onefold_lab::nbd::{Client, Place, Uri};
 use onefold_lab::trace::{Latencies, Latency};
 use onefold_nbd::{Config, Export, Listen, Server};

@@ -138,7 +138,7 @@ fn back_up(
 /// No speed is measured, so it need not be built for speed.
 fn losses(source: &Path, mean: usize, memories: &[usize]) -> Result<Vec<Sample>> {
     let mut measure = Cargo::default().command();
-    measure.args(["run", "--quiet", "--package", "onefold-bench", "--bin", "index-loss", "--"]);
+    measure.args(["run", "--quiet", "--package", "onefold-lab", "--bin", "index-loss", "--"]);
     measure.arg(source).arg(mean.to_string()).args(memories.iter().map(usize::to_string));
     let output = measure.stderr(Stdio::inherit()).output().context("cargo run")?;
     ensure!(output.status.success(), "index-loss ended with {}", output.status);

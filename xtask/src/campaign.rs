@@ -281,10 +281,10 @@ pub(crate) fn engine(arguments: &[String]) -> Result<()> {
     run(Command::new(measurement("engine-campaign")?).args(arguments).env(TUNABLES, tunables))
 }
 
-/// Builds a program of the bench crate.
+/// Builds a program of the laboratory.
 fn measurement(name: &str) -> Result<PathBuf> {
     run(Command::new("cargo")
-        .args(["build", "--quiet", "--release", "--locked", "-p", "onefold-bench", "--bin", name])
+        .args(["build", "--quiet", "--release", "--locked", "-p", "onefold-lab", "--bin", name])
         .current_dir(workspace::root()))?;
     Ok(workspace::target_dir().join("release").join(name))
 }

@@ -5,18 +5,14 @@
 //! cut-points are worth, [`read_all`] how fast they could be had at best, and a [`Record`] keeps
 //! all of it with what is needed to doubt it.
 
-mod argument;
 pub mod compare;
 mod counters;
 mod dataset;
 mod distribution;
-pub mod engine;
 pub mod equal_mean;
-pub mod index;
 mod limit;
 mod memory;
 mod metrics;
-mod mounted;
 mod pin;
 pub mod recommend;
 mod record;
@@ -25,16 +21,13 @@ mod rounds;
 pub mod run;
 mod source;
 mod survey;
-pub mod table;
 mod watch;
 
-pub use argument::Argument;
 pub use counters::{Counters, Counts};
 pub use dataset::{Dataset, files_below};
 pub use distribution::{Bin, Distribution, Quantiles};
 pub use limit::{read_all, read_kernel};
 pub use metrics::{Findings, Metrics, Tally, Zeros};
-pub use mounted::mounted;
 pub use pin::{Pin, last_cpus};
 pub use record::{Commit, DatasetRecord, Header, Machine, Record, command_line};
 pub use rounds::{

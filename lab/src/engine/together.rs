@@ -9,11 +9,11 @@ use std::thread;
 use std::time::Instant;
 
 use anyhow::{Result, bail};
+use onefold_bench::Pin;
 use onefold_block::{BlockDevice, Durability};
 use onefold_volume::Volume;
 
 use super::page::Batch;
-use crate::pin::Pin;
 
 /// Threads.
 pub(super) const COUNT: usize = 2;

@@ -4,13 +4,12 @@
 use std::collections::HashSet;
 
 use anyhow::{Context, Result, ensure};
+use onefold_bench::{Piece, Source};
 use onefold_cdc::Chunker;
 use onefold_fingerprint::{Fingerprint, Fingerprinter};
 use onefold_index::{Claim, Index, Listed, Memory};
 use onefold_seal::ObjectId;
 use serde::{Deserialize, Serialize};
-
-use crate::source::{Piece, Source};
 
 /// Bytes of chunks that are prepared and claimed together, as a backup does.
 const BATCH_LEN: u64 = 1 << 20;

@@ -1,6 +1,6 @@
 //! Measures what a dictionary would save beside groups of chunks, and keeps a record.
 //!
-//!     cargo run --release -p onefold-bench --example dictionary -- --data FOLDER
+//!     cargo run --release -p onefold-lab --example dictionary -- --data FOLDER
 //!         [--out docs/records/NAME.json]
 //!
 //! The files below FOLDER are cut as a new repository cuts them, in the order of their paths, and
@@ -106,7 +106,7 @@ fn main() -> Result<()> {
         }
     }
     if let Some(out) = out {
-        let command = "cargo run --release -p onefold-bench --example dictionary --";
+        let command = "cargo run --release -p onefold-lab --example dictionary --";
         let command = command_line(command, std::env::args().skip(1));
         let header = Header::here(&out, command, "in memory")?;
         Record { header, results }.write(&out)?;

@@ -9,8 +9,9 @@ use std::fs;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
-use onefold_bench::engine::{Plan, Results, find_openssl, measure_engine, notes, plot};
-use onefold_bench::{Argument, Header, Record, command_line, mounted};
+use onefold_bench::{Header, Record, command_line};
+use onefold_lab::engine::{Plan, Results, find_openssl, measure_engine, notes, plot};
+use onefold_lab::{Argument, mounted};
 
 fn main() -> Result<()> {
     let mut plan = Plan {

@@ -6,8 +6,9 @@ use std::env;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
-use onefold_bench::table::{Layout, Measured, Plan, measure_tables};
-use onefold_bench::{Argument, Header, Record, command_line};
+use onefold_bench::{Header, Record, command_line};
+use onefold_lab::Argument;
+use onefold_lab::table::{Layout, Measured, Plan, measure_tables};
 
 fn main() -> Result<()> {
     let mut plan = Plan {

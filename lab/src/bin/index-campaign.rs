@@ -9,8 +9,9 @@ use std::fs;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
-use onefold_bench::index::{Measured, Plan, measure_index, plot};
-use onefold_bench::{Argument, Header, Record, command_line};
+use onefold_bench::{Header, Record, command_line};
+use onefold_lab::Argument;
+use onefold_lab::index::{Measured, Plan, measure_index, plot};
 use serde::{Deserialize, Serialize};
 
 /// A run on a disk, and one in memory that stands for one that is larger.

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use onefold_bench::Source;
-use onefold_bench::index::measure_loss;
 use onefold_cdc::{Algorithm, Chunker, Params};
+use onefold_lab::index::measure_loss;
 
 fn main() -> Result<()> {
     let mut arguments = env::args().skip(1);

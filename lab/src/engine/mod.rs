@@ -22,11 +22,10 @@ use onefold_index::Table;
 use serde::{Deserialize, Serialize};
 
 pub use alone::find_openssl;
+use onefold_bench::{Pin, last_cpus};
 use page::PAGE;
 pub use plot::plot;
 use pool::{Measured, Tables};
-
-use crate::pin::{Pin, last_cpus};
 
 /// Bytes a second that StreamDedup's card takes, which is that of its network.
 const PAPER_BYTES: f64 = 12.7e9;

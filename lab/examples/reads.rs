@@ -1,6 +1,6 @@
 //! Measures ways to read a large file that is not in memory, and keeps a record.
 //!
-//!     cargo run --release -p onefold-bench --example reads -- FILE [--bytes MAX] [--rounds N]
+//!     cargo run --release -p onefold-lab --example reads -- FILE [--bytes MAX] [--rounds N]
 //!         [--out docs/records/NAME.json]
 //!
 //! Rounds are interleaved and each begins with another way. Before each way the kernel is told to
@@ -109,7 +109,7 @@ fn main() -> Result<()> {
     }
     print_table(&measured, len);
     if let Some(out) = &options.out {
-        let command = "cargo run --release -p onefold-bench --example reads --";
+        let command = "cargo run --release -p onefold-lab --example reads --";
         let command = command_line(command, std::env::args().skip(1));
         let state = "cold: the file is dropped from memory before it is read";
         let header = Header::here(out, command, state)?;
