@@ -20,7 +20,7 @@ Examples:
   cargo lab paper vectorcdc --dir /data --quick
   cargo lab trace generate --like mail --operations 1000000 > mail";
 
-/// Measure Onefold: papers, datasets, traces.
+/// Measure Onefold: papers, datasets, traces, backups, volumes.
 #[derive(Debug, Parser)]
 #[command(name = "cargo lab", bin_name = "cargo lab", after_help = AFTER_HELP)]
 #[command(max_term_width = 100)]
@@ -73,6 +73,9 @@ pub(crate) enum Command {
     Dataset(commands::dataset::Dataset),
     Paper(commands::paper::Paper),
     Trace(commands::trace::Trace),
+    Bench(Box<commands::bench::Bench>),
+    Rivals(commands::rivals::Rivals),
+    Campaign(Box<commands::campaign::Campaign>),
 }
 
 impl Command {
@@ -82,6 +85,9 @@ impl Command {
             Self::Dataset(dataset) => dataset.run(console),
             Self::Paper(paper) => paper.run(console),
             Self::Trace(trace) => trace.run(console),
+            Self::Bench(bench) => bench.run(),
+            Self::Rivals(rivals) => rivals.run(),
+            Self::Campaign(campaign) => campaign.run(),
         }
     }
 }
@@ -101,11 +107,14 @@ mod tests {
     }
 
     fn assert_helpful(above: &clap::Command, path: &str) {
+        let examples = |command: &clap::Command| {
+            command.get_after_help().map(ToString::to_string).unwrap_or_default()
+        };
         for command in above.get_subcommands() {
             let path = format!("{path} {}", command.get_name());
             assert!(command.get_about().is_some(), "{path} says nothing of itself");
-            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
-            assert!(help.contains(&path), "{path} gives no example");
+            let all = examples(command) + &examples(above);
+            assert!(all.contains(&path), "{path} has no example");
             assert_helpful(command, &path);
         }
     }

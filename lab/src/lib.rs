@@ -10,7 +10,7 @@
 //! | [`index`] | the index as it grows beyond its memory, and what it misses then |
 //! | [`table`] | the tables of fingerprints in memory |
 //!
-//! Rounds, metrics and records are those of [`onefold_bench`].
+//! Rounds, metrics and records are those of [`onefold_bench`]. The binary measures whole programs besides.
 
 mod argument;
 pub mod build;

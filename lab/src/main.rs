@@ -1,10 +1,16 @@
 //! `cargo lab`: the commands that measure Onefold and are no part of it.
 
+#![allow(
+    clippy::disallowed_methods,
+    reason = "writes records, plots and scratch trees; no byte here belongs to a repository"
+)]
+
 mod args;
 mod commands;
 mod exit;
 mod failure;
 mod interrupt;
+mod measuring;
 mod pool;
 mod watch;
 

@@ -1,21 +1,16 @@
-//! Long runs that are started by hand: fuzzing for as long as one likes, kills of what writes, the
-//! kernels under what watches each access to memory, the index beyond its memory, the tables in
-//! memory, a pool of volumes, and volumes as their clients see them.
+//! Long runs that are started by hand and measure no speed: fuzzing for as long as one likes, kills of
+//! what writes, and the kernels under what watches each access to memory.
 
-use std::env;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::limited::Limited;
 use crate::outcome::Outcome;
 use crate::programs::{self, on_path};
 use crate::record::Commit;
-
-use crate::s3_server;
-use crate::workspace::{self, Cargo};
+use crate::workspace;
 
 /// The tests of the code that has `unsafe` blocks.
 #[rustfmt::skip]
@@ -40,7 +35,7 @@ pub(crate) fn fuzz(seconds: u32, only: &[String], out: Option<&Path>) -> Result<
         bail!("no fuzz target '{unknown}', expected one of {}", all.join(", "));
     }
     let targets = if only.is_empty() { &all } else { only };
-    let mut outcome = Outcome::begin()?;
+    let mut outcome = Outcome::begin("cargo xtask")?;
     outcome.note("each line is a target, how many inputs it had, and for how long");
     for target in targets {
         println!("campaign: fuzzing {target} for {seconds} s");
@@ -81,7 +76,7 @@ fn program_names(manifest: &str) -> Vec<String> {
 /// Kills the binary `kills` times in backups and as often in prunes, a third as often those of an
 /// encrypted repository, and tells where the kills came. Restores are cut, too.
 pub(crate) fn kill(kills: u32, out: Option<&Path>) -> Result<()> {
-    let mut outcome = Outcome::begin()?;
+    let mut outcome = Outcome::begin("cargo xtask")?;
     outcome.note("a kill counts that came between the first write and the end of the command");
     outcome.note(
         "power is cut on a FUSE file system that forgets, keeps or tears what was not synced",
@@ -98,67 +93,9 @@ pub(crate) fn kill(kills: u32, out: Option<&Path>) -> Result<()> {
     outcome.write(out)
 }
 
-/// What [`far_away`] measures.
-#[derive(Debug, clap::Args)]
-pub(crate) struct FarAway {
-    /// The directory that is backed up and restored
-    #[arg(long)]
-    source: PathBuf,
-    /// Milliseconds that a byte takes in each direction
-    #[arg(long, default_value_t = 20)]
-    one_way: u64,
-    /// Bytes a second in each direction; 0 for no limit
-    #[arg(long, default_value_t = 100_000_000)]
-    rate: u64,
-    /// The service: versitygw, or the tests' own, which keeps its objects in memory
-    #[arg(long, default_value = "versitygw", value_parser = ["versitygw", "memory"])]
-    server: String,
-    /// Small backups of the repository that is old; 0 for none; versitygw only
-    #[arg(long, default_value_t = 500)]
-    aged: u32,
-    /// How often all is measured
-    #[arg(long, default_value_t = 3)]
-    rounds: u32,
-    /// The record to write, e.g. docs/records/NAME.json
-    #[arg(long)]
-    out: Option<PathBuf>,
-}
-
-/// Measures commands on a simulated line to a repository in an S3 service, and those of restic, rustic and
-/// kopia that are installed beside.
-pub(crate) fn far_away(options: &FarAway) -> Result<()> {
-    let mut outcome = Outcome::begin()?;
-    run(Command::new("cargo")
-        .args(["build", "--quiet", "--release", "--locked", "-p", "onefold"])
-        .current_dir(workspace::root()))?;
-    let source = std::path::absolute(&options.source)?;
-    outcome.note("the release build, each tool at its defaults unless its name says more; every restore is compared");
-    let mut measuring = Command::new("cargo");
-    if options.server == "memory" {
-        let server = s3_server::install(Cargo::default()).context("there is no S3 server")?;
-        measuring.env("ONEFOLD_S3_SERVER", server);
-    }
-    outcome.run(
-        measuring
-            .args(["test", "-p", "onefold", "--test", "cli", "--", "--nocapture"])
-            .arg("far_away_times::")
-            .env("ONEFOLD_FAR_AWAY", source)
-            .env("ONEFOLD_FAR_AWAY_PROGRAM", workspace::target_dir().join("release/onefold"))
-            .env("ONEFOLD_FAR_AWAY_ONE_WAY", options.one_way.to_string())
-            .env("ONEFOLD_FAR_AWAY_RATE", options.rate.to_string())
-            .env("ONEFOLD_FAR_AWAY_SERVER", &options.server)
-            .env("ONEFOLD_FAR_AWAY_AGED", options.aged.to_string())
-            .env("ONEFOLD_FAR_AWAY_ROUNDS", options.rounds.to_string())
-            .env("ONEFOLD_REQUIRE_ALL", "1")
-            .current_dir(workspace::root()),
-        |line| line.strip_prefix("far-away: ").map(str::to_owned),
-    )?;
-    outcome.write(options.out.as_deref())
-}
-
 /// Lets writers, pruners and readers take turns in `seeds` orders of each cast.
 pub(crate) fn plays(seeds: u32, out: Option<&Path>) -> Result<()> {
-    let mut outcome = Outcome::begin()?;
+    let mut outcome = Outcome::begin("cargo xtask")?;
     outcome.note("built as the tests are, with overflow checks and debug assertions");
     outcome.run(
         Command::new("cargo")
@@ -191,7 +128,7 @@ pub(crate) fn serve_kill(kills: u32, out: &Path) -> Result<()> {
 /// Overwrites volumes at random for so many seconds where there is little room: at a quota and on a small
 /// disk, both at once.
 pub(crate) fn room(seconds: u64, out: Option<&Path>) -> Result<()> {
-    let mut outcome = Outcome::begin()?;
+    let mut outcome = Outcome::begin("cargo xtask")?;
     outcome.note("the server is built as the tests are, with overflow checks and debug assertions");
     outcome.note(
         "both runs share the machine; at the end each block is compared with what was written",
@@ -254,39 +191,6 @@ pub(crate) fn miri() -> Result<()> {
     }
     println!("campaign: Miri found nothing");
     Ok(())
-}
-
-/// Builds the measurement of the index and runs it with `limit` bytes of memory, the kernel's cache
-/// included, so that what is read comes from the disk.
-pub(crate) fn index(limit: u64, arguments: &[String]) -> Result<()> {
-    let program = measurement("index-campaign")?;
-    let mut arguments = arguments.to_vec();
-    if limit == 0 {
-        return run(Command::new(program).args(arguments));
-    }
-    arguments.extend(["--limit".into(), limit.to_string()]);
-    run(&mut Limited::new(limit)?.command(&program, &arguments))
-}
-
-/// Builds the measurement of the tables in memory and runs it.
-pub(crate) fn table(arguments: &[String]) -> Result<()> {
-    run(Command::new(measurement("table-campaign")?).args(arguments))
-}
-
-/// Builds the measurement of a pool of volumes and runs it, with huge pages as the unit of
-/// docs/volumes.md has them, unless the environment says otherwise.
-pub(crate) fn engine(arguments: &[String]) -> Result<()> {
-    const TUNABLES: &str = "GLIBC_TUNABLES";
-    let tunables = env::var_os(TUNABLES).unwrap_or("glibc.malloc.hugetlb=1".into());
-    run(Command::new(measurement("engine-campaign")?).args(arguments).env(TUNABLES, tunables))
-}
-
-/// Builds a program of the laboratory.
-fn measurement(name: &str) -> Result<PathBuf> {
-    run(Command::new("cargo")
-        .args(["build", "--quiet", "--release", "--locked", "-p", "onefold-lab", "--bin", name])
-        .current_dir(workspace::root()))?;
-    Ok(workspace::target_dir().join("release").join(name))
 }
 
 fn succeeds(command: &mut Command) -> bool {

@@ -13,13 +13,13 @@ const BUFFER: usize = 256 << 10;
 
 /// What a tree holds, and its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct TreeDigest {
+pub struct TreeDigest {
     /// `blake3:` and 64 hexadecimal digits.
-    pub(crate) digest: String,
+    pub digest: String,
     /// Regular files.
-    pub(crate) files: u64,
+    pub files: u64,
     /// Bytes in regular files.
-    pub(crate) bytes: u64,
+    pub bytes: u64,
 }
 
 /// Reads every file below `root`, which also warms the page cache.
@@ -28,7 +28,7 @@ pub(crate) struct TreeDigest {
 /// a byte `f` or `l`, the length of the path below `root` and the path, the length of the content
 /// (of a link: its target) and the content; lengths are 64-bit little-endian. Folders, modes and
 /// times do not matter. Anything else that a tree can hold is an error.
-pub(crate) fn of_tree(root: &Path) -> Result<TreeDigest> {
+pub fn of_tree(root: &Path) -> Result<TreeDigest> {
     let mut paths = Vec::new();
     collect(root, &mut paths)?;
     paths.sort_by(|a, b| a.as_os_str().as_bytes().cmp(b.as_os_str().as_bytes()));
@@ -59,7 +59,7 @@ pub(crate) fn of_tree(root: &Path) -> Result<TreeDigest> {
 
 /// The sum of the lengths of all files below `root`, but for Onefold's reserve: 8 MiB whatever is
 /// stored, which earlier records are without.
-pub(crate) fn stored_bytes(root: &Path) -> Result<u64> {
+pub fn stored_bytes(root: &Path) -> Result<u64> {
     let mut paths = Vec::new();
     collect(root, &mut paths)?;
     paths

@@ -58,7 +58,7 @@ pub(crate) fn run(count: usize, seed: u64, limit: Duration, out: Option<&Path>) 
         ensure!(install.status()?.success(), "cargo-mutants cannot be installed");
     }
     let begun = Instant::now();
-    let mut outcome = Outcome::begin()?;
+    let mut outcome = Outcome::begin("cargo xtask")?;
     let all = list()?;
     let sample = draw(all.len(), count, seed);
     outcome.note(&format!("{} of {} mutants, drawn by seed {seed}", sample.len(), all.len()));
@@ -85,7 +85,7 @@ fn draw(all: usize, count: usize, seed: u64) -> Vec<usize> {
     let mut random = SplitMix64(seed);
     let mut numbers: Vec<usize> = (0..all).collect();
     for at in 0..count.min(all) {
-        let other = at + random.next() as usize % (all - at);
+        let other = at + random.draw() as usize % (all - at);
         numbers.swap(at, other);
     }
     numbers.truncate(count);

@@ -8,12 +8,11 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
-use crate::bench::command_line;
-use crate::record::{self, Commit, Machine};
+use crate::record::{self, Commit, Machine, command_line};
 
 /// One run.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Outcome {
+pub struct Outcome {
     name: String,
     command_line: String,
     /// UTC, RFC 3339, when the record was written.
@@ -28,12 +27,12 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    /// Of a run of what is checked out now; taken before it begins, so that a change during it is
+    /// Of a run, by a command of `program`, of what is checked out now; taken before it begins, so that a change during it is
     /// not taken for what ran.
-    pub(crate) fn begin() -> Result<Self> {
+    pub fn begin(program: &str) -> Result<Self> {
         Ok(Self {
             name: String::new(),
-            command_line: command_line(),
+            command_line: command_line(program),
             date: String::new(),
             commit: Commit::current(),
             machine: Machine::this(),
@@ -43,18 +42,19 @@ impl Outcome {
         })
     }
 
-    pub(crate) fn note(&mut self, note: &str) {
+    /// Notes what a reader must know.
+    pub fn note(&mut self, note: &str) {
         self.notes.push(note.to_owned());
     }
 
     /// Keeps a line of what was done.
-    pub(crate) fn tell(&mut self, line: String) {
+    pub fn tell(&mut self, line: String) {
         self.lines.push(line);
     }
 
     /// Runs `command`, shows what it prints to its standard output, and keeps what `keep` makes of
     /// its lines.
-    pub(crate) fn run(
+    pub fn run(
         &mut self,
         command: &mut Command,
         keep: impl Fn(&str) -> Option<String>,
@@ -75,7 +75,7 @@ impl Outcome {
     }
 
     /// Writes the record, if one is asked for; a run that told nothing is no run.
-    pub(crate) fn write(mut self, out: Option<&Path>) -> Result<()> {
+    pub fn write(mut self, out: Option<&Path>) -> Result<()> {
         if self.lines.is_empty() {
             bail!("nothing was told of what was run, expected a line at least");
         }
@@ -102,16 +102,16 @@ mod tests {
             command.args(["-c", script]);
             command
         };
-        let mut outcome = Outcome::begin().unwrap();
+        let mut outcome = Outcome::begin("cargo xtask").unwrap();
         outcome.run(&mut shell("echo n 1; echo other; echo n 2"), numbers).unwrap();
         outcome.write(Some(&out)).unwrap();
         let text = std::fs::read_to_string(&out).unwrap();
         let read: Outcome = serde_json::from_str(&text).unwrap();
         assert_eq!((read.name.as_str(), read.lines), ("one", vec!["1".to_owned(), "2".into()]));
 
-        let mut outcome = Outcome::begin().unwrap();
+        let mut outcome = Outcome::begin("cargo xtask").unwrap();
         assert!(outcome.run(&mut shell("echo n 1; exit 3"), numbers).is_err());
-        let mut outcome = Outcome::begin().unwrap();
+        let mut outcome = Outcome::begin("cargo xtask").unwrap();
         outcome.run(&mut shell("echo other"), numbers).unwrap();
         assert!(outcome.write(Some(&folder.path().join("two.json"))).is_err());
     }

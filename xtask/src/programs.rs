@@ -207,7 +207,7 @@ pub(crate) fn has_standard_library(triple: &str) -> bool {
 }
 
 /// Whether a command called `program` would be found.
-pub(crate) fn on_path(program: &str) -> bool {
+pub fn on_path(program: &str) -> bool {
     let Some(path) = env::var_os("PATH") else { return false };
     env::split_paths(&path).any(|folder| is_executable(&folder.join(program)))
 }
@@ -222,7 +222,7 @@ fn quiet(command: &mut Command) -> &mut Command {
 }
 
 /// Runs a command that must succeed and asks nothing.
-pub(crate) fn succeed(command: &mut Command) -> Result<()> {
+pub fn succeed(command: &mut Command) -> Result<()> {
     let status = command.stdin(Stdio::null()).status().with_context(|| format!("{command:?}"))?;
     ensure!(status.success(), "{command:?} ended with {status}");
     Ok(())

@@ -1,141 +1,44 @@
-//! The form of a benchmark record: everything needed to doubt a number later.
+//! What every record has: everything needed to doubt a number later.
 //!
 //! Records lie in docs/records/ as JSON. A field's name carries its unit.
 
-use std::collections::BTreeMap;
+use std::env;
+use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::thread;
-use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::measure::Usage;
 use crate::workspace;
-
-/// One measurement: what was run, on what, with which raw samples of the kind `S`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Record<S> {
-    pub(crate) name: String,
-    pub(crate) command_line: String,
-    /// UTC, RFC 3339, when the record was written.
-    pub(crate) date: String,
-    pub(crate) commit: Commit,
-    #[serde(flatten)]
-    pub(crate) machine: Machine,
-    pub(crate) rustc_version: String,
-    /// Which of the data were in memory when a phase began.
-    pub(crate) cache_state: String,
-    pub(crate) dataset: Dataset,
-    /// Version of each tool, in its own words.
-    pub(crate) tools: BTreeMap<String, String>,
-    pub(crate) samples: Vec<S>,
-    /// What a reader must know to compare the numbers fairly.
-    pub(crate) notes: Vec<String>,
-}
 
 /// The source that was measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Commit {
-    pub(crate) id: String,
+pub struct Commit {
+    /// Its hash, or `unknown`.
+    pub id: String,
     /// Whether tracked files differed from the commit.
-    pub(crate) dirty: bool,
+    pub dirty: bool,
 }
 
 /// The machine that measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Machine {
-    pub(crate) cpu_model: String,
+pub struct Machine {
+    /// As the system calls it.
+    pub cpu_model: String,
     /// Those this process may use.
-    pub(crate) cores: usize,
-    pub(crate) memory_bytes: u64,
-    pub(crate) kernel_version: String,
-}
-
-/// The data that were measured.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Dataset {
-    pub(crate) name: String,
-    /// See `digest::of_tree`.
-    pub(crate) digest: String,
-    pub(crate) files: u64,
-    pub(crate) bytes: u64,
-}
-
-/// One run of one tool.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Sample {
-    pub(crate) tool: String,
-    pub(crate) phase: String,
-    /// From 1.
-    pub(crate) round: u32,
-    /// Wall time.
-    pub(crate) seconds: f64,
-    pub(crate) user_seconds: f64,
-    pub(crate) system_seconds: f64,
-    pub(crate) peak_rss_bytes: u64,
-    /// Size of the repository after the run.
-    pub(crate) stored_bytes: u64,
-    /// Bytes that a stage took in, where a stage and not a program was measured.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) stage_bytes: Option<u64>,
-}
-
-impl Sample {
-    pub(crate) fn new(
-        tool: &str,
-        phase: &str,
-        round: u32,
-        usage: Usage,
-        stored_bytes: u64,
-    ) -> Self {
-        Self {
-            tool: tool.to_owned(),
-            phase: phase.to_owned(),
-            round,
-            seconds: usage.wall.as_secs_f64(),
-            user_seconds: usage.user.as_secs_f64(),
-            system_seconds: usage.system.as_secs_f64(),
-            peak_rss_bytes: usage.peak_rss,
-            stored_bytes,
-            stage_bytes: None,
-        }
-    }
-}
-
-impl Sample {
-    /// A stage within one process, of which only time and bytes are known.
-    pub(crate) fn of_stage(stage: &str, round: u32, wall: Duration, bytes: u64) -> Self {
-        Self {
-            tool: "onefold".to_owned(),
-            phase: stage.to_owned(),
-            round,
-            seconds: wall.as_secs_f64(),
-            user_seconds: 0.0,
-            system_seconds: 0.0,
-            peak_rss_bytes: 0,
-            stored_bytes: 0,
-            stage_bytes: Some(bytes),
-        }
-    }
-}
-
-impl<S: PartialEq + Serialize + DeserializeOwned> Record<S> {
-    /// Writes the record whole or not at all, and reads it back.
-    pub(crate) fn write(&self, path: &Path) -> Result<()> {
-        write(self, path)
-    }
-
-    pub(crate) fn read(path: &Path) -> Result<Self> {
-        read(path)
-    }
+    pub cores: usize,
+    /// All memory.
+    pub memory_bytes: u64,
+    /// Of the operating system.
+    pub kernel_version: String,
 }
 
 /// Writes what is on record as JSON, whole or not at all, and reads it back.
-pub(crate) fn write<R>(record: &R, path: &Path) -> Result<()>
+pub fn write<R>(record: &R, path: &Path) -> Result<()>
 where
     R: PartialEq + Serialize + DeserializeOwned,
 {
@@ -152,14 +55,15 @@ where
     Ok(())
 }
 
-fn read<R: DeserializeOwned>(path: &Path) -> Result<R> {
+/// Reads what [`write`] wrote.
+pub fn read<R: DeserializeOwned>(path: &Path) -> Result<R> {
     let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
     serde_json::from_str(&text).with_context(|| format!("{}: no record", path.display()))
 }
 
 impl Commit {
     /// The commit that is checked out; where there is no git, `unknown` and dirty.
-    pub(crate) fn current() -> Self {
+    pub fn current() -> Self {
         let git = |arguments: &[&str]| {
             let mut command = Command::new("git");
             first_words(command.current_dir(workspace::root()).args(arguments))
@@ -173,7 +77,8 @@ impl Commit {
 }
 
 impl Machine {
-    pub(crate) fn this() -> Self {
+    /// The machine of this process.
+    pub fn this() -> Self {
         let uname = rustix::system::uname();
         let words = [uname.sysname(), uname.release(), uname.machine()];
         let processor = field("/proc/cpuinfo", "model name");
@@ -190,19 +95,32 @@ impl Machine {
 }
 
 /// The version of the compiler in use.
-pub(crate) fn rustc_version() -> String {
+pub fn rustc_version() -> String {
     let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     first_words(Command::new(rustc).arg("--version")).unwrap_or_else(|| "unknown".into())
 }
 
 /// Now, UTC, RFC 3339, to the second.
-pub(crate) fn now() -> Result<String> {
+pub fn now() -> Result<String> {
     let now = jiff::Timestamp::now().round(jiff::Unit::Second).context("the clock")?;
     Ok(now.to_string())
 }
 
+/// The command as it was given to `program`; of absolute paths only the last component, because where a machine
+/// keeps its data is nobody's business.
+pub fn command_line(program: &str) -> String {
+    let shown = |argument: OsString| match Path::new(&argument) {
+        path if path.is_absolute() => {
+            format!("…/{}", path.file_name().unwrap_or_default().to_string_lossy())
+        }
+        _ => argument.to_string_lossy().into_owned(),
+    };
+    let arguments: Vec<String> = env::args_os().skip(1).map(shown).collect();
+    format!("{program} {}", arguments.join(" "))
+}
+
 /// What `command` prints, trimmed; `None` if it cannot be run or fails.
-pub(crate) fn first_words(command: &mut Command) -> Option<String> {
+pub fn first_words(command: &mut Command) -> Option<String> {
     let output = command.output().ok().filter(|output| output.status.success())?;
     Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
@@ -220,38 +138,6 @@ fn field(file: &str, key: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_record_reads_back_as_it_was_written() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("records/one.json");
-        let sample = Sample {
-            tool: "onefold".into(),
-            phase: "first".into(),
-            round: 1,
-            seconds: 0.1 + 0.2,
-            user_seconds: 1e-6,
-            system_seconds: 0.0,
-            peak_rss_bytes: u64::MAX,
-            stored_bytes: 0,
-            stage_bytes: Some(7),
-        };
-        let record = Record {
-            name: "one".into(),
-            command_line: "cargo xtask bench".into(),
-            date: now().unwrap(),
-            commit: Commit::current(),
-            machine: Machine::this(),
-            rustc_version: rustc_version(),
-            cache_state: "warm".into(),
-            dataset: Dataset { name: "none".into(), digest: "blake3:".into(), files: 0, bytes: 0 },
-            tools: BTreeMap::from([("onefold".into(), "0".into())]),
-            samples: vec![sample],
-            notes: vec!["made up".into()],
-        };
-        record.write(&path).unwrap();
-        assert_eq!(Record::<Sample>::read(&path).unwrap(), record);
-    }
 
     #[test]
     fn a_date_is_utc_to_the_second() {

@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Runs each loop `rounds` times with what `seed` draws, and writes what they did to `out`.
 pub(crate) fn run(rounds: u32, seed: u64, out: Option<&Path>) -> Result<()> {
-    let mut outcome = Outcome::begin()?;
+    let mut outcome = Outcome::begin("cargo xtask")?;
     let mut build = Command::new("cargo");
     build.args(["build", "--quiet", "--release", "--locked", "-p", "onefold"]);
     ensure!(build.current_dir(workspace::root()).status()?.success(), "the program does not build");
@@ -123,7 +123,7 @@ impl Kills {
         let begun = Instant::now();
         let mut child = start(command)?;
         let longest = self.longest.max(Duration::from_millis(50)).as_micros() as u64;
-        let after = Duration::from_micros(random.next() % (longest * 5 / 4));
+        let after = Duration::from_micros(random.draw() % (longest * 5 / 4));
         while begun.elapsed() < after && child.try_wait()?.is_none() {
             thread::sleep(Duration::from_micros(500));
         }
@@ -191,16 +191,16 @@ impl Lab {
     /// Changes a few files, adds one and removes one.
     fn change(&mut self, source: &Path) -> Result<()> {
         for _ in 0..3 {
-            let path = source.join(format!("distinct/{:03}.bin", self.random.next() % 40));
+            let path = source.join(format!("distinct/{:03}.bin", self.random.draw() % 40));
             let mut bytes = fs::read(&path).unwrap_or_default();
-            let at = self.random.next() as usize % (bytes.len() + 1);
-            bytes.splice(at..at, self.random.next().to_le_bytes().repeat(500));
+            let at = self.random.draw() as usize % (bytes.len() + 1);
+            bytes.splice(at..at, self.random.draw().to_le_bytes().repeat(500));
             fs::write(&path, bytes).with_context(|| path.display().to_string())?;
         }
-        let path = source.join(format!("copies/{:03}.bin", self.random.next() % 40));
+        let path = source.join(format!("copies/{:03}.bin", self.random.draw() % 40));
         match path.exists() {
             true => fs::remove_file(&path),
-            false => fs::write(&path, self.random.next().to_le_bytes().repeat(4000)),
+            false => fs::write(&path, self.random.draw().to_le_bytes().repeat(4000)),
         }
         .with_context(|| path.display().to_string())
     }
@@ -222,7 +222,7 @@ impl Lab {
     /// Forgets snapshots beyond those that are kept at most.
     fn forget_some(&mut self) -> Result<()> {
         while self.kept.len() > MAX_KEPT {
-            let chosen = self.random.next() as usize % self.kept.len();
+            let chosen = self.random.draw() as usize % self.kept.len();
             let Kept { id, .. } = self.kept.remove(chosen);
             succeeding(self.onefold(&["forget"]).arg(id))?;
         }
@@ -234,7 +234,7 @@ impl Lab {
         if self.kept.is_empty() {
             return Ok(0);
         }
-        let chosen = self.random.next() as usize % self.kept.len();
+        let chosen = self.random.draw() as usize % self.kept.len();
         self.compare(&self.kept[chosen])?;
         Ok(1)
     }

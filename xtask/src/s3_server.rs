@@ -18,7 +18,7 @@ const PACKAGES: &[&str] =
 const INSTALLED: &str = "onefold-packages";
 
 /// The folder of the server, installed if it is missing, or `None` after saying why there is none.
-pub(crate) fn install(cargo: Cargo) -> Option<PathBuf> {
+pub fn install(cargo: Cargo) -> Option<PathBuf> {
     let folder = workspace::target_dir().join("s3-server");
     match make(&folder, cargo) {
         Ok(()) => Some(folder),

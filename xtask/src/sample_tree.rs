@@ -13,7 +13,7 @@ const MEAN_LENGTH: u64 = 96 << 10;
 
 /// Makes a tree at `root`: distinct files, whole copies, copies with bytes put in front, and an
 /// empty file. About 13 MiB.
-pub(crate) fn create(root: &Path) -> Result<()> {
+pub fn create(root: &Path) -> Result<()> {
     let write = |folder: &str, name: &str, content: &[u8]| {
         let path = root.join(folder).join(name);
         fs::create_dir_all(root.join(folder)).with_context(|| path.display().to_string())?;
@@ -31,16 +31,17 @@ pub(crate) fn create(root: &Path) -> Result<()> {
 }
 
 /// Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014.
-pub(crate) struct SplitMix64(pub(crate) u64);
+pub struct SplitMix64(pub u64);
 
 impl SplitMix64 {
-    pub(crate) fn next(&mut self) -> u64 {
+    /// The next number.
+    pub fn draw(&mut self) -> u64 {
         let value = self.peek();
         self.0 = self.0.wrapping_add(GOLDEN_GAMMA);
         value
     }
 
-    /// What `next` will return.
+    /// What `draw` will return.
     fn peek(&self) -> u64 {
         let mut z = self.0.wrapping_add(GOLDEN_GAMMA);
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -49,7 +50,7 @@ impl SplitMix64 {
     }
 
     fn bytes(&mut self, length: u64) -> Vec<u8> {
-        (0..length).map(|_| self.next() as u8).collect()
+        (0..length).map(|_| self.draw() as u8).collect()
     }
 }
 
@@ -63,7 +64,7 @@ mod tests {
     #[test]
     fn the_generator_is_the_published_one() {
         let mut random = SplitMix64(0);
-        assert_eq!(random.next(), 0xe220_a839_7b1d_cdaf);
-        assert_eq!(random.next(), 0x6e78_9e6a_a1b9_65f4);
+        assert_eq!(random.draw(), 0xe220_a839_7b1d_cdaf);
+        assert_eq!(random.draw(), 0x6e78_9e6a_a1b9_65f4);
     }
 }

@@ -5,25 +5,25 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The folder of the workspace's `Cargo.toml`.
-pub(crate) fn root() -> &'static Path {
+pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies inside the workspace")
 }
 
 /// The folder that cargo builds into, absolute.
-pub(crate) fn target_dir() -> PathBuf {
+pub fn target_dir() -> PathBuf {
     root().join(env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))
 }
 
 /// How to call cargo.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Cargo {
+pub struct Cargo {
     /// Forbid it the network.
-    pub(crate) offline: bool,
+    pub offline: bool,
 }
 
 impl Cargo {
     /// The cargo that runs this program, at the root of the workspace.
-    pub(crate) fn command(self) -> Command {
+    pub fn command(self) -> Command {
         let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         command.current_dir(root());
         if self.offline {

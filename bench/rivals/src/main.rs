@@ -1,6 +1,6 @@
 //! Cuts the same data by Onefold's chunkers and by those of other crates, in interleaved rounds.
 //!
-//! Run by `cargo xtask rivals`. Who has the same rule is compared cut-point by cut-point before any
+//! Run by `cargo lab rivals`. Who has the same rule is compared cut-point by cut-point before any
 //! clock starts.
 
 mod entry;
@@ -49,7 +49,7 @@ From elsewhere, not of this run (Zen 5, 1 GiB of Kubernetes source tars, GB/s; m
 
 /// Onefold's chunkers beside those of other crates.
 #[derive(Parser)]
-#[command(name = "cargo xtask rivals", bin_name = "cargo xtask rivals")]
+#[command(name = "cargo lab rivals", bin_name = "cargo lab rivals")]
 struct Arguments {
     /// A file or folder to cut, besides random data
     #[arg(long, value_name = "PATH")]
@@ -87,7 +87,7 @@ fn main() -> Result<()> {
     }
     println!("\n{ELSEWHERE}");
     let Some(out) = &arguments.out else { return Ok(()) };
-    let command = command_line("cargo xtask rivals", env::args().skip(1));
+    let command = command_line("cargo lab rivals", env::args().skip(1));
     let mut header = Header::here(out, command, CACHE_STATE)?;
     header.tools = versions(&results)?;
     header.notes = NOTES.map(String::from).into();

@@ -1,7 +1,7 @@
 //! The form of a record: everything needed to doubt a number later.
 //!
 //! Records lie in docs/records/ as JSON. A field's name carries its unit. The words are those of
-//! the records of `cargo xtask bench`, which must build without this crate.
+//! the records of `cargo lab bench`.
 
 #![allow(
     clippy::disallowed_methods,
@@ -231,7 +231,7 @@ mod tests {
     fn a_record_reads_back_as_it_was_written() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("records/one.json");
-        let mut header = Header::here(&path, "cargo xtask rivals".into(), "warm").unwrap();
+        let mut header = Header::here(&path, "cargo lab rivals".into(), "warm").unwrap();
         header.tools.insert("rival".into(), "0.1".into());
         header.notes.push("made up".into());
         let sample = Sample { round: 1, seconds: 0.1 + 0.2, thread_seconds: 1e-9 };
@@ -278,8 +278,8 @@ mod tests {
         let typed =
             ["--data", "/mnt/x/k8s", "--data=../y/z", "--bytes", "1GiB", "docs/records/a.json"];
         assert_eq!(
-            command_line("cargo xtask rivals", typed.map(String::from)),
-            "cargo xtask rivals --data k8s --data=z --bytes 1GiB docs/records/a.json"
+            command_line("cargo lab rivals", typed.map(String::from)),
+            "cargo lab rivals --data k8s --data=z --bytes 1GiB docs/records/a.json"
         );
     }
 

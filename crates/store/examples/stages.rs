@@ -4,7 +4,7 @@
 //! over chunks could ever save.
 //!
 //! `cargo run --release -p onefold-store --example stages -- DIRECTORY` prints a JSON line a stage:
-//! its name, the bytes it took in and the seconds it needed. `cargo xtask bench stages` makes a
+//! its name, the bytes it took in and the seconds it needed. `cargo lab bench stages` makes a
 //! record of them.
 
 use std::collections::HashSet;

@@ -1,6 +1,6 @@
 //! Measures a pool of volumes without NBD, and writes a record.
 //!
-//! `cargo xtask campaign engine` builds and runs it.
+//! `cargo lab campaign engine` builds and runs it.
 
 #![allow(clippy::disallowed_methods, reason = "writes a plot; no byte here belongs to a pool")]
 
@@ -46,7 +46,7 @@ fn main() -> Result<()> {
     let results =
         measure_engine(&plan, &directory.join("onefold-engine"), |line| println!("{line}"))?;
     tell(&results);
-    let command = command_line("cargo xtask campaign engine", env::args().skip(1));
+    let command = command_line("cargo lab campaign engine", env::args().skip(1));
     let mut header = Header::here(&out, command, "pages and containers in memory")?;
     header.notes = notes(&plan, &results);
     header.notes.push(match env::var("GLIBC_TUNABLES") {

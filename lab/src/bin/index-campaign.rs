@@ -1,6 +1,6 @@
 //! Measures the index as it grows beyond its memory, and writes a record and a plot.
 //!
-//! `cargo xtask campaign index` builds it and runs it within a limit of memory.
+//! `cargo lab campaign index` builds it and runs it within a limit of memory.
 
 #![allow(clippy::disallowed_methods, reason = "writes a plot; no byte here is a repository's")]
 
@@ -70,7 +70,7 @@ fn main() -> Result<()> {
         0 => Vec::new(),
         _ => measure_index(&plan, tell)?,
     };
-    let command = command_line("cargo xtask campaign index", env::args().skip(1));
+    let command = command_line("cargo lab campaign index", env::args().skip(1));
     let mut header = Header::here(&arguments.out, command, "bounded by the control group")?;
     header.notes.push(
         "simulated: the same program with entries and memory divided by `scale`, its files in \

@@ -1,6 +1,6 @@
 //! Measures what hooks miss of a folder, and prints a line of JSON for each memory of the index.
 //!
-//! `index-loss FOLDER MEAN BYTES...`; `cargo xtask bench dedup-loss` runs it and writes a record.
+//! `index-loss FOLDER MEAN BYTES...`; `cargo lab bench dedup-loss` runs it and writes a record.
 
 use std::env;
 use std::path::PathBuf;

@@ -1,6 +1,6 @@
 //! Measures the tables in memory against each other, and writes a record.
 //!
-//! `cargo xtask campaign table` builds and runs it.
+//! `cargo lab campaign table` builds and runs it.
 
 use std::env;
 use std::path::PathBuf;
@@ -34,7 +34,7 @@ fn main() -> Result<()> {
     }
     ensure!(!out.as_os_str().is_empty(), "--out is needed");
     let results = measure_tables(&plan, &layouts, tell)?;
-    let command = command_line("cargo xtask campaign table", env::args().skip(1));
+    let command = command_line("cargo lab campaign table", env::args().skip(1));
     let header = Header::here(&out, command, "in memory; keys in no order, one thread")?;
     Record { header, results }.write(&out)
 }

@@ -1,4 +1,4 @@
-//! What commands take on a simulated line, and what crosses it. `cargo xtask campaign far-away` runs
+//! What commands take on a simulated line, and what crosses it. `cargo lab campaign far-away` runs
 //! this with the release build, a directory of the user's, and rivals beside; the test runs it small.
 
 use std::env;
@@ -79,7 +79,7 @@ fn what_commands_take_on_a_line_is_told() {
 }
 
 impl Setting {
-    /// As `cargo xtask campaign far-away` says.
+    /// As `cargo lab campaign far-away` says.
     fn asked_for(source: PathBuf) -> Self {
         let number = |name: &str| -> u64 { env::var(name).unwrap().parse().unwrap() };
         let rate = number("ONEFOLD_FAR_AWAY_RATE");

@@ -3,8 +3,8 @@
 
 use std::fmt::Write;
 
-use crate::bench_table::median;
-use crate::bench_traces::{HASHES, Sample, TRACES, of as samples_of};
+use super::table::median;
+use super::traces::{HASHES, Sample, TRACES, of as samples_of};
 
 const WIDTH: f64 = 560.0;
 const HEIGHT: f64 = 340.0;
@@ -81,7 +81,7 @@ pub(crate) fn of(samples: &[Sample]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench_traces::{Latency, Replayed};
+    use crate::measuring::traces::{Latency, Replayed};
 
     #[test]
     fn every_trace_has_a_bar_for_each_fingerprint() {

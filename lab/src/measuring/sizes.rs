@@ -8,13 +8,13 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 
-use crate::bench::{self, READ_ONCE, Work};
-use crate::digest;
-use crate::measure::Usage;
-use crate::tool::Tool;
-use crate::workspace;
+use xtask::{digest, workspace};
 
-/// What `cargo xtask bench sizes` was asked for.
+use super::backups::{self, READ_ONCE, Work};
+use super::measure::Usage;
+use super::tool::Tool;
+
+/// What `cargo lab bench sizes` was asked for.
 pub(crate) struct Options {
     pub(crate) dataset: PathBuf,
     pub(crate) algorithms: Vec<String>,
@@ -70,8 +70,8 @@ const NOTES: [&str; 2] = [
 
 /// Measures, prints a table and writes the record.
 pub(crate) fn sizes(options: Options) -> Result<()> {
-    let versions = bench::versions(&[Tool::Onefold])?;
-    let (source, dataset) = bench::read_dataset(&options.dataset)?;
+    let versions = backups::versions(&[Tool::Onefold])?;
+    let (source, dataset) = backups::read_dataset(&options.dataset)?;
     let work = options.work.unwrap_or_else(|| workspace::target_dir().join("bench/work"));
     let work = Work::begin(&work)?;
     println!(
@@ -95,7 +95,7 @@ pub(crate) fn sizes(options: Options) -> Result<()> {
         }
     }
     work.end()?;
-    bench::write_record(&options.out, dataset, READ_ONCE, versions, samples, &NOTES)
+    backups::write_record(&options.out, dataset, READ_ONCE, versions, samples, &NOTES)
 }
 
 fn measure(algorithm: &str, avg: u64, round: u32, work: &Work, source: &Path) -> Result<Sample> {
@@ -105,7 +105,7 @@ fn measure(algorithm: &str, avg: u64, round: u32, work: &Work, source: &Path) ->
     let run = |command: &mut Command| -> Result<Usage> {
         command.env("XDG_CACHE_HOME", folder.join("home"));
         command.env("XDG_STATE_HOME", folder.join("state"));
-        bench::run_logged(command, &log).with_context(|| format!("{algorithm} at {avg}"))
+        backups::run_logged(command, &log).with_context(|| format!("{algorithm} at {avg}"))
     };
 
     let mut init = onefold("init");

@@ -11,7 +11,7 @@ use std::thread;
 use anyhow::{Context, Result, ensure};
 
 /// What the tests start as well.
-const PROGRAM: &str = include_str!("../../crates/testkit/src/s3/server.py");
+const PROGRAM: &str = include_str!("../../../crates/testkit/src/s3/server.py");
 
 /// A server with one bucket, called `bucket`; it ends when this is dropped.
 pub(crate) struct S3Process {

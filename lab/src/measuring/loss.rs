@@ -7,12 +7,13 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 
-use crate::bench::{self, READ_ONCE, Work};
-use crate::tool::Tool;
-use crate::workspace::{self, Cargo};
+use xtask::workspace::{self, Cargo};
 
-/// What `cargo xtask bench dedup-loss` was asked for.
-#[derive(clap::Args)]
+use super::backups::{self, READ_ONCE, Work};
+use super::tool::Tool;
+
+/// What `cargo lab bench dedup-loss` was asked for.
+#[derive(Debug, clap::Args)]
 pub(crate) struct Options {
     /// The tree to cut and to back up
     #[arg(long)]
@@ -78,8 +79,8 @@ const NOTES: [&str; 3] = [
 
 /// Measures, prints and writes the record.
 pub(crate) fn measure(options: Options) -> Result<()> {
-    let versions = bench::versions(&[Tool::Onefold])?;
-    let (source, dataset) = bench::read_dataset(&options.dataset)?;
+    let versions = backups::versions(&[Tool::Onefold])?;
+    let (source, dataset) = backups::read_dataset(&options.dataset)?;
     let work = options.work.unwrap_or_else(|| workspace::target_dir().join("bench/work"));
     let work = Work::begin(&work)?;
     let mut samples = Vec::new();
@@ -95,7 +96,7 @@ pub(crate) fn measure(options: Options) -> Result<()> {
     for sample in &samples {
         println!("bench: {sample:?}");
     }
-    bench::write_record(&options.out, dataset, READ_ONCE, versions, samples, &NOTES)
+    backups::write_record(&options.out, dataset, READ_ONCE, versions, samples, &NOTES)
 }
 
 fn back_up(
@@ -120,7 +121,7 @@ fn back_up(
     if let Some(memory) = memory {
         onefold.args(["--index-memory", &memory.to_string()]);
     }
-    let usage = bench::run_logged(onefold.arg(source), &log)?;
+    let usage = backups::run_logged(onefold.arg(source), &log)?;
     let text = std::fs::read_to_string(&log).with_context(|| log.display().to_string())?;
     let is_summary = |line: &&str| line.contains("\"type\":\"summary\"");
     let summary = text.lines().rfind(is_summary).context("the backup tells no summary")?;

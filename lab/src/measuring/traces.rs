@@ -3,6 +3,7 @@
 //! The traces themselves cannot be had here; `cargo lab trace generate` makes some that read, write
 //! and repeat as much. Rounds are interleaved; each replay begins with an empty pool.
 
+use std::env;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -10,16 +11,17 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 
-use crate::bench::{self, Work};
-use crate::bench_table::median;
-use crate::measure;
-use crate::record::{self, Dataset};
-use crate::{digest, traces_plot};
+use xtask::{digest, record};
 
-/// What `cargo xtask campaign traces` was asked for.
-#[derive(clap::Args)]
+use super::backups::{self, Work};
+use super::record::Dataset;
+use super::table::median;
+use super::{measure, traces_plot};
+
+/// What `cargo lab campaign traces` was asked for.
+#[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// The program to measure: `onefold` as it is released, with `onefold-lab` beside it
+    /// The program to measure: `onefold` as it is released
     #[arg(long)]
     onefold: PathBuf,
     /// How often each is replayed
@@ -106,15 +108,15 @@ const NOTES: [&str; 4] = [
 
 /// Measures, prints and writes the record and the plot.
 pub(crate) fn measure(options: &Options) -> Result<()> {
-    let (onefold, work) = bench::program_and_work(&options.onefold, options.dir.as_deref())?;
-    let lab = onefold.with_file_name("onefold-lab");
+    let (onefold, work) = backups::program_and_work(&options.onefold, options.dir.as_deref())?;
+    let lab = env::current_exe().context("where this program is")?;
     let traces = work.fresh("traces")?;
     for trace in TRACES {
         let text = File::create(traces.join(trace))?;
         let mut generate = Command::new(&lab);
         generate.args(["trace", "generate", "--like", trace]);
         generate.arg(format!("--operations={}", options.operations));
-        let status = generate.stdout(text).status().context("onefold-lab trace generate")?;
+        let status = generate.stdout(text).status().context("cargo lab trace generate")?;
         ensure!(status.success(), "no trace was made: {status}");
     }
     let dataset = digest::of_tree(&traces)?;
@@ -151,7 +153,7 @@ pub(crate) fn measure(options: &Options) -> Result<()> {
     };
     let notes: Vec<_> = NOTES.into_iter().chain([place.as_str()]).collect();
     let tools = [("onefold".into(), version)].into();
-    bench::write_record(&options.out, dataset, CACHE_STATE, tools, samples, &notes)
+    backups::write_record(&options.out, dataset, CACHE_STATE, tools, samples, &notes)
 }
 
 fn replay(
@@ -172,23 +174,23 @@ fn replay(
         .status()?;
     ensure!(status.success(), "no pool was made: {status}");
     rustix::fs::sync();
-    let mut command = Command::new(onefold.with_file_name("onefold-lab"));
+    let mut command = Command::new(env::current_exe()?);
     command.args(["trace", "replay", "--json"]).arg(format!("--depth={depth}"));
     command.arg("--pool").arg(&pool).arg(trace);
     command.stdin(Stdio::null()).stdout(File::create(&out)?);
     let (status, usage) = measure::run(&mut command)?;
-    ensure!(status.success(), "onefold-lab trace replay ended with {status}");
+    ensure!(status.success(), "cargo lab trace replay ended with {status}");
     let text = fs::read_to_string(&out)?;
     let sample = Sample {
         trace: trace.file_name().unwrap_or_default().to_string_lossy().into_owned(),
         fingerprint: hash.into(),
         round,
-        replayed: serde_json::from_str(&text).context("what onefold-lab trace replay tells")?,
+        replayed: serde_json::from_str(&text).context("what cargo lab trace replay tells")?,
         user_seconds: usage.user.as_secs_f64(),
         system_seconds: usage.system.as_secs_f64(),
         peak_rss_bytes: usage.peak_rss,
     };
-    bench::remove(&folder)?;
+    backups::remove(&folder)?;
     Ok(sample)
 }
 

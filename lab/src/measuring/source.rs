@@ -8,9 +8,10 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::bench::{Scene, Work};
-use crate::digest;
-use crate::tool::Phase;
+use xtask::digest;
+
+use super::backups::{Scene, Work};
+use super::tool::Phase;
 
 /// What is backed up.
 pub(crate) struct Source {

@@ -11,16 +11,18 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::bench::{self, Work};
-use crate::measure::Usage;
-use crate::s3_process::{Meter, S3Process};
-use crate::sample_tree::SplitMix64;
-use crate::tool::Tool;
-use crate::workspace::{self, Cargo};
-use crate::{s3_server, similarity_plot};
+use xtask::s3_server;
+use xtask::sample_tree::SplitMix64;
+use xtask::workspace::{self, Cargo};
 
-/// What `cargo xtask bench similarity` was asked for.
-#[derive(clap::Args)]
+use super::backups::{self, Work};
+use super::measure::Usage;
+use super::s3_process::{Meter, S3Process};
+use super::similarity_plot;
+use super::tool::Tool;
+
+/// What `cargo lab bench similarity` was asked for.
+#[derive(Debug, clap::Args)]
 pub(crate) struct Options {
     /// How many of a hundred segments the site has
     #[arg(long, value_delimiter = ',', value_name = "PERCENT",
@@ -82,7 +84,7 @@ const NOTES: [&str; 4] = [
 
 /// Measures, prints and writes the record and the plot.
 pub(crate) fn measure(options: Options) -> Result<()> {
-    let versions = bench::versions(&[Tool::Onefold])?;
+    let versions = backups::versions(&[Tool::Onefold])?;
     let server = s3_server::install(Cargo::default()).context("there is no S3 server")?;
     let work = options.work.unwrap_or_else(|| workspace::target_dir().join("bench/work"));
     let work = Work::begin(&work)?;
@@ -94,7 +96,7 @@ pub(crate) fn measure(options: Options) -> Result<()> {
         let path = images.join(format!("{similarity}.img"));
         replaced.push((*similarity, write_image(&path, Some(*similarity), segments)?));
     }
-    let (_, dataset) = bench::read_dataset(&images)?;
+    let (_, dataset) = backups::read_dataset(&images)?;
     let mut samples = Vec::new();
     for round in 1..=options.rounds {
         for (similarity, replaced_bytes) in &replaced {
@@ -127,7 +129,7 @@ pub(crate) fn measure(options: Options) -> Result<()> {
         fs::write(plot, svg).with_context(|| plot.display().to_string())?;
     }
     work.end()?;
-    bench::write_record(&options.out, dataset, CACHE_STATE, versions, samples, &NOTES)
+    backups::write_record(&options.out, dataset, CACHE_STATE, versions, samples, &NOTES)
 }
 
 /// Writes an image, each segment of it the master's with a chance of `similarity` percent; without
@@ -137,11 +139,11 @@ fn write_image(path: &Path, similarity: Option<u64>, segments: u64) -> Result<u6
     let mut replaced = 0;
     for segment in 0..segments {
         let mut dice = SplitMix64((similarity.unwrap_or(0) << 32) | segment);
-        let is_master = similarity.is_none_or(|percent| dice.next() % 100 < percent);
-        let seed = if is_master { segment } else { (1 << 40) | (dice.next() >> 8) };
+        let is_master = similarity.is_none_or(|percent| dice.draw() % 100 < percent);
+        let seed = if is_master { segment } else { (1 << 40) | (dice.draw() >> 8) };
         replaced += if is_master { 0 } else { SEGMENT as u64 };
         let mut random = SplitMix64(seed.wrapping_mul(0x2545_f491_4f6c_dd1d));
-        bytes.extend((0..SEGMENT / 8).flat_map(|_| random.next().to_le_bytes()));
+        bytes.extend((0..SEGMENT / 8).flat_map(|_| random.draw().to_le_bytes()));
     }
     fs::write(path, bytes).with_context(|| path.display().to_string())?;
     Ok(replaced)
@@ -175,7 +177,7 @@ fn back_up(
         command.env("ONEFOLD_CACHE_DIR", folder.join("cache"));
         command.env("AWS_ENDPOINT_URL", meter.url());
         command.env("AWS_ACCESS_KEY_ID", "none").env("AWS_SECRET_ACCESS_KEY", "none");
-        bench::run_logged(&mut command, &log)
+        backups::run_logged(&mut command, &log)
     };
     run("master.img")?;
     meter.take();

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::record::Sample;
+use super::record::Sample;
 
 /// The tool that the others are compared with.
 const OURS: &str = "onefold";

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use crate::bench_similarity::Sample;
+use super::similarity::Sample;
 
 const PANEL: f64 = 300.0;
 const HEIGHT: f64 = 260.0;

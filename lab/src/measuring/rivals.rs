@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::workspace;
+use xtask::workspace;
 
 /// Builds bench/rivals, which is outside the workspace, and hands it `arguments`; paths in them are
 /// relative to where the command was typed.

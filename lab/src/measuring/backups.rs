@@ -5,8 +5,6 @@
 //! that loses data has no time at all.
 
 use std::collections::BTreeMap;
-use std::env;
-use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -16,15 +14,17 @@ use anyhow::{Context, Result, bail, ensure};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::bench_source::Source;
-use crate::digest;
-use crate::measure::{self, Usage};
-use crate::record::{self, Commit, Dataset, Machine, Record, Sample};
-use crate::tool::{Phase, Place, Tool};
-use crate::workspace::{self, Cargo};
-use crate::{bench_table, sample_tree};
+use xtask::record::{self, Commit, Machine, command_line};
+use xtask::workspace::{self, Cargo};
+use xtask::{digest, sample_tree};
 
-/// What `cargo xtask bench backup` was asked for.
+use super::measure::{self, Usage};
+use super::record::{Dataset, Record, Sample};
+use super::source::Source;
+use super::table;
+use super::tool::{Phase, Place, Tool};
+
+/// What `cargo lab bench backup` was asked for.
 pub(crate) struct Options {
     pub(crate) dataset: PathBuf,
     pub(crate) scene: Scene,
@@ -71,7 +71,7 @@ pub(crate) const READ_ONCE: &str = "warm: every file of the dataset was read onc
 const NOTES: [&str; 3] = [
     "onefold's first backup includes creating its repository; the rivals' `init` is not timed",
     "all encrypt but onefold-plain and floor; which settings a name stands for is said by \
-     `cargo xtask bench backup --help`",
+     `cargo lab bench backup --help`",
     "peak_rss_bytes is that of the largest process, as wait4 reports it",
 ];
 
@@ -95,7 +95,7 @@ pub(crate) fn backup(options: Options) -> Result<()> {
             let phases = options.scene.phases();
             samples.extend(run_round(*tool, round, phases, &work, &source, options.cold)?);
         }
-        print!("{}", bench_table::of(&samples));
+        print!("{}", table::of(&samples));
     }
     drop(source);
     let store = format!("repositories and restored trees lie on {}", work.file_system()?);
@@ -172,7 +172,7 @@ pub(crate) fn write_record<S: PartialEq + Serialize + DeserializeOwned>(
 ) -> Result<()> {
     let record = Record {
         name: out.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
-        command_line: command_line(),
+        command_line: command_line("cargo lab"),
         date: record::now()?,
         commit: Commit::current(),
         machine: Machine::this(),
@@ -356,17 +356,4 @@ pub(crate) fn remove(folder: &Path) -> Result<()> {
         fs::remove_dir_all(folder).with_context(|| format!("remove {}", folder.display()))?;
     }
     Ok(())
-}
-
-/// The command as it was given; of absolute paths only the last component, because where a machine
-/// keeps its data is nobody's business.
-pub(crate) fn command_line() -> String {
-    let shown = |argument: OsString| match Path::new(&argument) {
-        path if path.is_absolute() => {
-            format!("…/{}", path.file_name().unwrap_or_default().to_string_lossy())
-        }
-        _ => argument.to_string_lossy().into_owned(),
-    };
-    let arguments: Vec<String> = env::args_os().skip(1).map(shown).collect();
-    format!("cargo xtask {}", arguments.join(" "))
 }

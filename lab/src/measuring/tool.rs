@@ -15,8 +15,8 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use clap::ValueEnum;
 
-use crate::record::first_words;
-use crate::{programs, workspace};
+use xtask::record::first_words;
+use xtask::{programs, workspace};
 
 /// A tool, or one way of running it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -128,7 +128,7 @@ impl Tool {
         match self {
             Self::Onefold | Self::OnefoldPlain => "`cargo build --release --package onefold`",
             Self::Restic | Self::Rustic | Self::Kopia | Self::KopiaDefaults => {
-                "`cargo xtask bench install`"
+                "`cargo lab bench install`"
             }
             Self::Borg | Self::BorgDefaults => "`apt-get install borgbackup`",
             Self::Floor => "`apt-get install tar findutils`",
@@ -182,7 +182,7 @@ impl Tool {
     }
 }
 
-/// Where `cargo xtask bench install` puts a rival's program.
+/// Where `cargo lab bench install` puts a rival's program.
 fn rival(name: &str) -> PathBuf {
     workspace::target_dir().join("rivals/bin").join(name)
 }

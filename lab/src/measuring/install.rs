@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, ensure};
 use clap::ValueEnum;
 
-use crate::workspace::{self, Cargo};
+use xtask::workspace::{self, Cargo};
 
 /// A tool that is no package of Debian in the version that is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -16,7 +16,7 @@ pub(crate) enum Rival {
     Rustic,
 }
 
-/// Installs `rivals` where `cargo xtask bench backup` looks for them; what is there is left alone.
+/// Installs `rivals` where `cargo lab bench backup` looks for them; what is there is left alone.
 pub(crate) fn install(cargo: Cargo, rivals: &[Rival]) -> Result<()> {
     rivals.iter().try_for_each(|rival| match rival {
         Rival::Restic => of_go("restic", "github.com/restic/restic", "v0.19.1", "/cmd/restic"),

@@ -16,12 +16,14 @@ use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::bench;
-use crate::bench_table::{lower_bound, median};
-use crate::record::{self, Dataset};
+use xtask::record;
 
-/// What `cargo xtask campaign nbd` was asked for.
-#[derive(clap::Args)]
+use super::backups;
+use super::record::Dataset;
+use super::table::{lower_bound, median};
+
+/// What `cargo lab campaign nbd` was asked for.
+#[derive(Debug, clap::Args)]
 pub(crate) struct Options {
     /// The program to measure: `onefold` as it is released
     #[arg(long)]
@@ -149,7 +151,7 @@ fn notes(options: &Options) -> Vec<String> {
 /// Measures, prints and writes the record.
 pub(crate) fn measure(options: &Options) -> Result<()> {
     options.check()?;
-    let (onefold, work) = bench::program_and_work(&options.onefold, options.dir.as_deref())?;
+    let (onefold, work) = backups::program_and_work(&options.onefold, options.dir.as_deref())?;
     let mut samples = Vec::new();
     for round in 1..=options.rounds {
         let first = (round as usize - 1) % SERVERS.len();
@@ -170,7 +172,7 @@ pub(crate) fn measure(options: &Options) -> Result<()> {
                 samples.push(sample);
             }
             drop(served);
-            bench::remove(&folder)?;
+            backups::remove(&folder)?;
         }
     }
     print!("{}", table(&samples));
@@ -192,7 +194,7 @@ pub(crate) fn measure(options: &Options) -> Result<()> {
     let of_run = notes(options);
     let notes = of_run.iter().map(String::as_str).chain(NOTES).chain([place.as_str()]);
     let notes: Vec<_> = notes.collect();
-    bench::write_record(&options.out, dataset, CACHE_STATE, tools.into(), samples, &notes)
+    backups::write_record(&options.out, dataset, CACHE_STATE, tools.into(), samples, &notes)
 }
 
 /// The first line of what `program` says of its version.
@@ -522,8 +524,8 @@ fn table(samples: &[Sample]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::record::Record;
-    use crate::workspace;
+    use crate::measuring::record::Record;
+    use xtask::workspace;
 
     use super::*;
 

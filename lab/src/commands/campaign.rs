@@ -1,0 +1,73 @@
+//! `cargo lab campaign`
+
+use anyhow::Result;
+use clap::{Args, Subcommand};
+
+use crate::exit::Exit;
+use crate::measuring::{campaign, nbd, traces};
+
+const AFTER_HELP: &str = "\
+Examples:
+  cargo lab campaign index --dir DIR --out docs/records/NAME.json
+  cargo lab campaign table --out docs/records/NAME.json
+  cargo lab campaign engine --dir DIR --out docs/records/NAME.json
+  cargo lab campaign nbd --onefold target/release/onefold \\
+      --out docs/records/NAME.json
+  cargo lab campaign traces --onefold target/release/onefold \\
+      --out docs/records/NAME.json
+  cargo lab campaign far-away --source DIR --out docs/records/NAME.json";
+
+/// Measure the index, tables, volumes and repositories far away, for hours
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Campaign {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Measure the index as it grows beyond its memory, in a control group
+    Index {
+        /// Bytes of memory that it may have, the kernel's cache included; 0 for no limit
+        #[arg(long, default_value_t = 512 << 20)]
+        limit: u64,
+        /// `--dir DIR --out RECORD [--plot SVG] [--entries N] [--simulate N] [--scale N]
+        /// [--memory BYTES] [--lookups N]`
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+    /// Measure the tables of fingerprints in memory, half full and full
+    Table {
+        /// `--out RECORD [--only LAYOUT] [--entries N] [--operations N] [--rounds N]`
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+    /// Measure a pool of volumes without NBD, beside fingerprints and compression alone
+    Engine {
+        /// `--dir DIR --out RECORD [--plot SVG] [--known N] [--operations N] [--rounds N]
+        /// [--depth N]`
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+    /// Measure a served volume by fio beside nbdkit's file and memory plugins and qemu-nbd
+    Nbd(nbd::Options),
+    /// Replay traces in the shape of mail, web and homes (StreamDedup, figure 15)
+    Traces(traces::Options),
+    /// Measure commands on a simulated line to a repository far away
+    FarAway(campaign::FarAway),
+}
+
+impl Campaign {
+    pub(crate) fn run(self) -> Result<Exit> {
+        match self.command {
+            Command::Index { limit, arguments } => campaign::index(limit, &arguments),
+            Command::Table { arguments } => campaign::table(&arguments),
+            Command::Engine { arguments } => campaign::engine(&arguments),
+            Command::Nbd(options) => nbd::measure(&options),
+            Command::Traces(options) => traces::measure(&options),
+            Command::FarAway(options) => campaign::far_away(&options),
+        }?;
+        Ok(Exit::Fine)
+    }
+}

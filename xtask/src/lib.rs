@@ -1,0 +1,246 @@
+//! Developer commands: `cargo xtask test | tidy | figures | dataset | campaign | compat | instructions`.
+//!
+//! Depends on no crate of the engine, so that it builds, and judges, while they are broken. What is
+//! public is for the laboratory, which measures and is `cargo lab`.
+
+#![allow(
+    clippy::disallowed_methods,
+    reason = "writes records, datasets and scratch trees; no byte here belongs to a repository"
+)]
+
+mod campaign;
+mod compat;
+mod dataset;
+mod decisions;
+pub mod digest;
+mod edges;
+mod emulate;
+mod figures;
+mod guest_kernel;
+mod instructions;
+mod loops;
+mod manifest;
+mod mutants;
+mod old_program;
+pub mod outcome;
+pub mod programs;
+pub mod record;
+mod repository_loops;
+pub mod s3_server;
+pub mod sample_tree;
+mod suite;
+mod tally;
+mod tidy;
+pub mod workspace;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Parser, Subcommand};
+
+use crate::workspace::Cargo;
+
+/// Developer commands of Onefold.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Install what the tests need, run every check, and count what passed, failed and was skipped
+    Test {
+        /// Count each skip as a failure
+        #[arg(long)]
+        require_all: bool,
+        /// Use nothing from the network; what was fetched before is used
+        #[arg(long)]
+        offline: bool,
+        /// Leave out the tests on emulated CPUs; the reason is printed and each counted as a skip
+        #[arg(long, value_name = "REASON")]
+        skip_emulation: Option<String>,
+    },
+    /// Check the edges between crates, the lints, the docstrings and the length of source files
+    Tidy {
+        /// The workspace to check, if not this one
+        #[arg(long, value_name = "Cargo.toml")]
+        manifest_path: Option<PathBuf>,
+    },
+    /// Fetch a dataset
+    #[command(subcommand)]
+    Dataset(DatasetCommand),
+    /// Make the fixtures of this version of the format, once; or try an earlier program
+    Compat {
+        /// Build the program of this revision, and have it open, check, restore, prune and continue
+        /// what this one writes
+        #[arg(long, value_name = "REV", num_args = 0..=1,
+              default_missing_value = old_program::FROZEN)]
+        old: Option<String>,
+    },
+    /// Write the tables of figures in the documents anew, from the records
+    Figures,
+    /// Run something long by hand
+    #[command(subcommand)]
+    Campaign(CampaignCommand),
+    /// Count the instructions that each chunker takes a byte, and show what differs from the table
+    Instructions {
+        /// Write the table anew
+        #[arg(long)]
+        write: bool,
+    },
+}
+
+#[derive(Subcommand)]
+enum CampaignCommand {
+    /// Kill the binary in the middle of backups, prunes and restores, on a file system that loses
+    /// what was not synced
+    Kill {
+        /// How many backups are killed, and how many prunes
+        #[arg(long, default_value_t = 200)]
+        kills: u32,
+        /// The record to write, e.g. docs/records/NAME.json
+        #[arg(long)]
+        out: Option<PathBuf>,
+    },
+    /// Kill backups, prunes and restores of the real program at any moment, and run several at once;
+    /// restore and compare whatever was acknowledged
+    Loops {
+        /// How often each loop goes round
+        #[arg(long, default_value_t = 100)]
+        rounds: u32,
+        /// What draws changes and moments
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// The record to write, e.g. docs/records/NAME.json
+        #[arg(long)]
+        out: Option<PathBuf>,
+    },
+    /// Overwrite volumes at random where there is little room, and see that no write is refused
+    Room {
+        /// How long
+        #[arg(long, default_value_t = 3600)]
+        seconds: u64,
+        /// The record to write, e.g. docs/records/NAME.json
+        #[arg(long)]
+        out: Option<PathBuf>,
+    },
+    /// Change the code in small ways, and see whether the tests notice
+    Mutants {
+        /// How many changes are tried at most
+        #[arg(long, default_value_t = 200)]
+        count: usize,
+        /// What draws them
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// After how many minutes no more is begun
+        #[arg(long, default_value_t = 240)]
+        minutes: u64,
+        /// The record to write, e.g. docs/records/NAME.json
+        #[arg(long)]
+        out: Option<PathBuf>,
+    },
+    /// Let writers, pruners and readers of a repository take turns at its storage in many orders
+    Plays {
+        /// How many orders of each cast
+        #[arg(long, default_value_t = 5000)]
+        seeds: u32,
+        /// The record to write, e.g. docs/records/NAME.json
+        #[arg(long)]
+        out: Option<PathBuf>,
+    },
+    /// Fuzz every decoder of stored bytes, and the chunkers
+    Fuzz {
+        /// How long each target runs
+        #[arg(long, default_value_t = 60)]
+        seconds: u32,
+        /// The record to write, e.g. docs/records/NAME.json
+        #[arg(long)]
+        out: Option<PathBuf>,
+        /// The targets to run, if not all
+        targets: Vec<String>,
+    },
+    /// Kill `onefold serve` under load and in each operation, cut its power, damage what is left, and
+    /// hold it to what it acknowledged
+    ServeKill {
+        /// How many kills under load, and how many power cuts; a quarter as many in each operation
+        #[arg(long, default_value_t = 48)]
+        kills: u32,
+        /// The record to write, e.g. docs/records/NAME.json
+        #[arg(long)]
+        out: PathBuf,
+    },
+    /// Run the tests of the kernels under the address sanitizer
+    Asan,
+    /// Run the tests of the kernels' edges in Miri
+    Miri,
+}
+
+#[derive(Subcommand)]
+enum DatasetCommand {
+    /// Source trees of Kubernetes releases, one folder a version
+    Kubernetes {
+        /// How many versions, counted from v1.26.0
+        #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u8).range(1..=30))]
+        versions: u8,
+        /// Where the version folders go
+        #[arg(long)]
+        dir: PathBuf,
+    },
+}
+
+/// Does what the arguments of this process ask for.
+pub fn run() -> ExitCode {
+    let outcome = match Arguments::parse().command {
+        Command::Test { require_all, offline, skip_emulation } => {
+            return suite::run(&suite::Options { require_all, offline, skip_emulation });
+        }
+        Command::Tidy { manifest_path } => {
+            let manifest = manifest_path.unwrap_or_else(|| workspace::root().join("Cargo.toml"));
+            return if tidy::run(Cargo::default(), &manifest) {
+                ExitCode::SUCCESS
+            } else {
+                ExitCode::FAILURE
+            };
+        }
+        Command::Dataset(DatasetCommand::Kubernetes { versions, dir }) => {
+            dataset::kubernetes(&dir, &dataset::first_versions(versions.into()))
+        }
+        Command::Figures => figures::write(),
+        Command::Campaign(CampaignCommand::Fuzz { seconds, out, targets }) => {
+            campaign::fuzz(seconds, &targets, out.as_deref())
+        }
+        Command::Campaign(CampaignCommand::Kill { kills, out }) => {
+            campaign::kill(kills, out.as_deref())
+        }
+        Command::Campaign(CampaignCommand::Loops { rounds, seed, out }) => {
+            repository_loops::run(rounds, seed, out.as_deref())
+        }
+        Command::Campaign(CampaignCommand::Mutants { count, seed, minutes, out }) => {
+            mutants::run(count, seed, Duration::from_secs(60 * minutes), out.as_deref())
+        }
+        Command::Campaign(CampaignCommand::Plays { seeds, out }) => {
+            campaign::plays(seeds, out.as_deref())
+        }
+        Command::Campaign(CampaignCommand::ServeKill { kills, out }) => {
+            campaign::serve_kill(kills, &out)
+        }
+        Command::Campaign(CampaignCommand::Room { seconds, out }) => {
+            campaign::room(seconds, out.as_deref())
+        }
+        Command::Campaign(CampaignCommand::Asan) => campaign::asan(),
+        Command::Campaign(CampaignCommand::Miri) => campaign::miri(),
+        Command::Compat { old: Some(revision) } => compat::with_old(Cargo::default(), &revision),
+        Command::Compat { old: None } => compat::make(Cargo::default()),
+        Command::Instructions { write } => instructions::run(Cargo::default(), write),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
