@@ -37,9 +37,9 @@ const FOLDERS: [&str; 3] = ["", "docs", "docs/lab"];
 /// Writes all tables anew; prints which documents changed.
 pub(crate) fn write() -> Result<()> {
     let root = workspace::root();
-    for path in documents(&root)? {
+    for path in documents(root)? {
         let text = read(&path)?;
-        let made = rendered(&text, &root).with_context(|| path.display().to_string())?;
+        let made = rendered(&text, root).with_context(|| path.display().to_string())?;
         if made != text {
             fs::write(&path, made).with_context(|| path.display().to_string())?;
             println!("figures: wrote {}", path.display());
