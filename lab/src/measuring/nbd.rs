@@ -28,6 +28,9 @@ pub(crate) struct Options {
     /// The program to measure: `onefold` as it is released
     #[arg(long)]
     onefold: PathBuf,
+    /// An earlier program to measure beside it, as it was released
+    #[arg(long)]
+    before: Option<PathBuf>,
     /// How often each server runs each phase
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
@@ -66,12 +69,15 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Server {
     Onefold,
+    /// The earlier program.
+    Before,
     File,
     Qemu,
     Memory,
 }
 
-const SERVERS: [Server; 4] = [Server::Onefold, Server::File, Server::Qemu, Server::Memory];
+const SERVERS: [Server; 5] =
+    [Server::Onefold, Server::Before, Server::File, Server::Qemu, Server::Memory];
 
 /// How qemu-nbd serves its file: to as many connections as there may be jobs. Cache and AIO are its
 /// defaults: the system's cache, as nbdkit's file plugin uses it, and a pool of threads.
@@ -155,7 +161,9 @@ pub(crate) fn measure(options: &Options) -> Result<()> {
     let mut samples = Vec::new();
     for round in 1..=options.rounds {
         let first = (round as usize - 1) % SERVERS.len();
-        for server in SERVERS[first..].iter().chain(&SERVERS[..first]) {
+        let servers = SERVERS[first..].iter().chain(&SERVERS[..first]);
+        let is_here = |server: &&Server| **server != Server::Before || options.before.is_some();
+        for server in servers.filter(is_here) {
             let folder = work.fresh(server.name())?;
             let mut served = Served::start(*server, &onefold, &folder, options)?;
             for phase in PHASES {
@@ -184,7 +192,9 @@ pub(crate) fn measure(options: &Options) -> Result<()> {
         ("qemu-nbd", Path::new("qemu-nbd")),
         ("fio", Path::new("fio")),
     ];
-    let tools = programs.map(|(name, program)| (name.to_owned(), version(program)));
+    let before = options.before.as_ref().map(|before| ("onefold-before", before.as_path()));
+    let tools = programs.into_iter().chain(before);
+    let tools = tools.map(|(name, program)| (name.to_owned(), version(program)));
     let dataset = Dataset {
         name: format!("made by fio: {} % duplicates, 50 % compressible", options.dedupe),
         digest: "none: see the seed of each round, which is its number".into(),
@@ -194,7 +204,7 @@ pub(crate) fn measure(options: &Options) -> Result<()> {
     let of_run = notes(options);
     let notes = of_run.iter().map(String::as_str).chain(NOTES).chain([place.as_str()]);
     let notes: Vec<_> = notes.collect();
-    backups::write_record(&options.out, dataset, CACHE_STATE, tools.into(), samples, &notes)
+    backups::write_record(&options.out, dataset, CACHE_STATE, tools.collect(), samples, &notes)
 }
 
 /// The first line of what `program` says of its version.
@@ -223,6 +233,7 @@ impl Server {
     fn name(self) -> &'static str {
         match self {
             Self::Onefold => "onefold",
+            Self::Before => "onefold-before",
             Self::File => "nbdkit-file",
             Self::Qemu => "qemu-nbd",
             Self::Memory => "nbdkit-memory",
@@ -351,8 +362,10 @@ impl Served {
         let (socket, pool, file) =
             (folder.join("socket"), folder.join("pool"), folder.join("file"));
         let size = options.size << 20;
+        let program = options.before.as_deref().filter(|_| server == Server::Before);
+        let onefold = program.unwrap_or(onefold);
         let mut command = match server {
-            Server::Onefold => {
+            Server::Onefold | Server::Before => {
                 let made = Command::new(onefold)
                     .args(["--quiet", "volume", "create", "disk"])
                     .arg("--pool")
@@ -387,7 +400,8 @@ impl Served {
         };
         let child = command.stdin(Stdio::null()).spawn();
         let child = child.with_context(|| format!("{command:?}"))?;
-        let export = if server == Server::Onefold { "disk" } else { "" };
+        let is_pool = matches!(server, Server::Onefold | Server::Before);
+        let export = if is_pool { "disk" } else { "" };
         let uri = format!("nbd+unix:///{export}?socket={}", socket.display());
         let mut served = Self { server, child, uri };
         let begun = Instant::now();
@@ -483,7 +497,7 @@ fn cpu_ticks(stat: &str) -> Option<(u64, u64)> {
 /// at least with a confidence of 90 %.
 fn table(samples: &[Sample]) -> String {
     let mut table = String::from(
-        "\nphase                    server        jobs    op/s     MB/s   p50 µs   p99 µs  CPU s/GB  \
+        "\nphase                    server         jobs    op/s     MB/s   p50 µs   p99 µs  CPU s/GB  \
          onefold/server  at least\n",
     );
     for phase in PHASES {
@@ -492,7 +506,7 @@ fn table(samples: &[Sample]) -> String {
             samples.iter().filter(is_it).collect()
         };
         let ours = all(Server::Onefold);
-        for server in SERVERS {
+        for server in SERVERS.into_iter().filter(|server| !all(*server).is_empty()) {
             let of_server = all(server);
             let of = |value: fn(&Sample) -> f64| {
                 median(of_server.iter().map(|one| value(one)).collect()).unwrap_or(f64::NAN)
@@ -507,7 +521,7 @@ fn table(samples: &[Sample]) -> String {
             let bound = lower_bound(&ratios).unwrap_or(f64::NAN);
             let ratio = median(ratios).unwrap_or(f64::NAN);
             table.push_str(&format!(
-                "{:<24} {:<13} {:>4} {:>7.0} {:>8.1} {:>8.1} {:>8.1} {:>9.2} {ratio:>15.2} {bound:>9.2}\n",
+                "{:<24} {:<14} {:>4} {:>7.0} {:>8.1} {:>8.1} {:>8.1} {:>9.2} {ratio:>15.2} {bound:>9.2}\n",
                 phase.name(),
                 server.name(),
                 of_server.first().map_or(0, |one| one.jobs),
@@ -570,6 +584,7 @@ mod tests {
     fn options(jobs: u64) -> Options {
         Options {
             onefold: "onefold".into(),
+            before: None,
             rounds: 1,
             size: 16,
             jobs,
