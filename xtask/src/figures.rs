@@ -16,8 +16,8 @@
 //!
 //! The first line names the record, in docs/records. The second says which field of a sample tells its
 //! column, and which columns there are. Each row has a label, the field and value that its samples have,
-//! and the field to show, divided by a number if there is one. A figure is the median of all samples of
-//! its row and column. A line `record: NAME` has the rows behind it come from another record.
+//! and the field to show, which may be divided by numbers and other fields, as `bytes / seconds / 1000`. A
+//! figure is the median of all samples of its row and column. A line `record: NAME` has the rows behind it come from another record.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -140,7 +140,8 @@ struct Row<'a> {
     /// The field of its samples, and what that has to be.
     of: (&'a str, &'a str),
     shown: &'a str,
-    divisor: f64,
+    /// Numbers and fields.
+    divisors: Vec<&'a str>,
 }
 
 impl<'a> Row<'a> {
@@ -151,11 +152,18 @@ impl<'a> Row<'a> {
         };
         let of =
             of.split_once(" = ").with_context(|| format!("'{of}': expected 'FIELD = VALUE'"))?;
-        let (shown, divisor) = match shown.split_once(" / ") {
-            Some((shown, by)) => (shown, by.parse().with_context(|| format!("'{by}'"))?),
-            None => (shown, 1.0),
+        let mut terms = shown.split(" / ");
+        let shown = terms.next().unwrap_or_default();
+        Ok(Self { label, of, shown, divisors: terms.collect() })
+    }
+
+    /// What a sample shows.
+    fn value(&self, sample: &Value) -> Result<f64> {
+        let field = |name: &str| {
+            sample[name].as_f64().with_context(|| format!("a sample has no number '{name}'"))
         };
-        Ok(Self { label, of, shown, divisor })
+        let divided = |value: f64, by: &&str| Ok(value / by.parse().or_else(|_| field(by))?);
+        self.divisors.iter().try_fold(field(self.shown)?, divided)
     }
 
     /// The median of the samples of column `name`; nothing if it has none.
@@ -165,10 +173,7 @@ impl<'a> Row<'a> {
         };
         let mut values = Vec::new();
         for sample in samples.iter().filter(|one| is(one, (field, name)) && is(one, self.of)) {
-            let value = sample[self.shown].as_f64();
-            let value =
-                value.with_context(|| format!("a sample has no number '{}'", self.shown))?;
-            values.push(value / self.divisor);
+            values.push(self.value(sample)?);
         }
         values.sort_by(f64::total_cmp);
         let (low, high) = (values.len().saturating_sub(1) / 2, values.len() / 2);
@@ -196,7 +201,8 @@ mod tests {
 
     const TEXT: &str = "before\n<!-- figures: a\ncolumns: tool = one, two\n\
         First, s | phase = first | seconds\nAgain, s | phase = again | seconds\n\
-        First, KB | phase = first | bytes / 1000\n-->\n\nold\n<!-- end of figures -->\nbehind\n";
+        First, KB | phase = first | bytes / 1000\n\
+        First, KB a second | phase = first | bytes / seconds / 1000\n-->\n\nold\n<!-- end of figures -->\nbehind\n";
 
     fn root(text: &str) -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();
@@ -212,7 +218,8 @@ mod tests {
         assert!(stale(root.path()).unwrap()[0].contains("`cargo xtask figures`"));
         let made = rendered(TEXT, root.path()).unwrap();
         let table = "| | one | two |\n| --- | ---: | ---: |\n| First, s | 2.50 | 123 |\n\
-            | Again, s | 0.20 |  |\n| First, KB | 5.00 | 12.3 |\n";
+            | Again, s | 0.20 |  |\n| First, KB | 5.00 | 12.3 |\n\
+            | First, KB a second | 2.00 | 0.10 |\n";
         assert!(
             made.contains(&format!("-->\n\n{table}\n<!-- end of figures -->\nbehind\n")),
             "{made}"

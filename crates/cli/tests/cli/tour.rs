@@ -9,8 +9,11 @@ use onefold_testkit::text;
 
 use crate::lab::Lab;
 
+/// What happens before a command.
+type Prepare = fn(&Lab);
+
 /// What is typed, and what happens before it.
-const TOUR: [(&str, fn(&Lab)); 5] = [
+const TOUR: [(&str, Prepare); 5] = [
     ("backup --init --no-encryption --repo backup --host laptop project", write_project),
     ("backup --repo backup --host laptop project", copy_project),
     ("snapshots --repo backup", |_| {}),
