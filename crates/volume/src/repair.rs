@@ -142,8 +142,7 @@ impl Repair<'_> {
         let envelope = Envelope::plain(self.pool);
         let open_files = Options::default().open_files;
         let files = Files::new(Arc::clone(self.folder), envelope.clone(), open_files);
-        let is_told = |image: &&ContainerImage| image.is_sealed && !image.pages.is_empty();
-        for (number, image) in named.iter().filter(|(_, image)| is_told(image)) {
+        for (number, image) in named.iter().filter(|(_, image)| image.is_sealed) {
             let (file, missing) = files.open_sealed(*number)?;
             if let Some(missing) = missing {
                 let name = container_name(*number);
@@ -151,6 +150,10 @@ impl Repair<'_> {
                     "did without '{name}', which a compaction may have removed since; `onefold \
                      volume scrub` names the blocks that are lost with it: {missing}"
                 ));
+                continue;
+            }
+            if image.pages.is_empty() {
+                // it had its footer before the checkpoint, and no record tells of its pages
                 continue;
             }
             match file.directory(&envelope) {

@@ -296,3 +296,31 @@ fn a_repair_that_failed_anywhere_is_finished_by_the_next() {
     }
     assert!(failed > 20, "{failed}");
 }
+
+#[test]
+fn a_container_that_went_since_the_checkpoint_is_named() {
+    let place = Place::new();
+    let folder = place.folder();
+    Pool::create(&folder, Hash::Blake3).unwrap();
+    let (pool, _) = Pool::open(folder, options()).unwrap();
+    pool.create_volume("a", 1 << 20, BlockSize::B4096).unwrap();
+    // two containers, of which the first has its footer
+    let write = |seed| pool.volume("a").unwrap().write(0, &random(seed, 15 * BLOCK), NOW).unwrap();
+    write(1);
+    pool.checkpoint().unwrap();
+    write(2);
+    pool.flush().unwrap();
+    pool.note_acknowledged().unwrap();
+    let killed = place.copy();
+    drop(pool);
+    let gone = "container-00000001";
+    assert!(!killed.files().contains_key(gone), "nothing is in it any more");
+    let names = killed.files().into_keys();
+    let journal = names.filter(|name| name.starts_with("journal-")).max().unwrap();
+    killed.change(&journal, Vec::clear);
+    let settled = repair(&killed).settled;
+    assert!(
+        settled.iter().any(|line| line.contains(&format!("did without '{gone}'"))),
+        "{settled:?}"
+    );
+}
