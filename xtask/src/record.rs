@@ -55,7 +55,7 @@ where
     Ok(())
 }
 
-/// Reads what [`write`] wrote.
+/// Reads what [`write()`] wrote.
 pub fn read<R: DeserializeOwned>(path: &Path) -> Result<R> {
     let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
     serde_json::from_str(&text).with_context(|| format!("{}: no record", path.display()))
