@@ -20,7 +20,7 @@ const BLOCK: usize = 4096;
 const LEN: usize = 32 << 20;
 /// Connections that write, each its own blocks.
 const WRITERS: usize = 4;
-/// Of so many writes one is followed by a flush.
+/// A client flushes after each of so many writes.
 const FLUSH_EVERY: u64 = 500;
 
 /// Writes of each client at least: all of them together are six times the volume.

@@ -41,7 +41,7 @@ fn kills() -> u64 {
 const REST_EVERY: u64 = 4;
 const DAMAGE_EVERY: u64 = 2;
 
-/// Of so many kills under load one is in the midst of each operation.
+/// One in so many kills under load comes in the midst of each operation.
 const OPERATE_EVERY: u64 = 4;
 
 /// What happened, as it goes into a record.

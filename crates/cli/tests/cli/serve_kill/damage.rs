@@ -29,7 +29,7 @@ use crate::served::Served;
 
 /// Bytes of a frame before its body.
 const HEAD: usize = 36;
-/// Each copy of the note has so many bytes.
+/// Bytes of each copy of the note.
 const NOTE: usize = 4096;
 
 /// After so long a rest all that was acknowledged must be noted.

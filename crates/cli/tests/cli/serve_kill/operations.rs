@@ -25,7 +25,8 @@ use super::registers::{BLOCK, BLOCKS, Registers, is_one_of, read_blocks};
 use crate::lab::Lab;
 use crate::served::Served;
 
-/// A volume with one block in each of so many segments of 512. Deletions let some segments go at a time.
+/// Segments of 512 blocks of the wide volume, which has one block in each. A deletion gives up some of
+/// them at a time.
 const WIDE: &str = "wide";
 const SEGMENTS: u64 = 20;
 const LONG: u64 = SEGMENTS * 512;
@@ -91,7 +92,7 @@ impl Still {
         Self { blocks, contents: BTreeMap::from(ends) }
     }
 
-    /// The blocks that volumes like [`WIDE`] have of so many.
+    /// The mapped blocks of a wide volume of so many blocks.
     fn wide(blocks: u64) -> impl Iterator<Item = u64> {
         (0..SEGMENTS).map(|segment| segment * 513).filter(move |block| *block < blocks)
     }
@@ -203,7 +204,7 @@ impl Planned {
     }
 }
 
-/// A pool and what is known of its volumes.
+/// A pool, and what the test expects of its volumes.
 struct Pool {
     lab: Lab,
     registers: Registers,

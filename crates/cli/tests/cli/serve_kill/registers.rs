@@ -19,7 +19,7 @@ pub(super) const BLOCK: usize = 4096;
 pub(super) const BLOCKS: usize = 192;
 /// Connections that write, each its own blocks; one more flushes.
 pub(super) const WRITERS: usize = 4;
-/// Of so many changes one is an erase, and one is forced to be durable.
+/// One in so many changes is an erase, and one in so many is a write with FUA.
 const ERASE_EVERY: u64 = 7;
 const FORCE_EVERY: u64 = 11;
 
