@@ -36,8 +36,8 @@ fn kills() -> u64 {
     env::var("ONEFOLD_KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(4)
 }
 
-/// Of so many rounds one lets the server rest before the kill, and in one of so many copies of what it
-/// leaves are damaged. Every round with a rest is one of these.
+/// In one of so many rounds the server rests before the kill, and in one of so many the test damages copies
+/// of what the server left. Each round with a rest is one of the latter.
 const REST_EVERY: u64 = 4;
 const DAMAGE_EVERY: u64 = 2;
 

@@ -25,8 +25,8 @@ use super::registers::{BLOCK, BLOCKS, Registers, is_one_of, read_blocks};
 use crate::lab::Lab;
 use crate::served::Served;
 
-/// Segments of 512 blocks of the wide volume, which has one block in each. A deletion gives up some of
-/// them at a time.
+/// A volume that has one block in each of [`SEGMENTS`] segments of 512. A deletion gives up some of
+/// these segments at a time.
 const WIDE: &str = "wide";
 const SEGMENTS: u64 = 20;
 const LONG: u64 = SEGMENTS * 512;
