@@ -7,9 +7,8 @@ use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use onefold_backend::{BackendError, Folder, LocalFolder};
 use onefold_container::Codec;
-use onefold_terminal::{Console, size};
+use onefold_terminal::{Console, most_files, size};
 use onefold_volume::{Hash, Options, Pool, VolumeError};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// How it works.
 #[derive(Clone, Debug, Args)]
@@ -89,14 +88,4 @@ impl WorkingArgs {
         }
         Ok(pool)
     }
-}
-
-/// How many files this process may have open, at most 131,072 that are of use: as many as the system
-/// allows, where that is more than it has now.
-fn most_files() -> usize {
-    let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
-    // without it the pool opens files again more often
-    let most = setrlimit(Resource::Nofile, raised).map_or(limit.current, |()| limit.maximum);
-    most.unwrap_or(u64::MAX).min(1 << 17) as usize
 }

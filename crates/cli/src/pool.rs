@@ -6,8 +6,8 @@ use std::sync::Arc;
 use anyhow::{Context, Result, anyhow, ensure};
 use clap::{Args, Command, ValueEnum};
 use onefold_backend::{BackendError, Folder, LocalFolder};
+use onefold_terminal::most_files;
 use onefold_volume::{Options, Pool, Repaired, VolumeError};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::console::Console;
 use crate::service::control::Asking;
@@ -127,16 +127,6 @@ impl Doer<'_> {
         }
         server.ask(&request).with_context(|| place.place())?.accepted()
     }
-}
-
-/// How many files this process may have open, at most 131,072 that are of use: as many as the system
-/// lets anyone ask for, where that is more than it has now.
-pub(crate) fn most_files() -> usize {
-    let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
-    // without it the pool opens files again more often
-    let most = setrlimit(Resource::Nofile, raised).map_or(limit.current, |()| limit.maximum);
-    most.unwrap_or(u64::MAX).min(1 << 17) as usize
 }
 
 /// Warns of what is damaged in a pool.

@@ -5,6 +5,7 @@
 
 mod console;
 pub mod count;
+mod files;
 mod help;
 pub mod name;
 mod output;
@@ -14,5 +15,6 @@ pub mod size;
 pub mod table;
 
 pub use console::Console;
+pub use files::most_files;
 pub use help::with_joined_lines;
 pub use output::Output;

@@ -9,6 +9,8 @@ mod any;
 mod browser;
 #[cfg(feature = "certificates")]
 mod certificates;
+#[cfg(feature = "command")]
+pub mod command;
 mod corpus;
 mod damage;
 mod edit;

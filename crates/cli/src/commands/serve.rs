@@ -13,6 +13,7 @@ use onefold_nbd::{
     Address, Config, Event, Export, ExportList, Limits, Listen, Server, ServerError, Tls, TlsMode,
 };
 use onefold_store::Cancel;
+use onefold_terminal::most_files;
 use onefold_volume::{Pool, VolumeError};
 use rustix::io::Errno;
 use tracing::{info, warn};
@@ -21,7 +22,7 @@ use crate::console::Console;
 use crate::exit::Exit;
 use crate::failure;
 use crate::interrupt::cancel_telling;
-use crate::pool::{PoolArgs, most_files};
+use crate::pool::PoolArgs;
 use crate::service::Service;
 use crate::service::control::Bound;
 use crate::service::logs::{self, Failures, LogArgs};

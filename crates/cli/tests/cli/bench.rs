@@ -13,8 +13,7 @@ use onefold_testkit::random;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::lab::{Lab, Ran, number};
-use crate::unreadable::unprivileged;
+use crate::lab::{Lab, Ran, number, unprivileged};
 
 /// Of each dataset the results, by way of a file.
 fn results(lab: &Lab, arguments: &str) -> Vec<Value> {

@@ -1,11 +1,11 @@
 //! A directory of its own for each test, in which `onefold` is run.
 
 use std::fs;
-use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 
-use serde_json::Value;
+use onefold_testkit::command;
+pub(crate) use onefold_testkit::command::{Ran, number};
 use tempfile::TempDir;
 
 /// Where the binary under test is.
@@ -16,17 +16,6 @@ pub(crate) struct Lab {
     dir: TempDir,
     /// What is run: the binary under test, unless a test says otherwise.
     pub(crate) program: PathBuf,
-}
-
-/// What came of running `onefold`.
-#[derive(Debug)]
-pub(crate) struct Ran {
-    /// The command line, for messages.
-    pub(crate) line: String,
-    /// The exit code; of a process that a signal ended, 128 and the signal's number.
-    pub(crate) code: i32,
-    pub(crate) stdout: String,
-    pub(crate) stderr: String,
 }
 
 impl Lab {
@@ -83,62 +72,7 @@ impl Lab {
     }
 }
 
-impl Ran {
-    pub(crate) fn of(line: &str, output: Output) -> Self {
-        let status = output.status;
-        Self {
-            line: line.to_owned(),
-            code: status.code().unwrap_or_else(|| 128 + status.signal().unwrap()),
-            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
-            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-        }
-    }
-
-    /// Demands this exit code.
-    #[track_caller]
-    pub(crate) fn expect(self, code: i32) -> Self {
-        assert_eq!(self.code, code, "onefold {}: {self:#?}", self.line);
-        self
-    }
-
-    /// Demands that standard error has each of `texts`.
-    #[track_caller]
-    pub(crate) fn says(self, texts: &[&str]) -> Self {
-        for text in texts {
-            assert!(self.stderr.contains(text), "{text:?} is not said: {self:#?}");
-        }
-        self
-    }
-
-    /// Standard output as one JSON document.
-    #[track_caller]
-    pub(crate) fn json(&self) -> Value {
-        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:#?}"))
-    }
-
-    /// Standard output as JSON, one object a line.
-    #[track_caller]
-    pub(crate) fn json_lines(&self) -> Vec<Value> {
-        let parse = |line| {
-            let value: Value =
-                serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
-            assert!(value.is_object(), "{line}");
-            value
-        };
-        self.stdout.lines().map(parse).collect()
-    }
-
-    /// The last line of JSON, which must be a summary.
-    #[track_caller]
-    pub(crate) fn summary(&self) -> Value {
-        let last = self.json_lines().pop().unwrap_or_else(|| panic!("no output: {self:#?}"));
-        assert_eq!(last["type"], "summary", "{self:#?}");
-        last
-    }
-}
-
-/// A number in a JSON object.
-#[track_caller]
-pub(crate) fn number(value: &Value, field: &str) -> u64 {
-    value[field].as_u64().unwrap_or_else(|| panic!("no number '{field}' in {value}"))
+/// Runs `onefold` in `lab` as a user whom permissions bind.
+pub(crate) fn unprivileged(lab: &Lab) -> Option<impl Fn(&str) -> Ran> {
+    command::unprivileged(Path::new(ONEFOLD), lab.path(""))
 }

@@ -89,10 +89,3 @@ fn a_backup_outlives_the_reader_of_its_progress() {
     assert!(child.wait().unwrap().success(), "{said}");
     assert_eq!(lab.ok("snapshots --repo repo --json").json().as_array().unwrap().len(), 1);
 }
-
-impl Ran {
-    #[track_caller]
-    fn says_nothing(self) {
-        assert!(self.stderr.is_empty(), "{self:#?}");
-    }
-}

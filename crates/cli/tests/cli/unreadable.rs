@@ -3,11 +3,10 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::process::Command;
 
 use onefold_testkit::skip;
 
-use crate::lab::{Lab, ONEFOLD, Ran};
+use crate::lab::{Lab, unprivileged};
 
 #[test]
 fn a_file_that_nobody_can_read_is_left_out_with_3() {
@@ -53,29 +52,4 @@ fn what_permissions_forbid_is_left_out_with_3() {
     ran.says(&["src/forbidden'", "src/closed'", "Permission denied", "warning: 2 could not"]);
     assert_eq!(run("ls --repo repo latest").stdout, "open\n");
     forbid("src/closed", 0o755);
-}
-
-/// Runs `onefold` as a user whom permissions bind.
-pub(crate) fn unprivileged(lab: &Lab) -> Option<impl Fn(&str) -> Ran> {
-    let is_root = rustix::process::geteuid().is_root();
-    // The build's own directory may be closed to other users.
-    let binary = lab.path("onefold");
-    fs::copy(ONEFOLD, &binary).unwrap();
-    let start = move || match is_root {
-        true => {
-            let mut command = Command::new("setpriv");
-            command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"]).arg(&binary);
-            command
-        }
-        false => Command::new(&binary),
-    };
-    if let Err(error) = start().arg("--version").output() {
-        skip(&format!("root reads everything, and setpriv: {error}"));
-        return None;
-    }
-    let directory = lab.path("");
-    Some(move |line: &str| {
-        let output = start().args(line.split_whitespace()).current_dir(&directory).output();
-        Ran::of(line, output.unwrap())
-    })
 }
