@@ -1,4 +1,4 @@
-//! Developer commands: `cargo xtask test | tidy | figures | dataset | campaign | compat | instructions`.
+//! Developer commands: `cargo xtask test | tidy | floors | figures | dataset | campaign | compat | instructions`.
 //!
 //! Depends on no crate of the engine, so that it builds, and judges, while they are broken. What is
 //! public is for the laboratory, which measures and is `cargo lab`.
@@ -16,6 +16,7 @@ pub mod digest;
 mod edges;
 mod emulate;
 mod figures;
+mod floors;
 mod guest_kernel;
 mod instructions;
 mod loops;
@@ -69,6 +70,8 @@ enum Command {
         #[arg(long, value_name = "Cargo.toml")]
         manifest_path: Option<PathBuf>,
     },
+    /// Check the floors of the crates alone, which `tidy` does too
+    Floors,
     /// Fetch a dataset
     #[command(subcommand)]
     Dataset(DatasetCommand),
@@ -209,6 +212,7 @@ pub fn run() -> ExitCode {
             dataset::kubernetes(&dir, &dataset::first_versions(versions.into()))
         }
         Command::Figures => figures::write(),
+        Command::Floors => floors::check(workspace::root()),
         Command::Campaign(CampaignCommand::Fuzz { seconds, out, targets }) => {
             campaign::fuzz(seconds, &targets, out.as_deref())
         }

@@ -1,4 +1,4 @@
-//! Keeps what the compiler alone does not: the edges between crates, shared lints, docstrings, tables of
+//! Keeps what the compiler alone does not: the edges between crates, their floors, shared lints, docstrings, tables of
 //! figures, the index of decisions, and that nobody alters the fixtures of a frozen format.
 
 use std::fs;
@@ -13,6 +13,7 @@ use crate::compat;
 use crate::decisions;
 use crate::edges::{self, Metadata};
 use crate::figures;
+use crate::floors;
 use crate::manifest;
 use crate::workspace::Cargo;
 
@@ -52,6 +53,7 @@ fn check(cargo: Cargo, manifest_path: &Path) -> Result<Findings> {
     errors.extend(undocumented(cargo, manifest_path)?);
     let workspace = Path::new(&metadata.workspace_root);
     errors.extend(compat::violations(&workspace.join("compat"))?);
+    errors.extend(floors::violations(workspace)?);
     errors.extend(figures::stale(workspace)?);
     errors.extend(decisions::unlisted(&workspace.join("docs/decisions"))?);
     let root = format!("{}/", metadata.workspace_root);
