@@ -1,7 +1,7 @@
 //! What changed from one snapshot to another.
 
-use crate::chunks::ChunkReader;
-use crate::entries::Entries;
+use crate::chunks::reader::ChunkReader;
+use crate::reading::entries::Entries;
 use crate::tree::{self, Detail, Entry, Meta, Node};
 use crate::{Repository, StoreError};
 

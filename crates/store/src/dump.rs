@@ -7,13 +7,13 @@ use std::thread;
 
 use bytes::Bytes;
 
-use crate::chunks::ChunkReader;
-use crate::inodes::Inodes;
-use crate::layout::Layout;
+use crate::chunks::reader::ChunkReader;
+use crate::reading::windows::{Step, Windows};
 use crate::repository::walk;
+use crate::tree::inodes::Inodes;
+use crate::tree::layout::Layout;
 use crate::tree::{Entry, Node};
 use crate::view::weight;
-use crate::windows::{Step, Windows};
 use crate::{Cancel, Repository, StoreError};
 
 /// Bytes of decompressed groups that are kept.

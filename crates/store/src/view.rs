@@ -7,8 +7,8 @@ use onefold_fingerprint::Fingerprint;
 use quick_cache::sync::Cache;
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 
-use crate::chunks::ChunkReader;
-use crate::read_ahead::ReadAhead;
+use crate::chunks::reader::ChunkReader;
+use crate::reading::read_ahead::ReadAhead;
 use crate::repository::read_tree;
 use crate::tree::{Entry, Extent, Node, Tree};
 use crate::{Recipe, Repository, StoreError};

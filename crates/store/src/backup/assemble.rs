@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use super::sink::Sink;
-use crate::recipe::Joiner;
+use crate::tree::recipe::Joiner;
 use crate::tree::{self, Entry, Meta, Node, Tree};
 use crate::{Recipe, StoreError};
 

@@ -14,7 +14,6 @@
 
 mod assemble;
 mod beneath;
-pub(crate) mod commit;
 mod opened;
 pub(crate) mod pack;
 mod parent;
@@ -41,18 +40,18 @@ use onefold_container::{Codec, Compressor};
 use onefold_seal::ObjectId;
 
 use self::assemble::Tally;
-use self::commit::Announced;
 use self::pack::{Added, Packer, Press, Uploader};
 use self::parent::Parent;
 use self::sink::{Known, Sink};
 use self::sources::{Shape, Sources};
 use self::walk::Walk;
-use crate::alive::Alive;
 use crate::both::both;
 use crate::bundle::arrange_after_backup;
-use crate::place::Used;
+use crate::chunks::place::Used;
 use crate::seeded::{self, Bug};
 use crate::tree::{Entry, Time};
+use crate::writing::alive::Alive;
+use crate::writing::commit::Announced;
 use crate::{Cancel, Progress, Repository, Snapshot, StoreError, Summary};
 
 /// Lists of jobs that may wait for a reader.

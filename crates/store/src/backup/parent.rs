@@ -11,8 +11,8 @@ use onefold_seal::ObjectId;
 
 use super::Options;
 use super::sources::{Shape, Sources};
-use crate::log::Writer;
-use crate::snapshot::Snapshot;
+use crate::history::log::Writer;
+use crate::objects::snapshot::Snapshot;
 use crate::{Repository, StoreError};
 
 /// The most snapshots that are read together. The first read takes one, each later one eight times as

@@ -24,8 +24,8 @@ use super::opened::Opened;
 use super::share::Large;
 use super::stamps::{self, KnownStamps};
 use super::{Stop, Stream, source};
-use crate::chunks::ChunkReader;
-use crate::place::Used;
+use crate::chunks::place::Used;
+use crate::chunks::reader::ChunkReader;
 use crate::tree::{Entry, Meta, Node, Time};
 use crate::{IssueKind, Outcome, Progress, Recipe, StoreError};
 

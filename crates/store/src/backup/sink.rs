@@ -9,8 +9,8 @@ use onefold_index::{Claim, Hint, Index};
 
 use super::assemble::Tally;
 use super::pack::{Packer, Press};
-use crate::place::Used;
-use crate::recipe::Joiner;
+use crate::chunks::place::Used;
+use crate::tree::recipe::Joiner;
 use crate::{Progress, Recipe, StoreError};
 
 /// Which chunks are known, and which of them the backup relies on.

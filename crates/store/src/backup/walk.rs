@@ -17,9 +17,9 @@ use super::beneath::{Directory, Pool};
 use super::read::Job;
 use super::sources::{Branch, Shape, Source, Sources};
 use super::{Marker, Options, Stop, source};
-use crate::chunks::ChunkReader;
+use crate::chunks::reader::ChunkReader;
 use crate::repository::read_tree;
-use crate::select::{Excludes, Patterns, is_pattern};
+use crate::tree::select::{Excludes, Patterns, is_pattern};
 use crate::tree::{Entry, Meta, Time};
 use crate::{IssueKind, Progress, StoreError};
 

@@ -18,9 +18,9 @@ use super::{
     Comparison, Held, Listed, MAX_COPY, Of, bundle_name, compare, encode, list, new_id,
     within_bounds,
 };
-use crate::cache::Copied;
-use crate::fence;
-use crate::object::read_bounded;
+use crate::history::fence;
+use crate::local::cache::Copied;
+use crate::objects::read::read_bounded;
 use crate::repository::describe;
 use crate::{Repository, StoreError};
 

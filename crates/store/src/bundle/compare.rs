@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use onefold_seal::ObjectId;
 
 use super::{Held, Listed, MAX_LEN, Of, open};
-use crate::object::{read_object, read_objects};
+use crate::objects::read::{read_object, read_objects};
 use crate::{Repository, StoreError};
 
 /// What the copies of a bundle are, held against their originals.

@@ -2,7 +2,7 @@
 //! a few bundles instead of thousands of log entries, snapshots and index runs.
 //!
 //! Nothing depends on a bundle. What a copy must pass before it counts is in [`chain`] for log
-//! entries, in [`snapshot`](crate::snapshot) for snapshots and in [`loaded`](crate::loaded) for runs;
+//! entries, in [`snapshot`](crate::objects::snapshot) for snapshots and in [`loaded`](crate::session::index) for runs;
 //! which bundles there are is decided in [`arrange`]. Why nobody gains by a bundle is argued in
 //! docs/security.md.
 
@@ -23,7 +23,9 @@ pub(crate) use self::arrange::{Arranged, arrange, arrange_after_backup};
 pub(crate) use self::compare::{Comparison, compare};
 use self::shelf::within_bounds;
 pub(crate) use self::shelf::{Bundles, Copies};
-use crate::{Repository, StoreError, log, snapshot};
+use crate::history::log;
+use crate::objects::snapshot;
+use crate::{Repository, StoreError};
 
 /// Under which prefix of a repository bundles lie.
 pub(crate) const PREFIX: &str = "bundles/";

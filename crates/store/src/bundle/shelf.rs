@@ -7,9 +7,9 @@ use bytes::Bytes;
 use onefold_seal::ObjectId;
 
 use super::{Held, Listed, MAX_LEN, Of, list, open};
-use crate::cache::Copied;
-use crate::early::Early;
-use crate::object::read_bounded;
+use crate::local::cache::Copied;
+use crate::local::early::Early;
+use crate::objects::read::read_bounded;
 use crate::repository::describe;
 use crate::{Repository, StoreError};
 

@@ -13,7 +13,7 @@ use onefold_index::{IndexError, MAX_RUN_ENTRIES, Run, run_id, run_name};
 use onefold_seal::ObjectId;
 
 use super::{Check, Reading};
-use crate::object::{or_end, until_error};
+use crate::objects::read::{or_end, until_error};
 use crate::repository::listed;
 use crate::threads::{cores, each};
 use crate::{Place, Progress, Repository, StoreError};

@@ -4,8 +4,8 @@ use std::collections::{HashMap, HashSet};
 
 use onefold_index::Index;
 
-use crate::chunk_bits::{Bits, ChunkBits};
-use crate::chunks::ChunkReader;
+use crate::chunks::bits::{Bits, ChunkBits};
+use crate::chunks::reader::ChunkReader;
 use crate::{Place, Recipe};
 
 /// So many recipes are remembered at most whose root cannot be read, and so many trees of which some

@@ -1,7 +1,7 @@
 //! The way of a snapshot from one repository into another.
 //!
 //! The calling thread walks the snapshot and notes what it meets, in order. Chunks that are not there
-//! are brought in [windows](crate::windows); the threads that decode them also find out their names
+//! are brought in [windows](crate::reading::windows); the threads that decode them also find out their names
 //! there. What a window brings is stored in the order of the walk, so that what comes of a copy does not
 //! depend on which thread was faster.
 
@@ -13,13 +13,13 @@ use bytes::Bytes;
 use onefold_container::Content;
 use onefold_fingerprint::{Fingerprint, Fingerprinter};
 
-use crate::chunks::ChunkReader;
-use crate::entries::Entries;
-use crate::graft::{Graft, NewTree};
-use crate::recipe::Joiner;
+use crate::chunks::reader::ChunkReader;
+use crate::reading::entries::Entries;
+use crate::reading::windows::{Step, Windows};
+use crate::tree::recipe::Joiner;
 use crate::tree::{self, Detail, Entry, Node, Tree};
 use crate::view::weight;
-use crate::windows::{Step, Windows};
+use crate::writing::graft::{Graft, NewTree};
 use crate::{Cancel, Progress, Recipe, StoreError};
 
 /// Names of chunks that are remembered at most, some 40 MB.

@@ -11,12 +11,12 @@ use onefold_seal::ObjectId;
 pub use self::retention::{
     Candidate, Count, Duration, ParseDurationError, Period, Policy, reasons,
 };
-use crate::fence::{self, Fate};
-use crate::intent::intent_name;
-use crate::log;
-use crate::receipt::{self, receipt_name};
+use crate::history::fence::{self, Fate};
+use crate::history::log;
+use crate::objects::intent::intent_name;
+use crate::objects::receipt::{self, receipt_name};
+use crate::objects::snapshot::{self, snapshot_name};
 use crate::seeded::{self, Bug};
-use crate::snapshot::{self, snapshot_name};
 use crate::tree::Time;
 use crate::{Repository, Snapshot, StoreError};
 

@@ -4,10 +4,10 @@ use onefold_seal::{Envelope, ObjectId};
 
 use super::Prune;
 use crate::StoreError;
-use crate::alive::Dead;
-use crate::fence::{self, Fate};
-use crate::intent::{self, Intent, intent_id, intent_name};
+use crate::history::fence::{self, Fate};
+use crate::objects::intent::{self, Intent, intent_id, intent_name};
 use crate::tree::Time;
+use crate::writing::alive::Dead;
 
 /// A backup of which it is not known whether it will commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,7 +27,7 @@ impl Waiting {
 impl Prune<'_> {
     /// The backups that may still commit. Those that have, that have ended otherwise or that are
     /// taken for dead cannot any more, and their intents are deleted. Dead is what began long ago, and
-    /// what is known to be by a [lock](crate::alive).
+    /// what is known to be by a [lock](crate::writing::alive).
     pub(super) fn resolve_intents(&mut self) -> Result<Vec<(ObjectId, Intent)>, StoreError> {
         let dead = Dead::find(self.repository);
         let mut running = Vec::new();

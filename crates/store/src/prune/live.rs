@@ -5,10 +5,10 @@ use std::collections::{HashMap, HashSet};
 use onefold_fingerprint::Fingerprint;
 use onefold_index::Hint;
 
-use crate::chunk_bits::{Bits, ChunkBits};
-use crate::chunks::{ChunkReader, Chunks};
-use crate::entries::Entries;
-use crate::loaded::Loaded;
+use crate::chunks::bits::{Bits, ChunkBits};
+use crate::chunks::reader::{ChunkReader, Chunks};
+use crate::reading::entries::Entries;
+use crate::session::index::Loaded;
 use crate::tree::{self, Detail, Entry, Node, Tree};
 use crate::{Cancel, Place, Recipe, StoreError};
 

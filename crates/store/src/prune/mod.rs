@@ -13,7 +13,6 @@
 //! needed can be deleted is argued in docs/decisions/0011-prune.md.
 
 mod choose;
-pub(crate) mod copy;
 mod intents;
 mod live;
 mod merge;
@@ -30,20 +29,21 @@ use onefold_index as index;
 use onefold_seal::ObjectId;
 
 use self::choose::{Candidate, Choice, choose};
-use self::copy::Copier;
 pub use self::intents::Waiting;
 use self::live::{Live, Walk};
 use self::rewrite::{LiveChunk, Rewrite};
 use crate::bundle::{self, Arranged, Of};
-use crate::chunks::ChunkReader;
-use crate::fence::{self, Fate};
-use crate::intent::Intent;
-use crate::loaded::Loaded;
-use crate::mark::{self, mark_name};
+use crate::chunks::reader::ChunkReader;
+use crate::history::fence::{self, Fate};
+use crate::objects::intent::Intent;
+use crate::objects::mark::{self, mark_name};
+use crate::objects::snapshot::{self, Snapshot, snapshot_id};
+use crate::reading::trees_ahead;
 use crate::repository::describe;
 use crate::seeded::{self, Bug};
-use crate::snapshot::{self, Snapshot, snapshot_id};
-use crate::{Cancel, Progress, Recipe, Repository, StoreError, trees_ahead};
+use crate::session::index::Loaded;
+use crate::writing::copier::Copier;
+use crate::{Cancel, Progress, Recipe, Repository, StoreError};
 
 /// How much may stay though nobody needs it.
 #[derive(Debug, Clone, Copy, PartialEq)]

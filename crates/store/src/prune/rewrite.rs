@@ -16,9 +16,9 @@ use onefold_fingerprint::Fingerprint;
 
 use super::choose::Candidate;
 use super::live::Live;
-use crate::chunks::ChunkReader;
-use crate::fetch::{Keep, SHORTEST_OF_WINDOW, fetch};
-use crate::groups::Group;
+use crate::chunks::groups::Group;
+use crate::chunks::reader::ChunkReader;
+use crate::reading::fetch::{Keep, SHORTEST_OF_WINDOW, fetch};
 use crate::{Cancel, Place, StoreError, threads};
 
 /// Bytes of live chunks at which a window ends, where requests take time to travel and elsewhere. A

@@ -11,12 +11,12 @@ use onefold_seal::ObjectId;
 
 use super::Prune;
 use super::choose::{Candidate, Choice};
-use super::copy::Copier;
 use super::live::Live;
 use crate::StoreError;
-use crate::chunks::ChunkReader;
-use crate::loaded::Loaded;
+use crate::chunks::reader::ChunkReader;
 use crate::repository::describe;
+use crate::session::index::Loaded;
+use crate::writing::copier::Copier;
 
 /// Containers whose footers are read together: as many as the reader keeps, if they are long.
 const TOGETHER: usize = 32;

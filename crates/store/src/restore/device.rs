@@ -23,12 +23,12 @@ use super::moves::{self, Move, Mover};
 use super::seed::{self, Seeds};
 use super::standing::Sought;
 use super::window::{FileNumber, WantedChunk};
-use crate::bring::Bring;
-use crate::chunks::ChunkReader;
-use crate::fetch::{Keep, SHORTEST};
-use crate::layout::Layout;
+use crate::chunks::reader::ChunkReader;
+use crate::reading::bring::Bring;
+use crate::reading::fetch::{Keep, SHORTEST};
 use crate::repository::describe;
 use crate::threads::{cores, each};
+use crate::tree::layout::Layout;
 use crate::tree::{Entry, Node};
 use crate::{Cancel, IssueKind, Progress, Recipe, Repository, StoreError};
 

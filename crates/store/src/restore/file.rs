@@ -11,9 +11,9 @@ use onefold_container::MAX_GROUP_LEN;
 
 use super::target::{Target, set_meta};
 use super::{Components, Context, Counts, Overwrite};
-use crate::chunks::ChunkReader;
+use crate::chunks::reader::ChunkReader;
 use crate::error::is_lack_of_space;
-use crate::layout::Layout;
+use crate::tree::layout::Layout;
 use crate::tree::{self, Entry, Meta, Node};
 use crate::{Progress, Recipe, StoreError};
 

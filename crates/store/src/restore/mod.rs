@@ -54,14 +54,13 @@ use self::selection::Selection;
 use self::target::{Missing, Target};
 use self::window::{Window, content_of};
 use self::writer::Writer;
-use crate::chunks::ChunkReader;
-use crate::entries::Entries;
-use crate::inodes::Inodes;
+use crate::chunks::reader::ChunkReader;
+use crate::reading::entries::Entries;
+use crate::reading::trees_ahead;
 use crate::repository::{describe, walk};
+use crate::tree::inodes::Inodes;
 use crate::tree::{self, Detail, Entry, Meta, Node};
-use crate::{
-    Act, Cancel, IssueKind, Progress, Recipe, Repository, StoreError, threads, trees_ahead,
-};
+use crate::{Act, Cancel, IssueKind, Progress, Recipe, Repository, StoreError, threads};
 
 /// A path below the target, as the names that lead there. They are shared: of a deep tree every
 /// directory is remembered, and would else have a copy of all names above it.

@@ -23,7 +23,7 @@ use super::Components;
 use super::target::Target;
 use super::window::WantedChunk;
 use crate::backup::source::expect_contents;
-use crate::chunks::ChunkReader;
+use crate::chunks::reader::ChunkReader;
 use crate::threads::each;
 use crate::{Cancel, Progress, StoreError};
 

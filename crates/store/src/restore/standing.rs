@@ -21,7 +21,7 @@ use onefold_fingerprint::Fingerprint;
 use super::seed;
 use super::target::Target;
 use super::window::{FileNumber, MAX_SHORT, WantedChunk, Window};
-use crate::layout::Layout;
+use crate::tree::layout::Layout;
 use crate::tree::{Entry, Node};
 
 /// A long file is read this many bytes in front of what a window wants of it, and as many behind: its

@@ -13,7 +13,7 @@ use onefold_seal::wire::Reader;
 
 use super::file::RestoredFile;
 use super::{Components, Context};
-use crate::bring::Wanted;
+use crate::reading::bring::Wanted;
 use crate::tree::{self, Detail, Entry, Meta, Node};
 use crate::{Place, Recipe};
 

@@ -1,0 +1,4 @@
+pub(crate) mod bits;
+pub(crate) mod groups;
+pub(crate) mod place;
+pub(crate) mod reader;

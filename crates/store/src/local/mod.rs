@@ -1,0 +1,4 @@
+pub(crate) mod cache;
+pub(crate) mod early;
+pub(crate) mod known;
+pub(crate) mod slots;

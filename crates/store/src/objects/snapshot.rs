@@ -1,0 +1,505 @@
+//! Snapshots: what a source looked like at one moment.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::str::FromStr;
+
+use bytes::Bytes;
+use onefold_backend::{ObjectInfo, Objects};
+use onefold_seal::wire::{Put, Reader, WireError};
+use onefold_seal::{Envelope, Kind, ObjectId, SealError};
+
+use crate::bundle::Of;
+use crate::history::fence;
+use crate::local::cache::Copied;
+use crate::objects::read::{read_object, read_objects};
+use crate::tree::{self, Detail, Entry, Time};
+use crate::{Repository, StoreError};
+
+/// Under which prefix of a repository snapshots lie.
+pub(crate) const PREFIX: &str = "snapshots/";
+
+/// No snapshot is longer than this.
+pub(crate) const MAX_LEN: u64 = 16 << 20;
+
+/// The name of snapshot `id`.
+pub(crate) fn snapshot_name(id: ObjectId) -> String {
+    format!("{PREFIX}{id}")
+}
+
+/// The ids that a listing shows, each with its object's length in bytes: of snapshots, and of what
+/// stands in the place of some.
+pub(crate) fn ids(infos: &[ObjectInfo]) -> Vec<(ObjectId, u64)> {
+    infos.iter().filter_map(|info| Some((snapshot_id(&info.name)?, info.size))).collect()
+}
+
+/// The id that `name` stands for, or `None` if it is no snapshot's name.
+pub(crate) fn snapshot_id(name: &str) -> Option<ObjectId> {
+    name.strip_prefix(PREFIX)?.parse().ok()
+}
+
+/// What a source looked like at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Snapshot {
+    /// When the backup began.
+    pub time: Time,
+    /// On which host.
+    pub host: String,
+    /// By which user.
+    pub user: String,
+    /// The sources, absolute; bytes, not necessarily UTF-8.
+    pub paths: Vec<Vec<u8>>,
+    /// Words by which the user finds it again.
+    pub tags: Vec<String>,
+    /// The snapshot that unchanged files were recognised by.
+    pub parent: Option<ObjectId>,
+    /// Which version of the program made it.
+    pub program: String,
+    /// Counts of what was seen and stored.
+    pub summary: Summary,
+    /// The one source if it is a directory, else a directory that holds the sources.
+    pub root: Entry,
+    /// Whether a write-only client made it, or it was made of one that such a client made: it may say
+    /// anything of host and time. Told by how it is sealed, or by a tag.
+    pub is_from_client: bool,
+}
+
+/// The tag of copies of snapshots that a write-only client made, and of what a repair made of them.
+/// They are sealed by who copies or repairs.
+pub(crate) const FROM_CLIENT: &str = "from-write-only-client";
+
+/// What lies in a snapshot's place.
+#[derive(Debug)]
+pub(crate) enum Found {
+    /// The snapshot.
+    Snapshot(Box<Snapshot>),
+    /// A fence: there never was one, or it was taken away.
+    Fence,
+    /// What a write-only client put there of which the key was taken back before. It counts for
+    /// nothing.
+    Refused,
+}
+
+impl Found {
+    /// The snapshot, unless something else is in its place.
+    fn into_snapshot(self) -> Option<Snapshot> {
+        match self {
+            Self::Snapshot(snapshot) => Some(*snapshot),
+            Self::Fence | Self::Refused => None,
+        }
+    }
+}
+
+/// Counts of what a backup saw and stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Summary {
+    /// Regular files in the snapshot.
+    pub files: u64,
+    /// Directories in the snapshot.
+    pub directories: u64,
+    /// Everything else: links, devices, pipes, sockets.
+    pub others: u64,
+    /// Bytes of all files, holes left out.
+    pub bytes: u64,
+    /// Files taken over from the parent without reading them.
+    pub unchanged_files: u64,
+    /// Bytes of chunks that were new, metadata included.
+    pub new_bytes: u64,
+    /// Bytes that the new chunks take in containers.
+    pub stored_bytes: u64,
+    /// What could not be read and is therefore missing.
+    pub unreadable: u64,
+    /// How long the backup took.
+    pub milliseconds: u64,
+}
+
+impl Snapshot {
+    /// Puts the snapshot under `id`; gives the object once it is durable.
+    pub(crate) fn write(
+        &self,
+        objects: &dyn Objects,
+        envelope: &Envelope,
+        id: ObjectId,
+    ) -> Result<Bytes, StoreError> {
+        let object = Bytes::from(envelope.seal(Kind::Snapshot, id, &self.encode()));
+        objects.put(&snapshot_name(id), object.clone())?;
+        Ok(object)
+    }
+
+    /// Reads snapshot `id`; `None` if a fence is in its place, or it does not count.
+    pub(crate) fn find(repository: &Repository, id: ObjectId) -> Result<Option<Self>, StoreError> {
+        Self::look(repository, id).map(Found::into_snapshot)
+    }
+
+    /// What is in the place of snapshot `id`. Fails if a write-only client put it where somebody else
+    /// had a snapshot.
+    pub(crate) fn look(repository: &Repository, id: ObjectId) -> Result<Found, StoreError> {
+        Self::in_its_place(repository, id, Self::look_alone(repository, id)?)
+    }
+
+    /// What was found in the place of snapshot `id`, unless a write-only client put it where somebody
+    /// else had a snapshot.
+    fn in_its_place(
+        repository: &Repository,
+        id: ObjectId,
+        (found, client): (Found, Option<u32>),
+    ) -> Result<Found, StoreError> {
+        client.map_or(Ok(()), |client| repository.expect_own_place(id, client))?;
+        Ok(found)
+    }
+
+    /// As [`find`](Self::find), for all that were listed with their lengths in bytes: from copies of
+    /// the same length, or from the repository, many at a time. Each is handed to `take`.
+    pub(crate) fn find_many(
+        repository: &Repository,
+        listed: &[(ObjectId, u64)],
+        take: &mut dyn FnMut(ObjectId, Result<Option<Self>, StoreError>),
+    ) -> Result<(), StoreError> {
+        let wanted = Self::from_cache(repository, listed, take);
+        Self::by_name(repository, &wanted, take)
+    }
+
+    /// The same, only to be shown: from bundles as well, if a copy has the length that was listed.
+    /// Gives those of which only a copy in a bundle was read.
+    pub(crate) fn show_many(
+        repository: &Repository,
+        listed: &[(ObjectId, u64)],
+        take: &mut dyn FnMut(ObjectId, Result<Option<Self>, StoreError>),
+    ) -> Result<HashSet<ObjectId>, StoreError> {
+        let mut wanted = Self::from_cache(repository, listed, take);
+        let mut copied = HashSet::new();
+        if let Some(copies) = repository.copies(Of::Snapshots, wanted.len()) {
+            wanted.retain(|(id, len)| {
+                let copy = copies.get(id).filter(|copy| copy.len() as u64 == *len);
+                match copy.map(|copy| Self::open_found(repository, *id, copy)) {
+                    Some(Ok(Some(snapshot))) => {
+                        copied.insert(*id);
+                        take(*id, Ok(Some(snapshot)));
+                        false
+                    }
+                    _ => true,
+                }
+            });
+        }
+        Self::by_name(repository, &wanted, take)?;
+        Ok(copied)
+    }
+
+    /// The snapshot whose object is `bytes`; nothing if something else is in its place.
+    fn open_found(
+        repository: &Repository,
+        id: ObjectId,
+        bytes: &[u8],
+    ) -> Result<Option<Self>, StoreError> {
+        let found = Self::in_its_place(repository, id, Self::open(repository, id, bytes)?)?;
+        Ok(found.into_snapshot())
+    }
+
+    /// Hands those of which this machine has copies to `take`, and gives the others.
+    fn from_cache(
+        repository: &Repository,
+        listed: &[(ObjectId, u64)],
+        take: &mut dyn FnMut(ObjectId, Result<Option<Self>, StoreError>),
+    ) -> Vec<(ObjectId, u64)> {
+        let cache = repository.cache();
+        let mut wanted = Vec::new();
+        for (id, len) in listed {
+            let copy = |bytes: Bytes| Self::open_found(repository, *id, &bytes);
+            match cache.and_then(|cache| cache.get(Copied::Snapshot(*id, *len), copy)) {
+                Some(found) => take(*id, Ok(found)),
+                None => wanted.push((*id, *len)),
+            }
+        }
+        wanted
+    }
+
+    fn by_name(
+        repository: &Repository,
+        wanted: &[(ObjectId, u64)],
+        take: &mut dyn FnMut(ObjectId, Result<Option<Self>, StoreError>),
+    ) -> Result<(), StoreError> {
+        let cache = repository.cache();
+        let names = wanted.iter().map(|(id, _)| snapshot_name(*id));
+        read_objects(&*repository.objects, names, MAX_LEN, &mut |at, read| {
+            let (id, len) = wanted[at];
+            let found = read.and_then(|bytes| {
+                let found = Self::open_found(repository, id, &bytes)?;
+                // What stands in a snapshot's place is asked for each time.
+                if found.is_some() && bytes.len() as u64 == len {
+                    cache.inspect(|cache| cache.keep(Copied::Snapshot(id, len), &bytes));
+                }
+                Ok(found)
+            });
+            take(id, found);
+        })
+    }
+
+    /// As [`look`](Self::look), for all of `ids`, read together; each is handed to `take`.
+    pub(crate) fn look_many(
+        repository: &Repository,
+        ids: &[ObjectId],
+        take: &mut dyn FnMut(ObjectId, Result<Found, StoreError>),
+    ) -> Result<(), StoreError> {
+        let names: Vec<_> = ids.iter().map(|id| snapshot_name(*id)).collect();
+        read_objects(&*repository.objects, names, MAX_LEN, &mut |at, read| {
+            let id = ids[at];
+            let found = read
+                .and_then(|bytes| Self::open(repository, id, &bytes))
+                .and_then(|found| Self::in_its_place(repository, id, found));
+            take(id, found);
+        })
+    }
+
+    /// The same, whatever logs say, with the write-only client that sealed it, if one did.
+    pub(crate) fn look_alone(
+        repository: &Repository,
+        id: ObjectId,
+    ) -> Result<(Found, Option<u32>), StoreError> {
+        let bytes = read_object(&*repository.objects, &snapshot_name(id), MAX_LEN)?;
+        Self::open(repository, id, &bytes)
+    }
+
+    /// The same of the object `bytes`.
+    fn open(
+        repository: &Repository,
+        id: ObjectId,
+        bytes: &[u8],
+    ) -> Result<(Found, Option<u32>), StoreError> {
+        let envelope = &repository.envelope;
+        let object = snapshot_name(id);
+        let client = Envelope::client_of(bytes);
+        match envelope.open(Kind::Snapshot, id, bytes) {
+            Ok(_) if !repository.counts(id, bytes)? => Ok((Found::Refused, client)),
+            Ok(body) => match Self::decode(&body) {
+                Ok(mut snapshot) => {
+                    snapshot.is_from_client |= client.is_some();
+                    Ok((Found::Snapshot(Box::new(snapshot)), client))
+                }
+                Err(source) => Err(StoreError::Malformed { object, source }),
+            },
+            Err(source @ SealError::WrongKind { .. }) if bytes.len() as u64 <= fence::MAX_LEN => {
+                match envelope.open(Kind::Fence, id, bytes) {
+                    Ok(body) => match Reader::new(&body).finish() {
+                        Ok(()) => Ok((Found::Fence, None)),
+                        Err(source) => Err(StoreError::Malformed { object, source }),
+                    },
+                    Err(_) => Err(StoreError::Envelope { object, source }),
+                }
+            }
+            Err(source) => match client {
+                // Nor does what nobody can open, or only a later program.
+                Some(by) if repository.refuses(by, id)? => Ok((Found::Refused, client)),
+                _ => Err(StoreError::Envelope { object, source }),
+            },
+        }
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        let mut body = Vec::new();
+        body.put_signed(self.time.secs);
+        body.put_varint(self.time.nanos.into());
+        for text in [&self.host, &self.user, &self.program] {
+            body.put_bytes(text.as_bytes());
+        }
+        body.put_varint(self.paths.len() as u64);
+        self.paths.iter().for_each(|path| body.put_bytes(path));
+        body.put_varint(self.tags.len() as u64);
+        self.tags.iter().for_each(|tag| body.put_bytes(tag.as_bytes()));
+        body.put_bytes(self.parent.as_ref().map_or(&[][..], |id| id.as_bytes()));
+        self.summary.encode(&mut body);
+        tree::encode_entry(&self.root, &mut body);
+        body
+    }
+
+    /// The tags of what is made of this snapshot and sealed anew.
+    pub(crate) fn tags_of_copy(&self) -> Vec<String> {
+        let mut tags = self.tags.clone();
+        if self.is_from_client && !tags.iter().any(|tag| tag == FROM_CLIENT) {
+            tags.push(FROM_CLIENT.into());
+        }
+        tags
+    }
+
+    /// Decodes a snapshot's body.
+    pub fn decode(body: &[u8]) -> Result<Self, WireError> {
+        let mut reader = Reader::new(body);
+        let secs = reader.signed("seconds")?;
+        let nanos = reader.varint_to(999_999_999, "nanoseconds")? as u32;
+        let host = text(&mut reader)?;
+        let user = text(&mut reader)?;
+        let program = text(&mut reader)?;
+        let paths = list(&mut reader, |reader| Ok(reader.bytes("a path")?.to_vec()))?;
+        let tags = list(&mut reader, text)?;
+        let parent = match reader.bytes("the parent")? {
+            [] => None,
+            id => {
+                let id = id.try_into().map_err(|_| reader.error("a parent of 16 bytes"))?;
+                Some(ObjectId::from_bytes(id))
+            }
+        };
+        let summary = Summary::decode(&mut reader)?;
+        let root = tree::decode_entry(&mut reader, Detail::All)?;
+        if !root.name.is_empty() || !matches!(root.node, tree::Node::Directory { .. }) {
+            return Err(reader.error("a root that is a directory without a name"));
+        }
+        reader.finish()?;
+        let is_from_client = tags.iter().any(|tag| tag == FROM_CLIENT);
+        Ok(Self {
+            is_from_client,
+            time: Time { secs, nanos },
+            host,
+            user,
+            paths,
+            tags,
+            parent,
+            program,
+            summary,
+            root,
+        })
+    }
+}
+
+impl Summary {
+    fn encode(&self, body: &mut Vec<u8>) {
+        let Self { files, directories, others, bytes, unchanged_files, .. } = *self;
+        let Self { new_bytes, stored_bytes, unreadable, milliseconds, .. } = *self;
+        for count in [files, directories, others, bytes, unchanged_files] {
+            body.put_varint(count);
+        }
+        for count in [new_bytes, stored_bytes, unreadable, milliseconds] {
+            body.put_varint(count);
+        }
+    }
+
+    /// Takes the counts in the order in which they stand here.
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
+        let mut count = || reader.varint("a count");
+        Ok(Self {
+            files: count()?,
+            directories: count()?,
+            others: count()?,
+            bytes: count()?,
+            unchanged_files: count()?,
+            new_bytes: count()?,
+            stored_bytes: count()?,
+            unreadable: count()?,
+            milliseconds: count()?,
+        })
+    }
+}
+
+pub(crate) fn text(reader: &mut Reader<'_>) -> Result<String, WireError> {
+    let bytes = reader.bytes("a text")?;
+    match std::str::from_utf8(bytes) {
+        Ok(text) => Ok(text.to_owned()),
+        Err(_) => Err(reader.error("text in UTF-8")),
+    }
+}
+
+fn list<T>(
+    reader: &mut Reader<'_>,
+    mut item: impl FnMut(&mut Reader<'_>) -> Result<T, WireError>,
+) -> Result<Vec<T>, WireError> {
+    let count = reader.count(1, "a count")?;
+    (0..count).map(|_| item(reader)).collect()
+}
+
+/// How a user names a snapshot: `latest` or the first digits of its id.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SnapshotSpec {
+    /// The newest one.
+    Latest,
+    /// The one whose id begins so.
+    Prefix(String),
+}
+
+impl FromStr for SnapshotSpec {
+    type Err = StoreError;
+
+    fn from_str(text: &str) -> Result<Self, StoreError> {
+        if text == "latest" {
+            return Ok(Self::Latest);
+        }
+        let digits = text.to_ascii_lowercase();
+        let is_prefix = (1..=2 * ObjectId::LEN).contains(&digits.len())
+            && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+        if is_prefix {
+            return Ok(Self::Prefix(digits));
+        }
+        Err(StoreError::NoSnapshot {
+            spec: text.to_owned(),
+            hint: ": expected 'latest' or the first digits of a snapshot's id".into(),
+        })
+    }
+}
+
+impl fmt::Display for SnapshotSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Latest => f.write_str("latest"),
+            Self::Prefix(digits) => f.write_str(digits),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tree::{Meta, Node, Tree};
+
+    /// Each count another, so that none can stand in another's place.
+    const SUMMARY: Summary = Summary {
+        files: 1,
+        directories: 2,
+        others: 3,
+        bytes: 4,
+        unchanged_files: 5,
+        new_bytes: 6,
+        stored_bytes: 7,
+        unreadable: 8,
+        milliseconds: 900,
+    };
+
+    fn snapshot() -> Snapshot {
+        Snapshot {
+            time: Time { secs: -5, nanos: 7 },
+            host: "host".into(),
+            user: "user".into(),
+            paths: vec![b"/a".to_vec(), b"/\xff".to_vec()],
+            tags: vec!["one".into()],
+            parent: Some(ObjectId::from_bytes([3; 16])),
+            program: "onefold 0".into(),
+            summary: SUMMARY,
+            root: Entry {
+                name: Vec::new(),
+                meta: Meta::default(),
+                node: Node::Directory { tree: Tree::EMPTY },
+            },
+            is_from_client: false,
+        }
+    }
+
+    #[test]
+    fn what_was_encoded_decodes() {
+        assert_eq!(Snapshot::decode(&snapshot().encode()), Ok(snapshot()));
+        let orphan = Snapshot { parent: None, ..snapshot() };
+        assert_eq!(Snapshot::decode(&orphan.encode()), Ok(orphan));
+    }
+
+    #[test]
+    fn a_truncated_snapshot_is_refused() {
+        let body = snapshot().encode();
+        for len in 0..body.len() {
+            assert!(Snapshot::decode(&body[..len]).is_err(), "{len} bytes were enough");
+        }
+    }
+
+    #[test]
+    fn what_names_no_snapshot_is_refused() {
+        assert_eq!("latest".parse::<SnapshotSpec>().unwrap(), SnapshotSpec::Latest);
+        assert_eq!("AB".parse::<SnapshotSpec>().unwrap(), SnapshotSpec::Prefix("ab".into()));
+        for bad in ["", "xyz", "newest", &"0".repeat(33)] {
+            assert!(bad.parse::<SnapshotSpec>().is_err(), "{bad:?}");
+        }
+    }
+}

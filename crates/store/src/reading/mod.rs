@@ -1,0 +1,7 @@
+pub(crate) mod bring;
+pub(crate) mod entries;
+pub(crate) mod fetch;
+pub(crate) mod read_ahead;
+pub(crate) mod scratch;
+pub(crate) mod trees_ahead;
+pub(crate) mod windows;
