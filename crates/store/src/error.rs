@@ -9,7 +9,8 @@ use onefold_index::IndexError;
 use onefold_seal::wire::WireError;
 use onefold_seal::{ObjectId, SealError};
 
-use crate::Sighting;
+use crate::finding::{Warning, describe};
+use crate::sighting::Sighting;
 
 /// What can go wrong with a repository.
 #[derive(Debug, thiserror::Error)]
@@ -548,4 +549,12 @@ impl StoreError {
 /// Whether no space, or no quota, was left.
 pub(crate) fn is_lack_of_space(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+/// What is wrong with an object that can be done without, or the error if it cannot.
+pub(crate) fn damage(error: StoreError) -> Result<Warning, StoreError> {
+    match error.is_unreachable() || error.is_unknown_version() {
+        true => Err(error),
+        false => Ok(describe(&error)),
+    }
 }

@@ -9,8 +9,8 @@ use std::collections::HashSet;
 use onefold_fingerprint::Fingerprint;
 
 use crate::chunks::reader::ChunkReader;
+use crate::patterns::globs::Globs;
 use crate::repository::{Visit, extend, read_tree};
-use crate::tree::globs::Globs;
 use crate::tree::{self, Entry, Node, Tree};
 use crate::{Repository, StoreError};
 

@@ -2,8 +2,9 @@
 
 use std::num::NonZero;
 use std::ops::ControlFlow;
+use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
+use std::thread::{self, ScopedJoinHandle};
 
 /// How many threads can compute at once.
 pub(crate) fn cores() -> usize {
@@ -26,10 +27,43 @@ pub(crate) fn each<T: Sync>(
     thread::scope(|scope| {
         let others: Vec<_> = (1..threads.min(items.len())).map(|_| scope.spawn(run)).collect();
         let flow = run();
-        others.into_iter().fold(flow, |flow, thread| match thread.join() {
-            Ok(ControlFlow::Continue(())) => flow,
-            Ok(ControlFlow::Break(())) => ControlFlow::Break(()),
-            Err(panic) => std::panic::resume_unwind(panic),
+        others.into_iter().fold(flow, |flow, thread| match joined(thread) {
+            ControlFlow::Continue(()) => flow,
+            ControlFlow::Break(()) => ControlFlow::Break(()),
         })
     })
+}
+
+/// Does both at once, on two threads, and gives what comes of each.
+pub(crate) fn both<A: Send, B>(
+    one: impl FnOnce() -> A + Send,
+    other: impl FnOnce() -> B,
+) -> (A, B) {
+    thread::scope(|scope| {
+        let one = scope.spawn(one);
+        let other = other();
+        (joined(one), other)
+    })
+}
+
+/// What comes of a thread, whose panic goes on here.
+pub(crate) fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
+    thread.join().unwrap_or_else(|panic| resume_unwind(panic))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+
+    use super::*;
+
+    #[test]
+    fn neither_waits_for_the_other_to_end() {
+        let meet = Barrier::new(2);
+        let meeting = |value| {
+            meet.wait();
+            value
+        };
+        assert_eq!(both(|| meeting(1), || meeting(2)), (1, 2));
+    }
 }

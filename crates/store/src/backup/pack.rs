@@ -13,8 +13,8 @@ use onefold_index::{Index, IndexError, Listed, MAX_RUN_ENTRIES, Run};
 use onefold_seal::{Envelope, ObjectId};
 
 use crate::chunks::place::Containers;
+use crate::chunks::place::listed;
 use crate::local::cache::ObjectCache;
-use crate::repository::listed;
 use crate::seeded::{self, Bug};
 use crate::{Place, Progress, StoreError};
 

@@ -18,8 +18,8 @@ use super::read::Job;
 use super::sources::{Branch, Shape, Source, Sources};
 use super::{Marker, Options, Stop, source};
 use crate::chunks::reader::ChunkReader;
+use crate::patterns::select::{Excludes, Patterns, is_pattern};
 use crate::repository::read_tree;
-use crate::tree::select::{Excludes, Patterns, is_pattern};
 use crate::tree::{Entry, Meta, Time};
 use crate::{IssueKind, Progress, StoreError};
 

@@ -18,10 +18,10 @@ use super::{
     Comparison, Held, Listed, MAX_COPY, Of, bundle_name, compare, encode, list, new_id,
     within_bounds,
 };
+use crate::finding::describe;
 use crate::history::fence;
 use crate::local::cache::Copied;
 use crate::objects::read::read_bounded;
-use crate::repository::describe;
 use crate::{Repository, StoreError};
 
 /// The fewest objects that begin a bundle. As many requests are under way at a time, so whoever reads

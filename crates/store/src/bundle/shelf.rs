@@ -7,10 +7,10 @@ use bytes::Bytes;
 use onefold_seal::ObjectId;
 
 use super::{Held, Listed, MAX_LEN, Of, list, open};
+use crate::finding::describe;
 use crate::local::cache::Copied;
 use crate::local::early::Early;
 use crate::objects::read::read_bounded;
-use crate::repository::describe;
 use crate::{Repository, StoreError};
 
 /// Bundles are read where at least so many objects are wanted. Fewer are one batch of requests.

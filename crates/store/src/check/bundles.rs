@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use super::Check;
 use crate::StoreError;
 use crate::bundle::{Listed, Of, compare};
-use crate::repository::describe;
+use crate::finding::describe;
 
 impl Check<'_> {
     /// Nothing depends on a bundle, so a damaged one harms nothing but time; one that says what is not

@@ -13,8 +13,8 @@ use onefold_index::{IndexError, MAX_RUN_ENTRIES, Run, run_id, run_name};
 use onefold_seal::ObjectId;
 
 use super::{Check, Reading};
+use crate::chunks::place::listed;
 use crate::objects::read::{or_end, until_error};
-use crate::repository::listed;
 use crate::threads::{cores, each};
 use crate::{Place, Progress, Repository, StoreError};
 

@@ -10,7 +10,6 @@ mod containers;
 mod seen;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::fmt;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::thread;
@@ -22,10 +21,10 @@ use onefold_index::{self as index, Index};
 use onefold_seal::ObjectId;
 
 use self::seen::{Seen, Walk};
-use crate::both::{both, joined};
 use crate::bundle;
 use crate::chunks::place::Containers;
 use crate::chunks::reader::{ChunkReader, Chunks};
+use crate::finding::describe;
 use crate::history::log::Writer;
 use crate::history::seen as history;
 use crate::objects::intent;
@@ -34,9 +33,11 @@ use crate::objects::receipt::{self, receipt_id, receipt_name};
 use crate::objects::snapshot::{self, Found, snapshot_id, snapshot_name};
 use crate::reading::entries::Entries;
 use crate::reading::trees_ahead;
-use crate::repository::describe;
+use crate::threads::{both, joined};
 use crate::tree::{self, Detail, Node, Tree};
 use crate::{Cancel, Progress, Recipe, Repository, Snapshot, StoreError};
+
+pub use crate::finding::Finding;
 
 /// How much of the containers is read, beyond their footers.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -47,21 +48,6 @@ pub enum Reading {
     All,
     /// This percentage of the containers, picked at random.
     Percent(f64),
-}
-
-/// Something that is wrong.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finding {
-    /// The object's name, or the path in a snapshot.
-    pub object: String,
-    /// What is wrong with it.
-    pub problem: String,
-}
-
-impl fmt::Display for Finding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.object, self.problem)
-    }
 }
 
 /// What a check saw and found.

@@ -3,6 +3,9 @@
 use std::sync::RwLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use onefold_container::Directory;
+use onefold_fingerprint::Fingerprint;
+use onefold_index::Listed;
 pub use onefold_index::Place;
 use onefold_seal::ObjectId;
 
@@ -62,4 +65,19 @@ impl Used {
     pub(crate) fn numbers(&self) -> impl Iterator<Item = u32> + '_ {
         (0u32..).zip(&self.0).filter(|(_, used)| used.load(Ordering::Relaxed)).map(|(n, _)| n)
     }
+}
+
+/// What a container's footer lists, with places.
+pub(crate) fn places(
+    directory: &Directory,
+    container: u32,
+) -> impl Iterator<Item = (Fingerprint, Place)> + '_ {
+    (0u32..)
+        .zip(&directory.chunks)
+        .map(move |(slot, chunk)| (chunk.fingerprint, Place { container, slot, len: chunk.len }))
+}
+
+/// What a container's footer lists, as the index takes it.
+pub(crate) fn listed(directory: &Directory) -> Vec<Listed> {
+    directory.chunks.iter().map(|chunk| (chunk.fingerprint, chunk.len)).collect()
 }

@@ -17,10 +17,10 @@ use quick_cache::sync::Cache;
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 
 use crate::chunks::groups::{Group, Groups, Key};
+use crate::chunks::place::places;
 use crate::chunks::place::{Containers, LiveContainer, Used};
 use crate::local::cache::{self, Copied, ObjectCache};
 use crate::reading::fetch::{Keep, fetch};
-use crate::repository::places;
 use crate::{Place, Recipe, StoreError, threads};
 
 /// Bytes of decompressed groups that a reader keeps at most, unless it is told another bound.

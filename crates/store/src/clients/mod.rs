@@ -18,11 +18,11 @@ use onefold_backend::{BackendError, Objects};
 use onefold_seal::wire::{Put, Reader, WireError};
 use onefold_seal::{CHECK_LEN, Check, Envelope, HEADER_LEN, Kind, ObjectId, SealError};
 
+use crate::finding::describe;
 use crate::history::seen::{Commit, Seen};
 use crate::objects::read::read_object;
 use crate::objects::receipt::{self, receipt_name};
 use crate::objects::snapshot::{self, Found, snapshot_id, snapshot_name};
-use crate::repository::describe;
 use crate::seeded::{self, Bug};
 use crate::tree::Time;
 use crate::{KeyRemark, Repository, Snapshot, StoreError, WriteOnlyKey};

@@ -17,11 +17,11 @@ use onefold_seal::wire::{Put, Reader, WireError};
 use onefold_seal::{CHECK_LEN, Check, Envelope, Kind, ObjectId, PSEUDONYM_LEN};
 
 use crate::bundle::{Of, chain};
+use crate::finding::describe;
 use crate::history::seen::Seen;
 use crate::local::cache::{Copied, ObjectCache};
 use crate::objects::read::{ids, read_object, too_long};
 use crate::objects::snapshot::text;
-use crate::repository::describe;
 use crate::tree::Time;
 use crate::{Repository, StoreError};
 

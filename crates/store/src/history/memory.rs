@@ -7,12 +7,12 @@ use std::sync::Arc;
 use onefold_backend::{BackendError, Folder};
 use onefold_seal::{Check, ObjectId};
 
-use crate::check::Finding;
+use crate::finding::Finding;
+use crate::finding::describe;
 use crate::history::log::{Appended, At};
 use crate::history::seen::{Contradictions, Seen};
 use crate::local::cache::ObjectCache;
 use crate::local::slots::Slots;
-use crate::repository::describe;
 use crate::seeded::{self, Bug};
 use crate::{Repository, StoreError};
 

@@ -16,14 +16,14 @@ use onefold_backend::Objects;
 use onefold_seal::wire::{Put, Reader, WireError};
 use onefold_seal::{Check, Envelope, ObjectId, PSEUDONYM_LEN, SealError};
 
-use crate::check::Finding;
 use crate::clients::{Step, word_name};
+use crate::finding::Finding;
+use crate::finding::describe;
 use crate::history::fence;
 use crate::history::log::{self, Appended, At, Fetched, OwnHead, Writer};
 use crate::keys::epoch_name;
 use crate::objects::read::ids;
 use crate::objects::snapshot::{self, Found, Snapshot, snapshot_name, text};
-use crate::repository::describe;
 use crate::{Repository, StoreError};
 
 /// So many snapshots that no listing shows are asked for by name. If there are more, the listings

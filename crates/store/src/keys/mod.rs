@@ -21,11 +21,11 @@ use onefold_seal::{
 };
 
 use crate::bundle::Bundles;
-use crate::check::Finding;
 use crate::clients::{Step, word_at, word_name};
+use crate::finding::Finding;
+use crate::finding::describe;
 use crate::local::early::Opening;
 use crate::objects::read::{read_object, read_objects};
-use crate::repository::describe;
 use crate::seeded::{self, Bug};
 use crate::tree::Time;
 use crate::{Config, IndexPlace, KeyPair, Repository, StoreError};

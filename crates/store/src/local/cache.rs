@@ -19,9 +19,9 @@ use onefold_backend::{BackendError, LocalCache, Objects};
 use onefold_container::{ContainerError, Content, Directory, SealedContainer, StoredFooter};
 use onefold_seal::{Envelope, ObjectId};
 
+use crate::finding::describe;
 use crate::history::log::At;
 use crate::objects::snapshot::{self, snapshot_id};
-use crate::repository::describe;
 use crate::{Repository, StoreError, Warning};
 
 /// No copy is longer than this.

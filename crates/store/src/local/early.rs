@@ -19,10 +19,10 @@ use onefold_backend::{BackendError, ObjectInfo, Objects, OnAnswer, Request, Span
 use onefold_container as container;
 use onefold_index as index;
 
-use crate::both::joined;
 use crate::clients::{self, Step};
 use crate::history::log;
 use crate::objects::{config, mark, snapshot};
+use crate::threads::joined;
 use crate::{bundle, keys};
 
 /// For so long an answer serves.

@@ -5,7 +5,6 @@
 //! encrypted one; it does not tell a copy from its original.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 
 use onefold_backend::Folder;
 use onefold_seal::ObjectId;
@@ -13,18 +12,10 @@ use onefold_seal::wire::{Put, Reader, WireError};
 
 use crate::StoreError;
 use crate::local::slots::Slots;
+use crate::sighting::Sighting;
 
 /// What is kept is about no repository but all.
 const ABOUT: ObjectId = ObjectId::from_bytes([0; ObjectId::LEN]);
-
-/// A repository as it shows itself before it is opened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Sighting {
-    /// Which repository.
-    pub id: ObjectId,
-    /// Whether it says that it is encrypted.
-    pub is_encrypted: bool,
-}
 
 /// By location, the repositories that were used there.
 type ByLocation = BTreeMap<Vec<u8>, BTreeSet<Sighting>>;
@@ -90,13 +81,6 @@ impl KnownRepositories {
         let is_there =
             move |known: &BTreeSet<Sighting>| known.iter().any(|one| one.id == repository);
         self.by_location.iter().filter(move |(_, known)| is_there(known)).map(|(at, _)| &at[..])
-    }
-}
-
-impl fmt::Display for Sighting {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let how = if self.is_encrypted { "encrypted" } else { "not encrypted" };
-        write!(f, "{} ({how})", self.id)
     }
 }
 

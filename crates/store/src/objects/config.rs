@@ -8,8 +8,12 @@ use onefold_seal::wire::{Put, Reader, WireError};
 use onefold_seal::{Envelope, Keys, Kind, ObjectId, Suite};
 use zeroize::Zeroize;
 
+use onefold_container as container;
+use onefold_index as index;
+
 use crate::StoreError;
 use crate::objects::read::read_object;
+use crate::objects::snapshot;
 
 /// The name of the configuration's object.
 pub(crate) const NAME: &str = "config";
@@ -96,7 +100,7 @@ impl Config {
         let object = match read_object(objects, NAME, MAX_LEN) {
             Ok(object) => object,
             Err(StoreError::Backend(error)) if error.is_not_found() => {
-                return Err(match crate::repository::any_own_object(objects)? {
+                return Err(match any_own_object(objects)? {
                     Some(found) => StoreError::LostConfig { found },
                     None => StoreError::NoRepository,
                 });
@@ -177,4 +181,14 @@ impl Config {
         reader.finish()?;
         Ok(Self { params, fingerprint, compression_level, padding })
     }
+}
+
+/// Any object that only a repository has; anything else under the same root is not looked at.
+fn any_own_object(objects: &dyn Objects) -> Result<Option<String>, StoreError> {
+    for prefix in [snapshot::PREFIX, container::PREFIX, index::PREFIX] {
+        if let Some(name) = objects.list_names(prefix)?.into_iter().next() {
+            return Ok(Some(name));
+        }
+    }
+    Ok(None)
 }

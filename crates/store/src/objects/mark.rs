@@ -11,8 +11,8 @@ use onefold_seal::wire::{Put, Reader, WireError};
 use onefold_seal::{Envelope, Kind, ObjectId};
 
 use crate::StoreError;
+use crate::finding::describe;
 use crate::objects::read::{ids, read_objects};
-use crate::repository::describe;
 
 /// Under which prefix of a repository marks lie.
 pub(crate) const PREFIX: &str = "marks/";

@@ -12,7 +12,7 @@ use super::choose::{Candidate, Choice};
 use crate::StoreError;
 use crate::backup::pack::CONTAINER_CHUNKS;
 use crate::chunks::reader::ChunkReader;
-use crate::repository::describe;
+use crate::finding::describe;
 use crate::session::index::Loaded;
 
 /// A container is small below this fraction of the length, and of the chunks, at which one is sealed.

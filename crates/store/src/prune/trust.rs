@@ -14,7 +14,7 @@ use super::choose::{Candidate, Choice};
 use super::live::Live;
 use crate::StoreError;
 use crate::chunks::reader::ChunkReader;
-use crate::repository::describe;
+use crate::finding::describe;
 use crate::session::index::Loaded;
 use crate::writing::copier::Copier;
 

@@ -6,14 +6,13 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use onefold_backend::{BackendError, Folder, Objects};
-use onefold_container::{self as container, Directory};
-use onefold_fingerprint::{Fingerprint, FingerprintAlgorithm, Fingerprinter};
-use onefold_index::{self as index, Listed};
+use onefold_fingerprint::{FingerprintAlgorithm, Fingerprinter};
 use onefold_seal::{Envelope, Keys, ObjectId, Suite};
 
 use crate::bundle::Bundles;
 use crate::chunks::reader::ChunkReader;
 use crate::clients::Removal;
+use crate::finding::{Warning, describe};
 use crate::history::log::OwnHead;
 use crate::history::seen::Seen;
 use crate::keys::{self, Locked};
@@ -24,10 +23,7 @@ use crate::objects::snapshot;
 use crate::reading::entries::Entries;
 use crate::session::index::{IndexPlace, Loaded};
 use crate::tree::{self, Detail, Entry, Node};
-use crate::{Config, Place, Snapshot, SnapshotSpec, StoreError};
-
-/// Something wrong in the repository that did not stop it from opening.
-pub type Warning = String;
+use crate::{Config, Snapshot, SnapshotSpec, StoreError};
 
 /// The snapshots that could be read, with their ids, and what was wrong with the others.
 pub type SnapshotList = (Vec<(ObjectId, Snapshot)>, Vec<StoreError>);
@@ -424,16 +420,6 @@ pub(crate) fn fingerprinter(
     }
 }
 
-/// Any object that only a repository has; anything else under the same root is not looked at.
-pub(crate) fn any_own_object(objects: &dyn Objects) -> Result<Option<String>, StoreError> {
-    for prefix in [snapshot::PREFIX, container::PREFIX, index::PREFIX] {
-        if let Some(name) = objects.list_names(prefix)?.into_iter().next() {
-            return Ok(Some(name));
-        }
-    }
-    Ok(None)
-}
-
 /// Fails unless a repository can be made: there is nothing but, at most, the keys of inits that
 /// were cut off.
 pub(crate) fn expect_free(objects: &dyn Objects) -> Result<(), StoreError> {
@@ -495,43 +481,4 @@ pub(crate) fn extend(path: &mut Vec<u8>, name: &[u8]) -> usize {
     }
     path.extend_from_slice(name);
     len
-}
-
-/// What a container's footer lists, with places.
-pub(crate) fn places(
-    directory: &Directory,
-    container: u32,
-) -> impl Iterator<Item = (Fingerprint, Place)> + '_ {
-    (0u32..)
-        .zip(&directory.chunks)
-        .map(move |(slot, chunk)| (chunk.fingerprint, Place { container, slot, len: chunk.len }))
-}
-
-/// What a container's footer lists, as the index takes it.
-pub(crate) fn listed(directory: &Directory) -> Vec<Listed> {
-    directory.chunks.iter().map(|chunk| (chunk.fingerprint, chunk.len)).collect()
-}
-
-/// What is wrong with an object that can be done without, or the error if it cannot.
-pub(crate) fn damage(error: StoreError) -> Result<Warning, StoreError> {
-    match error.is_unreachable() || error.is_unknown_version() {
-        true => Err(error),
-        false => Ok(describe(&error)),
-    }
-}
-
-/// An error with its causes on one line.
-pub(crate) fn describe(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        // Some errors quote their source already.
-        if !text.contains(&cause_text) {
-            text.push_str(": ");
-            text.push_str(&cause_text);
-        }
-        source = cause.source();
-    }
-    text
 }

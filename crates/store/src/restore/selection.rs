@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::Options;
-use crate::tree::select::{PatternError, Patterns};
+use crate::patterns::select::{PatternError, Patterns};
 
 /// What `includes` pick, everything if there are none, without what `excludes` pick.
 pub(super) struct Selection {

@@ -19,10 +19,10 @@ use super::standing::{self, Content, Sought, Standing};
 use super::target::Target;
 use super::window::{FileNumber, ShortFile, WantedChunk, Window};
 use super::{Components, Context, Counts};
+use crate::finding::describe;
 use crate::reading::bring::Bring;
 use crate::reading::fetch::{Keep, SHORTEST};
 use crate::reading::scratch::Scratch;
-use crate::repository::describe;
 use crate::threads::each;
 use crate::{Recipe, StoreError};
 

@@ -12,14 +12,16 @@ use onefold_container as container;
 use onefold_index::{self as index, Index, IndexError, Listed, Memory, Run};
 use onefold_seal::ObjectId;
 
-use crate::both::both;
 use crate::bundle::Of;
 use crate::chunks::place::Containers;
+use crate::chunks::place::listed;
+use crate::error::damage;
+use crate::finding::{Warning, describe};
 use crate::local::cache::read_directories;
 use crate::objects::mark::{self, Marks};
 use crate::objects::read::{or_end, until_error};
-use crate::repository::{Warning, damage, describe, listed};
 use crate::seeded::{self, Bug};
+use crate::threads::both;
 use crate::{Repository, StoreError};
 
 /// Where an open repository keeps its index besides the repository itself.

@@ -9,11 +9,9 @@ use std::time::UNIX_EPOCH;
 
 use onefold_seal::wire::{Put, Reader, WireError};
 
-pub(crate) mod globs;
 pub(crate) mod inodes;
 pub(crate) mod layout;
 pub(crate) mod recipe;
-pub(crate) mod select;
 
 use crate::{Recipe, StoreError, clock};
 

@@ -17,8 +17,8 @@ use onefold_backend::{BackendError, Folder, Log};
 use onefold_seal::ObjectId;
 
 use crate::Repository;
+use crate::finding::describe;
 use crate::local::slots::patiently;
-use crate::repository::describe;
 
 const PREFIX: &str = "backup-";
 

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
-use crate::tree::select::PatternError;
+use crate::patterns::select::PatternError;
 
 /// Globs on names, and on paths.
 #[derive(Debug)]

@@ -1,0 +1,4 @@
+//! Patterns of paths, as users write them.
+
+pub(crate) mod globs;
+pub(crate) mod select;
