@@ -11,7 +11,7 @@ use onefold_seal::ObjectId;
 
 use super::Options;
 use super::sources::{Shape, Sources};
-use crate::history::log::Writer;
+use crate::objects::entry::Writer;
 use crate::objects::snapshot::Snapshot;
 use crate::{Repository, StoreError};
 

@@ -14,15 +14,16 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use bytes::Bytes;
 use onefold_seal::ObjectId;
 
-use super::{
-    Comparison, Held, Listed, MAX_COPY, Of, bundle_name, compare, encode, list, new_id,
-    within_bounds,
-};
+use super::{Comparison, compare, within_bounds};
 use crate::finding::describe;
-use crate::history::fence;
 use crate::local::cache::Copied;
+use crate::objects::bundle::{Held, Listed, Of, bundle_name, encode, list, new_id};
 use crate::objects::read::read_bounded;
+use crate::objects::snapshot;
 use crate::{Repository, StoreError};
+
+/// No longer object is copied: a request of its own costs little beside its bytes.
+const MAX_COPY: u64 = 64 << 10;
 
 /// The fewest objects that begin a bundle. As many requests are under way at a time, so whoever reads
 /// fewer objects by their names waits for one round trip.
@@ -180,7 +181,7 @@ fn is_due(repository: &Repository, of: Of) -> bool {
 /// The objects that may be bundled, with their lengths in bytes.
 fn originals(repository: &Repository, of: Of) -> Result<HashMap<ObjectId, u64>, StoreError> {
     let infos = repository.objects.list(of.prefix())?;
-    let is_fence = |len| of == Of::Snapshots && len <= fence::MAX_LEN;
+    let is_fence = |len| of == Of::Snapshots && len <= snapshot::MAX_FENCE_LEN;
     let listed = infos.iter().filter(|info| info.size <= MAX_COPY && !is_fence(info.size));
     Ok(listed.filter_map(|info| Some((of.id(&info.name)?, info.size))).collect())
 }

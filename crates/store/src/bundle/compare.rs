@@ -4,7 +4,8 @@ use std::collections::HashSet;
 
 use onefold_seal::ObjectId;
 
-use super::{Held, Listed, MAX_LEN, Of, open};
+use super::open;
+use crate::objects::bundle::{Held, Listed, MAX_LEN, Of};
 use crate::objects::read::{read_object, read_objects};
 use crate::{Repository, StoreError};
 

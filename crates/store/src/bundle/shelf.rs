@@ -6,10 +6,11 @@ use std::sync::OnceLock;
 use bytes::Bytes;
 use onefold_seal::ObjectId;
 
-use super::{Held, Listed, MAX_LEN, Of, list, open};
+use super::open;
 use crate::finding::describe;
 use crate::local::cache::Copied;
 use crate::local::early::Early;
+use crate::objects::bundle::{Held, Listed, MAX_LEN, Of, list};
 use crate::objects::read::read_bounded;
 use crate::{Repository, StoreError};
 

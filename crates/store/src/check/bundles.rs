@@ -4,8 +4,9 @@ use std::collections::HashSet;
 
 use super::Check;
 use crate::StoreError;
-use crate::bundle::{Listed, Of, compare};
+use crate::bundle::compare;
 use crate::finding::describe;
+use crate::objects::bundle::{Listed, Of};
 
 impl Check<'_> {
     /// Nothing depends on a bundle, so a damaged one harms nothing but time; one that says what is not

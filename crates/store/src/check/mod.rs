@@ -20,16 +20,17 @@ use onefold_fingerprint::Fingerprint;
 use onefold_index::{self as index, Index};
 use onefold_seal::ObjectId;
 
-use self::seen::{Seen, Walk};
-use crate::bundle;
+use self::seen::{Checked, Walk};
 use crate::chunks::place::Containers;
 use crate::chunks::reader::{ChunkReader, Chunks};
 use crate::finding::describe;
-use crate::history::log::Writer;
-use crate::history::seen as history;
+use crate::history::compare as history;
+use crate::objects::bundle;
+use crate::objects::entry::Writer;
 use crate::objects::intent;
 use crate::objects::mark::Marks;
 use crate::objects::receipt::{self, receipt_id, receipt_name};
+use crate::objects::seen::Seen;
 use crate::objects::snapshot::{self, Found, snapshot_id, snapshot_name};
 use crate::reading::entries::Entries;
 use crate::reading::trees_ahead;
@@ -103,7 +104,7 @@ pub(crate) struct Examined {
     /// Snapshots that are there and miss something of what they reach.
     pub(crate) broken: Vec<ObjectId>,
     /// What the logs say.
-    pub(crate) seen: history::Seen,
+    pub(crate) seen: Seen,
     /// Entries of logs that are missing or wrong, first and last.
     pub(crate) broken_logs: Vec<(Writer, (u64, u64))>,
     /// Snapshots that are missing, as the logs say.
@@ -166,7 +167,7 @@ fn examine_by(
             both(|| objects.list(index::PREFIX), || objects.list(snapshot::PREFIX));
         let (runs, snapshots) = (runs?, snapshots?);
         let logs = scope.spawn(|| {
-            let mut seen = history::Seen::default();
+            let mut seen = Seen::default();
             let found = seen.compare(repository, None)?;
             Ok::<_, StoreError>((seen, found))
         });
@@ -322,7 +323,7 @@ impl Check<'_> {
         if alone.is_empty() {
             return Ok(());
         }
-        let forgotten = history::Seen::forgotten_of(self.repository, alone)?;
+        let forgotten = Seen::forgotten_of(self.repository, alone)?;
         for id in alone {
             if !forgotten.contains(id) {
                 self.find(snapshot_name(*id), "is missing, though its backup was acknowledged");
@@ -339,11 +340,7 @@ impl Check<'_> {
     }
 
     /// Holds the snapshots against what all the logs say.
-    fn logs(
-        &mut self,
-        (seen, found): (history::Seen, history::Contradictions),
-        snapshots: &[ObjectInfo],
-    ) {
+    fn logs(&mut self, (seen, found): (Seen, history::Contradictions), snapshots: &[ObjectInfo]) {
         for finding in found.findings() {
             // A receipt may have told already.
             if !self.found.report.findings.iter().any(|other| other.object == finding.object) {
@@ -419,7 +416,7 @@ impl Check<'_> {
         let reader =
             ChunkReader::new(&**objects, envelope, None, fingerprinter, &index, &containers)
                 .keeping_short(std::mem::take(&mut self.with_trees));
-        let mut walk = Walk { reader: &reader, index: &index, seen: Seen::default() };
+        let mut walk = Walk { reader: &reader, index: &index, seen: Checked::default() };
         let mut refused = 0;
         self.progress.noun.get_or_init(|| "snapshots");
         self.progress.total_files.store(infos.len() as u64, Ordering::Relaxed);

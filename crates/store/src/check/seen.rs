@@ -19,7 +19,7 @@ const MAX_WHOLE: usize = 1 << 18;
 pub(super) struct Walk<'a> {
     pub(super) reader: &'a ChunkReader<'a>,
     pub(super) index: &'a Index,
-    pub(super) seen: Seen,
+    pub(super) seen: Checked,
 }
 
 /// A chunk that is a tree by itself was walked.
@@ -32,7 +32,7 @@ const WHOLE_TREE: Bits = Bits::nth(1);
 /// It grows with the chunks that are stored, by half a byte each, and by some hundred bytes for each
 /// node above the lowest and for what is broken. It does not grow with what refers to chunks.
 #[derive(Default)]
-pub(super) struct Seen {
+pub(super) struct Checked {
     /// Of trees of one chunk.
     slots: ChunkBits,
     /// Whether other trees are whole, with all that is below them.
@@ -83,7 +83,7 @@ impl Walk<'_> {
     }
 }
 
-impl Seen {
+impl Checked {
     /// Notes that some of a tree's own bytes are missing.
     pub(super) fn note_tree_in_part(&mut self, recipe: &Recipe) {
         if self.trees_in_part.len() < MAX_UNREADABLE {

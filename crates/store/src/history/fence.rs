@@ -11,9 +11,6 @@ use onefold_seal::{Kind, ObjectId, SealError};
 use crate::objects::snapshot::{Snapshot, snapshot_name};
 use crate::{Repository, StoreError};
 
-/// No fence is longer than this, and hardly a snapshot as short.
-pub(crate) const MAX_LEN: u64 = 128;
-
 /// What became of a backup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fate {

@@ -9,10 +9,11 @@ use onefold_seal::{Check, ObjectId};
 
 use crate::finding::Finding;
 use crate::finding::describe;
-use crate::history::log::{Appended, At};
-use crate::history::seen::{Contradictions, Seen};
+use crate::history::compare::Contradictions;
 use crate::local::cache::ObjectCache;
 use crate::local::slots::Slots;
+use crate::objects::entry::{Appended, At};
+use crate::objects::seen::Seen;
 use crate::seeded::{self, Bug};
 use crate::{Repository, StoreError};
 

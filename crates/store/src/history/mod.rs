@@ -1,4 +1,4 @@
+pub(crate) mod compare;
 pub(crate) mod fence;
 pub(crate) mod log;
 pub(crate) mod memory;
-pub(crate) mod seen;

@@ -20,7 +20,7 @@ use onefold_container::{ContainerError, Content, Directory, SealedContainer, Sto
 use onefold_seal::{Envelope, ObjectId};
 
 use crate::finding::describe;
-use crate::history::log::At;
+use crate::objects::entry::At;
 use crate::objects::snapshot::{self, snapshot_id};
 use crate::{Repository, StoreError, Warning};
 

@@ -19,11 +19,11 @@ use onefold_backend::{BackendError, ObjectInfo, Objects, OnAnswer, Request, Span
 use onefold_container as container;
 use onefold_index as index;
 
-use crate::clients::{self, Step};
-use crate::history::log;
+use crate::objects::bundle;
+use crate::objects::client::Step;
+use crate::objects::{client, entry, key};
 use crate::objects::{config, mark, snapshot};
 use crate::threads::joined;
-use crate::{bundle, keys};
 
 /// For so long an answer serves.
 const FRESH: Duration = Duration::from_secs(10);
@@ -91,7 +91,7 @@ impl Early {
     /// Reads all log entries, snapshots and runs that listings show which wait here, but those that
     /// `is_had`: for a client that knows nothing of the repository yet.
     pub(crate) fn ask_all(&self, is_had: &dyn Fn(&str) -> bool) {
-        let prefixes = [log::PREFIX, snapshot::PREFIX, index::PREFIX];
+        let prefixes = [entry::PREFIX, snapshot::PREFIX, index::PREFIX];
         let names = prefixes.iter().flat_map(|prefix| self.listed(prefix));
         let is_wanted = |name: &String| !is_had(name) && !self.lock().read.contains_key(name);
         self.ask(&[], names.filter(is_wanted).collect(), MAX_LEN);
@@ -236,7 +236,7 @@ impl Opening {
     }
 
     fn list(&self, names: Vec<String>) {
-        let first = [keys::PREFIX, keys::EPOCHS, clients::PREFIX, log::PREFIX, snapshot::PREFIX];
+        let first = [key::PREFIX, key::EPOCHS, client::PREFIX, entry::PREFIX, snapshot::PREFIX];
         let mut prefixes = [&first[..], &[mark::PREFIX, bundle::PREFIX]].concat();
         if self.needs_index {
             prefixes.push(index::PREFIX);
@@ -255,12 +255,12 @@ impl Opening {
             listed.filter(|name| is_it(name)).take(MAX_READ).collect::<Vec<_>>()
         };
         let names = [
-            of(keys::PREFIX, &|name| keys::key_id(name).is_some()),
-            of(keys::EPOCHS, &|name| keys::epoch_number(name).is_some()),
-            of(clients::PREFIX, &|name| {
-                clients::word_at(name).is_some_and(|(_, step)| step == Step::Kept)
+            of(key::PREFIX, &|name| key::key_id(name).is_some()),
+            of(key::EPOCHS, &|name| key::epoch_number(name).is_some()),
+            of(client::PREFIX, &|name| {
+                client::word_at(name).is_some_and(|(_, step)| step == Step::Kept)
             }),
-            log::last_of_each(&self.early.listed(log::PREFIX)).take(MAX_READ).collect(),
+            entry::last_of_each(&self.early.listed(entry::PREFIX)).take(MAX_READ).collect(),
         ];
         let prefixes: &[&str] = if self.needs_index { &[container::PREFIX] } else { &[] };
         self.early.ask(prefixes, names.concat(), MAX_LEN);

@@ -9,9 +9,8 @@ use onefold_backend::{ObjectInfo, Objects};
 use onefold_seal::wire::{Put, Reader, WireError};
 use onefold_seal::{Envelope, Kind, ObjectId, SealError};
 
-use crate::bundle::Of;
-use crate::history::fence;
 use crate::local::cache::Copied;
+use crate::objects::bundle::Of;
 use crate::objects::read::{read_object, read_objects};
 use crate::tree::{self, Detail, Entry, Time};
 use crate::{Repository, StoreError};
@@ -21,6 +20,9 @@ pub(crate) const PREFIX: &str = "snapshots/";
 
 /// No snapshot is longer than this.
 pub(crate) const MAX_LEN: u64 = 16 << 20;
+
+/// No fence is longer than this, and hardly a snapshot as short.
+pub(crate) const MAX_FENCE_LEN: u64 = 128;
 
 /// The name of snapshot `id`.
 pub(crate) fn snapshot_name(id: ObjectId) -> String {
@@ -277,7 +279,7 @@ impl Snapshot {
                 }
                 Err(source) => Err(StoreError::Malformed { object, source }),
             },
-            Err(source @ SealError::WrongKind { .. }) if bytes.len() as u64 <= fence::MAX_LEN => {
+            Err(source @ SealError::WrongKind { .. }) if bytes.len() as u64 <= MAX_FENCE_LEN => {
                 match envelope.open(Kind::Fence, id, bytes) {
                     Ok(body) => match Reader::new(&body).finish() {
                         Ok(()) => Ok((Found::Fence, None)),

@@ -32,10 +32,11 @@ use self::choose::{Candidate, Choice, choose};
 pub use self::intents::Waiting;
 use self::live::{Live, Walk};
 use self::rewrite::{LiveChunk, Rewrite};
-use crate::bundle::{self, Arranged, Of};
+use crate::bundle::{self, Arranged};
 use crate::chunks::reader::ChunkReader;
 use crate::finding::describe;
 use crate::history::fence::{self, Fate};
+use crate::objects::bundle::{Of, list as list_bundles};
 use crate::objects::intent::Intent;
 use crate::objects::mark::{self, mark_name};
 use crate::objects::snapshot::{self, Snapshot, snapshot_id};
@@ -567,7 +568,7 @@ impl Prune<'_> {
         if let Some(early) = &self.repository.early {
             early.ask(&Of::ALL.map(Of::prefix), Vec::new(), 0);
         }
-        let bundles = match bundle::list(self.objects()) {
+        let bundles = match list_bundles(self.objects()) {
             Ok(bundles) => bundles,
             Err(error) => return self.not_bundled(error),
         };

@@ -31,7 +31,9 @@ use crate::backup::pack::Added;
 use crate::check::{self, Examined, Reading};
 use crate::chunks::place::Used;
 use crate::chunks::reader::{ChunkReader, Chunks};
-use crate::history::log::{self, Writer};
+use crate::history::log::{self};
+use crate::objects::entry;
+use crate::objects::entry::Writer;
 use crate::objects::mark::{self, Marks};
 use crate::objects::read::{or_end, until_error};
 use crate::objects::receipt::{self, receipt_name};
@@ -431,7 +433,7 @@ impl Repair<'_> {
         for one in &contradictions.logs {
             broken.entry(one.writer).or_default().push((one.first, one.last));
         }
-        let listed = log::list(&*self.repository.objects)?;
+        let listed = entry::list(&*self.repository.objects)?;
         for (writer, mut settled) in broken {
             let shown = listed.iter().copied().filter(|at| at.writer == writer).max();
             // Behind all that anybody may have seen.

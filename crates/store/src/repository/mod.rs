@@ -11,14 +11,15 @@ use onefold_seal::{Envelope, Keys, ObjectId, Suite};
 
 use crate::bundle::Bundles;
 use crate::chunks::reader::ChunkReader;
-use crate::clients::Removal;
 use crate::finding::{Warning, describe};
-use crate::history::log::OwnHead;
-use crate::history::seen::Seen;
-use crate::keys::{self, Locked};
+use crate::keys::Locked;
 use crate::local::cache::ObjectCache;
 use crate::local::early::{Early, Opening};
+use crate::objects::client::Removal;
+use crate::objects::entry::OwnHead;
+use crate::objects::key::key_id;
 use crate::objects::receipt::receipt_name;
+use crate::objects::seen::Seen;
 use crate::objects::snapshot;
 use crate::reading::entries::Entries;
 use crate::session::index::{IndexPlace, Loaded};
@@ -423,7 +424,7 @@ pub(crate) fn fingerprinter(
 /// Fails unless a repository can be made: there is nothing but, at most, the keys of inits that
 /// were cut off.
 pub(crate) fn expect_free(objects: &dyn Objects) -> Result<(), StoreError> {
-    let is_taken = |name: &String| keys::key_id(name).is_none();
+    let is_taken = |name: &String| key_id(name).is_none();
     match objects.list_names("")?.into_iter().find(is_taken) {
         Some(found) if found == crate::objects::config::NAME => Err(StoreError::Exists),
         Some(found) => Err(StoreError::NotEmpty { found }),

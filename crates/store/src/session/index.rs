@@ -12,12 +12,12 @@ use onefold_container as container;
 use onefold_index::{self as index, Index, IndexError, Listed, Memory, Run};
 use onefold_seal::ObjectId;
 
-use crate::bundle::Of;
 use crate::chunks::place::Containers;
 use crate::chunks::place::listed;
 use crate::error::damage;
 use crate::finding::{Warning, describe};
 use crate::local::cache::read_directories;
+use crate::objects::bundle::Of;
 use crate::objects::mark::{self, Marks};
 use crate::objects::read::{or_end, until_error};
 use crate::seeded::{self, Bug};

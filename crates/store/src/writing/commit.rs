@@ -18,6 +18,7 @@ use crate::local::cache::Copied;
 use crate::objects::intent::{Intent, intent_name};
 use crate::objects::mark::{self, Marks};
 use crate::objects::receipt;
+use crate::objects::snapshot;
 use crate::objects::snapshot::snapshot_name;
 use crate::seeded::{self, Bug};
 use crate::session::index::Loaded;
@@ -272,10 +273,10 @@ impl Repository {
         }
         let is_there = match self.objects.size(&snapshot_name(id)) {
             // A prune may have put a fence in the place of what was forgotten.
-            Ok(len) if len <= fence::MAX_LEN && !self.is_write_only() => {
+            Ok(len) if len <= snapshot::MAX_FENCE_LEN && !self.is_write_only() => {
                 fence::fate(self, id)? == Fate::Committed
             }
-            Ok(len) => len > fence::MAX_LEN,
+            Ok(len) => len > snapshot::MAX_FENCE_LEN,
             Err(error) if error.is_not_found() => false,
             Err(error) => return Err(error.into()),
         };

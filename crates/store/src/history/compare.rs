@@ -6,24 +6,24 @@
 //! What a listing does not show yet is asked for by name, and what seems gone is looked for again
 //! after the listings have settled, so that no delay passes for an attack.
 
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ops::Bound;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use onefold_backend::Objects;
-use onefold_seal::wire::{Put, Reader, WireError};
-use onefold_seal::{Check, Envelope, ObjectId, PSEUDONYM_LEN, SealError};
+use onefold_seal::{Check, Envelope, ObjectId, SealError};
 
-use crate::clients::{Step, word_name};
 use crate::finding::Finding;
 use crate::finding::describe;
-use crate::history::fence;
-use crate::history::log::{self, Appended, At, Fetched, OwnHead, Writer};
-use crate::keys::epoch_name;
-use crate::objects::read::ids;
-use crate::objects::snapshot::{self, Found, Snapshot, snapshot_name, text};
+use crate::history::log::{self, Fetched};
+use crate::objects::client::{Step, word_name};
+use crate::objects::entry;
+use crate::objects::entry::{Appended, At, Writer};
+use crate::objects::key::epoch_name;
+use crate::objects::seen::Head;
+use crate::objects::seen::{Commit, Seen};
+use crate::objects::snapshot::{self, Found, Snapshot, snapshot_name};
 use crate::{Repository, StoreError};
 
 /// So many snapshots that no listing shows are asked for by name. If there are more, the listings
@@ -32,39 +32,6 @@ const MAX_ASKED: usize = 1024;
 
 /// So many log entries are read at a time by who reads all.
 const ENTRIES_AHEAD: usize = 1024;
-
-/// What was seen of a repository's logs.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Seen {
-    heads: BTreeMap<Writer, Head>,
-    /// Snapshots that were committed and not forgotten.
-    committed: BTreeMap<ObjectId, Commit>,
-    /// Snapshots that were forgotten and of whose commit no entry was seen.
-    forgotten: BTreeSet<ObjectId>,
-    /// Write-only clients whose keys were taken back, each with the check of what says what stays.
-    removed: BTreeMap<u32, Check>,
-    /// The latest key epoch.
-    epoch: u32,
-}
-
-/// What says that a snapshot is there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Commit {
-    /// Which entry.
-    pub(crate) at: At,
-    /// The write-only client that sealed it; nobody if it was somebody who can read.
-    pub(crate) client: Option<u32>,
-}
-
-/// The last entry that was seen of a log.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Head {
-    sequence: u64,
-    /// Over the whole entry as it is stored.
-    check: Check,
-    /// As the log says; empty for who cannot read it.
-    host: String,
-}
 
 /// What contradicts the logs.
 #[derive(Debug, Default)]
@@ -192,7 +159,7 @@ impl Seen {
         snapshots: &BTreeSet<ObjectId>,
     ) -> Result<BTreeSet<ObjectId>, StoreError> {
         let mut forgotten = BTreeSet::new();
-        let all = log::list(&*repository.objects)?;
+        let all = entry::list(&*repository.objects)?;
         let mut fetched = Fetched::new();
         for (number, at) in all.iter().copied().enumerate() {
             if number % ENTRIES_AHEAD == 0 {
@@ -208,52 +175,6 @@ impl Seen {
             }
         }
         Ok(forgotten)
-    }
-
-    /// Whether some log names the snapshot as one that is there.
-    pub(crate) fn has(&self, snapshot: ObjectId) -> bool {
-        self.committed.contains_key(&snapshot)
-    }
-
-    /// The snapshots that a write-only client committed.
-    pub(crate) fn committed_by(&self, client: u32) -> Vec<ObjectId> {
-        let by_it = |commit: &Commit| commit.client == Some(client);
-        self.committed.iter().filter(|(_, commit)| by_it(commit)).map(|(id, _)| *id).collect()
-    }
-
-    /// The snapshots that somebody who can read committed in `writer`'s log, the last first.
-    pub(crate) fn committed_in(&self, writer: Writer) -> Vec<ObjectId> {
-        let is_in = |commit: &Commit| commit.at.writer == writer && commit.client.is_none();
-        let mut committed: Vec<_> =
-            self.committed.iter().filter(|(_, commit)| is_in(commit)).collect();
-        committed.sort_by_key(|(_, commit)| Reverse(commit.at.sequence));
-        committed.into_iter().map(|(id, _)| *id).collect()
-    }
-
-    /// How many entries the logs have, as far as they were seen.
-    pub(crate) fn entry_count(&self) -> u64 {
-        self.heads.values().fold(0, |sum, head| sum.saturating_add(head.sequence).saturating_add(1))
-    }
-
-    /// How many snapshots are there, as far as logs tell.
-    pub(crate) fn snapshot_count(&self) -> u64 {
-        self.committed.len() as u64
-    }
-
-    /// What says that the snapshot is there.
-    pub(crate) fn commit(&self, snapshot: ObjectId) -> Option<Commit> {
-        self.committed.get(&snapshot).copied()
-    }
-
-    /// The latest key epoch that was seen.
-    pub(crate) fn epoch(&self) -> u32 {
-        self.epoch
-    }
-
-    /// The last entry of `writer`'s log that was seen, with its check.
-    pub(crate) fn head(&self, writer: Writer) -> OwnHead {
-        let head = self.heads.get(&writer)?;
-        Some((At { writer, sequence: head.sequence }, head.check))
     }
 
     /// Takes up entries that this client has put, if they follow what it has seen; whether they do.
@@ -277,16 +198,6 @@ impl Seen {
             }
         }
         Ok(true)
-    }
-
-    /// The last entry of `writer`'s log that was seen.
-    pub(crate) fn last(&self, writer: Writer) -> Option<At> {
-        Some(At { writer, sequence: self.heads.get(&writer)?.sequence })
-    }
-
-    /// The host whose log this is, if that is known.
-    pub(crate) fn host(&self, writer: Writer) -> Option<&str> {
-        Some(&*self.heads.get(&writer)?.host).filter(|host| !host.is_empty())
     }
 
     /// How people know a writer.
@@ -359,16 +270,6 @@ impl Seen {
         Ok(())
     }
 
-    /// Whether the key of this write-only client was taken back.
-    pub(crate) fn is_removed(&self, client: u32) -> bool {
-        self.removed.contains_key(&client)
-    }
-
-    /// Believes another removal of the same key.
-    pub(crate) fn believe_removal(&mut self, client: u32, check: Check) {
-        self.removed.insert(client, check);
-    }
-
     /// Follows the logs, and believes no more what was seen of a client before its key was taken back
     /// and does not stay: who else committed it is read anew.
     fn follow(
@@ -417,7 +318,7 @@ impl Seen {
     ) -> Result<(), StoreError> {
         let mut logs: BTreeMap<Writer, BTreeSet<u64>> =
             self.heads.keys().map(|writer| (*writer, BTreeSet::new())).collect();
-        for at in log::list(&*repository.objects)?.into_iter().chain(least) {
+        for at in entry::list(&*repository.objects)?.into_iter().chain(least) {
             logs.entry(at.writer).or_default().insert(at.sequence);
         }
         let mut fetched = self.fetch_logs(repository, &logs);
@@ -646,7 +547,7 @@ impl Seen {
         for id in self.committed.keys() {
             match listed.get(id) {
                 // Nothing longer is a fence.
-                Some(len) if *len > fence::MAX_LEN => {}
+                Some(len) if *len > snapshot::MAX_FENCE_LEN => {}
                 // Somebody took the snapshot away, and put a fence where it was.
                 Some(_) => match Snapshot::look_alone(repository, *id).map(|(found, _)| found) {
                     Ok(Found::Fence) => missing.push((*id, "has a fence in its place")),
@@ -665,58 +566,6 @@ impl Seen {
             }
         }
         Ok(missing)
-    }
-
-    pub(crate) fn encode(&self, body: &mut Vec<u8>) {
-        body.put_varint(self.heads.len() as u64);
-        for (writer, head) in &self.heads {
-            body.extend_from_slice(&writer.0);
-            body.put_varint(head.sequence);
-            body.extend_from_slice(head.check.as_bytes());
-            body.put_bytes(head.host.as_bytes());
-        }
-        body.put_varint(self.committed.len() as u64);
-        for (id, Commit { at, client }) in &self.committed {
-            body.extend_from_slice(id.as_bytes());
-            body.extend_from_slice(at.id().as_bytes());
-            body.put_u32(client.unwrap_or(0));
-        }
-        body.put_varint(self.forgotten.len() as u64);
-        self.forgotten.iter().for_each(|id| body.extend_from_slice(id.as_bytes()));
-        body.put_varint(self.removed.len() as u64);
-        for (client, check) in &self.removed {
-            body.put_u32(*client);
-            body.extend_from_slice(check.as_bytes());
-        }
-        body.put_u32(self.epoch);
-    }
-
-    /// Decodes what was seen, as a client keeps it.
-    pub fn decode(bytes: &[u8]) -> Result<Self, WireError> {
-        let mut reader = Reader::new(bytes);
-        let mut seen = Self::default();
-        for _ in 0..reader.count(PSEUDONYM_LEN, "the count of logs")? {
-            let writer = Writer(reader.array("a writer")?);
-            let sequence = reader.varint("a number")?;
-            let check = Check::from_bytes(reader.array("a check")?);
-            let host = text(&mut reader)?;
-            seen.heads.insert(writer, Head { sequence, check, host });
-        }
-        for _ in 0..reader.count(2 * ObjectId::LEN, "the count of snapshots")? {
-            let id = ObjectId::from_bytes(reader.array("a snapshot")?);
-            let at = At::of(ObjectId::from_bytes(reader.array("an entry")?));
-            let client = Some(reader.u32("a client")?).filter(|client| *client != 0);
-            seen.committed.insert(id, Commit { at, client });
-        }
-        seen.forgotten =
-            ids(&mut reader, "the count of forgotten snapshots")?.into_iter().collect();
-        for _ in 0..reader.count(size_of::<u32>(), "the count of removed clients")? {
-            let client = reader.u32("a client")?;
-            seen.removed.insert(client, Check::from_bytes(reader.array("a check")?));
-        }
-        seen.epoch = reader.u32("a key epoch")?;
-        reader.finish()?;
-        Ok(seen)
     }
 }
 
