@@ -8,8 +8,8 @@ use std::thread;
 use bytes::Bytes;
 
 use crate::chunks::reader::ChunkReader;
+use crate::reading::walk::walk;
 use crate::reading::windows::{Step, Windows};
-use crate::repository::walk;
 use crate::tree::inodes::Inodes;
 use crate::tree::layout::Layout;
 use crate::tree::{Entry, Node};

@@ -10,7 +10,7 @@ use onefold_fingerprint::Fingerprint;
 
 use crate::chunks::reader::ChunkReader;
 use crate::patterns::globs::Globs;
-use crate::repository::{Visit, extend, read_tree};
+use crate::reading::walk::{Visit, extend, read_tree};
 use crate::tree::{self, Entry, Node, Tree};
 use crate::{Repository, StoreError};
 

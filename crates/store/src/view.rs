@@ -9,7 +9,7 @@ use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 
 use crate::chunks::reader::ChunkReader;
 use crate::reading::read_ahead::ReadAhead;
-use crate::repository::read_tree;
+use crate::reading::walk::read_tree;
 use crate::tree::{Entry, Extent, Node, Tree};
 use crate::{Recipe, Repository, StoreError};
 

@@ -19,7 +19,7 @@ use super::sources::{Branch, Shape, Source, Sources};
 use super::{Marker, Options, Stop, source};
 use crate::chunks::reader::ChunkReader;
 use crate::patterns::select::{Excludes, Patterns, is_pattern};
-use crate::repository::read_tree;
+use crate::reading::walk::read_tree;
 use crate::tree::{Entry, Meta, Time};
 use crate::{IssueKind, Progress, StoreError};
 

@@ -6,10 +6,10 @@
 
 use onefold_seal::Check;
 
-use super::Copies;
 use crate::Repository;
-use crate::history::log::Fetched;
 use crate::objects::entry::At;
+use crate::objects::entry::Fetched;
+use crate::repository::bundles::Copies;
 
 /// Takes copies of `entries` into `fetched`, each if the entry behind it is there and has its check.
 /// Gives the entries that no other vouches for.

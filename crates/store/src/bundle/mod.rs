@@ -17,7 +17,6 @@ use onefold_seal::wire::Reader;
 pub(crate) use self::arrange::{Arranged, arrange, arrange_after_backup};
 pub(crate) use self::compare::{Comparison, compare};
 use self::shelf::within_bounds;
-pub(crate) use self::shelf::{Bundles, Copies};
 use crate::objects::bundle::{Held, Listed, decode};
 use crate::{Repository, StoreError};
 

@@ -1,10 +1,6 @@
 //! The copies that bundles hold, read when many objects are wanted.
 
-use std::collections::HashMap;
-use std::sync::OnceLock;
-
 use bytes::Bytes;
-use onefold_seal::ObjectId;
 
 use super::open;
 use crate::finding::describe;
@@ -12,6 +8,7 @@ use crate::local::cache::Copied;
 use crate::local::early::Early;
 use crate::objects::bundle::{Held, Listed, MAX_LEN, Of, list};
 use crate::objects::read::read_bounded;
+use crate::repository::bundles::Copies;
 use crate::{Repository, StoreError};
 
 /// Bundles are read where at least so many objects are wanted. Fewer are one batch of requests.
@@ -20,16 +17,6 @@ const MANY: usize = 16;
 /// Bytes of bundles that are read of each sort, at most: some 100,000 log entries. What else is bundled
 /// is read by its name.
 const MAX_HELD: u64 = 32 << 20;
-
-/// Copies by the ids of their originals. Nothing vouches for them yet.
-pub(crate) type Copies = HashMap<ObjectId, Bytes>;
-
-/// The bundles of an open repository, as far as they were read.
-#[derive(Debug, Default)]
-pub(crate) struct Bundles {
-    listed: OnceLock<Vec<Listed>>,
-    copies: [OnceLock<Copies>; Of::ALL.len()],
-}
 
 impl Repository {
     /// The bundles that were listed when somebody first asked.

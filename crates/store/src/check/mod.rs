@@ -25,13 +25,14 @@ use crate::chunks::place::Containers;
 use crate::chunks::reader::{ChunkReader, Chunks};
 use crate::finding::describe;
 use crate::history::compare as history;
+use crate::history::look::Found;
 use crate::objects::bundle;
 use crate::objects::entry::Writer;
 use crate::objects::intent;
 use crate::objects::mark::Marks;
 use crate::objects::receipt::{self, receipt_id, receipt_name};
 use crate::objects::seen::Seen;
-use crate::objects::snapshot::{self, Found, snapshot_id, snapshot_name};
+use crate::objects::snapshot::{self, snapshot_id, snapshot_name};
 use crate::reading::entries::Entries;
 use crate::reading::trees_ahead;
 use crate::threads::{both, joined};
@@ -176,7 +177,8 @@ fn examine_by(
         check.list(&containers?);
         let intents = scope.spawn(|| objects.list_names(intent::PREFIX));
         let bundles = scope.spawn(|| bundle::list(&**objects));
-        let unread = scope.spawn(|| receipt::unreadable(repository, &receipts));
+        let unread =
+            scope.spawn(|| receipt::unreadable(&**objects, &repository.envelope, &receipts));
         check.runs(&runs)?;
         check.receipts(&receipts, joined(unread)?, &snapshots)?;
         check.logs(joined(logs)?, &snapshots);

@@ -1,4 +1,5 @@
 pub(crate) mod bits;
 pub(crate) mod groups;
+pub(crate) mod loaded;
 pub(crate) mod place;
 pub(crate) mod reader;

@@ -19,6 +19,7 @@ use onefold_seal::wire::Reader;
 use onefold_seal::{Check, Envelope, HEADER_LEN, Kind, ObjectId, SealError};
 
 use crate::finding::describe;
+use crate::history::look::Found;
 use crate::objects::client::{
     ClientWord, Kept, MAX_LEN, PREFIX, Removal, Step, decode_kept, encode_kept, part_id, part_name,
     part_number, word_at, word_id, word_name,
@@ -26,7 +27,7 @@ use crate::objects::client::{
 use crate::objects::read::read_object;
 use crate::objects::receipt::{self, receipt_name};
 use crate::objects::seen::{Commit, Seen};
-use crate::objects::snapshot::{self, Found, snapshot_id, snapshot_name};
+use crate::objects::snapshot::{self, snapshot_id, snapshot_name};
 use crate::seeded::{self, Bug};
 use crate::tree::Time;
 use crate::{KeyRemark, Repository, Snapshot, StoreError, WriteOnlyKey};

@@ -16,14 +16,16 @@ use onefold_seal::{Check, Envelope, ObjectId, SealError};
 
 use crate::finding::Finding;
 use crate::finding::describe;
-use crate::history::log::{self, Fetched};
+use crate::history::log::{self};
+use crate::history::look::Found;
 use crate::objects::client::{Step, word_name};
 use crate::objects::entry;
+use crate::objects::entry::Fetched;
 use crate::objects::entry::{Appended, At, Writer};
 use crate::objects::key::epoch_name;
 use crate::objects::seen::Head;
 use crate::objects::seen::{Commit, Seen};
-use crate::objects::snapshot::{self, Found, Snapshot, snapshot_name};
+use crate::objects::snapshot::{self, Snapshot, snapshot_name};
 use crate::{Repository, StoreError};
 
 /// So many snapshots that no listing shows are asked for by name. If there are more, the listings

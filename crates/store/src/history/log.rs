@@ -7,7 +7,7 @@
 //! who has seen one has seen all before it. What all logs together say is in
 //! [`history`](crate::history::compare).
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use bytes::Bytes;
@@ -18,6 +18,7 @@ use crate::bundle::chain;
 use crate::finding::describe;
 use crate::local::cache::{Copied, ObjectCache};
 use crate::objects::bundle::Of;
+use crate::objects::entry::Fetched;
 use crate::objects::entry::{
     Appended, At, LogEntry, MAX_LEN, MAX_NAMED, OwnHead, Writer, if_there, list,
 };
@@ -63,9 +64,6 @@ impl Repository {
         self.with_later_epoch(|envelope| LogEntry::open(envelope, at, bytes))
     }
 }
-
-/// Entries, as far as they were read ahead; nothing in the place of those that are not there.
-pub(crate) type Fetched = HashMap<At, Result<Option<Bytes>, StoreError>>;
 
 /// Reads many entries at once: those that are not `last` of their log from copies, if there are any.
 /// What would take more than [`MAX_HELD`] bytes together is left out.

@@ -10,7 +10,6 @@ use onefold_seal::{Check, ObjectId};
 use crate::finding::Finding;
 use crate::finding::describe;
 use crate::history::compare::Contradictions;
-use crate::local::cache::ObjectCache;
 use crate::local::slots::Slots;
 use crate::objects::entry::{Appended, At};
 use crate::objects::seen::Seen;
@@ -38,20 +37,6 @@ impl Memory {
 }
 
 impl Repository {
-    /// Acts for `host` from now on, whose log tells what is done here, and remembers in `memory` what
-    /// it sees of all logs.
-    pub fn act_as(&mut self, host: String, memory: Option<Arc<dyn Folder>>) {
-        self.host = host;
-        self.memory = memory;
-    }
-
-    /// Locks a file in `folder` for each backup from now on, by which prunes of this machine tell whether
-    /// it lives. The logs of `folder` must have one owner at a time, and the folder must be that of all
-    /// who open this repository here.
-    pub fn lock_backups_in(&mut self, folder: Arc<dyn Folder>) {
-        self.locks = Some(folder);
-    }
-
     /// Compares the logs with what is remembered of them and with the snapshots that are there, and
     /// remembers what is new. Gives what contradicts; as long as something does, nothing is
     /// remembered. Without a memory nothing is compared.
@@ -114,15 +99,6 @@ impl Repository {
         Ok(seen)
     }
 
-    /// What the logs say, as far as they were followed.
-    pub(crate) fn logs_followed(&self) -> Option<Arc<Seen>> {
-        self.logged.lock().expect("no thread panics with it locked").clone()
-    }
-
-    pub(crate) fn note_logged(&self, seen: Option<Arc<Seen>>) {
-        *self.logged.lock().expect("no thread panics with it locked") = seen;
-    }
-
     /// What is remembered, as it was written last; nothing without a memory.
     pub(crate) fn last_remembered(&self) -> Result<Seen, BackendError> {
         let Some(folder) = &self.memory else { return Ok(Seen::default()) };
@@ -177,16 +153,5 @@ impl Repository {
             "what was just done is not remembered: {}",
             describe(error)
         ));
-    }
-
-    /// What went wrong since it was asked last, and stopped nothing: with remembering, or with keys.
-    pub fn trouble(&self) -> Vec<crate::Warning> {
-        let mut trouble = self.trouble.lock().expect("no thread panics with it locked");
-        trouble.extend(self.cache.as_ref().and_then(ObjectCache::take_trouble));
-        std::mem::take(&mut *trouble)
-    }
-
-    pub(crate) fn note_trouble(&self, text: impl std::fmt::Display) {
-        self.trouble.lock().expect("no thread panics with it locked").push(text.to_string());
     }
 }

@@ -9,8 +9,8 @@ pub(crate) mod text;
 pub(crate) mod writer;
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use onefold_backend::{BackendError, Objects};
@@ -20,7 +20,6 @@ use onefold_seal::{
     WrappedKey,
 };
 
-use crate::bundle::Bundles;
 use crate::finding::Finding;
 use crate::finding::describe;
 use crate::local::early::Opening;
@@ -29,8 +28,7 @@ use crate::objects::key::{
     EPOCHS, KeyRemark, PREFIX, epoch_name, epoch_number, epoch_object, key_id, key_name,
 };
 use crate::objects::read::{read_object, read_objects};
-use crate::seeded::{self, Bug};
-use crate::{Config, IndexPlace, KeyPair, Repository, StoreError};
+use crate::{Config, KeyPair, Repository, StoreError};
 
 /// No wrapped key is longer than this, and no epoch.
 const MAX_LEN: u64 = 64 << 10;
@@ -356,7 +354,7 @@ fn put_key_for(
 }
 
 /// Puts a key for `password`.
-fn put_key(
+pub(crate) fn put_key(
     objects: &dyn Objects,
     envelope: &Envelope,
     keys: &Keys,
@@ -373,42 +371,6 @@ fn put_key(
 }
 
 impl Repository {
-    /// Makes an encrypted repository where there is nothing yet, with a first key for `password`,
-    /// and opens it. Chunks are named by keyed BLAKE3 and cut with a secret, whatever `config`
-    /// says, if its algorithm has anything to key.
-    pub fn init_encrypted(
-        objects: Arc<dyn Objects>,
-        config: Config,
-        password: &Password,
-        cost: Cost,
-        remark: &KeyRemark,
-    ) -> Result<Self, StoreError> {
-        config.check_recordable()?;
-        crate::repository::expect_free(&*objects)?;
-        let keys = Keys::new(Key::random());
-        let envelope = Envelope::encrypted(ObjectId::random(), keys.clone());
-        let config = config.keyed(&keys);
-        if seeded::active(Bug::ConfigBeforeKey) {
-            config.create(&*objects, &envelope)?;
-        }
-        // The key first: a configuration without a key is a repository that nobody can open.
-        let key = put_key(&*objects, &envelope, &keys, password, cost, remark)?;
-        if !seeded::active(Bug::ConfigBeforeKey) {
-            config.create(&*objects, &envelope)?;
-        }
-        Self::assemble(objects, envelope, config, Some(key))
-    }
-
-    /// Whether the repository is encrypted.
-    pub fn is_encrypted(&self) -> bool {
-        self.envelope.keys().is_some()
-    }
-
-    /// The epoch in which this open repository seals what it writes; 0 without encryption.
-    pub fn epoch(&self) -> u32 {
-        self.envelope.keys().map_or(0, Keys::epoch)
-    }
-
     /// Every key. Those that cannot be read are given apart.
     pub fn keys(&self) -> Result<KeyList, StoreError> {
         let keys = self.expect_keys()?;
@@ -735,41 +697,5 @@ impl Repository {
             Err(error) if error.is_no_answer() => Err(error),
             Err(_) => opened,
         }
-    }
-
-    pub(crate) fn expect_keys(&self) -> Result<&Keys, StoreError> {
-        self.expect_reading()?;
-        self.envelope.keys().ok_or(StoreError::NotEncrypted)
-    }
-
-    pub(crate) fn assemble(
-        objects: Arc<dyn Objects>,
-        envelope: Envelope,
-        config: Config,
-        key: Option<ObjectId>,
-    ) -> Result<Self, StoreError> {
-        let fingerprinter = crate::repository::fingerprinter(&config, envelope.keys())?;
-        let envelope = envelope.padding(config.padding);
-        Ok(Self {
-            objects,
-            envelope,
-            config,
-            fingerprinter,
-            key,
-            host: String::new(),
-            memory: None,
-            locks: None,
-            trouble: Mutex::default(),
-            lacks_epochs: AtomicBool::new(false),
-            kept: Mutex::default(),
-            logged: Mutex::default(),
-            early: None,
-            own_head: Mutex::default(),
-            cache: None,
-            past_cache: AtomicBool::new(false),
-            bundles: Bundles::default(),
-            index_place: IndexPlace::default(),
-            loaded: OnceLock::new(),
-        })
     }
 }

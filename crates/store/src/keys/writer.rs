@@ -70,20 +70,7 @@ impl WriteOnlyKey {
     }
 }
 
-impl Repository {
-    /// Whether it was opened with a key that can write and not read.
-    pub fn is_write_only(&self) -> bool {
-        self.envelope.keys().is_some_and(Keys::is_write_only)
-    }
-
-    /// Fails if it was opened with a key that can write and not read.
-    pub fn expect_reading(&self) -> Result<(), StoreError> {
-        match self.is_write_only() {
-            true => Err(StoreError::WriteOnly),
-            false => Ok(()),
-        }
-    }
-}
+impl Repository {}
 
 impl Locked {
     /// Opens the repository for backups only. Fails if the key was taken back.

@@ -21,7 +21,6 @@ use onefold_seal::{Envelope, ObjectId};
 
 use crate::finding::describe;
 use crate::objects::entry::At;
-use crate::objects::snapshot::{self, snapshot_id};
 use crate::{Repository, StoreError, Warning};
 
 /// No copy is longer than this.
@@ -133,37 +132,7 @@ impl ObjectCache {
     }
 }
 
-impl Repository {
-    /// Uses and keeps copies in `cache` from now on.
-    pub fn keep_copies(&mut self, cache: ObjectCache) {
-        self.cache = Some(cache);
-    }
-
-    /// Uses no copies from now on: for whoever examines what the repository itself holds, or deletes
-    /// by it.
-    pub(crate) fn go_past_cache(&self) {
-        self.early.iter().for_each(|early| early.end());
-        self.past_cache.store(true, Ordering::Relaxed);
-    }
-
-    /// The ids that a listing shows of snapshots and of what stands in their place, with their lengths
-    /// in bytes where there may be copies of that length, and 0 elsewhere.
-    pub(crate) fn listed_snapshots(&self) -> Result<Vec<(ObjectId, u64)>, StoreError> {
-        if self.cache().is_some() {
-            return Ok(snapshot::ids(&self.objects.list(snapshot::PREFIX)?));
-        }
-        let names = self.objects.list_names(snapshot::PREFIX)?;
-        Ok(names.iter().filter_map(|name| Some((snapshot_id(name)?, 0))).collect())
-    }
-
-    pub(crate) fn cache(&self) -> Option<&ObjectCache> {
-        self.cache.as_ref().filter(|_| !self.is_past_cache())
-    }
-
-    pub(crate) fn is_past_cache(&self) -> bool {
-        self.past_cache.load(Ordering::Relaxed)
-    }
-}
+impl Repository {}
 
 /// The footers of many containers, given by id and size in bytes, from copies or the repository. Each
 /// is handed to `take` with its position as it comes.

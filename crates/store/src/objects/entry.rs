@@ -1,6 +1,6 @@
 //! Entries of logs: their names, and what they hold.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
 use bytes::Bytes;
@@ -182,6 +182,9 @@ pub(crate) type OwnHead = Option<(At, Check)>;
 
 /// An entry that was put, and its object.
 pub(crate) type Appended = (At, Bytes);
+
+/// Entries, as far as they were read ahead; nothing in the place of those that are not there.
+pub(crate) type Fetched = HashMap<At, Result<Option<Bytes>, StoreError>>;
 
 #[cfg(test)]
 mod tests {

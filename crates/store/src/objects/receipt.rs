@@ -9,8 +9,8 @@ use onefold_backend::{ObjectInfo, Objects};
 use onefold_seal::wire::Reader;
 use onefold_seal::{Envelope, Kind, ObjectId};
 
+use crate::StoreError;
 use crate::objects::read::{read_object, read_objects};
-use crate::{Repository, StoreError};
 
 /// Under which prefix of a repository receipts lie.
 pub(crate) const PREFIX: &str = "receipts/";
@@ -66,14 +66,15 @@ pub(crate) fn open(
 
 /// Those of `receipts`, as a listing shows them, that cannot be read or are not what was written, and why.
 pub(crate) fn unreadable(
-    repository: &Repository,
+    objects: &dyn Objects,
+    envelope: &Envelope,
     receipts: &[ObjectInfo],
 ) -> Result<Vec<(ObjectId, StoreError)>, StoreError> {
     let ids: Vec<_> = receipts.iter().filter_map(|info| receipt_id(&info.name)).collect();
     let names = ids.iter().map(|id| receipt_name(*id));
     let mut unreadable = Vec::new();
-    read_objects(&*repository.objects, names, MAX_LEN, &mut |at, read| {
-        let opened = read.and_then(|bytes| open(&repository.envelope, ids[at], &bytes));
+    read_objects(objects, names, MAX_LEN, &mut |at, read| {
+        let opened = read.and_then(|bytes| open(envelope, ids[at], &bytes));
         unreadable.extend(opened.err().map(|error| (ids[at], error)));
     })?;
     Ok(unreadable)

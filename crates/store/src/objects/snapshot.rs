@@ -1,19 +1,15 @@
 //! Snapshots: what a source looked like at one moment.
 
-use std::collections::HashSet;
 use std::fmt;
 use std::str::FromStr;
 
 use bytes::Bytes;
 use onefold_backend::{ObjectInfo, Objects};
 use onefold_seal::wire::{Put, Reader, WireError};
-use onefold_seal::{Envelope, Kind, ObjectId, SealError};
+use onefold_seal::{Envelope, Kind, ObjectId};
 
-use crate::local::cache::Copied;
-use crate::objects::bundle::Of;
-use crate::objects::read::{read_object, read_objects};
+use crate::StoreError;
 use crate::tree::{self, Detail, Entry, Time};
-use crate::{Repository, StoreError};
 
 /// Under which prefix of a repository snapshots lie.
 pub(crate) const PREFIX: &str = "snapshots/";
@@ -70,28 +66,6 @@ pub struct Snapshot {
 /// They are sealed by who copies or repairs.
 pub(crate) const FROM_CLIENT: &str = "from-write-only-client";
 
-/// What lies in a snapshot's place.
-#[derive(Debug)]
-pub(crate) enum Found {
-    /// The snapshot.
-    Snapshot(Box<Snapshot>),
-    /// A fence: there never was one, or it was taken away.
-    Fence,
-    /// What a write-only client put there of which the key was taken back before. It counts for
-    /// nothing.
-    Refused,
-}
-
-impl Found {
-    /// The snapshot, unless something else is in its place.
-    fn into_snapshot(self) -> Option<Snapshot> {
-        match self {
-            Self::Snapshot(snapshot) => Some(*snapshot),
-            Self::Fence | Self::Refused => None,
-        }
-    }
-}
-
 /// Counts of what a backup saw and stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Summary {
@@ -126,174 +100,6 @@ impl Snapshot {
         let object = Bytes::from(envelope.seal(Kind::Snapshot, id, &self.encode()));
         objects.put(&snapshot_name(id), object.clone())?;
         Ok(object)
-    }
-
-    /// Reads snapshot `id`; `None` if a fence is in its place, or it does not count.
-    pub(crate) fn find(repository: &Repository, id: ObjectId) -> Result<Option<Self>, StoreError> {
-        Self::look(repository, id).map(Found::into_snapshot)
-    }
-
-    /// What is in the place of snapshot `id`. Fails if a write-only client put it where somebody else
-    /// had a snapshot.
-    pub(crate) fn look(repository: &Repository, id: ObjectId) -> Result<Found, StoreError> {
-        Self::in_its_place(repository, id, Self::look_alone(repository, id)?)
-    }
-
-    /// What was found in the place of snapshot `id`, unless a write-only client put it where somebody
-    /// else had a snapshot.
-    fn in_its_place(
-        repository: &Repository,
-        id: ObjectId,
-        (found, client): (Found, Option<u32>),
-    ) -> Result<Found, StoreError> {
-        client.map_or(Ok(()), |client| repository.expect_own_place(id, client))?;
-        Ok(found)
-    }
-
-    /// As [`find`](Self::find), for all that were listed with their lengths in bytes: from copies of
-    /// the same length, or from the repository, many at a time. Each is handed to `take`.
-    pub(crate) fn find_many(
-        repository: &Repository,
-        listed: &[(ObjectId, u64)],
-        take: &mut dyn FnMut(ObjectId, Result<Option<Self>, StoreError>),
-    ) -> Result<(), StoreError> {
-        let wanted = Self::from_cache(repository, listed, take);
-        Self::by_name(repository, &wanted, take)
-    }
-
-    /// The same, only to be shown: from bundles as well, if a copy has the length that was listed.
-    /// Gives those of which only a copy in a bundle was read.
-    pub(crate) fn show_many(
-        repository: &Repository,
-        listed: &[(ObjectId, u64)],
-        take: &mut dyn FnMut(ObjectId, Result<Option<Self>, StoreError>),
-    ) -> Result<HashSet<ObjectId>, StoreError> {
-        let mut wanted = Self::from_cache(repository, listed, take);
-        let mut copied = HashSet::new();
-        if let Some(copies) = repository.copies(Of::Snapshots, wanted.len()) {
-            wanted.retain(|(id, len)| {
-                let copy = copies.get(id).filter(|copy| copy.len() as u64 == *len);
-                match copy.map(|copy| Self::open_found(repository, *id, copy)) {
-                    Some(Ok(Some(snapshot))) => {
-                        copied.insert(*id);
-                        take(*id, Ok(Some(snapshot)));
-                        false
-                    }
-                    _ => true,
-                }
-            });
-        }
-        Self::by_name(repository, &wanted, take)?;
-        Ok(copied)
-    }
-
-    /// The snapshot whose object is `bytes`; nothing if something else is in its place.
-    fn open_found(
-        repository: &Repository,
-        id: ObjectId,
-        bytes: &[u8],
-    ) -> Result<Option<Self>, StoreError> {
-        let found = Self::in_its_place(repository, id, Self::open(repository, id, bytes)?)?;
-        Ok(found.into_snapshot())
-    }
-
-    /// Hands those of which this machine has copies to `take`, and gives the others.
-    fn from_cache(
-        repository: &Repository,
-        listed: &[(ObjectId, u64)],
-        take: &mut dyn FnMut(ObjectId, Result<Option<Self>, StoreError>),
-    ) -> Vec<(ObjectId, u64)> {
-        let cache = repository.cache();
-        let mut wanted = Vec::new();
-        for (id, len) in listed {
-            let copy = |bytes: Bytes| Self::open_found(repository, *id, &bytes);
-            match cache.and_then(|cache| cache.get(Copied::Snapshot(*id, *len), copy)) {
-                Some(found) => take(*id, Ok(found)),
-                None => wanted.push((*id, *len)),
-            }
-        }
-        wanted
-    }
-
-    fn by_name(
-        repository: &Repository,
-        wanted: &[(ObjectId, u64)],
-        take: &mut dyn FnMut(ObjectId, Result<Option<Self>, StoreError>),
-    ) -> Result<(), StoreError> {
-        let cache = repository.cache();
-        let names = wanted.iter().map(|(id, _)| snapshot_name(*id));
-        read_objects(&*repository.objects, names, MAX_LEN, &mut |at, read| {
-            let (id, len) = wanted[at];
-            let found = read.and_then(|bytes| {
-                let found = Self::open_found(repository, id, &bytes)?;
-                // What stands in a snapshot's place is asked for each time.
-                if found.is_some() && bytes.len() as u64 == len {
-                    cache.inspect(|cache| cache.keep(Copied::Snapshot(id, len), &bytes));
-                }
-                Ok(found)
-            });
-            take(id, found);
-        })
-    }
-
-    /// As [`look`](Self::look), for all of `ids`, read together; each is handed to `take`.
-    pub(crate) fn look_many(
-        repository: &Repository,
-        ids: &[ObjectId],
-        take: &mut dyn FnMut(ObjectId, Result<Found, StoreError>),
-    ) -> Result<(), StoreError> {
-        let names: Vec<_> = ids.iter().map(|id| snapshot_name(*id)).collect();
-        read_objects(&*repository.objects, names, MAX_LEN, &mut |at, read| {
-            let id = ids[at];
-            let found = read
-                .and_then(|bytes| Self::open(repository, id, &bytes))
-                .and_then(|found| Self::in_its_place(repository, id, found));
-            take(id, found);
-        })
-    }
-
-    /// The same, whatever logs say, with the write-only client that sealed it, if one did.
-    pub(crate) fn look_alone(
-        repository: &Repository,
-        id: ObjectId,
-    ) -> Result<(Found, Option<u32>), StoreError> {
-        let bytes = read_object(&*repository.objects, &snapshot_name(id), MAX_LEN)?;
-        Self::open(repository, id, &bytes)
-    }
-
-    /// The same of the object `bytes`.
-    fn open(
-        repository: &Repository,
-        id: ObjectId,
-        bytes: &[u8],
-    ) -> Result<(Found, Option<u32>), StoreError> {
-        let envelope = &repository.envelope;
-        let object = snapshot_name(id);
-        let client = Envelope::client_of(bytes);
-        match envelope.open(Kind::Snapshot, id, bytes) {
-            Ok(_) if !repository.counts(id, bytes)? => Ok((Found::Refused, client)),
-            Ok(body) => match Self::decode(&body) {
-                Ok(mut snapshot) => {
-                    snapshot.is_from_client |= client.is_some();
-                    Ok((Found::Snapshot(Box::new(snapshot)), client))
-                }
-                Err(source) => Err(StoreError::Malformed { object, source }),
-            },
-            Err(source @ SealError::WrongKind { .. }) if bytes.len() as u64 <= MAX_FENCE_LEN => {
-                match envelope.open(Kind::Fence, id, bytes) {
-                    Ok(body) => match Reader::new(&body).finish() {
-                        Ok(()) => Ok((Found::Fence, None)),
-                        Err(source) => Err(StoreError::Malformed { object, source }),
-                    },
-                    Err(_) => Err(StoreError::Envelope { object, source }),
-                }
-            }
-            Err(source) => match client {
-                // Nor does what nobody can open, or only a later program.
-                Some(by) if repository.refuses(by, id)? => Ok((Found::Refused, client)),
-                _ => Err(StoreError::Envelope { object, source }),
-            },
-        }
     }
 
     fn encode(&self) -> Vec<u8> {

@@ -6,9 +6,9 @@ use onefold_fingerprint::Fingerprint;
 use onefold_index::Hint;
 
 use crate::chunks::bits::{Bits, ChunkBits};
+use crate::chunks::loaded::Loaded;
 use crate::chunks::reader::{ChunkReader, Chunks};
 use crate::reading::entries::Entries;
-use crate::session::index::Loaded;
 use crate::tree::{self, Detail, Entry, Node, Tree};
 use crate::{Cancel, Place, Recipe, StoreError};
 

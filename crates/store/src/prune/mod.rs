@@ -33,6 +33,7 @@ pub use self::intents::Waiting;
 use self::live::{Live, Walk};
 use self::rewrite::{LiveChunk, Rewrite};
 use crate::bundle::{self, Arranged};
+use crate::chunks::loaded::Loaded;
 use crate::chunks::reader::ChunkReader;
 use crate::finding::describe;
 use crate::history::fence::{self, Fate};
@@ -42,7 +43,6 @@ use crate::objects::mark::{self, mark_name};
 use crate::objects::snapshot::{self, Snapshot, snapshot_id};
 use crate::reading::trees_ahead;
 use crate::seeded::{self, Bug};
-use crate::session::index::Loaded;
 use crate::writing::copier::Copier;
 use crate::{Cancel, Progress, Recipe, Repository, StoreError};
 

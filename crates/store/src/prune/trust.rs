@@ -13,9 +13,9 @@ use super::Prune;
 use super::choose::{Candidate, Choice};
 use super::live::Live;
 use crate::StoreError;
+use crate::chunks::loaded::Loaded;
 use crate::chunks::reader::ChunkReader;
 use crate::finding::describe;
-use crate::session::index::Loaded;
 use crate::writing::copier::Copier;
 
 /// Containers whose footers are read together: as many as the reader keeps, if they are long.

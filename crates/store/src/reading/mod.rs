@@ -4,4 +4,5 @@ pub(crate) mod fetch;
 pub(crate) mod read_ahead;
 pub(crate) mod scratch;
 pub(crate) mod trees_ahead;
+pub(crate) mod walk;
 pub(crate) mod windows;

@@ -29,6 +29,7 @@ use onefold_seal::ObjectId;
 use crate::backup;
 use crate::backup::pack::Added;
 use crate::check::{self, Examined, Reading};
+use crate::chunks::loaded::Loaded;
 use crate::chunks::place::Used;
 use crate::chunks::reader::{ChunkReader, Chunks};
 use crate::history::log::{self};
@@ -40,7 +41,6 @@ use crate::objects::receipt::{self, receipt_name};
 use crate::objects::snapshot::snapshot_name;
 use crate::reading::entries::Entries;
 use crate::seeded::{self, Bug};
-use crate::session::index::Loaded;
 use crate::tree::{self, Detail, Entry, Node, Time, Tree};
 use crate::writing::alive::Alive;
 use crate::writing::commit::Announced;
@@ -461,19 +461,6 @@ impl Repair<'_> {
 }
 
 impl Repository {
-    /// Whether `error` says that something is not what was written, or is gone: not that it could
-    /// not be reached, nor that it takes a later program or a key that was added meanwhile.
-    pub(crate) fn is_damage(&self, error: &StoreError) -> bool {
-        // Only a key that opens: anybody can put something in its place.
-        let is_later = |epoch| match self.read_epoch(epoch) {
-            Ok(_) => true,
-            Err(error) => error.is_no_answer(),
-        };
-        !error.is_no_answer()
-            && !error.is_unknown_version()
-            && !error.unknown_epoch().is_some_and(is_later)
-    }
-
     /// Fails unless `error` says that something is damaged.
     fn expect_damage(&self, error: StoreError) -> Result<(), StoreError> {
         match self.is_damage(&error) {

@@ -58,7 +58,7 @@ use crate::chunks::reader::ChunkReader;
 use crate::finding::describe;
 use crate::reading::entries::Entries;
 use crate::reading::trees_ahead;
-use crate::repository::walk;
+use crate::reading::walk::walk;
 use crate::tree::inodes::Inodes;
 use crate::tree::{self, Detail, Entry, Meta, Node};
 use crate::{Act, Cancel, IssueKind, Progress, Recipe, Repository, StoreError, threads};

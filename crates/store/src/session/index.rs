@@ -2,18 +2,20 @@
 
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use onefold_backend::{Folder, LocalFolder};
+use onefold_backend::LocalFolder;
 use onefold_container as container;
 use onefold_index::{self as index, Index, IndexError, Listed, Memory, Run};
 use onefold_seal::ObjectId;
 
+use crate::chunks::loaded::{IndexPlace, Loaded};
 use crate::chunks::place::Containers;
 use crate::chunks::place::listed;
+use crate::chunks::reader::ChunkReader;
 use crate::error::damage;
 use crate::finding::{Warning, describe};
 use crate::local::cache::read_directories;
@@ -24,64 +26,12 @@ use crate::seeded::{self, Bug};
 use crate::threads::both;
 use crate::{Repository, StoreError};
 
-/// Where an open repository keeps its index besides the repository itself.
-#[derive(Clone, Default)]
-pub enum IndexPlace {
-    /// In memory: about 50 bytes a chunk.
-    #[default]
-    Memory,
-    /// In a folder of the repository's name below this directory, which may be deleted at any time.
-    ///
-    /// What another user owns there, or put there as a link, is not used. A folder serves one process
-    /// at a time; another one makes its own beside it.
-    Directory(PathBuf, Memory),
-    /// In this folder.
-    Folder(Arc<dyn Folder>, Memory),
-}
-
 /// So many processes have a folder each below one directory; others keep their index in memory.
 const FOLDERS: u32 = 8;
 
 /// An index is built anew once it has so many chunks of containers that are gone, and they are more
 /// than the others.
 const MANY_GONE: u64 = 1 << 16;
-
-/// What the repository held when the index was first needed, and what was added since.
-pub(crate) struct Loaded {
-    /// When loading began: of what happened since, nothing is known.
-    pub(crate) since: Instant,
-    pub(crate) index: Index,
-    pub(crate) containers: Containers,
-    /// Held by the backup whose claims are in the index.
-    pub(crate) backing_up: Mutex<()>,
-    /// The marks that there were. Condemned containers are neither in the index nor numbered.
-    pub(crate) marks: Marks,
-    /// Which containers each run covers, by number; nothing in place of those that are gone.
-    pub(crate) runs: Vec<(ObjectId, Vec<Option<u32>>)>,
-    /// By number of a container, bytes of its chunks; 0 if its footer could not be read.
-    pub(crate) chunk_bytes: Vec<u64>,
-    /// By number of a container, whether a run covers it.
-    pub(crate) covered: Vec<bool>,
-    /// What was wrong with runs and containers; each is then read another way or done without.
-    pub(crate) warnings: Vec<Warning>,
-}
-
-impl Loaded {
-    /// Keeps what the index has learnt, for whoever opens the repository next. If that cannot be,
-    /// it is learnt again.
-    pub(crate) fn keep_index(&self) {
-        self.index.commit();
-    }
-
-    /// Fails if the index could not say something that it knew, for whoever deletes what the index
-    /// is silent about.
-    pub(crate) fn expect_answers(&self) -> Result<(), StoreError> {
-        match self.index.trouble() {
-            Some(trouble) => Err(trouble.into()),
-            None => Ok(()),
-        }
-    }
-}
 
 impl Repository {
     /// Learns where every chunk lies: from the place where the index is kept, from runs that came
@@ -268,6 +218,55 @@ impl Repository {
         };
         loaded.keep_index();
         Ok(loaded)
+    }
+
+    /// Keeps the index at `place` from now on, unless it is loaded already. Where a key epoch is
+    /// missing it is learnt anew and not kept: one that was learnt before knows containers that
+    /// nobody can open now, and a backup must not rely on these.
+    pub fn keep_index(&mut self, place: IndexPlace) {
+        self.index_place = place;
+    }
+
+    /// What is wrong with the place of the index, if anything became known since it was asked last.
+    /// Nothing is lost by it but time, and chunks that are stored a second time.
+    pub fn index_trouble(&self) -> Option<Warning> {
+        let trouble = self.loaded.get()?.index.trouble()?;
+        Some(format!("{}; it is built again when it is needed next", describe(&trouble)))
+    }
+
+    /// Loads the index if it is not loaded; what was wrong with it.
+    pub fn load(&self) -> Result<&[Warning], StoreError> {
+        Ok(&self.loaded()?.warnings)
+    }
+
+    pub(crate) fn reader(&self) -> Result<ChunkReader<'_>, StoreError> {
+        self.expect_reading()?;
+        Ok(self.reader_of(self.loaded()?))
+    }
+
+    /// A reader that knows what `loaded` knows.
+    pub(crate) fn reader_of<'a>(&'a self, loaded: &'a Loaded) -> ChunkReader<'a> {
+        ChunkReader::new(
+            &*self.objects,
+            &self.envelope,
+            self.cache(),
+            self.fingerprinter.clone(),
+            &loaded.index,
+            &loaded.containers,
+        )
+    }
+
+    /// What was wrong with the index; nothing if it is not loaded.
+    pub fn warnings(&self) -> &[Warning] {
+        self.loaded.get().map_or(&[], |loaded| &loaded.warnings)
+    }
+
+    pub(crate) fn loaded(&self) -> Result<&Loaded, StoreError> {
+        if let Some(loaded) = self.loaded.get() {
+            return Ok(loaded);
+        }
+        let loaded = self.load_index()?;
+        Ok(self.loaded.get_or_init(|| loaded))
     }
 }
 

@@ -11,6 +11,7 @@ use onefold_container::{self as container, container_id, container_name};
 use onefold_seal::ObjectId;
 
 use crate::backup::Options;
+use crate::chunks::loaded::Loaded;
 use crate::chunks::place::Used;
 use crate::history::fence::{self, Fate};
 use crate::history::log;
@@ -21,7 +22,6 @@ use crate::objects::receipt;
 use crate::objects::snapshot;
 use crate::objects::snapshot::snapshot_name;
 use crate::seeded::{self, Bug};
-use crate::session::index::Loaded;
 use crate::threads::both;
 use crate::tree::Time;
 use crate::writing::alive::Alive;

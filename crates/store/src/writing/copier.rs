@@ -10,8 +10,8 @@ use onefold_index::MAX_RUN_ENTRIES;
 use onefold_seal::ObjectId;
 
 use crate::backup::pack::{Added, CONTAINER_CHUNKS, GROUP_LEN};
+use crate::chunks::loaded::Loaded;
 use crate::chunks::reader::ChunkReader;
-use crate::session::index::Loaded;
 use crate::writing::press::Presses;
 use crate::{Repository, StoreError};
 

@@ -8,8 +8,8 @@ use onefold_container::Content;
 use onefold_fingerprint::Fingerprint;
 use onefold_index::{Claim, Hint};
 
+use crate::chunks::loaded::Loaded;
 use crate::chunks::place::Used;
-use crate::session::index::Loaded;
 use crate::tree::recipe::Joiner;
 use crate::tree::{self, Entry, Tree};
 use crate::writing::copier::Copier;
