@@ -8,9 +8,9 @@ use onefold_index::TableError;
 use onefold_seal::wire::WireError;
 use thiserror::Error as ThisError;
 
-use crate::files::{container_name, number_of};
-use crate::metadata::Writer;
-use crate::stream::StreamError;
+use crate::containers::files::{container_name, number_of};
+use crate::journal::metadata::Writer;
+use crate::transfer::stream::StreamError;
 
 /// What can go wrong with a pool and its volumes.
 #[derive(Debug, ThisError)]
@@ -301,7 +301,7 @@ impl VolumeError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::files::container_id;
+    use crate::containers::files::container_id;
 
     #[test]
     fn a_container_is_named_by_its_file_and_the_cause_of_its_error_is_told_once() {

@@ -34,65 +34,38 @@
 //! The table of fingerprints is advisory: it may be dropped at any time. What a read needs is in
 //! maps and containers.
 
-mod acknowledged;
-mod ahead;
-mod append;
-mod bits;
-mod check;
-mod checkpoint;
-mod claims;
-mod compact;
-mod details;
-mod dying;
+mod containers;
+mod device;
 mod engine;
 mod error;
-mod files;
-mod find_head;
-mod frame;
 #[doc(hidden)]
 pub mod fuzz;
-mod handle;
-mod journals;
-mod located;
-mod look_up;
-mod maintain;
-mod map;
-mod mark;
-mod metadata;
-mod new_pages;
-mod noting;
-mod pages;
+mod ids;
+mod journal;
 mod pool;
-mod record;
 mod recovery;
-mod repair;
-mod replay;
-mod room;
-mod scrub;
 #[cfg_attr(not(feature = "seeded-bugs"), doc(hidden))]
 pub mod seeded;
-mod sparse;
-mod stream;
-mod stripes;
+mod space;
+mod state;
+mod sync;
 mod transfer;
-mod turns;
-mod volume;
-mod walk;
+mod upkeep;
 
-pub use check::Checked;
-pub use details::VolumeDetails;
+pub use device::Volume;
 pub use error::{ContainerFileError, VolumeError};
-pub use handle::VolumeId;
-pub use journals::Journals;
-pub use maintain::Maintained;
-pub use metadata::{Checkpoint, Known, MAX_BATCH, Metadata, Shard, Take, Taken, Writer};
-pub use noting::Noting;
+pub use ids::VolumeId;
+pub use journal::journals::Journals;
+pub use journal::metadata::{Checkpoint, Known, MAX_BATCH, Metadata, Shard, Take, Taken, Writer};
 pub use onefold_container::Codec;
+pub use pool::details::VolumeDetails;
 #[doc(hidden)]
-pub use pool::Between;
-pub use pool::{Hash, Options, Pool, Statistics, VolumeInfo};
-pub use repair::Repaired;
-pub use scrub::{BadPage, Scrubbed};
-pub use stream::{StreamError, StreamHead};
-pub use transfer::Transferred;
-pub use volume::Volume;
+pub use pool::open::Between;
+pub use pool::open::{Hash, Options, Pool, Statistics, VolumeInfo};
+pub use transfer::stream::{StreamError, StreamHead};
+pub use transfer::volumes::Transferred;
+pub use upkeep::check::Checked;
+pub use upkeep::maintain::Maintained;
+pub use upkeep::noting::Noting;
+pub use upkeep::repair::Repaired;
+pub use upkeep::scrub::{BadPage, Scrubbed};

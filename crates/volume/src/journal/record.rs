@@ -1,0 +1,341 @@
+//! Records: what changes a pool, in the order in which it happened. The journal is a sequence of
+//! them, and a checkpoint says by records how the pool was when it was taken.
+
+use onefold_block::BlockSize;
+use onefold_container::{Codec, GroupEntry};
+use onefold_fingerprint::Fingerprint;
+use onefold_seal::wire::{Put, Reader, WireError};
+use onefold_seal::{CHECK_LEN, Check};
+
+use crate::ids::{Handle, VolumeId};
+use crate::pool::open::check_size;
+
+/// Entries of a segment of a map.
+pub(crate) const SEGMENT: usize = 512;
+
+/// No name of a volume is longer, in bytes.
+pub(crate) const MAX_NAME: usize = 255;
+
+/// No page is longer, stored or not, in bytes: it is a block, and one that does not shrink is stored
+/// as it is.
+pub(crate) const MAX_PAGE: u32 = BlockSize::B4096.bytes();
+
+/// A page in a container.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PageEntry {
+    pub(crate) offset: u32,
+    /// Bytes that it takes in the container.
+    pub(crate) stored_len: u32,
+    /// Bytes of the page.
+    pub(crate) len: u32,
+    pub(crate) codec: Codec,
+    /// Over the stored bytes.
+    pub(crate) check: Check,
+    pub(crate) fingerprint: Fingerprint,
+}
+
+impl PageEntry {
+    /// A page that is a group of its own.
+    pub(crate) fn new(group: &GroupEntry, fingerprint: Fingerprint) -> Self {
+        let GroupEntry { offset, stored_len, len, codec, check } = *group;
+        Self { offset: offset as u32, stored_len, len, codec, check, fingerprint }
+    }
+
+    /// The group that it is in its container.
+    pub(crate) fn group(&self) -> GroupEntry {
+        let Self { offset, stored_len, len, codec, check, .. } = *self;
+        GroupEntry { offset: offset.into(), stored_len, len, codec, check }
+    }
+}
+
+/// One change of a pool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Record {
+    /// A page was appended to a container that is not sealed; its slot is the next one.
+    Page { container: u32, page: PageEntry },
+    /// A container has its footer.
+    Sealed { container: u32 },
+    /// A container is gone.
+    Dropped { container: u32 },
+    /// A block of a volume is this page from now on, or a hole.
+    Map { volume: VolumeId, block: u64, to: Handle },
+    /// A volume came into being, empty or as another one is. In a checkpoint it only tells of that
+    /// one: its map is told by segments.
+    Create {
+        volume: VolumeId,
+        name: String,
+        size: u64,
+        block_size: BlockSize,
+        is_read_only: bool,
+        source: Option<VolumeId>,
+        /// When, in seconds since 1970.
+        made: u64,
+    },
+    /// A volume is gone.
+    Delete { volume: VolumeId },
+    /// A volume has another size; blocks beyond it are holes.
+    Resize { volume: VolumeId, size: u64 },
+    /// A page lies elsewhere from now on, wherever it is mapped.
+    Moved { from: Handle, to: Handle },
+    /// Part `index` of a volume's map is this segment. In checkpoints only.
+    Placed { volume: VolumeId, index: u32, segment: u32 },
+    /// A segment, the next in number. In checkpoints only.
+    Segment { pages: Vec<Handle> },
+    /// What the next of each takes for a number. In checkpoints only.
+    Next { volume: VolumeId, container: u32 },
+}
+
+impl Record {
+    pub(crate) fn encode(&self, body: &mut Vec<u8>) {
+        match self {
+            Self::Page { container, page } => {
+                body.put_u8(1);
+                body.put_varint((*container).into());
+                body.put_varint(page.offset.into());
+                body.put_varint(page.stored_len.into());
+                body.put_varint(page.len.into());
+                body.put_u8(page.codec.code());
+                body.extend_from_slice(page.check.as_bytes());
+                body.extend_from_slice(page.fingerprint.as_bytes());
+            }
+            Self::Sealed { container } => {
+                body.put_u8(2);
+                body.put_varint((*container).into());
+            }
+            Self::Dropped { container } => {
+                body.put_u8(3);
+                body.put_varint((*container).into());
+            }
+            Self::Map { volume, block, to } => {
+                body.put_u8(4);
+                body.put_varint(volume.0.into());
+                body.put_varint(*block);
+                to.encode(body);
+            }
+            Self::Create { volume, name, size, block_size, is_read_only, source, made } => {
+                body.put_u8(5);
+                body.put_varint(volume.0.into());
+                body.put_bytes(name.as_bytes());
+                body.put_varint(*size);
+                body.put_varint(block_size.bytes().into());
+                body.put_u8((*is_read_only).into());
+                body.put_varint(source.map_or(0, |source| u64::from(source.0) + 1));
+                body.put_varint(*made);
+            }
+            Self::Delete { volume } => {
+                body.put_u8(6);
+                body.put_varint(volume.0.into());
+            }
+            Self::Resize { volume, size } => {
+                body.put_u8(7);
+                body.put_varint(volume.0.into());
+                body.put_varint(*size);
+            }
+            Self::Moved { from, to } => {
+                body.put_u8(8);
+                from.encode(body);
+                to.encode(body);
+            }
+            Self::Placed { volume, index, segment } => {
+                body.put_u8(9);
+                body.put_varint(volume.0.into());
+                body.put_varint((*index).into());
+                body.put_varint((*segment).into());
+            }
+            Self::Segment { pages } => {
+                body.put_u8(10);
+                pages.iter().for_each(|page| page.encode(body));
+            }
+            Self::Next { volume, container } => {
+                body.put_u8(11);
+                body.put_varint(volume.0.into());
+                body.put_varint((*container).into());
+            }
+        }
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
+        let max = u64::from(u32::MAX);
+        let container = |reader: &mut Reader<'_>| match reader.varint_to(max - 1, "a container")? {
+            0 => Err(reader.error("a container from 1 on")),
+            number => Ok(number as u32),
+        };
+        Ok(match reader.u8("a kind of record")? {
+            1 => Self::Page {
+                container: container(reader)?,
+                page: PageEntry {
+                    offset: reader.varint_to(max, "an offset")? as u32,
+                    stored_len: page_len(reader, "a stored length of at most 4,096 bytes")?,
+                    len: page_len(reader, "a page of at most 4,096 bytes")?,
+                    codec: Codec::from_code(reader.u8("a codec")?)
+                        .ok_or(reader.error("codec 0 (raw), 1 (zstd), 2 (LZ4) or 3 (DEFLATE)"))?,
+                    check: Check::from_bytes(reader.array::<CHECK_LEN>("a check")?),
+                    fingerprint: Fingerprint::from_bytes(reader.array("a fingerprint")?),
+                },
+            },
+            2 => Self::Sealed { container: container(reader)? },
+            3 => Self::Dropped { container: container(reader)? },
+            4 => Self::Map {
+                volume: VolumeId::decode(reader)?,
+                block: reader.varint("a block")?,
+                to: Handle::decode(reader)?,
+            },
+            5 => Self::decode_create(reader)?,
+            6 => Self::Delete { volume: VolumeId::decode(reader)? },
+            7 => Self::Resize { volume: VolumeId::decode(reader)?, size: reader.varint("a size")? },
+            8 => match (Handle::decode(reader)?, Handle::decode(reader)?) {
+                (from, to) if !from.is_hole() && !to.is_hole() && from < to => {
+                    Self::Moved { from, to }
+                }
+                _ => return Err(reader.error("a page that moved to a later place")),
+            },
+            9 => Self::Placed {
+                volume: VolumeId::decode(reader)?,
+                index: reader.varint_to(max, "a part of a map")? as u32,
+                segment: reader.varint_to(max, "a segment")? as u32,
+            },
+            10 => Self::Segment {
+                pages: (0..SEGMENT).map(|_| Handle::decode(reader)).collect::<Result<_, _>>()?,
+            },
+            11 => Self::Next { volume: VolumeId::decode(reader)?, container: container(reader)? },
+            _ => return Err(reader.error("a kind of record from 1 to 11")),
+        })
+    }
+
+    fn decode_create(reader: &mut Reader<'_>) -> Result<Self, WireError> {
+        let volume = VolumeId::decode(reader)?;
+        let name = reader.bytes("a name")?;
+        let name = str::from_utf8(name).map_err(|_| reader.error("a name in UTF-8"))?.to_owned();
+        if name.len() > MAX_NAME {
+            return Err(reader.error("a name of at most 255 bytes"));
+        }
+        let size = reader.varint("a size")?;
+        let block_size = match reader.varint("a block size")? {
+            512 => BlockSize::B512,
+            4096 => BlockSize::B4096,
+            _ => return Err(reader.error("a block size of 512 or 4,096")),
+        };
+        let is_read_only = match reader.u8("whether it is read-only")? {
+            0 => false,
+            1 => true,
+            _ => return Err(reader.error("0 or 1")),
+        };
+        if check_size(size, block_size).is_err() {
+            return Err(reader.error("a size that a volume can have"));
+        }
+        let source = reader.varint_to(1 << 32, "a source")?.checked_sub(1);
+        let source = source.map(|source| VolumeId(source as u32));
+        let made = reader.varint("a time")?;
+        Ok(Self::Create { volume, name, size, block_size, is_read_only, source, made })
+    }
+}
+
+/// A length that a page can have.
+fn page_len(reader: &mut Reader<'_>, expected: &'static str) -> Result<u32, WireError> {
+    reader.varint_to(MAX_PAGE.into(), expected).map(|len| len as u32)
+}
+
+/// Gives each record in `body` to `take`.
+pub(crate) fn decode_all<E: From<WireError>>(
+    body: &[u8],
+    mut take: impl FnMut(Record) -> Result<(), E>,
+) -> Result<(), E> {
+    let mut reader = Reader::new(body);
+    while reader.remaining() > 0 {
+        take(Record::decode(&mut reader)?)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn records() -> Vec<Record> {
+        let page = PageEntry {
+            offset: 36,
+            stored_len: 1000,
+            len: 4096,
+            codec: Codec::Zstd,
+            check: Check::from_bytes([3; 16]),
+            fingerprint: Fingerprint::from_bytes([5; 32]),
+        };
+        let handle = Handle::new(9, 7);
+        let create = |source| Record::Create {
+            volume: VolumeId(3),
+            name: "größe".into(),
+            size: 1 << 40,
+            block_size: BlockSize::B512,
+            is_read_only: true,
+            source,
+            made: 1 << 40,
+        };
+        vec![
+            Record::Page { container: 300, page },
+            Record::Sealed { container: 1 },
+            Record::Dropped { container: u32::MAX - 1 },
+            Record::Map { volume: VolumeId(0), block: 1 << 50, to: handle },
+            Record::Map { volume: VolumeId(0), block: 0, to: Handle::HOLE },
+            create(None),
+            create(Some(VolumeId(u32::MAX))),
+            Record::Delete { volume: VolumeId(9) },
+            Record::Resize { volume: VolumeId(9), size: 4096 },
+            Record::Moved { from: handle, to: Handle::new(10, 0) },
+            Record::Placed { volume: VolumeId(1), index: 2, segment: 3 },
+            Record::Segment { pages: (0..SEGMENT as u32).map(|i| Handle::new(1 + i, i)).collect() },
+            Record::Next { volume: VolumeId(1), container: 2 },
+        ]
+    }
+
+    #[test]
+    fn records_come_back_and_nothing_shorter_does() {
+        for record in records() {
+            let mut body = Vec::new();
+            record.encode(&mut body);
+            for len in 1..body.len() {
+                let found = decode_all(&body[..len], |_| Ok::<_, WireError>(()));
+                assert!(found.is_err(), "{record:?} cut off at {len}");
+            }
+            let mut found = Vec::new();
+            decode_all(&body, |one| {
+                found.push(one);
+                Ok::<_, WireError>(())
+            })
+            .unwrap();
+            assert_eq!(found, [record]);
+        }
+    }
+
+    #[test]
+    fn a_page_longer_than_any_block_is_refused_before_memory_is_taken_for_it() {
+        let Record::Page { container, page } = records().swap_remove(0) else { unreachable!() };
+        for (stored_len, len, is_good) in [
+            (MAX_PAGE, MAX_PAGE, true),
+            (0, 0, true),
+            (MAX_PAGE + 1, MAX_PAGE, false),
+            (MAX_PAGE, MAX_PAGE + 1, false),
+            (u32::MAX, u32::MAX, false),
+        ] {
+            let record =
+                Record::Page { container, page: PageEntry { stored_len, len, ..page.clone() } };
+            let mut body = Vec::new();
+            record.encode(&mut body);
+            let found = decode_all(&body, |_| Ok::<_, WireError>(()));
+            assert_eq!(found.is_ok(), is_good, "{stored_len} {len}");
+            assert!(found.err().is_none_or(|error| error.to_string().contains("4,096")));
+        }
+    }
+
+    #[test]
+    fn records_follow_each_other() {
+        let mut body = Vec::new();
+        records().iter().for_each(|record| record.encode(&mut body));
+        let mut found = Vec::new();
+        decode_all(&body, |one| {
+            found.push(one);
+            Ok::<_, WireError>(())
+        })
+        .unwrap();
+        assert_eq!(found, records());
+    }
+}

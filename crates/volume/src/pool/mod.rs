@@ -1,0 +1,2 @@
+pub(crate) mod details;
+pub(crate) mod open;

@@ -1,0 +1,2 @@
+pub(crate) mod recover;
+pub(crate) mod replay;

@@ -1,0 +1,127 @@
+//! Opening a pool: what is known of it, its containers, and what a crash left over.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use onefold_backend::Folder;
+use onefold_index::Table;
+use onefold_seal::Envelope;
+
+use crate::VolumeError;
+use crate::containers::append::Appender;
+use crate::containers::files::{Files, container_name, container_of, is_container};
+use crate::engine::parts::{State, VolumeState, Waiting};
+use crate::ids::VolumeId;
+use crate::journal::metadata::{Known, Metadata, Shard, Taken};
+use crate::recovery::replay::Replayed;
+use crate::seeded::{self, Bug};
+use crate::space::dying::Dying;
+use crate::state::map::References;
+use crate::state::pages::{ContainerImage, Pages};
+
+/// A pool as it was found.
+pub(crate) struct Recovered {
+    pub(crate) state: State,
+    pub(crate) appender: Appender,
+    pub(crate) taken: Taken,
+    /// Of the batches since the checkpoint.
+    pub(crate) bytes: u64,
+    /// Containers that cannot be read.
+    pub(crate) damage: Vec<VolumeError>,
+}
+
+/// So many numbers beyond the last that is known were given out at most: to containers that no batch
+/// tells of. A file with a higher one is none that a pool left, and takes no numbers away.
+const FAR: u32 = 1 << 20;
+
+/// Takes `shard` over and finds the state that its batches end with, and enters all pages into
+/// `table`, so that each footer is read once.
+///
+/// What is named stays as it is. A container without a footer loses what is behind its last page,
+/// and gets its footer if another one follows; if it is missing it is an empty file from then
+/// on. One with a footer is read and not synced: it was durable before a record said that it has one.
+/// And those that nothing names are removed, and their numbers not given out by this opening.
+/// Where nothing at all is known of a pool that has containers, nothing is touched: whoever was asked
+/// does not know it.
+/// Before a container is cut off, gets its footer or is removed it is looked whether the shard is
+/// still this one's.
+pub(crate) fn recover(
+    folder: &Arc<dyn Folder>,
+    metadata: &dyn Metadata,
+    shard: Shard,
+    files: Arc<Files>,
+    container_len: u64,
+    table: &dyn Table,
+) -> Result<Recovered, VolumeError> {
+    let (mut replayed, mut is_known) = (Replayed::default(), false);
+    let taken = metadata.take_over(shard, &mut |known| {
+        is_known = known != Known::Anew;
+        replayed.take(known)
+    })?;
+    if !is_known && let Some(found) = folder.names()?.into_iter().find(|one| is_container(one)) {
+        return Err(VolumeError::NothingKnown { found });
+    }
+    replayed.forward();
+    let Replayed { volumes, containers, next_volume, next_container, bytes, .. } = replayed;
+    let mut appender = Appender::new(files, Envelope::plain(shard.id()), container_len);
+    let mut pages = Pages::new();
+    let mut damage = Vec::new();
+    let mut waiting = Waiting::default();
+    // another one may have the pool by now, and these files with it
+    let expect_current = || metadata.expect_current(shard, taken.writer);
+    for (container, image) in &containers {
+        // pages are moved to later containers only, so that none but the last one goes on
+        if appender.number().is_some() {
+            expect_current()?;
+            damage.extend(pages.close_open(&mut appender, &mut waiting));
+        }
+        if !image.is_sealed {
+            expect_current()?;
+        }
+        damage.extend(pages.load(&mut appender, table, *container, image)?);
+    }
+    pages.next = pages.next.max(next_container);
+    recount(&volumes, &mut pages);
+    remove_unnamed(&**folder, &containers, &mut pages, expect_current)?;
+    if let Some(open) = appender.number()
+        && pages.doom_open(open, |record| waiting.push(record))
+    {
+        appender.abandon();
+    }
+    let state = State { volumes, next_volume, dying: Dying::default(), pages, waiting };
+    Ok(Recovered { state, appender, taken, bytes, damage })
+}
+
+/// Removes containers that never came to be, or should have gone: those that are not `named`. Numbers
+/// that a pool may have given out are not given out again.
+fn remove_unnamed(
+    folder: &dyn Folder,
+    named: &BTreeMap<u32, ContainerImage>,
+    pages: &mut Pages,
+    expect_current: impl Fn() -> Result<(), VolumeError>,
+) -> Result<(), VolumeError> {
+    let names = folder.names()?;
+    let far = pages.next.saturating_add(FAR);
+    let there = names.iter().filter_map(|name| container_of(name));
+    for number in there.filter(|number| !named.contains_key(number)) {
+        if number < far {
+            // who began it may go on with it, having lost the pool and not knowing that yet
+            pages.next = pages.next.max(number + 1);
+        }
+        if !seeded::active(Bug::RemovedUnseen) {
+            expect_current()?;
+        }
+        folder.remove(&container_name(number))?;
+    }
+    Ok(())
+}
+
+/// Counts what refers to each page: every entry of every segment once.
+fn recount(volumes: &BTreeMap<VolumeId, VolumeState>, references: &mut impl References) {
+    let mut seen = BTreeSet::new();
+    for (_, segment) in volumes.values().flat_map(|one| one.map.segments()) {
+        if seen.insert(segment.identity()) {
+            segment.present().for_each(|page| references.gain(page));
+        }
+    }
+}

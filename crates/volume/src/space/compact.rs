@@ -1,0 +1,245 @@
+//! Giving back the space of containers of which little is referred to: what is left in one is appended
+//! anew, and the container goes.
+//!
+//! Each page moves for all who refer to it at one moment. Maps that name it where it was mean where it
+//! is (`forwards` in pages.rs) until each of them has been told, some segments at a time: others go on
+//! in between. What is mapped meanwhile is mapped to where pages are.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::VolumeError;
+use crate::containers::files::PageFile;
+use crate::containers::new_pages::Packer;
+use crate::engine::parts::{Engine, State};
+use crate::engine::room::{Maintaining, Purpose};
+use crate::ids::Handle;
+use crate::journal::record::PageEntry;
+use crate::pool::open::Between;
+use crate::seeded::{self, Bug};
+use crate::state::map::Map;
+use crate::state::pages::{MIN_FILL, entry};
+
+/// Pages that are moved at a time.
+const MOVED: usize = 64;
+
+/// Segments that are told at a time where pages went, while others wait; at least those of all maps
+/// that have the same index.
+const FORWARDED: usize = 256;
+
+/// What came of a compaction.
+pub(crate) enum Compaction {
+    /// All that could be moved was.
+    Done,
+    /// A container could not be emptied, and others come first.
+    Left(VolumeError),
+    /// No container is worth it.
+    Nothing,
+}
+
+/// Of which containers what is left is worth being moved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Worth {
+    /// Those of which less than half is referred to: to move a byte gives back more than one.
+    Sparse,
+    /// Those that give back an eighth at least, where a write would be refused otherwise.
+    Any,
+}
+
+impl Worth {
+    /// The share of a container that is referred to must be smaller.
+    pub(crate) fn most(self) -> f64 {
+        match self {
+            Self::Sparse => MIN_FILL,
+            Self::Any => 0.875,
+        }
+    }
+}
+
+impl Engine {
+    /// Closes the open container, so that it can be compacted, if that is worth it and the rest is
+    /// wanted; or if all of it is the rest. One for whose footer there is no room stays open: it keeps no
+    /// other one from being compacted, which may make room.
+    fn close_sparse(&self, worth: Worth) -> Result<(), VolumeError> {
+        let mut appender = self.appender();
+        let Some(number) = appender.number() else { return Ok(()) };
+        let (len, quota) = (appender.container_len(), self.options.quota);
+        let is_worth_it = {
+            let state = self.state();
+            let pages = &state.pages;
+            let is_wanted = match worth {
+                Worth::Sparse => quota.is_some_and(|quota| pages.room(quota) < len),
+                // all others come first, which take no footer
+                Worth::Any => pages.emptiest(worth.most()).is_none(),
+            };
+            let is_sparse = pages.share(number).is_some_and(|share| share < worth.most());
+            is_sparse && (is_wanted || pages.is_unused(number))
+        };
+        if !is_worth_it {
+            return Ok(());
+        }
+        self.expect_current()?;
+        match self.with_reserve(|| self.seal(&mut appender)) {
+            Err(error) if error.is_full() => Ok(()),
+            sealed => sealed,
+        }
+    }
+
+    /// Moves what is left in a container of which less than half is referred to. It is dropped with the
+    /// next commit. One that cannot be emptied is set aside: until all others had their turn if that
+    /// may pass, else for good.
+    pub(crate) fn compact(self: &Arc<Self>) -> Result<Compaction, VolumeError> {
+        self.compact_with(&self.maintenance.lock(), Worth::Sparse)
+    }
+
+    /// Does the same for a thread that has maintenance, where compacting is worth as much as `worth` says.
+    pub(crate) fn compact_with(
+        self: &Arc<Self>,
+        _only: &Maintaining<'_>,
+        worth: Worth,
+    ) -> Result<Compaction, VolumeError> {
+        let compacted = self.compact_emptiest(worth);
+        self.refill_reserve();
+        compacted
+    }
+
+    fn compact_emptiest(self: &Arc<Self>, worth: Worth) -> Result<Compaction, VolumeError> {
+        self.expect_running()?;
+        self.close_sparse(worth)?;
+        if worth == Worth::Any {
+            // what is dead already takes no work
+            let seen = self.room_made();
+            self.commit()?;
+            if self.room_made() != seen {
+                return Ok(Compaction::Done);
+            }
+        }
+        let emptiest = self.state().pages.emptiest(worth.most());
+        let Some((number, file, slots)) = emptiest else {
+            self.state().pages.take_up_left();
+            return Ok(Compaction::Nothing);
+        };
+        let left = self.move_pages(number, &file, &slots);
+        // also those that were moved before an error
+        self.forward_maps(number);
+        let left = left?;
+        self.commit()?;
+        Ok(left.map_or(Compaction::Done, Compaction::Left))
+    }
+
+    /// Appends the pages in `slots` of a container anew, and notes where they went. One that cannot be
+    /// read stays, and with it the container. Returns why nothing more could be moved, if so: the
+    /// container is left until later then, if that may pass.
+    fn move_pages(
+        &self,
+        number: u32,
+        file: &Arc<PageFile>,
+        slots: &[u32],
+    ) -> Result<Option<VolumeError>, VolumeError> {
+        let directory = match file.directory(&self.envelope()) {
+            Ok(directory) => directory,
+            Err(error) => {
+                let mut state = self.state();
+                match error.may_pass() {
+                    true => state.pages.leave(number),
+                    false => state.pages.keep_for_good(number),
+                }
+                return Ok(Some(error));
+            }
+        };
+        let table = self.table();
+        for slots in slots.chunks(MOVED) {
+            let mut packer = Packer::new(slots.len());
+            for &slot in slots {
+                let from = Handle::new(number, slot);
+                let located = {
+                    let mut state = self.state();
+                    // where it went nobody would know that it is lost
+                    if state.pages.is_bad(from) {
+                        state.pages.note_stuck(from);
+                        continue;
+                    }
+                    state.pages.locate(from)
+                };
+                let Some(located) = located else { continue };
+                // what lies under its name may be another file than the one that was opened first
+                let said = entry(&directory, slot).filter(|said| located.is(said));
+                let stored = said.map(|said| located.read_stored().map(|stored| (said, stored)));
+                match stored {
+                    Some(Ok((said, stored))) => {
+                        let PageEntry { fingerprint, codec, len, check, .. } = said;
+                        packer.push_stored(fingerprint, &stored, codec, len, (from, check));
+                    }
+                    Some(Err(error)) if error.may_pass() => {
+                        self.state().pages.leave(number);
+                        return Ok(Some(error));
+                    }
+                    Some(Err(_)) | None => self.state().pages.note_stuck(from),
+                }
+            }
+            let mut new = packer.finish();
+            // so far four bytes of each check were compared
+            new.retain(|one| {
+                let (from, check) = one.of;
+                let is_it = one.check == check;
+                if !is_it {
+                    self.state().pages.note_stuck(from);
+                }
+                is_it
+            });
+            self.append(&mut self.appender(), &new, Purpose::Move, &*table, |state, to, one| {
+                let record = state.pages.move_page(one.of.0, to);
+                if let Some(record) = record.filter(|_| !seeded::active(Bug::MovesUntold)) {
+                    state.waiting.push(&record);
+                }
+            })?;
+        }
+        Ok(None)
+    }
+
+    /// Lets every map know where the pages of a container were moved. Others have their turns meanwhile.
+    fn forward_maps(self: &Arc<Self>, number: u32) {
+        let mut next = Some(0);
+        while let Some(index) = next {
+            next = self.state().forward_some(number, index);
+            self.state.let_others();
+            self.between(Between::Forwards);
+        }
+        self.state().pages.forget_forwards();
+    }
+}
+
+impl State {
+    /// Lets the segments from `index` on know where the pages of a container were moved, as many as may
+    /// be told at a time; where to go on, if there are more.
+    ///
+    /// All maps are told of one index after another, because volumes share segments of the same index:
+    /// one that is told is told for all of them. Where it was told no page is mapped to where it was
+    /// any more, because whoever maps one looks where it is, and a segment that is copied has the pages
+    /// of another one of the same index.
+    fn forward_some(&mut self, number: u32, mut index: u32) -> Option<u32> {
+        let State { pages, volumes, dying, .. } = self;
+        let forward = |page: Handle| {
+            if page.container() != number {
+                return None;
+            }
+            let to = pages.resolve(page);
+            (to != page).then_some(to)
+        };
+        let mut maps: Vec<&mut Map> = volumes.values_mut().map(|one| &mut one.map).collect();
+        if !seeded::active(Bug::DyingUnforwarded) {
+            maps.extend(dying.maps_mut());
+        }
+        let mut told = 0;
+        while told < FORWARDED {
+            let next = maps.iter().filter_map(|map| map.next_index(index)).min()?;
+            let mut replaced = HashMap::new();
+            for map in &mut maps {
+                map.forward_at(next, forward, &mut replaced);
+            }
+            told += maps.len();
+            index = next.checked_add(1)?;
+        }
+        Some(index)
+    }
+}

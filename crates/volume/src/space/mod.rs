@@ -1,0 +1,2 @@
+pub(crate) mod compact;
+pub(crate) mod dying;

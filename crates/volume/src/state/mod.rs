@@ -1,0 +1,4 @@
+pub(crate) mod bits;
+pub(crate) mod map;
+pub(crate) mod pages;
+pub(crate) mod sparse;

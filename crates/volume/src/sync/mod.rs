@@ -1,0 +1,3 @@
+pub(crate) mod claims;
+pub(crate) mod stripes;
+pub(crate) mod turns;

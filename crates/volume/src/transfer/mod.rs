@@ -1,0 +1,2 @@
+pub(crate) mod stream;
+pub(crate) mod volumes;

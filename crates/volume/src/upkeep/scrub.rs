@@ -1,0 +1,346 @@
+//! Whether every page can be read and is what its fingerprint says, found out while the pool is used.
+
+use std::collections::BTreeMap;
+use std::error::Error;
+
+use onefold_container::{ChunkEntry, Directory};
+
+use crate::containers::files::container_name;
+use crate::containers::located::{Located, Wanted, read_all};
+use crate::engine::parts::Engine;
+use crate::ids::{Handle, VolumeId};
+use crate::journal::record::MAX_PAGE;
+use crate::pool::open::Pool;
+use crate::state::bits::Bits;
+use crate::state::sparse::Sparse;
+use crate::upkeep::walk::{Step, Walk};
+
+/// Lost pages that are told of.
+const TOLD: usize = 10_000;
+
+/// Blocks that are told of a lost page.
+const TOLD_BLOCKS: usize = 100;
+
+/// Pages that are read and fingerprinted together.
+const TOGETHER: usize = 64;
+
+/// What a scrub found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Scrubbed {
+    /// Pages that were read and hashed.
+    pub pages: u64,
+    /// What is wrong with others: the first ten thousand. None if it was stopped.
+    pub bad: Vec<BadPage>,
+    /// How many pages, some of which nobody may have any more, were not good either. All of them if it
+    /// was stopped.
+    pub more: u64,
+    /// Whether it was stopped before its end.
+    pub is_stopped: bool,
+}
+
+/// A page that is lost, and who has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BadPage {
+    /// The container's file.
+    pub container: String,
+    /// Which of its pages.
+    pub slot: u32,
+    /// What is wrong.
+    pub problem: String,
+    /// Volumes and blocks that are this page: the first hundred.
+    pub blocks: Vec<(String, u64)>,
+    /// How many blocks are it beside these.
+    pub more_blocks: u64,
+}
+
+/// Said of a page whose container is not there.
+const GONE: &str = "its container is gone";
+
+impl Pool {
+    /// Reads every page that a volume has, and computes its fingerprint anew.
+    ///
+    /// Others use the pool meanwhile. What [`scrub_while`](Self::scrub_while) says of that holds.
+    pub fn scrub(&self) -> Scrubbed {
+        self.scrub_while(|| true)
+    }
+
+    /// The same until `go_on` says no, which is asked between steps.
+    ///
+    /// Read is each page that a volume had when this began, but for those that were let go, or moved
+    /// by a compaction, before their turn came. Told of are lost pages that a volume still has at the
+    /// end. Takes a bit of memory a page, and one for each that went meanwhile. Others wait for as long
+    /// as 256 segments of maps are taken, and share the disk.
+    pub fn scrub_while(&self, go_on: impl Fn() -> bool) -> Scrubbed {
+        let engine = &*self.0;
+        let mut scrubbed = Scrubbed::default();
+        let mut lost = Lost::default();
+        let read = engine.scrub_mapped(&go_on, &mut scrubbed.pages, &mut lost);
+        scrubbed.is_stopped = read.and_then(|()| engine.who_has(&go_on, &mut lost)).is_none();
+        scrubbed.more = lost.more;
+        if scrubbed.is_stopped {
+            scrubbed.more += lost.pages.len() as u64;
+        } else {
+            // a compaction moved the others meanwhile, or who had them let them go
+            let pages = lost.pages.into_values();
+            scrubbed.bad = pages.filter(|page| !page.blocks.is_empty()).collect();
+        }
+        scrubbed
+    }
+}
+
+/// Pages that are not as they should be, and why.
+#[derive(Default)]
+struct Lost {
+    pages: BTreeMap<Handle, BadPage>,
+    /// How many more were met, some perhaps more than once.
+    more: u64,
+    /// Pages that were there, and whose container went meanwhile. Only if a volume has one for all that
+    /// it is lost.
+    gone: Bits,
+}
+
+impl Lost {
+    fn add(&mut self, page: Handle, problem: impl FnOnce() -> String) {
+        if self.pages.contains_key(&page) {
+            return;
+        }
+        if self.pages.len() == TOLD {
+            self.more += 1;
+            return;
+        }
+        let (container, slot) = (container_name(page.container()), page.slot());
+        let problem = problem();
+        let bad = BadPage { container, slot, problem, blocks: Vec::new(), more_blocks: 0 };
+        self.pages.insert(page, bad);
+    }
+
+    fn is_empty(&self) -> bool {
+        self.pages.is_empty() && self.gone.is_empty()
+    }
+}
+
+/// Why a page is not counted as good.
+enum NotGood {
+    /// Its container went meanwhile.
+    Gone,
+    /// It could not be read just now.
+    Unread(String),
+    /// It is lost.
+    Wrong(String),
+}
+
+/// A page that can be read.
+struct There<'a> {
+    /// Which one of those that are asked about.
+    at: usize,
+    /// What the footer says of it.
+    chunk: &'a ChunkEntry,
+    located: Located,
+}
+
+/// What a footer says of `page`.
+fn expected(directory: &Directory, page: Handle) -> Result<&ChunkEntry, NotGood> {
+    let wrong = |problem: &str| NotGood::Wrong(problem.to_owned());
+    let chunk = directory.chunks.get(page.slot() as usize);
+    let chunk = chunk.ok_or_else(|| wrong("its container has no such page"))?;
+    // the footer is another one than when the pool was opened
+    let too_long = "its container says that it is longer than any page";
+    if chunk.len > MAX_PAGE { Err(wrong(too_long)) } else { Ok(chunk) }
+}
+
+/// An error, and why it came to it.
+fn with_causes(error: &dyn Error) -> String {
+    let causes = std::iter::successors(Some(error), |error: &&dyn Error| (*error).source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
+impl Engine {
+    /// Reads all pages that maps name; `None` if it was stopped.
+    fn scrub_mapped(
+        &self,
+        go_on: impl Fn() -> bool,
+        good: &mut u64,
+        lost: &mut Lost,
+    ) -> Option<()> {
+        let mut counts = Sparse::default();
+        for (number, count) in self.state().pages.counts() {
+            counts.insert(number, count);
+        }
+        let mut mapped = Bits::default();
+        let mut walk = Walk::of_volumes();
+        while let Some(steps) = walk.next(self) {
+            go_on().then_some(())?;
+            for Step { volume, first_block, segment } in steps {
+                for (block, &page) in (first_block..).zip(segment.pages()) {
+                    // the others came since, and were fingerprinted just now, or are nowhere
+                    let was_there = counts.get(page.container()).is_some_and(|n| page.slot() < *n);
+                    if was_there {
+                        mapped.set(page);
+                    } else if !page.is_hole() && self.is_nowhere(volume, block, page) {
+                        lost.add(page, || self.why_gone(page));
+                    }
+                }
+            }
+        }
+        for (number, slots) in mapped.containers() {
+            go_on().then_some(())?;
+            self.scrub_container(number, slots, good, lost);
+        }
+        Some(())
+    }
+
+    /// Whether a block is a page that is nowhere. One that went since it was found there is not.
+    fn is_nowhere(&self, volume: VolumeId, block: u64, page: Handle) -> bool {
+        let state = self.state();
+        let is_it = state.volumes.get(&volume).is_some_and(|one| one.map.get(block) == page);
+        is_it && !state.pages.is_there(page)
+    }
+
+    /// Why a page is not there, as far as its container tells.
+    fn why_gone(&self, page: Handle) -> String {
+        match self.directory(page.container()) {
+            Ok(Some(directory)) if (page.slot() as usize) < directory.chunks.len() => {
+                "its container could not be read when the pool was opened".into()
+            }
+            Ok(Some(_)) => "its container has no such page".into(),
+            Ok(None) => GONE.into(),
+            Err(error) => with_causes(&error),
+        }
+    }
+
+    /// Checks the pages in `slots` of container `number`.
+    fn scrub_container(
+        &self,
+        number: u32,
+        slots: impl Iterator<Item = u32>,
+        good: &mut u64,
+        lost: &mut Lost,
+    ) {
+        let pages = slots.map(|slot| Handle::new(number, slot));
+        let directory = match self.directory(number) {
+            Ok(Some(directory)) => directory,
+            Ok(None) => return pages.for_each(|page| lost.gone.set(page)),
+            Err(error) => return pages.for_each(|page| lost.add(page, || with_causes(&error))),
+        };
+        let pages: Vec<Handle> = pages.collect();
+        for pages in pages.chunks(TOGETHER) {
+            for (&page, found) in pages.iter().zip(self.scrub_pages(pages, &directory)) {
+                match found {
+                    Ok(()) => *good += 1,
+                    Err(NotGood::Gone) => lost.gone.set(page),
+                    Err(NotGood::Unread(problem)) => lost.add(page, || problem),
+                    Err(NotGood::Wrong(problem)) => {
+                        self.state().pages.note_bad(page);
+                        lost.add(page, || problem);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether each of these pages of a container is good.
+    fn scrub_pages(&self, pages: &[Handle], directory: &Directory) -> Vec<Result<(), NotGood>> {
+        let mut found = Vec::with_capacity(pages.len());
+        let mut there = Vec::with_capacity(pages.len());
+        {
+            let state = self.state();
+            for (at, &page) in pages.iter().enumerate() {
+                let chunk = expected(directory, page);
+                let located = |chunk| Ok((chunk, state.pages.locate(page).ok_or(NotGood::Gone)?));
+                found.push(chunk.and_then(located).map(|(chunk, located)| {
+                    there.push(There { at, chunk, located });
+                }));
+            }
+        }
+        let mut buffers: Vec<Vec<u8>> =
+            there.iter().map(|one| vec![0; one.chunk.len as usize]).collect();
+        let each = there.iter().zip(&mut buffers);
+        let wanted = each.map(|(one, into)| Wanted { at: one.at, located: &one.located, into });
+        for (at, error) in read_all(wanted.collect()) {
+            found[at] = Err(match error.may_pass() {
+                true => NotGood::Unread(with_causes(&error)),
+                false => NotGood::Wrong(with_causes(&error)),
+            });
+        }
+        let bytes: Vec<&[u8]> = buffers.iter().map(Vec::as_slice).collect();
+        let mut fingerprints = Vec::with_capacity(bytes.len());
+        self.fingerprinter.fingerprint_many(&bytes, &mut fingerprints);
+        let mut state = self.state();
+        for (There { at, chunk, .. }, fingerprint) in there.iter().zip(fingerprints) {
+            match &mut found[*at] {
+                Ok(()) if fingerprint == chunk.fingerprint => state.pages.note_good(pages[*at]),
+                Ok(()) => found[*at] = Err(NotGood::Wrong("it has another fingerprint".into())),
+                Err(_) => {}
+            }
+        }
+        drop(state);
+        found
+    }
+
+    /// Notes the volumes and blocks that are lost pages; `None` if it was stopped.
+    fn who_has(&self, go_on: impl Fn() -> bool, lost: &mut Lost) -> Option<()> {
+        let mut walk = Walk::of_volumes();
+        while !lost.is_empty()
+            && let Some(steps) = walk.next(self)
+        {
+            go_on().then_some(())?;
+            for Step { volume, first_block, segment } in steps {
+                for (block, page) in (first_block..).zip(segment.pages()) {
+                    if lost.gone.has(*page) {
+                        lost.add(*page, || GONE.to_owned());
+                    }
+                    let Some(bad) = lost.pages.get_mut(page) else { continue };
+                    if bad.blocks.len() == TOLD_BLOCKS {
+                        bad.more_blocks += 1;
+                        continue;
+                    }
+                    let name = self.state().volumes.get(&volume).map(|one| one.name.clone());
+                    bad.blocks.extend(name.map(|name| (name, block)));
+                }
+            }
+        }
+        Some(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::sync::Arc;
+
+    use onefold_backend::MemoryFolder;
+    use onefold_block::{BlockDevice, BlockSize, Durability};
+    use onefold_testkit::random;
+
+    use super::*;
+    use crate::state::map::References;
+    use crate::{Hash, Options};
+
+    #[test]
+    fn a_container_that_goes_although_a_volume_has_its_pages_is_told() {
+        let folder = Arc::new(MemoryFolder::new());
+        Pool::create(&folder, Hash::Blake3).unwrap();
+        let options = Options { container_len: 40_000, ..Options::default() };
+        let (pool, _) = Pool::open(folder, options).unwrap();
+        pool.create_volume("a", 1 << 20, BlockSize::B4096).unwrap();
+        let volume = pool.volume("a").unwrap();
+        volume.write(0, &random(1, 30 * 4096), Durability::OnReturn).unwrap();
+        let asked = Cell::new(0);
+        let scrubbed = pool.scrub_while(|| {
+            asked.set(asked.get() + 1);
+            // the first container was read; somebody forgets what refers to the second
+            if asked.get() == 3 {
+                let slots = 0..10;
+                slots.for_each(|slot| pool.0.state().pages.release(Handle::new(2, slot)));
+                pool.flush().unwrap();
+            }
+            true
+        });
+        assert_eq!((scrubbed.pages, scrubbed.more, scrubbed.is_stopped), (20, 0, false));
+        let told: Vec<_> = scrubbed.bad.iter().map(|page| (page.slot, &page.blocks[..])).collect();
+        let blocks: Vec<_> = (10..20).map(|block| [("a".to_owned(), block)]).collect();
+        let expected: Vec<_> = (0..10).zip(blocks.iter().map(|one| &one[..])).collect();
+        assert_eq!(told, expected);
+        assert!(scrubbed.bad.iter().all(|page| page.problem == GONE));
+    }
+}
