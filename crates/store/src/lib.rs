@@ -51,13 +51,16 @@ mod writing;
 
 pub use chunks::loaded::IndexPlace;
 pub use chunks::place::Place;
-pub use clients::{ClientInfo, ClientList};
+pub use clients::clear::Cleared;
+pub use clients::list::KeyId;
+pub use clients::list::{ClientInfo, ClientList};
 pub use error::StoreError;
 pub use finding::Warning;
+pub use keys::locked::Locked;
 pub use keys::pair::{KeyPair, parse_public_key};
 pub use keys::text::ParseKeyError;
+pub use keys::wrapped::{KeyInfo, KeyList};
 pub use keys::writer::WriteOnlyKey;
-pub use keys::{Cleared, KeyId, KeyInfo, KeyList, Locked};
 pub use local::cache::ObjectCache;
 pub use local::known::KnownRepositories;
 pub use objects::bundle::decode as decode_bundle;

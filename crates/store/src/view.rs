@@ -10,7 +10,8 @@ use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 use crate::chunks::reader::ChunkReader;
 use crate::reading::read_ahead::ReadAhead;
 use crate::reading::walk::read_tree;
-use crate::tree::{Entry, Extent, Node, Tree};
+use crate::tree::weight;
+use crate::tree::{Entry, Node, Tree};
 use crate::{Recipe, Repository, StoreError};
 
 /// Bytes of decoded directories, about, that a view keeps at most.
@@ -33,19 +34,6 @@ impl Weighter<Fingerprint, Arc<[Entry]>> for ByEntries {
     fn weight(&self, _: &Fingerprint, entries: &Arc<[Entry]>) -> u64 {
         64 + entries.iter().map(weight).sum::<u64>()
     }
-}
-
-/// About as many bytes as the entry takes.
-pub(crate) fn weight(entry: &Entry) -> u64 {
-    let own = match &entry.node {
-        Node::File { extents: Some(extents), .. } => extents.len() * size_of::<Extent>(),
-        Node::Symlink { target } => target.len(),
-        Node::Directory { tree: Tree::Inline(tree) } => tree.len(),
-        _ => 0,
-    };
-    let attributes: usize =
-        entry.meta.xattrs.iter().map(|(name, value)| name.len() + value.len()).sum();
-    (size_of::<Entry>() + entry.name.len() + own + attributes) as u64
 }
 
 impl Repository {

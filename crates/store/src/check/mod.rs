@@ -7,6 +7,7 @@
 
 mod bundles;
 mod containers;
+mod keys;
 mod seen;
 
 use std::collections::{BTreeSet, HashMap, HashSet};

@@ -2,7 +2,6 @@
 
 use std::collections::{HashMap, HashSet};
 use std::ops::{ControlFlow, Range};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use bytes::Bytes;
@@ -20,8 +19,7 @@ use crate::chunks::groups::{Group, Groups, Key};
 use crate::chunks::place::places;
 use crate::chunks::place::{Containers, LiveContainer, Used};
 use crate::local::cache::{self, Copied, ObjectCache};
-use crate::reading::fetch::{Keep, fetch};
-use crate::{Place, Recipe, StoreError, threads};
+use crate::{Place, Recipe, StoreError};
 
 /// Bytes of decompressed groups that a reader keeps at most, unless it is told another bound.
 const GROUP_CACHE: usize = 24 << 20;
@@ -132,11 +130,6 @@ pub(crate) struct ChunkReader<'a> {
 /// No container that is kept whole is longer, in bytes; and how many bytes of them are kept.
 const MAX_SHORT: u64 = 64 << 10;
 const MAX_SHORT_LEN: u64 = 32 << 20;
-
-/// Neighbours are read ahead together, up to so many bytes at least.
-const READ_TOGETHER: u64 = 4 << 20;
-/// Stretches of containers that are read ahead by one plan, at most.
-const MAX_STRETCHES: usize = 32;
 
 /// What footers list, of containers of which the index may not know.
 #[derive(Default)]
@@ -633,36 +626,6 @@ impl<'a> ChunkReader<'a> {
         Ok(())
     }
 
-    /// Reads the groups that hold `range` of `recipe` by one plan, unless they are kept already, and
-    /// keeps them. If they lie in many places, only the first are read: more would push each other out.
-    /// What cannot be had is reported to whoever needs it.
-    pub(crate) fn read_ahead(&self, recipe: &Recipe, range: &Range<u64>) {
-        let mut places = Vec::new();
-        // What cannot be visited is read by whoever needs it.
-        let _ = self.visit_leaves(recipe, 0, range, &mut |_, leaf| {
-            places.extend(self.place_of(&leaf.root));
-            Ok(())
-        });
-        self.keep_groups(first_together(&places), usize::MAX);
-    }
-
-    /// Reads the groups that hold the chunks at `places` by one plan, unless they are kept already, and
-    /// keeps them, until they have about `most` bytes. Gives how many they have. What cannot be had is
-    /// reported to whoever needs it.
-    pub(crate) fn keep_groups(&self, mut places: Vec<Place>, most: usize) -> usize {
-        places.sort_unstable_by_key(|place| (place.container, place.slot));
-        let plan = (threads::cores(), READ_TOGETHER);
-        let kept = AtomicUsize::new(0);
-        let _ = fetch(self, &places, plan, Keep::Decoded, &|_, group| {
-            let len = group.map_or(0, |group| group.len());
-            match kept.fetch_add(len, Ordering::Relaxed) + len < most {
-                true => ControlFlow::Continue(()),
-                false => ControlFlow::Break(()),
-            }
-        });
-        kept.into_inner()
-    }
-
     /// The chunks that are kept, without asking for any other.
     pub(crate) fn kept(&self) -> Kept<'_> {
         Kept(self)
@@ -703,20 +666,6 @@ impl<'a> ChunkReader<'a> {
         self.visit_range(recipe, 0, &range, &mut |start, leaf| {
             bytes.extend_from_slice(part_of(start, &leaf, &range));
         })
-    }
-}
-
-/// As many of the first of `places` as lie in few stretches of containers, in their order.
-fn first_together(places: &[Place]) -> Vec<Place> {
-    let mut first = places.to_vec();
-    loop {
-        let len = first.len();
-        first.sort_unstable_by_key(|place| (place.container, place.slot));
-        let follows = |a: &Place, b: &Place| a.container == b.container && b.slot <= a.slot + 1;
-        if first.chunk_by(follows).count() <= MAX_STRETCHES {
-            return first;
-        }
-        first = places[..len / 2].to_vec();
     }
 }
 

@@ -17,8 +17,8 @@ use crate::chunks::reader::ChunkReader;
 use crate::reading::entries::Entries;
 use crate::reading::windows::{Step, Windows};
 use crate::tree::recipe::Joiner;
+use crate::tree::weight;
 use crate::tree::{self, Detail, Entry, Node, Tree};
-use crate::view::weight;
 use crate::writing::graft::{Graft, NewTree};
 use crate::{Cancel, Progress, Recipe, StoreError};
 

@@ -10,6 +10,8 @@ use crate::history::look::Found;
 use crate::local::cache::Copied;
 use crate::objects::bundle::Of;
 use crate::objects::read::read_objects;
+use crate::objects::receipt::{self, receipt_name};
+use crate::objects::seen::Commit;
 use crate::objects::snapshot::{self, MAX_LEN, snapshot_id, snapshot_name};
 use crate::{Repository, Snapshot, StoreError};
 
@@ -148,5 +150,25 @@ impl Repository {
         }
         let names = self.objects.list_names(snapshot::PREFIX)?;
         Ok(names.iter().filter_map(|name| Some((snapshot_id(name)?, 0))).collect())
+    }
+
+    /// Fails if the snapshot `id`, which the write-only client `client` sealed, is by a log or a receipt
+    /// somebody else's: then it was put in that one's place.
+    pub(crate) fn expect_own_place(&self, id: ObjectId, client: u32) -> Result<(), StoreError> {
+        let replaced = |by| Err(StoreError::Replaced { snapshot: id, client, by });
+        match self.logged()?.commit(id) {
+            Some(Commit { client: Some(by), .. }) if by == client => Ok(()),
+            Some(Commit { at, client: Some(other) }) => {
+                let by = at.name();
+                Err(StoreError::Disputed { snapshot: id, client, by, other })
+            }
+            Some(Commit { at, client: None }) => replaced(at.name()),
+            None => match receipt::read(&*self.objects, &self.envelope, id) {
+                Ok(None) => replaced(receipt_name(id)),
+                Err(error) if error.is_no_answer() => Err(error),
+                // None is there as long as it is not acknowledged; anybody may put a bad one.
+                Ok(Some(_)) | Err(_) => Ok(()),
+            },
+        }
     }
 }

@@ -7,7 +7,7 @@ use onefold_seal::wire::Reader;
 use onefold_seal::{Envelope, Keys, ObjectId, WRITER_LEN};
 use zeroize::Zeroizing;
 
-use crate::keys::Locked;
+use crate::keys::locked::Locked;
 use crate::keys::text::{self, ParseKeyError};
 use crate::{Config, Repository, StoreError};
 

@@ -21,7 +21,7 @@ use onefold_seal::{Envelope, ObjectId};
 
 use crate::finding::describe;
 use crate::objects::entry::At;
-use crate::{Repository, StoreError, Warning};
+use crate::{StoreError, Warning};
 
 /// No copy is longer than this.
 const MAX_LEN: u64 = 16 << 20;
@@ -131,8 +131,6 @@ impl ObjectCache {
         self.trouble.lock().expect("no thread panics with it locked").take()
     }
 }
-
-impl Repository {}
 
 /// The footers of many containers, given by id and size in bytes, from copies or the repository. Each
 /// is handed to `take` with its position as it comes.

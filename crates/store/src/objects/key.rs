@@ -12,6 +12,12 @@ pub(crate) const PREFIX: &str = "keys/";
 /// Under which prefix of a repository the sealing keys of later epochs lie.
 pub(crate) const EPOCHS: &str = "epochs/";
 
+/// No wrapped key is longer than this, and no epoch.
+pub(crate) const MAX_LEN: u64 = 64 << 10;
+
+/// So many objects below `keys/` or `epochs/` are read at most: anybody may put some.
+pub(crate) const MAX_READ: usize = 1024;
+
 /// The name of key `id`.
 pub(crate) fn key_name(id: ObjectId) -> String {
     format!("{PREFIX}{id}")

@@ -137,19 +137,6 @@ impl Repository {
         }
     }
 
-    /// Whether `error` says that something is not what was written, or is gone: not that it could
-    /// not be reached, nor that it takes a later program or a key that was added meanwhile.
-    pub(crate) fn is_damage(&self, error: &StoreError) -> bool {
-        // Only a key that opens: anybody can put something in its place.
-        let is_later = |epoch| match self.read_epoch(epoch) {
-            Ok(_) => true,
-            Err(error) => error.is_no_answer(),
-        };
-        !error.is_no_answer()
-            && !error.is_unknown_version()
-            && !error.unknown_epoch().is_some_and(is_later)
-    }
-
     /// Uses and keeps copies in `cache` from now on.
     pub fn keep_copies(&mut self, cache: ObjectCache) {
         self.cache = Some(cache);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use onefold_backend::Objects;
 use onefold_seal::{Cost, Envelope, Key, Keys, ObjectId, Password, Suite};
 
-use crate::keys::put_key;
+use crate::keys::wrapped::put_key;
 use crate::local::early::{Early, Opening};
 use crate::objects::config;
 use crate::objects::key::key_id;

@@ -434,6 +434,19 @@ fn decode_extents(
     Ok((extents, sum))
 }
 
+/// About as many bytes as the entry takes.
+pub(crate) fn weight(entry: &Entry) -> u64 {
+    let own = match &entry.node {
+        Node::File { extents: Some(extents), .. } => extents.len() * size_of::<Extent>(),
+        Node::Symlink { target } => target.len(),
+        Node::Directory { tree: Tree::Inline(tree) } => tree.len(),
+        _ => 0,
+    };
+    let attributes: usize =
+        entry.meta.xattrs.iter().map(|(name, value)| name.len() + value.len()).sum();
+    (size_of::<Entry>() + entry.name.len() + own + attributes) as u64
+}
+
 #[cfg(test)]
 mod tests {
     use onefold_fingerprint::Fingerprint;
