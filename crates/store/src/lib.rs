@@ -21,10 +21,12 @@ mod chunks;
 mod clients;
 #[cfg_attr(not(feature = "seeded-bugs"), doc(hidden))]
 pub mod clock;
+mod contents;
 pub mod copy;
 pub mod diff;
 pub mod dump;
 mod error;
+mod examine;
 pub mod find;
 mod finding;
 pub mod forget;

@@ -40,7 +40,7 @@ use onefold_container::{Codec, Compressor};
 use onefold_seal::ObjectId;
 
 use self::assemble::Tally;
-use self::pack::{Added, Packer, Press, Uploader};
+use self::pack::{Packer, Press, Uploader};
 use self::parent::Parent;
 use self::sink::{Known, Sink};
 use self::sources::{Shape, Sources};
@@ -50,8 +50,9 @@ use crate::chunks::place::Used;
 use crate::seeded::{self, Bug};
 use crate::threads::both;
 use crate::tree::{Entry, Time};
+use crate::writing::added::Added;
 use crate::writing::alive::Alive;
-use crate::writing::commit::Announced;
+use crate::writing::commit::{Announced, Author, PROGRAM};
 use crate::{Cancel, Progress, Repository, Snapshot, StoreError, Summary};
 
 /// Lists of jobs that may wait for a reader.
@@ -118,7 +119,7 @@ impl Default for Options {
             threads: None,
             compression: Compression::Configured,
             container_len: 16 << 20,
-            program: concat!("onefold ", env!("CARGO_PKG_VERSION")).into(),
+            program: PROGRAM.into(),
         }
     }
 }
@@ -261,7 +262,9 @@ fn run(
     let time = Time::now();
     // Nothing relies on the parent, so it may be found before the notice is given.
     let parent = parent::find(repository, sources, options)?;
-    let announced = Announced::new(repository, options, time, &Alive::begin(repository))?;
+    let Options { host, user, program, .. } = options;
+    let author = Author { host, user, program };
+    let announced = Announced::new(repository, author, time, &Alive::begin(repository))?;
     let stop = Stop { user: cancel, failed: AtomicBool::new(false) };
     let tally = Tally::default();
     let backup = Backup { repository, options, progress, stop, tally: &tally };

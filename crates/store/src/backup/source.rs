@@ -12,6 +12,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 
 use super::beneath::path_of_descriptor;
+use crate::contents::expect_contents;
 use crate::tree::{Entry, Extent, Meta, Node, Time};
 
 /// Readers refuse entries of more than 64 MiB. Far more than this no file system is known to keep.
@@ -154,14 +155,6 @@ fn open_to_read(path: &Path, flags: OFlags) -> io::Result<File> {
         // Only the owner may leave the access time alone.
         Err(Errno::PERM) => Ok(rustix::fs::open(path, flags, Mode::empty())?.into()),
         Err(errno) => Err(errno.into()),
-    }
-}
-
-/// Fails unless what looks like `metadata` holds bytes that can be read from begin to end.
-pub(crate) fn expect_contents(metadata: &Metadata) -> io::Result<()> {
-    match metadata.is_file() || metadata.file_type().is_block_device() {
-        true => Ok(()),
-        false => Err(io::Error::other("it is neither a block device nor a regular file")),
     }
 }
 

@@ -9,7 +9,8 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 
-use super::{Options, Stream, source};
+use super::{Options, Stream};
+use crate::contents::expect_contents;
 use crate::tree::is_component;
 use crate::{IssueKind, Progress, StoreError};
 
@@ -72,7 +73,7 @@ impl Source {
     fn device(written: &Path) -> Result<Self, StoreError> {
         let error = |source| StoreError::file("back up", written)(source);
         let real = written.canonicalize().map_err(error)?;
-        source::expect_contents(&real.metadata().map_err(error)?).map_err(error)?;
+        expect_contents(&real.metadata().map_err(error)?).map_err(error)?;
         let name = written.file_name().or(real.file_name()).unwrap_or_default().to_owned();
         let above = written.parent().filter(|above| !above.as_os_str().is_empty());
         let above = above.unwrap_or(Path::new(".")).canonicalize().map_err(error)?;

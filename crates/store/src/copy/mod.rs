@@ -15,12 +15,11 @@ use std::thread;
 use onefold_seal::ObjectId;
 
 use self::crossing::Crossing;
-use crate::backup;
 use crate::chunks::place::Used;
 use crate::seeded::{self, Bug};
 use crate::tree::Time;
 use crate::writing::alive::Alive;
-use crate::writing::commit::Announced;
+use crate::writing::commit::{Announced, Author, PROGRAM};
 use crate::writing::graft::Graft;
 use crate::{Cancel, Progress, Repository, Snapshot, StoreError};
 
@@ -82,18 +81,14 @@ pub fn copy(
     let bytes = snapshots.iter().map(|(_, snapshot)| snapshot.summary.bytes);
     let total = bytes.fold(0, u64::saturating_add);
     progress.total_bytes.store(total, Ordering::Relaxed);
-    let who = backup::Options {
-        host: options.host.clone(),
-        user: options.user.clone(),
-        ..backup::Options::default()
-    };
+    let author = Author { host: &options.host, user: &options.user, program: PROGRAM };
     let alive = Alive::begin(to);
     // All notices first: then the index that is loaded now holds until the last commit.
     let mut announced = Vec::new();
     let result = snapshots
         .iter()
         .try_for_each(|_| {
-            announced.push(Announced::new(to, &who, Time::now(), &alive)?);
+            announced.push(Announced::new(to, author, Time::now(), &alive)?);
             Ok(())
         })
         .and_then(|()| {

@@ -10,10 +10,10 @@ use onefold_container::{Content, container_name};
 use super::Prune;
 use super::choose::{Candidate, Choice};
 use crate::StoreError;
-use crate::backup::pack::CONTAINER_CHUNKS;
 use crate::chunks::loaded::Loaded;
 use crate::chunks::reader::ChunkReader;
 use crate::finding::describe;
+use crate::writing::added::CONTAINER_CHUNKS;
 
 /// A container is small below this fraction of the length, and of the chunks, at which one is sealed.
 const SMALL: u64 = 4;

@@ -26,12 +26,10 @@ use onefold_fingerprint::Fingerprint;
 use onefold_index::{Index, run_name};
 use onefold_seal::ObjectId;
 
-use crate::backup;
-use crate::backup::pack::Added;
-use crate::check::{self, Examined, Reading};
 use crate::chunks::loaded::Loaded;
 use crate::chunks::place::Used;
 use crate::chunks::reader::{ChunkReader, Chunks};
+use crate::examine::{self, Examined, Reading};
 use crate::history::log::{self};
 use crate::objects::entry;
 use crate::objects::entry::Writer;
@@ -42,8 +40,10 @@ use crate::objects::snapshot::snapshot_name;
 use crate::reading::entries::Entries;
 use crate::seeded::{self, Bug};
 use crate::tree::{self, Detail, Entry, Node, Time, Tree};
+use crate::writing::added::Added;
 use crate::writing::alive::Alive;
-use crate::writing::commit::Announced;
+use crate::writing::commit::{Announced, Author, PROGRAM};
+use crate::writing::forget::forget;
 use crate::writing::graft::{Graft, NewTree};
 use crate::{Cancel, Progress, Recipe, Repository, Snapshot, StoreError, Summary};
 
@@ -72,7 +72,7 @@ pub struct Options {
 #[derive(Debug, Clone, Default)]
 pub struct Report {
     /// What was wrong.
-    pub check: check::Report,
+    pub check: examine::Report,
     /// Containers that were damaged and are condemned now.
     pub condemned: Vec<ObjectId>,
     /// Chunks saved out of them, or out of containers that a prune had condemned.
@@ -150,7 +150,7 @@ pub fn repair(
                 .into(),
         ));
     }
-    let mut examined = check::examine(repository, Reading::All, progress, cancel)?;
+    let mut examined = examine::examine(repository, Reading::All, progress, cancel)?;
     if let Some(error) = examined.unread.take() {
         return Err(error);
     }
@@ -200,18 +200,15 @@ impl Repair<'_> {
         if examined.damaged.is_empty() && before.is_empty() {
             return Ok(());
         }
-        let who = backup::Options {
-            host: self.options.host.clone(),
-            user: self.options.user.clone(),
-            ..backup::Options::default()
-        };
+        let Options { host, user, .. } = self.options;
+        let author = Author { host, user, program: PROGRAM };
         let alive = Alive::begin(self.repository);
-        // Notice is given before the index is loaded: see `backup::commit`.
+        // Notice is given before the index is loaded: see `writing::commit`.
         let mut announced = Vec::new();
         let result = before
             .iter()
             .try_for_each(|_| {
-                announced.push(Announced::new(self.repository, &who, Time::now(), &alive)?);
+                announced.push(Announced::new(self.repository, author, Time::now(), &alive)?);
                 Ok(())
             })
             .and_then(|()| self.rewrite(examined, &before, &mut announced));
@@ -302,7 +299,7 @@ impl Repair<'_> {
         self.report.stored_bytes = graft.stored_bytes();
         if seeded::active(Bug::BrokenForgotten) {
             let ids: Vec<_> = before.iter().map(|(id, _)| *id).collect();
-            crate::forget::forget(self.repository, &ids)?;
+            forget(self.repository, &ids)?;
         }
         let first = self.report.snapshots.len() - after.len();
         for (at, snapshot) in after.into_iter().enumerate() {

@@ -22,8 +22,8 @@ use rustix::fs::FileType;
 use super::Components;
 use super::target::Target;
 use super::window::WantedChunk;
-use crate::backup::source::expect_contents;
 use crate::chunks::reader::ChunkReader;
+use crate::contents::expect_contents;
 use crate::threads::each;
 use crate::{Cancel, Progress, StoreError};
 

@@ -10,7 +10,6 @@ use onefold_backend::{BackendError, Objects};
 use onefold_container::{self as container, container_id, container_name};
 use onefold_seal::ObjectId;
 
-use crate::backup::Options;
 use crate::chunks::loaded::Loaded;
 use crate::chunks::place::Used;
 use crate::history::fence::{self, Fate};
@@ -30,6 +29,17 @@ use crate::{Repository, Snapshot, StoreError};
 /// How many names a disk lists in the time that it takes to look up one.
 const LISTED_PER_ASKED: usize = 4;
 
+/// This program, as snapshots and intents name it.
+pub(crate) const PROGRAM: &str = concat!("onefold ", env!("CARGO_PKG_VERSION"));
+
+/// Who is about to make a snapshot, and with which program.
+#[derive(Clone, Copy)]
+pub(crate) struct Author<'a> {
+    pub(crate) host: &'a str,
+    pub(crate) user: &'a str,
+    pub(crate) program: &'a str,
+}
+
 /// A backup that gave notice of itself and has not ended.
 pub(crate) struct Announced<'a> {
     repository: &'a Repository,
@@ -46,7 +56,7 @@ impl<'a> Announced<'a> {
     /// condemned before, [`learn`](Self::learn) sees.
     pub(crate) fn new(
         repository: &'a Repository,
-        options: &Options,
+        author: Author<'_>,
         time: Time,
         alive: &Option<Arc<Alive>>,
     ) -> Result<Self, StoreError> {
@@ -55,9 +65,9 @@ impl<'a> Announced<'a> {
         let alive = alive.as_ref().filter(|alive| alive.enter(repository, id)).map(Arc::clone);
         let intent = Intent {
             time,
-            host: options.host.clone(),
-            user: options.user.clone(),
-            program: options.program.clone(),
+            host: author.host.to_owned(),
+            user: author.user.to_owned(),
+            program: author.program.to_owned(),
             process: process::id(),
             marks: mark::list(objects)?,
         };

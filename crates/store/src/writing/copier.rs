@@ -9,9 +9,9 @@ use onefold_fingerprint::Fingerprint;
 use onefold_index::MAX_RUN_ENTRIES;
 use onefold_seal::ObjectId;
 
-use crate::backup::pack::{Added, CONTAINER_CHUNKS, GROUP_LEN};
 use crate::chunks::loaded::Loaded;
 use crate::chunks::reader::ChunkReader;
+use crate::writing::added::{Added, CONTAINER_CHUNKS, GROUP_LEN};
 use crate::writing::press::Presses;
 use crate::{Repository, StoreError};
 

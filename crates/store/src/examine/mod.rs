@@ -24,6 +24,7 @@ use onefold_seal::ObjectId;
 use self::seen::{Checked, Walk};
 use crate::chunks::place::Containers;
 use crate::chunks::reader::{ChunkReader, Chunks};
+use crate::finding::Finding;
 use crate::finding::describe;
 use crate::history::compare as history;
 use crate::history::look::Found;
@@ -39,8 +40,6 @@ use crate::reading::trees_ahead;
 use crate::threads::{both, joined};
 use crate::tree::{self, Detail, Node, Tree};
 use crate::{Cancel, Progress, Recipe, Repository, Snapshot, StoreError};
-
-pub use crate::finding::Finding;
 
 /// How much of the containers is read, beyond their footers.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -74,18 +73,6 @@ pub struct Report {
     pub trees: u64,
     /// Bytes of containers read whole.
     pub read_bytes: u64,
-}
-
-/// Checks the repository.
-///
-/// An error means that the check itself could not go on, or was interrupted.
-pub fn check(
-    repository: &Repository,
-    reading: Reading,
-    progress: &Progress,
-    cancel: &Cancel,
-) -> Result<Report, StoreError> {
-    Ok(examine(repository, reading, progress, cancel)?.report)
 }
 
 /// What a check found, in a form that a [repair](crate::repair) acts on.
