@@ -12,7 +12,8 @@
 //! at any point harmless: something may be left that nobody refers to, nothing is ever referred to
 //! that is not there.
 //!
-//! The store knows no terminal: it reports through [`Progress`] and typed reports.
+//! The store knows no terminal: it reports through [`Progress`] and typed reports. Which folder may
+//! import from which is in ARCHITECTURE.md, under "Floors".
 
 pub mod backup;
 mod bundle;
@@ -54,8 +55,7 @@ mod writing;
 pub use chunks::loaded::IndexPlace;
 pub use chunks::place::Place;
 pub use clients::clear::Cleared;
-pub use clients::list::KeyId;
-pub use clients::list::{ClientInfo, ClientList};
+pub use clients::list::{ClientInfo, ClientList, KeyId};
 pub use error::StoreError;
 pub use finding::Warning;
 pub use keys::locked::Locked;

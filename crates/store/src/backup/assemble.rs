@@ -1,7 +1,7 @@
 //! Putting files and directories together as their parts become known, in any order.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use super::sink::Sink;
@@ -98,29 +98,6 @@ impl OpenDirectory {
             meta: self.meta.clone(),
             node: Node::Directory { tree },
         })
-    }
-}
-
-/// Counts of the entries that finished directories hold, raised by all threads.
-#[derive(Debug, Default)]
-pub(super) struct Tally {
-    pub(super) files: AtomicU64,
-    pub(super) directories: AtomicU64,
-    pub(super) others: AtomicU64,
-    pub(super) bytes: AtomicU64,
-}
-
-impl Tally {
-    fn count(&self, entry: &Entry) {
-        let counter = match entry.node {
-            Node::File { content, .. } => {
-                self.bytes.fetch_add(content.len, Ordering::Relaxed);
-                &self.files
-            }
-            Node::Directory { .. } => &self.directories,
-            _ => &self.others,
-        };
-        counter.fetch_add(1, Ordering::Relaxed);
     }
 }
 

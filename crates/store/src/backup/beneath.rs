@@ -5,12 +5,12 @@ use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, Weak};
 
-use super::source;
+use super::source::{self, path_of_descriptor};
 
 /// Directories that stay open, far below the 1,024 descriptors that a process usually may have.
 const MAX_OPEN: usize = 256;
@@ -109,9 +109,4 @@ impl Held {
     pub(super) fn path_of(&self, name: &OsStr) -> PathBuf {
         self.path().join(name)
     }
-}
-
-/// A path that leads to what is open as `descriptor`.
-pub(super) fn path_of_descriptor(descriptor: RawFd) -> PathBuf {
-    PathBuf::from(format!("/proc/self/fd/{descriptor}"))
 }

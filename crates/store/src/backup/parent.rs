@@ -9,7 +9,7 @@ use std::collections::HashMap;
 
 use onefold_seal::ObjectId;
 
-use super::Options;
+use super::options::Options;
 use super::sources::{Shape, Sources};
 use crate::objects::entry::Writer;
 use crate::objects::snapshot::Snapshot;

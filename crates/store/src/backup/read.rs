@@ -7,7 +7,6 @@
 
 use std::ffi::OsStr;
 use std::io::{self, Read};
-use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,19 +18,20 @@ use onefold_cdc::Chunker;
 use rustix::fs::CWD;
 
 use super::assemble::{LastSegment, OpenDirectory, OpenFile};
+use super::batch::{BATCH_LEN, Batch, Done, Segment};
 use super::beneath::{Directory, Held};
 use super::opened::Opened;
+use super::options::Stream;
 use super::share::Large;
+use super::source;
 use super::stamps::{self, KnownStamps};
-use super::{Stop, Stream, source};
+use super::stop::Stop;
 use crate::chunks::place::Used;
 use crate::chunks::reader::ChunkReader;
 use crate::tree::{Entry, Meta, Node, Time};
 use crate::{IssueKind, Outcome, Progress, Recipe, StoreError};
 
-/// A batch is handed over once it holds this many bytes …
-const BATCH_LEN: usize = 1 << 20;
-/// … or this many entries that need no storing.
+/// A batch is handed over as well once it holds this many entries that need no storing.
 const BATCH_ENTRIES: usize = 512;
 
 /// Something for a reader to do.
@@ -55,40 +55,6 @@ pub(super) enum Job {
     Listed(Arc<OpenDirectory>),
     /// The directory in this slot could not be listed.
     Dropped(Arc<OpenDirectory>, usize),
-}
-
-/// What passes from a reader to the storing threads.
-pub(super) struct Batch {
-    /// The chunks' bytes; as long as the pool's buffers, of which a part is used.
-    pub(super) buffer: Vec<u8>,
-    /// Where each chunk lies in the buffer, file after file.
-    pub(super) chunks: Vec<Range<usize>>,
-    /// Which files the chunks belong to.
-    pub(super) segments: Vec<Segment>,
-    /// Entries that are complete as they are.
-    pub(super) entries: Vec<Done>,
-}
-
-/// The chunks of a batch that belong to one file.
-pub(super) struct Segment {
-    pub(super) file: Arc<OpenFile>,
-    /// Which chunk of the file the segment's first is.
-    pub(super) first: u64,
-    /// How many chunks.
-    pub(super) count: usize,
-    /// Set on the file's last segment.
-    pub(super) last: Option<LastSegment>,
-}
-
-/// An entry that needs no storing.
-pub(super) enum Done {
-    Entry(Arc<OpenDirectory>, usize, Option<Box<Entry>>),
-    Listed(Arc<OpenDirectory>),
-}
-
-/// How long a batch's buffer must be so that a chunk always fits.
-pub(super) fn buffer_len(chunker: &Chunker) -> usize {
-    BATCH_LEN + 2 * chunker.sizes().max()
 }
 
 /// What was attempted on a file and what the operating system said.

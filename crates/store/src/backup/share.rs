@@ -8,24 +8,22 @@
 //! before, which mostly takes a few chunks. So the cut-points are those of one reader, and memory is
 //! a buffer for each of them.
 
-use std::io;
 use std::sync::{Arc, Mutex};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
-use onefold_cdc::{Chunker, decided_cuts};
+use onefold_cdc::Chunker;
 
 use super::assemble::OpenFile;
+use super::batch::buffer_len;
 use super::opened::Opened;
-use super::read::{self, Reader, Reading};
-use crate::{Progress, StoreError};
 
 /// How many stretches a file has at least that is shared.
 const LEAST_STRETCHES: u64 = 4;
 
 /// A file that readers share.
 pub(super) struct Large {
-    opened: Opened,
-    file: Arc<OpenFile>,
+    pub(super) opened: Opened,
+    pub(super) file: Arc<OpenFile>,
     /// Length in bytes of all stretches but the last.
     stretch_len: u64,
     rest: Mutex<Rest>,
@@ -40,24 +38,24 @@ struct Rest {
 }
 
 /// A part of the content, for the reader that took it.
-struct Stretch {
-    offset: u64,
-    len: usize,
-    is_last: bool,
-    before: Receiver<Turn>,
+pub(super) struct Stretch {
+    pub(super) offset: u64,
+    pub(super) len: usize,
+    pub(super) is_last: bool,
+    pub(super) before: Receiver<Turn>,
     /// To whoever takes the next stretch. If this is dropped with nothing sent, the backup fails.
-    after: Sender<Turn>,
+    pub(super) after: Sender<Turn>,
 }
 
 /// What one stretch leaves to the next, unless the file ended there.
-type Turn = Option<Left>;
+pub(super) type Turn = Option<Left>;
 
 #[derive(Default)]
-struct Left {
+pub(super) struct Left {
     /// The bytes behind the last cut-point.
-    uncut: Vec<u8>,
-    chunks: u64,
-    segments: usize,
+    pub(super) uncut: Vec<u8>,
+    pub(super) chunks: u64,
+    pub(super) segments: usize,
 }
 
 impl Large {
@@ -73,7 +71,7 @@ impl Large {
         Self { opened, file, stretch_len: stretch_len(chunker), rest }
     }
 
-    fn take(&self) -> Option<Stretch> {
+    pub(super) fn take(&self) -> Option<Stretch> {
         let mut rest = self.rest.lock().expect("no thread panics with it locked");
         let (offset, left) = (rest.offset, self.opened.content_len() - rest.offset);
         if left == 0 {
@@ -87,7 +85,7 @@ impl Large {
     }
 
     /// No other stretch is taken from now on.
-    fn end(&self) {
+    pub(super) fn end(&self) {
         self.rest.lock().expect("no thread panics with it locked").offset =
             self.opened.content_len();
     }
@@ -95,80 +93,5 @@ impl Large {
 
 /// As long as a buffer has room for beside what the stretch before may leave uncut.
 fn stretch_len(chunker: &Chunker) -> u64 {
-    (read::buffer_len(chunker) - chunker.sizes().max()) as u64
-}
-
-impl Reader<'_> {
-    /// Takes stretches of `large` until none is left.
-    pub(super) fn take_part(&mut self, large: &Large) -> Result<(), StoreError> {
-        while let Some(stretch) = large.take() {
-            self.shared.stop.check()?;
-            self.send()?;
-            self.stretch(large, stretch)?;
-            // Other readers may wait until this is stored.
-            self.send()?;
-        }
-        Ok(())
-    }
-
-    /// Reads and cuts `stretch` into an empty batch.
-    fn stretch(&mut self, large: &Large, stretch: Stretch) -> Result<(), StoreError> {
-        let chunker = self.shared.chunker;
-        let front = chunker.sizes().max();
-        let read = self.read_stretch(large, &stretch, front);
-        self.filled = front + read.as_ref().map_or(0, |read| *read);
-        let mut assumed = Vec::new();
-        let mut turn = stretch.before.try_recv().ok();
-        if turn.is_none() {
-            assumed.push(front);
-            assumed.extend(decided_cuts(chunker, &self.batch.buffer[..self.filled], front, &[]));
-            turn = stretch.before.recv().ok();
-        }
-        // Whoever has the stretch before said nothing: it failed.
-        let turn = turn.ok_or(StoreError::Stopped)?;
-        let Some(Left { uncut, chunks, segments }) = turn else {
-            self.filled = 0;
-            return hand_on(&stretch, None);
-        };
-        self.keep_pace(&large.file, chunks)?;
-        let start = front - uncut.len();
-        self.batch.buffer[start..front].copy_from_slice(&uncut);
-        let mut reading = Reading::at(Arc::clone(&large.file), start, chunks, segments);
-        let bytes = &self.batch.buffer[..self.filled];
-        let ends = decided_cuts(chunker, bytes, start, &assumed);
-        self.push_chunks(&mut reading, &ends);
-        match read {
-            Ok(read) if read == stretch.len && !stretch.is_last => {
-                self.push_segment(&mut reading, None);
-                let uncut = self.batch.buffer[reading.start..self.filled].to_vec();
-                let Reading { chunks, segments, .. } = reading;
-                hand_on(&stretch, Some(Left { uncut, chunks, segments }))
-            }
-            read => {
-                large.end();
-                self.cut(&mut reading, true);
-                let content = read.map(|read| stretch.offset + read as u64);
-                self.finish(reading, &large.opened, content);
-                hand_on(&stretch, None)
-            }
-        }
-    }
-
-    /// Reads the bytes of `stretch` to where the batch's buffer has place for them.
-    fn read_stretch(
-        &mut self,
-        large: &Large,
-        stretch: &Stretch,
-        front: usize,
-    ) -> io::Result<usize> {
-        let buffer = &mut self.batch.buffer[front..front + stretch.len];
-        let read = large.opened.fill(buffer, stretch.offset)?;
-        Progress::add(&self.shared.progress.bytes, read as u64);
-        Ok(read)
-    }
-}
-
-/// Tells whoever takes the next stretch what comes before it.
-fn hand_on(stretch: &Stretch, turn: Turn) -> Result<(), StoreError> {
-    stretch.after.send(turn).map_err(|_| StoreError::Stopped)
+    (buffer_len(chunker) - chunker.sizes().max()) as u64
 }

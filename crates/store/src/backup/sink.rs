@@ -7,8 +7,8 @@ use onefold_container::Content;
 use onefold_fingerprint::{Fingerprint, Fingerprinter};
 use onefold_index::{Claim, Hint, Index};
 
-use super::assemble::Tally;
 use super::pack::{Packer, Press};
+use super::tally::Tally;
 use crate::chunks::place::Used;
 use crate::tree::recipe::Joiner;
 use crate::{Progress, Recipe, StoreError};

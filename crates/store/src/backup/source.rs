@@ -3,15 +3,14 @@
 use std::ffi::OsStr;
 use std::fs::{File, Metadata};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 
-use super::beneath::path_of_descriptor;
 use crate::contents::expect_contents;
 use crate::tree::{Entry, Extent, Meta, Node, Time};
 
@@ -250,6 +249,11 @@ fn with_growing_buffer(
     let len = read(&mut large)?;
     large.truncate(len);
     Ok(large)
+}
+
+/// A path that leads to what is open as `descriptor`.
+pub(super) fn path_of_descriptor(descriptor: RawFd) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{descriptor}"))
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 
-use super::{Options, Stream};
+use super::options::{Options, Stream};
 use crate::contents::expect_contents;
 use crate::tree::is_component;
 use crate::{IssueKind, Progress, StoreError};

@@ -4,7 +4,7 @@ use crossbeam_channel::{Receiver, Sender};
 use onefold_container::Content;
 use onefold_fingerprint::Fingerprint;
 
-use super::read::{Batch, Done};
+use super::batch::{Batch, Done};
 use super::sink::Sink;
 use crate::{Recipe, StoreError};
 

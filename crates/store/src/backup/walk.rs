@@ -14,9 +14,11 @@ use crossbeam_channel::Sender;
 
 use super::assemble::{Above, OpenDirectory};
 use super::beneath::{Directory, Pool};
+use super::options::{Marker, Options};
 use super::read::Job;
+use super::source;
 use super::sources::{Branch, Shape, Source, Sources};
-use super::{Marker, Options, Stop, source};
+use super::stop::Stop;
 use crate::chunks::reader::ChunkReader;
 use crate::patterns::select::{Excludes, Patterns, is_pattern};
 use crate::reading::walk::read_tree;

@@ -14,7 +14,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use bytes::Bytes;
 use onefold_seal::ObjectId;
 
-use super::{Comparison, compare, within_bounds};
+use super::compare::{Comparison, compare};
+use super::shelf::within_bounds;
 use crate::finding::describe;
 use crate::local::cache::Copied;
 use crate::objects::bundle::{Held, Listed, Of, bundle_name, encode, list, new_id};

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use onefold_seal::ObjectId;
 
-use super::open;
+use super::open::open;
 use crate::objects::bundle::{Held, Listed, MAX_LEN, Of};
 use crate::objects::read::{read_object, read_objects};
 use crate::{Repository, StoreError};

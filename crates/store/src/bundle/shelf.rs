@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::open;
+use super::open::open;
 use crate::finding::describe;
 use crate::local::cache::Copied;
 use crate::local::early::Early;

@@ -14,8 +14,8 @@ use bytes::Bytes;
 use onefold_backend::{BackendError, Objects, Request, Span};
 use onefold_seal::{Check, Kind, ObjectId};
 
-use crate::bundle::chain;
 use crate::finding::describe;
+use crate::history::chain;
 use crate::local::cache::{Copied, ObjectCache};
 use crate::objects::bundle::Of;
 use crate::objects::entry::Fetched;

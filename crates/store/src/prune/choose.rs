@@ -1,6 +1,6 @@
 //! Which containers to condemn.
 
-use super::Unused;
+use super::options::Unused;
 
 /// What a prune knows of a container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

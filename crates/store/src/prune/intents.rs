@@ -3,26 +3,12 @@
 use onefold_seal::{Envelope, ObjectId};
 
 use super::Prune;
+use super::report::Waiting;
 use crate::StoreError;
 use crate::history::fence::{self, Fate};
 use crate::objects::intent::{self, Intent, intent_id, intent_name};
 use crate::tree::Time;
 use crate::writing::alive::Dead;
-
-/// A backup of which it is not known whether it will commit.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Waiting {
-    /// The snapshot that it would make.
-    pub snapshot: ObjectId,
-    /// What it says of itself; nothing if that cannot be read.
-    pub intent: Option<Intent>,
-}
-
-impl Waiting {
-    pub(super) fn new(snapshot: ObjectId, intent: Option<&Intent>) -> Self {
-        Self { snapshot, intent: intent.cloned() }
-    }
-}
 
 impl Prune<'_> {
     /// The backups that may still commit. Those that have, that have ended otherwise or that are

@@ -16,12 +16,13 @@ mod choose;
 mod intents;
 mod live;
 mod merge;
+mod options;
+mod report;
 mod rewrite;
 mod trust;
 
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use onefold_backend::Objects;
 use onefold_container::{self as container, container_id, container_name};
@@ -29,8 +30,9 @@ use onefold_index as index;
 use onefold_seal::ObjectId;
 
 use self::choose::{Candidate, Choice, choose};
-pub use self::intents::Waiting;
 use self::live::{Live, Walk};
+pub use self::options::{Options, Unused};
+pub use self::report::{Report, Waiting};
 use self::rewrite::{LiveChunk, Rewrite};
 use crate::bundle::{self, Arranged};
 use crate::chunks::loaded::Loaded;
@@ -45,103 +47,6 @@ use crate::reading::trees_ahead;
 use crate::seeded::{self, Bug};
 use crate::writing::copier::Copier;
 use crate::{Cancel, Progress, Recipe, Repository, StoreError};
-
-/// How much may stay though nobody needs it.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Unused {
-    /// So many percent of what stays.
-    Percent(f64),
-    /// So many bytes.
-    Bytes(u64),
-    /// Any amount: only containers of which nothing is needed are deleted, and nothing is copied.
-    Unlimited,
-}
-
-impl Unused {
-    /// In bytes, where `used` bytes are needed.
-    fn of(self, used: u64) -> u64 {
-        match self {
-            Self::Percent(percent) if percent < 100.0 => {
-                (used as f64 * percent / (100.0 - percent)) as u64
-            }
-            Self::Bytes(bytes) => bytes,
-            Self::Percent(_) | Self::Unlimited => u64::MAX,
-        }
-    }
-}
-
-/// How a prune is done.
-#[derive(Debug, Clone)]
-pub struct Options {
-    /// How much may stay though nobody needs it.
-    pub max_unused: Unused,
-    /// How many bytes of containers are repacked and merged at most.
-    pub max_repack: u64,
-    /// A backup that began longer ago is taken for dead. If it is not, it fails when it ends.
-    pub fence_after: Duration,
-    /// Whether it is only found out what would be done.
-    pub dry_run: bool,
-    /// Length in bytes at which a new container is sealed. Containers below a quarter of it are
-    /// merged, if there are many.
-    pub container_len: usize,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            max_unused: Unused::Percent(5.0),
-            max_repack: u64::MAX,
-            fence_after: Duration::from_secs(7 * 24 * 3600),
-            dry_run: false,
-            container_len: 16 << 20,
-        }
-    }
-}
-
-/// What a prune found and did; of a dry run, what it would do.
-#[derive(Debug, Clone, Default)]
-pub struct Report {
-    /// Snapshots that were there.
-    pub snapshots: u64,
-    /// Containers that were there and not condemned.
-    pub containers: u64,
-    /// Their bytes.
-    pub bytes: u64,
-    /// Containers of which nothing was needed.
-    pub dead_containers: u64,
-    /// Their bytes.
-    pub dead_bytes: u64,
-    /// Containers of which a part was needed and copied.
-    pub repacked_containers: u64,
-    /// Their bytes.
-    pub repacked_bytes: u64,
-    /// Containers that were copied only because they are small; none of them was repacked.
-    pub merged_containers: u64,
-    /// Their bytes.
-    pub merged_bytes: u64,
-    /// Bytes of the containers that took the copies; unknown to a dry run.
-    pub copied_bytes: u64,
-    /// Bytes that stay though nobody needs them, about.
-    pub unused_bytes: u64,
-    /// Containers that were deleted, those of marks that earlier prunes left included.
-    pub deleted_containers: u64,
-    /// Index runs that were deleted, because nothing of what they covered is left.
-    pub deleted_runs: u64,
-    /// Bundles of log entries, snapshots or index runs that were put.
-    pub put_bundles: u64,
-    /// Bundles that were deleted, because others replace them or hold what they hold.
-    pub deleted_bundles: u64,
-    /// Containers that stay condemned until the backups in `waiting` have ended.
-    pub waiting_containers: u64,
-    /// Backups that the next prune has to wait for.
-    pub waiting: Vec<Waiting>,
-    /// Backups that were taken for dead: if one lives, it fails when it ends.
-    pub fenced: Vec<Waiting>,
-    /// Chunks that turned out to be live in condemned containers and were copied.
-    pub rescued_chunks: u64,
-    /// What could not be read and was left as it is.
-    pub warnings: Vec<String>,
-}
 
 /// Deletes what no snapshot needs.
 ///
