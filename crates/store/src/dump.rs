@@ -12,8 +12,7 @@ use crate::reading::walk::walk;
 use crate::reading::windows::{Step, Windows};
 use crate::tree::inodes::Inodes;
 use crate::tree::layout::Layout;
-use crate::tree::weight;
-use crate::tree::{Entry, Node};
+use crate::tree::{Entry, Node, weight};
 use crate::{Cancel, Repository, StoreError};
 
 /// Bytes of decompressed groups that are kept.

@@ -10,8 +10,7 @@ use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 use crate::chunks::reader::ChunkReader;
 use crate::reading::read_ahead::ReadAhead;
 use crate::reading::walk::read_tree;
-use crate::tree::weight;
-use crate::tree::{Entry, Node, Tree};
+use crate::tree::{Entry, Node, Tree, weight};
 use crate::{Recipe, Repository, StoreError};
 
 /// Bytes of decoded directories, about, that a view keeps at most.

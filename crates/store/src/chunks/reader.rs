@@ -16,8 +16,7 @@ use quick_cache::sync::Cache;
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 
 use crate::chunks::groups::{Group, Groups, Key};
-use crate::chunks::place::places;
-use crate::chunks::place::{Containers, LiveContainer, Used};
+use crate::chunks::place::{Containers, LiveContainer, Used, places};
 use crate::local::cache::{self, Copied, ObjectCache};
 use crate::{Place, Recipe, StoreError};
 

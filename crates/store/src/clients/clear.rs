@@ -11,7 +11,7 @@ use crate::keys::epochs::{epochs, read_epochs};
 use crate::keys::wrapped::{is_left_behind, read_all};
 use crate::objects::client::{Step, word_at, word_name};
 use crate::objects::key::{MAX_READ, epoch_name, epoch_number, key_id, key_name};
-use crate::objects::snapshot;
+use crate::objects::{entry, snapshot};
 use crate::{Repository, StoreError};
 
 /// What was removed from among the keys, and what was left.
@@ -124,7 +124,7 @@ impl Repository {
     /// for it.
     fn named_epochs(&self) -> Result<BTreeSet<u32>, StoreError> {
         let mut named = BTreeSet::new();
-        for prefix in [snapshot::PREFIX, crate::objects::entry::PREFIX, onefold_index::PREFIX] {
+        for prefix in [snapshot::PREFIX, entry::PREFIX, onefold_index::PREFIX] {
             for info in self.objects.list(prefix)? {
                 let len = info.size.min(HEADER_LEN as u64);
                 match self.objects.get_range(&info.name, 0..len) {

@@ -17,8 +17,7 @@ use crate::chunks::reader::ChunkReader;
 use crate::reading::entries::Entries;
 use crate::reading::windows::{Step, Windows};
 use crate::tree::recipe::Joiner;
-use crate::tree::weight;
-use crate::tree::{self, Detail, Entry, Node, Tree};
+use crate::tree::{self, Detail, Entry, Node, Tree, weight};
 use crate::writing::graft::{Graft, NewTree};
 use crate::{Cancel, Progress, Recipe, StoreError};
 

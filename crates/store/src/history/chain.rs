@@ -7,8 +7,7 @@
 use onefold_seal::Check;
 
 use crate::Repository;
-use crate::objects::entry::At;
-use crate::objects::entry::Fetched;
+use crate::objects::entry::{At, Fetched};
 use crate::repository::bundles::Copies;
 
 /// Takes copies of `entries` into `fetched`, each if the entry behind it is there and has its check.

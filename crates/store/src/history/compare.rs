@@ -14,17 +14,13 @@ use std::time::Instant;
 use onefold_backend::Objects;
 use onefold_seal::{Check, Envelope, ObjectId, SealError};
 
-use crate::finding::Finding;
-use crate::finding::describe;
+use crate::finding::{Finding, describe};
 use crate::history::log::{self};
 use crate::history::look::Found;
 use crate::objects::client::{Step, word_name};
-use crate::objects::entry;
-use crate::objects::entry::Fetched;
-use crate::objects::entry::{Appended, At, Writer};
+use crate::objects::entry::{self, Appended, At, Fetched, Writer};
 use crate::objects::key::epoch_name;
-use crate::objects::seen::Head;
-use crate::objects::seen::{Commit, Seen};
+use crate::objects::seen::{Commit, Head, Seen};
 use crate::objects::snapshot::{self, Snapshot, snapshot_name};
 use crate::{Repository, StoreError};
 

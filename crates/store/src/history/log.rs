@@ -5,7 +5,7 @@
 //! forget, put before anything goes. So a crash leaves a snapshot that no log names, and never a
 //! name without a snapshot. Each entry has the check of the one before it, whole as it is stored:
 //! who has seen one has seen all before it. What all logs together say is in
-//! [`history`](crate::history::compare).
+//! [`compare`](crate::history::compare).
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -18,9 +18,8 @@ use crate::finding::describe;
 use crate::history::chain;
 use crate::local::cache::{Copied, ObjectCache};
 use crate::objects::bundle::Of;
-use crate::objects::entry::Fetched;
 use crate::objects::entry::{
-    Appended, At, LogEntry, MAX_LEN, MAX_NAMED, OwnHead, Writer, if_there, list,
+    Appended, At, Fetched, LogEntry, MAX_LEN, MAX_NAMED, OwnHead, Writer, if_there, list,
 };
 use crate::objects::read::{read_object, too_long};
 use crate::objects::seen::Seen;

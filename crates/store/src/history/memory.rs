@@ -7,8 +7,7 @@ use std::sync::Arc;
 use onefold_backend::{BackendError, Folder};
 use onefold_seal::{Check, ObjectId};
 
-use crate::finding::Finding;
-use crate::finding::describe;
+use crate::finding::{Finding, describe};
 use crate::history::compare::Contradictions;
 use crate::local::slots::Slots;
 use crate::objects::entry::{Appended, At};

@@ -4,8 +4,7 @@ use bytes::Bytes;
 use onefold_backend::Objects;
 use onefold_seal::{Cost, Envelope, Keys, ObjectId, Password, PublicKey, SealError, WrappedKey};
 
-use crate::objects::key::{KeyRemark, PREFIX, key_id, key_name};
-use crate::objects::key::{MAX_LEN, MAX_READ};
+use crate::objects::key::{KeyRemark, MAX_LEN, MAX_READ, PREFIX, key_id, key_name};
 use crate::objects::read::{read_object, read_objects};
 use crate::{Repository, StoreError};
 

@@ -19,10 +19,8 @@ use onefold_backend::{BackendError, ObjectInfo, Objects, OnAnswer, Request, Span
 use onefold_container as container;
 use onefold_index as index;
 
-use crate::objects::bundle;
 use crate::objects::client::Step;
-use crate::objects::{client, entry, key};
-use crate::objects::{config, mark, snapshot};
+use crate::objects::{bundle, client, config, entry, key, mark, snapshot};
 use crate::threads::joined;
 
 /// For so long an answer serves.

@@ -181,7 +181,7 @@ impl Repository {
     }
 
     /// What went wrong since it was asked last, and stopped nothing: with remembering, or with keys.
-    pub fn trouble(&self) -> Vec<crate::Warning> {
+    pub fn trouble(&self) -> Vec<Warning> {
         let mut trouble = self.trouble.lock().expect("no thread panics with it locked");
         trouble.extend(self.cache.as_ref().and_then(ObjectCache::take_trouble));
         std::mem::take(&mut *trouble)

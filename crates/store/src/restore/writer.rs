@@ -14,11 +14,10 @@ use bytes::Bytes;
 use onefold_container::MAX_GROUP_LEN;
 
 use super::file::RestoredFile;
-use super::nameless;
 use super::standing::{self, Content, Sought, Standing};
 use super::target::Target;
 use super::window::{FileNumber, ShortFile, WantedChunk, Window};
-use super::{Components, Context, Counts};
+use super::{Components, Context, Counts, nameless};
 use crate::finding::describe;
 use crate::reading::bring::Bring;
 use crate::reading::fetch::{Keep, SHORTEST};

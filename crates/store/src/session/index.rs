@@ -13,8 +13,7 @@ use onefold_index::{self as index, Index, IndexError, Listed, Memory, Run};
 use onefold_seal::ObjectId;
 
 use crate::chunks::loaded::{IndexPlace, Loaded};
-use crate::chunks::place::Containers;
-use crate::chunks::place::listed;
+use crate::chunks::place::{Containers, listed};
 use crate::chunks::reader::ChunkReader;
 use crate::error::damage;
 use crate::finding::{Warning, describe};

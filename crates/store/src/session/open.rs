@@ -22,18 +22,13 @@ pub enum Located {
 }
 
 impl Repository {
-    /// Fails unless a repository could be made here.
-    pub fn expect_free(objects: &dyn Objects) -> Result<(), StoreError> {
-        expect_free(objects)
-    }
-
     /// Makes a repository where there is nothing yet, not encrypted, and opens it.
     pub fn init(objects: Arc<dyn Objects>, config: Config) -> Result<Self, StoreError> {
         config.check_recordable()?;
         // Refused before anything is written.
         fingerprinter(&config, None)?;
         config.expect_possible(None)?;
-        expect_free(&*objects)?;
+        Self::expect_free(&*objects)?;
         let envelope = Envelope::plain(ObjectId::random());
         config.create(&*objects, &envelope)?;
         Self::assemble(objects, envelope, config, None)
@@ -50,7 +45,7 @@ impl Repository {
         remark: &KeyRemark,
     ) -> Result<Self, StoreError> {
         config.check_recordable()?;
-        expect_free(&*objects)?;
+        Self::expect_free(&*objects)?;
         let keys = Keys::new(Key::random());
         let envelope = Envelope::encrypted(ObjectId::random(), keys.clone());
         let config = config.keyed(&keys);
@@ -108,15 +103,15 @@ impl Repository {
             Located::Locked(_) => Err(StoreError::Locked),
         }
     }
-}
 
-/// Fails unless a repository can be made: there is nothing but, at most, the keys of inits that
-/// were cut off.
-fn expect_free(objects: &dyn Objects) -> Result<(), StoreError> {
-    let is_taken = |name: &String| key_id(name).is_none();
-    match objects.list_names("")?.into_iter().find(is_taken) {
-        Some(found) if found == config::NAME => Err(StoreError::Exists),
-        Some(found) => Err(StoreError::NotEmpty { found }),
-        None => Ok(()),
+    /// Fails unless a repository can be made: there is nothing but, at most, the keys of inits that
+    /// were cut off.
+    pub fn expect_free(objects: &dyn Objects) -> Result<(), StoreError> {
+        let is_taken = |name: &String| key_id(name).is_none();
+        match objects.list_names("")?.into_iter().find(is_taken) {
+            Some(found) if found == config::NAME => Err(StoreError::Exists),
+            Some(found) => Err(StoreError::NotEmpty { found }),
+            None => Ok(()),
+        }
     }
 }

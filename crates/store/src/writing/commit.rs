@@ -17,9 +17,8 @@ use crate::history::log;
 use crate::local::cache::Copied;
 use crate::objects::intent::{Intent, intent_name};
 use crate::objects::mark::{self, Marks};
-use crate::objects::receipt;
-use crate::objects::snapshot;
 use crate::objects::snapshot::snapshot_name;
+use crate::objects::{receipt, snapshot};
 use crate::seeded::{self, Bug};
 use crate::threads::both;
 use crate::tree::Time;
@@ -162,7 +161,7 @@ impl<'a> Announced<'a> {
     /// meanwhile. The notice is taken back whatever comes of it.
     ///
     /// A write-only client looks in between whether its key was taken back: see
-    /// [`client`](crate::clients).
+    /// [`clients`](crate::clients).
     pub(crate) fn commit_validated(self, snapshot: &Snapshot) -> Result<ObjectId, StoreError> {
         let (objects, envelope) = (&*self.repository.objects, &self.repository.envelope);
         let id = self.id;
