@@ -6,12 +6,14 @@ use std::sync::Arc;
 use onefold_backend::BackendError;
 use onefold_block::{BlockDevice, BlockError, BlockSize, Durability, Extent, Zeroes};
 
-use crate::VolumeError;
 use crate::containers::located::{Wanted, read_all};
-use crate::engine::parts::{Engine, Size, State};
+use crate::engine::parts::Engine;
+use crate::error::VolumeError;
 use crate::ids::VolumeId;
 use crate::journal::record::Record;
-use crate::pool::open::check_size;
+use crate::limits::check_size;
+use crate::state::State;
+use crate::state::volume::Size;
 
 /// Blocks that are put at a time: so many go through each stage together.
 const BATCH: usize = 256;
@@ -140,7 +142,7 @@ impl Volume {
     ) -> Result<(), VolumeError> {
         let mut rounds = 0..ROUNDS;
         loop {
-            let seen = self.engine.room_made();
+            let seen = self.engine.room.made();
             let put = {
                 let (whole, parts) = (whole.iter().cloned(), parts.iter().cloned());
                 let _blocks = self.engine.blocks.lock(self.id, whole, parts);
@@ -199,7 +201,7 @@ impl Volume {
     ///
     /// After an error the first ones are holes.
     fn erase_blocks(&self, mut blocks: Range<u64>) -> Result<(), BlockError> {
-        self.engine.expect_running().map_err(block_error)?;
+        self.engine.shard.expect_running().map_err(block_error)?;
         while !blocks.is_empty() {
             let (alike, are_holes) =
                 self.engine.alike(self.id, blocks.clone()).map_err(block_error)?;
@@ -222,7 +224,7 @@ impl Volume {
     /// What the user is told of a write that was not done.
     fn refusal(&self, error: VolumeError) -> BlockError {
         if matches!(error, VolumeError::Quota { .. }) {
-            self.engine.note_over_quota();
+            self.engine.counters.note_over_quota();
         }
         block_error(error)
     }
@@ -321,7 +323,7 @@ impl BlockDevice for Volume {
     }
 
     fn flush(&self) -> Result<(), BlockError> {
-        if self.engine.is_read_only {
+        if self.engine.shard.is_read_only() {
             return Ok(());
         }
         self.engine.flush().map_err(block_error)
@@ -363,7 +365,7 @@ impl BlockDevice for Volume {
             size,
             expected: "a positive multiple of the block size",
         })?;
-        self.engine.expect_running().map_err(block_error)?;
+        self.engine.shard.expect_running().map_err(block_error)?;
         let shortened = {
             // nobody writes meanwhile
             let _blocks = self.engine.blocks.lock(self.id, [], std::iter::once(0..u64::MAX));

@@ -8,9 +8,7 @@ use onefold_index::TableError;
 use onefold_seal::wire::WireError;
 use thiserror::Error as ThisError;
 
-use crate::containers::files::{container_name, number_of};
-use crate::journal::metadata::Writer;
-use crate::transfer::stream::StreamError;
+use crate::ids::{Writer, container_name, number_of};
 
 /// What can go wrong with a pool and its volumes.
 #[derive(Debug, ThisError)]
@@ -235,6 +233,46 @@ pub enum VolumeError {
     },
 }
 
+/// What is wrong with a stream.
+#[derive(Debug, ThisError)]
+#[non_exhaustive]
+pub enum StreamError {
+    /// It could not be read, or written.
+    #[error("the stream: {0}")]
+    Io(#[from] io::Error),
+    /// It does not begin as one.
+    #[error("this is no stream of a volume: it does not begin as one")]
+    NoStream,
+    /// A later program made it.
+    #[error("the stream has format version {found}, this program reads up to {newest}")]
+    NewerVersion {
+        /// Its version.
+        found: u32,
+        /// The newest that is known.
+        newest: u32,
+    },
+    /// It ends before its end record.
+    #[error("the stream is cut off in record {record}: nothing of it was kept")]
+    CutOff {
+        /// Which record, counted from 0.
+        record: u64,
+    },
+    /// A record is not as it was written.
+    #[error("record {record} of the stream is damaged: its check does not fit its bytes")]
+    Damaged {
+        /// Which record, counted from 0.
+        record: u64,
+    },
+    /// A record says what it must not, though its check holds.
+    #[error("record {record} of the stream: {source}")]
+    Malformed {
+        /// Which record, counted from 0.
+        record: u64,
+        /// What is wrong.
+        source: WireError,
+    },
+}
+
 /// What is wrong with a container, told with the name of its file.
 #[derive(Debug)]
 pub struct ContainerFileError(ContainerError);
@@ -301,7 +339,7 @@ impl VolumeError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::containers::files::container_id;
+    use crate::ids::container_id;
 
     #[test]
     fn a_container_is_named_by_its_file_and_the_cause_of_its_error_is_told_once() {

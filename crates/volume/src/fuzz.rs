@@ -6,16 +6,16 @@ use onefold_backend::{Folder, MemoryFolder};
 use onefold_seal::wire::WireError;
 use onefold_seal::{CHECK_LEN, ObjectId};
 
-use crate::VolumeError;
+use crate::error::{StreamError, VolumeError};
+use crate::ids::Writer;
 use crate::journal::acknowledged::{Position, Record};
 use crate::journal::frame::{self, Owner};
-use crate::journal::journals;
-use crate::journal::journals::Journals;
+use crate::journal::journals::{self, Journals};
 use crate::journal::mark::{Cut, Mark};
-use crate::journal::metadata::{Known, Metadata, Shard, Taken, Writer};
+use crate::journal::metadata::{Known, Metadata, Shard, Taken};
 use crate::journal::record;
 use crate::recovery::replay::Replayed;
-use crate::transfer::stream::{Decoder, Encoder, Part, StreamError};
+use crate::transfer::stream::{Decoder, Encoder, Part};
 
 /// The records of a frame, decoded and encoded again.
 pub fn recode(body: &[u8]) -> Result<Vec<u8>, WireError> {

@@ -1,8 +1,19 @@
-//! What blocks of volumes are mapped to.
+//! Names and numbers of writers, volumes, containers and pages.
 
 use std::fmt;
 
+use onefold_seal::ObjectId;
 use onefold_seal::wire::{Put, Reader, WireError};
+
+/// One opening of a pool. A later one has a higher number.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Writer(pub u64);
+
+impl fmt::Display for Writer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
 
 /// Which volume of a pool; never used again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -12,6 +23,34 @@ impl VolumeId {
     pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
         reader.varint_to(u32::MAX.into(), "a volume").map(|number| Self(number as u32))
     }
+}
+
+/// The file of container `number`.
+pub(crate) fn container_name(number: u32) -> String {
+    format!("container-{number:08x}")
+}
+
+/// The number of the container whose file has this name.
+pub(crate) fn container_of(name: &str) -> Option<u32> {
+    let number = u32::from_str_radix(name.strip_prefix("container-")?, 16).ok()?;
+    (container_name(number) == name).then_some(number)
+}
+
+pub(crate) fn is_container(name: &str) -> bool {
+    container_of(name).is_some()
+}
+
+/// The id in a container's header.
+pub(crate) fn container_id(number: u32) -> ObjectId {
+    let mut id = [0; ObjectId::LEN];
+    id[12..].copy_from_slice(&number.to_be_bytes());
+    ObjectId::from_bytes(id)
+}
+
+/// The number of the container with this id.
+pub(crate) fn number_of(id: ObjectId) -> u32 {
+    let [.., a, b, c, d] = *id.as_bytes();
+    u32::from_be_bytes([a, b, c, d])
 }
 
 /// A page: which container, and which of its slots. Or a hole, which reads as zeros.

@@ -9,11 +9,11 @@ use std::sync::Arc;
 use onefold_container::{AppendedContainer, Content, Directory, MAX_FOOTER_LEN};
 use onefold_seal::Envelope;
 
-use crate::VolumeError;
-use crate::containers::files::{Files, PageFile, container_id};
+use crate::containers::entry::{ContainerImage, PageEntry};
+use crate::containers::files::{Files, PageFile};
 use crate::containers::new_pages::Rest;
-use crate::journal::record::PageEntry;
-use crate::state::pages::ContainerImage;
+use crate::error::VolumeError;
+use crate::ids::container_id;
 
 /// A page and its fingerprint take at most so many bytes in a footer, and so does all else there.
 const FOOTER_ENTRY: u64 = 64;

@@ -12,37 +12,10 @@ use std::sync::{Arc, Mutex, RwLock, RwLockWriteGuard, TryLockError, Weak};
 
 use onefold_backend::{BackendError, Folder, Log, LogReader, Operation, Syncer};
 use onefold_container::{AppendedContainer, Content, Directory};
-use onefold_seal::{Envelope, ObjectId};
+use onefold_seal::Envelope;
 
-use crate::VolumeError;
-
-/// The file of container `number`.
-pub(crate) fn container_name(number: u32) -> String {
-    format!("container-{number:08x}")
-}
-
-/// The number of the container whose file has this name.
-pub(crate) fn container_of(name: &str) -> Option<u32> {
-    let number = u32::from_str_radix(name.strip_prefix("container-")?, 16).ok()?;
-    (container_name(number) == name).then_some(number)
-}
-
-pub(crate) fn is_container(name: &str) -> bool {
-    container_of(name).is_some()
-}
-
-/// The id in a container's header.
-pub(crate) fn container_id(number: u32) -> ObjectId {
-    let mut id = [0; ObjectId::LEN];
-    id[12..].copy_from_slice(&number.to_be_bytes());
-    ObjectId::from_bytes(id)
-}
-
-/// The number of the container with this id.
-pub(crate) fn number_of(id: ObjectId) -> u32 {
-    let [.., a, b, c, d] = *id.as_bytes();
-    u32::from_be_bytes([a, b, c, d])
-}
+use crate::error::VolumeError;
+use crate::ids::{container_id, container_name};
 
 /// The files of a pool's containers.
 pub(crate) struct Files {
@@ -331,6 +304,8 @@ mod tests {
     use onefold_backend::LocalFolder;
 
     use super::*;
+    use crate::ids::{container_id, container_name};
+    use onefold_seal::ObjectId;
 
     const POOL: ObjectId = ObjectId::from_bytes([7; ObjectId::LEN]);
 

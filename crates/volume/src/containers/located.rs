@@ -14,10 +14,10 @@ use onefold_container::{Codec, decompress_into};
 use onefold_fingerprint::Fingerprinter;
 use onefold_seal::Check;
 
-use crate::VolumeError;
+use crate::containers::entry::PageEntry;
 use crate::containers::files::PageFile;
+use crate::error::VolumeError;
 use crate::ids::Handle;
-use crate::journal::record::PageEntry;
 
 /// Bytes that one read of a file has at most, unless a page takes more.
 const LONGEST: u64 = 1 << 20;

@@ -1,4 +1,7 @@
+//! Containers: the files that hold pages, the one that takes new pages, and reads of many pages at a time.
+
 pub(crate) mod append;
+pub(crate) mod entry;
 pub(crate) mod files;
 pub(crate) mod located;
 pub(crate) mod new_pages;

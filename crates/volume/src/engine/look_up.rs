@@ -7,8 +7,11 @@
 use onefold_fingerprint::Fingerprint;
 use onefold_index::Table;
 
-use crate::engine::parts::{Engine, Page, State};
-use crate::ids::{Handle, VolumeId};
+use crate::engine::parts::Engine;
+use crate::ids::VolumeId;
+
+/// A block, and the bytes that it is to have.
+pub(crate) type Page<'a> = (u64, &'a [u8]);
 
 /// Pages that are fingerprinted together: as many as fill the lanes of vectors twice.
 const TOGETHER: usize = 16;
@@ -33,7 +36,7 @@ impl Engine {
         let mut bytes = Vec::with_capacity(TOGETHER);
         let mut groups = pages.chunks(TOGETHER).peekable();
         if let Some(first) = groups.peek() {
-            self.state().prefetch_blocks(volume, first);
+            self.state().prefetch_blocks(volume, blocks(first));
         }
         // how many have been looked up
         let mut found = 0;
@@ -45,8 +48,8 @@ impl Engine {
             table.prefetch(&fingerprints[begin..]);
             table.get_many(&fingerprints[found..begin], &mut hints[found..begin]);
             let state = self.state();
-            state.prefetch_blocks(volume, groups.peek().copied().unwrap_or_default());
-            state.prefetch_mapped(volume, group);
+            state.prefetch_blocks(volume, blocks(groups.peek().copied().unwrap_or_default()));
+            state.prefetch_mapped(volume, blocks(group));
             state.prefetch_hinted(&hints[found..begin]);
             found = begin;
         }
@@ -56,23 +59,6 @@ impl Engine {
     }
 }
 
-impl State {
-    /// Asks for the places of blocks in their map.
-    fn prefetch_blocks(&self, volume: VolumeId, pages: &[Page<'_>]) {
-        if let Some(one) = self.volumes.get(&volume) {
-            pages.iter().for_each(|(block, _)| one.map.prefetch(*block));
-        }
-    }
-
-    /// Asks for the references of the pages that blocks have now.
-    fn prefetch_mapped(&self, volume: VolumeId, pages: &[Page<'_>]) {
-        if let Some(one) = self.volumes.get(&volume) {
-            pages.iter().for_each(|(block, _)| self.pages.prefetch(one.map.get(*block)));
-        }
-    }
-
-    /// Asks for the references of the pages that hints lead to.
-    fn prefetch_hinted(&self, hints: &[Option<u64>]) {
-        hints.iter().flatten().for_each(|hint| self.pages.prefetch(Handle::from_u64(*hint)));
-    }
+fn blocks(pages: &[Page<'_>]) -> impl Iterator<Item = u64> {
+    pages.iter().map(|(block, _)| *block)
 }

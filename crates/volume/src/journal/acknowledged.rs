@@ -12,9 +12,9 @@ use onefold_backend::{Folder, MountId, Pages};
 use onefold_seal::wire::{Put, Reader};
 use onefold_seal::{CHECK_LEN, Check, ObjectId};
 
-use crate::VolumeError;
+use crate::error::VolumeError;
+use crate::ids::Writer;
 use crate::journal::mark::LIMIT;
-use crate::journal::metadata::Writer;
 
 /// The file.
 pub(crate) const NAME: &str = "acknowledged";

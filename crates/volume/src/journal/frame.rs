@@ -8,8 +8,9 @@
 use onefold_backend::{BackendError, Log};
 use onefold_seal::{CHECK_LEN, Check, ObjectId};
 
-use crate::VolumeError;
-use crate::journal::metadata::{MAX_BATCH, Writer};
+use crate::error::VolumeError;
+use crate::ids::Writer;
+use crate::journal::metadata::MAX_BATCH;
 
 const HEAD: usize = 4 + 8 + 8 + CHECK_LEN;
 

@@ -12,13 +12,13 @@ use onefold_backend::{Folder, Log, MountId};
 use onefold_seal::ObjectId;
 use onefold_seal::wire::WireError;
 
-use crate::VolumeError;
-use crate::error::told;
+use crate::error::{VolumeError, told};
+use crate::ids::Writer;
 use crate::journal::acknowledged::{self, Position, Said};
 use crate::journal::ahead::Ahead;
 use crate::journal::frame::{self, End, Owner};
 use crate::journal::mark::{self, Cut, LIMIT, Mark};
-use crate::journal::metadata::{Checkpoint, Known, Metadata, Shard, Take, Taken, Writer};
+use crate::journal::metadata::{Checkpoint, Known, Metadata, Shard, Take, Taken};
 use crate::seeded::{self, Bug};
 
 /// Frames of one writer: which is the first, and whose they are. A checkpoint says how the pool is

@@ -14,8 +14,8 @@ use onefold_backend::{BackendError, Folder, Pages};
 use onefold_seal::wire::{Put, Reader};
 use onefold_seal::{CHECK_LEN, Check, ObjectId};
 
-use crate::VolumeError;
-use crate::journal::metadata::Writer;
+use crate::error::VolumeError;
+use crate::ids::Writer;
 use crate::seeded::{self, Bug};
 
 /// The file.

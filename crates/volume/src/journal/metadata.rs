@@ -10,12 +10,11 @@
 //! that moves and a page's first reference each change what several volumes share, which only one
 //! order makes one change. Whoever keeps many pools has as many shards.
 
-use std::fmt;
-
 use onefold_seal::ObjectId;
 use onefold_seal::wire::WireError;
 
-use crate::VolumeError;
+use crate::error::VolumeError;
+use crate::ids::Writer;
 
 /// No batch, and no part of a checkpoint, has more bytes of operations.
 pub const MAX_BATCH: usize = 8 << 20;
@@ -33,16 +32,6 @@ impl Shard {
     /// The id of the pool.
     pub const fn id(self) -> ObjectId {
         self.0
-    }
-}
-
-/// One opening of a pool. A later one has a higher number.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Writer(pub u64);
-
-impl fmt::Display for Writer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
     }
 }
 

@@ -1,3 +1,6 @@
+//! What a pool durably knows, besides the bytes of its pages: batches of records, and the one writer that
+//! may add them.
+
 pub(crate) mod acknowledged;
 pub(crate) mod ahead;
 pub(crate) mod frame;

@@ -2,51 +2,17 @@
 //! them, and a checkpoint says by records how the pool was when it was taken.
 
 use onefold_block::BlockSize;
-use onefold_container::{Codec, GroupEntry};
+use onefold_container::Codec;
 use onefold_fingerprint::Fingerprint;
 use onefold_seal::wire::{Put, Reader, WireError};
 use onefold_seal::{CHECK_LEN, Check};
 
+use crate::containers::entry::{MAX_PAGE, PageEntry};
 use crate::ids::{Handle, VolumeId};
-use crate::pool::open::check_size;
+use crate::limits::{MAX_NAME, check_size};
 
 /// Entries of a segment of a map.
 pub(crate) const SEGMENT: usize = 512;
-
-/// No name of a volume is longer, in bytes.
-pub(crate) const MAX_NAME: usize = 255;
-
-/// No page is longer, stored or not, in bytes: it is a block, and one that does not shrink is stored
-/// as it is.
-pub(crate) const MAX_PAGE: u32 = BlockSize::B4096.bytes();
-
-/// A page in a container.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct PageEntry {
-    pub(crate) offset: u32,
-    /// Bytes that it takes in the container.
-    pub(crate) stored_len: u32,
-    /// Bytes of the page.
-    pub(crate) len: u32,
-    pub(crate) codec: Codec,
-    /// Over the stored bytes.
-    pub(crate) check: Check,
-    pub(crate) fingerprint: Fingerprint,
-}
-
-impl PageEntry {
-    /// A page that is a group of its own.
-    pub(crate) fn new(group: &GroupEntry, fingerprint: Fingerprint) -> Self {
-        let GroupEntry { offset, stored_len, len, codec, check } = *group;
-        Self { offset: offset as u32, stored_len, len, codec, check, fingerprint }
-    }
-
-    /// The group that it is in its container.
-    pub(crate) fn group(&self) -> GroupEntry {
-        let Self { offset, stored_len, len, codec, check, .. } = *self;
-        GroupEntry { offset: offset.into(), stored_len, len, codec, check }
-    }
-}
 
 /// One change of a pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -250,6 +216,7 @@ pub(crate) fn decode_all<E: From<WireError>>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::containers::entry::{MAX_PAGE, PageEntry};
 
     fn records() -> Vec<Record> {
         let page = PageEntry {

@@ -3,9 +3,10 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use crate::VolumeError;
+use crate::error::VolumeError;
 use crate::ids::Handle;
-use crate::pool::open::{Pool, VolumeInfo, find, info};
+use crate::pool::open::Pool;
+use crate::pool::volumes::{VolumeInfo, find, info};
 use crate::state::map::Segment;
 
 /// Pages that are looked up at a time, while others wait.

@@ -7,17 +7,20 @@ use onefold_backend::Folder;
 use onefold_index::Table;
 use onefold_seal::Envelope;
 
-use crate::VolumeError;
 use crate::containers::append::Appender;
-use crate::containers::files::{Files, container_name, container_of, is_container};
-use crate::engine::parts::{State, VolumeState, Waiting};
-use crate::ids::VolumeId;
+use crate::containers::entry::ContainerImage;
+use crate::containers::files::Files;
+use crate::error::VolumeError;
+use crate::ids::{VolumeId, container_name, container_of, is_container};
 use crate::journal::metadata::{Known, Metadata, Shard, Taken};
 use crate::recovery::replay::Replayed;
 use crate::seeded::{self, Bug};
-use crate::space::dying::Dying;
+use crate::state::State;
+use crate::state::dying::Dying;
 use crate::state::map::References;
-use crate::state::pages::{ContainerImage, Pages};
+use crate::state::pages::Pages;
+use crate::state::volume::VolumeState;
+use crate::state::waiting::Waiting;
 
 /// A pool as it was found.
 pub(crate) struct Recovered {

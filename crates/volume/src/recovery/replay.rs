@@ -6,13 +6,14 @@ use std::sync::Arc;
 use onefold_block::BlockSize;
 use onefold_seal::wire::WireError;
 
-use crate::engine::parts::{Size, VolumeState};
+use crate::containers::entry::ContainerImage;
 use crate::ids::{Handle, VolumeId};
 use crate::journal::metadata::Known;
 use crate::journal::record::{Record, SEGMENT, decode_all};
-use crate::pool::open::check_size;
+use crate::limits::check_size;
 use crate::state::map::{Map, Segment, Uncounted};
-use crate::state::pages::{ContainerImage, FIRST_CONTAINER};
+use crate::state::pages::FIRST_CONTAINER;
+use crate::state::volume::{Size, VolumeState};
 
 /// A segment of the smallest blocks is so long, in bytes of the volume.
 const MIN_SEGMENT_BYTES: u64 = BlockSize::B512.bytes() as u64 * SEGMENT as u64;

@@ -2,30 +2,25 @@
 //! anew, and the container goes.
 //!
 //! Each page moves for all who refer to it at one moment. Maps that name it where it was mean where it
-//! is (`forwards` in pages.rs) until each of them has been told, some segments at a time: others go on
+//! is (`forwards` in state/pages.rs) until each of them has been told, some segments at a time: others go on
 //! in between. What is mapped meanwhile is mapped to where pages are.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::VolumeError;
+use crate::containers::entry::{PageEntry, entry};
 use crate::containers::files::PageFile;
 use crate::containers::new_pages::Packer;
-use crate::engine::parts::{Engine, State};
-use crate::engine::room::{Maintaining, Purpose};
+use crate::engine::hook::Between;
+use crate::engine::parts::Engine;
+use crate::engine::room::Purpose;
+use crate::error::VolumeError;
 use crate::ids::Handle;
-use crate::journal::record::PageEntry;
-use crate::pool::open::Between;
 use crate::seeded::{self, Bug};
-use crate::state::map::Map;
-use crate::state::pages::{MIN_FILL, entry};
+use crate::state::pages::MIN_FILL;
+use crate::sync::maintenance::Maintaining;
 
 /// Pages that are moved at a time.
 const MOVED: usize = 64;
-
-/// Segments that are told at a time where pages went, while others wait; at least those of all maps
-/// that have the same index.
-const FORWARDED: usize = 256;
 
 /// What came of a compaction.
 pub(crate) enum Compaction {
@@ -78,8 +73,8 @@ impl Engine {
         if !is_worth_it {
             return Ok(());
         }
-        self.expect_current()?;
-        match self.with_reserve(|| self.seal(&mut appender)) {
+        self.shard.expect_current()?;
+        match self.room.with_reserve(|| self.seal(&mut appender)) {
             Err(error) if error.is_full() => Ok(()),
             sealed => sealed,
         }
@@ -88,29 +83,29 @@ impl Engine {
     /// Moves what is left in a container of which less than half is referred to. It is dropped with the
     /// next commit. One that cannot be emptied is set aside: until all others had their turn if that
     /// may pass, else for good.
-    pub(crate) fn compact(self: &Arc<Self>) -> Result<Compaction, VolumeError> {
+    pub(crate) fn compact(&self) -> Result<Compaction, VolumeError> {
         self.compact_with(&self.maintenance.lock(), Worth::Sparse)
     }
 
     /// Does the same for a thread that has maintenance, where compacting is worth as much as `worth` says.
     pub(crate) fn compact_with(
-        self: &Arc<Self>,
+        &self,
         _only: &Maintaining<'_>,
         worth: Worth,
     ) -> Result<Compaction, VolumeError> {
         let compacted = self.compact_emptiest(worth);
-        self.refill_reserve();
+        self.room.refill_reserve();
         compacted
     }
 
-    fn compact_emptiest(self: &Arc<Self>, worth: Worth) -> Result<Compaction, VolumeError> {
-        self.expect_running()?;
+    fn compact_emptiest(&self, worth: Worth) -> Result<Compaction, VolumeError> {
+        self.shard.expect_running()?;
         self.close_sparse(worth)?;
         if worth == Worth::Any {
             // what is dead already takes no work
-            let seen = self.room_made();
+            let seen = self.room.made();
             self.commit()?;
-            if self.room_made() != seen {
+            if self.room.made() != seen {
                 return Ok(Compaction::Done);
             }
         }
@@ -147,7 +142,7 @@ impl Engine {
                 return Ok(Some(error));
             }
         };
-        let table = self.table();
+        let table = self.table.get();
         for slots in slots.chunks(MOVED) {
             let mut packer = Packer::new(slots.len());
             for &slot in slots {
@@ -198,48 +193,13 @@ impl Engine {
     }
 
     /// Lets every map know where the pages of a container were moved. Others have their turns meanwhile.
-    fn forward_maps(self: &Arc<Self>, number: u32) {
+    fn forward_maps(&self, number: u32) {
         let mut next = Some(0);
         while let Some(index) = next {
             next = self.state().forward_some(number, index);
-            self.state.let_others();
+            self.let_others();
             self.between(Between::Forwards);
         }
         self.state().pages.forget_forwards();
-    }
-}
-
-impl State {
-    /// Lets the segments from `index` on know where the pages of a container were moved, as many as may
-    /// be told at a time; where to go on, if there are more.
-    ///
-    /// All maps are told of one index after another, because volumes share segments of the same index:
-    /// one that is told is told for all of them. Where it was told no page is mapped to where it was
-    /// any more, because whoever maps one looks where it is, and a segment that is copied has the pages
-    /// of another one of the same index.
-    fn forward_some(&mut self, number: u32, mut index: u32) -> Option<u32> {
-        let State { pages, volumes, dying, .. } = self;
-        let forward = |page: Handle| {
-            if page.container() != number {
-                return None;
-            }
-            let to = pages.resolve(page);
-            (to != page).then_some(to)
-        };
-        let mut maps: Vec<&mut Map> = volumes.values_mut().map(|one| &mut one.map).collect();
-        if !seeded::active(Bug::DyingUnforwarded) {
-            maps.extend(dying.maps_mut());
-        }
-        let mut told = 0;
-        while told < FORWARDED {
-            let next = maps.iter().filter_map(|map| map.next_index(index)).min()?;
-            let mut replaced = HashMap::new();
-            for map in &mut maps {
-                map.forward_at(next, forward, &mut replaced);
-            }
-            told += maps.len();
-            index = next.checked_add(1)?;
-        }
-        Some(index)
     }
 }

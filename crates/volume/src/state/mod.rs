@@ -1,4 +1,133 @@
+//! What an open pool is in memory, under one lock: its volumes, its pages, and queued records.
+
 pub(crate) mod bits;
+pub(crate) mod dying;
 pub(crate) mod map;
 pub(crate) mod pages;
 pub(crate) mod sparse;
+pub(crate) mod volume;
+pub(crate) mod waiting;
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::ids::{Handle, VolumeId};
+use crate::journal::record::Record;
+use crate::seeded::{self, Bug};
+use crate::state::dying::{Dead, Dying};
+use crate::state::map::Map;
+use crate::state::pages::Pages;
+use crate::state::volume::VolumeState;
+use crate::state::waiting::Waiting;
+
+/// Segments that are told at a time where pages went, while others wait; at least those of all maps
+/// that have the same index.
+const FORWARDED: usize = 256;
+
+/// What changes under one lock.
+pub(crate) struct State {
+    pub(crate) volumes: BTreeMap<VolumeId, VolumeState>,
+    pub(crate) next_volume: u32,
+    pub(crate) dying: Dying,
+    pub(crate) pages: Pages,
+    pub(crate) waiting: Waiting,
+}
+
+impl State {
+    /// The page that a hint leads to, if it is there.
+    pub(crate) fn found(&self, hint: Option<u64>) -> Option<Handle> {
+        let page = self.pages.resolve(Handle::from_u64(hint?));
+        self.pages.has(page).then_some(page)
+    }
+
+    /// Maps all of `blocks`, as [`map`](Self::map) does; how many they are.
+    pub(crate) fn map_all(
+        &mut self,
+        volume: VolumeId,
+        blocks: impl Iterator<Item = u64>,
+        to: Handle,
+    ) -> usize {
+        let mut count = 0;
+        for block in blocks {
+            self.map(volume, block, to);
+            count += 1;
+        }
+        count
+    }
+
+    /// Maps a block, and notes it. A block that is beyond the end by now is as if it had been written
+    /// before the volume became shorter.
+    pub(crate) fn map(&mut self, volume: VolumeId, block: u64, to: Handle) {
+        let Some(one) = self.volumes.get_mut(&volume) else { return };
+        if block >= one.size.get() / u64::from(one.block_size.bytes()) {
+            return;
+        }
+        if to.is_hole() && one.map.get(block).is_hole() {
+            return;
+        }
+        let to = self.pages.resolve(to);
+        one.map.set(block, to, &mut self.pages);
+        self.waiting.push(&Record::Map { volume, block, to });
+    }
+
+    /// `volume` no longer has `map`, as `records` say, which are durable together.
+    pub(crate) fn let_die(&mut self, volume: VolumeId, map: Map, records: Vec<Record>) -> Dead {
+        let is_empty = map.is_empty();
+        if is_empty || !seeded::active(Bug::ReleasedUntold) {
+            self.waiting.push_together(&records);
+        }
+        let number = (!is_empty).then(|| self.dying.add(volume, map));
+        Dead { number, records }
+    }
+
+    /// Lets the segments from `index` on know where the pages of a container were moved, as many as may
+    /// be told at a time; where to go on, if there are more.
+    ///
+    /// All maps are told of one index after another, because volumes share segments of the same index:
+    /// one that is told is told for all of them. Where it was told no page is mapped to where it was
+    /// any more, because whoever maps one looks where it is, and a segment that is copied has the pages
+    /// of another one of the same index.
+    pub(crate) fn forward_some(&mut self, number: u32, mut index: u32) -> Option<u32> {
+        let State { pages, volumes, dying, .. } = self;
+        let forward = |page: Handle| {
+            if page.container() != number {
+                return None;
+            }
+            let to = pages.resolve(page);
+            (to != page).then_some(to)
+        };
+        let mut maps: Vec<&mut Map> = volumes.values_mut().map(|one| &mut one.map).collect();
+        if !seeded::active(Bug::DyingUnforwarded) {
+            maps.extend(dying.maps_mut());
+        }
+        let mut told = 0;
+        while told < FORWARDED {
+            let next = maps.iter().filter_map(|map| map.next_index(index)).min()?;
+            let mut replaced = HashMap::new();
+            for map in &mut maps {
+                map.forward_at(next, forward, &mut replaced);
+            }
+            told += maps.len();
+            index = next.checked_add(1)?;
+        }
+        Some(index)
+    }
+
+    /// Asks for the places of blocks in their map.
+    pub(crate) fn prefetch_blocks(&self, volume: VolumeId, blocks: impl Iterator<Item = u64>) {
+        if let Some(one) = self.volumes.get(&volume) {
+            blocks.for_each(|block| one.map.prefetch(block));
+        }
+    }
+
+    /// Asks for the references of the pages that blocks have now.
+    pub(crate) fn prefetch_mapped(&self, volume: VolumeId, blocks: impl Iterator<Item = u64>) {
+        if let Some(one) = self.volumes.get(&volume) {
+            blocks.for_each(|block| self.pages.prefetch(one.map.get(block)));
+        }
+    }
+
+    /// Asks for the references of the pages that hints lead to.
+    pub(crate) fn prefetch_hinted(&self, hints: &[Option<u64>]) {
+        hints.iter().flatten().for_each(|hint| self.pages.prefetch(Handle::from_u64(*hint)));
+    }
+}

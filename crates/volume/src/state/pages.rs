@@ -12,17 +12,18 @@ use onefold_container::{Codec, Directory};
 use onefold_index::{Table, prefetch};
 use onefold_seal::{Check, Envelope};
 
-use crate::VolumeError;
 use crate::containers::append::Appender;
+use crate::containers::entry::{ContainerImage, MAX_PAGE, PageEntry, entries};
 use crate::containers::files::PageFile;
 use crate::containers::located::{Located, short};
-use crate::engine::parts::Waiting;
+use crate::error::VolumeError;
 use crate::ids::Handle;
-use crate::journal::record::{MAX_PAGE, PageEntry, Record};
+use crate::journal::record::Record;
 use crate::seeded::{self, Bug};
 use crate::state::bits::Bits;
 use crate::state::map::References;
 use crate::state::sparse::Sparse;
+use crate::state::waiting::Waiting;
 
 /// Where a page begins in its container, and its codec: 30 bits and two.
 ///
@@ -216,21 +217,6 @@ pub(crate) struct Sums {
     /// What compacting would give back, but for footers: that of a container of which something is left
     /// counts as kept, and nobody knows which containers become full meanwhile.
     pub(crate) reclaimable_bytes: u64,
-}
-
-/// What a checkpoint says of a container.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct ContainerImage {
-    pub(crate) is_sealed: bool,
-    /// Of a container without a footer.
-    pub(crate) pages: Vec<PageEntry>,
-}
-
-impl ContainerImage {
-    /// The byte behind the last page.
-    pub(crate) fn end(&self) -> u64 {
-        self.pages.last().map_or(0, |last| u64::from(last.offset) + u64::from(last.stored_len))
-    }
 }
 
 /// All pages of a pool.
@@ -722,18 +708,6 @@ fn enter(table: &dyn Table, container: u32, directory: &Directory) {
     for (slot, chunk) in (0..).zip(&directory.chunks) {
         table.insert(&chunk.fingerprint, Handle::new(container, slot).to_u64());
     }
-}
-
-/// What a footer says of the page in `slot`, if it has one there that is a group of its own.
-pub(crate) fn entry(directory: &Directory, slot: u32) -> Option<PageEntry> {
-    let group = directory.groups.get(slot as usize)?;
-    let chunk = directory.chunks.get(slot as usize).filter(|chunk| chunk.group == slot)?;
-    (chunk.len == group.len).then(|| PageEntry::new(group, chunk.fingerprint))
-}
-
-fn entries(directory: &Directory) -> Vec<PageEntry> {
-    let pages = directory.groups.iter().zip(&directory.chunks);
-    pages.map(|(group, chunk)| PageEntry::new(group, chunk.fingerprint)).collect()
 }
 
 impl References for Pages {

@@ -103,12 +103,7 @@ impl Drop for Claimed<'_> {
 mod tests {
     use std::thread;
 
-    use onefold_block::{BlockDevice, Durability};
-    use onefold_fingerprint::Fingerprinter;
-    use onefold_testkit::random;
-
     use super::*;
-    use crate::device::tests::small;
 
     fn page(first: u64, last: u8) -> Fingerprint {
         let mut bytes = [last; Fingerprint::LEN];
@@ -191,38 +186,5 @@ mod tests {
             assert!(is_done, "it waits as long as the page is claimed");
         });
         assert_eq!(claims.waiting(), 0);
-    }
-
-    #[test]
-    fn a_write_waits_for_who_writes_the_same_and_stores_what_that_one_did_not() {
-        const COUNT: usize = 40;
-        for are_stored in [true, false] {
-            let (pool, volume) = small(1 << 20);
-            let bytes = random(1, COUNT * 4096);
-            let claims = &pool.0.claims;
-            thread::scope(|scope| {
-                let mut claimed = claims.begin();
-                for page in bytes.chunks(4096).skip(1) {
-                    assert!(claimed.claim(&Fingerprinter::blake3().fingerprint(page)));
-                }
-                let second = scope.spawn(|| volume.write(0, &bytes, Durability::OnReturn));
-                wait_for_one(claims);
-                // its own is there before it waits
-                assert_eq!(pool.statistics().new_pages, 1);
-                if are_stored {
-                    // as whoever has the claims would, in parts too small to wait for
-                    for (at, part) in (100..).step_by(8).zip(bytes.chunks(8 * 4096)) {
-                        volume.write(at * 4096, part, Durability::OnFlush).unwrap();
-                    }
-                }
-                drop(claimed);
-                second.join().unwrap().unwrap();
-            });
-            assert_eq!(pool.statistics().new_pages, COUNT as u64);
-            let mut found = vec![0; bytes.len()];
-            volume.read(0, &mut found).unwrap();
-            assert!(found == bytes);
-            assert_eq!(pool.check(), Vec::<String>::new());
-        }
     }
 }

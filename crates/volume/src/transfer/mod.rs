@@ -1,2 +1,4 @@
+//! Volumes as streams.
+
 pub(crate) mod stream;
 pub(crate) mod volumes;

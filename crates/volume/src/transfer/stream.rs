@@ -9,9 +9,9 @@ use std::io::{self, Read, Write};
 use onefold_block::BlockSize;
 use onefold_seal::wire::{Put, Reader, WireError};
 use onefold_seal::{CHECK_LEN, Check};
-use thiserror::Error;
 
-use crate::pool::open::check_size;
+use crate::error::StreamError;
+use crate::limits::check_size;
 
 /// What a stream begins with.
 const MAGIC: &[u8; 16] = b"onefold volume\r\n";
@@ -27,46 +27,6 @@ const MAX_PAYLOAD: u32 = 16 + (MAX_BLOCKS as u32) * BlockSize::B4096.bytes();
 
 /// Of the content of a volume, see [`Pool::content_digest`](crate::Pool::content_digest).
 pub(crate) type Digest = [u8; 32];
-
-/// What is wrong with a stream.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum StreamError {
-    /// It could not be read, or written.
-    #[error("the stream: {0}")]
-    Io(#[from] io::Error),
-    /// It does not begin as one.
-    #[error("this is no stream of a volume: it does not begin as one")]
-    NoStream,
-    /// A later program made it.
-    #[error("the stream has format version {found}, this program reads up to {newest}")]
-    NewerVersion {
-        /// Its version.
-        found: u32,
-        /// The newest that is known.
-        newest: u32,
-    },
-    /// It ends before its end record.
-    #[error("the stream is cut off in record {record}: nothing of it was kept")]
-    CutOff {
-        /// Which record, counted from 0.
-        record: u64,
-    },
-    /// A record is not as it was written.
-    #[error("record {record} of the stream is damaged: its check does not fit its bytes")]
-    Damaged {
-        /// Which record, counted from 0.
-        record: u64,
-    },
-    /// A record says what it must not, though its check holds.
-    #[error("record {record} of the stream: {source}")]
-    Malformed {
-        /// Which record, counted from 0.
-        record: u64,
-        /// What is wrong.
-        source: WireError,
-    },
-}
 
 /// What a stream is of.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -346,6 +306,7 @@ mod tests {
     use onefold_testkit::random;
 
     use super::*;
+    use crate::error::StreamError;
     use crate::fuzz::restream;
 
     fn head() -> StreamHead {

@@ -5,11 +5,13 @@ use std::ops::Range;
 
 use onefold_block::{BlockDevice, BlockError, BlockSize, Durability};
 
-use crate::VolumeError;
 use crate::device::Volume;
+use crate::error::VolumeError;
 use crate::ids::Handle;
-use crate::journal::record::{MAX_NAME, SEGMENT};
-use crate::pool::open::{Pool, check_name, find};
+use crate::journal::record::SEGMENT;
+use crate::limits::{MAX_NAME, check_name};
+use crate::pool::open::Pool;
+use crate::pool::volumes::find;
 use crate::state::map::Map;
 use crate::transfer::stream::{Decoder, Digest, Encoder, MAX_BLOCKS, Part, StreamHead};
 

@@ -7,9 +7,8 @@
 
 use std::collections::HashSet;
 
-use crate::containers::files::container_name;
 use crate::engine::parts::Engine;
-use crate::ids::Handle;
+use crate::ids::{Handle, container_name};
 use crate::pool::open::Pool;
 use crate::state::pages::MOST;
 use crate::state::sparse::Sparse;

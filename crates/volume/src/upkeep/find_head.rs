@@ -7,11 +7,12 @@ use onefold_container::{Codec, GroupEntry, decompress_into};
 use onefold_fingerprint::Fingerprint;
 use onefold_seal::{Envelope, ObjectId};
 
-use crate::VolumeError;
-use crate::containers::files::{Files, PageFile, container_of};
+use crate::containers::files::{Files, PageFile};
+use crate::error::VolumeError;
+use crate::ids::container_of;
 use crate::journal::journals::Journals;
 use crate::journal::mark::Mark;
-use crate::pool::open::{Hash, Head};
+use crate::pool::head::{Hash, Head};
 use crate::recovery::replay::Replayed;
 
 /// Where a container's header has the id of its pool, in bytes.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use onefold_backend::{Clock, SystemClock};
 
-use crate::VolumeError;
+use crate::error::VolumeError;
 use crate::pool::open::Pool;
 use crate::space::compact::Compaction;
 
@@ -65,7 +65,7 @@ impl Pool {
         if compacted.as_ref().is_ok_and(|done| done.is_stopped) {
             return compacted;
         }
-        let is_checkpointed = self.0.batches_len() > MIN_CHECKPOINT;
+        let is_checkpointed = self.0.shard.batches_len() > MIN_CHECKPOINT;
         if is_checkpointed {
             self.checkpoint()?;
         }
@@ -77,7 +77,7 @@ impl Pool {
         compact: impl Fn() -> Result<Compaction, VolumeError>,
         go_on: impl Fn() -> bool,
     ) -> Result<Maintained, VolumeError> {
-        let refused = self.0.refused();
+        let refused = self.0.room.refused();
         let mut done = Maintained::default();
         while go_on() {
             match compact()? {
@@ -88,7 +88,7 @@ impl Pool {
                 }
                 Compaction::Nothing => {
                     // all the room that there was for those who were refused before
-                    self.0.note_room_made(refused);
+                    self.0.room.note_all_made(refused);
                     return Ok(done);
                 }
             }
@@ -110,7 +110,7 @@ impl Pool {
             return Ok(compacted);
         }
         let mut left = PAUSE * clock.now().saturating_sub(begun);
-        while !left.is_zero() && go_on() && !self.0.wants_room() {
+        while !left.is_zero() && go_on() && !self.0.room.is_wanted() {
             let slice = left.min(SLICE);
             clock.sleep(slice);
             left -= slice;
@@ -213,14 +213,14 @@ mod tests {
         let refused = (100..200).find_map(|block| write(block).err()).expect("a quota");
         assert!(matches!(refused, BlockError::NoSpace { .. }), "{refused}");
         // what becomes garbage after that is given back at once
-        assert!(pool.0.wants_room());
+        assert!(pool.0.room.is_wanted());
         for block in (100..200).filter(|block| block % 10 > 1) {
             volume.erase(block * BLOCK..(block + 1) * BLOCK, Durability::OnFlush).unwrap();
         }
         let done = maintain(&pool, &clock, || true);
         assert!(done.compacted >= 3, "{done:?}");
         assert_eq!(clock.pauses(), [0; 0]);
-        assert!(!pool.0.wants_room());
+        assert!(!pool.0.room.is_wanted());
         write(300).unwrap();
         // and one that comes in the middle of a pause ends it
         volume.erase(0..1000 * BLOCK, Durability::OnFlush).unwrap();

@@ -4,7 +4,8 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use crate::{Pool, VolumeError};
+use crate::error::VolumeError;
+use crate::pool::open::Pool;
 
 /// How often the last acknowledged frame is noted. After a kill, damage to frames that came later may
 /// pass for the end of the journal.

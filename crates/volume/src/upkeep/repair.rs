@@ -15,14 +15,17 @@ use onefold_backend::{BackendError, Folder};
 use onefold_seal::{Envelope, ObjectId};
 
 use crate::containers::append::Appender;
-use crate::containers::files::{Files, container_name, container_of};
+use crate::containers::entry::ContainerImage;
+use crate::containers::files::Files;
+use crate::engine::options::Options;
+use crate::error::VolumeError;
+use crate::ids::{Writer, container_name, container_of};
 use crate::journal::journals::{Found, Journals, kept_name};
 use crate::journal::mark::{self, Mark};
-use crate::pool::open::{is_head_lost, open_head, write_head};
+use crate::pool::head::{is_head_lost, open_head, write_head};
+use crate::pool::open::Pool;
 use crate::recovery::replay::Replayed;
-use crate::state::pages::ContainerImage;
 use crate::upkeep::find_head::find_head;
-use crate::{Options, Pool, VolumeError, Writer};
 
 /// Bytes that are copied at a time.
 const PIECE: u64 = 1 << 20;

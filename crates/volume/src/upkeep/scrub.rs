@@ -5,11 +5,10 @@ use std::error::Error;
 
 use onefold_container::{ChunkEntry, Directory};
 
-use crate::containers::files::container_name;
+use crate::containers::entry::MAX_PAGE;
 use crate::containers::located::{Located, Wanted, read_all};
 use crate::engine::parts::Engine;
-use crate::ids::{Handle, VolumeId};
-use crate::journal::record::MAX_PAGE;
+use crate::ids::{Handle, VolumeId, container_name};
 use crate::pool::open::Pool;
 use crate::state::bits::Bits;
 use crate::state::sparse::Sparse;

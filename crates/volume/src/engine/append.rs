@@ -1,0 +1,101 @@
+//! New pages: appended to containers and entered into the table of fingerprints.
+
+use onefold_index::Table;
+
+use crate::containers::append::Appender;
+use crate::containers::new_pages::{NewPage, NewPages};
+use crate::engine::counters::count;
+use crate::engine::parts::Engine;
+use crate::engine::room::Purpose;
+use crate::error::VolumeError;
+use crate::ids::Handle;
+use crate::journal::record::Record;
+use crate::state::State;
+
+impl Engine {
+    /// Appends `new` to containers, as far as there is room for `purpose`, and inserts it into `table`.
+    /// `settle` gets each page's handle and must take its first reference, in the state-lock section that
+    /// adds the page.
+    ///
+    /// On error all of this is done for a prefix of `new`.
+    pub(crate) fn append<T>(
+        &self,
+        appender: &mut Appender,
+        new: &NewPages<T>,
+        purpose: Purpose,
+        table: &dyn Table,
+        mut settle: impl FnMut(&mut State, Handle, &NewPage<T>),
+    ) -> Result<(), VolumeError> {
+        let quota = self.options.quota.filter(|_| purpose == Purpose::Write);
+        let mut rest = new.all();
+        let mut entered = Vec::with_capacity(rest.pages.len());
+        while let Some(next) = rest.pages.first() {
+            self.room.expect_reserve(purpose)?;
+            self.expect_quota(appender, next.stored_len as usize, quota)?;
+            self.shard.expect_current()?;
+            let mut append = || {
+                let number = self.open_container(appender)?;
+                let room = quota.map_or(u64::MAX, |quota| self.state().pages.room(quota));
+                Ok::<_, VolumeError>((number, appender.append(&rest, room)?))
+            };
+            let (number, appended) = match purpose {
+                Purpose::Write => append()?,
+                Purpose::Move => self.room.with_reserve(append)?,
+            };
+            entered.clear();
+            {
+                let mut state = self.state();
+                for (entry, one) in appended.into_iter().zip(rest.pages) {
+                    let page = state.pages.push(number, &entry);
+                    entered.push((entry.fingerprint, page.to_u64()));
+                    state.waiting.push(&Record::Page { container: number, page: entry });
+                    settle(&mut state, page, one);
+                }
+            }
+            rest.skip(entered.len());
+            count(&self.counters.unindexed, table.insert_many(&entered));
+            self.table.note_entered();
+        }
+        Ok(())
+    }
+
+    /// The number of the open container, of a new one if there is none or it is full.
+    fn open_container(&self, appender: &mut Appender) -> Result<u32, VolumeError> {
+        if appender.is_full() {
+            self.seal(appender)?;
+        }
+        if let Some(number) = appender.number() {
+            return Ok(number);
+        }
+        let number = self.state().pages.next;
+        let (file, len) = appender.begin(number)?;
+        self.state().pages.begin(file, len);
+        let taken = self.state().pages.bytes();
+        self.room.look(taken);
+        Ok(number)
+    }
+
+    /// Gives the open container its footer.
+    pub(crate) fn seal(&self, appender: &mut Appender) -> Result<(), VolumeError> {
+        let (container, len) = appender.seal()?;
+        let mut state = self.state();
+        state.pages.seal(container, len);
+        state.waiting.push(&Record::Sealed { container });
+        Ok(())
+    }
+
+    /// Fails if a page of so many stored bytes is too much for the quota.
+    fn expect_quota(
+        &self,
+        appender: &Appender,
+        stored_len: usize,
+        quota: Option<u64>,
+    ) -> Result<(), VolumeError> {
+        let Some(quota) = quota else { return Ok(()) };
+        let bytes = self.state().pages.bytes();
+        if appender.needed(stored_len) <= quota.saturating_sub(bytes) {
+            return Ok(());
+        }
+        Err(VolumeError::Quota { bytes, quota })
+    }
+}

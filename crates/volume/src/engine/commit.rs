@@ -1,0 +1,155 @@
+//! Commits: queued records become durable, then files of dropped containers are deleted.
+
+use std::sync::{Arc, MutexGuard};
+
+use crate::containers::files::PageFile;
+use crate::engine::counters::count;
+use crate::engine::parts::Engine;
+use crate::engine::shard::Batches;
+use crate::error::VolumeError;
+use crate::ids::{Handle, VolumeId};
+use crate::seeded::{self, Bug};
+use crate::state::State;
+
+/// While a commit is in flight, at most this many times the commit threshold may queue.
+const MOST_WAITING: usize = 4;
+
+impl Engine {
+    /// Fails unless `volume` can be changed. If much waits it is written first; if somebody does that
+    /// already, nobody else waits for the disk until several times as much is waiting. So what waits is
+    /// bounded, also while the disk is full.
+    pub(crate) fn expect_room(&self, volume: VolumeId) -> Result<(), VolumeError> {
+        self.shard.expect_running()?;
+        let waiting = {
+            let state = self.state();
+            if !state.volumes.contains_key(&volume) {
+                return Err(VolumeError::Deleted);
+            }
+            state.waiting.bytes()
+        };
+        if waiting < self.options.commit_len {
+            return Ok(());
+        }
+        match self.shard.try_batches() {
+            Some(batches) => self.commit_holding(batches),
+            None if waiting < MOST_WAITING * self.options.commit_len => Ok(()),
+            None => self.commit(),
+        }
+    }
+
+    /// Makes durable what was done before. A thread that has to wait for a commit of another thread is
+    /// done if that commit had all of it.
+    pub(crate) fn flush(&self) -> Result<(), VolumeError> {
+        let came = self.state().waiting.came();
+        let batches = self.shard.try_batches().or_else(|| {
+            let batches = self.shard.batches();
+            (batches.durable < came).then_some(batches)
+        });
+        let Some(batches) = batches else { return self.shard.expect_running() };
+        self.commit_holding(batches)
+    }
+
+    /// Makes durable what was done before, and removes the files of containers that are dead then. On a
+    /// full disk it takes the reserve: what is erased or deleted gives room back by a commit.
+    pub(crate) fn commit(&self) -> Result<(), VolumeError> {
+        self.commit_holding(self.shard.batches())
+    }
+
+    /// Commits with `batches` locked. A second try, which has the reserve, locks them again.
+    fn commit_holding(&self, batches: MutexGuard<'_, Batches>) -> Result<(), VolumeError> {
+        let mut held = Some(batches);
+        self.room.with_reserve(|| {
+            let batches = held.take().unwrap_or_else(|| self.shard.batches());
+            self.commit_to(batches)
+        })
+    }
+
+    fn commit_to(&self, mut batches: MutexGuard<'_, Batches>) -> Result<(), VolumeError> {
+        self.shard.expect_running()?;
+        let (bodies, came, files) = {
+            let mut state = self.state();
+            let State { pages, waiting, .. } = &mut *state;
+            if !pages.is_moving() {
+                pages.doom_dead(|record| waiting.push(record));
+            }
+            (waiting.take(), waiting.came(), pages.take_unsynced())
+        };
+        if seeded::active(Bug::RemovedBeforeDropped) {
+            let doomed = self.state().pages.take_doomed();
+            self.remove_files(doomed);
+        }
+        self.write(&mut batches, bodies, &files).map_err(|error| self.room.note_refused(error))?;
+        batches.durable = came;
+        // before the next commit dooms others, of which no batch says so yet
+        let doomed = self.state().pages.take_doomed();
+        drop(batches);
+        self.remove_files(doomed);
+        Ok(())
+    }
+
+    /// Syncs `files`, then adds `bodies` as batches.
+    pub(super) fn write(
+        &self,
+        batches: &mut Batches,
+        bodies: Vec<Vec<u8>>,
+        files: &[Arc<PageFile>],
+    ) -> Result<(), VolumeError> {
+        if bodies.is_empty() {
+            return Ok(());
+        }
+        let unsynced = seeded::active(Bug::ContainersUnsynced);
+        for file in files.iter().filter(|_| !unsynced) {
+            // asked before: a footer that comes meanwhile may not be durable yet
+            let is_complete = file.is_complete();
+            file.sync().map_err(|error| self.shard.stop(&file.name, error))?;
+            if is_complete {
+                file.let_close();
+            }
+        }
+        let mut left = bodies.into_iter();
+        while let Some(body) = left.next() {
+            if let Err(error) = self.shard.apply(batches, &body) {
+                let again = std::iter::once(body).chain(left).collect();
+                self.state().waiting.put_back(again);
+                return Err(error);
+            }
+            count(&self.counters.journal_bytes, body.len());
+        }
+        count(&self.counters.commits, 1);
+        Ok(())
+    }
+
+    /// Removes the files of containers of which the journal says that they are gone.
+    fn remove_files(&self, doomed: Vec<Arc<PageFile>>) {
+        if doomed.is_empty() {
+            return;
+        }
+        let table = self.table.get();
+        let mut left = Vec::new();
+        for file in doomed {
+            // Who found a page in it before goes on to read it, though its name is gone.
+            if file.keep_open().is_err_and(|error| !error.is_not_found()) {
+                left.push(file);
+                continue;
+            }
+            // What cannot be read stays in the table, where nobody believes it.
+            if let Ok(directory) = file.directory(&self.envelope()) {
+                for (slot, chunk) in (0..).zip(&directory.chunks) {
+                    let page = Handle::new(file.number(), slot);
+                    if table.get(&chunk.fingerprint) == Some(page.to_u64()) {
+                        table.remove(&chunk.fingerprint);
+                    }
+                }
+            }
+            // What was done is durable; the file goes with a later commit, or when the pool is opened.
+            match self.folder.remove(&file.name) {
+                Ok(()) => self.room.note_made(),
+                Err(_) => {
+                    file.let_close();
+                    left.push(file);
+                }
+            }
+        }
+        self.state().pages.put_back_doomed(left);
+    }
+}

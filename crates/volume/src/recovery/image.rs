@@ -1,0 +1,115 @@
+//! A pool at one moment, as the records of a checkpoint.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use onefold_block::BlockSize;
+
+use crate::containers::append::Appender;
+use crate::containers::entry::ContainerImage;
+use crate::error::VolumeError;
+use crate::ids::VolumeId;
+use crate::journal::metadata::Checkpoint;
+use crate::journal::record::Record;
+use crate::state::State;
+use crate::state::map::Segment;
+use crate::state::volume::VolumeState;
+
+/// Bodies of a checkpoint's frames are about as long.
+const BODY: usize = 1 << 20;
+
+/// How a pool was at one moment.
+pub(crate) struct Image {
+    volumes: Vec<(VolumeId, VolumeImage)>,
+    containers: BTreeMap<u32, ContainerImage>,
+    next_volume: u32,
+    next_container: u32,
+}
+
+struct VolumeImage {
+    name: String,
+    size: u64,
+    block_size: BlockSize,
+    is_read_only: bool,
+    source: Option<VolumeId>,
+    made: u64,
+    segments: Vec<(u32, Arc<Segment>)>,
+}
+
+impl Image {
+    pub(crate) fn of(state: &State, appender: &Appender) -> Self {
+        let image = |(id, one): (&VolumeId, &VolumeState)| {
+            let segments = one.map.segments().map(|(at, segment)| (at, Arc::clone(segment)));
+            let image = VolumeImage {
+                name: one.name.clone(),
+                size: one.size.get(),
+                block_size: one.block_size,
+                is_read_only: one.is_read_only,
+                source: one.source,
+                made: one.made,
+                segments: segments.collect(),
+            };
+            (*id, image)
+        };
+        Self {
+            volumes: state.volumes.iter().map(image).collect(),
+            containers: state.pages.images(appender.number().zip(appender.directory())),
+            next_volume: state.next_volume,
+            next_container: state.pages.next,
+        }
+    }
+
+    /// Gives each record of the checkpoint to `put`.
+    fn records<E>(&self, mut put: impl FnMut(Record) -> Result<(), E>) -> Result<(), E> {
+        for (container, image) in &self.containers {
+            for page in &image.pages {
+                put(Record::Page { container: *container, page: page.clone() })?;
+            }
+            if image.is_sealed {
+                put(Record::Sealed { container: *container })?;
+            }
+        }
+        let mut numbers = HashMap::new();
+        for (volume, image) in &self.volumes {
+            put(Record::Create {
+                volume: *volume,
+                name: image.name.clone(),
+                size: image.size,
+                block_size: image.block_size,
+                is_read_only: image.is_read_only,
+                source: image.source,
+                made: image.made,
+            })?;
+            for (index, segment) in &image.segments {
+                let next = numbers.len() as u32;
+                let number = *numbers.entry(segment.identity()).or_insert(next);
+                if number == next {
+                    put(Record::Segment { pages: segment.pages().to_vec() })?;
+                }
+                put(Record::Placed { volume: *volume, index: *index, segment: number })?;
+            }
+        }
+        let volume = VolumeId(self.next_volume);
+        put(Record::Next { volume, container: self.next_container })
+    }
+
+    /// Lets `checkpoint` say so; durable when this returns.
+    pub(crate) fn write(
+        &self,
+        mut checkpoint: Box<dyn Checkpoint + '_>,
+    ) -> Result<(), VolumeError> {
+        let mut body = Vec::with_capacity(BODY);
+        self.records(|record| {
+            record.encode(&mut body);
+            if body.len() >= BODY {
+                checkpoint.put(&body)?;
+                body.clear();
+            }
+            Ok::<_, VolumeError>(())
+        })?;
+        if !body.is_empty() {
+            checkpoint.put(&body)?;
+        }
+        checkpoint.finish()
+    }
+}
