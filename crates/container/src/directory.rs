@@ -20,8 +20,10 @@ const FOOTER_MIN: usize = 2;
 /// No footer is longer, in bytes: whoever reads one takes no more memory for it, and none that is
 /// longer is read. A repository's has less than a third, however small its chunks are.
 pub const MAX_FOOTER_LEN: u32 = 64 << 20;
-/// How much of a container's end is read at first; most footers fit.
+/// How much of a container's end is read at first: so many bytes, or so large a part of it if that is
+/// more. A footer has 36 bytes for each chunk, so it fits if chunks take 3.6 KiB in the mean.
 const FIRST_READ: u64 = 64 << 10;
+const FIRST_READ_PART: u64 = 100;
 /// Bytes that a group takes in the footer at least: three varints, a codec, a check.
 const GROUP_ENTRY_MIN: usize = 4 + CHECK_LEN;
 /// Bytes that a chunk takes in the footer at least: a fingerprint and a varint.
@@ -109,13 +111,28 @@ impl Directory {
     }
 
     /// The same of a container that `read` reads ranges of.
-    pub fn read_by<B: AsRef<[u8]>>(
+    pub fn read_by<B: Into<Bytes>>(
         envelope: &Envelope,
         id: ObjectId,
         size: u64,
         read: impl Fn(Range<u64>) -> Result<B, BackendError>,
     ) -> Result<Self, ContainerError> {
-        Self::read_with_footer(envelope, id, size, read).map(|(directory, _)| directory)
+        let read = |range| match read(range) {
+            Ok(bytes) => Ok(bytes.into()),
+            Err(source) => Err(ContainerError::Backend { container: id, source }),
+        };
+        let expected = min_len(envelope);
+        if size < expected {
+            let source = SealError::Truncated { found: size, expected };
+            return Err(ContainerError::Envelope { container: id, source });
+        }
+        let start_len = envelope.start_len() as u64;
+        let tail = size.saturating_sub(first_read(size)).max(start_len);
+        let mut ends = Ends::new(id, size, read(0..start_len)?, read(tail..size)?)?;
+        if !ends.missing().is_empty() {
+            ends = ends.with(&read(ends.missing())?);
+        }
+        ends.open(envelope).map(|(directory, _)| directory)
     }
 
     /// Reads the footers of many containers, given by id and size in bytes, all under way at once,
@@ -131,7 +148,7 @@ impl Directory {
     ) -> ControlFlow<()> {
         let start_len = envelope.start_len() as u64;
         // Of a short one all, of another its start, then its end.
-        let parts_of = |size: u64| match size.checked_sub(FIRST_READ) {
+        let parts_of = |size: u64| match size.checked_sub(first_read(size)) {
             None => (0..size, None),
             Some(tail) => (0..start_len.min(size), Some(tail.max(start_len)..size)),
         };
@@ -142,18 +159,14 @@ impl Directory {
                 iter::once(first).chain(second).map(move |part| (number, part))
             })
             .collect();
-        let request = |(number, part): &(usize, Range<u64>)| Request {
-            name: container_name(containers[*number].0),
-            span: Span::Range(part.clone()),
-        };
         let mut first_of_two = HashMap::new();
-        objects.get_many(&mut parts.iter().map(request), &mut |at, answer| {
+        let mut longer = Vec::new();
+        let parts_to_ask = parts.iter().map(|(number, part)| (*number, part.clone()));
+        get_parts(objects, containers, parts_to_ask, &mut |at, answer| {
             let (number, part) = &parts[at];
             let (id, size) = containers[*number];
             if part.end - part.start == size {
-                let read =
-                    answer.map_err(|source| ContainerError::Backend { container: id, source });
-                let directory = read.and_then(|object| {
+                let directory = answer.and_then(|object| {
                     let directory = Self::of_object(envelope, id, &object)?;
                     let footer = StoredFooter::of(&directory, &object);
                     Ok((directory, footer))
@@ -165,19 +178,16 @@ impl Directory {
                 return ControlFlow::Continue(());
             };
             let (start, end) = if part.start > 0 { (other, answer) } else { (answer, other) };
-            let read = start.and_then(|start| Ok((start, end?)));
-            let directory = match read {
-                Err(source) => Err(ContainerError::Backend { container: id, source }),
-                Ok((start, end)) => {
-                    let tail = size - end.len() as u64;
-                    Self::read_with_footer(envelope, id, size, |range| match range.start {
-                        0 => Ok(start.clone()),
-                        first if first >= tail => Ok(end.slice((first - tail) as usize..)),
-                        _ => objects.get_range(&container_name(id), range),
-                    })
-                }
-            };
-            take(*number, directory)
+            match start.and_then(|start| Ends::new(id, size, start, end?)) {
+                Ok(ends) if !ends.missing().is_empty() => longer.push((*number, ends)),
+                ends => take(*number, ends.and_then(|ends| ends.open(envelope)))?,
+            }
+            ControlFlow::Continue(())
+        })?;
+        let rest = longer.iter().map(|(number, ends)| (*number, ends.missing()));
+        get_parts(objects, containers, rest, &mut |at, answer| {
+            let (number, ends) = &longer[at];
+            take(*number, answer.and_then(|missing| ends.with(&missing).open(envelope)))
         })
     }
 
@@ -202,32 +212,6 @@ impl Directory {
             return Err(sealed(SealError::Truncated { found, expected }));
         }
         Self::open(envelope, id, start, end, footer_start)
-    }
-
-    fn read_with_footer<B: AsRef<[u8]>>(
-        envelope: &Envelope,
-        id: ObjectId,
-        size: u64,
-        read: impl Fn(Range<u64>) -> Result<B, BackendError>,
-    ) -> Result<(Self, StoredFooter), ContainerError> {
-        let backend = |source| ContainerError::Backend { container: id, source };
-        let sealed = |source| ContainerError::Envelope { container: id, source };
-        let start_len = envelope.start_len() as u64;
-        let min_len = min_len(envelope);
-        if size < min_len {
-            return Err(sealed(SealError::Truncated { found: size, expected: min_len }));
-        }
-        let start = read(0..start_len).map_err(backend)?;
-        let mut tail_start = size.saturating_sub(FIRST_READ).max(start_len);
-        let mut tail = read(tail_start..size).map_err(backend)?;
-        let footer_start = footer_start(tail.as_ref(), size, start_len).map_err(sealed)?;
-        if footer_start < tail_start {
-            tail_start = footer_start;
-            tail = read(tail_start..size).map_err(backend)?;
-        }
-        let footer = &tail.as_ref()[(footer_start - tail_start) as usize..];
-        let directory = Self::open(envelope, id, start.as_ref(), footer, footer_start)?;
-        Ok((directory, StoredFooter([start.as_ref(), footer].concat().into())))
     }
 
     /// Reads the footer out of the whole container `object`.
@@ -473,6 +457,66 @@ pub fn least_len(envelope: &Envelope, chunks: u64, bytes: u64) -> u64 {
     min_len(envelope)
         .saturating_add(listed(groups, GROUP_ENTRY_MIN))
         .saturating_add(listed(chunks, CHUNK_ENTRY_MIN))
+}
+
+/// How much of the end of a container of `size` bytes is read at first.
+const fn first_read(size: u64) -> u64 {
+    let part = size / FIRST_READ_PART;
+    if part > FIRST_READ { part } else { FIRST_READ }
+}
+
+/// Asks for `parts` of `containers`, given by number and range, all under way at once.
+fn get_parts(
+    objects: &dyn Objects,
+    containers: &[(ObjectId, u64)],
+    parts: impl Iterator<Item = (usize, Range<u64>)> + Clone,
+    take: &mut dyn FnMut(usize, Result<Bytes, ContainerError>) -> ControlFlow<()>,
+) -> ControlFlow<()> {
+    let mut requests = parts.clone().map(|(number, part)| Request {
+        name: container_name(containers[number].0),
+        span: Span::Range(part),
+    });
+    let numbers: Vec<usize> = parts.map(|(number, _)| number).collect();
+    objects.get_many(&mut requests, &mut |at, answer| {
+        let container = containers[numbers[at]].0;
+        take(at, answer.map_err(|source| ContainerError::Backend { container, source }))
+    })
+}
+
+/// What was read of a container's two ends, to see its footer.
+#[derive(Clone)]
+struct Ends {
+    id: ObjectId,
+    size: u64,
+    start: Bytes,
+    end: Bytes,
+    /// Where the footer begins; before `end` if that is too short.
+    footer_start: u64,
+}
+
+impl Ends {
+    fn new(id: ObjectId, size: u64, start: Bytes, end: Bytes) -> Result<Self, ContainerError> {
+        let footer_start = footer_start(&end, size, start.len() as u64)
+            .map_err(|source| ContainerError::Envelope { container: id, source })?;
+        Ok(Self { id, size, start, end, footer_start })
+    }
+
+    /// Which bytes of the footer were not read.
+    fn missing(&self) -> Range<u64> {
+        self.footer_start..self.size - self.end.len() as u64
+    }
+
+    /// The same with those.
+    fn with(&self, missing: &[u8]) -> Self {
+        Self { end: [missing, &self.end].concat().into(), ..self.clone() }
+    }
+
+    fn open(self, envelope: &Envelope) -> Result<(Directory, StoredFooter), ContainerError> {
+        let at = self.end.len() - (self.size - self.footer_start) as usize;
+        let footer = &self.end[at..];
+        let directory = Directory::open(envelope, self.id, &self.start, footer, self.footer_start)?;
+        Ok((directory, StoredFooter([&self.start, footer].concat().into())))
+    }
 }
 
 /// Where the footer of a container of `size` bytes begins, by the length in its `tail`; not before

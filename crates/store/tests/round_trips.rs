@@ -10,12 +10,16 @@ use onefold_backend::{Folder, MemoryFolder, MemoryObjects, Objects};
 use onefold_index::Memory;
 use onefold_store::check::{Reading, check};
 use onefold_store::forget::forget;
-use onefold_store::{Cancel, IndexPlace, ObjectCache, Progress, Repository, prune, restore};
+use onefold_store::{
+    Cancel, IndexPlace, ObjectCache, Progress, Repository, backup, prune, restore,
+};
 use onefold_testkit::random;
 use tempfile::TempDir;
 
 use common::rounds::Rounds;
-use common::{Protection, back_up, config, init, names, open_early, small_chunks, write};
+use common::{
+    Protection, back_up, config, init, names, open_early, options, small_chunks, try_back_up, write,
+};
 
 /// Bytes of copies at most, of which there are few here.
 const CACHE: u64 = 64 << 20;
@@ -226,6 +230,33 @@ fn checking_takes_as_many_round_trips_however_many_snapshots_there_are() {
             assert_eq!(report.snapshots, snapshots as u64);
         });
     }
+}
+
+#[test]
+fn long_footers_take_as_many_round_trips_however_many_there_are() {
+    const CONTAINER: usize = 5 << 19;
+    let _alone = alone();
+    let rounds_of = |containers: usize| {
+        let host = Host::with_snapshots(0);
+        for number in 0..containers {
+            let name = format!("file {number}");
+            write(host.source().join(name), random(number as u64, CONTAINER));
+        }
+        let options = backup::Options { container_len: CONTAINER, ..options() };
+        let repository = host.open(&host.objects, false);
+        try_back_up(&repository, &[host.source()], &options, &Progress::default()).unwrap();
+        let new = Host::new(host.objects.clone());
+        let (rounds, asked) = new.rounds_of(false, |repository| {
+            let (progress, cancel) = (Progress::default(), Cancel::default());
+            let report = check(repository, Reading::Nothing, &progress, &cancel).unwrap();
+            assert_eq!(report.findings, []);
+            assert!(report.containers > containers as u64, "{report:?}");
+        });
+        (rounds, asked)
+    };
+    let (few, many) = (rounds_of(2), rounds_of(12));
+    // more groups hold the lists of chunks
+    assert!(many.0 <= few.0 + 2, "\n{}\n{}", few.1, many.1);
 }
 
 #[test]
