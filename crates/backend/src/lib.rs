@@ -35,6 +35,7 @@ mod pages;
 #[cfg(feature = "s3")]
 mod remote;
 mod retrying;
+mod seeded;
 mod stop;
 mod stored;
 mod usage;

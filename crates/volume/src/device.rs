@@ -376,7 +376,7 @@ impl BlockDevice for Volume {
             let one = one.ok_or_else(|| block_error(VolumeError::Deleted))?;
             one.size.set(size);
             let beyond = one.map.split_off(size / self.block_len(), pages);
-            state.let_die(self.id, beyond, vec![Record::Resize { volume: self.id, size }])
+            state.let_die(self.id, beyond, &[Record::Resize { volume: self.id, size }])
         };
         self.engine.settle(shortened).map_err(block_error)
     }

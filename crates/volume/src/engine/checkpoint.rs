@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use crate::engine::parts::Engine;
 use crate::error::VolumeError;
 use crate::recovery::image::Image;
-use crate::seeded::{self, Bug};
+use crate::seeded::fault;
 use crate::sync::maintenance::Maintaining;
 
 impl Engine {
@@ -37,9 +37,7 @@ impl Engine {
                 let appender = self.appender();
                 let mut state = self.state();
                 let mut bodies = state.waiting.take();
-                if seeded::active(Bug::WaitingLost) {
-                    bodies.clear();
-                }
+                fault!(WaitingLost => bodies.clear());
                 (Image::of(&state, &appender), bodies, state.pages.take_unsynced())
             };
             self.write(&mut batches, bodies, &files)?;

@@ -8,7 +8,7 @@ use crate::engine::parts::Engine;
 use crate::engine::shard::Batches;
 use crate::error::VolumeError;
 use crate::ids::{Handle, VolumeId};
-use crate::seeded::{self, Bug};
+use crate::seeded::fault;
 use crate::state::State;
 
 /// While a commit is in flight, at most this many times the commit threshold may queue.
@@ -74,14 +74,11 @@ impl Engine {
             }
             (waiting.take(), waiting.came(), pages.take_unsynced())
         };
-        if seeded::active(Bug::RemovedBeforeDropped) {
-            let doomed = self.state().pages.take_doomed();
-            self.remove_files(doomed);
-        }
+        fault!(RemovedBeforeDropped => self.remove_files(self.take_doomed()));
         self.write(&mut batches, bodies, &files).map_err(|error| self.room.note_refused(error))?;
         batches.durable = came;
         // before the next commit dooms others, of which no batch says so yet
-        let doomed = self.state().pages.take_doomed();
+        let doomed = self.take_doomed();
         drop(batches);
         self.remove_files(doomed);
         Ok(())
@@ -97,8 +94,7 @@ impl Engine {
         if bodies.is_empty() {
             return Ok(());
         }
-        let unsynced = seeded::active(Bug::ContainersUnsynced);
-        for file in files.iter().filter(|_| !unsynced) {
+        for file in files.iter().filter(|_| !fault!(ContainersUnsynced)) {
             // asked before: a footer that comes meanwhile may not be durable yet
             let is_complete = file.is_complete();
             file.sync().map_err(|error| self.shard.stop(&file.name, error))?;
@@ -117,6 +113,10 @@ impl Engine {
         }
         count(&self.counters.commits, 1);
         Ok(())
+    }
+
+    fn take_doomed(&self) -> Vec<Arc<PageFile>> {
+        self.state().pages.take_doomed()
     }
 
     /// Removes the files of containers of which the journal says that they are gone.

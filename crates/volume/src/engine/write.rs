@@ -11,7 +11,7 @@ use crate::engine::parts::Engine;
 use crate::engine::room::Purpose;
 use crate::error::VolumeError;
 use crate::ids::{Handle, VolumeId};
-use crate::seeded::{self, Bug};
+use crate::seeded::fault;
 use crate::state::pages::FIRST_CONTAINER;
 
 /// New pages, in bytes before and after compression.
@@ -177,11 +177,10 @@ impl Engine {
             known += state.map_all(volume, blocks(one.of), page) - 1;
             added.count(one);
         });
-        if seeded::active(Bug::RefusedErased) && matches!(appended, Err(VolumeError::Quota { .. }))
-        {
-            let refused = new.all().pages[added.pages..].iter().flat_map(|one| blocks(one.of));
-            self.state().map_all(volume, refused, Handle::HOLE);
-        }
+        fault!(RefusedErased => {
+            let refused = distinct[added.pages..].iter().map(|first| pages[*first].block);
+            self.state().map_all(volume, refused, Handle::HOLE)
+        });
         count(&self.counters.known, known);
         count(&self.counters.new, added.pages);
         count(&self.counters.new_bytes, added.bytes);

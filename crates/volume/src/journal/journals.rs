@@ -19,7 +19,7 @@ use crate::journal::ahead::Ahead;
 use crate::journal::frame::{self, End, Owner};
 use crate::journal::mark::{self, Cut, LIMIT, Mark};
 use crate::journal::metadata::{Checkpoint, Known, Metadata, Shard, Take, Taken};
-use crate::seeded::{self, Bug};
+use crate::seeded::fault;
 
 /// Frames of one writer: which is the first, and whose they are. A checkpoint says how the pool is
 /// before that frame.
@@ -518,13 +518,13 @@ impl Metadata for Journals {
             check: *check.as_bytes(),
             mount: self.mount,
         };
-        if !seeded::active(Bug::JournalUnsynced)
+        if !fault!(JournalUnsynced)
             && let Err(error) = ahead.sync()
         {
             return Err(journal.stop("the journal could not be synced", &error));
         }
         // who took the pool over before this does not know of the frame, who does so after it does
-        if !seeded::active(Bug::SupersededUnseen)
+        if !fault!(SupersededUnseen)
             && let Err(error) = self.expect_own(writer)
         {
             return Err(journal.stop_by_mark("the pool was lost, or may be", error));
@@ -614,7 +614,7 @@ impl Checkpoint for Writing<'_> {
 
     fn finish(mut self: Box<Self>) -> Result<(), VolumeError> {
         self.append(&[])?;
-        if !seeded::active(Bug::CheckpointUnsynced) {
+        if !fault!(CheckpointUnsynced) {
             self.log.sync()?;
         }
         // who has the pool by now may need what is there

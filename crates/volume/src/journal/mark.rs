@@ -16,7 +16,7 @@ use onefold_seal::{CHECK_LEN, Check, ObjectId};
 
 use crate::error::VolumeError;
 use crate::ids::Writer;
-use crate::seeded::{self, Bug};
+use crate::seeded::fault;
 
 /// The file.
 pub(crate) const NAME: &str = "writer";
@@ -166,7 +166,7 @@ impl Mark {
     /// Says in both copies that this writer has the pool. False if an earlier one wrote to either
     /// meanwhile: it may have told what was not found here, or what it writes next hides the other.
     fn claim_both(&mut self) -> Result<bool, VolumeError> {
-        let copies = if seeded::active(Bug::ClaimedOnce) { 1 } else { COPIES };
+        let copies = if fault!(ClaimedOnce) { 1 } else { COPIES };
         for _ in 0..copies {
             self.put(self.said.cut)?;
             if self.unchanged()? < COPIES {
@@ -186,9 +186,7 @@ impl Mark {
 
     /// From frame `first` on only this writer's count.
     pub(crate) fn cut_at(&mut self, first: u64) -> Result<(), VolumeError> {
-        if seeded::active(Bug::CutUntold) {
-            return Ok(());
-        }
+        fault!(CutUntold => return Ok(()));
         let cut = Cut { first, writer: self.said.writer, is_begun: false };
         self.write(cut)?;
         self.write(cut)

@@ -119,7 +119,7 @@ impl Pool {
             let (volume, _) = find(&state.volumes, name)?;
             let one = state.volumes.remove(&volume).expect("just found");
             one.size.set(0);
-            state.let_die(volume, one.map, vec![Record::Delete { volume }])
+            state.let_die(volume, one.map, &[Record::Delete { volume }])
         };
         self.0.settle(deleted)
     }
@@ -187,7 +187,7 @@ impl Pool {
             one.source = Some(source);
             let before = std::mem::replace(&mut one.map, map);
             let made_anew = one.create_record(volume, one.source);
-            state.let_die(volume, before, vec![Record::Delete { volume }, made_anew])
+            state.let_die(volume, before, &[Record::Delete { volume }, made_anew])
         };
         self.0.settle(replaced)
     }

@@ -14,7 +14,7 @@ use crate::error::VolumeError;
 use crate::ids::{VolumeId, container_name, container_of, is_container};
 use crate::journal::metadata::{Known, Metadata, Shard, Taken};
 use crate::recovery::replay::Replayed;
-use crate::seeded::{self, Bug};
+use crate::seeded::fault;
 use crate::state::State;
 use crate::state::dying::Dying;
 use crate::state::map::References;
@@ -111,7 +111,7 @@ fn remove_unnamed(
             // who began it may go on with it, having lost the pool and not knowing that yet
             pages.next = pages.next.max(number + 1);
         }
-        if !seeded::active(Bug::RemovedUnseen) {
+        if !fault!(RemovedUnseen) {
             expect_current()?;
         }
         folder.remove(&container_name(number))?;

@@ -15,7 +15,7 @@ use crate::engine::parts::Engine;
 use crate::engine::room::Purpose;
 use crate::error::VolumeError;
 use crate::ids::Handle;
-use crate::seeded::{self, Bug};
+use crate::seeded::fault;
 use crate::state::pages::MIN_FILL;
 use crate::sync::maintenance::Maintaining;
 
@@ -184,7 +184,7 @@ impl Engine {
             });
             self.append(&mut self.appender(), &new, Purpose::Move, &*table, |state, to, one| {
                 let record = state.pages.move_page(one.of.0, to);
-                if let Some(record) = record.filter(|_| !seeded::active(Bug::MovesUntold)) {
+                if let Some(record) = record.filter(|_| !fault!(MovesUntold)) {
                     state.waiting.push(&record);
                 }
             })?;

@@ -11,21 +11,19 @@
 use crate::engine::hook::Between;
 use crate::engine::parts::Engine;
 use crate::error::VolumeError;
-use crate::seeded::{self, Bug};
+use crate::seeded::fault;
 use crate::state::State;
-use crate::state::dying::Dead;
 
 impl Engine {
-    /// Makes durable that a map is no volume's any more, lets go of what it refers to, and gives back
-    /// the space of what is dead then.
-    pub(crate) fn settle(&self, dead: Dead) -> Result<(), VolumeError> {
+    /// Makes durable that the map `dead` is no volume's any more, lets go of what it refers to, and gives
+    /// back the space of what is dead then. Without such a map it is a commit.
+    pub(crate) fn settle(&self, dead: Option<u64>) -> Result<(), VolumeError> {
+        let Some(number) = dead else { return self.commit() };
+        let untold = fault!(ReleasedUntold).then(|| self.state().waiting.take());
         let told = self.commit();
-        let Some(number) = dead.number else { return told };
         // whether that could be told or not: nobody can get at the map any more
         self.release(number);
-        if seeded::active(Bug::ReleasedUntold) {
-            self.state().waiting.push_together(&dead.records);
-        }
+        fault!(ReleasedUntold => self.state().waiting.put_back(untold.unwrap_or_default()));
         told?;
         self.commit()
     }

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use crate::ids::VolumeId;
-use crate::journal::record::Record;
 use crate::state::map::{Map, References};
 
 /// Segments that are let go at a time, while others wait: so many blocks as an erase takes at a time.
@@ -44,10 +43,4 @@ impl Dying {
         }
         is_left
     }
-}
-
-/// A map that is to be let go, unless it has no segments, and the records that say why.
-pub(crate) struct Dead {
-    pub(crate) number: Option<u64>,
-    pub(crate) records: Vec<Record>,
 }

@@ -12,8 +12,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use crate::ids::{Handle, VolumeId};
 use crate::journal::record::Record;
-use crate::seeded::{self, Bug};
-use crate::state::dying::{Dead, Dying};
+use crate::seeded::fault;
+use crate::state::dying::Dying;
 use crate::state::map::Map;
 use crate::state::pages::Pages;
 use crate::state::volume::VolumeState;
@@ -69,14 +69,16 @@ impl State {
         self.waiting.push(&Record::Map { volume, block, to });
     }
 
-    /// `volume` no longer has `map`, as `records` say, which are durable together.
-    pub(crate) fn let_die(&mut self, volume: VolumeId, map: Map, records: Vec<Record>) -> Dead {
-        let is_empty = map.is_empty();
-        if is_empty || !seeded::active(Bug::ReleasedUntold) {
-            self.waiting.push_together(&records);
-        }
-        let number = (!is_empty).then(|| self.dying.add(volume, map));
-        Dead { number, records }
+    /// `volume` no longer has `map`, as `records` say, which are durable together. Returns the number of
+    /// the dying map, unless it has no segments.
+    pub(crate) fn let_die(
+        &mut self,
+        volume: VolumeId,
+        map: Map,
+        records: &[Record],
+    ) -> Option<u64> {
+        self.waiting.push_together(records);
+        (!map.is_empty()).then(|| self.dying.add(volume, map))
     }
 
     /// Lets the segments from `index` on know where the pages of a container were moved, as many as may
@@ -96,9 +98,7 @@ impl State {
             (to != page).then_some(to)
         };
         let mut maps: Vec<&mut Map> = volumes.values_mut().map(|one| &mut one.map).collect();
-        if !seeded::active(Bug::DyingUnforwarded) {
-            maps.extend(dying.maps_mut());
-        }
+        maps.extend(dying.maps_mut().filter(|_| !fault!(DyingUnforwarded)));
         let mut told = 0;
         while told < FORWARDED {
             let next = maps.iter().filter_map(|map| map.next_index(index)).min()?;

@@ -19,7 +19,7 @@ use crate::containers::located::{Located, short};
 use crate::error::VolumeError;
 use crate::ids::Handle;
 use crate::journal::record::Record;
-use crate::seeded::{self, Bug};
+use crate::seeded::fault;
 use crate::state::bits::Bits;
 use crate::state::map::References;
 use crate::state::sparse::Sparse;
@@ -359,13 +359,8 @@ impl Pages {
         container.is_sealed = true;
         container.file.complete();
         self.maybe_dead.push(number);
-        if seeded::active(Bug::ClosedUnsynced) {
-            container.file.let_close();
-        }
-        if seeded::active(Bug::SealedUnsynced) {
-            self.unsynced.retain(|file| file.number() != number);
-            return;
-        }
+        fault!(ClosedUnsynced => container.file.let_close());
+        fault!(SealedUnsynced => return self.unsynced.retain(|file| file.number() != number));
         self.unsynced.push(Arc::clone(&container.file));
     }
 

@@ -2,7 +2,7 @@
 
 use crate::journal::metadata::MAX_BATCH;
 use crate::journal::record::Record;
-use crate::seeded::{self, Bug};
+use crate::seeded::fault;
 
 /// Records that are not known to be durable yet, in the bodies of batches.
 #[derive(Default)]
@@ -45,13 +45,9 @@ impl Waiting {
     }
 
     /// Puts back what was not acknowledged, before what came since.
-    pub(crate) fn put_back(&mut self, mut bodies: Vec<Vec<u8>>) {
+    pub(crate) fn put_back(&mut self, bodies: Vec<Vec<u8>>) {
         self.bytes += bodies.iter().map(Vec::len).sum::<usize>();
-        if seeded::active(Bug::RetryGrown) {
-            bodies.append(&mut self.bodies);
-            self.bodies = bodies;
-            return;
-        }
+        fault!(RetryGrown => return drop(self.bodies.splice(..0, bodies)));
         self.unacknowledged = bodies;
     }
 
