@@ -1,9 +1,7 @@
 //! What a pool knows, in its folder: journals of batches, and checkpoints that take their place.
 //!
-//! A batch is a frame of a journal. Each writer has journals of its own, so that nothing a process
-//! appends that has lost the pool lies where another one's frames are; which of them count follows
-//! from where the journals begin, and from the [mark](crate::journal::mark). A batch is acknowledged if its
-//! frame is synced and the mark was this writer's after that.
+//! A batch is a frame of a journal. Each writer has journals of its own; which frames count, and when a
+//! batch is acknowledged, follows from the [fencing](super#fencing) of writers.
 
 use std::cmp::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -207,7 +205,7 @@ impl Journals {
         self.journal.lock().expect("nobody panics with it")
     }
 
-    /// Fails unless the pool is `writer`'s, and the mark says so.
+    /// Fails unless `writer` owns the pool, as the mark says.
     fn expect_own(&self, writer: Writer) -> Result<(), VolumeError> {
         match &*self.mark() {
             Some(mark) if mark.writer() == writer => mark.expect_own(),
@@ -228,8 +226,8 @@ impl Journals {
         self.record.lock().expect("nobody panics with it")
     }
 
-    /// Reads what counts for who has just written `mark`, up to the first frame that is missing or
-    /// damaged.
+    /// Reads what counts for the writer that has just claimed `mark`, up to the first frame that is missing
+    /// or damaged.
     pub(crate) fn read(&self, mark: &Mark, take: &mut Take<'_>) -> Result<Found, VolumeError> {
         let (names, cut) = (self.folder.names()?, mark.cut());
         let journals = Begin::all(&names, JOURNAL);
@@ -523,7 +521,8 @@ impl Metadata for Journals {
         {
             return Err(journal.stop("the journal could not be synced", &error));
         }
-        // who took the pool over before this does not know of the frame, who does so after it does
+        // Look after the sync: a writer that took over before this may have missed the frame; a later one
+        // reads it.
         if !fault!(SupersededUnseen)
             && let Err(error) = self.expect_own(writer)
         {
@@ -617,7 +616,7 @@ impl Checkpoint for Writing<'_> {
         if !fault!(CheckpointUnsynced) {
             self.log.sync()?;
         }
-        // who has the pool by now may need what is there
+        // a later writer may need the older files
         self.journals.expect_own(self.begin.writer)?;
         self.is_done = true;
         self.journals.journal().base = self.begin.first;

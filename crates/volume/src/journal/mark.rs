@@ -1,14 +1,5 @@
-//! The mark: who has a pool, in a file that each opening writes over.
-//!
-//! A lock on a file keeps two processes from having a pool. A machine that slept, or a network file
-//! system that forgot the lock, can still leave one that does not know that it lost the pool. It looks
-//! at the mark: whoever opens the pool writes there before reading anything, so that of the two
-//! either the one sees the mark or the other sees what the one has made durable.
-//!
-//! The mark is two copies. What a writer says that others have to know, that it has the pool and
-//! where the cut is, it writes to both. And it looks at both before each that it writes. So one that
-//! lost the pool writes at most one more before it finds out, and the other one still says who has
-//! it. A torn copy leaves the other one as well.
+//! The mark: the file that names the owner of a pool and the cut, for the [fencing](super#fencing) of
+//! writers.
 
 use onefold_backend::{BackendError, Folder, Pages};
 use onefold_seal::wire::{Put, Reader};
@@ -31,7 +22,7 @@ pub(crate) const LIMIT: u64 = 1 << 63;
 
 const LEN: usize = 4 * 8 + 1 + CHECK_LEN;
 
-/// How far the frames of earlier writers count.
+/// The fencing point: how far the frames of earlier writers count.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Cut {
     /// Whose first frame has this number. Frames from it on of earlier writers were never
@@ -47,9 +38,9 @@ pub(crate) struct Cut {
 struct Said {
     /// How often it was written.
     count: u64,
-    /// Who has the pool.
+    /// The owner.
     writer: Writer,
-    /// Of the last that had read the pool before it changed anything.
+    /// Of the last writer that had read the pool before it changed anything.
     cut: Cut,
 }
 
@@ -89,7 +80,7 @@ impl Said {
     }
 }
 
-/// The mark of a pool, as whoever opened it last holds it.
+/// The mark of a pool, as a writer holds it.
 pub(crate) struct Mark {
     file: Box<dyn Pages + Sync>,
     pool: ObjectId,
@@ -98,8 +89,8 @@ pub(crate) struct Mark {
     copies: [[u8; LEN]; COPIES],
 }
 
-/// How often a pool is claimed anew where an earlier writer wrote to the mark meanwhile. One has but
-/// few writes before it looks.
+/// How often a claim starts again because an earlier writer wrote to the mark. Such a writer looks after
+/// each write, and stops.
 const CLAIMS: usize = 16;
 
 impl Mark {
@@ -132,7 +123,7 @@ impl Mark {
         }
     }
 
-    /// Takes the pool for a new writer, durably: no earlier one acknowledges anything from here on.
+    /// Claims the pool for a new writer, durably: on success no earlier one acknowledges anything any more.
     pub(crate) fn claim(folder: &dyn Folder, pool: ObjectId) -> Result<Self, VolumeError> {
         let mut file = folder.pages(NAME, PAGE)?;
         for _ in 0..CLAIMS {
@@ -163,8 +154,8 @@ impl Mark {
         Ok(Self { file, pool, said, copies })
     }
 
-    /// Says in both copies that this writer has the pool. False if an earlier one wrote to either
-    /// meanwhile: it may have told what was not found here, or what it writes next hides the other.
+    /// Puts this writer into both copies as the owner. False if an earlier writer wrote either in between:
+    /// it may have written a cut that was not found here, or its next write hides the other copy.
     fn claim_both(&mut self) -> Result<bool, VolumeError> {
         let copies = if fault!(ClaimedOnce) { 1 } else { COPIES };
         for _ in 0..copies {
@@ -184,7 +175,7 @@ impl Mark {
         self.said.cut
     }
 
-    /// From frame `first` on only this writer's count.
+    /// Puts the cut at frame `first`: from it on only frames of this writer count.
     pub(crate) fn cut_at(&mut self, first: u64) -> Result<(), VolumeError> {
         fault!(CutUntold => return Ok(()));
         let cut = Cut { first, writer: self.said.writer, is_begun: false };
@@ -192,7 +183,7 @@ impl Mark {
         self.write(cut)
     }
 
-    /// The journal that begins at the cut is there.
+    /// Notes that the journal which begins at the cut exists.
     pub(crate) fn begin(&mut self) -> Result<(), VolumeError> {
         self.write(Cut { is_begun: true, ..self.said.cut })
     }
@@ -213,7 +204,7 @@ impl Mark {
         Ok(())
     }
 
-    /// Fails if a later writer wrote it.
+    /// Fails if this writer is superseded.
     pub(crate) fn expect_own(&self) -> Result<(), VolumeError> {
         match self.unchanged()? {
             0 => Err(foreign()),
@@ -222,7 +213,7 @@ impl Mark {
     }
 
     /// How many of the copies are as they were left or found here: an earlier writer may have been in
-    /// the middle of writing one. Fails if a later writer wrote one.
+    /// the middle of writing one. Fails if this writer is superseded.
     fn unchanged(&self) -> Result<usize, VolumeError> {
         let mut unchanged = 0;
         for (found, expected) in read(&*self.file)?.iter().zip(&self.copies) {

@@ -63,29 +63,42 @@ pub struct Taken {
 
 /// Keeps what pools know.
 ///
-/// Operations are records as docs/pool-format.md has them, one behind the other, at most
-/// [`MAX_BATCH`] bytes at a time: those of a journal in batches, those of a checkpoint in
-/// checkpoints. Whoever keeps them need not know what they say.
+/// *Operations* are concatenated records of docs/pool-format.md, at most [`MAX_BATCH`] bytes at a time. An
+/// implementation need not understand them.
 ///
-/// **After an error** of a batch it is not known whether the batch is there, and the same batch is
-/// handed over again with the same number before any other is. Two errors are for good:
-/// [`VolumeError::Superseded`] and [`VolumeError::Stopped`].
+/// The caller must take a shard over before any other call, must number its batches in order, and must make
+/// durable whatever a batch names, the bytes of pages, before it submits the batch.
 ///
-/// **Panics** where a batch has no operations. To change a shard that this one never gave to anybody
-/// is an error or a panic.
+/// # Errors
+///
+/// [`VolumeError::Superseded`] and [`VolumeError::Stopped`] are permanent: the caller must change nothing
+/// any more, neither the shard nor containers. A call for a shard that was not taken over here fails with
+/// one of them. After any other error of a batch the caller cannot tell whether it was applied, and must
+/// submit the same bytes with the same number before any other batch.
+///
+/// # Panics
+///
+/// If operations are empty or longer than [`MAX_BATCH`], or for a shard that this one does not keep.
 pub trait Metadata: Send + Sync {
     /// Makes the caller the only writer of `shard`, durably, and gives all that the shard has to
     /// `take`: a checkpoint if there is one, and the batches since, in order.
     ///
-    /// No batch of an earlier writer is acknowledged or told after it, if it was not told here.
+    /// On success no batch of an earlier writer is acknowledged any more, and one that was not given to
+    /// `take` is never given to a later writer.
+    ///
+    /// # Errors
+    ///
+    /// If what the shard has cannot be read whole, or `take` refuses it. An earlier writer may be
+    /// superseded then, and the caller may try again.
     fn take_over(&self, shard: Shard, take: &mut Take<'_>) -> Result<Taken, VolumeError>;
 
-    /// Adds `operations`, which are not empty, as batch number `sequence`: all of them or none.
-    /// Durable when this returns, and told to whoever takes the shard over then.
+    /// Applies `operations` as batch number `sequence`: all of them or none. On success they are durable,
+    /// and any later writer gets them. A batch that was applied before succeeds and changes nothing.
     ///
-    /// A batch that is there already is answered like that again and nothing is done; one that
-    /// leaves out a number is [`VolumeError::OutOfOrder`]; and of a writer that is not the last there
-    /// was, nothing is taken any more: [`VolumeError::Superseded`].
+    /// # Errors
+    ///
+    /// [`VolumeError::OutOfOrder`] if a number was left out, [`VolumeError::Superseded`] if `writer` is not
+    /// the last one.
     fn apply_batch(
         &self,
         shard: Shard,
@@ -94,8 +107,8 @@ pub trait Metadata: Send + Sync {
         operations: &[u8],
     ) -> Result<(), VolumeError>;
 
-    /// Fails if another one took the shard over, as far as that can be seen. For what is changed
-    /// beside batches: containers.
+    /// Fails if `writer` is superseded, as far as that can be seen. The caller must ask before it changes
+    /// what batches do not cover: containers.
     fn expect_current(&self, shard: Shard, writer: Writer) -> Result<(), VolumeError>;
 
     /// Notes durably which batch was acknowledged last, so that taking the shard over finds out if it
@@ -108,9 +121,8 @@ pub trait Metadata: Send + Sync {
         Ok(())
     }
 
-    /// Begins a checkpoint, which says how the pool is when all batches before number `sequence` have
-    /// been applied and no other; that is the number of the next batch. Meanwhile and until it is
-    /// finished batches are added and told as before.
+    /// Begins a checkpoint of the pool as it is before batch number `sequence`, the next one. Until the
+    /// checkpoint is finished, batches are applied and given to later writers as before.
     ///
     /// `None` if there was no batch since the last checkpoint.
     fn checkpoint<'a>(
@@ -121,11 +133,11 @@ pub trait Metadata: Send + Sync {
     ) -> Result<Option<Box<dyn Checkpoint + 'a>>, VolumeError>;
 }
 
-/// A checkpoint that is being written. Unless it is finished it is none.
+/// A checkpoint that is being written. It has no effect unless it is finished.
 pub trait Checkpoint {
-    /// Adds operations, which are not empty.
+    /// Adds operations, which must not be empty.
     fn put(&mut self, operations: &[u8]) -> Result<(), VolumeError>;
 
-    /// Lets it take the place of the batches before it, durably.
+    /// Lets it take the place of the batches before it, durably. On error it has no effect, or all of it.
     fn finish(self: Box<Self>) -> Result<(), VolumeError>;
 }
