@@ -54,13 +54,13 @@ impl Volume {
         self.block_size.bytes().into()
     }
 
-    fn expect_writable(&self) -> Result<(), BlockError> {
+    fn ensure_writable(&self) -> Result<(), BlockError> {
         if self.is_read_only { Err(BlockError::ReadOnly) } else { Ok(()) }
     }
 
     /// Fails if the volume was deleted, or rolled back. Whoever has locks of its blocks knows that it is
     /// not rolled back meanwhile.
-    fn expect_there(&self) -> Result<(), VolumeError> {
+    fn ensure_there(&self) -> Result<(), VolumeError> {
         if self.size.get() == 0 { Err(VolumeError::Deleted) } else { Ok(()) }
     }
 
@@ -161,7 +161,7 @@ impl Volume {
 
     /// Puts all `writes`; blocks at their ends are changed in part. Who calls has their locks.
     fn put(&self, writes: &[(u64, &[u8])]) -> Result<(), VolumeError> {
-        self.expect_there()?;
+        self.ensure_there()?;
         let len = self.block_len() as usize;
         let mut batch = Vec::with_capacity(BATCH.min(writes.len()));
         for &(offset, data) in writes {
@@ -201,7 +201,7 @@ impl Volume {
     ///
     /// After an error the first ones are holes.
     fn erase_blocks(&self, mut blocks: Range<u64>) -> Result<(), BlockError> {
-        self.engine.shard.expect_running().map_err(block_error)?;
+        self.engine.shard.ensure_running().map_err(block_error)?;
         while !blocks.is_empty() {
             let (alike, are_holes) =
                 self.engine.alike(self.id, blocks.clone()).map_err(block_error)?;
@@ -210,11 +210,11 @@ impl Volume {
                 continue;
             }
             // before blocks are locked: it may wait for the disk
-            self.engine.expect_room(self.id).map_err(block_error)?;
+            self.engine.ensure_room(self.id).map_err(block_error)?;
             let end = blocks.end.min(blocks.start + ERASED);
             let step = blocks.start..end;
             let _blocks = self.engine.blocks.lock(self.id, [step], []);
-            self.expect_there().map_err(block_error)?;
+            self.ensure_there().map_err(block_error)?;
             self.engine.erase(self.id, blocks.start..end);
             blocks.start = end;
         }
@@ -271,7 +271,7 @@ impl BlockDevice for Volume {
         writes: &[(u64, &[u8])],
         durability: Durability,
     ) -> Result<(), BlockError> {
-        self.expect_writable()?;
+        self.ensure_writable()?;
         let size = self.size();
         let (mut whole, mut parts) = (Vec::with_capacity(writes.len()), Vec::new());
         for (offset, data) in writes {
@@ -289,7 +289,7 @@ impl BlockDevice for Volume {
     }
 
     fn erase(&self, range: Range<u64>, durability: Durability) -> Result<(), BlockError> {
-        self.expect_writable()?;
+        self.ensure_writable()?;
         let range = self.within(range)?;
         self.erase_blocks(self.whole(&range))?;
         self.finish(durability)
@@ -303,7 +303,7 @@ impl BlockDevice for Volume {
         _zeroes: Zeroes,
         durability: Durability,
     ) -> Result<(), BlockError> {
-        self.expect_writable()?;
+        self.ensure_writable()?;
         let range = self.within(range)?;
         let whole = self.whole(&range);
         let put = |bytes: Range<u64>| {
@@ -360,16 +360,16 @@ impl BlockDevice for Volume {
     }
 
     fn resize(&self, size: u64) -> Result<(), BlockError> {
-        self.expect_writable()?;
+        self.ensure_writable()?;
         check_size(size, self.block_size).map_err(|_| BlockError::BadSize {
             size,
             expected: "a positive multiple of the block size",
         })?;
-        self.engine.shard.expect_running().map_err(block_error)?;
+        self.engine.shard.ensure_running().map_err(block_error)?;
         let shortened = {
             // nobody writes meanwhile
             let _blocks = self.engine.blocks.lock(self.id, [], std::iter::once(0..u64::MAX));
-            self.expect_there().map_err(block_error)?;
+            self.ensure_there().map_err(block_error)?;
             let mut state = self.engine.state();
             let State { volumes, pages, .. } = &mut *state;
             let one = volumes.get_mut(&self.id);

@@ -54,17 +54,17 @@ impl Located {
     pub(crate) fn read_stored(&self) -> Result<Vec<u8>, VolumeError> {
         let mut stored = vec![0; self.stored_len as usize];
         self.file.read(self.offset.into(), &mut stored)?;
-        self.expect_check(Check::of(&[&stored]).as_bytes())?;
+        self.ensure_check(Check::of(&[&stored]).as_bytes())?;
         Ok(stored)
     }
 
     /// Fills `page` from its stored bytes, whose BLAKE3 hash begins with their check.
     fn unpack(&self, stored: &[u8], hash: &[u8], page: &mut [u8]) -> Result<(), VolumeError> {
-        self.expect_check(hash)?;
+        self.ensure_check(hash)?;
         self.decompress(stored, page)
     }
 
-    fn expect_check(&self, check: &[u8]) -> Result<(), VolumeError> {
+    fn ensure_check(&self, check: &[u8]) -> Result<(), VolumeError> {
         match short(check) == self.check {
             true => Ok(()),
             false => Err(self.damaged("the page's bytes are not those that were written".into())),

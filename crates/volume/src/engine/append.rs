@@ -30,9 +30,9 @@ impl Engine {
         let mut rest = new.all();
         let mut entered = Vec::with_capacity(rest.pages.len());
         while let Some(next) = rest.pages.first() {
-            self.room.expect_reserve(purpose)?;
-            self.expect_quota(appender, next.stored_len as usize, quota)?;
-            self.shard.expect_current()?;
+            self.room.ensure_reserve(purpose)?;
+            self.ensure_quota(appender, next.stored_len as usize, quota)?;
+            self.shard.ensure_current()?;
             let mut append = || {
                 let number = self.open_container(appender)?;
                 let room = quota.map_or(u64::MAX, |quota| self.state().pages.room(quota));
@@ -69,8 +69,11 @@ impl Engine {
         }
         let number = self.state().pages.next;
         let (file, len) = appender.begin(number)?;
-        self.state().pages.begin(file, len);
-        let taken = self.state().pages.bytes();
+        let taken = {
+            let mut state = self.state();
+            state.pages.begin(file, len);
+            state.pages.bytes()
+        };
         self.room.look(taken);
         Ok(number)
     }
@@ -85,7 +88,7 @@ impl Engine {
     }
 
     /// Fails if a page of so many stored bytes is too much for the quota.
-    fn expect_quota(
+    fn ensure_quota(
         &self,
         appender: &Appender,
         stored_len: usize,

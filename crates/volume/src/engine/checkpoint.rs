@@ -31,7 +31,7 @@ impl Engine {
     fn write_checkpoint(&self) -> Result<(), VolumeError> {
         let (image, checkpoint, bytes, before) = {
             let mut batches = self.shard.batches();
-            self.shard.expect_running()?;
+            self.shard.ensure_running()?;
             // The image is how the pool is when all that waits is there.
             let (image, bodies, files) = {
                 let appender = self.appender();

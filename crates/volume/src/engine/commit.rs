@@ -18,8 +18,8 @@ impl Engine {
     /// Fails unless `volume` can be changed. If much waits it is written first; if somebody does that
     /// already, nobody else waits for the disk until several times as much is waiting. So what waits is
     /// bounded, also while the disk is full.
-    pub(crate) fn expect_room(&self, volume: VolumeId) -> Result<(), VolumeError> {
-        self.shard.expect_running()?;
+    pub(crate) fn ensure_room(&self, volume: VolumeId) -> Result<(), VolumeError> {
+        self.shard.ensure_running()?;
         let waiting = {
             let state = self.state();
             if !state.volumes.contains_key(&volume) {
@@ -45,7 +45,7 @@ impl Engine {
             let batches = self.shard.batches();
             (batches.durable < came).then_some(batches)
         });
-        let Some(batches) = batches else { return self.shard.expect_running() };
+        let Some(batches) = batches else { return self.shard.ensure_running() };
         self.commit_holding(batches)
     }
 
@@ -65,7 +65,7 @@ impl Engine {
     }
 
     fn commit_to(&self, mut batches: MutexGuard<'_, Batches>) -> Result<(), VolumeError> {
-        self.shard.expect_running()?;
+        self.shard.ensure_running()?;
         let (bodies, came, files) = {
             let mut state = self.state();
             let State { pages, waiting, .. } = &mut *state;

@@ -213,7 +213,7 @@ impl Room {
     }
 
     /// Fails if the reserve was spent, unless that is what it is for.
-    pub(crate) fn expect_reserve(&self, purpose: Purpose) -> Result<(), VolumeError> {
+    pub(crate) fn ensure_reserve(&self, purpose: Purpose) -> Result<(), VolumeError> {
         if purpose == Purpose::Move {
             return Ok(());
         }

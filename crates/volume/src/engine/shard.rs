@@ -54,7 +54,7 @@ impl OwnShard {
     }
 
     /// Fails unless the pool may be changed.
-    pub(crate) fn expect_running(&self) -> Result<(), VolumeError> {
+    pub(crate) fn ensure_running(&self) -> Result<(), VolumeError> {
         if self.is_read_only {
             return Err(VolumeError::ReadOnlyPool);
         }
@@ -65,7 +65,7 @@ impl OwnShard {
     }
 
     /// Fails if another process has the pool by now, whose pages must not be written over.
-    pub(crate) fn expect_current(&self) -> Result<(), VolumeError> {
+    pub(crate) fn ensure_current(&self) -> Result<(), VolumeError> {
         self.metadata.expect_current(self.shard, self.writer).map_err(|error| self.noted(error))
     }
 

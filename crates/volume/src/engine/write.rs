@@ -52,7 +52,7 @@ impl Engine {
     ///
     /// On error some blocks are mapped, and the others are as before.
     pub(crate) fn put(&self, volume: VolumeId, pages: &[Page<'_>]) -> Result<(), VolumeError> {
-        self.expect_room(volume)?;
+        self.ensure_room(volume)?;
         let (zeros, pages): (Vec<Page<'_>>, Vec<Page<'_>>) =
             pages.iter().copied().partition(|(_, page)| is_zero(page));
         let bytes: Vec<&[u8]> = pages.iter().map(|(_, page)| *page).collect();

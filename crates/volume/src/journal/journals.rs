@@ -134,7 +134,7 @@ struct Journal {
 }
 
 impl Journal {
-    fn expect_running(&self) -> Result<(), VolumeError> {
+    fn ensure_running(&self) -> Result<(), VolumeError> {
         match &self.stopped {
             None => Ok(()),
             Some(why) => Err(VolumeError::Stopped { why: why.clone() }),
@@ -206,9 +206,9 @@ impl Journals {
     }
 
     /// Fails unless `writer` owns the pool, as the mark says.
-    fn expect_own(&self, writer: Writer) -> Result<(), VolumeError> {
+    fn ensure_own(&self, writer: Writer) -> Result<(), VolumeError> {
         match &*self.mark() {
-            Some(mark) if mark.writer() == writer => mark.expect_own(),
+            Some(mark) if mark.writer() == writer => mark.ensure_own(),
             Some(mark) => Err(VolumeError::Superseded { writer, by: mark.writer() }),
             None => Err(nobody()),
         }
@@ -473,7 +473,7 @@ impl Metadata for Journals {
         });
         if read.is_err() {
             // what is missing may have gone since, with a later writer's checkpoint
-            mark.expect_own()?;
+            mark.ensure_own()?;
         }
         let Found { base, next, places, .. } = read?;
         // before anything is changed or removed that a frame from here on could name
@@ -494,8 +494,8 @@ impl Metadata for Journals {
         self.expect(shard);
         assert!(!operations.is_empty(), "a frame without a body ends a checkpoint");
         let mut journal = self.journal();
-        journal.expect_running()?;
-        self.expect_own(writer)?;
+        journal.ensure_running()?;
+        self.ensure_own(writer)?;
         match sequence.cmp(&journal.next) {
             Ordering::Less => return Ok(()),
             Ordering::Greater => {
@@ -524,7 +524,7 @@ impl Metadata for Journals {
         // Look after the sync: a writer that took over before this may have missed the frame; a later one
         // reads it.
         if !fault!(SupersededUnseen)
-            && let Err(error) = self.expect_own(writer)
+            && let Err(error) = self.ensure_own(writer)
         {
             return Err(journal.stop_by_mark("the pool was lost, or may be", error));
         }
@@ -541,7 +541,7 @@ impl Metadata for Journals {
             return Ok(());
         }
         // A superseded writer leaves the record to its successor.
-        self.expect_own(last.writer)?;
+        self.ensure_own(last.writer)?;
         if recorded.record.is_none() {
             recorded.record = Some(acknowledged::Record::open(&*self.folder, self.pool)?.0);
         }
@@ -552,7 +552,7 @@ impl Metadata for Journals {
 
     fn expect_current(&self, shard: Shard, writer: Writer) -> Result<(), VolumeError> {
         self.expect(shard);
-        self.expect_own(writer)
+        self.ensure_own(writer)
     }
 
     fn checkpoint<'a>(
@@ -563,8 +563,8 @@ impl Metadata for Journals {
     ) -> Result<Option<Box<dyn Checkpoint + 'a>>, VolumeError> {
         self.expect(shard);
         let mut journal = self.journal();
-        journal.expect_running()?;
-        self.expect_own(writer)?;
+        journal.ensure_running()?;
+        self.ensure_own(writer)?;
         if sequence != journal.next {
             return Err(VolumeError::OutOfOrder { sequence, expected: journal.next });
         }
@@ -617,7 +617,7 @@ impl Checkpoint for Writing<'_> {
             self.log.sync()?;
         }
         // a later writer may need the older files
-        self.journals.expect_own(self.begin.writer)?;
+        self.journals.ensure_own(self.begin.writer)?;
         self.is_done = true;
         self.journals.journal().base = self.begin.first;
         let folder = &*self.journals.folder;

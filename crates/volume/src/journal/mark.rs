@@ -190,7 +190,7 @@ impl Mark {
 
     /// Writes one copy, unless a later writer has the pool.
     fn write(&mut self, cut: Cut) -> Result<(), VolumeError> {
-        self.expect_own()?;
+        self.ensure_own()?;
         self.put(cut)
     }
 
@@ -205,7 +205,7 @@ impl Mark {
     }
 
     /// Fails if this writer is superseded.
-    pub(crate) fn expect_own(&self) -> Result<(), VolumeError> {
+    pub(crate) fn ensure_own(&self) -> Result<(), VolumeError> {
         match self.unchanged()? {
             0 => Err(foreign()),
             _ => Ok(()),
@@ -274,19 +274,19 @@ mod tests {
             assert_eq!(mark.writer(), Writer(writer));
             let check = |last: &Option<Mark>| {
                 if let Some(last) = last {
-                    let error = last.expect_own().unwrap_err();
+                    let error = last.ensure_own().unwrap_err();
                     assert!(matches!(error, VolumeError::Superseded { .. }), "{error}");
                 }
             };
             check(&last);
-            mark.expect_own().unwrap();
+            mark.ensure_own().unwrap();
             mark.cut_at(writer * 10).unwrap();
             check(&last);
-            mark.expect_own().unwrap();
+            mark.ensure_own().unwrap();
             if writer % 2 == 0 {
                 mark.begin().unwrap();
                 check(&last);
-                mark.expect_own().unwrap();
+                mark.ensure_own().unwrap();
             }
             last = Some(mark);
         }
@@ -308,7 +308,7 @@ mod tests {
             let mark = Mark::claim(&folder, POOL).unwrap();
             let cut = Cut { first: 7, writer: Writer(2), is_begun: false };
             assert_eq!((mark.writer(), mark.cut()), (Writer(3), cut));
-            mark.expect_own().unwrap();
+            mark.ensure_own().unwrap();
         }
     }
 
@@ -381,11 +381,11 @@ mod tests {
             let mut later = Mark::claim(&folder, POOL).unwrap();
             // it had looked, and was to write where the claim is by now
             late(&mut early, Cut { is_begun: is_cut, writer: Writer(1), ..Cut::default() });
-            assert!(is_superseded(early.expect_own(), 1, 2));
+            assert!(is_superseded(early.ensure_own(), 1, 2));
             assert!(is_superseded(early.begin(), 1, 2), "it looks before it writes once more");
-            later.expect_own().unwrap();
+            later.ensure_own().unwrap();
             later.cut_at(4).unwrap();
-            assert!(is_superseded(early.expect_own(), 1, 2));
+            assert!(is_superseded(early.ensure_own(), 1, 2));
             let next = Mark::claim(&folder, POOL).unwrap();
             assert_eq!((next.writer(), next.cut()), (Writer(3), later.cut()));
         }
@@ -398,7 +398,7 @@ mod tests {
         let mut later = Mark::claim(&folder, POOL).unwrap();
         later.cut_at(3).unwrap();
         assert!(is_superseded(early.cut_at(9), 1, 2));
-        later.expect_own().unwrap();
+        later.ensure_own().unwrap();
         assert_eq!(Mark::claim(&folder, POOL).unwrap().cut(), later.cut());
     }
 
@@ -417,8 +417,8 @@ mod tests {
         early.said.count += 100;
         let cut = early.cut();
         late(&mut early, cut);
-        assert!(is_superseded(early.expect_own(), 1, 3));
-        later.expect_own().unwrap();
+        assert!(is_superseded(early.ensure_own(), 1, 3));
+        later.ensure_own().unwrap();
         assert_eq!(Mark::claim(&folder, POOL).unwrap().cut(), later.cut());
     }
 
@@ -432,7 +432,7 @@ mod tests {
         // neither goes on in doubt
         let claimed = Mark::claim(&folder, POOL).unwrap();
         assert_eq!(claimed.writer(), Writer(2));
-        assert!(is_superseded(one.expect_own(), 1, 2) && is_superseded(other.begin(), 1, 2));
+        assert!(is_superseded(one.ensure_own(), 1, 2) && is_superseded(other.begin(), 1, 2));
     }
 
     #[test]
@@ -444,8 +444,8 @@ mod tests {
         later.cut_at(4).unwrap();
         let begun = Cut { is_begun: true, ..early.cut() };
         late(&mut early, begun);
-        later.expect_own().unwrap();
-        assert!(early.expect_own().is_err());
+        later.ensure_own().unwrap();
+        assert!(early.ensure_own().is_err());
         assert_eq!(Mark::claim(&folder, POOL).unwrap().cut(), later.cut());
     }
 }

@@ -26,9 +26,9 @@
 //!    finds no later writer. Therefore either the later writer reads the frame in step 2, or the earlier
 //!    one sees the claim of step 1. Nothing has to be compared and swapped, which files cannot.
 //! 6. *Look first.* A writer looks at both copies of the mark before it writes either (except in the first
-//!    write of a claim), before it appends pages to a container, before a recovery truncates, seals or
-//!    removes a container, and after a checkpoint is synced, before older files are removed.
-//! 7. *Stop.* A superseded writer changes nothing any more.
+//!    write of a claim), before it appends pages to a container or seals one, before a recovery truncates
+//!    or removes a container, and after a checkpoint is synced, before older files are removed.
+//! 7. *Stop.* A writer that finds itself superseded changes nothing any more.
 //!
 //! A look and the write after it are two steps, so a superseded writer may still write one copy of the
 //! mark. The other copy still names the owner, and its next look finds that. A torn copy leaves the other

@@ -66,7 +66,7 @@ impl Pool {
 
     fn add(&self, name: &str, new: New<'_>) -> Result<(), VolumeError> {
         check_name(name)?;
-        self.0.shard.expect_running()?;
+        self.0.shard.ensure_running()?;
         // a clock before 1970 tells nothing
         let made = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         {
@@ -113,7 +113,7 @@ impl Pool {
     /// The deletion is durable before they go. After an error of the disk a volume that is not there any
     /// more is gone for good, or goes with the next commit.
     pub fn delete_volume(&self, name: &str) -> Result<(), VolumeError> {
-        self.0.shard.expect_running()?;
+        self.0.shard.ensure_running()?;
         let deleted = {
             let mut state = self.0.state();
             let (volume, _) = find(&state.volumes, name)?;
@@ -128,7 +128,7 @@ impl Pool {
     /// volume it was made. Errors are those of a new volume, and [`VolumeError::NoVolume`].
     pub fn rename_volume(&self, name: &str, to: &str) -> Result<(), VolumeError> {
         check_name(to)?;
-        self.0.shard.expect_running()?;
+        self.0.shard.ensure_running()?;
         {
             let mut state = self.0.state();
             let (volume, _) = find(&state.volumes, name)?;
@@ -167,7 +167,7 @@ impl Pool {
     /// [`VolumeError::ReadOnly`] if `name` is one as well, and [`VolumeError::OtherBlocks`] if their
     /// blocks have other sizes.
     pub fn roll_back_volume(&self, name: &str, snapshot: &str) -> Result<(), VolumeError> {
-        self.0.shard.expect_running()?;
+        self.0.shard.ensure_running()?;
         let id = find(&self.0.state().volumes, name)?.0;
         let replaced = {
             // nobody writes meanwhile
@@ -179,7 +179,7 @@ impl Pool {
             if !of.is_read_only {
                 return Err(VolumeError::NotASnapshot { name: snapshot.to_owned() });
             }
-            one.expect_like(of.block_size)?;
+            one.ensure_like(of.block_size)?;
             let (size, map) = (of.size.get(), of.map.share());
             let one = state.volumes.get_mut(&volume).expect("just found");
             // those who have the former size change nothing any more

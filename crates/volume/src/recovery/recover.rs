@@ -71,21 +71,21 @@ pub(crate) fn recover(
     let mut damage = Vec::new();
     let mut waiting = Waiting::default();
     // another one may have the pool by now, and these files with it
-    let expect_current = || metadata.expect_current(shard, taken.writer);
+    let ensure_current = || metadata.expect_current(shard, taken.writer);
     for (container, image) in &containers {
         // pages are moved to later containers only, so that none but the last one goes on
         if appender.number().is_some() {
-            expect_current()?;
+            ensure_current()?;
             damage.extend(pages.close_open(&mut appender, &mut waiting));
         }
         if !image.is_sealed {
-            expect_current()?;
+            ensure_current()?;
         }
         damage.extend(pages.load(&mut appender, table, *container, image)?);
     }
     pages.next = pages.next.max(next_container);
     recount(&volumes, &mut pages);
-    remove_unnamed(&**folder, &containers, &mut pages, expect_current)?;
+    remove_unnamed(&**folder, &containers, &mut pages, ensure_current)?;
     if let Some(open) = appender.number()
         && pages.doom_open(open, |record| waiting.push(record))
     {
@@ -101,7 +101,7 @@ fn remove_unnamed(
     folder: &dyn Folder,
     named: &BTreeMap<u32, ContainerImage>,
     pages: &mut Pages,
-    expect_current: impl Fn() -> Result<(), VolumeError>,
+    ensure_current: impl Fn() -> Result<(), VolumeError>,
 ) -> Result<(), VolumeError> {
     let names = folder.names()?;
     let far = pages.next.saturating_add(FAR);
@@ -112,7 +112,7 @@ fn remove_unnamed(
             pages.next = pages.next.max(number + 1);
         }
         if !fault!(RemovedUnseen) {
-            expect_current()?;
+            ensure_current()?;
         }
         folder.remove(&container_name(number))?;
     }

@@ -73,7 +73,7 @@ impl Engine {
         if !is_worth_it {
             return Ok(());
         }
-        self.shard.expect_current()?;
+        self.shard.ensure_current()?;
         match self.room.with_reserve(|| self.seal(&mut appender)) {
             Err(error) if error.is_full() => Ok(()),
             sealed => sealed,
@@ -99,7 +99,7 @@ impl Engine {
     }
 
     fn compact_emptiest(&self, worth: Worth) -> Result<Compaction, VolumeError> {
-        self.shard.expect_running()?;
+        self.shard.ensure_running()?;
         self.close_sparse(worth)?;
         if worth == Worth::Any {
             // what is dead already takes no work

@@ -57,7 +57,7 @@ impl VolumeState {
     }
 
     /// Fails unless it can be written and has blocks of this size.
-    pub(crate) fn expect_like(&self, block_size: BlockSize) -> Result<(), VolumeError> {
+    pub(crate) fn ensure_like(&self, block_size: BlockSize) -> Result<(), VolumeError> {
         if self.is_read_only {
             return Err(VolumeError::ReadOnly { name: self.name.clone() });
         }
