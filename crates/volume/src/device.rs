@@ -58,8 +58,8 @@ impl Volume {
         if self.is_read_only { Err(BlockError::ReadOnly) } else { Ok(()) }
     }
 
-    /// Fails if the volume was deleted, or rolled back. Whoever has locks of its blocks knows that it is
-    /// not rolled back meanwhile.
+    /// Fails if the volume was deleted, or rolled back. Whoever has locks of its blocks knows that
+    /// it is not rolled back meanwhile.
     fn ensure_there(&self) -> Result<(), VolumeError> {
         if self.size.get() == 0 { Err(VolumeError::Deleted) } else { Ok(()) }
     }

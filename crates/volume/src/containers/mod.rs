@@ -1,4 +1,5 @@
-//! Containers: the files that hold pages, the one that takes new pages, and reads of many pages at a time.
+//! Containers: the files that hold pages, the one that takes new pages, and reads of many pages at
+//! a time.
 
 pub(crate) mod append;
 pub(crate) mod entry;

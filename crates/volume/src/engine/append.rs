@@ -13,9 +13,9 @@ use crate::journal::record::Record;
 use crate::state::State;
 
 impl Engine {
-    /// Appends `new` to containers, as far as there is room for `purpose`, and inserts it into `table`.
-    /// `settle` gets each page's handle and must take its first reference, in the state-lock section that
-    /// adds the page.
+    /// Appends `new` to containers, as far as there is room for `purpose`, and inserts it into
+    /// `table`. `settle` gets each page's handle and must take its first reference, in the
+    /// state-lock section that adds the page.
     ///
     /// On error all of this is done for a prefix of `new`.
     pub(crate) fn append<T>(

@@ -17,8 +17,8 @@ impl Engine {
         self.checkpoint_with(&self.maintenance.lock())
     }
 
-    /// Does the same for a thread that has maintenance. On a full disk it takes the reserve, and what the
-    /// batches took comes back.
+    /// Does the same for a thread that has maintenance. On a full disk it takes the reserve, and
+    /// what the batches took comes back.
     pub(crate) fn checkpoint_with(&self, _only: &Maintaining<'_>) -> Result<(), VolumeError> {
         let written = self.room.with_reserve(|| self.write_checkpoint());
         if written.is_ok() {

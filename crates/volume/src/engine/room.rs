@@ -1,5 +1,5 @@
-//! Room for new pages, as the engine sees it: what was refused, whether little is left, and a reserve with
-//! which compactions work on a full disk.
+//! Room for new pages, as the engine sees it: what was refused, whether little is left, and a
+//! reserve with which compactions work on a full disk.
 //!
 //! **Reserve.** The file `reserve` has no bytes, and blocks for two containers, where the disk can keep
 //! blocks for a file. A compaction, a commit or a checkpoint that meets a full disk gives them back and
@@ -19,8 +19,8 @@ use crate::error::VolumeError;
 /// The file whose blocks are the reserve.
 const NAME: &str = "reserve";
 
-/// Containers that the reserve has blocks for: one for the pages that are moved, and one for footers and
-/// for what the journal takes meanwhile.
+/// Containers that the reserve has blocks for: one for the pages that are moved, and one for
+/// footers and for what the journal takes meanwhile.
 const RESERVED: u64 = 2;
 
 /// Containers for which there is room when compactions begin, and the least part of a quota that is not
@@ -39,8 +39,8 @@ pub(crate) struct Reserve {
     held: Mutex<Held>,
     /// Whether it was tried to make the reserve whole.
     has_begun: AtomicBool,
-    /// Whether the disk has no room for it since it was given back. A disk that never had room for it does
-    /// without.
+    /// Whether the disk has no room for it since it was given back. A disk that never had room for
+    /// it does without.
     is_spent: AtomicBool,
 }
 
@@ -175,8 +175,8 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    /// That of a pool in `folder`, whose containers are closed from `container_len` bytes on and have at
-    /// most `quota` bytes together.
+    /// That of a pool in `folder`, whose containers are closed from `container_len` bytes on and
+    /// have at most `quota` bytes together.
     pub(crate) fn new(folder: Arc<dyn Folder>, container_len: u64, quota: Option<u64>) -> Self {
         Self {
             reserve: Reserve::new(folder, container_len),
@@ -237,8 +237,8 @@ impl Room {
         step()
     }
 
-    /// A container was begun, and all have `taken` bytes: sees that there is a reserve, and notes whether
-    /// there is little room left.
+    /// A container was begun, and all have `taken` bytes: sees that there is a reserve, and notes
+    /// whether there is little room left.
     pub(crate) fn look(&self, taken: u64) {
         self.reserve.begin();
         let low = LOW * self.container_len;

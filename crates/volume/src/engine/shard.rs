@@ -97,8 +97,8 @@ impl OwnShard {
         Ok(())
     }
 
-    /// Begins a checkpoint of how the pool is before the next batch, unless there was no batch since the
-    /// last one.
+    /// Begins a checkpoint of how the pool is before the next batch, unless there was no batch
+    /// since the last one.
     pub(super) fn begin_checkpoint(
         &self,
         batches: &Batches,
@@ -107,8 +107,8 @@ impl OwnShard {
         begun.map_err(|error| self.noted(error))
     }
 
-    /// Notes that the checkpoint which took the place of `bytes` failed: they are read at the next opening
-    /// as before, and worth the next try.
+    /// Notes that the checkpoint which took the place of `bytes` failed: they are read at the next
+    /// opening as before, and worth the next try.
     pub(super) fn checkpoint_failed(&self, bytes: u64, error: VolumeError) -> VolumeError {
         self.batches().bytes += bytes;
         self.noted(error)

@@ -48,7 +48,8 @@ fn all_same<'a>(pages: &'a [Unknown<'a>], first: usize) -> impl Iterator<Item = 
 }
 
 impl Engine {
-    /// Maps blocks of `volume` to pages with these bytes. The caller must hold the stripes of the blocks.
+    /// Maps blocks of `volume` to pages with these bytes. The caller must hold the stripes of the
+    /// blocks.
     ///
     /// On error some blocks are mapped, and the others are as before.
     pub(crate) fn put(&self, volume: VolumeId, pages: &[Page<'_>]) -> Result<(), VolumeError> {

@@ -29,8 +29,8 @@ impl Ahead {
         ahead
     }
 
-    /// Appends a frame; it is durable after the next sync. Returns its check. On a disk that has no room just now what is
-    /// left of it is used, and each time it is asked for more.
+    /// Appends a frame; it is durable after the next sync. Returns its check. On a disk that has no
+    /// room just now what is left of it is used, and each time it is asked for more.
     pub(crate) fn append(
         &mut self,
         owner: Owner,

@@ -226,8 +226,8 @@ impl Journals {
         self.record.lock().expect("nobody panics with it")
     }
 
-    /// Reads what counts for the writer that has just claimed `mark`, up to the first frame that is missing
-    /// or damaged.
+    /// Reads what counts for the writer that has just claimed `mark`, up to the first frame that is
+    /// missing or damaged.
     pub(crate) fn read(&self, mark: &Mark, take: &mut Take<'_>) -> Result<Found, VolumeError> {
         let (names, cut) = (self.folder.names()?, mark.cut());
         let journals = Begin::all(&names, JOURNAL);
@@ -521,8 +521,8 @@ impl Metadata for Journals {
         {
             return Err(journal.stop("the journal could not be synced", &error));
         }
-        // Look after the sync: a writer that took over before this may have missed the frame; a later one
-        // reads it.
+        // Look after the sync: a writer that took over before this may have missed the frame; a
+        // later one reads it.
         if !fault!(SupersededUnseen)
             && let Err(error) = self.ensure_own(writer)
         {

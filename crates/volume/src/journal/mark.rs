@@ -89,8 +89,8 @@ pub(crate) struct Mark {
     copies: [[u8; LEN]; COPIES],
 }
 
-/// How often a claim starts again because an earlier writer wrote to the mark. Such a writer looks after
-/// each write, and stops.
+/// How often a claim starts again because an earlier writer wrote to the mark. Such a writer looks
+/// after each write, and stops.
 const CLAIMS: usize = 16;
 
 impl Mark {
@@ -123,7 +123,8 @@ impl Mark {
         }
     }
 
-    /// Claims the pool for a new writer, durably: on success no earlier one acknowledges anything any more.
+    /// Claims the pool for a new writer, durably: on success no earlier one acknowledges anything
+    /// any more.
     pub(crate) fn claim(folder: &dyn Folder, pool: ObjectId) -> Result<Self, VolumeError> {
         let mut file = folder.pages(NAME, PAGE)?;
         for _ in 0..CLAIMS {
@@ -154,8 +155,9 @@ impl Mark {
         Ok(Self { file, pool, said, copies })
     }
 
-    /// Puts this writer into both copies as the owner. False if an earlier writer wrote either in between:
-    /// it may have written a cut that was not found here, or its next write hides the other copy.
+    /// Puts this writer into both copies as the owner. False if an earlier writer wrote either in
+    /// between: it may have written a cut that was not found here, or its next write hides the
+    /// other copy.
     fn claim_both(&mut self) -> Result<bool, VolumeError> {
         let copies = if fault!(ClaimedOnce) { 1 } else { COPIES };
         for _ in 0..copies {

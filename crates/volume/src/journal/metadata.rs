@@ -63,18 +63,18 @@ pub struct Taken {
 
 /// Keeps what pools know.
 ///
-/// *Operations* are concatenated records of docs/pool-format.md, at most [`MAX_BATCH`] bytes at a time. An
-/// implementation need not understand them.
+/// *Operations* are concatenated records of docs/pool-format.md, at most [`MAX_BATCH`] bytes at a
+/// time. An implementation need not understand them.
 ///
-/// The caller must take a shard over before any other call, must number its batches in order, and must make
-/// durable whatever a batch names, the bytes of pages, before it submits the batch.
+/// The caller must take a shard over before any other call, must number its batches in order, and
+/// must make durable whatever a batch names, the bytes of pages, before it submits the batch.
 ///
 /// # Errors
 ///
-/// [`VolumeError::Superseded`] and [`VolumeError::Stopped`] are permanent: the caller must change nothing
-/// any more, neither the shard nor containers. A call for a shard that was not taken over here fails with
-/// one of them. After any other error of a batch the caller cannot tell whether it was applied, and must
-/// submit the same bytes with the same number before any other batch.
+/// [`VolumeError::Superseded`] and [`VolumeError::Stopped`] are permanent: the caller must change
+/// nothing any more, neither the shard nor containers. A call for a shard that was not taken over
+/// here fails with one of them. After any other error of a batch the caller cannot tell whether it
+/// was applied, and must submit the same bytes with the same number before any other batch.
 ///
 /// # Panics
 ///
@@ -92,13 +92,14 @@ pub trait Metadata: Send + Sync {
     /// superseded then, and the caller may try again.
     fn take_over(&self, shard: Shard, take: &mut Take<'_>) -> Result<Taken, VolumeError>;
 
-    /// Applies `operations` as batch number `sequence`: all of them or none. On success they are durable,
-    /// and any later writer gets them. A batch that was applied before succeeds and changes nothing.
+    /// Applies `operations` as batch number `sequence`: all of them or none. On success they are
+    /// durable, and any later writer gets them. A batch that was applied before succeeds and
+    /// changes nothing.
     ///
     /// # Errors
     ///
-    /// [`VolumeError::OutOfOrder`] if a number was left out, [`VolumeError::Superseded`] if `writer` is not
-    /// the last one.
+    /// [`VolumeError::OutOfOrder`] if a number was left out, [`VolumeError::Superseded`] if
+    /// `writer` is not the last one.
     fn apply_batch(
         &self,
         shard: Shard,
@@ -107,8 +108,8 @@ pub trait Metadata: Send + Sync {
         operations: &[u8],
     ) -> Result<(), VolumeError>;
 
-    /// Fails if `writer` is superseded, as far as that can be seen. The caller must ask before it changes
-    /// what batches do not cover: containers.
+    /// Fails if `writer` is superseded, as far as that can be seen. The caller must ask before it
+    /// changes what batches do not cover: containers.
     fn expect_current(&self, shard: Shard, writer: Writer) -> Result<(), VolumeError>;
 
     /// Notes durably which batch was acknowledged last, so that taking the shard over finds out if it
@@ -138,6 +139,7 @@ pub trait Checkpoint {
     /// Adds operations, which must not be empty.
     fn put(&mut self, operations: &[u8]) -> Result<(), VolumeError>;
 
-    /// Lets it take the place of the batches before it, durably. On error it has no effect, or all of it.
+    /// Lets it take the place of the batches before it, durably. On error it has no effect, or all
+    /// of it.
     fn finish(self: Box<Self>) -> Result<(), VolumeError>;
 }

@@ -74,7 +74,8 @@ impl Pool {
         self.0.table.get().populate();
     }
 
-    /// Lets no write wait for room any more, as before a shutdown: one that has none is refused at once.
+    /// Lets no write wait for room any more, as before a shutdown: one that has none is refused at
+    /// once.
     pub fn let_no_write_wait(&self) {
         self.0.maintenance.end();
     }

@@ -61,7 +61,7 @@ impl Pool {
     /// Opens a pool, with what every flush before a crash had acknowledged. Also returned is what is
     /// damaged: the pages in it are lost, and all others can be read.
     ///
-    /// A pool that is open elsewhere is an error, [`BackendError::InUse`](onefold_backend::BackendError::InUse).
+    /// A pool that is open elsewhere is an error, [`BackendError::InUse`].
     pub fn open(
         folder: Arc<dyn Folder>,
         options: Options,

@@ -110,8 +110,8 @@ impl Pool {
     /// Deletes a volume. Its pages go, as far as no other volume has them; others use the pool while
     /// they do.
     ///
-    /// The deletion is durable before they go. After an error of the disk a volume that is not there any
-    /// more is gone for good, or goes with the next commit.
+    /// The deletion is durable before they go. After an error of the disk a volume that is not
+    /// there any more is gone for good, or goes with the next commit.
     pub fn delete_volume(&self, name: &str) -> Result<(), VolumeError> {
         self.0.shard.ensure_running()?;
         let deleted = {

@@ -1,9 +1,9 @@
 //! Giving back the space of containers of which little is referred to: what is left in one is appended
 //! anew, and the container goes.
 //!
-//! Each page moves for all who refer to it at one moment. Maps that name it where it was mean where it
-//! is (`forwards` in state/pages.rs) until each of them has been told, some segments at a time: others go on
-//! in between. What is mapped meanwhile is mapped to where pages are.
+//! Each page moves for all who refer to it at one moment. Maps that name it where it was mean where
+//! it is (`forwards` in state/pages.rs) until each of them has been told, some segments at a time:
+//! others go on in between. What is mapped meanwhile is mapped to where pages are.
 
 use std::sync::Arc;
 
@@ -53,8 +53,8 @@ impl Worth {
 
 impl Engine {
     /// Closes the open container, so that it can be compacted, if that is worth it and the rest is
-    /// wanted; or if all of it is the rest. One for whose footer there is no room stays open: it keeps no
-    /// other one from being compacted, which may make room.
+    /// wanted; or if all of it is the rest. One for whose footer there is no room stays open: it
+    /// keeps no other one from being compacted, which may make room.
     fn close_sparse(&self, worth: Worth) -> Result<(), VolumeError> {
         let mut appender = self.appender();
         let Some(number) = appender.number() else { return Ok(()) };
@@ -87,7 +87,8 @@ impl Engine {
         self.compact_with(&self.maintenance.lock(), Worth::Sparse)
     }
 
-    /// Does the same for a thread that has maintenance, where compacting is worth as much as `worth` says.
+    /// Does the same for a thread that has maintenance, where compacting is worth as much as
+    /// `worth` says.
     pub(crate) fn compact_with(
         &self,
         _only: &Maintaining<'_>,
@@ -192,7 +193,8 @@ impl Engine {
         Ok(None)
     }
 
-    /// Lets every map know where the pages of a container were moved. Others have their turns meanwhile.
+    /// Lets every map know where the pages of a container were moved. Others have their turns
+    /// meanwhile.
     fn forward_maps(&self, number: u32) {
         let mut next = Some(0);
         while let Some(index) = next {

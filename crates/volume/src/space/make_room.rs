@@ -1,8 +1,8 @@
 //! Room for writes: a write that meets the quota, or a full disk, waits for compactions before it is
 //! refused.
 //!
-//! The caller must hold no lock of the engine: a compaction takes all but those of stripes, and a thread
-//! that waits with a stripe's lock would stop writers that need no room.
+//! The caller must hold no lock of the engine: a compaction takes all but those of stripes, and a
+//! thread that waits with a stripe's lock would stop writers that need no room.
 //!
 //! Why: docs/decisions/0046-room.md.
 

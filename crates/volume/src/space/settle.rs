@@ -15,8 +15,8 @@ use crate::seeded::fault;
 use crate::state::State;
 
 impl Engine {
-    /// Makes durable that the map `dead` is no volume's any more, lets go of what it refers to, and gives
-    /// back the space of what is dead then. Without such a map it is a commit.
+    /// Makes durable that the map `dead` is no volume's any more, lets go of what it refers to, and
+    /// gives back the space of what is dead then. Without such a map it is a commit.
     pub(crate) fn settle(&self, dead: Option<u64>) -> Result<(), VolumeError> {
         let Some(number) = dead else { return self.commit() };
         let untold = fault!(ReleasedUntold).then(|| self.state().waiting.take());

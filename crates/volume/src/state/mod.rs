@@ -69,8 +69,8 @@ impl State {
         self.waiting.push(&Record::Map { volume, block, to });
     }
 
-    /// `volume` no longer has `map`, as `records` say, which are durable together. Returns the number of
-    /// the dying map, unless it has no segments.
+    /// `volume` no longer has `map`, as `records` say, which are durable together. Returns the
+    /// number of the dying map, unless it has no segments.
     pub(crate) fn let_die(
         &mut self,
         volume: VolumeId,

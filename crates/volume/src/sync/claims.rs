@@ -49,8 +49,8 @@ impl Claims {
         Claimed { claims: self, places: Vec::new() }
     }
 
-    /// Returns once each of these pages has been claimed by nobody for a moment, or others came and went
-    /// [`MOST_LOOKS`] times. Who calls has no claims.
+    /// Returns once each of these pages has been claimed by nobody for a moment, or others came and
+    /// went [`MOST_LOOKS`] times. Who calls has no claims.
     pub(crate) fn wait<'f>(&self, pages: impl IntoIterator<Item = &'f Fingerprint>) {
         let mut waiting = self.waiting.lock().expect("nobody panics with it");
         *waiting += 1;

@@ -82,9 +82,10 @@ impl Pool {
         Ok(transferred)
     }
 
-    /// Makes the volume `name` from a stream: anew, or as `base` is with what the stream changes. It
-    /// has its name, of at most 245 bytes, once all of the stream came and is durable. After an error
-    /// nothing of it is there, unless that is [`VolumeError::NotDurable`]. A process that is killed leaves a volume called `name` with `.importing` behind it.
+    /// Makes the volume `name` from a stream: anew, or as `base` is with what the stream changes.
+    /// It has its name, of at most 245 bytes, once all of the stream came and is durable. After an
+    /// error nothing of it is there, unless that is [`VolumeError::NotDurable`]. A process that is
+    /// killed leaves a volume called `name` with `.importing` behind it.
     ///
     /// # Errors
     ///

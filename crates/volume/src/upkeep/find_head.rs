@@ -18,8 +18,8 @@ use crate::recovery::replay::Replayed;
 /// Where a container's header has the id of its pool, in bytes.
 const ID_AT: usize = 16;
 
-/// What the pool in `folder` is: a container names it, its mark confirms the name, and a page shows what
-/// names pages. New pages will be compressed by zstd.
+/// What the pool in `folder` is: a container names it, its mark confirms the name, and a page shows
+/// what names pages. New pages will be compressed by zstd.
 ///
 /// # Errors
 /// [`VolumeError::HeadMissing`] if no container has a page that can be read and the pool of the mark.

@@ -20,8 +20,8 @@ pub struct Noting {
 }
 
 impl Pool {
-    /// Starts a thread that [notes](Self::note_acknowledged) how far changes were acknowledged. It calls
-    /// `tell` with the first error after each success.
+    /// Starts a thread that [notes](Self::note_acknowledged) how far changes were acknowledged. It
+    /// calls `tell` with the first error after each success.
     ///
     /// # Panics
     ///
