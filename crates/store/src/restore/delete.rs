@@ -9,9 +9,10 @@ use std::sync::Arc;
 
 use rustix::fs::{FileType, Stat};
 
+use super::context::Context;
+use super::report::Counts;
 use super::selection::Selection;
-use super::target::Target;
-use super::{Components, Context, Counts};
+use super::target::{Components, Target};
 use crate::tree;
 use crate::{Act, StoreError};
 

@@ -22,7 +22,7 @@ use rustix::fs::{Advice, FlockOperation, Mode, OFlags};
 use super::moves::{self, Move, Mover};
 use super::seed::{self, Seeds};
 use super::standing::Sought;
-use super::window::{FileNumber, WantedChunk};
+use super::wanted::{FileNumber, WantedChunk};
 use crate::chunks::reader::ChunkReader;
 use crate::finding::describe;
 use crate::reading::bring::Bring;

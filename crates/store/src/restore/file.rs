@@ -9,8 +9,10 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use onefold_container::MAX_GROUP_LEN;
 
-use super::target::{Target, set_meta};
-use super::{Components, Context, Counts, Overwrite};
+use super::context::Context;
+use super::options::Overwrite;
+use super::report::Counts;
+use super::target::{Components, Target, set_meta};
 use crate::chunks::reader::ChunkReader;
 use crate::error::is_lack_of_space;
 use crate::tree::layout::Layout;

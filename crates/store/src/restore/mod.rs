@@ -16,25 +16,25 @@
 //! After a power cut a file may be there under its name, with its length and times, and without its
 //! bytes. Where the length may come first the file is therefore synced before it gets its name.
 
+mod context;
 mod delete;
 mod device;
 mod file;
 mod moves;
 mod nameless;
+mod options;
 mod report;
 mod seed;
 mod selection;
 mod standing;
 mod target;
+mod wanted;
 mod window;
 mod writer;
 
-use std::collections::HashSet;
-use std::ffi::OsStr;
 use std::io::{self, ErrorKind};
 use std::num::NonZero;
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
@@ -43,78 +43,25 @@ use crossbeam_channel::{Receiver, Sender};
 use onefold_cdc::Chunker;
 use rustix::fs::{FileType, Stat};
 
+use self::context::Context;
 use self::delete::{Deleting, Extra};
 pub use self::device::{DeviceOptions, DeviceReport, Disk, restore_device, restore_disk};
 use self::file::RestoredFile;
 use self::nameless::Nameless;
+pub use self::options::{Options, Overwrite};
 use self::report::Counts;
 pub use self::report::Report;
 use self::seed::Seeds;
 use self::selection::Selection;
-use self::target::{Missing, Target};
+use self::target::{Components, Target};
 use self::window::{Window, content_of};
 use self::writer::Writer;
-use crate::chunks::reader::ChunkReader;
-use crate::finding::describe;
 use crate::reading::entries::Entries;
 use crate::reading::trees_ahead;
 use crate::reading::walk::walk;
 use crate::tree::inodes::Inodes;
 use crate::tree::{self, Detail, Entry, Meta, Node};
-use crate::{Act, Cancel, IssueKind, Progress, Recipe, Repository, StoreError, threads};
-
-/// A path below the target, as the names that lead there. They are shared: of a deep tree every
-/// directory is remembered, and would else have a copy of all names above it.
-type Components = Vec<Arc<[u8]>>;
-
-/// What happens to a file that is in the way.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Overwrite {
-    /// It is replaced.
-    #[default]
-    Always,
-    /// It is replaced unless size and mtime are those of the snapshot. What a power cut left may have
-    /// both and not its bytes, if the file is shorter than 8 MiB and the file system makes lengths
-    /// durable before bytes.
-    IfChanged,
-    /// It stays.
-    Never,
-}
-
-/// How a restore is made.
-#[derive(Debug, Clone, Default)]
-pub struct Options {
-    /// Patterns of what to restore, as gitignore writes them, relative to the restored entry;
-    /// everything if empty.
-    pub includes: Vec<String>,
-    /// Patterns of what to leave out, with all that is below it, whatever `includes` pick.
-    pub excludes: Vec<String>,
-    /// Whether what the snapshot does not have is removed from the target, below the directories
-    /// that the snapshot has, as far as patterns let it. It goes once all is restored, and stays if
-    /// something could not be restored.
-    pub delete: bool,
-    /// Where the snapshot's sources lie below what is restored, if several are: directories above
-    /// them hold what was never backed up, so nothing is deleted from them.
-    pub sources: Vec<Vec<u8>>,
-    /// Whether nothing is changed, and only told what would be. The same acts are counted.
-    pub dry_run: bool,
-    /// Device and inode of a directory that is never deleted from, nor itself: the repository.
-    pub own_repository: Option<(u64, u64)>,
-    /// Whether to count files and bytes beside the restore, unless the progress has totals already.
-    pub count_first: bool,
-    /// What happens to files that are in the way.
-    pub overwrite: Overwrite,
-    /// Whether blocks of zeros become holes, in files that had none there as well.
-    pub sparse: bool,
-    /// Whether every restored file is read again and compared with the snapshot. One that looked
-    /// unchanged, and so would have stayed, is compared as well, and replaced if it differs.
-    pub verify: bool,
-    /// Directories of which files may hold chunks that then need not come from the repository. Files
-    /// that are replaced serve as well without being named, where the repository is far away.
-    pub seeds: Vec<PathBuf>,
-    /// Writing threads; as many as there are cores if `None`.
-    pub threads: Option<NonZero<usize>>,
-}
+use crate::{Act, Cancel, Progress, Recipe, Repository, StoreError, threads};
 
 /// Restores `entry` to `target`.
 ///
@@ -235,98 +182,6 @@ fn count(context: &Context<'_>, selection: &Selection, entry: &Entry, is_over: &
 /// Writes each window that comes, until no more can come.
 fn write(writer: &Writer<'_>, windows: Receiver<Window>) {
     windows.into_iter().for_each(|window| writer.write(window));
-}
-
-/// What all threads of a restore share.
-struct Context<'a> {
-    chunks: &'a ChunkReader<'a>,
-    /// Cuts as the repository cuts.
-    chunker: Chunker,
-    target: &'a Path,
-    options: &'a Options,
-    progress: &'a Progress,
-    cancel: &'a Cancel,
-    counts: &'a Counts,
-    nameless: Nameless,
-    seeds: Seeds,
-    /// The file at which the target turned out to be full.
-    full: OnceLock<PathBuf>,
-    /// Why nothing more can be read from the repository, though it may be whole.
-    outage: OnceLock<StoreError>,
-    /// What could not be restored, so that no other name is made for what stands in its place.
-    failed: Mutex<HashSet<Components>>,
-    /// Names in the snapshot that look like temporary ones: no temporary file gets them, and what
-    /// has them is not removed.
-    look_temporary: Mutex<HashSet<Vec<u8>>>,
-}
-
-impl Context<'_> {
-    fn go_on(&self) -> Result<(), StoreError> {
-        if let Some(path) = self.full.get() {
-            let source = rustix::io::Errno::NOSPC.into();
-            return Err(StoreError::File { action: "write", path: path.clone(), source });
-        }
-        if self.outage.get().is_some() {
-            return Err(StoreError::Stopped);
-        }
-        match self.cancel.is_cancelled() {
-            true => Err(StoreError::Interrupted),
-            false => Ok(()),
-        }
-    }
-
-    /// Whether the restore ends before all is restored, and the same command may go on.
-    fn is_cut_off(&self) -> bool {
-        self.cancel.is_cancelled() || self.outage.get().is_some()
-    }
-
-    /// What `error` says of the object that was asked for. One that says that the repository cannot be
-    /// reached ends the restore.
-    fn reason(&self, error: StoreError) -> String {
-        let reason = describe(&error);
-        if error.is_unreachable() {
-            self.outage.get_or_init(|| error);
-        }
-        reason
-    }
-
-    fn has_failed(&self, path: &[Arc<[u8]>]) -> bool {
-        self.failed.lock().expect("no thread panics with it locked").contains(path)
-    }
-
-    /// Whether the snapshot has a file of this name, which looks like a temporary one.
-    fn is_in_snapshot(&self, temporary: &[u8]) -> bool {
-        let names = self.look_temporary.lock().expect("no thread panics with it locked");
-        names.contains(temporary)
-    }
-
-    /// Reports an entry that was not restored, unless the whole restore ends because of an outage.
-    fn failed(&self, path: &[Arc<[u8]>], reason: String) {
-        if self.outage.get().is_some() {
-            return;
-        }
-        Counts::add(&self.counts.failed, 1);
-        self.failed.lock().expect("no thread panics with it locked").insert(path.to_vec());
-        self.progress.issue(self.show(path), IssueKind::NotRestored { reason });
-    }
-
-    fn incomplete(&self, path: &[Arc<[u8]>], missing: Missing) {
-        for reason in missing {
-            self.progress.issue(self.show(path), IssueKind::Incomplete { reason });
-        }
-    }
-
-    /// Tells what is done, or would be, to `name` in the directory at `above`.
-    fn act(&self, act: Act, above: &[Arc<[u8]>], name: &[u8]) {
-        self.progress.act(act, || self.show(above).join(OsStr::from_bytes(name)));
-    }
-
-    /// The path in the target, for messages only.
-    fn show(&self, path: &[Arc<[u8]>]) -> PathBuf {
-        let mut shown = self.target.to_owned();
-        shown.extend(path.iter().map(|name| OsStr::from_bytes(name)));
-        shown
-    }
 }
 
 /// What the walking thread does now and what it keeps for the end.

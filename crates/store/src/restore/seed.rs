@@ -19,9 +19,8 @@ use onefold_cdc::Chunker;
 use onefold_fingerprint::Fingerprint;
 use rustix::fs::FileType;
 
-use super::Components;
-use super::target::Target;
-use super::window::WantedChunk;
+use super::target::{Components, Target};
+use super::wanted::WantedChunk;
 use crate::chunks::reader::ChunkReader;
 use crate::contents::expect_contents;
 use crate::threads::each;

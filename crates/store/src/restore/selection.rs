@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::Options;
+use super::options::Options;
 use crate::patterns::select::{PatternError, Patterns};
 
 /// What `includes` pick, everything if there are none, without what `excludes` pick.

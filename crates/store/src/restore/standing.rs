@@ -20,7 +20,8 @@ use onefold_fingerprint::Fingerprint;
 
 use super::seed;
 use super::target::Target;
-use super::window::{FileNumber, MAX_SHORT, WantedChunk, Window};
+use super::wanted::{FileNumber, WantedChunk};
+use super::window::{MAX_SHORT, Window};
 use crate::tree::layout::Layout;
 use crate::tree::{Entry, Node};
 

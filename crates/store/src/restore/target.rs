@@ -23,6 +23,10 @@ use rustix::io::Errno;
 
 use crate::tree::{Meta, Node, Time, is_component};
 
+/// A path below the target, as the names that lead there. They are shared: of a deep tree every
+/// directory is remembered, and would else have a copy of all names above it.
+pub(super) type Components = Vec<Arc<[u8]>>;
+
 /// An open directory of the target.
 #[derive(Debug)]
 pub(super) struct Target {

@@ -8,12 +8,12 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use onefold_fingerprint::Fingerprint;
 use onefold_seal::wire::Reader;
 
+use super::context::Context;
 use super::file::RestoredFile;
-use super::{Components, Context};
-use crate::reading::bring::Wanted;
+use super::target::Components;
+use super::wanted::{FileNumber, WantedChunk};
 use crate::tree::{self, Detail, Entry, Meta, Node};
 use crate::{Place, Recipe};
 
@@ -57,40 +57,6 @@ pub(super) struct ShortFile {
     pub(super) directory: Arc<Components>,
     /// How many chunks it has.
     pub(super) chunks: u32,
-}
-
-/// A chunk that a file wants.
-pub(super) struct WantedChunk {
-    /// Where it lies, as far as the index knows.
-    pub(super) place: Option<Place>,
-    pub(super) leaf: Recipe,
-    pub(super) file: FileNumber,
-    /// Where it belongs, in bytes after the beginning of the file's content.
-    pub(super) start: u64,
-}
-
-impl Wanted for WantedChunk {
-    fn place(&self) -> Option<Place> {
-        self.place
-    }
-
-    fn fingerprint(&self) -> &Fingerprint {
-        &self.leaf.root
-    }
-}
-
-impl WantedChunk {
-    /// Where its bytes belong in the file's content.
-    pub(super) fn range(&self) -> Range<u64> {
-        self.start..self.start + self.leaf.len
-    }
-}
-
-/// Which of a window's files.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) enum FileNumber {
-    Short(u32),
-    Long(u32),
 }
 
 impl Window {

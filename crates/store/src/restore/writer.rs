@@ -13,11 +13,14 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use onefold_container::MAX_GROUP_LEN;
 
+use super::context::Context;
 use super::file::RestoredFile;
+use super::nameless;
+use super::report::Counts;
 use super::standing::{self, Content, Sought, Standing};
-use super::target::Target;
-use super::window::{FileNumber, ShortFile, WantedChunk, Window};
-use super::{Components, Context, Counts, nameless};
+use super::target::{Components, Target};
+use super::wanted::{FileNumber, WantedChunk};
+use super::window::{ShortFile, Window};
 use crate::finding::describe;
 use crate::reading::bring::Bring;
 use crate::reading::fetch::{Keep, SHORTEST};
