@@ -16,7 +16,7 @@
 //! import from which is in ARCHITECTURE.md, under "Floors".
 
 pub mod backup;
-mod bundle;
+mod bundles;
 pub mod check;
 mod chunks;
 mod clients;

@@ -50,7 +50,7 @@ use self::sources::{Shape, Sources};
 use self::stop::Stop;
 use self::tally::Tally;
 use self::walk::Walk;
-use crate::bundle::arrange_after_backup;
+use crate::bundles::arrange_after_backup;
 use crate::chunks::place::Used;
 use crate::seeded::{self, Bug};
 use crate::threads::both;

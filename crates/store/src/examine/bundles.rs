@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use super::Check;
 use crate::StoreError;
-use crate::bundle::compare;
+use crate::bundles::compare;
 use crate::finding::describe;
 use crate::objects::bundle::{Listed, Of};
 

@@ -34,12 +34,12 @@ use self::live::{Live, Walk};
 pub use self::options::{Options, Unused};
 pub use self::report::{Report, Waiting};
 use self::rewrite::{LiveChunk, Rewrite};
-use crate::bundle::{self, Arranged};
+use crate::bundles::{Arranged, arrange};
 use crate::chunks::loaded::Loaded;
 use crate::chunks::reader::ChunkReader;
 use crate::finding::describe;
 use crate::history::fence::{self, Fate};
-use crate::objects::bundle::{Of, list as list_bundles};
+use crate::objects::bundle::{self, Of};
 use crate::objects::intent::Intent;
 use crate::objects::mark::{self, mark_name};
 use crate::objects::snapshot::{self, Snapshot, snapshot_id};
@@ -473,13 +473,13 @@ impl Prune<'_> {
         if let Some(early) = &self.repository.early {
             early.ask(&Of::ALL.map(Of::prefix), Vec::new(), 0);
         }
-        let bundles = match list_bundles(self.objects()) {
+        let bundles = match bundle::list(self.objects()) {
             Ok(bundles) => bundles,
             Err(error) => return self.not_bundled(error),
         };
         for of in Of::ALL {
             self.go_on()?;
-            match bundle::arrange(self.repository, of, &bundles) {
+            match arrange(self.repository, of, &bundles) {
                 Ok(Arranged { put, deleted, warnings }) => {
                     self.report.put_bundles += put;
                     self.report.deleted_bundles += deleted;

@@ -5,10 +5,11 @@ use crate::chunks::reader::ChunkReader;
 use crate::reading::entries::Entries;
 use crate::tree::{self, Detail, Entry, Node};
 
-/// What [`Repository::walk`] calls with a path and its entry.
+/// What a walk calls with a path and its entry.
 pub(crate) type Visit<'v> = dyn FnMut(&[u8], &Entry) -> Result<(), StoreError> + 'v;
 
-/// As [`Repository::walk`], with a reader of the caller's.
+/// Calls `visit` with path and entry of everything below `entry`, directories before what they hold.
+/// Paths are relative to `entry`, with slashes between components.
 pub(crate) fn walk(
     reader: &ChunkReader<'_>,
     entry: &Entry,

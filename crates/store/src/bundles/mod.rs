@@ -3,7 +3,7 @@
 //!
 //! Nothing depends on a bundle. What a copy must pass before it counts is in `history::chain` for log
 //! entries, in `history::snapshots` for snapshots and in `session::index` for runs; which bundles there
-//! are is decided in [`arrange`]. Why nobody gains by a bundle is argued in docs/security.md.
+//! are is decided in `arrange`. Why nobody gains by a bundle is argued in docs/security.md.
 
 mod arrange;
 mod compare;
