@@ -109,9 +109,7 @@ impl Dump<'_, '_> {
 
     /// Gives on what was brought, if too much waits behind it.
     fn go_on(&mut self) -> Result<(), StoreError> {
-        if self.cancel.is_cancelled() {
-            return Err(StoreError::Interrupted);
-        }
+        self.cancel.check()?;
         while let Some(window) = self.windows.over()? {
             self.writer.write(window)?;
         }
@@ -182,9 +180,7 @@ impl Writer<'_> {
 /// Gives on a hole, which may be so long that the user stops it.
 fn zeros(take: &mut Take<'_>, cancel: &Cancel, mut len: u64) -> Result<(), StoreError> {
     while len > 0 {
-        if cancel.is_cancelled() {
-            return Err(StoreError::Interrupted);
-        }
+        cancel.check()?;
         let part = len.min(ZEROS.len() as u64);
         take(Part::Bytes(&ZEROS[..part as usize]))?;
         len -= part;

@@ -17,6 +17,7 @@
 
 pub mod backup;
 mod bundles;
+mod cancel;
 pub mod check;
 mod chunks;
 mod clients;
@@ -52,6 +53,7 @@ pub mod tree;
 mod view;
 mod writing;
 
+pub use cancel::Cancel;
 pub use chunks::loaded::IndexPlace;
 pub use chunks::place::Place;
 pub use clients::clear::Cleared;
@@ -74,7 +76,7 @@ pub use objects::key::KeyRemark;
 pub use objects::seen::Seen;
 pub use objects::snapshot::{Snapshot, SnapshotSpec, Summary};
 pub use patterns::select::PatternError;
-pub use progress::{Act, Cancel, Issue, IssueKind, Outcome, Progress};
+pub use progress::{Act, Issue, IssueKind, Outcome, Progress};
 pub use repository::Repository;
 pub use session::open::Located;
 pub use session::snapshots::SnapshotList;

@@ -1,25 +1,9 @@
-//! How an operation tells how far it is, and is told to stop.
+//! How an operation tells how far it is.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
-
-/// A request to stop, shared by whoever may ask and whoever must listen.
-#[derive(Debug, Default)]
-pub struct Cancel(AtomicBool);
-
-impl Cancel {
-    /// Asks the operation to stop soon, keeping what is done.
-    pub fn cancel(&self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-
-    /// Whether someone asked.
-    pub fn is_cancelled(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
-}
 
 /// Something that did not go as wished and did not end the operation.
 #[derive(Debug)]

@@ -12,9 +12,7 @@ pub(super) struct Stop<'a> {
 
 impl Stop<'_> {
     pub(super) fn check(&self) -> Result<(), StoreError> {
-        if self.user.is_cancelled() {
-            return Err(StoreError::Interrupted);
-        }
+        self.user.check()?;
         match self.failed.load(Ordering::Relaxed) {
             true => Err(StoreError::Stopped),
             false => Ok(()),

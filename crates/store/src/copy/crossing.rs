@@ -116,16 +116,9 @@ impl<'env> Crossing<'env> {
         Ok(self.root.take().expect("the last step was the root's"))
     }
 
-    fn go_on(&self) -> Result<(), StoreError> {
-        match self.how.cancel.is_cancelled() {
-            true => Err(StoreError::Interrupted),
-            false => Ok(()),
-        }
-    }
-
     fn entry(&mut self, entry: Entry, depth: usize) -> Result<(), StoreError> {
         tree::check_depth(depth)?;
-        self.go_on()?;
+        self.how.cancel.check()?;
         match entry.node {
             Node::File { content, .. } => self.file(entry, &content),
             Node::Directory { .. } => self.directory(entry, depth),
@@ -165,7 +158,7 @@ impl<'env> Crossing<'env> {
     }
 
     fn chunk(&mut self, leaf: Recipe) -> Result<(), StoreError> {
-        self.go_on()?;
+        self.how.cancel.check()?;
         let name = match (self.how.rechunk, self.how.names_alike) {
             (true, _) => None,
             (false, true) => Some(leaf.root),
@@ -226,7 +219,7 @@ impl<'env> Crossing<'env> {
 
     /// Stores a chunk of the file at hand, or what is cut of it.
     fn store(&mut self, leaf: &Recipe, name: Fingerprint, bytes: &[u8]) -> Result<(), StoreError> {
-        self.go_on()?;
+        self.how.cancel.check()?;
         Progress::add(&self.how.progress.bytes, leaf.len);
         if self.how.rechunk {
             self.file.bytes.extend_from_slice(bytes);

@@ -21,7 +21,7 @@ impl Check<'_> {
             let names = objects.list_names(of.prefix())?;
             let there: HashSet<_> = names.iter().filter_map(|name| of.id(name)).collect();
             for bundle in listed.iter().filter(|bundle| bundle.of == of) {
-                self.go_on()?;
+                self.cancel.check()?;
                 match compare(self.repository, bundle, &there) {
                     Ok(compared) => {
                         gone += compared.gone.len();

@@ -93,7 +93,7 @@ impl Check<'_> {
         held: &mut Vec<Held>,
         covered: &mut HashSet<ObjectId>,
     ) -> Result<(), StoreError> {
-        self.go_on()?;
+        self.cancel.check()?;
         let run = run.map_err(StoreError::from);
         // A prune has put another in its place since it was listed; it is gone for good.
         if run.as_ref().is_err_and(StoreError::is_not_found) {
@@ -218,7 +218,7 @@ impl Check<'_> {
         until_error(|failed| {
             Directory::read_many(&**objects, envelope, containers, &mut |at, read| {
                 let read = read.map(|(directory, _)| directory);
-                let taken = self.go_on().and_then(|()| take(self, containers[at], read));
+                let taken = self.cancel.check().and_then(|()| take(self, containers[at], read));
                 or_end(taken, failed)
             })
         })
@@ -239,7 +239,7 @@ impl Check<'_> {
                 let (id, _) = containers[at];
                 let object = answer
                     .map_err(|source| ContainerError::Backend { container: id, source }.into());
-                let taken = self.go_on().and_then(|()| {
+                let taken = self.cancel.check().and_then(|()| {
                     let mut bad_groups = HashSet::new();
                     let read = object.and_then(|object| self.whole(id, &object, &mut bad_groups));
                     self.container(containers[at], read, &bad_groups, take)
@@ -293,7 +293,7 @@ impl Check<'_> {
                         bad_groups.insert(group);
                         self.damaged_container(directory.id, error.into())
                     });
-                or_end(verified.and_then(|()| self.go_on()), failed)
+                or_end(verified.and_then(|()| self.cancel.check()), failed)
             })
         })
     }

@@ -230,13 +230,6 @@ impl Check<'_> {
         self.found.report.notes.push(note);
     }
 
-    fn go_on(&self) -> Result<(), StoreError> {
-        match self.cancel.is_cancelled() {
-            true => Err(StoreError::Interrupted),
-            false => Ok(()),
-        }
-    }
-
     /// What `error` says of the object that was asked for; the error itself if the check cannot go on
     /// after it. One that is no damage is kept for a repair, which must not take it for damage.
     fn problem(&mut self, error: StoreError) -> Result<String, StoreError> {
@@ -410,7 +403,7 @@ impl Check<'_> {
         self.progress.total_files.store(infos.len() as u64, Ordering::Relaxed);
         let mut rest = infos;
         while !rest.is_empty() {
-            self.go_on()?;
+            self.cancel.check()?;
             let (some, others) = rest.split_at(at_a_time(rest));
             rest = others;
             let ids = self.named(some, snapshot_id, "snapshot");
@@ -421,7 +414,7 @@ impl Check<'_> {
             let is_walked = |tree: &Recipe| walk.whole_tree(tree).is_some();
             trees_ahead::read(&reader, roots, &is_walked);
             for (id, found) in looked {
-                self.go_on()?;
+                self.cancel.check()?;
                 Progress::add(&self.progress.files, 1);
                 let found = match found {
                     Ok(Found::Snapshot(snapshot)) => Ok(snapshot),
@@ -465,7 +458,7 @@ impl Check<'_> {
         path: &mut String,
         node: &Node,
     ) -> Result<bool, StoreError> {
-        self.go_on()?;
+        self.cancel.check()?;
         self.progress.at(|| PathBuf::from(&**path));
         if let Err(error) = tree::check_depth(walk.seen.depth) {
             self.find(&**path, describe(&error));

@@ -87,10 +87,7 @@ impl ClientWord {
         let mut body = Vec::new();
         match self {
             Self::Added(remark) => body = remark.encode(),
-            Self::Removed(time) => {
-                body.put_signed(time.secs);
-                body.put_varint(time.nanos.into());
-            }
+            Self::Removed(time) => time.encode(&mut body),
             Self::Kept(kept, parts) => {
                 body = encode_kept(kept.iter().map(|(id, check)| (*id, *check)), kept.len());
                 body.put_varint(parts.len() as u64);
@@ -108,11 +105,7 @@ impl ClientWord {
         let mut reader = Reader::new(body);
         let word = match step {
             0 => return KeyRemark::decode(body).map(Self::Added),
-            1 => {
-                let secs = reader.signed("seconds")?;
-                let nanos = reader.varint_to(999_999_999, "nanoseconds")? as u32;
-                Self::Removed(Time { secs, nanos })
-            }
+            1 => Self::Removed(Time::decode(&mut reader)?),
             2 => {
                 let kept = decode_kept(&mut reader)?;
                 let count = reader.count(size_of::<u64>() + CHECK_LEN, "the count of parts")?;

@@ -9,8 +9,7 @@ use onefold_seal::wire::{Put, Reader, WireError};
 use onefold_seal::{CHECK_LEN, Check, Envelope, Kind, ObjectId, PSEUDONYM_LEN};
 
 use crate::StoreError;
-use crate::objects::read::{ids, read_object};
-use crate::objects::snapshot::text;
+use crate::objects::read::{ids, read_object, text};
 use crate::tree::Time;
 
 /// Under which prefix of a repository log entries lie.
@@ -101,8 +100,7 @@ impl LogEntry {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut body = Vec::new();
         body.put_bytes(self.previous.as_ref().map_or(&[][..], |check| check.as_bytes()));
-        body.put_signed(self.time.secs);
-        body.put_varint(self.time.nanos.into());
+        self.time.encode(&mut body);
         body.put_bytes(self.host.as_bytes());
         for list in [&self.committed, &self.forgotten] {
             body.put_varint(list.len() as u64);
@@ -127,8 +125,7 @@ impl LogEntry {
                 Some(Check::from_bytes(check))
             }
         };
-        let secs = reader.signed("seconds")?;
-        let nanos = reader.varint_to(999_999_999, "nanoseconds")? as u32;
+        let time = Time::decode(&mut reader)?;
         let host = text(&mut reader)?;
         let mut named = |count, most| match ids(&mut reader, count)? {
             ids if ids.len() > MAX_NAMED => Err(reader.error(most)),
@@ -140,7 +137,7 @@ impl LogEntry {
         let mut range = || Ok((reader.varint("a number")?, reader.varint("a number")?));
         let settled = (0..count).map(|_| range()).collect::<Result<_, WireError>>()?;
         reader.finish()?;
-        Ok(Self { previous, time: Time { secs, nanos }, host, committed, forgotten, settled })
+        Ok(Self { previous, time, host, committed, forgotten, settled })
     }
 
     /// The entry `at`, whose object is `bytes`.

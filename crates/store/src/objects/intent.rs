@@ -10,8 +10,7 @@ use onefold_seal::wire::{Put, Reader, WireError};
 use onefold_seal::{Envelope, Kind, ObjectId};
 
 use crate::StoreError;
-use crate::objects::read::{ids, read_object};
-use crate::objects::snapshot::text;
+use crate::objects::read::{ids, read_object, text};
 use crate::tree::Time;
 
 /// Under which prefix of a repository intents lie.
@@ -57,8 +56,7 @@ impl Intent {
         snapshot: ObjectId,
     ) -> Result<(), StoreError> {
         let mut body = Vec::new();
-        body.put_signed(self.time.secs);
-        body.put_varint(self.time.nanos.into());
+        self.time.encode(&mut body);
         for text in [&self.host, &self.user, &self.program] {
             body.put_bytes(text.as_bytes());
         }
@@ -89,14 +87,13 @@ impl Intent {
     /// Decodes an intent's body.
     pub fn decode(body: &[u8]) -> Result<Self, WireError> {
         let mut reader = Reader::new(body);
-        let secs = reader.signed("seconds")?;
-        let nanos = reader.varint_to(999_999_999, "nanoseconds")? as u32;
+        let time = Time::decode(&mut reader)?;
         let host = text(&mut reader)?;
         let user = text(&mut reader)?;
         let program = text(&mut reader)?;
         let process = reader.varint_to(u32::MAX.into(), "a process")? as u32;
         let marks = ids(&mut reader, "the count of marks")?;
         reader.finish()?;
-        Ok(Self { time: Time { secs, nanos }, host, user, program, process, marks })
+        Ok(Self { time, host, user, program, process, marks })
     }
 }

@@ -3,7 +3,7 @@
 use onefold_seal::ObjectId;
 use onefold_seal::wire::{Put, Reader, WireError};
 
-use crate::objects::snapshot::text;
+use crate::objects::read::text;
 use crate::tree::Time;
 
 /// Under which prefix of a repository wrapped keys lie.
@@ -60,8 +60,7 @@ pub struct KeyRemark {
 impl KeyRemark {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut body = Vec::new();
-        body.put_signed(self.created.secs);
-        body.put_varint(self.created.nanos.into());
+        self.created.encode(&mut body);
         for text in [&self.host, &self.user, &self.label] {
             body.put_bytes(text.as_bytes());
         }
@@ -71,12 +70,11 @@ impl KeyRemark {
     /// Decodes a remark.
     pub fn decode(body: &[u8]) -> Result<Self, WireError> {
         let mut reader = Reader::new(body);
-        let secs = reader.signed("seconds")?;
-        let nanos = reader.varint_to(999_999_999, "nanoseconds")? as u32;
+        let created = Time::decode(&mut reader)?;
         let mut next = || text(&mut reader);
         let (host, user, label) = (next()?, next()?, next()?);
         reader.finish()?;
-        Ok(Self { created: Time { secs, nanos }, host, user, label })
+        Ok(Self { created, host, user, label })
     }
 }
 

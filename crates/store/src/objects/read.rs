@@ -94,3 +94,11 @@ pub(crate) fn ids(
     let count = reader.count(ObjectId::LEN, count)?;
     (0..count).map(|_| Ok(ObjectId::from_bytes(reader.array("an id")?))).collect()
 }
+
+pub(crate) fn text(reader: &mut Reader<'_>) -> Result<String, WireError> {
+    let bytes = reader.bytes("a text")?;
+    match std::str::from_utf8(bytes) {
+        Ok(text) => Ok(text.to_owned()),
+        Err(_) => Err(reader.error("text in UTF-8")),
+    }
+}

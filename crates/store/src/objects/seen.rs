@@ -7,8 +7,7 @@ use onefold_seal::wire::{Put, Reader, WireError};
 use onefold_seal::{Check, ObjectId, PSEUDONYM_LEN};
 
 use crate::objects::entry::{At, OwnHead, Writer};
-use crate::objects::read::ids;
-use crate::objects::snapshot::text;
+use crate::objects::read::{ids, text};
 
 /// What was seen of a repository's logs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

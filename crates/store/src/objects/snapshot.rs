@@ -9,6 +9,7 @@ use onefold_seal::wire::{Put, Reader, WireError};
 use onefold_seal::{Envelope, Kind, ObjectId};
 
 use crate::StoreError;
+use crate::objects::read::text;
 use crate::tree::{self, Detail, Entry, Time};
 
 /// Under which prefix of a repository snapshots lie.
@@ -104,8 +105,7 @@ impl Snapshot {
 
     fn encode(&self) -> Vec<u8> {
         let mut body = Vec::new();
-        body.put_signed(self.time.secs);
-        body.put_varint(self.time.nanos.into());
+        self.time.encode(&mut body);
         for text in [&self.host, &self.user, &self.program] {
             body.put_bytes(text.as_bytes());
         }
@@ -131,8 +131,7 @@ impl Snapshot {
     /// Decodes a snapshot's body.
     pub fn decode(body: &[u8]) -> Result<Self, WireError> {
         let mut reader = Reader::new(body);
-        let secs = reader.signed("seconds")?;
-        let nanos = reader.varint_to(999_999_999, "nanoseconds")? as u32;
+        let time = Time::decode(&mut reader)?;
         let host = text(&mut reader)?;
         let user = text(&mut reader)?;
         let program = text(&mut reader)?;
@@ -152,18 +151,7 @@ impl Snapshot {
         }
         reader.finish()?;
         let is_from_client = tags.iter().any(|tag| tag == FROM_CLIENT);
-        Ok(Self {
-            is_from_client,
-            time: Time { secs, nanos },
-            host,
-            user,
-            paths,
-            tags,
-            parent,
-            program,
-            summary,
-            root,
-        })
+        Ok(Self { is_from_client, time, host, user, paths, tags, parent, program, summary, root })
     }
 }
 
@@ -193,14 +181,6 @@ impl Summary {
             unreadable: count()?,
             milliseconds: count()?,
         })
-    }
-}
-
-pub(crate) fn text(reader: &mut Reader<'_>) -> Result<String, WireError> {
-    let bytes = reader.bytes("a text")?;
-    match std::str::from_utf8(bytes) {
-        Ok(text) => Ok(text.to_owned()),
-        Err(_) => Err(reader.error("text in UTF-8")),
     }
 }
 

@@ -118,9 +118,7 @@ impl Walk<'_> {
 
     fn directory(&mut self, tree: &Tree, depth: usize) -> Result<(), StoreError> {
         tree::check_depth(depth)?;
-        if self.cancel.is_cancelled() {
-            return Err(StoreError::Interrupted);
-        }
+        self.cancel.check()?;
         if let Tree::Stored(recipe) = tree {
             self.recipe(recipe)?;
             let place = self.place(&recipe.root);

@@ -94,7 +94,7 @@ impl Prune<'_> {
                 false => ControlFlow::Continue(()),
             }
         });
-        self.go_on()?;
+        self.cancel.check()?;
         for (number, error) in unreadable {
             let container = loaded.containers.get(number).expect("containers are only added");
             let name = container_name(container.id);

@@ -147,13 +147,6 @@ impl Prune<'_> {
         &*self.repository.objects
     }
 
-    fn go_on(&self) -> Result<(), StoreError> {
-        match self.cancel.is_cancelled() {
-            true => Err(StoreError::Interrupted),
-            false => Ok(()),
-        }
-    }
-
     fn run(&mut self) -> Result<(), StoreError> {
         let running = self.resolve_intents()?;
         if seeded::active(Bug::IntentsListedEarly) {
@@ -207,7 +200,7 @@ impl Prune<'_> {
             }
             seen.ids.insert(id);
         })?;
-        self.go_on()?;
+        self.cancel.check()?;
         if let Some(error) = failed {
             return Err(error);
         }
@@ -358,7 +351,7 @@ impl Prune<'_> {
         copied.sort_unstable_by_key(|candidate| candidate.number);
         let rewrite = Rewrite { reader, live, cancel: self.cancel };
         rewrite.read(&copied, &mut |candidate, chunks| {
-            self.go_on()?;
+            self.cancel.check()?;
             match chunks {
                 Ok(chunks) => {
                     for LiveChunk { content, fingerprint, bytes } in chunks {
@@ -478,7 +471,7 @@ impl Prune<'_> {
             Err(error) => return self.not_bundled(error),
         };
         for of in Of::ALL {
-            self.go_on()?;
+            self.cancel.check()?;
             match arrange(self.repository, of, &bundles) {
                 Ok(Arranged { put, deleted, warnings }) => {
                     self.report.put_bundles += put;
@@ -566,7 +559,7 @@ impl Prune<'_> {
 
     fn delete_containers(&self, containers: &[ObjectId]) -> Result<(), StoreError> {
         containers.chunks(DELETES).try_for_each(|some| {
-            self.go_on()?;
+            self.cancel.check()?;
             let names: Vec<_> = some.iter().map(|id| container_name(*id)).collect();
             Ok(self.objects().delete_many(&names)?)
         })

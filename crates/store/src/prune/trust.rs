@@ -37,7 +37,7 @@ impl Prune<'_> {
                 let numbers: Vec<u32> = together.iter().map(|one| one.number).collect();
                 reader.prepare_directories(&numbers);
                 for candidate in together {
-                    self.go_on()?;
+                    self.cancel.check()?;
                     if self.is_trusted(*candidate, reader, loaded, live)? {
                         chosen.push(*candidate);
                     }
@@ -88,7 +88,7 @@ impl Prune<'_> {
         let reader = self.repository.reader_of(loaded);
         let mut copier = Copier::new(self.repository, loaded, self.options.container_len)?;
         for id in containers {
-            self.go_on()?;
+            self.cancel.check()?;
             let directory = match self.footer(*id) {
                 Ok(directory) => directory,
                 // It is gone, or nothing can be had from it.

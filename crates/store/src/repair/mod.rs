@@ -172,13 +172,6 @@ struct Repair<'a> {
 }
 
 impl Repair<'_> {
-    fn go_on(&self) -> Result<(), StoreError> {
-        match self.cancel.is_cancelled() {
-            true => Err(StoreError::Interrupted),
-            false => Ok(()),
-        }
-    }
-
     fn condemn(&mut self, examined: &Examined) -> Result<(), StoreError> {
         let Repository { objects, envelope, .. } = self.repository;
         self.report.condemned = examined.damaged.iter().map(|(id, _)| *id).collect();
@@ -267,7 +260,7 @@ impl Repair<'_> {
         let len = self.options.container_len;
         let mut graft = Graft::new(self.repository, &loaded, &used, len)?;
         for (id, size) in &examined.damaged {
-            self.go_on()?;
+            self.cancel.check()?;
             self.save(*id, *size, &loaded, &mut graft)?;
         }
         // Then all that can be had is in the index, or only where it is condemned.
@@ -374,7 +367,7 @@ impl Repair<'_> {
         }
         let (mut added, index) = (Added::default(), Index::in_memory());
         for (id, size) in &examined.uncovered {
-            self.go_on()?;
+            self.cancel.check()?;
             if self.report.condemned.contains(id) {
                 continue;
             }
@@ -647,9 +640,7 @@ impl Without<'_> {
 
     fn directory(&mut self, tree: &Tree, depth: usize) -> Result<Kept, StoreError> {
         tree::check_depth(depth)?;
-        if self.cancel.is_cancelled() {
-            return Err(StoreError::Interrupted);
-        }
+        self.cancel.check()?;
         let recipe = match tree {
             Tree::Inline(_) => return self.entries(tree, depth),
             Tree::Stored(recipe) => recipe,

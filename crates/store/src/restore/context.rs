@@ -49,10 +49,7 @@ impl Context<'_> {
         if self.outage.get().is_some() {
             return Err(StoreError::Stopped);
         }
-        match self.cancel.is_cancelled() {
-            true => Err(StoreError::Interrupted),
-            false => Ok(()),
-        }
+        self.cancel.check()
     }
 
     /// Whether the restore ends before all is restored, and the same command may go on.

@@ -124,9 +124,7 @@ struct Walk<'a> {
 impl Walk<'_> {
     fn entry(&mut self, entry: &Entry, depth: usize) -> Result<(), StoreError> {
         tree::check_depth(depth)?;
-        if self.cancel.is_cancelled() {
-            return Err(StoreError::Interrupted);
-        }
+        self.cancel.check()?;
         match &entry.node {
             Node::File { content, .. } => self.recipe(content),
             Node::Directory { tree } => {

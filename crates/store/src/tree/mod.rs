@@ -5,15 +5,15 @@
 //! huge file. A short one stands in the entry of its directory instead: most directories are
 //! small, and what names a chunk would take more room than the tree.
 
-use std::time::UNIX_EPOCH;
-
 use onefold_seal::wire::{Put, Reader, WireError};
 
 pub(crate) mod inodes;
 pub(crate) mod layout;
 pub(crate) mod recipe;
+mod time;
 
-use crate::{Recipe, StoreError, clock};
+pub use self::time::Time;
+use crate::{Recipe, StoreError};
 
 /// Directories are followed this deep: a path of 4,096 bytes cannot have more components.
 const MAX_DEPTH: usize = 2048;
@@ -39,23 +39,6 @@ pub enum Detail {
     All,
     /// What leads to chunks: no extended attributes, extents and link targets, which can be long.
     Outline,
-}
-
-/// A moment, as file systems keep it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Time {
-    /// Seconds since 1970-01-01 00:00:00 UTC; negative before.
-    pub secs: i64,
-    /// Nanoseconds after that second, below 10^9.
-    pub nanos: u32,
-}
-
-impl Time {
-    /// This moment; 1970 if the clock stands before.
-    pub fn now() -> Self {
-        let since = clock::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Self { secs: since.as_secs() as i64, nanos: since.subsec_nanos() }
-    }
 }
 
 /// What an inode says of itself.
@@ -280,8 +263,7 @@ pub(crate) fn encode_entry(entry: &Entry, bytes: &mut Vec<u8>) {
         bytes.put_varint(number.into());
     }
     for time in [mtime, ctime] {
-        bytes.put_signed(time.secs);
-        bytes.put_varint(time.nanos.into());
+        time.encode(bytes);
     }
     for number in [*dev, *ino, *links] {
         bytes.put_varint(number);
@@ -363,12 +345,7 @@ fn decode_meta(reader: &mut Reader<'_>, detail: Detail) -> Result<Meta, WireErro
     let mode = narrow(0o7777, "permission bits")?;
     let uid = narrow(u32::MAX, "an owner")?;
     let gid = narrow(u32::MAX, "a group")?;
-    let mut time = || -> Result<Time, WireError> {
-        let secs = reader.signed("seconds")?;
-        let nanos = reader.varint_to(999_999_999, "nanoseconds")? as u32;
-        Ok(Time { secs, nanos })
-    };
-    let (mtime, ctime) = (time()?, time()?);
+    let (mtime, ctime) = (Time::decode(reader)?, Time::decode(reader)?);
     let dev = reader.varint("a device")?;
     let ino = reader.varint("an inode")?;
     let links = reader.varint("a link count")?;
