@@ -7,7 +7,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use onefold_seal::{Check, Cost, Key, Keys, Kind, ObjectId, PrivateKey, WrappedKey};
-use onefold_store::{ClientWord, KeyRemark};
+use onefold_store::{ClientRecord, KeyRemark};
 
 fuzz_target!(|bytes: &[u8]| {
     let (repository, id) = (ObjectId::from_bytes([1; 16]), ObjectId::from_bytes([2; 16]));
@@ -31,5 +31,5 @@ fuzz_target!(|bytes: &[u8]| {
         assert!(wrapped.remark(&keys).is_err(), "nobody sealed it");
     }
     let _ = KeyRemark::decode(bytes);
-    (0..4).for_each(|step| drop(ClientWord::decode(step, bytes)));
+    (0..4).for_each(|state| drop(ClientRecord::decode(state, bytes)));
 });

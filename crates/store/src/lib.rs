@@ -68,7 +68,7 @@ pub use keys::writer::WriteOnlyKey;
 pub use local::cache::ObjectCache;
 pub use local::known::KnownRepositories;
 pub use objects::bundle::decode as decode_bundle;
-pub use objects::client::ClientWord;
+pub use objects::client::ClientRecord;
 pub use objects::config::Config;
 pub use objects::entry::LogEntry;
 pub use objects::intent::Intent;

@@ -60,7 +60,7 @@ onefold_backend::seeded_bugs! {
         ContradictionBelieved,
         /// Whoever takes a client's key back looks for its snapshots before he says so.
         ClientListedEarly,
-        /// The last word on a client is put before the parts that name its snapshots.
+        /// The last record of a client is put before the parts that name its snapshots.
         PartsPutLast,
         /// Intents are listed before those that were put before the marks are sure to be shown.
         IntentsUnsettled,

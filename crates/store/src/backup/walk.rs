@@ -87,7 +87,7 @@ impl<'a> Selection<'a> {
 
     /// The entries of the directory at `path` that are backed up, in ascending order of names.
     /// It is read `at` another path that leads to it.
-    fn list(&mut self, at: &Path, path: &Path, device: u64) -> io::Result<Vec<Listed>> {
+    fn list(&mut self, at: &Path, path: &Path, device: u64) -> io::Result<Vec<ListedEntry>> {
         let mut entries = Vec::new();
         let marked = self.options.exclude_if_present.iter().find(|marker| marker.marks(at));
         let is_only_a_way = self.is_only_a_way(path, device);
@@ -117,7 +117,7 @@ impl<'a> Selection<'a> {
         Ok(entries)
     }
 
-    fn push_ignore_files(&mut self, at: &Path, path: &Path, entries: &[Listed]) {
+    fn push_ignore_files(&mut self, at: &Path, path: &Path, entries: &[ListedEntry]) {
         for name in IGNORE_FILES {
             if entries.iter().any(|(entry, _)| entry == name) {
                 let mut text = Vec::new();
@@ -170,11 +170,11 @@ impl<'a> Selection<'a> {
 }
 
 /// An entry of a directory: its name, and whether it is a directory itself.
-type Listed = (OsString, bool);
+type ListedEntry = (OsString, bool);
 
 /// What is known of an entry. Where a listing has no types, an entry may be gone before it tells its
 /// own: whoever backs it up meets that again and reports it alone.
-fn listed(name: OsString, kind: io::Result<FileType>) -> Listed {
+fn listed(name: OsString, kind: io::Result<FileType>) -> ListedEntry {
     (name, kind.is_ok_and(|kind| kind.is_dir()))
 }
 
@@ -373,7 +373,7 @@ impl<'a> Walk<'a> {
         &mut self,
         (path, beneath): (&Path, &Arc<Directory>),
         open: &Arc<OpenDirectory>,
-        listing: Vec<Listed>,
+        listing: Vec<ListedEntry>,
         before: Option<&Entry>,
         selection: &mut Selection<'_>,
     ) -> Result<(), StoreError> {

@@ -18,7 +18,7 @@ use super::compare::{Comparison, compare};
 use super::shelf::within_bounds;
 use crate::finding::describe;
 use crate::local::cache::Copied;
-use crate::objects::bundle::{Held, Listed, Of, bundle_name, encode, list, new_id};
+use crate::objects::bundle::{Held, ListedBundle, Of, bundle_name, encode, list, new_id};
 use crate::objects::read::read_bounded;
 use crate::objects::snapshot;
 use crate::{Repository, StoreError};
@@ -58,7 +58,7 @@ pub(crate) struct Arranged {
 pub(crate) fn arrange(
     repository: &Repository,
     of: Of,
-    bundles: &[Listed],
+    bundles: &[ListedBundle],
 ) -> Result<Arranged, StoreError> {
     let mut arranged = Arranged::default();
     let mut shelf = Shelf::of(originals(repository, of)?);
@@ -98,12 +98,12 @@ pub(crate) fn arrange(
 /// Whether a bundle goes that is not right. It stays where a copy may be all that is left of its
 /// original. A false copy of a run stays until a check has seen it: clients may have learnt from it what
 /// the run does not say, and a repair renews the run.
-fn goes(bundle: &Listed, compared: &Comparison) -> bool {
+fn goes(bundle: &ListedBundle, compared: &Comparison) -> bool {
     compared.unread.is_empty() && (bundle.of != Of::Runs || compared.different.is_empty())
 }
 
 /// What is wrong with a bundle beyond that it holds what is gone.
-fn wrong(bundle: &Listed, compared: &Comparison, goes: bool) -> Option<String> {
+fn wrong(bundle: &ListedBundle, compared: &Comparison, goes: bool) -> Option<String> {
     let original = compared.different.iter().chain(&compared.unread).next()?;
     let (name, original) = (bundle.name(), bundle.of.name(*original));
     Some(format!("{name}: its copy of {original} is not what that is; {}", fate(goes)))
@@ -204,7 +204,7 @@ struct Portion {
 }
 
 /// A bundle that stays, unless a longer one takes it up.
-struct Kept {
+struct KeptBundle {
     id: ObjectId,
     /// None of a bundle that is too long to be taken up.
     copies: Held,
@@ -216,7 +216,7 @@ struct Kept {
 struct Shelf {
     originals: HashMap<ObjectId, u64>,
     covered: HashSet<ObjectId>,
-    kept: Vec<Kept>,
+    kept: Vec<KeptBundle>,
     /// Bundles that go.
     old: Vec<ObjectId>,
 }
@@ -227,7 +227,7 @@ impl Shelf {
     }
 
     /// Takes up a bundle, those with most copies first. It goes if others have all its copies.
-    fn add(&mut self, bundle: Listed, mut copies: Held) {
+    fn add(&mut self, bundle: ListedBundle, mut copies: Held) {
         let ids = || copies.iter().map(|(id, _)| *id);
         if ids().all(|id| self.covered.contains(&id)) {
             return self.old.push(bundle.id);
@@ -238,7 +238,7 @@ impl Shelf {
         if len + len / 2 > FULL {
             copies.clear();
         }
-        self.kept.push(Kept { id: bundle.id, copies, len });
+        self.kept.push(KeptBundle { id: bundle.id, copies, len });
     }
 
     /// The objects that are in no bundle, with their lengths, in ascending order.
@@ -326,7 +326,7 @@ mod tests {
             self.bundles.sort_by_key(|bundle| std::cmp::Reverse(bundle.len()));
             for (at, bundle) in self.bundles.iter().enumerate() {
                 let count = bundle.len() as u32;
-                let listed = Listed { id: id(at as u64), of: Of::Entries, count, len: 0 };
+                let listed = ListedBundle { id: id(at as u64), of: Of::Entries, count, len: 0 };
                 let copy = |number: &u64| (id(*number), Bytes::from(vec![0; LEN as usize]));
                 shelf.add(listed, bundle.iter().map(copy).collect());
             }

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use onefold_seal::ObjectId;
 
 use super::open::open;
-use crate::objects::bundle::{Held, Listed, MAX_LEN, Of};
+use crate::objects::bundle::{Held, ListedBundle, MAX_LEN, Of};
 use crate::objects::read::{read_object, read_objects};
 use crate::{Repository, StoreError};
 
@@ -34,7 +34,7 @@ impl Comparison {
 /// Why the bundle cannot be read, or an outage.
 pub(crate) fn compare(
     repository: &Repository,
-    bundle: &Listed,
+    bundle: &ListedBundle,
     there: &HashSet<ObjectId>,
 ) -> Result<Comparison, StoreError> {
     let bytes = read_object(&*repository.objects, &bundle.name(), MAX_LEN)?;

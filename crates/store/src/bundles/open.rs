@@ -3,13 +3,13 @@
 use bytes::Bytes;
 use onefold_seal::wire::Reader;
 
-use crate::objects::bundle::{Held, Listed, decode};
+use crate::objects::bundle::{Held, ListedBundle, decode};
 use crate::{Repository, StoreError};
 
 /// What the bundle holds whose object is `bytes`.
 pub(super) fn open(
     repository: &Repository,
-    listed: &Listed,
+    listed: &ListedBundle,
     bytes: &[u8],
 ) -> Result<Held, StoreError> {
     let body = repository.with_later_epoch(|envelope| {

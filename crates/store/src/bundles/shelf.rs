@@ -6,7 +6,7 @@ use super::open::open;
 use crate::finding::describe;
 use crate::local::cache::Copied;
 use crate::local::early::Early;
-use crate::objects::bundle::{Held, Listed, MAX_LEN, Of, list};
+use crate::objects::bundle::{Held, ListedBundle, MAX_LEN, Of, list};
 use crate::objects::read::read_bounded;
 use crate::repository::bundles::Copies;
 use crate::{Repository, StoreError};
@@ -20,7 +20,7 @@ const MAX_HELD: u64 = 32 << 20;
 
 impl Repository {
     /// The bundles that were listed when somebody first asked.
-    pub(crate) fn listed_bundles(&self) -> Result<&[Listed], StoreError> {
+    pub(crate) fn listed_bundles(&self) -> Result<&[ListedBundle], StoreError> {
         if let Some(listed) = self.bundles.listed.get() {
             return Ok(listed);
         }
@@ -60,8 +60,8 @@ impl Repository {
     /// `take`. Ends with an error once the storage cannot be reached.
     pub(super) fn read_bundles(
         &self,
-        bundles: Vec<Listed>,
-        take: &mut dyn FnMut(Listed, Result<Held, StoreError>),
+        bundles: Vec<ListedBundle>,
+        take: &mut dyn FnMut(ListedBundle, Result<Held, StoreError>),
     ) -> Result<(), StoreError> {
         let cache = self.cache();
         let mut wanted = Vec::new();
@@ -96,7 +96,7 @@ impl Repository {
         let wanted = counts.iter().filter(|count| wants(count));
         let bundles = wanted.flat_map(|(of, _)| within_bounds(listed, *of));
         let is_kept =
-            |bundle: &Listed| self.cache().is_some_and(|cache| cache.has(bundle.copied()));
+            |bundle: &ListedBundle| self.cache().is_some_and(|cache| cache.has(bundle.copied()));
         let names = bundles.filter(|bundle| !is_kept(bundle)).map(|bundle| bundle.name());
         early.ask(&[], names.collect(), MAX_LEN);
         let copies = counts.map(|(of, count)| (of, self.copies(of, count)));
@@ -109,16 +109,16 @@ impl Repository {
     }
 }
 
-impl Listed {
+impl ListedBundle {
     pub(super) fn copied(&self) -> Copied {
         Copied::Bundle(self.id, self.len)
     }
 }
 
 /// Those of `listed` that are read, those with most copies first.
-pub(super) fn within_bounds(listed: &[Listed], of: Of) -> impl Iterator<Item = Listed> {
+pub(super) fn within_bounds(listed: &[ListedBundle], of: Of) -> impl Iterator<Item = ListedBundle> {
     let mut held = 0;
-    let is_wanted = move |bundle: &Listed| bundle.of == of && bundle.len <= MAX_LEN;
+    let is_wanted = move |bundle: &ListedBundle| bundle.of == of && bundle.len <= MAX_LEN;
     listed.iter().copied().filter(is_wanted).take_while(move |bundle| {
         held += bundle.len;
         held <= MAX_HELD

@@ -19,7 +19,7 @@ pub(crate) type Key = (u32, u32);
 pub(crate) struct Groups {
     /// Of all groups, in bytes.
     capacity: usize,
-    kept: Mutex<Kept>,
+    kept: Mutex<RecentGroups>,
     buffers: Arc<Buffers>,
 }
 
@@ -68,7 +68,7 @@ impl Drop for Lent {
 }
 
 #[derive(Default)]
-struct Kept {
+struct RecentGroups {
     groups: HashMap<Key, Slot>,
     /// By when they were used.
     order: BTreeMap<u64, Key>,
@@ -185,12 +185,12 @@ impl Groups {
         self.kept().note(key, group.len(), self.capacity);
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn kept(&self) -> MutexGuard<'_, RecentGroups> {
         self.kept.lock().expect("no thread panics with it locked")
     }
 }
 
-impl Kept {
+impl RecentGroups {
     /// Where the content of `key` is, or will be; it is the one used last from now on.
     fn touch(&mut self, key: Key) -> Arc<Mutex<Option<Arc<Group>>>> {
         self.time += 1;

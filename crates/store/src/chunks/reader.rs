@@ -95,9 +95,9 @@ impl Chunks for ChunkReader<'_> {
 }
 
 /// What a reader keeps.
-pub(crate) struct Kept<'a>(&'a ChunkReader<'a>);
+pub(crate) struct KeptChunks<'a>(&'a ChunkReader<'a>);
 
-impl Chunks for Kept<'_> {
+impl Chunks for KeptChunks<'_> {
     fn chunk(&self, fingerprint: &Fingerprint) -> Result<Bytes, StoreError> {
         let missing = || StoreError::MissingChunk { fingerprint: *fingerprint };
         self.0.kept_chunk(fingerprint).ok_or_else(missing)
@@ -626,8 +626,8 @@ impl<'a> ChunkReader<'a> {
     }
 
     /// The chunks that are kept, without asking for any other.
-    pub(crate) fn kept(&self) -> Kept<'_> {
-        Kept(self)
+    pub(crate) fn kept(&self) -> KeptChunks<'_> {
+        KeptChunks(self)
     }
 
     fn kept_chunk(&self, fingerprint: &Fingerprint) -> Option<Bytes> {

@@ -1,4 +1,4 @@
-//! Removing what was put among keys and words on clients and opens with no key of the repository.
+//! Removing what was put among keys and client records and opens with no key of the repository.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use onefold_seal::{Envelope, HEADER_LEN, ObjectId, SealError};
 use crate::finding::Finding;
 use crate::keys::epochs::{epochs, read_epochs};
 use crate::keys::wrapped::{is_left_behind, read_all};
-use crate::objects::client::{Step, word_at, word_name};
+use crate::objects::client::{ClientState, record_at, record_name};
 use crate::objects::key::{MAX_READ, epoch_name, epoch_number, key_id, key_name};
 use crate::objects::{entry, snapshot};
 use crate::{Repository, StoreError};
@@ -24,7 +24,7 @@ pub struct Cleared {
 }
 
 impl Repository {
-    /// Removes what lies among keys and words on clients and opens with none of this repository's keys,
+    /// Removes what lies among keys and client records and opens with none of this repository's keys,
     /// and epochs behind the latest that opens: what somebody put there.
     ///
     /// What may be a real one that is damaged stays, unless `even_damaged`.
@@ -53,7 +53,7 @@ impl Repository {
         }
     }
 
-    /// What of keys, later epochs and words on clients does not open, and was put by nobody who has a
+    /// What of keys, later epochs and client records does not open, and was put by nobody who has a
     /// key, or is damaged.
     fn unreadable_keys(&self) -> Result<Vec<(String, StoreError)>, StoreError> {
         let keys = self.expect_keys()?;
@@ -67,15 +67,15 @@ impl Repository {
             let error = read.err().filter(|_| epoch > self.epoch());
             unreadable.extend(error.map(|error| (epoch_name(epoch), error)));
         }
-        for (client, step) in self.listed_words()?.into_iter().take(MAX_READ) {
-            let error = self.word(client, step).err();
-            unreadable.extend(error.map(|error| (word_name(client, step), error)));
+        for (client, state) in self.listed_records()?.into_iter().take(MAX_READ) {
+            let error = self.record(client, state).err();
+            unreadable.extend(error.map(|error| (record_name(client, state), error)));
         }
         unreadable.retain(|(_, error)| is_garbage(error));
         Ok(unreadable)
     }
 
-    /// Why what does not open may be a real key, epoch or word that is damaged; nothing if it is none.
+    /// Why what does not open may be a real key, epoch or record that is damaged; nothing if it is none.
     fn why_real(
         &self,
         name: &str,
@@ -95,13 +95,14 @@ impl Repository {
                 ));
             }
         }
-        if let Some((client, step @ (Step::Removed | Step::Kept))) = word_at(name) {
+        if let Some((client, state @ (ClientState::Removed | ClientState::Kept))) = record_at(name)
+        {
             if self.last_remembered().map_err(StoreError::Memory)?.is_removed(client) {
                 return Ok(Some("this client has seen that the key of this client was taken back"));
             }
-            let others = [Step::Added, Step::Removed, Step::Kept].into_iter();
-            let is_there = |other| self.word(client, other).is_ok_and(|word| word.is_some());
-            if others.filter(|other| *other != step).any(is_there) {
+            let others = [ClientState::Added, ClientState::Removed, ClientState::Kept].into_iter();
+            let is_there = |other| self.record(client, other).is_ok_and(|record| record.is_some());
+            if others.filter(|other| *other != state).any(is_there) {
                 return Ok(Some("there is a client of this number, whose key may be taken back"));
             }
         }

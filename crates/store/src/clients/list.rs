@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use onefold_backend::{BackendError, Objects};
 use onefold_seal::ObjectId;
 
-use crate::keys::removals::MAX_WORDS;
-use crate::objects::client::{ClientWord, Step};
+use crate::keys::removals::MAX_RECORDS;
+use crate::objects::client::{ClientRecord, ClientState};
 use crate::objects::key::{self, key_id};
 use crate::{KeyRemark, Repository, Snapshot, StoreError, WriteOnlyKey};
 
@@ -47,7 +47,7 @@ impl Repository {
         for _ in 0..MAX_DRAWS {
             let [a, b, c, d, ..] = *ObjectId::random().as_bytes();
             let client = u32::from_be_bytes([a, b, c, d]).max(1);
-            match self.put_word(client, &ClientWord::Added(remark.clone())) {
+            match self.put_record(client, &ClientRecord::Added(remark.clone())) {
                 Err(StoreError::Backend(BackendError::AlreadyExists { .. })) => {}
                 put => return put.and_then(|()| WriteOnlyKey::new(self, keys, client)),
             }
@@ -60,17 +60,17 @@ impl Repository {
     pub fn clients(&self) -> Result<ClientList, StoreError> {
         self.expect_keys()?;
         let (mut infos, mut damaged) = (BTreeMap::<u32, ClientInfo>::new(), Vec::new());
-        let words = self.listed_words()?;
-        let left = words.len().saturating_sub(MAX_WORDS);
+        let records = self.listed_records()?;
+        let left = records.len().saturating_sub(MAX_RECORDS);
         if left > 0 {
             damaged.push(StoreError::Unusable(format!(
                 "{left} more words on clients lie in 'clients/' and were not read: somebody put \
                  garbage there"
             )));
         }
-        for (number, step) in words.into_iter().take(MAX_WORDS) {
-            let word = match self.word(number, step) {
-                Ok(Some(word)) => word,
+        for (number, state) in records.into_iter().take(MAX_RECORDS) {
+            let record = match self.record(number, state) {
+                Ok(Some(record)) => record,
                 Ok(None) => continue,
                 Err(error) if error.is_unreachable() => return Err(error),
                 Err(error) => {
@@ -85,10 +85,10 @@ impl Repository {
                 is_half_removed: false,
                 is_hidden: false,
             });
-            match word {
-                ClientWord::Added(remark) => info.remark = remark,
-                ClientWord::Removed(_) => info.is_half_removed = true,
-                ClientWord::Kept(..) => info.is_removed = true,
+            match record {
+                ClientRecord::Added(remark) => info.remark = remark,
+                ClientRecord::Removed(_) => info.is_half_removed = true,
+                ClientRecord::Kept(..) => info.is_removed = true,
             }
         }
         // Who cannot remember is told so when the repository is opened.
@@ -105,8 +105,8 @@ impl Repository {
     pub fn signer(&self, id: ObjectId) -> Result<Option<(u32, Option<KeyRemark>)>, StoreError> {
         let (_, client) = Snapshot::look_alone(self, id)?;
         let Some(client) = client else { return Ok(None) };
-        let remark = match self.word(client, Step::Added) {
-            Ok(Some(ClientWord::Added(remark))) => Some(remark),
+        let remark = match self.record(client, ClientState::Added) {
+            Ok(Some(ClientRecord::Added(remark))) => Some(remark),
             Ok(_) => None,
             Err(error) if self.is_damage(&error) => None,
             Err(error) => return Err(error),
@@ -121,7 +121,7 @@ impl Repository {
         let infos = self.objects.list(key::PREFIX)?;
         let ids = infos.iter().filter_map(|info| key_id(&info.name));
         let keys = ids.filter(|id| id.to_string().starts_with(&digits)).map(KeyId::Key);
-        let clients: BTreeSet<u32> = self.listed_words()?.iter().map(|(one, _)| *one).collect();
+        let clients: BTreeSet<u32> = self.listed_records()?.iter().map(|(one, _)| *one).collect();
         // A whole number: somebody may have put a key there whose id begins so.
         let whole = clients.iter().find(|one| format!("{one:08x}") == digits);
         if let Some(client) = whole {

@@ -1,14 +1,14 @@
-//! Write-only clients: each has a number and a key of its own, which its owner can take back.
+//! Write-only clients: each has a number and a key of its own, which its owner can revoke.
 //!
-//! What is known of a client is in words on it, at most three objects that are put one after the
-//! other: that it was added, that its key is taken back, and which of its snapshots stay. With the
-//! third its snapshots count no more, but for those that it names, each with the check of its object:
-//! what was backed up while the key was good stays, and nothing can take its place. Where these are too
-//! many for one object, *parts* name them that are put before, and the third word has their checks.
+//! The repository keeps up to three records per client, put one after the other: `Added`, `Removed` (its
+//! key is being revoked) and `Kept` (which of its snapshots stay valid). Once the `Kept` record exists,
+//! every other snapshot of the client is ignored. It names each snapshot with the check of its object,
+//! so nothing can take its place. Where these are too many for one object, *parts* name them, which are
+//! put before it, and the record has the checks of the parts.
 //!
-//! A client that commits looks, once its snapshot is there, whether its key is being taken back, and
-//! whoever takes it back says so before he looks for its snapshots. So of a snapshot that was
-//! acknowledged the third word always knows.
+//! A committing client looks for the `Removed` record after its snapshot is durable and before it
+//! acknowledges. The owner writes that record before it lists the client's snapshots. So the `Kept`
+//! record names every acknowledged snapshot.
 
 pub(crate) mod clear;
 pub(crate) mod list;

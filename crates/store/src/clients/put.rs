@@ -1,16 +1,16 @@
-//! Putting words on clients.
+//! Putting client records.
 
 use bytes::Bytes;
 use onefold_backend::Objects;
 use onefold_seal::{Check, Kind, ObjectId};
 
-use crate::objects::client::{ClientWord, MAX_LEN, word_id, word_name};
+use crate::objects::client::{ClientRecord, MAX_LEN, record_id, record_name};
 use crate::{Repository, StoreError};
 
 impl Repository {
-    pub(super) fn put_word(&self, client: u32, word: &ClientWord) -> Result<(), StoreError> {
-        let (id, name) = (word_id(client, word.step()), word_name(client, word.step()));
-        self.put_object(id, name, &word.encode()).map(drop)
+    pub(super) fn put_record(&self, client: u32, record: &ClientRecord) -> Result<(), StoreError> {
+        let (id, name) = (record_id(client, record.state()), record_name(client, record.state()));
+        self.put_object(id, name, &record.encode()).map(drop)
     }
 
     /// Puts an object about a client, and gives its check.

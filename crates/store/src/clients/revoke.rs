@@ -9,7 +9,8 @@ use onefold_seal::{Check, Envelope, Kind, ObjectId, SealError};
 use crate::finding::describe;
 use crate::history::look::Found;
 use crate::objects::client::{
-    ClientWord, Kept, Step, encode_kept, part_id, part_name, part_number, word_name,
+    ClientRecord, ClientState, KeptSnapshots, encode_kept, part_id, part_name, part_number,
+    record_name,
 };
 use crate::objects::read::read_object;
 use crate::objects::seen::Seen;
@@ -35,7 +36,7 @@ impl Repository {
             && self.last_remembered().map_err(StoreError::Memory)?.is_removed(client);
         if is_hidden && !anyway {
             return Err(StoreError::RemovalHidden {
-                object: word_name(client, Step::Kept),
+                object: record_name(client, ClientState::Kept),
                 client,
             });
         }
@@ -43,7 +44,7 @@ impl Repository {
             true => Some(self.snapshots_of(client, anyway)?),
             false => None,
         };
-        match self.put_word(client, &ClientWord::Removed(Time::now())) {
+        match self.put_record(client, &ClientRecord::Removed(Time::now())) {
             // Whatever it is, a client that looks for it finds it.
             Err(StoreError::Backend(BackendError::AlreadyExists { .. })) => {}
             put => put?,
@@ -75,7 +76,7 @@ impl Repository {
 
     /// Fails if `kept` lacks a snapshot that a client committed and nobody forgot, or if it is not known
     /// what it committed.
-    fn expect_all_of(&self, client: u32, kept: &Kept) -> Result<(), StoreError> {
+    fn expect_all_of(&self, client: u32, kept: &KeptSnapshots) -> Result<(), StoreError> {
         // Who remembers has passed over what a later program wrote.
         let (anew, later) = Seen::anew(self)?;
         if let Some((_, error)) = later.into_iter().find(|(by, _)| *by == client) {
@@ -117,8 +118,8 @@ impl Repository {
 
     /// The snapshots that a client has made, as they are now. What cannot be opened is no client's.
     /// Fails at one that only a later program opens, unless `anyway`.
-    fn snapshots_of(&self, client: u32, anyway: bool) -> Result<Kept, StoreError> {
-        let mut kept = Kept::new();
+    fn snapshots_of(&self, client: u32, anyway: bool) -> Result<KeptSnapshots, StoreError> {
+        let mut kept = KeptSnapshots::new();
         for id in self.objects.list_names(snapshot::PREFIX)?.iter().filter_map(|i| snapshot_id(i)) {
             let name = snapshot_name(id);
             let bytes = match read_object(&*self.objects, &name, snapshot::MAX_LEN) {
@@ -144,12 +145,12 @@ impl Repository {
         Ok(kept)
     }
 
-    /// Puts the last word on a client: of many snapshots, parts that name them before it. Parts of
-    /// which no word tells, because it was cut off, mean nothing.
-    fn put_kept(&self, client: u32, kept: &Kept) -> Result<(), StoreError> {
+    /// Puts the last record of a client: of many snapshots, parts that name them before it. Parts of
+    /// which no record tells, because it was cut off, mean nothing.
+    fn put_kept(&self, client: u32, kept: &KeptSnapshots) -> Result<(), StoreError> {
         let max = if seeded::are_words_short() { 1 } else { MAX_NAMED };
         if kept.len() <= max {
-            return self.put_word(client, &ClientWord::Kept(kept.clone(), Vec::new()));
+            return self.put_record(client, &ClientRecord::Kept(kept.clone(), Vec::new()));
         }
         let all: Vec<_> = kept.iter().map(|(id, check)| (*id, *check)).collect();
         let (mut parts, mut late) = (Vec::new(), Vec::new());
@@ -167,7 +168,7 @@ impl Repository {
             };
             parts.push((part, check));
         }
-        self.put_word(client, &ClientWord::Kept(Kept::new(), parts))?;
+        self.put_record(client, &ClientRecord::Kept(KeptSnapshots::new(), parts))?;
         for (part, object) in late {
             self.objects.put(&part_name(client, part), Bytes::from(object))?;
         }

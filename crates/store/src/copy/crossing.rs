@@ -18,7 +18,7 @@ use crate::reading::entries::Entries;
 use crate::reading::windows::{Step, Windows};
 use crate::tree::recipe::Joiner;
 use crate::tree::{self, Detail, Entry, Node, Tree, weight};
-use crate::writing::graft::{Graft, NewTree};
+use crate::writing::chunk_writer::{ChunkWriter, NewTree};
 use crate::{Cancel, Progress, Recipe, StoreError};
 
 /// Names of chunks that are remembered at most, some 40 MB.
@@ -40,7 +40,7 @@ pub(super) struct How<'env> {
 /// What brings chunks from one repository into another.
 pub(super) struct Crossing<'env> {
     reader: &'env ChunkReader<'env>,
-    pub(super) graft: Graft<'env>,
+    pub(super) writer: ChunkWriter<'env>,
     how: How<'env>,
     /// What chunks are called there.
     names: HashMap<Fingerprint, Fingerprint>,
@@ -87,7 +87,7 @@ impl<'env> Crossing<'env> {
         scope: &'scope Scope<'scope, 'env>,
         reader: &'env ChunkReader<'env>,
         fingerprinter: &'env Fingerprinter,
-        graft: Graft<'env>,
+        writer: ChunkWriter<'env>,
         how: How<'env>,
     ) -> Self {
         let keeps_names = how.rechunk || how.names_alike;
@@ -97,7 +97,7 @@ impl<'env> Crossing<'env> {
         });
         Self {
             reader,
-            graft,
+            writer,
             how,
             names: HashMap::new(),
             files: HashMap::new(),
@@ -164,7 +164,7 @@ impl<'env> Crossing<'env> {
             (false, true) => Some(leaf.root),
             (false, false) => self.names.get(&leaf.root).copied(),
         };
-        if let Some(name) = name.filter(|name| self.graft.has(name)) {
+        if let Some(name) = name.filter(|name| self.writer.has(name)) {
             return self.note(Met::There(Recipe::chunk(name, leaf.len)));
         }
         self.windows.want(leaf);
@@ -206,7 +206,7 @@ impl<'env> Crossing<'env> {
                 }
                 Step::Met(Met::There(copy)) => {
                     Progress::add(&self.how.progress.bytes, copy.len);
-                    self.file.recipe.push(copy, &mut |node| self.graft.node(node))?;
+                    self.file.recipe.push(copy, &mut |node| self.writer.node(node))?;
                 }
                 Step::Met(Met::Entry(entry)) => self.put(entry)?,
                 Step::Met(Met::File(entry)) => self.end_file(entry)?,
@@ -224,24 +224,24 @@ impl<'env> Crossing<'env> {
         if self.how.rechunk {
             self.file.bytes.extend_from_slice(bytes);
             let File { recipe, bytes } = &mut self.file;
-            return self.graft.cut(Content::Data, bytes, false, recipe);
+            return self.writer.cut(Content::Data, bytes, false, recipe);
         }
-        let before = self.graft.new_bytes;
-        self.graft.chunk(Content::Data, name, bytes)?;
-        Progress::add(&self.how.progress.new_bytes, self.graft.new_bytes - before);
+        let before = self.writer.new_bytes;
+        self.writer.chunk(Content::Data, name, bytes)?;
+        Progress::add(&self.how.progress.new_bytes, self.writer.new_bytes - before);
         if !self.how.names_alike {
             remember(&mut self.names, MAX_NAMES, leaf.root, name);
         }
         let copy = Recipe::chunk(name, leaf.len);
-        self.file.recipe.push(copy, &mut |node| self.graft.node(node))
+        self.file.recipe.push(copy, &mut |node| self.writer.node(node))
     }
 
     fn end_file(&mut self, mut entry: Entry) -> Result<(), StoreError> {
         let File { mut recipe, mut bytes } = mem::take(&mut self.file);
         if self.how.rechunk {
-            self.graft.cut(Content::Data, &mut bytes, true, &mut recipe)?;
+            self.writer.cut(Content::Data, &mut bytes, true, &mut recipe)?;
         }
-        let copy = recipe.finish(&mut |node| self.graft.node(node))?;
+        let copy = recipe.finish(&mut |node| self.writer.node(node))?;
         if let Node::File { content, .. } = &mut entry.node {
             if content.depth > 0 || self.how.rechunk {
                 remember(&mut self.files, MAX_RECIPES, *content, copy);
@@ -254,7 +254,7 @@ impl<'env> Crossing<'env> {
 
     fn leave(&mut self, mut entry: Entry) -> Result<(), StoreError> {
         let tree = self.open.pop().expect("it was entered");
-        let copy = tree.finish(self.open.is_empty(), &mut self.graft)?;
+        let copy = tree.finish(self.open.is_empty(), &mut self.writer)?;
         if let Node::Directory { tree } = &mut entry.node {
             if let Tree::Stored(recipe) = tree {
                 remember(&mut self.trees, MAX_RECIPES, *recipe, copy.clone());
@@ -267,7 +267,7 @@ impl<'env> Crossing<'env> {
     /// Puts an entry that is done into its directory.
     fn put(&mut self, entry: Entry) -> Result<(), StoreError> {
         match self.open.last_mut() {
-            Some(tree) => return tree.push(&entry, &mut self.graft),
+            Some(tree) => return tree.push(&entry, &mut self.writer),
             None => self.root = Some(entry),
         }
         Ok(())

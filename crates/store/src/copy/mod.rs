@@ -19,8 +19,8 @@ use crate::chunks::place::Used;
 use crate::seeded::{self, Bug};
 use crate::tree::Time;
 use crate::writing::alive::Alive;
+use crate::writing::chunk_writer::ChunkWriter;
 use crate::writing::commit::{Announced, Author, PROGRAM};
-use crate::writing::graft::Graft;
 use crate::{Cancel, Progress, Repository, Snapshot, StoreError};
 
 /// How a copy is made.
@@ -119,21 +119,21 @@ fn copy_all<'a>(
     let loaded = to.load_index()?;
     loaded.marks.expect_whole()?;
     let used = Used::of(&loaded.containers);
-    let graft = Graft::new(to, &loaded, &used, options.container_len)?;
+    let writer = ChunkWriter::new(to, &loaded, &used, options.container_len)?;
     let reader = from.reader()?;
     let names_alike = !from.is_encrypted()
         && !to.is_encrypted()
         && from.config().fingerprint == to.config().fingerprint;
     let how = crossing::How { names_alike, rechunk: options.rechunk, progress, cancel };
     thread::scope(|scope| {
-        let mut crossing = Crossing::new(scope, &reader, &to.fingerprinter, graft, how);
+        let mut crossing = Crossing::new(scope, &reader, &to.fingerprinter, writer, how);
         for (id, snapshot) in snapshots {
-            let before = crossing.graft.new_bytes;
+            let before = crossing.writer.new_bytes;
             let root = match crossing.root(&snapshot.root) {
                 Ok(root) => root,
                 Err(error) => {
                     // What crossed is kept for the next copy.
-                    crossing.graft.finish()?;
+                    crossing.writer.finish()?;
                     return Err(match error {
                         error if error.is_no_answer() => error,
                         source => StoreError::Broken { snapshot: *id, source: Box::new(source) },
@@ -141,9 +141,9 @@ fn copy_all<'a>(
                 }
             };
             if !seeded::active(Bug::CopyCommittedEarly) {
-                crossing.graft.finish()?;
+                crossing.writer.finish()?;
             }
-            let new_bytes = crossing.graft.new_bytes - before;
+            let new_bytes = crossing.writer.new_bytes - before;
             let summary = crate::Summary { new_bytes, ..snapshot.summary };
             let tags = snapshot.tags_of_copy();
             let copy = Snapshot { parent: Some(*id), tags, summary, root, ..snapshot.clone() };
@@ -151,10 +151,10 @@ fn copy_all<'a>(
             let committed = notice.commit(&copy, &loaded, &used).map_err(StoreError::half_way)?;
             report.copied.push((*id, committed));
             if seeded::active(Bug::CopyCommittedEarly) {
-                crossing.graft.finish()?;
+                crossing.writer.finish()?;
             }
-            report.new_bytes = crossing.graft.new_bytes;
-            report.stored_bytes = crossing.graft.stored_bytes();
+            report.new_bytes = crossing.writer.new_bytes;
+            report.stored_bytes = crossing.writer.stored_bytes();
         }
         Ok(())
     })

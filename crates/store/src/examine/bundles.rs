@@ -6,12 +6,12 @@ use super::Check;
 use crate::StoreError;
 use crate::bundles::compare;
 use crate::finding::describe;
-use crate::objects::bundle::{Listed, Of};
+use crate::objects::bundle::{ListedBundle, Of};
 
 impl Check<'_> {
     /// Nothing depends on a bundle, so a damaged one harms nothing but time; one that says what is not
     /// so was not made by this program. Both are findings until a prune has replaced it.
-    pub(super) fn bundles(&mut self, listed: &[Listed]) -> Result<(), StoreError> {
+    pub(super) fn bundles(&mut self, listed: &[ListedBundle]) -> Result<(), StoreError> {
         let objects = &self.repository.objects;
         let mut gone = 0;
         for of in Of::ALL {

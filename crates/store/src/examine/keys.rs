@@ -2,7 +2,7 @@
 
 use crate::keys::epochs::{epoch_numbers, read_epochs};
 use crate::keys::wrapped::{KeyObjects, read_listed};
-use crate::objects::client::{Step, word_name};
+use crate::objects::client::{ClientState, record_name};
 use crate::objects::key::{EPOCHS, PREFIX, epoch_name, epoch_number, key_id, key_name};
 use crate::{Repository, StoreError};
 
@@ -49,7 +49,7 @@ impl Repository {
         findings.extend(wrong);
         for client in clients.iter().filter(|client| client.is_hidden) {
             findings.push(StoreError::RemovalHidden {
-                object: word_name(client.number, Step::Kept),
+                object: record_name(client.number, ClientState::Kept),
                 client: client.number,
             });
         }

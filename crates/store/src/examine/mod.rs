@@ -6,9 +6,9 @@
 //! is in [`repair`](crate::repair).
 
 mod bundles;
+mod checked;
 mod containers;
 mod keys;
-mod seen;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ use onefold_fingerprint::Fingerprint;
 use onefold_index::{self as index, Index};
 use onefold_seal::ObjectId;
 
-use self::seen::{Checked, Walk};
+use self::checked::{Checked, Walk};
 use crate::chunks::place::Containers;
 use crate::chunks::reader::{ChunkReader, Chunks};
 use crate::finding::{Finding, describe};

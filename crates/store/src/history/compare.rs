@@ -17,7 +17,7 @@ use onefold_seal::{Check, Envelope, ObjectId, SealError};
 use crate::finding::{Finding, describe};
 use crate::history::log::{self};
 use crate::history::look::Found;
-use crate::objects::client::{Step, word_name};
+use crate::objects::client::{ClientState, record_name};
 use crate::objects::entry::{self, Appended, At, Fetched, Writer};
 use crate::objects::key::epoch_name;
 use crate::objects::seen::{Commit, Head, Seen};
@@ -260,7 +260,7 @@ impl Seen {
                 Err(error) if repository.is_damage(&error) => describe(&error),
                 Err(error) => return Err(error),
             };
-            found.keys.push(Finding { object: word_name(*client, Step::Kept), problem });
+            found.keys.push(Finding { object: record_name(*client, ClientState::Kept), problem });
         }
         for (client, check) in repository.removed_clients()? {
             self.removed.entry(client).or_insert(check);
@@ -300,7 +300,7 @@ impl Seen {
             match repository.refuses(client, *id) {
                 Ok(true) => refused.push(*id),
                 Ok(false) => {}
-                // It is found where entries and words are read.
+                // It is found where entries and client records are read.
                 Err(error) if repository.is_damage(&error) => {}
                 Err(error) => return Err(error),
             }

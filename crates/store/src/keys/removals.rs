@@ -9,21 +9,21 @@ use onefold_seal::wire::Reader;
 use onefold_seal::{Check, Envelope, HEADER_LEN, Kind, ObjectId};
 
 use crate::objects::client::{
-    ClientWord, Kept, MAX_LEN, PREFIX, Removal, Step, decode_kept, part_id, part_name, word_at,
-    word_id, word_name,
+    ClientRecord, ClientState, KeptSnapshots, MAX_LEN, PREFIX, Removal, decode_kept, part_id,
+    part_name, record_at, record_id, record_name,
 };
 use crate::objects::read::read_object;
 use crate::objects::snapshot::snapshot_name;
 use crate::{Repository, StoreError};
 
-/// So many words are read at most to list clients: anybody may put some.
-pub(crate) const MAX_WORDS: usize = 1024;
+/// So many records are read at most to list clients: anybody may put some.
+pub(crate) const MAX_RECORDS: usize = 1024;
 
 impl Repository {
-    /// The words that a listing shows, in order.
-    pub(crate) fn listed_words(&self) -> Result<Vec<(u32, Step)>, StoreError> {
+    /// The records that a listing shows, in order.
+    pub(crate) fn listed_records(&self) -> Result<Vec<(u32, ClientState)>, StoreError> {
         let listed = self.objects.list_names(PREFIX)?;
-        Ok(listed.iter().filter_map(|name| word_at(name)).collect())
+        Ok(listed.iter().filter_map(|name| record_at(name)).collect())
     }
 
     /// Whether the snapshot `id`, whose object was found right, counts: it does unless the key of the
@@ -49,18 +49,18 @@ impl Repository {
     }
 
     /// The snapshots of a client that stay; nothing as long as its key is good.
-    pub(crate) fn kept_of(&self, client: u32) -> Result<Option<Arc<Kept>>, StoreError> {
+    pub(crate) fn kept_of(&self, client: u32) -> Result<Option<Arc<KeptSnapshots>>, StoreError> {
         Ok(self.removal(client)?.map(|removal| Arc::clone(&removal.kept)))
     }
 
-    /// What the last word on a client says; nothing as long as its key is good.
+    /// What the last record of a client says; nothing as long as its key is good.
     pub(crate) fn removal(&self, client: u32) -> Result<Option<Arc<Removal>>, StoreError> {
         let mut known = self.kept.lock().expect("no thread panics with it locked");
         if let Some(removal) = known.get(&client) {
             return Ok(removal.clone());
         }
-        let removal = match self.checked_word(client, Step::Kept)? {
-            Some((ClientWord::Kept(mut kept, parts), check)) => {
+        let removal = match self.checked_record(client, ClientState::Kept)? {
+            Some((ClientRecord::Kept(mut kept, parts), check)) => {
                 for (part, check) in parts {
                     kept.extend(self.part(client, part, check)?);
                 }
@@ -79,8 +79,9 @@ impl Repository {
     /// Clients whose keys were taken back, as far as a listing shows them and they can be read.
     pub(crate) fn removed_clients(&self) -> Result<BTreeMap<u32, Check>, StoreError> {
         let mut removed = BTreeMap::new();
-        let words = self.listed_words()?.into_iter().filter(|(_, step)| *step == Step::Kept);
-        for (client, _) in words.take(MAX_WORDS) {
+        let records =
+            self.listed_records()?.into_iter().filter(|(_, state)| *state == ClientState::Kept);
+        for (client, _) in records.take(MAX_RECORDS) {
             match self.removal(client) {
                 Ok(removal) => removed.extend(removal.map(|removal| (client, removal.check))),
                 Err(error) if self.is_damage(&error) => {}
@@ -96,15 +97,15 @@ impl Repository {
             return Ok(());
         };
         // It cannot open what stands there, and need not: nobody else looks for its name.
-        match self.objects.size(&word_name(client, Step::Removed)) {
+        match self.objects.size(&record_name(client, ClientState::Removed)) {
             Ok(_) => Err(StoreError::KeyTakenBack { client }),
             Err(error) if error.is_not_found() => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// What a part of the last word on a client names; its object must have `check`.
-    fn part(&self, client: u32, part: u64, check: Check) -> Result<Kept, StoreError> {
+    /// What a part of the last record of a client names; its object must have `check`.
+    fn part(&self, client: u32, part: u64, check: Check) -> Result<KeptSnapshots, StoreError> {
         let (id, object) = (part_id(client, part), part_name(client, part));
         let bytes = match read_object(&*self.objects, &object, MAX_LEN) {
             // No snapshot that it names may pass for one that is gone.
@@ -127,24 +128,28 @@ impl Repository {
     }
 
     /// What is said of a client, if it is.
-    pub(crate) fn word(&self, client: u32, step: Step) -> Result<Option<ClientWord>, StoreError> {
-        Ok(self.checked_word(client, step)?.map(|(word, _)| word))
+    pub(crate) fn record(
+        &self,
+        client: u32,
+        state: ClientState,
+    ) -> Result<Option<ClientRecord>, StoreError> {
+        Ok(self.checked_record(client, state)?.map(|(record, _)| record))
     }
 
     /// What is said of a client, if it is, with the check of its object.
-    fn checked_word(
+    fn checked_record(
         &self,
         client: u32,
-        step: Step,
-    ) -> Result<Option<(ClientWord, Check)>, StoreError> {
-        let (id, object) = (word_id(client, step), word_name(client, step));
+        state: ClientState,
+    ) -> Result<Option<(ClientRecord, Check)>, StoreError> {
+        let (id, object) = (record_id(client, state), record_name(client, state));
         let bytes = match read_object(&*self.objects, &object, MAX_LEN) {
             Err(error) if error.is_not_found() => return Ok(None),
             read => read?,
         };
         match self.envelope.open(Kind::Client, id, &bytes) {
-            Ok(body) => ClientWord::decode(step as u64, &body)
-                .map(|word| Some((word, Check::of(&[&bytes]))))
+            Ok(body) => ClientRecord::decode(state as u64, &body)
+                .map(|record| Some((record, Check::of(&[&bytes]))))
                 .map_err(|source| StoreError::Malformed { object, source }),
             Err(source) => Err(StoreError::Envelope { object, source }),
         }

@@ -19,7 +19,7 @@ use onefold_backend::{BackendError, ObjectInfo, Objects, OnAnswer, Request, Span
 use onefold_container as container;
 use onefold_index as index;
 
-use crate::objects::client::Step;
+use crate::objects::client::ClientState;
 use crate::objects::{bundle, client, config, entry, key, mark, snapshot};
 use crate::threads::joined;
 
@@ -242,7 +242,7 @@ impl Opening {
         self.early.ask(&prefixes, names, MAX_LEN);
     }
 
-    /// Asks for what the listings show that is needed: keys, epochs, the words by which clients' keys
+    /// Asks for what the listings show that is needed: keys, epochs, the records by which clients' keys
     /// were taken back, and the last entry of each log. Containers are listed now, after the marks.
     pub(crate) fn read(&self) {
         if self.begun.elapsed() > FRESH {
@@ -256,7 +256,7 @@ impl Opening {
             of(key::PREFIX, &|name| key::key_id(name).is_some()),
             of(key::EPOCHS, &|name| key::epoch_number(name).is_some()),
             of(client::PREFIX, &|name| {
-                client::word_at(name).is_some_and(|(_, step)| step == Step::Kept)
+                client::record_at(name).is_some_and(|(_, state)| state == ClientState::Kept)
             }),
             entry::last_of_each(&self.early.listed(entry::PREFIX)).take(MAX_READ).collect(),
         ];

@@ -78,7 +78,7 @@ impl Of {
 
 /// A bundle that a listing shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Listed {
+pub(crate) struct ListedBundle {
     pub(crate) id: ObjectId,
     pub(crate) of: Of,
     /// Copies in it, as its id says.
@@ -87,7 +87,7 @@ pub(crate) struct Listed {
     pub(crate) len: u64,
 }
 
-impl Listed {
+impl ListedBundle {
     fn parse(info: &ObjectInfo) -> Option<Self> {
         let (folder, id) = info.name.strip_prefix(PREFIX)?.split_once('/')?;
         if !id.starts_with(folder) || folder.len() != 2 {
@@ -122,8 +122,8 @@ pub(crate) fn new_id(of: Of, count: u32) -> ObjectId {
 }
 
 /// The bundles that a listing shows, those with most copies first.
-pub(crate) fn list(objects: &dyn Objects) -> Result<Vec<Listed>, StoreError> {
-    let mut listed: Vec<_> = objects.list(PREFIX)?.iter().filter_map(Listed::parse).collect();
+pub(crate) fn list(objects: &dyn Objects) -> Result<Vec<ListedBundle>, StoreError> {
+    let mut listed: Vec<_> = objects.list(PREFIX)?.iter().filter_map(ListedBundle::parse).collect();
     listed.sort_by(|a, b| b.count.cmp(&a.count).then(a.id.cmp(&b.id)));
     Ok(listed)
 }
@@ -196,8 +196,8 @@ mod tests {
             let id = new_id(of, 258);
             let name = bundle_name(id);
             assert!(name.starts_with(&format!("bundles/{folder}/{folder}00000102")), "{name}");
-            let parse = |size| Listed::parse(&ObjectInfo { name: name.clone(), size });
-            assert_eq!(parse(258 * 17), Some(Listed { id, of, count: 258, len: 258 * 17 }));
+            let parse = |size| ListedBundle::parse(&ObjectInfo { name: name.clone(), size });
+            assert_eq!(parse(258 * 17), Some(ListedBundle { id, of, count: 258, len: 258 * 17 }));
             assert_eq!(parse(258 * 17 - 1), None);
         }
     }
@@ -214,7 +214,7 @@ mod tests {
             format!("bundle/01/{id}"),
         ];
         for name in names {
-            assert_eq!(Listed::parse(&ObjectInfo { name, size: 1 << 20 }), None);
+            assert_eq!(ListedBundle::parse(&ObjectInfo { name, size: 1 << 20 }), None);
         }
     }
 }

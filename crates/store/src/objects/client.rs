@@ -9,42 +9,42 @@ use onefold_seal::{CHECK_LEN, Check, ObjectId};
 use crate::objects::key::KeyRemark;
 use crate::tree::Time;
 
-/// Under which prefix of a repository words on clients lie.
+/// Under which prefix of a repository client records lie.
 pub(crate) const PREFIX: &str = "clients/";
 
-/// No word on a client is longer than this.
+/// No record of a client is longer than this.
 pub(crate) const MAX_LEN: u64 = 16 << 20;
 
 /// The snapshots of a client that stay, each with the check of its object.
-pub(crate) type Kept = BTreeMap<ObjectId, Check>;
+pub(crate) type KeptSnapshots = BTreeMap<ObjectId, Check>;
 
-/// What the last word on a client says.
+/// What the last record of a client says.
 #[derive(Debug)]
 pub(crate) struct Removal {
-    /// Over the whole word as it is stored.
+    /// Over the whole record as it is stored.
     pub(crate) check: Check,
-    pub(crate) kept: Arc<Kept>,
+    pub(crate) kept: Arc<KeptSnapshots>,
 }
 
-/// What is said of a client, in this order.
+/// The state that a record says a client is in; it goes through them in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Step {
+pub(crate) enum ClientState {
     Added = 0,
     Removed = 1,
     Kept = 2,
 }
 
-/// The id of what is said of a client: its number, then the step.
-pub(crate) fn word_id(client: u32, step: Step) -> ObjectId {
-    ObjectId::from_bytes((u128::from(client) << 64 | step as u128).to_be_bytes())
+/// The id of a record: the number of its client, then the state.
+pub(crate) fn record_id(client: u32, state: ClientState) -> ObjectId {
+    ObjectId::from_bytes((u128::from(client) << 64 | state as u128).to_be_bytes())
 }
 
-/// The name of what is said of a client.
-pub(crate) fn word_name(client: u32, step: Step) -> String {
-    format!("{PREFIX}{}", word_id(client, step))
+/// The name of a record.
+pub(crate) fn record_name(client: u32, state: ClientState) -> String {
+    format!("{PREFIX}{}", record_id(client, state))
 }
 
-/// The id of a part of the last word on a client: their numbers, which no step has.
+/// The id of a part of the last record of a client: their numbers, which no state has.
 pub(crate) fn part_id(client: u32, part: u64) -> ObjectId {
     ObjectId::from_bytes((u128::from(client) << 64 | u128::from(part)).to_be_bytes())
 }
@@ -53,18 +53,21 @@ pub(crate) fn part_name(client: u32, part: u64) -> String {
     format!("{PREFIX}{}", part_id(client, part))
 }
 
-/// Which word on which client `name` is; nothing if it is no such name.
-pub(crate) fn word_at(name: &str) -> Option<(u32, Step)> {
+/// Which record of which client `name` is; nothing if it is no such name.
+pub(crate) fn record_at(name: &str) -> Option<(u32, ClientState)> {
     let id: ObjectId = name.strip_prefix(PREFIX)?.parse().ok()?;
     let id = u128::from_be_bytes(*id.as_bytes());
     let client = u32::try_from(id >> 64).ok().filter(|client| *client != 0)?;
-    let is_it = |step: &Step| *step as u64 == id as u64;
-    Some((client, [Step::Added, Step::Removed, Step::Kept].into_iter().find(is_it)?))
+    let is_it = |state: &ClientState| *state as u64 == id as u64;
+    Some((
+        client,
+        [ClientState::Added, ClientState::Removed, ClientState::Kept].into_iter().find(is_it)?,
+    ))
 }
 
-/// What is said of a write-only client.
+/// What the repository says of a write-only client.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ClientWord {
+pub enum ClientRecord {
     /// It was added.
     Added(KeyRemark),
     /// Its key is taken back, since this time.
@@ -74,12 +77,12 @@ pub enum ClientWord {
     Kept(BTreeMap<ObjectId, Check>, Vec<(u64, Check)>),
 }
 
-impl ClientWord {
-    pub(crate) const fn step(&self) -> Step {
+impl ClientRecord {
+    pub(crate) const fn state(&self) -> ClientState {
         match self {
-            Self::Added(_) => Step::Added,
-            Self::Removed(_) => Step::Removed,
-            Self::Kept(..) => Step::Kept,
+            Self::Added(_) => ClientState::Added,
+            Self::Removed(_) => ClientState::Removed,
+            Self::Kept(..) => ClientState::Kept,
         }
     }
 
@@ -100,10 +103,10 @@ impl ClientWord {
         body
     }
 
-    /// Decodes the body of the word whose number, counted from 0, is `step`.
-    pub fn decode(step: u64, body: &[u8]) -> Result<Self, WireError> {
+    /// Decodes the body of the record whose number, counted from 0, is `state`.
+    pub fn decode(state: u64, body: &[u8]) -> Result<Self, WireError> {
         let mut reader = Reader::new(body);
-        let word = match step {
+        let record = match state {
             0 => return KeyRemark::decode(body).map(Self::Added),
             1 => Self::Removed(Time::decode(&mut reader)?),
             2 => {
@@ -119,7 +122,7 @@ impl ClientWord {
             _ => return Err(reader.error("one of three words")),
         };
         reader.finish()?;
-        Ok(word)
+        Ok(record)
     }
 }
 
@@ -133,7 +136,7 @@ pub(crate) fn encode_kept(kept: impl Iterator<Item = (ObjectId, Check)>, count: 
     body
 }
 
-pub(crate) fn decode_kept(reader: &mut Reader<'_>) -> Result<Kept, WireError> {
+pub(crate) fn decode_kept(reader: &mut Reader<'_>) -> Result<KeptSnapshots, WireError> {
     let count = reader.count(ObjectId::LEN + CHECK_LEN, "the count of snapshots")?;
     let mut one = || {
         let id = ObjectId::from_bytes(reader.array("a snapshot")?);
@@ -146,7 +149,7 @@ pub(crate) fn decode_kept(reader: &mut Reader<'_>) -> Result<Kept, WireError> {
     }
 }
 
-/// The number of a part: drawn, and above those of words.
+/// The number of a part: drawn, and above those of records.
 pub(crate) fn part_number() -> u64 {
     let [a, b, c, d, e, f, g, h, ..] = *ObjectId::random().as_bytes();
     u64::from_be_bytes([a, b, c, d, e, f, g, h]) | 1 << 63
@@ -158,11 +161,11 @@ mod tests {
 
     #[test]
     fn names_and_words_stand_for_each_other() {
-        let name = word_name(258, Step::Kept);
+        let name = record_name(258, ClientState::Kept);
         assert_eq!(name, "clients/00000000000001020000000000000002");
-        for step in [Step::Added, Step::Removed, Step::Kept] {
+        for state in [ClientState::Added, ClientState::Removed, ClientState::Kept] {
             for client in [1, 258, u32::MAX] {
-                assert_eq!(word_at(&word_name(client, step)), Some((client, step)));
+                assert_eq!(record_at(&record_name(client, state)), Some((client, state)));
             }
         }
         for wrong in [
@@ -171,28 +174,28 @@ mod tests {
             "00000000000000010000000000000003", // no such word
             "1",
         ] {
-            assert_eq!(word_at(&format!("clients/{wrong}")), None, "{wrong}");
+            assert_eq!(record_at(&format!("clients/{wrong}")), None, "{wrong}");
         }
     }
 
     #[test]
     fn what_was_encoded_decodes_and_nothing_shorter_does() {
         let id = |byte| ObjectId::from_bytes([byte; 16]);
-        let kept = Kept::from([1, 2].map(|n| (id(n), Check::from_bytes([n; 16]))));
+        let kept = KeptSnapshots::from([1, 2].map(|n| (id(n), Check::from_bytes([n; 16]))));
         let remark = KeyRemark { label: "one".into(), ..KeyRemark::default() };
-        for word in [
-            ClientWord::Added(remark),
-            ClientWord::Removed(Time { secs: -1, nanos: 2 }),
-            ClientWord::Kept(kept, Vec::new()),
-            ClientWord::Kept(Kept::new(), vec![(1 << 63, Check::from_bytes([5; 16]))]),
+        for record in [
+            ClientRecord::Added(remark),
+            ClientRecord::Removed(Time { secs: -1, nanos: 2 }),
+            ClientRecord::Kept(kept, Vec::new()),
+            ClientRecord::Kept(KeptSnapshots::new(), vec![(1 << 63, Check::from_bytes([5; 16]))]),
         ] {
-            let (step, body) = (word.step() as u64, word.encode());
-            assert_eq!(ClientWord::decode(step, &body), Ok(word));
-            assert!((0..body.len()).all(|len| ClientWord::decode(step, &body[..len]).is_err()));
-            assert!(ClientWord::decode(3, &body).is_err());
+            let (state, body) = (record.state() as u64, record.encode());
+            assert_eq!(ClientRecord::decode(state, &body), Ok(record));
+            assert!((0..body.len()).all(|len| ClientRecord::decode(state, &body[..len]).is_err()));
+            assert!(ClientRecord::decode(3, &body).is_err());
         }
-        assert_eq!(word_at(&part_name(258, part_number())), None);
+        assert_eq!(record_at(&part_name(258, part_number())), None);
         let twice = [&[2][..], &[1; 32], &[1; 32], &[0]].concat();
-        assert!(ClientWord::decode(2, &twice).is_err());
+        assert!(ClientRecord::decode(2, &twice).is_err());
     }
 }

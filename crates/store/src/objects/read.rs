@@ -1,4 +1,4 @@
-//! Reading whole objects, their length bounded before memory is taken, and lists of ids.
+//! Reading whole objects, their length bounded before memory is taken, and the fields that many have.
 
 use std::ops::ControlFlow;
 

@@ -126,7 +126,7 @@ struct Prune<'a> {
 
 /// Names below `snapshots/` that were seen, and the snapshots among them.
 #[derive(Default)]
-struct Seen {
+struct SeenSnapshots {
     ids: HashSet<ObjectId>,
     snapshots: Vec<(ObjectId, Snapshot)>,
 }
@@ -188,8 +188,8 @@ impl Prune<'_> {
     /// Reads every snapshot. The listing makes sure that those it does not show stay away.
     ///
     /// Snapshots are read before containers are listed: what they refer to was there before them.
-    fn snapshots(&mut self) -> Result<Seen, StoreError> {
-        let (mut seen, mut failed) = (Seen::default(), None);
+    fn snapshots(&mut self) -> Result<SeenSnapshots, StoreError> {
+        let (mut seen, mut failed) = (SeenSnapshots::default(), None);
         let listed = self.repository.listed_snapshots()?;
         Snapshot::find_many(self.repository, &listed, &mut |id, found| {
             match found {
@@ -211,7 +211,7 @@ impl Prune<'_> {
     /// Finds out what is live.
     fn walk(
         &mut self,
-        seen: &Seen,
+        seen: &SeenSnapshots,
         loaded: &Loaded,
         reader: &ChunkReader<'_>,
     ) -> Result<Live, StoreError> {
@@ -397,7 +397,7 @@ impl Prune<'_> {
         &mut self,
         loaded: &Loaded,
         live: &Live,
-        seen: &Seen,
+        seen: &SeenSnapshots,
         condemned: Condemned<'_>,
     ) -> Result<(), StoreError> {
         let left = loaded.marks.marks.iter().map(|(id, containers)| (*id, containers.clone()));
@@ -498,7 +498,7 @@ impl Prune<'_> {
         &self,
         loaded: &Loaded,
         live: &Live,
-        seen: &Seen,
+        seen: &SeenSnapshots,
         condemned: &Condemned<'_>,
     ) -> Result<bool, StoreError> {
         let marks = mark::list(self.objects())?;

@@ -62,12 +62,12 @@ struct Stretch {
     /// Bytes of the container.
     range: Range<u64>,
     /// In ascending order.
-    groups: Vec<Wanted>,
+    groups: Vec<WantedGroup>,
 }
 
 /// A group, and which of the wanted chunks it holds.
 #[derive(Clone)]
-struct Wanted {
+struct WantedGroup {
     group: u32,
     range: Range<u64>,
     chunks: Range<usize>,
@@ -91,7 +91,7 @@ pub(crate) fn fetch(
         let mut directories = read_directories(reader, places, &runs, take)?;
         directories.sort_by_key(|(run, _)| run.start);
         let wanted = wanted(places, directories, take)?;
-        let kept = Kept::new(keep, places, &wanted);
+        let kept = KeptGroups::new(keep, places, &wanted);
         let wanted = kept.take_decoded(reader, wanted, take)?;
         Decoding { reader, threads, kept: &kept, take }.run(|decoders| {
             let missing = kept.send(reader, wanted, decoders)?;
@@ -116,7 +116,7 @@ fn containers(places: &[Place], rest: &mut Range<usize>) -> Vec<Range<usize>> {
 type Found = (Range<usize>, Arc<Directory>);
 
 /// The groups of a container that are wanted.
-type OfContainer = (Arc<Directory>, Vec<Wanted>);
+type OfContainer = (Arc<Directory>, Vec<WantedGroup>);
 
 /// The footers of the containers that hold `runs`.
 fn read_directories(
@@ -173,10 +173,10 @@ fn plan(reader: &ChunkReader<'_>, wanted: Vec<OfContainer>, shortest: u64) -> Ve
 
 /// Bytes of the groups, as stored.
 fn len_of(wanted: &[OfContainer]) -> u64 {
-    wanted.iter().flat_map(|(_, groups)| groups).map(Wanted::len).sum()
+    wanted.iter().flat_map(|(_, groups)| groups).map(WantedGroup::len).sum()
 }
 
-impl Wanted {
+impl WantedGroup {
     fn len(&self) -> u64 {
         self.range.end - self.range.start
     }
@@ -187,15 +187,15 @@ fn groups_of(
     places: &[Place],
     run: Range<usize>,
     directory: &Directory,
-) -> Result<Vec<Wanted>, ContainerError> {
-    let mut groups: Vec<Wanted> = Vec::new();
+) -> Result<Vec<WantedGroup>, ContainerError> {
+    let mut groups: Vec<WantedGroup> = Vec::new();
     for at in run {
         let group = directory.chunk(places[at].slot)?.group;
         match groups.last_mut() {
             Some(last) if last.group == group => last.chunks.end = at + 1,
             _ => {
                 let range = directory.stored_range(group)?;
-                groups.push(Wanted { group, range, chunks: at..at + 1 });
+                groups.push(WantedGroup { group, range, chunks: at..at + 1 });
             }
         }
     }
@@ -204,8 +204,8 @@ fn groups_of(
 
 /// Puts neighbours together: those that are no more than `gap` bytes apart, as long as few bytes are
 /// wasted and no more than `longest` bytes are read at a time.
-fn merge(groups: Vec<Wanted>, gap: u64, longest: u64) -> Vec<Vec<Wanted>> {
-    let mut merged: Vec<Vec<Wanted>> = Vec::new();
+fn merge(groups: Vec<WantedGroup>, gap: u64, longest: u64) -> Vec<Vec<WantedGroup>> {
+    let mut merged: Vec<Vec<WantedGroup>> = Vec::new();
     let (mut wasted, mut needed) = (0, 0);
     for group in groups {
         needed += group.len();
@@ -226,12 +226,12 @@ fn merge(groups: Vec<Wanted>, gap: u64, longest: u64) -> Vec<Vec<Wanted>> {
 }
 
 /// What was kept of earlier fetches, and keeps what comes for later ones.
-struct Kept<'a> {
+struct KeptGroups<'a> {
     keep: Keep<'a>,
     places: &'a [Place],
 }
 
-impl<'a> Kept<'a> {
+impl<'a> KeptGroups<'a> {
     fn new(keep: Keep<'a>, places: &'a [Place], wanted: &[OfContainer]) -> Self {
         let keep = match keep {
             Keep::Stored(scratch) if !scratch.has_room(len_of(wanted)) => Keep::Nothing,
@@ -264,7 +264,7 @@ impl<'a> Kept<'a> {
     }
 
     /// Keeps a group that was decoded.
-    fn put_decoded(&self, reader: &ChunkReader<'_>, wanted: &Wanted, group: &Arc<Group>) {
+    fn put_decoded(&self, reader: &ChunkReader<'_>, wanted: &WantedGroup, group: &Arc<Group>) {
         if matches!(self.keep, Keep::Decoded) {
             reader.keep_group(self.key(wanted), group);
         }
@@ -294,7 +294,7 @@ impl<'a> Kept<'a> {
     }
 
     /// The stored bytes of a group, if they are here.
-    fn stored(&self, reader: &ChunkReader<'_>, group: &Wanted) -> Option<Bytes> {
+    fn stored(&self, reader: &ChunkReader<'_>, group: &WantedGroup) -> Option<Bytes> {
         let key = self.key(group);
         let kept = match self.keep {
             Keep::Stored(scratch) => scratch.get(key),
@@ -304,13 +304,13 @@ impl<'a> Kept<'a> {
     }
 
     /// Keeps a group.
-    fn put(&self, wanted: &Wanted, stored: &[u8]) {
+    fn put(&self, wanted: &WantedGroup, stored: &[u8]) {
         if let Keep::Stored(scratch) = self.keep {
             scratch.put(self.key(wanted), stored);
         }
     }
 
-    fn key(&self, wanted: &Wanted) -> Key {
+    fn key(&self, wanted: &WantedGroup) -> Key {
         (self.places[wanted.chunks.start].container, wanted.group)
     }
 }
@@ -319,7 +319,7 @@ impl<'a> Kept<'a> {
 fn request(
     reader: &ChunkReader<'_>,
     stretches: &[Stretch],
-    kept: &Kept<'_>,
+    kept: &KeptGroups<'_>,
     decoders: &Sender<Came>,
     take: &TakeGroup<'_>,
 ) -> ControlFlow<()> {
@@ -350,7 +350,7 @@ fn request(
 /// A group that came.
 struct Came {
     directory: Arc<Directory>,
-    wanted: Wanted,
+    wanted: WantedGroup,
     stored: Bytes,
 }
 
@@ -358,7 +358,7 @@ struct Came {
 fn send(
     decoders: &Sender<Came>,
     directory: &Arc<Directory>,
-    wanted: Wanted,
+    wanted: WantedGroup,
     stored: Bytes,
 ) -> ControlFlow<()> {
     match decoders.send(Came { directory: Arc::clone(directory), wanted, stored }) {
@@ -371,7 +371,7 @@ fn send(
 struct Decoding<'a> {
     reader: &'a ChunkReader<'a>,
     threads: usize,
-    kept: &'a Kept<'a>,
+    kept: &'a KeptGroups<'a>,
     take: &'a TakeGroup<'a>,
 }
 

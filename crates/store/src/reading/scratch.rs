@@ -18,11 +18,11 @@ pub(crate) struct Scratch {
     file: File,
     /// Bytes of the file, at most.
     capacity: u64,
-    kept: Mutex<Kept>,
+    kept: Mutex<Ring>,
 }
 
 #[derive(Default)]
-struct Kept {
+struct Ring {
     /// Where the next group goes.
     end: u64,
     /// Which groups there are, in the order in which they came.
@@ -66,17 +66,17 @@ impl Scratch {
             kept.places.insert(group, place);
             return;
         }
-        *kept = Kept { is_closed: true, ..Kept::default() };
+        *kept = Ring { is_closed: true, ..Ring::default() };
         // If it stays, it is gone with the command.
         let _ = self.file.set_len(0);
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn kept(&self) -> MutexGuard<'_, Ring> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Kept {
+impl Ring {
     /// Makes room for `len` bytes behind what came last, or at the beginning if the file ends there.
     fn take_room(&mut self, len: u64, capacity: u64) -> Range<u64> {
         if self.end + len > capacity {

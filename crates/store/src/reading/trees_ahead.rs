@@ -25,7 +25,7 @@ const MAX_CHUNKS: usize = 1 << 16;
 /// A recipe of which nodes are read ahead, down to a depth: to 0, where the chunks themselves are, for a
 /// tree, and to the lists of chunks for a file.
 #[derive(Clone, Copy)]
-struct Wanted {
+struct WantedRecipe {
     recipe: Recipe,
     down_to: u8,
 }
@@ -53,33 +53,33 @@ pub(crate) fn read<'a>(
     }
 }
 
-fn wanted(node: &Node) -> Option<Wanted> {
+fn wanted(node: &Node) -> Option<WantedRecipe> {
     match node {
         Node::Directory { tree: Tree::Stored(recipe) } => {
-            Some(Wanted { recipe: *recipe, down_to: 0 })
+            Some(WantedRecipe { recipe: *recipe, down_to: 0 })
         }
-        Node::File { content, .. } => Some(Wanted { recipe: *content, down_to: 1 }),
+        Node::File { content, .. } => Some(WantedRecipe { recipe: *content, down_to: 1 }),
         _ => None,
     }
 }
 
 /// Has the reader keep what is wanted, level of nodes by level.
-fn keep(reader: &ChunkReader<'_>, mut level: Vec<Wanted>, left: &mut usize) {
+fn keep(reader: &ChunkReader<'_>, mut level: Vec<WantedRecipe>, left: &mut usize) {
     let mut seen = HashSet::new();
     while !level.is_empty() {
-        level.retain(|Wanted { recipe, down_to }| {
+        level.retain(|WantedRecipe { recipe, down_to }| {
             let is_wanted = recipe.len > 0 && recipe.depth >= *down_to;
             is_wanted && seen.len() < MAX_CHUNKS && seen.insert(recipe.root)
         });
         let places = level.iter().filter_map(|one| reader.place_of(&one.recipe.root));
         *left = left.saturating_sub(reader.keep_groups(places.collect(), *left));
-        let below = |one: &Wanted| {
+        let below = |one: &WantedRecipe| {
             let down_to = one.down_to;
             let children = match one.recipe.depth > down_to {
                 true => reader.kept().children(&one.recipe).unwrap_or_default(),
                 false => Vec::new(),
             };
-            children.into_iter().map(move |recipe| Wanted { recipe, down_to })
+            children.into_iter().map(move |recipe| WantedRecipe { recipe, down_to })
         };
         level = level.iter().flat_map(below).collect();
     }

@@ -41,9 +41,9 @@ use crate::seeded::{self, Bug};
 use crate::tree::{self, Detail, Entry, Node, Time, Tree};
 use crate::writing::added::Added;
 use crate::writing::alive::Alive;
+use crate::writing::chunk_writer::{ChunkWriter, NewTree};
 use crate::writing::commit::{Announced, Author, PROGRAM};
 use crate::writing::forget::forget;
-use crate::writing::graft::{Graft, NewTree};
 use crate::{Cancel, Progress, Recipe, Repository, Snapshot, StoreError, Summary};
 
 /// The tag of snapshots that a repair has made. Their parent is the snapshot that they were made of.
@@ -258,18 +258,18 @@ impl Repair<'_> {
         }
         let used = Used::of(&loaded.containers);
         let len = self.options.container_len;
-        let mut graft = Graft::new(self.repository, &loaded, &used, len)?;
+        let mut writer = ChunkWriter::new(self.repository, &loaded, &used, len)?;
         for (id, size) in &examined.damaged {
             self.cancel.check()?;
-            self.save(*id, *size, &loaded, &mut graft)?;
+            self.save(*id, *size, &loaded, &mut writer)?;
         }
         // Then all that can be had is in the index, or only where it is condemned.
-        graft.finish()?;
+        writer.finish()?;
         let reader = self.repository.reader_of(&loaded);
-        let condemned = Condemned::read(self.repository, &loaded, &graft)?;
+        let condemned = Condemned::read(self.repository, &loaded, &writer)?;
         let (seen, nodes, cancel) = (HashMap::new(), HashMap::new(), self.cancel);
         let mut room = MAX_LOST_LEN;
-        let mut without = Without { reader: &reader, condemned, graft, seen, nodes, room, cancel };
+        let mut without = Without { reader: &reader, condemned, writer, seen, nodes, room, cancel };
         let mut after = Vec::new();
         for (id, snapshot) in before {
             let kept = without.root(&snapshot.root)?;
@@ -284,11 +284,11 @@ impl Repair<'_> {
             });
             after.push(kept.tree.clone().map(|tree| rewritten(*id, snapshot, tree, &kept)));
         }
-        let mut graft = without.graft;
+        let mut writer = without.writer;
         if !seeded::active(Bug::RewrittenBeforeChunks) {
-            graft.finish()?;
+            writer.finish()?;
         }
-        self.report.stored_bytes = graft.stored_bytes();
+        self.report.stored_bytes = writer.stored_bytes();
         if seeded::active(Bug::BrokenForgotten) {
             let ids: Vec<_> = before.iter().map(|(id, _)| *id).collect();
             forget(self.repository, &ids)?;
@@ -302,7 +302,7 @@ impl Repair<'_> {
             self.report.snapshots[first + at].new = Some(new);
         }
         if seeded::active(Bug::RewrittenBeforeChunks) {
-            graft.finish()?;
+            writer.finish()?;
         }
         Ok(())
     }
@@ -313,7 +313,7 @@ impl Repair<'_> {
         id: ObjectId,
         size: u64,
         loaded: &Loaded,
-        graft: &mut Graft<'_>,
+        writer: &mut ChunkWriter<'_>,
     ) -> Result<(), StoreError> {
         let Repository { objects, envelope, fingerprinter, .. } = self.repository;
         let directory = match Directory::read(&**objects, envelope, id, size) {
@@ -331,7 +331,7 @@ impl Repair<'_> {
                 let read = read.and_then(|bytes| {
                     directory.verify_group(group, &bytes, fingerprinter).map(|()| bytes)
                 });
-                or_end(self.save_group(directory.content, &missing, read, graft), failed)
+                or_end(self.save_group(directory.content, &missing, read, writer), failed)
             })
         })
     }
@@ -342,7 +342,7 @@ impl Repair<'_> {
         content: Content,
         missing: &[&ChunkEntry],
         read: Result<Bytes, ContainerError>,
-        graft: &mut Graft<'_>,
+        writer: &mut ChunkWriter<'_>,
     ) -> Result<(), StoreError> {
         let bytes = match read {
             Ok(bytes) => bytes,
@@ -352,7 +352,7 @@ impl Repair<'_> {
             }
         };
         for chunk in missing {
-            graft.chunk(content, chunk.fingerprint, &bytes[chunk.range()])?;
+            writer.chunk(content, chunk.fingerprint, &bytes[chunk.range()])?;
             self.report.saved_chunks += 1;
             self.report.saved_bytes += u64::from(chunk.len);
         }
@@ -460,7 +460,7 @@ impl Repository {
 }
 
 /// The snapshot that is left of `old`.
-fn rewritten(id: ObjectId, old: &Snapshot, tree: Tree, kept: &Kept) -> Snapshot {
+fn rewritten(id: ObjectId, old: &Snapshot, tree: Tree, kept: &KeptTree) -> Snapshot {
     let mut tags = old.tags_of_copy();
     if !tags.iter().any(|tag| tag == TAG) {
         tags.push(TAG.into());
@@ -476,7 +476,7 @@ fn rewritten(id: ObjectId, old: &Snapshot, tree: Tree, kept: &Kept) -> Snapshot 
 
 /// What is kept of a directory.
 #[derive(Debug, Clone, Default)]
-struct Kept {
+struct KeptTree {
     /// Its tree, without what was lost; nothing if the tree itself was.
     tree: Option<Tree>,
     counts: Counts,
@@ -572,7 +572,7 @@ impl<'a> Condemned<'a> {
     fn read(
         repository: &'a Repository,
         loaded: &Loaded,
-        graft: &Graft<'_>,
+        writer: &ChunkWriter<'_>,
     ) -> Result<Self, StoreError> {
         let Repository { objects, envelope, .. } = repository;
         let mut all = Self { repository, directories: Vec::new(), places: HashMap::new() };
@@ -585,7 +585,7 @@ impl<'a> Condemned<'a> {
             match Directory::read(&**objects, envelope, id, size) {
                 Ok(directory) => {
                     let slots = (0u32..).zip(&directory.chunks);
-                    let only_here = slots.filter(|(_, chunk)| !graft.has(&chunk.fingerprint));
+                    let only_here = slots.filter(|(_, chunk)| !writer.has(&chunk.fingerprint));
                     let number = all.directories.len();
                     let place =
                         |(slot, chunk): (u32, &ChunkEntry)| (chunk.fingerprint, (number, slot));
@@ -618,9 +618,9 @@ impl<'a> Condemned<'a> {
 struct Without<'a> {
     reader: &'a ChunkReader<'a>,
     condemned: Condemned<'a>,
-    graft: Graft<'a>,
+    writer: ChunkWriter<'a>,
     /// What is kept of trees that can be read.
-    seen: HashMap<Recipe, Kept>,
+    seen: HashMap<Recipe, KeptTree>,
     /// Whether all chunks of recipes can be had, of those whose first node can be read.
     nodes: HashMap<Recipe, bool>,
     /// Bytes of names of what was lost for which there is room.
@@ -629,8 +629,8 @@ struct Without<'a> {
 }
 
 impl Without<'_> {
-    fn root(&mut self, root: &Entry) -> Result<Kept, StoreError> {
-        let Node::Directory { tree } = &root.node else { return Ok(Kept::default()) };
+    fn root(&mut self, root: &Entry) -> Result<KeptTree, StoreError> {
+        let Node::Directory { tree } = &root.node else { return Ok(KeptTree::default()) };
         let mut kept = self.directory(tree, 0)?;
         if kept.tree.is_none() {
             kept.lost.push(b"", None, &mut self.room);
@@ -638,7 +638,7 @@ impl Without<'_> {
         Ok(kept)
     }
 
-    fn directory(&mut self, tree: &Tree, depth: usize) -> Result<Kept, StoreError> {
+    fn directory(&mut self, tree: &Tree, depth: usize) -> Result<KeptTree, StoreError> {
         tree::check_depth(depth)?;
         self.cancel.check()?;
         let recipe = match tree {
@@ -649,7 +649,7 @@ impl Without<'_> {
             return Ok(kept.clone());
         }
         if !self.keep(recipe)? {
-            return Ok(Kept::default());
+            return Ok(KeptTree::default());
         }
         let kept = self.entries(tree, depth)?;
         self.seen.insert(*recipe, kept.clone());
@@ -657,16 +657,16 @@ impl Without<'_> {
     }
 
     /// What is kept of the directory of `tree`, all chunks of which can be had.
-    fn entries(&mut self, tree: &Tree, depth: usize) -> Result<Kept, StoreError> {
+    fn entries(&mut self, tree: &Tree, depth: usize) -> Result<KeptTree, StoreError> {
         let is_long = matches!(tree, Tree::Stored(recipe) if recipe.len > MAX_SHORT_TREE);
         let mut new = NewTree::default();
         // A long tree is not written before it is known to have changed.
         let into = (!is_long).then_some(&mut new);
         let Some((mut kept, is_changed)) = self.pass(tree, depth, into)? else {
-            return Ok(Kept::default());
+            return Ok(KeptTree::default());
         };
         if !is_changed {
-            return Ok(Kept { tree: Some(tree.clone()), ..kept });
+            return Ok(KeptTree { tree: Some(tree.clone()), ..kept });
         }
         if is_long {
             // What was lost is noted already.
@@ -674,10 +674,10 @@ impl Without<'_> {
             let passed = self.pass(tree, depth, Some(&mut new))?;
             self.room = room;
             if passed.is_none() {
-                return Ok(Kept::default());
+                return Ok(KeptTree::default());
             }
         }
-        kept.tree = Some(new.finish(depth == 0, &mut self.graft)?);
+        kept.tree = Some(new.finish(depth == 0, &mut self.writer)?);
         Ok(kept)
     }
 
@@ -689,8 +689,8 @@ impl Without<'_> {
         tree: &Tree,
         depth: usize,
         mut into: Option<&mut NewTree>,
-    ) -> Result<Option<(Kept, bool)>, StoreError> {
-        let mut kept = Kept::default();
+    ) -> Result<Option<(KeptTree, bool)>, StoreError> {
+        let mut kept = KeptTree::default();
         let mut is_changed = false;
         let mut entries = match Entries::of(tree) {
             Ok(entries) => entries,
@@ -739,8 +739,8 @@ impl Without<'_> {
                 _ => kept.counts.others = kept.counts.others.saturating_add(1),
             }
             match (into.as_deref_mut(), changed) {
-                (Some(new), Some(entry)) => new.push(&entry, &mut self.graft)?,
-                (Some(new), None) => new.push_encoded(entries.encoded(), &mut self.graft)?,
+                (Some(new), Some(entry)) => new.push(&entry, &mut self.writer)?,
+                (Some(new), None) => new.push_encoded(entries.encoded(), &mut self.writer)?,
                 (None, _) => {}
             }
         }
@@ -760,10 +760,10 @@ impl Without<'_> {
         if let Some(is_kept) = self.nodes.get(recipe) {
             return Ok(*is_kept);
         }
-        if !self.graft.has(&recipe.root) {
+        if !self.writer.has(&recipe.root) {
             let Some(bytes) = self.condemned.chunk(&recipe.root)? else { return Ok(false) };
             let content = if recipe.depth == 0 { Content::Data } else { Content::Metadata };
-            self.graft.chunk(content, recipe.root, &bytes)?;
+            self.writer.chunk(content, recipe.root, &bytes)?;
         }
         if recipe.depth == 0 {
             return Ok(true);
@@ -779,7 +779,7 @@ impl Without<'_> {
 
     /// The bytes of a chunk; nothing if it is lost.
     fn chunk(&self, fingerprint: &Fingerprint) -> Result<Option<Bytes>, StoreError> {
-        match self.graft.is_stored(fingerprint) {
+        match self.writer.is_stored(fingerprint) {
             true => match self.reader.chunk(fingerprint) {
                 Ok(bytes) => Ok(Some(bytes)),
                 Err(error) => self.condemned.repository.expect_damage(error).map(|()| None),

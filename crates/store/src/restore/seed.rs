@@ -38,7 +38,7 @@ const RUN: usize = 256;
 pub(super) struct Seeds {
     roots: Vec<Target>,
     files: Vec<SeedFile>,
-    chunks: HashMap<Fingerprint, Place>,
+    chunks: HashMap<Fingerprint, SeedPlace>,
 }
 
 /// A file of a seed.
@@ -51,7 +51,7 @@ struct SeedFile {
 
 /// Where a chunk lies in seeds.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
+struct SeedPlace {
     file: u32,
     start: u64,
 }
@@ -88,7 +88,7 @@ impl Seeds {
                 if reader.knows(&fingerprint) {
                     let mut found = found.lock().expect("no thread panics with it locked");
                     if found.len() < MAX_CHUNKS {
-                        found.entry(fingerprint).or_insert(Place { file: *number, start });
+                        found.entry(fingerprint).or_insert(SeedPlace { file: *number, start });
                     }
                 }
                 match cancel.is_cancelled() {

@@ -2,8 +2,8 @@
 
 pub(crate) mod added;
 pub(crate) mod alive;
+pub(crate) mod chunk_writer;
 pub(crate) mod commit;
 pub(crate) mod copier;
 pub(crate) mod forget;
-pub(crate) mod graft;
 pub(crate) mod press;

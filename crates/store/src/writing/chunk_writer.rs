@@ -16,7 +16,7 @@ use crate::writing::copier::Copier;
 use crate::{Recipe, Repository, StoreError};
 
 /// Stores chunks for a snapshot that is to come. Groups are compressed by threads of their own.
-pub(crate) struct Graft<'a> {
+pub(crate) struct ChunkWriter<'a> {
     repository: &'a Repository,
     loaded: &'a Loaded,
     /// The containers that the snapshot relies on.
@@ -29,7 +29,7 @@ pub(crate) struct Graft<'a> {
     pub(crate) new_bytes: u64,
 }
 
-impl<'a> Graft<'a> {
+impl<'a> ChunkWriter<'a> {
     /// What is stored goes to containers of about `container_len` bytes.
     pub(crate) fn new(
         repository: &'a Repository,
@@ -147,28 +147,32 @@ impl NewTree {
     const WINDOW: usize = 64 << 10;
 
     /// Adds an entry, whose name is behind those of all others.
-    pub(crate) fn push(&mut self, entry: &Entry, graft: &mut Graft<'_>) -> Result<(), StoreError> {
+    pub(crate) fn push(
+        &mut self,
+        entry: &Entry,
+        writer: &mut ChunkWriter<'_>,
+    ) -> Result<(), StoreError> {
         tree::encode_entry(entry, &mut self.bytes);
-        self.cut(graft)
+        self.cut(writer)
     }
 
     /// Adds an entry that is encoded.
     pub(crate) fn push_encoded(
         &mut self,
         entry: &[u8],
-        graft: &mut Graft<'_>,
+        writer: &mut ChunkWriter<'_>,
     ) -> Result<(), StoreError> {
         self.bytes.extend_from_slice(entry);
-        self.cut(graft)
+        self.cut(writer)
     }
 
-    fn cut(&mut self, graft: &mut Graft<'_>) -> Result<(), StoreError> {
+    fn cut(&mut self, writer: &mut ChunkWriter<'_>) -> Result<(), StoreError> {
         // Twice as many, so that long chunks are not looked through for each entry.
         if self.bytes.len() < Self::WINDOW.max(2 * self.undecided) {
             return Ok(());
         }
         self.is_cut = true;
-        graft.cut(Content::Metadata, &mut self.bytes, false, &mut self.recipe)?;
+        writer.cut(Content::Metadata, &mut self.bytes, false, &mut self.recipe)?;
         self.undecided = self.bytes.len();
         Ok(())
     }
@@ -177,12 +181,12 @@ impl NewTree {
     pub(crate) fn finish(
         mut self,
         is_root: bool,
-        graft: &mut Graft<'_>,
+        writer: &mut ChunkWriter<'_>,
     ) -> Result<Tree, StoreError> {
         if !self.is_cut && !is_root && self.bytes.len() <= Tree::INLINE_MAX {
             return Ok(Tree::Inline(self.bytes));
         }
-        graft.cut(Content::Metadata, &mut self.bytes, true, &mut self.recipe)?;
-        Ok(Tree::Stored(self.recipe.finish(&mut |node| graft.node(node))?))
+        writer.cut(Content::Metadata, &mut self.bytes, true, &mut self.recipe)?;
+        Ok(Tree::Stored(self.recipe.finish(&mut |node| writer.node(node))?))
     }
 }
