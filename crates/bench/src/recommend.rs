@@ -19,7 +19,7 @@ const AS_GOOD: f64 = 0.01;
 const AS_FAST: f64 = 0.1;
 
 /// Below this there is nothing to choose a chunker by but its speed.
-const HARDLY_ANY: f64 = 1.005;
+pub(crate) const HARDLY_ANY: f64 = 1.005;
 
 /// A chunker at one mean, and what it promises.
 #[derive(Clone, Debug, PartialEq, Serialize)]

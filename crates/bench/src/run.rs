@@ -150,6 +150,11 @@ impl Timing {
         (!self.samples.is_empty()).then(|| Summary::of(seconds))
     }
 
+    /// How far the times lie from their median, as a share of it; `None` with fewer than two.
+    pub fn spread(&self) -> Option<f64> {
+        self.seconds().filter(|_| self.samples.len() > 1).map(Summary::spread)
+    }
+
     /// In the median.
     pub fn bytes_per_second(&self) -> Option<f64> {
         Some(self.bytes as f64 / self.seconds()?.median)

@@ -118,7 +118,7 @@ fn speeds(results: &Reproduction) -> Result<Vec<Figure>> {
                 let value = one.bytes as f64 / seconds.median / 1e9;
                 let (label, kernel) = one.name.split_once(", ").unwrap_or((&one.name, ""));
                 let note = format!("{value:.2} {kernel}");
-                Bar { label: label.to_owned(), value, series: 0, note }
+                Bar { label: label.to_owned(), value, colour: None, note }
             })
             .collect();
         if all.is_empty() || all.len() > MOST_BARS {
@@ -127,7 +127,7 @@ fn speeds(results: &Reproduction) -> Result<Vec<Figure>> {
         all.sort_by(|a, b| b.value.total_cmp(&a.value));
         let caption = format!("{}: cutting, from memory, in GB/s of one thread.", dataset.name);
         let svg = report::bars(&caption, "GB/s", &all, None)?;
-        figures.push(Figure { caption, svg, legend: Vec::new() });
+        figures.push(Figure { caption, svg, ..Figure::default() });
     }
     Ok(figures)
 }

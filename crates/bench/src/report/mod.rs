@@ -3,10 +3,19 @@
 //! A [`Page`] is made of text, tables and figures, whatever they are about; [`of_run`] fills one
 //! with the results of `onefold bench run`.
 
+#[cfg(test)]
+mod boxes;
+mod figures;
+mod front;
+#[cfg(test)]
+pub(crate) mod made_up;
+mod names;
 mod page;
 mod plot;
 mod run;
+mod scatter;
+mod tables;
 
-pub use page::{Block, Cell, Column, Figure, Page, Section, Table};
-pub use plot::{Bar, Line, bars, histogram, lines};
+pub use page::{Block, Cell, Choice, Column, Figure, Folded, Page, Section, Table, WideFigure};
+pub use plot::{Bar, bars};
 pub use run::of_run;

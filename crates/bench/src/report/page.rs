@@ -4,12 +4,9 @@ use anyhow::{Context, Result};
 use minijinja::{AutoEscape, Environment, context};
 use serde::Serialize;
 
-use super::plot::SERIES;
+use super::plot::{COLOURS, code};
 
 const TEMPLATE: &str = include_str!("page.html");
-
-/// Colours that differ; further series are dashed.
-const HUES: usize = 10;
 
 /// All that is on a page. Texts are plain: whatever HTML they seem to have is shown as it is.
 #[derive(Clone, Debug, Serialize)]
@@ -35,16 +32,44 @@ pub struct Section {
     pub blocks: Vec<Block>,
 }
 
-/// A table, or figures that may stand side by side.
+/// What a section is made of.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Block {
     /// Can be sorted by each column.
     Table(Table),
-    /// At the width of a phone.
+    /// At the width of a phone; they may stand side by side.
     Figures(Vec<Figure>),
     /// Small ones.
     SmallFigures(Vec<Figure>),
+    /// One over the whole width.
+    WideFigure(WideFigure),
+    /// Some of which one at a time is shown.
+    Choice(Choice),
+    /// What is shown if asked for.
+    Folded(Folded),
+}
+
+/// Blocks of which one set at a time is shown, without a script.
+#[derive(Clone, Debug, Serialize)]
+pub struct Choice {
+    /// What is chosen.
+    pub label: String,
+    /// What stands on each button, and what it shows.
+    pub options: Vec<(String, Vec<Block>)>,
+    /// The number of the one that is shown first.
+    pub first: usize,
+}
+
+/// Blocks under a line that opens them.
+#[derive(Clone, Debug, Serialize)]
+pub struct Folded {
+    /// The line.
+    pub summary: String,
+    /// Paragraphs.
+    pub text: Vec<String>,
+    /// What follows.
+    pub blocks: Vec<Block>,
 }
 
 /// Rows under columns.
@@ -77,14 +102,25 @@ pub struct Cell {
 }
 
 /// A plot.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Figure {
     /// What is to be seen, in a sentence.
     pub caption: String,
     /// An `svg` element as the functions of this module make it. Not escaped.
     pub svg: String,
-    /// The names of series, and their numbers.
+    /// Names, and the colours that stand for them.
     pub legend: Vec<(String, usize)>,
+}
+
+/// A plot for a screen, and the same for a phone.
+#[derive(Clone, Debug, Serialize)]
+pub struct WideFigure {
+    /// What is to be seen.
+    pub caption: String,
+    /// An `svg` element. Not escaped.
+    pub wide: String,
+    /// The same in less width. Not escaped.
+    pub narrow: String,
 }
 
 impl Column {
@@ -113,15 +149,6 @@ impl Cell {
     }
 }
 
-/// How a series looks.
-#[derive(Serialize)]
-struct Style {
-    /// As plots have it, see [`SERIES`].
-    code: String,
-    hue: usize,
-    is_dashed: bool,
-}
-
 impl Page {
     /// The page.
     pub fn html(&self) -> Result<String> {
@@ -130,11 +157,9 @@ impl Page {
         environment.set_trim_blocks(true);
         environment.set_lstrip_blocks(true);
         environment.add_template("page", TEMPLATE).context("the template")?;
-        let styles: Vec<Style> = (0..SERIES)
-            .map(|i| Style { code: format!("#4000{i:02X}"), hue: i % HUES, is_dashed: i >= HUES })
-            .collect();
+        let colours: Vec<String> = (0..COLOURS).map(|colour| code(Some(colour))).collect();
         let template = environment.get_template("page").context("the template")?;
-        template.render(context! { page => self, styles }).context("the template")
+        template.render(context! { page => self, colours }).context("the template")
     }
 }
 
@@ -150,6 +175,21 @@ mod tests {
             svg: "<svg></svg>".into(),
             legend: vec![(evil.into(), 1)],
         };
+        let wide = WideFigure {
+            caption: evil.into(),
+            wide: "<svg></svg>".into(),
+            narrow: "<svg></svg>".into(),
+        };
+        let folded = Folded {
+            summary: evil.into(),
+            text: vec![evil.into()],
+            blocks: vec![Block::WideFigure(wide)],
+        };
+        let choice = Choice {
+            label: evil.into(),
+            options: vec![(evil.into(), vec![Block::Folded(folded)])],
+            first: 0,
+        };
         let page = Page {
             title: evil.into(),
             lead: vec![evil.into()],
@@ -163,13 +203,14 @@ mod tests {
                         rows: vec![vec![Cell::text(evil)]],
                     }),
                     Block::Figures(vec![figure]),
+                    Block::Choice(choice),
                 ],
             }],
         };
         let html = page.html().unwrap();
         assert!(!html.contains("<script>alert"), "{html}");
-        assert_eq!(html.matches("&lt;script&gt;alert").count(), 10, "{html}");
-        assert!(html.contains("<svg></svg>"));
+        assert_eq!(html.matches("&lt;script&gt;alert").count(), 16, "{html}");
+        assert_eq!(html.matches("<svg></svg>").count(), 3);
     }
 
     #[test]

@@ -6,54 +6,75 @@ use std::ops::Range;
 
 use anyhow::{Context, Result};
 use plotters::coord::Shift;
-use plotters::coord::ranged1d::SegmentValue;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-/// Text and axes.
-const INK: RGBColor = RGBColor(0x10, 0x10, 0x10);
-/// Lines to guide the eye.
-const GRID: RGBColor = RGBColor(0x20, 0x20, 0x20);
+/// Text.
+pub(super) const INK: RGBColor = RGBColor(0x10, 0x10, 0x10);
+/// Axes, and lines to guide the eye.
+pub(super) const GRID: RGBColor = RGBColor(0x20, 0x20, 0x20);
 /// A bound.
-const LIMIT: RGBColor = RGBColor(0x30, 0x30, 0x30);
-/// How many series can be told apart.
-pub(super) const SERIES: usize = 24;
+pub(super) const LIMIT: RGBColor = RGBColor(0x30, 0x30, 0x30);
+/// Whatever has no colour of its own.
+const PLAIN: RGBColor = RGBColor(0x50, 0x50, 0x50);
 
-const WIDTH: u32 = 480;
-const FONT: (&str, u32) = ("sans-serif", 13);
+/// How many colours a page has. Each stands for one name on the whole page, so that a plot has no
+/// more lines than can be told apart.
+pub(super) const COLOURS: usize = 8;
 
-type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+/// Pixels around what the axes enclose, with room for ticks and units.
+pub(super) const TOP: u32 = 26;
+pub(super) const BELOW: u32 = 42;
+pub(super) const LEFT: u32 = 56;
+
+const WIDTH: u32 = 360;
+/// Of lines, in pixels: in a plot of their own, and in one of many.
+pub(super) const LARGE: (u32, u32) = (WIDTH, 270);
+pub(super) const SMALL: (u32, u32) = (240, 180);
+/// A font of 15 has letters of 12 pixels.
+const FONT: (&str, u32) = ("sans-serif", 15);
+const SMALL_FONT: (&str, u32) = ("sans-serif", 13);
+/// How wide a letter of [`FONT`] is in the mean of a word, in pixels, in a wide font.
+pub(super) const LETTER: f64 = 7.3;
+
+pub(super) type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
 /// A bar that lies.
 #[derive(Clone, Debug)]
 pub struct Bar {
-    /// What stands before it; of bars with the same label the first has it.
+    /// What stands before it; of bars in a row with the same label the first has it.
     pub label: String,
     /// How long it is.
     pub value: f64,
-    /// The number of its series.
-    pub series: usize,
-    /// What stands behind it.
+    /// Which of the page's colours it has, below 8.
+    pub colour: Option<usize>,
+    /// What stands at the right end of its row.
     pub note: String,
 }
 
 /// Points that are joined.
 #[derive(Clone, Debug)]
-pub struct Line {
-    /// The number of its series.
-    pub series: usize,
+pub(super) struct Line {
+    /// Which of the page's colours it has, below 8.
+    pub(super) colour: Option<usize>,
     /// From left to right.
-    pub points: Vec<(f64, f64)>,
+    pub(super) points: Vec<(f64, f64)>,
     /// Whether the points themselves are shown.
-    pub has_dots: bool,
+    pub(super) has_dots: bool,
 }
 
-fn colour(series: usize) -> RGBColor {
-    RGBColor(0x40, 0, (series % SERIES) as u8)
+pub(super) fn role(colour: Option<usize>) -> RGBColor {
+    colour.map_or(PLAIN, |colour| RGBColor(0x40, 0, (colour % COLOURS) as u8))
+}
+
+/// As it stands in an SVG.
+pub(super) fn code(colour: Option<usize>) -> String {
+    let RGBColor(red, green, blue) = role(colour);
+    format!("#{red:02X}{green:02X}{blue:02X}")
 }
 
 /// Draws on an empty area of so many pixels; `label` says to who cannot see it what it is.
-fn svg(
+pub(super) fn svg(
     (width, height): (u32, u32),
     label: &str,
     draw: impl FnOnce(&Area) -> Result<()>,
@@ -64,12 +85,27 @@ fn svg(
         draw(&area)?;
         area.present().context("a plot")?;
     }
-    let label = label.replace('&', "&amp;").replace('"', "&quot;").replace('<', "&lt;");
+    let label = escaped(label);
     Ok(svg.replacen("<svg ", &format!("<svg role=\"img\" aria-label=\"{label}\" "), 1))
 }
 
-fn font() -> TextStyle<'static> {
+/// Text as it stands in an element or an attribute.
+pub(super) fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('"', "&quot;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+pub(super) fn font() -> TextStyle<'static> {
     FONT.into_font().color(&INK)
+}
+
+/// The pixels that the longest of `texts` takes.
+fn widest<'a>(texts: impl Iterator<Item = &'a str>) -> u32 {
+    (LETTER * texts.map(|text| text.chars().count()).max().unwrap_or(0) as f64) as u32
+}
+
+/// Writes the unit of the vertical axis above it.
+pub(super) fn draw_unit(area: &Area, unit: &str) -> Result<()> {
+    area.draw(&Text::new(unit.to_owned(), (2, 4), font())).context("a unit")
 }
 
 /// Bars one below the other from 0 on, and a line at `limit` under its name.
@@ -77,68 +113,70 @@ pub fn bars(label: &str, unit: &str, bars: &[Bar], limit: Option<(&str, f64)>) -
     let longest = bars.iter().map(|bar| bar.value).chain(limit.map(|(_, value)| value));
     let longest = longest.fold(f64::MIN_POSITIVE, f64::max);
     let count = bars.len();
-    let height = 60 + 22 * count as u32;
+    let names = 8 + widest(bars.iter().map(|bar| &bar.label[..]));
+    let notes = 12 + widest(bars.iter().map(|bar| &bar.note[..]));
+    let height = 64 + 20 * count as u32;
     svg((WIDTH, height), label, |area| {
         let mut chart = ChartBuilder::on(area)
-            .margin_top(18)
-            .margin_right(8)
-            .x_label_area_size(38)
-            .y_label_area_size(92)
-            .build_cartesian_2d(0.0..1.18 * longest, (0..count).into_segmented())?;
-        // the first bar is at the top
-        let bar_of = |place: &SegmentValue<usize>| match place {
-            SegmentValue::CenterOf(i) if *i < count => Some(&bars[count - 1 - i]),
-            _ => None,
-        };
-        let label_of = |place: &SegmentValue<usize>| {
-            let Some(bar) = bar_of(place) else { return String::new() };
-            let before = bars.iter().position(|other| other.label == bar.label);
-            let is_first = before.is_some_and(|first| std::ptr::eq(&bars[first], bar));
-            if is_first { bar.label.clone() } else { String::new() }
-        };
+            .margin_top(22)
+            .margin_left(names)
+            .margin_right(notes)
+            .x_label_area_size(BELOW)
+            // the first bar is at the top
+            .build_cartesian_2d(0.0..1.02 * longest, count as f64..0.0)?;
         chart
             .configure_mesh()
             .disable_y_mesh()
+            .disable_y_axis()
             .bold_line_style(GRID)
             .light_line_style(GRID.mix(0.0))
             .axis_style(GRID)
             .x_desc(unit)
-            .x_labels(6)
-            .y_labels(count)
-            .y_label_formatter(&label_of)
+            .x_labels((WIDTH.saturating_sub(names + notes) / 60).max(2) as usize)
+            .x_label_formatter(&|value| tick_text(*value))
             .label_style(font())
             .draw()?;
-        chart.draw_series(bars.iter().rev().enumerate().map(|(i, bar)| {
-            let corners = [(0.0, SegmentValue::Exact(i)), (bar.value, SegmentValue::Exact(i + 1))];
-            let mut shape = Rectangle::new(corners, colour(bar.series).filled());
-            shape.set_margin(3, 3, 0, 0);
-            shape
+        chart.draw_series(bars.iter().enumerate().map(|(i, bar)| {
+            let corners = [(0.0, i as f64 + 0.15), (bar.value, i as f64 + 0.85)];
+            Rectangle::new(corners, role(bar.colour).filled())
         }))?;
         if let Some((name, value)) = limit {
-            let ends = [(value, SegmentValue::Exact(0)), (value, SegmentValue::Exact(count))];
+            let ends = [(value, 0.0), (value, count as f64)];
             chart.draw_series([PathElement::new(ends, LIMIT.stroke_width(2))])?;
-            let style = FONT.into_font().color(&LIMIT).pos(Pos::new(HPos::Right, VPos::Bottom));
-            chart.draw_series([EmptyElement::at((value, SegmentValue::Exact(count)))
-                + Text::new(name.to_owned(), (0, -3), style)])?;
+            let style = FONT.into_font().color(&LIMIT).pos(Pos::new(HPos::Center, VPos::Bottom));
+            let half = widest([name].into_iter()) as i32 / 2;
+            let (x, y) = chart.backend_coord(&(value, 0.0));
+            let place = (x.clamp(half, WIDTH as i32 - half), y - 4);
+            area.draw(&Text::new(name.to_owned(), place, style))?;
         }
-        let style = font().pos(Pos::new(HPos::Left, VPos::Center));
-        chart.draw_series(bars.iter().rev().enumerate().map(|(i, bar)| {
-            EmptyElement::at((bar.value, SegmentValue::CenterOf(i)))
-                + Text::new(bar.note.clone(), (4, 0), style.clone())
-        }))?;
+        let style = font().pos(Pos::new(HPos::Right, VPos::Center));
+        let mut before = None;
+        for (i, bar) in bars.iter().enumerate() {
+            let (x, y) = chart.backend_coord(&(0.0, i as f64 + 0.5));
+            if before.replace(&bar.label) != Some(&bar.label) {
+                area.draw(&Text::new(bar.label.clone(), (x - 6, y), style.clone()))?;
+            }
+            area.draw(&Text::new(bar.note.clone(), (WIDTH as i32 - 2, y), style.clone()))?;
+        }
         Ok(())
     })
 }
 
-/// Lines over sizes in bytes, which are on a logarithmic scale.
-pub fn lines(label: &str, unit: &str, lines: &[Line], values: Range<f64>) -> Result<String> {
-    let sizes = sizes_of(lines.iter().flat_map(|line| &line.points).map(|point| point.0));
-    svg((WIDTH, 300), label, |area| {
+/// Lines over `sizes` in bytes, which are on a logarithmic scale, on so many pixels.
+pub(super) fn lines(
+    size: (u32, u32),
+    label: &str,
+    unit: &str,
+    lines: &[Line],
+    (sizes, values): (Range<f64>, Range<f64>),
+) -> Result<String> {
+    svg(size, label, |area| {
+        draw_unit(area, unit)?;
         let mut chart = ChartBuilder::on(area)
-            .margin_top(8)
-            .margin_right(20)
-            .x_label_area_size(38)
-            .y_label_area_size(58)
+            .margin_top(TOP)
+            .margin_right(30)
+            .x_label_area_size(BELOW)
+            .y_label_area_size(LEFT)
             .build_cartesian_2d(sizes.log_scale().base(2.0), values)?;
         chart
             .configure_mesh()
@@ -146,18 +184,18 @@ pub fn lines(label: &str, unit: &str, lines: &[Line], values: Range<f64>) -> Res
             .light_line_style(GRID.mix(0.0))
             .axis_style(GRID)
             .x_desc("chunk size")
-            .y_desc(unit)
-            .x_labels(7)
-            .y_labels(6)
+            .x_labels((size.0 / 72) as usize)
+            .y_labels((size.1 / 45) as usize)
             .x_label_formatter(&|size| size_text(*size))
+            .y_label_formatter(&|value| tick_text(*value))
             .label_style(font())
             .draw()?;
         for line in lines {
-            let style = colour(line.series).stroke_width(2);
+            let style = role(line.colour).stroke_width(2);
             chart.draw_series([PathElement::new(line.points.clone(), style)])?;
             if line.has_dots {
                 let dots = line.points.iter();
-                let style = colour(line.series).filled();
+                let style = role(line.colour).filled();
                 chart.draw_series(dots.map(|&point| Circle::new(point, 3, style)))?;
             }
         }
@@ -166,18 +204,18 @@ pub fn lines(label: &str, unit: &str, lines: &[Line], values: Range<f64>) -> Res
 }
 
 /// Small: shares from one size to the next, over `sizes` on a logarithmic scale.
-pub fn histogram(
+pub(super) fn histogram(
     label: &str,
-    series: usize,
+    colour: Option<usize>,
     bins: &[(Range<f64>, f64)],
     sizes: Range<f64>,
 ) -> Result<String> {
     let most = bins.iter().map(|(_, share)| *share).fold(f64::MIN_POSITIVE, f64::max);
-    svg((WIDTH / 2, 110), label, |area| {
+    svg((SMALL.0, 110), label, |area| {
         let mut chart = ChartBuilder::on(area)
             .margin_top(4)
-            .margin_right(14)
-            .margin_left(8)
+            .margin_right(26)
+            .margin_left(20)
             .x_label_area_size(22)
             .build_cartesian_2d(sizes.log_scale().base(2.0), 0.0..1.05 * most)?;
         chart
@@ -189,17 +227,22 @@ pub fn histogram(
             .axis_style(GRID)
             .x_labels(4)
             .x_label_formatter(&|size| size_text(*size))
-            .label_style((FONT.0, 11).into_font().color(&INK))
+            .label_style(SMALL_FONT.into_font().color(&INK))
             .draw()?;
         chart.draw_series(bins.iter().map(|(size, share)| {
-            Rectangle::new([(size.start, 0.0), (size.end, *share)], colour(series).filled())
+            Rectangle::new([(size.start, 0.0), (size.end, *share)], role(colour).filled())
         }))?;
         Ok(())
     })
 }
 
+/// At most three decimals, and only those that say something.
+pub(super) fn tick_text(value: f64) -> String {
+    format!("{}", (1000.0 * value).round() / 1000.0)
+}
+
 /// From a power of two to another, around `sizes`.
-fn sizes_of(sizes: impl Iterator<Item = f64>) -> Range<f64> {
+pub(super) fn sizes_of(sizes: impl Iterator<Item = f64>) -> Range<f64> {
     let (least, most) =
         sizes.fold((f64::MAX, 1.0_f64), |(least, most), size| (least.min(size), most.max(size)));
     let least = least.min(most).max(1.0);
@@ -219,13 +262,14 @@ fn size_text(size: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::boxes::check_svg;
 
     #[test]
     fn every_bar_is_there_and_the_limit() {
         let bar = |label: &str, value, series| Bar {
             label: label.into(),
             value,
-            series,
+            colour: Some(series),
             note: format!("{value}!"),
         };
         let all = [bar("one", 1.0, 0), bar("one", 0.5, 1), bar("t<o", 2.0, 2)];
@@ -249,9 +293,38 @@ mod tests {
     }
 
     #[test]
+    fn no_text_is_cut_off_or_under_a_line() {
+        let bar = |label: &str, value| Bar {
+            label: label.into(),
+            value,
+            colour: None,
+            note: format!("avx512-vbmi {value:.2}"),
+        };
+        for longest in [0.3, 1.0, 7.77, 26.0, 4096.0] {
+            let all = ["seqcdc-inc", "ram", "fastcdc-2016"].map(|label| bar(label, longest));
+            for limit in [0.02, 0.5, 1.0, 3.0].map(|share| share * longest) {
+                check_svg(&bars("", "GB/s", &all, Some(("memory", limit))).unwrap());
+            }
+        }
+        for (from, to) in [(500.0, 3e6), (8192.0, 8192.0), (4e3, 130e3), (700.0, 1.3e5)] {
+            let points = vec![(from, 1.0), (to, 1.003)];
+            let line = Line { colour: None, points, has_dots: true };
+            for values in [0.0..1.0, 0.99..1.01, 1.0..12.5, 100.0..2000.0] {
+                for size in [LARGE, SMALL] {
+                    let axes = (sizes_of([from, to].into_iter()), values.clone());
+                    check_svg(
+                        &lines(size, "", "dedup ratio", std::slice::from_ref(&line), axes).unwrap(),
+                    );
+                }
+            }
+            check_svg(&histogram("", None, &[(from..to, 1.0)], from..2.0 * to).unwrap());
+        }
+    }
+
+    #[test]
     fn nothing_can_be_drawn_too() {
         bars("", "", &[], None).unwrap();
-        lines("", "", &[], 0.0..1.0).unwrap();
-        histogram("", 0, &[], 1.0..2.0).unwrap();
+        lines(LARGE, "", "", &[], (1.0..2.0, 0.0..1.0)).unwrap();
+        histogram("", None, &[], 1.0..2.0).unwrap();
     }
 }

@@ -1,107 +1,237 @@
-//! The page about `onefold bench run`.
-
-use std::ops::Range;
+//! The page about `onefold bench run`: first which chunkers are the best, then all the rest.
 
 use anyhow::Result;
 
-use super::page::{Block, Cell, Column, Figure, Page, Section, Table};
-use super::plot::{Bar, Line, bars, histogram, lines};
+use super::figures::{self, Palette, mean_text, speed_text};
+use super::front::{has_duplicates, standings};
+use super::page::{Block, Choice, Folded, Page, Section};
+use super::tables::{counts, has_spread, numbers};
 use crate::equal_mean::Borders;
 use crate::record::Record;
-use crate::run::{Entry, Results, Timing, Work};
-use onefold_cdc::{Kernel, Scheme};
+use crate::run::{Entry, Results, Work};
 
 /// What was measured on each dataset.
 pub fn of_run(record: &Record<Vec<Results>>) -> Result<Page> {
-    let header = &record.header;
-    let machine = &header.machine;
-    let dirty = if header.commit.dirty { ", changed since" } else { "" };
-    let mut sections = Vec::new();
-    for results in &record.results {
-        sections.extend(dataset(results)?);
+    // data without duplicates tell nothing of who finds them, and come last
+    let (telling, random): (Vec<_>, Vec<_>) =
+        record.results.iter().partition(|results| has_duplicates(results));
+    let palette = palette(if telling.is_empty() { &random } else { &telling });
+    let mut lead: Vec<String> = telling.iter().filter_map(|results| headline(results)).collect();
+    if telling.is_empty() {
+        lead.push(NO_DUPLICATES_AT_ALL.into());
     }
+    let mut sections = Vec::new();
+    for results in telling.into_iter().chain(random) {
+        sections.extend(dataset(results, &palette)?);
+    }
+    sections.push(origin(record));
     let mut names: Vec<&str> = record.results.iter().map(|one| &one.dataset.name[..]).collect();
     names.dedup();
-    Ok(Page {
-        title: format!("Chunkers on {}", names.join(", ")),
-        lead: vec![
-            format!(
-                "{}; {} cores, {:.0} GiB; {}; {}",
-                machine.cpu_model,
-                machine.cores,
-                machine.memory_bytes as f64 / f64::from(1 << 30),
-                machine.kernel_version,
-                header.rustc_version,
-            ),
-            format!("{}; commit {}{dirty}", header.date, header.commit.id),
-            header.command_line.clone(),
-        ],
-        sections,
-    })
+    Ok(Page { title: format!("Chunkers on {}", names.join(", ")), lead, sections })
 }
 
-fn dataset(results: &Results) -> Result<Vec<Section>> {
+const NO_DUPLICATES_AT_ALL: &str = "No chunker finds duplicates in these data, as in random bytes. So they cannot tell which one \
+     finds more, and no chunker is named the best here: only speeds and sizes compare. Measure data \
+     that you store, such as several versions of a folder.";
+
+const NO_DUPLICATES: &str = "No chunker finds duplicates in these data, as in random bytes. So they cannot tell which one \
+     finds more, and only speeds and sizes compare.";
+
+/// The best at the mean that is shown first.
+fn headline(results: &Results) -> Option<String> {
+    let mean = *means(results).get(shown(results))?;
+    let standings = standings(results, mean);
+    let mut best: Vec<String> = standings
+        .iter()
+        .filter_map(|one| {
+            let speed = speed_text(one.speed.filter(|_| one.is_best)?);
+            Some(format!("{} (ratio {:.2}, {speed} GB/s)", one.name, one.ratio))
+        })
+        .collect();
+    let last = best.pop()?;
+    let best = match best.is_empty() {
+        true => format!("{last} is the best"),
+        false => format!(
+            "these are the best, from the most duplicates to the highest speed: {} and {last}",
+            best.join(", ")
+        ),
+    };
+    let place = format!("{} at a mean of {}", results.dataset.name, mean_text(mean));
+    let apart = match standings.iter().filter(|one| !one.basis.compares()).count() {
+        0 => String::new(),
+        apart => format!(" Left out because they reached another mean: {apart}."),
+    };
+    Some(format!("On {place}, {best}. No chunker that is as fast finds more.{apart}"))
+}
+
+/// Colours for the best, then for those that find the most.
+fn palette(all: &[&Results]) -> Palette {
+    let at = |results: &&&'_ Results| -> Vec<(bool, String)> {
+        let means = means(results);
+        let first = means.get(shown(results)).copied();
+        let order = first.into_iter().chain(means.into_iter().filter(|mean| Some(*mean) != first));
+        let named = order.flat_map(|mean| {
+            let mut standings = standings(results, mean);
+            standings.sort_by(|a, b| b.ratio.total_cmp(&a.ratio));
+            standings.into_iter().map(|one| (one.is_best, one.name.to_owned())).collect::<Vec<_>>()
+        });
+        named.collect()
+    };
+    let named: Vec<(bool, String)> = all.iter().flat_map(|results| at(&results)).collect();
+    let best = named.iter().filter(|(is_best, _)| *is_best);
+    Palette::of(best.chain(&named).map(|(_, name)| &name[..]))
+}
+
+/// The means that were asked for, the smallest first.
+fn means(results: &Results) -> Vec<usize> {
+    let mut means: Vec<usize> = results.entries.iter().map(|entry| entry.wanted_mean).collect();
+    means.sort();
+    means.dedup();
+    means
+}
+
+/// Which of the means is shown first: the one in the middle.
+fn shown(results: &Results) -> usize {
+    means(results).len().saturating_sub(1) / 2
+}
+
+fn dataset(results: &Results, palette: &Palette) -> Result<Vec<Section>> {
+    let mut text = vec![extent(results)];
+    text.extend((!has_duplicates(results)).then(|| NO_DUPLICATES.to_owned()));
+    text.extend(cautions(results));
+    let means = means(results);
+    let options = means.iter().map(|&mean| Ok((mean_text(mean), at_mean(results, mean, palette)?)));
+    let options = options.collect::<Result<Vec<_>>>()?;
+    let mut blocks = Vec::new();
+    if !options.is_empty() {
+        let label = "Mean chunk size".into();
+        blocks.push(Block::Choice(Choice { label, options, first: shown(results) }));
+    }
+    blocks.push(Block::Folded(Folded {
+        summary: "How this was measured".into(),
+        text: circumstances(results),
+        blocks: Vec::new(),
+    }));
     let mut sections = vec![Section {
         heading: match results.borders {
             Borders::Stream => results.dataset.name.clone(),
             Borders::Files => format!("{}, each file by itself", results.dataset.name),
         },
-        text: circumstances(results),
-        ..Section::default()
+        is_part: false,
+        text,
+        blocks,
     }];
-    if let Some(shown) = shown_mean(results) {
-        let entries: Vec<&Entry> =
-            results.entries.iter().filter(|entry| entry.wanted_mean == shown).collect();
-        let mean = format!("{} KiB", shown as f64 / 1024.0);
+    if means.len() > 1 {
+        let curve = figures::curve(results, palette)?;
         sections.push(Section {
-            heading: "At a glance".into(),
+            heading: "All means".into(),
             is_part: true,
-            blocks: vec![Block::Figures(glance(results, &entries, &mean)?)],
+            blocks: [Block::Figures(vec![curve.figure])].into_iter().chain(curve.rest).collect(),
             ..Section::default()
         });
-        sections.push(Section {
-            heading: "All numbers".into(),
-            is_part: true,
-            text: vec!["A click on a column's head sorts by it.".into()],
-            blocks: vec![Block::Table(numbers(results))],
-        });
-        sections.push(Section {
-            heading: format!("Chunk sizes, asked for {mean}"),
-            is_part: true,
-            text: vec![
-                "How many of the chunks have which size; bins are an eighth of an octave wide."
-                    .into(),
-            ],
-            blocks: vec![Block::SmallFigures(histograms(&entries)?)],
-        });
-        if entries.iter().any(|entry| entry.timings.iter().any(|one| one.counts.is_some())) {
-            sections.push(Section {
-                heading: format!("What the CPU counted, asked for {mean}"),
-                is_part: true,
-                text: vec!["A byte of data, of one run.".into()],
-                blocks: vec![Block::Table(counts(&entries))],
-            });
-        }
     }
+    sections.push(Section {
+        heading: "All numbers".into(),
+        is_part: true,
+        text: vec!["A click on a column's head sorts by it.".into()],
+        blocks: vec![Block::Table(numbers(results))],
+    });
     Ok(sections)
 }
 
-fn circumstances(results: &Results) -> Vec<String> {
-    let Results { dataset, sample, .. } = results;
-    let borders = match results.borders {
+/// What was found and timed at one of the means.
+fn at_mean(results: &Results, wanted: usize, palette: &Palette) -> Result<Vec<Block>> {
+    let mean = mean_text(wanted);
+    let entries: Vec<&Entry> =
+        results.entries.iter().filter(|entry| entry.wanted_mean == wanted).collect();
+    let is_timed = entries.iter().any(|entry| entry.fastest(Work::Cut).is_some());
+    let standings = standings(results, wanted);
+    let mut blocks = Vec::new();
+    let mut small = Vec::new();
+    match (has_duplicates(results), is_timed) {
+        (true, true) => {
+            let front = figures::front(results, &standings, &mean, palette)?;
+            blocks.push(Block::WideFigure(front));
+        }
+        (true, false) => small.push(figures::ratios(&standings, &mean, palette)?),
+        (false, _) => {}
+    }
+    if is_timed {
+        small.push(figures::throughput(results, &entries, &mean, palette)?);
+    }
+    let cumulative = figures::cumulative(&entries, &mean, palette)?;
+    small.push(cumulative.figure);
+    blocks.push(Block::Figures(small));
+    blocks.extend(cumulative.rest);
+    blocks.push(Block::Folded(Folded {
+        summary: "Chunk sizes".into(),
+        text: vec![
+            "How many of the chunks have which size; bins are an eighth of an octave wide.".into(),
+        ],
+        blocks: vec![Block::SmallFigures(figures::histograms(&entries, palette)?)],
+    }));
+    if let Some(kernels) = figures::speed_ups(&entries, &mean)? {
+        blocks.push(Block::Folded(Folded {
+            summary: "Kernels".into(),
+            text: Vec::new(),
+            blocks: vec![Block::Figures(vec![kernels])],
+        }));
+    }
+    if entries.iter().any(|entry| entry.timings.iter().any(|one| one.counts.is_some())) {
+        blocks.push(Block::Folded(Folded {
+            summary: "What the CPU counted".into(),
+            text: vec!["A byte of data, of one run.".into()],
+            blocks: vec![Block::Table(counts(&entries))],
+        }));
+    }
+    Ok(blocks)
+}
+
+fn extent(Results { dataset, borders, .. }: &Results) -> String {
+    let borders = match borders {
         Borders::Stream => "cut as one stream",
         Borders::Files => "each cut by itself",
     };
-    let mut text = vec![format!(
-        "{} bytes in {} files, {borders}; {}.",
-        dataset.bytes, dataset.files, dataset.digest
-    )];
+    let files = if dataset.files == 1 { "file" } else { "files" };
+    let [bytes, number] = [dataset.bytes, dataset.files].map(grouped);
+    format!("{bytes} bytes in {number} {files}, {borders}.")
+}
+
+/// `1,234,567`.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let (first, rest) = digits.split_at((digits.len() - 1) % 3 + 1);
+    rest.as_bytes().chunks(3).fold(first.to_owned(), |text, group| {
+        text + "," + std::str::from_utf8(group).expect("digits are ASCII")
+    })
+}
+
+/// What a reader must know before any figure.
+fn cautions(results: &Results) -> Vec<String> {
+    let mut text = Vec::new();
     if !results.is_complete {
         text.push("The measurement was stopped before its end; this is what it had.".into());
     }
     for one in &results.unreadable {
         text.push(format!("Missing, because it could not be read: {}: {}", one.path, one.reason));
     }
+    if results.entries.iter().any(|entry| entry.findings.one_in > 1) {
+        text.push("Distinct chunks were too many to remember; their number is estimated.".into());
+    }
+    let is_timed = results.entries.iter().any(|entry| entry.fastest(Work::Cut).is_some());
+    if is_timed && !has_spread(results) {
+        text.push("Each was timed once: one round has no spread, so none is shown.".into());
+    }
+    if let Some(first) = results.noise.first() {
+        let more = results.noise.len() - 1;
+        text.push(format!("The machine was noisy: {first}; {more} more such reasons."));
+    }
+    text
+}
+
+fn circumstances(results: &Results) -> Vec<String> {
+    let Results { dataset, sample, .. } = results;
+    let mut text = vec![format!("The digest of the data is {}.", dataset.digest)];
     text.push(match sample.stretches {
         1 => "Duplicates and sizes are of all data, and so is the speed, from memory.".into(),
         stretches => format!(
@@ -110,6 +240,12 @@ fn circumstances(results: &Results) -> Vec<String> {
             sample.bytes
         ),
     });
+    if has_spread(results) {
+        text.push(
+            "A speed is the median of all rounds; its spread is the median distance from it."
+                .into(),
+        );
+    }
     if results.equalised {
         text.push("Parameters were sought with which each reaches the mean asked for.".into());
         let missed: Vec<String> = results
@@ -126,273 +262,204 @@ fn circumstances(results: &Results) -> Vec<String> {
         }
     } else {
         text.push(
-            "Chunkers reach other means than were asked for; duplicates found at different means \
-             do not compare. See the curve, or measure with --equalise-mean."
+            "Chunkers reach other means than were asked for. A dot of the first figure is at the \
+             mean asked for, computed from the two of that chunker next to it; it is hollow if \
+             there are no such two. Measure with --equalise-mean to have all reach that mean."
                 .into(),
         );
-    }
-    if results.entries.iter().any(|entry| entry.findings.one_in > 1) {
-        text.push("Distinct chunks were too many to remember; their number is estimated.".into());
-    }
-    if let Some(first) = results.noise.first() {
-        let more = results.noise.len() - 1;
-        text.push(format!("The machine was noisy: {first}; {more} more such reasons."));
     }
     text.extend(results.missing.iter().map(|missing| format!("Not measured: {missing}.")));
     text
 }
 
-/// The mean in the middle of those that were asked for.
-fn shown_mean(results: &Results) -> Option<usize> {
-    let mut means: Vec<usize> = results.entries.iter().map(|entry| entry.wanted_mean).collect();
-    means.sort();
-    means.dedup();
-    means.get(means.len().saturating_sub(1) / 2).copied()
-}
-
-/// Each algorithm keeps its number on all plots.
-fn series(algorithm: &str) -> usize {
-    let listed = Scheme::all().position(|listed| listed.name() == algorithm);
-    listed.unwrap_or(Scheme::all().count())
-}
-
-fn glance(results: &Results, entries: &[&Entry], mean: &str) -> Result<Vec<Figure>> {
-    let mut figures = Vec::new();
-    let is_timed = entries.iter().any(|entry| entry.fastest(Work::Cut).is_some());
-    if is_timed {
-        figures.push(throughput(results, entries, mean)?);
+/// Where, when and by what all of it was measured.
+fn origin(record: &Record<Vec<Results>>) -> Section {
+    let header = &record.header;
+    let machine = &header.machine;
+    let dirty = if header.commit.dirty { ", changed since" } else { "" };
+    Section {
+        heading: "Machine and program".into(),
+        text: vec![
+            format!(
+                "{}; {} cores, {:.0} GiB; {}; {}",
+                machine.cpu_model,
+                machine.cores,
+                machine.memory_bytes as f64 / f64::from(1 << 30),
+                machine.kernel_version,
+                header.rustc_version,
+            ),
+            format!("{}; commit {}{dirty}", header.date, header.commit.id),
+            header.command_line.clone(),
+        ],
+        ..Section::default()
     }
-    figures.push(curve(results)?);
-    figures.push(cumulative(entries, mean)?);
-    if is_timed {
-        figures.extend(speed_ups(entries, mean)?);
-    }
-    Ok(figures)
 }
 
-fn throughput(results: &Results, entries: &[&Entry], mean: &str) -> Result<Figure> {
-    let limit = results.read_limit.bytes_per_second().map(|speed| speed / 1e9);
-    let mut all: Vec<Bar> = entries
-        .iter()
-        .filter_map(|entry| {
-            let timing = entry.fastest(Work::Cut)?;
-            let value = timing.bytes_per_second()? / 1e9;
-            Some(Bar {
-                label: entry.algorithm.clone(),
-                value,
-                series: series(&entry.algorithm),
-                note: format!("{value:.2}"),
-            })
-        })
-        .collect();
-    all.sort_by(|a, b| b.value.total_cmp(&a.value));
-    // who hardly reads is beyond any scale, and would take all of it
-    let mut caption = format!(
-        "Cutting at {mean}: GB a second, one thread, fastest kernel; the line is how fast memory \
-         can be read."
-    );
-    if let Some(limit) = limit {
-        let most = 2.0 * limit;
-        for bar in all.iter_mut().filter(|bar| bar.value > most) {
-            bar.value = most;
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::path::Path;
+
+    use onefold_cdc::Scheme;
+
+    use super::*;
+    use crate::Header;
+    use crate::report::boxes::check_svg;
+    use crate::report::made_up::{entry, results};
+
+    fn html(results: Vec<Results>) -> String {
+        let header = Header::here(Path::new("x.json"), "a command".into(), "in memory").unwrap();
+        of_run(&Record { header, results }).unwrap().html().unwrap()
+    }
+
+    /// Every chunker at two means, each with another ratio and speed.
+    fn everything() -> Results {
+        let one = |(i, scheme): (usize, Scheme)| {
+            let (ratio, speed) = (2.0 + (i * 7 % 27) as f64 / 9.0, 0.3e9 * 1.2_f64.powi(i as i32));
+            let reached = |mean: usize| mean + i * mean / 100;
+            let at = |mean: usize| entry(scheme.name(), mean, reached(mean), ratio, speed);
+            [at(8 << 10), at(64 << 10)]
+        };
+        results(Scheme::all().enumerate().flat_map(one).collect())
+    }
+
+    /// As random bytes have it: no chunker finds anything.
+    fn random() -> Results {
+        let names = ["ram", "gear"];
+        let mut random = results(names.map(|name| entry(name, 8192, 8192, 1.0, 1e9)).to_vec());
+        random.dataset.name = "noise".into();
+        random
+    }
+
+    fn svgs(html: &str) -> impl Iterator<Item = &str> {
+        html.split("<svg ").skip(1).map(|part| part.split("</svg>").next().unwrap())
+    }
+
+    #[test]
+    fn the_first_picture_is_of_duplicates_and_speed_and_each_chunker_has_a_dot() {
+        let html = html(vec![everything()]);
+        let first = svgs(&html).next().unwrap();
+        assert!(first.contains("Duplicates against speed at a mean of 8 KiB"), "{first}");
+        assert_eq!(first.matches(r#"class="dot" tabindex="0""#).count(), Scheme::all().count());
+        assert!(html.find("<svg") < html.find("<table"));
+    }
+
+    #[test]
+    fn each_mean_has_its_pictures_and_is_chosen_without_a_script() {
+        let html = html(vec![everything()]);
+        for mean in ["8 KiB", "64 KiB"] {
+            let picture = format!("\"Duplicates against speed at a mean of {mean}\"");
+            // for a screen and for a phone
+            assert_eq!(html.matches(&picture).count(), 2, "{mean}");
+            assert!(html.contains(&format!(">{mean}</label>")), "{mean}");
         }
-        if all.iter().any(|bar| bar.value == most) {
-            caption.push_str(" Bars that are longer than twice that end there.");
+        assert_eq!(html.matches(r#"<input type="radio""#).count(), 2);
+        assert_eq!(html.matches(" checked>").count(), 1);
+    }
+
+    #[test]
+    fn a_colour_stands_for_one_name_and_a_name_has_one_colour() {
+        let html = html(vec![everything(), everything()]);
+        let mut names: BTreeMap<&str, &str> = BTreeMap::new();
+        let mut meet = |code, name| {
+            assert_eq!(*names.entry(code).or_insert(name), name, "{code}");
+        };
+        for button in html.split(" data-code=\"").skip(1) {
+            let (code, rest) = button.split_once('"').unwrap();
+            meet(code, rest.split_once("</i>").unwrap().1.split('<').next().unwrap());
         }
-    }
-    let svg = bars(&caption, "GB/s", &all, limit.map(|value| ("memory", value)))?;
-    Ok(Figure { caption, svg, legend: Vec::new() })
-}
-
-fn curve(results: &Results) -> Result<Figure> {
-    let mut all: Vec<Line> = Vec::new();
-    for entry in &results.entries {
-        let metrics = &entry.findings.metrics;
-        let point = (metrics.mean, metrics.dedup_ratio());
-        let series = series(&entry.algorithm);
-        match all.iter_mut().find(|line| line.series == series) {
-            Some(line) => line.points.push(point),
-            None => all.push(Line { series, points: vec![point], has_dots: true }),
+        // the dots are drawn in the order in which they can be reached
+        for svg in svgs(&html).filter(|svg| svg.contains("class=\"dot\"")) {
+            let marks = svg.split("<circle ").filter(|part| part.contains(r#" r="5" "#));
+            let dots = svg.split("class=\"dot\"").skip(1);
+            for (mark, dot) in marks.zip(dots) {
+                let mark = mark.split("/>").next().unwrap();
+                let Some(code) = mark.find("#4000") else { continue };
+                let name = dot.split_once("aria-label=\"").unwrap().1.split(',').next().unwrap();
+                meet(&mark[code..code + 7], name);
+            }
         }
+        let count = names.len();
+        let mut distinct: Vec<&str> = names.into_values().collect();
+        distinct.sort();
+        distinct.dedup();
+        assert_eq!((distinct.len(), count), (8, 8), "{distinct:?}");
+        // kernels are no chunkers
+        let kernels = svgs(&html).filter(|svg| svg.contains("times as fast as scalar"));
+        assert!(kernels.map(|svg| svg.matches("#4000").count()).eq([0, 0, 0, 0]));
     }
-    for line in &mut all {
-        line.points.sort_by(|a, b| a.0.total_cmp(&b.0));
+
+    #[test]
+    fn a_plot_has_at_most_eight_lines_and_the_rest_is_folded_away() {
+        let html = html(vec![everything()]);
+        let plots: Vec<&str> = svgs(&html).filter(|svg| svg.contains("chunk size")).collect();
+        let lines = |svg: &&str| {
+            let thick = svg.split("<polyline").filter(|line| line.contains(r#"stroke-width="2""#));
+            thick.count()
+        };
+        assert_eq!(plots.iter().map(lines).max(), Some(8));
+        assert_eq!(plots.iter().filter(|svg| lines(svg) == 8).count(), 3);
+        // at each mean and over all, each of the others by itself
+        let others = Scheme::all().count() - 8;
+        assert_eq!(html.matches(&format!("<summary>{others} more chunkers")).count(), 3);
+        assert_eq!(plots.iter().filter(|svg| lines(svg) == 1).count(), 3 * others);
     }
-    let caption = "Deduplication ratio against the mean chunk size that was reached.".to_owned();
-    let ratios = all.iter().flat_map(|line| &line.points).map(|point| point.1);
-    let svg = lines(&caption, "dedup ratio", &all, around(ratios))?;
-    Ok(Figure { caption, svg, legend: legend(all.iter().map(|line| line.series)) })
-}
 
-/// A little more than `values` take.
-fn around(values: impl Iterator<Item = f64>) -> Range<f64> {
-    let (least, most) = values
-        .fold((f64::MAX, f64::MIN), |(least, most), value| (least.min(value), most.max(value)));
-    let space = (0.05 * (most - least)).max(0.005);
-    (least - space).max(0.0)..most + space
-}
-
-fn legend(series: impl Iterator<Item = usize>) -> Vec<(String, usize)> {
-    series.filter_map(|one| Some((Scheme::all().nth(one)?.name().to_owned(), one))).collect()
-}
-
-fn speed_ups(entries: &[&Entry], mean: &str) -> Result<Option<Figure>> {
-    let number = |kernel: &str| Kernel::ALL.iter().position(|known| known.name() == kernel);
-    let mut all = Vec::new();
-    let mut used = Vec::new();
-    for entry in entries {
-        for (kernel, factor) in entry.speed_ups() {
-            let Some(series) = number(kernel).filter(|_| kernel != Kernel::Scalar.name()) else {
-                continue;
-            };
-            used.push((kernel.to_owned(), series));
-            all.push(Bar {
-                label: entry.algorithm.clone(),
-                value: factor,
-                series,
-                note: format!("{factor:.1}"),
-            });
-        }
-    }
-    if all.is_empty() {
-        return Ok(None);
-    }
-    used.sort_by_key(|(_, series)| *series);
-    used.dedup();
-    let caption = format!("Kernels at {mean}: how many times as fast as the scalar one.");
-    let svg = bars(&caption, "times as fast as scalar", &all, Some(("scalar", 1.0)))?;
-    Ok(Some(Figure { caption, svg, legend: used }))
-}
-
-fn cumulative(entries: &[&Entry], mean: &str) -> Result<Figure> {
-    let all: Vec<Line> = entries
-        .iter()
-        .map(|entry| {
-            let sizes = &entry.findings.sizes;
-            let mut before = 0.0;
-            let points = sizes.bins.iter().zip(sizes.cumulative()).flat_map(|(bin, (_, share))| {
-                let rises_from = std::mem::replace(&mut before, share);
-                [(bin.from as f64, rises_from), (bin.below as f64, share)]
-            });
-            Line { series: series(&entry.algorithm), points: points.collect(), has_dots: false }
-        })
-        .collect();
-    let caption = format!("Share of the chunks that are no longer, asked for {mean}.");
-    let svg = lines(&caption, "share of chunks", &all, 0.0..1.0)?;
-    Ok(Figure { caption, svg, legend: legend(all.iter().map(|line| line.series)) })
-}
-
-fn histograms(entries: &[&Entry]) -> Result<Vec<Figure>> {
-    let bins = || entries.iter().flat_map(|entry| &entry.findings.sizes.bins);
-    // chunks shorter than what 1 of 1000 are would squeeze all others
-    let common = entries.iter().filter_map(|entry| entry.findings.sizes.quantiles);
-    let least = common.map(|quantiles| quantiles.p1).min().unwrap_or(1) as f64;
-    let most = bins().map(|bin| bin.below).max().unwrap_or(2) as f64;
-    let sizes = least.log2().floor().exp2()..most.log2().ceil().exp2();
-    let figure = |entry: &&Entry| {
-        let chunks = entry.findings.metrics.chunks as f64;
-        let shares: Vec<(Range<f64>, f64)> = entry
-            .findings
-            .sizes
-            .bins
-            .iter()
-            .filter(|bin| bin.from as f64 >= sizes.start)
-            .map(|bin| (bin.from as f64..bin.below as f64, bin.chunks as f64 / chunks))
-            .collect();
-        let metrics = &entry.findings.metrics;
-        let caption =
-            format!("{}: {:.0} ± {:.0} bytes", entry.algorithm, metrics.mean, metrics.deviation);
-        let svg = histogram(&caption, series(&entry.algorithm), &shares, sizes.clone())?;
-        Ok(Figure { caption, svg, legend: Vec::new() })
-    };
-    entries.iter().map(figure).collect()
-}
-
-fn numbers(results: &Results) -> Table {
-    let columns = vec![
-        Column::text("algorithm", "the rule"),
-        Column::number("asked", "the mean chunk size that was asked for, in bytes"),
-        Column::number("mean", "the mean chunk size that was reached, in bytes"),
-        Column::number("deviation", "standard deviation of the sizes, in bytes"),
-        Column::number("min", "no chunk is shorter but the last, in bytes"),
-        Column::number("median", "half of the chunks are no longer, in bytes"),
-        Column::number("p99", "of a hundred chunks one is longer, in bytes"),
-        Column::number("max", "no chunk is longer, in bytes"),
-        Column::number("chunks", "how many there are"),
-        Column::number("dedup ratio", "bytes divided by those of distinct chunks"),
-        Column::number("savings %", "the part that need not be kept"),
-        Column::number("ratio without zeros", "the dedup ratio but for chunks of zeros"),
-        Column::number("zeros %", "the part of the bytes in chunks of nothing but zeros"),
-        Column::number("scanned", "bytes that the rule looks at, a byte; vectors read more"),
-        Column::text("kernel", "the fastest of those that were measured"),
-        Column::number("cut GB/s", "cutting alone, median"),
-        Column::number("± %", "median distance from that median"),
-        Column::number("fingerprint GB/s", "BLAKE3 of the chunks alone, median"),
-        Column::number("both GB/s", "cutting and fingerprinting, median"),
-    ];
-    Table { columns, rows: results.entries.iter().map(row).collect() }
-}
-
-fn row(entry: &Entry) -> Vec<Cell> {
-    let findings = &entry.findings;
-    let metrics = &findings.metrics;
-    let cut = entry.fastest(Work::Cut);
-    let speed = |timing: Option<&Timing>| {
-        Cell::number(timing.and_then(Timing::bytes_per_second).map(|speed| speed / 1e9), 2)
-    };
-    let quantile = |pick: fn(&crate::Quantiles) -> u64| {
-        Cell::number(findings.sizes.quantiles.as_ref().map(|one| pick(one) as f64), 0)
-    };
-    vec![
-        Cell::text(&entry.algorithm),
-        Cell::number(entry.wanted_mean as f64, 0),
-        Cell::number(metrics.mean, 0),
-        Cell::number(metrics.deviation, 0),
-        Cell::number(entry.min as f64, 0),
-        quantile(|one| one.median),
-        quantile(|one| one.p99),
-        Cell::number(entry.max as f64, 0),
-        Cell::number(metrics.chunks as f64, 0),
-        Cell::number(metrics.dedup_ratio(), 4),
-        Cell::number(100.0 * metrics.space_savings(), 2),
-        Cell::number(findings.dedup_ratio_without_zeros(), 4),
-        Cell::number(100.0 * findings.zeros.bytes as f64 / metrics.bytes.max(1) as f64, 2),
-        Cell::number(findings.scanned_per_byte(), 3),
-        Cell::text(cut.map_or("", |timing| &timing.kernel)),
-        speed(cut),
-        Cell::number(cut.and_then(Timing::seconds).map(|one| 100.0 * one.spread()), 1),
-        speed(entry.fastest(Work::Fingerprint)),
-        speed(entry.fastest(Work::CutAndFingerprint)),
-    ]
-}
-
-fn counts(entries: &[&Entry]) -> Table {
-    let columns = vec![
-        Column::text("algorithm", "the rule"),
-        Column::text("kernel", "what computes the cut-points"),
-        Column::number("instructions", "completed, in this process, a byte"),
-        Column::number("branches", "among them, a byte"),
-        Column::number("branch misses", "predicted wrongly, a byte"),
-        Column::number("L1 read misses", "reads that the first cache did not have, a byte"),
-        Column::number("cache misses", "accesses that no cache had, a byte"),
-    ];
-    let mut rows = Vec::new();
-    for entry in entries {
-        for timing in entry.timings.iter().filter(|one| one.work == Work::Cut) {
-            let Some(counts) = timing.counts else { continue };
-            let a_byte = |count: Option<u64>| {
-                Cell::number(count.map(|count| count as f64 / timing.bytes as f64), 4)
-            };
-            rows.push(vec![
-                Cell::text(&entry.algorithm),
-                Cell::text(&timing.kernel),
-                a_byte(Some(counts.instructions)),
-                a_byte(counts.branches),
-                a_byte(counts.branch_misses),
-                a_byte(counts.l1d_read_misses),
-                a_byte(counts.cache_misses),
-            ]);
+    #[test]
+    fn no_text_of_any_picture_is_cut_off_or_under_a_line() {
+        for page in [html(vec![everything()]), html(vec![random()])] {
+            for svg in svgs(&page) {
+                check_svg(&format!("<svg {svg}</svg>"));
+            }
         }
     }
-    Table { columns, rows }
+
+    #[test]
+    fn random_bytes_are_no_headline() {
+        let both = html(vec![random(), everything()]);
+        let lead = both.split("</header>").next().unwrap();
+        assert!(lead.contains("made up at a mean of 8 KiB, these are the best"), "{lead}");
+        assert!(!lead.contains("noise at"), "{lead}");
+        // they come last, and have no picture of the best
+        assert!(both.find("<h2>made up</h2>") < both.find("<h2>noise</h2>"));
+        let noise = both.split("<h2>noise</h2>").nth(1).unwrap();
+        assert!(noise.contains("as in random bytes") && !noise.contains("Duplicates against"));
+
+        let alone = html(vec![random()]);
+        let lead = alone.split("</header>").next().unwrap();
+        assert!(lead.contains("no chunker is named the best here"), "{lead}");
+        assert!(!alone.contains("class=\"dot\"") && alone.contains("Cutting at 8 KiB"));
+    }
+
+    #[test]
+    fn one_round_has_no_spread() {
+        let several = html(vec![everything()]);
+        assert!(several.contains('±') && several.contains("class=\"whisker\""));
+        assert!(!several.contains("one round has no spread"));
+        let mut once = everything();
+        for timing in once.entries.iter_mut().flat_map(|entry| &mut entry.timings) {
+            timing.samples.truncate(1);
+        }
+        once.read_limit.samples.truncate(1);
+        let once = html(vec![once]);
+        assert!(!once.contains('±') && !once.contains("class=\"whisker\""));
+        assert!(once.contains("one round has no spread"));
+    }
+
+    #[test]
+    fn without_times_the_first_picture_is_of_duplicates_alone() {
+        let mut untimed = everything();
+        untimed.entries.iter_mut().for_each(|entry| entry.timings.clear());
+        untimed.read_limit.samples.clear();
+        let html = html(vec![untimed]);
+        let first = svgs(&html).next().unwrap();
+        assert!(first.contains("Duplicates at a mean of 8 KiB. No times were taken"), "{first}");
+        assert!(!html.contains("these are the best"));
+    }
+
+    #[test]
+    fn numbers_have_commas_between_thousands() {
+        let texts = [0, 12, 123, 1234, 123_456, 1_234_567].map(grouped);
+        assert_eq!(texts, ["0", "12", "123", "1,234", "123,456", "1,234,567"]);
+    }
 }

@@ -289,7 +289,7 @@ fn entries(results: &Results) -> Vec<String> {
     for entry in entries {
         let metrics = &entry.findings.metrics;
         let cut = entry.fastest(Work::Cut);
-        let spread = cut.and_then(Timing::seconds).map(|seconds| 100.0 * seconds.spread());
+        let spread = cut.and_then(Timing::spread).map(|spread| 100.0 * spread);
         rows.push(vec![
             entry.algorithm.clone(),
             entry.wanted_mean.to_string(),
@@ -309,6 +309,10 @@ fn entries(results: &Results) -> Vec<String> {
     if let Some(limit) = results.read_limit.bytes_per_second() {
         let kernel = &results.read_limit.kernel;
         lines.push(format!("reading alone, {kernel}: {:.2} GB/s", limit / 1e9));
+    }
+    let mut cuts = results.entries.iter().filter_map(|entry| entry.fastest(Work::Cut)).peekable();
+    if cuts.peek().is_some() && cuts.all(|timing| timing.spread().is_none()) {
+        lines.push("each was timed once: one round has no spread".into());
     }
     if results.entries.iter().any(is_odd) {
         lines.push("!: misses the mean asked for by more than 5 %, and does not compare".into());
