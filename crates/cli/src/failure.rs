@@ -10,6 +10,7 @@ use serde::Serialize;
 use tracing::error;
 
 use crate::args::Misuse;
+use crate::commands::bench::TooSmall;
 use crate::commands::moved::MovedToLab;
 use crate::console::Console;
 use crate::encryption::{NoPassword, NotEncrypted};
@@ -159,6 +160,9 @@ fn hint(error: &anyhow::Error) -> Option<String> {
     }
     if let Some(moved) = error.downcast_ref::<MovedToLab>() {
         return Some(moved.hint());
+    }
+    if let Some(small) = error.downcast_ref::<TooSmall>() {
+        return Some(small.hint());
     }
     match error.downcast_ref() {
         Some(VolumeError::Backend(BackendError::InUse { .. })) => {

@@ -127,7 +127,7 @@ fn bad_input_is_named() {
     let ran = lab.run("bench run --data empty --algorithms fastcdd,ram").expect(1);
     ran.says(&["invalid value 'fastcdd'", "'fastcdc'"]);
     lab.run("bench run --data empty --kernels avx3").expect(1).says(&["'avx2'"]);
-    lab.run("bench run --data empty --mean 0").expect(1);
+    lab.run("bench run --data empty --mean 0").expect(1).says(&["expected at least 256"]);
 }
 
 #[test]
@@ -249,7 +249,7 @@ fn a_recommendation_names_sizes_that_a_repository_takes_and_a_runner_up() {
     let lab = Lab::new();
     lab.write("data/a", random(1, 2_000_000));
     lab.write("data/b", random(1, 2_000_000));
-    let advice = lab.ok("bench recommend --data data --sample 1MiB --json").json();
+    let advice = lab.ok("bench recommend --data data --mean 4KiB,8KiB --sample 1MiB --json").json();
     let choice = &advice["choice"];
     assert_eq!(choice["dedup_ratio"], 2.0, "{advice:#}");
     // 2,000,000 bytes, 36 for each chunk and 79 for each that is distinct
@@ -258,9 +258,45 @@ fn a_recommendation_names_sizes_that_a_repository_takes_and_a_runner_up() {
     assert!((kept / (36.0 * chunks + 79.0 * chunks / 2.0) - 1.0).abs() < 0.01, "{advice:#}");
     assert_ne!(advice["runner_up"]["algorithm"], choice["algorithm"]);
 
-    let answer = lab.ok("bench recommend --data data --sample 1MiB").stdout;
+    let answer = lab.ok("bench recommend --data data --mean 4KiB,8KiB --sample 1MiB").stdout;
     let taken = answer.lines().find_map(|line| line.strip_prefix("take  ")).unwrap();
     lab.ok(&format!("init repo --no-encryption {taken}"));
+}
+
+#[test]
+fn a_recommendation_takes_a_hundred_chunks_of_each_mean() {
+    let lab = Lab::new();
+    lab.write("data", random(1, 200_000));
+    let refused = |arguments: &str, parts: &[&str]| {
+        let ran = lab.run(&format!("bench recommend --data data {arguments}")).expect(1);
+        assert!(ran.says(parts).stdout.is_empty());
+    };
+    let few = ["the data are too small to recommend a chunker: 200000 bytes"];
+    refused("", &[few[0], "takes at least 409600, which is 100 chunks", "more files", "--mean"]);
+    refused("--mean 512,2KiB", &[few[0], "a mean of 2048 bytes takes at least 204800"]);
+    refused("--mean 1KiB --sample 50kB", &["the sample is too small", "give --sample 102400"]);
+    refused("--mean 255", &["255 bytes are too few for a mean, expected at least 256"]);
+
+    lab.write("data", random(1, 500_000));
+    let advice = lab.ok("bench recommend --data data --json").json();
+    assert_eq!(number(&advice["choice"], "avg"), 4096);
+    let cautions = advice["cautions"].to_string();
+    assert!(cautions.contains("fewer than 100 chunks at means of 8192, 16384,"), "{cautions}");
+}
+
+#[test]
+fn one_round_has_no_spread() {
+    let lab = Lab::new();
+    lab.write("data", random(1, 10_000));
+    let line = "bench run --data data --algorithms ram --kernels auto --mean 1KiB --rounds";
+    let said = "each was timed once: one round has no spread";
+    for (rounds, is_one) in [(0, false), (1, true), (3, false)] {
+        let shown = lab.ok(&format!("{line} {rounds}")).stdout;
+        assert_eq!(shown.contains(said), is_one, "{shown}");
+        let row = shown.lines().find(|line| line.starts_with("ram ")).unwrap();
+        // that of savings, and that of the spread
+        assert_eq!(row.matches(" %").count(), if rounds == 3 { 2 } else { 1 }, "{row}");
+    }
 }
 
 #[test]

@@ -2,12 +2,17 @@
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use onefold_cdc::{Kernel, Scheme};
+use onefold_terminal::size;
 
 /// The word for every one of a list, or every algorithm of this program.
 const ALL: &str = "all";
 
 /// The word for all that cut as other programs do.
 const PRESETS: &str = "presets";
+
+/// The smallest mean chunk size in bytes. A quarter of it, the usual minimum, has room for the window
+/// of a rolling hash, and a chunk is longer than what a repository notes down for it.
+const SMALLEST_MEAN: usize = 256;
 
 /// One word of a list: a name, or all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +37,17 @@ impl SchemeChoice {
             Self::Presets => matches!(scheme, Scheme::Tool(_)),
             Self::One(one) => one == scheme,
         }
+    }
+}
+
+/// Reads a mean chunk size in bytes.
+pub(super) fn mean(text: &str) -> Result<usize, String> {
+    let mean = size::parse(text)?;
+    match mean < SMALLEST_MEAN {
+        true => {
+            Err(format!("{mean} bytes are too few for a mean, expected at least {SMALLEST_MEAN}"))
+        }
+        false => Ok(mean),
     }
 }
 
@@ -69,6 +85,24 @@ pub(super) fn chosen<T: Copy + PartialEq>(choices: &[Choice<T>], all: &[T]) -> V
 mod tests {
     use super::*;
     use onefold_cdc::Preset;
+
+    #[test]
+    fn means_have_a_lower_bound() {
+        assert_eq!(mean("256"), Ok(256));
+        assert_eq!(mean("4KiB"), Ok(4096));
+        for small in ["0", "1", "255"] {
+            let refusal = mean(small).unwrap_err();
+            assert!(refusal.contains("expected at least 256"), "{refusal}");
+        }
+    }
+
+    #[test]
+    fn every_algorithm_cuts_at_the_smallest_mean() {
+        for scheme in chosen_schemes(&[SchemeChoice::All]) {
+            let params = scheme.params_for_mean(SMALLEST_MEAN).unwrap();
+            assert!(onefold_cdc::Chunker::new(&params).is_ok(), "{scheme}");
+        }
+    }
 
     #[test]
     fn all_is_all_and_names_keep_their_order() {

@@ -2,9 +2,12 @@
 
 mod choices;
 mod compare;
+mod enough;
 mod recommend;
 mod run;
 mod watch;
+
+pub(crate) use enough::TooSmall;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};

@@ -13,6 +13,8 @@ use onefold_bench::run::{self, Plan, Results};
 use onefold_cdc::{Algorithm, Kernel, Scheme};
 use serde::Serialize;
 
+use super::choices::mean;
+use super::enough::{FEWEST_CHUNKS, What, bytes_needed, ensure_enough};
 use super::run::{exit, tell_unreadable};
 use super::watch::Bar;
 use crate::console::Console;
@@ -23,9 +25,12 @@ use crate::{count, size};
 /// Enough to tell speeds apart that differ by half.
 const ROUNDS: u32 = 3;
 
+/// The means that are tried unless others are asked for.
+const MEANS: [usize; 6] = [4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10];
+
 const AFTER_HELP: &str = "\
 All PATHs are taken together, as they would be in one repository. Every algorithm cuts all of it, at
-six mean sizes. What is compared is the bytes that a repository would keep, before compression:
+each mean size. The data must have 100 chunks of the largest mean. What is compared is the bytes that a repository would keep, before compression:
 distinct chunks, and what recipes, footers and index take for each. Of the algorithms within 1 % of
 the fewest bytes, those within 10 % of the fastest are left, fingerprinting included; of these the
 one that keeps the fewest bytes is recommended. Fixed chunks must be clearly better than all others.
@@ -43,6 +48,10 @@ pub(super) struct Recommend {
     /// Files or folders to cut
     #[arg(long, value_name = "PATH", required = true, num_args = 1..)]
     data: Vec<PathBuf>,
+    /// The mean chunk sizes to try, 256 bytes or more; without it those from 4KiB to 128KiB that the
+    /// data have 100 chunks of
+    #[arg(long, value_name = "BYTES", value_delimiter = ',', value_parser = mean)]
+    mean: Vec<usize>,
     /// Cut all files as one stream, as an archive of them would be, and not each by itself
     #[arg(long, conflicts_with = "per_file")]
     one_stream: bool,
@@ -67,12 +76,14 @@ impl Recommend {
     pub(super) fn run(self, console: &Console) -> Result<Exit> {
         let mut source = Source::list(&self.data)?;
         tell_unreadable(source.unreadable(), console);
+        let means = self.means(source.bytes())?;
         let listed = source.unreadable().len();
         let watch = Bar::new(console, "the answer will be from what was measured")?;
-        let results = run::run(&mut source, &self.plan(), &watch)?;
+        let results = run::run(&mut source, &self.plan(&means), &watch)?;
         drop(watch);
         tell_unreadable(&results.unreadable[listed..], console);
-        let advice = recommend(&results).context("nothing was measured")?;
+        let mut advice = recommend(&results).context("nothing was measured")?;
+        advice.cautions.extend(self.left_out(&means));
         let mut output = Output::new();
         if console.is_json() {
             let Results { dataset, is_complete, .. } = &results;
@@ -90,11 +101,36 @@ impl Recommend {
         Ok(exit(&[results], console))
     }
 
-    fn plan(&self) -> Plan {
+    /// The means to try on so many bytes, or an error that says how many are needed.
+    fn means(&self, bytes: u64) -> Result<Vec<usize>> {
+        let means: Vec<usize> = match &self.mean[..] {
+            [] => MEANS.into_iter().filter(|&mean| bytes_needed(mean) <= bytes).collect(),
+            asked => asked.to_vec(),
+        };
+        let largest = means.iter().copied().max().unwrap_or(MEANS[0]);
+        ensure_enough(What::Data, bytes, largest)?;
+        ensure_enough(What::Sample, bytes.min(self.sample as u64), largest)?;
+        Ok(means)
+    }
+
+    /// Which of the usual means were not tried, for want of data.
+    fn left_out(&self, means: &[usize]) -> Option<String> {
+        let left_out = MEANS.iter().filter(|mean| self.mean.is_empty() && !means.contains(mean));
+        let left_out: Vec<String> = left_out.map(ToString::to_string).collect();
+        (!left_out.is_empty()).then(|| {
+            let left_out = left_out.join(", ");
+            format!(
+                "The data have fewer than {FEWEST_CHUNKS} chunks at means of {left_out} bytes, \
+                     which were not tried."
+            )
+        })
+    }
+
+    fn plan(&self, means: &[usize]) -> Plan {
         Plan {
             // what a repository takes
             schemes: Algorithm::ALL.iter().copied().map(Scheme::Own).collect(),
-            means: [4, 8, 16, 32, 64, 128].map(|kib| kib << 10).to_vec(),
+            means: means.to_vec(),
             // what each chunk costs is counted, so that means need not be equal
             equalise_mean: false,
             borders: if self.one_stream { Borders::Stream } else { Borders::Files },

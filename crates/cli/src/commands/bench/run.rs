@@ -15,7 +15,7 @@ use onefold_bench::{
 use onefold_cdc::Kernel;
 use onefold_terminal::outputs::{STANDARD_OUTPUT, make_places, typed, write_text};
 
-use super::choices::{Choice, SchemeChoice, chosen, chosen_schemes, kernels, schemes};
+use super::choices::{Choice, SchemeChoice, chosen, chosen_schemes, kernels, mean, schemes};
 use super::watch::Bar;
 use crate::console::Console;
 use crate::count;
@@ -54,8 +54,8 @@ pub(super) struct Run {
     #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "all")]
     #[arg(value_parser = schemes())]
     algorithms: Vec<SchemeChoice>,
-    /// The mean chunk sizes to ask for
-    #[arg(long, value_name = "BYTES", value_delimiter = ',', value_parser = size::parse)]
+    /// The mean chunk sizes to ask for, 256 bytes or more
+    #[arg(long, value_name = "BYTES", value_delimiter = ',', value_parser = mean)]
     #[arg(default_values = ["4KiB", "8KiB", "16KiB", "32KiB", "64KiB"])]
     mean: Vec<usize>,
     /// Look for parameters with which all reach these means on the data
