@@ -2,51 +2,49 @@ use std::ops::Range;
 
 use crate::BlockError;
 
-/// A range of bytes that is read and written, by many threads at once.
+/// A range of bytes that many threads may read and write concurrently.
 ///
-/// Offsets and lengths are in bytes and need not be multiples of [`block_size`]; those that are
-/// spare the device from reading what it writes only a part of. Every call refuses what lies
-/// beyond [`size`] with [`BlockError::OutOfRange`] and then changes nothing.
+/// Offsets and lengths are in bytes. They need not be multiples of [`block_size`], but other writes make
+/// the device read the blocks that they change in part. A call beyond [`size`] fails with
+/// [`BlockError::OutOfRange`] and changes nothing.
 ///
-/// # What holds between calls
+/// # Guarantees
 ///
-/// * A call that begins after another has returned sees what that one did, whichever threads they
-///   were on.
-/// * Calls that overlap in time and in place end in either order, block by block. No block is ever
-///   torn: it has what one of them wrote, not a part of each.
-/// * What an error left of a write is unknown block by block: each is old or new.
-/// * [`flush`] makes durable whatever had returned before it was called, from any thread. So one
-///   device may be served over several connections, and a flush on one of them covers all.
+/// * A call sees the effects of every call that returned before it began, on any thread.
+/// * Concurrent calls for the same block take effect in either order. No block is ever torn: it has the
+///   bytes of one write, not parts of several.
+/// * After a failed write each of its blocks has its old or its new content.
+/// * [`flush`] makes durable the effects of all calls that returned before it began, on any thread. So
+///   several connections may serve one device, and a flush on one of them covers all.
 ///
 /// [`block_size`]: BlockDevice::block_size
 /// [`size`]: BlockDevice::size
 /// [`flush`]: BlockDevice::flush
 pub trait BlockDevice: Send + Sync {
-    /// Bytes that there are, a multiple of the block size.
+    /// The size in bytes, a multiple of the block size.
     ///
-    /// It may change between calls, by [`resize`](BlockDevice::resize) or by what manages the
-    /// device; ask again rather than remember it. Never waits, neither for another call nor for a
-    /// disk: servers ask before each request, on threads that may not.
+    /// The size may change between calls, by [`resize`](BlockDevice::resize) or by the manager of the
+    /// device, so callers must not cache it. This never blocks on another call or on a disk: servers call
+    /// it before each request, on threads that must not block.
     fn size(&self) -> u64;
 
-    /// The unit in which the device keeps bytes, tears none and erases.
+    /// The unit in which the device stores and erases bytes, and which it never tears.
     fn block_size(&self) -> BlockSize;
 
-    /// Whether every call that would change a byte ends with [`BlockError::ReadOnly`].
+    /// Whether every call that would change a byte fails with [`BlockError::ReadOnly`].
     fn is_read_only(&self) -> bool {
         false
     }
 
-    /// Fills all of `buffer` with the bytes at `offset`. What was never written reads as zeroes.
+    /// Fills `buffer` with the bytes at `offset`. Blocks that were never written read as zeroes.
     fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<(), BlockError>;
 
-    /// Puts `data` at `offset`.
+    /// Writes `data` at `offset`.
     fn write(&self, offset: u64, data: &[u8], durability: Durability) -> Result<(), BlockError>;
 
-    /// Puts each of `writes`, an offset and what to put there, as calls of [`write`] that overlap in
-    /// time would.
+    /// Writes each of `writes`, pairs of offset and data, like concurrent calls of [`write`].
     ///
-    /// After an error any of them may have been done, in whole or in part.
+    /// On error any of them may have been executed, fully or partly.
     ///
     /// [`write`]: BlockDevice::write
     fn write_many(
@@ -57,20 +55,20 @@ pub trait BlockDevice: Send + Sync {
         writes.iter().try_for_each(|(offset, data)| self.write(*offset, data, durability))
     }
 
-    /// How many writes at once are less work for the device than as many one after another: 1 where
-    /// that saves nothing, and several threads had better call.
+    /// The number of writes up to which one call of [`write_many`](BlockDevice::write_many) is less work
+    /// than separate calls. It is 1 if one call saves nothing and several threads should call instead.
     fn writes_at_once(&self) -> usize {
         1
     }
 
-    /// Gives back the space of the blocks that lie wholly in `range`, which read as zeroes then.
-    /// Blocks that lie in it by a part stay as they are.
+    /// Frees the space of the blocks that are entirely within `range`; they read as zeroes afterwards.
+    /// Other blocks do not change.
     fn erase(&self, range: Range<u64>, durability: Durability) -> Result<(), BlockError>;
 
-    /// Makes `range` read as zeroes, in the manner of `zeroes`.
+    /// Makes `range` read as zeroes, as `zeroes` requires.
     ///
-    /// Ends with [`BlockError::Slow`], having changed nothing, if only a fast way was asked for and
-    /// there is none.
+    /// Fails with [`BlockError::Slow`], and changes nothing, if `zeroes` requires a fast way and there is
+    /// none.
     fn write_zeroes(
         &self,
         range: Range<u64>,
@@ -78,29 +76,27 @@ pub trait BlockDevice: Send + Sync {
         durability: Durability,
     ) -> Result<(), BlockError>;
 
-    /// Makes durable whatever was done by calls that had returned before this one began.
+    /// Makes durable the effects of all calls that returned before this one began.
     fn flush(&self) -> Result<(), BlockError>;
 
-    /// Says that `range` will be read soon. Whether that does anything is the device's affair.
+    /// A hint that `range` will be read soon. The device may ignore it.
     fn cache(&self, range: Range<u64>) -> Result<(), BlockError>;
 
-    /// What is where from the start of `range`: neighbouring extents, none empty, that together
-    /// are no longer than `range`.
+    /// The extents from the start of `range`: adjacent, none empty, and together no longer than `range`.
     ///
-    /// There is at least one, unless `range` is empty, and at most `max` (which is at least 1);
-    /// they may end before `range` does. Unlike neighbours are kept apart, like ones need not be
-    /// joined.
+    /// There is at least one, unless `range` is empty, and at most `max`, which must be at least 1. They
+    /// may end before `range` does. Adjacent extents may have the same kind.
     fn extents(&self, range: Range<u64>, max: usize) -> Result<Vec<Extent>, BlockError>;
 
-    /// Makes the device `size` bytes long, which must be a multiple of the block size. What is
-    /// beyond is dropped, what is added reads as zeroes.
+    /// Sets the size to `size` bytes, which must be a multiple of the block size. Bytes beyond it are
+    /// dropped; new bytes read as zeroes.
     fn resize(&self, size: u64) -> Result<(), BlockError> {
         let _ = size;
         Err(BlockError::NotSupported { operation: "resize" })
     }
 }
 
-/// The unit in which a device keeps bytes.
+/// The unit in which a device stores bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockSize {
     /// 512 bytes.
@@ -119,32 +115,32 @@ impl BlockSize {
     }
 }
 
-/// When what a call did is durable.
+/// When the effects of a call are durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
-    /// Once a [`flush`](BlockDevice::flush) that began later has returned.
+    /// When a [`flush`](BlockDevice::flush) that began later has returned.
     OnFlush,
-    /// Once the call has returned (forced unit access).
+    /// When the call has returned (forced unit access).
     OnReturn,
 }
 
-/// In which manner zeroes are written.
+/// Requirements for writing zeroes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Zeroes {
-    /// The blocks must keep, or get, space of their own: a later write to them does not run out of
-    /// it. Otherwise the device may make a hole. One that writes every block to a new place has no
-    /// such space to give, and makes holes all the same.
+    /// The device must allocate space for the blocks, so that a later write to them does not run out of
+    /// it. Otherwise the device may make a hole. A device that writes every block to a new place cannot
+    /// reserve space, and makes holes in either case.
     pub keep_space: bool,
-    /// Refuse rather than take as long as a write of as many bytes would.
+    /// Fail instead of taking as long as a write of as many bytes.
     pub only_if_fast: bool,
 }
 
-/// A stretch of bytes that are kept alike.
+/// A stretch of bytes with one allocation status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
-    /// So many bytes that have space of their own, whatever they are.
+    /// This many bytes occupy space, whatever their values.
     Data(u64),
-    /// So many bytes that have no space and read as zeroes.
+    /// This many bytes occupy no space and read as zeroes.
     Hole(u64),
 }
 

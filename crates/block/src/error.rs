@@ -1,20 +1,20 @@
 use std::error::Error;
 use std::ops::Range;
 
-/// Why a device did not do what it was asked.
+/// Why a call of a device failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BlockError {
-    /// There is no room for what was to be written. Nothing that was written before is lost.
+    /// There is no space for the write. Earlier writes are not lost.
     #[error("no space left in {object}")]
     NoSpace {
         /// What is full.
         object: String,
     },
-    /// The device cannot be changed.
+    /// The device is read-only.
     #[error("the device is read-only")]
     ReadOnly,
-    /// What keeps the bytes failed, or its bytes are damaged.
+    /// The storage below the device failed, or its bytes are damaged.
     #[error("{object}: {source}")]
     Io {
         /// What failed.
@@ -23,33 +23,33 @@ pub enum BlockError {
         source: Box<dyn Error + Send + Sync>,
     },
     /// The call reaches beyond the end of the device.
-    #[error("bytes {offset} to {offset}+{len} were asked for, the device has {size}")]
+    #[error("bytes {offset} to {offset}+{len} are out of range, the device has {size}")]
     OutOfRange {
         /// Where the call begins, in bytes.
         offset: u64,
-        /// How many bytes it is about.
+        /// The length of the call in bytes.
         len: u64,
         /// The size of the device in bytes.
         size: u64,
     },
     /// A device cannot have this size.
-    #[error("a size of {size} bytes was asked for, expected {expected}")]
+    #[error("a size of {size} bytes was requested, expected {expected}")]
     BadSize {
-        /// The size in bytes that was asked for.
+        /// The requested size in bytes.
         size: u64,
-        /// What it must be.
+        /// The condition for sizes.
         expected: &'static str,
     },
-    /// The device is about to end and takes nothing more.
+    /// The device is shutting down and accepts no more calls.
     #[error("the device is shutting down")]
     ShuttingDown,
-    /// The device has no such operation.
+    /// The device does not support the operation.
     #[error("this device cannot {operation}")]
     NotSupported {
-        /// What it was asked for.
+        /// The requested operation.
         operation: &'static str,
     },
-    /// Only a fast way was asked for, and there is none.
+    /// The caller wants zeroes only if they are fast, and they are not.
     #[error("zeroes cannot be written here faster than other bytes")]
     Slow,
 }

@@ -1,9 +1,8 @@
-//! What a block device is to those who serve one, and one in memory.
+//! The interface of block devices, and a device in memory.
 //!
-//! A server of a protocol knows [`BlockDevice`] and nothing of what is behind it; what keeps the
-//! bytes implements it and knows nothing of who asks. [`MemoryDevice`] is the plain one: the
-//! yardstick of a protocol, and what a better device is compared with. [`MeasuredDevice`] counts and
-//! times the calls of another one.
+//! A protocol server knows only [`BlockDevice`], not its implementation; an implementation does not know
+//! its callers. [`MemoryDevice`] is the simplest device: it is the reference for tests and benchmarks of
+//! servers and of other devices. [`MeasuredDevice`] counts and times the calls of another device.
 
 mod device;
 mod error;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::{BlockDevice, BlockError, BlockSize, Durability, Extent, Zeroes};
 
-/// Up to how long the calls of each bucket took; those of one more took longer.
+/// Upper bounds of the latency buckets; one more bucket counts longer calls.
 pub const LATENCIES: [Duration; 18] = [
     Duration::from_micros(5),
     Duration::from_micros(10),
@@ -30,10 +30,10 @@ pub const LATENCIES: [Duration; 18] = [
     Duration::from_secs(5),
 ];
 
-/// So many threads count without sharing a cache line.
+/// The number of threads that can count without sharing a cache line.
 const SHARDS: usize = 16;
 
-/// What is counted apart.
+/// Operations that are counted separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// [`BlockDevice::read`].
@@ -59,14 +59,14 @@ impl Operation {
     ];
 }
 
-/// How calls failed.
+/// Kinds of failures of calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// [`BlockError::NoSpace`].
     NoSpace,
     /// [`BlockError::Io`].
     Io,
-    /// All other errors: what was asked for cannot be done by this device.
+    /// All other errors: this device cannot execute the request.
     Other,
 }
 
@@ -83,34 +83,34 @@ impl Refusal {
     }
 }
 
-/// What was counted of one operation.
+/// The counters of one operation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Measured {
-    /// Calls that ended, by how long they took: a number for each of [`LATENCIES`], not counting
-    /// those before, and one for what took longer.
+    /// Completed calls by latency: one number for each bucket of [`LATENCIES`] (not cumulative), and one
+    /// for longer calls.
     pub buckets: [u64; LATENCIES.len() + 1],
-    /// How long all of them took.
+    /// The total time of all calls.
     pub time: Duration,
-    /// Bytes of those that succeeded.
+    /// Bytes of successful calls.
     pub bytes: u64,
-    /// Those that failed, in the order of [`Refusal::ALL`].
+    /// Failed calls, in the order of [`Refusal::ALL`].
     pub errors: [u64; Refusal::ALL.len()],
 }
 
 impl Measured {
-    /// Calls that ended.
+    /// The number of completed calls.
     pub fn count(&self) -> u64 {
         self.buckets.iter().sum()
     }
 }
 
-/// Where calls are counted, of one device or of several. Nobody waits for anybody.
+/// Counters of calls of one or several devices. Counting never blocks.
 #[derive(Default)]
 pub struct Measurements {
     shards: [Shard; SHARDS],
 }
 
-/// What some of the threads count.
+/// The counters of some of the threads.
 #[derive(Default)]
 #[repr(align(128))]
 struct Shard([Counts; Operation::ALL.len()]);
@@ -124,7 +124,8 @@ struct Counts {
 }
 
 impl Measurements {
-    /// What was counted of `operation`. Calls that end meanwhile may be in it or not, or by halves.
+    /// The counters of `operation`. A call that completes concurrently may be counted fully, partly or
+    /// not at all.
     pub fn of(&self, operation: Operation) -> Measured {
         let mut sum = Measured::default();
         for shard in &self.shards {
@@ -142,8 +143,8 @@ impl Measurements {
         sum
     }
 
-    /// Counts a request for `operation` that was refused before any device was called: a failure, as
-    /// [`Refusal::Other`], and no call.
+    /// Counts a request for `operation` that was refused before a device was called: as a failure,
+    /// [`Refusal::Other`], but not as a call.
     pub fn refuse(&self, operation: Operation) {
         let errors = &self.shards[shard()].0[operation as usize].errors;
         errors[Refusal::Other as usize].fetch_add(1, Ordering::Relaxed);
@@ -177,10 +178,10 @@ fn shard() -> usize {
     })
 }
 
-/// Is told of each call that failed: which, about which bytes, and why.
+/// Called for each failed call, with the operation, the bytes and the error.
 pub type OnError = dyn Fn(Operation, Range<u64>, &BlockError) + Send + Sync;
 
-/// A device, and where its calls are counted. Those that are none of [`Operation`] are not.
+/// A device whose calls are counted, if they are an [`Operation`].
 pub struct MeasuredDevice<D> {
     device: D,
     measurements: Arc<Measurements>,
@@ -188,7 +189,7 @@ pub struct MeasuredDevice<D> {
 }
 
 impl<D: BlockDevice> MeasuredDevice<D> {
-    /// Counts the calls of `device` in `measurements`, and tells `on_error` of those that fail.
+    /// Counts the calls of `device` in `measurements`, and calls `on_error` for each failed call.
     pub fn new(
         device: D,
         measurements: Arc<Measurements>,
@@ -243,8 +244,8 @@ impl<D: BlockDevice> BlockDevice for MeasuredDevice<D> {
         self.measure(Operation::Write, range, |device| device.write(offset, data, durability))
     }
 
-    /// Each write counts as one that took as long as all of them. If they fail none counts: who makes
-    /// such a call does each of its writes again.
+    /// On success each write is counted with the time of the whole call. On error none is counted,
+    /// because the caller then repeats each write singly.
     fn write_many(
         &self,
         writes: &[(u64, &[u8])],

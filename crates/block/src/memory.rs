@@ -5,19 +5,19 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::{BlockDevice, BlockError, BlockSize, Durability, Extent, Zeroes};
 
-/// The bytes that get memory at once.
+/// The number of bytes that are allocated together.
 const PAGE_LEN: u64 = 64 << 10;
-/// Pages are spread over so many locks.
+/// The number of locks over which pages are distributed.
 const SHARDS: usize = 64;
 
-/// A device in memory. What was never written, or was erased, takes none.
+/// A device in memory. Blocks that were never written, or were erased, take no memory.
 ///
-/// Nothing of it is durable: a flush only returns.
+/// Nothing is durable: a flush does nothing.
 pub struct MemoryDevice {
     block_size: BlockSize,
-    /// Locked for writing while the size changes, for reading by whatever relies on it.
+    /// Locked for writing while the size changes, for reading by calls that rely on it.
     size: RwLock<u64>,
-    /// The same, for who may not wait.
+    /// The same size, for callers that must not block.
     told_size: AtomicU64,
     shards: Vec<RwLock<HashMap<u64, Page>>>,
 }
@@ -32,7 +32,7 @@ struct Page {
 /// The part of a range that lies on one page.
 struct Piece {
     page: u64,
-    /// Within the page.
+    /// The range within the page.
     bytes: Range<usize>,
 }
 
@@ -55,7 +55,7 @@ impl MemoryDevice {
         &self.shards[page as usize % SHARDS]
     }
 
-    /// The range, and the size held still for as long as the guard lives.
+    /// The range, and a guard that keeps the size from changing.
     fn check(
         &self,
         offset: u64,
@@ -85,8 +85,8 @@ impl MemoryDevice {
         }
     }
 
-    /// Gives the blocks of `range` memory and lets `fill` set its bytes, of which it is told where
-    /// in `range` they begin.
+    /// Allocates memory for the blocks of `range` and calls `fill` to set its bytes, with their offset in
+    /// `range`.
     fn put(&self, range: Range<u64>, mut fill: impl FnMut(usize, &mut [u8])) {
         let mut done = 0;
         for piece in pieces(range) {
@@ -105,7 +105,7 @@ impl MemoryDevice {
         bytes.start / block..bytes.end.div_ceil(block)
     }
 
-    /// The numbers of the blocks that lie wholly in `bytes` of a page.
+    /// The numbers of the blocks that are entirely within `bytes` of a page.
     fn whole_blocks(&self, bytes: &Range<usize>) -> Range<usize> {
         let block = self.block_size.bytes() as usize;
         let (start, end) = (bytes.start.div_ceil(block), bytes.end / block);
@@ -231,7 +231,7 @@ fn check_size(size: u64, block_size: BlockSize) -> Result<(), BlockError> {
     Err(BlockError::BadSize { size, expected: "a multiple of the block size" })
 }
 
-/// Cuts `range` where pages end.
+/// Splits `range` at page boundaries.
 fn pieces(range: Range<u64>) -> impl Iterator<Item = Piece> {
     let mut start = range.start;
     std::iter::from_fn(move || {
@@ -252,8 +252,7 @@ fn bits(blocks: Range<usize>) -> u128 {
     }
 }
 
-/// A thread that panicked left no page half changed that another could not read: what it wrote is
-/// bytes.
+/// A panic cannot leave a page in a state that other threads could not read: pages are plain bytes.
 fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
     lock.read().unwrap_or_else(PoisonError::into_inner)
 }
