@@ -1,5 +1,4 @@
-//! A container that grows at its end, group by group, for those who keep each group before the next
-//! one comes.
+//! A container that is written to a file group by group.
 
 use onefold_fingerprint::Fingerprint;
 use onefold_seal::wire::Put;
@@ -7,11 +6,11 @@ use onefold_seal::{Envelope, Kind, ObjectId, Suite};
 
 use crate::{ChunkEntry, Content, Directory, GroupEntry};
 
-/// What is in a container that is written to a file as its groups come.
+/// The directory of a container that is written to a file group by group.
 ///
-/// Whoever writes it has the stored bytes and their checks, so that it is one that is not encrypted.
-/// Its bytes are what [`OpenContainer`](crate::OpenContainer) makes of the same groups: those that it
-/// begins with, the stored bytes of the groups in the order in which they came, and the footer.
+/// The caller writes the stored bytes of the groups, with their checks; the container is not encrypted.
+/// Its bytes are those that [`OpenContainer`](crate::OpenContainer) would write for the same groups: the
+/// header, the stored bytes of the groups in their order, and the footer.
 #[derive(Debug, Clone)]
 pub struct AppendedContainer {
     directory: Directory,
@@ -20,7 +19,7 @@ pub struct AppendedContainer {
 }
 
 impl AppendedContainer {
-    /// A container `id` without groups, and the bytes that it begins with.
+    /// A container `id` without groups, and its header.
     ///
     /// # Panics
     ///
@@ -33,7 +32,7 @@ impl AppendedContainer {
         (Self { directory, len: start.len() as u64 }, start)
     }
 
-    /// Takes up a group whose stored bytes lie where it says.
+    /// Adds a group whose stored bytes are at its offset.
     pub fn enter(
         &mut self,
         group: GroupEntry,
@@ -49,7 +48,7 @@ impl AppendedContainer {
         }
     }
 
-    /// What it holds so far.
+    /// Its content so far.
     pub fn directory(&self) -> &Directory {
         &self.directory
     }
@@ -60,7 +59,7 @@ impl AppendedContainer {
         self.len
     }
 
-    /// The bytes to append when no further group comes: footer, footer length and check.
+    /// The bytes to append after the last group: footer, footer length and check.
     pub fn footer(&self) -> Vec<u8> {
         let mut end = self.directory.encode();
         let mut footer_len = Vec::with_capacity(4);

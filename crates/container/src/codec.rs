@@ -1,4 +1,4 @@
-//! Codecs: how the stored bytes of a group give its bytes, and the other way round.
+//! Codecs: compression and decompression of the stored bytes of a group.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -9,27 +9,27 @@ use flate2::{Compress, Decompress, FlushCompress, FlushDecompress, Status};
 use crate::ContainerError;
 use crate::sample::is_even;
 
-/// How the stored bytes of a group give its bytes.
+/// The encoding of the stored bytes of a group.
 ///
-/// None has a dictionary, and none knows the length of what it gives: that is in the footer.
+/// No codec has a dictionary or stores the decompressed length, which is in the footer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Codec {
-    /// Stored as they are.
+    /// Not compressed.
     Raw,
     /// One zstd frame.
     Zstd,
     /// One LZ4 block.
     Lz4,
-    /// One DEFLATE stream: what is between the header and the trailer of a gzip file.
+    /// One DEFLATE stream, without the header and the trailer of a gzip file.
     Deflate,
 }
 
 impl Codec {
-    /// All of them, by their codes.
+    /// All codecs, ordered by code.
     pub const ALL: [Codec; 4] = [Codec::Raw, Codec::Zstd, Codec::Lz4, Codec::Deflate];
 
-    /// What it is called in stored bytes, below 4.
+    /// Its code in stored bytes, below 4.
     pub const fn code(self) -> u8 {
         match self {
             Codec::Raw => 0,
@@ -39,7 +39,7 @@ impl Codec {
         }
     }
 
-    /// The codec that has this code.
+    /// The codec with this code.
     pub const fn from_code(code: u8) -> Option<Self> {
         match code {
             0 => Some(Codec::Raw),
@@ -51,24 +51,24 @@ impl Codec {
     }
 }
 
-/// Makes bytes shorter in one way; with the working memory that this takes.
+/// A compressor for one codec, with its working memory.
 pub(crate) enum Shrinker {
     Raw,
     Zstd(zstd::bulk::Compressor<'static>),
-    /// The same of pages, at level 1; and at level -1, which leaves literals as they are, for those
-    /// whose literals would not become shorter: trying takes 3 of 10 of the time, or more.
+    /// Zstd for pages: at level 1, and at level -1, which does not compress literals, for pages whose
+    /// literals would not shrink. Trying to compress those takes 30 % of the time or more.
     ZstdPages([zstd::bulk::Compressor<'static>; 2]),
     Lz4,
     Deflate(Box<Compress>),
 }
 
 impl Shrinker {
-    /// By zstd at `level`.
+    /// Zstd at `level`.
     pub(crate) fn zstd(level: i32) -> Result<Self, ContainerError> {
         Ok(Self::Zstd(compressor(level)?))
     }
 
-    /// By `codec`, at the level that is fast.
+    /// `codec` at a fast level.
     pub(crate) fn of(codec: Codec) -> Result<Self, ContainerError> {
         Ok(match codec {
             Codec::Raw => Self::Raw,
@@ -80,8 +80,8 @@ impl Shrinker {
         })
     }
 
-    /// Bytes that [`shrink_into`](Self::shrink_into) may write on the way, at least as many as it is
-    /// given.
+    /// The bytes that [`shrink_into`](Self::shrink_into) needs as working space, at least the length of its
+    /// input.
     pub(crate) fn bound(&self, len: usize) -> usize {
         match self {
             Self::Raw | Self::Deflate(_) => len,
@@ -90,8 +90,8 @@ impl Shrinker {
         }
     }
 
-    /// Writes the compressed bytes to the beginning of `stored`, if they are fewer, or the bytes
-    /// themselves; how many that are. There has to be room for [`bound`](Self::bound).
+    /// Writes the compressed bytes to the beginning of `stored`, or the input if compression does not
+    /// shrink it, and returns their number. `stored` must have at least [`bound`](Self::bound) bytes.
     pub(crate) fn shrink_into(
         &mut self,
         bytes: &[u8],
@@ -120,7 +120,7 @@ impl Shrinker {
         }
     }
 
-    /// The same into memory of its own.
+    /// The same into a new buffer.
     pub(crate) fn shrink(&mut self, bytes: &[u8]) -> Result<(Codec, Vec<u8>), ContainerError> {
         let len = bytes.len();
         if let Self::Zstd(zstd) = self {
@@ -139,7 +139,7 @@ impl Shrinker {
     }
 }
 
-/// Writes `bytes` as one frame to the beginning of `stored`; its length.
+/// Writes `bytes` as one frame to the beginning of `stored`, and returns its length.
 fn zstd_into(
     zstd: &mut zstd::bulk::Compressor<'_>,
     bytes: &[u8],
@@ -148,7 +148,7 @@ fn zstd_into(
     zstd.compress_to_buffer(bytes, stored).map_err(|error| failed(bytes.len(), error))
 }
 
-/// Writes `bytes` as one stream to the beginning of `stored`; its length, unless that is more than
+/// Writes `bytes` as one stream to the beginning of `stored`, and returns its length unless it exceeds
 /// theirs.
 fn deflate_into(
     deflate: &mut Compress,
@@ -171,15 +171,15 @@ fn failed(len: usize, error: impl ToString) -> ContainerError {
 }
 
 thread_local! {
-    /// Zstd's working memory, once this thread needs it: 160 KB that would be taken and given back
-    /// for each group.
+    /// Zstd's working memory, allocated when this thread first needs it: otherwise each group would
+    /// allocate and free 160 KB.
     static ZSTD: RefCell<Option<zstd::bulk::Decompressor<'static>>> = const { RefCell::new(None) };
     /// The same for DEFLATE: 43 KB.
     static DEFLATE: RefCell<Option<Box<Decompress>>> = const { RefCell::new(None) };
 }
 
-/// Fills `bytes` with those of a group from its stored bytes, or says why it cannot. Takes no memory
-/// that the stored bytes could ask for.
+/// Decompresses a group from its stored bytes into `bytes`, or returns the reason why it cannot. The
+/// stored bytes cannot make it allocate memory.
 pub fn decompress_into(codec: Codec, stored: &[u8], bytes: &mut [u8]) -> Result<(), String> {
     let len = match codec {
         Codec::Raw if stored.len() == bytes.len() => {
@@ -194,8 +194,8 @@ pub fn decompress_into(codec: Codec, stored: &[u8], bytes: &mut [u8]) -> Result<
     if len == bytes.len() { Ok(()) } else { Err(format!("it gives {len} bytes")) }
 }
 
-/// The bytes of a group from its stored bytes; exactly `len` of them or an error that says why.
-/// They are in `buffer`, if it was of use.
+/// Decompresses a group of exactly `len` bytes from its stored bytes, or returns the reason why it
+/// cannot. Reuses `buffer` if possible.
 pub(crate) fn decompress(
     codec: Codec,
     stored: Cow<'_, [u8]>,
@@ -221,7 +221,7 @@ pub(crate) fn decompress(
     Ok(buffer)
 }
 
-/// Fills `bytes` from the beginning with what `stored` gives; how many that are.
+/// Decompresses `stored` to the beginning of `bytes`, and returns the number of bytes.
 fn inflate(stored: &[u8], bytes: &mut [u8]) -> Result<usize, String> {
     DEFLATE.with_borrow_mut(|deflate| {
         let deflate = deflate.get_or_insert_with(|| Box::new(Decompress::new(false)));

@@ -1,4 +1,4 @@
-//! A container's footer: which groups and chunks it holds, and reading them.
+//! A container's footer, which lists its groups and chunks, and reading them.
 
 use std::collections::HashMap;
 use std::iter;
@@ -13,39 +13,39 @@ use onefold_seal::{CHECK_LEN, Check, Envelope, Kind, ObjectId, Parts, SealError}
 use crate::codec::decompress;
 use crate::{Codec, ContainerError, Content, MAX_GROUP_LEN, container_name};
 
-/// Length of what follows the footer: its length and its check.
+/// Length of the trailer after the footer: the footer's length and its check.
 pub(crate) const TRAILER_LEN: usize = 4 + CHECK_LEN;
-/// The shortest footer: it says what the container holds, and that it holds nothing.
+/// The length of the shortest footer: the content and a count of zero groups and chunks.
 const FOOTER_MIN: usize = 2;
-/// No footer is longer, in bytes: whoever reads one takes no more memory for it, and none that is
-/// longer is read. A repository's has less than a third, however small its chunks are.
+/// The maximum length of a footer in bytes. Readers refuse longer ones, which bounds their memory. A
+/// repository's footers are shorter than a third of it, however small the chunks are.
 pub const MAX_FOOTER_LEN: u32 = 64 << 20;
-/// How much of a container's end is read at first: so many bytes, or so large a part of it if that is
-/// more. A footer has 36 bytes for each chunk, so it fits if chunks take 3.6 KiB in the mean.
+/// Bytes of a container's end that are read first: at least this, and at least a hundredth of the
+/// container. A footer has 36 bytes per chunk, so it fits if chunks average 3.6 KiB as stored.
 const FIRST_READ: u64 = 64 << 10;
 const FIRST_READ_PART: u64 = 100;
-/// Bytes that a group takes in the footer at least: three varints, a codec, a check.
+/// The minimum bytes of a group in the footer: three varints, a codec, a check.
 const GROUP_ENTRY_MIN: usize = 4 + CHECK_LEN;
-/// Bytes that a chunk takes in the footer at least: a fingerprint and a varint.
+/// The minimum bytes of a chunk in the footer: a fingerprint and a varint.
 const CHUNK_ENTRY_MIN: usize = 33;
 
-/// Where a group lies in its container.
+/// The location of a group in its container.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GroupEntry {
-    /// Offset in bytes of the group's stored bytes.
+    /// Offset of the stored bytes in the container.
     pub offset: u64,
     /// Length in bytes of the stored bytes.
     pub stored_len: u32,
-    /// Length in bytes of the chunks together.
+    /// Total length in bytes of the chunks.
     pub len: u32,
-    /// How the stored bytes give the chunks.
+    /// The codec of the stored bytes.
     pub codec: Codec,
     /// Check over the stored bytes, or their tag.
     pub check: Check,
 }
 
 impl GroupEntry {
-    /// Whether the group has no chunks and is there for its length only.
+    /// Whether the group has no chunks and only pads the container.
     pub const fn is_padding(&self) -> bool {
         self.len == 0
     }
@@ -54,9 +54,9 @@ impl GroupEntry {
 /// A chunk of a container; its position in [`Directory::chunks`] is its *slot*.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChunkEntry {
-    /// What names the chunk.
+    /// The chunk's fingerprint.
     pub fingerprint: Fingerprint,
-    /// Which group holds it.
+    /// The number of its group.
     pub group: u32,
     /// Offset in bytes within the group, after decompression.
     pub offset: u32,
@@ -64,22 +64,22 @@ pub struct ChunkEntry {
     pub len: u32,
 }
 
-/// What a container holds, as its footer lists it.
+/// The content of a container, as listed by its footer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Directory {
-    /// The container.
+    /// The container's id.
     pub id: ObjectId,
-    /// What its chunks are.
+    /// The content of its chunks.
     pub content: Content,
     /// Its groups, in the order of their stored bytes.
     pub groups: Vec<GroupEntry>,
     /// Its chunks by slot, in the order of their groups.
     pub chunks: Vec<ChunkEntry>,
-    /// What opens its groups.
+    /// The key that opens its groups.
     pub(crate) parts: Parts,
 }
 
-/// A footer as it is stored: what stands before the container's groups, and what stands behind them.
+/// A footer as it is stored: the bytes before the container's groups, and the bytes after them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredFooter(pub Bytes);
 
@@ -110,7 +110,7 @@ impl Directory {
         read.expect("one container was asked for")
     }
 
-    /// The same of a container that `read` reads ranges of.
+    /// The same for a container whose ranges `read` reads.
     pub fn read_by<B: Into<Bytes>>(
         envelope: &Envelope,
         id: ObjectId,
@@ -135,8 +135,8 @@ impl Directory {
         ends.open(envelope).map(|(directory, _)| directory)
     }
 
-    /// Reads the footers of many containers, given by id and size in bytes, all under way at once,
-    /// and hands each to `take` with its position as it comes, decoded and as it is stored.
+    /// Reads the footers of many containers, given by id and size in bytes, with concurrent requests. Calls
+    /// `take` for each when it arrives, with its position, decoded and as stored.
     pub fn read_many(
         objects: &dyn Objects,
         envelope: &Envelope,
@@ -230,8 +230,8 @@ impl Directory {
         Self::open(envelope, id, start, &object[footer_start as usize..], footer_start)
     }
 
-    /// Verifies and decodes the footer: `end` is everything from `footer_start` to the container's
-    /// end, and `start` what stands before its groups.
+    /// Verifies and decodes the footer. `end` has the bytes from `footer_start` to the container's end,
+    /// and `start` the bytes before its groups.
     fn open(
         envelope: &Envelope,
         id: ObjectId,
@@ -276,8 +276,8 @@ impl Directory {
         footer
     }
 
-    /// Decodes the footer of container `id`, whose groups fill the bytes in `room` exactly, and
-    /// their chunks fill them exactly.
+    /// Decodes the footer of container `id`. The groups must fill the bytes of `room` exactly, and the
+    /// chunks must fill the groups exactly.
     pub(crate) fn decode(
         id: ObjectId,
         parts: Parts,
@@ -327,12 +327,12 @@ impl Directory {
         Ok(Self { id, content, groups, chunks, parts })
     }
 
-    /// Reads group `group` and decompresses it; its stored bytes are checked first.
+    /// Reads group `group`, verifies its stored bytes and decompresses it.
     pub fn read_group(&self, objects: &dyn Objects, group: u32) -> Result<Bytes, ContainerError> {
         self.read_group_into(objects, group, Vec::new()).map(Bytes::from)
     }
 
-    /// The same, with a buffer to use again if it can be.
+    /// The same, but reuses `buffer` if possible.
     pub fn read_group_into(
         &self,
         objects: &dyn Objects,
@@ -345,8 +345,8 @@ impl Directory {
         self.open_group(group, &stored, buffer)
     }
 
-    /// Reads many groups at once and decompresses them, their stored bytes checked first. Each is
-    /// handed to `take` with its number, in any order, until `take` breaks.
+    /// Reads many groups with concurrent requests, verifies and decompresses them. Calls `take` for each
+    /// with its number, in any order, until `take` breaks.
     pub fn read_groups(
         &self,
         objects: &dyn Objects,
@@ -365,13 +365,13 @@ impl Directory {
         })
     }
 
-    /// Where in the container the stored bytes of group `group` are.
+    /// The range of the stored bytes of group `group` in the container.
     pub fn stored_range(&self, group: u32) -> Result<Range<u64>, ContainerError> {
         let entry = self.group(group)?;
         Ok(entry.offset..entry.offset + u64::from(entry.stored_len))
     }
 
-    /// The bytes of group `group` from the whole container `object`.
+    /// The bytes of group `group`, read from the complete container `object`.
     pub fn group_of_object(&self, object: &[u8], group: u32) -> Result<Bytes, ContainerError> {
         let entry = self.group(group)?;
         let start = entry.offset as usize;
@@ -379,8 +379,7 @@ impl Directory {
         self.open_group(group, stored, Vec::new()).map(Bytes::from)
     }
 
-    /// The bytes of group `group` from its `stored` ones, which are checked first; with a buffer to
-    /// use again if it can be.
+    /// Verifies and decompresses the `stored` bytes of group `group`, and reuses `buffer` if possible.
     pub fn open_group(
         &self,
         group: u32,
@@ -417,7 +416,7 @@ impl Directory {
         })
     }
 
-    /// Fails unless every chunk of group `group`, whose bytes are `bytes`, has its fingerprint.
+    /// Verifies that every chunk of group `group`, whose bytes are `bytes`, has its fingerprint.
     pub fn verify_group(
         &self,
         group: u32,
@@ -438,7 +437,7 @@ impl Directory {
 }
 
 impl ChunkEntry {
-    /// Where the chunk lies in the bytes of its group.
+    /// The chunk's range in the bytes of its group.
     pub fn range(&self) -> Range<usize> {
         self.offset as usize..self.offset as usize + self.len as usize
     }
@@ -449,8 +448,8 @@ const fn min_len(envelope: &Envelope) -> u64 {
     (envelope.start_len() + FOOTER_MIN + TRAILER_LEN) as u64
 }
 
-/// No container that holds `chunks` chunks of `bytes` bytes in all is shorter than this: so long are
-/// its footer and what frames it. What its groups take depends on how well they were compressed.
+/// A lower bound for the length of a container with `chunks` chunks of `bytes` bytes in total: its footer
+/// and its frame, without the groups, whose length depends on compression.
 pub fn least_len(envelope: &Envelope, chunks: u64, bytes: u64) -> u64 {
     let groups = bytes.div_ceil(u64::from(MAX_GROUP_LEN));
     let listed = |count: u64, entry: usize| count.saturating_mul(entry as u64);
@@ -519,8 +518,8 @@ impl Ends {
     }
 }
 
-/// Where the footer of a container of `size` bytes begins, by the length in its `tail`; not before
-/// `start_len`.
+/// The offset of the footer of a container of `size` bytes, from the length in its `tail`. It must not be
+/// less than `start_len`.
 fn footer_start(tail: &[u8], size: u64, start_len: u64) -> Result<u64, SealError> {
     let trailer = tail
         .last_chunk::<TRAILER_LEN>()

@@ -3,7 +3,7 @@ use onefold_fingerprint::Fingerprint;
 use onefold_seal::wire::WireError;
 use onefold_seal::{ObjectId, SealError};
 
-/// What can be wrong with a container.
+/// Errors of containers.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ContainerError {
@@ -15,7 +15,7 @@ pub enum ContainerError {
         /// What the backend said.
         source: BackendError,
     },
-    /// Header or footer are not those of this container.
+    /// The header or footer does not belong to this container, or is damaged.
     #[error("container {container} {source}")]
     Envelope {
         /// Which container.
@@ -23,7 +23,7 @@ pub enum ContainerError {
         /// What is wrong.
         source: SealError,
     },
-    /// The footer passes its check and still makes no sense.
+    /// The footer passes its check but is malformed.
     #[error("container {container}: footer is {source}")]
     Footer {
         /// Which container.
@@ -31,7 +31,7 @@ pub enum ContainerError {
         /// Where decoding failed.
         source: WireError,
     },
-    /// The stored bytes of a group are not those that were written.
+    /// The stored bytes of a group are damaged.
     #[error("container {container}: group {group} at byte {offset} {source}")]
     DamagedGroup {
         /// Which container.
@@ -43,7 +43,7 @@ pub enum ContainerError {
         /// What is wrong.
         source: SealError,
     },
-    /// A group's stored bytes are intact but do not decompress to what the footer says.
+    /// A group's stored bytes are intact but do not decompress to the length in the footer.
     #[error(
         "container {container}: group {group} does not decompress to {expected} bytes: {reason}"
     )]
@@ -69,14 +69,14 @@ pub enum ContainerError {
         /// Fingerprint in the footer.
         expected: Fingerprint,
     },
-    /// A chunk was asked for that the container does not have.
-    #[error("container {container} has {chunks} chunks, slot {slot} was asked for")]
+    /// The requested slot does not exist in the container.
+    #[error("container {container} has {chunks} chunks, slot {slot} was requested")]
     NoSuchSlot {
         /// Which container.
         container: ObjectId,
-        /// Slot asked for.
+        /// The requested slot.
         slot: u32,
-        /// How many chunks there are.
+        /// The number of chunks.
         chunks: u32,
     },
     /// The compressor failed.
@@ -90,7 +90,7 @@ pub enum ContainerError {
 }
 
 impl ContainerError {
-    /// Which container it is about; none if a group could not be compressed.
+    /// The affected container; none if a group could not be compressed.
     pub fn container(&self) -> Option<ObjectId> {
         match self {
             Self::Backend { container, .. }

@@ -7,10 +7,10 @@ use crate::codec::Shrinker;
 use crate::sample::is_incompressible;
 use crate::{Codec, ContainerError};
 
-/// No group is longer than this before compression: the longest chunk fits, and little more.
+/// The maximum length of a group before compression: the longest chunk fits, with little extra.
 pub const MAX_GROUP_LEN: u32 = 65 << 20;
 
-/// Collects chunks until there are enough for a group.
+/// Collects chunks for a group.
 #[derive(Debug, Default)]
 pub struct GroupBuilder {
     bytes: Vec<u8>,
@@ -44,65 +44,64 @@ impl GroupBuilder {
     }
 }
 
-/// A group ready to be appended to a container.
+/// A group that is ready to be appended to a container.
 #[derive(Debug)]
 #[cfg_attr(test, derive(Clone))]
 pub struct CompressedGroup {
     pub(crate) stored: Vec<u8>,
     pub(crate) codec: Codec,
     pub(crate) len: u32,
-    /// Known ahead where nothing is encrypted; a tag is known once the group has its place.
+    /// The check, if nothing is encrypted; a tag is computed when the group has its place.
     pub(crate) check: Option<Check>,
     pub(crate) chunks: Vec<(Fingerprint, u32)>,
 }
 
 impl CompressedGroup {
-    /// How the stored bytes give the group's.
+    /// The codec of the stored bytes.
     pub const fn codec(&self) -> Codec {
         self.codec
     }
 
-    /// What the group takes in its container, before it is encrypted.
+    /// The stored bytes of the group before encryption.
     pub fn stored(&self) -> &[u8] {
         &self.stored
     }
 
-    /// Length in bytes that the group takes in its container.
+    /// Length in bytes of the group in its container.
     pub fn stored_len(&self) -> usize {
         self.stored.len()
     }
 }
 
-/// Compresses groups; one for each thread, because it holds the compressor's working memory.
+/// Compresses groups. Each thread has its own, because it holds the compressor's working memory.
 pub struct Compressor {
     shrinker: Shrinker,
     suite: Suite,
 }
 
 impl Compressor {
-    /// A compressor of zstd level `level`, for containers protected by `suite`.
+    /// A compressor with zstd level `level`, for containers protected by `suite`.
     pub fn new(level: i32, suite: Suite) -> Result<Self, ContainerError> {
         Ok(Self { shrinker: Shrinker::zstd(level)?, suite })
     }
 
-    /// One that uses `codec` at a level that is fast.
+    /// A compressor that uses `codec` at a fast level.
     pub fn of(codec: Codec, suite: Suite) -> Result<Self, ContainerError> {
         Ok(Self { shrinker: Shrinker::of(codec)?, suite })
     }
 
-    /// Bytes that [`compress_into`](Self::compress_into) may write for a chunk of `len` bytes, before
-    /// it knows how many stay.
+    /// The bytes that [`compress_into`](Self::compress_into) may need as working space for a chunk of
+    /// `len` bytes.
     pub fn bound(&self, len: usize) -> usize {
         self.shrinker.bound(len)
     }
 
-    /// Writes the stored bytes of one chunk, that is to be a group of its own, to the beginning of
-    /// `stored`, as they are where nothing is encrypted; how they give the chunk, and how many they
-    /// are.
+    /// Compresses one chunk as a group of its own to the beginning of `stored`, without encryption.
+    /// Returns the codec and the number of stored bytes.
     ///
     /// # Panics
     ///
-    /// If `stored` is shorter than [`bound`](Self::bound) of the chunk.
+    /// If `stored` is shorter than the [`bound`](Self::bound) of the chunk.
     pub fn compress_into(
         &mut self,
         chunk: &[u8],
@@ -117,8 +116,8 @@ impl Compressor {
         self.shrinker.shrink_into(chunk, stored)
     }
 
-    /// Compresses what `group` holds and empties it. Bytes that do not shrink, or that do not look
-    /// as if they would, are stored raw.
+    /// Compresses the content of `group` and empties it. Bytes that do not shrink, or whose sample says so,
+    /// are stored raw.
     pub fn compress(
         &mut self,
         group: &mut GroupBuilder,

@@ -1,16 +1,16 @@
-//! Containers: where the bytes of distinct chunks rest.
+//! Containers: objects that store the bytes of distinct chunks.
 //!
-//! A *container* is one immutable object of about 16 MiB. It holds *groups*: neighbouring chunks
-//! compressed together, so that small chunks shrink as well as large ones, and few enough that
-//! reading one chunk decompresses a bounded amount. A footer lists groups and chunks, so that any
-//! index can be rebuilt from the containers alone.
+//! A *container* is one immutable object of about 16 MiB. It holds *groups* of neighbouring chunks that
+//! are compressed together, so that small chunks compress as well as large ones. The size of groups is
+//! bounded, so that reading one chunk decompresses a bounded number of bytes. A footer lists groups and
+//! chunks, so that an index can be rebuilt from the containers alone.
 //!
 //! Writing goes [`GroupBuilder`] → [`Compressor`] → [`OpenContainer`] → [`SealedContainer`], whose
-//! bytes the caller puts under [`container_name`]; who keeps each group at once has an
-//! [`AppendedContainer`]. Reading goes [`Directory::read`] →
-//! [`Directory::read_group`] → [`ChunkEntry::range`].
+//! bytes the caller puts under [`container_name`]. A writer that stores each group immediately uses an
+//! [`AppendedContainer`] instead. Reading goes [`Directory::read`] → [`Directory::read_group`] →
+//! [`ChunkEntry::range`].
 //!
-//! A container does not know who refers to its chunks. Its layout is in docs/format.md.
+//! A container does not know what refers to its chunks. docs/format.md has its layout.
 
 mod appended;
 mod codec;
@@ -29,7 +29,7 @@ pub use open::{OpenContainer, SealedContainer};
 
 use onefold_seal::ObjectId;
 
-/// What a container's chunks are, so that metadata is read without wading through data.
+/// The content of a container's chunks. Metadata is kept apart, so that it can be read without data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Content {
     /// Bytes of files.
@@ -55,7 +55,7 @@ impl Content {
     }
 }
 
-/// Under which prefix of a repository containers lie.
+/// The prefix of containers in a repository.
 pub const PREFIX: &str = "containers/";
 
 /// The name of container `id`: in one of 256 folders, by its first byte.
@@ -64,7 +64,7 @@ pub fn container_name(id: ObjectId) -> String {
     format!("{PREFIX}{}/{id}", &id[..2])
 }
 
-/// The id that `name` stands for, or `None` if it is no container's name.
+/// The id in `name`, or `None` if it is not the name of a container.
 pub fn container_id(name: &str) -> Option<ObjectId> {
     let id = name.rsplit('/').next()?.parse().ok()?;
     (container_name(id) == name).then_some(id)

@@ -7,15 +7,14 @@ use onefold_seal::{CHECK_LEN, Envelope, Kind, ObjectId, Suite, padded_len, rando
 use crate::directory::TRAILER_LEN;
 use crate::{ChunkEntry, Codec, CompressedGroup, Content, Directory, GroupEntry, StoredFooter};
 
-/// A container that still takes groups. Nothing of it is durable.
+/// A container that still accepts groups. Nothing of it is durable.
 ///
-/// In an encrypted repository the groups get a random order when it is sealed, so that neither
-/// where they lie nor how long they are tells who reads it in which order they were written. Within
-/// a group chunks stay together, so that compression and restore keep what they gain from that.
+/// In an encrypted repository sealing puts the groups into a random order, so that their offsets and
+/// lengths do not reveal the order in which they were written. Chunks of a group stay together, which
+/// compression and restore need.
 ///
-/// Id and key are drawn when it is sealed as well. A machine that is suspended and started twice
-/// from there continues with two copies of an open container: they become two objects under two
-/// keys, not two contents under one.
+/// Sealing also draws the id and the key. If a virtual machine is resumed twice from the same state, two
+/// copies of an open container become two objects under two keys, never two contents under one key.
 #[cfg_attr(test, derive(Clone))]
 pub struct OpenContainer {
     envelope: Envelope,
@@ -33,7 +32,7 @@ impl OpenContainer {
         Self { envelope: envelope.clone(), content, groups: Vec::new(), len, chunks: 0 }
     }
 
-    /// Takes up a group.
+    /// Adds a group.
     pub fn push(&mut self, mut group: CompressedGroup) {
         // Room for what compression might have needed stays behind.
         group.stored.shrink_to_fit();
@@ -47,7 +46,7 @@ impl OpenContainer {
         self.len
     }
 
-    /// How many chunks so far.
+    /// The number of chunks so far.
     pub fn chunks(&self) -> usize {
         self.chunks
     }
@@ -57,8 +56,8 @@ impl OpenContainer {
         self.groups.is_empty()
     }
 
-    /// Closes the container: puts the groups into their order, seals each where it lies, and appends
-    /// footer, footer length and check.
+    /// Closes the container: orders the groups, seals each in place, and appends footer, footer length and
+    /// check.
     pub fn seal(mut self) -> SealedContainer {
         let (id, mut start) = (ObjectId::random(), Vec::new());
         let parts = self.envelope.begin(Kind::Container, id, &mut start);
@@ -103,7 +102,7 @@ impl OpenContainer {
         1 + varint_len(self.groups.len() as u64) + self.groups.iter().map(entry).sum::<usize>()
     }
 
-    /// A group without chunks, so long that the whole container is as long as a padded one.
+    /// A group without chunks that pads the container to its full length.
     fn padding(&self) -> CompressedGroup {
         let group = |len| CompressedGroup {
             stored: vec![0; len],
@@ -129,7 +128,7 @@ impl OpenContainer {
     }
 }
 
-/// Appends a group and seals it where it lies: its number is the next, so no number is used twice.
+/// Appends a group and seals it in place, under the next number, so that no number is used twice.
 fn append(group: CompressedGroup, bytes: &mut Vec<u8>, directory: &mut Directory) {
     let number = directory.groups.len() as u32;
     let mut offset = 0;
@@ -150,17 +149,17 @@ fn append(group: CompressedGroup, bytes: &mut Vec<u8>, directory: &mut Directory
     });
 }
 
-/// Bytes that a varint takes.
+/// The length of a varint in bytes.
 fn varint_len(value: u64) -> usize {
     (value.max(1).ilog2() / 7 + 1) as usize
 }
 
-/// A whole container, ready to be put under its name.
+/// A complete container, ready to be put under its name.
 #[derive(Debug)]
 pub struct SealedContainer {
     /// Every byte of the object.
     pub bytes: Bytes,
-    /// What it holds.
+    /// Its content.
     pub directory: Directory,
 }
 

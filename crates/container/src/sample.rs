@@ -1,20 +1,20 @@
-//! Telling from a sample that bytes, or most of them, will not shrink, so that no time is spent on
-//! trying.
+//! Estimates from a sample whether bytes, or most of them, are incompressible, so that no time is wasted
+//! on compressing them.
 
-/// Pieces that are looked at, spread evenly.
+/// The number of sampled pieces, spread evenly.
 const PIECES: usize = 8;
 /// Length in bytes of each.
 const PIECE_LEN: usize = 2 << 10;
-/// Bits a byte above which bytes count as incompressible. A sample of random bytes has 7.99: all
-/// it takes for 8, but for what is left to chance.
+/// Bits per byte above which bytes are treated as incompressible. A sample of random bytes has 7.99,
+/// slightly less than 8 by chance.
 const MIN_ENTROPY: f64 = 7.95;
 
-/// Whether compressing `bytes` would save so little that it is not worth the time.
+/// Whether compressing `bytes` would save too little to be worth the time.
 ///
-/// Goes by how evenly byte values are spread in a sample (Shannon's entropy): those of compressed
-/// and encrypted files are spread as by chance. Repetitions of such bytes are overlooked; what
-/// repeats at the length of a chunk was deduplicated before. What is shorter than the sample is
-/// never called incompressible.
+/// The test is the entropy (Shannon's) of byte values in a sample: the values of compressed and encrypted
+/// files are distributed like random ones. It does not notice repetitions of such bytes; repetitions of the
+/// length of a chunk have been deduplicated before. Bytes shorter than the sample are never called
+/// incompressible.
 pub(crate) fn is_incompressible(bytes: &[u8]) -> bool {
     if bytes.len() < PIECES * PIECE_LEN {
         return false;
@@ -29,19 +29,20 @@ pub(crate) fn is_incompressible(bytes: &[u8]) -> bool {
     entropy(&counts, PIECES * PIECE_LEN) > MIN_ENTROPY
 }
 
-/// Every how many bytes of a page one is looked at: not a length that fields of records have.
+/// The distance of sampled bytes in a page, which is not a common length of record fields.
 const STRIDE: usize = 17;
-/// Bytes of a page that are looked at, at least: of fewer, chance has too large a part.
+/// The minimum number of sampled bytes of a page: with fewer, chance has too large an effect.
 const LEAST: u32 = 64;
-/// How many times as many pairs of equal bytes as by chance there are in what does not shrink.
+/// The ratio of equal pairs to those expected by chance up to which literals are treated as
+/// incompressible.
 const MOST_EQUAL: f64 = 1.4;
 
-/// Whether the bytes of `page` are spread as by chance where they do not repeat: then codes for single
-/// bytes would not make these, the literals, shorter.
+/// Whether the bytes of `page` outside repetitions, the literals, are distributed like random ones. Then
+/// entropy coding would not shrink them.
 ///
-/// Goes by how many pairs of bytes in a sample are equal, which is one in 256 by chance and one in 15
-/// of English text. Bytes in runs of one value are left out: they repeat. Those that stand alone, as
-/// the upper bytes of small numbers do, are literals. What is shorter than 1 KiB is never called even.
+/// The test counts pairs of equal bytes in a sample: by chance one pair in 256 is equal, in English text
+/// one in 15. It excludes runs of one value, which are repetitions. Single bytes, such as the upper bytes
+/// of small numbers, are literals. Pages shorter than 1 KiB are never called even.
 pub(crate) fn is_even(page: &[u8]) -> bool {
     let by_chance = |total: u32| f64::from(total) * f64::from(total.saturating_sub(1)) / 256.0;
     let most = MOST_EQUAL * by_chance(page.len().div_ceil(STRIDE) as u32);
@@ -67,7 +68,7 @@ fn is_in_run(page: &[u8], at: usize) -> bool {
     is_run(at) || at.checked_sub(run.len() - 1).is_some_and(is_run)
 }
 
-/// Shannon's entropy, in bits a byte, of `total` bytes that were counted by value.
+/// Shannon's entropy in bits per byte of `total` bytes, counted by value.
 fn entropy(counts: &[u32; 256], total: usize) -> f64 {
     let total = total as f64;
     let seen = counts.iter().filter(|count| **count > 0).map(|count| f64::from(*count));
