@@ -1,4 +1,4 @@
-//! What is known of single fingerprints beside the lists: who owes them, and where lists are wrong.
+//! States of single fingerprints in addition to the lists: claims, and corrections of the lists.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -9,14 +9,14 @@ use onefold_fingerprint::Fingerprint;
 
 use crate::Place;
 
-/// What is known of a fingerprint.
+/// The state of a fingerprint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Someone owes it. What the lists say of it was wrong before if `was_wrong`.
+    /// Claimed and not published yet. If `was_wrong`, the lists were wrong about it before.
     Owed { was_wrong: bool },
-    /// What the lists say of it is wrong.
+    /// The lists are wrong about it.
     Wrong,
-    /// What the lists say of it may be wrong; it is here.
+    /// The lists may be wrong about it; its place is this.
     Moved(Place),
 }
 
@@ -49,11 +49,11 @@ impl Hasher for PrefixHasher {
 
 type Shard = HashMap<Key, State, BuildHasherDefault<PrefixHasher>>;
 
-/// Shards keep threads out of each other's way; far more of them than threads.
+/// The number of shards, far more than threads, so that threads rarely contend for one.
 const SHARDS: usize = 64;
 
-/// The states of those fingerprints that have one. They are few: chunks on their way into
-/// containers, and damaged ones.
+/// The states of the few fingerprints that have one: claimed chunks that are not in containers yet, and
+/// damaged chunks.
 pub(crate) struct Claims {
     shards: Vec<RwLock<Shard>>,
 }
@@ -69,8 +69,8 @@ impl Claims {
         shard.get(&Key(*fingerprint)).copied()
     }
 
-    /// Makes `fingerprint` owed if it has no state and `may_claim`, or if the lists are wrong about
-    /// it. Whether it did.
+    /// Claims `fingerprint` if it has no state and `may_claim`, or if the lists are wrong about it. Returns
+    /// whether it did.
     pub(crate) fn claim(
         &self,
         fingerprint: &Fingerprint,
@@ -95,7 +95,7 @@ impl Claims {
         }
     }
 
-    /// Notes that `fingerprint` is at `place` now, of which the lists know.
+    /// Records that `fingerprint` is now at `place`, which the lists have.
     pub(crate) fn settle(&self, fingerprint: &Fingerprint, place: Place) {
         let mut shard = self.write(fingerprint);
         if let Entry::Occupied(mut entry) = shard.entry(Key(*fingerprint)) {
@@ -111,7 +111,7 @@ impl Claims {
         }
     }
 
-    /// Notes that what is known of `fingerprint` is wrong. What is owed stays owed.
+    /// Records that the known place of `fingerprint` is wrong. A claim stays.
     pub(crate) fn refute(&self, fingerprint: &Fingerprint) {
         let mut shard = self.write(fingerprint);
         let state = shard.entry(Key(*fingerprint)).or_insert(State::Wrong);
@@ -120,7 +120,7 @@ impl Claims {
         }
     }
 
-    /// Takes back the places that `is_gone`.
+    /// Removes the places for which `is_gone` is true.
     pub(crate) fn dismiss(&self, is_gone: impl Fn(Place) -> bool) {
         for shard in &self.shards {
             let mut shard = shard.write().expect("no thread panics with a shard locked");
@@ -132,7 +132,7 @@ impl Claims {
         }
     }
 
-    /// Nothing is owed any more.
+    /// Releases all claims.
     pub(crate) fn forget_owed(&self) {
         for shard in &self.shards {
             let mut shard = shard.write().expect("no thread panics with a shard locked");

@@ -2,7 +2,7 @@ use onefold_backend::BackendError;
 use onefold_seal::wire::WireError;
 use onefold_seal::{ObjectId, SealError};
 
-/// What can be wrong with a run of the index, or with its local form.
+/// Errors of index runs and of the local index.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum IndexError {
@@ -14,17 +14,17 @@ pub enum IndexError {
         /// What the backend said.
         source: BackendError,
     },
-    /// The run is longer than any that this program writes.
+    /// The run exceeds the maximum length.
     #[error("index run {run} has {len} bytes, expected at most {max}")]
     TooLong {
         /// Which run.
         run: ObjectId,
         /// Its length in bytes.
         len: u64,
-        /// The longest that is read.
+        /// The maximum length in bytes.
         max: u64,
     },
-    /// The object is damaged or not this run.
+    /// The object is damaged or is not this run.
     #[error("index run {run} {source}")]
     Envelope {
         /// Which run.
@@ -32,7 +32,7 @@ pub enum IndexError {
         /// What is wrong.
         source: SealError,
     },
-    /// The run passes its check and still makes no sense.
+    /// The run passes its check but is malformed.
     #[error("index run {run} is {source}")]
     Malformed {
         /// Which run.
@@ -43,7 +43,7 @@ pub enum IndexError {
     /// A file of the local index could not be read or written.
     #[error("the local index cannot be accessed")]
     Local(#[source] BackendError),
-    /// A page of the local index is not what was written there.
+    /// A page of the local index is damaged.
     #[error("page {page} of {file} in the local index is damaged")]
     DamagedPage {
         /// The file.
@@ -51,13 +51,13 @@ pub enum IndexError {
         /// Which page of it.
         page: u64,
     },
-    /// The journal of the local index is not one, or does not fit its other files.
+    /// The journal of the local index is invalid, or does not match the other files.
     #[error("the local index cannot be used: {0}")]
     Unfit(&'static str),
 }
 
 impl IndexError {
-    /// Whether it says something of the local index only, and nothing of the repository.
+    /// Whether the error concerns only the local index, not the repository.
     pub fn is_local(&self) -> bool {
         matches!(self, Self::Local(_) | Self::DamagedPage { .. } | Self::Unfit(_))
     }

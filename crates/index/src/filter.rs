@@ -4,27 +4,26 @@
 //! another and a filter is written as a stream. Within its block of 512 bits a key has seven
 //! (Putze, Sanders, Singler: Cache-, Hash- and Space-Efficient Bloom Filters, 2007).
 
-/// Bits of memory that a hook takes.
+/// Bits of memory per hook.
 const BITS: u64 = 10;
 
-/// One block: a line of memory.
+/// One block: a cache line.
 pub(crate) type Block = [u64; 8];
 
 /// Bytes in a block.
 pub(crate) const BLOCK_LEN: usize = 64;
 
-/// Which keys a filter speaks of, and how long it is.
+/// The density of hooks in a filter, and its length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Shape {
-    /// A key is a hook if so many of its lowest bits are zero.
+    /// A key is a hook if this many of its lowest bits are zero.
     pub(crate) sparsity: u32,
-    /// How many blocks there are.
+    /// The number of blocks.
     pub(crate) blocks: u32,
 }
 
 impl Shape {
-    /// The densest hooks over `entries` keys whose filter takes no more than `limit` bytes, a block
-    /// at least.
+    /// The densest shape for `entries` keys whose filter takes at most `limit` bytes, but at least a block.
     pub(crate) fn fitting(entries: u64, limit: u64) -> Self {
         let shape = |sparsity: u32| {
             let bits = (entries >> sparsity).saturating_mul(BITS);
@@ -35,12 +34,12 @@ impl Shape {
         (0..=63).map(shape).find(|shape| shape.len() <= limit).expect("one hook takes one block")
     }
 
-    /// Bytes of memory that the filter takes.
+    /// The memory of the filter in bytes.
     pub(crate) fn len(&self) -> u64 {
         u64::from(self.blocks) * BLOCK_LEN as u64
     }
 
-    /// Whether the filter speaks of `key`.
+    /// Whether `key` is a hook of the filter.
     pub(crate) fn is_hook(&self, key: u64) -> bool {
         key.trailing_zeros() >= self.sparsity
     }
@@ -64,7 +63,7 @@ fn bits_of(key: u64) -> Block {
     block
 }
 
-/// Tells which hooks a segment surely has not.
+/// Tells which hooks are certainly not in a segment.
 #[derive(Debug)]
 pub(crate) struct Filter {
     shape: Shape,
@@ -72,7 +71,7 @@ pub(crate) struct Filter {
 }
 
 impl Filter {
-    /// A filter of these blocks, as many as `shape` says.
+    /// A filter of these blocks, as many as `shape` requires.
     pub(crate) fn new(shape: Shape, blocks: Vec<Block>) -> Self {
         assert_eq!(blocks.len(), shape.blocks as usize, "a filter has all its blocks");
         Self { shape, blocks }
@@ -86,7 +85,7 @@ impl Filter {
     }
 }
 
-/// Makes the blocks of a filter from keys in ascending order.
+/// Builds the blocks of a filter from keys in ascending order.
 pub(crate) struct Blocks {
     shape: Shape,
     at: usize,
@@ -99,7 +98,7 @@ impl Blocks {
         Self { shape, at: 0, open: [0; 8] }
     }
 
-    /// Takes the next key; gives the blocks that no later key reaches to `done`.
+    /// Adds the next key; calls `done` with the blocks that no later key can reach.
     pub(crate) fn push<E>(
         &mut self,
         key: u64,
@@ -114,7 +113,7 @@ impl Blocks {
         Ok(())
     }
 
-    /// Gives the blocks that are left.
+    /// Calls `done` with the remaining blocks.
     pub(crate) fn finish<E>(
         mut self,
         mut done: impl FnMut(Block) -> Result<(), E>,

@@ -18,80 +18,79 @@ use crate::recent::{Found, Recent};
 use crate::segment::{self, Entry, Merged, Segment, file_name};
 use crate::{Claim, Hint, IndexError, Memory, Place};
 
-/// The number of an object that nobody asks for.
+/// The number of an object that is not admitted.
 const ABSENT: u32 = u32::MAX;
 
-/// Pages of lists that are read at once where a stream is followed.
+/// Pages of lists that are read together when a stream is followed.
 const STRETCH: u32 = 8;
 
-/// A segment is merged with the newer ones unless it has more than so many times their entries. So
-/// there are few segments, and each entry is seldom written again.
+/// A segment is merged with the newer ones unless it has more than this many times their entries. So there
+/// are few segments, and each entry is rarely rewritten.
 const RATIO: u64 = 3;
 
-/// So many entries of one key are looked at in a segment. More have only keys that were made equal,
-/// or a chunk that is nearly everywhere.
+/// The maximum number of entries of one key that are examined in a segment. Only keys that an attacker made
+/// equal, or a chunk in nearly every object, have more.
 const MAX_CANDIDATES: u32 = 64;
 
-/// Pages that are remembered to have been read; a page is kept when it is read again.
+/// The number of read pages that are remembered; a page is cached when it is read again.
 const SEEN: usize = 256;
 
 /// Fingerprint → place, shared by all threads of a process.
 ///
-/// Objects come in with the *list* of their chunks. Lists are kept in a file, in the order in which
-/// they came. *Segments* say which page of the lists has a fingerprint. In memory are filters over
-/// the segments, pages that were read lately, and what came last; all of it within a
-/// [`Memory`], whatever the number of entries. Where filters over all entries do not fit, there are
-/// filters over *hooks*, a part of them chosen by their value: a chunk that is no hook is then
-/// known only if it lies near one that was met.
+/// Each object is added with the *list* of its chunks. Lists are stored in a file, in the order in which
+/// they were added. *Segments* map fingerprints to pages of the lists. Memory holds filters of the
+/// segments, recently read pages and the newest entries, all within a [`Memory`], whatever the number of
+/// entries. If filters over all entries do not fit, they cover only *hooks*, a part of the entries selected
+/// by value. A chunk that is not a hook is then found only near a hook that was looked up.
 ///
-/// The folder is a copy of what can be learnt elsewhere. Whatever is wrong with it is
-/// [trouble](Self::trouble), and answers are then missing.
+/// The folder is a cache that can be rebuilt. Any problem with it is reported as
+/// [trouble](Self::trouble), and only makes answers missing.
 pub struct Index {
     memory: Memory,
     claims: Claims,
     recent: Recent,
     seen: Vec<AtomicU32>,
-    /// What is in no segment yet.
+    /// Entries that are in no segment yet.
     fresh: RwLock<BTreeSet<Entry>>,
     /// Oldest first.
     segments: RwLock<Vec<Arc<Segment>>>,
-    /// Of 2 to this power entries one is a hook, in the sparsest segment.
+    /// One in 2 to this power of the entries is a hook, in the sparsest segment.
     sparsity: AtomicU32,
     lists: Lists,
-    /// How many pages the lists have.
+    /// The number of pages of the lists.
     list_end: AtomicU32,
     objects: RwLock<Objects>,
-    /// Keys that stand more than once, in ascending order; nothing until someone asked for them.
+    /// Keys with several entries, in ascending order; none until they are first needed.
     repeated: RwLock<Vec<u64>>,
-    /// Raised whenever something became known.
+    /// Incremented whenever an entry was added.
     published: AtomicU64,
     writer: Mutex<Writer>,
     trouble: Mutex<Option<IndexError>>,
-    /// Whether the files are not what was written.
+    /// Whether the files are damaged.
     is_damaged: Arc<AtomicBool>,
 }
 
-/// What has a list.
+/// The objects that have a list.
 #[derive(Default)]
 struct Objects {
     listed: Vec<Object>,
-    /// What the user calls each, [`ABSENT`] if he does not.
+    /// The caller's number of each object, or [`ABSENT`].
     numbers: Vec<u32>,
 }
 
-/// What only the one thread needs that changes the files.
+/// State of the one thread that changes the files.
 struct Writer {
     folder: Arc<dyn Folder>,
-    /// Missing only while the writer is taken apart.
+    /// None only while the writer is dismantled.
     journal: Option<Journal>,
     is_damaged: Arc<AtomicBool>,
     runs: Vec<KnownRun>,
     next_segment: u64,
-    /// How much of objects, runs and segments the last commit knew.
+    /// The numbers of objects, runs and segments at the last commit.
     committed: Committed,
-    /// Segments that the last commit names and that are in none any more.
+    /// Segments that the last commit names and that are no longer used.
     obsolete: Vec<u64>,
-    /// Nothing is written any more, because it failed once.
+    /// Whether a write failed, after which nothing is written.
     is_frozen: bool,
 }
 
@@ -115,7 +114,7 @@ struct Committed {
     next_segment: u64,
 }
 
-/// An object that an index knows from earlier.
+/// An object that the index loaded from its folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KnownObject {
     /// Which object.
@@ -127,7 +126,7 @@ pub struct KnownObject {
 }
 
 impl Index {
-    /// An empty index whose files are in memory too: about 50 bytes an entry.
+    /// An empty index whose files are also in memory: about 50 bytes per entry.
     pub fn in_memory() -> Self {
         let folder = Arc::new(MemoryFolder::new());
         let (index, _) = Self::open(folder, ObjectId::from_bytes([0; 16]), Memory::DEFAULT)
@@ -135,8 +134,8 @@ impl Index {
         index
     }
 
-    /// The index of `repository` in `folder`, which this process has alone from now on; begun anew
-    /// if it cannot be used, and why.
+    /// The index of `repository` in `folder`, which this process then owns. If it cannot be used, an empty
+    /// index replaces it, and the reason is returned.
     ///
     /// None of its objects is [admitted](Self::admit) yet.
     pub fn open(
@@ -209,8 +208,7 @@ impl Index {
         index
     }
 
-    /// Reads the filters of all segments, or makes others if these do not fit the memory as they
-    /// should.
+    /// Reads the filters of all segments, or rebuilds them if their size does not suit the memory.
     fn load_filters(&self) {
         let segments = self.segments.read().expect("no thread panics with segments locked").clone();
         let entries = segments.iter().map(|segment| segment.outline.entries).sum();
@@ -229,7 +227,7 @@ impl Index {
         self.note_error(segments.iter().try_for_each(|segment| segment.load_filter()));
     }
 
-    /// The objects that have lists, by the numbers that this index gives them.
+    /// The objects that have lists, by this index's numbers.
     pub fn objects(&self) -> Vec<KnownObject> {
         let objects = self.objects.read().expect("no thread panics with objects locked");
         let known = |object: &Object| KnownObject {
@@ -240,13 +238,13 @@ impl Index {
         objects.listed.iter().map(known).collect()
     }
 
-    /// Lets the index answer with object `object`, and `number` for its number.
+    /// Allows answers in object `object`, under the caller's number `number`.
     pub fn admit(&self, object: u32, number: u32) {
         let mut objects = self.objects.write().expect("no thread panics with objects locked");
         objects.numbers[object as usize] = number;
     }
 
-    /// Answers no more with the objects that were admitted or published as one of these numbers.
+    /// Stops answers in the objects that were admitted or published under one of these numbers.
     pub fn dismiss(&self, is_gone: impl Fn(u32) -> bool) {
         let mut objects = self.objects.write().expect("no thread panics with objects locked");
         for number in &mut objects.numbers {
@@ -258,13 +256,13 @@ impl Index {
         self.claims.dismiss(|place| is_gone(place.container));
     }
 
-    /// The runs that were [noted](Self::note_run), with the objects that they cover.
+    /// The [noted](Self::note_run) runs, with the objects that they cover.
     pub fn runs(&self) -> Vec<(ObjectId, Vec<u32>)> {
         self.writer().runs.iter().map(|run| (run.id, run.covers.clone())).collect()
     }
 
-    /// Remembers that all that run `id` says is known: it covers these objects, and perhaps some
-    /// that are gone.
+    /// Records that the index has all entries of run `id`, which covers these objects and perhaps deleted
+    /// ones.
     pub fn note_run(&self, id: ObjectId, covers: Vec<u32>) {
         self.writer().runs.push(KnownRun { id, covers });
     }
@@ -282,7 +280,7 @@ impl Index {
         Ok(chunks)
     }
 
-    /// Where `fingerprint` lies, if that is known.
+    /// A hint of the place of `fingerprint`, if known.
     pub fn get(&self, fingerprint: &Fingerprint) -> Option<Hint> {
         match self.claims.get(fingerprint) {
             Some(State::Moved(place)) => Some(Hint(place)),
@@ -291,8 +289,8 @@ impl Index {
         }
     }
 
-    /// Sees to it that of a chunk that is in several objects always the one that came last is given,
-    /// among those that came until now. Reads all segments.
+    /// From now on, if a chunk is in several of the present objects, answers give the object that was added
+    /// last. Reads all segments.
     pub fn prefer_last(&self) {
         let writer = self.writer();
         let segments = self.segments.read().expect("no thread panics with segments locked").clone();
@@ -315,10 +313,10 @@ impl Index {
         repeated.binary_search(&key).is_ok()
     }
 
-    /// Looks `fingerprint` up and, if nobody has it, marks it as the caller's to store.
+    /// Looks `fingerprint` up. If it is unknown, the caller claims it and must store it.
     ///
-    /// Of any number of threads that claim the same fingerprint, exactly one gets [`Claim::New`].
-    /// Where filters speak of hooks only, a chunk that was stored before may be new.
+    /// Of any number of threads that claim the same fingerprint, exactly one gets [`Claim::New`]. If filters
+    /// cover only hooks, a chunk that was stored before may be reported as new.
     pub fn claim(&self, fingerprint: &Fingerprint) -> Claim {
         loop {
             let before = self.published.load(Ordering::Acquire);
@@ -340,8 +338,8 @@ impl Index {
         }
     }
 
-    /// Looks for the hooks among `fingerprints`, which are about to be claimed, so that those
-    /// before a hook are known as well as those behind it.
+    /// Looks up the hooks among `fingerprints`, which are about to be claimed, so that chunks before a hook
+    /// are found as well as chunks after it.
     pub fn prepare(&self, fingerprints: &[Fingerprint]) {
         if !self.is_sparse() {
             return;
@@ -353,7 +351,7 @@ impl Index {
         }
     }
 
-    /// Whether there are chunks of which no filter speaks.
+    /// Whether some chunks are covered by no filter.
     fn is_sparse(&self) -> bool {
         self.sparsity.load(Ordering::Relaxed) > 0
     }
@@ -363,8 +361,8 @@ impl Index {
         self.sparsity.store(sparsity.unwrap_or(0), Ordering::Relaxed);
     }
 
-    /// Says that object `id`, called `number`, has these chunks, by slot. The index's own number of
-    /// it; nothing if it could not be taken up.
+    /// Adds object `id` with the caller's number `number` and its chunks by slot. Returns the index's own
+    /// number, or none if the object could not be added.
     pub fn publish(&self, id: ObjectId, number: u32, chunks: &[Listed]) -> Option<u32> {
         let mut writer = self.writer();
         let taken_up = match writer.is_frozen {
@@ -416,18 +414,18 @@ impl Index {
         Ok(object)
     }
 
-    /// Forgets where `fingerprint` was said to lie, because it is not there. A claim stays.
+    /// Forgets the place of `fingerprint`, because the chunk is not there. A claim stays.
     pub fn retract(&self, fingerprint: &Fingerprint) {
         self.claims.refute(fingerprint);
     }
 
-    /// Gives up every claim that was not published: whoever owed those chunks will not store them.
+    /// Releases all claims that were not published, because their chunks will not be stored.
     pub fn forget_claims(&self) {
         self.claims.forget_owed();
     }
 
-    /// Keeps what was learnt since it was opened for whoever opens the folder next. Whether it is
-    /// durable now; if not, what an earlier commit kept still is.
+    /// Commits all additions since the index was opened, for the next process that opens the folder.
+    /// Returns whether they are durable; if not, the last successful commit still is.
     pub fn commit(&self) -> bool {
         let mut writer = self.writer();
         // After a failed write the files are not what memory says.
@@ -473,7 +471,7 @@ impl Index {
             .map_err(IndexError::Local)
     }
 
-    /// Forgets everything, on disk too.
+    /// Forgets everything, also on disk.
     pub fn clear(self) -> Result<Self, IndexError> {
         let Self { memory, writer, segments, lists, .. } = self;
         drop((segments, lists));
@@ -486,12 +484,12 @@ impl Index {
         Ok(Self::restore(folder, journal, commit, files, memory))
     }
 
-    /// What went wrong with the folder first, if anything did. It is said once.
+    /// The first problem with the folder, if any; returned once.
     pub fn trouble(&self) -> Option<IndexError> {
         self.trouble.lock().expect("no thread panics with trouble locked").take()
     }
 
-    /// How it is laid out.
+    /// Statistics of the index.
     pub fn shape(&self) -> IndexShape {
         let segments = self.segments.read().expect("no thread panics with segments locked");
         let sum = |of: fn(&Segment) -> u64| segments.iter().map(|segment| of(segment)).sum();
@@ -505,7 +503,7 @@ impl Index {
         }
     }
 
-    /// Searches; of keys that are no hooks, `all` the files or only what is in memory.
+    /// Searches `fingerprint`. If its key is not a hook, searches the files only if `all`, else only memory.
     fn find(&self, fingerprint: &Fingerprint, all: bool) -> Option<Place> {
         let key = fingerprint.prefix_u64();
         let is_repeated = self.is_repeated(key);
@@ -553,7 +551,7 @@ impl Index {
         None
     }
 
-    /// Looks for `fingerprint` on a page of the lists; `all` as in [`find`](Self::find).
+    /// Searches `fingerprint` on a page of the lists; `all` as in [`find`](Self::find).
     fn look_at(&self, page: u32, fingerprint: &Fingerprint, all: bool) -> Option<Place> {
         let range = self.range_around(page, all);
         // Most often it is one page, and clearing eight would take as long as reading it.
@@ -578,8 +576,8 @@ impl Index {
         self.place(Found { object: list.object(), slot, len, next: None })
     }
 
-    /// Which pages to read where `page` is needed: that one alone, unless a stream is there, or
-    /// neighbours are known only if they are read now.
+    /// The pages to read if `page` is needed: only that one, unless a stream reached it, or its neighbours
+    /// can be found only by reading them now.
     fn range_around(&self, page: u32, all: bool) -> Range<u32> {
         let end = self.list_end.load(Ordering::Acquire).max(page + 1);
         let seen = |page: u32| &self.seen[page as usize % SEEN];
@@ -597,7 +595,7 @@ impl Index {
         }
     }
 
-    /// Reads the pages from `next` on, because a stream goes there.
+    /// Reads ahead from page `next`, because a stream continues there.
     fn follow(&self, next: u32) -> Result<(), IndexError> {
         let end = self.list_end.load(Ordering::Acquire);
         let pages = STRETCH.min(end.saturating_sub(next));
@@ -611,14 +609,14 @@ impl Index {
         Ok(())
     }
 
-    /// The place that was found, unless its object is not there any more.
+    /// The found place, unless its object is no longer admitted.
     fn place(&self, found: Found) -> Option<Place> {
         let objects = self.objects.read().expect("no thread panics with objects locked");
         let number = *objects.numbers.get(found.object as usize)?;
         (number != ABSENT).then_some(Place { container: number, slot: found.slot, len: found.len })
     }
 
-    /// Makes a segment of what is in none.
+    /// Writes the entries that are in no segment to a new one.
     fn flush(&self, writer: &mut Writer) -> Result<(), IndexError> {
         let mut entries = self.fresh_len() as u64;
         let segments = self.segments.read().expect("no thread panics with segments locked").clone();
@@ -631,7 +629,7 @@ impl Index {
         self.merge(writer, keep)
     }
 
-    /// Merges what is in no segment and all segments but the oldest `keep` into one.
+    /// Merges the entries that are in no segment and all segments except the oldest `keep` into one.
     fn merge(&self, writer: &mut Writer, keep: usize) -> Result<(), IndexError> {
         let segments = self.segments.read().expect("no thread panics with segments locked").clone();
         let number = writer.next_segment;
@@ -677,8 +675,7 @@ impl Index {
         self.writer.lock().expect("no thread panics with the writer locked")
     }
 
-    /// After a write that failed nothing more is written, and memory is given back: some chunks
-    /// will be stored again.
+    /// After a failed write nothing more is written, and memory is freed: some chunks will be stored again.
     fn freeze_on_error<T>(&self, writer: &mut Writer, result: Result<T, IndexError>) -> Option<T> {
         if let Err(error) = &result {
             if is_damage(error) {
@@ -690,8 +687,8 @@ impl Index {
         self.note_error(result)
     }
 
-    /// What was asked for, or nothing and trouble. After damage the next to open the folder begins
-    /// anew.
+    /// The result, or none and trouble on error. After damage, the next process that opens the folder
+    /// rebuilds the index.
     fn note_error<T>(&self, result: Result<T, IndexError>) -> Option<T> {
         result
             .map_err(|error| {
@@ -712,20 +709,20 @@ impl Default for Index {
     }
 }
 
-/// What an index consists of.
+/// Statistics of an index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IndexShape {
-    /// Entries, those of objects that are gone included.
+    /// The number of entries, including those of deleted objects.
     pub entries: u64,
-    /// Segments that a look-up may have to search.
+    /// The number of segments that a look-up may have to search.
     pub segments: usize,
     /// Bytes of their filters.
     pub filter_bytes: u64,
-    /// Of 2 to this power entries one is a hook, in the sparsest segment.
+    /// One in 2 to this power of the entries is a hook, in the sparsest segment.
     pub sparsity: u32,
-    /// Pages of 4 KiB that the lists take.
+    /// Pages of 4 KiB of the lists.
     pub list_pages: u32,
-    /// Pages of 4 KiB that the tables of segments take.
+    /// Pages of 4 KiB of the tables of segments.
     pub table_pages: u64,
 }
 
@@ -733,7 +730,7 @@ fn is_damage(error: &IndexError) -> bool {
     matches!(error, IndexError::DamagedPage { .. } | IndexError::Unfit(_))
 }
 
-/// What is in no segment and what is in these, in ascending order.
+/// The entries in no segment and those in these segments, in ascending order.
 fn merged<'a>(
     fresh: &'a BTreeSet<Entry>,
     segments: &'a [Arc<Segment>],
@@ -744,18 +741,18 @@ fn merged<'a>(
     Merged::new(sources)
 }
 
-/// How much of the memory for filters the largest of a row of segments may take: as much as it will
-/// have when the ones behind it, each at most a third of those before it, have theirs.
+/// The share of the filter memory for the largest of several segments: as much as it gets when the later
+/// segments, each at most a third of the one before it, have theirs.
 fn share(left: u64) -> u64 {
     left / 4 * RATIO
 }
 
-/// Pages that a list of so many chunks takes.
+/// The number of pages of a list of this many chunks.
 fn pages_of(chunks: u32) -> u32 {
     chunks.div_ceil(ROOM as u32)
 }
 
-/// The files that a commit names.
+/// The files of a commit.
 struct Files {
     lists: Lists,
     segments: Vec<Arc<Segment>>,
@@ -787,7 +784,7 @@ impl Files {
     }
 }
 
-/// Removes what is in the folder under other names: it was begun and never committed.
+/// Removes all other files of the folder, which were begun and never committed.
 fn remove_others(folder: &dyn Folder, names: &[String]) -> Result<(), IndexError> {
     let there = folder.names().map_err(IndexError::Local)?;
     there

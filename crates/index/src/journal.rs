@@ -1,8 +1,7 @@
-//! The journal: what belongs to the local index, as commits one after another.
+//! The journal: a sequence of commits that say which parts of the local index's files are valid.
 //!
-//! The header names the repository and the index. Each commit says what came: objects, runs, and
-//! which segments there are from then on. What no commit names is not there, whatever the other
-//! files hold.
+//! The header names the repository and the index. Each commit has the added objects and runs, and the list
+//! of all segments from then on. Anything that no commit names is ignored, whatever the other files hold.
 
 use onefold_backend::Log;
 use onefold_seal::wire::{Put, Reader, WireError};
@@ -12,10 +11,10 @@ use crate::IndexError;
 use crate::filter::Shape;
 use crate::segment::Outline;
 
-/// Name of the file.
+/// The name of the file.
 pub(crate) const NAME: &str = "journal";
 
-/// The first bytes of a journal: four letters and the version of all files.
+/// The first bytes of a journal: four letters and the format version of all files.
 const MARK: [u8; 5] = *b"1FLI\x01";
 /// Length of the header: mark, repository, index, check.
 const HEADER_LEN: usize = MARK.len() + 16 + 16 + CHECK_LEN;
@@ -28,28 +27,28 @@ pub(crate) struct Object {
     pub(crate) id: ObjectId,
     /// The first page of its list.
     pub(crate) first: u32,
-    /// How many chunks it has.
+    /// The number of its chunks.
     pub(crate) chunks: u32,
-    /// Bytes of its chunks.
+    /// The total length of its chunks in bytes.
     pub(crate) bytes: u64,
 }
 
-/// A run that was read: it need not be read again.
+/// A run that was read and need not be read again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct KnownRun {
     pub(crate) id: ObjectId,
-    /// Numbers of the objects that it covers, of those that have a list.
+    /// Numbers of the objects with a list that it covers.
     pub(crate) covers: Vec<u32>,
 }
 
-/// What came with one commit.
+/// The additions of one commit.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Commit {
     pub(crate) objects: Vec<Object>,
     pub(crate) runs: Vec<KnownRun>,
-    /// All segments that there are now, oldest first.
+    /// All current segments, oldest first.
     pub(crate) segments: Vec<Outline>,
-    /// How many pages the lists have now.
+    /// The current number of pages of the lists.
     pub(crate) list_pages: u32,
     /// The number of the next segment.
     pub(crate) next_segment: u64,
@@ -62,16 +61,16 @@ pub(crate) struct Journal {
     index: ObjectId,
 }
 
-/// What was found in a log.
+/// The content of a log.
 pub(crate) enum Opened {
-    /// A journal, and its commits as one.
+    /// A journal, and all its commits combined.
     Whole(Journal, Commit),
-    /// Nothing, or something else.
+    /// No journal.
     Other(Box<dyn Log + Sync>),
 }
 
 impl Journal {
-    /// The journal in `log` if it is one of `repository`. A torn end is cut off.
+    /// The journal in `log` if it belongs to `repository`. Truncates a torn end.
     pub(crate) fn open(
         mut log: Box<dyn Log + Sync>,
         repository: ObjectId,
@@ -95,7 +94,7 @@ impl Journal {
         Ok(Opened::Whole(Self { log, repository, index }, whole))
     }
 
-    /// Begins a journal in `log`, whatever it held.
+    /// Begins a journal in `log`, replacing its content.
     pub(crate) fn begin(
         mut log: Box<dyn Log + Sync>,
         repository: ObjectId,
@@ -112,22 +111,22 @@ impl Journal {
         Ok(Self { log, repository, index })
     }
 
-    /// Begins anew in the same file.
+    /// Restarts the journal in the same file.
     pub(crate) fn begin_anew(self) -> Result<Self, IndexError> {
         Self::begin(self.log, self.repository)
     }
 
-    /// Makes the files nobody's: whoever opens them next begins anew.
+    /// Invalidates all files: the next process that opens them rebuilds the index.
     pub(crate) fn give_up(&mut self) -> Result<(), IndexError> {
         self.log.truncate(0).map_err(IndexError::Local)
     }
 
-    /// What this index is called, which no other one is.
+    /// The unique name of this index.
     pub(crate) fn index(&self) -> ObjectId {
         self.index
     }
 
-    /// Appends a commit; it holds once this returns.
+    /// Appends a commit, which is durable on return.
     pub(crate) fn commit(&mut self, commit: &Commit) -> Result<(), IndexError> {
         let body = commit.encode();
         let len = u32::try_from(body.len())
@@ -141,7 +140,7 @@ impl Journal {
     }
 }
 
-/// The name of the index that a header gives, and where the header ends.
+/// The name of the index in a header, and the offset of the header's end.
 fn read_header(bytes: &[u8], repository: ObjectId) -> Option<(ObjectId, usize)> {
     let header = bytes.get(..HEADER_LEN)?;
     let (fields, check) = header.split_at(HEADER_LEN - CHECK_LEN);

@@ -1,29 +1,28 @@
 //! The index: fingerprint → hint of where the chunk lies.
 //!
-//! The index is advisory. A positive answer is a [`Hint`]: it says where the bytes were when it
-//! was learnt, and whoever relies on it checks the bytes. All of it can be dropped and learnt
-//! again from what it indexes; that costs time, never data.
+//! The index is advisory. A positive answer is a [`Hint`]: the location of the chunk when it was learnt.
+//! The caller must verify the bytes before relying on it. The whole index can be dropped and rebuilt from
+//! the objects; that costs time, never data.
 //!
-//! [`Index`] is what backups look chunks up in and *claim* new ones from: paged, in a local folder,
-//! within memory that is configured. [`Run`] is the index at rest in a repository: an immutable,
-//! sorted, checked object that says which objects it covers, so that whoever opens the index knows
-//! which objects to read again themselves.
+//! Backups look up chunks in an [`Index`] and *claim* new ones in it. It is paged, in a local folder, within
+//! a configured amount of memory. A [`Run`] is a part of the index in the repository: an immutable, sorted,
+//! checked object. It names the objects that it covers, so that a client knows which other objects it must
+//! read itself.
 //!
-//! | file | what it is |
+//! | file | content |
 //! | --- | --- |
-//! | index.rs | how the parts work together |
-//! | lists.rs | on disk: the chunks of each object, in the order in which the objects came |
-//! | segment.rs | on disk: sorted tables that say which page of the lists has a fingerprint |
-//! | journal.rs | on disk: which of all that holds |
-//! | page.rs | pages that show damage |
-//! | filter.rs | in memory: what a segment surely has not |
-//! | recent.rs | in memory: pages of lists that were read lately |
-//! | claims.rs | in memory: who owes what, and where lists are wrong |
+//! | index.rs | the cooperation of the parts |
+//! | lists.rs | on disk: the chunks of each object, in the order in which the objects were added |
+//! | segment.rs | on disk: sorted tables from fingerprints to pages of the lists |
+//! | journal.rs | on disk: which parts of the other files are valid |
+//! | page.rs | checksummed pages |
+//! | filter.rs | in memory: filters of the segments |
+//! | recent.rs | in memory: recently read pages of lists |
+//! | claims.rs | in memory: claimed chunks, and corrections of the lists |
 //!
-//! For volumes, whose pages come by the million a second, there is a [`Table`] in memory alone
-//! (table/).
+//! Volumes look up millions of pages per second, in a [`Table`] entirely in memory (table/).
 //!
-//! The index does not know what containers are: they are objects whose chunks have slots.
+//! The index does not know containers: to it they are objects whose chunks have slots.
 
 mod claims;
 mod error;

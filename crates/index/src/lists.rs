@@ -1,8 +1,7 @@
-//! The lists: the chunks of one object after those of another, in the order in which the objects
-//! came.
+//! The lists: the chunks of all objects, in the order in which the objects were added.
 //!
-//! Chunks that came together lie together, so whoever looks one up has its neighbours from the same
-//! page, and what comes next in a stream is mostly what comes next here.
+//! Chunks that were added together are adjacent. So a look-up of one also loads its neighbours on the same
+//! page, and the next chunks of a stream are usually the next ones here.
 
 use std::sync::RwLock;
 
@@ -11,18 +10,18 @@ use onefold_fingerprint::Fingerprint;
 use crate::IndexError;
 use crate::page::{BODY, PAGE, Sealed, u16_at, u32_at};
 
-/// Name of the file.
+/// The name of the file.
 pub(crate) const NAME: &str = "lists";
 
-/// A chunk of an object: its fingerprint and its length in bytes. Its slot is its position. One of
-/// no bytes is passed over: it is not there.
+/// A chunk of an object: its fingerprint and its length in bytes. Its slot is its position. A chunk of zero
+/// bytes marks an unused slot.
 pub type Listed = (Fingerprint, u32);
 
-/// Bytes before the first chunk of a page: the object, the first slot, how many.
+/// Bytes before the first chunk of a page: the object, the first slot, the number of chunks.
 const HEADER: usize = 10;
 /// Bytes of a chunk.
 const ENTRY: usize = 36;
-/// Chunks that a page has room for.
+/// The maximum number of chunks on a page.
 pub(crate) const ROOM: usize = (BODY - HEADER) / ENTRY;
 
 /// A page of one object's list.
@@ -72,7 +71,7 @@ impl Lists {
         Self { file: RwLock::new(file) }
     }
 
-    /// Writes the list of `object` to the pages from `first` on; how many it takes.
+    /// Writes the list of `object` to the pages from `first` on, and returns their number.
     pub(crate) fn write(
         &self,
         first: u32,

@@ -1,4 +1,4 @@
-//! Pages that show damage.
+//! Checksummed pages.
 
 use onefold_backend::Pages;
 use onefold_seal::{CHECK_LEN, Check, ObjectId};
@@ -11,10 +11,9 @@ pub(crate) const PAGE: usize = 4096;
 /// Bytes of a page that its check covers; the check comes last.
 pub(crate) const BODY: usize = PAGE - CHECK_LEN;
 
-/// A file of pages, each of which ends in a check over its bytes and over where it belongs.
+/// A file of pages, each of which ends in a check over its bytes and its position.
 ///
-/// So neither a damaged page is taken for a whole one, nor a page of another file or of an earlier
-/// index for one of this.
+/// So a damaged page, or a page of another file or an earlier index, is always detected.
 pub(crate) struct Sealed {
     file: Box<dyn Pages + Sync>,
     index: ObjectId,
@@ -22,17 +21,17 @@ pub(crate) struct Sealed {
 }
 
 impl Sealed {
-    /// The pages of `file`, which is `name` in the index that is called `index`.
+    /// The pages of `file`, which is named `name` in the index named `index`.
     pub(crate) fn new(file: Box<dyn Pages + Sync>, index: ObjectId, name: String) -> Self {
         Self { file, index, name }
     }
 
-    /// How many pages there are.
+    /// The number of pages.
     pub(crate) fn count(&self) -> u64 {
         self.file.count()
     }
 
-    /// Fills `into` with the pages from `first` on, each checked.
+    /// Fills `into` with the pages from `first` on, and verifies each.
     pub(crate) fn read(&self, first: u64, into: &mut [u8]) -> Result<(), IndexError> {
         self.file.read_many(first, into).map_err(IndexError::Local)?;
         for (page, bytes) in (first..).zip(into.chunks_exact(PAGE)) {
@@ -44,7 +43,7 @@ impl Sealed {
         Ok(())
     }
 
-    /// Writes a page, whose last bytes become its check; the file grows where it must.
+    /// Writes a page, whose last bytes become its check; the file grows if necessary.
     pub(crate) fn write(&mut self, page: u64, bytes: &mut [u8; PAGE]) -> Result<(), IndexError> {
         if page >= self.file.count() {
             self.file.set_count(page + AHEAD).map_err(IndexError::Local)?;
@@ -54,7 +53,7 @@ impl Sealed {
         self.file.write(page, bytes).map_err(IndexError::Local)
     }
 
-    /// Removes all but the first `count` pages.
+    /// Removes all pages after the first `count`.
     pub(crate) fn cut(&mut self, count: u64) -> Result<(), IndexError> {
         match count < self.file.count() {
             true => self.file.set_count(count).map_err(IndexError::Local),
@@ -62,7 +61,7 @@ impl Sealed {
         }
     }
 
-    /// Makes what was written durable.
+    /// Makes all writes durable.
     pub(crate) fn sync(&mut self) -> Result<(), IndexError> {
         self.file.sync().map_err(IndexError::Local)
     }
@@ -72,7 +71,7 @@ impl Sealed {
     }
 }
 
-/// By how many pages a file grows at once.
+/// The number of pages by which a file grows.
 const AHEAD: u64 = 64;
 
 /// The integer in `bytes` from `at` on.

@@ -1,11 +1,11 @@
-//! What the index answers.
+//! Answers of the index.
 
 use onefold_seal::wire::{Put, Reader, WireError};
 
-/// Where a chunk lies: an object, a slot in it, and the chunk's length.
+/// The place of a chunk: an object, a slot in it, and the chunk's length.
 ///
-/// Objects are numbered by whoever holds the list of them: a run by its `covers`, an open index by
-/// what it was told.
+/// The number of an object depends on the context: in a run it is the position in `covers`, in an open index
+/// the number that the caller gave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
     /// The object's number.
@@ -34,17 +34,17 @@ impl Place {
     }
 }
 
-/// A place that may be stale: verify the bytes before sharing them.
+/// A place that may be stale: the caller must verify the bytes before sharing them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hint(pub Place);
 
-/// What [`Index::claim`](crate::Index::claim) found.
+/// The result of [`Index::claim`](crate::Index::claim).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Claim {
-    /// The chunk was unknown. The caller now owes its bytes: it stores them and publishes where.
+    /// The chunk was unknown. The caller must store its bytes and publish their place.
     New,
-    /// Someone claimed the chunk and has not published it yet.
+    /// Another caller claimed the chunk and has not published it yet.
     Pending,
-    /// The chunk lies there.
+    /// The place of the chunk.
     Known(Hint),
 }

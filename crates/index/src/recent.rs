@@ -1,4 +1,4 @@
-//! Pages of lists that were read lately, by the fingerprints on them.
+//! A cache of recently read pages of lists, searched by the fingerprints on them.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -10,7 +10,7 @@ use onefold_fingerprint::Fingerprint;
 use crate::lists::{ListPage, ROOM};
 use crate::page::PAGE;
 
-/// Bytes of memory that a page takes with the map of its keys, which is up to half empty.
+/// The memory of a page in bytes, with the map of its keys, which may be half empty.
 pub(crate) const PAGE_COST: usize = PAGE + 40 * ROOM;
 
 /// Keys are uniform and need no hashing.
@@ -38,18 +38,18 @@ impl Hasher for KeyHasher {
 
 type KeyMap<K, V> = HashMap<K, V, BuildHasherDefault<KeyHasher>>;
 
-/// What a page of lists says of a chunk.
+/// The entry of a chunk on a page of lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Found {
     pub(crate) object: u32,
     pub(crate) slot: u32,
     pub(crate) len: u32,
-    /// The page that should be read next: the stream has come here, and what follows is not here.
+    /// The page to read ahead: the stream has reached this page, and the next ones are not cached.
     pub(crate) next: Option<u32>,
 }
 
-/// The pages read last. When there are too many, one goes that was not used since the hand passed
-/// it last (CLOCK).
+/// The recently read pages. When there are too many, a page is evicted that was not used since the clock hand
+/// last passed it (CLOCK).
 pub(crate) struct Recent {
     capacity: usize,
     pages: RwLock<Held>,
@@ -57,7 +57,7 @@ pub(crate) struct Recent {
 
 #[derive(Default)]
 struct Held {
-    /// Where in `pages` a key's page is.
+    /// The position in `pages` of a key's page.
     by_key: KeyMap<u64, u32>,
     by_page: KeyMap<u32, u32>,
     pages: Vec<Page>,
@@ -68,17 +68,17 @@ struct Page {
     number: u32,
     bytes: Box<[u8; PAGE]>,
     is_used: AtomicBool,
-    /// Whether what follows was asked for.
+    /// Whether the read-ahead of the next pages was requested.
     is_followed: AtomicBool,
 }
 
 impl Recent {
-    /// Holds up to `capacity` pages, a few at least.
+    /// A cache of up to `capacity` pages, but at least a few.
     pub(crate) fn new(capacity: usize) -> Self {
         Self { capacity: capacity.max(16), pages: RwLock::default() }
     }
 
-    /// Looks `fingerprint` up in the pages that are here.
+    /// Looks up `fingerprint` in the cached pages.
     pub(crate) fn find(&self, fingerprint: &Fingerprint) -> Option<Found> {
         let held = self.pages.read().expect("no thread panics with the pages locked");
         let at = *held.by_key.get(&fingerprint.prefix_u64())?;
@@ -92,13 +92,13 @@ impl Recent {
         Some(Found { object: list.object(), slot, len, next })
     }
 
-    /// Whether page `number` is here.
+    /// Whether page `number` is cached.
     pub(crate) fn has(&self, number: u32) -> bool {
         let held = self.pages.read().expect("no thread panics with the pages locked");
         held.by_page.contains_key(&number)
     }
 
-    /// Takes up the pages from `first` on.
+    /// Adds the pages from `first` on.
     pub(crate) fn add(&self, first: u32, bytes: &[u8]) {
         let mut held = self.pages.write().expect("no thread panics with the pages locked");
         for (number, bytes) in (first..).zip(bytes.chunks_exact(PAGE)) {
@@ -143,7 +143,7 @@ impl Held {
         }
     }
 
-    /// Takes a page out that was not used lately; its place.
+    /// Evicts a page that was not used recently, and returns its position.
     fn make_room(&mut self) -> usize {
         let at = loop {
             let at = self.hand;

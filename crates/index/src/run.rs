@@ -1,4 +1,4 @@
-//! Runs: the index at rest.
+//! Runs: the index in the repository.
 
 use std::ops::ControlFlow;
 
@@ -10,13 +10,13 @@ use onefold_seal::{Envelope, Kind, ObjectId};
 
 use crate::{IndexError, Place};
 
-/// Under which prefix of a repository runs lie.
+/// The prefix of runs in a repository.
 pub const PREFIX: &str = "index/";
 
-/// A writer starts another run before one has more entries than this.
+/// The number of entries before which a writer begins another run.
 pub const MAX_RUN_ENTRIES: usize = 1 << 18;
 
-/// No run is longer than this: four times what [`MAX_RUN_ENTRIES`] take.
+/// The maximum length of a run: four times that of [`MAX_RUN_ENTRIES`].
 const MAX_LEN: u64 = 64 << 20;
 
 /// The name of run `id`.
@@ -24,28 +24,28 @@ pub fn run_name(id: ObjectId) -> String {
     format!("{PREFIX}{id}")
 }
 
-/// The id that `name` stands for, or `None` if it is no run's name.
+/// The id in `name`, or `None` if it is not the name of a run.
 pub fn run_id(name: &str) -> Option<ObjectId> {
     name.strip_prefix(PREFIX)?.parse().ok()
 }
 
-/// An immutable part of the index: what the objects in `covers` hold, by fingerprint.
+/// An immutable part of the index: the chunks of the objects in `covers`, by fingerprint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Run {
-    /// The objects whose chunks are all listed. Places refer to them by position.
+    /// The objects whose chunks the run lists completely. Places refer to them by position.
     pub covers: Vec<ObjectId>,
-    /// Fingerprints in ascending order and where they lie.
+    /// Fingerprints in ascending order, and their places.
     pub entries: Vec<(Fingerprint, Place)>,
 }
 
 impl Run {
-    /// A run over `covers` with `entries` in any order.
+    /// A run over `covers` with `entries`, which may be in any order.
     pub fn new(covers: Vec<ObjectId>, mut entries: Vec<(Fingerprint, Place)>) -> Self {
         entries.sort_unstable_by_key(|(fingerprint, _)| *fingerprint);
         Self { covers, entries }
     }
 
-    /// Puts the run under a new id, which is returned once the run is durable.
+    /// Puts the run under a new id, and returns the id when the run is durable.
     pub fn write(
         &self,
         objects: &dyn Objects,
@@ -68,7 +68,7 @@ impl Run {
         Self::open_read(envelope, run, objects.get_limited(&run_name(run), MAX_LEN))
     }
 
-    /// Reads `runs`, many at a time, and hands each to `take` with its position as it comes.
+    /// Reads `runs` with concurrent requests, and calls `take` for each when it arrives, with its position.
     pub fn read_many(
         objects: &dyn Objects,
         envelope: &Envelope,
@@ -94,7 +94,7 @@ impl Run {
         Self::open(envelope, run, &object)
     }
 
-    /// Run `run`, whose object is `bytes`.
+    /// Decodes run `run` from its object `bytes`.
     pub fn open(envelope: &Envelope, run: ObjectId, bytes: &[u8]) -> Result<Self, IndexError> {
         let body = envelope
             .open(Kind::Run, run, bytes)
@@ -116,7 +116,7 @@ impl Run {
         body
     }
 
-    /// Decodes a run's body; entries must ascend, a fingerprint may stand more than once.
+    /// Decodes a run's body. Entries must be in ascending order; a fingerprint may have several.
     pub fn decode(body: &[u8]) -> Result<Self, WireError> {
         let mut reader = Reader::new(body);
         let count = reader.count(ObjectId::LEN, "the count of covered objects")?;

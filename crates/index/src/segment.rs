@@ -1,10 +1,9 @@
-//! Segments: sorted, immutable tables of keys and the pages of lists that have them.
+//! Segments: sorted, immutable tables that map keys to pages of lists.
 //!
-//! A segment is a file of pages: first its filter, then its table. Fingerprints are uniform, so a
-//! key's place in the table follows from the key: page `key × nominal / 2^64` of the table, or, where
-//! pages before it ran full, the first one behind it that did not. Pages are filled to five sixths
-//! in the mean, so that few do. Keys that are not uniform make long rows of full pages, in which a
-//! look-up then searches; that costs time and nothing else.
+//! A segment is a file of pages: first its filter, then its table. Fingerprints are uniform, so the page of a
+//! key can be computed: page `key × nominal / 2^64` of the table, or, if pages before it overflowed, the
+//! first later one that did not. Pages are filled to five sixths on average, so that few overflow. Keys that
+//! are not uniform make long sequences of full pages, which a look-up must search; that only costs time.
 
 use std::iter::Peekable;
 use std::ops::ControlFlow;
@@ -14,38 +13,38 @@ use crate::IndexError;
 use crate::filter::{BLOCK_LEN, Block, Blocks, Filter, Shape};
 use crate::page::{BODY, PAGE, Sealed, u16_at, u32_at, u64_at};
 
-/// A key, the first eight bytes of a fingerprint as a number, and the page of the lists that has
-/// the fingerprint.
+/// A key (the first eight bytes of a fingerprint as a number) and the page of the lists with the
+/// fingerprint.
 pub(crate) type Entry = (u64, u32);
 
 /// Bytes of an entry.
 const ENTRY: usize = 12;
 /// Bytes before the first entry of a page.
 const HEADER: usize = 2;
-/// Entries that a page has room for.
+/// The maximum number of entries on a page.
 const ROOM: usize = (BODY - HEADER) / ENTRY;
-/// Entries of a page in the mean.
+/// The mean number of entries on a page.
 const FILL: u64 = ROOM as u64 * 5 / 6;
-/// Blocks of the filter on a page.
+/// The number of filter blocks on a page.
 const BLOCKS: usize = BODY / BLOCK_LEN;
-/// Pages that are read at once where a segment is read from one end to the other.
+/// The number of pages read together when a whole segment is read.
 const STRETCH: usize = 16;
 
-/// What must be known of a segment to open it.
+/// The parameters needed to open a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Outline {
     /// Its number, which names its file.
     pub(crate) number: u64,
-    /// How many entries it has.
+    /// The number of its entries.
     pub(crate) entries: u64,
-    /// Pages of its table.
+    /// The number of pages of its table.
     pub(crate) pages: u32,
-    /// Its filter.
+    /// The shape of its filter.
     pub(crate) filter: Shape,
 }
 
 impl Outline {
-    /// Pages that the filter takes.
+    /// The number of pages of the filter.
     fn filter_pages(&self) -> u64 {
         u64::from(self.filter.blocks).div_ceil(BLOCKS as u64)
     }
@@ -86,7 +85,7 @@ impl Table<'_> {
         self.len() == ROOM
     }
 
-    /// How many entries have a smaller key.
+    /// The number of entries with a smaller key.
     fn below(&self, key: u64) -> usize {
         let (mut low, mut high) = (0, self.len());
         while low < high {
@@ -104,7 +103,7 @@ impl Table<'_> {
 pub(crate) struct Segment {
     pub(crate) outline: Outline,
     file: Sealed,
-    /// Missing until it is loaded; then every hook may be there.
+    /// None until it is loaded; until then every hook may be in the segment.
     filter: OnceLock<Filter>,
 }
 
@@ -132,7 +131,7 @@ impl Segment {
         Ok(())
     }
 
-    /// Whether `key` has to be looked for; keys that are no hooks only if `all` are.
+    /// Whether the segment may have `key`; for a key that is not a hook, only if `all`.
     pub(crate) fn may_have(&self, key: u64, all: bool) -> bool {
         match self.outline.filter.is_hook(key) {
             true => self.filter.get().is_none_or(|filter| filter.may_have(key)),
@@ -170,8 +169,8 @@ impl Segment {
         }
     }
 
-    /// The first page behind `page`, all of whose keys are smaller, that [`is_behind`] is not true
-    /// of, or the last page; its bytes are in `bytes` then.
+    /// The first page after `page`, all of whose keys are smaller, for which [`is_behind`] is false, or the
+    /// last page. `bytes` then has its bytes.
     fn gallop(&self, page: u32, key: u64, bytes: &mut [u8; PAGE]) -> Result<u32, IndexError> {
         let last = self.outline.pages - 1;
         let (mut low, mut step) = (page, 1);
@@ -217,13 +216,13 @@ fn is_behind(table: &Table<'_>, key: u64) -> bool {
 /// The entries of a segment.
 pub(crate) struct Entries<'a> {
     segment: &'a Segment,
-    /// Some pages of the table.
+    /// A few pages of the table.
     bytes: Vec<u8>,
-    /// The first page that was not read yet.
+    /// The first unread page.
     next_page: u32,
-    /// The page at hand, counted from the start of `bytes`.
+    /// The current page, counted from the start of `bytes`.
     page: usize,
-    /// The next entry on it.
+    /// The next entry on the current page.
     at: usize,
 }
 
@@ -259,13 +258,13 @@ impl Iterator for Entries<'_> {
     }
 }
 
-/// Entries of several sources, each in ascending order, as one such sequence.
+/// Merges entries of several sources, each in ascending order.
 pub(crate) struct Merged<I: Iterator> {
     sources: Vec<Peekable<I>>,
 }
 
 impl<I: Iterator<Item = Result<Entry, IndexError>>> Merged<I> {
-    /// What `sources` give together.
+    /// The merged entries of `sources`.
     pub(crate) fn new(sources: impl IntoIterator<Item = I>) -> Self {
         Self { sources: sources.into_iter().map(Iterator::peekable).collect() }
     }
@@ -285,7 +284,7 @@ impl<I: Iterator<Item = Result<Entry, IndexError>>> Iterator for Merged<I> {
     }
 }
 
-/// Writes a segment of at most `entries` entries, which come in ascending order.
+/// Writes a segment of at most `entries` entries, which must be added in ascending order.
 pub(crate) fn write(
     mut file: Sealed,
     number: u64,
@@ -318,9 +317,9 @@ pub(crate) fn write(
 
 struct TableWriter {
     nominal: u64,
-    /// The file's page that the table begins at.
+    /// The page of the file at which the table begins.
     base: u64,
-    /// The table's page at hand, and how many entries it has.
+    /// The current page of the table, and the number of its entries.
     page: u32,
     len: usize,
     bytes: [u8; PAGE],
@@ -348,7 +347,7 @@ impl TableWriter {
         Ok(())
     }
 
-    /// Writes what is left; how many pages the table has.
+    /// Writes the remaining entries, and returns the number of pages of the table.
     fn finish(mut self, file: &mut Sealed) -> Result<u32, IndexError> {
         // Look-ups begin at any of the nominal pages.
         while u64::from(self.page) < self.nominal || self.len > 0 {
@@ -360,7 +359,7 @@ impl TableWriter {
 
 struct FilterWriter {
     page: u64,
-    /// Blocks on the page at hand.
+    /// Blocks on the current page.
     len: usize,
     bytes: [u8; PAGE],
 }

@@ -1,25 +1,25 @@
 //! StreamDedup's hash table: "StreamDedup", ACM TRETS 2026, section 4.3.2, in a CPU's memory.
 //!
 //! A bucket has the head of a chain, eight entries long on average when the table is full, and a
-//! Bloom filter of 32 bits over them: three bits a fingerprint, by five bits each of its first 15.
-//! It passes one in eight of those that are not there when the bucket has its eight. An entry takes
-//! a cache line. What is removed leaves its bits in the filter; when such a filter was wrong, one is
-//! made of the chain and takes its place.
+//! Bloom filter of 32 bits over them. A fingerprint sets three bits, selected by five bits each of its first
+//! 15. With eight entries the filter has false positives for one in eight absent fingerprints. An entry
+//! takes a cache line. A removed entry leaves its bits in the filter; after a false positive the filter is
+//! rebuilt from the chain.
 //!
-//! Departures. The lock table and the parked requests of the hardware are a sequence lock a bucket,
-//! and readers do not park. The hardware takes entries from a list of free ones and hides the time
-//! that memory takes for each link of a chain behind other requests. A core cannot wait for so many
-//! at once, so links are gone along seldom:
+//! Departures. Instead of the hardware's lock table and parked requests, each bucket has a sequence lock,
+//! and readers do not park. The hardware takes entries from a free list, and hides the memory latency of
+//! each link of a chain behind other requests. A core cannot keep so many requests in flight, so this table
+//! rarely follows links:
 //!
-//! - A bucket takes entries of eight that lie beside each other and are its own, as long as one of
-//!   them is free, and then one from *elsewhere*: another bucket's. Own entries need no links: the
-//!   free four bytes of a bucket have a tag for each that it uses. A look-up reads the bucket, and
-//!   then the entries at once that have its fingerprint's tag: 1.4 on average. See tags.rs.
-//! - Only entries from elsewhere are a chain. Where no tag led to the fingerprint, it is one of them
-//!   or not there.
-//! - Where nothing was removed since the filter was made, it has no bit too many. So a bucket notes
-//!   that something was, and the filter that was wrong is made anew only there; not beside a walk,
-//!   which hardly ever passes all entries, but in one of its own.
+//! - Each bucket has eight adjacent entries of its own. It uses one of these while any is free, and then one
+//!   from *elsewhere*: another bucket's. Own entries need no links: the four spare bytes of a bucket have a
+//!   tag for each one in use. A look-up reads the bucket, and then, concurrently, the own entries that have
+//!   the fingerprint's tag: 1.4 on average. See tags.rs.
+//! - Only entries from elsewhere form a chain. If no tag led to the fingerprint, it is in the chain or
+//!   absent.
+//! - Without removals since the filter was built, it has no excess bits. So a bucket notes removals, and
+//!   only a filter with a removal is rebuilt after a false positive. The rebuild walks the chain itself,
+//!   because a look-up hardly ever visits all entries.
 
 mod tags;
 #[cfg(test)]
@@ -34,28 +34,28 @@ use super::lock::{SequenceLock, Version};
 use super::mapped::{Mapped, Zeroed};
 use super::{Inserted, MAX_HANDLE, Table, TableCounters, TableError, Words, prefetch};
 
-/// Entries for each bucket: the paper's average length of a chain.
+/// Entries per bucket: the paper's average length of a chain.
 const ENTRIES_A_BUCKET: usize = 8;
 
-/// Buckets whose entries share a word of bits that say which are in use.
+/// Buckets whose entries share a word of in-use bits.
 const BUCKETS_A_GROUP: usize = u64::BITS as usize / ENTRIES_A_BUCKET;
 
-/// Memory of so many buckets with their entries.
+/// The memory of this many buckets with their entries.
 const GROUP_BYTES: usize = BUCKETS_A_GROUP
     * (size_of::<Bucket>() + ENTRIES_A_BUCKET * size_of::<Entry>())
     + size_of::<AtomicU64>();
 
-/// Groups that are searched for a free entry. If 32,768 entries in a row are in use the table is
-/// full, or as good as that: at 99.9 % the next free one is a thousand entries away.
+/// The number of groups that are searched for a free entry. If 32,768 consecutive entries are in use, the
+/// table is practically full: at 99.9 % the next free entry is a thousand entries away.
 const SEARCH: usize = 512;
 
-/// Groups among which memory is asked for the free entry ahead: a cache line of bits.
+/// The number of groups in which the next free entry is prefetched: a cache line of bits.
 const NEAR: usize = 8;
 
-/// Steps along a chain after which a reader makes sure that it is still the same chain.
+/// Steps along a chain after which a reader checks that it is still the same chain.
 const STEPS: u32 = 64;
 
-/// Fingerprints that wait for memory together: a wait is the same for few and for many.
+/// The number of look-ups that wait for memory together: the latency is the same for few and many.
 const TOGETHER: usize = 32;
 
 /// The end of a chain; entry i is i + 1.
@@ -86,13 +86,13 @@ impl Bucket {
         Tags(self.tags.load(Ordering::Relaxed))
     }
 
-    /// Who calls has the lock.
+    /// The caller must hold the lock.
     fn set_first(&self, first: u32) {
         let removed = self.head.load(Ordering::Relaxed) & REMOVED;
         self.head.store(first | removed, Ordering::Relaxed);
     }
 
-    /// Who calls has the lock.
+    /// The caller must hold the lock.
     fn set_tag(&self, own: usize, tag: Option<Tag>) {
         self.tags.store(self.tags().with(own, tag).0, Ordering::Relaxed);
     }
@@ -102,7 +102,7 @@ impl Bucket {
 struct Entry {
     fingerprint: [AtomicU64; 4],
     handle: AtomicU64,
-    /// What follows in the chain, where it is another bucket's than its own.
+    /// The next entry of the chain, while a bucket other than its own uses this entry.
     next: AtomicU32,
 }
 
@@ -114,14 +114,14 @@ impl Entry {
         Words(std::array::from_fn(|i| self.fingerprint[i].load(Ordering::Relaxed)))
     }
 
-    /// Whether it has fingerprint `words`. Word by word: the first one tells almost always.
+    /// Whether it has fingerprint `words`. Compares word by word: the first one nearly always decides.
     #[inline(always)]
     fn has(&self, words: Words) -> bool {
         self.fingerprint.iter().zip(words.0).all(|(one, word)| one.load(Ordering::Relaxed) == word)
     }
 }
 
-/// Buckets with chains of entries, each of a cache line: 66.1 bytes an entry.
+/// Buckets with chains of entries of a cache line each: 66.1 bytes per entry.
 pub struct ChainedTable {
     buckets: Mapped<Bucket>,
     entries: Mapped<Entry>,
@@ -133,19 +133,19 @@ pub struct ChainedTable {
     refused: AtomicU64,
 }
 
-/// What looking for a fingerprint in its bucket came to.
+/// The result of a look-up in a bucket.
 #[derive(Clone, Copy)]
 enum Answer {
     /// It is in this entry, with this handle.
     Known { at: u32, handle: u64 },
-    /// It is not there, as the filter says.
+    /// The filter says that it is absent.
     Excluded,
-    /// It is not there, though the filter left it open.
+    /// It is absent, but the filter did not say so.
     FalsePositive,
 }
 
-/// A look for a fingerprint in a bucket whose filter leaves it open: first in the own entries that
-/// have its tag, then in those from elsewhere.
+/// A search for a fingerprint in a bucket whose filter does not exclude it: first in the own entries with
+/// its tag, then in those from elsewhere.
 #[derive(Clone, Copy)]
 struct Search {
     own: OwnEntries,
@@ -161,7 +161,7 @@ impl Search {
         self.own.is_empty() && self.at == END
     }
 
-    /// Whether enough entries were passed since it was asked last that the chain may be another one.
+    /// Whether to check again that the chain is still the same, after enough steps.
     fn may_be_lost(&self) -> bool {
         self.steps % STEPS == STEPS - 1
     }
@@ -176,7 +176,7 @@ struct Waiting {
 }
 
 impl ChainedTable {
-    /// A table in at most so many bytes of memory.
+    /// A table in at most this many bytes of memory.
     pub fn new(bytes: usize) -> Result<Self, TableError> {
         let groups = bytes / GROUP_BYTES;
         if groups == 0 {
@@ -199,7 +199,7 @@ impl ChainedTable {
         })
     }
 
-    /// The same without Bloom filters, to measure what these are worth.
+    /// The same without Bloom filters, to measure their benefit.
     pub fn without_filters(bytes: usize) -> Result<Self, TableError> {
         Ok(Self { has_filters: false, ..Self::new(bytes)? })
     }
@@ -221,7 +221,7 @@ impl ChainedTable {
         bucket.tags().used().map(move |own| own_entry(index, own)).chain(self.chain(bucket))
     }
 
-    /// Whether the filter leaves it open if `words` is in the bucket; never if nothing is.
+    /// Whether the filter does not exclude `words` from the bucket; false for an empty bucket.
     fn may_have(&self, bucket: &Bucket, words: Words) -> bool {
         let bits = filter_bits(words);
         let is_open = !self.has_filters || bucket.filter.load(Ordering::Relaxed) & bits == bits;
@@ -239,7 +239,7 @@ impl ChainedTable {
         Some(Search { own, at: bucket.first(), steps: 0 })
     }
 
-    /// Asks memory for what the next step of the search reads.
+    /// Prefetches the memory that the next step of the search reads.
     #[inline(always)]
     fn ask(&self, index: usize, search: &Search) {
         if search.own.is_empty() {
@@ -253,7 +253,7 @@ impl ChainedTable {
         }
     }
 
-    /// Looks into all own entries in question, or then into one from elsewhere.
+    /// Compares all own entries with the tag, or else the next entry from elsewhere.
     #[inline(always)]
     fn step(&self, index: usize, words: Words, search: &mut Search) -> Option<(u32, u64)> {
         let look = |at: u32| {
@@ -272,8 +272,8 @@ impl ChainedTable {
 
     /// Looks for `words` in bucket `index`.
     ///
-    /// If the bucket was written meanwhile the answer may be any; `is_unchanged` is asked in between,
-    /// so that a walk that got lost comes to an end.
+    /// If the bucket is written concurrently, the answer is arbitrary. The walk calls `is_unchanged` now and
+    /// then, so that it ends even if it left the chain.
     #[inline(always)]
     fn find(&self, index: usize, words: Words, is_unchanged: impl Fn() -> bool) -> Answer {
         let Some(mut search) = self.search(index, words) else { return Answer::Excluded };
@@ -288,8 +288,8 @@ impl ChainedTable {
         Answer::FalsePositive
     }
 
-    /// Counts what the filter passed for nothing when the bucket had this version, and makes the
-    /// filter anew if it may have bits of what was removed, and nobody wrote the bucket since.
+    /// Counts a false positive of the filter at this version of the bucket. Rebuilds the filter if it may
+    /// have bits of removed entries and no thread has written the bucket since.
     fn note_false_positive(&self, index: usize, version: Version) {
         if !self.has_filters {
             return;
@@ -303,8 +303,7 @@ impl ChainedTable {
         }
     }
 
-    /// Makes the filter of what is there, if something was removed since that was done. Who calls has
-    /// the lock.
+    /// Rebuilds the filter if an entry was removed since it was built. The caller must hold the lock.
     fn mend_filter(&self, index: usize) {
         let bucket = &self.buckets[index];
         if bucket.head.load(Ordering::Relaxed) & REMOVED == 0 {
@@ -317,8 +316,8 @@ impl ChainedTable {
         self.rebuilt_filters.fetch_add(u64::from(before != filter), Ordering::Relaxed);
     }
 
-    /// A free entry, of the bucket's own if there is one, or of this group or another of so many from
-    /// it on. Another thread may take it at any time.
+    /// A free entry: one of the bucket's own if possible, else one in `groups` groups from its own on.
+    /// Another thread may take it at any time.
     fn free(&self, bucket: usize, groups: usize) -> Option<usize> {
         let home = bucket / BUCKETS_A_GROUP;
         let free = |group: usize| !self.used[group].load(Ordering::Relaxed);
@@ -339,7 +338,7 @@ impl ChainedTable {
         None
     }
 
-    /// Finds the entry that the bucket gets next if nobody comes before, and asks memory for it.
+    /// Finds and prefetches the entry that the bucket uses next, unless another thread takes it first.
     #[inline(always)]
     fn ask_for_free(&self, bucket: usize) -> Option<usize> {
         let free = self.free(bucket, NEAR)?;
@@ -347,7 +346,7 @@ impl ChainedTable {
         Some(free)
     }
 
-    /// Takes entry `seen` if it is still free, or else another one as [`free`](Self::free) finds it.
+    /// Takes entry `seen` if it is still free, else another one that [`free`](Self::free) finds.
     fn claim(&self, bucket: usize, mut seen: Option<usize>) -> Option<usize> {
         loop {
             let free = seen.take().or_else(|| self.free(bucket, SEARCH))?;
@@ -363,7 +362,7 @@ impl ChainedTable {
         self.used[group].fetch_and(!(1 << bit), Ordering::Release);
     }
 
-    /// Asks memory for the bucket's own entries before it is known which of them matter.
+    /// Prefetches the bucket's own entries before it is known which of them are needed.
     #[inline(always)]
     fn prefetch_own(&self, bucket: usize) {
         for own in &self.entries[bucket * ENTRIES_A_BUCKET..][..ENTRIES_A_BUCKET] {
@@ -371,7 +370,7 @@ impl ChainedTable {
         }
     }
 
-    /// Looks up at most [`TOGETHER`] fingerprints, a step of each at a time.
+    /// Looks up at most [`TOGETHER`] fingerprints, interleaving their steps.
     fn get_batch(&self, fingerprints: &[Fingerprint], handles: &mut [Option<u64>]) {
         let mut indices = [0; TOGETHER];
         for (index, fingerprint) in indices.iter_mut().zip(fingerprints) {
@@ -425,8 +424,7 @@ impl ChainedTable {
         }
     }
 
-    /// Enters `words` into bucket `index`, which is theirs, or gives them another handle there. Entry
-    /// `free` was seen to be free.
+    /// Inserts `words` into their bucket `index`, or replaces their handle. Entry `free` was recently free.
     fn enter(&self, index: usize, words: Words, handle: u64, free: Option<usize>) -> Inserted {
         assert!(handle <= MAX_HANDLE, "handle {handle}, expected at most {MAX_HANDLE}");
         let bucket = &self.buckets[index];
@@ -469,8 +467,8 @@ impl ChainedTable {
         Inserted::New
     }
 
-    /// Goes through searches in these buckets, a step of each at a time, so that what they read is in
-    /// the cache when it is read again by who has the lock. What they find is not used.
+    /// Runs searches in these buckets, interleaving their steps, so that the memory is in the cache when a
+    /// writer reads it under the lock. The results are not used.
     fn go_ahead(&self, mut open: &mut [(usize, Words, Search)]) {
         let mut i = 0;
         while let Some(last) = open.len().checked_sub(1) {
@@ -489,7 +487,7 @@ impl ChainedTable {
         }
     }
 
-    /// Takes entry `at` out of bucket `index`. Who calls has the lock.
+    /// Removes entry `at` from bucket `index`. The caller must hold the lock.
     fn unlink(&self, index: usize, at: u32) {
         let bucket = &self.buckets[index];
         bucket.head.store(bucket.first() | REMOVED, Ordering::Relaxed);
@@ -504,7 +502,7 @@ impl ChainedTable {
         }
     }
 
-    /// Enters at most [`TOGETHER`] fingerprints; how many were refused.
+    /// Inserts at most [`TOGETHER`] fingerprints, and returns how many did not fit.
     fn insert_batch(&self, entries: &[(Fingerprint, u64)]) -> usize {
         let mut places = [(0, None); TOGETHER];
         for ((index, _), (fingerprint, _)) in places.iter_mut().zip(entries) {
@@ -541,12 +539,12 @@ fn own_entry(index: usize, own: usize) -> u32 {
     (index * ENTRIES_A_BUCKET + own) as u32 + 1
 }
 
-/// Which of bucket `index`'s own entries it is, if it is one.
+/// The number among bucket `index`'s own entries, if it is one of them.
 fn own_number(index: usize, entry: usize) -> Option<usize> {
     (entry / ENTRIES_A_BUCKET == index).then_some(entry % ENTRIES_A_BUCKET)
 }
 
-/// Of the bits of a bucket's group, those of the bucket's own entries.
+/// The bits of the bucket's own entries among those of its group.
 fn own_bits(bucket: usize) -> u64 {
     0xff << (ENTRIES_A_BUCKET * (bucket % BUCKETS_A_GROUP))
 }

@@ -1,16 +1,15 @@
-//! A layout of our own: a third of the memory.
+//! Onefold's own layout, in a third of the memory.
 //!
-//! An entry has the first 16 bytes of the fingerprint and the handle. A bucket has five entries
-//! side by side and a lock, in two neighbouring cache lines. A fingerprint is in one of two buckets,
-//! by its first and its second eight bytes, and enters the one with more room (Azar and others,
-//! "Balanced allocations", 1994). If neither has any, an entry of theirs goes to its other bucket if
-//! that has some (Pagh and Rodler, "Cuckoo hashing", 2001, one step of it): so a table takes nine
-//! tenths of its capacity before the first is refused. A look-up asks memory for both buckets at
-//! once.
+//! An entry has the first 16 bytes of the fingerprint and the handle. A bucket has five adjacent entries
+//! and a lock, in two adjacent cache lines. A fingerprint may be in two buckets, selected by its first and
+//! its second eight bytes, and is inserted into the one with more free entries (Azar and others, "Balanced
+//! allocations", 1994). If both are full, one of their entries moves to its other bucket if that has a free
+//! entry (one step of Pagh and Rodler, "Cuckoo hashing", 2001). So a table reaches nine tenths of its
+//! capacity before it refuses an entry. A look-up prefetches both buckets concurrently.
 //!
-//! Of 2^32 random fingerprints two agree in 16 bytes with a chance of 2^-65. Who picks the bytes of
-//! pages can find two that agree by 2^64 computed fingerprints; so where the whole fingerprint is
-//! at hand it is worth comparing.
+//! Among 2^32 random fingerprints, two agree in 16 bytes with a probability of 2^-65. An attacker who
+//! chooses the pages can find such a pair with 2^64 computed fingerprints. So callers that have the whole
+//! fingerprint should compare it.
 
 use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -34,7 +33,7 @@ struct Bucket {
 // SAFETY: numbers, and padding.
 unsafe impl Zeroed for Bucket {}
 
-/// Free if the handle is zero; a handle is kept one larger.
+/// An entry, free if the handle is zero; handles are stored plus one.
 struct Entry {
     fingerprint: [AtomicU64; 2],
     handle: AtomicU64,
@@ -75,20 +74,20 @@ impl Bucket {
     }
 }
 
-/// What is kept of a fingerprint, which also tells its buckets.
+/// The stored part of a fingerprint, which also selects its buckets.
 fn shortened(fingerprint: &Fingerprint) -> [u64; 2] {
     let Words([first, second, ..]) = Words::of(fingerprint);
     [first, second]
 }
 
-/// Buckets of five shortened entries, of which a fingerprint has two: 25.6 bytes an entry.
+/// A table with two candidate buckets of five shortened entries per fingerprint: 25.6 bytes per entry.
 pub struct CompactTable {
     buckets: Mapped<Bucket>,
     refused: AtomicU64,
 }
 
 impl CompactTable {
-    /// A table in at most so many bytes of memory.
+    /// A table in at most this many bytes of memory.
     pub fn new(bytes: usize) -> Result<Self, TableError> {
         let (count, least) = (bytes / size_of::<Bucket>(), 2 * size_of::<Bucket>());
         if count < 2 {

@@ -1,4 +1,4 @@
-//! Memory that is zero at first, and taken from the system where it is touched.
+//! Zeroed memory, which the system allocates when it is first touched.
 
 use std::ops::Deref;
 use std::ptr::{self, NonNull};
@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
-/// A type of which zero bytes are a value, and that needs no drop.
+/// A type for which all-zero bytes are a valid value, and that needs no drop.
 ///
 /// # Safety
 ///
-/// All of its bytes may be zero, and it is aligned to a page at most.
+/// All of its bytes may be zero, and its alignment is at most a page.
 pub(super) unsafe trait Zeroed: Sync + Send {}
 
 // SAFETY: zero is a number.
@@ -19,14 +19,14 @@ unsafe impl Zeroed for AtomicU64 {}
 // SAFETY: zero is a number.
 unsafe impl Zeroed for AtomicU32 {}
 
-/// A slice of zeros at first, in huge pages where the system has them.
+/// An initially zeroed slice, in huge pages if the system has them.
 pub(super) struct Mapped<T: Zeroed> {
     start: NonNull<T>,
     len: usize,
 }
 
 impl<T: Zeroed> Mapped<T> {
-    /// So many values, at least one; `None` if there is no memory for them.
+    /// This many values, at least one; `None` if there is no memory for them.
     pub(super) fn zeroed(len: usize) -> Option<Self> {
         let bytes = len.checked_mul(size_of::<T>()).filter(|&bytes| bytes > 0)?;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
@@ -42,8 +42,8 @@ impl<T: Zeroed> Mapped<T> {
         Some(Self { start: start.cast(), len })
     }
 
-    /// Has the system give all of the memory now, so that nobody who touches it waits for that: a
-    /// hint, of which Linux knows since 5.14. Elsewhere memory comes where it is touched.
+    /// Lets the system allocate all memory now, so that later accesses do not wait for it. A hint, which
+    /// Linux supports since 5.14. Elsewhere memory is allocated when it is touched.
     pub(super) fn populate(&self) {
         #[cfg(target_os = "linux")]
         {

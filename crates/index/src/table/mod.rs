@@ -1,18 +1,18 @@
-//! The index in memory: fingerprint → handle, for pages that come by the million a second.
+//! The index in memory: fingerprint → handle, for millions of pages per second.
 //!
-//! As the paged index it is advisory: what does not fit is refused, and all of it may be dropped.
-//! Memory is what was asked for at the start, to the byte, and never grows.
+//! Like the paged index it is advisory: it refuses entries that do not fit, and may be dropped at any time.
+//! Its memory is exactly the size requested at the start, and never grows.
 //!
-//! | file | what it is |
+//! | file | content |
 //! | --- | --- |
-//! | chained.rs | StreamDedup's layout: buckets with a Bloom filter, entries of a cache line in chains |
-//! | chained/tags.rs | which entries beside a bucket may have a fingerprint |
-//! | compact.rs | our own: shorter entries in one of two buckets |
-//! | lock.rs | a bucket's lock: one writer, and readers that try again |
+//! | chained.rs | StreamDedup's layout: buckets with a Bloom filter, chains of entries of a cache line |
+//! | chained/tags.rs | tags that tell which own entries of a bucket may have a fingerprint |
+//! | compact.rs | Onefold's own layout: shorter entries in one of two buckets |
+//! | lock.rs | a bucket's lock: one writer, and readers that retry |
 //! | mapped.rs | the memory |
 //!
-//! Both are shared by reference: readers never wait for one another, writers for those of the same
-//! bucket only.
+//! Both layouts are shared by reference. Readers never block each other; writers block only writers of the
+//! same bucket.
 
 mod chained;
 mod compact;
@@ -25,120 +25,119 @@ pub use compact::CompactTable;
 use onefold_fingerprint::Fingerprint;
 use thiserror::Error;
 
-/// Fingerprints for which memory is asked before the first of them is looked up or entered.
+/// The number of fingerprints that are prefetched before the first of them is looked up or inserted.
 const BATCH: usize = 16;
 
-/// A table of fingerprints in memory that was allotted once.
+/// A table of fingerprints in a fixed amount of memory.
 ///
-/// A handle is any number below [`MAX_HANDLE`]: where a page was when it was entered.
+/// A handle is any number up to [`MAX_HANDLE`]: the location of a page when it was inserted.
 pub trait Table: Send + Sync {
-    /// The handle that `fingerprint` was entered with last.
+    /// The handle with which `fingerprint` was last inserted.
     fn get(&self, fingerprint: &Fingerprint) -> Option<u64>;
 
-    /// What [`get`](Self::get) says of each of `fingerprints`, written over `handles`, while the
-    /// memory that the next ones need is on its way.
+    /// Writes the result of [`get`](Self::get) for each of `fingerprints` to `handles`, and prefetches
+    /// memory for the next ones meanwhile.
     ///
     /// # Panics
     ///
-    /// If there are more or fewer `handles` than `fingerprints`.
+    /// If the lengths of `handles` and `fingerprints` differ.
     fn get_many(&self, fingerprints: &[Fingerprint], handles: &mut [Option<u64>]);
 
-    /// Asks memory for what looking up each of `fingerprints` reads first, so that it is on its way
-    /// while the caller does something else: a hint, which changes no answer.
+    /// Prefetches the memory that a look-up of each of `fingerprints` reads first, while the caller does
+    /// other work. A hint, which changes no answer.
     fn prefetch(&self, fingerprints: &[Fingerprint]) {
         let _ = fingerprints;
     }
 
-    /// Enters `fingerprint`, or another handle for it.
+    /// Inserts `fingerprint`, or replaces its handle.
     ///
     /// # Panics
     ///
     /// If `handle` exceeds [`MAX_HANDLE`].
     fn insert(&self, fingerprint: &Fingerprint, handle: u64) -> Inserted;
 
-    /// Does what [`insert`](Self::insert) does with each of `entries`, in their order, while the memory
-    /// that the next ones need is on its way; how many there was no room for.
+    /// Calls [`insert`](Self::insert) for each of `entries`, in order, and prefetches memory for the next
+    /// ones meanwhile. Returns the number of entries that did not fit.
     fn insert_many(&self, entries: &[(Fingerprint, u64)]) -> usize;
 
-    /// Takes `fingerprint` out, and tells its handle.
+    /// Removes `fingerprint`, and returns its handle.
     fn remove(&self, fingerprint: &Fingerprint) -> Option<u64>;
 
-    /// Entries that there is memory for.
+    /// The maximum number of entries.
     fn capacity(&self) -> usize;
 
-    /// Buckets: entries divided by them are the mean length of a chain.
+    /// The number of buckets; entries per bucket are the mean length of a chain.
     fn bucket_count(&self) -> usize;
 
-    /// Entries, counted one by one; what others do meanwhile may be counted or not.
+    /// The number of entries, by a full count. Concurrent changes may be counted or not.
     fn count(&self) -> usize;
 
     /// Memory in bytes, used or not.
     fn bytes(&self) -> usize;
 
-    /// Has the system give all memory now, instead of where an entry first needs it, so that no later
-    /// one waits for that. A hint.
+    /// Lets the system allocate all memory now, so that no later insertion waits for it. A hint.
     fn populate(&self) {}
 
-    /// How many of `sample` buckets, which lie far from one another, have chains of 0, 1, 2 and so on
-    /// entries; of all buckets, if there are no more. `None` if a table has no chains.
+    /// The number of buckets with chains of 0, 1, 2 and so on entries, among `sample` evenly spaced buckets,
+    /// or all buckets if there are fewer. `None` if the table has no chains.
     fn chain_lengths(&self, sample: usize) -> Option<Vec<u64>> {
         let _ = sample;
         None
     }
 
-    /// What happened since the start.
+    /// Counters since the start.
     fn counters(&self) -> TableCounters;
 }
 
 /// The largest handle.
 pub const MAX_HANDLE: u64 = u64::MAX - 1;
 
-/// What came of entering a fingerprint.
+/// The result of inserting a fingerprint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Inserted {
-    /// It was not there.
+    /// The fingerprint is new.
     New,
-    /// It was there with this handle, and has the new one now.
+    /// The fingerprint had this handle, and now has the new one.
     Replaced(u64),
-    /// It was not there, and is not now: there is no room for it.
+    /// The fingerprint does not fit and was not inserted.
     Full,
 }
 
-/// What a table counts.
+/// Counters of a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TableCounters {
-    /// Walks along a chain that a filter caused for nothing.
+    /// Chain walks after a false positive of a filter.
     pub false_positives: u64,
-    /// Filters that were made anew, without the bits of what was removed.
+    /// Filters rebuilt without the bits of removed entries.
     pub rebuilt_filters: u64,
-    /// Fingerprints for which there was no room.
+    /// Fingerprints that did not fit.
     pub refused: u64,
 }
 
-/// Why there is no table.
+/// Why a table could not be created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum TableError {
-    /// Less than one bucket.
+    /// The size is less than one bucket.
     #[error("a table of {bytes} bytes, expected at least {least}")]
     TooSmall {
-        /// What was asked for.
+        /// The requested size in bytes.
         bytes: usize,
-        /// What one bucket takes.
+        /// The size of one bucket.
         least: usize,
     },
-    /// Handles of entries have 32 bits.
+    /// The size exceeds what 32-bit entry numbers can address.
     #[error("a table of {bytes} bytes, expected at most {most}")]
     TooLarge {
-        /// What was asked for.
+        /// The requested size in bytes.
         bytes: usize,
-        /// What all entries that can be told apart take.
+        /// The maximum size.
         most: usize,
     },
-    /// The system has none.
+    /// The system has no memory.
     #[error("no memory for a table of {bytes} bytes")]
     NoMemory {
-        /// What was asked for.
+        /// The requested size in bytes.
         bytes: usize,
     },
 }
@@ -166,7 +165,7 @@ fn one_of(uniform: u64, count: usize) -> usize {
     ((u128::from(uniform) * count as u128) >> 64) as usize
 }
 
-/// Asks memory for the cache line in which `place` begins, and does not wait for it: a hint.
+/// Prefetches the cache line in which `place` begins. A hint, which does not block.
 #[inline(always)]
 pub fn prefetch<T>(place: &T) {
     #[cfg(target_arch = "x86_64")]

@@ -1,7 +1,8 @@
-//! Which of a bucket's own entries may have a fingerprint: four bits for each of the eight.
+//! Tags: four bits for each of a bucket's eight own entries, which tell which of them may have a
+//! fingerprint.
 //!
-//! They lie in the bucket, so a look-up that has read it knows which line of memory comes next, and
-//! does not go there from link to link.
+//! Tags are stored in the bucket, so a look-up that has read the bucket knows which cache lines to read next,
+//! without following links.
 
 use crate::table::{Words, one_of};
 
@@ -16,13 +17,13 @@ const TOPS: u32 = ONES << (BITS - 1);
 
 /// A tag for each of a bucket's eight own entries, the first in the lowest bits.
 ///
-/// Zero: the entry is not its own bucket's now. It is free, or in another one's chain.
+/// Zero: the bucket does not use the entry. It is free, or in another bucket's chain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tags(pub(super) u32);
 
-/// Tells fingerprints of one bucket apart that its filter does not: from 1 to 15.
+/// Distinguishes fingerprints of one bucket that its filter does not: from 1 to 15.
 ///
-/// Of the second eight bytes, since the filter goes by the first and the bucket by the last.
+/// Taken from the second eight bytes, because the filter uses the first and the bucket the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Tag(u32);
 
