@@ -1,4 +1,4 @@
-//! Memory for the bytes of requests: bounded together, and used again.
+//! Memory for the bytes of requests: bounded for the whole server, and reused.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,8 +7,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Buffers have a power of two of bytes, at least this many.
 const SMALLEST: usize = 4096;
-/// The most bytes of buffers that nobody uses and that are kept: twice what sixteen requests of a
-/// mebibyte need, of which some have left and are not given back while the next ones come.
+/// The maximum bytes of unused buffers that are kept: twice the need of sixteen requests of 1 MiB, because
+/// buffers of replies are still in use when the next requests arrive.
 const MOST_KEPT: usize = 32 << 20;
 
 /// All memory for the bytes of requests.
@@ -18,7 +18,7 @@ pub(crate) struct Buffers {
     kept: Mutex<Kept>,
 }
 
-/// Buffers that nobody uses.
+/// Unused buffers.
 #[derive(Default)]
 struct Kept {
     /// By the binary logarithm of their length.
@@ -26,29 +26,29 @@ struct Kept {
     bytes: usize,
 }
 
-/// What one connection may have of the memory.
+/// The share of the memory that one connection may use.
 pub(crate) struct Share {
     /// One permit for [`SMALLEST`] bytes.
     budget: Arc<Semaphore>,
     home: Arc<Buffers>,
 }
 
-/// Bytes of one request. What it holds before it is written is of no meaning.
+/// A buffer for the bytes of one request. Its content is arbitrary until it is written.
 pub(crate) struct Buffer {
     bytes: Box<[u8]>,
     len: usize,
     home: Arc<Buffers>,
-    /// Of the connection's share and of all.
+    /// Permits of the connection's share and of the whole memory.
     _permits: [OwnedSemaphorePermit; 2],
 }
 
 impl Buffers {
-    /// At most `budget` bytes at once.
+    /// A pool of at most `budget` bytes in use.
     pub(crate) fn new(budget: u64) -> Arc<Buffers> {
         Arc::new(Buffers { budget: semaphore(budget), kept: Mutex::default() })
     }
 
-    /// At most `budget` of these bytes at once, for one connection.
+    /// A share of at most `budget` of these bytes, for one connection.
     pub(crate) fn share(self: &Arc<Buffers>, budget: u64) -> Share {
         Share { budget: semaphore(budget), home: self.clone() }
     }
@@ -63,8 +63,8 @@ fn semaphore(budget: u64) -> Arc<Semaphore> {
 }
 
 impl Share {
-    /// A buffer of `len` bytes, once there is room for it in the share, and then in all memory. Those
-    /// who ask first get it first. One of no bytes is there at once.
+    /// Waits for a buffer of `len` bytes, first for the share, then for the whole memory, in the order of
+    /// the calls. An empty buffer is available immediately.
     pub(crate) async fn take(&self, len: usize) -> Buffer {
         let size = if len == 0 { 0 } else { len.next_power_of_two().max(SMALLEST) };
         let permits = (size / SMALLEST) as u32;
@@ -87,8 +87,8 @@ impl Kept {
         Some(bytes)
     }
 
-    /// Keeps `bytes`. If that is too much in all, what is of the size of which most is kept goes, and is
-    /// given back: so a client that changes to another size finds buffers of it soon.
+    /// Keeps `bytes` for reuse. If too many bytes are kept, it frees buffers of the size that has the most
+    /// bytes. So the kept buffers soon match when a client changes to another request size.
     fn put(&mut self, bytes: Box<[u8]>) -> Vec<Box<[u8]>> {
         let mut too_many = Vec::new();
         let Some(class) = bytes.len().checked_ilog2() else { return too_many };

@@ -1,4 +1,4 @@
-//! What a request asks for, whether it may, and the call of the device that does it.
+//! Validation of requests, and the device calls that execute them.
 
 use std::ops::Range;
 
@@ -10,11 +10,11 @@ use crate::handshake::{ALLOCATION_ID, Agreed};
 use crate::limits::MAX_EXTENTS;
 use crate::wire::{Errno, Request, command, flag, state};
 
-/// What precedes the descriptors of extents, and one of those, in bytes.
+/// The lengths in bytes of the field before the descriptors of extents, and of one descriptor.
 const CONTEXT_LEN: usize = 4;
 const DESCRIPTOR_LEN: usize = 8;
 
-/// A call of a device, as a request asks for it.
+/// A call of a device for a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
     Read { offset: u64, len: usize },
@@ -27,7 +27,7 @@ pub(crate) enum Operation {
     Resize(u64),
 }
 
-/// Calls that may take as long as one another.
+/// Kinds of calls, by what they may wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Changes nothing.
@@ -38,15 +38,15 @@ pub(crate) enum Kind {
     Sync,
 }
 
-/// What a device said to a call.
+/// The result of a call.
 pub(crate) enum Done {
     Nothing,
     Read(Buffer),
-    /// The descriptors of extents, as clients are sent them.
+    /// The descriptors of extents, as sent to clients.
     Extents(Buffer),
 }
 
-/// The call that `request` asks for, or why there is none. The device has `size` bytes now.
+/// The call for `request`, or why it is refused. The device has `size` bytes now.
 pub(crate) fn judge(
     request: &Request,
     agreed: &Agreed,
@@ -81,7 +81,7 @@ pub(crate) fn judge(
         if request.len <= max_request {
             return Ok(());
         }
-        let message = format!("{len} bytes are more than {max_request}, the most at once");
+        let message = format!("{len} bytes are more than {max_request}, the maximum per request");
         Err(Failure::new(errno, message))
     };
     match request.command {
@@ -118,14 +118,14 @@ pub(crate) fn judge(
         }
         command::RESIZE if len == 0 => Ok(Operation::Resize(offset)),
         command::FLUSH | command::BLOCK_STATUS | command::RESIZE => {
-            let message = format!("{len} bytes at {offset} make no sense here");
+            let message = format!("{len} bytes at {offset} are invalid here");
             Err(Failure::new(Errno::Invalid, message))
         }
         unknown => Err(Failure::new(Errno::Invalid, format!("there is no command {unknown}"))),
     }
 }
 
-/// As what requests with `command` are counted, if they are.
+/// The operation as which requests with `command` are counted, if any.
 pub(crate) fn measured(command: u16) -> Option<onefold_block::Operation> {
     use onefold_block::Operation::{Erase, Flush, Read, Write, WriteZeroes};
     match command {
@@ -152,7 +152,7 @@ impl Operation {
         }
     }
 
-    /// The bytes of the buffer that the call needs, for what is written or replied.
+    /// The length of the buffer that the call needs for written or replied bytes.
     pub(crate) fn buffer_len(&self) -> Option<usize> {
         match self {
             Operation::Read { len, .. } | Operation::Write { len, .. } => Some(*len),
@@ -161,7 +161,7 @@ impl Operation {
         }
     }
 
-    /// Calls `device`; `buffer` has what is to be written, or takes what is replied.
+    /// Calls `device`. `buffer` has the bytes to write, or receives the bytes to reply.
     pub(crate) fn perform(
         self,
         device: &dyn BlockDevice,
@@ -199,8 +199,8 @@ impl Operation {
     }
 }
 
-/// The extents, or an error if they are not what a device may say: a client would take it for a
-/// breach of the protocol.
+/// The extents, or an error if the device violates its contract: a client would treat them as a violation
+/// of the protocol.
 fn fitting(extents: Vec<Extent>, range: Range<u64>, max: usize) -> Result<Vec<Extent>, Failure> {
     let total: u64 = extents.iter().map(|extent| extent.len()).sum();
     let is_fitting = !extents.is_empty()
@@ -210,11 +210,11 @@ fn fitting(extents: Vec<Extent>, range: Range<u64>, max: usize) -> Result<Vec<Ex
     if is_fitting {
         return Ok(extents);
     }
-    Err(Failure::new(Errno::Io, "the device told of extents that were not asked for"))
+    Err(Failure::new(Errno::Io, "the device returned extents outside the requested range"))
 }
 
-/// Puts the context's number and pairs of length and state into `bytes`; how many these are.
-/// Extents of one request are shorter than 4 GiB together.
+/// Writes the context's number and pairs of length and state to `bytes`, and returns their length. The
+/// extents of one request are shorter than 4 GiB in total.
 fn describe(extents: &[Extent], bytes: &mut [u8]) -> usize {
     let (context, descriptors) = bytes.split_at_mut(CONTEXT_LEN);
     context.copy_from_slice(&ALLOCATION_ID.to_be_bytes());

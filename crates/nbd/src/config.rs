@@ -5,31 +5,32 @@ use onefold_block::Operation;
 
 use crate::{Address, Export, Limits, Listen, NbdError, Tls};
 
-/// What a server serves, where and how.
+/// The configuration of a server.
 pub struct Config {
-    /// Where clients may connect.
+    /// Addresses on which the server listens.
     pub listen: Vec<Listen>,
-    /// Sockets on which they may connect as well, which listen already.
+    /// Further sockets, which are already listening.
     pub inherited: Vec<OwnedFd>,
-    /// The permissions of Unix sockets, whatever the umask: who can write to one may connect.
-    /// Unless that is this user too, no server can start in the place of one that was killed.
+    /// The mode of Unix sockets, whatever the umask: users who may write to a socket may connect. They must
+    /// include this user, or no server can replace one that was killed.
     pub unix_mode: u32,
-    /// What they may use at first; see [`Server::exports`](crate::Server::exports).
+    /// The initial exports; see [`Server::exports`](crate::Server::exports).
     pub exports: Vec<Export>,
-    /// Whether and how they may encrypt, or must.
+    /// Whether and how clients may, or must, use TLS.
     pub tls: Option<Tls>,
-    /// What they can make the server spend.
+    /// Limits on the resources that clients can use.
     pub limits: Limits,
-    /// How many calls of devices run at once: so many reads, as many writes, and as many calls that
-    /// wait for the disk, none of which keeps one of another kind waiting. As many threads are started.
+    /// The maximum number of concurrent device calls of each kind: reads, writes, and calls that wait for
+    /// the disk. Calls of one kind never delay another kind. Each call has its own thread, started at the
+    /// beginning.
     pub workers: usize,
-    /// Is told what happens, by a thread that others wait for: it must not block.
+    /// Called for each event, on a thread that others wait for: it must not block.
     pub on_event: Arc<dyn Fn(Event<'_>) + Send + Sync>,
 }
 
 impl Config {
-    /// Serves `exports` on `listen` without TLS, on Unix sockets to nobody but this user, within the
-    /// default limits, with four workers of each kind a core, and tells nobody what happens.
+    /// A configuration that serves `exports` on `listen`, without TLS, on Unix sockets to this user only,
+    /// within the default limits, with four workers of each kind per core, and ignores events.
     pub fn new(listen: Vec<Listen>, exports: Vec<Export>) -> Config {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Config {
@@ -45,45 +46,45 @@ impl Config {
     }
 }
 
-/// What happens to connections, and to requests that come to no device.
+/// Events of connections, and of requests that reach no device.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
     /// A client has chosen an export and is served.
     Served {
-        /// Who.
+        /// The client.
         peer: &'a Address,
-        /// Of the export.
+        /// The name of the export.
         name: &'a str,
         /// Whether the connection is encrypted.
         is_encrypted: bool,
     },
-    /// A request was refused before the device was called: it goes beyond the end, is too long, would
-    /// change what is read-only, or is none of the protocol.
+    /// A request was refused before the device was called: it is out of range, too long, a change of a
+    /// read-only export, or not in the protocol.
     Refused {
-        /// Whose.
+        /// The client.
         peer: &'a Address,
-        /// Of the export.
+        /// The name of the export.
         name: &'a str,
-        /// What was asked for, if it is one of these.
+        /// The operation, if it is one of these.
         operation: Option<Operation>,
-        /// Where it would begin, in bytes.
+        /// Its offset in bytes.
         offset: u64,
-        /// Of how many bytes it would be.
+        /// Its length in bytes.
         len: u32,
         /// Why.
         why: &'a str,
     },
     /// A connection has ended.
     Ended {
-        /// Whose.
+        /// The client.
         peer: &'a Address,
-        /// Of the export, if the client had chosen one.
+        /// The name of the export, if the client had chosen one.
         name: Option<&'a str>,
-        /// Why, if not as a client ends one.
+        /// Why, unless the client ended it properly.
         error: Option<&'a NbdError>,
     },
-    /// A client could not be let in, for want of something that may come back.
+    /// A client could not be accepted, because of a temporary lack of resources.
     NotAccepted {
         /// Why.
         error: &'a std::io::Error,

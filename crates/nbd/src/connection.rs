@@ -12,7 +12,7 @@ use crate::stream::Stream;
 use crate::transmission::transmit;
 use crate::{Address, Event, NbdError};
 
-/// Talks with the client at `peer` and tells how it ended.
+/// Serves the client at `peer` and reports the end of the connection.
 pub(crate) async fn converse(
     stream: Box<dyn Stream>,
     peer: Address,
@@ -28,7 +28,7 @@ pub(crate) async fn converse(
     drop(place);
 }
 
-/// Also tells which export it was, once that is chosen.
+/// Also sets the export, once the client has chosen it.
 async fn serve(
     stream: Box<dyn Stream>,
     peer: &Address,

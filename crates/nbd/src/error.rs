@@ -6,47 +6,48 @@ use onefold_block::BlockError;
 
 use crate::wire::Errno;
 
-/// Why a connection ended other than a client ends one.
+/// Why a connection ended, unless the client ended it properly.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NbdError {
-    /// The client sent what the protocol has not.
+    /// The client violated the protocol.
     #[error("{what}: found {found}, expected {expected}")]
     Malformed {
         /// Which part of the protocol.
         what: &'static str,
         /// What the client sent.
         found: String,
-        /// What belongs there.
+        /// What the protocol requires.
         expected: &'static str,
     },
-    /// The client went away in the middle of something.
-    #[error("the client went away in the middle of {what}")]
+    /// The client disconnected in the middle of something.
+    #[error("the client disconnected in the middle of {what}")]
     Gone {
         /// Of what.
         what: &'static str,
     },
-    /// The client took longer than it may.
+    /// The client exceeded a time limit.
     #[error("{what} took longer than {limit:?}")]
     TimedOut {
-        /// What it was about.
+        /// What it was doing.
         what: &'static str,
-        /// How long it may take.
+        /// The limit.
         limit: Duration,
     },
-    /// The client had not been served yet when others came.
-    #[error("the handshake was ended for a newer one, {most} were under way")]
+    /// The client's handshake was ended to make place for a newer client.
+    #[error("the handshake was ended for a newer one, because {most} were in progress")]
     Displaced {
-        /// How many there may be.
+        /// The maximum number of handshakes.
         most: u32,
     },
-    /// The client asked for an export in the old way, which has no answer but the end.
+    /// The client requested an export by the old option, which can only be refused by closing the
+    /// connection.
     #[error("{why}")]
     Refused {
-        /// Why it does not get it.
+        /// Why the export was refused.
         why: String,
     },
-    /// TLS could not be agreed on.
+    /// The TLS handshake failed.
     #[error("TLS: {0}")]
     Tls(#[source] io::Error),
     /// The connection failed.
@@ -54,46 +55,46 @@ pub enum NbdError {
     Io(#[source] io::Error),
 }
 
-/// Why a server did not start, or did not end in peace.
+/// Why a server did not start, or did not shut down cleanly.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServerError {
-    /// No export can be called so.
-    #[error("an export is called {name:?}, expected at most 4,096 bytes and no zero among them")]
+    /// The name of an export is not allowed.
+    #[error("an export is named {name:?}, expected at most 4,096 bytes without zeros")]
     ExportName {
         /// The name.
         name: String,
     },
-    /// Two exports are called alike.
-    #[error("two exports are called {name:?}, expected different names")]
+    /// Two exports have the same name.
+    #[error("two exports are named {name:?}, expected different names")]
     SameName {
         /// The name.
         name: String,
     },
-    /// Nothing is offered under this name.
+    /// There is no export of this name.
     #[error("there is no export {name:?}")]
     NoExport {
         /// The name.
         name: String,
     },
-    /// Clients use an export that is to be taken back.
+    /// Clients use an export that was to be removed.
     #[error("export {name:?} is in use by {connections} connections")]
     ExportInUse {
         /// The name.
         name: String,
-        /// How many use it.
+        /// The number of connections that use it.
         connections: usize,
     },
     /// The server has ended.
     #[error("the server has ended")]
     Ended,
-    /// The limits contradict one another.
-    #[error("the limits leave no service: expected {expected}")]
+    /// The limits contradict the protocol or one another.
+    #[error("invalid limits: expected {expected}")]
     Limits {
-        /// What they must allow, or forbid.
+        /// The violated condition.
         expected: &'static str,
     },
-    /// Nobody could connect there.
+    /// The server cannot listen on an address.
     #[error("cannot listen on {address}: {source}")]
     Listen {
         /// Where.
@@ -101,10 +102,10 @@ pub enum ServerError {
         /// Why.
         source: io::Error,
     },
-    /// A socket that was handed over cannot be listened on.
-    #[error("cannot listen on socket {socket}, which was handed over: {source}")]
+    /// The server cannot listen on an inherited socket.
+    #[error("cannot listen on the inherited socket {socket}: {source}")]
     Inherited {
-        /// Its number as a file of this process.
+        /// Its file descriptor.
         socket: i32,
         /// Why.
         source: io::Error,
@@ -115,13 +116,13 @@ pub enum ServerError {
         /// The socket.
         path: PathBuf,
     },
-    /// Something that is no socket is there.
+    /// The path exists and is not a socket.
     #[error("cannot listen on {}: expected a socket or nothing there", path.display())]
     NotASocket {
-        /// What is there.
+        /// The path.
         path: PathBuf,
     },
-    /// The system gave no thread or no event queue.
+    /// The system could not create threads or an event queue.
     #[error("cannot start threads: {0}")]
     Threads(#[source] io::Error),
     /// A certificate or key cannot be used.
@@ -132,8 +133,8 @@ pub enum ServerError {
         /// What is wrong with it.
         why: String,
     },
-    /// The server ended, and some requests had not.
-    #[error("requests were still under way {0:?} after the shutdown began; they got no reply")]
+    /// The server ended before some requests were completed.
+    #[error("requests were still in flight {0:?} after the shutdown began; they got no reply")]
     StillBusy(Duration),
     /// The last flush of a device failed.
     #[error("cannot flush export {name:?}: {source}")]
@@ -145,7 +146,7 @@ pub enum ServerError {
     },
 }
 
-/// Why a request failed, as a number and in words.
+/// Why a request failed, as an error number and a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
     pub(crate) errno: Errno,

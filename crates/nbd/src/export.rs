@@ -8,7 +8,7 @@ use crate::ServerError;
 use crate::limits::MAX_STRING;
 use crate::wire::transmission as flag;
 
-/// A device that clients may use, and the name by which they do.
+/// A device that clients may use, and its name.
 #[derive(Clone)]
 pub struct Export {
     pub(crate) name: String,
@@ -26,22 +26,22 @@ impl Export {
         Export { name, description, device, is_read_only, may_resize: false }
     }
 
-    /// Says `description` to those who ask what this is.
+    /// Sets the description that clients can request.
     pub fn described(self, description: impl Into<String>) -> Export {
         Export { description: description.into(), ..self }
     }
 
-    /// Refuses whatever would change the device.
+    /// Makes the export read-only.
     pub fn read_only(self) -> Export {
         Export { is_read_only: true, ..self }
     }
 
-    /// Lets clients change the size of the device.
+    /// Allows clients to change the size of the device.
     pub fn resizable(self) -> Export {
         Export { may_resize: true, ..self }
     }
 
-    /// The flags that tell a client what it may ask for.
+    /// The flags that tell a client which requests it may send.
     pub(crate) fn flags(&self, is_structured: bool) -> u16 {
         let may = |condition, flags| if condition { flags } else { 0 };
         flag::HAS_FLAGS
@@ -57,15 +57,15 @@ impl Export {
     }
 }
 
-/// An export while it is offered, and after that as long as clients use it.
+/// An export while it is offered, and afterwards while clients still use it.
 pub(crate) struct Offered {
     export: Export,
-    /// Whether it was taken back. Who uses it listens, so listeners are users.
+    /// Whether it was removed. Each user subscribes, so the number of receivers is that of users.
     is_over: watch::Sender<bool>,
 }
 
 impl Offered {
-    /// Tells when the export is taken back, and keeps it from being taken back unnoticed.
+    /// A use of an export: notifies when the export is removed, and counts as a user until then.
     pub(crate) fn used(&self) -> Use {
         let ends = self.is_over.subscribe();
         let is_late = *ends.borrow();
@@ -81,28 +81,28 @@ impl Deref for Offered {
     }
 }
 
-/// That a connection uses an export.
+/// A connection's use of an export.
 pub(crate) struct Use {
     ends: watch::Receiver<bool>,
-    /// Whether it was over before it began.
+    /// Whether the export was removed before the use began.
     is_late: bool,
 }
 
 impl Use {
-    /// Whether the export was taken back. Takes no lock.
+    /// Whether the export was removed. Takes no lock.
     pub(crate) fn is_over(&self) -> bool {
         // the value changes once, and a sender that is gone was taken back as well
         self.is_late || self.ends.has_changed().unwrap_or(true)
     }
 
-    /// Waits until the export was taken back.
+    /// Waits until the export is removed.
     pub(crate) async fn wait_for_end(&mut self) {
         // one that is gone was taken back as well
         let _ = self.ends.wait_for(|is_over| *is_over).await;
     }
 }
 
-/// The default export: the only one that can be written, or the only one at all.
+/// The default export: the only writable one, or the only one.
 fn default_of(all: &[Arc<Offered>]) -> Option<&Arc<Offered>> {
     let mut writable = all.iter().filter(|export| !export.is_read_only);
     match (writable.next(), writable.next(), all) {
@@ -111,11 +111,11 @@ fn default_of(all: &[Arc<Offered>]) -> Option<&Arc<Offered>> {
     }
 }
 
-/// What a server serves, each under another name. It may change at any time.
+/// The exports of a server, with distinct names. They may change at any time.
 #[derive(Default)]
 pub(crate) struct Exports {
     all: RwLock<Arc<Vec<Arc<Offered>>>>,
-    /// What the empty name stands for, since a client first gave it.
+    /// The export that the empty name stands for, since a client first used it.
     nameless: OnceLock<String>,
 }
 
@@ -126,7 +126,7 @@ impl Exports {
         Ok(all)
     }
 
-    /// Offers one more.
+    /// Adds an export.
     pub(crate) fn add(&self, export: Export) -> Result<(), ServerError> {
         let name = export.name.clone();
         if name.len() > MAX_STRING || name.contains('\0') {
@@ -141,8 +141,8 @@ impl Exports {
         Ok(())
     }
 
-    /// Takes the export `name` back, and flushes its device before its clients learn of that. If
-    /// clients use it, that is an error unless `is_forced`.
+    /// Removes the export `name`, and flushes its device before notifying its clients. Fails if clients use
+    /// it, unless `is_forced`.
     pub(crate) fn remove(&self, name: &str, is_forced: bool) -> Result<(), ServerError> {
         let mut all = self.all.write().unwrap_or_else(PoisonError::into_inner);
         let Some(at) = all.iter().position(|export| export.name == name) else {
@@ -161,8 +161,8 @@ impl Exports {
         flushed.map_err(|source| ServerError::Flush { name: name.to_owned(), source })
     }
 
-    /// The export called `name`. The empty name also stands for the default export, and for that one
-    /// ever after: a client that comes back must not be given another.
+    /// The export named `name`. The empty name also stands for the default export, and from then on always
+    /// for that export: a client that reconnects must not get another one.
     pub(crate) fn find(&self, name: &str) -> Option<Arc<Offered>> {
         let all = self.all.read().unwrap_or_else(PoisonError::into_inner);
         let named = |name: &str| all.iter().find(|export| export.name == name).cloned();
@@ -176,7 +176,7 @@ impl Exports {
         })
     }
 
-    /// All of them, as they are now. Takes no memory for who asks.
+    /// All current exports. Allocates no memory per caller.
     pub(crate) fn all(&self) -> Arc<Vec<Arc<Offered>>> {
         self.all.read().unwrap_or_else(PoisonError::into_inner).clone()
     }

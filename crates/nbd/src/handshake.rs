@@ -1,4 +1,4 @@
-//! Until a client has chosen an export: greeting, options, TLS.
+//! The handshake, until a client has chosen an export: greeting, options, TLS.
 
 use std::io;
 use std::sync::Arc;
@@ -16,27 +16,27 @@ use crate::wire::{
 };
 use crate::{NbdError, TlsMode};
 
-/// The only metadata context, and the number it goes by.
+/// The only metadata context, and its number.
 const ALLOCATION: &str = "base:allocation";
 const ALLOCATION_NAMESPACE: &str = "base:";
 pub(crate) const ALLOCATION_ID: u32 = 1;
 
-/// Answers are written when they are this many bytes, however many follow.
+/// Answers are written once this many bytes are pending, even if more follow.
 const PIECE: usize = 32 << 10;
 
-/// What client and server have agreed on.
+/// The result of the handshake.
 pub(crate) struct Agreed {
     pub(crate) export: Arc<Offered>,
     pub(crate) used: Use,
     pub(crate) is_encrypted: bool,
     /// Whether replies are structured.
     pub(crate) is_structured: bool,
-    /// Whether the client may ask what is allocated.
+    /// Whether the client may request block status.
     pub(crate) has_allocation: bool,
 }
 
-/// Talks until the client has chosen an export and there is a place for it, or `None` if it wants
-/// none.
+/// Negotiates until the client has chosen an export and has a place; `None` if the client ends the
+/// negotiation.
 pub(crate) async fn handshake(
     mut stream: Box<dyn Stream>,
     place: &mut Place,
@@ -80,13 +80,13 @@ pub(crate) async fn handshake(
     })
 }
 
-/// The most options that a client may send where there are so many exports.
+/// The maximum number of options that a client may send if there are this many exports.
 fn most_options(exports: usize) -> u32 {
     let exports = u32::try_from(exports).unwrap_or(u32::MAX);
     exports.saturating_mul(OPTIONS_EACH).saturating_add(MAX_OPTIONS)
 }
 
-/// Says what this is and hears what the client is; true if it wants no zeroes behind its export.
+/// Sends the greeting and reads the client's flags; true if the client wants no zeroes after its export.
 async fn greet(stream: &mut Box<dyn Stream>) -> Result<bool, NbdError> {
     let flags = greeting::FIXED_NEWSTYLE | greeting::NO_ZEROES;
     let mut bytes = Vec::with_capacity(18);
@@ -117,7 +117,7 @@ async fn read_header(stream: &mut Box<dyn Stream>) -> Result<OptionHeader, NbdEr
     })
 }
 
-/// Says that an option is too long, and ends: what would have to be skipped has no bound.
+/// Refuses an option that is too long, and ends the connection: the bytes to skip have no bound.
 async fn refuse_long_option<T>(
     stream: &mut Box<dyn Stream>,
     header: OptionHeader,
@@ -135,7 +135,7 @@ async fn refuse_long_option<T>(
     })
 }
 
-/// Names all exports, a piece at a time.
+/// Lists all exports, in pieces.
 async fn list(stream: &mut Box<dyn Stream>, shared: &Shared) -> Result<(), NbdError> {
     let mut answers = Answers { option: option::LIST, bytes: Vec::new() };
     for export in shared.exports.all().iter() {
@@ -151,7 +151,7 @@ async fn list(stream: &mut Box<dyn Stream>, shared: &Shared) -> Result<(), NbdEr
     write(stream, &answers.bytes).await
 }
 
-/// What follows the answer to an option.
+/// How the handshake continues after an option.
 enum Next {
     Option,
     List,
@@ -160,7 +160,7 @@ enum Next {
     End,
 }
 
-/// Where the haggling about options stands.
+/// The state of the option negotiation.
 struct Haggling<'a> {
     shared: &'a Shared,
     omits_zeroes: bool,
@@ -226,18 +226,18 @@ impl<'a> Haggling<'a> {
         mode == Some(TlsMode::Required) && !self.is_encrypted
     }
 
-    /// Gives the client the export it named, for which there is no other answer than the end.
+    /// Handles the old option for an export, which can only be refused by closing the connection.
     fn choose_unanswered(&self, name: &[u8], answers: &mut Answers) -> Result<Next, NbdError> {
         let refused = |why: String| Err(NbdError::Refused { why });
         if self.must_encrypt() {
-            return refused("a client asked for an export without TLS".into());
+            return refused("a client requested an export without TLS".into());
         }
         if self.shared.is_ending() {
-            return refused("a client asked for an export while the server shut down".into());
+            return refused("a client requested an export while the server shut down".into());
         }
         let Some(export) = options::string(name).ok().and_then(|name| self.find(name)) else {
             let name = String::from_utf8_lossy(&name[..name.len().min(MAX_STRING)]);
-            return refused(format!("a client asked for export {name:?}, which is not there"));
+            return refused(format!("a client requested export {name:?}, which does not exist"));
         };
         answers.bytes.extend(export.device.size().to_be_bytes());
         answers.bytes.extend(export.flags(self.is_structured).to_be_bytes());
@@ -280,7 +280,7 @@ impl<'a> Haggling<'a> {
         Ok(Box::new(tls.acceptor.accept(stream).await.map_err(NbdError::Tls)?))
     }
 
-    /// Tells of the export that the client names; `None` if that is an error.
+    /// Describes the export that the client names; `None` if that is an error.
     fn inform(&self, data: &[u8], answers: &mut Answers) -> Option<Arc<Offered>> {
         let query = InfoQuery::decode(data).map_err(|bad| answers.bad(bad)).ok()?;
         let Some(export) = self.find(query.name) else {
@@ -343,7 +343,7 @@ impl<'a> Haggling<'a> {
     }
 }
 
-/// What a server says to one option.
+/// The server's answer to one option.
 struct Answers {
     option: u32,
     bytes: Vec<u8>,

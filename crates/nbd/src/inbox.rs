@@ -1,4 +1,4 @@
-//! What a client sends while it is served, in pieces of the lengths that are wanted.
+//! The bytes that a client sends during the transmission, in pieces of requested lengths.
 
 use std::io;
 
@@ -8,20 +8,20 @@ use crate::NbdError;
 use crate::pace::{Pace, Transfer};
 use crate::stream::ReadHalf;
 
-/// Read at once, if there is so much: several short requests, in one call of the system.
+/// Bytes read by one system call if available, so that it reads several short requests.
 const AHEAD: usize = 64 << 10;
 
 /// Bytes from a client, some of them read ahead.
 pub(crate) struct Inbox {
     reader: ReadHalf,
     ahead: Vec<u8>,
-    /// How many of those have been taken.
+    /// How many of those have been consumed.
     taken: usize,
     pace: Pace,
 }
 
 impl Inbox {
-    /// A client that is slower than `pace` in the middle of something is given up.
+    /// An inbox that fails if the client is slower than `pace` in the middle of something.
     pub(crate) fn new(reader: ReadHalf, pace: Pace) -> Inbox {
         Inbox { reader, ahead: Vec::with_capacity(AHEAD), taken: 0, pace }
     }
@@ -31,9 +31,9 @@ impl Inbox {
         self.ahead.len() == self.taken
     }
 
-    /// Waits for as long as it takes until there is something; false if nothing comes any more.
+    /// Waits without limit until bytes arrive; false if the client closed the connection.
     ///
-    /// Nothing is lost if this is dropped before it ends.
+    /// Cancel safe: no bytes are lost.
     pub(crate) async fn wait(&mut self) -> Result<bool, NbdError> {
         Ok(!self.is_empty() || self.fill().await.map_err(NbdError::Io)? > 0)
     }
@@ -72,7 +72,7 @@ impl Inbox {
         Ok(())
     }
 
-    /// Reads `len` bytes, which are a part of `what`, and forgets them.
+    /// Reads and discards `len` bytes, which are a part of `what`.
     pub(crate) async fn skip(&mut self, len: usize, what: &'static str) -> Result<(), NbdError> {
         let mut rest = len;
         let transfer = self.pace.begin(what, len);
@@ -87,7 +87,7 @@ impl Inbox {
         }
     }
 
-    /// Reads until the client closes the connection, and forgets it all.
+    /// Reads and discards bytes until the client closes the connection.
     pub(crate) async fn drain(&mut self) -> Result<(), NbdError> {
         while self.fill().await.map_err(NbdError::Io)? > 0 {
             self.taken = self.ahead.len();
@@ -95,7 +95,7 @@ impl Inbox {
         Ok(())
     }
 
-    /// Takes into the front of `bytes` what was read ahead; the rest of `bytes`.
+    /// Moves bytes that were read ahead to the front of `bytes`, and returns the rest of `bytes`.
     fn take_ahead<'b>(&mut self, bytes: &'b mut [u8]) -> &'b mut [u8] {
         let len = bytes.len().min(self.ahead.len() - self.taken);
         let (front, rest) = bytes.split_at_mut(len);
@@ -104,7 +104,7 @@ impl Inbox {
         rest
     }
 
-    /// Reads something, once all that was read ahead has been taken; 0 if nothing comes any more.
+    /// Reads some bytes; 0 at the end. All bytes read ahead must have been consumed.
     async fn fill(&mut self) -> io::Result<usize> {
         assert!(self.is_empty(), "what was read ahead would be lost");
         self.ahead.clear();

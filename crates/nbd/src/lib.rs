@@ -1,24 +1,24 @@
-//! Serves block devices by the NBD protocol.
+//! Serves block devices over the NBD protocol.
 //!
 //! A [`Server`] listens on TCP and Unix sockets and gives clients access to its [`Export`]s, each
 //! of them a [`BlockDevice`](onefold_block::BlockDevice) under a name. It speaks the fixed newstyle
 //! handshake with TLS, simple and structured replies, and the metadata context `base:allocation`.
-//! Not spoken: the handshakes before the fixed newstyle, TLS with shared keys, extended headers.
+//! It does not support older handshakes, TLS with pre-shared keys or extended headers.
 //!
-//! # The way of a request
+//! # Path of a request
 //!
 //! ```text
 //! socket ── reader ── jobs ──▶ workers ── replies ──▶ writer ── socket
 //!              ▲                                         │
-//!              └───────── room for requests ◀────────────┘
+//!              └──────────── request slots ◀─────────────┘
 //! ```
 //!
-//! Each connection has a reader and a writer, tasks that take no thread while they wait. The
-//! reader judges requests, takes buffers and hands jobs to workers, threads that all connections
-//! share, which call the device: some for reads, some for writes, and some for what waits for the
-//! disk, so that flushes keep no read waiting. Replies leave in the order in which calls end, several at once. A
-//! request has room from its header to its reply; where a connection has used all of it, or the
-//! server its memory, the reader stops reading.
+//! Each connection has a reader task and a writer task, which occupy no thread while they wait. The reader
+//! validates requests, takes buffers and hands jobs to workers. Workers are threads that all connections
+//! share and that call the device. Reads, writes and calls that wait for the disk have separate workers,
+//! so that flushes do not delay reads. Replies leave in the order in which calls complete, several
+//! together. A request occupies a slot of its connection from its header to its reply. While all slots of
+//! the connection, or all memory of the server, are in use, the reader stops reading.
 //!
 //! A write reaches the device only when all its bytes have arrived.
 

@@ -2,35 +2,33 @@ use std::time::Duration;
 
 use crate::ServerError;
 
-/// What clients can make a server spend.
+/// Limits on the resources that clients can use.
 ///
-/// Memory is bounded by [`buffers`](Limits::buffers), with up to 32 MiB on top that are kept to be
-/// used again, and by about 200 KiB for each connection that does its worst; of a Unix socket the
-/// kernel keeps up to 416 KiB more.
+/// Memory is bounded by [`buffers`](Limits::buffers), plus up to 32 MiB of buffers kept for reuse, plus
+/// about 200 KiB per connection in the worst case. For a Unix socket the kernel holds up to 416 KiB more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The most bytes that one request reads or writes; what asks for more is refused. Clients that
-    /// ask for block sizes are told this number. Those that do not ask assume 32 MiB, and some send
-    /// more.
+    /// The maximum bytes of one read or write; longer requests are refused. The server sends this number to
+    /// clients that request block sizes. Other clients assume 32 MiB, and some send more.
     pub max_request: u32,
-    /// The most requests of one connection that are under way; further ones are not read.
+    /// The maximum number of requests in flight per connection; further ones are not read.
     pub in_flight: u32,
-    /// The most bytes that all requests together hold, and those of one connection a quarter of it,
-    /// or one request of the longest kind. One that needs more waits.
+    /// The maximum bytes of all requests together. One connection may use a quarter of it, or one request
+    /// of maximum length. A request that needs more waits.
     pub buffers: u64,
-    /// The most clients that are served at once. A further one that has chosen an export waits for
-    /// its turn.
+    /// The maximum number of clients served concurrently. A further client that has chosen an export waits
+    /// for a place.
     pub connections: u32,
-    /// The most clients that have not chosen an export yet, or wait for their turn. For a further one
-    /// the oldest of them is ended; if that came less than a second ago, the further one waits.
+    /// The maximum number of clients that have not chosen an export, or wait for a place. A further client
+    /// replaces the oldest of them, or waits while the oldest is younger than a second.
     pub handshakes: u32,
-    /// How long a client may take until it is served.
+    /// How long a handshake may take, including the wait for a place.
     pub handshake: Duration,
-    /// How long a client may stop in the middle of a request, or let a reply wait. Between requests
-    /// it may be silent for ever.
+    /// How long a client may stall in the middle of a request, or while a reply waits. Between requests it
+    /// may be silent without limit.
     pub stall: Duration,
-    /// The bytes a second that a client must send of a request, and take of replies that are ready,
-    /// while these are under way: they may take `stall` and a second for so many bytes.
+    /// The minimum rate in bytes per second at which a client must send a request and receive ready
+    /// replies. A transfer may take `stall` plus one second for this many bytes.
     pub least_rate: u32,
 }
 
@@ -49,28 +47,28 @@ impl Default for Limits {
     }
 }
 
-/// The longest string of the protocol, in bytes; names of exports are such.
+/// The longest string of the protocol, such as a name of an export, in bytes.
 pub(crate) const MAX_STRING: usize = 4096;
-/// The most data of one option, in bytes.
+/// The maximum data of one option, in bytes.
 pub(crate) const MAX_OPTION: u32 = 64 << 10;
-/// The most options of one handshake, beside [`OPTIONS_EACH`].
+/// The maximum number of options in one handshake, in addition to [`OPTIONS_EACH`].
 pub(crate) const MAX_OPTIONS: u32 = 1024;
-/// The most options for each export there is, on top of that: `nbdinfo --list` asks for all exports
-/// in one handshake, with some ten options for each.
+/// The number of options allowed in addition for each export: `nbdinfo --list` requests all exports in one
+/// handshake, with about ten options each.
 pub(crate) const OPTIONS_EACH: u32 = 16;
-/// The most queries for metadata contexts in one option.
+/// The maximum number of queries for metadata contexts in one option.
 pub(crate) const MAX_QUERIES: u32 = 64;
-/// The most extents in one reply. Clients ask again from where a reply ends.
+/// The maximum number of extents in one reply. Clients continue from the end of a reply.
 pub(crate) const MAX_EXTENTS: usize = 8191;
-/// The bytes of a buffer for these: the context's number, and a length and flags for each.
+/// The length of a buffer for these extents: the context's number, and a length and flags for each.
 const EXTENTS_LEN: u32 = 64 << 10;
 const _: () = assert!(4 + 8 * MAX_EXTENTS <= EXTENTS_LEN as usize);
-/// The most of a device's error that a client is told, in bytes.
+/// The maximum length of a device's error message that a client receives, in bytes.
 pub(crate) const MAX_MESSAGE: usize = 1024;
-/// How long a connection that has ended waits for the client to close it, so that the last replies
-/// are not lost to it.
+/// How long an ended connection waits for the client to close it, so that the client does not lose the last
+/// replies.
 pub(crate) const LINGER: Duration = Duration::from_secs(1);
-/// How long clients may take for their last replies when the server ends.
+/// How long clients may take to receive their last replies when the server shuts down.
 pub(crate) const DELIVERY: Duration = Duration::from_secs(5);
 
 impl Limits {
@@ -91,12 +89,12 @@ impl Limits {
         expected(self.buffers <= 1 << 40, "at most 1 TiB of buffers")
     }
 
-    /// The most bytes that a request holds.
+    /// The maximum bytes that a request holds.
     fn longest(&self) -> u64 {
         self.max_request.next_power_of_two().max(EXTENTS_LEN).into()
     }
 
-    /// The most bytes that requests of one connection hold.
+    /// The maximum bytes that requests of one connection hold.
     pub(crate) fn share(&self) -> u64 {
         self.longest().max(self.buffers / 4)
     }

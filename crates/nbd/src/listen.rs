@@ -22,43 +22,42 @@ use crate::stream::Stream;
 
 /// Clients of a Unix socket that may wait to be accepted.
 const WAITING: i32 = 1024;
-/// After so long without a packet the other machine is asked whether it is there, as often as this.
+/// The keep-alive interval: after this time without a packet the kernel probes the other machine.
 const SILENCE: Duration = Duration::from_secs(60);
 const ASK_EVERY: Duration = Duration::from_secs(10);
 const ASK_TIMES: u32 = 6;
-/// It is not asked while it has not acknowledged all that was sent, for which it may take so long.
+/// The user timeout: how long sent bytes may stay unacknowledged. The kernel sends no probes meanwhile.
 const UNANSWERED: Duration = Duration::from_secs(120);
 
-/// Bytes that a Unix socket may hold until the client reads them, as the kernel counts. Who found no
-/// room is woken when three quarters are free: with half as much, which is what Linux gives, the client
-/// has read the rest before there is more.
+/// Bytes that a Unix socket may hold until the client reads them, as the kernel counts. The kernel wakes a
+/// blocked writer when three quarters are free. With half of this, the default of Linux, the client reads
+/// the rest before the writer adds more.
 const UNREAD: usize = 416 << 10;
 
-/// Where a server is to listen.
+/// An address on which a server is to listen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Listen {
-    /// On a TCP port; 0 takes one that is free.
+    /// A TCP port; 0 selects a free one.
     Tcp(SocketAddr),
-    /// On a TCP port of a host, `localhost:10809` for one: on each address that the name stands for
-    /// when the server starts. Addresses that this machine does not have are left out, unless it has
-    /// none of them.
+    /// A TCP port of a host, such as `localhost:10809`: each address of the name when the server starts.
+    /// Addresses that this machine does not have are skipped, unless it has none of them.
     Host(String),
-    /// On a Unix socket of this name. Who may connect is a matter of the permissions of its folder
-    /// and of [`Config::unix_mode`](crate::Config::unix_mode). One that a dead server left behind is
-    /// replaced.
+    /// A Unix socket of this name. The permissions of its folder and
+    /// [`Config::unix_mode`](crate::Config::unix_mode) decide which users may connect. The socket of a
+    /// dead server is replaced.
     Unix(PathBuf),
 }
 
-/// Where a server listens, or where a client is.
+/// The address of a listening server, or of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
     /// A host and a port.
     Tcp(SocketAddr),
-    /// A Unix socket; clients have no other name than the server's.
+    /// A Unix socket; clients have the name of the server's socket.
     Unix(PathBuf),
     /// A Unix socket without a name in the file system.
     Unnamed,
-    /// A connection that was handed over.
+    /// A connection that the caller passed in.
     Adopted,
 }
 
@@ -68,21 +67,21 @@ impl fmt::Display for Address {
             Address::Tcp(address) => address.fmt(f),
             Address::Unix(path) => path.display().fmt(f),
             Address::Unnamed => f.write_str("a Unix socket without a path"),
-            Address::Adopted => f.write_str("a connection that was handed over"),
+            Address::Adopted => f.write_str("an inherited connection"),
         }
     }
 }
 
-/// A socket that listens.
+/// A listening socket.
 pub(crate) enum Listener {
     Tcp(TcpListener, SocketAddr),
-    /// One that this server bound.
+    /// A socket that this server bound.
     Unix(UnixListener, BoundPath),
-    /// One that whoever started the server bound, and where.
+    /// A socket that was inherited, and its address.
     InheritedUnix(UnixListener, Address),
 }
 
-/// The name of a Unix socket, which it loses when this is dropped.
+/// The name of a Unix socket, which is removed when this is dropped.
 pub(crate) struct BoundPath(PathBuf);
 
 impl Drop for BoundPath {
@@ -93,7 +92,7 @@ impl Drop for BoundPath {
 }
 
 impl Listener {
-    /// The sockets of one place. Must be called within a runtime.
+    /// The sockets of one address. Must be called within a runtime.
     pub(crate) async fn bind(place: &Listen, unix_mode: u32) -> Result<Vec<Listener>, ServerError> {
         match place {
             Listen::Tcp(address) => {
@@ -111,7 +110,7 @@ impl Listener {
         }
     }
 
-    /// A socket that listens already, for TCP or Unix clients. Must be called within a runtime.
+    /// A socket that already listens for TCP or Unix clients. Must be called within a runtime.
     pub(crate) fn inherit(socket: OwnedFd) -> Result<Listener, ServerError> {
         let number = socket.as_raw_fd();
         inherit(socket).map_err(|source| ServerError::Inherited { socket: number, source })
@@ -125,7 +124,7 @@ impl Listener {
         }
     }
 
-    /// The next client.
+    /// Accepts the next client.
     pub(crate) async fn accept(&self) -> io::Result<(Box<dyn Stream>, Address)> {
         match self {
             Listener::Tcp(listener, _) => {
@@ -166,7 +165,7 @@ async fn bind_host(host: &str) -> io::Result<Vec<Listener>> {
     Ok(listeners)
 }
 
-/// Whether an address could not be bound because this machine does not have it.
+/// Whether binding failed because this machine does not have the address.
 fn is_of_elsewhere(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::AddrNotAvailable
         || error.raw_os_error() == Some(Errno::AFNOSUPPORT.raw_os_error())
@@ -198,8 +197,8 @@ fn inherit_unix(listener: std::os::unix::net::UnixListener) -> io::Result<Listen
     Ok(Listener::InheritedUnix(UnixListener::from_std(listener)?, address))
 }
 
-/// Replies leave at once, and a client whose machine died is noticed within two minutes: until then it
-/// counts as one that uses its export.
+/// Makes replies leave immediately, and detects a dead machine within two minutes: until then its client
+/// counts as a user of its export.
 fn prepare(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     sockopt::set_tcp_keepidle(stream, SILENCE)?;
@@ -210,7 +209,7 @@ fn prepare(stream: &TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// Lets the socket hold [`UNREAD`] bytes; more, if the system has it so. A hint.
+/// Lets the socket hold at least [`UNREAD`] bytes. A hint.
 pub(crate) fn widen(stream: &UnixStream) {
     if sockopt::socket_send_buffer_size(stream).is_ok_and(|held| held < UNREAD) {
         // The kernel doubles what it is asked for, for what it keeps beside the bytes. A socket that
@@ -219,7 +218,7 @@ pub(crate) fn widen(stream: &UnixStream) {
     }
 }
 
-/// A socket that has `mode` from the moment that anybody can connect to it.
+/// A socket that has `mode` before any client can connect to it.
 fn listen_at(path: &Path, mode: u32) -> io::Result<UnixListener> {
     let (family, kind) = (AddressFamily::UNIX, SocketType::STREAM);
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;

@@ -2,12 +2,12 @@
 
 use crate::limits::{MAX_QUERIES, MAX_STRING};
 
-/// Why the data of an option are not what they should be.
+/// Why the data of an option are invalid.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Bad {
-    /// They contradict themselves or the protocol.
+    /// They violate the protocol.
     Invalid(&'static str),
-    /// They are more than is taken.
+    /// They exceed a limit.
     TooBig(&'static str),
 }
 
@@ -15,7 +15,7 @@ pub(crate) enum Bad {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct InfoQuery<'a> {
     pub(crate) name: &'a str,
-    /// What else than the mandatory is to be told.
+    /// The requested items besides the mandatory one.
     pub(crate) wanted: Vec<u16>,
 }
 
@@ -65,11 +65,11 @@ pub(crate) fn string(bytes: &[u8]) -> Result<&str, Bad> {
     }
     match str::from_utf8(bytes) {
         Ok(text) if !text.contains('\0') => Ok(text),
-        _ => Err(Bad::Invalid("a string that is no UTF-8, or has zeroes")),
+        _ => Err(Bad::Invalid("a string that is not UTF-8, or has zeroes")),
     }
 }
 
-/// What of the data has not been taken yet.
+/// The data that have not been consumed yet.
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
@@ -97,7 +97,7 @@ impl<'a> Fields<'a> {
     }
 
     fn end(&self) -> Result<(), Bad> {
-        if self.0.is_empty() { Ok(()) } else { Err(Bad::Invalid("data behind the last field")) }
+        if self.0.is_empty() { Ok(()) } else { Err(Bad::Invalid("data after the last field")) }
     }
 }
 
@@ -132,11 +132,11 @@ mod tests {
     fn data_that_are_too_long_are_invalid() {
         assert_eq!(
             InfoQuery::decode(&[0, 0, 0, 0, 0, 0, 9]),
-            Err(Bad::Invalid("data behind the last field"))
+            Err(Bad::Invalid("data after the last field"))
         );
         assert_eq!(
             ContextQuery::decode(&[0, 0, 0, 0, 0, 0, 0, 0, 9]),
-            Err(Bad::Invalid("data behind the last field"))
+            Err(Bad::Invalid("data after the last field"))
         );
     }
 

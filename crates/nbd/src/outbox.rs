@@ -1,8 +1,8 @@
-//! Replies on their way to a client.
+//! Replies in flight to a client.
 //!
-//! The thread that has replies writes them itself, as far as the socket takes them at once: to wake
-//! another one for that takes longer. While somebody writes, others leave their replies to that one.
-//! What the socket does not take is left to the connection's [`Delivery`], a task that can wait.
+//! The thread that has replies writes them itself while the socket takes them without blocking, because
+//! waking another thread takes longer. While one thread writes, others queue their replies for it. The
+//! bytes that the socket does not take are left to the connection's [`Delivery`], a task that can wait.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -20,56 +20,57 @@ use crate::pace::Pace;
 use crate::reply::Reply;
 use crate::stream::WriteHalf;
 
-/// The most replies that are written at once.
+/// The maximum number of replies written by one call.
 const BATCH: usize = 64;
-/// Bytes that a socket may take at once. It never takes many more: these are left to the delivery, so
-/// that whoever has them does something else meanwhile.
+/// The maximum number of bytes that a worker writes. More are left to the delivery, so that the worker can
+/// continue with other jobs.
 const AT_ONCE: usize = 128 << 10;
-/// What a client does that is given up if it is slow.
+/// What a slow client was doing, for its error.
 const TAKING: &str = "taking a reply";
 
-/// Where replies to one client are left.
+/// The queue of replies to one client.
 pub(crate) struct Outbox {
     state: Mutex<State>,
-    /// Told when there is something for the delivery.
+    /// Notified when there is work for the delivery.
     left: Notify,
 }
 
 struct State {
-    /// Not more than the connection has requests in flight.
+    /// At most as many as the connection has requests in flight.
     waiting: VecDeque<Reply>,
     turn: Turn,
-    /// Whether no more will come.
+    /// Whether no more replies will come.
     is_closed: bool,
-    /// Whether nobody takes replies any more.
+    /// Whether replies are discarded.
     is_over: bool,
 }
 
-/// Who writes.
+/// Which thread or task writes.
 enum Turn {
-    /// Nobody, and nothing waits.
+    /// None, and no reply waits.
     Free(Box<Writing>),
-    /// Somebody, who looks again for what waits before ending that.
+    /// A thread, which looks for waiting replies again before it ends.
     Taken,
-    /// The delivery, as soon as it comes.
+    /// The delivery, when it runs.
     Left(Box<Writing>),
-    /// Nobody any more.
+    /// None: writing failed.
     Failed(io::Error),
 }
 
 /// Replies that are written together.
 struct Writing {
     writer: WriteHalf,
-    /// Those that have not left whole. One that has gives its memory back while others are under way.
+    /// Replies that are not completely written. A written reply frees its memory while others are still
+    /// written.
     batch: VecDeque<Reply>,
-    /// Bytes that are to be written.
+    /// Bytes still to be written.
     len: usize,
-    /// Bytes of the first reply that have been.
+    /// Bytes of the first reply already written.
     written: usize,
 }
 
 impl Outbox {
-    /// Replies go to `writer`; what is not taken at once is what the delivery is for.
+    /// An outbox that writes to `writer`, and the delivery for bytes that it does not take immediately.
     pub(crate) fn new(writer: WriteHalf) -> (Arc<Outbox>, Delivery) {
         let writing = Writing { writer, batch: VecDeque::with_capacity(BATCH), len: 0, written: 0 };
         let state = State {
@@ -82,8 +83,8 @@ impl Outbox {
         (outbox.clone(), Delivery(outbox))
     }
 
-    /// Sends `replies` behind those that were left before. Waits for nobody; if the connection has
-    /// ended, they are forgotten.
+    /// Sends `replies` after those that are queued. Never blocks. If the connection has ended, the replies
+    /// are discarded.
     pub(crate) fn send(&self, replies: impl IntoIterator<Item = Reply>) {
         let mut state = self.lock();
         if state.is_over {
@@ -113,8 +114,8 @@ impl Outbox {
         }
     }
 
-    /// Says that no more will come: once all have left, the delivery closes the connection in this
-    /// direction.
+    /// Declares that no more replies will come: when all are written, the delivery closes this direction of
+    /// the connection.
     pub(crate) fn close(&self) {
         self.lock().is_closed = true;
         self.left.notify_one();
@@ -126,7 +127,7 @@ impl Outbox {
 }
 
 impl State {
-    /// What to write with, if nobody has it.
+    /// The writing state, if no thread has it.
     fn take_free(&mut self) -> Option<Box<Writing>> {
         match mem::replace(&mut self.turn, Turn::Taken) {
             Turn::Free(writing) => Some(writing),
@@ -137,21 +138,22 @@ impl State {
         }
     }
 
-    /// What is forgotten once nobody takes replies, to be dropped without the lock.
+    /// Removes the queued replies once replies are discarded, to be dropped without the lock.
     fn forget(&mut self) -> (VecDeque<Reply>, Turn) {
         (mem::take(&mut self.waiting), mem::replace(&mut self.turn, Turn::Taken))
     }
 }
 
 impl Writing {
-    /// Takes the first of `waiting`; what was taken before has been written.
+    /// Takes the first replies of `waiting`. All replies taken before must have been written.
     fn take(&mut self, waiting: &mut VecDeque<Reply>) {
         self.batch.extend(waiting.drain(..waiting.len().min(BATCH)));
         self.len = self.batch.iter().map(Reply::len).sum();
         self.written = 0;
     }
 
-    /// Writes as much as the socket takes; pending if that is not all, or there is too much for that.
+    /// Writes as much as the socket takes; pending if that is not all, or if there are too many bytes for a
+    /// worker.
     fn write_at_once(&mut self) -> Poll<io::Result<()>> {
         if self.len > AT_ONCE {
             return Poll::Pending;
@@ -162,7 +164,7 @@ impl Writing {
         Poll::Ready(Ok(()))
     }
 
-    /// Writes a part; whether nothing is left.
+    /// Writes a part, and returns whether nothing is left.
     fn poll_part(&mut self, context: &mut Context<'_>) -> Poll<io::Result<bool>> {
         if self.len > 0 {
             let parts = self.batch.iter().flat_map(Reply::parts);
@@ -181,7 +183,7 @@ impl Writing {
         Poll::Ready(Ok(true))
     }
 
-    /// So many bytes more have been written.
+    /// Records that this many further bytes have been written.
     fn let_go(&mut self, written: usize) {
         self.len -= written;
         self.written += written;
@@ -194,12 +196,12 @@ impl Writing {
     }
 }
 
-/// Writes what the socket did not take at once. When this is dropped, replies are forgotten.
+/// Writes the bytes that the socket did not take immediately. When this is dropped, replies are discarded.
 pub(crate) struct Delivery(Arc<Outbox>);
 
 impl Delivery {
-    /// Writes what is left until there can be no more; then closes the connection in this direction.
-    /// A client that is slower than `pace` is given up.
+    /// Writes the remaining bytes until no more can come, then closes this direction of the connection.
+    /// Fails if the client is slower than `pace`.
     pub(crate) async fn run(self, pace: Pace) -> Result<(), NbdError> {
         while let Some(mut writing) = self.next().await? {
             loop {
@@ -222,7 +224,7 @@ impl Delivery {
         }
     }
 
-    /// The next that is left; none if all has been written and no more will come.
+    /// The next replies to write; none if all have been written and no more will come.
     async fn next(&self) -> Result<Option<Box<Writing>>, NbdError> {
         loop {
             {

@@ -1,4 +1,4 @@
-//! How slow a client may be in the middle of something.
+//! The minimum speed of a client in the middle of a transfer.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use tokio::time::timeout;
 
 use crate::{Limits, NbdError};
 
-/// How slow a client may be in the middle of something.
+/// The minimum speed of a client in the middle of a transfer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
     stall: Duration,
@@ -15,12 +15,12 @@ pub(crate) struct Pace {
     least_rate: u32,
 }
 
-/// Bytes that are on their way from a client or to it.
+/// A transfer of bytes from a client or to it.
 pub(crate) struct Transfer {
     what: &'static str,
-    /// How long they may stop.
+    /// How long it may stall.
     stall: Duration,
-    /// How long all of them may take.
+    /// How long all of it may take.
     whole: Duration,
     begun: Instant,
 }
@@ -30,7 +30,7 @@ impl Pace {
         Pace { stall: limits.stall, least_rate: limits.least_rate }
     }
 
-    /// Begins to move `len` bytes, which are a part of `what`.
+    /// Begins the transfer of `len` bytes, which are a part of `what`.
     pub(crate) fn begin(self, what: &'static str, len: usize) -> Transfer {
         let moving = Duration::from_millis(len as u64 * 1000 / u64::from(self.least_rate));
         Transfer { what, stall: self.stall, whole: self.stall + moving, begun: Instant::now() }
@@ -38,7 +38,7 @@ impl Pace {
 }
 
 impl Transfer {
-    /// Moves some of the bytes, unless that takes too long, by itself or with what was before.
+    /// Transfers some of the bytes. Fails if this step, or the whole transfer, takes too long.
     pub(crate) async fn part<T>(
         &self,
         moving: impl Future<Output = io::Result<T>>,

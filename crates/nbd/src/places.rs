@@ -1,4 +1,4 @@
-//! Who may be connected: some clients that are served, and some that have not chosen an export yet.
+//! Limits on connections: clients that are served, and clients that have not chosen an export yet.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,16 +7,16 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-/// How long a handshake goes on though others wait. Whoever is honest is through by then.
+/// How long a handshake may continue while other clients wait. An honest client completes it in this time.
 const SPARED: Duration = Duration::from_secs(1);
 
-/// The handshakes under way. Anybody who reaches the server can begin one, so that none waits long
-/// for another: where there are too many, the oldest ends.
+/// The handshakes in progress. Any client that reaches the server can begin one. So that no client blocks
+/// others for long, the oldest handshake is ended when there are too many.
 pub(crate) struct Handshakes {
     most: usize,
-    /// The oldest first.
+    /// Ordered by age, the oldest first.
     begun: Mutex<VecDeque<Arc<Begun>>>,
-    /// Told when one has ended.
+    /// Notified when a handshake has ended.
     ended: Notify,
 }
 
@@ -26,7 +26,7 @@ struct Begun {
     end: Notify,
 }
 
-/// A handshake under way.
+/// A handshake in progress.
 pub(crate) struct Handshake {
     all: Arc<Handshakes>,
     begun: Arc<Begun>,
@@ -37,7 +37,7 @@ impl Handshakes {
         Arc::new(Handshakes { most: most as usize, begun: Mutex::default(), ended: Notify::new() })
     }
 
-    /// Begins one as soon as there is room, or the oldest may be ended for it.
+    /// Begins a handshake when there is a place, or when the oldest may be ended.
     pub(crate) async fn begin(self: &Arc<Handshakes>) -> Handshake {
         loop {
             // made before it is looked, so that no end is missed
@@ -49,7 +49,7 @@ impl Handshakes {
         }
     }
 
-    /// An error is how long the oldest has still to be spared.
+    /// On error, returns how long the oldest handshake must still be spared.
     fn try_begin(self: &Arc<Handshakes>) -> Result<Handshake, Duration> {
         let mut all = self.lock();
         let now = Instant::now();
@@ -73,7 +73,7 @@ impl Handshakes {
 }
 
 impl Handshake {
-    /// Waits until it must end for a newer one.
+    /// Waits until this handshake must end for a newer one.
     pub(crate) async fn is_displaced(&self) {
         self.begun.end.notified().await;
     }
@@ -86,9 +86,9 @@ impl Drop for Handshake {
     }
 }
 
-/// Whether a connection has a place among those that are served at once.
+/// The state of a connection's place among the clients that are served.
 pub(crate) enum Place {
-    /// It has none, and does not ask for one yet.
+    /// It has none and does not wait for one yet.
     Later,
     /// It waits for one.
     Awaited,

@@ -13,7 +13,7 @@ use crate::wire::{CHUNK_MAGIC, SIMPLE_REPLY_MAGIC, chunk, command};
 /// The longest head: that of a chunk, and the offset of its data.
 const MAX_HEAD: usize = 28;
 
-/// To which request a reply belongs, and in which form it goes.
+/// The request that a reply belongs to, and the form of the reply.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReplyTo {
     pub(crate) cookie: u64,
@@ -22,12 +22,12 @@ pub(crate) struct ReplyTo {
     pub(crate) is_structured: bool,
 }
 
-/// A reply as it goes over the wire.
+/// A reply in wire format.
 pub(crate) struct Reply {
     head: [u8; MAX_HEAD],
     head_len: usize,
     body: Body,
-    /// Among the requests of its connection.
+    /// The slot among the requests of its connection.
     _room: OwnedSemaphorePermit,
 }
 
@@ -38,7 +38,7 @@ enum Body {
 }
 
 impl Reply {
-    /// What is said to a request with this `outcome`, which has `room` until that is written.
+    /// The reply to a request with this `outcome`, which occupies `room` until the reply is written.
     pub(crate) fn new(
         to: ReplyTo,
         outcome: Result<Done, Failure>,
@@ -99,7 +99,7 @@ impl Reply {
         self.parts().iter().map(|part| part.len()).sum()
     }
 
-    /// Its bytes; the second part may have none.
+    /// Its bytes; the second part may be empty.
     pub(crate) fn parts(&self) -> [IoSlice<'_>; 2] {
         let body = match &self.body {
             Body::None => &[],
@@ -110,7 +110,7 @@ impl Reply {
     }
 }
 
-/// A failure as its number and a message that is short enough.
+/// A failure as its error number and a message of limited length.
 fn error(failure: &Failure) -> Vec<u8> {
     let mut message = failure.message.replace('\0', " ");
     while message.len() > MAX_MESSAGE {

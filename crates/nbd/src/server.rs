@@ -17,24 +17,24 @@ use crate::places::{Handshakes, Place};
 use crate::workers::Workers;
 use crate::{Address, Config, Event, Export, Limits, ServerError, Tls};
 
-/// As many requests as could ever be under way in one server.
+/// More requests than can ever be in flight in one server.
 const GATE: u32 = 1 << 29;
-/// How long to wait before accepting again, where that failed for want of something.
+/// How long to wait before accepting again after a lack of resources.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// Threads that move bytes, at most. What takes time is done by workers.
+/// The maximum number of I/O threads. Workers do everything that takes time.
 const MOST_MOVERS: usize = 2;
 
 /// Serves exports until it is shut down or dropped.
 ///
-/// A server that is dropped ends at once, with the requests under way unanswered and nothing
-/// flushed; see [`shutdown`](Server::shutdown).
+/// A server that is dropped ends immediately: requests in flight get no reply and nothing is flushed. See
+/// [`shutdown`](Server::shutdown).
 pub struct Server {
     runtime: Runtime,
     shared: Arc<Shared>,
     addresses: Vec<Address>,
 }
 
-/// What all connections share.
+/// State that all connections share.
 pub(crate) struct Shared {
     pub(crate) exports: Exports,
     pub(crate) tls: Option<Tls>,
@@ -42,8 +42,7 @@ pub(crate) struct Shared {
     pub(crate) buffers: Arc<Buffers>,
     pub(crate) workers: Workers,
     pub(crate) on_event: Arc<dyn Fn(Event<'_>) + Send + Sync>,
-    /// A permit for each request that has not been done. A shutdown takes all of them, so that there are none
-    /// for new requests.
+    /// A permit for each uncompleted request. A shutdown takes all permits, so that new requests get none.
     pub(crate) gate: Arc<Semaphore>,
     /// A permit for each client that is served.
     pub(crate) connections: Arc<Semaphore>,
@@ -51,17 +50,17 @@ pub(crate) struct Shared {
     phase: watch::Sender<Phase>,
 }
 
-/// How near the end is.
+/// The phase of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Phase {
     Serving,
-    /// Nothing new is begun.
+    /// No new request begins.
     Draining,
-    /// Connections close as soon as their replies are out.
+    /// Connections close when their replies are sent.
     Closing,
 }
 
-/// Tells when connections are to close.
+/// Notifies when connections must close.
 pub(crate) struct Closing(watch::Receiver<Phase>);
 
 impl Closing {
@@ -76,7 +75,7 @@ impl Shared {
         self.limits.connections - self.connections.available_permits() as u32
     }
 
-    /// Whether nothing new is to be begun.
+    /// Whether no new request may begin.
     pub(crate) fn is_ending(&self) -> bool {
         *self.phase.borrow() > Phase::Serving
     }
@@ -86,12 +85,12 @@ impl Shared {
     }
 }
 
-/// The exports of a server, which come and go while it runs. Does not keep the server.
+/// The exports of a server, which may change while it runs. Does not keep the server alive.
 #[derive(Clone)]
 pub struct ExportList(Weak<Shared>);
 
 impl ExportList {
-    /// Offers one more; clients may choose it once this returns.
+    /// Adds an export; clients may choose it when this returns.
     ///
     /// # Errors
     ///
@@ -100,16 +99,16 @@ impl ExportList {
         self.0.upgrade().ok_or(ServerError::Ended)?.exports.add(export)
     }
 
-    /// Takes an export back: nobody can choose it any more. If it is used, that is an error, unless
-    /// `is_forced`: then its connections close when what is under way on them has its replies.
+    /// Removes an export, so that clients can no longer choose it. If clients use it, this fails, unless
+    /// `is_forced`: then their connections close when requests in flight have their replies.
     ///
-    /// The device is flushed before its connections close, so that what was acknowledged before this
+    /// The device is flushed before its connections close, so that everything acknowledged before this
     /// call is durable.
     ///
     /// # Errors
     ///
-    /// [`ServerError::NoExport`], [`ServerError::ExportInUse`], or [`ServerError::Ended`]; or
-    /// [`ServerError::Flush`], and then it was taken back all the same.
+    /// [`ServerError::NoExport`], [`ServerError::ExportInUse`], or [`ServerError::Ended`]. After
+    /// [`ServerError::Flush`] the export is removed nevertheless.
     pub fn remove(&self, name: &str, is_forced: bool) -> Result<(), ServerError> {
         self.0.upgrade().ok_or(ServerError::Ended)?.exports.remove(name, is_forced)
     }
@@ -120,7 +119,7 @@ impl ExportList {
     }
 }
 
-/// A server that has its sockets and lets nobody in yet: clients that connect wait.
+/// A server that has bound its sockets and accepts no clients yet: connecting clients wait.
 pub struct BoundServer {
     runtime: Runtime,
     config: Config,
@@ -128,16 +127,16 @@ pub struct BoundServer {
 }
 
 impl BoundServer {
-    /// Where clients will be served, in the order in which the places were given.
+    /// The addresses of the server, in the order of the configuration.
     pub fn addresses(&self) -> Vec<Address> {
         self.listeners.iter().map(Listener::address).collect()
     }
 
-    /// Serves `exports` beside those of the configuration.
+    /// Serves `exports` in addition to those of the configuration.
     ///
     /// # Errors
     ///
-    /// [`ServerError::ExportName`], [`ServerError::SameName`], or want of threads.
+    /// [`ServerError::ExportName`], [`ServerError::SameName`], or [`ServerError::Threads`].
     pub fn serve(self, mut exports: Vec<Export>) -> Result<Server, ServerError> {
         let addresses = self.addresses();
         let BoundServer { runtime, mut config, listeners } = self;
@@ -161,7 +160,7 @@ impl BoundServer {
     }
 }
 
-/// Every socket that `config` asks for.
+/// All sockets that `config` names.
 async fn bind_all(config: &mut Config) -> Result<Vec<Listener>, ServerError> {
     let mut listeners = Vec::new();
     for place in &config.listen {
@@ -174,13 +173,13 @@ async fn bind_all(config: &mut Config) -> Result<Vec<Listener>, ServerError> {
 }
 
 impl Server {
-    /// Takes the sockets, on which clients wait until the server serves: so that a place that is
-    /// taken is known before anything long is begun.
+    /// Binds the sockets. Clients wait on them until the server serves. So the caller learns that an
+    /// address is in use before it begins anything long.
     ///
     /// # Errors
     ///
-    /// Limits that contradict the protocol or one another, places where nobody can listen, want of
-    /// threads.
+    /// Limits that contradict the protocol or one another, addresses on which the server cannot listen, or
+    /// [`ServerError::Threads`].
     pub fn bind(mut config: Config) -> Result<BoundServer, ServerError> {
         config.limits.check()?;
         let runtime = Builder::new_multi_thread()
@@ -202,16 +201,16 @@ impl Server {
         Server::bind(config)?.serve(Vec::new())
     }
 
-    /// Where clients can connect, in the order in which the places were given.
+    /// The addresses on which clients can connect, in the order of the configuration.
     pub fn addresses(&self) -> &[Address] {
         &self.addresses
     }
 
-    /// Serves a client that is connected already; false if as many are served as may be.
+    /// Serves a client that is already connected; false if the maximum number of clients is served.
     ///
     /// # Errors
     ///
-    /// The socket cannot be used so.
+    /// The socket cannot be made non-blocking.
     pub fn adopt(&self, socket: StdUnixStream) -> std::io::Result<bool> {
         let Ok(permit) = self.shared.connections.clone().try_acquire_owned() else {
             return Ok(false);
@@ -228,27 +227,27 @@ impl Server {
         Ok(true)
     }
 
-    /// How many clients are served.
+    /// The number of clients that are served.
     pub fn connections(&self) -> u32 {
         self.shared.connected()
     }
 
-    /// What can be changed, and asked, from elsewhere while the server runs.
+    /// A handle to list and change the exports while the server runs.
     pub fn exports(&self) -> ExportList {
         ExportList(Arc::downgrade(&self.shared))
     }
 
-    /// Ends in peace: lets nobody in, waits for the requests under way, flushes each device, and
-    /// closes the connections. New requests get an error meanwhile.
+    /// Shuts down cleanly: accepts no more clients, waits for the requests in flight, flushes each device
+    /// and closes the connections. New requests get an error.
     ///
-    /// It waits `patience` for the devices to do the requests, as long for each flush, and a few
-    /// seconds for clients to take their last replies. A connection on which they are not taken ends
-    /// with an error of its own, [`Event::Ended`]; what was asked for is done and durable all the same.
+    /// It waits `patience` for the devices to complete the requests, as long again for each flush, and a few
+    /// seconds for clients to receive their last replies. If a client does not receive them, only its
+    /// connection ends with an error, [`Event::Ended`]; its requests are completed and durable.
     ///
     /// # Errors
     ///
-    /// [`ServerError::Flush`] if a flush failed: what clients wrote since their last flush may be
-    /// lost. [`ServerError::StillBusy`] if a device had not done all requests.
+    /// [`ServerError::Flush`] if a flush failed: writes since the clients' last flush may be lost.
+    /// [`ServerError::StillBusy`] if a device did not complete all requests.
     pub fn shutdown(self, patience: Duration) -> Result<(), ServerError> {
         let Server { runtime, shared, .. } = self;
         let ended = runtime.block_on(shut_down(&shared, patience));
@@ -284,7 +283,7 @@ async fn shut_down(shared: &Arc<Shared>, patience: Duration) -> Result<(), Serve
     if is_idle { Ok(()) } else { Err(ServerError::StillBusy(patience)) }
 }
 
-/// Flushes every export, also behind one that fails; the first failure.
+/// Flushes every export, even after a failure, and returns the first failure.
 async fn flush_all(shared: &Shared, patience: Duration) -> Result<(), ServerError> {
     let mut outcome = Ok(());
     for export in shared.exports.all().iter().filter(|export| !export.is_read_only) {
@@ -301,7 +300,7 @@ async fn flush_all(shared: &Shared, patience: Duration) -> Result<(), ServerErro
     outcome
 }
 
-/// One for two cores, which movers share with workers and mostly with the client.
+/// One I/O thread per two cores, which the threads share with workers and often with the client.
 fn movers() -> usize {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     (cores / 2).clamp(1, MOST_MOVERS)
@@ -311,7 +310,7 @@ fn failed(object: String, error: impl std::error::Error + Send + Sync + 'static)
     BlockError::Io { object, source: Box::new(error) }
 }
 
-/// Lets clients in until the server ends.
+/// Accepts clients until the server ends.
 async fn listen(listener: Listener, shared: Arc<Shared>) {
     let mut phase = shared.phase.subscribe();
     tokio::select! {
@@ -320,7 +319,7 @@ async fn listen(listener: Listener, shared: Arc<Shared>) {
     }
 }
 
-/// Lets clients in, in the order in which they come. Does not return.
+/// Accepts clients in the order of their arrival. Does not return.
 async fn let_in(listener: &Listener, shared: &Arc<Shared>) {
     loop {
         match listener.accept().await {

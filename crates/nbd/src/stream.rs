@@ -1,17 +1,17 @@
-//! What a connection runs over.
+//! The byte stream of a connection.
 
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::server::TlsStream;
 
-/// The half of a connection that is read.
+/// The reading half of a connection.
 pub(crate) type ReadHalf = Box<dyn AsyncRead + Send + Unpin>;
-/// The half of a connection that is written.
+/// The writing half of a connection.
 pub(crate) type WriteHalf = Box<dyn AsyncWrite + Send + Unpin>;
 
 /// Bytes in both directions.
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {
-    /// Both directions apart, for two tasks.
+    /// Splits the two directions, for two tasks.
     fn split(self: Box<Self>) -> (ReadHalf, WriteHalf);
 }
 

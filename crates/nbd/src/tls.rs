@@ -12,16 +12,16 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::ServerError;
 
-/// Whether clients may go without TLS.
+/// Whether clients must use TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TlsMode {
-    /// They may, and are then asked for no certificate either.
+    /// Clients may use TLS. Without it they need no certificate either.
     Allowed,
-    /// They are told nothing and served nothing before TLS is on.
+    /// Clients get no information and no export before TLS is active.
     Required,
 }
 
-/// How clients may, or must, encrypt: by TLS 1.2 or 1.3.
+/// The TLS configuration, for TLS 1.2 or 1.3.
 #[derive(Clone)]
 pub struct Tls {
     pub(crate) mode: TlsMode,
@@ -29,10 +29,10 @@ pub struct Tls {
 }
 
 impl Tls {
-    /// Reads the server's chain of certificates, its own first, and its key, all in PEM.
+    /// Reads the server's certificate chain, its own certificate first, and its private key, all in PEM.
     ///
-    /// With `client_ca`, a file of certificates in PEM, a client must have a certificate that one
-    /// of them signed.
+    /// With `client_ca`, a file of certificates in PEM, a client must have a certificate signed by one of
+    /// them.
     ///
     /// # Errors
     ///

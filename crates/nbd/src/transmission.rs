@@ -1,4 +1,4 @@
-//! A connection while its client is served: requests come in, jobs and replies go out.
+//! The transmission phase of a connection: requests come in, jobs and replies go out.
 
 use std::future::poll_fn;
 use std::panic::resume_unwind;
@@ -24,7 +24,7 @@ use crate::wire::{Errno, Request, command as number};
 use crate::workers::{Job, Workers};
 use crate::{Address, Event, NbdError};
 
-/// Serves a client until it goes, breaks the rules, or the server ends.
+/// Serves a client until it disconnects, violates the protocol, or the server ends.
 pub(crate) async fn transmit(
     stream: Box<dyn Stream>,
     agreed: Agreed,
@@ -74,7 +74,7 @@ pub(crate) async fn transmit(
     Ok(())
 }
 
-/// What the only `delivery` ends with; nothing if the server is gone.
+/// The result of the only `delivery`; none if the server has ended.
 async fn delivered(delivery: &mut JoinSet<Result<(), NbdError>>) -> Result<(), NbdError> {
     let ended = delivery.join_next().await.expect("it is asked for once");
     match ended.map_err(JoinError::try_into_panic) {
@@ -84,9 +84,9 @@ async fn delivered(delivery: &mut JoinSet<Result<(), NbdError>>) -> Result<(), N
     }
 }
 
-/// Requests that came together, until the workers get them: so they are called once for all.
+/// Requests that arrived together, collected so that the workers are woken once for all of them.
 struct Collected<'a> {
-    /// Nobody waits for this lock: it is for the task of one connection alone.
+    /// The lock is never contended: only the task of one connection uses it.
     jobs: Mutex<Vec<Job>>,
     workers: &'a Workers,
 }
@@ -100,7 +100,7 @@ impl Collected<'_> {
         self.workers.submit(&mut self.jobs.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// What `future` gives, which may add some. Nothing stays here while it waits, or once it ended.
+    /// Runs `future`, which may add jobs. The jobs are submitted whenever it waits, and when it ends.
     async fn meanwhile<T>(&self, future: impl Future<Output = T>) -> T {
         let mut future = pin!(future);
         poll_fn(|context| {
@@ -112,15 +112,15 @@ impl Collected<'_> {
     }
 }
 
-/// Where requests come in.
+/// The receiver of requests.
 struct Intake<'a> {
     inbox: Inbox,
     agreed: Agreed,
     peer: &'a Address,
     shared: &'a Shared,
-    /// For requests of this connection.
+    /// Slots for requests of this connection.
     room: Arc<Semaphore>,
-    /// For their bytes.
+    /// The memory for their bytes.
     memory: Share,
     jobs: &'a Collected<'a>,
     outbox: Arc<Outbox>,
@@ -159,7 +159,7 @@ impl Intake<'_> {
         })
     }
 
-    /// Hands a request to the workers, or says why not.
+    /// Hands a request to the workers, or replies with an error.
     async fn take(&mut self, request: Request) -> Result<(), NbdError> {
         let room = self.room.clone().acquire_owned().await.expect("never closed");
         let is_write = request.command == number::WRITE;
@@ -208,7 +208,7 @@ impl Intake<'_> {
         command::judge(request, &self.agreed, self.shared.limits.max_request, size)
     }
 
-    /// Tells that a request is refused.
+    /// Reports that a request is refused.
     fn tell(&self, request: &Request, failure: &Failure) {
         (self.shared.on_event)(Event::Refused {
             peer: self.peer,

@@ -1,17 +1,16 @@
-//! Numbers of the protocol, and its headers of fixed length. All numbers travel with the highest
-//! byte first.
+//! Constants of the protocol, and its headers of fixed length. All numbers are big-endian.
 
-/// What a server says first, with [`OPTION_MAGIC`] behind it.
+/// The first bytes from a server, followed by [`OPTION_MAGIC`].
 pub(crate) const GREETING_MAGIC: u64 = u64::from_be_bytes(*b"NBDMAGIC");
-/// What begins each option.
+/// The magic number of an option.
 pub(crate) const OPTION_MAGIC: u64 = u64::from_be_bytes(*b"IHAVEOPT");
-/// What begins each reply to an option.
+/// The magic number of a reply to an option.
 pub(crate) const OPTION_REPLY_MAGIC: u64 = 0x0003_e889_0455_65a9;
-/// What begins each request.
+/// The magic number of a request.
 pub(crate) const REQUEST_MAGIC: u32 = 0x2560_9513;
-/// What begins a reply that is only an error number, and data if a client asked for no better.
+/// The magic number of a simple reply: an error number, and the data of a read.
 pub(crate) const SIMPLE_REPLY_MAGIC: u32 = 0x6744_6698;
-/// What begins a chunk of a structured reply.
+/// The magic number of a chunk of a structured reply.
 pub(crate) const CHUNK_MAGIC: u32 = 0x668e_33ef;
 
 /// Flags of the greeting, with the same bits in the client's answer.
@@ -20,7 +19,7 @@ pub(crate) mod greeting {
     pub(crate) const NO_ZEROES: u16 = 1 << 1;
 }
 
-/// What a client may ask for before it is served.
+/// Options of the handshake.
 pub(crate) mod option {
     pub(crate) const EXPORT_NAME: u32 = 1;
     pub(crate) const ABORT: u32 = 2;
@@ -33,7 +32,7 @@ pub(crate) mod option {
     pub(crate) const SET_META_CONTEXT: u32 = 10;
 }
 
-/// What a server answers to an option.
+/// Replies to options.
 pub(crate) mod answer {
     pub(crate) const ACK: u32 = 1;
     pub(crate) const SERVER: u32 = 2;
@@ -49,7 +48,7 @@ pub(crate) mod answer {
     pub(crate) const ERR_TOO_BIG: u32 = ERROR + 9;
 }
 
-/// What is told of an export.
+/// Information items about an export.
 pub(crate) mod info {
     pub(crate) const EXPORT: u16 = 0;
     pub(crate) const NAME: u16 = 1;
@@ -57,7 +56,7 @@ pub(crate) mod info {
     pub(crate) const BLOCK_SIZE: u16 = 3;
 }
 
-/// What an export can do.
+/// Flags of an export.
 pub(crate) mod transmission {
     pub(crate) const HAS_FLAGS: u16 = 1 << 0;
     pub(crate) const READ_ONLY: u16 = 1 << 1;
@@ -72,7 +71,7 @@ pub(crate) mod transmission {
     pub(crate) const SEND_FAST_ZERO: u16 = 1 << 11;
 }
 
-/// What a client asks for while it is served.
+/// Commands of requests.
 pub(crate) mod command {
     pub(crate) const READ: u16 = 0;
     pub(crate) const WRITE: u16 = 1;
@@ -85,7 +84,7 @@ pub(crate) mod command {
     pub(crate) const RESIZE: u16 = 8;
 }
 
-/// How it wants that done.
+/// Flags of requests.
 pub(crate) mod flag {
     pub(crate) const FUA: u16 = 1 << 0;
     pub(crate) const NO_HOLE: u16 = 1 << 1;
@@ -123,7 +122,7 @@ pub(crate) enum Errno {
     Shutdown = 108,
 }
 
-/// The head of an option; so many bytes of data follow it.
+/// The header of an option, and the length of the data after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OptionHeader {
     pub(crate) option: u32,
@@ -133,7 +132,7 @@ pub(crate) struct OptionHeader {
 impl OptionHeader {
     pub(crate) const LEN: usize = 16;
 
-    /// The header in `bytes`, or `None` if they do not begin as one does.
+    /// The header in `bytes`, or `None` if the magic number is wrong.
     pub(crate) fn decode(bytes: &[u8; Self::LEN]) -> Option<OptionHeader> {
         let (magic, rest) = bytes.split_first_chunk()?;
         let (option, rest) = rest.split_first_chunk()?;
@@ -145,12 +144,12 @@ impl OptionHeader {
     }
 }
 
-/// A request as it arrives; a write has so many bytes behind it.
+/// The header of a request; the data of a write follow it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Request {
     pub(crate) flags: u16,
     pub(crate) command: u16,
-    /// Comes back in the reply, whatever it means to the client.
+    /// An opaque value that the reply repeats.
     pub(crate) cookie: u64,
     pub(crate) offset: u64,
     pub(crate) len: u32,
@@ -159,7 +158,7 @@ pub(crate) struct Request {
 impl Request {
     pub(crate) const LEN: usize = 28;
 
-    /// The request in `bytes`, or `None` if they do not begin as one does.
+    /// The request in `bytes`, or `None` if the magic number is wrong.
     pub(crate) fn decode(bytes: &[u8; Self::LEN]) -> Option<Request> {
         let (magic, rest) = bytes.split_first_chunk()?;
         let (flags, rest) = rest.split_first_chunk()?;

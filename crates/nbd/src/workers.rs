@@ -1,8 +1,7 @@
 //! The threads that call devices.
 //!
-//! Calls that only read, changes and calls that wait for the disk have threads of their own. So reads
-//! wait neither for a sync nor behind writes that wait for room in a pool, however many clients flush
-//! or write.
+//! Reads, changes and calls that wait for the disk have separate threads. So reads wait neither for a sync
+//! nor for writes that wait for space in a pool, however many clients flush or write.
 
 use std::collections::VecDeque;
 use std::iter;
@@ -21,34 +20,34 @@ use crate::outbox::Outbox;
 use crate::reply::{Reply, ReplyTo};
 use crate::wire::Errno;
 
-/// The most bytes that several writes have as one call.
+/// The maximum bytes of several writes in one call.
 const MOST_BYTES: usize = 256 << 10;
 
-/// So few writes are not shared by two workers: to wake one takes as long as some of them.
+/// Up to this many writes are not split between two workers: waking one takes as long as some writes.
 const FEW: usize = 4;
 
-/// A call of a device, and who gets the reply.
+/// A call of a device, and the recipient of its reply.
 pub(crate) struct Job {
     pub(crate) operation: Operation,
     pub(crate) buffer: Option<Buffer>,
     pub(crate) device: Arc<dyn BlockDevice>,
     pub(crate) to: ReplyTo,
-    /// Among the requests of its connection, until the reply is written.
+    /// The slot among the requests of its connection, until the reply is written.
     pub(crate) room: OwnedSemaphorePermit,
-    /// Among those that a shutdown waits for, until the device has done it.
+    /// The permit for which a shutdown waits, until the call has returned.
     pub(crate) gate: OwnedSemaphorePermit,
     pub(crate) outbox: Arc<Outbox>,
 }
 
-/// Threads that take jobs, those of one kind in the order in which they come. They end when this is
-/// dropped and all jobs are done.
+/// Threads that execute jobs; jobs of one kind begin in the order of their arrival. The threads end when this
+/// is dropped and all jobs are done.
 pub(crate) struct Workers {
     reads: Arc<Board>,
     changes: Arc<Board>,
     syncs: Arc<Board>,
 }
 
-/// Where jobs wait for workers, and workers for jobs.
+/// The queue where jobs wait for workers, and workers for jobs.
 #[derive(Default)]
 struct Board {
     state: Mutex<State>,
@@ -57,12 +56,12 @@ struct Board {
 
 #[derive(Default)]
 struct State {
-    /// Not longer than all connections have requests in flight.
+    /// At most as many as all connections have requests in flight.
     jobs: VecDeque<Job>,
-    /// Workers that wait.
+    /// The number of waiting workers.
     idle: usize,
-    /// Whether a worker was called and has not come yet. Until it has, no other is called: where
-    /// calls are short, those that are awake have done the work by then.
+    /// Whether a worker was notified and has not woken yet. Until it wakes, no other is notified: if calls
+    /// are short, the workers that are awake have done the work by then.
     is_calling: bool,
     is_over: bool,
 }
@@ -119,8 +118,8 @@ impl Board {
         }
     }
 
-    /// Waits for a job, or for several that may be one call; false if there will be none any more. Who
-    /// takes one and leaves others calls for another worker first, as the job may take long.
+    /// Waits for a job, or for several that may be one call; false if no more will come. A worker that
+    /// leaves other jobs notifies another worker first, because its own job may take long.
     fn next(&self, jobs: &mut Vec<Job>) -> bool {
         let mut state = self.lock();
         loop {
@@ -142,7 +141,7 @@ impl Board {
         }
     }
 
-    /// Calls a worker if there is something to do for one that waits, and none is coming.
+    /// Notifies a waiting worker if jobs are queued and no notified worker is still waking up.
     fn call(&self, mut state: MutexGuard<'_, State>) {
         if state.jobs.is_empty() || state.idle == 0 || state.is_calling {
             return;
@@ -157,9 +156,9 @@ impl Board {
     }
 }
 
-/// Moves the writes that wait first from `waiting` to `jobs` if they go with the one that is there,
-/// as many as the device does with less work at once. Unless all others are at work, half of what
-/// there is remains for one of them.
+/// Moves the first writes of `waiting` to `jobs` if they can join the one in `jobs`, up to the number of
+/// writes that the device prefers per call. Unless all other workers are busy, half of the writes remain for
+/// one of them.
 fn take_writes(waiting: &mut VecDeque<Job>, jobs: &mut Vec<Job>, is_alone: bool) {
     let Some((_, mut bytes, durability)) = jobs[0].as_write() else { return };
     let half = (waiting.len() + 1).div_ceil(2).max(FEW);
@@ -176,8 +175,8 @@ fn take_writes(waiting: &mut VecDeque<Job>, jobs: &mut Vec<Job>, is_alone: bool)
     }
 }
 
-/// Moves the flushes that wait first from `waiting` to `jobs` if that is one of the same device: one
-/// call is enough for all that came before it.
+/// Moves the first flushes of `waiting` to `jobs` if `jobs` has a flush of the same device: one call is
+/// enough for all that arrived before it.
 fn take_flushes(waiting: &mut VecDeque<Job>, jobs: &mut Vec<Job>) {
     let device = jobs[0].device.clone();
     let is_flush = |job: &Job| job.operation == Operation::Flush;
@@ -188,7 +187,7 @@ fn take_flushes(waiting: &mut VecDeque<Job>, jobs: &mut Vec<Job>) {
     }
 }
 
-/// Does the jobs, which are writes to one device, or flushes of one, if there are several.
+/// Executes the jobs. Several jobs are writes to one device, or flushes of one device.
 fn run(jobs: &mut Vec<Job>) {
     let together = if jobs.len() > 1 { run_as_one(jobs) } else { None };
     let end = |job: Job| match &together {
@@ -203,8 +202,8 @@ fn run(jobs: &mut Vec<Job>) {
     }
 }
 
-/// Does several writes to one device, or flushes of one, by one call. `None` if each is to be done
-/// again: so it is found out which of the writes failed.
+/// Executes several writes to one device, or flushes of one device, by one call. `None` if the caller must
+/// repeat each write singly, to find out which one failed.
 fn run_as_one(jobs: &[Job]) -> Option<Result<(), Failure>> {
     let device = &*jobs[0].device;
     let Some((_, _, durability)) = jobs[0].as_write() else {
@@ -216,8 +215,8 @@ fn run_as_one(jobs: &[Job]) -> Option<Result<(), Failure>> {
     written.is_ok().then_some(written)
 }
 
-/// What `call` gives, and an error if it panics: a device that is broken for one request is still there
-/// for the others.
+/// The result of `call`, or an error if it panics: a panic in one request must not stop the device for
+/// others.
 fn guarded<T>(call: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
     catch_unwind(AssertUnwindSafe(call))
         .unwrap_or_else(|_| Err(Failure::new(Errno::Io, "the device panicked")))
@@ -232,7 +231,7 @@ impl Job {
         }
     }
 
-    /// What is to be written, and where.
+    /// Offset and data of a write.
     fn write(&self) -> Option<(u64, &[u8])> {
         Some((self.as_write()?.0, self.buffer.as_deref()?))
     }
@@ -243,7 +242,7 @@ impl Job {
         self.end(outcome)
     }
 
-    /// The reply, and where it goes.
+    /// The reply, and its outbox.
     fn end(self, outcome: Result<Done, Failure>) -> (Arc<Outbox>, Reply) {
         drop(self.gate);
         (self.outbox, Reply::new(self.to, outcome, self.room))

@@ -592,7 +592,7 @@ mod tests {
         let both = format!("{:#}", all_of(ended(), kept()).unwrap_err());
         assert_eq!(
             both,
-            "no checkpoint was made: no disk; and before that: requests were still under way 30s \
+            "no checkpoint was made: no disk; and before that: requests were still in flight 30s \
              after the shutdown began; they got no reply"
         );
         let one = format!("{:#}", all_of(ended(), Ok(())).unwrap_err());

@@ -164,7 +164,7 @@ fn strangers_that_say_nothing_take_no_place_of_a_client() {
     for mut stranger in strangers {
         let mut greeting = Vec::new();
         stranger.read_to_end(&mut greeting).unwrap();
-        let words = "the handshake was ended for a newer one, 4 were under way";
+        let words = "the handshake was ended for a newer one, because 4 were in progress";
         assert_eq!(lab.next_end().unwrap(), words);
     }
     // who comes late may still choose

@@ -61,7 +61,7 @@ fn a_name_that_is_not_there_ends_the_old_choice_and_only_fails_the_new_one() {
         let mut client = Client::greet(lab.connect());
         client.send_option(EXPORT_NAME, name);
         client.expect_end();
-        assert!(lab.next_end().unwrap().contains("which is not there"));
+        assert!(lab.next_end().unwrap().contains("which does not exist"));
     }
     let mut client = Client::greet(lab.connect());
     assert_eq!(client.answer(GO, &info_query("nothing", &[])), ERR_UNKNOWN);

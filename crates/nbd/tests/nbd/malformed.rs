@@ -93,7 +93,7 @@ fn a_client_that_goes_without_farewell_between_requests_is_nothing_special() {
     drop(lab.client());
     assert_eq!(lab.next_end(), None);
     drop(Client::greet(lab.connect()));
-    assert_eq!(lab.next_end().unwrap(), "the client went away in the middle of the handshake");
+    assert_eq!(lab.next_end().unwrap(), "the client disconnected in the middle of the handshake");
 }
 
 #[test]
@@ -106,14 +106,14 @@ fn a_write_of_a_client_that_disappears_never_reaches_the_device() {
             client.send(&vec![7; sent]);
             drop(client);
             let ended = lab.next_end().unwrap();
-            assert_eq!(ended, "the client went away in the middle of a write");
+            assert_eq!(ended, "the client disconnected in the middle of a write");
         }
     }
     // in the middle of a head
     let mut client = lab.client();
     client.send(&request((WRITE, 0), 1, 0, 1)[..27]);
     drop(client);
-    assert_eq!(lab.next_end().unwrap(), "the client went away in the middle of a request");
+    assert_eq!(lab.next_end().unwrap(), "the client disconnected in the middle of a request");
     assert_eq!(lab.device.calls(), []);
 }
 
