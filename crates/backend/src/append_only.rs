@@ -1,4 +1,4 @@
-//! Objects of which none may be deleted.
+//! A wrapper that forbids deletion.
 
 use std::ops::{ControlFlow, Range};
 
@@ -6,9 +6,9 @@ use bytes::Bytes;
 
 use crate::{BackendError, ObjectInfo, Objects, OnAnswer, Request};
 
-/// Objects of which none may be deleted: every `delete` is [`BackendError::AppendOnly`].
+/// Objects that cannot be deleted: every `delete` fails with [`BackendError::AppendOnly`].
 ///
-/// Binds this program only. What others may do is for the place to say.
+/// This restricts only this program. Permissions of the storage restrict others.
 #[derive(Debug)]
 pub struct AppendOnly<T>(pub T);
 

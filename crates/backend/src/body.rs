@@ -1,4 +1,4 @@
-//! The bodies of answers: received in memory, and asked for again from where they broke.
+//! Bodies of answers: received in memory, and resumed after a break.
 
 use std::ops::Range;
 
@@ -13,7 +13,7 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// Asks for `range` of the object at `path`, or for all of it.
+    /// Requests `range` of the object at `path`, or all of it.
     pub(crate) async fn ask(
         store: &impl ObjectStore,
         path: &Path,
@@ -24,7 +24,7 @@ impl Answer {
         Ok(Self { result })
     }
 
-    /// The bytes that the body is to have. A range that ends after the object comes shortened.
+    /// The range of the body. A range beyond the end of the object is shortened.
     pub(crate) fn range(&self) -> Range<u64> {
         self.result.range.clone()
     }
@@ -34,8 +34,8 @@ impl Answer {
         self.result.meta.size
     }
 
-    /// The body. If it breaks after some bytes, the rest of the same object is asked for; each
-    /// attempt must bring some.
+    /// The body. If it breaks after some bytes, the rest of the same object is requested; each attempt
+    /// must bring some bytes.
     pub(crate) async fn body(
         self,
         store: &impl ObjectStore,

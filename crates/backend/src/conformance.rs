@@ -1,6 +1,6 @@
-//! What every implementation does, as tests that panic where one does not.
+//! The contract of every implementation, as tests that panic if one violates it.
 //!
-//! Durability is not seen from inside a running process: the crash tests are for that.
+//! A running process cannot observe durability; the crash tests check that.
 
 use std::ops::{ControlFlow, Range};
 
@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use crate::{BackendError, Folder, Log, LogReader, Objects, Pages, Request, Span};
 
-/// Tests objects; `make` returns an empty place each time.
+/// Tests objects; `make` returns a new empty store at each call.
 pub fn objects(make: impl Fn() -> Box<dyn Objects>) {
     an_object_is_put_once(&*make());
     one_of_many_puts_wins(&*make());
@@ -23,7 +23,7 @@ pub fn objects(make: impl Fn() -> Box<dyn Objects>) {
     any_size_is_kept(&*make());
 }
 
-/// Tests a log; `make` returns an empty one each time.
+/// Tests a log; `make` returns a new empty log at each call.
 pub fn log(make: impl Fn() -> Box<dyn Log>) {
     appends_are_read_back(&mut *make());
     truncation_cuts_the_end_off(&mut *make());
@@ -32,7 +32,7 @@ pub fn log(make: impl Fn() -> Box<dyn Log>) {
     appends_go_on_beside_a_syncer(&mut *make());
 }
 
-/// Tests pages; `make` returns a file without pages, of the page size it is given, each time.
+/// Tests pages; `make` returns a new file without pages, of the given page size, at each call.
 pub fn pages(make: impl Fn(usize) -> Box<dyn Pages>) {
     for page_size in [1, 100, 4_096] {
         new_pages_are_zero(&mut *make(page_size));
@@ -42,7 +42,7 @@ pub fn pages(make: impl Fn(usize) -> Box<dyn Pages>) {
     }
 }
 
-/// Tests a folder; `make` returns an empty one each time.
+/// Tests a folder; `make` returns a new empty folder at each call.
 pub fn folder(make: impl Fn() -> Box<dyn Folder>) {
     log(|| make().log("log").unwrap());
     pages(|page_size| make().pages("pages", page_size).unwrap());

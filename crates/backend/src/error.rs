@@ -1,4 +1,4 @@
-//! What can go wrong: the object, the operation and the place, with the cause kept.
+//! Errors: they name the object, the operation and the location, and keep the cause.
 
 use std::error::Error;
 use std::fmt;
@@ -11,14 +11,14 @@ use std::time::Duration;
 #[cfg(feature = "s3")]
 use crate::remote::is_passing as is_passing_answer;
 
-/// What a backend was told by the layer below it.
+/// The error of the layer below a backend.
 pub type Cause = Box<dyn Error + Send + Sync>;
 
-/// What was asked of a backend.
+/// An operation of a backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Operation {
-    /// Opening or making a place, log or file of pages.
+    /// Opening or creating a location, log or file of pages.
     Open,
     /// [`Objects::put`](crate::Objects::put).
     Put,
@@ -60,52 +60,51 @@ impl fmt::Display for Operation {
     }
 }
 
-/// What an error says of the object that was asked for.
+/// What an error says about the requested object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
-    /// The object is missing, or what is stored is not what was put: it may be had elsewhere.
+    /// The object is missing or damaged: another copy may exist elsewhere.
     Lost,
-    /// The storage does not do what it was asked: credentials, rights, a request it does not take, no
-    /// room. The object may be there and whole.
+    /// The storage refused the request: credentials, permissions, an unsupported request, no space. The
+    /// object may be intact.
     Refused,
-    /// The storage could not be reached. The object may be there and whole, and the same call may
-    /// succeed later.
+    /// The storage could not be reached. The object may be intact, and the same call may succeed later.
     Unreachable,
-    /// The caller was asked to stop.
+    /// A stop was requested.
     Interrupted,
 }
 
-/// Why a backend could not do what it was asked.
+/// Why a call of a backend failed.
 ///
-/// `name` is the object, log or file of pages; `place` is the root directory or service it is in.
+/// `name` is the object, log or file of pages; `place` is its root directory or service.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BackendError {
-    /// The name or prefix is none that this crate stores under.
-    #[error("{name:?} is no object name: {reason}")]
+    /// The name or prefix is not allowed.
+    #[error("{name:?} is not an object name: {reason}")]
     BadName {
         /// The name as given.
         name: String,
         /// The rule it breaks.
         reason: &'static str,
     },
-    /// The text names no place for a repository.
-    #[error("{text:?} is no place for a repository: {reason}")]
+    /// The text does not name a location for a repository.
+    #[error("{text:?} is not a location for a repository: {reason}")]
     BadLocation {
         /// The text as given.
         text: String,
         /// The rule it breaks.
         reason: &'static str,
     },
-    /// There is nothing under this name.
+    /// There is no object of this name.
     #[error("{name} does not exist in {place}")]
     NotFound {
         /// The object.
         name: String,
-        /// Where it was looked for.
+        /// Its expected location.
         place: String,
     },
-    /// Other bytes are already under this name.
+    /// The name already has other content.
     #[error("{name} exists in {place} with other content")]
     AlreadyExists {
         /// The object.
@@ -113,12 +112,12 @@ pub enum BackendError {
         /// Where it is.
         place: String,
     },
-    /// The range reaches past the end.
-    #[error("bytes {}..{} of {name} were asked for, its size is {size}", range.start, range.end)]
+    /// The range extends past the end.
+    #[error("bytes {}..{} of {name} were requested, its size is {size}", range.start, range.end)]
     OutOfRange {
         /// The object, log or file of pages.
         name: String,
-        /// The bytes asked for.
+        /// The requested bytes.
         range: Range<u64>,
         /// The size in bytes.
         size: u64,
@@ -130,7 +129,7 @@ pub enum BackendError {
         name: String,
         /// Its size in bytes.
         size: u64,
-        /// The most that the reader accepts, in bytes.
+        /// The maximum size that the reader accepts, in bytes.
         max: u64,
     },
     /// No space, or no quota, is left.
@@ -145,17 +144,17 @@ pub enum BackendError {
         /// What the layer below said.
         source: Cause,
     },
-    /// The place is no directory that can serve as a root.
+    /// The location is not a directory that can be a root.
     #[error("{} cannot hold a repository: {reason}", root.display())]
     BadRoot {
         /// The directory.
         root: PathBuf,
         /// What is wrong with it.
         reason: &'static str,
-        /// What the operating system said, if it was asked.
+        /// The error of the operating system, if any.
         source: Option<io::Error>,
     },
-    /// Another user may have put there what lies here, or may exchange it.
+    /// Another user may have put the file there, or may exchange it.
     #[error("'{}' is not used: {reason}", path.display())]
     Untrusted {
         /// The file or directory.
@@ -164,7 +163,7 @@ pub enum BackendError {
         reason: String,
     },
     /// The root directory is no longer the one that was opened: removed, replaced or unmounted.
-    #[error("cannot {operation} {name}: {} is gone or was replaced", root.display())]
+    #[error("cannot {operation} {name}: {} was removed or replaced", root.display())]
     RootGone {
         /// The object.
         name: String,
@@ -181,7 +180,8 @@ pub enum BackendError {
         /// Where it is.
         place: String,
     },
-    /// An earlier sync failed, so nobody knows what this handle's file holds: open it anew.
+    /// An earlier sync failed, so the content of this handle's file is unknown: the caller must open it
+    /// again.
     #[error("cannot {operation} {name} in {place}: an earlier sync failed")]
     Poisoned {
         /// The log or file of pages.
@@ -191,13 +191,13 @@ pub enum BackendError {
         /// Where it is.
         place: String,
     },
-    /// The service puts over what is there, although it was asked not to.
+    /// The service overwrites objects in spite of a condition.
     #[error(
-        "{place} does not keep what is there: it accepted two puts of {name} that asked for a \
-         free name (If-None-Match: *)"
+        "{place} overwrites objects: it accepted two puts of {name} on condition that the name is \
+         free (If-None-Match: *)"
     )]
     NoConditionalPut {
-        /// The object that was put to find out.
+        /// The object of the test.
         name: String,
         /// The service.
         place: String,
@@ -216,17 +216,17 @@ pub enum BackendError {
         /// What was being done.
         operation: Operation,
     },
-    /// The storage could not be reached for as long as the caller is patient.
+    /// The storage could not be reached within the caller's time limit.
     #[error("{place} cannot be reached; requests failed for {} s", tried.as_secs())]
     Unreachable {
         /// Where it is.
         place: String,
-        /// How long it was tried.
+        /// How long the calls were retried.
         tried: Duration,
-        /// What the last request came to.
+        /// The error of the last request.
         source: Arc<BackendError>,
     },
-    /// The caller was asked to stop, and the call was broken off: nobody knows whether it happened.
+    /// A stop was requested and the call was aborted: it may or may not have been executed.
     #[error("cannot {operation} {name}: it was interrupted")]
     Interrupted {
         /// The object.
@@ -234,7 +234,7 @@ pub enum BackendError {
         /// What was being done.
         operation: Operation,
     },
-    /// Anything else the layer below reports.
+    /// Any other error of the layer below.
     #[error("cannot {operation} {name} in {place}")]
     Io {
         /// The object, log or file of pages.
@@ -249,17 +249,17 @@ pub enum BackendError {
 }
 
 impl BackendError {
-    /// Whether nothing is stored under the name asked for.
+    /// Whether the requested name does not exist.
     pub fn is_not_found(&self) -> bool {
         matches!(self, Self::NotFound { .. })
     }
 
-    /// Whether the place has run out of space or quota.
+    /// Whether the location has no space or quota left.
     pub fn is_full(&self) -> bool {
         matches!(self, Self::Full { .. })
     }
 
-    /// What the error says of the object that was asked for.
+    /// What the error says about the requested object.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::NotFound { .. } | Self::OutOfRange { .. } | Self::TooLong { .. } => {
@@ -277,8 +277,8 @@ impl BackendError {
         }
     }
 
-    /// Whether the cause is of the passing kind (an interruption, a timeout, a lost connection),
-    /// so that the same call may succeed a little later.
+    /// Whether the cause is transient (an interruption, a timeout, a lost connection), so that the same
+    /// call may succeed a little later.
     ///
     /// Calls of [`Objects`](crate::Objects) may always be repeated. An append may not: read
     /// [`Log::len`](crate::Log::len) first.
@@ -338,13 +338,13 @@ fn io_kind(error: &(dyn Error + 'static)) -> Option<io::ErrorKind> {
     error.downcast_ref().map(io::Error::kind)
 }
 
-/// Whether a disk could not read a sector: what was there is lost.
+/// Whether a disk could not read a sector, whose content is lost.
 fn is_lost_sector(error: &(dyn Error + 'static)) -> bool {
     const LOST_SECTOR: i32 = rustix::io::Errno::IO.raw_os_error();
     error.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error) == Some(LOST_SECTOR)
 }
 
-/// Whether an error is of the kind that is gone a little later.
+/// Whether an error is transient.
 pub(crate) fn is_passing(error: &(dyn Error + 'static)) -> bool {
     use io::ErrorKind::*;
     let kind = io_kind(error);

@@ -1,4 +1,4 @@
-//! Storage that fails on demand.
+//! Storage with injected faults.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -17,7 +17,7 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Failure {
-    /// [`BackendError::Io`] that will not pass, as from a broken disk.
+    /// A permanent [`BackendError::Io`], as from a broken disk.
     Io,
     /// [`BackendError::Io`] that [may be retried](BackendError::may_retry).
     Timeout,
@@ -25,11 +25,12 @@ pub enum Failure {
     Full,
     /// [`BackendError::NotFound`].
     NotFound,
-    /// None: what was read has a flipped bit. Of what does not read it is [`Io`](Self::Io).
+    /// No error, but one bit of the read bytes is flipped. Calls that do not read fail with
+    /// [`Io`](Self::Io).
     Damaged,
 }
 
-/// A bit of `bytes` becomes another.
+/// Flips a bit of `bytes`.
 fn damage(bytes: &mut [u8]) {
     let middle = bytes.len() / 2;
     if let Some(byte) = bytes.get_mut(middle) {
@@ -37,9 +38,9 @@ fn damage(bytes: &mut [u8]) {
     }
 }
 
-/// Which calls fail, and how.
+/// Selects calls that fail, and how.
 ///
-/// As made by [`new`](Self::new) it fails the next call, whatever it is, without doing it.
+/// A fault from [`new`](Self::new) fails the next call, of any operation, without executing it.
 #[derive(Clone, Debug)]
 pub struct Fault {
     failure: Failure,
@@ -68,7 +69,7 @@ impl Fault {
         Self { operation: Some(operation), ..self }
     }
 
-    /// Counts calls only whose object, log or pages have `part` in their name.
+    /// Counts only calls whose object, log or pages have `part` in their name.
     pub fn named(self, part: &str) -> Self {
         Self { name_part: part.to_owned(), ..self }
     }
@@ -78,13 +79,13 @@ impl Fault {
         Self { skip: calls, ..self }
     }
 
-    /// Fails `times` of the counted calls; `u64::MAX` is all.
+    /// Fails `times` of the counted calls; `u64::MAX` means all.
     pub fn times(self, times: u64) -> Self {
         Self { times, ..self }
     }
 
-    /// Does what is asked, then fails all the same, as if the answer was lost on its way. A log
-    /// promises that a failed append has not happened, so appends fail without being done.
+    /// Executes the call and then fails, as if the answer was lost. A log guarantees that a failed append
+    /// has not happened, so appends are not executed.
     pub fn answer_lost(self) -> Self {
         Self { answer_lost: true, ..self }
     }
@@ -96,8 +97,7 @@ impl Fault {
     }
 }
 
-/// The faults of any number of [`Faulty`] wrappers, and a count of their calls; clones are the
-/// same.
+/// The faults of any number of [`Faulty`] wrappers, and a count of their calls; clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Faults(Arc<Mutex<Plan>>);
 
@@ -114,22 +114,22 @@ impl Faults {
         Self::default()
     }
 
-    /// Adds a fault. Where several apply to a call, the first added fails it; all count it.
+    /// Adds a fault. If several apply to a call, the first one fails it, but all count it.
     pub fn add(&self, fault: Fault) {
         self.lock().faults.push(fault);
     }
 
-    /// How many calls were made, failed ones included.
+    /// The number of calls, including failed ones.
     pub fn operations(&self) -> u64 {
         self.lock().calls.values().sum()
     }
 
-    /// How many calls of one operation were made.
+    /// The number of calls of one operation.
     pub fn count(&self, operation: Operation) -> u64 {
         self.lock().calls.get(&operation).copied().unwrap_or(0)
     }
 
-    /// How many calls were made to fail.
+    /// The number of calls that were made to fail.
     pub fn failed(&self) -> u64 {
         self.lock().failed
     }
@@ -169,7 +169,7 @@ pub struct Faulty<T> {
 }
 
 impl<T> Faulty<T> {
-    /// Wraps `inner`. `label` is the name of a log or pages, and the place in errors.
+    /// Wraps `inner`. `label` is the name of a log or pages, and the location in errors.
     pub fn new(inner: T, label: &str, faults: &Faults) -> Self {
         Self { inner, label: label.to_owned(), faults: faults.clone(), poisoned: Arc::default() }
     }
@@ -181,7 +181,7 @@ impl<T> Faulty<T> {
         Faulty { inner, label, faults, poisoned }
     }
 
-    /// What is wrapped.
+    /// The wrapped storage.
     pub fn into_inner(self) -> T {
         self.inner
     }

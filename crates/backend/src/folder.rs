@@ -6,17 +6,16 @@ use crate::{BackendError, Log, LogReader, Pages};
 
 /// Logs and files of pages in one local directory, under names of one part.
 ///
-/// What is opened does not have to exist: it is then made, empty. A name is a log or pages, and
-/// stays what it was made as.
+/// Opening a name that does not exist creates it, empty. A name is either a log or pages, as it was
+/// created.
 pub trait Folder: Send + Sync {
     /// Opens a log. Name and content are durable on return.
     fn log(&self, name: &str) -> Result<Box<dyn Log + Sync>, BackendError>;
 
-    /// Opens a log that is there, to read it: any number at a time, beside who owns it.
+    /// Opens an existing log for reading. A log may have any number of readers in addition to its owner.
     ///
-    /// Nothing is made or synced. Without a log of this name the error is
-    /// [`is_not_found`](BackendError::is_not_found). What the name leads to by a symbolic link is not
-    /// opened.
+    /// Nothing is created or synced. If there is no log of this name, the error is
+    /// [`is_not_found`](BackendError::is_not_found). A symbolic link is not followed.
     fn reader(&self, name: &str) -> Result<Box<dyn LogReader>, BackendError>;
 
     /// Opens pages of `page_size` bytes. Name and content are durable on return.
@@ -26,23 +25,23 @@ pub trait Folder: Send + Sync {
     /// If `page_size` is zero.
     fn pages(&self, name: &str, page_size: usize) -> Result<Box<dyn Pages + Sync>, BackendError>;
 
-    /// The names that there are, sorted.
+    /// The existing names, sorted.
     fn names(&self) -> Result<Vec<String>, BackendError>;
 
-    /// Removes a name; succeeds if there is none. Whoever has it open may go on with it.
+    /// Removes a name; succeeds if it does not exist. Open handles of it stay usable.
     ///
-    /// Never durable for sure: after a crash the name may be back, with all or part of its bytes.
+    /// The removal is not durable: after a crash the name may exist again, with all or part of its bytes.
     fn remove(&self, name: &str) -> Result<(), BackendError>;
 
-    /// Bytes that logs may still take, as far as that is known; others may take them first.
+    /// The free space for logs in bytes, if known; other programs may use it first.
     fn free_bytes(&self) -> Option<u64> {
         None
     }
 
-    /// The mount of the folder's file system, or `None` if the system cannot tell mounts apart.
+    /// The mount of the folder's file system, or `None` if the system cannot distinguish mounts.
     ///
-    /// As long as it is the same, no power cut came between: files hold all that was written, synced
-    /// or not, unless the storage lost or changed it.
+    /// While the mount is the same, no power cut has happened: files have all written bytes, synced or not,
+    /// unless the storage lost or changed them.
     fn mount(&self) -> Option<MountId> {
         None
     }
@@ -53,7 +52,7 @@ pub trait Folder: Send + Sync {
 pub struct MountId {
     /// The kernel's id of the boot; not zero.
     pub boot: [u8; 16],
-    /// The number of the mount, which the kernel gives out once in a boot.
+    /// The number of the mount, which the kernel never reuses within a boot.
     pub number: u64,
 }
 

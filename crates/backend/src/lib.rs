@@ -1,21 +1,20 @@
-//! Where bytes rest.
+//! Storage.
 //!
-//! Three shapes of storage carry everything Onefold keeps:
+//! Three kinds of storage hold all of Onefold's data:
 //!
-//! * [`Objects`]: immutable, named, put once; containers, recipes and snapshots,
-//! * [`Log`]: a local file that grows at its end; journals; a [`Syncer`] syncs it from beside,
-//! * [`Pages`]: a local file of equal pages written in place; tables.
+//! * [`Objects`]: immutable, named, put once; for containers, recipes and snapshots,
+//! * [`Log`]: a local append-only file, for journals; a [`Syncer`] syncs it on another thread,
+//! * [`Pages`]: a local file of equal pages written in place, for tables.
 //!
-//! A [`Folder`] is a local directory of logs and pages; a [`LogReader`] reads a log of it that nobody
-//! needs to own.
+//! A [`Folder`] is a local directory of logs and pages. A [`LogReader`] reads a log without owning it.
 //!
-//! Each has a local, a memory and a simulated implementation. The simulated ones share a
-//! [`CrashDisk`](crash::CrashDisk), which knows what a power cut would leave behind;
+//! Each kind has a local, an in-memory and a simulated implementation. The simulated ones share a
+//! [`CrashDisk`](crash::CrashDisk), which computes what a power cut would leave.
 //! [`Faulty`](fault::Faulty) wraps any of them and makes chosen calls fail. Objects may also be
-//! in S3 (feature `s3`). [`Retrying`] tries again what failed in passing, [`AppendOnly`]
-//! lets nothing be deleted. A [`LocalCache`] keeps copies that may be lost.
+//! in S3 (feature `s3`). [`Retrying`] retries transient errors. [`AppendOnly`] forbids deletion. A
+//! [`LocalCache`] keeps copies that may be lost.
 //!
-//! Nothing here knows what the bytes mean. All calls block; none needs an async runtime.
+//! This crate does not interpret the bytes. All calls block; none needs an async runtime.
 
 mod append_only;
 mod body;

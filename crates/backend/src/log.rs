@@ -1,45 +1,46 @@
-//! The contract of a file that grows at its end.
+//! The contract of an append-only file.
 
 use std::sync::Arc;
 
 use crate::BackendError;
 
-/// Local bytes that are appended, synced and cut off at the end; a journal.
+/// A local file that is appended to, synced and truncated; for journals.
 ///
-/// After a crash a log holds everything up to its length at the last [`sync`](Self::sync)
-/// unchanged. What was appended since may be there, be missing, or be there in part, at any
-/// length, with zeros or older bytes in between: records carry their own checksums.
+/// After a crash a log has all bytes up to its length at the last [`sync`](Self::sync) unchanged. Bytes
+/// appended since may be present, missing, or present in part, at any length, with zeros or older bytes
+/// between them. So records need their own checksums.
 ///
-/// One handle owns a log at a time. What a handle finds when it is opened is durable.
+/// One handle owns a log at a time. The content at opening is durable.
 pub trait Log: Send {
     /// Adds `bytes` at the end and returns the offset of their first byte.
     ///
-    /// Not durable before the next [`sync`](Self::sync). After an error the length is as before.
+    /// The bytes are durable only after the next [`sync`](Self::sync). On error the length does not change.
     fn append(&mut self, bytes: &[u8]) -> Result<u64, BackendError>;
 
     /// Makes everything appended so far durable.
     ///
-    /// After an error it is unknown, and stays unknown, what is durable: every later call on
-    /// this handle is [`BackendError::Poisoned`].
+    /// After an error it is permanently unknown which bytes are durable: every later call on this handle
+    /// fails with [`BackendError::Poisoned`].
     fn sync(&mut self) -> Result<(), BackendError>;
 
-    /// Cuts off everything after the first `len` bytes. Durable on return, and with it all that
-    /// is left; an error poisons the handle as in [`sync`](Self::sync).
+    /// Truncates the log to `len` bytes. On return the new length and all remaining bytes are durable. An
+    /// error poisons the handle as in [`sync`](Self::sync).
     ///
-    /// More than [`len`](Self::len) is [`BackendError::OutOfRange`], and does nothing.
+    /// If `len` exceeds [`len`](Self::len), fails with [`BackendError::OutOfRange`] and changes nothing.
     fn truncate(&mut self, len: u64) -> Result<(), BackendError>;
 
-    /// Asks for room for `bytes` behind the end, so that appends of so many do not meet a full disk.
+    /// Preallocates space for `bytes` after the end, so that appends of that many bytes do not meet a full
+    /// disk.
     ///
-    /// Length and bytes stay as they are. The room lasts until appends have used it, one of them
-    /// failed, or the end is cut off; none for 0 bytes gives back what is left of it. Otherwise it goes
-    /// with the file.
+    /// Length and content do not change. The space is reserved until appends have used it, an append fails,
+    /// or the log is truncated. A call with 0 bytes releases the rest. Otherwise the space is freed with the
+    /// file.
     fn reserve(&mut self, bytes: u64) -> Reserved {
         let _ = bytes;
         Reserved::Never
     }
 
-    /// The length in bytes, appended and not yet synced bytes included.
+    /// The length in bytes, including unsynced bytes.
     fn len(&self) -> u64;
 
     /// Whether the length is zero.
@@ -49,47 +50,47 @@ pub trait Log: Send {
 
     /// Fills `into` with the bytes from `offset` on, synced or not.
     ///
-    /// Reading past the end is [`BackendError::OutOfRange`].
+    /// Reading past the end fails with [`BackendError::OutOfRange`].
     fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), BackendError>;
 
-    /// What syncs this log from beside the handle. The log may stay owned for as long as it lives.
+    /// A syncer for this log. The log may stay owned while the syncer exists.
     fn syncer(&self) -> Arc<dyn Syncer>;
 }
 
-/// What came of asking for room.
+/// The result of a reservation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reserved {
-    /// It is there.
+    /// The space is reserved.
     Kept,
-    /// There is not so much of it now.
+    /// There is not enough space now.
     Full,
-    /// The place keeps no room.
+    /// The storage does not support reservations.
     Never,
 }
 
-/// Syncs a log while others append to it.
+/// Syncs a log while its owner appends to it.
 pub trait Syncer: Send + Sync {
-    /// Makes durable everything that had been appended when this was called; of what is appended
-    /// meanwhile any part may be.
+    /// Makes durable all bytes that were appended before this call. Bytes appended during the call may
+    /// become durable in part.
     ///
-    /// An error is one of [`Log::sync`]: from then on every call on the log is
-    /// [`BackendError::Poisoned`].
+    /// After an error every later call on the log fails with [`BackendError::Poisoned`], as after an error
+    /// of [`Log::sync`].
     fn sync(&self) -> Result<(), BackendError>;
 }
 
-/// Reads a log from beside its handle, or while nobody has one.
+/// Reads a log, with or without an owner.
 pub trait LogReader: Send + Sync {
     /// The length in bytes when it was opened, or later.
     fn len(&self) -> u64;
 
-    /// Whether that is zero.
+    /// Whether the length is zero.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// Fills `into` with the bytes from `offset` on, synced or not.
     ///
-    /// Reading past [`len`](Self::len) is [`BackendError::OutOfRange`].
+    /// Reading past [`len`](Self::len) fails with [`BackendError::OutOfRange`].
     fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), BackendError>;
 }
 

@@ -1,4 +1,4 @@
-//! Storage that ends with the process, for tests and for what need not last.
+//! Storage in memory, for tests and for temporary data.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -13,12 +13,12 @@ use crate::{BackendError, Folder, Log, LogReader, MountId, ObjectInfo, Objects, 
 
 const PLACE: &str = "memory";
 
-/// Objects in memory. "Durable" here means for as long as the value lives.
+/// Objects in memory. "Durable" here means until the value is dropped.
 #[derive(Debug)]
 pub struct MemoryObjects(Stored<InMemory>);
 
 impl MemoryObjects {
-    /// An empty place.
+    /// An empty store.
     pub fn new() -> Self {
         Self(Stored { store: InMemory::new(), place: PLACE.to_owned(), waiter: Here })
     }
@@ -169,7 +169,7 @@ impl Pages for MemoryPages {
     }
 }
 
-/// Logs and pages in memory. What was removed is freed once nobody has it open.
+/// Logs and pages in memory. A removed file is freed when its last handle is dropped.
 #[derive(Debug, Default)]
 pub struct MemoryFolder(Mutex<BTreeMap<String, File>>);
 

@@ -1,4 +1,4 @@
-//! Which names objects may have: those that every file system and object service takes as they are.
+//! The allowed names of objects: those that every file system and object service accepts unchanged.
 
 use crate::BackendError;
 

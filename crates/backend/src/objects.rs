@@ -1,4 +1,4 @@
-//! The contract of a place for immutable, named objects.
+//! The contract of a store of immutable, named objects.
 
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
@@ -11,16 +11,16 @@ use crate::BackendError;
 /// An object as a listing shows it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectInfo {
-    /// The name it was put under.
+    /// Its name.
     pub name: String,
     /// Its length in bytes.
     pub size: u64,
 }
 
-/// What of an object is read.
+/// The part of an object to read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Span {
-    /// All of it, if it has at most `max` bytes.
+    /// The whole object, if it has at most `max` bytes.
     Whole {
         /// In bytes.
         max: u64,
@@ -29,51 +29,50 @@ pub enum Span {
     Range(Range<u64>),
 }
 
-/// A read of one object, of the many that [`Objects::get_many`] makes.
+/// One read of [`Objects::get_many`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     /// The object.
     pub name: String,
-    /// What of it is read.
+    /// The part to read.
     pub span: Span,
 }
 
-/// Receives the answer of each request: its position among the requests, and the bytes. It stops
-/// all further requests by [`ControlFlow::Break`].
+/// Called with the answer of each request: its position among the requests, and the bytes. By
+/// [`ControlFlow::Break`] it stops all further requests.
 pub type OnAnswer<'a> = dyn FnMut(usize, Result<Bytes, BackendError>) -> ControlFlow<()> + 'a;
 
 /// Immutable objects under unique names.
 ///
 /// A name is one or more parts of `a-z 0-9 . _ -` joined by single slashes; no part is `.` or
-/// `..`, none is longer than 200 bytes, the whole is no longer than 1,000. Any other name is
+/// `..`, none is longer than 200 bytes, and the whole name is no longer than 1,000. Any other name is
 /// [`BackendError::BadName`]. A name must not also be a directory of other names.
 ///
-/// Every call may be repeated after an error: a failed call has happened wholly or not at all.
+/// Every call may be repeated after an error: a failed call was executed completely or not at all.
 pub trait Objects: Send + Sync {
     /// Puts an object once.
     ///
-    /// On return name and bytes are durable. A name appears only after its bytes are durable, so
-    /// no reader, before or after a crash, finds part of an object.
+    /// On success name and bytes are durable. A name appears only after its bytes are durable, so that no
+    /// reader finds part of an object, before or after a crash.
     ///
-    /// Putting the same bytes under the same name again succeeds, and makes sure once more that
-    /// they are durable: a put whose answer was lost may be repeated. Other bytes under a taken
-    /// name are [`BackendError::AlreadyExists`]; what is there stays.
+    /// A put of the same bytes under the same name succeeds and again makes sure that they are durable.
+    /// So a put whose answer was lost may be repeated. A put of other bytes under an existing name fails
+    /// with [`BackendError::AlreadyExists`]; the existing object does not change.
     fn put(&self, name: &str, bytes: Bytes) -> Result<(), BackendError>;
 
     /// The whole object, or [`BackendError::NotFound`].
     ///
-    /// An object that another process is putting at this moment may be seen before its name is
-    /// durable; only what `put` acknowledged or [`list`](Self::list) returned is sure to stay.
+    /// An object may be visible before its name is durable, while another process puts it. Only objects
+    /// that `put` acknowledged or [`list`](Self::list) returned are certain to survive a crash.
     fn get(&self, name: &str) -> Result<Bytes, BackendError>;
 
     /// Exactly the bytes of `range`, which may be empty.
     ///
-    /// A range that ends after the object, or ends before it starts, is
-    /// [`BackendError::OutOfRange`].
+    /// If a range ends after the object, or before its start, fails with [`BackendError::OutOfRange`].
     fn get_range(&self, name: &str, range: Range<u64>) -> Result<Bytes, BackendError>;
 
-    /// The whole object if it has at most `max` bytes, or [`BackendError::TooLong`], for which no
-    /// memory is taken.
+    /// The whole object if it has at most `max` bytes, else [`BackendError::TooLong`], without allocating
+    /// memory for it.
     fn get_limited(&self, name: &str, max: u64) -> Result<Bytes, BackendError> {
         check_size(name, self.size(name)?, max)?;
         self.get(name)
@@ -87,11 +86,11 @@ pub trait Objects: Send + Sync {
         }
     }
 
-    /// Makes many requests and hands each answer to `take`, on the calling thread, as it comes.
+    /// Makes many requests and calls `take` on the calling thread for each answer when it arrives.
     ///
-    /// Where a request takes time to travel, many are under way at once, and answers come in any
-    /// order. `requests` is advanced only as far as there is room for answers, and no further once
-    /// `take` breaks. The return tells whether it did.
+    /// If the storage is remote, many requests are in flight, and answers arrive in any order. `requests`
+    /// is advanced only while there is memory for answers, and not after `take` breaks. Returns whether
+    /// `take` did.
     fn get_many(
         &self,
         requests: &mut dyn Iterator<Item = Request>,
@@ -100,8 +99,8 @@ pub trait Objects: Send + Sync {
         requests.enumerate().try_for_each(|(at, request)| take(at, self.answer(&request)))
     }
 
-    /// Bytes that travel in the time that a request takes beside them: to read through a gap that
-    /// is shorter costs less than another request.
+    /// The number of bytes that can be transferred in the time of a round trip: reading through a shorter
+    /// gap costs less than another request. Zero for local storage.
     fn gap(&self) -> u64 {
         0
     }
@@ -111,45 +110,45 @@ pub trait Objects: Send + Sync {
 
     /// All objects below the directory `prefix`, at any depth, sorted by name.
     ///
-    /// `prefix` is "" for all, or ends in a slash: `a/` has `a/b` below it, not `ab`. A directory
-    /// that does not exist is empty. Unfinished puts are left out. Names returned are durable,
-    /// even if the put that made them was never acknowledged; and a name right below `prefix`
-    /// that was deleted and is not returned stays deleted.
+    /// `prefix` is "" for all objects, or ends in a slash: `a/` has `a/b` below it, not `ab`. A directory
+    /// that does not exist is empty. Unfinished puts are not listed. All returned names are durable, even
+    /// if their put was never acknowledged. A deleted name directly below `prefix` that is not returned
+    /// stays deleted.
     fn list(&self, prefix: &str) -> Result<Vec<ObjectInfo>, BackendError>;
 
-    /// The names that [`list`](Self::list) returns, with all that it promises. Where lengths would
-    /// have to be asked for one by one, this takes less time.
+    /// The names that [`list`](Self::list) returns, with the same guarantees. Faster if lengths need a
+    /// call each.
     fn list_names(&self, prefix: &str) -> Result<Vec<String>, BackendError> {
         Ok(self.list(prefix)?.into_iter().map(|object| object.name).collect())
     }
 
     /// Removes an object; succeeds if there is none.
     ///
-    /// Not durable until the next [`list`](Self::list) of the directory that it was in: after a
-    /// crash before that the object may be back, whole.
+    /// The deletion is durable after the next [`list`](Self::list) of the object's directory: after an
+    /// earlier crash the whole object may exist again.
     fn delete(&self, name: &str) -> Result<(), BackendError>;
 
-    /// Removes all of `names`, as [`delete`](Self::delete) does, in any order; where a request takes
-    /// time to travel, many are under way at once. If it fails, some of them may be gone.
+    /// Removes all of `names`, as [`delete`](Self::delete) does, in any order, with concurrent requests if
+    /// the storage is remote. On error some of them may have been deleted.
     fn delete_many(&self, names: &[String]) -> Result<(), BackendError> {
         self.delete_each(names).into_iter().next().map_or(Ok(()), |(_, error)| Err(error))
     }
 
-    /// The same; gives those that may be there still, and why.
+    /// The same; returns the names that may still exist, and the error.
     fn delete_each(&self, names: &[String]) -> Vec<(String, BackendError)> {
         let delete = |name: &String| Some((name.clone(), self.delete(name).err()?));
         names.iter().filter_map(delete).collect()
     }
 
-    /// Discards what the storage still holds of puts that began longer than `age` ago and never ended, and
-    /// returns of how many. A put that is under way since then begins anew.
+    /// Discards the parts of unfinished puts that began longer than `age` ago, and returns the number of
+    /// those puts. If such a put is still in progress, it starts again.
     fn discard_unfinished(&self, _age: Duration) -> Result<u64, BackendError> {
         Ok(0)
     }
 
-    /// Returns when every listing shows what was put and deleted before the call, by whomever.
+    /// Waits until every listing shows all puts and deletes before this call, by any client.
     ///
-    /// For storage whose listings lag behind; where they do not, there is nothing to wait for.
+    /// Returns immediately unless listings of the storage are eventually consistent.
     fn settle(&self) -> Result<(), BackendError> {
         Ok(())
     }

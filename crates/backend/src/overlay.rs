@@ -1,4 +1,4 @@
-//! A local folder as it is, with all changes in memory: to open what nobody may write, or should.
+//! A read-only local folder with all changes in memory.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -8,11 +8,11 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use crate::name::check_part;
 use crate::{BackendError, Folder, LocalFolder, Log, LogReader, MountId, Pages, Syncer};
 
-/// A folder of which nothing is written to disk: neither bytes nor names, nor files that are made.
+/// A folder that writes nothing to disk: neither bytes nor names nor new files.
 ///
-/// A log that is opened takes memory for what is appended, pages take memory for all of them. Each is
-/// locked against who would write it, as long as the overlay lives, and not against other readers.
-/// Here any number of handles may have a file: whoever opens it keeps to one.
+/// An open log takes memory for appended bytes, open pages for all pages. Each file is locked against
+/// writers while the overlay exists, but not against other readers. The overlay itself does not enforce one
+/// owner per file: callers must open each file once.
 #[derive(Debug)]
 pub struct Overlay {
     below: LocalFolder,
@@ -21,7 +21,7 @@ pub struct Overlay {
 }
 
 impl Overlay {
-    /// Over the folder at `root`, which must exist.
+    /// An overlay over the folder at `root`, which must exist.
     pub fn open(root: &Path) -> Result<Self, BackendError> {
         Ok(Self { below: LocalFolder::open(root)?, files: Mutex::default() })
     }

@@ -2,23 +2,22 @@
 
 use crate::BackendError;
 
-/// Local pages of one size, read and written in place; a table.
+/// Local pages of one size, read and written in place; for tables.
 ///
-/// After a crash a page holds what it held at the last [`sync`](Self::sync), unless it was
-/// written since: then it may hold the old bytes, the new ones, or a mixture of their sectors.
-/// Pages added since may be there or not.
+/// After a crash a page has its content at the last [`sync`](Self::sync). If it was written since, it has
+/// the old bytes, the new ones, or a mixture of their sectors. Pages added since may exist or not.
 ///
-/// One handle owns a file of pages at a time. What a handle finds when it is opened is durable.
+/// One handle owns a file of pages at a time. The content at opening is durable.
 pub trait Pages: Send {
     /// Bytes in a page; never zero, never changes.
     fn page_size(&self) -> usize;
 
-    /// How many pages there are.
+    /// The number of pages.
     fn count(&self) -> u64;
 
-    /// Fills `into` with the page, as last written, synced or not. A page never written is zeros.
+    /// Fills `into` with the page as last written, synced or not. A page that was never written is zeros.
     ///
-    /// A page at or after [`count`](Self::count) is [`BackendError::OutOfRange`].
+    /// For a page at or after [`count`](Self::count), fails with [`BackendError::OutOfRange`].
     ///
     /// # Panics
     ///
@@ -27,7 +26,7 @@ pub trait Pages: Send {
 
     /// Fills `into`, a whole number of pages, with the pages from `first` on.
     ///
-    /// Pages at or after [`count`](Self::count) are [`BackendError::OutOfRange`].
+    /// For pages at or after [`count`](Self::count), fails with [`BackendError::OutOfRange`].
     ///
     /// # Panics
     ///
@@ -38,10 +37,10 @@ pub trait Pages: Send {
         (first..).zip(pages).try_for_each(|(page, into)| self.read(page, into))
     }
 
-    /// Writes a page. Not durable before the next [`sync`](Self::sync), and not atomic: after an
-    /// error or a crash the page may be torn.
+    /// Writes a page. The write is durable only after the next [`sync`](Self::sync), and not atomic: after
+    /// an error or a crash the page may be torn.
     ///
-    /// A page at or after [`count`](Self::count) is [`BackendError::OutOfRange`].
+    /// For a page at or after [`count`](Self::count), fails with [`BackendError::OutOfRange`].
     ///
     /// # Panics
     ///
@@ -50,14 +49,14 @@ pub trait Pages: Send {
 
     /// Adds pages of zeros at the end, or removes the last ones.
     ///
-    /// Added pages are durable with the next [`sync`](Self::sync). Removal is durable on return,
-    /// and with it everything written before; an error there poisons the handle as in `sync`.
+    /// Added pages are durable after the next [`sync`](Self::sync). A removal, and all writes before it,
+    /// are durable on return; an error of a removal poisons the handle as in `sync`.
     fn set_count(&mut self, count: u64) -> Result<(), BackendError>;
 
     /// Makes everything written so far durable.
     ///
-    /// After an error it is unknown, and stays unknown, what is durable: every later call on
-    /// this handle is [`BackendError::Poisoned`].
+    /// After an error it is permanently unknown which pages are durable: every later call on this handle
+    /// fails with [`BackendError::Poisoned`].
     fn sync(&mut self) -> Result<(), BackendError>;
 }
 

@@ -1,4 +1,4 @@
-//! Calls that are tried again.
+//! Retries of calls.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -14,15 +14,15 @@ use bytes::Bytes;
 
 use crate::{BackendError, ErrorKind, ObjectInfo, Objects, OnAnswer, Request, Stop, Usage};
 
-/// When a call is tried again.
+/// When a call is retried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
-    /// The longest first pause. Each pause is between half of and all of its longest, at random,
-    /// so that clients which failed together do not come back together.
+    /// The maximum first pause. Each pause is random between half of its maximum and the maximum, so that
+    /// clients which failed together do not retry together.
     pub first: Duration,
-    /// What the longest pause is doubled up to.
+    /// The maximum pause, up to which pauses are doubled.
     pub longest: Duration,
-    /// How long an outage may last, from the first call that failed. Nothing is tried after it.
+    /// How long an outage may last, from the first failed call. After that nothing is retried.
     pub total: Duration,
 }
 
@@ -36,16 +36,16 @@ impl Default for RetryPolicy {
     }
 }
 
-/// What pauses are taken by.
+/// The clock for pauses.
 pub trait Clock: Send + Sync {
-    /// Time since some moment that stays the same.
+    /// Time since a fixed moment.
     fn now(&self) -> Duration;
 
     /// Returns after `pause`.
     fn sleep(&self, pause: Duration);
 
-    /// Returns after `pause`, or once `stop` is asked for. A clock whose pauses take no time need not
-    /// look at that.
+    /// Returns after `pause`, or when `stop` is requested. A clock whose pauses take no time need not check
+    /// that.
     fn sleep_unless(&self, pause: Duration, _stop: &Stop) {
         self.sleep(pause);
     }
@@ -76,47 +76,45 @@ impl Clock for SystemClock {
     }
 }
 
-/// What a [`Retrying`] tells of calls that fail.
+/// A report of a [`Retrying`] about failed calls.
 #[derive(Debug)]
 pub enum Retry<'a> {
-    /// A call failed and is tried again after `pause`.
+    /// A call failed and is retried after `pause`.
     Pause {
         /// What it came to.
         error: &'a BackendError,
         /// How long nothing is tried by this call.
         pause: Duration,
     },
-    /// Every call has failed for a while. Told once an outage.
+    /// Every call has failed for a while. Reported once per outage.
     Outage {
         /// What the last call came to.
         error: &'a BackendError,
-        /// For how much longer calls are tried again.
+        /// How much longer calls are retried.
         left: Duration,
     },
-    /// A call was answered after an outage that was told.
+    /// A call was answered after a reported outage.
     Answered {
         /// How long the outage was.
         lasted: Duration,
     },
 }
 
-/// Called from any thread with what is to be told.
+/// Called with reports, on any thread.
 pub type OnRetry = dyn Fn(Retry<'_>) + Send + Sync;
 
 /// Shorter outages are not reported.
 const UNTOLD: Duration = Duration::from_secs(2);
 
-/// Objects whose calls are tried again after an error that
-/// [may pass](BackendError::may_retry), with pauses that grow.
+/// Objects whose calls are retried after a [transient error](BackendError::may_retry), with growing pauses.
 ///
-/// All calls share one outage. It begins with the first call that fails and ends when a call is
-/// answered. When it has lasted for [`RetryPolicy::total`], all calls fail with
-/// [`BackendError::Unreachable`], those under way as well, and so does every later one. A call that
-/// alone fails for as long, while others are answered, fails in the same way, and only that one.
+/// All calls share one outage. It begins with the first failed call and ends when a call is answered. When
+/// it has lasted for [`RetryPolicy::total`], all calls, including those in flight and later ones, fail with
+/// [`BackendError::Unreachable`]. If a single call fails for that long while others are answered, only that
+/// call fails in this way.
 ///
-/// That is safe for every call, because [`Objects`] promises that each may be repeated: a put
-/// whose answer was lost finds its own bytes, compares them and succeeds, and finds other bytes
-/// and fails.
+/// Retries are safe because [`Objects`] guarantees that each call may be repeated: a put whose answer was
+/// lost finds its own bytes, compares them and succeeds; if it finds other bytes, it fails.
 pub struct Retrying<T> {
     inner: T,
     place: String,
@@ -133,8 +131,8 @@ pub struct Retrying<T> {
     on_retry: Box<OnRetry>,
 }
 
-/// Whether one of several services that a command uses is gone, so that the command ends. Clones are the
-/// same.
+/// Whether one of several services that a command uses is unreachable, so that the command ends. Clones
+/// share it.
 #[derive(Clone, Debug, Default)]
 pub struct AnyGone(Arc<AtomicBool>);
 
@@ -151,13 +149,13 @@ struct Outage {
 }
 
 impl<T> Retrying<T> {
-    /// Wraps `inner`, which is at `place`; pauses are by the clock of this machine.
+    /// Wraps `inner`, which is at `place`, with the clock of this machine.
     pub fn new(inner: T, place: &str, policy: RetryPolicy) -> Self {
         let seed = RandomState::new().hash_one(std::process::id());
         Self::with_clock(inner, place, policy, Box::<SystemClock>::default(), seed)
     }
 
-    /// Wraps `inner`, which is at `place`; pauses are by `clock`, and drawn from `seed`.
+    /// Wraps `inner`, which is at `place`, with `clock` and random pauses from `seed`.
     pub fn with_clock(
         inner: T,
         place: &str,
@@ -180,24 +178,24 @@ impl<T> Retrying<T> {
         }
     }
 
-    /// Tells what goes on.
+    /// Sets the callback for reports.
     pub fn on_retry(self, tell: impl Fn(Retry<'_>) + Send + Sync + 'static) -> Self {
         Self { on_retry: Box::new(tell), ..self }
     }
 
-    /// Takes no pause and tries nothing again once `stop` is asked for, and asks for it itself when
-    /// an outage has lasted too long, so that calls under way end if `inner` heeds it too.
+    /// Stops pausing and retrying when `stop` is requested. Requests `stop` itself when an outage has lasted
+    /// too long, so that calls in flight end if `inner` also uses it.
     pub fn stopped_by(self, stop: Stop) -> Self {
         Self { stop, ..self }
     }
 
-    /// Tries nothing again once another service is gone that shares `any_gone`: the command ends, and
-    /// need not wait a second time. Calls that are answered go on.
+    /// Stops retrying when another service that shares `any_gone` is unreachable: the command ends, and need
+    /// not wait a second time. Calls that are answered still succeed.
     pub fn beside(self, any_gone: AnyGone) -> Self {
         Self { any_gone, ..self }
     }
 
-    /// Counts in `usage` what is tried again.
+    /// Counts retries in `usage`.
     pub fn counted_by(self, usage: Usage) -> Self {
         Self { usage, ..self }
     }

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 #[cfg(feature = "s3")]
 use tokio::sync::watch;
 
-/// Ends calls that wait; clones are the same.
+/// Ends waiting calls; clones share the state.
 ///
-/// Once it is asked for, a pause between two tries ends at once, and nothing is tried again. A request
-/// under way may go on for a grace period, so that a command that ends can still take back what it
-/// announced; then it is broken off, and later requests fail at once with
+/// When a stop is requested, pauses between retries end immediately, and nothing is retried. Requests in
+/// flight may continue for a grace period, so that an ending backup can still withdraw its intent. Then they
+/// are aborted, and later requests fail immediately with
 /// [`BackendError::Interrupted`](crate::BackendError::Interrupted).
 #[derive(Clone, Debug, Default)]
 pub struct Stop(Arc<Inner>);
@@ -18,9 +18,9 @@ pub struct Stop(Arc<Inner>);
 #[derive(Debug, Default)]
 struct Inner {
     state: Mutex<State>,
-    /// Told to threads that pause.
+    /// Notifies pausing threads.
     changed: Condvar,
-    /// Told to requests under way.
+    /// Notifies requests in flight.
     #[cfg(feature = "s3")]
     told: watch::Sender<()>,
 }
@@ -46,19 +46,19 @@ impl State {
 }
 
 impl Stop {
-    /// Ends pauses now, and requests under way after `grace`. Of several calls the earliest end
-    /// counts.
+    /// Requests a stop: ends pauses now, and requests in flight after `grace`. Of several calls the earliest
+    /// end applies.
     pub fn ask(&self, grace: Duration) {
         let end = Instant::now() + grace;
         self.change(|state| state.asked = Some(state.asked.map_or(end, |before| before.min(end))));
     }
 
-    /// Whether the stop was asked for.
+    /// Whether a stop was requested.
     pub fn is_asked(&self) -> bool {
         self.state().asked.is_some()
     }
 
-    /// Returns after `pause`, or once the stop is asked for.
+    /// Returns after `pause`, or when a stop is requested.
     pub fn sleep(&self, pause: Duration) {
         let is_waiting = |state: &mut State| state.asked.is_none();
         let waited = self.0.changed.wait_timeout_while(self.state(), pause, is_waiting);

@@ -1,4 +1,4 @@
-//! Objects in any store of the `object_store` crate, called by threads that wait.
+//! A blocking interface for any store of the `object_store` crate.
 
 use std::io;
 use std::ops::Range;

@@ -1,9 +1,9 @@
-//! What is asked of a service, counted where it is sent.
+//! Counts of requests to a service.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counts requests to a service and the bytes that they move. Clones share their counts.
+/// Counts requests to a service and the bytes transferred. Clones share their counts.
 #[derive(Clone, Debug, Default)]
 pub struct Usage(Arc<Counters>);
 
@@ -28,34 +28,34 @@ struct Counters {
     hedges: AtomicU64,
 }
 
-/// The counts of a [`Usage`] at one moment. Requests that were made again count each time.
+/// The counts of a [`Usage`] at one moment. A retried request counts each time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Requests {
     /// Reads of objects.
     pub get: u64,
-    /// Questions for the length of an object.
+    /// Requests for the length of an object.
     pub head: u64,
     /// Pages of listings.
     pub list: u64,
     /// Puts of objects in one piece.
     pub put: u64,
-    /// Deletes of objects and of uploads in parts.
+    /// Deletes of objects and aborts of multipart uploads.
     pub delete: u64,
-    /// All other requests of uploads in parts: begin, each part, complete.
+    /// All other requests of multipart uploads: begin, each part, complete.
     pub multipart: u64,
     /// Bytes of requests, in heads and bodies.
     pub sent_bytes: u64,
     /// Bytes of answers, in heads and bodies.
     pub received_bytes: u64,
-    /// Requests that were made again after an error, and bodies that were resumed.
+    /// Requests repeated after an error, and bodies resumed.
     pub retries: u64,
-    /// Reads that were asked for a second time because their answer did not begin, or because nothing
-    /// more came of it. The latter count as retries, too.
+    /// Reads sent a second time because their answer did not begin, or because it stalled. The latter count
+    /// as retries, too.
     pub hedges: u64,
 }
 
 impl Usage {
-    /// What was counted so far.
+    /// The counts so far.
     pub fn requests(&self) -> Requests {
         let of = |kind: RequestKind| self.0.requests[kind as usize].load(Ordering::Relaxed);
         Requests {

@@ -11,7 +11,7 @@ use super::fate::{Fate, WriteFate};
 pub(super) struct Content {
     durable: Arc<Vec<u8>>,
     live: Arc<Vec<u8>>,
-    /// What leads from `durable` to `live`, in order.
+    /// The changes from `durable` to `live`, in order.
     unsynced: Vec<Change>,
 }
 
@@ -41,7 +41,7 @@ impl Content {
         self.unsynced.clear();
     }
 
-    /// What the file may hold after a power cut.
+    /// A possible content after a power cut.
     pub(super) fn after_power_cut(&self, fate: &mut Fate) -> Self {
         let mut durable = self.durable.clone();
         for change in &self.unsynced {

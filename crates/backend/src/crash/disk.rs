@@ -1,4 +1,4 @@
-//! The disk as a whole: its files, the steps taken on them, and when it stops.
+//! The disk as a whole: its files, the steps on them, and when it stops.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
@@ -15,13 +15,13 @@ use super::owned::{CrashLog, CrashPages, OwnedFile};
 use super::seeded::DiskBug;
 use crate::{BackendError, Operation};
 
-/// Where objects are, seen from the root of the disk.
+/// The directory of objects, from the root of the disk.
 pub(super) const OBJECTS: &str = "objects";
 
-/// Where logs and pages are.
+/// The directory of logs and pages.
 pub(super) const LOCAL: &str = "local";
 
-/// How many disks there were.
+/// The number of disks created so far.
 static DISKS: AtomicU64 = AtomicU64::new(0);
 
 /// A simulated disk; clones are the same disk.
@@ -30,15 +30,15 @@ static DISKS: AtomicU64 = AtomicU64::new(0);
 #[derive(Clone, Debug)]
 pub struct CrashDisk(Arc<Mutex<Disk>>);
 
-/// One step taken on a simulated disk, with the path it was taken on.
+/// One step on a simulated disk, with its path.
 ///
 /// Objects are below `objects/`, logs and pages below `local/`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Step {
-    /// A directory was made, or found to exist.
+    /// A directory was created, or found to exist.
     MakeDirectory(String),
-    /// A file was made, or found to exist.
+    /// A file was created, or found to exist.
     Create(String),
     /// Bytes were written to a file.
     Write(String),
@@ -46,9 +46,9 @@ pub enum Step {
     Resize(String),
     /// A file's bytes were made durable.
     SyncFile(String),
-    /// A file was given this name too, unless it was taken.
+    /// A file got this additional name, unless the name was taken.
     Link(String),
-    /// A name was removed, if it was there.
+    /// A name was removed, if it existed.
     Unlink(String),
     /// The names in a directory were made durable.
     SyncDirectory(String),
@@ -70,16 +70,16 @@ impl fmt::Display for Step {
     }
 }
 
-/// What the handles of a disk share.
+/// The state that all handles of a disk share.
 #[derive(Debug)]
 pub(super) struct Disk {
     pub(super) files: FileSystem,
-    /// Files that a log or pages handle holds.
+    /// Files that are open as a log or pages.
     pub(super) owned: BTreeSet<FileId>,
     steps: Vec<Step>,
     last_step: Option<u64>,
     bug: Option<DiskBug>,
-    /// No other disk of this process has it.
+    /// Unique among the disks of this process.
     number: u64,
 }
 
@@ -104,19 +104,19 @@ impl CrashDisk {
         })))
     }
 
-    /// Tells this disk from all others of this process.
+    /// A number that is unique among the disks of this process.
     pub(super) fn number(&self) -> u64 {
         self.lock().number
     }
 
-    /// The same disk, making one error from now on. States drawn from it go on making it.
+    /// The same disk, but with one seeded bug from now on. States drawn from it keep the bug.
     #[cfg(feature = "seeded-bugs")]
     pub fn with_bug(self, bug: DiskBug) -> Self {
         self.lock().bug = Some(bug);
         self
     }
 
-    /// The disk's objects, like a [`LocalObjects`](crate::LocalObjects) just opened.
+    /// The disk's objects, like a newly opened [`LocalObjects`](crate::LocalObjects).
     pub fn objects(&self) -> CrashObjects {
         CrashObjects::new(self.clone())
     }
@@ -141,21 +141,21 @@ impl CrashDisk {
         CrashFolder::new(self.clone())
     }
 
-    /// Stops the disk as soon as `operations` steps were taken since it was made: every later
-    /// call on any handle, reads too, does nothing and is [`BackendError::Crashed`].
+    /// Stops the disk after `operations` steps since its creation: every later call on any handle, even a
+    /// read, does nothing and fails with [`BackendError::Crashed`].
     ///
-    /// Called again with a larger number it lets the disk run on with all that was live: then
-    /// the program was killed, and not the power cut.
+    /// A second call with a larger number lets the disk continue with its live content, as after a kill
+    /// of the program instead of a power cut.
     pub fn crash_after(&self, operations: u64) {
         self.lock().last_step = Some(operations);
     }
 
-    /// How many steps were taken since the disk was made.
+    /// The number of steps since the disk was created.
     pub fn operations(&self) -> u64 {
         self.lock().steps.len() as u64
     }
 
-    /// The steps taken since the disk was made.
+    /// The steps since the disk was created.
     pub fn trace(&self) -> Vec<Step> {
         self.lock().steps.clone()
     }
@@ -166,11 +166,10 @@ impl CrashDisk {
         files.into_iter().map(|(path, bytes)| (path, Bytes::copy_from_slice(&bytes))).collect()
     }
 
-    /// States in which the disk may be found if the power goes now, no two with the same files:
-    /// the one without anything unsynced, the one with all of it, and up to `cuts` - 2 mixtures
-    /// drawn with `seed`.
+    /// Distinct states in which the disk may be after a power cut now: the state without any unsynced
+    /// change, the state with all of them, and up to `cuts` - 2 mixtures drawn with `seed`.
     ///
-    /// Each is a disk of its own that does not crash, with all it holds durable.
+    /// Each is a new disk that does not crash and whose content is durable.
     pub fn durable_states(
         &self,
         cuts: usize,
@@ -192,7 +191,7 @@ impl CrashDisk {
             .map(move |after| Self::with_files(after, bug))
     }
 
-    /// Takes a step if the disk still runs; the caller makes the change that it stands for.
+    /// Records a step if the disk still runs; the caller then makes the change.
     pub(super) fn step(
         &self,
         operation: Operation,

@@ -1,4 +1,4 @@
-//! What becomes of each unsynced change when the power goes.
+//! The fate of each unsynced change in a power cut.
 
 /// Decides over the unsynced changes of one disk.
 #[derive(Clone, Debug)]

@@ -1,25 +1,25 @@
-//! A simulated disk that knows what a power cut would leave of it.
+//! A simulated disk that computes what a power cut would leave of it.
 //!
-//! The disk keeps two pictures: the live one that calls see, and the durable one that syncs build.
-//! What was written but not synced is between the two, and [`CrashDisk::durable_states`] draws
-//! from it what may be found after the power returns:
+//! The disk keeps two images: the live one, which calls see, and the durable one, which syncs update.
+//! From the unsynced changes between them [`CrashDisk::durable_states`] draws states that may exist after
+//! a power cut:
 //!
-//! * bytes of a file that was not synced may all be there, be missing, end anywhere, or be new in
-//!   some sectors (512 or 4,096 bytes) and old or zero in the others, the file's length included;
-//! * a name that was made or removed since its directory was synced may be there or not, each
-//!   independently of every other; a directory whose own name is lost takes its content along;
-//! * a sync of a file makes its bytes durable, not its name; a sync of a directory makes its
-//!   names durable, not the bytes behind them.
+//! * Unsynced bytes of a file may all be present, be missing, end anywhere, or be new in some sectors
+//!   (512 or 4,096 bytes) and old or zero in others. The same holds for the file's length.
+//! * A name that was created or removed after the last sync of its directory may be present or not,
+//!   independently of every other name. If the name of a directory is lost, so is its content.
+//! * A sync of a file makes its bytes durable, but not its name. A sync of a directory makes its names
+//!   durable, but not the bytes of its files.
 //!
-//! This is less than journalling file systems promise, and what POSIX does.
+//! This is weaker than the guarantees of journalling file systems, and equal to those of POSIX.
 //!
 //! [`CrashObjects`], [`CrashLog`], [`CrashPages`] and [`CrashFolder`] take the steps of [`LocalObjects`],
 //! [`LocalLog`], [`LocalPages`] and [`LocalFolder`], in the same order. A step is a call that changes the disk
 //! or syncs part of it; steps of all handles are counted together.
 //!
-//! To test that a program keeps its promises, run it once to learn how many steps it takes. Then,
-//! for each count up to that, run it on a new disk told to [crash](CrashDisk::crash_after) after so
-//! many, noting what was acknowledged, and check every state the disk may be in:
+//! To test a program, run it once to learn how many steps it takes. Then, for each number of steps up to
+//! that, run it on a new disk that [crashes](CrashDisk::crash_after) after that number, note what was
+//! acknowledged, and check every possible state of the disk:
 //!
 //! ```
 //! # use onefold_backend::{crash::CrashDisk, Objects};

@@ -1,4 +1,4 @@
-//! Objects on a simulated disk, by the steps that local objects take.
+//! Objects on a simulated disk, which take the same steps as local objects.
 
 use std::collections::{BTreeSet, HashSet};
 use std::ops::Range;

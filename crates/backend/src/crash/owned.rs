@@ -1,4 +1,4 @@
-//! Logs and pages on a simulated disk, by the steps that local ones take.
+//! Logs and pages on a simulated disk, which take the same steps as local ones.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -153,7 +153,7 @@ impl Log for CrashLog {
     }
 }
 
-/// Syncs a log on a [`CrashDisk`] from beside its handle.
+/// Syncs a log on a [`CrashDisk`] concurrently with its handle.
 struct CrashSyncer {
     disk: CrashDisk,
     file: FileId,
@@ -169,7 +169,7 @@ impl Syncer for CrashSyncer {
     }
 }
 
-/// A log on a [`CrashDisk`], to read.
+/// A reader of a log on a [`CrashDisk`].
 pub(super) struct CrashReader {
     disk: CrashDisk,
     file: FileId,

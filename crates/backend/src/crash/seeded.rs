@@ -1,6 +1,6 @@
-//! Errors to make on purpose: a test that passes with one of them tests nothing.
+//! Deliberate bugs: a test that passes with one of them tests nothing.
 
-/// An error that a storage layer may have, and that a crash reveals.
+/// A bug that a storage layer may have, and that a crash reveals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(
     not(feature = "seeded-bugs"),
@@ -21,7 +21,7 @@ pub enum DiskBug {
 
 #[cfg(feature = "seeded-bugs")]
 impl DiskBug {
-    /// Every error there is.
+    /// All bugs.
     pub const ALL: [Self; 5] = [
         Self::SkipFileSync,
         Self::SkipDirectorySync,

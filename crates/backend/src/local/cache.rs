@@ -1,11 +1,11 @@
-//! Copies of what lies elsewhere, in files of this machine that may be lost at any time.
+//! A local cache of remote objects, in files that may be lost at any time.
 //!
-//! The files of an owner lie in shards, by their names. Each shard has an equal part of the bytes that
-//! are kept at most, of all owners together; where there are more, the files go first that were used
-//! longest ago. A file's time of modification says when it was used.
+//! The files of an owner are distributed over shards by their names. Each shard has an equal part of the
+//! maximum size, for all owners together. When a shard is full, its least recently used files are
+//! removed. A file's modification time records its last use.
 //!
-//! A file gets its name when all its bytes are written, so no process reads part of one. Nothing is
-//! synced: after a crash a file may hold anything, and whoever reads it must verify it.
+//! A file gets its name when all its bytes are written, so that no process reads part of one. Nothing is
+//! synced: after a crash a file may have any content, so readers must verify it.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -29,13 +29,13 @@ use crate::{BackendError, Folder, Operation};
 /// The number of folders among which the files of an owner are spread.
 const SHARDS: usize = 64;
 
-/// What the name of a file begins with that is being written. No other begins so.
+/// The prefix of names of unfinished files.
 const UNFINISHED: &str = "new-";
 
-/// An unfinished file that is older was left by a process that died.
+/// An unfinished file that is older belongs to a dead process.
 const UNFINISHED_FOR: Duration = Duration::from_secs(3600);
 
-/// Copies of what lies elsewhere, for one owner among several that share a folder and a bound.
+/// A cache for one owner among several that share a folder and a maximum size.
 ///
 /// Any number of processes and threads may use it at the same time.
 #[derive(Debug)]
@@ -67,8 +67,8 @@ impl LocalCache {
     /// Below this folder of an owner its copies lie.
     pub const FOLDER: &str = "objects";
 
-    /// The copies of `owner` in the folder `root`, which keeps `max` bytes at most for all owners
-    /// together. Folders are made where they are missing.
+    /// The cache of `owner` in the folder `root`, which holds at most `max` bytes for all owners together.
+    /// Missing folders are created.
     ///
     /// # Errors
     /// [`BackendError::Untrusted`] as [`LocalFolder::create_private`] says.
@@ -79,8 +79,7 @@ impl LocalCache {
         Ok(Self { all, own, shard_max: max / SHARDS as u64, shards })
     }
 
-    /// The copy that is called `name`, of at most `max` bytes, which is used now. The caller must
-    /// verify it.
+    /// The copy named `name`, of at most `max` bytes, and records its use. The caller must verify it.
     pub fn get(&self, name: &str, max: u64) -> Result<Option<Bytes>, BackendError> {
         check_part(name)?;
         let path = self.own.path().join(name);
@@ -109,8 +108,8 @@ impl LocalCache {
         }
     }
 
-    /// Keeps `bytes` under `name`, in the place of what was kept under it. Bytes that would take
-    /// more than a quarter of their shard are not kept.
+    /// Stores `bytes` under `name`, replacing an earlier copy. Does not store bytes that would take more
+    /// than a quarter of their shard.
     pub fn put(&self, name: &str, bytes: &[u8]) -> Result<(), BackendError> {
         check_part(name)?;
         if bytes.len() as u64 > self.shard_max / 4 {
@@ -138,7 +137,7 @@ impl LocalCache {
         Ok(())
     }
 
-    /// Removes the copy that is called `name`, if there is one.
+    /// Removes the copy named `name`, if there is one.
     pub fn remove(&self, name: &str) -> Result<(), BackendError> {
         check_part(name)?;
         match self.own.existing(&shard_name(shard_of(name))) {

@@ -15,36 +15,36 @@ use super::{LocalLog, LocalPages};
 use crate::name::check_part;
 use crate::{BackendError, Folder, Log, LogReader, MountId, Operation, Pages};
 
-/// Logs and files of pages in a local directory. What a symbolic link in it leads to is not opened.
+/// Logs and files of pages in a local directory. Symbolic links in it are not followed.
 #[derive(Debug)]
 pub struct LocalFolder(Directory);
 
 impl LocalFolder {
-    /// The folder at `root`, made durably, for nobody but its owner, with the directories above it
-    /// where they are missing. One that exists is taken as it is.
+    /// The folder at `root`. If it is missing, it is created durably, accessible to its owner only, with
+    /// the missing directories above it. The mode of an existing folder does not change.
     pub fn create(root: &Path) -> Result<Self, BackendError> {
         make(root)?;
         Directory::open(root).map(Self)
     }
 
-    /// The folder at `root`, which must exist. Nothing is made or written.
+    /// The folder at `root`, which must exist. Nothing is created or written.
     pub fn open(root: &Path) -> Result<Self, BackendError> {
         Directory::open(root).map(Self)
     }
 
-    /// As [`create`](Self::create), for what a program keeps of its own, where another user might wish to mislead it.
+    /// Like [`create`](Self::create), for a program's own files, which another user could try to replace.
     ///
     /// # Errors
-    /// [`BackendError::Untrusted`] if the folder is a symbolic link, belongs to a user other than this
-    /// one and root, or lets every user exchange what it holds. The same holds for what is opened in
-    /// it. The directories above `root` are the caller's choice.
+    /// [`BackendError::Untrusted`] if the folder is a symbolic link, belongs to a user other than this one
+    /// and root, or lets every user exchange its files. The same holds for files opened in it. The caller
+    /// is responsible for the directories above `root`.
     pub fn create_private(root: &Path) -> Result<Self, BackendError> {
         make(root)?;
         Directory::open_private(root).map(Self)
     }
 
-    /// The folder `name` in this one, made durably, for nobody but its owner, if there is none;
-    /// private if this one is.
+    /// The folder `name` in this one. If it is missing, it is created durably, accessible to its owner
+    /// only. It is private if this one is.
     pub fn folder(&self, name: &str) -> Result<Self, BackendError> {
         check_part(name)?;
         let path = self.0.path().join(name);
@@ -57,7 +57,7 @@ impl LocalFolder {
         self.0.directory(name).map(Self)
     }
 
-    /// Where the folder is.
+    /// The path of the folder.
     pub fn path(&self) -> &Path {
         self.0.path()
     }
@@ -67,8 +67,8 @@ impl LocalFolder {
         self.0.directory(name).map(Self)
     }
 
-    /// The log `name`, to read it while nobody may write it, as long as the reader lives. One that is
-    /// owned is [`BackendError::InUse`].
+    /// A reader of the log `name` that locks out writers while it exists. If the log is owned, fails with
+    /// [`BackendError::InUse`].
     pub(crate) fn locked_reader(&self, name: &str) -> Result<Box<dyn LogReader>, BackendError> {
         check_part(name)?;
         Ok(Box::new(LocalReader::open_in(&self.0, name)?.locked()?))

@@ -1,7 +1,7 @@
-//! Opening what has a name itself, and nothing that a symbolic link leads to.
+//! Opening files without following symbolic links.
 //!
-//! Otherwise a user who can write to a folder of a program that runs as root could choose which file
-//! the program writes over, by a link under a name that it is known to open.
+//! Otherwise a user who can write to a folder of a program that runs as root could make the program
+//! overwrite any file, by a link under a name that it is known to open.
 
 use std::fs::File;
 use std::io;
@@ -13,7 +13,7 @@ use rustix::process::geteuid;
 
 use crate::{BackendError, Operation};
 
-/// A directory that stays the one that was opened, whatever becomes of its name.
+/// An open directory, which stays the same even if its name changes.
 #[derive(Debug)]
 pub(super) struct Directory {
     file: File,

@@ -1,4 +1,4 @@
-//! Files below a directory, found by reading directories.
+//! Listing of the files below a directory.
 
 use std::fs::{self, DirEntry, Metadata};
 use std::io;

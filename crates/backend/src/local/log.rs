@@ -16,9 +16,9 @@ use crate::{BackendError, Log, LogReader, Operation, Reserved, Syncer};
 pub struct LocalLog(OwnedFile);
 
 impl LocalLog {
-    /// Opens the log at `path`, made empty if there is none; its directory must exist.
+    /// Opens the log at `path`, or creates it, empty; its directory must exist.
     ///
-    /// Name and content are durable on return. A log that another handle holds is
+    /// Name and content are durable on return. If another handle owns the log, fails with
     /// [`BackendError::InUse`].
     pub fn open(path: &Path) -> Result<Self, BackendError> {
         OwnedFile::open(path).map(Self)
@@ -60,7 +60,7 @@ impl Log for LocalLog {
     }
 }
 
-/// A log in a local file, to read.
+/// A reader of a log in a local file.
 #[derive(Debug)]
 pub(super) struct LocalReader {
     file: File,

@@ -1,4 +1,4 @@
-//! Which mount a file is on.
+//! The mount of a file.
 
 use std::fs::{self, File};
 

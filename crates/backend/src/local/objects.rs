@@ -1,10 +1,10 @@
 //! Objects as files below a root directory.
 //!
-//! The order of a put is what keeps its promise. Directories first: each new one is made and its
-//! parent synced before anything is put in it. Then, in `object_store`: a staging file `name#1` is
-//! written and synced, linked to its name (which fails if the name is taken), the directory is
-//! synced, the staging file removed. What is added here are the cases in which a name is found
-//! instead of made: it may come from a process that was killed before it synced the directory.
+//! The guarantees of a put follow from its order. First each missing directory is created and its parent
+//! synced. Then, in `object_store`, a staging file `name#1` is written and synced, linked to its name
+//! (which fails if the name is taken), the directory is synced, and the staging file is removed. This
+//! module adds the case of an existing name: it may come from a process that was killed before it synced
+//! the directory.
 
 use std::collections::{BTreeSet, HashSet};
 use std::fs::{self, DirBuilder, DirEntry, File};
@@ -25,8 +25,8 @@ use crate::{BackendError, ObjectInfo, Objects, Operation};
 
 /// Objects as files below a root directory; any number of processes may share it.
 ///
-/// A process that is killed while it puts may leave a staging file `name#1`. It is never listed
-/// and never mistaken for an object.
+/// A process that is killed during a put may leave a staging file `name#1`. It is never listed and never
+/// treated as an object.
 #[derive(Debug)]
 pub struct LocalObjects {
     files: Stored<LocalFileSystem>,
@@ -66,8 +66,8 @@ impl LocalObjects {
         })
     }
 
-    /// Makes a root durably, for nobody but its owner, with the directories above it where they are
-    /// missing, and opens it. A root that exists is opened as it is.
+    /// Opens a root. If it is missing, it is created durably, accessible to its owner only, with the
+    /// missing directories above it. The mode of an existing root does not change.
     pub fn create(root: &Path) -> Result<Self, BackendError> {
         make_durably(root).map_err(|cause| BackendError::BadRoot {
             root: root.to_owned(),
@@ -82,15 +82,15 @@ impl LocalObjects {
         &self.root
     }
 
-    /// Lets puts through this handle use the [reserve](Self::keep_reserve) where the disk is full: those
-    /// of what frees space, and no others.
+    /// Allows puts through this handle to use the [reserve](Self::keep_reserve) when the disk is full. Only
+    /// for operations that free space.
     pub fn use_reserve(&self) {
         self.frees.store(true, Ordering::Relaxed);
     }
 
-    /// Keeps a few mebibytes of the disk for what frees space, in a file under a name that no object
-    /// has; whether there was room for all of them. It lasts until it is used, and is made again by
-    /// this.
+    /// Reserves 8 MiB of the disk for operations that free space, in a file whose name no object can
+    /// have. Returns whether there was space for all of it. After the reserve was used, another call
+    /// refills it.
     pub fn keep_reserve(&self) -> Result<bool, BackendError> {
         self.check_root(Operation::Resize, reserve::NAME)?;
         let error = |cause| self.error(Operation::Resize, reserve::NAME, cause);

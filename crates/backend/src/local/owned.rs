@@ -1,4 +1,4 @@
-//! A local file with one owner, whose failed syncs are never forgotten.
+//! A local file with one owner, which stays poisoned after a failed sync.
 
 use std::ffi::OsStr;
 use std::fs::{File, TryLockError};

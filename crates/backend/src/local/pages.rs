@@ -14,11 +14,10 @@ pub struct LocalPages {
 }
 
 impl LocalPages {
-    /// Opens the pages at `path`, none if there is no file yet; its directory must exist.
+    /// Opens the pages at `path`, or creates a file without pages; its directory must exist.
     ///
-    /// Name and content are durable on return. Pages that another handle holds are
-    /// [`BackendError::InUse`]. Part of a page at the end, as a crash may leave it, does not count
-    /// as one.
+    /// Name and content are durable on return. If another handle owns the pages, fails with
+    /// [`BackendError::InUse`]. A partial page at the end, which a crash may leave, is ignored.
     ///
     /// # Panics
     ///

@@ -1,8 +1,8 @@
-//! Room on the disk of a repository that only what frees space may use.
+//! Disk space of a repository that is reserved for operations that free space.
 //!
-//! To delete takes a few writes first: what is about to go must be durably known. On a full disk they
-//! fail, and nothing could ever be deleted. So a file keeps blocks, and is cut shorter when such a write
-//! meets a full disk. Its name has capitals, so that no program takes it for an object.
+//! Before a prune deletes anything, it must durably write what it will delete. On a full disk these writes
+//! fail, and nothing could ever be deleted. Therefore a file occupies blocks, and is truncated when such a
+//! write meets a full disk. Its name has capitals, so that no program treats it as an object.
 
 use std::fs::{self, File, Metadata};
 use std::io;

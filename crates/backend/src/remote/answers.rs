@@ -1,7 +1,7 @@
-//! Answers that are errors, kept as such.
+//! Error answers of a service.
 //!
-//! `object_store` tells its callers the status of an answer only in words. To tell an overloaded
-//! service from a forbidden request, answers are looked at before it sees them.
+//! `object_store` reports the status of an answer only as text. To distinguish an overloaded service from a
+//! forbidden request, this module inspects answers before `object_store` does.
 
 use std::fmt;
 use std::pin::Pin;

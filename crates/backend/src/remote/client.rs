@@ -1,5 +1,5 @@
-//! The HTTP client. It takes and gives bodies in pieces, so that they can be counted, slowed down and
-//! watched.
+//! The HTTP client. It sends and receives bodies in pieces, so that they can be counted, rate-limited and
+//! timed out.
 
 use std::time::Duration;
 

@@ -1,9 +1,9 @@
-//! Reads that stall are asked for a second time.
+//! Hedging: reads that stall are sent a second time.
 //!
-//! Services now and then leave a request alone for seconds. Where an answer does not begin, the read is
-//! asked for again: the answer that begins first counts, the other request is dropped with its connection,
-//! before its body is read. Where nothing more comes of a body, it breaks, so that its reader asks for
-//! the rest as of any [body that broke](crate::body).
+//! Services occasionally leave a request unanswered for seconds. If an answer does not begin, the read is
+//! sent again. The answer that begins first is used; the other request is dropped with its connection before
+//! its body is read. If a body stalls, it is broken off, so that its reader requests the rest like that of
+//! any [broken body](crate::body).
 
 use std::collections::VecDeque;
 use std::pin::Pin;

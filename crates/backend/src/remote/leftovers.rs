@@ -1,5 +1,4 @@
-//! Uploads in parts that never ended. A service keeps their parts, and charges for them, until they are
-//! aborted.
+//! Unfinished multipart uploads. A service keeps their parts, and charges for them, until they are aborted.
 
 use std::time::{Duration, SystemTime};
 

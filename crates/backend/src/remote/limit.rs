@@ -1,4 +1,4 @@
-//! Limits of bandwidth, kept by delaying pieces of bodies.
+//! Bandwidth limits, which delay pieces of bodies.
 
 use std::num::NonZero;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,8 +1,8 @@
-//! Long listings, with several pages under way at once.
+//! Long listings, with concurrent requests for several pages.
 //!
-//! A service gives a thousand names in an answer, and the next answer must name where the one before
-//! ended. Most names of a repository are drawn at random and begin with hexadecimal digits, so from how
-//! far the first page reached follows about how many names there are, and where the others begin.
+//! An answer has a thousand names, and the next request must name the end of the answer before. Most names
+//! of a repository are random and begin with hexadecimal digits. So the range of the first page tells about
+//! how many names there are, and where other pages begin.
 
 use std::future::ready;
 

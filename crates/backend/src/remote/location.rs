@@ -1,4 +1,4 @@
-//! Where in S3 a repository is.
+//! Locations of repositories in S3.
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ pub struct S3Location {
 }
 
 impl S3Location {
-    /// Whether `text` is meant to be a place in S3, be it well-formed or not.
+    /// Whether `text` is meant as a location in S3, well-formed or not.
     pub fn is_meant_by(text: &str) -> bool {
         text.starts_with(SCHEME)
     }
@@ -42,7 +42,7 @@ impl S3Location {
         &self.bucket
     }
 
-    /// What all names begin with, without a slash at its end; "" for none.
+    /// The prefix of all names, without a slash at its end; "" for none.
     pub fn prefix(&self) -> &str {
         &self.prefix
     }

@@ -1,4 +1,4 @@
-//! Many requests under way at once, whatever the number of threads.
+//! Many concurrent requests, independent of the number of threads.
 
 use std::iter::Peekable;
 use std::num::NonZero;

@@ -1,11 +1,11 @@
-//! Objects in a bucket of a service that speaks S3.
+//! Objects in a bucket of an S3 service.
 //!
-//! Each object is one object of the bucket, below a prefix. What keeps the promise of `put` is
-//! the service: a put that answers is durable, a name appears with all its bytes or not at all,
-//! and `If-None-Match: *` refuses a name that is taken. The last is asked of it before anything
-//! is put, because there are services that take no notice of it.
+//! Each object is one object of the bucket, below a prefix. The guarantees of `put` rely on the service: an
+//! acknowledged put is durable, a name appears with all its bytes or not at all, and `If-None-Match: *`
+//! refuses a name that is taken. The last is tested before the first put, because some services ignore
+//! the condition.
 //!
-//! Calls are tried once. [`Retrying`](crate::Retrying) tries them again.
+//! Calls are tried once. [`Retrying`](crate::Retrying) retries them.
 
 mod answers;
 mod client;
@@ -68,28 +68,26 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time without a byte after which a request counts as failed, unless the options say otherwise.
 const SILENCE: Duration = Duration::from_secs(60);
 
-/// How to reach a bucket.
+/// Options for a bucket.
 #[derive(Clone)]
 pub struct S3Options {
-    /// The service's URL, or `None` for that of Amazon.
+    /// The service's URL, or `None` for Amazon's.
     pub endpoint: Option<String>,
-    /// Whether the service is asked, and must be able, to put only under a free name.
+    /// Whether puts are conditional on a free name, which the service must support.
     ///
-    /// Without, two writers that put other bytes under the same name at the same time may both
-    /// be told that they have.
+    /// Without it, two writers that concurrently put different bytes under the same name may both succeed.
     pub conditional_put: bool,
-    /// How many requests are under way at a time where there are enough; as many as serve, up to
-    /// 64, if `None`.
+    /// The number of requests in flight; if `None`, as many as raise the throughput, up to 64.
     pub connections: Option<NonZero<usize>>,
-    /// Time without a byte in either direction after which a request counts as failed.
+    /// Time without a byte in either direction after which a request fails.
     pub silence: Duration,
-    /// Limits what all who share it send.
+    /// Limits the bytes sent, together with all others that share it.
     pub upload_limit: Option<RateLimit>,
-    /// Limits what all who share it receive.
+    /// Limits the bytes received, together with all others that share it.
     pub download_limit: Option<RateLimit>,
     /// Counts requests.
     pub usage: Usage,
-    /// Breaks off requests.
+    /// Aborts requests.
     pub stop: Stop,
     /// Credentials, region and the like, by the names of the variables that Amazon's tools read:
     /// `AWS_ACCESS_KEY_ID`, `AWS_REGION`.
@@ -97,7 +95,7 @@ pub struct S3Options {
 }
 
 impl S3Options {
-    /// Everything as the variables say whose names start with `AWS_`.
+    /// Options from the environment variables whose names start with `AWS_`.
     pub fn from_environment() -> Self {
         let settings: Vec<(String, String)> = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
@@ -153,8 +151,8 @@ impl fmt::Debug for S3Options {
 
 /// Objects in a bucket; any number of processes may share it.
 ///
-/// An object travels in a single request each way and is held in memory, so it may have 5 GiB at
-/// most, which is what services take.
+/// An object is sent and received in a single request and held in memory, so it may have at most 5 GiB, the
+/// limit of services.
 #[derive(Debug)]
 pub struct RemoteObjects {
     bucket: Arc<Bucket>,
@@ -208,7 +206,7 @@ impl Wait for Waiter {
 }
 
 impl RemoteObjects {
-    /// Prepares to reach a bucket; nothing is sent yet.
+    /// A handle for a bucket; sends nothing yet.
     ///
     /// Plain HTTP is used only with an endpoint that says `http://`.
     pub fn open(location: &S3Location, options: &S3Options) -> Result<Self, BackendError> {
@@ -249,7 +247,7 @@ impl RemoteObjects {
         })
     }
 
-    /// The bucket's location and service, as errors name it.
+    /// The bucket's location and service, as named in errors.
     pub fn place(&self) -> &str {
         &self.bucket.place
     }

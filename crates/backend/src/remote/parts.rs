@@ -1,7 +1,7 @@
-//! Long objects over a line that breaks: they go on in parts.
+//! Multipart uploads of long objects over unreliable connections.
 //!
-//! A put in one request begins anew whenever its connection breaks, so on a line that breaks often it may
-//! never end. After it broke twice the object is sent in parts; those that arrived stay, across tries.
+//! A put in one request starts again whenever its connection breaks, so on an unreliable connection it may
+//! never complete. After two breaks the object is sent in parts; parts that arrived are kept across retries.
 
 use std::collections::HashMap;
 use std::io;

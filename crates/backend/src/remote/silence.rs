@@ -1,4 +1,4 @@
-//! Time-outs for silence: a request may last as long as bytes move.
+//! Timeouts for silence: a request may last as long as bytes are transferred.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,4 +1,4 @@
-//! Bodies on their way, in pieces that are counted and may be held back.
+//! Bodies in transfer, in pieces that are counted and may be delayed.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};

@@ -1,8 +1,7 @@
-//! How many requests are under way at a time.
+//! The number of requests in flight.
 //!
-//! More of them help until the line, or the service, is busy; beyond that they only wait for one
-//! another. So their number grows as long as that brings more answers in the same time, and is
-//! halved when the service says that it is overloaded.
+//! More requests help until the connection or the service is busy; beyond that they only queue. So their
+//! number grows while that increases throughput, and is halved when the service reports overload.
 
 use std::num::NonZero;
 use std::time::Duration;

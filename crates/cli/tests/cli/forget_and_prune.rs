@@ -183,7 +183,7 @@ fn a_location_of_an_unknown_kind_is_refused_and_no_folder_is_made() {
     for place in ["sftp:user@host:/repo", "rest:http://host/", "gs:bucket:/", "file:///tmp/x"] {
         lab.run(&format!("init {place} --no-encryption"))
             .expect(1)
-            .says(&["is no place for a repository", "./"]);
+            .says(&["is not a location for a repository", "./"]);
     }
     assert_eq!(fs::read_dir(lab.path("")).unwrap().count(), 0);
     lab.ok("init ./odd:name --no-encryption");

@@ -88,7 +88,7 @@ fn a_service_that_puts_over_what_is_there_is_refused_unless_that_is_wanted() {
     let remote = Remote::new(proxy.url());
     remote.lab.write("src/a", "x");
     remote.run("init --no-encryption").expect(1).says(&[
-        "does not keep what is there",
+        "overwrites objects",
         "If-None-Match",
         "--s3-no-conditional-put",
     ]);
