@@ -23,30 +23,30 @@ Examples:
   onefold check --repo /mnt/backup --read-data
 
 Exit codes:
-    0  all went well
+    0  success
     1  the command failed, or check found damage
-    3  some files could not be read, and the snapshot or measurement is without
-       them; or the snapshot was made, and its receipt or log entry was not put
-   10  there is no repository at the given place
-   11  something the command needs is in use by another process
-   12  wrong password, or a write-only key that was taken back
-   13  all went well, but the repository went back, or snapshots are missing
-       that nobody forgot
+    3  some files could not be read, and the snapshot or measurement lacks them;
+       or the snapshot was made, but its receipt or log entry was not written
+   10  there is no repository at the given location
+   11  another process uses something that the command needs
+   12  wrong password, or a revoked write-only key
+   13  success, but the repository went back to an older state, or lacks
+       snapshots that were never forgotten
   130  stopped by a signal
-Where two apply, 13 goes before 3 and all others before 13. With --json a last line on standard error
-has both.
+If two codes apply, 13 takes precedence over 3, and every other code over 13. With --json, a last line on
+standard error has both.
 
-Names are escaped where lines are written: control characters as \\n or \\u{1b}, bytes that are not
-UTF-8 as \\xff. `ls -0` and `find -0` write them as they are, with a NUL behind each.
+Names are escaped in lines of text: control characters as \\n or \\u{1b}, bytes that are not UTF-8 as
+\\xff. `ls -0` and `find -0` write names unchanged, each followed by a NUL.
 
-With --json, standard output is for programs: one document a command, or one JSON object a line
-where the command's help says so. Sizes are in bytes, times in RFC 3339 with nanoseconds. A name
-that is not UTF-8 is shown as near as may be, and exactly in a second field that ends in _hex. A command
-that reached an S3 service ends with one object on standard error of type \"requests\": get, head,
-list, put, delete and multipart count requests, sent_bytes and received_bytes what passed, retries
-what was asked again after an error, hedges what was asked twice because no answer began.";
+With --json, standard output is for programs: one document per command, or one JSON object per line if
+the command's help says so. Sizes are in bytes, times in RFC 3339 with nanoseconds. A name that is not
+UTF-8 is shown approximately, and exactly in a second field that ends in _hex. A command that reached an
+S3 service ends with one object of type \"requests\" on standard error: get, head, list, put, delete and
+multipart count requests, sent_bytes and received_bytes the bytes transferred, retries the requests
+repeated after an error, hedges the requests sent a second time because no answer began.";
 
-/// Deduplicating backup: keep each chunk once.
+/// Deduplicating backup: store each chunk once.
 #[derive(Debug, Parser)]
 #[command(name = "onefold", version, after_help = AFTER_HELP, max_term_width = 100)]
 pub(crate) struct Arguments {
@@ -80,14 +80,14 @@ pub(crate) fn ask_for_json(words: &[OsString]) -> bool {
     })
 }
 
-/// What is wrong with arguments, and what would be right.
+/// What is wrong with the arguments, and how to correct them.
 pub(crate) struct Misuse {
     pub(crate) message: String,
     pub(crate) hint: Option<String>,
 }
 
 impl Misuse {
-    /// The first paragraph of what clap says, and the others.
+    /// The first paragraph of clap's message, and the others as the hint.
     pub(crate) fn of(answer: &clap::Error) -> Self {
         if answer.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
             let message = "a command is missing".to_owned();
@@ -103,7 +103,7 @@ impl Misuse {
     }
 }
 
-/// What every command understands.
+/// The options of all commands.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Global options")]
 pub(crate) struct Common {
@@ -111,11 +111,10 @@ pub(crate) struct Common {
     // A place, since commands of `onefold bench` take one: there it is where the JSON goes.
     #[arg(long, global = true, num_args = 0, default_missing_value = STANDARD_OUTPUT)]
     json: Option<PathBuf>,
-    /// Show no progress, notices and summaries; warnings and errors are still shown
+    /// Show no progress, notices or summaries, only warnings and errors
     #[arg(long, short, global = true, conflicts_with = "verbose")]
     pub(crate) quiet: bool,
-    /// Say on standard error what is being done; given twice, or as --verbose=2, name each file of
-    /// a backup too
+    /// Print details to standard error; given twice, or as --verbose=2, also name each file of a backup
     #[arg(long, short, global = true, value_name = "N", value_parser = clap::value_parser!(u8))]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "1")]
     #[arg(action = clap::ArgAction::Append)]
@@ -123,7 +122,7 @@ pub(crate) struct Common {
 }
 
 impl Common {
-    /// How often it is asked to say what is being done.
+    /// How many times --verbose is given.
     pub(crate) fn verbosity(&self) -> u8 {
         self.verbose.iter().fold(0, |sum, times| sum.saturating_add(*times))
     }
@@ -134,7 +133,7 @@ impl Common {
     }
 }
 
-/// What can be done.
+/// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Init(commands::init::Init),
@@ -164,7 +163,7 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// Does what was asked.
+    /// Runs the command.
     pub(crate) fn run(self, console: &Console) -> Result<Exit> {
         match self {
             Self::Init(init) => init.run(console),

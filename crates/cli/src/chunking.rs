@@ -1,4 +1,4 @@
-//! Chunker, sizes and kernel as the user chooses them.
+//! Options for chunker, sizes and kernel.
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -7,13 +7,13 @@ use onefold_cdc::{Algorithm, ChunkSizes, Chunker, Kernel, Parameter, Params, Pre
 
 use crate::size;
 
-/// The mean chunk size in bytes where none is asked for.
+/// The default mean chunk size in bytes.
 pub(crate) const DEFAULT_AVG: usize = 16 << 10;
 
-/// How a repository cuts data.
+/// Options for how a repository cuts data.
 #[derive(Debug, Args)]
 pub(crate) struct ChunkingArgs {
-    /// The rule that decides where chunks end; `onefold algorithms` tells about them
+    /// The chunking algorithm; `onefold algorithms` lists them
     #[arg(long, value_name = "NAME", default_value = "mincdc", value_parser = algorithms())]
     algorithm: Algorithm,
     #[command(flatten)]
@@ -21,8 +21,7 @@ pub(crate) struct ChunkingArgs {
 }
 
 impl ChunkingArgs {
-    /// The parameters asked for, with what suits them where nothing was asked for. A chunker can
-    /// be made of them.
+    /// The requested parameters, with suitable defaults for the others. They are valid for a chunker.
     pub(crate) fn params(&self) -> Result<Params> {
         let params = Params::new(self.algorithm, self.sizes.of(self.algorithm.into())?);
         Chunker::new(&params)?;
@@ -30,23 +29,22 @@ impl ChunkingArgs {
     }
 }
 
-/// How data is cut where nothing has to be noted down: by presets too.
+/// Options for how commands without a repository cut data, which may use presets.
 #[derive(Debug, Args)]
 pub(crate) struct SchemeArgs {
-    /// The rule that decides where chunks end, or the tool that cuts so; `onefold algorithms` tells
-    /// about them
+    /// The chunking algorithm, or a preset; `onefold algorithms` lists them
     #[arg(long, value_name = "NAME", default_value = "mincdc", value_parser = schemes())]
     algorithm: Scheme,
     #[command(flatten)]
     sizes: SizeArgs,
-    /// The number that picks what the algorithm hashes by, 0x for hexadecimal: of borg the key's
-    /// chunk_seed, of restic the polynomial
+    /// The number that seeds the algorithm's hash, with 0x for hexadecimal: for borg the key's
+    /// chunk_seed, for restic the polynomial
     #[arg(long, value_name = "N", value_parser = parse_seed, allow_negative_numbers = true)]
     seed: Option<i128>,
     /// With restic: the repository's chunker_polynomial, as `restic cat config` prints it
     #[arg(long, value_name = "HEX", value_parser = parse_polynomial, conflicts_with = "seed")]
     polynomial: Option<u64>,
-    /// With rabin, tttd, crc, buzhash and borg: the bytes that decide about a position
+    /// With rabin, tttd, crc, buzhash and borg: the length of the hash window in bytes
     #[arg(long, value_name = "BYTES", value_parser = size::parse)]
     window: Option<usize>,
     /// With fastcdc, fastcdc-2016 and fastcdc-2020: the normalisation level, 0 to 3
@@ -60,8 +58,8 @@ pub(crate) struct SchemeArgs {
 }
 
 impl SchemeArgs {
-    /// The parameters asked for, with what suits them or the tool's own where nothing was asked
-    /// for. Whether a chunker can be made of them is for the chunker to say.
+    /// The requested parameters, with suitable defaults, or the preset's, for the others. The chunker
+    /// decides whether they are valid.
     pub(crate) fn params(&self) -> Result<Params> {
         let scheme = self.algorithm;
         self.refuse_what_changes_nothing()?;
@@ -81,7 +79,7 @@ impl SchemeArgs {
         Ok(params)
     }
 
-    /// Refuses options that the scheme has no use for, so that none is ignored.
+    /// Refuses options that the scheme does not use, so that none is ignored.
     fn refuse_what_changes_nothing(&self) -> Result<()> {
         let takes = |parameter| move |scheme: Scheme| scheme.takes(parameter);
         let is_tool = |wanted: Preset| move |scheme: Scheme| scheme == Scheme::Tool(wanted);
@@ -126,7 +124,7 @@ fn parse_seed(text: &str) -> Result<i128, String> {
         Some(digits) => u64::from_str_radix(digits, 16).ok().map(i128::from),
         None => text.parse().ok(),
     };
-    parsed.ok_or_else(|| "expected a whole number, decimal or with 0x hexadecimal".to_owned())
+    parsed.ok_or_else(|| "expected a whole number, decimal, or hexadecimal with 0x".to_owned())
 }
 
 /// Reads hexadecimal digits, with or without 0x.
@@ -135,7 +133,7 @@ fn parse_polynomial(text: &str) -> Result<u64, String> {
         .map_err(|_| "expected up to 16 hexadecimal digits".to_owned())
 }
 
-/// What borg calls its chunker's parameters.
+/// The chunker parameters of borg.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct ChunkerParams {
     sizes: ChunkSizes,
@@ -161,22 +159,22 @@ fn parse_chunker_params(text: &str) -> Result<ChunkerParams, String> {
     Ok(ChunkerParams { sizes, window })
 }
 
-/// Bounds and mean of chunk lengths.
+/// Options for the bounds and the mean of chunk lengths.
 #[derive(Debug, Args)]
 pub(crate) struct SizeArgs {
-    /// The shortest chunk [default: what suits algorithm and average]
+    /// The minimum chunk size [default: depends on algorithm and average]
     #[arg(long, value_name = "BYTES", value_parser = size::parse)]
     min: Option<usize>,
-    /// The average chunk [default: 16KiB, or the tool's own]
+    /// The average chunk size [default: 16KiB, or the preset's]
     #[arg(long, value_name = "BYTES", value_parser = size::parse)]
     avg: Option<usize>,
-    /// The longest chunk [default: what suits algorithm and average]
+    /// The maximum chunk size [default: depends on algorithm and average]
     #[arg(long, value_name = "BYTES", value_parser = size::parse)]
     max: Option<usize>,
 }
 
 impl SizeArgs {
-    /// The sizes asked for, with what suits `scheme` where nothing was asked for.
+    /// The requested sizes, with defaults for `scheme` for the others.
     fn of(&self, scheme: Scheme) -> Result<ChunkSizes> {
         let avg = match scheme {
             Scheme::Own(Algorithm::MinCdc) => return self.even_sizes(),
@@ -212,7 +210,7 @@ impl SizeArgs {
         }
         let suited = scheme
             .params_for_mean(avg)
-            .with_context(|| format!("an average of {avg} bytes cannot be had"))?
+            .with_context(|| format!("an average of {avg} bytes is not possible"))?
             .sizes;
         Ok(ChunkSizes::new(min.unwrap_or(suited.min()), avg, max.unwrap_or(suited.max()))?)
     }

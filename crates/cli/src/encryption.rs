@@ -1,4 +1,4 @@
-//! Passwords: where they come from, for repositories that are there and for new ones.
+//! Passwords of existing and new repositories: from options, the environment, or a prompt.
 
 use std::env;
 use std::fmt;
@@ -22,17 +22,17 @@ use zeroize::Zeroizing;
 /// No password is longer than this, in bytes.
 const LIMIT: u64 = 64 << 10;
 
-/// How a password is given.
+/// Options for the password of the repository.
 #[derive(Debug, Args)]
 pub(crate) struct PasswordArgs {
-    /// Read the password from the first line of FILE; ONEFOLD_PASSWORD may hold it as well
+    /// Read the password from the first line of FILE; ONEFOLD_PASSWORD can hold it instead
     #[arg(long, value_name = "FILE", conflicts_with = "password_command")]
     password_file: Option<PathBuf>,
-    /// Take the first line that COMMAND prints for the password; a shell runs it
+    /// Read the password from the first line that COMMAND prints; a shell runs it
     #[arg(long, value_name = "COMMAND")]
     password_command: Option<String>,
-    /// Open the repository with the key in FILE: a private key, or a write-only key, for backups and
-    /// nothing else
+    /// Open the repository with the key in FILE: a private key, or a write-only key, which allows only
+    /// backups
     #[arg(
         long,
         value_name = "FILE",
@@ -40,14 +40,14 @@ pub(crate) struct PasswordArgs {
         conflicts_with_all = ["password_file", "password_command"]
     )]
     key_file: Option<PathBuf>,
-    /// Try only the key whose id begins so; `onefold key list` has them
+    /// Try only the key whose id begins with these digits; `onefold key list` lists the ids
     #[arg(long, value_name = "ID", env = "ONEFOLD_KEY")]
     key: Option<String>,
     #[arg(skip = &Source::OWN)]
     source: &'static Source,
 }
 
-/// What the places are called from which a repository's password may come.
+/// The names of a password's sources.
 #[derive(Debug)]
 struct Source {
     file: &'static str,
@@ -74,43 +74,43 @@ impl Source {
     };
 }
 
-/// How the password of the repository to copy from is given.
+/// Options for the password of the repository to copy from.
 #[derive(Debug, Args)]
 pub(crate) struct FromPasswordArgs {
-    /// Read the other repository's password from the first line of FILE; ONEFOLD_FROM_PASSWORD may
-    /// hold it as well
+    /// Read the other repository's password from the first line of FILE; ONEFOLD_FROM_PASSWORD can
+    /// hold it instead
     #[arg(long, value_name = "FILE", conflicts_with = "from_password_command")]
     from_password_file: Option<PathBuf>,
-    /// Take the first line that COMMAND prints for the other repository's password
+    /// Read the other repository's password from the first line that COMMAND prints
     #[arg(long, value_name = "COMMAND")]
     from_password_command: Option<String>,
 }
 
-/// How another password is given, to be added.
+/// Options for a new password that is to be added.
 #[derive(Debug, Args)]
 pub(crate) struct NewPasswordArgs {
     /// Read the new password from the first line of FILE
     #[arg(long, value_name = "FILE", conflicts_with = "new_password_command")]
     new_password_file: Option<PathBuf>,
-    /// Take the first line that COMMAND prints for the new password; a shell runs it
+    /// Read the new password from the first line that COMMAND prints; a shell runs it
     #[arg(long, value_name = "COMMAND")]
     new_password_command: Option<String>,
 }
 
-/// No password was given, and there is nobody to ask.
+/// No password was given, and there is no terminal for a prompt.
 #[derive(Debug)]
 pub(crate) struct NoPassword;
 
 impl fmt::Display for NoPassword {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a password is needed and none was given, and there is no terminal to ask at")
+        f.write_str("a password is needed: none was given, and there is no terminal to ask for it")
     }
 }
 
 impl std::error::Error for NoPassword {}
 
-/// A password was given for a repository without encryption. One that exists may not be the one that
-/// the user believes it to be; one that is to be made would be refused by every later command.
+/// A password was given for a repository without encryption. An existing repository may not be the one
+/// that the user expects; a new one would be refused by every later command.
 #[derive(Debug)]
 pub(crate) struct NotEncrypted {
     given_by: &'static str,
@@ -119,13 +119,13 @@ pub(crate) struct NotEncrypted {
 }
 
 impl NotEncrypted {
-    /// What the user can do about it.
+    /// Advice for the user.
     pub(crate) fn hint(&self) -> String {
         let without = format!("run it without {}", self.given_by);
         match self.is_new {
             true => format!("{without}, or without --no-encryption"),
             false => format!(
-                "{without} if you know that it is not; if it was encrypted, somebody replaced it"
+                "{without} if you know that it is not; if it was encrypted, it has been replaced"
             ),
         }
     }
@@ -137,7 +137,7 @@ impl fmt::Display for NotEncrypted {
         match self.is_new {
             true => write!(
                 f,
-                "a password was given by {given_by}, but --no-encryption makes a repository \
+                "a password was given by {given_by}, but --no-encryption creates a repository \
                  without encryption"
             ),
             false => {
@@ -163,7 +163,7 @@ impl FromPasswordArgs {
 }
 
 impl PasswordArgs {
-    /// The password of a repository that is there.
+    /// The password of an existing repository.
     fn ask(&self) -> Result<Password> {
         match self.given()? {
             Some(password) => Ok(password),
@@ -171,11 +171,11 @@ impl PasswordArgs {
         }
     }
 
-    /// Fails if a write-only key is given, which opens a repository that is there and makes none.
+    /// Fails if a write-only key is given, which can open an existing repository but cannot create one.
     pub(crate) fn expect_no_key_file(&self) -> Result<()> {
         match &self.key_file {
             Some(file) => bail!(
-                "there is no repository yet; the key in '{}' opens one and cannot make one",
+                "there is no repository yet; the key in '{}' can open one, but cannot create one",
                 file.display()
             ),
             None => Ok(()),
@@ -191,7 +191,7 @@ impl PasswordArgs {
     }
 
     /// Fails if a password is given, in the environment or otherwise, for a repository without
-    /// encryption. `is_new` tells whether that is to be made.
+    /// encryption. `is_new` says whether the repository is to be created.
     pub(crate) fn ensure_none(&self, is_new: bool) -> Result<()> {
         match self.given_by() {
             Some(given_by) => Err(NotEncrypted { given_by, is_new }.into()),
@@ -283,12 +283,14 @@ impl fmt::Display for Protection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Plain => "not encrypted",
-            Self::Encrypted(_) => "encrypted; without a password nobody can read it, you included",
+            Self::Encrypted(_) => {
+                "encrypted; without a password it cannot be read, not even by you"
+            }
         })
     }
 }
 
-/// What is remembered of a key that is made here and now.
+/// The remark for a key that is created here and now.
 pub(crate) fn remark(label: String) -> KeyRemark {
     KeyRemark { created: Time::now(), host: crate::host::name(), user: crate::host::user(), label }
 }
@@ -346,7 +348,7 @@ fn of_command(command: &str) -> Result<Password> {
         .output()
         .with_context(|| format!("cannot run '{command}' for the password"))?;
     if !output.status.success() {
-        bail!("'{command}', which was to give the password, failed: {}", output.status);
+        bail!("'{command}', the password command, failed: {}", output.status);
     }
     match first_line(output.stdout) {
         Some(password) => Ok(password),
@@ -366,8 +368,8 @@ fn first_line(mut content: Vec<u8>) -> Option<Password> {
 
 fn prompt_twice() -> Result<Password> {
     let password = prompt("new password: ")?;
-    if prompt("the same again: ")? != password {
-        bail!("the two passwords are not the same");
+    if prompt("repeat the password: ")? != password {
+        bail!("the two passwords differ");
     }
     Ok(password)
 }

@@ -11,21 +11,21 @@ use crate::repository::NoRepository;
 /// How the program ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// All went well.
+    /// Success.
     Fine = 0,
     /// The command failed, or was used wrongly.
     Fatal = 1,
-    /// A snapshot or measurement was made, but some files could not be read and are missing from it,
-    /// or what tells of the snapshot is missing.
+    /// A snapshot or measurement was made, but it lacks files that could not be read; or the snapshot's
+    /// receipt or log entry was not written.
     Incomplete = 3,
     /// There is no repository at the given place.
     NoRepository = 10,
     /// Another process uses what the command needs.
     Locked = 11,
-    /// No key opens with the password, or the key was taken back.
+    /// No key opens with the password, or the key was revoked.
     WrongPassword = 12,
-    /// The command did what it was asked for, but the repository is not what this client has seen, or
-    /// not what its logs say.
+    /// The command succeeded, but the repository contradicts what this client has seen, or its own
+    /// logs.
     NotAsSeen = 13,
     /// A signal asked the command to stop.
     Interrupted = 130,
@@ -55,8 +55,8 @@ impl Exit {
         }
     }
 
-    /// The graver of two ways to end: that all went well or nearly so says less than that the
-    /// repository is not what it was, and this less than that the command failed.
+    /// The graver of two exits, in this order: success and incomplete success, a repository that went
+    /// back, failure.
     pub(crate) fn graver(self, other: Self) -> Self {
         let gravity = |exit: Self| match exit {
             Self::Fine => 0,

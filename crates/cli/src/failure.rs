@@ -1,4 +1,4 @@
-//! What is said of an error before the program ends.
+//! Error messages and hints at the end of the program.
 
 use std::path::Path;
 
@@ -28,7 +28,7 @@ struct Failure {
     hint: Option<String>,
 }
 
-/// Says what went wrong, why, and what can be done about it.
+/// Prints the error, its causes, and a hint.
 pub(crate) fn report(error: &anyhow::Error, console: &Console) {
     let mut told = tell(error);
     let hint = hint(error);
@@ -37,22 +37,21 @@ pub(crate) fn report(error: &anyhow::Error, console: &Console) {
     say(Failure { r#type: "error", code, message, causes: told, hint }, console);
 }
 
-/// Says to programs what is wrong with the arguments.
+/// Prints the error of wrong arguments as JSON.
 pub(crate) fn report_misuse(answer: &clap::Error) {
     let Misuse { message, hint } = Misuse::of(answer);
     let code = Exit::Fatal.code();
     say(Failure { r#type: "error", code, message, causes: Vec::new(), hint }, &Console::of_json());
 }
 
-/// Writes what went wrong, why, and what can be done about it into the logs of `onefold serve`, as one
-/// event.
+/// Writes the error, its causes and a hint to the logs of `onefold serve`, as one event.
 pub(crate) fn log(error: &anyhow::Error) {
     let (told, hint) = (tell(error).join(": "), hint(error));
     error!(error = told, hint, code = Exit::of(error).code(), "serving ended");
 }
 
-/// Says what contradicts the logs of a repository, or what was seen of them, and goes on.
-/// `elsewhere` are other locations at which the repository was seen.
+/// Prints the contradictions between a repository, its logs and this client's memory. The command
+/// continues. `elsewhere` are other locations at which the client has used the repository.
 pub(crate) fn alarm(
     findings: &[Finding],
     memory: Option<&Path>,
@@ -60,16 +59,19 @@ pub(crate) fn alarm(
     console: &Console,
 ) {
     let forget = memory.map(|path| {
-        format!("; if you know why, remove '{}', and this client believes it", path.display())
+        format!(
+            "; if you know the reason, remove '{}', and this client accepts the current state",
+            path.display()
+        )
     });
     let copy = match elsewhere {
-        [] => "a copy has the id of its original, so what this client did in one seems to be missing in \
-               the other"
+        [] => "a copy has the same id as its original, so changes that this client made in one seem to \
+               be missing in the other"
             .to_owned(),
         places => format!(
             "this client has used a repository with this id in '{}' as well; if one of them is a copy \
-             of the other, what was done in one, such as a repair, seems to be missing in the other, \
-             and both may be whole",
+             of the other, changes in one, such as a repair, seem to be missing in the other, and both \
+             may be intact",
             places.join("', '")
         ),
     };
@@ -77,15 +79,15 @@ pub(crate) fn alarm(
         r#type: "error",
         code: Exit::NotAsSeen.code(),
         message:
-            "the repository is not what it was: somebody removed or brought back parts of it, \
-                  or this client has worked on a copy of it"
+            "the repository is not as this client or its logs recorded it: parts of it were removed \
+             or restored, or this client has used a copy of it"
                 .into(),
         causes: findings.iter().map(ToString::to_string).collect(),
         hint: Some(format!(
-            "find out who changed it, and keep it as it is until then; `onefold forget` with all \
-             digits of its id gives up a snapshot that is missing, `onefold check --repair` settles \
-             what is missing or wrong in logs; a key epoch, or a word on a client, has to be put back \
-             from a copy{}; {copy}; open a copy that you go on with by a --state-dir of its own",
+            "find out what changed it, and change nothing until then; to give up a missing snapshot, \
+             use `onefold forget` with all digits of its id; to correct missing or wrong log entries, \
+             use `onefold check --repair`; restore a key epoch or a client record from a copy{}; {copy}; \
+             to keep using a copy, give it its own --state-dir",
             forget.unwrap_or_default()
         )),
     };
@@ -93,7 +95,7 @@ pub(crate) fn alarm(
     console.alarm(true);
 }
 
-/// Two ways to end at once, as programs read them.
+/// Two exit codes that both apply, as programs read them.
 #[derive(Serialize)]
 struct Both {
     r#type: &'static str,
@@ -101,7 +103,7 @@ struct Both {
     codes: [u8; 2],
 }
 
-/// The graver of two ways to end, of which both are said to programs if each says something.
+/// The graver of two exits. If neither is success, both are printed for programs.
 pub(crate) fn both(exit: Exit, other: Exit, console: &Console) -> Exit {
     let graver = exit.graver(other);
     if console.is_json() && exit != Exit::Fine && other != Exit::Fine {
@@ -126,7 +128,7 @@ fn say(failure: Failure, console: &Console) {
     }
 }
 
-/// The error, then its causes; those that an error before them quotes are left out.
+/// The error, then its causes, without causes that an earlier message quotes.
 fn tell(error: &anyhow::Error) -> Vec<String> {
     let mut told: Vec<String> = Vec::new();
     for cause in error.chain() {
@@ -138,20 +140,20 @@ fn tell(error: &anyhow::Error) -> Vec<String> {
     told
 }
 
-const LATER: &str = "a later Onefold wrote it: use that one, or a later one still";
+const LATER: &str = "a later version of Onefold wrote it: use that version or a later one";
 
-const REPAIR: &str = "copy the pool's folder, or restore it from a backup; `onefold volume check --repair` \
-                      goes on with what is whole, and docs/volumes.md says what it gives up";
+const REPAIR: &str = "restore the pool from a backup, or copy its folder and run `onefold volume check \
+                      --repair`, which keeps all that is intact; docs/volumes.md says what it gives up";
 
-/// A way out, where one is known.
+/// Advice for the user, if there is any.
 fn hint(error: &anyhow::Error) -> Option<String> {
     if let Some(missing) = error.downcast_ref::<NoRepository>() {
         return Some(missing.hint());
     }
     if error.downcast_ref::<NoPassword>().is_some() {
         return Some(
-            "give it by --password-file, --password-command or ONEFOLD_PASSWORD; a new repository \
-             without encryption takes --no-encryption instead"
+            "give it by --password-file, --password-command or ONEFOLD_PASSWORD; for a new repository \
+             without encryption, use --no-encryption instead"
                 .into(),
         );
     }
@@ -166,7 +168,7 @@ fn hint(error: &anyhow::Error) -> Option<String> {
     }
     match error.downcast_ref() {
         Some(VolumeError::Backend(BackendError::InUse { .. })) => {
-            return Some("one process has a pool at a time; end `onefold serve`, or wait".into());
+            return Some("one process uses a pool at a time; end `onefold serve`, or wait".into());
         }
         Some(VolumeError::NewerVersion { .. }) => return Some(LATER.into()),
         Some(
@@ -175,7 +177,7 @@ fn hint(error: &anyhow::Error) -> Option<String> {
             | VolumeError::HeadMissing { .. },
         ) => return Some(REPAIR.into()),
         Some(VolumeError::NoPool) => {
-            return Some("`onefold volume create` makes a pool with its first volume".into());
+            return Some("`onefold volume create` creates a pool with its first volume".into());
         }
         _ => {}
     }
@@ -183,29 +185,28 @@ fn hint(error: &anyhow::Error) -> Option<String> {
     if store.is_full() && !matches!(store, StoreError::Unacknowledged { .. }) {
         return Some(match store {
             StoreError::File { path, .. } => format!("free space for {}", of_parent(path)),
-            _ => "free space and run it again; what was stored is kept and will be reused".into(),
+            _ => "free space and run it again; stored data are kept and will be reused".into(),
         });
     }
     if let (Some(BackendError::Unreachable { .. }), false) = (store.backend(), is_untold(store)) {
         return Some(
-            "run it again when the service can be reached: a backup, copy or prune uses again what was \
-             stored, and a restore goes on with --overwrite if-changed; --s3-retry-for SECONDS waits \
-             longer"
+            "run it again when the service can be reached: a backup, copy or prune reuses stored data, \
+             and --overwrite if-changed resumes a restore; --s3-retry-for SECONDS waits longer"
                 .into(),
         );
     }
     if let Some(BackendError::NoConditionalPut { .. }) = store.backend() {
         return Some(
-            "use a service that honours If-None-Match, or go on without it by \
-             --s3-no-conditional-put; docs/s3.md says what that risks"
+            "use a service that supports If-None-Match, or do without it by --s3-no-conditional-put; \
+             docs/s3.md describes the risks"
                 .into(),
         );
     }
     match store.unknown_version() {
         Some(0) => {
             return Some(
-                "a program from before version 1 wrote it, while the format still changed: none \
-                 since reads it; make a new repository and back up to that"
+                "a program from before version 1 wrote it, and no released version reads it; create a \
+                 new repository and back up to that"
                     .into(),
             );
         }
@@ -216,96 +217,97 @@ fn hint(error: &anyhow::Error) -> Option<String> {
         return Some(advice_on_other(known, *found));
     }
     let advice = match store {
-        StoreError::Exists => "back up into it with `onefold backup`, or name another place",
-        StoreError::NotEmpty { .. } => "name a place that is empty or does not exist yet",
+        StoreError::Exists => "back up into it with `onefold backup`, or name another location",
+        StoreError::NotEmpty { .. } => "name a location that is empty or does not exist yet",
         StoreError::NoSnapshot { .. } | StoreError::AmbiguousSnapshot { .. } => {
-            "`onefold snapshots` lists what there is"
+            "`onefold snapshots` lists the snapshots"
         }
         StoreError::KeyInUse { .. } => {
             "open it with another password: `onefold key add` adds one, `onefold key list` shows all"
         }
         StoreError::StrangeRepository { .. } => {
-            "if it is yours, put the line that `onefold key add --public-key` prints behind the \
-             private key; let it come from the machine where that was run, not from the host"
+            "if it is yours, append the line that `onefold key add --public-key` printed to the file \
+             of the private key; get the line from the machine where that ran, not from the storage \
+             host"
         }
         StoreError::UntriedKeys { .. } => {
             "name your key with --key and the first digits of its id; `onefold key remove \
-             --unreadable` removes what is no key"
+             --unreadable` removes objects that are not keys"
         }
         StoreError::KeyTakenBack { .. } => {
-            "whoever has a password makes a new key by `onefold key add --write-only`"
+            "anyone with a password can make a new key with `onefold key add --write-only`"
         }
         StoreError::NoKey { .. } => "`onefold key list` lists the keys",
-        StoreError::EpochTaken { .. } => "it did what was asked for; run it again to go on from it",
+        StoreError::EpochTaken { .. } => {
+            "that epoch serves the same purpose; run it again only to begin another one"
+        }
         StoreError::Unacknowledged { .. } => {
-            "it can be restored as it is; until a log names it, nobody misses it if it is taken away: \
-             run the command again, which reuses what is there"
+            "the snapshot can be restored; but until a log names it, its deletion would go unnoticed: \
+             run the command again, which reuses the stored data"
         }
         StoreError::HalfWay { .. } => {
-            "run it again: it tells of what it made, and goes on; `onefold check` notes a snapshot of \
-             which no log tells"
+            "run it again: it records the snapshots that it made, and continues; `onefold check` notes \
+             snapshots that no log names"
         }
         StoreError::Replaced { .. } => {
-            "put the snapshot that was there back from a copy; if there is none, `onefold forget` with \
-             its id gives it up"
+            "restore the original snapshot from a copy; if there is none, give it up by `onefold forget` \
+             with its id"
         }
         StoreError::Disputed { .. } => {
-            "one of the two keys is in wrong hands: compare what is there with a copy of the repository, \
-             and `onefold key remove` the client that put what is not its own; where it only named \
-             the snapshot, that brings it back"
+            "one of the two keys is in wrong hands: compare the snapshot with a copy of the repository, \
+             and use `onefold key remove` on the client whose object or log entry is false; if only its \
+             log entry was false, the snapshot is then accepted again"
         }
         StoreError::RemovalHidden { .. } => {
-            "put it back from a copy of the repository; --even-damaged takes the key back anew, and all \
-             that was put with it until now stays"
+            "restore it from a copy of the repository, or revoke the key again with --even-damaged: all \
+             that was stored with that key so far stays"
         }
         StoreError::UnreadSnapshots { .. } => {
-            "put them back from a copy, or `onefold forget` them; or go on without them by \
-             --even-damaged"
+            "restore them from a copy, or `onefold forget` them; or do without them by --even-damaged"
         }
-        StoreError::NoPath { .. } => "`onefold ls` lists what a snapshot holds",
+        StoreError::NoPath { .. } => "`onefold ls` lists the content of a snapshot",
         StoreError::Backend(BackendError::InUse { .. }) => "wait until the other process is done",
         StoreError::Forgotten { .. } => {
-            "run the backup again; what it stored will be reused until a prune deletes it"
+            "run the backup again; it reuses the stored data until a prune deletes them"
         }
-        StoreError::Revoked => "run the backup again; what it stored is kept and will be reused",
+        StoreError::Revoked => "run the backup again; stored data are kept and will be reused",
         StoreError::Vanished { .. } => {
-            "run the backup again: it stores anew what is gone; and `onefold check` tells whether \
-             snapshots need it"
+            "run the backup again: it stores the missing data again; `onefold check` shows whether \
+             snapshots need them"
         }
         StoreError::DamagedMark { .. } => {
-            "when no prune runs anywhere, delete this object by hand and prune again"
+            "make sure that no prune runs anywhere, then delete this object by hand and prune again"
         }
         StoreError::Broken { .. } => {
-            "`onefold check` tells what is missing; `onefold forget` with its id takes the snapshot \
-             away"
+            "`onefold check` lists what is missing; `onefold forget` with its id removes the snapshot"
         }
         StoreError::MissingChunk { .. }
         | StoreError::WrongChunk { .. }
         | StoreError::Container(_)
         | StoreError::Malformed { .. }
-        | StoreError::Envelope { .. } => "`onefold check --read-data` tells how much is damaged",
+        | StoreError::Envelope { .. } => "`onefold check --read-data` lists all damage",
         _ => return None,
     };
     Some(advice.to_owned())
 }
 
-/// Whether the command did what it was asked for, and only what tells of it is missing.
+/// Whether the command succeeded, and only the record of that is missing.
 const fn is_untold(error: &StoreError) -> bool {
     matches!(error, StoreError::Unacknowledged { .. } | StoreError::HalfWay { .. })
 }
 
-/// What to do about a repository that is not one of those that were there before.
+/// Advice on another repository than those that were used at this location before.
 fn advice_on_other(known: &[Sighting], found: Sighting) -> String {
     let in_clear = match !found.is_encrypted && known.iter().any(|one| one.is_encrypted) {
         true => {
-            "; it is not encrypted, as one before it was, so its host reads what is backed up to it"
+            "; unlike the one before, it is not encrypted, so its host can read all backups in it"
         }
         false => "",
     };
     format!(
-        "if you know why (another disk is mounted there, or the repository was made anew), run it \
-         again with --accept-repository {}, which is needed once{in_clear}; if not, somebody may have \
-         exchanged it: give it no password and back up nothing to it until you know",
+        "if you know the reason (another disk is mounted there, or the repository was created again), \
+         run it again with --accept-repository {}, which is needed once{in_clear}; otherwise an attacker \
+         may have exchanged it: enter no password and back up nothing until you know",
         found.id
     )
 }

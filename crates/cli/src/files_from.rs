@@ -10,17 +10,17 @@ use anyhow::{Context, Result};
 use clap::Args;
 use globset::GlobBuilder;
 
-/// Lists of what to back up besides the PATHs.
+/// Options for files that list further sources of a backup.
 #[derive(Debug, Args)]
 pub(crate) struct FilesFrom {
-    /// Back up what the lines of FILE name, which are globs; blank ones and those that begin with '#'
-    /// are passed over. '-' is standard input; may be repeated
+    /// Back up files that match the lines of FILE, which are globs; blank lines and lines that begin
+    /// with '#' are ignored. '-' is standard input; may be repeated
     #[arg(long, value_name = "FILE", conflicts_with_all = ["stdin", "stdin_from_command"])]
     files_from: Vec<PathBuf>,
-    /// The same where each line is a path as it is
+    /// The same, but each line is a literal path
     #[arg(long, value_name = "FILE", conflicts_with_all = ["stdin", "stdin_from_command"])]
     files_from_verbatim: Vec<PathBuf>,
-    /// The same where each path ends with a NUL
+    /// The same, but with literal paths that each end with a NUL
     #[arg(long, value_name = "FILE", conflicts_with_all = ["stdin", "stdin_from_command"])]
     files_from_raw: Vec<PathBuf>,
 }
@@ -32,8 +32,8 @@ impl FilesFrom {
         [files_from, files_from_verbatim, files_from_raw].iter().any(|files| !files.is_empty())
     }
 
-    /// The listed paths. A glob that matches nothing is taken for a path, which the backup then
-    /// reports as missing.
+    /// The listed paths. A glob that matches nothing is treated as a path, which the backup then reports
+    /// as missing.
     pub(crate) fn read(&self) -> Result<Vec<PathBuf>> {
         let mut paths = Vec::new();
         for file in &self.files_from {

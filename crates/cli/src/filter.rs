@@ -1,4 +1,4 @@
-//! Which snapshots a command is about.
+//! Filters for the snapshots that a command applies to.
 
 use clap::Args;
 use onefold_seal::ObjectId;
@@ -6,28 +6,28 @@ use onefold_store::{Repository, Snapshot, SnapshotSpec, StoreError};
 
 use crate::tags::TagList;
 
-/// What narrows the snapshots of a repository, and with them `latest`. An id names its snapshot
-/// whatever these say.
+/// Options that filter the snapshots of a repository, and so the meaning of `latest`. They do not apply to
+/// a snapshot named by its id.
 #[derive(Debug, Args)]
 pub(crate) struct FilterArgs {
     /// Only snapshots of this host; `latest` is the newest of them
     #[arg(long, value_name = "H")]
     host: Option<String>,
-    /// Only snapshots with all of these tags; repeated, with all of one of the lists
+    /// Only snapshots with all of these tags; if repeated, with all tags of any one list
     #[arg(long = "tag", value_name = "T[,T]")]
     tags: Vec<TagList>,
-    /// Only snapshots of all these paths; may be repeated
+    /// Only snapshots that have all of these paths; may be repeated
     #[arg(long = "path", value_name = "PATH")]
     paths: Vec<String>,
 }
 
 impl FilterArgs {
-    /// Whether anything is left out.
+    /// Whether any filter is given.
     pub(crate) fn is_given(&self) -> bool {
         self.host.is_some() || !self.tags.is_empty() || !self.paths.is_empty()
     }
 
-    /// Whether the command is about `snapshot`.
+    /// Whether `snapshot` passes the filters.
     pub(crate) fn wants(&self, snapshot: &Snapshot) -> bool {
         let has_path = |path: &String| snapshot.paths.iter().any(|one| one == path.as_bytes());
         self.host.as_ref().is_none_or(|host| *host == snapshot.host)
@@ -47,7 +47,7 @@ impl FilterArgs {
         }
     }
 
-    /// The id of the snapshot that `spec` names, be it damaged or missing.
+    /// The id of the snapshot that `spec` names, even if the snapshot is damaged or missing.
     pub(crate) fn find_id(
         &self,
         repository: &Repository,

@@ -1,4 +1,4 @@
-//! Groups of snapshots, as users ask for them and read of them.
+//! Groups of snapshots: options and descriptions.
 
 use onefold_store::forget::{GroupBy, Shared};
 
@@ -12,13 +12,13 @@ pub(crate) fn group_by(text: &str) -> Result<GroupBy, String> {
             "host" | "hosts" => by.host = true,
             "path" | "paths" => by.paths = true,
             "tag" | "tags" => by.tags = true,
-            _ => return Err("expected host, paths and tags, with commas between".into()),
+            _ => return Err("expected host, paths and tags, separated by commas".into()),
         }
     }
     Ok(by)
 }
 
-/// What the snapshots of a group share, in words.
+/// A description of what the snapshots of a group have in common.
 pub(crate) fn describe(shared: &Shared) -> String {
     let mut parts = Vec::new();
     if let Some(host) = &shared.host {

@@ -1,4 +1,4 @@
-//! Who runs the command, and where.
+//! The names of the user and the machine that run the command.
 
 use std::env;
 

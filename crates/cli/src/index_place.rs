@@ -1,5 +1,5 @@
-//! What a command keeps of its repository on this machine, and how much room that may take: the index,
-//! and copies of what lies far away.
+//! The cache of a repository on this machine, and its size limits: the index, and copies of remote
+//! objects.
 
 use std::path::PathBuf;
 
@@ -13,46 +13,46 @@ use crate::console::Console;
 use crate::own_place::own_place;
 use crate::size;
 
-/// Where what is kept of all repositories lies.
+/// The cache folder of all repositories.
 #[derive(Debug, Args)]
 pub(crate) struct CacheArgs {
-    /// Keep indexes of repositories, and copies of what lies in S3, below DIR, which may be deleted at
-    /// any time; else below $XDG_CACHE_HOME/onefold or ~/.cache/onefold
+    /// Keep indexes and copies of objects in S3 below DIR, which may be deleted at any time [default:
+    /// $XDG_CACHE_HOME/onefold or ~/.cache/onefold]
     #[arg(long, value_name = "DIR", env = "ONEFOLD_CACHE_DIR")]
     cache_dir: Option<PathBuf>,
 }
 
 impl CacheArgs {
-    /// The directory, with one for each repository in it; or why there is none.
+    /// The directory, which has a subdirectory for each repository; or why there is none.
     pub(crate) fn directory(&self) -> Result<PathBuf, String> {
         let named = self.cache_dir.clone().map(Ok);
         named.unwrap_or_else(|| own_place("XDG_CACHE_HOME", ".cache"))
     }
 }
 
-/// What of a repository is kept, and where.
+/// Options for the cache of a repository.
 #[derive(Debug, Args)]
 pub(crate) struct IndexArgs {
     #[command(flatten)]
     cache: CacheArgs,
-    /// Keep nothing: the index is learnt anew each time, and takes about 50 bytes of memory a chunk;
-    /// what lies in S3 is fetched each time
+    /// Keep no cache: rebuild the index each time, in about 50 bytes of memory per chunk, and fetch
+    /// objects in S3 each time
     #[arg(long, conflicts_with = "cache_dir")]
     no_cache: bool,
-    /// Room for copies of what lies in S3, of all repositories together [default: 1 GiB]
+    /// Disk space for copies of objects in S3, for all repositories together [default: 1 GiB]
     #[arg(long, value_name = "SIZE", value_parser = size::parse, conflicts_with = "no_cache")]
     cache_size: Option<usize>,
-    /// Memory for the index, however many chunks there are [default: 24 MiB]
+    /// Memory for the index, for any number of chunks [default: 24 MiB]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     index_memory: Option<usize>,
 }
 
-/// Bytes of copies that are kept at most, unless the user says otherwise.
+/// Default limit of the bytes of copies.
 const CACHE_SIZE: u64 = 1 << 30;
 
 impl IndexArgs {
-    /// Where copies of what lies far away in `repository` are kept; nothing if they are not to be, or
-    /// cannot be.
+    /// The cache for copies of objects of the remote `repository`; none if the user wants none or it
+    /// cannot be opened.
     pub(crate) fn copies(&self, repository: ObjectId, console: &Console) -> Option<ObjectCache> {
         if self.no_cache {
             return None;
@@ -64,7 +64,7 @@ impl IndexArgs {
             Ok(cache) => Some(cache),
             Err(error) => {
                 console.warn(format_args!(
-                    "{:#}; no copies are kept of what is fetched",
+                    "{:#}; no copies of fetched objects are kept",
                     Error::new(error)
                 ));
                 None

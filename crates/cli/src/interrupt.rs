@@ -11,14 +11,14 @@ use onefold_store::Cancel;
 use crate::console::Console;
 use crate::exit::Exit;
 
-/// How long requests may go on after the first signal: the command takes back what it announced, and
+/// How long requests may run after the first signal. In this time a backup withdraws its intent; the command
 /// ends within a second.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// What ends requests to services, one for each place that was opened.
+/// Handles that end requests to services, one for each open location.
 static STOPS: Mutex<Vec<Stop>> = Mutex::new(Vec::new());
 
-/// A stop that is asked for at the first signal, if the command listens for signals.
+/// A stop that the first signal requests, if the command listens for signals.
 pub(crate) fn new_stop() -> Stop {
     let stop = Stop::default();
     stops().push(stop.clone());
@@ -29,16 +29,17 @@ fn stops() -> MutexGuard<'static, Vec<Stop>> {
     STOPS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What the first SIGINT, SIGTERM or SIGHUP cancels; the second ends the program at once.
+/// A token that the first SIGINT, SIGTERM or SIGHUP cancels; the second signal ends the program
+/// immediately.
 ///
-/// `promise` is said at the first: what becomes of the work that is done.
+/// At the first signal `promise` is printed, which says what happens to completed work.
 pub(crate) fn cancel_on_signal(console: &Console, promise: &'static str) -> Result<Arc<Cancel>> {
     let console = console.clone();
     cancel_telling(move || say_stopping(&console, promise))
 }
 
-/// The same for a command that may wait for the reader of its output, and takes nothing back: if it has
-/// not ended by itself after the grace of its requests, it ends nevertheless.
+/// The same for a command that has nothing to withdraw and may block on the reader of its output: if it
+/// has not ended after the grace period of its requests, it is ended.
 pub(crate) fn cancel_output_on_signal(
     console: &Console,
     promise: &'static str,
@@ -54,7 +55,7 @@ pub(crate) fn cancel_output_on_signal(
 }
 
 fn say_stopping(console: &Console, promise: &str) {
-    console.line(format_args!("stopping; {promise}; a second signal stops at once"));
+    console.line(format_args!("stopping; {promise}; a second signal stops immediately"));
 }
 
 /// The same, calling `tell` at the first signal.

@@ -1,8 +1,8 @@
 //! The `onefold` command: arguments, terminal and exit codes around the store.
 //!
-//! One file a command under `commands`; each reads its arguments, calls the library and shows what
-//! came of it. What a command was asked for goes to standard output, as text or as JSON; progress,
-//! warnings and errors go to standard error.
+//! Each command has one file under `commands`, which reads the arguments, calls the library and prints
+//! the result. Results go to standard output, as text or as JSON; progress, warnings and errors go to
+//! standard error.
 
 mod args;
 mod chunking;
@@ -74,8 +74,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Allows as many open files as the system does: restore keeps one for each directory on the way
-/// to the file at hand, and trees can be deeper than the usual limit.
+/// Raises the limit of open files to the maximum: restore keeps each directory on the path to the current
+/// file open, and trees can be deeper than the default limit.
 fn raise_descriptor_limit() {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, ..limit };

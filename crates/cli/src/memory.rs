@@ -1,10 +1,10 @@
-//! How memory goes back to the system.
+//! Return of free memory to the system.
 
-/// Lets glibc give back blocks of 256 KiB or more as soon as they are free.
+/// Makes glibc return blocks of 256 KiB or more to the system as soon as they are freed.
 ///
-/// It would do so by itself, until one of them is freed: from then on it keeps blocks up to that
-/// length for later, and a process that frees groups and containers of all lengths holds far more
-/// than it uses.
+/// By default glibc does so only until the first such block is freed. From then on it keeps blocks of up
+/// to that length for reuse, and a process that frees groups and containers of many lengths holds far
+/// more memory than it uses.
 pub(crate) fn give_back_large_blocks() {
     #[cfg(target_env = "gnu")]
     {

@@ -1,4 +1,4 @@
-//! Where a command remembers what it has seen of its repository.
+//! The folder in which a command keeps its memory of repositories.
 
 use std::cell::OnceCell;
 use std::path::PathBuf;
@@ -14,29 +14,29 @@ use crate::console::Console;
 use crate::name::shown;
 use crate::own_place::own_place;
 
-/// The folder of what is remembered of locations.
+/// The folder for the memory of locations.
 const LOCATIONS: &str = "locations";
 
-/// Where it is remembered what was seen of all repositories.
+/// The option for the memory of all repositories.
 #[derive(Debug, Args)]
 pub(crate) struct MemoryArgs {
-    /// Remember below DIR what was seen of repositories, so that one that goes back, loses
-    /// snapshots or is exchanged is noticed, and which backups run here; else below
-    /// $XDG_STATE_HOME/onefold or ~/.local/state/onefold
+    /// Remember the last known state of repositories, and the backups that run here, below DIR, to
+    /// notice when a repository goes back, loses snapshots or is exchanged [default:
+    /// $XDG_STATE_HOME/onefold or ~/.local/state/onefold]
     #[arg(long, value_name = "DIR", env = "ONEFOLD_STATE_DIR")]
     state_dir: Option<PathBuf>,
 }
 
-/// What is remembered of all repositories.
+/// The memory of all repositories.
 pub(crate) struct Memories {
     state_dir: Option<PathBuf>,
     console: Console,
-    /// Opened once there is something to remember; nothing if it cannot be had.
+    /// Opened when it is first needed; none if it cannot be opened.
     folder: OnceCell<Option<LocalFolder>>,
 }
 
 impl MemoryArgs {
-    /// What is remembered there. A folder that cannot be had is complained of, once, and done without.
+    /// The memory in that folder. If the folder cannot be opened, warns once and does without.
     pub(crate) fn memories(&self, console: &Console) -> Memories {
         let (state_dir, console) = (self.state_dir.clone(), console.clone());
         Memories { state_dir, console, folder: OnceCell::new() }
@@ -44,15 +44,15 @@ impl MemoryArgs {
 }
 
 impl Memories {
-    /// The folder for what is seen of `repository`. A write-only key reads less of it, which must not
-    /// pass for all there is: what is seen with one is remembered apart.
+    /// The folder for the memory of `repository`. A write-only key can read only a part of the repository,
+    /// so that its memory must be separate.
     pub(crate) fn of(&self, repository: ObjectId, is_write_only: bool) -> Option<Arc<LocalFolder>> {
         let whose = if is_write_only { "-write-only" } else { "" };
         let folder = self.folder()?.folder(&format!("{repository}{whose}"));
         self.had(folder).map(Arc::new)
     }
 
-    /// Whether the repository `found` is yet to be noted for `location`.
+    /// Whether the repository `found` must still be recorded for `location`.
     ///
     /// # Errors
     /// [`StoreError::OtherRepository`] if only others were used there, unless its id is `accepted`.
@@ -64,14 +64,13 @@ impl Memories {
     ) -> Result<bool, StoreError> {
         let Some(known) = self.known() else { return Ok(false) };
         if known.is_lost() {
-            self.console.warn(
-                "what was remembered of the locations of repositories is damaged and is begun anew",
-            );
+            self.console
+                .warn("the memory of repositories' locations is damaged and is started again");
         }
         known.ensure_known(location, found, accepted)
     }
 
-    /// Notes that `found` may be at `location` from now on.
+    /// Records that `found` may be at `location` from now on.
     pub(crate) fn note(&self, location: &[u8], found: Sighting) {
         let Some(mut known) = self.known() else { return };
         if let Err(error) = known.note(location, found) {
@@ -110,7 +109,7 @@ impl Memories {
         self.folder.get_or_init(open).as_ref()
     }
 
-    /// The folder, unless it cannot be had, which is complained of.
+    /// The folder, or none and a warning if it cannot be opened.
     fn had(&self, folder: Result<LocalFolder, BackendError>) -> Option<LocalFolder> {
         match folder {
             Ok(folder) => Some(folder),
@@ -124,7 +123,7 @@ impl Memories {
 
     fn warn(&self, why: &str) {
         self.console.warn(format_args!(
-            "what is seen of the repository is not remembered: {why}; --state-dir names another place"
+            "the state of the repository is not remembered: {why}; --state-dir names another place"
         ));
     }
 }

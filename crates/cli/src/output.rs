@@ -1,11 +1,10 @@
-//! The answer, and what a command does with entries of a walk.
+//! Output of a command, and errors of a command inside a walk.
 
 use anyhow::{Error, Result};
 use onefold_store::StoreError;
 pub(crate) use onefold_terminal::Output;
 
-/// Carries what a command does with entries through a walk of the store, which knows only its own
-/// errors.
+/// Carries a command's own error through a walk of the store, which has another error type.
 #[derive(Default)]
 pub(crate) struct Walked {
     trouble: Option<Error>,
@@ -13,7 +12,7 @@ pub(crate) struct Walked {
 }
 
 impl Walked {
-    /// What the walk is to hear of `result`: to go on, or, if that is false or an error, to stop.
+    /// Tells the walk to continue, or to stop if `result` is false or an error.
     pub(crate) fn hear(&mut self, result: Result<bool>) -> Result<(), StoreError> {
         match result {
             Ok(true) => return Ok(()),
@@ -23,12 +22,12 @@ impl Walked {
         Err(StoreError::Stopped)
     }
 
-    /// Whether the command itself stopped the walk, or failed: then there is nothing to go on with.
+    /// Whether the command itself stopped the walk or failed.
     pub(crate) const fn is_over(&self) -> bool {
         self.is_stopped || self.trouble.is_some()
     }
 
-    /// What came of it. A walk that was stopped because it was told to is no error.
+    /// The result. A walk that the command stopped deliberately is not an error.
     pub(crate) fn end(self, walked: Result<(), StoreError>) -> Result<()> {
         match (self.trouble, walked) {
             (Some(error), _) => Err(error),

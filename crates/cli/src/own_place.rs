@@ -1,4 +1,4 @@
-//! Where a user's programs keep things of their own, by the XDG base directory specification.
+//! The directories of a user's programs, by the XDG base directory specification.
 
 use std::env;
 use std::os::unix::fs::MetadataExt;
@@ -6,11 +6,11 @@ use std::path::PathBuf;
 
 use rustix::process::geteuid;
 
-/// The directory that `variable` names, or else `below` the home directory, for this program; or why
-/// there is none.
+/// This program's directory in the one that `variable` names, or else in `below` the home directory; or
+/// why there is none.
 ///
-/// A home of another user, as `sudo` may leave it in HOME, is not used: that user could exchange what
-/// lies there, and could not use it any more.
+/// The home of another user, such as `sudo` may leave in HOME, is not used: that user could exchange the
+/// files there, and could no longer use them.
 pub(crate) fn own_place(variable: &str, below: &str) -> Result<PathBuf, String> {
     let set = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     if let Some(named) = set(variable) {
@@ -20,7 +20,7 @@ pub(crate) fn own_place(variable: &str, below: &str) -> Result<PathBuf, String> 
     // One that does not exist yet is made, and nobody else's.
     match home.metadata().map(|metadata| metadata.uid()) {
         Ok(owner) if owner != 0 && owner != geteuid().as_raw() => Err(format!(
-            "HOME, '{}', belongs to user {owner}, so nothing is kept there; `sudo -H` sets another",
+            "HOME, '{}', belongs to user {owner}, so nothing is stored there; `sudo -H` sets another",
             home.display()
         )),
         _ => Ok(home.join(below).join("onefold")),

@@ -1,4 +1,4 @@
-//! Places of repositories, and how to get at them.
+//! Locations of repositories, and how they are reached.
 
 use std::error::Error;
 use std::fmt;
@@ -26,33 +26,32 @@ use crate::requests::Service;
 /// answer.
 const LEAST_SILENCE: Duration = Duration::from_secs(10);
 
-/// How the place of a repository is reached, and what may be done there.
+/// How the location of a repository is reached, and which operations are allowed there.
 #[derive(Debug, Args)]
 pub(crate) struct Access {
-    /// The URL of the S3 service; else AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL or Amazon's
+    /// The URL of the S3 service [default: AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL or Amazon's]
     #[arg(long, value_name = "URL")]
     s3_endpoint: Option<String>,
-    /// Go on with an S3 service that cannot refuse to put over what is there: names are looked up
-    /// before each put instead, which is not safe beside a prune
+    /// Use an S3 service that has no conditional puts: look up each name before a put instead, which is
+    /// not safe while a prune runs
     #[arg(long)]
     s3_no_conditional_put: bool,
-    /// Try again for this long what fails in passing
+    /// Retry transient errors for this long
     #[arg(long, value_name = "SECONDS", default_value_t = RetryPolicy::default().total.as_secs())]
     s3_retry_for: u64,
-    /// Keep N requests to the S3 service under way where there are enough; else as many as bring
-    /// more, up to 64
+    /// Keep N requests to the S3 service in flight [default: as many as raise the throughput, up to 64]
     #[arg(long, value_name = "N")]
     s3_connections: Option<NonZero<usize>>,
-    /// Send at most RATE KiB a second to S3 services
+    /// Send at most RATE KiB/s to S3 services
     #[arg(long, value_name = "RATE")]
     limit_upload: Option<NonZero<u64>>,
-    /// Receive at most RATE KiB a second from S3 services
+    /// Receive at most RATE KiB/s from S3 services
     #[arg(long, value_name = "RATE")]
     limit_download: Option<NonZero<u64>>,
     /// The limits, which all repositories of the command share.
     #[arg(skip)]
     limits: OnceLock<[Option<RateLimit>; 2]>,
-    /// Whether the service of one of the command's repositories is gone.
+    /// Whether the service of one of the command's repositories is unreachable.
     #[arg(skip)]
     any_gone: AnyGone,
     /// Delete nothing in the repository, whatever the command
@@ -61,7 +60,7 @@ pub(crate) struct Access {
 }
 
 impl Access {
-    /// Whether the user goes on without conditional puts.
+    /// Whether the user does without conditional puts.
     pub(crate) const fn is_without_conditional_put(&self) -> bool {
         self.s3_no_conditional_put
     }
@@ -90,8 +89,8 @@ impl Place {
             Some(text) if S3Location::is_meant_by(text) => S3Location::parse(text).map(Self::S3),
             Some(text) if has_scheme(text) => Err(BackendError::BadLocation {
                 text: text.to_owned(),
-                reason: "what stands before its colon is no kind of place that this program knows; \
-                         s3://BUCKET/PREFIX is one, and ./ before it names a directory",
+                reason: "the scheme before its colon is not supported; \
+                         use s3://BUCKET/PREFIX, or ./ before a directory name",
             }),
             _ => Ok(Self::Directory(repo.to_owned())),
         }
@@ -163,11 +162,11 @@ impl fmt::Display for Place {
 }
 
 impl Access {
-    /// Fails if nothing may be deleted, before `what` has done half of what it is for.
+    /// Fails before `what` starts if nothing may be deleted.
     pub(crate) fn expect_deletes(&self, what: &str) -> Result<()> {
         match self.append_only {
             true => bail!(
-                "{what} deletes, which --append-only forbids; --dry-run shows what it would do"
+                "{what} deletes objects, which --append-only forbids; --dry-run shows what it would do"
             ),
             false => Ok(()),
         }
@@ -232,15 +231,14 @@ impl Access {
     }
 }
 
-/// Whether `text` begins as a URL does, or as restic names places that are no directories, such as
-/// `sftp:` and `rest:`.
+/// Whether `text` begins like a URL, or with a scheme of restic's, such as `sftp:` and `rest:`.
 fn has_scheme(text: &str) -> bool {
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.');
     let starts_so = text.starts_with(|first: char| first.is_ascii_alphabetic());
     starts_so && text.split_once(':').is_some_and(|(scheme, _)| scheme.bytes().all(is_part))
 }
 
-/// Says what is tried again, unasked once that takes so long that the user may wonder.
+/// Reports retries; without --verbose only those that last so long that the user may notice.
 fn tell_of_retry(console: &Console, place: &str, retry: &Retry<'_>) {
     let with_cause = |error: &BackendError| {
         let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
@@ -248,12 +246,12 @@ fn tell_of_retry(console: &Console, place: &str, retry: &Retry<'_>) {
     };
     match retry {
         Retry::Pause { error, pause } => console.detail(format_args!(
-            "{}; trying again in {:.1} s",
+            "{}; retrying in {:.1} s",
             with_cause(error),
             pause.as_secs_f64()
         )),
         Retry::Outage { error, left } => console.notice(format_args!(
-            "cannot reach {place}; trying for another {}: {}",
+            "cannot reach {place}; retrying for another {}: {}",
             duration(*left),
             with_cause(error)
         )),
@@ -274,11 +272,11 @@ fn duration(duration: Duration) -> String {
     }
 }
 
-/// What is where a repository was looked for.
+/// What was found at the location of a repository.
 pub(crate) enum Found {
     Nothing,
     NoDirectory,
-    /// The operating system or the service does not let us see.
+    /// Unknown: the operating system or the service denies access.
     Unknown,
 }
 

@@ -1,4 +1,4 @@
-//! Opening a pool of volumes, and what can be told on the command line of how it works.
+//! Opening a pool of volumes, and the options for its operation.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::service::control::Asking;
 use crate::service::request::{Answer, Compression, NotServed, Request};
 use crate::size;
 
-/// Which pool.
+/// The option that names the pool.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct PoolArgs {
     /// The folder of the pool
@@ -24,24 +24,24 @@ pub(crate) struct PoolArgs {
     pub(crate) working: WorkingArgs,
 }
 
-/// How it works.
+/// Options for the operation of a pool.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct WorkingArgs {
-    /// Memory for the table of fingerprints, all of which `serve` takes at its start; pages for which
-    /// it has no room are kept twice [default: 256MiB]
+    /// Memory for the table of fingerprints, which `serve` allocates at its start; pages that do not fit
+    /// in the table are not deduplicated [default: 256MiB]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     index_memory: Option<usize>,
-    /// The layout of that table: StreamDedup's, or a third of the memory and half of a fingerprint
-    /// [default: paper]
+    /// The layout of the table: StreamDedup's (paper), or one with half of each fingerprint in a third of
+    /// the memory [default: paper]
     #[arg(long, value_name = "LAYOUT")]
     index: Option<Layout>,
-    /// How new pages are compressed [default: as the pool was made to, zstd for a new one]
+    /// The compression of new pages [default: as set for the pool, zstd for a new one]
     #[arg(long, value_name = "HOW")]
     compression: Option<Compression>,
-    /// Compare a page with the kept one before it is taken for known
+    /// Compare the bytes of a page with the stored page before treating it as a duplicate
     #[arg(long)]
     verify: bool,
-    /// Bytes that the pool's containers may take: new pages beyond them are refused, as on a full disk
+    /// Maximum size of the pool's containers; new pages beyond it are refused, as on a full disk
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     quota: Option<usize>,
 }
@@ -68,7 +68,7 @@ impl WorkingArgs {
 }
 
 impl WorkingArgs {
-    /// `command`, which takes all of these, with a help that names those whose ids are `shown` alone.
+    /// `command`, which accepts all of these options, with a help that shows only those in `shown`.
     pub(crate) fn showing(command: Command, shown: &[&str]) -> Command {
         let own = Self::augment_args(Command::new("own"));
         let hidden = own.get_arguments().map(|one| one.get_id().clone());
@@ -76,7 +76,7 @@ impl WorkingArgs {
         hidden.fold(command, |command, id| command.mut_arg(id, |one| one.hide(true)))
     }
 
-    /// What was said of how a pool works that `request` does not pass on to who serves it.
+    /// The options that were given but that `request` does not pass on to a server.
     fn unheard(&self, request: &Request) -> Vec<&'static str> {
         // the pool is held against it
         let passes_compression = matches!(request, Request::Create { .. });
@@ -91,27 +91,27 @@ impl WorkingArgs {
     }
 }
 
-/// Who does what is asked of a pool.
+/// The process that executes requests on a pool.
 pub(crate) enum Doer<'a> {
-    /// This process has the pool.
+    /// This process, which has opened the pool.
     Here(Pool),
-    /// Another one does, and may serve it.
+    /// Another process, which may serve the pool.
     Server {
         place: &'a PoolArgs,
-        /// Why it was not opened here; none if it is known to be served.
+        /// Why this process could not open the pool; none if it is known to be served.
         in_use: Option<anyhow::Error>,
     },
 }
 
 impl Doer<'_> {
-    /// Has `request` done.
+    /// Executes `request`.
     pub(crate) fn ask(&mut self, request: Request) -> Result<Answer> {
         let (place, in_use) = match self {
             Self::Here(pool) => return request.perform(pool, &NotServed),
             Self::Server { place, in_use } => (place, in_use),
         };
         let Some(server) = Asking::connect(&place.pool).with_context(|| place.place())? else {
-            let ended = || anyhow!("nobody serves it any more").context(place.place());
+            let ended = || anyhow!("it is no longer served").context(place.place());
             return Err(in_use.take().unwrap_or_else(ended));
         };
         // what follows the first request hears as much
@@ -120,7 +120,7 @@ impl Doer<'_> {
             ensure!(
                 unheard.is_empty(),
                 "{} is served by an `onefold serve` that is running, and {} has no effect on it: \
-                 leave it out here, and give it to `onefold serve` when that is started again",
+                 omit it here, and give it to `onefold serve` at its next start",
                 place.place(),
                 unheard.join(", ")
             );
@@ -129,24 +129,25 @@ impl Doer<'_> {
     }
 }
 
-/// Warns of what is damaged in a pool.
+/// Warns of damage in a pool.
 fn warning(console: &Console) -> impl Fn(VolumeError) {
     move |error| {
         console.warn(match error {
             VolumeError::UnreadRecord { .. } => error.to_string(),
-            error => format!("pages are lost, and blocks that are one of them: {error}"),
+            error => format!("pages are lost, and the blocks that map to them: {error}"),
         });
     }
 }
 
 impl PoolArgs {
-    /// How new pages are to be compressed, if that was said.
+    /// The compression of new pages, if it was given.
     pub(crate) fn compression(&self) -> Option<Compression> {
         self.working.compression
     }
 
-    /// Has `request` done: by whoever serves the pool, or here if nobody has it. What changes nothing
-    /// is done without writing to the pool, which may be a backup, or lie where nobody can write.
+    /// Executes `request`: by the server of the pool, or by this process if the pool is not in use. A
+    /// request that only reads writes nothing to the pool, which may be a backup or on a read-only file
+    /// system.
     pub(crate) fn ask(&self, request: Request, console: &Console) -> Result<Answer> {
         let mut doer = match request.only_reads() {
             true => self.doer_of(self.open_to_read(console))?,
@@ -155,12 +156,12 @@ impl PoolArgs {
         doer.ask(request)
     }
 
-    /// Who does what is asked for, in a folder that is open already.
+    /// The process that executes requests on the pool in `folder`.
     pub(crate) fn doer(&self, folder: Arc<dyn Folder>, console: &Console) -> Result<Doer<'_>> {
         self.doer_of(self.open_in(folder, console))
     }
 
-    /// This process if it `opened` the pool, or whoever has it.
+    /// This process if it `opened` the pool, else the process that uses it.
     fn doer_of(&self, opened: Result<Pool>) -> Result<Doer<'_>> {
         let error = match opened {
             Ok(pool) => return Ok(Doer::Here(pool)),
@@ -174,7 +175,7 @@ impl PoolArgs {
         }
     }
 
-    /// The folder, which is made if that is wanted.
+    /// The folder, which is created if `is_made`.
     pub(crate) fn folder(&self, is_made: bool) -> Result<Arc<dyn Folder>> {
         if !is_made && !self.pool.is_dir() {
             return Err(VolumeError::NoPool).with_context(|| self.place());
@@ -182,22 +183,22 @@ impl PoolArgs {
         Ok(Arc::new(LocalFolder::create(&self.pool).with_context(|| self.place())?))
     }
 
-    /// Restores what can be restored of a damaged pool that nobody serves.
+    /// Repairs a damaged pool that is not served.
     pub(crate) fn repair(&self) -> Result<Repaired> {
         Pool::repair(&self.folder(false)?).with_context(|| self.place())
     }
 
-    /// Opens the pool in a folder that is open already, and warns of what is damaged in it.
+    /// Opens the pool in `folder`, and warns of damage.
     pub(crate) fn open_in(&self, folder: Arc<dyn Folder>, console: &Console) -> Result<Pool> {
         self.open_folder(folder, warning(console))
     }
 
-    /// Opens the pool to read it, and warns of what is damaged in it. Nothing is written there.
+    /// Opens the pool without writing to it, and warns of damage.
     pub(crate) fn open_to_read(&self, console: &Console) -> Result<Pool> {
         self.open_read_only(warning(console))
     }
 
-    /// Opens the pool to read it, and tells of what is damaged in it. Nothing is written there.
+    /// Opens the pool without writing to it, and calls `tell` for each damage.
     pub(crate) fn open_read_only(&self, tell: impl Fn(VolumeError)) -> Result<Pool> {
         if !self.pool.is_dir() {
             return Err(VolumeError::NoPool).with_context(|| self.place());
@@ -208,7 +209,7 @@ impl PoolArgs {
         Ok(pool)
     }
 
-    /// Opens the pool, and tells of what is damaged in it.
+    /// Opens the pool, and calls `tell` for each damage.
     pub(crate) fn open_telling(&self, tell: impl Fn(VolumeError)) -> Result<Pool> {
         self.open_folder(self.folder(false)?, tell)
     }

@@ -1,4 +1,4 @@
-//! Showing how far an operation is: a bar on a terminal, lines of JSON for programs, else nothing.
+//! Progress of an operation: a bar on a terminal, lines of JSON for programs, else nothing.
 
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
@@ -18,7 +18,7 @@ use crate::ratio;
 
 /// How often a bar is drawn.
 const DRAWN_EVERY: Duration = Duration::from_millis(100);
-/// How often programs are told.
+/// How often a line of JSON is written.
 const TOLD_EVERY: Duration = Duration::from_secs(1);
 
 /// Two lines, each of which fits in 80 columns: a bar that wraps cannot be drawn over.
@@ -26,7 +26,7 @@ const KNOWN_END: &str = "{bar:20} {percent:>3}%  {binary_bytes}/{binary_total_by
                          {binary_bytes_per_sec}  eta {eta}\n{wide_msg}";
 const UNKNOWN_END: &str = "{spinner} {elapsed}  {binary_bytes}  {binary_bytes_per_sec}\n{wide_msg}";
 
-/// A line of JSON about an operation that runs.
+/// A line of JSON about a running operation.
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum Event {
@@ -42,7 +42,7 @@ enum Event {
         new_bytes: u64,
         stored_bytes: u64,
         issues: u64,
-        /// What it is at; nothing until that is known.
+        /// The current file, once known.
         #[serde(skip_serializing_if = "Option::is_none")]
         current: Option<String>,
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -68,9 +68,9 @@ enum Event {
     },
 }
 
-/// Does `work`, which raises the counters it is given, and shows them until it is done.
+/// Runs `work`, which increments the given counters, and shows them until it ends.
 ///
-/// Issues are told as they happen; so are acts, if the user wants to know what is being done.
+/// Issues are printed when they occur; so are acts, with --verbose.
 pub(crate) fn watched<T>(console: &Console, work: impl FnOnce(&Progress) -> T) -> T {
     match console.is_json() {
         true => work_beside(tell_programs, console, work),
@@ -83,7 +83,7 @@ pub(crate) fn watched_in_silence<T>(console: &Console, work: impl FnOnce(&Progre
     work_beside(show_bar, console, work)
 }
 
-/// How an operation is shown until the receiver's other end is gone.
+/// Shows an operation until the other end of the channel is dropped.
 type Show = fn(&Progress, &Console, &Receiver<()>);
 
 fn work_beside<T>(show: Show, console: &Console, work: impl FnOnce(&Progress) -> T) -> T {
@@ -137,7 +137,7 @@ fn tell(issue: &Issue, console: &Console) {
     }
 }
 
-/// Says what became of a file, as restic does when asked twice.
+/// Prints the outcome of a file, as restic does with --verbose given twice.
 fn tell_file(path: &Path, outcome: Outcome, console: &Console) {
     let outcome = match outcome {
         Outcome::New => "new",
@@ -179,7 +179,7 @@ fn draw(bar: &ProgressBar, progress: &Progress) {
     bar.set_position(bytes);
 }
 
-/// Files done, what of them was new, and what it is at.
+/// The number of files done, the new bytes, and the current file.
 fn message(progress: &Progress) -> String {
     let files = HumanCount(read(&progress.files));
     let noun = progress.noun.get().unwrap_or(&"files");
@@ -195,7 +195,7 @@ fn message(progress: &Progress) -> String {
     with_current(message, progress)
 }
 
-/// `message`, and what the operation is at.
+/// `message`, and the current file.
 fn with_current(mut message: String, progress: &Progress) -> String {
     let current = progress.current();
     if !current.as_os_str().is_empty() {
@@ -208,7 +208,7 @@ fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).expect("the templates above are valid")
 }
 
-/// Writes a line to standard output. The work goes on if nobody reads it.
+/// Writes a line to standard output. If its reader has closed it, the work continues.
 fn emit(event: &Event) {
     let mut output = Output::new();
     let _ = output.json_line(event).and_then(|()| output.finish());

@@ -1,4 +1,4 @@
-//! The repository that a command works on, opened or made.
+//! The repository that a command works on, opened or created.
 
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
@@ -34,26 +34,26 @@ pub(crate) struct RepositoryArgs {
     index: IndexArgs,
     #[command(flatten)]
     memory: MemoryArgs,
-    /// Accept the repository with this id, in whole, though this client has used others at its
-    /// location; it is then remembered beside them
+    /// Accept the repository with this full id, although this client has used others at its location;
+    /// the client then remembers all of them
     #[arg(long, value_name = "ID")]
     accept_repository: Option<ObjectId>,
 }
 
-/// There is no repository at the given place. Its cause tells what is there instead.
+/// There is no repository at the given location. The cause says what is there instead.
 #[derive(Debug)]
 pub(crate) struct NoRepository {
     place: Place,
-    /// Whether a repository could be made there.
+    /// Whether a repository could be created there.
     is_free: bool,
 }
 
 impl NoRepository {
-    /// What the user can do about it.
+    /// Advice for the user.
     pub(crate) fn hint(&self) -> String {
         match self.is_free {
-            true => format!("make one with `onefold init {}`", self.place),
-            false => "name the place of a repository, or make one in a place of its own with \
+            true => format!("create one with `onefold init {}`", self.place),
+            false => "name the location of a repository, or create one in an empty location with \
                       `onefold init`"
                 .into(),
         }
@@ -70,7 +70,7 @@ impl fmt::Display for NoRepository {
 pub(crate) struct OpenRepository {
     pub(crate) repository: Repository,
     pub(crate) place: Place,
-    /// By what the place is known to a client that remembers it.
+    /// The location under which the client remembers the repository.
     location: Vec<u8>,
     on_disk: Option<Arc<LocalObjects>>,
 }
@@ -80,14 +80,14 @@ struct Opening<'a> {
     access: &'a Access,
     password: &'a PasswordArgs,
     memories: &'a Memories,
-    /// The repository that the user accepts, whatever was there before.
+    /// The id of a repository that the user accepts, whatever was at the location before.
     accepted: Option<ObjectId>,
     /// Whether the command reads chunks.
     needs_index: bool,
 }
 
 impl RepositoryArgs {
-    /// Whether names are looked up before each put, which decides nothing between two who put.
+    /// Whether a put first looks up the name instead of being conditional. This does not decide races.
     pub(crate) fn is_without_conditional_put(&self) -> bool {
         self.access.is_without_conditional_put()
     }
@@ -124,7 +124,7 @@ impl RepositoryArgs {
         Ok(opened)
     }
 
-    /// Has the repository keep its index on this machine, and copies of what is far away.
+    /// Makes the repository keep its index, and copies of remote objects, on this machine.
     fn keep_locally(&self, opened: &mut OpenRepository, console: &Console) {
         let repository = &mut opened.repository;
         repository.keep_index(self.index.place(console));
@@ -135,7 +135,7 @@ impl RepositoryArgs {
         }
     }
 
-    /// Fails if nothing may be deleted, before `what` has done half of what it is for.
+    /// Fails before `what` starts if nothing may be deleted.
     pub(crate) fn expect_deletes(&self, what: &str) -> Result<()> {
         self.access.expect_deletes(what)
     }
@@ -153,7 +153,7 @@ impl RepositoryArgs {
         Ok(opened)
     }
 
-    /// Opens the repository and leaves its index alone, or makes it where there is nothing yet.
+    /// Opens the repository without its index, or creates it if there is none.
     pub(crate) fn open_or_init(
         &self,
         no_encryption: bool,
@@ -243,8 +243,8 @@ impl OpenRepository {
         Ok(Self { repository, place, location, on_disk })
     }
 
-    /// Makes a repository in `repo`; a directory is made as well if it does not exist. How it is
-    /// protected is asked for once it is known that the place is free.
+    /// Creates a repository in `repo`, and the directory if it does not exist. Asks for a password only
+    /// after checking that the location is free.
     pub(crate) fn init(
         repo: &Path,
         access: &Access,
@@ -279,8 +279,7 @@ impl OpenRepository {
         Ok((made, protection))
     }
 
-    /// Holds the repository against its logs and against what was seen of it, and says what
-    /// contradicts them.
+    /// Compares the repository with its logs and with this client's memory, and reports contradictions.
     fn recall(&mut self, memories: &Memories, console: &Console) -> Result<()> {
         let id = self.repository.id();
         let folder = memories.of(id, self.repository.is_write_only());
@@ -310,8 +309,8 @@ impl OpenRepository {
         Ok(())
     }
 
-    /// Lets `free`, which frees space, use the reserve of the disk where that is full, and makes that
-    /// whole again afterwards if there is room.
+    /// Runs `free`, which frees space. On a full disk `free` may use the reserve, which is refilled
+    /// afterwards if there is space.
     pub(crate) fn with_reserve<T>(
         &self,
         console: &Console,
@@ -328,8 +327,8 @@ impl OpenRepository {
         match kept {
             Ok(true) => {}
             Ok(false) => console.notice(format_args!(
-                "'{}' has no room for all of the reserve with which a full disk is freed; a prune \
-                 makes it once there is room",
+                "'{}' has no space for the whole reserve, which helps to free a full disk; a prune \
+                 creates it when there is space",
                 self.place
             )),
             Err(error) => console.warn(format!("{:#}", Error::new(error))),
@@ -357,7 +356,7 @@ impl OpenRepository {
         ));
     }
 
-    /// Says what went wrong with remembering.
+    /// Reports problems of this client's memory.
     pub(crate) fn tell_of_memory(&self, console: &Console) {
         self.repository.trouble().iter().for_each(|trouble| console.warn(trouble));
     }
@@ -375,7 +374,7 @@ fn sighting(repository: &Repository) -> Sighting {
     Sighting { id: repository.id(), is_encrypted: repository.is_encrypted() }
 }
 
-/// Tells a user who makes a repository in a directory what else it holds that no object is named as.
+/// Warns a user who creates a repository in a directory that has other content.
 fn tell_of_others(place: &Place, console: &Console) -> Result<()> {
     // Of these many names are shown.
     const SHOWN: usize = 3;
@@ -399,8 +398,8 @@ fn tell_of_others(place: &Place, console: &Console) -> Result<()> {
     };
     names.truncate(SHOWN);
     console.warn(format_args!(
-        "'{place}' holds other things already, {}{more}, and the repository is made among them; in a \
-         directory of its own it is easier to copy and to remove",
+        "'{place}' already has other content, {}{more}, and the repository is created among it; a \
+         repository in its own directory is easier to copy and to remove",
         names.join(", ")
     ));
     Ok(())

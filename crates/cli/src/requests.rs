@@ -1,4 +1,5 @@
-//! What a command asked of services, told at its end so that its cost can be computed.
+//! The number of requests to services, printed at the end of a command, so that users can compute the
+//! cost.
 
 use std::fmt;
 
@@ -8,7 +9,7 @@ use serde::Serialize;
 
 use crate::console::Console;
 
-/// A service that a command reached, and what it asked of it.
+/// A service that a command reached, and its counters of requests.
 #[derive(Clone, Debug)]
 pub(crate) struct Service {
     /// The repository and its endpoint, as messages name them.
@@ -33,7 +34,7 @@ struct Told<'a> {
     hedges: u64,
 }
 
-/// Tells what the command asked of each service, to programs and to users who want details.
+/// Prints the requests to each service, for programs and with --verbose.
 pub(crate) fn tell(console: &Console) {
     for Service { place, usage } in console.services() {
         let requests = usage.requests();

@@ -1,4 +1,4 @@
-//! The secret of a chunker, kept in a file so that no list of processes shows it.
+//! The secret of a chunker, read from a file so that it does not appear in the list of processes.
 
 use std::fs::File;
 use std::io::Read;
@@ -10,7 +10,7 @@ use onefold_cdc::Secret;
 /// More than any form of a secret has, with an end of line.
 const LIMIT: u64 = 100;
 
-/// Reads 32 bytes, or 64 hexadecimal digits with or without an end of line behind them.
+/// Reads 32 bytes, or 64 hexadecimal digits, optionally followed by a line break.
 pub(crate) fn read(path: &Path) -> Result<Secret> {
     let mut content = Vec::new();
     File::open(path)

@@ -1,4 +1,4 @@
-//! What vouches for a snapshot.
+//! The signer of a snapshot.
 
 use anyhow::Result;
 use onefold_seal::ObjectId;
@@ -11,13 +11,13 @@ use crate::console::Console;
 #[derive(Clone, Serialize)]
 pub(crate) struct Signer {
     from_client: bool,
-    /// None of a copy: the owner who copies signs it.
+    /// None for a copy, which the owner signs.
     client: Option<String>,
     client_label: Option<String>,
 }
 
 impl Signer {
-    /// What vouches for `snapshot`.
+    /// The signer of `snapshot`.
     pub(crate) fn of(repository: &Repository, id: ObjectId, snapshot: &Snapshot) -> Result<Self> {
         let signer = match snapshot.is_from_client {
             true => repository.signer(id)?,
@@ -31,7 +31,7 @@ impl Signer {
         })
     }
 
-    /// Tells a user who is about to use snapshot `id` that a write-only client made it.
+    /// Warns a user who is about to use snapshot `id` if a write-only client made it.
     pub(crate) fn tell(&self, id: ObjectId, console: &Console) {
         if !self.from_client {
             return;
@@ -42,8 +42,8 @@ impl Signer {
             (None, _) => "it is a copy of one that a write-only key signed".into(),
         };
         console.warn(format_args!(
-            "snapshot {} may not be what it says: {by}, and a holder of such a key can name any host, \
-             path and time",
+            "snapshot {} may be forged: {by}, and a holder of such a key can name any host, path and \
+             time",
             id.short()
         ));
     }

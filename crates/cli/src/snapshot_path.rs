@@ -1,4 +1,4 @@
-//! How a user names a snapshot, or something in it.
+//! How a user names a snapshot, or an entry in it.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -21,7 +21,7 @@ pub(crate) struct SnapshotPath {
     path: Vec<u8>,
 }
 
-/// What a [`SnapshotPath`] names.
+/// The entry that a [`SnapshotPath`] names.
 pub(crate) struct Found {
     pub(crate) id: ObjectId,
     pub(crate) snapshot: Snapshot,
@@ -58,8 +58,8 @@ impl SnapshotPath {
         components.collect::<Vec<_>>().join(&b'/')
     }
 
-    /// Looks it up, `latest` among the snapshots that `filter` wants, and says so if a write-only
-    /// client made it.
+    /// Looks it up, `latest` among the snapshots that pass `filter`. Warns if a write-only client made the
+    /// snapshot.
     pub(crate) fn find(
         &self,
         repository: &Repository,

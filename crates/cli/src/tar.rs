@@ -2,7 +2,7 @@
 //! cannot hold.
 //!
 //! Extended attributes are records `SCHILY.xattr.NAME`, as GNU tar, star and libarchive have them.
-//! Owners are numbers. Holes are written as zeros. A socket has no form in tar.
+//! Owners are numbers. Holes are written as zeros. Tar cannot represent sockets.
 
 use onefold_store::tree::{Entry, Meta, Node, Time};
 

@@ -12,18 +12,18 @@ use crate::output::Output;
 use crate::table;
 
 const AFTER_HELP: &str = "\
-The sizes are those for an average of 16 KiB; others follow from --avg. Kernels are those that this
-CPU can run, the fastest first: it is the one that `auto` takes.
+The sizes are those for an average of 16 KiB; another --avg gives others. The kernels are those that
+this CPU can run, the fastest first; `auto` selects the fastest.
 
-The last ones cut as other programs do, and are listed with the sizes that these use. `onefold chunk`
-and `onefold bench run` take them; a repository does not.
+The presets at the end cut as other programs do, and are listed with the sizes that those programs use.
+`onefold chunk` and `onefold bench run` accept presets; repositories do not.
 
 Examples:
   onefold algorithms
   onefold algorithms --json
 
 With --json: one document, a list; each algorithm has name, summary, content_defined, min, avg, max,
-kernels and preset, which is true of those that cut as another program does.";
+kernels and preset (whether it cuts as another program does).";
 
 /// List the chunking algorithms with their sizes and kernels
 #[derive(Debug, Args)]

@@ -33,22 +33,24 @@ use crate::tags::TagList;
 use crate::time::rfc3339;
 
 const AFTER_HELP: &str = "\
-Patterns are gitignore's: '*.o' matches at any depth, '/target' only at the top of a PATH, 'cache/'
-only directories, '!keep.o' takes back. One that begins with a PATH, as given or absolute, is meant
-from there: '/home/*/.cache' is '/.cache' of the PATH /home/ann. A pattern that matched nothing is
-told. A file or PATH that cannot be read is reported and left out; the snapshot is made without it and
-the exit code is 3. A repository inside a PATH is left out. Holes in files are not read, and are holes
-again when restored.
+Patterns are those of gitignore: '*.o' matches at any depth, '/target' only at the top of a PATH,
+'cache/' only directories, and '!keep.o' includes a file again. A pattern that begins with a PATH, as
+given or absolute, starts there: '/home/*/.cache' is '/.cache' of the PATH /home/ann. Patterns that
+match nothing are reported. If a file or PATH cannot be read, the backup reports it, makes the snapshot
+without it and ends with exit code 3. A repository inside a PATH is excluded. Holes in files are not
+read, and are restored as holes.
 
-One directory is the root of the snapshot. Several PATHs stand in it under their last names; under
-their full paths if two names are the same, and with --full-paths or --files-from.
+A single directory becomes the root of the snapshot. Several PATHs become its entries, each named by
+its last component. If two have the same last component, or with --full-paths or --files-from, they are
+named by their full paths.
 
 A file is not read if the last snapshot of the same PATHs on the same host has it with the same size,
-times and inode number, and it last changed 10 ms before that backup began: 2 s where the file system
-keeps whole seconds, a day on network file systems and FUSE, whose clock may differ from this one's.
+times and inode number, and the file last changed at least 10 ms before that backup began. The limit is
+2 s if the file system keeps whole seconds, and one day on network file systems and FUSE, whose clock
+may differ from this machine's.
 
-What is read from a program is one file, under /NAME. If the program fails after --stdin-from-command
-no snapshot is made; of what comes through --stdin nobody can tell whether it is all.
+The output of a program becomes one file, /NAME. With --stdin-from-command no snapshot is made if the
+program fails. With --stdin the backup cannot know whether its input is complete.
 
 Examples:
   onefold backup --repo /mnt/backup ~/Documents
@@ -66,12 +68,12 @@ Examples:
   onefold backup --repo /mnt/backup --stdin-from-command \\
       --stdin-filename dump.sql -- pg_dump shop
 
-With --json: one object a line, told apart by \"type\". \"progress\" comes every second and counts
-files, bytes, total_files and total_bytes (0 while unknown), unchanged_files, new_bytes,
-stored_bytes, issues and seconds; \"issue\" has path, loss (whether content is missing because of
-it) and message; \"file\", with -v -v, has path and outcome (new, changed or unchanged);
-\"summary\" comes last, if a snapshot was made, with its id as snapshot; with
---dry-run it has none. Patterns that matched nothing are in its unused_excludes.";
+With --json: one object per line, with a \"type\". \"progress\" is written every second and has files,
+bytes, total_files and total_bytes (0 while unknown), unchanged_files, new_bytes, stored_bytes,
+issues and seconds. \"issue\" has path, loss (whether content is missing because of it) and message.
+\"file\", with -v -v, has path and outcome (new, changed or unchanged). \"summary\" is the last, if a
+snapshot was made, and has its id as snapshot (none with --dry-run) and the patterns that matched
+nothing as unused_excludes.";
 
 /// Make a snapshot of files and directories
 #[derive(Debug, Args)]
@@ -79,7 +81,8 @@ it) and message; \"file\", with -v -v, has path and outcome (new, changed or unc
 pub(crate) struct Backup {
     #[command(flatten)]
     repository: RepositoryArgs,
-    /// What to back up; symbolic links named here are followed, those below are kept as links
+    /// Files and directories to back up. Symbolic links named here are followed, those below are
+    /// stored as links
     #[arg(
         required_unless_present_any = [
             "devices", "stdin", "files_from", "files_from_verbatim", "files_from_raw",
@@ -89,74 +92,74 @@ pub(crate) struct Backup {
     paths: Vec<PathBuf>,
     #[command(flatten)]
     lists: FilesFrom,
-    /// Put every PATH into the snapshot under its full path
+    /// Name every PATH in the snapshot by its full path
     #[arg(long, conflicts_with_all = ["stdin", "stdin_from_command"])]
     full_paths: bool,
-    /// Back up what a block device holds, or an image of a disk, as one file; may be repeated. A
-    /// device that is a PATH, or in one, is only noted as the device that it is
+    /// Back up the content of a block device or a disk image as one file; may be repeated. Of a device
+    /// that is a PATH, or in one, only the device node is stored
     #[arg(long = "device", value_name = "PATH")]
     devices: Vec<PathBuf>,
-    /// Back up what comes through standard input
+    /// Back up standard input
     #[arg(long, conflicts_with_all = ["paths", "devices"])]
     stdin: bool,
-    /// Take PATH... for a command and its arguments, and back up what it prints
+    /// Run PATH... as a command with arguments, and back up its output
     #[arg(long, conflicts_with_all = ["stdin", "devices"])]
     stdin_from_command: bool,
-    /// With these: the file's name
+    /// The file's name with --stdin or --stdin-from-command
     #[arg(long, value_name = "NAME", default_value = "stdin")]
     stdin_filename: OsString,
-    /// Make the repository if there is none; it is encrypted
+    /// Create an encrypted repository if none exists
     #[arg(long)]
     init: bool,
-    /// With --init: encrypt nothing, so that whoever reads the repository reads your files. A
-    /// password, that in ONEFOLD_PASSWORD included, is refused then
+    /// With --init: create the repository without encryption, so that anyone who can read it can read
+    /// your files. Fails if a password is given, even by ONEFOLD_PASSWORD
     #[arg(long, requires = "init")]
     no_encryption: bool,
-    /// Words by which to find the snapshot again; may be repeated
+    /// Tags for the snapshot; may be repeated
     #[arg(long = "tag", value_name = "T[,T]", value_parser = TagList::some)]
     tags: Vec<TagList>,
     /// The host to record [default: this machine's name]
     #[arg(long, value_name = "H")]
     host: Option<String>,
-    /// Leave out what matches; may be repeated
+    /// Exclude files that match; may be repeated
     #[arg(long = "exclude", value_name = "GLOB")]
     excludes: Vec<String>,
-    /// Leave out what matches a line of FILE; may be repeated
+    /// Exclude files that match a line of FILE; may be repeated
     #[arg(long = "exclude-file", value_name = "FILE")]
     exclude_files: Vec<PathBuf>,
-    /// Leave out the other content of directories that hold a file NAME, which begins with HEADER if
+    /// Exclude the other content of directories with a file NAME, which must begin with HEADER if
     /// that is given; may be repeated
     #[arg(long, value_name = "NAME[:HEADER]", value_parser = marker)]
     exclude_if_present: Vec<Marker>,
-    /// Leave out the content of directories that hold a CACHEDIR.TAG
+    /// Exclude the content of directories with a CACHEDIR.TAG
     #[arg(long)]
     exclude_caches: bool,
     /// Honour .gitignore, .ignore and .onefoldignore files
     #[arg(long)]
     ignore_files: bool,
-    /// Leave out what is mounted below a PATH
+    /// Exclude file systems mounted below a PATH
     #[arg(long, short = 'x')]
     one_file_system: bool,
     /// Read every file, even one that looks unchanged
     #[arg(long)]
     force: bool,
-    /// Read all and store nothing: tell what would be new
+    /// Read everything, store nothing, and report what would be new
     #[arg(long, short = 'n', conflicts_with_all = ["init", "stdin", "stdin_from_command"])]
     dry_run: bool,
-    /// How hard to compress what is new
+    /// The compression of new data
     #[arg(long, value_enum, value_name = "HOW", default_value = "auto")]
     compression: Effort,
-    /// Threads that read, and as many that store [default: one a core]
+    /// The number of reading and of storing threads [default: one per core]
     #[arg(long, value_name = "N")]
     threads: Option<NonZero<usize>>,
 }
 
-/// How hard a backup compresses, in restic's words.
+/// The compression of a backup, with restic's names.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Effort {
-    /// As the repository was made
+    /// As set when the repository was created
     Auto,
-    /// Not at all
+    /// None
     Off,
     /// zstd, level 1
     Fastest,
@@ -181,7 +184,7 @@ impl From<Effort> for Compression {
 fn marker(text: &str) -> Result<Marker, String> {
     let (name, head) = text.split_once(':').unwrap_or((text, ""));
     match name.is_empty() || name == "." || name == ".." || name.contains('/') {
-        true => Err("NAME is the name of a file, without a directory".into()),
+        true => Err("expected NAME to be a file name without a directory".into()),
         false => Ok(Marker { name: name.into(), head: head.into() }),
     }
 }
@@ -190,7 +193,7 @@ fn marker(text: &str) -> Result<Marker, String> {
 #[derive(Serialize)]
 struct Done {
     r#type: &'static str,
-    /// Of the snapshot; none where none was made.
+    /// The snapshot, if one was made.
     #[serde(flatten)]
     made: Option<Made>,
     files: u64,
@@ -200,7 +203,7 @@ struct Done {
     bytes: u64,
     new_bytes: u64,
     stored_bytes: u64,
-    /// Bytes for each byte that was new; none if nothing was.
+    /// Read bytes per new byte; none if nothing was new.
     dedup_ratio: Option<f64>,
     unreadable: u64,
     unused_excludes: Vec<String>,
@@ -228,7 +231,7 @@ impl Backup {
             refuse_own(self.paths.iter().chain(&self.devices), root)?;
         }
         let options = self.options(&opened, console)?;
-        let cancel = cancel_on_signal(console, "what is stored is kept and will be reused")?;
+        let cancel = cancel_on_signal(console, "stored data are kept and will be reused")?;
         let (losses, unused, result) = watched(console, |progress| {
             let (repository, paths) = (&opened.repository, &self.paths);
             let result = match &stream {
@@ -260,14 +263,13 @@ impl Backup {
         }
         if !console.is_json() {
             let them = if losses == 1 { "it" } else { "them" };
-            console
-                .warn(format_args!("{losses} could not be read; the snapshot is without {them}"));
+            console.warn(format_args!("{losses} could not be read; the snapshot lacks {them}"));
         }
         Ok(Exit::Incomplete)
     }
 
-    /// Tells of patterns that matched nothing: of each that was given by itself, and how many others
-    /// there are, because lists of patterns are often meant for several machines.
+    /// Reports patterns that matched nothing: each one from the command line, but only the number of
+    /// those from files, because these are often shared by several machines.
     fn tell_unused(&self, unused: &[String], console: &Console) {
         let (given, listed): (Vec<_>, Vec<_>) =
             unused.iter().partition(|pattern| self.excludes.contains(pattern));
@@ -286,7 +288,7 @@ impl Backup {
         }
     }
 
-    /// What is read from a program, if that is what was asked for.
+    /// The output of a program or standard input, if one was requested.
     fn stream(&self) -> Result<Option<Stream>> {
         let name = self.stdin_filename.as_bytes().to_vec();
         if self.stdin {
@@ -311,7 +313,7 @@ impl Backup {
             match ended {
                 Ok(status) if status.success() => Ok(()),
                 Ok(status) => Err(format!("'{program}' failed: {status}")),
-                Err(error) => Err(format!("nobody knows how '{program}' ended: {error}")),
+                Err(error) => Err(format!("cannot get the exit status of '{program}': {error}")),
             }
         };
         Ok(Some(Stream { name, input, expect_whole: Box::new(expect_whole) }))
@@ -346,7 +348,7 @@ impl Backup {
     }
 }
 
-/// Refuses sources that are the repository or lie in it: a backup would feed on itself.
+/// Refuses sources that are or are in the repository: a backup would back up its own output.
 fn refuse_own<'a>(paths: impl Iterator<Item = &'a PathBuf>, root: &Path) -> Result<()> {
     for path in paths {
         // A path that cannot be resolved is for the backup to report.
@@ -357,7 +359,7 @@ fn refuse_own<'a>(paths: impl Iterator<Item = &'a PathBuf>, root: &Path) -> Resu
     Ok(())
 }
 
-/// What a backup came to.
+/// The result of a backup.
 enum Outcome {
     Snapshot(Box<(ObjectId, Snapshot)>),
     Rehearsal(Summary),
@@ -391,7 +393,7 @@ impl Outcome {
     }
 }
 
-/// What was seen and stored, in lines.
+/// Lines on the files read and the bytes stored.
 fn describe(summary: &Summary) -> [String; 3] {
     let Summary { files, unchanged_files, directories, others, .. } = *summary;
     let read = HumanCount(files.saturating_sub(unchanged_files));

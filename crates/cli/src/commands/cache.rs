@@ -25,9 +25,9 @@ use crate::time::{local, rfc3339};
 const MAX_TRIES: usize = 8;
 
 const AFTER_HELP: &str = "\
-Each repository that was used here has an index in the cache, so that the next command need not learn
-it anew. Of a repository in S3 the cache also has copies of snapshots, of trees and of the footers of
-containers, sealed as they are there. Nothing depends on it: what is removed costs the next command
+The cache has the index of each repository that was used on this machine, so that the next command need
+not rebuild it. For a repository in S3 it also has copies of snapshots, trees and footers of containers,
+encrypted as in the repository. Nothing depends on the cache: removing it only costs the next command
 time.
 
 Examples:
@@ -39,11 +39,11 @@ Examples:
   onefold cache list
   onefold cache list --json
 
-With --json: one document, a list; each repository has id, path, bytes (copy_bytes of them are copies
-of what lies in S3) and used (when anything of it was last used).";
+With --json: one document, a list; each repository has id, path, bytes, copy_bytes (the part of bytes
+that is copies of objects in S3) and used (when any of it was last used).";
 
 const REMOVE_HELP: &str = "\
-A command that uses the cache meanwhile goes on; the next one learns the index anew and fetches what it
+A command that is using the cache keeps running. The next one rebuilds the index and fetches what it
 needs.
 
 Examples:
@@ -52,7 +52,7 @@ Examples:
 
 With --json: one document with removed (repositories) and bytes.";
 
-/// Show and remove what is kept here of repositories
+/// Show and remove the cached data of repositories
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Cache {
@@ -66,7 +66,7 @@ enum Action {
     Remove(Remove),
 }
 
-/// List the repositories of which something is kept
+/// List the repositories that have a cache
 #[derive(Debug, Args)]
 #[command(after_help = LIST_HELP)]
 struct List {
@@ -74,7 +74,7 @@ struct List {
     cache: CacheArgs,
 }
 
-/// Remove what is kept of repositories
+/// Remove the caches of repositories
 #[derive(Debug, Args)]
 #[command(
     after_help = REMOVE_HELP,
@@ -86,7 +86,7 @@ struct Remove {
     /// The first digits of the repository's id
     #[arg(value_name = "ID")]
     repositories: Vec<String>,
-    /// Of all repositories
+    /// Remove the caches of all repositories
     #[arg(long)]
     all: bool,
 }
@@ -135,7 +135,7 @@ impl List {
         if console.is_json() {
             output.json_document(&kept.iter().map(Shown::of).collect::<Vec<_>>())?;
         } else if kept.is_empty() {
-            output.line("nothing is kept")?;
+            output.line("nothing is cached")?;
         } else {
             for line in lines(&kept) {
                 output.line(line)?;
@@ -164,7 +164,7 @@ impl Remove {
         } else if !console.is_quiet() {
             let repositories = count(removed.removed, "repository", "repositories");
             let bytes = HumanBytes(removed.bytes);
-            output.line(format!("removed what was kept of {repositories}, {bytes}"))?;
+            output.line(format!("removed the cache of {repositories}, {bytes}"))?;
         }
         output.finish()?;
         Ok(Exit::Fine)
@@ -176,7 +176,7 @@ fn pick(kept: Vec<Kept>, wanted: &[String]) -> Result<Vec<Kept>> {
     let begins = |kept: &Kept, digits: &String| kept.repository.to_string().starts_with(digits);
     for digits in wanted {
         match kept.iter().filter(|kept| begins(kept, digits)).count() {
-            0 => bail!("nothing is kept of a repository whose id begins with '{digits}'"),
+            0 => bail!("nothing is cached for a repository whose id begins with '{digits}'"),
             1 => {}
             several => bail!("the ids of {several} repositories begin with '{digits}'"),
         }

@@ -20,16 +20,17 @@ use crate::progress::watched_in_silence;
 use crate::repository::{OpenRepository, RepositoryArgs};
 
 const AFTER_HELP: &str = "\
-Everything that a snapshot refers to must be there. Whether it is what was written is known only of
-what is read: --read-data reads all. What is wrong is listed, a line each, and the exit code is 1.
+The check fails if anything that a snapshot refers to is missing. Damage is found only in data that are
+read: --read-data reads all. Each problem is listed on one line, and the exit code is then 1.
 
---repair reads all data and keeps what can be kept. What is good in damaged containers is saved to
-new ones, damaged index runs are written anew, and snapshots that miss something are made anew without
-it, under new ids, with the tag 'repaired'; the old ones stay until you forget them. What was lost is
-named. A backup of the same files then stores again what was lost. Backups may run meanwhile; cut off
-anywhere, a repair leaves nothing worse. The exit code is 1 if a snapshot lost something. Where the
-repository went back, or misses snapshots that nobody forgot, a repair takes that for settled from
-then on, for all clients: find out first who did it.
+--repair reads all data and keeps all that is intact. It saves the good chunks of damaged containers to
+new ones and rewrites damaged index runs. It rewrites incomplete snapshots without the missing parts,
+under new ids and with the tag 'repaired'; the old snapshots stay until you forget them. It lists what
+was lost; a backup of the same files stores that again. Backups may run at the same time. If a repair
+is interrupted, the repository is no worse than before. The exit code is 1 if a snapshot lost anything.
+
+If the repository went back to an older state, or lacks snapshots that were never forgotten, a repair
+accepts that for all clients. Find out the reason first.
 
 Examples:
   onefold check --repo /mnt/backup
@@ -40,12 +41,12 @@ Examples:
 With --json: one document with findings (object and problem each), notes, containers, chunks, runs,
 snapshots, trees and read_bytes; after --repair also repaired with condemned (containers), covered
 (containers in new runs), deleted_runs, receipts, deleted_receipts, saved_chunks, saved_bytes,
-lost_chunks, stored_bytes, logs (hosts in whose logs something was settled), given_up (snapshots that were missing
-and count as forgotten) and snapshots (old, new or null, is_from_before, and lost: a path each, as path
-and maybe path_hex). Where findings, or paths of what was lost, have more than 16 MiB, unlisted counts
-those that are left out.";
+lost_chunks, stored_bytes, logs (hosts whose logs were corrected), given_up (missing snapshots that are
+now treated as forgotten) and snapshots (old, new or null, is_from_before, and lost: the lost paths,
+each as path and perhaps path_hex). If the findings or the lost paths take more than 16 MiB, unlisted
+counts the rest.";
 
-/// Look for what is missing or damaged
+/// Find missing or damaged data
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Check {
@@ -54,7 +55,7 @@ pub(crate) struct Check {
     /// Read all containers and verify every chunk
     #[arg(long, conflicts_with = "read_data_subset")]
     read_data: bool,
-    /// Keep what can be kept, and say what was lost; reads all data
+    /// Keep all that is intact, and list what was lost; reads all data
     #[arg(long, conflicts_with = "read_data_subset")]
     repair: bool,
     /// Read this share of the containers, picked at random
@@ -148,7 +149,8 @@ fn repair(opened: &OpenRepository, console: &Console) -> Result<Exit> {
         user: host::user(),
         container_len: backup::Options::default().container_len,
     };
-    let cancel = cancel_on_signal(console, "nothing is worse; another repair goes on with it")?;
+    let cancel =
+        cancel_on_signal(console, "nothing is worse than before; another repair continues")?;
     let report = watched_in_silence(console, |progress| {
         repair::repair(&opened.repository, &options, progress, &cancel)
     })?;
@@ -168,7 +170,7 @@ fn repair(opened: &OpenRepository, console: &Console) -> Result<Exit> {
     Ok(if report.is_loss() { Exit::Fatal } else { Exit::Fine })
 }
 
-/// Says what was lost, whoever asked, and what was done.
+/// Prints what was lost, even if --quiet is given, and otherwise what was done.
 fn tell(report: &repair::Report, output: &mut Output, console: &Console) -> Result<()> {
     for one in &report.snapshots {
         for path in &one.lost {
@@ -181,12 +183,10 @@ fn tell(report: &repair::Report, output: &mut Output, console: &Console) -> Resu
         let old = one.old;
         output.line(match (one.new, one.is_from_before) {
             (Some(new), false) => {
-                format!("snapshot {new} is {old} without what was lost; forget {old} when it suits")
+                format!("snapshot {new} is {old} without the lost parts; you may forget {old}")
             }
             (Some(new), true) => {
-                format!(
-                    "an earlier repair made snapshot {new} of {old}; forget {old} when it suits"
-                )
+                format!("an earlier repair made snapshot {new} of {old}; you may forget {old}")
             }
             (None, _) => format!("nothing of snapshot {old} could be kept"),
         })?;
@@ -197,8 +197,8 @@ fn tell(report: &repair::Report, output: &mut Output, console: &Console) -> Resu
     let containers = |number: u64| count(number, "container", "containers");
     if !report.condemned.is_empty() {
         output.line(format!(
-            "{} of damaged {} saved, {} lost; a prune deletes them when no snapshot needs more of \
-             them",
+            "{} of damaged {} saved, {} lost; a prune deletes these containers when no snapshot \
+             needs them",
             count(report.saved_chunks, "chunk", "chunks"),
             containers(report.condemned.len() as u64),
             count(report.lost_chunks, "chunk", "chunks"),
@@ -206,21 +206,21 @@ fn tell(report: &repair::Report, output: &mut Output, console: &Console) -> Resu
     }
     if !report.deleted_runs.is_empty() {
         let runs = count(report.deleted_runs.len() as u64, "index run", "index runs");
-        output.line(format!("{runs} written anew, over {}", containers(report.covered)))?;
+        output.line(format!("{runs} rewritten, for {}", containers(report.covered)))?;
     }
     if !report.receipts.is_empty() {
         let receipts = count(report.receipts.len() as u64, "receipt", "receipts");
-        output.line(format!("{receipts} written anew"))?;
+        output.line(format!("{receipts} rewritten"))?;
     }
     if !report.deleted_receipts.is_empty() {
         let count = count(report.deleted_receipts.len() as u64, "receipt", "receipts");
         output.line(format!("{count} of forgotten snapshots deleted"))?;
     }
     for host in &report.logs {
-        output.line(format!("what is missing or wrong in the log of '{host}' is settled"))?;
+        output.line(format!("the log of '{host}' was corrected"))?;
     }
     for id in &report.given_up {
-        output.line(format!("snapshot {id} is missing and counts as forgotten now"))?;
+        output.line(format!("snapshot {id} is missing and is now treated as forgotten"))?;
     }
     Ok(())
 }

@@ -19,12 +19,12 @@ use crate::output::Output;
 use crate::secret_file;
 
 const AFTER_HELP: &str = "\
-One line a chunk: offset, length, fingerprint (BLAKE3). Sizes take suffixes (8KiB, 64k, 1MiB). All
-kernels find the same chunks; one that is named runs or is refused. What a secret protects, and
-what it does not, is in docs/keyed-chunking.md.
+Each line is a chunk: offset, length, fingerprint (BLAKE3). Sizes take suffixes (8KiB, 64k, 1MiB). All
+kernels find the same chunks; a kernel that you name runs or is refused. docs/keyed-chunking.md says
+what a secret protects and what it does not.
 
 restic, borg, casync, desync, xet, fastcdc-2016 and fastcdc-2020 cut where those programs cut, with
-the sizes that they use unless others are given.
+their sizes unless you give others.
 
 Examples:
   onefold chunk disk.img
@@ -35,7 +35,7 @@ Examples:
   onefold chunk --algorithm restic --polynomial 3da3358b4dc173 disk.img
   onefold chunk --algorithm borg --chunker-params 19,23,21,4095 disk.img
 
-With --json: one object a line with offset, length and fingerprint.";
+With --json: one object per line with offset, length and fingerprint.";
 
 /// Cut a file into chunks and list them
 #[derive(Debug, Args)]
@@ -45,13 +45,13 @@ pub(crate) struct Chunk {
     file: PathBuf,
     #[command(flatten)]
     scheme: SchemeArgs,
-    /// What computes the cut-points
+    /// The kernel that computes the cut-points
     #[arg(long, value_name = "K", default_value = "auto", value_parser = kernels())]
     kernel: Kernel,
-    /// A file of 32 bytes, or 64 hexadecimal digits, that pick what the algorithm hashes by
+    /// A file with the secret, 32 bytes or 64 hexadecimal digits, that keys the algorithm
     #[arg(long, value_name = "FILE")]
     secret_file: Option<PathBuf>,
-    /// Say at the end, on standard error, how many chunks there were and how long
+    /// At the end, print the number of chunks and their mean length to standard error
     #[arg(long)]
     summary: bool,
 }

@@ -14,11 +14,11 @@ Examples:
   onefold completion zsh > \"${fpath[1]}/_onefold\"
   onefold completion fish > ~/.config/fish/completions/onefold.fish";
 
-/// Print a script with which a shell completes onefold's arguments
+/// Print a completion script for a shell
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Completion {
-    /// Which shell
+    /// The shell
     shell: Shell,
 }
 

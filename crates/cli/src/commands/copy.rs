@@ -22,12 +22,14 @@ use crate::progress::watched;
 use crate::repository::RepositoryArgs;
 
 const AFTER_HELP: &str = "\
-Only what the repository lacks crosses. A copy keeps time, host, user, paths and tags, and names the
-snapshot it was made of as its parent; one that is there with the same time, host, paths and tags is
-not copied again. Stopped anywhere, a copy leaves whole snapshots only, and the next one goes on.
+Only data that the target repository lacks are transferred. A copy keeps time, host, user, paths and
+tags, and names the original snapshot as its parent. If the target has a snapshot with the same time,
+host, paths and tags, it is not copied again. An interrupted copy leaves complete snapshots only, and
+the next one continues.
 
-Chunks stay as they were cut. If both repositories are encrypted, or cut otherwise, they then do not
-meet what is backed up to this one: --rechunk cuts files anew, which reads all of them.
+Chunks keep their cut-points. If both repositories are encrypted, or cut with other parameters, copied
+chunks then do not deduplicate with backups to the target: --rechunk cuts files again, which reads all
+of them.
 
 Examples:
   onefold copy --repo /mnt/second --from-repo /mnt/backup
@@ -35,9 +37,9 @@ Examples:
   onefold copy --repo s3://backups/laptop --password-file new \\
       --from-repo /mnt/backup --from-password-file old --rechunk
 
-With --json: one object a line, told apart by \"type\". \"progress\" comes every second, as
-`onefold backup --help` tells; \"summary\" comes last with copied and there (lists of from and to),
-new_bytes and stored_bytes.";
+With --json: one object per line, with a \"type\". \"progress\" is written every second, as described in
+`onefold backup --help`. \"summary\" is the last, with copied and there (lists of from and to), new_bytes
+and stored_bytes.";
 
 /// Copy snapshots from another repository
 #[derive(Debug, Args)]
@@ -50,12 +52,12 @@ pub(crate) struct Copy {
     from_repo: PathBuf,
     #[command(flatten)]
     from_password: FromPasswordArgs,
-    /// What to copy: `latest` or the first digits of an id [default: all snapshots]
+    /// The snapshots to copy: `latest` or the first digits of an id [default: all]
     #[arg(value_name = "SNAPSHOT")]
     snapshots: Vec<SnapshotSpec>,
     #[command(flatten)]
     filter: FilterArgs,
-    /// Cut files anew, by the chunker of this repository
+    /// Cut files again, with the chunker of the target repository
     #[arg(long)]
     rechunk: bool,
 }
@@ -70,7 +72,7 @@ struct Done {
     stored_bytes: u64,
 }
 
-/// A snapshot and what stands for it.
+/// A snapshot and its copy.
 #[derive(Serialize)]
 struct Pair {
     from: String,
@@ -88,7 +90,7 @@ impl Copy {
             rechunk: self.rechunk,
             container_len: backup::Options::default().container_len,
         };
-        let cancel = cancel_on_signal(console, "what crossed is kept; another copy goes on")?;
+        let cancel = cancel_on_signal(console, "copied data are kept; another copy continues")?;
         let report = watched(console, |progress| {
             copy::copy(&from.repository, &to.repository, snapshots, &options, progress, &cancel)
         });
@@ -124,7 +126,7 @@ fn show(report: &Report, console: &Console) -> Result<()> {
         output.line(format!("snapshot {from} is {to} here"))?;
     }
     output.line(format!(
-        "{} copied, {} there before; {} new, {} stored",
+        "{} copied, {} already there; {} new, {} stored",
         count(report.copied.len() as u64, "snapshot", "snapshots"),
         report.there.len(),
         HumanBytes(report.new_bytes),

@@ -16,28 +16,28 @@ use crate::repository::RepositoryArgs;
 use crate::snapshot_path::{Found, SnapshotPath};
 
 const AFTER_HELP: &str = "\
-One line a change: + added, - removed, M content changed, U only mode, owner, time or attributes
-changed, T it was one kind of thing and is another. A slash ends the names of directories.
+Each line is a change: + added, - removed, M content changed, U only mode, owner, time or attributes
+changed, T type changed, such as from file to directory. Names of directories end in a slash.
 
 Examples:
   onefold diff --repo /mnt/backup 1a2b3c4d latest
   onefold diff --repo /mnt/backup 1a2b3c4d:projects latest:projects
 
-With --json: one object a line, told apart by \"type\": \"change\" has path, change (added, removed,
-content, metadata, kind), and kind_before, kind_after, size_before and size_after as far as there is
-a before and an after; \"summary\" comes last with the number of each change, added_bytes (sizes of
-added files) and removed_bytes.";
+With --json: one object per line, with a \"type\". \"change\" has path, change (added, removed, content,
+metadata, kind), kind_before and size_before unless it was added, and kind_after and size_after unless
+it was removed. \"summary\" is the last, with the number of each change, added_bytes (sizes of added
+files) and removed_bytes.";
 
-/// Show what changed from one snapshot to another
+/// Show the changes from one snapshot to another
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Diff {
     #[command(flatten)]
     repository: RepositoryArgs,
-    /// The older one, or a directory in it
+    /// The older snapshot, or a directory in it
     #[arg(value_name = "SNAPSHOT", value_parser = SnapshotPath::parser())]
     before: SnapshotPath,
-    /// The newer one, or a directory in it
+    /// The newer snapshot, or a directory in it
     #[arg(value_name = "SNAPSHOT", value_parser = SnapshotPath::parser())]
     after: SnapshotPath,
     #[command(flatten)]

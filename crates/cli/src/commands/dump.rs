@@ -21,11 +21,11 @@ use crate::snapshot_path::SnapshotPath;
 use crate::tar;
 
 const AFTER_HELP: &str = "\
-PATH is a path in the snapshot, as `onefold ls` lists it; / is all of it. A file's bytes are written as
-they are, a directory as a tar archive (POSIX.1-2001) with hard links, devices, times in nanoseconds
-and extended attributes. Names in the archive begin at the snapshot's root, or at the path after a
-colon. GNU tar needs --xattrs --xattrs-include='*' to restore the attributes, and -p for modes. Holes
-are written as zeros. Sockets, for which tar has no form, are left out with a warning.
+PATH is a path in the snapshot, as `onefold ls` lists it; / is the whole snapshot. A file is written as
+its bytes. A directory is written as a tar archive (POSIX.1-2001) with hard links, devices, times in
+nanoseconds and extended attributes. Names in the archive are relative to the snapshot's root, or to the
+path after a colon. GNU tar needs --xattrs --xattrs-include='*' to restore the attributes, and -p for
+modes. Holes are written as zeros. Sockets cannot be in tar archives and are left out with a warning.
 
 Every byte is verified before it is written. If something cannot be read, the output ends there, an
 archive without its end mark, and the exit code is 1.
@@ -48,13 +48,13 @@ pub(crate) struct Dump {
     /// `latest` or the first digits of an id; after a colon, a path in the snapshot
     #[arg(value_name = "SNAPSHOT[:PATH]", value_parser = SnapshotPath::parser())]
     snapshot: SnapshotPath,
-    /// A file or directory in it; / for all
+    /// A file or directory in the snapshot; / for all
     #[arg(value_name = "PATH")]
     path: OsString,
-    /// The form of a directory
+    /// The format of a directory
     #[arg(long, short, value_enum, default_value_t = Archive::Tar)]
     archive: Archive,
-    /// Write to this file instead, which is replaced
+    /// Write to this file, and replace it if it exists
     #[arg(long, short, value_name = "FILE", value_hint = ValueHint::FilePath)]
     target: Option<PathBuf>,
 }
@@ -83,10 +83,10 @@ impl Dump {
         let Archive::Tar = self.archive;
         if is_directory && self.target.is_none() && io::stdout().is_terminal() {
             bail!(
-                "a tar archive would upset the terminal: redirect standard output, or give --target"
+                "a tar archive cannot be written to a terminal: redirect standard output, or give --target"
             );
         }
-        let cancel = cancel_output_on_signal(console, "what is written is not whole")?;
+        let cancel = cancel_output_on_signal(console, "the output is incomplete")?;
         let mut output = match &self.target {
             Some(path) => to_file(path)?,
             None => Output::new(),
@@ -114,7 +114,7 @@ impl Dump {
             walked.hear(written.map(|()| !output.is_closed()))
         });
         let is_cut = result.is_err();
-        let cannot = || format!("'{}' cannot be dumped to its end", shown(&at));
+        let cannot = || format!("cannot dump '{}' completely", shown(&at));
         match walked.is_over() {
             true => walked.end(result)?,
             false => result.with_context(cannot)?,
@@ -135,11 +135,11 @@ fn to_file(path: &Path) -> Result<Output> {
     Ok(Output::to(Box::new(file), name))
 }
 
-/// A tar archive on its way.
+/// A tar archive in progress.
 struct Tar<'a> {
-    /// Path in the archive of what is dumped; empty for its root.
+    /// Path of the dumped entry in the archive; empty for its root.
     prefix: &'a [u8],
-    /// What is due behind the last file.
+    /// Padding that must follow the last file.
     padding: &'static [u8],
 }
 
@@ -172,8 +172,10 @@ impl Tar<'_> {
 }
 
 fn tell_left_out(path: &[u8], console: &Console) {
-    console
-        .warn(format_args!("'{}' is a socket, for which tar has no form; left out", shown(path)));
+    console.warn(format_args!(
+        "'{}' is a socket, which a tar archive cannot hold; left out",
+        shown(path)
+    ));
 }
 
 /// The path of what lies at `path` below `directory`; either may be empty.

@@ -18,13 +18,13 @@ use crate::repository::RepositoryArgs;
 use crate::time::{self, local};
 
 const AFTER_HELP: &str = "\
-A PATTERN is a glob on the name: * and ? stand for any characters, [a-z] for one of some, {a,b} for one
-of several. With a slash it is a glob on the path in the snapshot: from the root if it begins with a
-slash, else from any directory; ** stands for any number of directories. What matches any pattern is
-listed, snapshot by snapshot, the oldest first.
+A PATTERN is a glob for names: * matches any characters, ? any one, [a-z] any one of these, and {a,b}
+either string. A pattern with a slash is a glob for paths in the snapshot. It starts at the root if it
+begins with a slash, else at any directory; ** matches any number of directories. Entries that match any
+pattern are listed by snapshot, the oldest first.
 
-TIME is 2026-01-31, \"2026-01-31 18:00\" with seconds if you like, by this machine's time zone, or
-2026-01-31T18:00:00Z. Names are escaped as `onefold ls` escapes them.
+TIME is 2026-01-31 or \"2026-01-31 18:00\", optionally with seconds, in this machine's time zone, or
+2026-01-31T18:00:00Z. Names are escaped as by `onefold ls`.
 
 Examples:
   onefold find --repo /mnt/backup '*.conf'
@@ -34,9 +34,9 @@ Examples:
       '/home/**/notes/*'
   onefold find --repo /mnt/backup --type d .git --json
 
-With --json: one object a line, told apart by \"type\": \"entry\" has snapshot and what `onefold ls --json`
-has; \"summary\" comes last with snapshots (how many were searched), matches and damaged (snapshots that
-could not be read or searched to the end).";
+With --json: one object per line, with a \"type\". \"entry\" has snapshot and the fields of `onefold ls
+--json`. \"summary\" is the last, with the numbers of snapshots (searched), matches and damaged (snapshots
+that could not be read completely).";
 
 /// Find files by name in some or all snapshots
 #[derive(Debug, Args)]
@@ -44,31 +44,31 @@ could not be read or searched to the end).";
 pub(crate) struct Find {
     #[command(flatten)]
     repository: RepositoryArgs,
-    /// What to look for
+    /// Names or paths to find
     #[arg(required = true, value_name = "PATTERN")]
     patterns: Vec<String>,
-    /// Only in this snapshot: `latest` or the first digits of an id; may be repeated
+    /// Search only this snapshot: `latest` or the first digits of an id; may be repeated
     #[arg(long = "snapshot", short = 's', value_name = "SNAPSHOT")]
     snapshots: Vec<SnapshotSpec>,
     #[command(flatten)]
     filter: FilterArgs,
-    /// Only what was changed last at this time or before
+    /// Only entries last modified at this time or before
     #[arg(long, short = 'N', value_name = "TIME", value_parser = time::parse)]
     newest: Option<Time>,
-    /// Only what was changed last at this time or later
+    /// Only entries last modified at this time or later
     #[arg(long, short = 'O', value_name = "TIME", value_parser = time::parse)]
     oldest: Option<Time>,
     /// Only files (f), directories (d), links (l), pipes (p), sockets (s), character (c) or block (b)
     /// devices; may be repeated
     #[arg(long = "type", value_name = "T", value_parser = ["f", "d", "l", "p", "s", "c", "b"])]
     kinds: Vec<String>,
-    /// Let a and A be the same in patterns
+    /// Ignore case in patterns
     #[arg(long, short)]
     ignore_case: bool,
-    /// Show mode, owner, group, size and time as well
+    /// Also show mode, owner, group, size and time
     #[arg(long, short)]
     long: bool,
-    /// Write SNAPSHOT:PATH for each, as it is, and end it with NUL instead of a new line
+    /// Write each entry as SNAPSHOT:PATH, not escaped, followed by a NUL instead of a line break
     #[arg(long, short = '0', conflicts_with = "long")]
     null: bool,
 }
@@ -81,7 +81,7 @@ struct FoundEntry<'a> {
     listed: Listed,
 }
 
-/// What came of it, in JSON.
+/// The summary in JSON.
 #[derive(Serialize)]
 struct Done {
     r#type: &'static str,
@@ -120,7 +120,7 @@ impl Find {
             if let Err(error) = result {
                 damaged += 1;
                 console.line(format_args!(
-                    "error: snapshot {id} cannot be searched to its end: {error}"
+                    "error: snapshot {id} cannot be searched completely: {error}"
                 ));
             }
         }
@@ -132,7 +132,7 @@ impl Find {
         Ok(if damaged == 0 { Exit::Fine } else { Exit::Fatal })
     }
 
-    /// The snapshots to look into, and how many cannot be read.
+    /// The snapshots to search, and the number of those that cannot be read.
     fn chosen(
         &self,
         repository: &Repository,

@@ -29,10 +29,10 @@ use crate::time::{local, rfc3339};
 const AFTER_HELP: &str = "\
 Snapshots are grouped by host and paths, and the rules apply to each group. A rule keeps the newest
 snapshot of each of the last N hours, days, weeks, months or years that have one, by the calendar
-of this machine's time zone; N may be 'unlimited'. --keep-within and its kind take a length of time
-such as 2y5m7d3h and look back from the newest snapshot. What any rule wants is kept. Snapshots with a
-time in the future are kept, and count for no rule. The chunks of what was forgotten, and
-copies of it in bundles that nothing shows, stay until `onefold prune`, or --prune.
+of this machine's time zone; N may be 'unlimited'. The --keep-within rules take a duration such as
+2y5m7d3h and look back from the newest snapshot. A snapshot is kept if any rule keeps it. Snapshots with
+a time in the future are kept and count for no rule. The chunks of forgotten snapshots, and copies of
+them in bundles, which no command shows, stay until `onefold prune` or --prune.
 
 Examples:
   onefold forget --repo /mnt/backup --keep-daily 7 --keep-weekly 5 \\
@@ -42,45 +42,45 @@ Examples:
   onefold forget --repo /mnt/backup --host atlas --keep-last 3
   onefold forget --repo /mnt/backup 3f2c 81ab
 
-With --json: one document with dry_run, groups (host, paths and tags as grouped by; from_client,
-whether write-only clients made them, which never count beside others; keep and remove, lists of
-snapshots with id, time, host, paths, tags and reasons), named (the snapshots that were named, with id,
-and time, host, paths and tags if they can be read), and prune, if asked for, as `onefold prune --json`
-has it.";
+With --json: one document with dry_run, groups, named and, with --prune, prune as in `onefold prune
+--json`. A group has those of host, paths and tags that it is grouped by; from_client, whether
+write-only clients made its snapshots, which are always grouped separately; and keep and remove, lists
+of snapshots with id, time, host, paths, tags and reasons. named lists the snapshots named on the
+command line with id, and with time, host, paths and tags if they can be read.";
 
-/// How many digits of an id are shown.
+/// The number of digits of an id that are shown.
 const SHORT: usize = 8;
 
-/// Take snapshots away, by rules or by their ids
+/// Remove snapshots, by rules or by their ids
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Forget {
     #[command(flatten)]
     repository: RepositoryArgs,
-    /// Snapshots to forget, whatever the rules say; rules do not apply then
+    /// Snapshots to forget; cannot be combined with rules
     #[arg(value_name = "SNAPSHOT")]
     snapshots: Vec<SnapshotSpec>,
     #[command(flatten)]
     rules: Rules,
     #[command(flatten)]
     filter: FilterArgs,
-    /// What the snapshots of a group have in common: host, paths, tags, or nothing
+    /// Group snapshots by these: host, paths, tags, or nothing
     #[arg(long, value_name = "GROUP", default_value = "host,paths", value_parser = group_by)]
     group_by: GroupBy,
-    /// Only show what would be done
+    /// Show what would be done and change nothing
     #[arg(long, short = 'n')]
     dry_run: bool,
-    /// Let a group lose all of its snapshots
+    /// Allow a group to lose all of its snapshots
     #[arg(long)]
     unsafe_allow_remove_all: bool,
-    /// Prune afterwards, if something was forgotten
+    /// Prune afterwards if any snapshot was forgotten
     #[arg(long)]
     prune: bool,
     #[command(flatten)]
     options: PruneOptions,
 }
 
-/// What is to be kept.
+/// The rules for snapshots to keep.
 #[derive(Debug, Args)]
 struct Rules {
     /// Keep the last N snapshots
@@ -101,30 +101,30 @@ struct Rules {
     /// Keep one of each of the last N years
     #[arg(long, short = 'y', value_name = "N")]
     keep_yearly: Option<Count>,
-    /// Keep all that are not older than this
+    /// Keep all snapshots that are not older than this
     #[arg(long, value_name = "DURATION")]
     keep_within: Option<Duration>,
-    /// Keep hourly ones that are not older than this
+    /// Keep hourly snapshots that are not older than this
     #[arg(long, value_name = "DURATION")]
     keep_within_hourly: Option<Duration>,
-    /// Keep daily ones that are not older than this
+    /// Keep daily snapshots that are not older than this
     #[arg(long, value_name = "DURATION")]
     keep_within_daily: Option<Duration>,
-    /// Keep weekly ones that are not older than this
+    /// Keep weekly snapshots that are not older than this
     #[arg(long, value_name = "DURATION")]
     keep_within_weekly: Option<Duration>,
-    /// Keep monthly ones that are not older than this
+    /// Keep monthly snapshots that are not older than this
     #[arg(long, value_name = "DURATION")]
     keep_within_monthly: Option<Duration>,
-    /// Keep yearly ones that are not older than this
+    /// Keep yearly snapshots that are not older than this
     #[arg(long, value_name = "DURATION")]
     keep_within_yearly: Option<Duration>,
-    /// Keep those with all of these tags; may be repeated
+    /// Keep snapshots with all of these tags; may be repeated
     #[arg(long = "keep-tag", value_name = "T[,T]", value_parser = TagList::some)]
     keep_tags: Vec<TagList>,
 }
 
-/// What was or would be forgotten, in JSON.
+/// The snapshots that were or would be forgotten, in JSON.
 #[derive(Serialize)]
 struct Forgotten<'a> {
     dry_run: bool,
@@ -157,7 +157,7 @@ struct SnapshotShown<'a> {
     reasons: &'a [String],
 }
 
-/// A snapshot that was named. What is told of it is missing if it cannot be read.
+/// A snapshot that was named; without details if it cannot be read.
 #[derive(Serialize)]
 struct NamedShown {
     id: String,
@@ -226,7 +226,7 @@ impl Forget {
     /// The snapshots that were named.
     fn named(&self, repository: &Repository, console: &Console) -> Result<Vec<Named>> {
         if !self.snapshots.is_empty() && !self.rules.policy().is_empty() {
-            bail!("snapshots were named, and rules given: either of the two");
+            bail!("both snapshots and rules were given, expected either of the two");
         }
         let mut named: Vec<Named> = Vec::new();
         for spec in &self.snapshots {
@@ -246,7 +246,7 @@ impl Forget {
         Ok(named)
     }
 
-    /// The groups, what is to be forgotten, and what is wrong with snapshots that cannot be read.
+    /// The groups, the snapshots to forget, and the errors of snapshots that cannot be read.
     fn judge(
         &self,
         repository: &Repository,
@@ -254,8 +254,8 @@ impl Forget {
         let policy = self.rules.policy();
         if policy.is_empty() && !(self.unsafe_allow_remove_all && self.filter.is_given()) {
             bail!(
-                "nothing says what to keep: give a rule, such as --keep-daily 7, or name the \
-                 snapshots to forget; to forget all of a host, tag or path, give that and \
+                "no rule says what to keep: give a rule, such as --keep-daily 7, or name the \
+                 snapshots to forget; to forget all snapshots of a host, tag or path, give that and \
                  --unsafe-allow-remove-all"
             );
         }
@@ -269,7 +269,7 @@ impl Forget {
             && !self.unsafe_allow_remove_all
         {
             bail!(
-                "no snapshot of {} would be left; --unsafe-allow-remove-all allows that",
+                "no snapshot of {} would be left; use --unsafe-allow-remove-all if you want that",
                 describe(&lost.shared)
             );
         }

@@ -19,10 +19,11 @@ use crate::place::Access;
 use crate::repository::OpenRepository;
 
 const AFTER_HELP: &str = "\
-The repository is encrypted. Its password is asked for unless it is given; it cannot be recovered.
+The repository is encrypted. The command asks for the password unless it is given. A lost password
+cannot be recovered.
 
-Algorithm and sizes cannot be changed later: other ones would cut the same data elsewhere. Sizes
-take suffixes (8KiB, 64k, 1MiB).
+Algorithm and sizes cannot be changed later, because others would cut the same data at other positions.
+Sizes take suffixes (8KiB, 64k, 1MiB).
 
 Examples:
   onefold init /mnt/backup
@@ -35,22 +36,22 @@ Examples:
 With --json: one document with id, path, encrypted, algorithm, min, avg, max, fingerprint,
 compression_level and padding.";
 
-/// Make a repository
+/// Create a repository
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Init {
-    /// The repository's directory, empty, or made if it does not exist; or s3://BUCKET/PREFIX
+    /// The repository's directory, which must be empty or is created; or s3://BUCKET/PREFIX
     #[arg(env = "ONEFOLD_REPOSITORY")]
     repo: PathBuf,
     #[command(flatten)]
     access: Access,
     #[command(flatten)]
     chunking: ChunkingArgs,
-    /// Encrypt nothing, so that whoever reads the repository reads your files. A password, that in
-    /// ONEFOLD_PASSWORD included, is refused then
+    /// Create the repository without encryption, so that anyone who can read it can read your files.
+    /// Fails if a password is given, even by ONEFOLD_PASSWORD
     #[arg(long)]
     no_encryption: bool,
-    /// Pad lengths of objects, so that they tell less of what is in them; takes about 3 % of space
+    /// Pad lengths of objects, so that they reveal less of the content; takes about 3 % more space
     #[arg(long, conflicts_with = "no_encryption")]
     padding: bool,
     #[command(flatten)]
@@ -92,8 +93,8 @@ impl Init {
         output.finish()?;
         if made.repository.is_encrypted() && !params.algorithm.takes_secret() {
             console.warn(format_args!(
-                "{} has nothing to key: lengths of chunks can be compared with those of public \
-                 files",
+                "{} has nothing to key: an attacker can compare lengths of chunks with those of \
+                 public files",
                 params.algorithm
             ));
         }

@@ -25,9 +25,9 @@ use crate::table;
 use crate::time::{local, rfc3339};
 
 const AFTER_HELP: &str = "\
-Every key opens the repository with a password or a private key of its own, or is a write-only
-client's, for backups and nothing else. To change a password, add a key with the new one and remove
-the old key, opening the repository with the new password.
+Each key opens the repository with its own password or private key, or is the key of a write-only
+client, for backups and nothing else. To change a password, add a key with the new password, then open
+the repository with that password and remove the old key.
 
 Examples:
   onefold key list --repo /mnt/backup
@@ -41,23 +41,23 @@ Examples:
   onefold key add --repo /mnt/backup --new-password-file /etc/onefold/password
   onefold key add --repo /mnt/backup --label laptop --write-only client.key
 
-With --write-only the new key is a file, for a client that is to back up and not to read: with
---key-file it can open the repository for `backup` and nothing else. Give each client a key of its
-own: `onefold key remove` takes it back. Give it credentials of its own for the storage as well, and
-take those back too. docs/security.md says what such a client can find out.
+With --write-only the new key is written to a file, for a client that may back up but not read: with
+--key-file the client can open the repository for `backup` and nothing else. Give each client its own
+key, which `onefold key remove` can revoke, and its own credentials for the storage, which you must
+revoke as well. docs/security.md lists what such a client can learn.
 
-With --public-key the new key opens with the private half of a pair that `onefold key generate` made,
-given by --key-file. What is printed is a line that belongs behind the private key, in its file:
-without it the private key does not open the repository, because anybody who knows the public key
-could make one that it opens. The line is no secret; bring it over by a way that the host cannot
-change.
+With --public-key the new key opens with the private key of a pair made by `onefold key generate`, given
+by --key-file. The command prints a line. Append it to the file of the private key: without it the
+private key does not open the repository, because anyone who knows the public key could create a
+repository that it opens. The line is not secret, but transfer it in a way that the storage host cannot
+tamper with.
 
 With --json: one document with id, also with path for --write-only, or with trust (the line) for
 --public-key.";
 
 const GENERATE_HELP: &str = "\
-The public key is printed. It goes where the repository can be opened already, to `onefold key add
---public-key`; the private key stays where it is.
+Prints the public key. Pass it to `onefold key add --public-key` on a machine that can open the
+repository. The private key stays on this machine.
 
 Examples:
   onefold key generate /etc/onefold/key > key.pub
@@ -72,45 +72,46 @@ const LIST_HELP: &str = "\
 Examples:
   onefold key list --repo /mnt/backup
 
-With --json: one document, a list, oldest first, clients last; each key has id, created, host, user,
-label, opened_by (password, private key, or write-only key), memory_kib, passes and lanes (null but
-for a password), in_use (whether the repository was opened with it) and removed (whether the key of
-a write-only client was taken back: yes, no, begun, in which case remove it again, or hidden: it was
-seen to be, and what said so is gone).";
+With --json: one document, a list, oldest first, clients last. Each key has id, created, host, user,
+label, opened_by (password, private key, or write-only key), memory_kib, passes and lanes (null unless
+it has a password), in_use (whether the repository was opened with it) and removed: whether the key of a
+write-only client was revoked. That is yes, no, begun (remove the key again), or hidden (this client saw
+the revocation, but its record is missing).";
 
 const REMOVE_HELP: &str = "\
-The password of a removed key no longer opens the repository. That does not lock out who has opened
-it before and kept the master key, or who kept a copy of the key's object: only a new repository does.
+The password of a removed key no longer opens the repository. This does not lock out people who opened
+the repository before and kept the master key, or who kept a copy of the key's object. Only a new
+repository locks them out.
 
-The key that the repository is opened with cannot be removed, and so neither can the last one.
+The key with which the repository was opened cannot be removed. So the last key cannot be removed.
 
-To remove the key of a write-only client is to take it back: the snapshots that are there stay, and
-none that it puts from now on counts. Its client is told so. Who stole the key still knows what it
-told him: docs/security.md says what remains possible, and why to take back the client's credentials
-for the storage as well.
+Removing the key of a write-only client revokes it: the client's existing snapshots stay, and later ones
+are ignored. The client gets an error. A thief of the key keeps the knowledge it gave: docs/security.md
+says what remains possible, and why you must revoke the client's credentials for the storage as well.
 
-That fails if a snapshot of the client cannot be read, which would be dropped for ever; and if this
-client has seen that the key was taken back and what said so is gone: put that back from a copy. With
---even-damaged it is done all the same, and what its client, or whoever has the key, has put by now
-stays: look through it.
+The revocation fails if a snapshot of the client cannot be read, because it would be lost permanently.
+It also fails if this machine saw an earlier revocation of the key whose record is now missing: restore
+the record from a copy. --even-damaged revokes the key in both cases. All readable snapshots stored
+with the key so far then stay: review them.
 
-Who may put objects can put garbage among the keys. Where that keeps you from opening, --key names
-yours; --unreadable removes what is no key of this repository. What may be a real key, key epoch or
-removal of a client's key that is damaged stays, and is named: if there is a copy of it, put that
-back. --even-damaged removes it as well. Of a key that takes a password away. Of a key epoch it takes
-away all that was sealed in it: look for a copy first, and keep what is there.
+Anyone who may write objects can put garbage among the keys. If that keeps you from opening the
+repository, name your key with --key. --unreadable removes objects that are not keys of this
+repository. It keeps and names objects that may be a damaged key, key epoch or revocation: restore
+these from a copy if there is one. --even-damaged removes them as well. Removing a key disables its
+password. Removing a key epoch loses all data sealed in it: look for a copy first, and keep the damaged
+object.
 
 Examples:
   onefold key remove --repo /mnt/backup 1a2b3c4d
   onefold key remove --repo /mnt/backup --key 5e6f --unreadable
 
-With --json: one document with id, also with kept (snapshots that stay) for a write-only client's key,
-or with removed and left (object and problem of what may be damaged) for --unreadable.";
+With --json: one document with id; for a write-only client's key also kept (snapshots that stay). With
+--unreadable: one document with removed and left (object and problem of each that may be damaged).";
 
 const ROTATE_HELP: &str = "\
-Begins a new key epoch: what is written from now on is sealed under a new key. Nothing is rewritten,
-and every password goes on to open everything. It bounds how much is sealed under one key; it locks
-nobody out.
+Begins a new key epoch: objects written from now on are sealed under a new key. Nothing is rewritten,
+and every password still opens everything. This limits how much is sealed under one key. It locks no
+one out.
 
 Examples:
   onefold key rotate --repo /mnt/backup
@@ -134,7 +135,7 @@ enum Action {
     Rotate(Rotate),
 }
 
-/// Add a key: one more password, or a private key, that opens the repository
+/// Add a key: another password or private key that opens the repository, or a write-only key
 #[derive(Debug, Args)]
 #[command(after_help = ADD_HELP)]
 struct Add {
@@ -142,17 +143,17 @@ struct Add {
     repository: RepositoryArgs,
     #[command(flatten)]
     password: NewPasswordArgs,
-    /// A word by which to tell the key from others
+    /// A label that distinguishes the key from others
     #[arg(long, value_name = "TEXT", default_value = "")]
     label: String,
-    /// Write a key to FILE, which must not exist, with which a client can back up and not read
+    /// Write a key for a client that may back up but not read to FILE, which must not exist
     #[arg(
         long,
         value_name = "FILE",
         conflicts_with_all = ["new_password_file", "new_password_command"]
     )]
     write_only: Option<PathBuf>,
-    /// Add a key for the private half of the public key in FILE, in the place of a password
+    /// Add a key that opens with the private key of the public key in FILE, instead of a password
     #[arg(
         long,
         value_name = "FILE",
@@ -161,11 +162,11 @@ struct Add {
     public_key: Option<PathBuf>,
 }
 
-/// Make a key pair, whose private half can open repositories in the place of a password
+/// Generate a key pair, whose private key can open repositories instead of a password
 #[derive(Debug, Args)]
 #[command(after_help = GENERATE_HELP)]
 struct Generate {
-    /// Where the private key goes; FILE must not exist
+    /// The file for the private key, which must not exist
     #[arg(value_name = "FILE")]
     file: PathBuf,
 }
@@ -187,12 +188,12 @@ struct Remove {
     /// The first digits of the key's id
     #[arg(value_name = "ID", required_unless_present = "unreadable")]
     id: Option<String>,
-    /// Remove all that lies among the keys and is none of this repository's
+    /// Remove all objects among the keys that are not keys of this repository
     #[arg(long, conflicts_with = "id")]
     unreadable: bool,
-    /// With --unreadable: also what may be a real key or key epoch that is damaged. With the key of a
-    /// write-only client: even if not all of its snapshots can be read, or its removal was seen and is
-    /// gone
+    /// With --unreadable: also remove objects that may be damaged keys or key epochs. With the key of a
+    /// write-only client: revoke it even if not all of its snapshots can be read, or if the record of
+    /// an earlier revocation is missing
     #[arg(long)]
     even_damaged: bool,
 }
@@ -226,14 +227,14 @@ struct Generated {
     path: PathFields,
 }
 
-/// What was removed that is no key, in JSON.
+/// The removed objects that were not keys, in JSON.
 #[derive(Serialize)]
 struct Cleared {
     removed: Vec<String>,
     left: Vec<Left>,
 }
 
-/// What was left that may be damaged, in JSON.
+/// An object that was kept because it may be damaged, in JSON.
 #[derive(Serialize)]
 struct Left {
     object: String,
@@ -270,9 +271,9 @@ struct Listed {
     removed: &'static str,
 }
 
-/// A key that was taken back in JSON.
+/// A revoked key in JSON.
 #[derive(Serialize)]
-struct TakenBack {
+struct Revoked {
     id: String,
     kept: Vec<String>,
 }
@@ -306,10 +307,12 @@ impl Add {
             let public = public_key(path)?;
             let id = opened.repository.add_public_key(&public, &remark(self.label))?;
             let trust = opened.repository.trust_text()?;
-            console.notice(format_args!("added key {id}; the line belongs behind the private key"));
+            console.notice(format_args!(
+                "added key {id}; append the line to the file of the private key"
+            ));
             return say(console, &AddedPublic { id: id.to_string(), trust: trust.clone() }, trust);
         }
-        // Before a password is asked for in vain.
+        // Fail before asking for a password.
         opened.repository.keys()?;
         let password = self.password.choose()?;
         let id = opened.repository.add_key(&password, Cost::STANDARD, &remark(self.label))?;
@@ -354,15 +357,15 @@ impl List {
         output.finish()?;
         for client in clients.iter().filter(|client| client.is_hidden) {
             console.warn(format_args!(
-                "key {} was taken back, as this client has seen, and what said so is gone: put it \
-                 back from a copy; until then what is put with it counts",
+                "key {} was revoked, as this host saw, but the record is missing: restore it from a \
+                 copy; until then all that is stored with the key is accepted",
                 client_id(client.number)
             ));
         }
         for client in clients.iter().filter(|client| client.is_half_removed) {
             console.warn(format_args!(
-                "the removal of key {} was cut off, and what its client puts still counts: remove it \
-                 again",
+                "the removal of key {} was interrupted, and all that its client stores is still \
+                 accepted: remove it again",
                 client_id(client.number)
             ));
         }
@@ -383,13 +386,13 @@ impl Remove {
         let id = match opened.repository.find_key(id)? {
             KeyId::Key(id) => id,
             KeyId::Client(client) => {
-                return take_back(&opened.repository, client, self.even_damaged, console);
+                return revoke(&opened.repository, client, self.even_damaged, console);
             }
         };
         opened.repository.remove_key(id)?;
         console.notice(
-            "its password no longer opens the repository; who kept the master key or a copy of \
-             the key's object is not locked out",
+            "its password no longer opens the repository; people who kept the master key or a copy \
+             of the key's object are not locked out",
         );
         say(console, &Added { id: id.to_string() }, format!("removed key {id}"))
     }
@@ -399,32 +402,27 @@ impl Rotate {
     fn run(self, console: &Console) -> Result<Exit> {
         let opened = self.repository.open_unloaded(console)?;
         let epoch = opened.repository.rotate()?;
-        let text = format!("what is written from now on is sealed in key epoch {epoch}");
+        let text = format!("objects written from now on are sealed in key epoch {epoch}");
         say(console, &Rotated { epoch }, text)
     }
 }
 
-/// Takes the key of a write-only client back.
-fn take_back(
-    repository: &Repository,
-    client: u32,
-    anyway: bool,
-    console: &Console,
-) -> Result<Exit> {
+/// Revokes the key of a write-only client.
+fn revoke(repository: &Repository, client: u32, anyway: bool, console: &Console) -> Result<Exit> {
     let kept = repository.remove_client(client, anyway)?;
     repository.trouble().iter().for_each(|trouble| console.warn(trouble));
     console.notice(
-        "what its client puts from now on counts for nothing; take back its credentials for the \
-         storage as well",
+        "all that its client stores from now on is ignored; revoke its credentials for the storage \
+         as well",
     );
     let id = client_id(client);
     let snapshots = count(kept.len() as u64, "snapshot", "snapshots");
     let text = format!("removed key {id}; {snapshots} of its client stay");
     let kept = kept.iter().map(ToString::to_string).collect();
-    say(console, &TakenBack { id, kept }, text)
+    say(console, &Revoked { id, kept }, text)
 }
 
-/// Says what was removed from among the keys, and what was left that may be damaged.
+/// Prints the objects that were removed, and those that were kept because they may be damaged.
 fn say_cleared(cleared: onefold_store::Cleared, console: &Console) -> Result<Exit> {
     let onefold_store::Cleared { removed, left } = cleared;
     for Finding { object, problem } in &left {
@@ -432,7 +430,7 @@ fn say_cleared(cleared: onefold_store::Cleared, console: &Console) -> Result<Exi
     }
     if !left.is_empty() {
         console.line(
-            "hint: put it back from a copy; if there is none and it never was one, remove it with \
+            "hint: restore it from a copy; if there is none and it never was a key, remove it with \
              --even-damaged",
         );
     }
@@ -443,8 +441,8 @@ fn say_cleared(cleared: onefold_store::Cleared, console: &Console) -> Result<Exi
     Ok(exit)
 }
 
-/// Writes the key that `make` makes to a new file that its owner alone can read; none is left if it
-/// makes none.
+/// Writes the key that `make` returns to a new file that only its owner can read. If `make` fails, no
+/// file is left.
 #[expect(clippy::disallowed_methods, reason = "an output of the command, no object")]
 fn write_key_file(path: &Path, make: impl FnOnce() -> Result<Zeroizing<String>>) -> Result<()> {
     let cannot = || format!("cannot write the key to '{}'", path.display());
@@ -488,7 +486,7 @@ fn lines(keys: &[KeyInfo], clients: &[ClientInfo]) -> Vec<String> {
         ]);
     }
     for client in clients {
-        let opened_by = if client.is_removed { "nobody: taken back" } else { WRITE_ONLY };
+        let opened_by = if client.is_removed { "nothing: revoked" } else { WRITE_ONLY };
         rows.push(vec![
             String::new(),
             client_id(client.number),
@@ -502,7 +500,7 @@ fn lines(keys: &[KeyInfo], clients: &[ClientInfo]) -> Vec<String> {
     table::lines(&rows, &[])
 }
 
-/// What opens the repository for a write-only client.
+/// How a write-only client opens the repository.
 const WRITE_ONLY: &str = "write-only key";
 
 /// What opens the key.

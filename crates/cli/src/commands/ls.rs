@@ -15,22 +15,22 @@ use crate::snapshot_path::SnapshotPath;
 use crate::time::{local, rfc3339};
 
 const AFTER_HELP: &str = "\
-A directory's content is listed with all that is below it; anything else as itself. Paths begin at
-the snapshot's root, so that SNAPSHOT:PATH names what is listed.
+A directory is listed recursively, anything else by itself. Paths are relative to the snapshot's root,
+so you can use them as SNAPSHOT:PATH.
 
-Control characters in names are written as \\n or \\u{1b}, and bytes that are not UTF-8 as \\xff, to a
-terminal and to a pipe. Programs read names exactly with -0, or from path and path_hex of --json.
+Control characters in names are escaped as \\n or \\u{1b}, and bytes that are not UTF-8 as \\xff, even if
+the output is a pipe. Programs get exact names with -0, or from path and path_hex of --json.
 
 Examples:
   onefold ls --repo /mnt/backup latest
   onefold ls --repo /mnt/backup --long 1a2b3c4d:projects/onefold
   onefold ls --repo /mnt/backup -0 latest:photos | xargs -0 -n1 echo
 
-With --json: one object a line with type \"entry\", path, kind (file, directory, symlink, fifo,
+With --json: one object per line with type \"entry\", path, kind (file, directory, symlink, fifo,
 socket, char-device, block-device), mode (permission bits), permissions (as ls writes them), uid,
 gid, size, mtime, ctime, links, target of a symlink, rdev of a device and xattrs (their number).";
 
-/// List what a snapshot holds
+/// List the content of a snapshot
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Ls {
@@ -41,10 +41,10 @@ pub(crate) struct Ls {
     snapshot: SnapshotPath,
     #[command(flatten)]
     filter: FilterArgs,
-    /// Show mode, owner, group, size and time as well
+    /// Also show mode, owner, group, size and time
     #[arg(long, short)]
     long: bool,
-    /// Write names as they are, and end each with NUL instead of a new line
+    /// Do not escape names, and end each with a NUL instead of a line break
     #[arg(long, short = '0')]
     null: bool,
 }
@@ -107,7 +107,7 @@ impl Listing {
     pub(super) fn new(is_long: bool, is_raw: bool, console: &Console) -> Result<Self> {
         let is_json = console.is_json();
         if is_raw && is_json {
-            bail!("--null and --json were given: either of the two");
+            bail!("both --null and --json were given, expected either of the two");
         }
         Ok(Self { is_long, is_raw, is_json })
     }

@@ -24,9 +24,9 @@ DIR then holds, read-only:
   ids/ID                  every snapshot by its id
   hosts/HOST, tags/TAG    the snapshots of one host or with one tag, by time
 
-Snapshots made later appear when it is mounted anew. Every byte is verified as it is read. Where the
-repository is far away, more and more is read ahead while a file is read in order. The mount ends with
-Ctrl-C or with `umount DIR` (`fusermount3 -u DIR` for users).
+Later snapshots appear only after another mount. Every byte is verified when it is read. If the
+repository is remote and a program reads a file sequentially, the mount reads ahead. The mount ends with
+Ctrl-C or with `umount DIR` (for users: `fusermount3 -u DIR`).
 
 Examples:
   onefold mount --repo /mnt/backup /mnt/snapshots
@@ -35,7 +35,7 @@ Examples:
 /// How often it is looked whether to end.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Show the snapshots as a file system to look into
+/// Mount the snapshots as a read-only file system
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Mount {
@@ -43,7 +43,7 @@ pub(crate) struct Mount {
     repository: RepositoryArgs,
     #[command(flatten)]
     filter: FilterArgs,
-    /// Let other users look as well, each at what its mode lets them see
+    /// Allow other users to read too, as file modes permit
     #[arg(long)]
     allow_other: bool,
     /// An empty directory
@@ -59,9 +59,11 @@ impl Mount {
             .read_dir()
             .with_context(|| format!("cannot mount on '{place}', expected a directory"))?;
         if held.next().is_some() {
-            bail!("cannot mount on '{place}': it is not empty, and what it holds would be hidden");
+            bail!(
+                "cannot mount on '{place}': it is not empty, and the mount would hide its content"
+            );
         }
-        let cancel = cancel_on_signal(console, "the file system is taken away")?;
+        let cancel = cancel_on_signal(console, "the file system is unmounted")?;
         // The kernel may ask as long as the process lives.
         let repository = Box::leak(Box::new(self.repository.open(console)?.repository));
         let (mut snapshots, damaged) = repository.snapshots()?;
@@ -72,8 +74,8 @@ impl Mount {
         let from_clients = snapshots.iter().filter(|(_, snapshot)| snapshot.is_from_client).count();
         if from_clients > 0 {
             console.warn(format_args!(
-                "write-only keys signed {from_clients} of the snapshots, which may name any host and \
-                 time and so be `latest`; `onefold snapshots` marks them with a star"
+                "write-only keys signed {from_clients} of the snapshots; these may name any host and \
+                 time, and so become `latest`; `onefold snapshots` marks them with a star"
             ));
         }
         let files = Files::new(repository.view()?, arrange(&snapshots), console.clone());
@@ -93,7 +95,9 @@ impl Mount {
             thread::sleep(PAUSE);
         }
         if let Some(session) = session {
-            session.join().with_context(|| format!("what was mounted on '{place}' has ended"))?;
+            session
+                .join()
+                .with_context(|| format!("the file system on '{place}' was unmounted"))?;
         }
         match outage.take() {
             Some(error) if !cancel.is_cancelled() => Err(error.into()),

@@ -1,4 +1,4 @@
-//! Commands that are the laboratory's now: each answers with where it went.
+//! Commands that moved to the laboratory: each prints its new name.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -8,7 +8,7 @@ use clap::Args;
 
 use crate::exit::Exit;
 
-/// Went to `cargo lab`
+/// Moved to `cargo lab`
 #[derive(Debug, Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Moved {
@@ -24,7 +24,7 @@ impl Moved {
     }
 }
 
-/// A command is the laboratory's now.
+/// A command that moved to the laboratory.
 #[derive(Debug)]
 pub(crate) struct MovedToLab {
     command: &'static str,

@@ -21,24 +21,26 @@ use crate::size;
 use crate::time::{local, rfc3339};
 
 const AFTER_HELP: &str = "\
-Nothing is locked: backups may run meanwhile, on this machine and others. What a running backup may
-need is condemned, and deleted by a later prune, once that backup has ended. A backup that began
-more than a week ago is taken for dead; if it lives, it fails when it ends, and the next one uses
-what it stored. One that was killed on this machine, with the same --state-dir, is known to be dead
-at once. A prune that was cut off is finished by the next one.
+A prune takes no locks: backups may run at the same time, on this machine and others. The prune condemns
+containers that a running backup may need; a later prune deletes them once that backup has ended. A
+backup that began more than a week ago is treated as dead. If it still runs, it fails at its end, and
+the next backup reuses what it stored. A backup that was killed on this machine, with the same
+--state-dir, is recognised as dead immediately. The next prune completes an interrupted one.
 
 Whatever --max-unused says, a container is copied only if the copy and its index entries are expected
-to take less than deleting the container frees: a few percent of it at least must be unused.
+to take less space than deleting the container frees: at least a few percent of it must be unused.
 
-Small containers, as many small backups leave them, are merged together with their index: those
-below 4 MiB, if at least eight of them are data, or are metadata, or if they fill a container of
+Small containers, such as many small backups leave, are merged, and so are their index runs. Containers
+below 4 MiB are merged if at least eight of them hold data, or metadata, or if they fill a container of
 16 MiB. With --max-unused unlimited nothing is merged.
 
-Last, 64 log entries, snapshots or index runs and more are copied together into bundles, from which
-they are read faster over a network. Bundles with copies of snapshots that were forgotten are replaced.
+Finally, if at least 64 log entries, snapshots or index runs are not in bundles, they are copied into
+bundles, from which they are read faster over a network. Bundles with copies of forgotten snapshots are
+replaced.
 
-A repository on a local disk has a file RESERVE, which keeps 8 MiB of a full disk for `onefold forget`
-and this; where it is missing it is made. Where there is no room for copies nothing is copied.
+A repository on a local disk has a file RESERVE. It holds 8 MiB that `onefold forget` and `onefold
+prune` may use when the disk is full. If it is missing, a prune creates it. A prune without space for
+copies copies nothing and only deletes.
 
 Examples:
   onefold prune --repo /mnt/backup --dry-run
@@ -52,36 +54,36 @@ in a dry run), unused_bytes (after, about), deleted_containers, deleted_runs, pu
 deleted_bundles, rescued_chunks, waiting_containers, waiting and fenced (backups with snapshot, host,
 user, process and time) and warnings.";
 
-/// Give back the space of what no snapshot needs
+/// Free the space of data that no snapshot needs
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Prune {
     #[command(flatten)]
     repository: RepositoryArgs,
-    /// Only show what would be done
+    /// Show what would be done and change nothing
     #[arg(long, short = 'n')]
     dry_run: bool,
     #[command(flatten)]
     options: PruneOptions,
 }
 
-/// An upload in parts that began this long ago has not ended and never will.
+/// A multipart upload that began this long ago is treated as abandoned.
 const UPLOAD_AGE: Duration = Duration::from_secs(24 * 3600);
 
-/// How a prune is done.
+/// The limits of a prune.
 #[derive(Debug, Args)]
 pub(crate) struct PruneOptions {
-    /// How much may stay though nobody needs it: a share of what stays, bytes, or 'unlimited'
+    /// How much unused data may stay: a percentage of the data that stay, bytes, or 'unlimited'
     #[arg(long, value_name = "LIMIT", default_value = "5%", value_parser = unused)]
     max_unused: Unused,
-    /// How many bytes of containers are repacked and merged at most [default: no limit]
+    /// Repack and merge at most this many bytes of containers [default: no limit]
     #[arg(long, value_name = "BYTES", value_parser = size::parse)]
     max_repack_size: Option<usize>,
-    /// After how long a running backup is taken for dead, in days (7d) or hours (12h)
+    /// Treat a running backup as dead after this time, in days (7d) or hours (12h)
     #[arg(long, value_name = "TIME", default_value = "7d", value_parser = duration)]
     fence_after: Duration,
-    /// Prune in spite of --s3-no-conditional-put. A backup that runs meanwhile, on any machine, may
-    /// then end with a snapshot whose chunks are gone: see to it that none does
+    /// Prune in spite of --s3-no-conditional-put. If a backup then runs at the same time, on any
+    /// machine, its snapshot may lack chunks: make sure that none runs
     #[arg(long)]
     unsafe_no_conditional_put: bool,
 }
@@ -112,7 +114,7 @@ pub(crate) struct Pruned {
     warnings: Vec<String>,
 }
 
-/// A backup that has not ended, as far as is known of it.
+/// A backup that has not ended, with the details that are known.
 #[derive(Serialize)]
 struct Running {
     snapshot: String,
@@ -142,20 +144,20 @@ impl Prune {
 }
 
 impl PruneOptions {
-    /// Fails if it could not be decided whether a backup or the prune came first.
+    /// Fails if the service cannot decide a race between a backup and the prune.
     pub(crate) fn expect_safe(&self, repository: &RepositoryArgs, dry_run: bool) -> Result<()> {
         let is_undecided = repository.is_without_conditional_put();
         if is_undecided && !dry_run && !self.unsafe_no_conditional_put {
             bail!(
-                "a prune beside a backup needs conditional puts, and --s3-no-conditional-put goes \
-                 on without: if no backup runs on any machine until it ends, add \
-                 --unsafe-no-conditional-put"
+                "--s3-no-conditional-put does without conditional puts, which a prune needs if \
+                 backups run at the same time: if no backup runs on any machine until the prune \
+                 ends, add --unsafe-no-conditional-put"
             );
         }
         Ok(())
     }
 
-    /// Prunes, and warns of what could not be read.
+    /// Prunes, and warns about unreadable objects.
     pub(crate) fn prune(
         &self,
         opened: &OpenRepository,
@@ -164,15 +166,15 @@ impl PruneOptions {
     ) -> Result<Report> {
         if console.is_alarmed() && !dry_run {
             bail!(
-                "nothing is pruned: what only the missing snapshots need would be deleted, and they \
-                 may come back"
+                "nothing is pruned: a prune would delete data that only the missing snapshots need, \
+                 and these may be restored"
             );
         }
         if console.has_forgotten() && !dry_run {
             bail!(
-                "nothing is pruned: what this client has seen of the repository cannot be had, so \
-                 nobody can tell whether something is missing that may come back; mend that, or name \
-                 another place with --state-dir to begin anew"
+                "nothing is pruned: this client's memory of the repository cannot be read, so it \
+                 cannot tell whether snapshots are missing that may be restored; repair the memory, \
+                 or start a new one with --state-dir"
             );
         }
         let options = Options {
@@ -182,7 +184,7 @@ impl PruneOptions {
             dry_run,
             ..Options::default()
         };
-        let cancel = cancel_on_signal(console, "the next prune finishes what was begun")?;
+        let cancel = cancel_on_signal(console, "the next prune completes this one")?;
         let prune = || {
             let prune =
                 |progress: &_| prune::prune(&opened.repository, &options, progress, &cancel);
@@ -200,26 +202,26 @@ impl PruneOptions {
     }
 }
 
-/// Discards the parts of uploads that never ended, for which services charge.
+/// Aborts abandoned uploads, for whose parts services charge.
 fn discard_uploads(opened: &OpenRepository, console: &Console) -> Result<()> {
     match opened.repository.discard_unfinished(UPLOAD_AGE) {
         Ok(0) => {}
         Ok(number) => {
             let uploads = count(number, "upload", "uploads");
-            console.notice(format_args!("{uploads} discarded that never ended"));
+            console.notice(format_args!("{uploads} aborted that never ended"));
         }
         Err(error) if error.kind() == ErrorKind::Interrupted => return Err(error.into()),
         // The prune has done its work.
         Err(error) => console.warn(format_args!(
-            "uploads that never ended were not discarded and may take space: {:#}; the next prune \
-             tries again, and docs/s3.md has a lifecycle rule for them",
+            "abandoned uploads could not be aborted and may take space: {:#}; the next prune tries \
+             again, and docs/s3.md has a lifecycle rule for them",
             Error::new(error)
         )),
     }
     Ok(())
 }
 
-/// Reads a share of what stays, a number of bytes, or `unlimited`.
+/// Reads a percentage, a number of bytes, or `unlimited`.
 fn unused(text: &str) -> Result<Unused, String> {
     if text == "unlimited" {
         return Ok(Unused::Unlimited);
@@ -247,7 +249,7 @@ fn duration(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_secs(u64::from(number) * hours * 3600))
 }
 
-/// Says what was done, or would be.
+/// Prints what was done, or would be.
 pub(crate) fn show(report: &Report, dry_run: bool, console: &Console) -> Result<()> {
     if console.is_quiet() {
         return Ok(());
@@ -270,7 +272,7 @@ fn describe(report: &Report, dry_run: bool) -> Vec<String> {
             count(report.snapshots, "snapshot", "snapshots")
         ),
         format!(
-            "{} ({}) of which nothing is needed; {} ({}) {would}repacked",
+            "{} ({}) not needed at all; {} ({}) {would}repacked",
             containers(report.dead_containers),
             HumanBytes(report.dead_bytes),
             containers(report.repacked_containers),
@@ -294,14 +296,14 @@ fn describe(report: &Report, dry_run: bool) -> Vec<String> {
         }
     }
     let unused = HumanBytes(report.unused_bytes);
-    lines.push(format!("about {unused} {would}left that nobody needs"));
+    lines.push(format!("about {unused} of unused data {would}left"));
     for fenced in &report.fenced {
-        lines.push(format!("taken for dead: {}", backup(fenced)));
+        lines.push(format!("treated as dead: {}", backup(fenced)));
     }
     if report.waiting_containers > 0 {
         for waiting in &report.waiting {
             let stay = count(report.waiting_containers, "container stays", "containers stay");
-            lines.push(format!("{stay} for now, until this has ended: {}", backup(waiting)));
+            lines.push(format!("{stay} until these have ended: {}", backup(waiting)));
         }
         let them = if report.waiting_containers == 1 { "it" } else { "them" };
         lines.push(format!("the next prune deletes {them}"));
@@ -319,7 +321,7 @@ fn backup(one: &Waiting) -> String {
             local(intent.time),
             intent.process
         ),
-        None => format!("the backup of snapshot {}, whose notice is damaged", one.snapshot),
+        None => format!("the backup of snapshot {}, whose intent is damaged", one.snapshot),
     }
 }
 

@@ -24,34 +24,34 @@ use crate::signer::Signer;
 use crate::snapshot_path::{Found, SnapshotPath};
 
 const AFTER_HELP: &str = "\
-A directory's content goes to DIR itself; anything else becomes an entry of DIR. What DIR holds
-besides is left alone, and nothing is written outside it, whatever links it contains. If something
-cannot be restored it is reported, the rest is restored, and the exit code is 1.
+The content of a directory is restored into DIR itself; anything else becomes an entry of DIR. Other
+files in DIR stay, and nothing is written outside DIR, whatever links it contains. If something cannot
+be restored, the restore reports it, restores the rest and ends with exit code 1.
 
---delete makes the target the same as the snapshot: what DIR has and the snapshot has not is removed
-once all is restored, as far as --include and --exclude select it. Nothing is removed through symbolic
-links, where another file system is mounted, from the repository itself, or if something could not be
-restored. What could not be read when the snapshot was made is not in it either. --dry-run shows it
-all and changes nothing; with --verbose, each file.
+--delete makes the target equal to the snapshot: after the restore it removes files of DIR that the
+snapshot does not have and that --include and --exclude select. It removes nothing through symbolic
+links, on other mounted file systems, or from the repository itself, and nothing at all if something
+could not be restored. Note that files which could not be read when the snapshot was made are not in it.
+--dry-run shows the totals and changes nothing; with --verbose it shows each file.
 
-A restore that was stopped or killed is gone on with by the same command with --overwrite if-changed:
-files that are complete are recognised by size and time and stay; of the one that was not, the parts
-that are right are found by comparing them and stay. Temporary files that are left over are removed.
-After a power cut the same goes on; where the file system makes the length of a file durable before
-its bytes, as ext4 with data=writeback may, use --overwrite always: of files below 8 MiB, which are
-not synced, bytes may be missing though size and time are right.
+To resume a restore that was stopped or killed, run the same command with --overwrite if-changed.
+Complete files are recognised by size and time and stay. An incomplete file is compared, and its correct
+parts stay. Leftover temporary files are removed. This also works after a power cut. But if the file
+system may make a file's length durable before its bytes, such as ext4 with data=writeback, use
+--overwrite always: files below 8 MiB are not synced, so bytes may be missing although size and time
+are right.
 
---seed PATH cuts a file, a device, or the files in a folder as the repository does, and takes from
-them whatever the snapshot has in common with them, under whatever names; only the rest comes from the
-repository. Give it an older copy where the repository is far away. Files of DIR that are replaced
-then serve without being named: restoring over a tree that changed a little receives only what
-differs. Each chunk is verified.
+--seed PATH names a file, a device or a folder of files. The restore cuts them as the repository does
+and takes from them all chunks that the snapshot shares with them, whatever their names. Only the rest
+comes from the repository. If the repository is remote, give an older copy as a seed. Files of DIR that
+are replaced then serve as seeds automatically, so restoring over a tree that changed a little downloads
+only the differences. Each chunk is verified.
 
---device PATH restores one file, such as the image of a disk, onto a block device or a file. Bytes
-that lie where they belong are kept and not written, bytes that lie elsewhere on the device are moved,
-and the rest comes from seeds or from the repository. A restore that was stopped or killed leaves a
-mixture of both versions; the same command goes on with it. A device that is mounted or too short is
-refused. A device keeps what lies behind the end of the file; a file becomes as long as the snapshot's.
+--device PATH restores one file, such as a disk image, onto a block device or a file. Bytes that are
+already in place are not written, bytes that are elsewhere on the device are moved, and the rest comes
+from seeds or from the repository. A restore that was stopped or killed leaves a mixture of both
+versions; run the same command again to complete it. A device that is mounted or too short is refused. A
+device keeps the bytes after the end of the file; a file gets the length of the snapshot's file.
 
 Examples:
   onefold restore --repo /mnt/backup latest --target /tmp/restored
@@ -68,25 +68,25 @@ Examples:
   onefold restore --repo s3://bucket/images latest --target /srv/new \\
       --seed /srv/old
 
-Distributing images: back one up, and bring each host up to date with what changed.
+To distribute images, back one up and update each host with the changes:
   onefold backup --repo s3://bucket/images --device golden.img
   onefold restore --repo s3://bucket/images latest --device /dev/vg/root
   onefold restore --repo s3://bucket/images latest --device new.img \\
       --seed old.img
 
-With --json: one object a line, told apart by \"type\". \"progress\" comes every second and \"issue\" as
-it happens, both as `onefold backup --help` tells, and \"progress\" with current, the file at hand (and
-current_hex if it is not UTF-8), and seed_bytes, bytes of seeds that were read; with --verbose, \"act\"
-has act (create, replace, keep or delete) and path; \"summary\" comes last with snapshot, path, target,
-dry_run, files, directories, others, bytes, reused (of them, bytes that were there), seeded (of them,
-bytes that seeds or replaced files had), fetched (bytes that came from the repository), replaced (of
-files and others, those in whose place something stood), kept, verified, deleted, undeleted (what stayed because of failures), failed, from_client
-(whether a write-only client made the snapshot), client and client_label (null unless its key signed
-it). With --device, \"summary\" has snapshot, path, device, bytes, kept, moved, seeded and fetched (of
-them, bytes that lay where they belong, lay elsewhere on the device, came from seeds, and came from the
-repository), written and failed, all in bytes, and what tells who made the snapshot.";
+With --json: one object per line, with a \"type\". \"progress\" is written every second and \"issue\"
+for each problem, both as described in `onefold backup --help`. \"progress\" also has current, the current
+file (and current_hex if it is not UTF-8), and seed_bytes, the bytes of seeds read. With --verbose,
+\"act\" has act (create, replace, keep or delete) and path. \"summary\" is the last and has snapshot,
+path, target, dry_run, files, directories, others and bytes; of these bytes, reused (already in the
+target), seeded (from seeds or replaced files) and fetched (from the repository); replaced (files and
+others that replaced an existing entry), kept, verified, deleted, undeleted (kept because of failures)
+and failed; from_client (whether a write-only client made the snapshot), client and client_label (null
+unless its key signed the snapshot). With --device, \"summary\" has snapshot, path, device and bytes; of
+these bytes, kept (in place), moved (from elsewhere on the device), seeded and fetched; written and
+failed, in bytes; and from_client, client and client_label.";
 
-/// Restore a snapshot, or something in it
+/// Restore a snapshot, or a part of it
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Restore {
@@ -97,56 +97,56 @@ pub(crate) struct Restore {
     snapshot: SnapshotPath,
     #[command(flatten)]
     filter: FilterArgs,
-    /// Where to; made if it does not exist
+    /// The target directory; created if it does not exist
     #[arg(long, short, value_name = "DIR", required_unless_present = "device")]
     target: Option<PathBuf>,
-    /// Restore one file onto a block device or a file, and keep what that has already
+    /// Restore one file onto a block device or a file, and write only the differences
     #[arg(
         long,
         value_name = "PATH",
         conflicts_with_all = ["target", "includes", "excludes", "delete", "dry_run", "overwrite", "sparse"],
     )]
     device: Option<PathBuf>,
-    /// Restore only what matches, as gitignore writes patterns; may be repeated
+    /// Restore only files that match this gitignore pattern; may be repeated
     #[arg(long = "include", value_name = "GLOB")]
     includes: Vec<String>,
-    /// Leave out what matches, whatever is included; may be repeated
+    /// Exclude files that match, even included ones; may be repeated
     #[arg(long = "exclude", value_name = "GLOB")]
     excludes: Vec<String>,
-    /// Remove from DIR what the snapshot does not have
+    /// Remove files of DIR that the snapshot does not have
     #[arg(long)]
     delete: bool,
-    /// Let --delete work on the root directory
+    /// Allow --delete in the root directory
     #[arg(long, requires = "delete")]
     unsafe_allow_delete_in_root: bool,
-    /// Only show what would be done
+    /// Show what would be done and change nothing
     #[arg(long, short = 'n')]
     dry_run: bool,
-    /// What happens to files that are there already
+    /// What to do with existing files
     #[arg(long, value_enum, default_value_t = OverwriteArg::Always)]
     overwrite: OverwriteArg,
-    /// Make holes of blocks of zeros; what was a hole is one without this as well
+    /// Write blocks of zeros as holes; holes are restored even without this
     #[arg(long)]
     sparse: bool,
     /// Read every restored file again and compare it with the snapshot
     #[arg(long)]
     verify: bool,
-    /// Take what this file or device, or files in this folder, have from there and not from the
-    /// repository; may be repeated
+    /// Take chunks from this file, device or folder of files instead of the repository; may be
+    /// repeated
     #[arg(long = "seed", value_name = "PATH")]
     seeds: Vec<PathBuf>,
-    /// Threads that write [default: one a core]
+    /// The number of writing threads [default: one per core]
     #[arg(long, value_name = "N")]
     threads: Option<NonZero<usize>>,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum OverwriteArg {
-    /// They are replaced
+    /// Replace them
     Always,
-    /// They are replaced unless size and time of last change are the snapshot's
+    /// Replace them unless size and modification time are the snapshot's
     IfChanged,
-    /// They stay
+    /// Keep them
     Never,
 }
 
@@ -176,8 +176,8 @@ struct Done {
     signer: Signer,
 }
 
-/// The sources of the snapshot that lie below what is restored of it; none if there is just one, which
-/// is the snapshot's root.
+/// The snapshot's sources below the restored entry; none if there is only one source, which is the
+/// snapshot's root.
 fn sources_below(Found { snapshot, path, .. }: &Found) -> Vec<Vec<u8>> {
     if !snapshot.root.is_synthetic_root() {
         return Vec::new();
@@ -222,8 +222,8 @@ impl Restore {
             let unreadable = found.snapshot.summary.unreadable;
             if unreadable > 0 {
                 console.warn(format_args!(
-                    "{unreadable} could not be read when the snapshot was made: it does not have \
-                     them, and --delete removes what the target has of them"
+                    "{unreadable} could not be read when the snapshot was made: the snapshot lacks \
+                     them, and --delete removes them from the target"
                 ));
             }
         }
@@ -241,10 +241,8 @@ impl Restore {
             seeds: self.seeds.clone(),
             threads: self.threads,
         };
-        let cancel = cancel_on_signal(
-            console,
-            "what is written stays; --overwrite if-changed goes on with it",
-        )?;
+        let cancel =
+            cancel_on_signal(console, "written files stay; --overwrite if-changed resumes")?;
         let report = watched(console, |progress| {
             let Found { snapshot, entry, path, .. } = found;
             if path.is_empty() && self.includes.is_empty() && self.excludes.is_empty() {
@@ -269,19 +267,19 @@ impl Restore {
         Ok(Exit::Fatal)
     }
 
-    /// Fails where a delete would take more than the user can have meant.
+    /// Fails if --delete would certainly remove more than the user intends.
     fn expect_deletes(&self, target: &Path, repository: Option<&Path>) -> Result<()> {
         // What does not exist yet has nothing to delete.
         let shown = target.display();
         let Ok(target) = target.canonicalize() else { return Ok(()) };
         if target == Path::new("/") && !self.unsafe_allow_delete_in_root {
             bail!(
-                "--delete in '{shown}' would remove all of the system that the snapshot does not \
-                 have: name a directory, or give --unsafe-allow-delete-in-root"
+                "--delete in '{shown}' would remove all files of the system that the snapshot does \
+                 not have: name a directory, or give --unsafe-allow-delete-in-root"
             );
         }
         if repository.is_some_and(|root| target.starts_with(root)) {
-            bail!("'{shown}' is in the repository itself: --delete would remove it");
+            bail!("'{shown}' is in the repository itself, which --delete would remove");
         }
         Ok(())
     }
@@ -334,16 +332,16 @@ fn describe(report: &Report, verify: bool, dry_run: bool) -> String {
         count::others(others)
     );
     if reused > 0 {
-        text.push_str(&format!("; {} were there already", HumanBytes(reused)));
+        text.push_str(&format!("; {} already there", HumanBytes(reused)));
     }
     if report.seeded > 0 {
-        text.push_str(&format!("; {} from files that are here", HumanBytes(report.seeded)));
+        text.push_str(&format!("; {} from local files", HumanBytes(report.seeded)));
     }
     if replaced > 0 {
-        text.push_str(&format!("; {} in place of what was there", HumanCount(replaced)));
+        text.push_str(&format!("; {} replaced existing entries", HumanCount(replaced)));
     }
     if kept > 0 {
-        text.push_str(&format!("; {} left as they were", HumanCount(kept)));
+        text.push_str(&format!("; {} left unchanged", HumanCount(kept)));
     }
     if verify {
         text.push_str(&format!("; {} verified", HumanCount(verified)));

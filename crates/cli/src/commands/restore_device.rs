@@ -48,7 +48,7 @@ pub(super) fn run(
     console: &Console,
 ) -> Result<Exit> {
     let entry = only_file(repository, &found.entry)?;
-    let note = "what is written stays, and the same command goes on with it";
+    let note = "written bytes stay; run the same command to resume";
     let cancel = cancel_on_signal(console, note)?;
     let report = watched(console, |progress| {
         progress.total_files.store(1, Ordering::Relaxed);
@@ -65,7 +65,7 @@ pub(super) fn run(
     Ok(Exit::Fatal)
 }
 
-/// The file `entry`, or the only entry of the directory that it is, and so on.
+/// The file `entry`. If it is a directory with a single entry, that entry, recursively.
 fn only_file(repository: &Repository, entry: &Entry) -> Result<Entry> {
     let mut entry = entry.clone();
     let view = repository.view()?;
@@ -81,7 +81,7 @@ fn only_file(repository: &Repository, entry: &Entry) -> Result<Entry> {
     }
     match entry.node {
         Node::File { .. } => Ok(entry),
-        _ => bail!("only a file can be restored onto a device, and the snapshot has none there"),
+        _ => bail!("only a file can be restored onto a device, and the snapshot has no file there"),
     }
 }
 
@@ -117,7 +117,7 @@ fn describe(report: &DeviceReport) -> String {
     let DeviceReport { bytes, kept, moved, seeded, fetched, written, failed } = *report;
     let mut text = format!("restored {}", HumanBytes(bytes.saturating_sub(failed)));
     for (len, what) in [
-        (kept, "in their place already"),
+        (kept, "already in place"),
         (moved, "moved"),
         (seeded, "from seeds"),
         (fetched, "from the repository"),

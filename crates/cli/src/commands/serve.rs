@@ -31,20 +31,20 @@ use crate::service::request::{Answer, Offers, Request};
 use crate::service::systemd::{Supervisor, inherited_sockets};
 
 const AFTER_HELP: &str = "\
-Serves every volume of a pool under its name, by the NBD protocol: to qemu, libnbd, nbdkit, fio, the
-Linux kernel and other clients. A write is durable once a flush after it is acknowledged; at a power
-cut earlier ones may be lost, block by block. Snapshots are served read-only. What is acknowledged to
-one connection is there for all.
+Serves every volume of a pool under its name over NBD, to qemu, libnbd, nbdkit, fio, the Linux kernel
+and other clients. A write is durable when a later flush is acknowledged. A power cut may lose any of
+the writes before that, block by block. Snapshots are served read-only. A write that was acknowledged
+on one connection is visible on all.
 
-`onefold volume` makes, changes and deletes volumes meanwhile: clients see them at once. --metrics gives
-numbers to Prometheus at http://ADDRESS/metrics; docs/volumes.md says what they are. What happens is
-written to standard error, a line an event.
+`onefold volume` can create, change and delete volumes while they are served; clients see the effects
+immediately. --metrics exports metrics to Prometheus at http://ADDRESS/metrics, which docs/volumes.md
+describes. Events are logged to standard error, one per line.
 
-With --read-only nothing is written to the pool, and the commands of `onefold volume` that change
-nothing work beside it.
+With --read-only the server writes nothing to the pool. The commands of `onefold volume` that change
+nothing can then run concurrently.
 
-Ctrl-C, or SIGTERM, ends it: requests that are under way end, everything is flushed. What `onefold
-volume` has asked for and takes long, a check, a scrub or a compaction, is stopped at a step.
+Ctrl-C or SIGTERM ends the server: it completes requests in flight and flushes everything. It stops long
+requests of `onefold volume`, such as a check, a scrub or a compaction, at their next step.
 
 Examples:
   onefold serve --pool /srv/pool
@@ -57,71 +57,72 @@ Examples:
   qemu-img convert -n disk.qcow2 nbd://localhost/disk
   nbd-client -unix /run/onefold.sock -N disk /dev/nbd0";
 
-/// How long requests may take to end.
+/// How long requests in flight may take at the end.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How long requests of `onefold volume` may take to come to a step at which they stop.
+/// How long requests of `onefold volume` may take to reach their next step, where they stop.
 const LAST_STEP: Duration = Duration::from_secs(20);
 
-/// Files that are for neither containers nor clients: journals, what listens, who asks.
+/// File descriptors that are for neither containers nor clients: journals, listeners, control and metrics
+/// connections.
 const OTHER_FILES: usize = 64;
 
-/// So many clients may be connected, however few files there are.
+/// At least this many clients may be connected, however low the limit of open files is.
 const FEWEST_CLIENTS: usize = 8;
 
-/// How often it is looked whether a signal came.
+/// How often the server checks for a signal.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// How often what was done is made durable and shorter to read again, though nobody asked.
+/// How often the server commits and checkpoints by itself.
 const CHECKPOINT_EVERY: Duration = Duration::from_secs(300);
 
-/// How soon room is made again where the quota has none.
+/// How soon the server compacts again while the quota is used up.
 const ROOM_EVERY: Duration = Duration::from_secs(2);
 
-/// Serve the volumes of a pool by NBD
+/// Serve the volumes of a pool over NBD
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Serve {
     #[command(flatten)]
     pool: PoolArgs,
-    /// Where to listen, an address or a host name, and a port; may be given several times [default:
-    /// 127.0.0.1:10809, if no --unix is given and systemd passes no socket]
+    /// Listen on this address or host name and port; may be repeated [default: 127.0.0.1:10809, if no
+    /// --unix is given and systemd passes no socket]
     #[arg(long, value_name = "ADDRESS", value_parser = tcp_place)]
     listen: Vec<Listen>,
-    /// A Unix socket to listen on; may be given several times
+    /// Listen on this Unix socket; may be repeated
     #[arg(long, value_name = "PATH")]
     unix: Vec<PathBuf>,
-    /// The permissions of Unix sockets, in octal: who may write to one may connect
+    /// The mode of Unix sockets, in octal: users who may write to the socket may connect
     #[arg(long, value_name = "OCTAL", requires = "unix", value_parser = mode)]
     #[arg(default_value = "0600")]
     unix_mode: u32,
-    /// The certificates of the server, its own first, in PEM: clients must use TLS then
+    /// The certificate chain of the server in PEM, its own certificate first; clients must then use TLS
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
-    /// The key that belongs to them, in PEM
+    /// The private key of the server's certificate, in PEM
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
-    /// Let in only clients with a certificate that one of these, in PEM, has signed
+    /// Accept only clients with a certificate signed by one of these, in PEM
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_client_ca: Option<PathBuf>,
-    /// Write nothing to the pool, which may be a backup or lie where nobody can write: all volumes are
-    /// read-only
+    /// Serve all volumes read-only and write nothing to the pool, which may be a backup or on a
+    /// read-only file system
     #[arg(long)]
     read_only: bool,
-    /// Let clients resize volumes
+    /// Allow clients to resize volumes
     #[arg(long, conflicts_with = "read_only")]
     allow_resize: bool,
-    /// Where to give metrics to Prometheus, by HTTP at /metrics, to whoever asks
+    /// Export metrics to Prometheus on this address, by HTTP at /metrics, without authentication
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<SocketAddr>,
     #[command(flatten)]
     logs: LogArgs,
 }
 
-/// Permissions in octal, by which the owner may read and write.
+/// Reads a mode in octal, which must let the owner read and write.
 fn mode(text: &str) -> Result<u32, String> {
     let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o777);
-    let mode = mode.ok_or("expected permissions in octal, 0600 for one")?;
+    let mode = mode.ok_or("expected permissions in octal, such as 0600")?;
     if mode & 0o600 == 0o600 {
         Ok(mode)
     } else {
@@ -162,7 +163,7 @@ impl Serve {
 
     fn serve(&self) -> Result<Exit> {
         let cancel = cancel_telling(|| {
-            info!("stopping; requests that are under way end first; a second signal stops at once");
+            info!("stopping after the requests in flight; a second signal stops immediately");
         })?;
         let supervisor = Supervisor::of_environment()?;
         let service = Service::start()?;
@@ -174,7 +175,7 @@ impl Serve {
         self.warn_of_strangers(&server.addresses());
         let pool = self.open()?;
         let noting = pool.start_noting(|error| {
-            warn!(%error, "it cannot be noted how far changes were acknowledged");
+            warn!(%error, "cannot record the last acknowledged position");
         });
         let volumes = pool.volumes().len();
         let offered = Offered::new(&pool, self.allow_resize, measurements, Arc::clone(&cancel));
@@ -182,7 +183,7 @@ impl Serve {
         if !self.read_only {
             // else the first clients wait for it; of many GiB that is minutes
             let entries = pool.statistics().table_capacity;
-            info!(entries, "taking memory for the table of fingerprints");
+            info!(entries, "allocating memory for the table of fingerprints");
             pool.populate_table();
         }
         let server = server.serve(offered.all()?)?;
@@ -210,7 +211,7 @@ impl Serve {
             if let Some(why) = pool.stopped() {
                 tell_last();
                 bail!(
-                    "the pool stopped taking changes when {why}; see docs/volumes.md before it is used again"
+                    "the pool stopped accepting changes when {why}; see docs/volumes.md before you use it again"
                 );
             }
             tell_silent();
@@ -229,7 +230,10 @@ impl Serve {
             service.end(control, LAST_STEP);
         }
         for request in offered.under_way() {
-            warn!(request, "this was not done in time and is left; it may be done in part");
+            warn!(
+                request,
+                "this was not completed in time and was abandoned; a part of it may be done"
+            );
         }
         drop(service);
         pool.let_no_write_wait();
@@ -252,7 +256,7 @@ impl Serve {
             let error = format!("{:#}", anyhow::Error::from(error));
             match is_unread {
                 true => warn!(error, "damaged, and volumes are not"),
-                false => warn!(error, "pages are lost, and blocks that are one of them"),
+                false => warn!(error, "pages are lost, and the blocks that map to them"),
             }
         };
         match self.read_only {
@@ -261,14 +265,16 @@ impl Serve {
         }
     }
 
-    /// Where `onefold volume` asks; nowhere if the pool is to be left as it is, or has no sockets.
+    /// The control socket for `onefold volume`; none if the pool is read-only or cannot hold sockets.
     fn control(&self) -> Result<Option<Bound>> {
         if self.read_only {
             return Ok(None);
         }
         match Bound::at(&self.pool.pool) {
             Err(error) if has_no_sockets(&error) => {
-                warn!("the file system of the pool has no sockets: `onefold volume` cannot ask");
+                warn!(
+                    "the file system of the pool has no sockets: `onefold volume` cannot send requests"
+                );
                 Ok(None)
             }
             bound => bound.map(Some),
@@ -297,7 +303,7 @@ impl Serve {
         Ok(config)
     }
 
-    /// Warns if who is on the network can use the volumes.
+    /// Warns if any client on the network can use the volumes.
     fn warn_of_strangers(&self, addresses: &[Address]) {
         if self.tls_cert.is_some() {
             return;
@@ -309,8 +315,8 @@ impl Serve {
         for address in tcp.filter(|address| !address.ip().to_canonical().is_loopback()) {
             warn!(
                 %address,
-                "whoever reaches this address reads and writes every volume: give --tls-cert, \
-                 --tls-key and --tls-client-ca, or listen on 127.0.0.1 or a Unix socket"
+                "any client that reaches this address can read and write every volume: give \
+                 --tls-cert, --tls-key and --tls-client-ca, or listen on 127.0.0.1 or a Unix socket"
             );
         }
     }
@@ -406,7 +412,7 @@ impl Offered {
 
     fn exports(&self) -> Result<ExportList> {
         let exports = self.exports.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        exports.context("the server is not there yet")
+        exports.context("the server has not started yet")
     }
 
     fn begin(&self, request: &str) -> UnderWay<'_> {
@@ -432,7 +438,7 @@ impl Offered {
         }
         let _only = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         if !asked.goes_on() {
-            return Answer::refused("the server ends; nothing was done");
+            return Answer::refused("the server is stopping; nothing was done");
         }
         let answer = request.answer(&self.pool, &asked);
         match &answer {
@@ -542,7 +548,7 @@ impl<'a> Upkeep<'a> {
                 }
                 if let Some(error) = done.why_left {
                     let error = format!("{:#}", anyhow::Error::from(error));
-                    warn!(containers = done.left, error, "containers could not be emptied");
+                    warn!(containers = done.left, error, "containers could not be compacted");
                 }
                 if done.is_checkpointed {
                     info!(seconds, "made a checkpoint");

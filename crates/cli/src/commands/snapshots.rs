@@ -28,12 +28,12 @@ Examples:
   onefold snapshots --repo /mnt/backup --group-by host
 
 With --json: one document, a list, oldest first; each snapshot has id, time, host, user, tags, paths
-(and paths_hex if one is not UTF-8), parent, from_client (whether a write-only client made it: shown by
-a star elsewhere), program, files, unchanged_files, directories, others, bytes, new_bytes, stored_bytes,
-unreadable and seconds. With --group-by the list is of groups: host, paths and tags as grouped by,
-from_client, and snapshots.";
+(and paths_hex if one is not UTF-8), parent, from_client (whether a write-only client made it; the table
+shows a star), program, files, unchanged_files, directories, others, bytes, new_bytes, stored_bytes,
+unreadable and seconds. With --group-by the document is a list of groups with snapshots, from_client,
+and those of host, paths and tags that are grouped by.";
 
-/// How many digits of an id are shown.
+/// The number of digits of an id that are shown.
 const SHORT: usize = 8;
 
 /// List the snapshots, oldest first
@@ -47,7 +47,7 @@ pub(crate) struct Snapshots {
     /// Only the newest N of each host and set of paths
     #[arg(long, value_name = "N")]
     latest: Option<NonZero<usize>>,
-    /// Show groups of snapshots that have this in common: host, paths, tags, with commas between
+    /// Group snapshots by these: host, paths, tags, separated by commas
     #[arg(long, short = 'g', value_name = "GROUP", value_parser = group_by)]
     group_by: Option<GroupBy>,
 }
@@ -111,7 +111,7 @@ impl Snapshots {
 
 type Identified = (ObjectId, Snapshot);
 
-/// The newest `count` of each host and set of paths, in the order in which they were, oldest first.
+/// The newest `count` snapshots of each host and set of paths, oldest first as before.
 fn newest(snapshots: Vec<Identified>, count: usize) -> Vec<Identified> {
     let by = GroupBy { host: true, paths: true, tags: false };
     let groups = group(snapshots, by).into_values();
@@ -168,7 +168,7 @@ fn lines(snapshots: &[(ObjectId, Snapshot)]) -> Vec<String> {
     table::lines(&rows, &[4, 5, 6])
 }
 
-/// The host, with a star if nothing vouches for it but a write-only client.
+/// The host, with a star if only a write-only client vouches for it.
 fn host_of(snapshot: &Snapshot) -> String {
     let host = shown(snapshot.host.as_bytes());
     if snapshot.is_from_client { format!("{host}*") } else { host }

@@ -18,13 +18,13 @@ use crate::repository::RepositoryArgs;
 use crate::table;
 
 const AFTER_HELP: &str = "\
-Logical bytes are those of all files of all snapshots, unique bytes those of the distinct chunks,
-stored bytes those of the containers, in which the chunks are compressed. The dedup ratio is logical
-by unique, the compression ratio unique by stored bytes.
+Logical bytes are the sizes of all files of all snapshots, unique bytes the sizes of the distinct
+chunks, stored bytes the sizes of the containers, in which chunks are compressed. The dedup ratio is
+logical divided by unique bytes, the compression ratio unique divided by stored bytes.
 
-By host or tag, unique bytes are those of the distinct chunks that its snapshots reach, own bytes those
-that no other host or tag reaches: about what forgetting all of them would free, before compression. A
-snapshot with several tags counts for each.
+For a host or tag, unique bytes are the sizes of the distinct chunks that its snapshots reach. Own bytes
+are the sizes of those that no other host or tag reaches: about what forgetting all these snapshots
+would free, before compression. A snapshot with several tags counts for each.
 
 Examples:
   onefold stats --repo /mnt/backup
@@ -33,25 +33,25 @@ Examples:
 
 With --json: one document with snapshots, logical_bytes, unique_bytes, stored_bytes, dedup_ratio,
 compression_ratio (null if there is nothing), data_chunks, metadata_chunks, metadata_bytes,
-containers, index_bytes and chunk_sizes (null, or min, p10, p25, median, p75, p90, p99, max, mean). By
-host or tag: a list with name (null without a tag), snapshots, logical_bytes, unique_bytes and
-own_bytes.";
+containers, index_bytes and chunk_sizes (null, or min, p10, p25, median, p75, p90, p99, max, mean). With
+--by-host or --by-tag: a list with name (null without a tag), snapshots, logical_bytes, unique_bytes
+and own_bytes.";
 
-/// Tell how much the repository holds and what that saves
+/// Show the size of the repository and what deduplication and compression save
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Stats {
     #[command(flatten)]
     repository: RepositoryArgs,
-    /// Tell for each host what its snapshots need; reads all trees
+    /// Show what the snapshots of each host need; reads all trees
     #[arg(long, conflicts_with = "by_tag")]
     by_host: bool,
-    /// Tell for each tag what its snapshots need; reads all trees
+    /// Show what the snapshots of each tag need; reads all trees
     #[arg(long)]
     by_tag: bool,
 }
 
-/// What the snapshots of a host or tag need, in JSON.
+/// The bytes that the snapshots of a host or tag need, in JSON.
 #[derive(Serialize)]
 struct ShareFields {
     /// None for snapshots without a tag.

@@ -25,13 +25,13 @@ use crate::size;
 use crate::table;
 use crate::time;
 
-/// Bytes of a stream that are read or written at a time.
+/// Bytes of a stream that are read or written per call.
 const STREAMED: usize = 1 << 20;
 
 const AFTER_HELP: &str = "\
-A volume is a block device that keeps each distinct page once, together with all volumes of its pool.
-A pool is a folder. One process has it at a time: while `onefold serve` has it, the commands here ask
-that process to do what they are for, and its clients see what comes of it.
+A volume is a block device that shares its pages with all volumes of its pool: each distinct page is
+stored once. A pool is a folder, which one process uses at a time. While `onefold serve` uses it, these
+commands send their requests to that process, and its clients see the effects immediately.
 
 Examples:
   onefold volume create --pool /srv/pool --size 100GiB disk
@@ -56,8 +56,8 @@ With --json: one document, a list; each volume has name, size, block_size, is_re
 mapped_blocks.";
 
 const INFO_HELP: &str = "\
-Own pages are those that no other volume of the pool has: deleting the volume frees them. Bytes of
-pages are those that they take after compression.
+Own pages are pages that no other volume of the pool uses: deleting the volume frees them. Bytes of
+pages are counted after compression.
 
 Examples:
   onefold volume info --pool /srv/pool disk
@@ -65,7 +65,7 @@ Examples:
 
 With --json: one document with name, size, block_size, is_read_only, mapped_blocks, mapped_bytes,
 own_pages, own_bytes, shared_pages, shared_bytes, dedup_ratio, made (seconds since 1970), source (the
-volume as which it was made, if that is there) and copies (those that were made as it was).";
+volume that it was made from, if it still exists) and copies (volumes that were made from this one).";
 
 const SNAPSHOT_HELP: &str = "\
 Examples:
@@ -80,7 +80,7 @@ Examples:
 With --json: one document, the volume as `onefold volume info` shows it.";
 
 const RESIZE_HELP: &str = "\
-Clients that have the volume open learn of another size when they connect anew.
+Clients that have the volume open see the new size when they reconnect.
 
 Examples:
   onefold volume resize --pool /srv/pool --size 200GiB disk
@@ -89,7 +89,7 @@ Examples:
 With --json: one document, the volume as `onefold volume info` shows it.";
 
 const DELETE_HELP: &str = "\
-A volume that clients of `onefold serve` have open stays, unless --force is given.
+Fails if clients of `onefold serve` have the volume open, unless --force is given.
 
 Examples:
   onefold volume delete --pool /srv/pool disk-monday
@@ -98,9 +98,9 @@ Examples:
 With --json: one document with name.";
 
 const RENAME_HELP: &str = "\
-A volume that clients of `onefold serve` have open keeps its name, unless --force is given: their
-connections are closed then. Snapshots and clones of it stay what they are; of itself `onefold volume
-info` no longer tells as which volume it was made.
+Fails if clients of `onefold serve` have the volume open, unless --force is given, which closes their
+connections. Snapshots and clones of the volume are not affected. `onefold volume info` no longer shows
+from which volume it was made.
 
 Examples:
   onefold volume rename --pool /srv/pool disk root
@@ -108,9 +108,9 @@ Examples:
 With --json: one document, the volume as `onefold volume info` shows it.";
 
 const ROLLBACK_HELP: &str = "\
-Lets the volume be as the snapshot is, in content and size, at once and durably. What was written to it
-since is lost: take a snapshot first if that may be wanted. A volume that clients of `onefold serve`
-have open stays as it is, unless --force is given: their connections are closed then.
+Gives the volume the content and size of the snapshot, immediately and durably. All later changes to the
+volume are lost: take a snapshot first if you may need them. Fails if clients of `onefold serve` have
+the volume open, unless --force is given, which closes their connections.
 
 Examples:
   onefold volume rollback --pool /srv/pool disk disk-monday
@@ -118,11 +118,11 @@ Examples:
 With --json: one document, the volume as `onefold volume info` shows it.";
 
 const EXPORT_HELP: &str = "\
-Writes a volume or snapshot to standard output as a stream, from which `onefold volume import` makes it
-in this or another pool: all but holes, uncompressed, each record with a check. With --from only what
-is not as in another volume of the pool, a snapshot of an earlier day for one; both are read whole then
-to tell which content the stream changes. Nothing is written to the pool, and nobody may serve it to
-write meanwhile.
+Writes a volume or snapshot to standard output as a stream, from which `onefold volume import` creates
+it in this or another pool. The stream has all blocks except holes, uncompressed, with a checksum for
+each record. With --from it has only the differences from another volume of the pool, such as an earlier
+snapshot. Both volumes are then read completely, to record which content the stream changes. The command
+writes nothing to the pool. Meanwhile the pool must not be served, except with --read-only.
 
 Examples:
   onefold volume export --pool /srv/pool disk-monday | zstd > monday.zst
@@ -131,11 +131,12 @@ Examples:
       | ssh other onefold volume import --pool /srv/pool disk-monday";
 
 const IMPORT_HELP: &str = "\
-Makes a volume from the stream of `onefold volume export` at standard input. What was a snapshot is one
-again. A stream of changes needs --onto, the volume that is as the one which `export` had by --from; it
-is read whole to make sure, and stays as it is. The volume has its name once all of the stream came and
-is durable; a stream that is cut off or damaged is refused, and nothing of it stays. If the command is
-killed, a volume with '.importing' behind its name is left to be deleted.
+Creates a volume from the stream of `onefold volume export` on standard input. A snapshot becomes a
+snapshot again. A stream of changes needs --onto: a volume with the same content as the one that
+`export` had as --from. The command reads that volume completely to verify this, and does not change it.
+The new volume gets its name when the whole stream is durable. A truncated or damaged stream is refused,
+and nothing of it stays. If the command is killed, a volume with '.importing' after its name is left,
+which you can delete.
 
 Examples:
   zstd -dc monday.zst | onefold volume import --pool /srv/pool disk-monday
@@ -144,33 +145,33 @@ Examples:
 With --json: one document, the volume as `onefold volume info` shows it.";
 
 const CHECK_HELP: &str = "\
-Compares the references of each page with the maps of all volumes, without reading pages. Where the
-pool is served, clients go on: pages that they write, erase or have moved meanwhile are left out, and
-counted. Takes four bytes of memory a page.
+Compares the reference count of each page with the maps of all volumes, without reading pages. If the
+pool is served, clients are not blocked: the check skips and counts pages that are written, erased or
+moved while it runs. It takes four bytes of memory per page.
 
---repair is for a pool that is damaged and that nobody serves. First it restores the checkpoint and all
-changes behind it, up to the first that is lost or damaged; makes footers of containers, `writer` and
-`pool` anew, as far as other files tell; and copies what it gives up to files named lost-... in the
-pool's folder. Copy the folder before. Then it checks.
+--repair is for a damaged pool that is not served. Copy the pool's folder first. The repair restores the
+checkpoint and all later changes up to the first one that is lost or damaged. It recreates footers of
+containers, `writer` and `pool` where other files have the information. It copies all that it gives up
+to files named lost-... in the folder. Then it checks the pool.
 
 Examples:
   onefold volume check --pool /srv/pool
   onefold volume check --pool /srv/pool --repair
 
-With --json: one document with pages (compared), changed (left out), problems (a list of at most a
-thousand texts) and more (how many problems there are beside these); with --repair also settled (what
-was wrong, a list of texts) and kept (a list of files).";
+With --json: one document with pages (compared), changed (skipped), problems (a list of at most 1000
+texts) and more (the number of further problems); with --repair also settled (the repaired problems, a
+list of texts) and kept (a list of files).";
 
 const SCRUB_HELP: &str = "\
-Where the pool is served, clients go on and share the disk: read is what volumes had when it began and
-still have when its turn comes.
+If the pool is served, clients are not blocked and share the disk with the scrub. It reads the pages
+that volumes used when it began and still use when it reaches them.
 
 Examples:
   onefold volume scrub --pool /srv/pool
 
-With --json: one document with pages, bad and more (how many lost pages there are beside the first ten
-thousand); each bad page has container, slot, problem, blocks and more_blocks (how many blocks are it
-beside the first hundred).";
+With --json: one document with pages, bad (at most 10,000 lost pages) and more (the number of further
+lost pages). Each bad page has container, slot, problem, blocks (at most 100 that map to it) and
+more_blocks (the number of further blocks).";
 
 const STATS_HELP: &str = "\
 Examples:
@@ -185,8 +186,8 @@ Examples:
 
 With --json: one document with gave_back_bytes.";
 
-/// `volume`, whose actions show in their help only those options of how a pool works that matter to
-/// them. All are taken: they are the same for a pool wherever it is opened.
+/// `volume`, whose actions show only those options for pool operation in their help that affect them.
+/// All of them are accepted, because they are the same wherever a pool is opened.
 pub(crate) fn showing_what_matters(volume: Command) -> Command {
     volume.mut_subcommands(|action| {
         let shown: &[&str] = match action.get_name() {
@@ -198,7 +199,7 @@ pub(crate) fn showing_what_matters(volume: Command) -> Command {
     })
 }
 
-/// Make and manage deduplicated volumes
+/// Create and manage deduplicated volumes
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Volume {
@@ -225,22 +226,22 @@ enum Action {
     Compact(Compact),
 }
 
-/// Make an empty volume, and the pool if there is none
+/// Create an empty volume, and the pool if none exists
 #[derive(Debug, Args)]
 #[command(after_help = CREATE_HELP)]
 struct Create {
     #[command(flatten)]
     pool: PoolArgs,
-    /// How long it is
+    /// The size of the volume
     #[arg(long, value_parser = size::parse)]
     size: usize,
-    /// The unit in which it is kept: 512 or 4KiB
+    /// The block size, in which pages are stored: 512 or 4KiB
     #[arg(long, value_name = "SIZE", value_parser = block_size, default_value = "4KiB")]
     block_size: BlockSize,
-    /// What names the pages of a new pool
+    /// The fingerprint that identifies pages of a new pool
     #[arg(long, value_name = "HASH")]
     fingerprint: Option<Fingerprint>,
-    /// What to call it
+    /// The name of the volume
     name: String,
 }
 
@@ -252,7 +253,7 @@ struct List {
     pool: PoolArgs,
 }
 
-/// Show one volume, and what it has that no other has
+/// Show one volume, and the space that only it uses
 #[derive(Debug, Args)]
 #[command(after_help = INFO_HELP)]
 struct Info {
@@ -262,7 +263,7 @@ struct Info {
     name: String,
 }
 
-/// Keep a volume as it is now, as one that cannot be written
+/// Make a read-only snapshot of a volume
 #[derive(Debug, Args)]
 #[command(after_help = SNAPSHOT_HELP)]
 struct Snapshot {
@@ -270,11 +271,11 @@ struct Snapshot {
     pool: PoolArgs,
     /// The volume
     name: String,
-    /// What to call the snapshot
+    /// The name of the snapshot
     snapshot: String,
 }
 
-/// Make a volume as another one, or a snapshot, is now
+/// Make a writable copy of a volume or snapshot
 #[derive(Debug, Args)]
 #[command(after_help = CLONE_HELP)]
 struct CloneArgs {
@@ -282,20 +283,20 @@ struct CloneArgs {
     pool: PoolArgs,
     /// The volume or snapshot
     name: String,
-    /// What to call the clone
+    /// The name of the clone
     clone: String,
 }
 
-/// Make a volume longer or shorter
+/// Change the size of a volume
 #[derive(Debug, Args)]
 #[command(after_help = RESIZE_HELP)]
 struct Resize {
     #[command(flatten)]
     pool: PoolArgs,
-    /// How long it is to be
+    /// The new size
     #[arg(long, value_parser = size::parse)]
     size: usize,
-    /// Let it become shorter: what lies behind the new end is lost
+    /// Allow a smaller size: bytes after the new end are lost
     #[arg(long)]
     shrink: bool,
     /// The volume
@@ -308,35 +309,35 @@ struct Resize {
 struct Delete {
     #[command(flatten)]
     pool: PoolArgs,
-    /// Delete it although clients have it open: their connections are closed
+    /// Delete it even if clients have it open, and close their connections
     #[arg(long)]
     force: bool,
     /// The volume
     name: String,
 }
 
-/// Give a volume or snapshot another name
+/// Rename a volume or snapshot
 #[derive(Debug, Args)]
 #[command(after_help = RENAME_HELP)]
 struct Rename {
     #[command(flatten)]
     pool: PoolArgs,
-    /// Rename it although clients have it open: their connections are closed
+    /// Rename it even if clients have it open, and close their connections
     #[arg(long)]
     force: bool,
     /// The volume
     name: String,
-    /// What to call it
+    /// The new name
     to: String,
 }
 
-/// Let a volume be as one of its snapshots is
+/// Reset a volume to one of its snapshots
 #[derive(Debug, Args)]
 #[command(after_help = ROLLBACK_HELP)]
 struct Rollback {
     #[command(flatten)]
     pool: PoolArgs,
-    /// Roll it back although clients have it open: their connections are closed
+    /// Roll it back even if clients have it open, and close their connections
     #[arg(long)]
     force: bool,
     /// The volume
@@ -345,44 +346,44 @@ struct Rollback {
     snapshot: String,
 }
 
-/// Write a volume, or what changed since another, to standard output
+/// Write a volume, or its differences from another, to standard output
 #[derive(Debug, Args)]
 #[command(after_help = EXPORT_HELP)]
 struct Export {
     #[command(flatten)]
     pool: PoolArgs,
-    /// Write only what is not as in this volume
+    /// Write only the differences from this volume
     #[arg(long, value_name = "SNAPSHOT")]
     from: Option<String>,
     /// The volume or snapshot
     name: String,
 }
 
-/// Make a volume from what `export` wrote
+/// Create a volume from the output of `export`
 #[derive(Debug, Args)]
 #[command(after_help = IMPORT_HELP)]
 struct Import {
     #[command(flatten)]
     pool: PoolArgs,
-    /// The volume to which the stream has the changes
+    /// The volume that the stream's changes are relative to
     #[arg(long, value_name = "SNAPSHOT")]
     onto: Option<String>,
-    /// What to call the new volume
+    /// The name of the new volume
     name: String,
 }
 
-/// Find out whether maps, references and containers fit together
+/// Check that maps, reference counts and containers are consistent
 #[derive(Debug, Args)]
 #[command(after_help = CHECK_HELP)]
 struct Check {
     #[command(flatten)]
     pool: PoolArgs,
-    /// Before, restore what can be restored of a damaged pool, and give up the rest
+    /// First repair a damaged pool: restore all that is intact, and give up the rest
     #[arg(long)]
     repair: bool,
 }
 
-/// What a check found, and what was repaired before, in JSON.
+/// The findings of a check, and of the repair before it, in JSON.
 #[derive(Serialize)]
 struct Repaired<T> {
     #[serde(flatten)]
@@ -391,7 +392,7 @@ struct Repaired<T> {
     kept: Vec<String>,
 }
 
-/// Read every page and compute its fingerprint anew
+/// Read every page and verify its fingerprint
 #[derive(Debug, Args)]
 #[command(after_help = SCRUB_HELP)]
 struct Scrub {
@@ -399,7 +400,7 @@ struct Scrub {
     pool: PoolArgs,
 }
 
-/// Tell what deduplication and compression save
+/// Show what deduplication and compression save
 #[derive(Debug, Args)]
 #[command(after_help = STATS_HELP)]
 struct Stats {
@@ -407,7 +408,7 @@ struct Stats {
     pool: PoolArgs,
 }
 
-/// Give back the space of containers of which less than half is used
+/// Free the unused space of containers that are less than half used
 #[derive(Debug, Args)]
 #[command(after_help = COMPACT_HELP)]
 struct Compact {
@@ -445,8 +446,7 @@ impl Volume {
     }
 }
 
-/// Has the volume `name` made or changed by `request`, says that it is `done`, and with --json shows
-/// it as it is then.
+/// Creates or changes the volume `name` by `request`, then prints `done`, or with --json the volume.
 fn change(
     mut doer: Doer<'_>,
     request: Request,
@@ -482,9 +482,9 @@ fn document(value: &impl Serialize) -> Result<()> {
     output.finish()
 }
 
-/// An answer to another question, as a server of another version might give.
+/// The error for an answer of the wrong kind, such as a server of another version might give.
 fn strange(answer: &Answer) -> anyhow::Error {
-    anyhow!("whoever serves the pool gave another answer than was asked for: {answer:?}")
+    anyhow!("the server of the pool gave an unexpected answer: {answer:?}")
 }
 
 impl Create {
@@ -515,7 +515,7 @@ impl Create {
     }
 }
 
-/// Makes `to` as `from` is.
+/// Makes `to` a copy of `from`.
 fn copy(
     pool: PoolArgs,
     from: String,
@@ -597,7 +597,7 @@ fn described(one: &ShownDetails) -> Vec<Vec<String>> {
         let secs = i64::try_from(made).unwrap_or(i64::MAX);
         rows.push(("made", time::local(Time { secs, nanos: 0 })));
     }
-    rows.extend(one.source.clone().map(|source| ("made as", source)));
+    rows.extend(one.source.clone().map(|source| ("made from", source)));
     rows.extend(one.copies.iter().map(|copy| ("copy", copy.clone())));
     rows.into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect()
 }
@@ -612,7 +612,7 @@ impl Resize {
     }
 }
 
-/// A volume that is gone, in JSON.
+/// A deleted volume in JSON.
 #[derive(Serialize)]
 struct Deleted {
     name: String,
@@ -634,7 +634,7 @@ impl Delete {
 impl Rename {
     fn run(self, console: &Console) -> Result<Exit> {
         let Self { pool, force: is_forced, name, to } = self;
-        let done = format!("volume '{name}' is called '{to}' now");
+        let done = format!("renamed volume '{name}' to '{to}'");
         let request = Request::Rename { name, to: to.clone(), is_forced };
         change(pool.doer(pool.folder(false)?, console)?, request, to, &done, console)
     }
@@ -643,7 +643,7 @@ impl Rename {
 impl Rollback {
     fn run(self, console: &Console) -> Result<Exit> {
         let Self { pool, force: is_forced, name, snapshot } = self;
-        let done = format!("volume '{name}' is as '{snapshot}' now");
+        let done = format!("rolled volume '{name}' back to '{snapshot}'");
         let request = Request::RollBack { name: name.clone(), snapshot, is_forced };
         change(pool.doer(pool.folder(false)?, console)?, request, name, &done, console)
     }
@@ -654,7 +654,7 @@ impl Export {
         let output = io::stdout();
         ensure!(
             !output.is_terminal(),
-            "a stream is not for a terminal: write it to a file or a pipe"
+            "a stream cannot be written to a terminal: redirect standard output to a file or a pipe"
         );
         let pool = self.pool.open_to_read(console)?;
         let into = BufWriter::with_capacity(STREAMED, output.lock());
@@ -664,7 +664,7 @@ impl Export {
         console.notice(match &self.from {
             None => format!("exported volume '{name}', blocks: {data_blocks}"),
             Some(base) => format!(
-                "exported what '{name}' has since '{base}', blocks: {data_blocks}, new holes: \
+                "exported the changes of '{name}' since '{base}', blocks: {data_blocks}, new holes: \
                  {hole_blocks}"
             ),
         });
@@ -712,15 +712,16 @@ impl Check {
         } else {
             found.problems.iter().try_for_each(|problem| output.line(problem))?;
             if found.more > 0 {
-                output.line(format!("problems beside these: {}", found.more))?;
+                output.line(format!("further problems: {}", found.more))?;
             }
             if found.changed > 0 {
                 let changed = found.changed;
-                output
-                    .line(format!("pages that changed meanwhile and were left out: {changed}"))?;
+                output.line(format!(
+                    "pages skipped because they changed during the check: {changed}"
+                ))?;
             }
             if found.problems.is_empty() {
-                output.line("no problems found; whether pages can be read is what scrub tells")?;
+                output.line("no problems found; run scrub to check whether pages can be read")?;
             }
         }
         output.finish()?;
@@ -750,8 +751,8 @@ impl Scrub {
     }
 }
 
-/// Lost pages as text: a line for those of one container that are lost alike, and one for each volume
-/// that has some.
+/// Lost pages as text: a line for the pages of one container with the same problem, and a line for each
+/// affected volume.
 fn lost_lines(bad: &[ShownPage]) -> Vec<String> {
     let mut together: BTreeMap<(&str, &str), Vec<&ShownPage>> = BTreeMap::new();
     for page in bad {
@@ -770,7 +771,7 @@ fn lost_lines(bad: &[ShownPage]) -> Vec<String> {
         }
         let more: u64 = pages.iter().map(|page| page.more_blocks).sum();
         if more > 0 {
-            lines.push(format!("  blocks beside these: {more}"));
+            lines.push(format!("  further blocks: {more}"));
         }
     }
     lines
@@ -804,7 +805,7 @@ impl Stats {
                 ("distinct pages", sums.pages.to_string()),
                 ("their stored bytes", HumanBytes(sums.page_bytes).to_string()),
                 ("containers", HumanBytes(sums.container_bytes).to_string()),
-                ("compacting gives back", HumanBytes(sums.reclaimable_bytes).to_string()),
+                ("compacting would free", HumanBytes(sums.reclaimable_bytes).to_string()),
                 ("deduplication ratio", ratio::times(sums.dedup_ratio)),
                 ("total reduction", ratio::times(sums.total_reduction)),
             ];
@@ -818,7 +819,7 @@ impl Stats {
     }
 }
 
-/// What a compaction came to, in JSON.
+/// The result of a compaction in JSON.
 #[derive(Serialize)]
 struct Compacted {
     gave_back_bytes: u64,
@@ -830,7 +831,7 @@ impl Compact {
             Answer::GaveBack(freed) => freed,
             other => return Err(strange(&other)),
         };
-        console.notice(format_args!("gave back {}", HumanBytes(freed)));
+        console.notice(format_args!("freed {}", HumanBytes(freed)));
         if console.is_json() {
             document(&Compacted { gave_back_bytes: freed })?;
         }
@@ -863,10 +864,10 @@ mod tests {
                 "one, pages 0-4999: its container is gone",
                 "  blocks 0-4999 of volume 'disk'",
                 "  blocks 1 of volume 'other'",
-                "  blocks beside these: 1",
+                "  further blocks: 1",
                 "two, pages 7, 9: its container is gone",
                 "  blocks 3-4, 9 of volume 'disk'",
-                "  blocks beside these: 1",
+                "  further blocks: 1",
             ]
         );
     }

@@ -14,10 +14,10 @@ use super::inodes::{Inodes, ROOT};
 use super::shelf::{Item, Shelf};
 use crate::console::Console;
 
-/// How long the kernel may believe an answer: nothing ever changes.
+/// How long the kernel may cache an answer: nothing ever changes.
 const VALID: Duration = Duration::from_secs(3600);
 
-/// In listings, for what has no number yet: FUSE's `FUSE_UNKNOWN_INO`.
+/// In listings, for entries without a number: FUSE's `FUSE_UNKNOWN_INO`.
 const UNNUMBERED: INodeNo = INodeNo(0xffff_ffff);
 
 /// The first error that says that the repository cannot be reached.
@@ -48,7 +48,7 @@ pub(crate) struct Files {
     console: Console,
     inodes: Mutex<Inodes>,
     outage: Arc<Outage>,
-    /// Who owns what no snapshot has.
+    /// Owner of directories that are in no snapshot.
     owner: (u32, u32),
 }
 
@@ -59,12 +59,12 @@ impl Files {
         Self { view, console, inodes, outage: Arc::default(), owner }
     }
 
-    /// What ends the mount, if it comes.
+    /// The first error that ended the mount.
     pub(crate) fn outage(&self) -> Arc<Outage> {
         Arc::clone(&self.outage)
     }
 
-    /// Whoever panicked left the table whole.
+    /// A panic cannot leave the table inconsistent.
     fn inodes(&self) -> MutexGuard<'_, Inodes> {
         self.inodes.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -73,7 +73,7 @@ impl Files {
         self.inodes().get(number.0).cloned().ok_or(Errno::ENOENT)
     }
 
-    /// What cannot be read is said once where the user looks, and is an error to the program.
+    /// An unreadable entry is reported once to the user, and is an error to the reading program.
     fn readable<T>(&self, result: Result<T, StoreError>) -> Result<T, Errno> {
         result.map_err(|error| {
             match error.is_unreachable() {
@@ -97,7 +97,7 @@ impl Files {
         .ok_or(Errno::ENOENT)
     }
 
-    /// Names and kinds of what a directory holds, in an order that stays.
+    /// Names and kinds of a directory's entries, in a stable order.
     fn listing(&self, item: &Item) -> Result<Vec<(OsString, FileType)>, Errno> {
         let named = |name: &[u8], kind| (OsString::from_vec(name.to_vec()), kind);
         Ok(match item {

@@ -7,21 +7,21 @@ use super::shelf::Item;
 /// The number of the root, as FUSE has it.
 pub(super) const ROOT: u64 = 1;
 
-/// What the kernel knows by number. A number is never given twice, and is forgotten when the kernel
-/// forgets it, so that memory follows what is in use.
+/// The items that the kernel knows by number. A number is never reused, and is forgotten when the kernel
+/// forgets it, so that memory depends on the items in use.
 pub(super) struct Inodes {
     known: HashMap<u64, Inode>,
     numbers: HashMap<Place, u64>,
     next: u64,
 }
 
-/// Where the number of an inode is found.
+/// The key by which the number of an inode is found.
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Place {
     /// By the number of the directory and the name there.
     Name(u64, Vec<u8>),
-    /// What has several names in a snapshot: by the number of the snapshot's root, and the device and
-    /// inode that it had, as long as it is the same.
+    /// Hard links in a snapshot: by the number of the snapshot's root, and the original device and inode,
+    /// as long as it is the same file.
     Linked(u64, u64, u64, Node),
 }
 
@@ -30,12 +30,12 @@ struct Inode {
     place: Place,
     /// The number of the root of the snapshot that it is in; 0 outside of snapshots.
     snapshot: u64,
-    /// How often the kernel was told of it.
+    /// The kernel's lookup count.
     lookups: u64,
 }
 
 impl Inodes {
-    /// Nothing but the root, which is never forgotten.
+    /// A table with only the root, which is never forgotten.
     pub(super) fn new(root: Item) -> Self {
         let place = Place::Name(0, Vec::new());
         let root = Inode { item: root, place, snapshot: 0, lookups: u64::MAX };
@@ -46,8 +46,7 @@ impl Inodes {
         Some(&self.known.get(&number)?.item)
     }
 
-    /// The number of `item`, which is called `name` in the directory `parent`, for one more answer
-    /// to the kernel.
+    /// The number of `item`, named `name` in the directory `parent`; adds one to its lookup count.
     pub(super) fn tell(&mut self, parent: u64, name: &[u8], item: Item) -> u64 {
         let snapshot = self.known.get(&parent).map_or(0, |above| above.snapshot);
         let place = place(parent, name, snapshot, &item);
@@ -66,7 +65,7 @@ impl Inodes {
         number
     }
 
-    /// The kernel forgets `lookups` of the answers that told of `number`.
+    /// Subtracts `lookups` from the lookup count of `number`.
     pub(super) fn forget(&mut self, number: u64, lookups: u64) {
         let Some(inode) = self.known.get_mut(&number) else { return };
         if number == ROOT {

@@ -1,7 +1,7 @@
-//! Snapshots as a file system to look into.
+//! Snapshots as a read-only file system.
 //!
-//! [`shelf`] arranges the snapshots in directories, [`inodes`] numbers what the kernel asked for,
-//! [`files`] answers the kernel.
+//! [`shelf`] arranges the snapshots in directories, [`inodes`] numbers the items that the kernel looked
+//! up, [`files`] answers the kernel.
 
 pub(crate) mod files;
 mod inodes;

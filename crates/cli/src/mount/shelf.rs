@@ -10,11 +10,11 @@ use crate::time::file_name;
 /// Something with a name in the mounted file system.
 #[derive(Clone, Debug)]
 pub(crate) enum Item {
-    /// A directory that no snapshot has.
+    /// A directory that is in no snapshot.
     Shelf(Arc<Shelf>),
-    /// A symbolic link that no snapshot has.
+    /// A symbolic link that is in no snapshot.
     Link(String),
-    /// What a snapshot has.
+    /// An entry of a snapshot.
     Entry(Arc<Entry>),
 }
 
@@ -25,7 +25,7 @@ pub(crate) struct Shelf {
     pub(crate) items: BTreeMap<Vec<u8>, Item>,
 }
 
-/// How many digits of an id name a directory, unless two snapshots begin with them.
+/// The number of digits of an id that name a directory, unless two ids share them.
 const SHORT: usize = 8;
 
 /// The root of the file system:
@@ -66,7 +66,7 @@ fn by_id(snapshots: &[&(ObjectId, Snapshot)]) -> Item {
     shelf_of(snapshots.iter().map(entry).collect())
 }
 
-/// Oldest first; a second one of the same second has `-2` behind its name, and so on.
+/// Oldest first; a second snapshot of the same second gets `-2` after its name, and so on.
 fn by_time(snapshots: &[&(ObjectId, Snapshot)]) -> Item {
     let mut items = BTreeMap::new();
     let mut latest = None;
@@ -92,7 +92,7 @@ fn shelf_of(items: BTreeMap<Vec<u8>, Item>) -> Item {
     Item::Shelf(Arc::new(shelf(items)))
 }
 
-/// A shelf is as old as the youngest thing on it.
+/// A directory has the time of its newest snapshot.
 fn shelf(items: impl IntoIterator<Item = (Vec<u8>, Item)>) -> Shelf {
     let items: BTreeMap<_, _> = items.into_iter().collect();
     let time = |item: &Item| match item {

@@ -1,8 +1,8 @@
-//! The socket in a pool's folder on which whoever serves the pool is asked to change it: a line of
-//! JSON, [`Request`], and lines back, each an [`Answer`]: that it has begun, and what came of it. Who
-//! closes its end before has gone, and what it asked for is stopped.
+//! The control socket in a pool's folder, on which the server of the pool receives requests. A client
+//! sends one [`Request`] as a line of JSON and receives lines with an [`Answer`] each: first that the
+//! request has begun, then the result. If the client closes its end early, the server stops the request.
 //!
-//! Its permissions let in nobody but the user who serves the pool.
+//! Only the user who runs the server has permission to connect.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -31,19 +31,19 @@ use tracing::{debug, warn};
 use super::Service;
 use super::request::{Answer, Request};
 
-/// The most requests at a time; further ones wait to be accepted.
+/// The maximum number of concurrent requests; further ones wait to be accepted.
 pub(crate) const CONNECTIONS: usize = 16;
 /// The longest request, in bytes with its end.
 const MAX_REQUEST: u64 = 64 << 10;
-/// The longest answer that is believed, in bytes.
+/// The longest accepted answer, in bytes.
 const MAX_ANSWER: u64 = 1 << 30;
-/// How long a request may take to come.
+/// How long receiving a request may take.
 const ARRIVAL: Duration = Duration::from_secs(5);
-/// How long an answer may take to be taken.
+/// How long a client may take to receive an answer.
 const DELIVERY: Duration = Duration::from_secs(60);
-/// How long it may take until a request is begun with. What it takes then depends on what it is.
+/// How long it may take until a request begins. Its execution has no limit.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long to wait before accepting again, where that failed for want of something.
+/// How long to wait before accepting again after a lack of resources.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// What the socket is called.
@@ -51,16 +51,16 @@ const NAME: &str = "control";
 /// The longest path that an address of a socket has room for, in bytes.
 const MAX_PATH: usize = 107;
 
-/// Where requests are taken, until this is dropped.
+/// Accepts requests until it is dropped.
 pub(crate) struct Control {
     _socket: Socket,
-    /// Who waits for the next one.
+    /// The task that accepts requests.
     accepting: JoinHandle<()>,
-    /// Permits of those that are under way.
+    /// Permits of requests in progress.
     room: Arc<Semaphore>,
 }
 
-/// A socket that is there until this is dropped.
+/// A socket whose file is removed when this is dropped.
 struct Socket(PathBuf);
 
 impl Drop for Socket {
@@ -87,14 +87,14 @@ fn address(pool: &Path) -> io::Result<(PathBuf, Option<fs::File>)> {
     Ok((path, Some(folder)))
 }
 
-/// The socket of a pool before anybody is let in: who connects waits.
+/// The socket of a pool before the server accepts clients; connecting clients wait.
 pub(crate) struct Bound {
     listener: UnixListener,
     socket: Socket,
 }
 
 impl Bound {
-    /// The socket of `pool`, which nobody else serves.
+    /// The socket of `pool`, which no other process serves.
     pub(crate) fn at(pool: &Path) -> Result<Self> {
         let path = pool.join(NAME);
         let listener = bind_at(pool)
@@ -106,8 +106,8 @@ impl Bound {
 }
 
 impl Service {
-    /// Answers what is asked at the socket of a pool. Whoever answers is told
-    /// when nobody waits for it any more.
+    /// Answers requests at the socket of a pool with `answer`, which can check whether the client still
+    /// waits.
     pub(crate) fn listen(
         &self,
         bound: Bound,
@@ -121,7 +121,7 @@ impl Service {
         Ok(Control { _socket, accepting, room })
     }
 
-    /// Lets nobody ask any more, and waits until those who did have their answers, but no longer than
+    /// Accepts no more requests, and waits until the accepted ones are answered, but no longer than
     /// `patience`.
     pub(crate) fn end(&self, control: Control, patience: Duration) {
         let room = Arc::clone(&control.room);
@@ -169,7 +169,7 @@ async fn accept(listener: tokio::net::UnixListener, room: Arc<Semaphore>, answer
                 });
             }
             Err(error) => {
-                warn!(%error, "a request could not be let in");
+                warn!(%error, "a request could not be accepted");
                 sleep(PAUSE).await;
             }
         }
@@ -191,7 +191,9 @@ async fn converse(stream: tokio::net::UnixStream, answer: Arc<Answerer>) -> Resu
             let asking = reader.into_inner().into_inner();
             answer_while_asked(request, asking, answer).await?
         }
-        Err(error) => Answer::refused(&format!("whoever serves the pool cannot do this: {error}")),
+        Err(error) => {
+            Answer::refused(&format!("the server of the pool does not know this request: {error}"))
+        }
     };
     say(&mut answers, &answered).await
 }
@@ -199,12 +201,14 @@ async fn converse(stream: tokio::net::UnixStream, answer: Arc<Answerer>) -> Resu
 async fn say(answers: &mut OwnedWriteHalf, answer: &Answer) -> Result<()> {
     let mut bytes = serde_json::to_vec(answer)?;
     bytes.push(b'\n');
-    timeout(DELIVERY, answers.write_all(&bytes)).await.context("nobody took it")??;
+    timeout(DELIVERY, answers.write_all(&bytes))
+        .await
+        .context("the client did not receive it in time")??;
     Ok(())
 }
 
-/// What `answer` says to `request`. If whoever asked goes before, it is told, and waited for all the
-/// same: as long as it does something nobody else has its place.
+/// The result of `answer` for `request`. If the client disconnects first, `answer` is notified, but this
+/// still waits for it, so that its place stays occupied while it works.
 async fn answer_while_asked(
     request: Request,
     mut asking: OwnedReadHalf,
@@ -220,17 +224,17 @@ async fn answer_while_asked(
     Ok(answering.await?)
 }
 
-/// Waits until whoever asked has closed its end. It has nothing more to say.
+/// Waits until the client has closed its end; it sends nothing more.
 async fn end_of(asking: &mut OwnedReadHalf) {
     let mut more = [0; 64];
     while matches!(asking.read(&mut more).await, Ok(1..)) {}
 }
 
-/// A connection to whoever serves a pool.
+/// A connection to the server of a pool.
 pub(crate) struct Asking(UnixStream);
 
 impl Asking {
-    /// Connects to whoever serves `pool`; `None` if nobody listens there.
+    /// Connects to the server of `pool`; `None` if no process listens there.
     pub(crate) fn connect(pool: &Path) -> Result<Option<Self>> {
         let (path, _folder) = address(pool)?;
         match connect_to(&path) {
@@ -244,22 +248,22 @@ impl Asking {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 bail!("{}", too_busy(PATIENCE))
             }
-            Err(error) => Err(error).context("whoever serves the pool cannot be asked"),
+            Err(error) => Err(error).context("cannot send a request to the server of the pool"),
         }
     }
 
-    /// What is said to `request`.
+    /// The answer to `request`.
     pub(crate) fn ask(self, request: &Request) -> Result<Answer> {
         self.ask_within(request, PATIENCE)
     }
 
-    /// The same, if it is begun with within `patience`.
+    /// The same, if the request begins within `patience`.
     fn ask_within(mut self, request: &Request, patience: Duration) -> Result<Answer> {
         let mut bytes = serde_json::to_vec(request)?;
         bytes.push(b'\n');
         let len = bytes.len();
         ensure!(len as u64 <= MAX_REQUEST, "a request of {len} bytes is too long");
-        self.0.write_all(&bytes).context("whoever serves the pool takes no request")?;
+        self.0.write_all(&bytes).context("the server of the pool accepts no request")?;
         self.0.set_read_timeout(Some(patience))?;
         let mut answers = BufReader::new((&self.0).take(MAX_ANSWER));
         let first = next_answer(&mut answers, patience)?;
@@ -271,7 +275,7 @@ impl Asking {
     }
 }
 
-/// A connection to the socket at `path`. Where many wait to be let in, it does as well, for a while.
+/// A connection to the socket at `path`. If many clients wait to be accepted, it waits too, for a while.
 fn connect_to(path: &Path) -> io::Result<UnixStream> {
     let (family, kind) = (AddressFamily::UNIX, SocketType::STREAM);
     let socket = socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
@@ -285,21 +289,21 @@ fn next_answer(answers: &mut impl BufRead, patience: Duration) -> Result<Answer>
     let mut line = Vec::new();
     match answers.read_until(b'\n', &mut line) {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => bail!("{}", too_busy(patience)),
-        read => read.context("whoever serves the pool gave no answer")?,
+        read => read.context("the server of the pool did not answer")?,
     };
     ensure!(
         line.last() == Some(&b'\n'),
-        "whoever serves the pool ended before it answered; what was asked for may have been done"
+        "the server of the pool ended before it answered; the request may have been executed"
     );
     let answer = serde_json::from_slice(&line);
-    answer.context("whoever serves the pool answered in words that this program lacks")
+    answer.context("the server of the pool sent an answer that this program does not know")
 }
 
 fn too_busy(patience: Duration) -> String {
     format!(
-        "whoever serves the pool did not begin with this within {patience:?}, and it was given up: it \
-         does up to {CONNECTIONS} such things at a time; end a check, a scrub or a compaction, or try \
-         again later"
+        "the server of the pool did not begin the request within {patience:?}, and it was given up: \
+         the server executes up to {CONNECTIONS} requests at a time; end a check, a scrub or a \
+         compaction, or try again later"
     )
 }
 
@@ -412,7 +416,7 @@ mod tests {
             .collect();
         // there is no place for one more, who gives up
         let error = ask().ask_within(&Request::Stats, Duration::from_millis(50)).unwrap_err();
-        assert!(error.to_string().contains("did not begin with this within 50ms"), "{error:#}");
+        assert!(error.to_string().contains("did not begin the request within 50ms"), "{error:#}");
         drop(askers);
         assert_eq!(ask().ask(&Request::List).unwrap(), Answer::Done);
         // and nothing was begun for it

@@ -1,4 +1,4 @@
-//! A page by HTTP, for the program that collects metrics.
+//! The HTTP endpoint for programs that collect metrics.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -22,29 +22,29 @@ use tracing::{debug, warn};
 use super::Service;
 use super::metrics::Metrics;
 
-/// The most connections; further ones wait to be accepted.
+/// The maximum number of connections; further ones wait to be accepted.
 pub(crate) const CONNECTIONS: usize = 8;
-/// How long the head of a request may take to come.
+/// How long receiving the head of a request may take.
 const HEAD: Duration = Duration::from_secs(5);
-/// How long all of a connection may take: it has one request.
+/// How long a connection may last; it has one request.
 const WHOLE: Duration = Duration::from_secs(30);
-/// The longest head of a request, and what is read or written at a time, in bytes.
+/// The longest head of a request, and the bytes read or written per call.
 const BUFFER: usize = 16 << 10;
-/// How long to wait before accepting again, where that failed for want of something.
+/// How long to wait before accepting again after a lack of resources.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Where the metrics are.
+/// The path of the metrics.
 const PATH: &str = "/metrics";
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 impl Service {
-    /// A place at `address` for who asks for metrics, who waits until they are [told](Self::tell).
+    /// Listens on `address`. Clients wait until [`tell`](Self::tell) serves metrics.
     pub(crate) fn bind(&self, address: SocketAddr) -> Result<TcpListener> {
         let bound = self.runtime().block_on(TcpListener::bind(address));
         bound.with_context(|| format!("cannot listen on {address}"))
     }
 
-    /// Gives `metrics` to whoever asks at `listener`.
+    /// Serves `metrics` to clients of `listener`.
     pub(crate) fn tell(&self, listener: TcpListener, metrics: Arc<Metrics>) {
         self.runtime().spawn(listen(listener, metrics));
     }
@@ -62,13 +62,13 @@ async fn listen(listener: TcpListener, metrics: Arc<Metrics>) {
                 tokio::spawn(async move {
                     match timeout(WHOLE, converse(stream, metrics, permit)).await {
                         Ok(Ok(())) => {}
-                        Ok(Err(error)) => debug!(%peer, %error, "a reader of metrics went away"),
+                        Ok(Err(error)) => debug!(%peer, %error, "a reader of metrics disconnected"),
                         Err(_) => debug!(%peer, "a reader of metrics took too long"),
                     }
                 });
             }
             Err(error) => {
-                warn!(%error, "a reader of metrics could not be let in");
+                warn!(%error, "a reader of metrics could not be accepted");
                 sleep(PAUSE).await;
             }
         }
@@ -117,7 +117,7 @@ async fn answer(
             Ok(page)
         }
         Err(error) => {
-            warn!(%error, "metrics could not be put together");
+            warn!(%error, "metrics could not be computed");
             Ok(said(StatusCode::INTERNAL_SERVER_ERROR, "the server's log says why\n".into()))
         }
     }

@@ -1,5 +1,4 @@
-//! What is said of what happens while a pool is served: one line an event, on standard error. Never
-//! what is in a page.
+//! The log of a served pool: one line per event, on standard error. It never has the content of a page.
 
 use std::io::{self, IsTerminal};
 use std::ops::Range;
@@ -16,17 +15,17 @@ use tracing::{debug, info, warn};
 use super::metrics::label;
 use crate::console::Console;
 
-/// Failures of a kind that are told in [`SPAN`]; the others are counted.
+/// Failures of a kind that are logged per [`SPAN`]; the others are counted.
 const TOLD: u32 = 10;
 const SPAN: Duration = Duration::from_secs(10);
 
-/// How much is said, and how.
+/// Options for the format and the level of the log.
 #[derive(Debug, Args)]
 pub(crate) struct LogArgs {
-    /// For people, or a JSON object a line
+    /// The format of logs: text, or one JSON object per line
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     log_format: Format,
-    /// The least that is worth a line [default: info, or as --quiet and --verbose say]
+    /// The lowest level that is logged [default: info, or set by --quiet and --verbose]
     #[arg(long, value_name = "LEVEL")]
     log_level: Option<Level>,
 }
@@ -46,13 +45,13 @@ enum Level {
 }
 
 impl LogArgs {
-    /// Whether what ends the program is an event of the logs. With --json alone, programs look for it
-    /// where every command has it.
+    /// Whether the final error is logged as an event. With --json alone it is printed as by every other
+    /// command.
     pub(crate) fn has_errors(&self, console: &Console) -> bool {
         matches!(self.log_format, Format::Json) || !console.is_json()
     }
 
-    /// From now on events are written.
+    /// Starts logging.
     pub(crate) fn start(&self, console: &Console) -> Result<()> {
         let level = match self.log_level {
             Some(Level::Error) => LevelFilter::ERROR,
@@ -76,16 +75,16 @@ impl LogArgs {
     }
 }
 
-/// What happens to connections. Those that end badly before they chose a volume, or cannot be let in,
-/// are `strangers`.
+/// Logs events of connections. `strangers` counts those that fail before they choose a volume, or that
+/// cannot be accepted.
 pub(crate) fn connection(event: &Event<'_>, strangers: &Failures) {
     match event {
         Event::Served { peer, name, is_encrypted } => {
             info!(%peer, volume = name, tls = is_encrypted, "a client uses a volume");
         }
         Event::Ended { peer, name, error: None } => match name {
-            Some(name) => info!(%peer, volume = name, "a client has gone"),
-            None => debug!(%peer, "a client has gone that chose no volume"),
+            Some(name) => info!(%peer, volume = name, "a client disconnected"),
+            None => debug!(%peer, "a client disconnected without choosing a volume"),
         },
         Event::Ended { peer, name: Some(name), error: Some(error) } => {
             warn!(%peer, volume = name, %error, "a connection ended");
@@ -101,17 +100,17 @@ pub(crate) fn connection(event: &Event<'_>, strangers: &Failures) {
         }
         Event::NotAccepted { error } => {
             if let Some(silent) = strangers.pass(Instant::now()) {
-                warn!(%error, silent, "a client could not be let in");
+                warn!(%error, silent, "a client could not be accepted");
             }
         }
         _ => {}
     }
 }
 
-/// Failures of one kind, of which a client may cause as many as it likes.
+/// Failures of one kind, of which a client may cause any number.
 pub(crate) struct Failures {
     told: Mutex<Told>,
-    /// What is said of those that were not told.
+    /// The message for failures that were not logged singly.
     further: &'static str,
 }
 
@@ -119,22 +118,22 @@ pub(crate) struct Failures {
 struct Told {
     since: Option<Instant>,
     count: u32,
-    /// Those that were not told since the last that was.
+    /// Failures since the last logged one.
     silent: u64,
 }
 
 impl Failures {
-    /// Those of requests.
+    /// Failures of requests.
     pub(crate) fn of_requests() -> Self {
         Self { told: Mutex::default(), further: "further requests failed" }
     }
 
-    /// Those of clients that have not chosen a volume: anybody who reaches the server.
+    /// Failures of clients that have not chosen a volume: any client that reaches the server.
     pub(crate) fn of_strangers() -> Self {
-        Self { told: Mutex::default(), further: "further connections ended, or were not let in" }
+        Self { told: Mutex::default(), further: "further connections ended, or were not accepted" }
     }
 
-    /// Tells of a request for bytes of `volume` that failed, unless there are too many.
+    /// Logs a failed request for bytes of `volume`, unless there are too many.
     pub(crate) fn tell(
         &self,
         volume: &str,
@@ -151,7 +150,7 @@ impl Failures {
         }
     }
 
-    /// Tells how many were not told, once the time for it has come, though none comes any more.
+    /// Logs how many were not logged singly, when the span is over, even if no further failure occurs.
     pub(crate) fn tell_silent(&self) {
         if let Some(silent) = self.due(Instant::now()) {
             warn!(silent, "{}", self.further);
@@ -170,14 +169,14 @@ impl Failures {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many were not told, if some were and the span is over in which they were too many.
+    /// How many were not logged singly, if any, once the span is over.
     fn due(&self, now: Instant) -> Option<u64> {
         let mut told = self.told();
         let is_over = told.since.is_some_and(|since| now.duration_since(since) >= SPAN);
         (is_over && told.silent > 0).then(|| std::mem::take(&mut told.silent))
     }
 
-    /// How many were not told before this one, if it may be told.
+    /// How many were not logged before this one, if this one may be logged.
     fn pass(&self, now: Instant) -> Option<u64> {
         let mut told = self.told();
         if told.since.is_none_or(|since| now.duration_since(since) >= SPAN) {

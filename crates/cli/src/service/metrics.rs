@@ -1,4 +1,4 @@
-//! What is told of a pool that is served, in the words of docs/volumes.md.
+//! The metrics of a served pool, which docs/volumes.md describes.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,17 +13,17 @@ use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
-/// How old the count of a table may be: it takes a pass over all of its memory.
+/// How old the count of a table may be: counting reads all of its memory.
 const COUNT_EVERY: Duration = Duration::from_secs(60);
 
-/// Chains of the table that are walked to tell how long they are.
+/// Size of the sample of the table's chains whose lengths are measured.
 const CHAINS: usize = 4096;
 
-/// Chains of so many entries and more are told of together: where the mean is eight, four of a million
-/// are so long.
+/// Chains with at least this many entries are counted together. At a mean of eight, four of a million are
+/// this long.
 const LONG_CHAIN: usize = 24;
 
-/// Puts together what is known at the moment; nothing is kept for it while nobody asks.
+/// Computes the current metrics on request; it collects nothing between requests.
 pub(crate) struct Metrics(Registry);
 
 impl Metrics {
@@ -46,11 +46,11 @@ struct Collected {
     pool: Pool,
     exports: ExportList,
     measurements: Arc<Measurements>,
-    /// What is in the table, and when it was counted.
+    /// The content of the table, and when it was counted.
     counted: Mutex<Option<(Instant, Counted)>>,
 }
 
-/// What is in the table of fingerprints.
+/// The content of the table of fingerprints.
 #[derive(Clone)]
 struct Counted {
     entries: u64,
@@ -90,9 +90,9 @@ impl Collector for Collected {
         pool(&mut page, &sums)?;
         table(&mut page, &sums, &self.counted())?;
         let is_stopped = u64::from(self.pool.stopped().is_some());
-        page.gauge("stopped", "Whether the pool takes no more changes", is_stopped)?;
+        page.gauge("stopped", "Whether the pool has stopped accepting changes", is_stopped)?;
         let connections = u64::from(self.exports.connections());
-        page.gauge("connections", "NBD clients that are served", connections)?;
+        page.gauge("connections", "Connected NBD clients", connections)?;
         requests(&mut page, &self.measurements)
     }
 }
@@ -113,30 +113,30 @@ impl Collected {
 
 fn pool(page: &mut Page<'_, '_>, sums: &Statistics) -> fmt::Result {
     let ratio = |of: u64, by: u64| if by == 0 { 1.0 } else { of as f64 / by as f64 };
-    page.gauge("volumes", "Volumes, with snapshots", sums.volumes)?;
-    page.gauge("snapshots", "Volumes that are read-only", sums.snapshots)?;
-    page.gauge("mapped_bytes", "Bytes of blocks that are no holes", sums.mapped_bytes)?;
-    page.gauge("pages", "Distinct pages that blocks are", sums.pages)?;
-    page.gauge("page_bytes", "Bytes that these take in containers", sums.page_bytes)?;
+    page.gauge("volumes", "Volumes, including snapshots", sums.volumes)?;
+    page.gauge("snapshots", "Read-only volumes", sums.snapshots)?;
+    page.gauge("mapped_bytes", "Bytes of blocks that are not holes", sums.mapped_bytes)?;
+    page.gauge("pages", "Distinct pages in use", sums.pages)?;
+    page.gauge("page_bytes", "Bytes of these pages in containers", sums.page_bytes)?;
     page.gauge("container_bytes", "Bytes of containers on disk", sums.container_bytes)?;
-    let help = "Bytes of containers that compacting would give back";
+    let help = "Bytes of containers that a compaction would free";
     page.gauge("reclaimable_bytes", help, sums.reclaimable_bytes)?;
-    let help = "Containers that cannot be read, or of which a page is known to be lost";
+    let help = "Containers that cannot be read or have lost pages";
     page.gauge("damaged_containers", help, sums.damaged_containers)?;
-    page.gauge("journal_bytes", "Bytes of the journal since the checkpoint", sums.journal_bytes)?;
+    page.gauge("journal_bytes", "Bytes of the journal after the checkpoint", sums.journal_bytes)?;
     if let Some(quota) = sums.quota {
-        page.gauge("quota_bytes", "Bytes that containers may have", quota)?;
+        page.gauge("quota_bytes", "Maximum bytes of containers", quota)?;
     }
     let deduplication = ratio(sums.mapped_blocks, sums.pages);
-    page.ratio("deduplication_ratio", "Mapped blocks for each page", deduplication)?;
+    page.ratio("deduplication_ratio", "Mapped blocks per page", deduplication)?;
     let compression = ratio(sums.new_bytes, sums.new_stored_bytes);
-    let help = "Bytes for each stored one, of pages that came since the start";
+    let help = "Bytes per stored byte, of pages written since the start";
     page.ratio("compression_ratio", help, compression)?;
     let reduction = ratio(sums.mapped_bytes, sums.container_bytes);
-    page.ratio("total_reduction", "Mapped bytes for each byte of containers", reduction)?;
+    page.ratio("total_reduction", "Mapped bytes per byte of containers", reduction)?;
     page.counters(
         "written_pages",
-        "Whole pages that were written, by what became of them",
+        "Whole pages written, by outcome",
         "kind",
         [
             ("known", sums.known_pages),
@@ -154,18 +154,18 @@ fn pool(page: &mut Page<'_, '_>, sums: &Statistics) -> fmt::Result {
 fn table(page: &mut Page<'_, '_>, sums: &Statistics, counted: &Counted) -> fmt::Result {
     page.gauge("table_entries", "Fingerprints in the table, up to a minute ago", counted.entries)?;
     let capacity = sums.table_capacity as u64;
-    page.gauge("table_capacity", "Fingerprints that the table has memory for", capacity)?;
+    page.gauge("table_capacity", "Maximum fingerprints in the table", capacity)?;
     page.gauge("table_buckets", "Buckets of the table", sums.table_buckets as u64)?;
     if let Some(chains) = &counted.chains {
-        let help = "Chains with so many entries, of a sample, up to a minute ago";
+        let help = "Chains with this many entries, in a sample, up to a minute ago";
         page.lengths("table_chains", help, chains)?;
     }
-    let help = "New pages that the table had no room for: they are not found again";
+    let help = "New pages that did not fit in the table and are not found again";
     page.counter("unindexed_pages", help, sums.unindexed_pages)?;
     let counters = sums.table_counters;
-    let help = "Walks along a chain that a Bloom filter caused for nothing";
+    let help = "Chain walks after a false positive of a Bloom filter";
     page.counter("table_false_positives", help, counters.false_positives)?;
-    page.counter("table_rebuilt_filters", "Filters made anew", counters.rebuilt_filters)
+    page.counter("table_rebuilt_filters", "Rebuilt filters", counters.rebuilt_filters)
 }
 
 fn requests(page: &mut Page<'_, '_>, measurements: &Measurements) -> fmt::Result {
@@ -180,7 +180,7 @@ fn requests(page: &mut Page<'_, '_>, measurements: &Measurements) -> fmt::Result
             errors.encode_family(&labels)?.encode_counter::<NoLabelSet, _, f64>(&count, None)?;
         }
     }
-    let help = "How long the pool took for a request";
+    let help = "Time that the pool took for a request";
     let mut seconds = page.metric("request_duration_seconds", help, MetricType::Histogram)?;
     for (operation, measured) in &all {
         let bounds = LATENCIES.iter().map(Duration::as_secs_f64).chain([f64::MAX]);

@@ -1,14 +1,14 @@
-//! What `onefold serve` runs beside the NBD server: metrics for who watches it, and requests of
-//! `onefold volume`, which cannot have the pool meanwhile.
+//! Services of `onefold serve` in addition to the NBD server: metrics for monitoring, and requests of
+//! `onefold volume`, which cannot open the pool while the server uses it.
 //!
-//! | file | what it is |
+//! | file | content |
 //! | --- | --- |
-//! | request.rs | what can be asked of a pool, done by whoever has it |
-//! | control.rs | the socket on which a server is asked |
-//! | metrics.rs | what is told of a pool that is served |
-//! | http.rs | who asks for that |
-//! | logs.rs | what is said of what happens |
-//! | systemd.rs | sockets from systemd, and what it is told |
+//! | request.rs | requests to a pool, and their execution |
+//! | control.rs | the control socket, on which a server receives requests |
+//! | metrics.rs | the metrics of a served pool |
+//! | http.rs | the HTTP endpoint for metrics |
+//! | logs.rs | the log of events |
+//! | systemd.rs | sockets from systemd, and notifications to it |
 
 pub(crate) mod control;
 pub(crate) mod http;
@@ -22,7 +22,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use tokio::runtime::{Builder, Runtime};
 
-/// How long requests that are under way at the end may take.
+/// How long requests in flight may take at the end.
 const LINGER: Duration = Duration::from_secs(1);
 
 /// Where both listen: a thread that moves bytes, and some that may wait for the pool.

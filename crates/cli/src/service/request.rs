@@ -1,5 +1,5 @@
-//! What can be asked of a pool, and the answers: done here by a command that has the pool, or by
-//! whoever serves it.
+//! Requests to a pool and their answers. A command that has opened the pool executes them itself;
+//! otherwise the server of the pool does.
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use indicatif::HumanBytes;
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::count::count;
 
-/// What can be asked.
+/// A request to a pool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum Request {
@@ -20,7 +20,7 @@ pub(crate) enum Request {
         name: String,
         size: u64,
         block_size: u32,
-        /// What must name the pool's pages, and compress them.
+        /// The fingerprint and the compression that the pool must have.
         fingerprint: Option<Fingerprint>,
         compression: Option<Compression>,
     },
@@ -61,7 +61,7 @@ pub(crate) enum Request {
     Compact,
 }
 
-/// What names pages.
+/// The fingerprint that identifies pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Fingerprint {
@@ -79,7 +79,7 @@ impl Fingerprint {
     }
 }
 
-/// How new pages are compressed.
+/// The compression of new pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Compression {
@@ -100,11 +100,11 @@ impl Compression {
     }
 }
 
-/// What came of it.
+/// The result of a request.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "answer", content = "value", rename_all = "snake_case")]
 pub(crate) enum Answer {
-    /// Nothing yet: another answer follows when it has.
+    /// The request has begun; another answer follows.
     Begun,
     Done,
     Volumes(Vec<Shown>),
@@ -113,7 +113,7 @@ pub(crate) enum Answer {
     Scrubbed(ShownScrub),
     Sums(Sums),
     GaveBack(u64),
-    /// Why not: an error, then its causes.
+    /// An error, then its causes.
     Refused(Vec<String>),
 }
 
@@ -163,7 +163,7 @@ impl From<VolumeInfo> for Shown {
     }
 }
 
-/// A volume with what it has alone, in JSON.
+/// A volume with the pages that only it uses, in JSON.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ShownDetails {
     #[serde(flatten)]
@@ -199,17 +199,17 @@ impl From<VolumeDetails> for ShownDetails {
     }
 }
 
-/// What a check found, in JSON.
+/// The findings of a check, in JSON.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ShownCheck {
     pub(crate) pages: u64,
-    /// Pages that were not compared, because they changed meanwhile.
+    /// Pages that were not compared, because they changed during the check.
     pub(crate) changed: u64,
     pub(crate) problems: Vec<String>,
     pub(crate) more: u64,
 }
 
-/// What a scrub found, in JSON.
+/// The findings of a scrub, in JSON.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ShownScrub {
     pub(crate) pages: u64,
@@ -276,19 +276,19 @@ fn ratio(of: u64, by: u64) -> f64 {
     if by == 0 { 1.0 } else { of as f64 / by as f64 }
 }
 
-/// Who offers the volumes of a pool to clients.
+/// The server that offers the volumes of a pool to clients.
 pub(crate) trait Offers {
-    /// Offers a volume that is there now.
+    /// Offers a new volume.
     fn offer(&self, name: &str) -> Result<()>;
 
-    /// Takes one back; if clients use it, only if `is_forced`.
+    /// Withdraws a volume; if clients use it, only if `is_forced`.
     fn take_back(&self, name: &str, is_forced: bool) -> Result<()>;
 
-    /// Whether there is time left, and somebody who waits for what is done. Where not, what takes long
-    /// stops at its next step.
+    /// Whether a long request should continue: there is time left and a client waits for the answer.
+    /// Otherwise the request stops at its next step.
     fn goes_on(&self) -> bool;
 
-    /// Whether the pool is open behind this request, so that what failed may still come about.
+    /// Whether the pool stays open after this request, so that a failed sync may still succeed later.
     fn is_serving(&self) -> bool;
 }
 
@@ -314,7 +314,7 @@ impl Offers for NotServed {
 }
 
 impl Request {
-    /// Whether it changes which volumes there are, or how long they are.
+    /// Whether it creates, deletes, renames or resizes volumes.
     pub(crate) fn is_change(&self) -> bool {
         matches!(
             self,
@@ -327,12 +327,12 @@ impl Request {
         )
     }
 
-    /// Whether it leaves the pool as it is.
+    /// Whether it changes nothing in the pool.
     pub(crate) fn only_reads(&self) -> bool {
         matches!(self, Self::List | Self::Info { .. } | Self::Check | Self::Scrub | Self::Stats)
     }
 
-    /// Does it in `pool`, whose volumes `offers` offers.
+    /// Executes the request in `pool`, whose volumes `offers` offers.
     pub(crate) fn perform(self, pool: &Pool, offers: &dyn Offers) -> Result<Answer> {
         match self {
             Self::Create { name, size, block_size, fingerprint, compression } => {
@@ -373,12 +373,12 @@ fn expect_as_made(
     compression: Option<Compression>,
 ) -> Result<()> {
     if fingerprint.is_some_and(|fingerprint| fingerprint.hash() != pool.hash()) {
-        bail!("the pool names its pages otherwise; leave out --fingerprint");
+        bail!("the pool has another fingerprint; leave out --fingerprint");
     }
     if compression.is_some_and(|compression| compression.codec() != pool.own_codec()) {
         bail!(
-            "the pool compresses its pages otherwise; leave out --compression here, and give it to \
-             `onefold serve`"
+            "the pool has another compression; leave out --compression here, and give it to `onefold \
+             serve`"
         );
     }
     Ok(())
@@ -395,8 +395,8 @@ fn resize(pool: &Pool, name: &str, size: u64, may_shrink: bool) -> Result<()> {
     let before = volume.size();
     if size < before && !may_shrink {
         bail!(
-            "volume '{name}' has {}: {} would lose what lies behind them; say --shrink if that is \
-             meant",
+            "volume '{name}' has {}: {} would lose all data after the new end; use --shrink if you want \
+             that",
             HumanBytes(before),
             HumanBytes(size)
         );
@@ -463,14 +463,14 @@ fn make(
     offers.offer(name)?;
     Err(error).with_context(|| {
         format!(
-            "volume '{name}' is there, but not durably: the next flush that succeeds makes it so"
+            "volume '{name}' exists, but is not durable yet: the next successful flush makes it durable"
         )
     })
 }
 
 fn info(pool: &Pool, offers: &dyn Offers, name: &str) -> Result<Answer> {
     let found = pool.details_while(name, || offers.goes_on())?;
-    let found = found.context("the server ends, and stopped the count of pages")?;
+    let found = found.context("the server is stopping, and stopped the count of pages")?;
     Ok(Answer::Volume(found.into()))
 }
 
@@ -479,7 +479,7 @@ fn check(pool: &Pool, offers: &dyn Offers) -> Result<Answer> {
         pool.check_while(|| offers.goes_on());
     ensure!(
         !is_stopped,
-        "the server ends, and stopped the check; problems found before: {}",
+        "the server is stopping, and stopped the check; problems found before: {}",
         problems.len() as u64 + more
     );
     Ok(Answer::Checked(ShownCheck { pages, changed, problems, more }))
@@ -489,7 +489,7 @@ fn scrub(pool: &Pool, offers: &dyn Offers) -> Result<Answer> {
     let scrubbed = pool.scrub_while(|| offers.goes_on());
     ensure!(
         !scrubbed.is_stopped,
-        "the server ends, and stopped the scrub after {}; lost pages found before: {}",
+        "the server is stopping, and stopped the scrub after {}; lost pages found before: {}",
         count(scrubbed.pages, "page", "pages"),
         scrubbed.bad.len() as u64 + scrubbed.more
     );
@@ -504,14 +504,14 @@ fn compact(pool: &Pool, offers: &dyn Offers) -> Result<Answer> {
     let gave_back = before.saturating_sub(pool.statistics().container_bytes);
     ensure!(
         !is_stopped,
-        "the server ends, and stopped the compaction; it gave back {} before",
+        "the server is stopping, and stopped the compaction; it freed {} before",
         HumanBytes(gave_back)
     );
     match why_left {
         None => Ok(Answer::GaveBack(gave_back)),
         Some(error) => Err(error).with_context(|| {
             format!(
-                "containers that could not be emptied: {left}; the others gave back {}",
+                "containers that could not be compacted: {left}; the others freed {}",
                 HumanBytes(gave_back)
             )
         }),
@@ -629,7 +629,10 @@ mod tests {
         create("a").perform(&pool, &server).unwrap_err();
         faults.add(Fault::new(Failure::Full).on(Operation::Append).times(2));
         let error = create("b").perform(&pool, &server).unwrap_err();
-        assert!(error.to_string().contains("volume 'b' is there, but not durably"), "{error:#}");
+        assert!(
+            error.to_string().contains("volume 'b' exists, but is not durable yet"),
+            "{error:#}"
+        );
         let copy = Request::Copy { from: "a".into(), to: "c".into(), is_snapshot: true };
         copy.perform(&pool, &server).unwrap_err();
         assert_eq!(*server.offered.borrow(), ["a", "b", "c"]);
@@ -680,7 +683,7 @@ mod tests {
         ] {
             let asked = server.asked.get();
             let error = request.perform(&pool, &server).unwrap_err().to_string();
-            assert!(error.contains("the server ends") && error.contains(word), "{error}");
+            assert!(error.contains("the server is stopping") && error.contains(word), "{error}");
             assert_eq!(server.asked.get(), asked + 1);
         }
         assert!(pool.statistics().reclaimable_bytes > 0, "it compacted all of them");
@@ -703,10 +706,10 @@ mod tests {
         volume.erase(12 * 4096..20 * 4096, Durability::OnReturn).unwrap();
         let name = "container-00000001";
         faults.add(Fault::new(Failure::Io).on(Operation::Open).named(name).times(u64::MAX));
-        for gave_back in ["KiB", "gave back 0 B"] {
+        for freed in ["KiB", "freed 0 B"] {
             let error = Request::Compact.perform(&pool, &NotServed).unwrap_err();
             let told = format!("{error:#}");
-            let parts = ["could not be emptied: 1;", gave_back, name];
+            let parts = ["could not be compacted: 1;", freed, name];
             assert!(parts.iter().all(|part| told.contains(part)), "{told}");
         }
     }

@@ -1,6 +1,5 @@
-//! What systemd gives a service and is told by it: sockets that listen already (`LISTEN_FDS`), and
-//! when the service is ready and when it stops (`NOTIFY_SOCKET`). See sd_listen_fds(3) and
-//! sd_notify(3).
+//! Sockets that systemd passes to a service (`LISTEN_FDS`), and notifications to systemd when the service
+//! is ready and when it stops (`NOTIFY_SOCKET`). See sd_listen_fds(3) and sd_notify(3).
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -12,17 +11,17 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 use anyhow::{Context, Result, ensure};
 use rustix::io::{FdFlags, fcntl_setfd};
 
-/// The first file that is handed over.
+/// The number of the first file descriptor that systemd passes.
 const FIRST: RawFd = 3;
 
-/// No service is given more sockets.
+/// The maximum number of sockets that are accepted.
 const MOST: usize = 1024;
 
-/// The sockets that systemd handed to this process. Call it once.
+/// The sockets that systemd passed to this process. Call it once.
 ///
 /// # Errors
 ///
-/// `LISTEN_FDS` is no number of files that are open.
+/// `LISTEN_FDS` is not a number, or more than the open files.
 pub(crate) fn inherited_sockets() -> Result<Vec<OwnedFd>> {
     let count = count_for(env::var_os("LISTEN_PID"), env::var_os("LISTEN_FDS"), std::process::id());
     let numbers = FIRST..FIRST + count? as RawFd;
@@ -38,7 +37,7 @@ pub(crate) fn inherited_sockets() -> Result<Vec<OwnedFd>> {
     Ok(numbers.map(|number| unsafe { OwnedFd::from_raw_fd(number) }).collect())
 }
 
-/// How many files were handed to process `own`, as the environment says.
+/// How many files the environment says were passed to process `own`.
 fn count_for(pid: Option<OsString>, count: Option<OsString>, own: u32) -> Result<usize> {
     let text = |value: &OsString| value.to_str().and_then(|text| text.parse::<u64>().ok());
     // what was meant for a parent is none of ours
@@ -52,11 +51,11 @@ fn count_for(pid: Option<OsString>, count: Option<OsString>, own: u32) -> Result
     Ok(found.with_context(expected)? as usize)
 }
 
-/// Where systemd waits for news of this service.
+/// The socket on which systemd receives notifications of this service.
 pub(crate) struct Supervisor(Option<(UnixDatagram, SocketAddr)>);
 
 impl Supervisor {
-    /// The one that `NOTIFY_SOCKET` names; nobody if it names none.
+    /// The socket that `NOTIFY_SOCKET` names, if any.
     pub(crate) fn of_environment() -> Result<Self> {
         let Some(name) = env::var_os("NOTIFY_SOCKET").filter(|name| !name.is_empty()) else {
             return Ok(Self(None));
@@ -67,12 +66,12 @@ impl Supervisor {
         Ok(Self(Some((socket, address))))
     }
 
-    /// Says that clients are let in.
+    /// Notifies that the service is ready.
     pub(crate) fn tell_ready(&self) -> Result<()> {
         self.tell("READY=1")
     }
 
-    /// Says that the end has begun.
+    /// Notifies that the service is stopping.
     pub(crate) fn tell_stopping(&self) -> Result<()> {
         self.tell("STOPPING=1")
     }
@@ -80,17 +79,17 @@ impl Supervisor {
     fn tell(&self, news: &str) -> Result<()> {
         let Some((socket, address)) = &self.0 else { return Ok(()) };
         let sent = socket.send_to_addr(news.as_bytes(), address);
-        sent.with_context(|| format!("systemd cannot be told {news}"))?;
+        sent.with_context(|| format!("cannot notify systemd of {news}"))?;
         Ok(())
     }
 }
 
-/// A path, or behind an `@` a name that no file has.
+/// A path, or an abstract name after an `@`.
 fn address_of(name: &OsStr) -> Result<SocketAddr> {
     match name.as_bytes() {
         [b'@', name @ ..] => Ok(SocketAddr::from_abstract_name(name)?),
         path => {
-            ensure!(path.starts_with(b"/"), "expected an absolute path, or a name behind an @");
+            ensure!(path.starts_with(b"/"), "expected an absolute path, or a name after an @");
             Ok(SocketAddr::from_pathname(name)?)
         }
     }

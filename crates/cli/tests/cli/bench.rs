@@ -313,7 +313,7 @@ fn two_runs_are_compared_and_what_is_not_the_same_is_said() {
     // as many of the intervals are narrow as the machine is quiet
     assert!(same.contains("0 slower, 0 faster"), "{same}");
     assert!(same.contains("of 7 intervals of 99 %, 0.1 are expected to miss"), "{same}");
-    assert!(same.contains("0 of 0 changes would stand"), "{same}");
+    assert!(same.contains("0 of 0 changes would remain significant"), "{same}");
     assert!(same.contains("on the same data: the same"), "{same}");
     let few = lab.ok("bench compare a.json few.json").stdout;
     assert!(few.contains("7 with too few rounds"), "{few}");
@@ -331,7 +331,7 @@ fn two_runs_are_compared_and_what_is_not_the_same_is_said() {
     record["results"][0]["entries"][0]["findings"]["metrics"]["chunks"] = 1.into();
     lab.write("b.json", record.to_string());
     let told = lab.ok("bench compare a.json b.json").stdout;
-    let stands = "1 of 1 change would stand";
+    let stands = "1 of 1 change would remain significant";
     for part in ["another machine", "0 slower, 1 faster", stands, "1 number differs", "chunks"] {
         assert!(told.contains(part), "{part}: {told}");
     }

@@ -43,7 +43,7 @@ fn what_is_kept_is_listed_and_removed_and_learnt_again() {
 #[test]
 fn what_is_not_there_or_not_told_apart_is_refused() {
     let lab = Lab::with_repository();
-    lab.run("cache remove abc").expect(1).says(&["nothing is kept", "'abc'"]);
+    lab.run("cache remove abc").expect(1).says(&["nothing is cached", "'abc'"]);
     lab.run("cache remove").expect(1).says(&["--all"]);
     for id in ["1", "2"] {
         fs::create_dir_all(lab.path(format!("cache/{id:0>32}"))).unwrap();

@@ -279,7 +279,7 @@ fn a_write_only_key_backs_up_and_does_nothing_else() {
     assert_eq!(removed["kept"], serde_json::json!([made["snapshot"]]));
     assert_eq!(lab.ok(&remove).json(), removed);
     let shown = lab.ok("key list --repo repo --password-file secret").stdout;
-    assert!(shown.contains("taken back"), "{shown}");
+    assert!(shown.contains("revoked"), "{shown}");
     let line = "backup --repo repo --key-file client.key version";
     lab.run(line).expect(12).says(&[&id, "was taken back", "hint:", "--write-only"]);
     let listed = lab.ok("snapshots --repo repo --password-file secret --json").json();
@@ -293,7 +293,7 @@ fn a_write_only_key_backs_up_and_does_nothing_else() {
     // With the repository gone, none is made for a client that can only write.
     for rest in ["", "--no-encryption"] {
         let line = format!("backup --init --repo nothing --key-file client.key {rest} version");
-        lab.run(&line).expect(1).says(&["cannot make one", "client.key"]);
+        lab.run(&line).expect(1).says(&["cannot create one", "client.key"]);
         assert!(!lab.path("nothing/config").exists());
     }
     let line = "backup --repo plain --key-file client.key version";

@@ -9,7 +9,7 @@ fn a_missing_repository_is_10_and_the_way_out_is_told() {
     let lab = Lab::new();
     for command in ["snapshots", "stats", "check", "ls latest", "diff 1 2", "backup ."] {
         let ran = lab.run(&format!("{command} --repo nowhere")).expect(10);
-        ran.says(&["no repository in 'nowhere'", "hint: make one with `onefold init nowhere`"]);
+        ran.says(&["no repository in 'nowhere'", "hint: create one with `onefold init nowhere`"]);
     }
     lab.run("restore --repo nowhere latest --target out").expect(10);
     assert!(!lab.path("out").exists() && !lab.path("nowhere").exists());
@@ -19,7 +19,7 @@ fn a_missing_repository_is_10_and_the_way_out_is_told() {
 fn what_is_no_repository_is_10() {
     let lab = Lab::new();
     fs::create_dir(lab.path("empty")).unwrap();
-    lab.run("snapshots --repo empty").expect(10).says(&["hint: make one"]);
+    lab.run("snapshots --repo empty").expect(10).says(&["hint: create one"]);
     lab.write("file", "x");
     lab.run("snapshots --repo file").expect(10).says(&["'file'", "no directory"]);
     lab.run("snapshots --repo file/below").expect(10);
@@ -28,7 +28,7 @@ fn what_is_no_repository_is_10() {
     }
     lab.write("restic/config", [0xa5; 155]);
     let ran = lab.run("snapshots --repo restic").expect(10);
-    ran.says(&["no repository in 'restic'", "not written by Onefold", "hint: name the place"]);
+    ran.says(&["no repository in 'restic'", "not written by Onefold", "hint: name the location"]);
     lab.write("documents/letter.txt", "x");
     lab.run("snapshots --repo documents").expect(10).says(&["documents"]);
     lab.run("backup --init --no-encryption --repo documents file")

@@ -147,8 +147,8 @@ fn snapshots_that_are_forgotten_by_id_are_named() {
 #[test]
 fn what_would_forget_too_much_is_refused() {
     let lab = lab();
-    lab.run("forget --repo repo").expect(1).says(&["nothing says what to keep"]);
-    lab.run("forget --repo repo --unsafe-allow-remove-all").expect(1).says(&["nothing says"]);
+    lab.run("forget --repo repo").expect(1).says(&["no rule says what to keep"]);
+    lab.run("forget --repo repo --unsafe-allow-remove-all").expect(1).says(&["no rule says"]);
     lab.run("forget --repo repo --host rhea --keep-tag none")
         .expect(1)
         .says(&["no snapshot of host rhea", "--unsafe-allow-remove-all"]);

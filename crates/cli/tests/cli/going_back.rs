@@ -33,7 +33,7 @@ fn go_back(lab: &Lab) {
 fn a_repository_that_went_back_is_13_until_it_is_believed() {
     let lab = with_newer_snapshot();
     go_back(&lab);
-    let says = ["the repository is not what it was", "older than it was", "hint: find out who"];
+    let says = ["the repository is not as this client", "older than it was", "hint: find out what"];
     for line in ["snapshots", "stats", "ls latest", "restore latest --target out"] {
         lab.run(&format!("{line} --repo repo")).expect(13).says(&says);
     }
@@ -61,7 +61,7 @@ fn a_repository_that_went_back_is_13_until_it_is_believed() {
 fn nothing_is_pruned_where_what_was_seen_cannot_be_had() {
     let lab = with_newer_snapshot();
     lab.write("no-folder", "x");
-    let warns = ["what is seen of the repository is not remembered"];
+    let warns = ["the state of the repository is not remembered"];
     let line = "--repo repo --state-dir no-folder";
     lab.run(&format!("prune {line}")).expect(1).says(&warns).says(&["nothing is pruned"]);
     lab.run(&format!("forget {line} --keep-last 1 --prune")).expect(1).says(&["nothing is pruned"]);
@@ -77,7 +77,7 @@ fn a_repair_settles_it_for_every_client() {
     lab.ok("snapshots --repo repo --state-dir elsewhere");
     go_back(&lab);
     let ran = lab.run("check --repo repo --repair").expect(0);
-    assert!(ran.stdout.contains("is settled"), "{ran:#?}");
+    assert!(ran.stdout.contains("was corrected"), "{ran:#?}");
     for state in ["state", "elsewhere", "nowhere"] {
         lab.ok(&format!("snapshots --repo repo --state-dir {state}"));
     }
@@ -115,6 +115,6 @@ fn a_memory_that_cannot_be_had_stops_nothing_and_is_complained_of() {
     for name in ["seen-1", "seen-2"] {
         fs::write(folder.join(name), "what no client wrote").unwrap();
     }
-    lab.ok("snapshots --repo repo").says(&["warning:", "begun anew"]);
+    lab.ok("snapshots --repo repo").says(&["warning:", "started again"]);
     assert!(lab.ok("snapshots --repo repo").stderr.is_empty());
 }

@@ -90,7 +90,7 @@ fn the_second_signal_stops_at_once() {
     let mut said = BufReader::new(child.stderr.take().unwrap());
     let mut line = String::new();
     said.read_line(&mut line).unwrap();
-    assert!(line.contains("a second signal stops at once"), "{line}");
+    assert!(line.contains("a second signal stops immediately"), "{line}");
     let asked = Instant::now();
     // It may have stopped already.
     let _ = kill_process(Pid::from_child(&child), Signal::INT);
@@ -199,5 +199,5 @@ fn a_dump_whose_reader_does_not_read_ends_at_a_signal() {
     signal(&child, Signal::TERM);
     let ran = Ran::of("dump", child.wait_with_output().unwrap()).expect(130);
     assert!(asked.elapsed() < AFTER_SIGNAL, "{:?}: {ran:#?}", asked.elapsed());
-    ran.says(&["stopping; what is written is not whole"]);
+    ran.says(&["stopping; the output is incomplete"]);
 }

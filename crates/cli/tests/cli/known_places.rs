@@ -97,7 +97,7 @@ fn a_clear_repository_where_an_encrypted_one_was_is_refused_without_the_flag() {
         "another repository",
         "encrypted",
         "not encrypted",
-        "its host reads",
+        "its host can read",
         &id,
     ]);
     assert!(!lab.path("disk/snapshots").exists());

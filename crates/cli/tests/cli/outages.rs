@@ -204,7 +204,7 @@ fn a_command_ends_with_one_error(outage: Outage, part: f64, service: &Service) {
         let is_untold = ran.stderr.contains("is there and whole");
         let (code, hint) = match is_untold {
             true if line.starts_with("backup") => (3, "run the command again"),
-            true => (1, "run it again: it tells of what it made"),
+            true => (1, "run it again: it records the snapshots"),
             false => (1, "run it again when the service can be reached"),
         };
         let reached = "cannot be reached; requests failed for 3 s";

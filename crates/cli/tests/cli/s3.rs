@@ -180,7 +180,9 @@ fn a_prune_that_may_not_delete_is_refused_or_harms_nothing() {
     client.lab.settle();
     client.ok("backup v");
     for line in ["prune --append-only", "forget --keep-last 1 --append-only"] {
-        free.run(line).expect(1).says(&["deletes, which --append-only forbids", "--dry-run"]);
+        free.run(line)
+            .expect(1)
+            .says(&["deletes objects, which --append-only forbids", "--dry-run"]);
         free.ok(&format!("{line} --dry-run"));
     }
     // The policy of the bucket forbids it, whatever the client asks for.

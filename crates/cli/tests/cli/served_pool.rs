@@ -636,7 +636,7 @@ fn what_happens_is_told_line_by_line_and_nothing_of_pages() {
         let mut disk = server.open("disk");
         disk.write(0, secret).unwrap();
         drop(disk);
-        server.hears("a client has gone");
+        server.hears("a client disconnected");
         assert_eq!(server.end(Signal::TERM).0, 0);
     }
     flip_bit(&lab.path("pool/container-00000001"), 100);
@@ -657,7 +657,7 @@ fn what_happens_is_told_line_by_line_and_nothing_of_pages() {
     UnixStream::connect(server.served.socket()).unwrap().write_all(&[0xff; 100]).unwrap();
     server.hears("a connection ended");
     drop(disk);
-    server.hears("a client has gone");
+    server.hears("a client disconnected");
     let (code, said) = server.end(Signal::TERM);
     assert_eq!(code, 0);
     // all of them are told or counted, however long they took
@@ -739,7 +739,7 @@ fn a_start_that_fails_is_told_once_in_the_words_that_were_asked_for() {
     let [said] = &said[..] else { panic!("{said:#?}") };
     assert_eq!((&said["type"], number(said, "code")), (&"error".into(), 11));
     let text = lab.run(line).expect(11).stderr;
-    assert_eq!(text.matches("one process has a pool at a time").count(), 1, "{text}");
+    assert_eq!(text.matches("one process uses a pool at a time").count(), 1, "{text}");
     assert_eq!(text.lines().count(), 1, "{text}");
     assert_eq!(server.end(Signal::TERM).0, 0);
 }

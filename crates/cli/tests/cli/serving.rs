@@ -213,7 +213,7 @@ fn a_pool_is_served_once_and_a_newer_one_not_at_all() {
     lab.ok("volume create --pool pool --size 1MiB disk");
     let mut served = Served::start(&lab);
     let second = lab.run("serve --pool pool --unix other");
-    second.expect(11).says(&["one process has a pool at a time"]);
+    second.expect(11).says(&["one process uses a pool at a time"]);
     served.client("disk").write(0, &[1; BLOCK]).unwrap();
     assert_eq!(served.signal(Signal::TERM), 0);
 

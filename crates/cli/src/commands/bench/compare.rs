@@ -14,12 +14,12 @@ use crate::output::Output;
 use crate::table;
 
 const AFTER_HELP: &str = "\
-A and B are written by `onefold bench run --json`. A speed counts as changed if the 99 % interval of
-the ratio (Hodges-Lehmann, by the Mann-Whitney test) lies more than 2 % from one; five rounds at
-least are needed in each run. It is the same if all of the interval lies within 2 %, and not clear
-otherwise. Of many intervals a few miss by chance; how many is said, and which changes stand if all
-are judged together (Holm, 5 %). What disturbed one of the runs from its beginning to its end cannot
-be told from a change: repeat the runs in turn if that matters.
+A and B are records of `onefold bench run --json`. A speed is reported as changed if the 99 % confidence
+interval of the ratio (Hodges-Lehmann, by the Mann-Whitney test) lies more than 2 % from one. It is the
+same if the whole interval lies within 2 %, and not clear otherwise. Each run needs at least five
+rounds. Of many intervals a few miss the true ratio by chance; the command prints the expected number,
+and which changes would remain significant if all are judged together (Holm, 5 %). It cannot distinguish a
+change from a disturbance that lasted for a whole run: repeat the runs alternately if that matters.
 
 Examples:
   onefold bench compare before.json after.json
@@ -27,7 +27,7 @@ Examples:
 
 With --json: one document with circumstances, speeds, findings, only_before and only_after.";
 
-/// Tell what changed between two runs, and what is noise
+/// Separate changes between two runs from noise
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub(super) struct Compare {
@@ -37,7 +37,7 @@ pub(super) struct Compare {
     /// The record of the second run
     #[arg(value_name = "B.json")]
     after: PathBuf,
-    /// Show what did not change too
+    /// Also show what did not change
     #[arg(long)]
     all: bool,
 }
@@ -92,7 +92,7 @@ fn lines(comparison: &Comparison, all: bool) -> Vec<String> {
         let changes = count(changes as u64, "change", "changes");
         let stand = speeds.iter().filter(|speed| speed.stands()).count();
         lines.push(format!(
-            "{stand} of {changes} would stand if all are judged together (Holm, {:.0} %)",
+            "{stand} of {changes} would remain significant if all are judged together (Holm, {:.0} %)",
             100.0 * TOGETHER
         ));
     }

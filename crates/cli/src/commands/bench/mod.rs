@@ -17,14 +17,14 @@ use crate::console::Console;
 use crate::exit::Exit;
 
 const AFTER_HELP: &str = "\
-Nothing here touches a repository. Times count on a machine that has nothing else to do.
+These commands use no repository. Run them on an idle machine: otherwise the times mean little.
 
 Examples:
   onefold bench recommend --data ~/Documents
   onefold bench run --data disk.img --mean 8KiB,16KiB --html report.html
   onefold bench compare before.json after.json";
 
-/// Measure which chunker suits which data
+/// Measure which chunker suits your data
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Bench {

@@ -29,11 +29,12 @@ const ROUNDS: u32 = 3;
 const MEANS: [usize; 6] = [4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10];
 
 const AFTER_HELP: &str = "\
-All PATHs are taken together, as they would be in one repository. Every algorithm cuts all of it, at
-each mean size. The data must have 100 chunks of the largest mean. What is compared is the bytes that a repository would keep, before compression:
-distinct chunks, and what recipes, footers and index take for each. Of the algorithms within 1 % of
-the fewest bytes, those within 10 % of the fastest are left, fingerprinting included; of these the
-one that keeps the fewest bytes is recommended. Fixed chunks must be clearly better than all others.
+All PATHs are measured together, as in one repository. Every algorithm cuts all data, at each mean
+size; the data must have at least 100 chunks of the largest mean. The command compares the bytes that a
+repository would store before compression: distinct chunks, and the bytes of recipes, footers and index
+for each. Of the algorithms within 1 % of the fewest bytes, it selects those within 10 % of the fastest,
+fingerprinting included. Of these it recommends the one with the fewest bytes. It recommends fixed
+chunks only if they are clearly better than all others.
 
 Examples:
   onefold bench recommend --data /srv/images
@@ -48,17 +49,17 @@ pub(super) struct Recommend {
     /// Files or folders to cut
     #[arg(long, value_name = "PATH", required = true, num_args = 1..)]
     data: Vec<PathBuf>,
-    /// The mean chunk sizes to try, 256 bytes or more; without it those from 4KiB to 128KiB that the
-    /// data have 100 chunks of
+    /// The mean chunk sizes to try, 256 bytes or more. The default is those from 4KiB to 128KiB of
+    /// which the data have at least 100 chunks
     #[arg(long, value_name = "BYTES", value_delimiter = ',', value_parser = mean)]
     mean: Vec<usize>,
-    /// Cut all files as one stream, as an archive of them would be, and not each by itself
+    /// Cut all files as one stream, like an archive, instead of separately
     #[arg(long, conflicts_with = "per_file")]
     one_stream: bool,
-    /// Cut each file by itself, as a backup does; this is the default
+    /// Cut each file separately, as a backup does; this is the default
     #[arg(long)]
     per_file: bool,
-    /// How much of the data is held in memory to measure speed
+    /// The amount of data held in memory to measure speed
     #[arg(long, value_name = "BYTES", default_value = "64MiB", value_parser = size::parse)]
     sample: usize,
 }
@@ -78,7 +79,7 @@ impl Recommend {
         tell_unreadable(source.unreadable(), console);
         let means = self.means(source.bytes())?;
         let listed = source.unreadable().len();
-        let watch = Bar::new(console, "the answer will be from what was measured")?;
+        let watch = Bar::new(console, "the answer will be based on what was measured so far")?;
         let results = run::run(&mut source, &self.plan(&means), &watch)?;
         drop(watch);
         tell_unreadable(&results.unreadable[listed..], console);
@@ -170,7 +171,7 @@ fn promise(word: &str, candidate: &Candidate) -> [String; 3] {
     [
         format!("{word}  --algorithm {algorithm} --min {min} --avg {avg} --max {max}"),
         format!(
-            "      dedup ratio {dedup_ratio:.3} at a mean of {mean:.0} bytes; {} to keep before \
+            "      dedup ratio {dedup_ratio:.3} at a mean of {mean:.0} bytes; {} to store before \
              compression",
             HumanBytes(*kept_bytes)
         ),

@@ -24,12 +24,12 @@ use crate::output::Output;
 use crate::{size, table};
 
 const AFTER_HELP: &str = "\
-Each PATH is measured by itself; a folder is the regular files below it, in the order of their
-paths. All of it is cut, in bounded memory, to tell duplicates and sizes. Speed is measured on a
-sample in memory, by one thread, and equal cut-points of all kernels are verified before. Chunkers
-asked for the same mean reach different ones; compare what they find with --equalise-mean.
+Each PATH is measured separately; a folder means the regular files below it, in the order of their
+paths. All data are cut, in bounded memory, to count duplicates and sizes. Speed is measured on a sample
+in memory, by one thread, after a check that all kernels find the same cut-points. Chunkers with the
+same target mean reach different means; use --equalise-mean to compare the duplicates they find.
 
-Ctrl-C ends the measurement, and what was measured until then is shown and written.
+Ctrl-C ends the measurement and shows and writes the results so far.
 
 Examples:
   onefold bench run --data disk.img --mean 8KiB,16KiB --html report.html
@@ -49,45 +49,45 @@ pub(super) struct Run {
     /// Files or folders to cut
     #[arg(long, value_name = "PATH", required = true, num_args = 1..)]
     data: Vec<PathBuf>,
-    /// The chunkers, `all` that a repository takes, or `presets` for those that cut as other
+    /// The chunkers: names, `all` that repositories accept, or `presets` for those that cut as other
     /// programs do
     #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "all")]
     #[arg(value_parser = schemes())]
     algorithms: Vec<SchemeChoice>,
-    /// The mean chunk sizes to ask for, 256 bytes or more
+    /// The target mean chunk sizes, 256 bytes or more
     #[arg(long, value_name = "BYTES", value_delimiter = ',', value_parser = mean)]
     #[arg(default_values = ["4KiB", "8KiB", "16KiB", "32KiB", "64KiB"])]
     mean: Vec<usize>,
-    /// Look for parameters with which all reach these means on the data
+    /// Search for parameters with which all chunkers reach these means on the data
     #[arg(long)]
     equalise_mean: bool,
-    /// Cut each file by itself
+    /// Cut each file separately
     #[arg(long)]
     per_file: bool,
-    /// Cut all files as one stream, as an archive of them would be: what is done if neither is
-    /// asked for; with both, each is measured
+    /// Cut all files as one stream, like an archive; this is the default. With --per-file, measure
+    /// both
     #[arg(long)]
     one_stream: bool,
-    /// The kernels whose speed is measured: `all` that run, or `auto` for the fastest
+    /// The kernels whose speed is measured: names, `all` that this CPU runs, or `auto` for the fastest
     #[arg(long, value_name = "K", value_delimiter = ',', default_value = "all")]
     #[arg(value_parser = kernels())]
     kernels: Vec<Choice<Kernel>>,
-    /// How often each is timed; with 0 there are no times
+    /// The number of timed rounds; 0 measures no speed
     #[arg(long, value_name = "N", default_value_t = FEWEST_ROUNDS)]
     rounds: u32,
-    /// Time cutting by so many threads too, and cutting in two stages
+    /// Also time cutting by this many threads, and cutting in two stages
     #[arg(long, value_name = "N", default_value = "1")]
     threads: NonZero<usize>,
-    /// How much of the data is held in memory to measure speed
+    /// The amount of data held in memory to measure speed
     #[arg(long, value_name = "BYTES", default_value = "128MiB", value_parser = size::parse)]
     sample: usize,
-    /// Leave out the time of fingerprinting
+    /// Do not measure fingerprinting
     #[arg(long)]
     no_fingerprints: bool,
-    /// Write everything as JSON to OUT, or to standard output instead of tables
+    /// Write all results as JSON to OUT, or to standard output instead of the tables
     #[arg(long, value_name = "OUT", num_args = 0..=1, default_missing_value = STANDARD_OUTPUT)]
     json: Option<PathBuf>,
-    /// Write a page with tables and plots to OUT, which any browser shows without a network
+    /// Write an HTML page with tables and plots to OUT; it needs no network
     #[arg(long, value_name = "OUT")]
     html: Option<PathBuf>,
 }
@@ -117,7 +117,7 @@ impl Run {
         results: &mut Vec<Results>,
         console: &Console,
     ) -> Result<()> {
-        let watch = Bar::new(console, "what was measured will be shown")?;
+        let watch = Bar::new(console, "the results so far will be shown")?;
         for source in sources {
             tell_unreadable(source.unreadable(), console);
             for borders in self.borders() {
@@ -315,7 +315,7 @@ fn entries(results: &Results) -> Vec<String> {
         lines.push("each was timed once: one round has no spread".into());
     }
     if results.entries.iter().any(is_odd) {
-        lines.push("!: misses the mean asked for by more than 5 %, and does not compare".into());
+        lines.push("!: misses the target mean by more than 5 %, and is not comparable".into());
     }
     if results.entries.iter().any(|entry| entry.findings.one_in > 1) {
         lines.push("unique chunks were too many to remember: ratios are estimates".into());
