@@ -134,7 +134,7 @@ impl Faults {
         self.lock().failed
     }
 
-    /// Counts a call; what fails it, if anything does, and whether it is done before.
+    /// Counts a call. Returns its failure, if any, and whether the call is executed before it fails.
     fn count_call(&self, operation: Operation, name: &str) -> Option<(Failure, bool)> {
         let mut plan = self.lock();
         *plan.calls.entry(operation).or_default() += 1;
@@ -164,7 +164,7 @@ pub struct Faulty<T> {
     inner: T,
     label: String,
     faults: Faults,
-    /// Shared with what syncs it from beside.
+    /// Shared with its syncer.
     poisoned: Arc<AtomicBool>,
 }
 

@@ -257,7 +257,7 @@ impl Folder for MemoryFolder {
         Ok(())
     }
 
-    /// Always the same: memory that is there holds what was written.
+    /// Always the same: memory never loses written bytes.
     fn mount(&self) -> Option<MountId> {
         Some(MountId { boot: *b"memory of a test", number: 0 })
     }

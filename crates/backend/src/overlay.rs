@@ -16,7 +16,7 @@ use crate::{BackendError, Folder, LocalFolder, Log, LogReader, MountId, Pages, S
 #[derive(Debug)]
 pub struct Overlay {
     below: LocalFolder,
-    /// What was opened to be written, or removed (`None`), since this was made.
+    /// Files that were opened for writing, or removed (`None`), since this was created.
     files: Mutex<BTreeMap<String, Option<Shared>>>,
 }
 
@@ -33,7 +33,7 @@ impl Overlay {
             return Ok(file.clone());
         }
         let below = match files.contains_key(name) {
-            // it was removed, and is made anew
+            // it was removed, and is created again
             true => None,
             false => match self.below.locked_reader(name) {
                 Err(error) if error.is_not_found() => None,
@@ -97,11 +97,11 @@ impl Folder for Overlay {
 #[derive(Clone)]
 struct Shared(Arc<RwLock<Content>>);
 
-/// The first bytes of a file below, and others behind them.
+/// The first bytes of a file below, followed by others.
 struct Content {
     name: String,
     below: Option<Box<dyn LogReader>>,
-    /// How many bytes of the file below count.
+    /// The number of valid bytes of the file below.
     kept: u64,
     above: Vec<u8>,
 }

@@ -88,7 +88,7 @@ pub enum Retry<'a> {
     },
     /// Every call has failed for a while. Reported once per outage.
     Outage {
-        /// What the last call came to.
+        /// The error of the last call.
         error: &'a BackendError,
         /// How much longer calls are retried.
         left: Duration,
@@ -123,7 +123,7 @@ pub struct Retrying<T> {
     /// State of the generator that draws the pauses.
     random: Mutex<u64>,
     outage: Mutex<Outage>,
-    /// What the last call came to before nothing was tried any more.
+    /// The error of the last call before retries ended.
     gone: OnceLock<Arc<BackendError>>,
     any_gone: AnyGone,
     stop: Stop,
@@ -141,7 +141,7 @@ pub struct AnyGone(Arc<AtomicBool>);
 struct Outage {
     /// Since when no call was answered.
     since: Option<Duration>,
-    /// What the last call came to.
+    /// The error of the last call.
     last: Option<Arc<BackendError>>,
     was_told: bool,
     /// When the last call before it was answered.
@@ -211,14 +211,14 @@ impl<T> Retrying<T> {
         }
     }
 
-    /// Whether the call may succeed a little later. An outage that has lasted too long breaks off calls,
-    /// too, that nobody asked to stop.
+    /// Whether the call may succeed a little later. An outage that has lasted too long also aborts calls
+    /// without a requested stop.
     fn may_pass(&self, error: &BackendError) -> bool {
         let is_interrupted = error.kind() == ErrorKind::Interrupted;
         error.may_retry() || is_interrupted && !self.stop.is_asked()
     }
 
-    /// Fails if nothing is tried any more.
+    /// Fails if nothing is retried any more.
     fn check_reachable(&self) -> Result<(), BackendError> {
         self.gone.get().map_or(Ok(()), |last| Err(self.unreachable(last)))
     }
@@ -228,11 +228,11 @@ impl<T> Retrying<T> {
         BackendError::Unreachable { place, tried, source: Arc::clone(last) }
     }
 
-    /// Takes note of an answer that is not tried again, and gives what the caller gets.
+    /// Records an answer that is not retried, and returns the caller's result.
     fn answered<R>(&self, answer: Result<R, BackendError>) -> Result<R, BackendError> {
         match &answer {
             Err(error) if error.kind() == ErrorKind::Interrupted => {
-                // It may be this outage that broke it off.
+                // This outage may have aborted it.
                 self.check_reachable()?;
             }
             // No request was made of it.
@@ -292,8 +292,8 @@ impl<T> Retrying<T> {
         }
     }
 
-    /// Takes note of a call that failed with `error`. Gives for how much longer calls are tried again,
-    /// and what says most of why they fail.
+    /// Records a call that failed with `error`. Returns how much longer calls are retried, and the error
+    /// that explains the failures best.
     fn note_failure(
         &self,
         error: &Arc<BackendError>,
@@ -312,7 +312,7 @@ impl<T> Retrying<T> {
         (self.policy.total.saturating_sub(now.saturating_sub(since)), Arc::clone(last))
     }
 
-    /// Ends all calls, those under way as well.
+    /// Ends all calls, including those in flight.
     fn give_up(&self, last: Arc<BackendError>) -> BackendError {
         let last = self.gone.get_or_init(|| last);
         self.any_gone.0.store(true, Ordering::SeqCst);
@@ -320,7 +320,7 @@ impl<T> Retrying<T> {
         self.unreachable(last)
     }
 
-    /// Tells of a call that began at `began` and failed.
+    /// Reports a call that began at `began` and failed.
     fn tell(&self, error: &BackendError, pause: Duration, began: Duration, left: Duration) {
         (self.on_retry)(Retry::Pause { error, pause });
         let mut outage = self.outage();
@@ -348,7 +348,7 @@ impl<T> Retrying<T> {
     }
 }
 
-/// What a call comes to that is not tried again after `error` because the caller was asked to stop.
+/// The result of a call that is not retried after `error` because a stop was requested.
 fn interrupted(error: &BackendError) -> BackendError {
     match error {
         BackendError::Io { name, operation, .. }
@@ -369,16 +369,16 @@ struct Patience {
     longest: Duration,
 }
 
-/// After this many failures in a round no new requests are made in it: the service may be gone.
+/// After this many failures in a round it makes no new requests: the service may be unreachable.
 const MAX_FAILED: usize = 8;
 
-/// Requests that are made together: those that failed before, and new ones.
+/// A round of concurrent requests: those that failed before, and new ones.
 struct Round<'a, 'b> {
     again: std::vec::IntoIter<(usize, Request)>,
     new: &'a mut Enumerate<&'b mut dyn Iterator<Item = Request>>,
-    /// By their number in this round: requests that were not answered yet.
+    /// Unanswered requests, by their number in this round.
     asked: HashMap<usize, (usize, Request)>,
-    /// Requests that may be made again.
+    /// Requests to retry.
     failed: Vec<(usize, Request, BackendError)>,
     was_answered: bool,
 }
@@ -392,7 +392,7 @@ impl<'a, 'b> Round<'a, 'b> {
         Self { again: again.into_iter(), new, asked, failed, was_answered: false }
     }
 
-    /// Makes the requests. Those that failed in a way that `may_pass` are kept.
+    /// Makes the requests, and keeps those that failed with an error that `may_pass`.
     fn make(
         &mut self,
         objects: &impl Objects,
@@ -418,7 +418,7 @@ impl<'a, 'b> Round<'a, 'b> {
         again.or_else(|| if self.failed.len() < MAX_FAILED { self.new.next() } else { None })
     }
 
-    /// The answer for the caller, unless the request may be made again.
+    /// The answer for the caller, unless the request is to be retried.
     fn answered(
         &mut self,
         number: usize,

@@ -27,15 +27,15 @@ struct Inner {
 
 #[derive(Debug, Default)]
 struct State {
-    /// When requests under way are broken off, if the stop was asked for.
+    /// When requests in flight are aborted after a requested stop.
     asked: Option<Instant>,
-    /// When requests under way are broken off though it was not.
+    /// When requests in flight are aborted without a requested stop.
     limit: Option<Instant>,
 }
 
 #[cfg(feature = "s3")]
 impl State {
-    /// When requests under way are broken off.
+    /// When requests in flight are aborted.
     fn end(&self) -> Option<Instant> {
         self.asked.into_iter().chain(self.limit).min()
     }
@@ -65,7 +65,7 @@ impl Stop {
         drop(waited.unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// Breaks off requests after `left`, though the stop is not asked for; never, if `None`.
+    /// Aborts requests after `left`, without a requested stop; never, if `None`.
     pub(crate) fn limit(&self, left: Option<Duration>) {
         let limit = left.map(|left| Instant::now() + left);
         self.change(|state| state.limit = limit);
@@ -85,7 +85,7 @@ impl Stop {
 
 #[cfg(feature = "s3")]
 impl Stop {
-    /// What comes of `what`, or nothing if it is broken off.
+    /// The result of `what`, or none if it is aborted.
     pub(crate) async fn unless_broken_off<F: Future>(&self, what: F) -> Option<F::Output> {
         use futures::future::{Either, select};
 
@@ -93,14 +93,14 @@ impl Stop {
             return None;
         }
         let (what, end) = (std::pin::pin!(what), std::pin::pin!(self.end()));
-        // Polled first, an answer that is there counts.
+        // Poll the answer first, so that it is used if it has arrived.
         match select(what, end).await {
             Either::Left((output, _)) => Some(output),
             Either::Right(_) => None,
         }
     }
 
-    /// Completes when requests under way are to be broken off.
+    /// Completes when requests in flight must be aborted.
     async fn end(&self) {
         let mut told = self.0.told.subscribe();
         loop {
@@ -108,7 +108,7 @@ impl Stop {
             let changed = told.changed();
             match end {
                 Some(end) if end <= Instant::now() => return,
-                // Whichever comes first, what counts now is looked at anew.
+                // After either of them, read the state again.
                 Some(end) => drop(tokio::time::timeout_at(end.into(), changed).await),
                 None => drop(changed.await),
             }

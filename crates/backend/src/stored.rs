@@ -15,22 +15,22 @@ use crate::name::{check_name, check_prefix};
 use crate::objects::check_size;
 use crate::{BackendError, ObjectInfo, Operation};
 
-/// What an attempt to put came to.
+/// The result of a put.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Put {
     /// The object is new.
     New,
-    /// The same bytes were there already.
+    /// The same object already existed.
     Same,
 }
 
-/// How a thread waits for what a store does.
+/// How a thread waits for an operation of a store.
 pub(crate) trait Wait {
-    /// What comes of `what`, or nothing if the wait was broken off.
+    /// The result of `what`, or none if the wait was aborted.
     fn wait<F: Future>(&self, what: F) -> Option<F::Output>;
 }
 
-/// Waits where nothing else is needed for the store to go on: on local disks and in memory.
+/// Waits for stores that need no runtime: on local disks and in memory.
 #[derive(Debug)]
 pub(crate) struct Here;
 
@@ -58,7 +58,7 @@ impl<S: ObjectStore, W: Wait> Stored<S, W> {
         }
     }
 
-    /// What a put came to that failed with `error` because there is an object of its name.
+    /// The result of a put that failed with `error` because its name is taken.
     pub(crate) fn taken(
         &self,
         name: &str,
@@ -68,7 +68,7 @@ impl<S: ObjectStore, W: Wait> Stored<S, W> {
         match self.holds(name, bytes)? {
             Some(true) => Ok(Put::Same),
             Some(false) => Err(error),
-            // Another put of the name is under way, or a delete was faster than the look.
+            // Another put of the name is in progress, or a delete was faster than the check.
             None => {
                 let busy = io::Error::new(io::ErrorKind::ResourceBusy, error);
                 Err(BackendError::from_cause(Operation::Put, name, &self.place, busy))
@@ -76,9 +76,8 @@ impl<S: ObjectStore, W: Wait> Stored<S, W> {
         }
     }
 
-    /// Puts where the store cannot be asked to put only what is not there: looks first. Of two
-    /// writers that put other bytes under one name at the same time, both may believe that they
-    /// have.
+    /// Puts in a store without conditional puts: checks the name first. If two writers concurrently put
+    /// different bytes under one name, both may succeed.
     #[cfg(feature = "s3")]
     pub(crate) fn put_unless_seen(&self, name: &str, bytes: Bytes) -> Result<Put, BackendError> {
         check_name(name)?;
@@ -189,8 +188,8 @@ impl<S: ObjectStore, W: Wait> Stored<S, W> {
         })
     }
 
-    /// Lists what `list` finds in a directory. Files that no put can have made, such as those of an
-    /// unfinished one, are left out.
+    /// Lists the objects that `list` finds in a directory, without files that are not objects, such as those
+    /// of unfinished puts.
     pub(crate) fn list_by(
         &self,
         prefix: &str,
@@ -212,7 +211,7 @@ impl<S: ObjectStore, W: Wait> Stored<S, W> {
         self.wait(Operation::Delete, name, self.remove(name))?
     }
 
-    /// Removes all of `names`, `width` at a time; gives those that may be there still, and why.
+    /// Removes all of `names`, `width` at a time; returns those that may still exist, and the error.
     #[cfg(feature = "s3")]
     pub(crate) fn delete_each(
         &self,
@@ -231,7 +230,7 @@ impl<S: ObjectStore, W: Wait> Stored<S, W> {
         }
     }
 
-    /// That the wait for a delete was broken off.
+    /// The error of a delete whose wait was aborted.
     #[cfg(feature = "s3")]
     fn not_deleted(&self, name: &str) -> (String, BackendError) {
         let operation = Operation::Delete;
@@ -245,7 +244,7 @@ impl<S: ObjectStore, W: Wait> Stored<S, W> {
         }
     }
 
-    /// Whether exactly `bytes` are stored under `name`, or `None` if nothing is.
+    /// Whether exactly `bytes` are stored under `name`; `None` if there is no object.
     pub(crate) fn holds(&self, name: &str, bytes: &Bytes) -> Result<Option<bool>, BackendError> {
         let same_size = self.size(name).map(|size| size == bytes.len() as u64);
         match same_size.and_then(|same| Ok(same && self.get(name)? == *bytes)) {
@@ -254,12 +253,12 @@ impl<S: ObjectStore, W: Wait> Stored<S, W> {
         }
     }
 
-    /// Passes `bytes` if there are as many as the store announced.
+    /// Returns `bytes` if their number is the announced one.
     fn whole(&self, name: &str, bytes: Bytes, announced: u64) -> Result<Bytes, BackendError> {
         if bytes.len() as u64 == announced {
             return Ok(bytes);
         }
-        let text = format!("{} bytes came, expected {announced}", bytes.len());
+        let text = format!("received {} bytes, expected {announced}", bytes.len());
         let cut = io::Error::new(io::ErrorKind::ConnectionAborted, text);
         Err(BackendError::from_cause(Operation::Get, name, &self.place, cut))
     }

@@ -11,12 +11,12 @@ pub(super) enum Fate {
     Mixed(Chance),
 }
 
-/// What becomes of one write.
+/// The fate of one write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WriteFate {
     Lost,
     Kept,
-    /// Only so many of its first bytes reached the disk.
+    /// Only this many of its first bytes reached the disk.
     Prefix(usize),
     /// The file's length did, and some of the sectors, drawn with `chance`.
     Sectors {

@@ -26,7 +26,7 @@ pub(super) struct FileSystem {
 struct Directory {
     durable: BTreeMap<String, Entry>,
     live: BTreeMap<String, Entry>,
-    /// What leads from `durable` to `live`, in order.
+    /// The changes from `durable` to `live`, in order.
     unsynced: Vec<NameChange>,
 }
 
@@ -78,7 +78,7 @@ impl FileSystem {
         self.directory(parent).add(name, Entry::File(file))
     }
 
-    /// Removes a name, if it is there.
+    /// Removes a name, if it exists.
     pub(super) fn unlink(&mut self, path: &str) {
         let (parent, name) = split(path);
         if let Some(directory) = self.directories.get_mut(parent) {
@@ -128,7 +128,7 @@ impl FileSystem {
         files
     }
 
-    /// What may be there after a power cut: a file system in which everything is durable.
+    /// A possible state after a power cut: a file system in which everything is durable.
     pub(super) fn after_power_cut(&self, fate: &mut Fate) -> Self {
         let mut after = Self { next_file: self.next_file, ..Self::new() };
         let mut found = vec![String::new()];

@@ -44,7 +44,7 @@ impl CrashObjects {
         Ok(())
     }
 
-    /// Makes a staging file beside `name`; others may be there from puts that did not finish.
+    /// Creates a staging file for `name`; unfinished puts may have left others.
     fn stage(&self, name: &str) -> Result<(FileId, String), BackendError> {
         let mut number = 1;
         loop {
@@ -110,7 +110,7 @@ impl CrashObjects {
         Ok(())
     }
 
-    /// What is left of a put once the name was found taken.
+    /// The end of a put whose name was found taken.
     fn put_again(&self, name: &str, bytes: &Bytes) -> Result<(), BackendError> {
         let path = path_of(name);
         let same = {

@@ -248,7 +248,7 @@ impl Pages for CrashPages {
             self.file.resize(len)?;
             return self.file.sync_file(Operation::Resize);
         }
-        // Part of a page may lie behind the last one; what is added must be zeros.
+        // Part of a page may follow the last one; added pages must be zeros.
         self.file.resize(self.file.len)?;
         self.file.resize(len)
     }

@@ -42,9 +42,9 @@ const UNFINISHED_FOR: Duration = Duration::from_secs(3600);
 pub struct LocalCache {
     all: LocalFolder,
     own: LocalFolder,
-    /// Bytes of a shard, of all owners, at most.
+    /// The maximum bytes of a shard, for all owners.
     shard_max: u64,
-    /// Of each shard, if something was put into it: its folder, and its bytes about, of all owners.
+    /// For each shard that was written: its folder, and its approximate bytes, for all owners.
     shards: [Mutex<Option<Shard>>; SHARDS],
 }
 
@@ -56,7 +56,7 @@ struct Shard {
 
 /// A file of a shard, of any owner.
 struct Found {
-    /// When it was used last, in seconds and nanoseconds since 1970.
+    /// Its last use, in seconds and nanoseconds since 1970.
     used: (i64, i64),
     len: u64,
     folder: usize,
@@ -64,7 +64,7 @@ struct Found {
 }
 
 impl LocalCache {
-    /// Below this folder of an owner its copies lie.
+    /// The folder of an owner's copies.
     pub const FOLDER: &str = "objects";
 
     /// The cache of `owner` in the folder `root`, which holds at most `max` bytes for all owners together.
@@ -90,7 +90,7 @@ impl LocalCache {
             if len > max {
                 return Ok(None);
             }
-            // It is used as long as it is read, and another process may remove it meanwhile.
+            // The file stays readable even if another process removes it.
             let now = Timestamps {
                 last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
                 last_modification: Timespec { tv_sec: 0, tv_nsec: UTIME_NOW },
@@ -126,7 +126,7 @@ impl LocalCache {
             }
         };
         match write(&shard.folder, name, bytes) {
-            // Somebody emptied the cache since it was opened.
+            // The cache was emptied since it was opened.
             Err(error) if error.is_not_found() => return Ok(()),
             written => written?,
         }
@@ -147,8 +147,8 @@ impl LocalCache {
         }
     }
 
-    /// Removes the files of a shard that were used longest ago, of all owners, until it has room
-    /// again; the bytes that stay.
+    /// Removes the least recently used files of a shard, of all owners, until it has room again, and returns
+    /// the remaining bytes.
     fn evict(&self, shard: usize) -> Result<u64, BackendError> {
         let (folders, mut found) = self.found(shard)?;
         found.sort_unstable_by_key(|found| found.used);
@@ -165,8 +165,8 @@ impl LocalCache {
         Ok(bytes)
     }
 
-    /// The folders of a shard, one of each owner, and the files in them. Those that a dead process
-    /// left unfinished are removed.
+    /// The folders of a shard, one for each owner, and their files. Removes unfinished files of dead
+    /// processes.
     fn found(&self, shard: usize) -> Result<(Vec<LocalFolder>, Vec<Found>), BackendError> {
         let (mut folders, mut all) = (Vec::new(), Vec::new());
         for owner in self.all.names_of(FileType::Directory)? {

@@ -18,7 +18,7 @@ use crate::{BackendError, Operation};
 pub(super) struct Directory {
     file: File,
     path: PathBuf,
-    /// Whether nothing is used that another user owns, or may exchange.
+    /// Whether files that another user owns or may exchange are refused.
     is_private: bool,
 }
 
@@ -31,7 +31,7 @@ impl Directory {
         Ok(Self { file, path, is_private: false })
     }
 
-    /// The directory at `path`, in which nothing is used that another user owns.
+    /// The directory at `path`, in which files of other users are refused.
     ///
     /// # Errors
     /// [`BackendError::Untrusted`] if `path` is a symbolic link, if the directory belongs to a user
@@ -93,7 +93,7 @@ impl Directory {
         if owner != 0 && owner != geteuid().as_raw() {
             return untrusted(format!("it belongs to user {owner}"));
         }
-        // With the sticky bit, as in /tmp, nobody can exchange what is another's.
+        // With the sticky bit, as in /tmp, users cannot exchange files of other users.
         if metadata.is_dir() && mode & 0o002 != 0 && mode & 0o1000 == 0 {
             return untrusted("every user may write to it".into());
         }

@@ -41,7 +41,7 @@ pub(super) fn files_below(
     Ok(())
 }
 
-/// The length in bytes of the file that `entry` names, or `None` if it is gone.
+/// The length in bytes of the file that `entry` names, or `None` if it was removed.
 pub(super) fn len_of(entry: &DirEntry) -> io::Result<Option<u64>> {
     let metadata = match entry.metadata() {
         Ok(metadata) if metadata.is_symlink() => fs::metadata(entry.path()),

@@ -84,8 +84,8 @@ impl LocalReader {
         Ok(Self { len: metadata.len(), ..self })
     }
 
-    /// The same file, locked against whoever would own it, and as long as it is then: until now an
-    /// owner may have changed it. Where a file system has no locks it is not locked.
+    /// The same file, locked against owners, with its length under the lock: before it an owner may have
+    /// changed it. If the file system has no locks, the file is not locked.
     pub(super) fn locked(self) -> Result<Self, BackendError> {
         match self.file.try_lock_shared() {
             Ok(()) => self.measured(),

@@ -97,7 +97,7 @@ impl LocalObjects {
         reserve::fill(&self.root).map_err(error)
     }
 
-    /// Frees room for an object of `len` bytes, if it may have any and there is any.
+    /// Frees space for an object of `len` bytes, if it may use the reserve and the reserve has any.
     fn spend_reserve(&self, len: usize) -> Result<bool, BackendError> {
         if !self.frees.load(Ordering::Relaxed) || len as u64 > reserve::MAX_OBJECT {
             return Ok(false);
@@ -122,7 +122,7 @@ impl LocalObjects {
         }
     }
 
-    /// Makes the directories of `name`, durable whoever made them.
+    /// Creates the missing directories of `name`, and makes all of them durable.
     ///
     /// Each is synced into its parent once per handle, even if it exists: another process may
     /// have made it and be dead, or not have come to its sync yet.
@@ -150,8 +150,8 @@ impl LocalObjects {
         sync_directory(parent_of(&path))
     }
 
-    /// Makes what a listing of `prefix` shows durable: every directory in which a name was found
-    /// is synced, and that of the prefix, from which a name may have been deleted.
+    /// Makes a listing of `prefix` durable: syncs every directory in which a name was found, and that of the
+    /// prefix, from which a name may have been deleted.
     fn sync_names<'n>(
         &self,
         prefix: &str,
@@ -294,8 +294,8 @@ impl Identity {
     }
 }
 
-/// Makes a directory, for nobody but its owner, and those above it where they are missing, which are
-/// as open as the umask lets them be. Each is durable on return; one that is there stays as it is.
+/// Creates a directory that only its owner can access, and missing directories above it with the mode of the
+/// umask. Each is durable on return; an existing one does not change.
 pub(super) fn make_durably(path: &Path) -> io::Result<()> {
     make_with(path, 0o700)
 }

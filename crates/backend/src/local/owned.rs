@@ -20,13 +20,13 @@ use crate::{BackendError, Operation, Reserved, Syncer};
 #[derive(Debug)]
 pub(super) struct OwnedFile {
     shared: Arc<Shared>,
-    /// How much of the file counts.
+    /// The valid length of the file.
     len: u64,
-    /// Whether an append that failed left bytes behind that.
+    /// Whether a failed append left bytes after it.
     has_tail: bool,
 }
 
-/// What a handle has in common with what syncs it from beside.
+/// The state that a handle shares with its syncer.
 #[derive(Debug)]
 struct Shared {
     file: File,
@@ -71,7 +71,7 @@ impl OwnedFile {
         self.len
     }
 
-    /// Leaves the end out of account, without removing it.
+    /// Ignores the end, without removing it.
     pub(super) fn ignore_after(&mut self, len: u64) {
         self.len = self.len.min(len);
     }
@@ -85,7 +85,7 @@ impl OwnedFile {
             .map_err(|cause| BackendError::from_file(Operation::Read, &self.shared.path, cause))
     }
 
-    /// Writes over bytes that are there.
+    /// Overwrites existing bytes.
     pub(super) fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<(), BackendError> {
         self.shared.check(Operation::Write)?;
         self.inside(offset..offset.saturating_add(bytes.len() as u64))?;
@@ -105,9 +105,9 @@ impl OwnedFile {
             self.has_tail = false;
         }
         if let Err(cause) = file.write_all_at(bytes, offset) {
-            // What did get written would be taken for part of the log by the next to open it. If
-            // it cannot be removed it is the torn tail that every reader of a log expects, as long
-            // as nothing shorter is written over it.
+            // The next owner would treat the written bytes as part of the log. If they cannot be
+            // removed, they are a torn tail, which every reader of a log expects, as long as nothing
+            // shorter overwrites them.
             self.has_tail = file.set_len(offset).is_err();
             return Err(failed(cause));
         }
@@ -115,12 +115,12 @@ impl OwnedFile {
         Ok(offset)
     }
 
-    /// Has the file system keep room for `bytes` behind the end, and gives back what it kept beyond.
+    /// Preallocates space for `bytes` after the end, and releases any space beyond.
     pub(super) fn reserve(&mut self, bytes: u64) -> Reserved {
         if self.shared.check(Operation::Resize).is_err() {
             return Reserved::Never;
         }
-        // What is to be kept is bytes that nobody reads, and no error loses any.
+        // The preallocated bytes are never read, so no error loses data.
         let asked = match bytes {
             0 => self.shared.file.set_len(self.len).map_err(|_| Errno::IO),
             _ => fallocate(&self.shared.file, FallocateFlags::KEEP_SIZE, self.len, bytes),
@@ -142,7 +142,7 @@ impl OwnedFile {
         Ok(())
     }
 
-    /// Cuts off the end; durable on return.
+    /// Truncates the file; durable on return.
     pub(super) fn shrink(&mut self, len: u64) -> Result<(), BackendError> {
         self.shared.check(Operation::Resize)?;
         self.inside(0..len)?;

@@ -17,18 +17,17 @@ use super::sync_directory;
 /// The file's name in its root.
 pub(super) const NAME: &str = "RESERVE";
 
-/// How many bytes are kept.
+/// The size of the reserve in bytes.
 pub(super) const LEN: u64 = 8 << 20;
 
-/// No longer object may use them: marks, fences and log entries are short, and what is copied to save
-/// space must not take the room in which those are written.
+/// The maximum length of an object that may use the reserve: marks, fences and log entries are short, and
+/// containers copied by a prune must not use the space for them.
 pub(super) const MAX_OBJECT: u64 = 1 << 20;
 
-/// So many bytes are freed for an object besides its own, for its directories and for what else is
-/// written meanwhile.
+/// Bytes that are freed in addition to the object's own, for its directories and for concurrent writes.
 const STEP: u64 = 1 << 20;
 
-/// Makes the file as long as there is room for, durably; whether it has all of its length.
+/// Durably extends the file as far as there is space, and returns whether it has its full length.
 pub(super) fn fill(root: &Path) -> io::Result<bool> {
     let path = root.join(NAME);
     let Some(file) = open(&path, true)? else { return Ok(false) };
@@ -54,8 +53,8 @@ pub(super) fn fill(root: &Path) -> io::Result<bool> {
     Ok(false)
 }
 
-/// Cuts the file, so that `bytes` and some more are free; whether there was anything to cut. Its last
-/// bytes go with the file itself, which frees its inode.
+/// Truncates the file, so that `bytes` and some more are free, and returns whether there was anything to
+/// free. With its last bytes the file itself is removed, which frees its inode.
 pub(super) fn spend(root: &Path, bytes: u64) -> io::Result<bool> {
     let path = root.join(NAME);
     let Some(file) = open(&path, false)? else { return Ok(false) };
@@ -70,7 +69,8 @@ pub(super) fn spend(root: &Path, bytes: u64) -> io::Result<bool> {
     Ok(true)
 }
 
-/// The file itself: none that a link stands for, and none that has another name, which would be cut.
+/// The file itself, without following links. A file with another name is refused, because it would be
+/// truncated.
 #[expect(clippy::disallowed_methods, reason = "its bytes mean nothing")]
 fn open(path: &Path, make: bool) -> io::Result<Option<File>> {
     // A pipe of this name would wait for its other end.
@@ -92,7 +92,7 @@ fn open(path: &Path, make: bool) -> io::Result<Option<File>> {
     Ok(Some(file))
 }
 
-/// How many of its bytes have blocks. A copy of a repository may have left some out.
+/// The number of its allocated bytes. A copy of a repository may have holes in it.
 fn kept(metadata: &Metadata) -> u64 {
     metadata.len().min(metadata.blocks() * 512)
 }

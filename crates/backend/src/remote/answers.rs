@@ -21,10 +21,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::client::{Client, Wire};
 use super::hedge::{Hedged, Queues};
 
-/// How much of an answer's text is kept.
+/// The maximum length of an answer's text that is kept.
 const MAX_TEXT: usize = 1_000;
 
-/// The service answered that it did not do what it was asked.
+/// The service refused a request.
 #[derive(Debug)]
 pub(super) struct Refusal {
     status: u16,
@@ -38,7 +38,7 @@ impl Refusal {
         HttpError::new(HttpErrorKind::Unknown, Self { status, text })
     }
 
-    /// Whether the service may do it a little later.
+    /// Whether the request may succeed a little later.
     pub(super) fn is_passing(&self) -> bool {
         match self.status {
             408 | 429 => true,
@@ -49,12 +49,12 @@ impl Refusal {
         }
     }
 
-    /// Whether the service does not implement what it was asked.
+    /// Whether the service does not implement the request.
     pub(super) fn is_unknown_request(&self) -> bool {
         self.status == 501 || self.text.contains("<Code>NotImplemented</Code>")
     }
 
-    /// Whether it is kept from `object_store`, which understands all others.
+    /// Whether it is hidden from `object_store`, which understands all others.
     fn is_ours(status: u16) -> bool {
         matches!(status, 400 | 408 | 429 | 500..)
     }
@@ -68,12 +68,12 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
-/// Makes clients whose refusals are errors, and whose slow reads are asked for again.
+/// Makes clients that turn refusals into errors and hedge slow reads.
 #[derive(Debug)]
 pub(super) struct CheckedConnector {
     pub(super) wire: Wire,
     pub(super) queues: Queues,
-    /// One permit for each request that may be under way.
+    /// One permit for each request that may be in flight.
     pub(super) permits: Arc<Semaphore>,
 }
 
@@ -98,7 +98,7 @@ struct Checked {
 impl HttpService for Checked {
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let permit = Arc::clone(&self.permits).acquire_owned().await;
-        let permit = permit.expect("nobody closes the semaphore");
+        let permit = permit.expect("the semaphore is never closed");
         let answer = self.service.call(request).await?;
         let status = answer.status().as_u16();
         if !Refusal::is_ours(status) {
@@ -111,7 +111,7 @@ impl HttpService for Checked {
     }
 }
 
-/// The body of an answer, whose request is under way until it is dropped.
+/// The body of an answer, whose request is in flight until the body is dropped.
 struct Permitted {
     body: HttpResponseBody,
     _permit: OwnedSemaphorePermit,

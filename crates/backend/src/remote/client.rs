@@ -20,7 +20,7 @@ use super::silence::Progress;
 use super::streams::{Incoming, Outgoing};
 use crate::usage::{RequestKind, Usage};
 
-/// What all requests to a service have in common.
+/// The state that all requests to a service share.
 #[derive(Clone, Debug)]
 pub(super) struct Wire {
     /// Time without a byte in either direction after which a request fails.
@@ -30,7 +30,7 @@ pub(super) struct Wire {
     /// Whether an upload in parts must not replace an object.
     pub(super) conditional_put: bool,
     pub(super) usage: Usage,
-    /// The URL of the bucket. Requests to its host are counted; those to other hosts, which give
+    /// The URL of the bucket. Requests to its host are counted; those to other hosts, which provide
     /// credentials, are not.
     pub(super) bucket: Option<Url>,
 }
@@ -49,11 +49,11 @@ impl Wire {
         Self { usage, ..self.clone() }
     }
 
-    /// Counts a request. Its head is sent at once; what comes later waits for it.
+    /// Counts a request. Its head is sent without delay; later pieces wait for it.
     fn note_request(&self, request: &HttpRequest) {
         let query = request.uri().query().unwrap_or_default();
         self.usage.request(kind(request.method(), query));
-        // Only bodies that broke are asked for with a condition.
+        // Only requests that resume a body have a condition.
         if request.headers().contains_key(IF_MATCH) {
             self.usage.retry(1);
         }
@@ -143,8 +143,8 @@ fn for_reqwest(
     request
 }
 
-/// An error of the library for HTTP. Of kind Unknown are requests that could not be made, of kind Connect
-/// those of which nothing was sent.
+/// An error of the HTTP library. Kind Unknown means that the request could not be made, kind Connect that
+/// nothing of it was sent.
 pub(super) fn http_error(error: reqwest::Error) -> HttpError {
     let kind = match () {
         // A connection that took too long is both.
@@ -186,7 +186,7 @@ fn len(head: &HeaderMap) -> usize {
     head.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum()
 }
 
-/// Takes bandwidth for `bytes` that pass at once.
+/// Reserves bandwidth for `bytes` that pass together.
 fn reserve(limit: Option<&RateLimit>, bytes: usize) {
     if let Some(limit) = limit {
         limit.reserve(bytes, Instant::now().into_std());

@@ -25,20 +25,20 @@ use tokio::time::{Sleep, sleep, timeout};
 
 use crate::usage::Usage;
 
-/// A read is slow when its answer takes this many times the median to begin.
+/// A read is slow when the wait for its answer exceeds the median by this factor.
 const SLOW: u32 = 4;
 
-/// No read is slow before this time: a service nearby hesitates for other reasons.
+/// No read is treated as slow before this time: a nearby service hesitates for other reasons.
 const LEAST: Duration = Duration::from_millis(100);
 
-/// The median is that of this many answers; before there are a quarter of them, no read is slow.
+/// The median is over this many answers; before a quarter of them have arrived, no read is slow.
 const RECENT: usize = 32;
 
-/// For each of these reads one may be asked for again.
+/// One hedge is allowed per this many reads.
 const READS_PER_HEDGE: u64 = 50;
 
-/// Whether requests wait for others to end. Then the line is busy, and a second request would delay them.
-/// Clones are the same.
+/// Whether requests wait for others to end. Then the connection is busy, and a hedge would delay them. Clones
+/// share the state.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Queues(Arc<AtomicUsize>);
 
@@ -60,7 +60,7 @@ impl Queues {
 }
 
 impl Queue<'_> {
-    /// Takes note whether requests of this caller wait.
+    /// Records whether requests of this caller wait.
     pub(super) fn set(&mut self, is_waiting: bool) {
         match (self.is_waiting, is_waiting) {
             (false, true) => drop(self.queues.0.fetch_add(1, Ordering::Relaxed)),
@@ -77,7 +77,7 @@ impl Drop for Queue<'_> {
     }
 }
 
-/// A service whose slow reads are asked for again.
+/// A service whose slow reads are hedged.
 #[derive(Debug)]
 pub(super) struct Hedged<S> {
     service: S,
@@ -86,7 +86,7 @@ pub(super) struct Hedged<S> {
     watches_bodies: bool,
 }
 
-/// What decides whether a read is asked for again.
+/// Decides whether a read is hedged.
 #[derive(Debug)]
 struct Hedging {
     queues: Queues,
@@ -95,7 +95,7 @@ struct Hedging {
 }
 
 impl Hedging {
-    /// Whether a slow read may be asked for again now, which then counts.
+    /// Whether a slow read may be hedged now; counts the hedge.
     fn may_hedge(&self) -> bool {
         let may = self.queues.are_empty() && self.reads().take_hedge();
         if may {
@@ -109,7 +109,7 @@ impl Hedging {
     }
 }
 
-/// What is known of the reads so far.
+/// Statistics of the reads so far.
 #[derive(Debug, Default)]
 struct Reads {
     /// How long the last answers took to begin.
@@ -119,7 +119,7 @@ struct Reads {
 }
 
 impl Reads {
-    /// Takes note of an answer that began after `took`.
+    /// Records an answer that began after `took`.
     fn note(&mut self, took: Duration) {
         self.count += 1;
         if self.recent.len() == RECENT {
@@ -138,7 +138,7 @@ impl Reads {
         Some((SLOW * sorted[sorted.len() / 2]).max(LEAST))
     }
 
-    /// Whether one more read may be asked for again, which then counts.
+    /// Whether one more read may be hedged; counts the hedge.
     fn take_hedge(&mut self) -> bool {
         let may = self.hedges * READS_PER_HEDGE < self.count + READS_PER_HEDGE;
         self.hedges += u64::from(may);
@@ -173,7 +173,7 @@ impl<S: HttpService> HttpService for Hedged<S> {
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
             return self.service.call(request).await;
         }
-        // Only the rest of a body is asked for with a condition: that is not watched a second time.
+        // A request with a condition resumes a body, which is not hedged again.
         let is_watched = self.watches_bodies && !request.headers().contains_key(IF_MATCH);
         let start = Instant::now();
         let answer = self.read(request).await?;
@@ -185,12 +185,12 @@ impl<S: HttpService> HttpService for Hedged<S> {
     }
 }
 
-/// Whether the rest of a body can be asked for: its tag says that it is of the same object.
+/// Whether the rest of a body can be requested: a tag identifies the object.
 fn may_go_on(answer: &HttpResponse) -> bool {
     answer.status().is_success() && answer.headers().contains_key(ETAG)
 }
 
-/// A body that breaks where nothing more comes of it.
+/// A body that is broken off when it stalls.
 struct Watched {
     body: HttpResponseBody,
     hedging: Arc<Hedging>,
@@ -204,7 +204,7 @@ impl Watched {
         Self { body, hedging: Arc::clone(hedging), end: None, has_begun: false }
     }
 
-    /// Returns once silence is too long and the rest may be asked for again.
+    /// Returns when the silence is too long and the rest may be requested again.
     fn poll_stall(&mut self, context: &mut Context<'_>) -> Poll<()> {
         loop {
             let Some(end) = &mut self.end else {
@@ -235,7 +235,7 @@ impl Body for Watched {
             this.has_begun = true;
             return Poll::Ready(frame);
         }
-        // A body of which no byte came is not resumed.
+        // A body without a received byte is not resumed.
         if !this.has_begun {
             return Poll::Pending;
         }
@@ -253,13 +253,12 @@ impl Body for Watched {
     }
 }
 
-/// Nothing more came of a body.
+/// A body stalled.
 #[derive(Debug, thiserror::Error)]
-#[error("nothing more came for a time, so that the rest was asked for again")]
+#[error("the body stalled, and the rest was requested again")]
 struct Stalled;
 
-/// The answer to whichever of two equal requests is answered first. A second request that fails leaves
-/// the first alone.
+/// The first answer to two equal requests. A failure of the second request does not affect the first.
 async fn first_answer<A>(
     first: impl Future<Output = Result<HttpResponse, A>> + Unpin,
     second: impl Future<Output = Result<HttpResponse, A>> + Unpin,

@@ -36,7 +36,7 @@ const DIRECTORIES: [&str; 11] = [
 /// The hexadecimal digits of an object's id.
 const ID_DIGITS: usize = 32;
 
-/// How the service is asked for uploads, which `object_store` does not.
+/// Requests for lists of uploads, which `object_store` cannot make.
 #[derive(Debug)]
 pub(super) struct Lister {
     pub(super) client: HttpClient,
@@ -52,8 +52,8 @@ struct Begun {
     time: Timestamp,
 }
 
-/// Aborts the uploads of the repository at `prefix` that began longer than `age` ago, of which a service
-/// lists at most a thousand. Returns how many. Uploads of other names belong to others and go on.
+/// Aborts the uploads of the repository at `prefix` that began longer than `age` ago, at most the thousand
+/// that a service lists. Returns their number. Uploads of other names belong to other programs and continue.
 pub(super) async fn abort(
     s3: &AmazonS3,
     lister: &Lister,

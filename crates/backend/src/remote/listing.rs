@@ -19,7 +19,7 @@ const PAGE: usize = 1_000;
 /// Names that are expected in a part: fewer than in a page, because parts differ in length.
 const PART: usize = 850;
 
-/// More parts than this are not asked for at once.
+/// The maximum number of parts that are requested concurrently.
 const MAX_PARTS: usize = 64;
 
 /// How many parts two hexadecimal digits tell apart.

@@ -58,7 +58,7 @@ impl fmt::Display for S3Location {
     }
 }
 
-/// Whether a bucket can have this name, as far as that matters for a URL.
+/// Whether a bucket can have this name, by the rules that matter for a URL.
 fn is_bucket(name: &str) -> bool {
     let allowed = |byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'.' | b'-' | b'_');
     (3..=63).contains(&name.len()) && name.bytes().all(allowed)

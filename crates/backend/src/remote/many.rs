@@ -14,26 +14,26 @@ use super::hedge::Queues;
 use super::width::Width;
 use crate::{BackendError, OnAnswer, Operation, Request, Span};
 
-/// Bytes of answers that are under way, or wait to be taken, at most; and one more answer.
+/// The maximum bytes of answers in flight or waiting for the caller, plus one more answer.
 const MAX_BYTES: u64 = 32 << 20;
 
-/// What a whole object counts as, whose length nobody knows before its answer comes.
+/// The assumed length of a whole object, whose length is unknown before its answer arrives.
 const UNKNOWN: u64 = 256 << 10;
 
-/// What is known of the way to the service, for all calls.
+/// Measurements of the connection to the service, for all calls.
 #[derive(Debug)]
 pub(super) struct Pace {
     width: Width,
     start: Instant,
-    /// How long an answer of few bytes takes, and how many bytes come in a second, in one request.
+    /// The time of a short answer, and the rate of one request in bytes per second.
     round_trip: Duration,
     rate: f64,
 }
 
-/// Answers up to this length tell the round trip, longer ones the rate.
+/// Answers up to this length measure the round trip, longer ones the rate.
 const SHORT: usize = 64 << 10;
 
-/// What a gap costs at most: services charge for requests too, so a small one is read through.
+/// Bounds of the gap that is read through: services also charge for requests, so small gaps are always read.
 const LEAST_GAP: u64 = 64 << 10;
 const MOST_GAP: u64 = 1 << 20;
 
@@ -47,17 +47,17 @@ impl Pace {
         }
     }
 
-    /// The bytes that one of the requests under way would bring in the time of a round trip.
+    /// The bytes that one of the requests in flight would receive in the time of a round trip.
     pub(super) fn gap(&self) -> u64 {
         ((self.round_trip.as_secs_f64() * self.rate) as u64).clamp(LEAST_GAP, MOST_GAP)
     }
 
-    /// How many deletes are under way at a time.
+    /// The number of deletes in flight.
     pub(super) fn deletes(&self) -> usize {
         self.width.of_short()
     }
 
-    /// Measures anew: before, there were not always enough requests.
+    /// Restarts the measurement, because there were not always enough requests.
     fn begin(&mut self) {
         let now = self.now();
         self.width.begin(now);
@@ -67,7 +67,7 @@ impl Pace {
         self.start.elapsed()
     }
 
-    /// Takes note of an answer that took `took`.
+    /// Records an answer that took `took`.
     fn note(&mut self, answer: &Result<Bytes, BackendError>, took: Duration) {
         let now = self.now();
         match answer {
@@ -119,7 +119,7 @@ pub(super) fn get_many(
     }
 }
 
-/// The requests under way of one call.
+/// The requests in flight of one call.
 struct UnderWay<'a> {
     bucket: &'a Arc<Bucket>,
     tasks: JoinSet<Answered>,
@@ -128,7 +128,7 @@ struct UnderWay<'a> {
 }
 
 impl UnderWay<'_> {
-    /// Starts as many of `requests` as there is room for. Returns whether there may be more.
+    /// Starts as many of `requests` as the limits allow. Returns whether there may be more.
     fn fill(
         &mut self,
         width: usize,
@@ -167,7 +167,7 @@ impl UnderWay<'_> {
         self.tasks.spawn_on(task, self.bucket.waiter.runtime().handle());
     }
 
-    /// The answer that comes next, if any is under way.
+    /// The next answer, if any request is in flight.
     fn next(&mut self) -> Option<Answered> {
         let answered = self.bucket.waiter.runtime().block_on(self.tasks.join_next())?;
         let answered = answered.expect("no request panics, and none was ended");

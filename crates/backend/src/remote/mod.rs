@@ -58,14 +58,13 @@ const PROBE: &str = "PROBE";
 
 const PROBE_CONTENT: &[u8] = b"Put under If-None-Match: * to see whether that is honoured.\n";
 
-/// Requests that are under way at a time, unless the options give another number; more wait for
-/// one of them.
+/// The default maximum number of requests in flight; more requests wait.
 const MAX_REQUESTS: usize = 64;
 
 /// Time to make a connection to the service.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Time without a byte after which a request counts as failed, unless the options say otherwise.
+/// The default time without a byte after which a request fails.
 const SILENCE: Duration = Duration::from_secs(60);
 
 /// Options for a bucket.
@@ -158,7 +157,7 @@ pub struct RemoteObjects {
     bucket: Arc<Bucket>,
     pace: Mutex<Pace>,
     queues: Queues,
-    /// The service again, for what its wrappers cannot do.
+    /// The service again, for operations that its wrappers do not have.
     s3: AmazonS3,
     lister: Lister,
     prefix: Path,
@@ -166,16 +165,16 @@ pub struct RemoteObjects {
     conditional_put: bool,
     /// Whether the service has shown that it honours the condition.
     shown: Mutex<bool>,
-    /// Whether it honours it where an upload in parts is completed; nothing until it was asked.
+    /// Whether it honours the condition at the end of a multipart upload; none until that was tested.
     shown_for_parts: Mutex<Option<bool>>,
 }
 
 type Bucket = Stored<Arc<PrefixStore<AmazonS3>>, Waiter>;
 
-/// Runs requests, and breaks them off when asked to stop.
+/// Runs requests, and aborts them when a stop is requested.
 #[derive(Debug)]
 struct Waiter {
-    /// There until this is dropped.
+    /// Present until this is dropped.
     runtime: Option<Runtime>,
     stop: Stop,
 }
@@ -252,7 +251,7 @@ impl RemoteObjects {
         &self.bucket.place
     }
 
-    /// Fails with [`BackendError::NoConditionalPut`] if the service puts over what is there.
+    /// Fails with [`BackendError::NoConditionalPut`] if the service overwrites existing objects.
     fn probe(&self) -> Result<(), BackendError> {
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         // The probe of another process, or of an earlier run, serves as the first put.
@@ -273,7 +272,7 @@ impl RemoteObjects {
         }
     }
 
-    /// Goes on with a put that broke. A try before may have succeeded without an answer.
+    /// Continues a put that broke. An earlier try may have succeeded without an answer.
     fn put_in_parts(
         &self,
         name: &str,
@@ -301,8 +300,8 @@ impl RemoteObjects {
         }
     }
 
-    /// Whether the service refuses to complete an upload in parts under a name that is taken. Otherwise
-    /// objects go in one request only. The [probe](Self::probe) has found the name taken that is tried.
+    /// Whether the service refuses to complete a multipart upload under a name that is taken. If not,
+    /// objects are sent in one request only. The tested name was found taken by the [probe](Self::probe).
     fn probe_for_parts(&self) -> Result<bool, BackendError> {
         let mut shown = self.shown_for_parts.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(is_honoured) = *shown {
@@ -315,14 +314,13 @@ impl RemoteObjects {
             Err(error) if may_pass(&error) => {
                 return Err(self.bucket.error(Operation::Put, PROBE, error));
             }
-            // Whoever takes no parts gets none.
+            // A service without multipart uploads gets none.
             probed => probed.unwrap_or(false),
         };
         Ok(*shown.insert(is_honoured))
     }
 
-    /// Ends what is left of an upload in parts. If that fails, it is left for
-    /// [`Objects::discard_unfinished`].
+    /// Aborts a multipart upload. If that fails, it is left for [`Objects::discard_unfinished`].
     fn abort(&self, name: &str, attempt: &Attempt) {
         if let Some(id) = attempt.unfinished() {
             let path = self.full_path(name);
@@ -447,7 +445,7 @@ fn may_pass(error: &object_store::Error) -> bool {
     causes(error).any(crate::error::is_passing)
 }
 
-/// Whether the service said that it does not know what it was asked.
+/// Whether the service does not know the request.
 fn is_unknown_request(first: &(dyn Error + 'static)) -> bool {
     causes(first)
         .filter_map(|error| error.downcast_ref::<Refusal>())
@@ -460,7 +458,7 @@ fn build(
     queues: &Queues,
 ) -> object_store::Result<(AmazonS3, Lister)> {
     let endpoint = options.endpoint.as_deref();
-    // The digest is there already, of the signature. Buckets with Object Lock insist on one.
+    // The signature already has the digest, which buckets with Object Lock require.
     let mut builder = AmazonS3Builder::new().with_checksum_algorithm(Checksum::SHA256);
     for (name, value) in &options.settings {
         // What is for other programs is passed over.

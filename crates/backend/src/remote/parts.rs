@@ -16,10 +16,10 @@ use object_store::{Error, MultipartId, PutPayload, Result};
 /// The length of a part in bytes. Services take no shorter one, except as the last.
 const PART: usize = 5 << 20;
 
-/// A put that broke this often goes on in parts.
+/// A put that broke this many times continues in parts.
 const BROKEN: u32 = 2;
 
-/// What is known of puts that failed in passing, by the object's name.
+/// The state of puts that failed with transient errors, by the object's name.
 #[derive(Debug, Default)]
 pub(super) struct Attempts(Mutex<HashMap<String, Attempt>>);
 
@@ -27,7 +27,7 @@ pub(super) struct Attempts(Mutex<HashMap<String, Attempt>>);
 #[derive(Debug, Default)]
 pub(super) struct Attempt {
     broken: u32,
-    /// Whether the service takes no parts.
+    /// Whether the service does not support multipart uploads.
     is_refused: bool,
     upload: Option<Upload>,
 }
@@ -36,18 +36,18 @@ pub(super) struct Attempt {
 #[derive(Debug)]
 struct Upload {
     id: MultipartId,
-    /// The object that the parts are of. Other bytes may be put under its name later.
+    /// The content of the parts. Other bytes may be put under the name later.
     bytes: Bytes,
     parts: Vec<PartId>,
 }
 
-/// What an upload in parts came to.
+/// The result of a multipart upload.
 pub(super) enum Sent {
-    /// The object is there.
+    /// The object was created.
     Whole,
-    /// There is an object of this name.
+    /// The name is taken.
     Taken,
-    /// The service takes no parts.
+    /// The service does not support multipart uploads.
     Refused,
 }
 
@@ -56,7 +56,7 @@ impl Attempts {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(name).unwrap_or_default()
     }
 
-    /// Remembers a put that another try may go on with, and whether its body broke.
+    /// Records a put that a retry may continue, and whether its body broke.
     pub(super) fn keep(&self, name: &str, mut attempt: Attempt, broke: bool) {
         attempt.broken += u32::from(broke);
         let mut attempts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -73,7 +73,7 @@ impl Attempt {
     /// Sends the parts of the object at `path` that have not arrived yet, and completes it.
     ///
     /// # Errors
-    /// Fails as a request does; another call goes on.
+    /// Fails like a request; another call continues the upload.
     pub(super) async fn send(&mut self, s3: &AmazonS3, path: &Path, bytes: &Bytes) -> Result<Sent> {
         match self.go_on(s3, path, bytes).await {
             Ok(()) => {
@@ -82,7 +82,7 @@ impl Attempt {
             }
             Err(Error::Precondition { .. } | Error::AlreadyExists { .. }) => Ok(Sent::Taken),
             Err(error) if super::may_pass(&error) => Err(error),
-            // It was completed and the answer lost, or somebody aborted it.
+            // It was completed and the answer lost, or it was aborted.
             Err(error @ Error::NotFound { .. }) if self.upload.take().is_some() => {
                 let source = io::Error::new(io::ErrorKind::ConnectionAborted, error);
                 Err(Error::Generic { store: "S3", source: Box::new(source) })
@@ -116,8 +116,8 @@ impl Attempt {
     }
 }
 
-/// Whether the service refuses to complete an upload under a name that is taken, and takes parts at all.
-/// The object at `path` is there, and `content` is its own, so nothing changes if the service does not.
+/// Whether the service supports multipart uploads and refuses to complete one under a name that is taken.
+/// The object at `path` exists with this `content`, so nothing changes if the service does not refuse.
 pub(super) async fn refuses_taken(s3: &AmazonS3, path: &Path, content: Bytes) -> Result<bool> {
     let mut upload =
         Upload { id: s3.create_multipart(path).await?, bytes: content, parts: Vec::new() };

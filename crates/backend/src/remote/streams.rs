@@ -14,8 +14,8 @@ use super::limit::{self, RateLimit};
 use super::silence::{Progress, silent};
 use crate::usage::Usage;
 
-/// A connection may have taken this many bytes of a body without sending them. On a slow line nobody
-/// sees them move for as long as a silence.
+/// A connection may have buffered this many bytes of a body without sending them. On a slow connection they
+/// can take as long as a silence, with no visible progress.
 const MAX_BUFFERED: u64 = 4 << 20;
 
 /// Holds a piece of a body back until a limit lets it pass.
@@ -173,7 +173,7 @@ impl Body for Incoming {
             if let Some(piece) = ready!(this.gate.poll(context)) {
                 return Poll::Ready(Some(Ok(Frame::data(piece))));
             }
-            // What has come counts, however long nobody asked for it.
+            // Bytes that have arrived are accepted, however late they are read.
             let Poll::Ready(frame) = Pin::new(&mut this.body).poll_frame(context) else {
                 let silence = this.silence;
                 return this.end.as_mut().poll(context).map(|()| Some(Err(silent(silence))));

@@ -9,23 +9,23 @@ use std::time::Duration;
 const FIRST: usize = 8;
 const MOST: usize = 64;
 
-/// So many requests with short answers are under way at least.
+/// The minimum number of requests with short answers in flight.
 const SHORT: usize = 32;
 
-/// A wider setting is kept if it brought at least this many times as much.
+/// A larger number is kept if it raised the throughput at least by this factor.
 const GAIN: f64 = 1.1;
 
-/// Bytes that an answer counts as besides its own: what a request takes on its way.
+/// Bytes that are added to each answer, for the cost of its request.
 const REQUEST_COST: u64 = 1 << 10;
 
-/// The number of requests, and what it brought.
+/// The number of requests, and its throughput.
 #[derive(Debug)]
 pub(super) struct Width {
     now: usize,
     is_fixed: bool,
-    /// The number before the last growth, and what it brought, in bytes a second.
+    /// The number before the last growth, and its throughput in bytes per second.
     before: Option<(usize, f64)>,
-    /// Whether growing brought nothing.
+    /// Whether growing did not help.
     is_settled: bool,
     /// Since the number was set: answers and their bytes.
     answers: usize,
@@ -34,7 +34,7 @@ pub(super) struct Width {
 }
 
 impl Width {
-    /// `fixed` requests at a time, or as many as turn out to serve.
+    /// `fixed` requests in flight, or as many as turn out to help.
     pub(super) fn new(fixed: Option<NonZero<usize>>) -> Self {
         Self {
             now: fixed.map_or(FIRST, NonZero::get),
@@ -51,17 +51,17 @@ impl Width {
         self.now
     }
 
-    /// The number of requests at a time whose answers are so short that they do not fill the line.
+    /// The number of requests in flight with answers too short to fill the connection.
     pub(super) fn of_short(&self) -> usize {
         if self.is_fixed { self.now } else { self.now.max(SHORT) }
     }
 
-    /// Starts to measure anew at `time`: there were not always enough requests to be made.
+    /// Restarts the measurement at `time`, because there were not always enough requests.
     pub(super) fn begin(&mut self, time: Duration) {
         (self.answers, self.bytes, self.since) = (0, 0, Some(time));
     }
 
-    /// Takes note of an answer of `bytes` bytes that came at `time`.
+    /// Records an answer of `bytes` bytes that arrived at `time`.
     pub(super) fn answered(&mut self, bytes: u64, time: Duration) {
         self.answers += 1;
         self.bytes += bytes + REQUEST_COST;
@@ -85,7 +85,7 @@ impl Width {
         self.begin(time);
     }
 
-    /// Takes note that the service was overloaded, or silent for too long.
+    /// Records that the service was overloaded, or silent for too long.
     pub(super) fn overloaded(&mut self, time: Duration) {
         if !self.is_fixed {
             self.now = (self.now / 2).max(1);
