@@ -157,7 +157,7 @@ impl Index {
             }
         };
         let commit = Commit::default();
-        // Nothing of what is there belongs to the new journal.
+        // No existing file belongs to the new journal.
         remove_others(&*folder, &[journal::NAME.to_owned()])?;
         let files = Files::open(&*folder, &journal, &commit)?;
         Ok((Self::restore(folder, journal, commit, files, memory), why))
@@ -653,7 +653,7 @@ impl Index {
             now.push(Arc::clone(&merged));
             self.note_sparsity(&now);
         }
-        // In this order: whoever misses an entry here finds it in the segment.
+        // In this order: a look-up that misses an entry here finds it in the segment.
         self.fresh.write().expect("no thread panics with entries locked").clear();
         let old: Vec<u64> = segments[keep..].iter().map(|one| one.outline.number).collect();
         // Their filters go before the new one comes.

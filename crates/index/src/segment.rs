@@ -126,7 +126,7 @@ impl Segment {
             let here = bytes.chunks_exact(BLOCK_LEN).take(BLOCKS.min(total - blocks.len()));
             blocks.extend(here.map(|block| std::array::from_fn(|at| u64_at(block, 8 * at))));
         }
-        // Whoever was faster has read the same.
+        // Another thread may have read the same concurrently.
         let _ = self.filter.set(Filter::new(self.outline.filter, blocks));
         Ok(())
     }
@@ -159,7 +159,7 @@ impl Segment {
                     return Ok(());
                 }
             }
-            // Equal keys may go on behind a full page.
+            // Equal keys may continue after a full page.
             let goes_on = table.is_full() && table.entry(ROOM - 1).0 == key;
             page += 1;
             if !goes_on || page >= self.outline.pages {

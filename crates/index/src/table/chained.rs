@@ -61,7 +61,7 @@ const TOGETHER: usize = 32;
 /// The end of a chain; entry i is i + 1.
 const END: u32 = 0;
 
-/// Beside the head of the chain: something was removed since the filter was made.
+/// A flag in the head of the chain: an entry was removed since the filter was built.
 const REMOVED: u32 = 1 << 31;
 
 #[repr(C, align(16))]
@@ -519,7 +519,7 @@ impl ChainedTable {
             if let Some(search) = self.search(*index, words) {
                 self.ask(*index, &search);
                 if self.buckets[*index].head.load(Ordering::Relaxed) & REMOVED != 0 {
-                    // the filter may be made anew, of all entries
+                    // the filter may be rebuilt, from all entries
                     self.prefetch_own(*index);
                 }
                 open[count] = (*index, words, search);

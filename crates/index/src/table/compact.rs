@@ -118,7 +118,7 @@ impl CompactTable {
         for entry in entries() {
             let fingerprint = entry.fingerprint();
             let Some(other) = other(entry) else { continue };
-            // who has that lock may wait for one of ours
+            // the thread with that lock may wait for one of ours
             let Some(_writing) = other.lock.try_write() else { continue };
             if let Some(free) = other.free() {
                 free.set(fingerprint, entry.handle.swap(0, Ordering::Relaxed));
@@ -129,7 +129,7 @@ impl CompactTable {
     }
 
     fn write(buckets: [&Bucket; 2]) -> [Writing<'_>; 2] {
-        // in one order for all, so that nobody waits for one who waits for him
+        // all threads lock in the same order, which prevents deadlocks
         buckets.map(|bucket| bucket.lock.write())
     }
 }

@@ -58,8 +58,8 @@ impl<T: Zeroed> Deref for Mapped<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
-        // SAFETY: `zeroed` mapped so many values at a page's start, zero is one of their values by
-        // `Zeroed`, and nobody has them by `&mut`.
+        // SAFETY: `zeroed` mapped this many values at a page's start, zero is one of their values by
+        // `Zeroed`, and there is no `&mut` to them.
         unsafe { slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }

@@ -154,8 +154,8 @@ impl Words {
 
     /// One of `count` buckets, by the last bytes.
     ///
-    /// By their product with the count, of which the upper half is kept: as even as their remainder
-    /// would be, and no division.
+    /// The upper half of their product with the count: as even as the remainder would be, without a
+    /// division.
     fn bucket(self, count: usize) -> usize {
         one_of(self.0[3], count)
     }
