@@ -124,7 +124,7 @@ impl Shrinker {
     pub(crate) fn shrink(&mut self, bytes: &[u8]) -> Result<(Codec, Vec<u8>), ContainerError> {
         let len = bytes.len();
         if let Self::Zstd(zstd) = self {
-            // into room that nobody has to make zero before
+            // into memory that need not be zeroed first
             let mut stored = Vec::with_capacity(zstd::zstd_safe::compress_bound(len));
             zstd.compress_to_buffer(bytes, &mut stored).map_err(|error| failed(len, error))?;
             return match stored.len() < len {

@@ -146,7 +146,7 @@ mod tests {
     use std::pin::pin;
     use std::task::{Context, Poll, Waker};
 
-    /// The buffer if there is room for it at once.
+    /// The buffer if there is room for it without waiting.
     fn try_take(share: &Share, len: usize) -> Option<Buffer> {
         match pin!(share.take(len)).poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(buffer) => Some(buffer),

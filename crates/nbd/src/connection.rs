@@ -24,7 +24,7 @@ pub(crate) async fn converse(
     let ended = serve(stream, &peer, begun, &mut place, &shared, &mut export).await;
     let (name, error) = (export.as_ref().map(|one| one.name.as_str()), ended.as_ref().err());
     (shared.on_event)(Event::Ended { peer: &peer, name, error });
-    // a server that ends waits until that is told
+    // a server that ends waits until this is reported
     drop(place);
 }
 

@@ -91,13 +91,13 @@ pub(crate) struct Use {
 impl Use {
     /// Whether the export was removed. Takes no lock.
     pub(crate) fn is_over(&self) -> bool {
-        // the value changes once, and a sender that is gone was taken back as well
+        // the value changes once; if the sender was dropped, the export was removed as well
         self.is_late || self.ends.has_changed().unwrap_or(true)
     }
 
     /// Waits until the export is removed.
     pub(crate) async fn wait_for_end(&mut self) {
-        // one that is gone was taken back as well
+        // a dropped export was removed as well
         let _ = self.ends.wait_for(|is_over| *is_over).await;
     }
 }
@@ -153,10 +153,10 @@ impl Exports {
             return Err(ServerError::ExportInUse { name: name.to_owned(), connections });
         }
         let removed = Arc::make_mut(&mut all).remove(at);
-        // a flush may take long, and others are looked for meanwhile
+        // a flush may take long, and other exports must be accessible meanwhile
         drop(all);
         let flushed = if removed.is_read_only { Ok(()) } else { removed.device.flush() };
-        // whoever began to use it after the count sees this
+        // connections that began to use it after the count see this
         removed.is_over.send_replace(true);
         flushed.map_err(|source| ServerError::Flush { name: name.to_owned(), source })
     }

@@ -55,7 +55,7 @@ pub(crate) async fn handshake(
         let mut answers = Answers { option: header.option, bytes: Vec::new() };
         let next = haggling.answer(header.option, &data, &mut answers)?;
         if matches!(next, Next::Serve(_)) {
-            // it is told that it is served when it is
+            // it gets the confirmation when it is served
             place.take(&shared.connections).await;
         }
         write(&mut stream, &answers.bytes).await?;
@@ -315,7 +315,7 @@ impl<'a> Haggling<'a> {
     }
 
     fn set_contexts(&mut self, data: &[u8], answers: &mut Answers) {
-        // what was selected before is gone, even if this fails
+        // an earlier selection is dropped, even if this fails
         self.allocation_of = None;
         let Some((export, query)) = self.context_query(data, answers) else { return };
         if query.queries.contains(&ALLOCATION) {

@@ -223,7 +223,7 @@ fn listen_at(path: &Path, mode: u32) -> io::Result<UnixListener> {
     let (family, kind) = (AddressFamily::UNIX, SocketType::STREAM);
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(family, kind, flags, None)?;
-    // what the umask takes from it is given back below, before there is anybody to let in
+    // the umask may restrict the mode; it is corrected below, before clients are accepted
     fchmod(&socket, Mode::from_raw_mode(mode))?;
     bind(&socket, &SocketAddrUnix::new(path)?)?;
     fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
@@ -266,7 +266,7 @@ mod tests {
             let each = sockopt::tcp_keepintvl(&stream).unwrap();
             let times = sockopt::tcp_keepcnt(&stream).unwrap();
             assert!(silence + each * times <= Duration::from_secs(120));
-            // with replies on their way to it none of these counts
+            // while replies to it are in flight, none of these applies
             let unanswered = sockopt::tcp_user_timeout(&stream).unwrap();
             assert!((1..=120_000).contains(&unanswered), "{unanswered} ms");
         });
@@ -285,7 +285,7 @@ mod tests {
             };
             let (before, after) = held_after(64 << 10);
             assert!(after > before, "{before} and then {after}");
-            // as much as the system gives to anybody: where that is little, it is widened, not cut
+            // the maximum of the system: a smaller default is raised to it, a larger one is not lowered
             let (before, after) = held_after(1 << 20);
             assert!(if before > UNREAD { after == before } else { after >= before });
         });

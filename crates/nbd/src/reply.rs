@@ -80,7 +80,7 @@ impl Reply {
         self.push(&to.cookie.to_be_bytes());
     }
 
-    /// The head of the only chunk of a reply, with `len` bytes behind it.
+    /// The header of the only chunk of a reply, followed by `len` bytes.
     fn chunk(&mut self, to: ReplyTo, kind: u16, len: usize) {
         self.push(&CHUNK_MAGIC.to_be_bytes());
         self.push(&chunk::DONE.to_be_bytes());

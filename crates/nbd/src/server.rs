@@ -65,7 +65,7 @@ pub(crate) struct Closing(watch::Receiver<Phase>);
 
 impl Closing {
     pub(crate) async fn wait(&mut self) {
-        // a server that is gone is closing as well
+        // a dropped server is closing as well
         let _ = self.0.wait_for(|phase| *phase == Phase::Closing).await;
     }
 }
@@ -251,7 +251,7 @@ impl Server {
     pub fn shutdown(self, patience: Duration) -> Result<(), ServerError> {
         let Server { runtime, shared, .. } = self;
         let ended = runtime.block_on(shut_down(&shared, patience));
-        // calls of devices that are under way cannot be stopped, and nobody waits for them
+        // device calls in progress cannot be stopped; do not wait for them
         runtime.shutdown_background();
         ended
     }
@@ -259,7 +259,7 @@ impl Server {
 
 async fn shut_down(shared: &Arc<Shared>, patience: Duration) -> Result<(), ServerError> {
     let drain = timeout(patience, shared.gate.acquire_many(GATE));
-    // what is free of the gate is taken before anybody learns that this is the end
+    // take the free permits of the gate before notifying that the server ends
     let (drained, _) = tokio::join!(biased; drain, async {
         shared.phase.send_replace(Phase::Draining)
     });
@@ -276,7 +276,7 @@ async fn shut_down(shared: &Arc<Shared>, patience: Duration) -> Result<(), Serve
     let flushed = flush_all(shared, patience).await;
     shared.phase.send_replace(Phase::Closing);
     let all = shared.connections.acquire_many(shared.limits.connections);
-    // connections that wait for a device are left behind, others end by themselves
+    // connections that wait for a device are abandoned, others end by themselves
     let delivery = if is_idle { DELIVERY } else { Duration::ZERO };
     let _ = timeout(delivery + LINGER * 2, all).await;
     flushed?;

@@ -46,9 +46,9 @@ pub(crate) async fn transmit(
     let mut closing = shared.closing();
     tokio::select! {
         served = collected.meanwhile(intake.serve()) => served?,
-        // ends by itself only if the client does not take what it asked for
+        // ends by itself only if the client does not receive its replies
         delivered = delivered(&mut delivery) => return delivered,
-        // a request of which a part has come by now is none
+        // a request that has arrived only in part by now is dropped
         () = closing.wait() => {}
     }
     let Intake { mut inbox, outbox, room, .. } = intake;
@@ -69,7 +69,7 @@ pub(crate) async fn transmit(
             return Err(NbdError::TimedOut { what, limit: DELIVERY });
         }
     }
-    // closing at once could take the last replies from the client; what else it sends is ignored
+    // closing immediately could lose the last replies for the client; further requests are ignored
     let _ = timeout(LINGER, inbox.drain()).await;
     Ok(())
 }
