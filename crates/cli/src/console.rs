@@ -1,4 +1,4 @@
-//! Standard error: what is said beside the answer.
+//! Standard error: progress, notices, warnings and errors.
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};

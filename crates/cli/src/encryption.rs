@@ -312,7 +312,7 @@ pub(crate) fn public_key(path: &Path) -> Result<PublicKey> {
 }
 
 fn key_in(path: &Path) -> Result<Zeroizing<String>> {
-    // All room at once: what moves leaves a copy behind that nobody wipes.
+    // Allocate the full size: a reallocation would leave a copy that is not wiped.
     let mut content = Zeroizing::new(String::with_capacity(LIMIT as usize));
     File::open(path)
         .and_then(|file| file.take(LIMIT).read_to_string(&mut content))

@@ -91,7 +91,7 @@ mod tests {
             source: Box::new(StoreError::Stopped),
         };
         assert_eq!(Exit::of(&untold().into()), Exit::Incomplete);
-        // Of several snapshots to be made not all are there.
+        // Not all of several snapshots were made.
         let half_way = StoreError::HalfWay { source: Box::new(untold()) };
         assert_eq!(Exit::of(&half_way.into()), Exit::Fatal);
     }

@@ -17,7 +17,7 @@ pub(crate) fn own_place(variable: &str, below: &str) -> Result<PathBuf, String> 
         return Ok(named.join("onefold"));
     }
     let home = set("HOME").ok_or("there is no home directory")?;
-    // One that does not exist yet is made, and nobody else's.
+    // A home that does not exist yet is created, and belongs to no other user.
     match home.metadata().map(|metadata| metadata.uid()) {
         Ok(owner) if owner != 0 && owner != geteuid().as_raw() => Err(format!(
             "HOME, '{}', belongs to user {owner}, so nothing is stored there; `sudo -H` sets another",

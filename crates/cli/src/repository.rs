@@ -211,7 +211,7 @@ impl OpenRepository {
         let located =
             Repository::locate_early(objects, needs_index).map_err(|error| match error {
                 StoreError::NoRepository => missing(error.into(), true),
-                // Listed is what lies there only after no configuration was found.
+                // List the content only after no configuration was found.
                 StoreError::LostConfig { .. }
                 | StoreError::Backend(BackendError::Io { operation: Operation::List, .. })
                 | StoreError::Envelope { source: SealError::NotOnefold, .. } => {
@@ -226,7 +226,7 @@ impl OpenRepository {
             Located::Locked(locked) => Sighting { id: locked.id(), is_encrypted: true },
         };
         let location = place.location(access);
-        // Before it is given a password, and before the user is asked for one.
+        // Before the user is asked for a password.
         let is_new = memories.ensure_known(&location, found, accepted)?;
         let repository = match located {
             Located::Open(repository) => {
@@ -260,7 +260,7 @@ impl OpenRepository {
             Err(_) => Some(named.create(access, console)?),
         };
         let cannot = || format!("cannot make a repository in '{named}'");
-        // Nobody should think of a password in vain.
+        // Users should not have to choose a password needlessly.
         if let Some(Opened { objects, place, .. }) = &there {
             Repository::expect_free(&**objects).with_context(cannot)?;
             tell_of_others(place, console)?;

@@ -9,7 +9,7 @@ use onefold_store::tree::{Entry, Meta, Node, Time};
 /// Everything in an archive is padded to a multiple of this.
 const BLOCK: usize = 512;
 
-/// Bytes behind the last entry.
+/// Bytes after the last entry.
 pub(crate) const END: [u8; 2 * BLOCK] = [0; 2 * BLOCK];
 
 /// The headers of `entry` at `path`, or `None` if it is a socket. The bytes of a file follow, then
@@ -36,7 +36,7 @@ pub(crate) fn link(path: &[u8], first: &[u8], meta: &Meta) -> Vec<u8> {
     headers(&Header { path, kind: b'1', link: first, size: 0, rdev: 0, meta })
 }
 
-/// What stands behind a file of `size` bytes.
+/// The padding after a file of `size` bytes.
 pub(crate) fn padding(size: u64) -> &'static [u8] {
     let over = (size % BLOCK as u64) as usize;
     &END[..(BLOCK - over) % BLOCK]
@@ -51,7 +51,7 @@ struct Header<'a> {
     meta: &'a Meta,
 }
 
-/// The header, behind an extended one if something does not fit into it.
+/// The header, after an extended one if something does not fit into it.
 fn headers(header: &Header<'_>) -> Vec<u8> {
     let records = records(header);
     let mut bytes = Vec::with_capacity(2 * BLOCK + records.len());
@@ -151,7 +151,7 @@ fn octal(value: u64, digits: usize) -> Option<String> {
 }
 
 /// Half of a device number. No record has these; a number of more than 21 bits is written as GNU tar
-/// writes it, in binary behind a byte with the highest bit set.
+/// writes it, in binary after a byte with the highest bit set.
 fn device_number(number: u32) -> [u8; 8] {
     let mut field = [0; 8];
     match octal(number.into(), 7) {

@@ -21,7 +21,7 @@ use crate::output::Output;
 use crate::table;
 use crate::time::{local, rfc3339};
 
-/// So often a directory is removed that fills again.
+/// The maximum number of attempts to remove a directory that fills again.
 const MAX_TRIES: usize = 8;
 
 const AFTER_HELP: &str = "\
@@ -220,7 +220,7 @@ fn kept(cache: &CacheArgs) -> Result<Vec<Kept>> {
     Ok(kept)
 }
 
-/// Removes a directory, also if commands put something into it meanwhile.
+/// Removes a directory, even if commands concurrently add files to it.
 fn remove(directory: &Path) -> io::Result<()> {
     for _ in 0..MAX_TRIES {
         match fs::remove_dir_all(directory) {
@@ -232,8 +232,8 @@ fn remove(directory: &Path) -> io::Result<()> {
     fs::remove_dir_all(directory)
 }
 
-/// Bytes of the files below `directory`, and when the last of them was used. What commands remove
-/// meanwhile is passed over.
+/// Bytes of the files below `directory`, and the time of their last use. Ignores files that commands
+/// concurrently remove.
 fn measure(directory: &Path) -> io::Result<(u64, SystemTime)> {
     let (mut bytes, mut used) = (0, directory.symlink_metadata()?.modified()?);
     for entry in fs::read_dir(directory)? {

@@ -91,7 +91,7 @@ impl Dump {
             Some(path) => to_file(path)?,
             None => Output::new(),
         };
-        // Names in the archive begin behind what the first argument names.
+        // Names in the archive are relative to the path of the first argument.
         let prefix = &found.path[base.len()..];
         let prefix = prefix.strip_prefix(b"/").unwrap_or(prefix);
         let mut archive = is_directory.then_some(Tar { prefix, padding: &[] });

@@ -167,7 +167,7 @@ impl Serve {
         })?;
         let supervisor = Supervisor::of_environment()?;
         let service = Service::start()?;
-        // every place is there before anything long begins, and before a client is let in
+        // bind every socket before anything long begins, and before accepting clients
         let listener = self.metrics.map(|address| service.bind(address)).transpose()?;
         let measurements = Arc::<Measurements>::default();
         let strangers = Arc::new(Failures::of_strangers());
@@ -223,9 +223,9 @@ impl Serve {
             }
         }
         if let Err(error) = supervisor.tell_stopping() {
-            warn!(error = %format_args!("{error:#}"), "the end goes on");
+            warn!(error = %format_args!("{error:#}"), "shutting down nevertheless");
         }
-        // nobody changes what is being shut down
+        // nothing changes the server during its shutdown
         if let Some(control) = control {
             service.end(control, LAST_STEP);
         }
@@ -470,9 +470,9 @@ impl Offers for Asked<'_> {
                      closes them"
                 )
             }
-            // it was taken back before, and could not be deleted then
+            // it was removed from the exports before, and could not be deleted then
             Err(ServerError::NoExport { .. }) => Ok(()),
-            // it was taken back, and what could not be kept is about to go
+            // it was removed from the exports, and the unflushed data are about to be deleted
             Err(error @ ServerError::Flush { .. }) => {
                 warn!(volume = name, %error, "a volume was not flushed before it is deleted");
                 Ok(())

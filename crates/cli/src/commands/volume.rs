@@ -462,7 +462,7 @@ fn change(
     Ok(Exit::Fine)
 }
 
-/// Writes the volume `name` as JSON, of which something was `done`.
+/// Writes the volume `name` as JSON, after the change `done`.
 fn show(doer: &mut Doer<'_>, name: String, done: &str) -> Result<()> {
     let shown = doer.ask(Request::Info { name });
     match shown.with_context(|| format!("{done}, but it cannot be shown"))? {
@@ -489,14 +489,14 @@ fn strange(answer: &Answer) -> anyhow::Error {
 
 impl Create {
     fn run(self, console: &Console) -> Result<Exit> {
-        // before a pool is made for nothing
+        // before a pool is created needlessly
         Pool::check_new(&self.name, self.size as u64, self.block_size)?;
         let folder = self.pool.folder(true)?;
         let hash = self.fingerprint.unwrap_or(Fingerprint::Blake3).hash();
         let codec = self.pool.compression().unwrap_or(Compression::Zstd).codec();
         match Pool::create_with(&folder, hash, codec) {
             Ok(()) => console.notice(format_args!("made a pool in '{}'", self.pool.pool.display())),
-            // it may be the pool that is meant, and somebody may serve it
+            // it may be this pool, and it may be served
             Err(
                 VolumeError::NotEmpty { .. } | VolumeError::Backend(BackendError::InUse { .. }),
             ) => {}

@@ -127,18 +127,18 @@ impl Service {
         let room = Arc::clone(&control.room);
         drop(control);
         let all = async { room.acquire_many(CONNECTIONS as u32).await.map(drop) };
-        // who is not done by then is told of by who does it
+        // requests that are not done by then are reported by their own code
         let _ = self.runtime().block_on(async { timeout(patience, all).await });
     }
 }
 
-/// A socket that only this user can connect to, from the moment it is there.
+/// A socket that only this user can connect to from its creation on.
 fn bind_at(pool: &Path) -> Result<UnixListener> {
     let (path, _folder) = address(pool)?;
     match path.symlink_metadata() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(error.into()),
-        // whoever made it does not serve the pool any more
+        // its server no longer serves the pool
         Ok(found) if found.file_type().is_socket() => fs::remove_file(&path)?,
         Ok(_) => bail!("expected a socket or nothing there"),
     }
@@ -186,7 +186,7 @@ async fn converse(stream: tokio::net::UnixStream, answer: Arc<Answerer>) -> Resu
             "a request of at most {MAX_REQUEST} bytes with its end was expected"
         )),
         Ok(request) => {
-            // nothing is begun for somebody who has given up
+            // do not begin a request whose client has given up
             say(&mut answers, &Answer::Begun).await?;
             let asking = reader.into_inner().into_inner();
             answer_while_asked(request, asking, answer).await?

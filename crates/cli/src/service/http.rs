@@ -57,7 +57,7 @@ async fn listen(listener: TcpListener, metrics: Arc<Metrics>) {
         match listener.accept().await {
             Ok((stream, peer)) => {
                 let metrics = Arc::clone(&metrics);
-                // Given back when the page is made, even if nobody waits for it any more.
+                // Released when the page is computed, even if its reader has left.
                 let permit = Arc::new(permit);
                 tokio::spawn(async move {
                     match timeout(WHOLE, converse(stream, metrics, permit)).await {

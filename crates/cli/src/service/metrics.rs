@@ -60,7 +60,7 @@ struct Counted {
 
 impl fmt::Debug for Collected {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("what is told of a pool")
+        f.write_str("metrics of a pool")
     }
 }
 

@@ -292,7 +292,7 @@ pub(crate) trait Offers {
     fn is_serving(&self) -> bool;
 }
 
-/// Nobody does.
+/// No server offers the volumes.
 pub(crate) struct NotServed;
 
 impl Offers for NotServed {
@@ -405,7 +405,7 @@ fn resize(pool: &Pool, name: &str, size: u64, may_shrink: bool) -> Result<()> {
 }
 
 fn delete(pool: &Pool, offers: &dyn Offers, name: &str, is_forced: bool) -> Result<()> {
-    // one that is not there is told as such
+    // report a missing volume as such
     pool.volume(name)?;
     offers.take_back(name, is_forced)?;
     let deleted = pool.delete_volume(name);
@@ -419,7 +419,7 @@ fn rename(pool: &Pool, offers: &dyn Offers, name: &str, to: &str, is_forced: boo
     pool.volume(name)?;
     offers.take_back(name, is_forced)?;
     let renamed = pool.rename_volume(name, to);
-    // what failed may have come about in part: the volume is there under one of the names
+    // a failed change may be partly done: the volume exists under one of the names
     let offered = offers.offer(if pool.volume(name).is_ok() { name } else { to });
     renamed?;
     offered
@@ -452,14 +452,14 @@ fn make(
         Ok(()) => return offers.offer(name),
         Err(error) => error,
     };
-    // of a pool that stopped nobody knows what is durable
+    // in a stopped pool it is unknown what is durable
     if was_there || pool.volume(name).is_err() || pool.stopped().is_some() {
         return Err(error.into());
     }
     if !offers.is_serving() {
         return Err(error).with_context(|| format!("volume '{name}' was not made"));
     }
-    // who sees it in the list can use it, and delete it
+    // clients that see it in the list can use and delete it
     offers.offer(name)?;
     Err(error).with_context(|| {
         format!(

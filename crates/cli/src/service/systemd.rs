@@ -25,7 +25,7 @@ const MOST: usize = 1024;
 pub(crate) fn inherited_sockets() -> Result<Vec<OwnedFd>> {
     let count = count_for(env::var_os("LISTEN_PID"), env::var_os("LISTEN_FDS"), std::process::id());
     let numbers = FIRST..FIRST + count? as RawFd;
-    // all of them before the first is taken: an error must not close a file of somebody else
+    // check all of them before taking the first: an error must not close a file of other code
     for number in numbers.clone() {
         // SAFETY: it is borrowed for this one call, which fails if it is not open.
         let file = unsafe { BorrowedFd::borrow_raw(number) };
