@@ -1,3 +1,5 @@
+//! Where chunks lie, and reading one.
+
 pub(crate) mod bits;
 pub(crate) mod groups;
 pub(crate) mod loaded;

@@ -1,3 +1,5 @@
+//! Small objects: their names and encodings, one kind a file.
+
 pub(crate) mod bundle;
 pub(crate) mod client;
 pub(crate) mod config;

@@ -1,3 +1,5 @@
+//! Reading many chunks by one plan, and trees entry by entry.
+
 pub(crate) mod bring;
 pub(crate) mod entries;
 pub(crate) mod fetch;
