@@ -32,9 +32,9 @@ use crate::service::systemd::{Supervisor, inherited_sockets};
 
 const AFTER_HELP: &str = "\
 Serves every volume of a pool under its name over NBD, to qemu, libnbd, nbdkit, fio, the Linux kernel
-and other clients. A write is durable when a later flush is acknowledged. A power cut may lose any of
-the writes before that, block by block. Snapshots are served read-only. A write that was acknowledged
-on one connection is visible on all.
+and other clients. A write is durable when a later flush is acknowledged. Until then a power cut may
+lose it, block by block. Snapshots are served read-only. A write that was acknowledged on one connection
+is visible on all.
 
 `onefold volume` can create, change and delete volumes while they are served; clients see the effects
 immediately. --metrics exports metrics to Prometheus at http://ADDRESS/metrics, which docs/volumes.md
