@@ -458,13 +458,13 @@ pub fn least_len(envelope: &Envelope, chunks: u64, bytes: u64) -> u64 {
         .saturating_add(listed(chunks, CHUNK_ENTRY_MIN))
 }
 
-/// How much of the end of a container of `size` bytes is read at first.
+/// The bytes of the end of a container of `size` bytes that are read first.
 const fn first_read(size: u64) -> u64 {
     let part = size / FIRST_READ_PART;
     if part > FIRST_READ { part } else { FIRST_READ }
 }
 
-/// Asks for `parts` of `containers`, given by number and range, all under way at once.
+/// Reads `parts` of `containers`, given by number and range, with concurrent requests.
 fn get_parts(
     objects: &dyn Objects,
     containers: &[(ObjectId, u64)],
@@ -482,14 +482,14 @@ fn get_parts(
     })
 }
 
-/// What was read of a container's two ends, to see its footer.
+/// The bytes read so far at both ends of a container, for its footer.
 #[derive(Clone)]
 struct Ends {
     id: ObjectId,
     size: u64,
     start: Bytes,
     end: Bytes,
-    /// Where the footer begins; before `end` if that is too short.
+    /// The offset of the footer; it may be before the bytes in `end`.
     footer_start: u64,
 }
 
@@ -500,12 +500,12 @@ impl Ends {
         Ok(Self { id, size, start, end, footer_start })
     }
 
-    /// Which bytes of the footer were not read.
+    /// The range of the footer that was not read.
     fn missing(&self) -> Range<u64> {
         self.footer_start..self.size - self.end.len() as u64
     }
 
-    /// The same with those.
+    /// The same with these bytes added.
     fn with(&self, missing: &[u8]) -> Self {
         Self { end: [missing, &self.end].concat().into(), ..self.clone() }
     }
