@@ -272,8 +272,8 @@ fn a_recommendation_takes_a_hundred_chunks_of_each_mean() {
         assert!(ran.says(parts).stdout.is_empty());
     };
     let few = ["the data are too small to recommend a chunker: 200000 bytes"];
-    refused("", &[few[0], "takes at least 409600, which is 100 chunks", "more files", "--mean"]);
-    refused("--mean 512,2KiB", &[few[0], "a mean of 2048 bytes takes at least 204800"]);
+    refused("", &[few[0], "needs at least 409600, which is 100 chunks", "more files", "--mean"]);
+    refused("--mean 512,2KiB", &[few[0], "a mean of 2048 bytes needs at least 204800"]);
     refused("--mean 1KiB --sample 50kB", &["the sample is too small", "give --sample 102400"]);
     refused("--mean 255", &["255 bytes are too few for a mean, expected at least 256"]);
 

@@ -1,17 +1,17 @@
-//! Lists of what is to be measured, as the user writes them.
+//! Options that list algorithms, kernels and means.
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use onefold_cdc::{Kernel, Scheme};
 use onefold_terminal::size;
 
-/// The word for every one of a list, or every algorithm of this program.
+/// The word for all entries of a list, such as all algorithms.
 const ALL: &str = "all";
 
-/// The word for all that cut as other programs do.
+/// The word for all presets.
 const PRESETS: &str = "presets";
 
-/// The smallest mean chunk size in bytes. A quarter of it, the usual minimum, has room for the window
-/// of a rolling hash, and a chunk is longer than what a repository notes down for it.
+/// The smallest mean chunk size in bytes. A quarter of it, the usual minimum, has room for the window of a
+/// rolling hash, and a chunk is longer than its entries in a repository.
 const SMALLEST_MEAN: usize = 256;
 
 /// One word of a list: a name, or all of them.
@@ -24,7 +24,7 @@ pub(super) enum Choice<T> {
 /// One word of a list of chunkers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SchemeChoice {
-    /// Every algorithm, as a repository may have it.
+    /// All algorithms that a repository may have.
     All,
     Presets,
     One(Scheme),
@@ -61,7 +61,7 @@ pub(super) fn schemes() -> impl TypedValueParser<Value = SchemeChoice> {
     })
 }
 
-/// The chunkers that were chosen, in the order in which they are listed.
+/// The chosen chunkers, in the order of `onefold algorithms`.
 pub(super) fn chosen_schemes(choices: &[SchemeChoice]) -> Vec<Scheme> {
     Scheme::all().filter(|&scheme| choices.iter().any(|choice| choice.takes(scheme))).collect()
 }
@@ -75,7 +75,7 @@ pub(super) fn kernels() -> impl TypedValueParser<Value = Choice<Kernel>> {
     })
 }
 
-/// What was chosen of `all`, in the order of `all`.
+/// The chosen entries of `all`, in the order of `all`.
 pub(super) fn chosen<T: Copy + PartialEq>(choices: &[Choice<T>], all: &[T]) -> Vec<T> {
     let wanted = |one: &T| choices.contains(&Choice::All) || choices.contains(&Choice::One(*one));
     all.iter().copied().filter(wanted).collect()

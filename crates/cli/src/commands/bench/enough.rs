@@ -1,22 +1,22 @@
-//! How much data a recommendation takes.
+//! The amount of data that a recommendation needs.
 
 use std::fmt;
 
 use anyhow::{Error, Result};
 
-/// With fewer chunks neither duplicates nor speed say anything.
+/// With fewer chunks neither duplicates nor speed are meaningful.
 pub(super) const FEWEST_CHUNKS: u64 = 100;
 
-/// What can be too small.
+/// The data that can be too small.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum What {
-    /// All that duplicates are looked for in.
+    /// All data, in which duplicates are counted.
     Data,
-    /// The part of it that is timed.
+    /// The sample whose speed is measured.
     Sample,
 }
 
-/// Too few chunks to recommend a chunker by.
+/// The error of too few chunks for a recommendation.
 #[derive(Debug)]
 pub(crate) struct TooSmall {
     what: What,
@@ -24,12 +24,12 @@ pub(crate) struct TooSmall {
     mean: usize,
 }
 
-/// The bytes that a recommendation at a mean of `mean` bytes takes.
+/// The bytes that a recommendation needs at a mean of `mean` bytes.
 pub(super) fn bytes_needed(mean: usize) -> u64 {
     FEWEST_CHUNKS.saturating_mul(mean as u64)
 }
 
-/// Refuses `bytes` that are too few at a mean of `mean` bytes with [`TooSmall`].
+/// Fails with [`TooSmall`] if `bytes` are too few at a mean of `mean` bytes.
 pub(super) fn ensure_enough(what: What, bytes: u64, mean: usize) -> Result<()> {
     match bytes < bytes_needed(mean) {
         true => Err(Error::msg(TooSmall { what, bytes, mean })),
@@ -38,9 +38,9 @@ pub(super) fn ensure_enough(what: What, bytes: u64, mean: usize) -> Result<()> {
 }
 
 impl TooSmall {
-    /// What the user can do about it.
+    /// Advice for the user.
     pub(crate) fn hint(&self) -> String {
-        let smaller = "or ask for a smaller mean with --mean";
+        let smaller = "or give a smaller mean with --mean";
         match self.what {
             What::Data => format!(
                 "name more files or folders with --data, such as several versions of one folder, \
@@ -62,7 +62,7 @@ impl fmt::Display for TooSmall {
         };
         write!(
             f,
-            "{what} too small to recommend a chunker: {bytes} bytes; a mean of {mean} bytes takes at \
+            "{what} too small to recommend a chunker: {bytes} bytes; a mean of {mean} bytes needs at \
              least {}, which is {FEWEST_CHUNKS} chunks",
             bytes_needed(*mean)
         )

@@ -22,10 +22,10 @@ use crate::exit::Exit;
 use crate::output::Output;
 use crate::{count, size};
 
-/// Enough to tell speeds apart that differ by half.
+/// Enough rounds to distinguish speeds that differ by half.
 const ROUNDS: u32 = 3;
 
-/// The means that are tried unless others are asked for.
+/// The default means.
 const MEANS: [usize; 6] = [4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10];
 
 const AFTER_HELP: &str = "\
@@ -102,7 +102,7 @@ impl Recommend {
         Ok(exit(&[results], console))
     }
 
-    /// The means to try on so many bytes, or an error that says how many are needed.
+    /// The means to try on this many bytes, or an error with the number of bytes needed.
     fn means(&self, bytes: u64) -> Result<Vec<usize>> {
         let means: Vec<usize> = match &self.mean[..] {
             [] => MEANS.into_iter().filter(|&mean| bytes_needed(mean) <= bytes).collect(),
@@ -114,7 +114,7 @@ impl Recommend {
         Ok(means)
     }
 
-    /// Which of the usual means were not tried, for want of data.
+    /// The default means that were not tried because the data are too small.
     fn left_out(&self, means: &[usize]) -> Option<String> {
         let left_out = MEANS.iter().filter(|mean| self.mean.is_empty() && !means.contains(mean));
         let left_out: Vec<String> = left_out.map(ToString::to_string).collect();

@@ -177,7 +177,7 @@ impl Run {
         output.finish()
     }
 
-    /// Everything, to where it was asked for.
+    /// Writes all results to the requested outputs.
     fn write(&self, results: Vec<Results>, is_all: bool, console: &Console) -> Result<()> {
         let Some(out) = self.json.as_ref().or(self.html.as_ref()) else { return Ok(()) };
         let mut header = Header::here(out, command_line("onefold", typed()), "in memory")?;
