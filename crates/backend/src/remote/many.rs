@@ -15,7 +15,7 @@ use super::width::Width;
 use crate::{BackendError, OnAnswer, Operation, Request, Span};
 
 /// The maximum bytes of answers in flight or waiting for the caller, plus one more answer.
-const MAX_BYTES: u64 = 32 << 20;
+const MAX_BYTES: u64 = 48 << 20;
 
 /// The assumed length of a whole object, whose length is unknown before its answer arrives.
 const UNKNOWN: u64 = 256 << 10;

@@ -63,6 +63,9 @@ use crate::tree::inodes::Inodes;
 use crate::tree::{self, Detail, Entry, Meta, Node};
 use crate::{Act, Cancel, Progress, Recipe, Repository, StoreError, threads};
 
+/// Containers whose footers are read for the next window: about half of what the reader keeps.
+const FOOTERS_AHEAD: usize = 64;
+
 /// Restores `entry` to `target`.
 ///
 /// A directory's content, and its metadata, goes to `target` itself; anything else becomes an
@@ -616,7 +619,19 @@ impl Plan<'_> {
         self.context.go_on()?;
         let next = self.window.next();
         let full = std::mem::replace(&mut self.window, next);
+        self.read_footers(&full);
         self.windows.send(full).map_err(|_| StoreError::Stopped)
+    }
+
+    /// Far away, reads the footers that a window needs while the window before it is written. For the
+    /// first window the writing thread would only wait, so that thread reads them itself.
+    fn read_footers(&self, window: &Window) {
+        let chunks = self.context.chunks;
+        if chunks.is_far() && !window.is_first() {
+            let mut containers = window.containers();
+            containers.truncate(FOOTERS_AHEAD);
+            chunks.prepare_directories(&containers);
+        }
     }
 
     /// Makes the hard links; every file is there by now.

@@ -70,6 +70,11 @@ impl Window {
         Self::with_bounds(LEN, self.max_long)
     }
 
+    /// Whether no window came before it.
+    pub(super) fn is_first(&self) -> bool {
+        self.max_len == FIRST_LEN
+    }
+
     fn with_bounds(max_len: usize, max_long: usize) -> Self {
         let (entries, short, long, chunks, standing) = Default::default();
         let (unfinished, long_chunks) = (0, 0);
@@ -136,6 +141,15 @@ impl Window {
             || self.unfinished >= MAX_UNFINISHED
             || self.long_chunks >= MAX_LONG_CHUNKS
             || self.long.len() >= self.max_long
+    }
+
+    /// The numbers of the containers that hold its chunks, in order.
+    pub(super) fn containers(&self) -> Vec<u32> {
+        let places = self.chunks.iter().filter_map(|chunk| chunk.place);
+        let mut numbers: Vec<u32> = places.map(|place| place.container).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        numbers
     }
 
     /// Gives up those of its long files that are not finished.
