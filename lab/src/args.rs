@@ -37,11 +37,15 @@ impl Arguments {
     }
 
     /// The arguments in `words`, the first of which is the program's name.
-    pub(crate) fn parse_words(
-        words: impl IntoIterator<Item = OsString>,
-    ) -> Result<Self, clap::Error> {
+    pub(crate) fn parse_words(words: &[OsString]) -> Result<Self, clap::Error> {
         Self::from_arg_matches(&Self::described().try_get_matches_from(words)?)
     }
+}
+
+/// Whether `words`, which could not be parsed, ask for JSON on standard output.
+pub(crate) fn ask_for_json(words: &[OsString]) -> bool {
+    // `paper` takes a place for JSON
+    onefold_terminal::ask_for_json(words, &["paper"])
 }
 
 /// What every command understands.
@@ -95,6 +99,7 @@ impl Command {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use onefold_terminal::unhelpful;
 
     #[test]
     fn the_command_line_contradicts_itself_nowhere() {
@@ -103,20 +108,7 @@ mod tests {
 
     #[test]
     fn every_command_says_what_it_does_and_gives_an_example() {
-        assert_helpful(&Arguments::described(), "cargo lab");
-    }
-
-    fn assert_helpful(above: &clap::Command, path: &str) {
-        let examples = |command: &clap::Command| {
-            command.get_after_help().map(ToString::to_string).unwrap_or_default()
-        };
-        for command in above.get_subcommands() {
-            let path = format!("{path} {}", command.get_name());
-            assert!(command.get_about().is_some(), "{path} says nothing of itself");
-            let all = examples(command) + &examples(above);
-            assert!(all.contains(&path), "{path} has no example");
-            assert_helpful(command, &path);
-        }
+        assert_eq!(unhelpful(&Arguments::described(), "cargo lab", true), [""; 0]);
     }
 
     #[test]

@@ -1,25 +1,20 @@
 //! What is said of an error before the program ends.
 
 use onefold_lab::build::BuildError;
-use onefold_terminal::Console;
+use onefold_terminal::{Console, Failure};
 
 use crate::commands::trace::NotAlone;
+use crate::exit::Exit;
 
 /// Says what went wrong, why, and what can be done about it.
 pub(crate) fn report(error: &anyhow::Error, console: &Console) {
-    let mut told: Vec<String> = Vec::new();
-    for cause in error.chain() {
-        let text = cause.to_string();
-        // those that an error before them quotes are left out
-        if !told.iter().any(|before| before.contains(&text)) {
-            let what = if told.is_empty() { "error" } else { "  caused by" };
-            console.line(format_args!("{what}: {text}"));
-            told.push(text);
-        }
-    }
-    if let Some(hint) = hint(error) {
-        console.line(format_args!("hint: {hint}"));
-    }
+    Failure::of(error, Exit::of(error).code(), hint(error)).say(console);
+}
+
+/// Says to programs what is wrong with the arguments.
+pub(crate) fn report_misuse(answer: &clap::Error) {
+    let console = Console::new(true, false, 0);
+    Failure::of_misuse(answer, Exit::Fatal.code()).say(&console);
 }
 
 /// A way out, where one is known.

@@ -14,6 +14,7 @@ mod measuring;
 mod pool;
 mod watch;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use onefold_terminal::Console;
@@ -22,8 +23,13 @@ use crate::args::Arguments;
 use crate::exit::Exit;
 
 fn main() -> ExitCode {
-    let arguments = match Arguments::parse_words(std::env::args_os()) {
+    let words: Vec<OsString> = std::env::args_os().collect();
+    let arguments = match Arguments::parse_words(&words) {
         Ok(arguments) => arguments,
+        Err(answer) if answer.use_stderr() && args::ask_for_json(&words) => {
+            failure::report_misuse(&answer);
+            return Exit::Fatal.into();
+        }
         Err(answer) => {
             // A terminal that went away is no reason to say more.
             let _ = answer.print();

@@ -4,7 +4,6 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use onefold_terminal::outputs::STANDARD_OUTPUT;
 use onefold_terminal::with_joined_lines;
@@ -71,36 +70,8 @@ impl Arguments {
 
 /// Whether `words`, which could not be parsed, ask for JSON on standard output.
 pub(crate) fn ask_for_json(words: &[OsString]) -> bool {
-    let words: Vec<&OsString> = words.iter().take_while(|word| *word != "--").collect();
-    words.iter().enumerate().any(|(i, word)| {
-        let is_value = |next: &&OsString| !next.as_encoded_bytes().starts_with(b"-");
-        // commands of `onefold bench` take a place for JSON
-        let takes_place = words[..i].iter().any(|before| *before == "bench");
-        *word == "--json" && !(takes_place && words.get(i + 1).is_some_and(is_value))
-    })
-}
-
-/// What is wrong with the arguments, and how to correct them.
-pub(crate) struct Misuse {
-    pub(crate) message: String,
-    pub(crate) hint: Option<String>,
-}
-
-impl Misuse {
-    /// The first paragraph of clap's message, and the others as the hint.
-    pub(crate) fn of(answer: &clap::Error) -> Self {
-        if answer.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-            let message = "a command is missing".to_owned();
-            return Self { message, hint: Some("--help lists the commands".to_owned()) };
-        }
-        let text = answer.render().to_string();
-        let in_one_line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-        let mut paragraphs = text.split("\n\n").map(in_one_line).filter(|one| !one.is_empty());
-        let first = paragraphs.next().unwrap_or_default();
-        let message = first.strip_prefix("error: ").unwrap_or(&first).to_owned();
-        let rest = paragraphs.collect::<Vec<_>>().join("; ");
-        Self { message, hint: (!rest.is_empty()).then_some(rest) }
-    }
+    // commands of `onefold bench` take a place for JSON
+    onefold_terminal::ask_for_json(words, &["bench"])
 }
 
 /// The options of all commands.
@@ -196,6 +167,7 @@ impl Command {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use onefold_terminal::unhelpful;
 
     #[test]
     fn the_command_line_contradicts_itself_nowhere() {
@@ -204,7 +176,7 @@ mod tests {
 
     #[test]
     fn every_command_says_what_it_does_and_gives_an_example() {
-        assert_helpful(&Arguments::described(), "onefold");
+        assert_eq!(unhelpful(&Arguments::described(), "onefold", false), [""; 0]);
     }
 
     /// The help of `command` and those below it as a terminal of 80 columns shows it.
@@ -270,16 +242,6 @@ mod tests {
         assert!(asks("onefold --json bench") && asks("onefold --json bench run --nonsense"));
         assert!(!asks("onefold bench run --json out.json --nonsense"));
         assert!(!asks("onefold ls --nonsense") && !asks("onefold ls --nonsense -- --json"));
-    }
-
-    fn assert_helpful(above: &clap::Command, path: &str) {
-        for command in above.get_subcommands().filter(|command| !command.is_hide_set()) {
-            let path = format!("{path} {}", command.get_name());
-            assert!(command.get_about().is_some(), "{path} says nothing of itself");
-            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
-            assert!(help.contains(&path), "{path} gives no example");
-            assert_helpful(command, &path);
-        }
     }
 
     #[test]

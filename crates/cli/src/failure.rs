@@ -5,11 +5,11 @@ use std::path::Path;
 use onefold_backend::BackendError;
 use onefold_store::check::Finding;
 use onefold_store::{Sighting, StoreError};
+use onefold_terminal::{Failure, tell};
 use onefold_volume::VolumeError;
 use serde::Serialize;
 use tracing::error;
 
-use crate::args::Misuse;
 use crate::commands::bench::TooSmall;
 use crate::commands::moved::MovedToLab;
 use crate::console::Console;
@@ -17,31 +17,14 @@ use crate::encryption::{NoPassword, NotEncrypted};
 use crate::exit::Exit;
 use crate::repository::NoRepository;
 
-/// An error as programs read it: one JSON object on standard error.
-#[derive(Serialize)]
-struct Failure {
-    r#type: &'static str,
-    code: u8,
-    message: String,
-    causes: Vec<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    hint: Option<String>,
-}
-
 /// Prints the error, its causes, and a hint.
 pub(crate) fn report(error: &anyhow::Error, console: &Console) {
-    let mut told = tell(error);
-    let hint = hint(error);
-    let message = told.remove(0);
-    let code = Exit::of(error).code();
-    say(Failure { r#type: "error", code, message, causes: told, hint }, console);
+    Failure::of(error, Exit::of(error).code(), hint(error)).say(console);
 }
 
 /// Prints the error of wrong arguments as JSON.
 pub(crate) fn report_misuse(answer: &clap::Error) {
-    let Misuse { message, hint } = Misuse::of(answer);
-    let code = Exit::Fatal.code();
-    say(Failure { r#type: "error", code, message, causes: Vec::new(), hint }, &Console::of_json());
+    Failure::of_misuse(answer, Exit::Fatal.code()).say(&Console::of_json());
 }
 
 /// Writes the error, its causes and a hint to the logs of `onefold serve`, as one event.
@@ -75,23 +58,17 @@ pub(crate) fn alarm(
             places.join("', '")
         ),
     };
-    let failure = Failure {
-        r#type: "error",
-        code: Exit::NotAsSeen.code(),
-        message:
-            "the repository is not as this client or its logs recorded it: parts of it were removed \
-             or restored, or this client has used a copy of it"
-                .into(),
-        causes: findings.iter().map(ToString::to_string).collect(),
-        hint: Some(format!(
-            "find out what changed it, and change nothing until then; to give up a missing snapshot, \
-             use `onefold forget` with all digits of its id; to correct missing or wrong log entries, \
-             use `onefold check --repair`; restore a key epoch or a client record from a copy{}; {copy}; \
-             to keep using a copy, give it its own --state-dir",
-            forget.unwrap_or_default()
-        )),
-    };
-    say(failure, console);
+    let hint = Some(format!(
+        "find out what changed it, and change nothing until then; to give up a missing snapshot, use \
+         `onefold forget` with all digits of its id; to correct missing or wrong log entries, use \
+         `onefold check --repair`; restore a key epoch or a client record from a copy{}; {copy}; to \
+         keep using a copy, give it its own --state-dir",
+        forget.unwrap_or_default()
+    ));
+    let message = "the repository is not as this client or its logs recorded it: parts of it were \
+                   removed or restored, or this client has used a copy of it";
+    let causes = findings.iter().map(ToString::to_string).collect();
+    Failure::new(Exit::NotAsSeen.code(), message, causes, hint).say(console);
     console.alarm(true);
 }
 
@@ -112,32 +89,6 @@ pub(crate) fn both(exit: Exit, other: Exit, console: &Console) -> Exit {
         console.line(serde_json::to_string(&both).expect("a text and numbers make JSON"));
     }
     graver
-}
-
-fn say(failure: Failure, console: &Console) {
-    if console.is_json() {
-        console.line(serde_json::to_string(&failure).expect("texts and a number make JSON"));
-        return;
-    }
-    console.line(format_args!("error: {}", failure.message));
-    for cause in failure.causes {
-        console.line(format_args!("  caused by: {cause}"));
-    }
-    if let Some(hint) = failure.hint {
-        console.line(format_args!("hint: {hint}"));
-    }
-}
-
-/// The error, then its causes, without causes that an earlier message quotes.
-fn tell(error: &anyhow::Error) -> Vec<String> {
-    let mut told: Vec<String> = Vec::new();
-    for cause in error.chain() {
-        let text = cause.to_string();
-        if !told.iter().any(|before| before.contains(&text)) {
-            told.push(text);
-        }
-    }
-    told
 }
 
 const LATER: &str = "a later version of Onefold wrote it: use that version or a later one";

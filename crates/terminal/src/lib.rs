@@ -1,10 +1,11 @@
 //! What commands share, whatever they do: the answer on standard output, all else on standard error,
-//! help, tables, counts, sizes and names.
+//! errors, help, tables, counts, sizes and names.
 //!
 //! For the command `onefold` and for the laboratory, which is another program.
 
 mod console;
 pub mod count;
+mod failure;
 mod files;
 mod help;
 pub mod name;
@@ -15,6 +16,7 @@ pub mod size;
 pub mod table;
 
 pub use console::Console;
+pub use failure::{Failure, ask_for_json, tell};
 pub use files::most_files;
-pub use help::with_joined_lines;
+pub use help::{unhelpful, with_joined_lines};
 pub use output::Output;

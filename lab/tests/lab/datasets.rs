@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use onefold_testkit::skip;
+use serde_json::{Value, json};
 
 use crate::lab::{Lab, Ran, unprivileged};
 
@@ -36,6 +37,29 @@ fn what_can_be_built_is_listed_and_what_was() {
     for text in ["kubernetes", "Go module proxy", "kind=insert-delete"] {
         assert!(table.contains(text), "{text}: {table}");
     }
+}
+
+#[test]
+fn with_json_an_error_is_one_object() {
+    let lab = Lab::new();
+    let error = |line: &str| {
+        let ran = lab.run(line).expect(1);
+        assert!(ran.stdout.is_empty(), "{ran:#?}");
+        let error: Value = serde_json::from_str(&ran.stderr).unwrap_or_else(|_| panic!("{ran:#?}"));
+        assert_eq!((&error["type"], &error["code"]), (&json!("error"), &json!(1)), "{error}");
+        error
+    };
+    let unknown = error("dataset build kubernets --dir d --json");
+    assert!(unknown["message"].as_str().unwrap().contains("no dataset 'kubernets'"), "{unknown}");
+    assert!(unknown["hint"].as_str().unwrap().contains("cargo lab dataset list"), "{unknown}");
+    for line in ["dataset --nonsense --json", "--json trace replay --nonsense", "nosuch --json"] {
+        let misuse = error(line);
+        let message = misuse["message"].as_str().unwrap();
+        assert!(message.contains("--nonsense") || message.contains("nosuch"), "{misuse}");
+    }
+    // there it is where the JSON goes
+    let said = lab.run("paper vectorcdc --json out.json --nonsense").expect(1).stderr;
+    assert!(said.starts_with("error: unexpected argument"), "{said}");
 }
 
 #[test]
