@@ -1,13 +1,10 @@
 //! Signals that ask to stop.
 
-use std::process;
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use onefold_store::Cancel;
-use onefold_terminal::Console;
-
-use crate::exit::Exit;
+use onefold_terminal::{Bar, Console, say_stopping, stop_on_signal};
 
 /// What the first SIGINT, SIGTERM or SIGHUP cancels; the second ends the program.
 ///
@@ -15,13 +12,15 @@ use crate::exit::Exit;
 pub(crate) fn cancel_on_signal(console: &Console, promise: &'static str) -> Result<Arc<Cancel>> {
     let cancel = Arc::new(Cancel::default());
     let (heard, console) = (Arc::clone(&cancel), console.clone());
-    let on_signal = move || {
-        if heard.is_cancelled() {
-            process::exit(Exit::Interrupted.code().into());
-        }
+    stop_on_signal(move || {
         heard.cancel();
-        console.line(format_args!("stopping; {promise}; a second signal stops at once"));
-    };
-    ctrlc::set_handler(on_signal).context("cannot listen for signals")?;
+        say_stopping(&console, promise);
+    })?;
     Ok(cancel)
+}
+
+/// A bar for a measurement, which the first signal stops.
+pub(crate) fn bar_until_signal(console: &Console, promise: &'static str) -> Result<Bar> {
+    let cancel = cancel_on_signal(console, promise)?;
+    Ok(Bar::new(console, move || cancel.is_cancelled()))
 }

@@ -12,7 +12,6 @@ mod failure;
 mod interrupt;
 mod measuring;
 mod pool;
-mod watch;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

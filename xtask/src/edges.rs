@@ -38,7 +38,7 @@ const LAYERS: &[Layer] = &[
     },
     Layer { name: "nbd", uses: Only(&["block"]) },
     Layer { name: "gpu", uses: Only(&["cdc", "fingerprint"]) },
-    Layer { name: "terminal", uses: Only(&[]) },
+    Layer { name: "terminal", uses: Only(&["bench"]) },
     Layer { name: "bench", uses: AnyLibrary },
     Layer { name: "cli", uses: AnyLibrary },
     Layer { name: "lab", uses: Anything },

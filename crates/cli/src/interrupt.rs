@@ -4,9 +4,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use std::{process, thread};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use onefold_backend::Stop;
 use onefold_store::Cancel;
+use onefold_terminal::{Bar, say_stopping, stop_on_signal};
 
 use crate::console::Console;
 use crate::exit::Exit;
@@ -54,22 +55,20 @@ pub(crate) fn cancel_output_on_signal(
     })
 }
 
-fn say_stopping(console: &Console, promise: &str) {
-    console.line(format_args!("stopping; {promise}; a second signal stops immediately"));
-}
-
 /// The same, calling `tell` at the first signal.
 pub(crate) fn cancel_telling(tell: impl Fn() + Send + 'static) -> Result<Arc<Cancel>> {
     let cancel = Arc::new(Cancel::default());
     let heard = Arc::clone(&cancel);
-    let on_signal = move || {
-        if heard.is_cancelled() {
-            process::exit(Exit::Interrupted.code().into());
-        }
+    stop_on_signal(move || {
         heard.cancel();
         tell();
         stops().iter().for_each(|stop| stop.ask(GRACE));
-    };
-    ctrlc::set_handler(on_signal).context("cannot listen for signals")?;
+    })?;
     Ok(cancel)
+}
+
+/// A bar for a measurement, which the first signal stops.
+pub(crate) fn bar_until_signal(console: &Console, promise: &'static str) -> Result<Bar> {
+    let cancel = cancel_on_signal(console, promise)?;
+    Ok(Bar::new(console, move || cancel.is_cancelled()))
 }

@@ -14,13 +14,13 @@ use onefold_lab::trace::{
     replay,
 };
 use onefold_terminal::count::count;
-use onefold_terminal::{Console, Output, ratio, size, table};
+use onefold_terminal::{Bar, Console, Output, ratio, size, table};
 use onefold_volume::{Pool, Statistics};
 use serde::Serialize;
 
 use crate::exit::Exit;
+use crate::interrupt::bar_until_signal;
 use crate::pool::WorkingArgs;
-use crate::watch::Bar;
 
 const AFTER_HELP: &str = "\
 A trace has a line for each operation of a block device:
@@ -221,7 +221,7 @@ impl Kept {
 
 impl Replay {
     fn run(self, console: &Console) -> Result<Exit> {
-        let watch = Bar::new(console, "what was measured will be shown")?;
+        let watch = bar_until_signal(console, "what was measured will be shown")?;
         let survey = Survey::of(&self.files, &watch)?;
         let (replayed, kept) = match (&self.nbd, &self.pool) {
             (Some(uri), _) => (self.to_server(uri, &survey, &watch)?, Kept::default()),

@@ -5,7 +5,6 @@ mod compare;
 mod enough;
 mod recommend;
 mod run;
-mod watch;
 
 pub(crate) use enough::TooSmall;
 

@@ -16,9 +16,9 @@ use serde::Serialize;
 use super::choices::mean;
 use super::enough::{FEWEST_CHUNKS, What, bytes_needed, ensure_enough};
 use super::run::{exit, tell_unreadable};
-use super::watch::Bar;
 use crate::console::Console;
 use crate::exit::Exit;
+use crate::interrupt::bar_until_signal;
 use crate::output::Output;
 use crate::{count, size};
 
@@ -79,7 +79,8 @@ impl Recommend {
         tell_unreadable(source.unreadable(), console);
         let means = self.means(source.bytes())?;
         let listed = source.unreadable().len();
-        let watch = Bar::new(console, "the answer will be based on what was measured so far")?;
+        let watch =
+            bar_until_signal(console, "the answer will be based on what was measured so far")?;
         let results = run::run(&mut source, &self.plan(&means), &watch)?;
         drop(watch);
         tell_unreadable(&results.unreadable[listed..], console);

@@ -16,10 +16,10 @@ use onefold_cdc::Kernel;
 use onefold_terminal::outputs::{STANDARD_OUTPUT, make_places, typed, write_text};
 
 use super::choices::{Choice, SchemeChoice, chosen, chosen_schemes, kernels, mean, schemes};
-use super::watch::Bar;
 use crate::console::Console;
 use crate::count;
 use crate::exit::Exit;
+use crate::interrupt::bar_until_signal;
 use crate::output::Output;
 use crate::{size, table};
 
@@ -117,7 +117,7 @@ impl Run {
         results: &mut Vec<Results>,
         console: &Console,
     ) -> Result<()> {
-        let watch = Bar::new(console, "the results so far will be shown")?;
+        let watch = bar_until_signal(console, "the results so far will be shown")?;
         for source in sources {
             tell_unreadable(source.unreadable(), console);
             for borders in self.borders() {

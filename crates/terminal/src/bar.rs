@@ -1,32 +1,26 @@
-//! A bar for measurements, and the signal that ends them early.
+//! A bar for measurements that can be stopped.
 
-use std::sync::Arc;
-
-use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
 use onefold_bench::Watch;
-use onefold_store::Cancel;
-use onefold_terminal::Console;
 
-use crate::interrupt::cancel_on_signal;
+use crate::Console;
 
 /// Fits in 80 columns: a bar that wraps cannot be drawn over.
 const STYLE: &str = "{bar:20} {percent:>3}%  eta {eta}  {msg}";
 
-/// Shows how far a measurement is, and stops it at the first signal.
-pub(crate) struct Bar {
+/// Shows how far a measurement is, and knows whether it should stop.
+pub struct Bar {
     bar: ProgressBar,
     console: Console,
-    cancel: Arc<Cancel>,
+    is_cancelled: Box<dyn Fn() -> bool + Send + Sync>,
 }
 
 impl Bar {
-    /// Listens for signals from now on. `promise` is said at the first.
-    pub(crate) fn new(console: &Console, promise: &'static str) -> Result<Self> {
-        let cancel = cancel_on_signal(console, promise)?;
+    /// A bar above which `console` speaks; `is_cancelled` tells whether to stop.
+    pub fn new(console: &Console, is_cancelled: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         let bar = console.bars().add(ProgressBar::no_length());
         bar.set_style(ProgressStyle::with_template(STYLE).expect("the template is valid"));
-        Ok(Self { bar, console: console.clone(), cancel })
+        Self { bar, console: console.clone(), is_cancelled: Box::new(is_cancelled) }
     }
 }
 
@@ -43,7 +37,7 @@ impl Watch for Bar {
     }
 
     fn is_cancelled(&self) -> bool {
-        self.cancel.is_cancelled()
+        (self.is_cancelled)()
     }
 }
 
