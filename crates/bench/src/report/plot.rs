@@ -28,6 +28,9 @@ pub(super) const BELOW: u32 = 42;
 pub(super) const LEFT: u32 = 56;
 
 const WIDTH: u32 = 360;
+/// The least room for the longest bar, in pixels.
+const SHORTEST: u32 = 130;
+
 /// Of lines, in pixels: in a plot of their own, and in one of many.
 pub(super) const LARGE: (u32, u32) = (WIDTH, 270);
 pub(super) const SMALL: (u32, u32) = (240, 180);
@@ -115,8 +118,10 @@ pub fn bars(label: &str, unit: &str, bars: &[Bar], limit: Option<(&str, f64)>) -
     let count = bars.len();
     let names = 8 + widest(bars.iter().map(|bar| &bar.label[..]));
     let notes = 12 + widest(bars.iter().map(|bar| &bar.note[..]));
+    // long names and notes leave the bars their room
+    let width = WIDTH.max(names + notes + SHORTEST);
     let height = 64 + 20 * count as u32;
-    svg((WIDTH, height), label, |area| {
+    svg((width, height), label, |area| {
         let mut chart = ChartBuilder::on(area)
             .margin_top(22)
             .margin_left(names)
@@ -132,7 +137,7 @@ pub fn bars(label: &str, unit: &str, bars: &[Bar], limit: Option<(&str, f64)>) -
             .light_line_style(GRID.mix(0.0))
             .axis_style(GRID)
             .x_desc(unit)
-            .x_labels((WIDTH.saturating_sub(names + notes) / 60).max(2) as usize)
+            .x_labels(((width - names - notes) / 60) as usize)
             .x_label_formatter(&|value| tick_text(*value))
             .label_style(font())
             .draw()?;
@@ -146,7 +151,7 @@ pub fn bars(label: &str, unit: &str, bars: &[Bar], limit: Option<(&str, f64)>) -
             let style = FONT.into_font().color(&LIMIT).pos(Pos::new(HPos::Center, VPos::Bottom));
             let half = widest([name].into_iter()) as i32 / 2;
             let (x, y) = chart.backend_coord(&(value, 0.0));
-            let place = (x.clamp(half, WIDTH as i32 - half), y - 4);
+            let place = (x.clamp(half, width as i32 - half), y - 4);
             area.draw(&Text::new(name.to_owned(), place, style))?;
         }
         let style = font().pos(Pos::new(HPos::Right, VPos::Center));
@@ -156,7 +161,7 @@ pub fn bars(label: &str, unit: &str, bars: &[Bar], limit: Option<(&str, f64)>) -
             if before.replace(&bar.label) != Some(&bar.label) {
                 area.draw(&Text::new(bar.label.clone(), (x - 6, y), style.clone()))?;
             }
-            area.draw(&Text::new(bar.note.clone(), (WIDTH as i32 - 2, y), style.clone()))?;
+            area.draw(&Text::new(bar.note.clone(), (width as i32 - 2, y), style.clone()))?;
         }
         Ok(())
     })
@@ -301,7 +306,8 @@ mod tests {
             note: format!("avx512-vbmi {value:.2}"),
         };
         for longest in [0.3, 1.0, 7.77, 26.0, 4096.0] {
-            let all = ["seqcdc-inc", "ram", "fastcdc-2016"].map(|label| bar(label, longest));
+            let all = ["seqcdc-inc", "ram", "a name that is longer than all the others"];
+            let all = all.map(|label| bar(label, longest));
             for limit in [0.02, 0.5, 1.0, 3.0].map(|share| share * longest) {
                 check_svg(&bars("", "GB/s", &all, Some(("memory", limit))).unwrap());
             }
