@@ -8,6 +8,7 @@
     reason = "writes records, datasets and scratch trees; no byte here belongs to a repository"
 )]
 
+mod area;
 mod campaign;
 mod compat;
 mod dataset;
@@ -40,6 +41,7 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 
+use crate::area::Area;
 use crate::workspace::Cargo;
 
 /// Developer commands of Onefold.
@@ -54,6 +56,9 @@ struct Arguments {
 enum Command {
     /// Install what the tests need, run every check, and count what passed, failed and was skipped
     Test {
+        /// Run one area of the tests; the core has the checks that are no tests too
+        #[arg(long)]
+        area: Option<Area>,
         /// Count each skip as a failure
         #[arg(long)]
         require_all: bool,
@@ -197,8 +202,8 @@ enum DatasetCommand {
 /// Does what the arguments of this process ask for.
 pub fn run() -> ExitCode {
     let outcome = match Arguments::parse().command {
-        Command::Test { require_all, offline, skip_emulation } => {
-            return suite::run(&suite::Options { require_all, offline, skip_emulation });
+        Command::Test { area, require_all, offline, skip_emulation } => {
+            return suite::run(&suite::Options { area, require_all, offline, skip_emulation });
         }
         Command::Tidy { manifest_path } => {
             let manifest = manifest_path.unwrap_or_else(|| workspace::root().join("Cargo.toml"));

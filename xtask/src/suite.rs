@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
 
+use crate::area::{self, Area};
 use crate::emulate::{self, Target};
 use crate::tally::{Counts, Tally};
 use crate::workspace::{self, Cargo};
@@ -18,6 +19,8 @@ const TEST_PROFILE: &str = "dev";
 
 /// What `cargo xtask test` was asked for.
 pub(crate) struct Options {
+    /// The area to run, if not all.
+    pub(crate) area: Option<Area>,
     /// A skip is a failure.
     pub(crate) require_all: bool,
     /// Use nothing from the network.
@@ -41,21 +44,37 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     };
 
     let mut checks = Checks::default();
-    checks.run("fmt", || succeeds(cargo.command().args(["fmt", "--all", "--check"])));
-    checks.run("tidy", || tidy::run(cargo, &workspace::root().join("Cargo.toml")));
-    checks.run("clippy", || {
-        succeeds(
-            cargo
-                .command()
-                .args(["clippy", "--workspace", "--all-targets", "--all-features"])
-                .args(["--", "-D", "warnings"]),
-        )
-    });
     let mut tally = Tally::default();
+    let has_core = options.area.is_none_or(|area| area == Area::Core);
+    if has_core {
+        check_sources(cargo, &mut checks);
+    }
     checks.time("test", || {
         tally = run_tests(options, cargo, &places);
         tally.counts().failed == 0
     });
+    if has_core {
+        check_kernels(options, cargo, &mut checks, &mut tally);
+        checks.run("doc", || {
+            let doc = ["doc", "--no-deps", "--workspace", "--all-features"];
+            succeeds(cargo.command().args(doc).env("RUSTDOCFLAGS", "-D warnings"))
+        });
+    }
+    summarise(options, &checks, &tally)
+}
+
+/// What can be said of the sources without running them.
+fn check_sources(cargo: Cargo, checks: &mut Checks) {
+    checks.run("fmt", || succeeds(cargo.command().args(["fmt", "--all", "--check"])));
+    checks.run("tidy", || tidy::run(cargo, &workspace::root().join("Cargo.toml")));
+    checks.run("clippy", || {
+        let clippy = ["clippy", "--workspace", "--all-targets", "--all-features"];
+        succeeds(cargo.command().args(clippy).args(["--", "-D", "warnings"]))
+    });
+}
+
+/// The tests of the chunkers on other kinds of CPU, and how many instructions they take.
+fn check_kernels(options: &Options, cargo: Cargo, checks: &mut Checks, tally: &mut Tally) {
     for target in emulate::TARGETS {
         checks.time(&format!("test on {}", target.arch), || {
             let tests = run_emulated_tests(options, cargo, target);
@@ -64,16 +83,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
             passed
         });
     }
-    checks.run("instructions", || count_instructions(cargo, &mut tally));
-    checks.run("doc", || {
-        succeeds(
-            cargo
-                .command()
-                .args(["doc", "--no-deps", "--workspace", "--all-features"])
-                .env("RUSTDOCFLAGS", "-D warnings"),
-        )
-    });
-    summarise(options, &checks, &tally)
+    checks.run("instructions", || count_instructions(cargo, tally));
 }
 
 /// The folder of the test datasets, or `None` where they cannot be had; then tests that need them
@@ -121,25 +131,33 @@ struct Places {
     old_program: Option<PathBuf>,
 }
 
-/// Runs all tests, doc tests included.
-fn run_tests(options: &Options, cargo: Cargo, places: &Places) -> Tally {
-    let mut command = cargo.command();
-    command
-        .args(["test", "--workspace", "--all-features", "--no-fail-fast"])
-        .args(["--profile", TEST_PROFILE]);
-    for (variable, place) in [
-        ("ONEFOLD_DATASETS", &places.datasets),
-        ("ONEFOLD_S3_SERVER", &places.s3_server),
-        ("ONEFOLD_GUEST_KERNEL", &places.guest_kernel),
-        (old_program::VARIABLE, &places.old_program),
-    ] {
-        match place {
-            Some(place) => command.env(variable, place),
-            None => command.env_remove(variable),
-        };
+impl Places {
+    /// Lets the tests that `command` runs know them.
+    fn tell(&self, command: &mut Command) {
+        for (variable, place) in [
+            ("ONEFOLD_DATASETS", &self.datasets),
+            ("ONEFOLD_S3_SERVER", &self.s3_server),
+            ("ONEFOLD_GUEST_KERNEL", &self.guest_kernel),
+            (old_program::VARIABLE, &self.old_program),
+        ] {
+            match place {
+                Some(place) => command.env(variable, place),
+                None => command.env_remove(variable),
+            };
+        }
     }
+}
+
+/// Runs the tests that were asked for, doc tests included.
+fn run_tests(options: &Options, cargo: Cargo, places: &Places) -> Tally {
     let mut tally = Tally::default();
-    count_tests(options, &mut command, &mut tally);
+    for arguments in area::arguments(options.area) {
+        let mut command = cargo.command();
+        command.args(["test", "--all-features", "--no-fail-fast", "--profile", TEST_PROFILE]);
+        command.args(arguments);
+        places.tell(&mut command);
+        count_tests(options, &mut command, &mut tally);
+    }
     tally
 }
 

@@ -1,0 +1,121 @@
+//! Areas of the tests: parts that can be run alone. Every test is in one area.
+//!
+//! An area has whole packages, and modules of the tests that drive the command. What no other area has
+//! is in the core, so that a new package or module is never left out.
+
+use clap::ValueEnum;
+
+/// A part of the tests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Area {
+    /// Chunkers, fingerprints, containers, index and repositories, and every check that is no test
+    Core,
+    /// Where repositories are kept: file systems, object stores, lines that fail
+    Places,
+    /// Volumes and the NBD server
+    Volumes,
+    /// Pages in a browser
+    Web,
+}
+
+/// The areas beside the core: packages, and modules of the command's tests.
+const BESIDE_CORE: [(Area, &[&str], &[&str]); 3] = [
+    (
+        Area::Places,
+        &["onefold-backend", "onefold-testkit"],
+        &["far_away", "far_away_times", "outages", "s3"],
+    ),
+    (
+        Area::Volumes,
+        &["onefold-block", "onefold-nbd", "onefold-volume"],
+        &[
+            "guest",
+            "nbd",
+            "room",
+            "serve_kill",
+            "served",
+            "served_pool",
+            "serving",
+            "streams",
+            "systemd",
+            "volume",
+        ],
+    ),
+    (Area::Web, &[], &["bench_page"]),
+];
+
+/// The package of the command.
+const COMMAND: &str = "onefold";
+
+impl Area {
+    /// The arguments of each `cargo test` that together run the area's tests.
+    pub(crate) fn arguments(self) -> Vec<Vec<String>> {
+        if self == Self::Core {
+            return core();
+        }
+        let (_, packages, modules) =
+            BESIDE_CORE.iter().find(|(area, ..)| *area == self).expect("each has a row");
+        let mut commands = Vec::new();
+        if !packages.is_empty() {
+            commands.push(packages.iter().flat_map(|package| words(&["-p", package])).collect());
+        }
+        let mut command = words(&["--workspace", "--test", "cli", "--"]);
+        command.extend(modules.iter().map(|module| format!("{module}::")));
+        commands.push(command);
+        commands
+    }
+}
+
+fn core() -> Vec<Vec<String>> {
+    let mut libraries = words(&["--workspace", "--exclude", COMMAND]);
+    let mut command = words(&["--workspace", "--test", "cli", "--"]);
+    for (_, packages, modules) in BESIDE_CORE {
+        libraries.extend(packages.iter().flat_map(|package| words(&["--exclude", package])));
+        command
+            .extend(modules.iter().flat_map(|module| words(&["--skip", &format!("{module}::")])));
+    }
+    vec![libraries, words(&["--workspace", "--bin", COMMAND]), command]
+}
+
+fn words(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
+}
+
+/// The arguments of each `cargo test` that runs `area`, or everything.
+pub(crate) fn arguments(area: Option<Area>) -> Vec<Vec<String>> {
+    area.map_or_else(|| vec![words(&["--workspace"])], Area::arguments)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::workspace;
+
+    #[test]
+    fn packages_and_modules_of_areas_are_there() {
+        let members = fs::read_to_string(workspace::root().join("Cargo.lock")).unwrap();
+        let tests = workspace::root().join("crates/cli/tests/cli/main.rs");
+        let tests = fs::read_to_string(tests).unwrap();
+        for (_, packages, modules) in BESIDE_CORE {
+            for package in packages {
+                assert!(members.contains(&format!("name = \"{package}\"")), "{package}");
+            }
+            for module in modules {
+                assert!(tests.contains(&format!("\nmod {module};")), "{module}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_core_leaves_out_what_another_area_runs() {
+        let core = Area::Core.arguments().concat();
+        for area in [Area::Places, Area::Volumes, Area::Web] {
+            for word in area.arguments().concat() {
+                let is_own = word.ends_with("::") || word.starts_with("onefold-");
+                assert!(!is_own || core.contains(&word), "{area:?}: {word}");
+            }
+        }
+    }
+}
