@@ -36,3 +36,18 @@ macro_rules! seeded_bugs {
         }
     };
 }
+
+/// Where an error can be built in: `fault!(Bug)` is whether it is on, and `fault!(Bug => wrong)` does
+/// `wrong` if it is. A crate that has [`seeded_bugs`] imports it into its module `seeded` as `fault`.
+#[macro_export]
+#[allow(clippy::crate_in_macro_def, reason = "the errors are those of the crate that uses it")]
+macro_rules! seeded_fault {
+    ($bug:ident) => {
+        crate::seeded::active(crate::seeded::Bug::$bug)
+    };
+    ($bug:ident => $wrong:expr) => {
+        if crate::seeded::active(crate::seeded::Bug::$bug) {
+            $wrong;
+        }
+    };
+}

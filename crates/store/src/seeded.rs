@@ -71,6 +71,8 @@ onefold_backend::seeded_bugs! {
     }
 }
 
+pub(crate) use onefold_backend::seeded_fault as fault;
+
 impl Bug {
     /// The bugs of a backup by itself, for the tests to go through.
     pub const OF_BACKUP: &[Bug] = &[

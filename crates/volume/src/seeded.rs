@@ -42,17 +42,4 @@ onefold_backend::seeded_bugs! {
     }
 }
 
-/// Where an error can be built in: `fault!(Bug)` says whether it is on, and `fault!(Bug => wrong)` does
-/// what is wrong if so. Without the feature `seeded-bugs` both are nothing.
-macro_rules! fault {
-    ($bug:ident) => {
-        $crate::seeded::active($crate::seeded::Bug::$bug)
-    };
-    ($bug:ident => $wrong:expr) => {
-        if $crate::seeded::active($crate::seeded::Bug::$bug) {
-            $wrong;
-        }
-    };
-}
-
-pub(crate) use fault;
+pub(crate) use onefold_backend::seeded_fault as fault;

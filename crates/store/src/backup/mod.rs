@@ -52,7 +52,7 @@ use self::tally::Tally;
 use self::walk::Walk;
 use crate::bundles::arrange_after_backup;
 use crate::chunks::place::Used;
-use crate::seeded::{self, Bug};
+use crate::seeded::fault;
 use crate::threads::both;
 use crate::tree::{Entry, Time};
 use crate::writing::added::Added;
@@ -344,7 +344,7 @@ impl<'a> Backup<'a> {
             results.extend(reading.into_iter().map(join));
             results.extend(storing.into_iter().map(join));
             let packer = Arc::into_inner(packer).expect("the storing threads have ended");
-            let packed = match seeded::active(Bug::SnapshotBeforeTree) {
+            let packed = match fault!(SnapshotBeforeTree) {
                 false => stop.watch(|| packer.finish(last_press)),
                 true => {
                     let early = self.snapshot_before_tree(root, time, sources);

@@ -14,7 +14,7 @@ use onefold_seal::Envelope;
 
 use crate::chunks::place::Containers;
 use crate::local::cache::ObjectCache;
-use crate::seeded::{self, Bug};
+use crate::seeded::fault;
 use crate::writing::added::{Added, CONTAINER_CHUNKS, GROUP_LEN};
 use crate::{Progress, StoreError};
 
@@ -124,7 +124,7 @@ impl Packer {
             if !group.is_empty() {
                 last.push(press.compressor.compress(&mut group)?);
             }
-            if !last.is_empty() && !seeded::active(Bug::LastContainerForgotten) {
+            if !last.is_empty() && !fault!(LastContainerForgotten) {
                 send(&self.full, last)?;
             }
         }
@@ -172,7 +172,7 @@ impl Uploader<'_> {
                 continue;
             };
             let put = objects.put(&container_name(container.directory.id), container.bytes.clone());
-            if !seeded::active(Bug::ContainerErrorSwallowed) {
+            if !fault!(ContainerErrorSwallowed) {
                 put?;
             }
             self.cache.inspect(|cache| cache.keep_container(&container));

@@ -15,7 +15,7 @@ use crate::objects::client::{
 use crate::objects::read::read_object;
 use crate::objects::seen::Seen;
 use crate::objects::snapshot::{self, snapshot_id, snapshot_name};
-use crate::seeded::{self, Bug};
+use crate::seeded::{self, fault};
 use crate::tree::Time;
 use crate::{Repository, Snapshot, StoreError};
 
@@ -40,7 +40,7 @@ impl Repository {
                 client,
             });
         }
-        let early = match seeded::active(Bug::ClientListedEarly) {
+        let early = match fault!(ClientListedEarly) {
             true => Some(self.snapshots_of(client, anyway)?),
             false => None,
         };
@@ -157,7 +157,7 @@ impl Repository {
         for named in all.chunks(max) {
             let part = part_number();
             let body = encode_kept(named.iter().copied(), named.len());
-            let check = match seeded::active(Bug::PartsPutLast) {
+            let check = match fault!(PartsPutLast) {
                 true => {
                     let object = self.envelope.seal(Kind::Client, part_id(client, part), &body);
                     let check = Check::of(&[&object]);

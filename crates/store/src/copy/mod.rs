@@ -16,7 +16,7 @@ use onefold_seal::ObjectId;
 
 use self::crossing::Crossing;
 use crate::chunks::place::Used;
-use crate::seeded::{self, Bug};
+use crate::seeded::fault;
 use crate::tree::Time;
 use crate::writing::alive::Alive;
 use crate::writing::chunk_writer::ChunkWriter;
@@ -140,7 +140,7 @@ fn copy_all<'a>(
                     });
                 }
             };
-            if !seeded::active(Bug::CopyCommittedEarly) {
+            if !fault!(CopyCommittedEarly) {
                 crossing.writer.finish()?;
             }
             let new_bytes = crossing.writer.new_bytes - before;
@@ -150,9 +150,7 @@ fn copy_all<'a>(
             let notice = announced.pop().expect("there is one for each snapshot");
             let committed = notice.commit(&copy, &loaded, &used).map_err(StoreError::half_way)?;
             report.copied.push((*id, committed));
-            if seeded::active(Bug::CopyCommittedEarly) {
-                crossing.writer.finish()?;
-            }
+            fault!(CopyCommittedEarly => crossing.writer.finish()?);
             report.new_bytes = crossing.writer.new_bytes;
             report.stored_bytes = crossing.writer.stored_bytes();
         }

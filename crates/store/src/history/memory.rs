@@ -12,7 +12,7 @@ use crate::history::compare::Contradictions;
 use crate::local::slots::Slots;
 use crate::objects::entry::{Appended, At};
 use crate::objects::seen::Seen;
-use crate::seeded::{self, Bug};
+use crate::seeded::fault;
 use crate::{Repository, StoreError};
 
 /// The memory of one repository, held by one process at a time.
@@ -65,7 +65,7 @@ impl Repository {
         self.note_logged(Some(Arc::new(seen.clone())));
         let findings: Vec<Finding> = found.findings().cloned().collect();
         self.set_own_head(findings.is_empty().then_some(&seen));
-        if !findings.is_empty() && seeded::active(Bug::ContradictionBelieved) {
+        if !findings.is_empty() && fault!(ContradictionBelieved) {
             seen = Seen::default();
             seen.compare(self, None)?;
             memory.keep(&seen).map_err(StoreError::Memory)?;

@@ -9,7 +9,7 @@ use onefold_backend::{BackendError, Folder, Log};
 use onefold_seal::wire::{Put, Reader};
 use onefold_seal::{CHECK_LEN, Check, ObjectId};
 
-use crate::seeded::{self, Bug};
+use crate::seeded::fault;
 
 const NAMES: [&str; 2] = ["seen-1", "seen-2"];
 
@@ -86,7 +86,7 @@ impl Slots {
             None => (0, 0),
             Some((newest, generation)) => (1 - newest, generation + 1),
         };
-        let number = match seeded::active(Bug::MemoryOverwritten) {
+        let number = match fault!(MemoryOverwritten) {
             false => number,
             true => self.newest.map_or(0, |(newest, _)| newest),
         };

@@ -44,7 +44,7 @@ use crate::objects::intent::Intent;
 use crate::objects::mark::{self, mark_name};
 use crate::objects::snapshot::{self, Snapshot, snapshot_id};
 use crate::reading::trees_ahead;
-use crate::seeded::{self, Bug};
+use crate::seeded::fault;
 use crate::writing::copier::Copier;
 use crate::{Cancel, Progress, Recipe, Repository, StoreError};
 
@@ -149,9 +149,7 @@ impl Prune<'_> {
 
     fn run(&mut self) -> Result<(), StoreError> {
         let running = self.resolve_intents()?;
-        if seeded::active(Bug::IntentsListedEarly) {
-            self.early = Some(running.clone());
-        }
+        fault!(IntentsListedEarly => self.early = Some(running.clone()));
         let seen = self.snapshots()?;
         let loaded = self.load()?;
         let reader = reader(self.repository, &loaded);
@@ -259,19 +257,17 @@ impl Prune<'_> {
         let chosen = self.copy_live(choice, &mut copier, reader, loaded, live)?;
         rescue(&mut copier, reader, live)?;
         let mut condemned = Condemned::default();
-        if !seeded::active(Bug::CopiedAfterDelete) {
+        if !fault!(CopiedAfterDelete) {
             copier.finish()?;
         }
         self.report.copied_bytes += copier.stored;
         condemned.copies = copier.put_ids();
-        condemned.late = seeded::active(Bug::CopiedAfterDelete).then_some(copier);
+        condemned.late = fault!(CopiedAfterDelete).then_some(copier);
         let containers = loaded.containers.all();
         let ids = chosen.iter().map(|number| containers[*number as usize].id);
         let ids: Vec<ObjectId> = ids.collect();
         condemned.containers = ids.iter().copied().collect();
-        if seeded::active(Bug::DeletedBeforeMark) {
-            self.delete_containers(&ids)?;
-        }
+        fault!(DeletedBeforeMark => self.delete_containers(&ids)?);
         for part in ids.chunks(mark::MAX_CONDEMNED) {
             let id = mark::write(part, self.objects(), &self.repository.envelope)?;
             condemned.marks.push((id, part.to_vec()));
@@ -407,7 +403,7 @@ impl Prune<'_> {
             return Ok(());
         }
         // A backup whose intent is not listed now put it after the marks, and so sees them.
-        if !seeded::active(Bug::IntentsUnsettled) {
+        if !fault!(IntentsUnsettled) {
             self.objects().settle()?;
         }
         let running = match self.early.take() {
@@ -506,7 +502,7 @@ impl Prune<'_> {
             loaded.marks.marks.contains_key(mark)
                 || condemned.marks.iter().any(|(own, _)| own == mark)
         };
-        if !marks.iter().all(is_known) && !seeded::active(Bug::OtherMarksIgnored) {
+        if !marks.iter().all(is_known) && !fault!(OtherMarksIgnored) {
             return Ok(false);
         }
         let listed: HashSet<ObjectId> = self
@@ -526,9 +522,7 @@ impl Prune<'_> {
         if !needed.all(|id| listed.contains(id)) {
             return Ok(false);
         }
-        if seeded::active(Bug::SnapshotsListedEarly) {
-            return Ok(true);
-        }
+        fault!(SnapshotsListedEarly => return Ok(true));
         for name in self.objects().list_names(snapshot::PREFIX)? {
             let Some(id) = snapshot_id(&name) else { continue };
             let is_new = !seen.ids.contains(&id);

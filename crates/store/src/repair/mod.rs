@@ -37,7 +37,7 @@ use crate::objects::read::{or_end, until_error};
 use crate::objects::receipt::{self, receipt_name};
 use crate::objects::snapshot::snapshot_name;
 use crate::reading::entries::Entries;
-use crate::seeded::{self, Bug};
+use crate::seeded::fault;
 use crate::tree::{self, Detail, Entry, Node, Time, Tree};
 use crate::writing::added::Added;
 use crate::writing::alive::Alive;
@@ -175,7 +175,7 @@ impl Repair<'_> {
     fn condemn(&mut self, examined: &Examined) -> Result<(), StoreError> {
         let Repository { objects, envelope, .. } = self.repository;
         self.report.condemned = examined.damaged.iter().map(|(id, _)| *id).collect();
-        if seeded::active(Bug::DamagedDeleted) {
+        if fault!(DamagedDeleted) {
             let names = self.report.condemned.iter().map(|id| container_name(*id));
             return names.into_iter().try_for_each(|name| Ok(objects.delete(&name)?));
         }
@@ -285,11 +285,11 @@ impl Repair<'_> {
             after.push(kept.tree.clone().map(|tree| rewritten(*id, snapshot, tree, &kept)));
         }
         let mut writer = without.writer;
-        if !seeded::active(Bug::RewrittenBeforeChunks) {
+        if !fault!(RewrittenBeforeChunks) {
             writer.finish()?;
         }
         self.report.stored_bytes = writer.stored_bytes();
-        if seeded::active(Bug::BrokenForgotten) {
+        if fault!(BrokenForgotten) {
             let ids: Vec<_> = before.iter().map(|(id, _)| *id).collect();
             forget(self.repository, &ids)?;
         }
@@ -301,9 +301,7 @@ impl Repair<'_> {
             let new = committed.map_err(StoreError::half_way)?;
             self.report.snapshots[first + at].new = Some(new);
         }
-        if seeded::active(Bug::RewrittenBeforeChunks) {
-            writer.finish()?;
-        }
+        fault!(RewrittenBeforeChunks => writer.finish()?);
         Ok(())
     }
 
@@ -705,7 +703,7 @@ impl Without<'_> {
             let mut changed = None;
             match node {
                 Node::File { content, .. } => {
-                    if !self.keep(&content)? && !seeded::active(Bug::LostFilesKept) {
+                    if !self.keep(&content)? && !fault!(LostFilesKept) {
                         kept.lost.push(&name, None, &mut self.room);
                         is_changed = true;
                         continue;

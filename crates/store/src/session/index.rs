@@ -21,7 +21,7 @@ use crate::local::cache::read_directories;
 use crate::objects::bundle::Of;
 use crate::objects::mark::{self, Marks};
 use crate::objects::read::{or_end, until_error};
-use crate::seeded::{self, Bug};
+use crate::seeded::fault;
 use crate::threads::both;
 use crate::{Repository, StoreError};
 
@@ -122,7 +122,7 @@ impl Repository {
             both(|| mark::list(objects), || objects.list_names(index::PREFIX));
         let (marks_listed, runs_listed) = (marks_listed?, runs_listed?);
         let marks = Marks::read_listed(objects, envelope, &marks_listed)?;
-        let condemned = match seeded::active(Bug::CondemnedReused) {
+        let condemned = match fault!(CondemnedReused) {
             false => marks.condemned(),
             true => HashSet::new(),
         };

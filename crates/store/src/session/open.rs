@@ -10,7 +10,7 @@ use crate::local::early::{Early, Opening};
 use crate::objects::config;
 use crate::objects::key::key_id;
 use crate::repository::fingerprinter;
-use crate::seeded::{self, Bug};
+use crate::seeded::fault;
 use crate::{Config, KeyRemark, Locked, Repository, StoreError};
 
 /// A repository as it is found: open, or in need of a password.
@@ -49,12 +49,10 @@ impl Repository {
         let keys = Keys::new(Key::random());
         let envelope = Envelope::encrypted(ObjectId::random(), keys.clone());
         let config = config.keyed(&keys);
-        if seeded::active(Bug::ConfigBeforeKey) {
-            config.create(&*objects, &envelope)?;
-        }
+        fault!(ConfigBeforeKey => config.create(&*objects, &envelope)?);
         // The key first: a configuration without a key is a repository that nobody can open.
         let key = put_key(&*objects, &envelope, &keys, password, cost, remark)?;
-        if !seeded::active(Bug::ConfigBeforeKey) {
+        if !fault!(ConfigBeforeKey) {
             config.create(&*objects, &envelope)?;
         }
         Self::assemble(objects, envelope, config, Some(key))

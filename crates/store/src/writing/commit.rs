@@ -19,7 +19,7 @@ use crate::objects::intent::{Intent, intent_name};
 use crate::objects::mark::{self, Marks};
 use crate::objects::snapshot::snapshot_name;
 use crate::objects::{receipt, snapshot};
-use crate::seeded::{self, Bug};
+use crate::seeded::fault;
 use crate::threads::both;
 use crate::tree::Time;
 use crate::writing::alive::Alive;
@@ -70,7 +70,7 @@ impl<'a> Announced<'a> {
             process: process::id(),
             marks: mark::list(objects)?,
         };
-        if !seeded::active(Bug::IntentLost) {
+        if !fault!(IntentLost) {
             intent.write(objects, envelope, id)?;
         }
         let settled = objects.settle();
@@ -96,9 +96,7 @@ impl<'a> Announced<'a> {
         marks.expect_whole()?;
         let listed = ids(&objects.list_names(container::PREFIX)?);
         let mut condemned = marks.condemned();
-        if seeded::active(Bug::CondemnedReused) {
-            condemned.clear();
-        }
+        fault!(CondemnedReused => condemned.clear());
         let is_lost: Vec<bool> = loaded
             .containers
             .all()
@@ -165,16 +163,10 @@ impl<'a> Announced<'a> {
     pub(crate) fn commit_validated(self, snapshot: &Snapshot) -> Result<ObjectId, StoreError> {
         let (objects, envelope) = (&*self.repository.objects, &self.repository.envelope);
         let id = self.id;
-        if seeded::active(Bug::ReceiptBeforeSnapshot) {
-            receipt::write(objects, envelope, id)?;
-        }
-        if seeded::active(Bug::LoggedBeforeSnapshot) {
-            log::append(self.repository, &[id], &[])?;
-        }
+        fault!(ReceiptBeforeSnapshot => receipt::write(objects, envelope, id)?);
+        fault!(LoggedBeforeSnapshot => log::append(self.repository, &[id], &[])?);
         if let Err(error) = self.put(snapshot) {
-            if seeded::active(Bug::AcknowledgedBeforeSnapshot) {
-                return Ok(id);
-            }
+            fault!(AcknowledgedBeforeSnapshot => return Ok(id));
             return Err(self.give_up(error));
         }
         let acknowledged = self.acknowledge();
@@ -198,11 +190,11 @@ impl<'a> Announced<'a> {
             Err(error @ StoreError::KeyTakenBack { .. }) => return Err(error),
             looked => looked.map_err(without("its receipt and its log entry"))?,
         }
-        if !seeded::active(Bug::ReceiptBeforeSnapshot) {
+        if !fault!(ReceiptBeforeSnapshot) {
             let written = receipt::write(objects, envelope, snapshot);
             written.map_err(without("its receipt and its log entry"))?;
         }
-        if !seeded::active(Bug::LoggedBeforeSnapshot) {
+        if !fault!(LoggedBeforeSnapshot) {
             let appended = log::append(self.repository, &[snapshot], &[]);
             self.repository.remember(&appended.map_err(without("its log entry"))?);
         }
@@ -213,7 +205,7 @@ impl<'a> Announced<'a> {
         let (objects, envelope) = (&*self.repository.objects, &self.repository.envelope);
         let written = match snapshot.write(objects, envelope, self.id) {
             Err(StoreError::Backend(BackendError::AlreadyExists { .. }))
-                if seeded::active(Bug::FenceIgnored) =>
+                if fault!(FenceIgnored) =>
             {
                 objects.delete(&snapshot_name(self.id))?;
                 snapshot.write(objects, envelope, self.id)
@@ -277,9 +269,7 @@ impl Repository {
     /// were: a forget that deletes it from now on finds the receipt and deletes that, too. The
     /// receipt of a forgotten one is deleted here, if this client may delete.
     fn ensure_unforgotten(&self, id: ObjectId) -> Result<(), StoreError> {
-        if seeded::active(Bug::ForgottenAcknowledged) {
-            return Ok(());
-        }
+        fault!(ForgottenAcknowledged => return Ok(()));
         let is_there = match self.objects.size(&snapshot_name(id)) {
             // A prune may have put a fence in the place of what was forgotten.
             Ok(len) if len <= snapshot::MAX_FENCE_LEN && !self.is_write_only() => {

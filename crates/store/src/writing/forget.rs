@@ -8,7 +8,7 @@ use crate::history::log;
 use crate::objects::intent::intent_name;
 use crate::objects::receipt::{self, receipt_name};
 use crate::objects::snapshot::{self, snapshot_name};
-use crate::seeded::{self, Bug};
+use crate::seeded::fault;
 use crate::{Repository, StoreError};
 
 /// Takes snapshots away. When this returns, none of them can come back.
@@ -32,7 +32,7 @@ pub fn forget(repository: &Repository, ids: &[ObjectId]) -> Result<(), StoreErro
             over.push(*id);
         }
     }
-    if !seeded::active(Bug::ForgottenLoggedLast) {
+    if !fault!(ForgottenLoggedLast) {
         let appended = log::append(repository, &[], ids)?;
         repository.remember(&appended);
     }
@@ -41,15 +41,13 @@ pub fn forget(repository: &Repository, ids: &[ObjectId]) -> Result<(), StoreErro
     objects.delete_many(&over.into_iter().map(intent_name).collect::<Vec<_>>())?;
     let receipts = || delete(objects, receipt::PREFIX, ids, receipt_name);
     let snapshots = || delete(objects, snapshot::PREFIX, ids, snapshot_name);
-    match seeded::active(Bug::ReceiptForgottenLast) {
+    match fault!(ReceiptForgottenLast) {
         // A backup that was about to acknowledge a snapshot may have put its receipt since. One that
         // puts it later finds no snapshot any more.
         false => receipts().and_then(|()| snapshots()).and_then(|()| receipts())?,
         true => snapshots().and_then(|()| receipts())?,
     }
-    if seeded::active(Bug::ForgottenLoggedLast) {
-        log::append(repository, &[], ids)?;
-    }
+    fault!(ForgottenLoggedLast => log::append(repository, &[], ids)?);
     Ok(())
 }
 

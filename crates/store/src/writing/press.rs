@@ -12,7 +12,7 @@ use onefold_container::{CompressedGroup, Compressor, ContainerError, Content, Gr
 use onefold_seal::Suite;
 
 use crate::StoreError;
-use crate::seeded::{self, Bug};
+use crate::seeded::fault;
 
 /// More of them have nothing to do: one thread reads for all.
 const MAX_THREADS: usize = 4;
@@ -91,7 +91,7 @@ impl Presses {
                 self.threads.push(thread::spawn(move || {
                     for Job { mut group, done } in jobs {
                         // Who gave it has failed meanwhile.
-                        let _ = done.send(match seeded::active(Bug::CompressorFails) {
+                        let _ = done.send(match fault!(CompressorFails) {
                             true => Err(ContainerError::Compress {
                                 len: group.len(),
                                 reason: "as it was told to".into(),
