@@ -64,8 +64,8 @@ impl Repository {
         let left = records.len().saturating_sub(MAX_RECORDS);
         if left > 0 {
             damaged.push(StoreError::Unusable(format!(
-                "{left} more words on clients lie in 'clients/' and were not read: somebody put \
-                 garbage there"
+                "{left} more client records are in 'clients/' and were not read: somebody put garbage \
+                 there"
             )));
         }
         for (number, state) in records.into_iter().take(MAX_RECORDS) {

@@ -119,7 +119,7 @@ impl ClientRecord {
                 let parts = (0..count).map(|_| one()).collect::<Result<_, WireError>>()?;
                 Self::Kept(kept, parts)
             }
-            _ => return Err(reader.error("one of three words")),
+            _ => return Err(reader.error("a client record of state 0, 1 or 2")),
         };
         reader.finish()?;
         Ok(record)
@@ -171,7 +171,7 @@ mod tests {
         for wrong in [
             "00000000000000000000000000000001", // no client 0
             "00000001000000000000000000000001", // above 32 bits
-            "00000000000000010000000000000003", // no such word
+            "00000000000000010000000000000003", // no such state
             "1",
         ] {
             assert_eq!(record_at(&format!("clients/{wrong}")), None, "{wrong}");
