@@ -24,6 +24,8 @@ pub const MAX_FOOTER_LEN: u32 = 64 << 20;
 /// container. A footer has 36 bytes per chunk, so it fits if chunks average 3.6 KiB as stored.
 const FIRST_READ: u64 = 64 << 10;
 const FIRST_READ_PART: u64 = 100;
+/// The maximum bytes of first reads that wait for the rest of their footers.
+const MAX_FIRST_READS: u64 = 32 << 20;
 /// The minimum bytes of a group in the footer: three varints, a codec, a check.
 const GROUP_ENTRY_MIN: usize = 4 + CHECK_LEN;
 /// The minimum bytes of a chunk in the footer: a fingerprint and a varint.
@@ -93,6 +95,10 @@ impl StoredFooter {
     }
 }
 
+/// Takes a container's position and its directory, decoded and as stored, or why it cannot be read.
+type TakeDirectory<'a> =
+    dyn FnMut(usize, Result<(Directory, StoredFooter), ContainerError>) -> ControlFlow<()> + 'a;
+
 impl Directory {
     /// Reads the footer of container `id`, which is `size` bytes long.
     pub fn read(
@@ -141,10 +147,30 @@ impl Directory {
         objects: &dyn Objects,
         envelope: &Envelope,
         containers: &[(ObjectId, u64)],
-        take: &mut dyn FnMut(
-            usize,
-            Result<(Self, StoredFooter), ContainerError>,
-        ) -> ControlFlow<()>,
+        take: &mut TakeDirectory<'_>,
+    ) -> ControlFlow<()> {
+        let mut first = 0;
+        while first < containers.len() {
+            let mut read = 0;
+            let fits = |(_, size): &&(ObjectId, u64)| {
+                read += first_read(*size);
+                read <= MAX_FIRST_READS
+            };
+            let count = containers[first..].iter().take_while(fits).count().max(1);
+            let slice = &containers[first..first + count];
+            let mut take = |at: usize, directory| take(first + at, directory);
+            Self::read_slice(objects, envelope, slice, &mut take)?;
+            first += count;
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// The same for so few containers that their first reads fit in memory together.
+    fn read_slice(
+        objects: &dyn Objects,
+        envelope: &Envelope,
+        containers: &[(ObjectId, u64)],
+        take: &mut TakeDirectory<'_>,
     ) -> ControlFlow<()> {
         let start_len = envelope.start_len() as u64;
         // Of a short one all, of another its start, then its end.

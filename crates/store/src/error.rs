@@ -182,7 +182,7 @@ pub enum StoreError {
     WriteOnly,
     /// The key of a write-only client was taken back.
     #[error(
-        "the key of write-only client {client:08x} was taken back: what it puts counts for nothing"
+        "the key of write-only client {client:08x} was revoked: all that is stored with it is ignored"
     )]
     KeyTakenBack {
         /// Which client.
@@ -220,7 +220,7 @@ pub enum StoreError {
     /// The removal of a write-only client's key was seen and is not there any more.
     #[error(
         "{object} is missing: this client has seen that the key of write-only client {client:08x} was \
-         taken back, and all that was put with it since counts again"
+         revoked, and all that was put with it since counts again"
     )]
     RemovalHidden {
         /// What said so.
@@ -231,7 +231,7 @@ pub enum StoreError {
     /// Snapshots of a write-only client cannot be read.
     #[error(
         "{count} snapshots of write-only client {client:08x} cannot be read, {first} first; without \
-         them its key would be taken back for good, and nothing would bring them back"
+         them its key would be revoked for ever, and nothing would bring them back"
     )]
     UnreadSnapshots {
         /// Which client.

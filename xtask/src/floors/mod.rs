@@ -3,6 +3,9 @@
 //! A row names one floor: folders and files of the crate's `src`, which do not use one another. A floor
 //! uses those below it. Within a folder no files use one another in a circle; the folder's own `mod.rs`
 //! is left out of that, for it declares the others.
+//!
+//! Only paths are seen: not a method that an upper floor adds to a type of a lower one, nor a name that a
+//! folder shows by a glob.
 
 mod modules;
 
@@ -33,8 +36,10 @@ pub(crate) fn violations(workspace: &Path) -> Result<Vec<String>> {
         return Ok(Vec::new());
     }
     let text = fs::read_to_string(&document).with_context(|| document.display().to_string())?;
+    let tables = tables(&text);
+    ensure!(!tables.is_empty(), "{}: no table below '{HEADING}'", document.display());
     let mut found = Vec::new();
-    for table in tables(&text) {
+    for table in tables {
         let source = workspace.join("crates").join(&table.name).join("src");
         let modules = Modules::read(&source)?;
         found.extend(table.violations(&modules));
@@ -239,6 +244,15 @@ mod tests {
     fn tests_may_use_what_they_like() {
         let tested = [("error.rs", "#[cfg(test)]\nmod tests { use crate::top; use super::*; }")];
         assert_eq!(found(&tested), Vec::<String>::new());
+        let field = [("error.rs", "struct A { #[cfg(test)] a: crate::top::A, b: crate::top::B }")];
+        assert_eq!(found(&field).len(), 1);
+    }
+
+    #[test]
+    fn a_document_without_tables_is_wrong() {
+        let folder = workspace(&[]);
+        fs::write(folder.path().join(DOCUMENT), "# A\n\n## Storeys\n").unwrap();
+        assert!(violations(folder.path()).unwrap_err().to_string().contains("no table below"));
     }
 
     #[test]

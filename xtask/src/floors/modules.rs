@@ -148,7 +148,7 @@ fn paths(tokens: TokenStream, found: &mut Vec<Named>) {
     while at < tokens.len() {
         match &tokens[at] {
             TokenTree::Punct(punct) if punct.as_char() == '#' && is_of_tests(&tokens[at + 1..]) => {
-                at = end_of_item(&tokens, at + 2);
+                at = end_of_tested(&tokens, at + 2);
                 continue;
             }
             // others say what a type captures: `use<'a>`
@@ -195,6 +195,12 @@ fn end_of_item(tokens: &[TokenTree], at: usize) -> usize {
         _ => false,
     });
     end.map_or(tokens.len(), |end| at + end + 1)
+}
+
+/// Behind what a `cfg(test)` stands before: an item, or a field, variant or argument, which a comma ends.
+fn end_of_tested(tokens: &[TokenTree], at: usize) -> usize {
+    let comma = (at..tokens.len()).find(|at| is_punct(tokens, *at, ','));
+    comma.map_or(tokens.len(), |comma| comma + 1).min(end_of_item(tokens, at))
 }
 
 /// Adds the paths of a `use` whose first parts are `before`.

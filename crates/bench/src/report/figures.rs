@@ -126,8 +126,8 @@ pub(super) fn ratios(standings: &[Standing], mean: &str, palette: &Palette) -> R
         .collect();
     all.sort_by(|a, b| b.value.total_cmp(&a.value));
     let caption = format!(
-        "Duplicates at a mean of {mean}. No times were taken, so nothing is said of speed; who \
-         reached another mean is left out."
+        "Duplicates at a mean of {mean}. No speed at this mean is known. Chunkers that reached \
+         another mean are left out."
     );
     let svg = bars(&caption, "dedup ratio", &all, None)?;
     Ok(Figure { caption, svg, ..Figure::default() })
@@ -234,7 +234,7 @@ pub(super) fn cumulative(entries: &[&Entry], mean: &str, palette: &Palette) -> R
         Line { colour, points: points.collect(), has_dots: false }
     };
     let all = entries.iter().map(|entry| (&entry.algorithm[..], line(entry))).collect();
-    let caption = format!("Share of the chunks that are no longer, asked for {mean}.");
+    let caption = format!("Share of the chunks up to each size, at a target mean of {mean}.");
     coloured_lines(&caption, "share of chunks", all, 0.0..1.0)
 }
 

@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use super::figures::{self, Palette, mean_text, speed_text};
-use super::front::{has_duplicates, standings};
+use super::front::{Standing, has_duplicates, standings};
 use super::page::{Block, Choice, Folded, Page, Section};
 use super::tables::{counts, has_spread, numbers};
 use crate::equal_mean::Borders;
@@ -30,12 +30,12 @@ pub fn of_run(record: &Record<Vec<Results>>) -> Result<Page> {
     Ok(Page { title: format!("Chunkers on {}", names.join(", ")), lead, sections })
 }
 
-const NO_DUPLICATES_AT_ALL: &str = "No chunker finds duplicates in these data, as in random bytes. So they cannot tell which one \
-     finds more, and no chunker is named the best here: only speeds and sizes compare. Measure data \
-     that you store, such as several versions of a folder.";
+const NO_DUPLICATES_AT_ALL: &str = "No chunker reaches a dedup ratio of 1.005 on what was cut of these data, as with random bytes. So \
+     they cannot tell which one finds more, and no chunker is named the best here: only speeds and \
+     sizes compare. Measure data that you store, such as several versions of a folder.";
 
-const NO_DUPLICATES: &str = "No chunker finds duplicates in these data, as in random bytes. So they cannot tell which one \
-     finds more, and only speeds and sizes compare.";
+const NO_DUPLICATES: &str = "No chunker reaches a dedup ratio of 1.005 on what was cut of these data, as with random bytes. So \
+     they cannot tell which one finds more, and only speeds and sizes compare.";
 
 /// The best at the mean that is shown first.
 fn headline(results: &Results) -> Option<String> {
@@ -49,19 +49,28 @@ fn headline(results: &Results) -> Option<String> {
         })
         .collect();
     let last = best.pop()?;
-    let best = match best.is_empty() {
-        true => format!("{last} is the best"),
-        false => format!(
-            "these are the best, from the most duplicates to the highest speed: {} and {last}",
+    let count =
+        |is_so: &dyn Fn(&Standing<'_>) -> bool| standings.iter().filter(|one| is_so(one)).count();
+    let compared = count(&|one| one.basis.compares() && one.speed.is_some());
+    let best = match (best.is_empty(), compared) {
+        (true, 1) => format!("only {last} compares."),
+        (true, _) => format!("{last} is the best. No chunker that is as fast finds more."),
+        (false, _) => format!(
+            "these are the best, from the most duplicates to the highest speed: {} and {last}. No \
+             chunker that is as fast finds more.",
             best.join(", ")
         ),
     };
     let place = format!("{} at a mean of {}", results.dataset.name, mean_text(mean));
-    let apart = match standings.iter().filter(|one| !one.basis.compares()).count() {
+    let missed = count(&|one| !one.basis.compares());
+    let untimed = count(&|one| one.basis.compares() && one.speed.is_none());
+    let left_out = |why: &str, number: usize| match number {
         0 => String::new(),
-        apart => format!(" Left out because they reached another mean: {apart}."),
+        number => format!(" Left out because they {why}: {number}."),
     };
-    Some(format!("On {place}, {best}. No chunker that is as fast finds more.{apart}"))
+    let missed = left_out("reached another mean", missed);
+    let untimed = left_out("have no speed at this mean", untimed);
+    Some(format!("On {place}, {best}{missed}{untimed}"))
 }
 
 /// Colours for the best, then for those that find the most.
@@ -148,7 +157,8 @@ fn at_mean(results: &Results, wanted: usize, palette: &Palette) -> Result<Vec<Bl
     let standings = standings(results, wanted);
     let mut blocks = Vec::new();
     let mut small = Vec::new();
-    match (has_duplicates(results), is_timed) {
+    let has_speed = standings.iter().any(|one| one.speed.is_some());
+    match (has_duplicates(results), has_speed) {
         (true, true) => {
             let front = figures::front(results, &standings, &mean, palette)?;
             blocks.push(Block::WideFigure(front));
@@ -256,15 +266,16 @@ fn circumstances(results: &Results) -> Vec<String> {
             .collect();
         if !missed.is_empty() {
             text.push(format!(
-                "These miss it on all of the data by more than 5 %, and do not compare: {}.",
+                "These miss it on all of the data by more than 5 %; the first figure computes them from \
+                 two measured means beside it, or shows them hollow: {}.",
                 missed.join(", ")
             ));
         }
     } else {
         text.push(
-            "Chunkers reach other means than were asked for. A dot of the first figure is at the \
-             mean asked for, computed from the two of that chunker next to it; it is hollow if \
-             there are no such two. Measure with --equalise-mean to have all reach that mean."
+            "If a chunker misses its mean by more than 5 %, its dot in the first figure is computed \
+             from its two nearest means; without two it is hollow and does not compare. Measure \
+             with --equalise-mean to have all reach that mean."
                 .into(),
         );
     }
@@ -423,7 +434,7 @@ mod tests {
         // they come last, and have no picture of the best
         assert!(both.find("<h2>made up</h2>") < both.find("<h2>noise</h2>"));
         let noise = both.split("<h2>noise</h2>").nth(1).unwrap();
-        assert!(noise.contains("as in random bytes") && !noise.contains("Duplicates against"));
+        assert!(noise.contains("as with random bytes") && !noise.contains("Duplicates against"));
 
         let alone = html(vec![random()]);
         let lead = alone.split("</header>").next().unwrap();
@@ -453,8 +464,22 @@ mod tests {
         untimed.read_limit.samples.clear();
         let html = html(vec![untimed]);
         let first = svgs(&html).next().unwrap();
-        assert!(first.contains("Duplicates at a mean of 8 KiB. No times were taken"), "{first}");
+        assert!(
+            first.contains("Duplicates at a mean of 8 KiB. No speed at this mean is known"),
+            "{first}"
+        );
         assert!(!html.contains("these are the best"));
+    }
+
+    #[test]
+    fn a_mean_at_which_no_speed_is_known_has_duplicates_alone() {
+        let mut entries =
+            vec![entry("ram", 8192, 7000, 3.0, 1e9), entry("ram", 16384, 14000, 2.0, 1e9)];
+        // as after an interruption: the speed at 8 KiB would be computed from both
+        entries[1].timings.clear();
+        let html = html(vec![results(entries)]);
+        let first = svgs(&html).next().unwrap();
+        assert!(first.contains("No speed at this mean is known"), "{first}");
     }
 
     #[test]

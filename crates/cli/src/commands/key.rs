@@ -146,7 +146,7 @@ struct Add {
     /// A label that distinguishes the key from others
     #[arg(long, value_name = "TEXT", default_value = "")]
     label: String,
-    /// Write a key for a client that may back up but not read to FILE, which must not exist
+    /// Write to FILE, which must not exist, a key with which a client can back up but not read
     #[arg(
         long,
         value_name = "FILE",

@@ -173,8 +173,8 @@ impl PruneOptions {
         if console.has_forgotten() && !dry_run {
             bail!(
                 "nothing is pruned: this client's memory of the repository cannot be read, so it \
-                 cannot tell whether snapshots are missing that may be restored; repair the memory, \
-                 or start a new one with --state-dir"
+                 cannot tell whether snapshots are missing that may be restored; correct the problem \
+                 named in the warning above, or start a new memory with --state-dir DIR"
             );
         }
         let options = Options {
@@ -303,7 +303,7 @@ fn describe(report: &Report, dry_run: bool) -> Vec<String> {
     if report.waiting_containers > 0 {
         for waiting in &report.waiting {
             let stay = count(report.waiting_containers, "container stays", "containers stay");
-            lines.push(format!("{stay} until these have ended: {}", backup(waiting)));
+            lines.push(format!("{stay} until this has ended: {}", backup(waiting)));
         }
         let them = if report.waiting_containers == 1 { "it" } else { "them" };
         lines.push(format!("the next prune deletes {them}"));

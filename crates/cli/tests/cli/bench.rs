@@ -249,7 +249,7 @@ fn a_recommendation_names_sizes_that_a_repository_takes_and_a_runner_up() {
     let lab = Lab::new();
     lab.write("data/a", random(1, 2_000_000));
     lab.write("data/b", random(1, 2_000_000));
-    let advice = lab.ok("bench recommend --data data --mean 4KiB,8KiB --sample 1MiB --json").json();
+    let advice = lab.ok("bench recommend --data data --sample 1MiB --json").json();
     let choice = &advice["choice"];
     assert_eq!(choice["dedup_ratio"], 2.0, "{advice:#}");
     // 2,000,000 bytes, 36 for each chunk and 79 for each that is distinct
@@ -258,7 +258,7 @@ fn a_recommendation_names_sizes_that_a_repository_takes_and_a_runner_up() {
     assert!((kept / (36.0 * chunks + 79.0 * chunks / 2.0) - 1.0).abs() < 0.01, "{advice:#}");
     assert_ne!(advice["runner_up"]["algorithm"], choice["algorithm"]);
 
-    let answer = lab.ok("bench recommend --data data --mean 4KiB,8KiB --sample 1MiB").stdout;
+    let answer = lab.ok("bench recommend --data data --sample 1MiB").stdout;
     let taken = answer.lines().find_map(|line| line.strip_prefix("take  ")).unwrap();
     lab.ok(&format!("init repo --no-encryption {taken}"));
 }

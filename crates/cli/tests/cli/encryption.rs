@@ -281,7 +281,7 @@ fn a_write_only_key_backs_up_and_does_nothing_else() {
     let shown = lab.ok("key list --repo repo --password-file secret").stdout;
     assert!(shown.contains("revoked"), "{shown}");
     let line = "backup --repo repo --key-file client.key version";
-    lab.run(line).expect(12).says(&[&id, "was taken back", "hint:", "--write-only"]);
+    lab.run(line).expect(12).says(&[&id, "was revoked", "hint:", "--write-only"]);
     let listed = lab.ok("snapshots --repo repo --password-file secret --json").json();
     assert_eq!(listed.as_array().unwrap().len(), 2);
     lab.ok("check --repo repo --password-file secret --read-data");
@@ -311,16 +311,16 @@ fn a_removal_that_was_seen_and_is_gone_is_not_settled_by_a_repair() {
     let id = listed.as_array().unwrap().last().unwrap()["id"].as_str().unwrap().to_owned();
     lab.ok(&format!("key remove {repository} {id}"));
     lab.ok(&format!("snapshots {repository}"));
-    let word = lab.path(format!("repo/clients/00000000{id}0000000000000002"));
-    let whole = fs::read(&word).unwrap();
-    fs::remove_file(&word).unwrap();
+    let record = lab.path(format!("repo/clients/00000000{id}0000000000000002"));
+    let whole = fs::read(&record).unwrap();
+    fs::remove_file(&record).unwrap();
     lab.run(&format!("check {repository} --repair")).expect(1).says(&["nothing is repaired"]);
-    lab.run(&format!("snapshots {repository}")).expect(13).says(&["was taken back", "from a copy"]);
+    lab.run(&format!("snapshots {repository}")).expect(13).says(&["was revoked", "from a copy"]);
     let ran = lab.run(&format!("key list {repository} --json")).expect(13);
     assert_eq!(ran.json().as_array().unwrap().last().unwrap()["removed"], "hidden");
     let remove = format!("key remove {repository} {id}");
-    lab.run(&remove).expect(1).says(&["was taken back", "hint:", "--even-damaged"]);
-    fs::write(&word, whole).unwrap();
+    lab.run(&remove).expect(1).says(&["was revoked", "hint:", "--even-damaged"]);
+    fs::write(&record, whole).unwrap();
     lab.ok(&format!("check {repository} --repair"));
     lab.ok(&remove);
 }

@@ -98,12 +98,12 @@ impl Repository {
         if let Some((client, state @ (ClientState::Removed | ClientState::Kept))) = record_at(name)
         {
             if self.last_remembered().map_err(StoreError::Memory)?.is_removed(client) {
-                return Ok(Some("this client has seen that the key of this client was taken back"));
+                return Ok(Some("this client has seen that the key of this client was revoked"));
             }
             let others = [ClientState::Added, ClientState::Removed, ClientState::Kept].into_iter();
             let is_there = |other| self.record(client, other).is_ok_and(|record| record.is_some());
             if others.filter(|other| *other != state).any(is_there) {
-                return Ok(Some("there is a client of this number, whose key may be taken back"));
+                return Ok(Some("there is a client of this number, whose key may be revoked"));
             }
         }
         // A key has a check that needs no key: if that fits and it does not open, it was made so.

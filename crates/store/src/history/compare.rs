@@ -250,11 +250,11 @@ impl Seen {
                 Ok(Some(removal)) if removal.check == *check => continue,
                 Ok(Some(_)) => format!(
                     "is not what this client has seen when the key of write-only client \
-                     {client:08x} was taken back: snapshots may count again that did not"
+                     {client:08x} was revoked: snapshots may count again that did not"
                 ),
                 Ok(None) => format!(
                     "is missing: this client has seen that the key of write-only client \
-                     {client:08x} was taken back, and all that it made since counts again; the \
+                     {client:08x} was revoked, and all that it made since counts again; the \
                      repository is older than it was, or hides what is newer"
                 ),
                 Err(error) if repository.is_damage(&error) => describe(&error),

@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_words_stand_for_each_other() {
+    fn names_and_records_stand_for_each_other() {
         let name = record_name(258, ClientState::Kept);
         assert_eq!(name, "clients/00000000000001020000000000000002");
         for state in [ClientState::Added, ClientState::Removed, ClientState::Kept] {

@@ -56,8 +56,7 @@ struct Opened {
 }
 
 impl RestoredFile {
-    /// The file `entry` of `target`. It is finished by the last of its chunks, and not before
-    /// [`is_planned`](Self::is_planned).
+    /// The file `entry` of `target`. It is finished by the last of the chunks that it expects.
     pub(super) fn new(target: Arc<Target>, path: Components, entry: Entry) -> Self {
         let Node::File { size, content, extents } = &entry.node else {
             unreachable!("only files have content")

@@ -63,8 +63,8 @@ use crate::tree::inodes::Inodes;
 use crate::tree::{self, Detail, Entry, Meta, Node};
 use crate::{Act, Cancel, Progress, Recipe, Repository, StoreError, threads};
 
-/// Containers whose footers are read for the next window: about half of what the reader keeps.
-const FOOTERS_AHEAD: usize = 64;
+/// Containers whose footers are read for the next window: so few that the reader keeps them until then.
+const FOOTERS_AHEAD: usize = 32;
 
 /// Restores `entry` to `target`.
 ///
@@ -624,10 +624,13 @@ impl Plan<'_> {
     }
 
     /// Far away, reads the footers that a window needs while the window before it is written. For the
-    /// first window the writing thread would only wait, so that thread reads them itself.
+    /// first window the writing thread would only wait, so that thread reads them itself; and where files
+    /// at hand may have the content, nobody knows yet which footers are needed.
     fn read_footers(&self, window: &Window) {
         let chunks = self.context.chunks;
-        if chunks.is_far() && !window.is_first() {
+        let has_other_sources =
+            !window.standing.is_empty() || !self.context.options.seeds.is_empty();
+        if chunks.is_far() && !window.is_first() && !has_other_sources {
             let mut containers = window.containers();
             containers.truncate(FOOTERS_AHEAD);
             chunks.prepare_directories(&containers);

@@ -5,7 +5,8 @@
 //!
 //! A lock on the file `pool` keeps two processes from having a pool. It can fail: a network file system
 //! forgets it, or a machine sleeps. Then the following protocol keeps what either process acknowledged,
-//! on any disk that shows all processes the same bytes.
+//! on any disk that shows all processes the same bytes, except pages of a container that the old
+//! process was writing, truncating or sealing at that moment; a scrub names them.
 //!
 //! - A **writer** is one opening of a pool. Its number is one above all before: a fencing token.
 //! - The **mark** is the file `writer`: two copies, written in turn, of who owns the pool and where

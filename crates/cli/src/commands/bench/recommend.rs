@@ -30,8 +30,8 @@ const MEANS: [usize; 6] = [4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10, 128 <
 
 const AFTER_HELP: &str = "\
 All PATHs are measured together, as in one repository. Every algorithm cuts all data, at each mean
-size; the data must have at least 100 chunks of the largest mean. The command compares the bytes that a
-repository would store before compression: distinct chunks, and the bytes of recipes, footers and index
+size. Means of which the data have fewer than 100 chunks are left out, unless --mean names them, which
+is an error. The command compares the bytes that a repository would store before compression: distinct chunks, and the bytes of recipes, footers and index
 for each. Of the algorithms within 1 % of the fewest bytes, it selects those within 10 % of the fastest,
 fingerprinting included. Of these it recommends the one with the fewest bytes. It recommends fixed
 chunks only if they are clearly better than all others.
@@ -105,13 +105,14 @@ impl Recommend {
 
     /// The means to try on this many bytes, or an error with the number of bytes needed.
     fn means(&self, bytes: u64) -> Result<Vec<usize>> {
+        let sample = bytes.min(self.sample as u64);
         let means: Vec<usize> = match &self.mean[..] {
-            [] => MEANS.into_iter().filter(|&mean| bytes_needed(mean) <= bytes).collect(),
+            [] => MEANS.into_iter().filter(|&mean| bytes_needed(mean) <= sample).collect(),
             asked => asked.to_vec(),
         };
         let largest = means.iter().copied().max().unwrap_or(MEANS[0]);
         ensure_enough(What::Data, bytes, largest)?;
-        ensure_enough(What::Sample, bytes.min(self.sample as u64), largest)?;
+        ensure_enough(What::Sample, sample, largest)?;
         Ok(means)
     }
 
@@ -122,8 +123,8 @@ impl Recommend {
         (!left_out.is_empty()).then(|| {
             let left_out = left_out.join(", ");
             format!(
-                "The data have fewer than {FEWEST_CHUNKS} chunks at means of {left_out} bytes, \
-                     which were not tried."
+                "The data or the sample have fewer than {FEWEST_CHUNKS} chunks at means of \
+                 {left_out} bytes, which were not tried."
             )
         })
     }
