@@ -1,5 +1,7 @@
 //! Containers are written and read back, and whatever else is read is refused.
 
+use std::ops::ControlFlow;
+
 use onefold_backend::fault::{Faults, Faulty};
 use onefold_backend::{MemoryObjects, Objects, Operation};
 use onefold_container::{
@@ -353,6 +355,27 @@ fn a_long_directory_is_read_whole_and_a_short_one_in_one_piece() {
         assert_eq!(faults.count(Operation::Get), reads, "{} chunks", chunks.len());
         assert_eq!(read_back(&read, &objects).unwrap(), groups);
     }
+}
+
+#[test]
+fn each_of_many_directories_is_read_once() {
+    // more than are read at a time
+    const COUNT: u32 = 1100;
+    let objects = MemoryObjects::new();
+    let containers: Vec<(ObjectId, u64)> = (0..COUNT)
+        .map(|number| {
+            let sealed = container(Content::Data, &[vec![number.to_le_bytes().to_vec()]]);
+            objects.put(&container_name(sealed.directory.id), sealed.bytes.clone()).unwrap();
+            (sealed.directory.id, sealed.bytes.len() as u64)
+        })
+        .collect();
+    let mut read = vec![0; containers.len()];
+    let ended = Directory::read_many(&objects, &ENVELOPE, &containers, &mut |at, found| {
+        assert_eq!(found.unwrap().0.id, containers[at].0);
+        read[at] += 1;
+        ControlFlow::Continue(())
+    });
+    assert!(ended.is_continue() && read.iter().all(|times| *times == 1));
 }
 
 #[test]
