@@ -20,9 +20,11 @@ const FOOTER_MIN: usize = 2;
 /// The maximum length of a footer in bytes. Readers refuse longer ones, which bounds their memory. A
 /// repository's footers are shorter than a third of it, however small the chunks are.
 pub const MAX_FOOTER_LEN: u32 = 64 << 20;
-/// Bytes of a container's end that are read first: at least this, and at least a hundredth of the
-/// container. A footer has 36 bytes per chunk, so it fits if chunks average 3.6 KiB as stored.
+/// Bytes of a container's end that are read first: a hundredth of the container, within these bounds. A
+/// footer has 36 bytes per chunk, so it fits if chunks average 3.6 KiB as stored. The upper bound keeps a
+/// false length from taking memory.
 const FIRST_READ: u64 = 64 << 10;
+const MAX_FIRST_READ: u64 = 1 << 20;
 const FIRST_READ_PART: u64 = 100;
 /// The maximum bytes of first reads that wait for the rest of their footers.
 const MAX_FIRST_READS: u64 = 32 << 20;
@@ -485,9 +487,8 @@ pub fn least_len(envelope: &Envelope, chunks: u64, bytes: u64) -> u64 {
 }
 
 /// The bytes of the end of a container of `size` bytes that are read first.
-const fn first_read(size: u64) -> u64 {
-    let part = size / FIRST_READ_PART;
-    if part > FIRST_READ { part } else { FIRST_READ }
+fn first_read(size: u64) -> u64 {
+    (size / FIRST_READ_PART).clamp(FIRST_READ, MAX_FIRST_READ)
 }
 
 /// Reads `parts` of `containers`, given by number and range, with concurrent requests.
