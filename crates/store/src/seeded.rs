@@ -32,8 +32,8 @@ onefold_backend::seeded_bugs! {
         CondemnedReused,
         /// Containers are deleted before the mark that condemns them is put.
         DeletedBeforeMark,
-        /// Containers are deleted by what intents there were before they were condemned.
-        IntentsListedEarly,
+        /// Containers are deleted though a backup is running that may not know that they are condemned.
+        IntentsIgnored,
         /// The copies of live chunks are put after the containers that they were copied from are gone.
         CopiedAfterDelete,
         /// Snapshots that were made while containers were condemned are not looked at.
@@ -92,7 +92,7 @@ impl Bug {
         Bug::FenceIgnored,
         Bug::CondemnedReused,
         Bug::DeletedBeforeMark,
-        Bug::IntentsListedEarly,
+        Bug::IntentsIgnored,
         Bug::CopiedAfterDelete,
         Bug::SnapshotsListedEarly,
         Bug::OtherMarksIgnored,

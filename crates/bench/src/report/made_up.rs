@@ -8,7 +8,7 @@ use crate::{Counts, DatasetRecord, Distribution};
 
 const BYTES: u64 = 1_000_000_000;
 
-/// A chunker that was asked for one mean, reached another, and cuts so many bytes a second.
+/// A chunker with a target mean, the mean that it reached, and its speed in bytes per second.
 pub(crate) fn entry(
     algorithm: &str,
     wanted_mean: usize,

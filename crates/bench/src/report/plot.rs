@@ -167,7 +167,7 @@ pub fn bars(label: &str, unit: &str, bars: &[Bar], limit: Option<(&str, f64)>) -
     })
 }
 
-/// Lines over `sizes` in bytes, which are on a logarithmic scale, on so many pixels.
+/// Lines over sizes in bytes on a logarithmic scale; `size` is that of the picture, in pixels.
 pub(super) fn lines(
     size: (u32, u32),
     label: &str,

@@ -22,7 +22,7 @@ const UNIT: &str = "dedup ratio";
 #[derive(Clone, Debug)]
 pub(super) struct Dot {
     pub(super) name: String,
-    /// What is told of it besides, in lines of at most thirty letters.
+    /// More of its values, in lines of at most thirty letters.
     pub(super) facts: Vec<String>,
     /// Which of the page's colours it has, below 8.
     pub(super) colour: Option<usize>,
@@ -44,8 +44,8 @@ struct Placed<'a> {
     whisker: Option<Segment>,
 }
 
-/// A plot of so many pixels, with a line along the best of `dots` and one at `limit`, a speed under
-/// its name. Dots beyond twice the limit stand at the border.
+/// A plot of `size` pixels, with a line along the best of `dots` and one at `limit`, a speed and its
+/// name. Dots beyond twice the limit stand at the border.
 pub(super) fn scatter(
     size: (u32, u32),
     label: &str,

@@ -19,7 +19,7 @@ pub(super) fn numbers(results: &Results) -> Table {
         Column::number("dedup ratio", "bytes divided by those of distinct chunks"),
         Column::number("savings %", "the part that need not be kept"),
         Column::number("ratio without zeros", "the dedup ratio but for chunks of zeros"),
-        Column::number("zeros %", "the part of the bytes in chunks of nothing but zeros"),
+        Column::number("zeros %", "the share of the bytes in chunks of zeros only"),
         Column::number("scanned", "bytes that the rule looks at, a byte; vectors read more"),
         Column::text("kernel", "the fastest of those that were measured"),
         Column::number("cut GB/s", "cutting alone, median"),

@@ -20,7 +20,7 @@ const BLOCK: usize = 4096;
 const LEN: usize = 32 << 20;
 /// Connections that write, each its own blocks.
 const WRITERS: usize = 4;
-/// A client flushes after each of so many writes.
+/// The number of writes between two flushes of a client.
 const FLUSH_EVERY: u64 = 500;
 
 /// Writes of each client at least: all of them together are six times the volume.

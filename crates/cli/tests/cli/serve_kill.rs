@@ -36,12 +36,12 @@ fn kills() -> u64 {
     env::var("ONEFOLD_KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(4)
 }
 
-/// In one of so many rounds the server rests before the kill, and in one of so many the test damages copies
-/// of what the server left. Each round with a rest is one of the latter.
+/// The rounds between two in which the server rests before the kill, and between two in which the test
+/// damages copies of what the server left. Each round with a rest is one of the latter.
 const REST_EVERY: u64 = 4;
 const DAMAGE_EVERY: u64 = 2;
 
-/// One in so many kills under load comes in the midst of each operation.
+/// For this many kills under load, each operation is killed once.
 const OPERATE_EVERY: u64 = 4;
 
 /// What happened, as it goes into a record.

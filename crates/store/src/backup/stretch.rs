@@ -35,7 +35,7 @@ impl Reader<'_> {
             assumed.extend(decided_cuts(chunker, &self.batch.buffer[..self.filled], front, &[]));
             turn = stretch.before.recv().ok();
         }
-        // Whoever has the stretch before said nothing: it failed.
+        // The reader of the stretch before ended without an answer: it failed.
         let turn = turn.ok_or(StoreError::Stopped)?;
         let Some(Left { uncut, chunks, segments }) = turn else {
             self.filled = 0;

@@ -70,8 +70,7 @@ pub fn prune(
         let report = Report::default();
         let walked = Vec::new();
         let is_anew = failed_index.is_some();
-        let mut prune =
-            Prune { repository, options, progress, cancel, report, walked, is_anew, early: None };
+        let mut prune = Prune { repository, options, progress, cancel, report, walked, is_anew };
         attempts += 1;
         match prune.run() {
             Ok(()) => {
@@ -120,8 +119,6 @@ struct Prune<'a> {
     walked: Vec<ObjectId>,
     /// Whether the index is learnt from the repository alone, because its place failed.
     is_anew: bool,
-    /// What [`Bug::IntentsListedEarly`] goes by.
-    early: Option<Vec<(ObjectId, Intent)>>,
 }
 
 /// Names below `snapshots/` that were seen, and the snapshots among them.
@@ -133,13 +130,11 @@ struct SeenSnapshots {
 
 /// What a prune has condemned.
 #[derive(Default)]
-struct Condemned<'a> {
+struct Condemned {
     containers: HashSet<ObjectId>,
     marks: Vec<(ObjectId, Vec<ObjectId>)>,
     /// Containers that took the copies.
     copies: HashSet<ObjectId>,
-    /// What [`Bug::CopiedAfterDelete`] puts last.
-    late: Option<Copier<'a>>,
 }
 
 impl Prune<'_> {
@@ -149,7 +144,6 @@ impl Prune<'_> {
 
     fn run(&mut self) -> Result<(), StoreError> {
         let running = self.resolve_intents()?;
-        fault!(IntentsListedEarly => self.early = Some(running.clone()));
         let seen = self.snapshots()?;
         let loaded = self.load()?;
         let reader = reader(self.repository, &loaded);
@@ -239,16 +233,13 @@ impl Prune<'_> {
     }
 
     /// Chooses containers, copies what is live in them and puts the mark.
-    fn condemn<'l>(
+    fn condemn(
         &mut self,
         reader: &ChunkReader<'_>,
-        loaded: &'l Loaded,
+        loaded: &Loaded,
         live: &Live,
         are_running: bool,
-    ) -> Result<Condemned<'l>, StoreError>
-    where
-        Self: 'l,
-    {
+    ) -> Result<Condemned, StoreError> {
         let choice = self.choose(reader, loaded, live, are_running)?;
         if self.options.dry_run {
             return Ok(Condemned::default());
@@ -256,17 +247,17 @@ impl Prune<'_> {
         let mut copier = Copier::new(self.repository, loaded, self.options.container_len)?;
         let chosen = self.copy_live(choice, &mut copier, reader, loaded, live)?;
         rescue(&mut copier, reader, live)?;
-        let mut condemned = Condemned::default();
-        if !fault!(CopiedAfterDelete) {
-            copier.finish()?;
-        }
-        self.report.copied_bytes += copier.stored;
-        condemned.copies = copier.put_ids();
-        condemned.late = fault!(CopiedAfterDelete).then_some(copier);
         let containers = loaded.containers.all();
         let ids = chosen.iter().map(|number| containers[*number as usize].id);
         let ids: Vec<ObjectId> = ids.collect();
-        condemned.containers = ids.iter().copied().collect();
+        fault!(CopiedAfterDelete => self.delete_containers(&ids)?);
+        copier.finish()?;
+        self.report.copied_bytes += copier.stored;
+        let mut condemned = Condemned {
+            containers: ids.iter().copied().collect(),
+            copies: copier.put_ids(),
+            ..Condemned::default()
+        };
         fault!(DeletedBeforeMark => self.delete_containers(&ids)?);
         for part in ids.chunks(mark::MAX_CONDEMNED) {
             let id = mark::write(part, self.objects(), &self.repository.envelope)?;
@@ -394,7 +385,7 @@ impl Prune<'_> {
         loaded: &Loaded,
         live: &Live,
         seen: &SeenSnapshots,
-        condemned: Condemned<'_>,
+        condemned: Condemned,
     ) -> Result<(), StoreError> {
         let left = loaded.marks.marks.iter().map(|(id, containers)| (*id, containers.clone()));
         let marks: Vec<(ObjectId, Vec<ObjectId>)> =
@@ -406,10 +397,8 @@ impl Prune<'_> {
         if !fault!(IntentsUnsettled) {
             self.objects().settle()?;
         }
-        let running = match self.early.take() {
-            Some(early) => early,
-            None => self.resolve_intents()?,
-        };
+        let mut running = self.resolve_intents()?;
+        fault!(IntentsIgnored => running.clear());
         let blocks = |mark: ObjectId, intent: &Intent| !intent.marks.contains(&mark);
         let (waiting, free): (Vec<_>, Vec<_>) = marks
             .into_iter()
@@ -446,7 +435,6 @@ impl Prune<'_> {
             self.delete_containers(containers)?;
             deleted.extend(containers.iter().copied());
         }
-        condemned.late.map_or(Ok(()), |mut copier| copier.finish())?;
         self.delete_runs(loaded, &deleted)?;
         // Whoever sees no mark must see no container of it.
         self.objects().settle()?;
@@ -495,7 +483,7 @@ impl Prune<'_> {
         loaded: &Loaded,
         live: &Live,
         seen: &SeenSnapshots,
-        condemned: &Condemned<'_>,
+        condemned: &Condemned,
     ) -> Result<bool, StoreError> {
         let marks = mark::list(self.objects())?;
         let is_known = |mark: &ObjectId| {

@@ -92,7 +92,7 @@ impl Still {
         Self { blocks, contents: BTreeMap::from(ends) }
     }
 
-    /// The mapped blocks of a wide volume of so many blocks.
+    /// The mapped blocks of a wide volume that has this many blocks.
     fn wide(blocks: u64) -> impl Iterator<Item = u64> {
         (0..SEGMENTS).map(|segment| segment * 513).filter(move |block| *block < blocks)
     }

@@ -19,7 +19,7 @@ pub(super) const BLOCK: usize = 4096;
 pub(super) const BLOCKS: usize = 192;
 /// Connections that write, each its own blocks; one more flushes.
 pub(super) const WRITERS: usize = 4;
-/// One in so many changes is an erase, and one in so many is a write with FUA.
+/// The changes from one erase to the next, and from one write with FUA to the next, in the mean.
 const ERASE_EVERY: u64 = 7;
 const FORCE_EVERY: u64 = 11;
 
