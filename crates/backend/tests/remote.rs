@@ -684,8 +684,9 @@ fn no_request_is_made_beside_the_only_one_allowed() {
         while server.came.lock().unwrap().is_empty() {
             thread::sleep(Duration::from_millis(1));
         }
-        // The requests that object_store does not make are no exception.
-        scope.spawn(|| objects.discard_unfinished(Duration::ZERO).unwrap_err());
+        // The requests that object_store does not make are no exception. Once the first request has
+        // ended, this one may be made, and answered before the stop reaches it.
+        scope.spawn(|| drop(objects.discard_unfinished(Duration::ZERO)));
         thread::sleep(Duration::from_millis(300));
         assert_eq!(one.usage.requests().list, 0);
         one.stop.ask(Duration::ZERO);
