@@ -4,6 +4,7 @@ use anyhow::Result;
 use clap::{Args, Subcommand};
 
 use crate::exit::Exit;
+use crate::measuring::volumes::memory;
 use crate::measuring::{campaign, nbd, traces};
 
 const AFTER_HELP: &str = "\
@@ -14,6 +15,9 @@ Examples:
   cargo lab campaign nbd --onefold target/release/onefold \\
       --out docs/records/NAME.json
   cargo lab campaign traces --onefold target/release/onefold \\
+      --out docs/records/NAME.json
+  cargo lab campaign volume-memory --onefold target/release/onefold \\
+      --pages 1000000,10000000 --sweep --index-memory=64MiB,256MiB \\
       --out docs/records/NAME.json
   cargo lab campaign far-away --source DIR --out docs/records/NAME.json";
 
@@ -54,6 +58,8 @@ enum Command {
     Nbd(nbd::Options),
     /// Replay traces in the shape of mail, web and homes (StreamDedup, figure 15)
     Traces(traces::Options),
+    /// Measure memory and time to open of `onefold serve` against the pages of its pool
+    VolumeMemory(memory::Options),
     /// Measure commands on a simulated line to a repository far away
     FarAway(campaign::FarAway),
 }
@@ -66,6 +72,7 @@ impl Campaign {
             Command::Engine { arguments } => campaign::engine(&arguments),
             Command::Nbd(options) => nbd::measure(&options),
             Command::Traces(options) => traces::measure(&options),
+            Command::VolumeMemory(options) => memory::measure(&options),
             Command::FarAway(options) => campaign::far_away(&options),
         }?;
         Ok(Exit::Fine)

@@ -161,8 +161,8 @@ pub(crate) fn fingerprint(n: u64) -> Fingerprint {
     Fingerprint::from_bytes(bytes)
 }
 
-/// The finaliser of SplitMix64.
-pub(crate) fn mixed(n: u64) -> u64 {
+/// A number that looks random, another one for each `n`: the finaliser of SplitMix64.
+pub fn mixed(n: u64) -> u64 {
     let mut mixed = n.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

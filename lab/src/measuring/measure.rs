@@ -3,7 +3,7 @@
 use std::io;
 use std::ops::AddAssign;
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Command, ExitStatus};
+use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 /// What one run of a program used, its own children included.
@@ -34,6 +34,12 @@ impl AddAssign for Usage {
 pub(crate) fn run(command: &mut Command) -> io::Result<(ExitStatus, Usage)> {
     let start = Instant::now();
     let child = command.spawn()?;
+    reap(&child, start)
+}
+
+/// Waits for the end of a child that was started at `start`, and says how it ended. The `child` must not be
+/// waited for afterwards: its id may be another's.
+pub(crate) fn reap(child: &Child, start: Instant) -> io::Result<(ExitStatus, Usage)> {
     let (status, usage) = wait4(child.id())?;
     let usage = Usage {
         wall: start.elapsed(),

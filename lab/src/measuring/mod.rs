@@ -3,11 +3,13 @@
 
 pub(crate) mod backups;
 pub(crate) mod campaign;
+mod fio;
 pub(crate) mod install;
 mod limited;
 pub(crate) mod loss;
 mod measure;
 pub(crate) mod nbd;
+mod process;
 mod record;
 pub(crate) mod rivals;
 mod s3_process;
@@ -19,3 +21,4 @@ mod table;
 pub(crate) mod tool;
 pub(crate) mod traces;
 mod traces_plot;
+pub(crate) mod volumes;

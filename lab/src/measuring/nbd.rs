@@ -6,7 +6,7 @@
 //! nothing, is filled, read, written again at random, so that all of them overwrite, and then read
 //! at random.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -14,11 +14,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use xtask::record;
 
 use super::backups;
+use super::fio::{self, Reported};
+use super::process::cpu_time;
 use super::record::Dataset;
 use super::table::{lower_bound, median};
 
@@ -61,9 +62,6 @@ pub(crate) struct Options {
     #[arg(long)]
     out: PathBuf,
 }
-
-/// How often it is looked whether fio and the server have ended: the time is that of fio's own clock.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Who serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -304,40 +302,22 @@ impl Phase {
 }
 
 impl Sample {
-    /// What fio's report says of `phase`: of all jobs together, as `--group_reporting` has them. The
-    /// server and its time are not in it.
-    fn of(report: &Value, phase: Phase, options: &Options) -> Result<Self> {
-        let jobs = report["jobs"].as_array().context("fio's report has no jobs")?;
-        let [group] = jobs.as_slice() else {
-            bail!("fio reported {} groups of jobs, expected one", jobs.len());
-        };
-        let kind = if phase.is_read() { "read" } else { "write" };
-        let number = |place: &str| {
-            let found = group.pointer(place).and_then(Value::as_f64);
-            found.with_context(|| format!("fio's report has no {place}"))
-        };
-        let latency =
-            |percent: &str| number(&format!("/{kind}/clat_ns/percentile/{percent}.000000"));
-        ensure!(number("/error")? == 0.0, "fio had an error");
-        let flushes = number("/sync/total_ios")?;
-        ensure!(flushes > 0.0 || phase.is_read(), "fio sent no flush");
-        let (bytes, expected) =
-            (number(&format!("/{kind}/io_bytes"))? as u64, phase.bytes(options));
-        ensure!(bytes == expected, "fio had {bytes} bytes of {kind}s, expected {expected}");
-        Ok(Self {
+    /// What fio reported of `phase`. The server and its time are not in it.
+    fn of(reported: Reported, phase: Phase, options: &Options) -> Self {
+        Self {
             server: String::new(),
             phase: phase.name().into(),
             jobs: options.jobs,
             round: 0,
-            seconds: number(&format!("/{kind}/runtime"))? / 1e3,
-            operations: number(&format!("/{kind}/total_ios"))? as u64,
-            bytes,
-            flushes: flushes as u64,
-            p50_us: latency("50")? / 1e3,
-            p99_us: latency("99")? / 1e3,
+            seconds: reported.seconds,
+            operations: reported.operations,
+            bytes: reported.bytes,
+            flushes: reported.flushes,
+            p50_us: reported.p50_us,
+            p99_us: reported.p99_us,
             server_user_seconds: 0.0,
             server_system_seconds: 0.0,
-        })
+        }
     }
 
     /// Operations a second.
@@ -429,40 +409,20 @@ impl Served {
         options: &Options,
     ) -> Result<Sample> {
         let report = folder.join("fio.json");
-        let mut fio = Command::new("fio");
-        fio.args(["--name=nbd", "--ioengine=nbd", "--iodepth=16", "--output-format=json"]);
-        fio.args(["--refill_buffers=1", "--buffer_compress_percentage=50"]);
-        fio.arg(format!("--output={}", report.display()));
-        fio.arg(format!("--uri={}", self.uri));
-        fio.arg(format!("--numjobs={}", options.jobs)).arg("--group_reporting");
-        fio.arg(format!("--dedupe_percentage={}", options.dedupe));
         // Of its own for each phase: else fio would write what it wrote before, which is known.
-        fio.arg(format!("--randseed={}", round * 16 + phase as u32)).args(phase.job(options));
+        let seed = u64::from(round) * 16 + phase as u64;
+        let mut fio = fio::over_nbd(&self.uri, options.jobs, options.dedupe, seed, &report);
+        fio.args(phase.job(options));
         let before = cpu_time(self.child.id())?;
-        let mut fio = fio.stdin(Stdio::null()).spawn().context("fio")?;
-        let status = loop {
-            if let Some(status) = fio.try_wait()? {
-                break status;
-            }
-            // fio may wait for a server that is gone
-            if let Err(ended) = self.expect_running() {
-                let _ = fio.kill();
-                let _ = fio.wait();
-                return Err(ended);
-            }
-            thread::sleep(LOOK_EVERY);
-        };
-        self.expect_running()?;
-        ensure!(status.success(), "fio ended with {status}");
+        fio::run(&mut fio, || self.expect_running())?;
         let after = cpu_time(self.child.id())?;
-        let text = fs::read_to_string(&report).with_context(|| report.display().to_string())?;
-        let report: Value = serde_json::from_str(&text).context("fio's report")?;
+        let reported = Reported::read(&report, phase.is_read(), phase.bytes(options))?;
         Ok(Sample {
             server: self.server.name().into(),
             round,
             server_user_seconds: after.0 - before.0,
             server_system_seconds: after.1 - before.1,
-            ..Sample::of(&report, phase, options)?
+            ..Sample::of(reported, phase, options)
         })
     }
 }
@@ -473,24 +433,6 @@ impl Drop for Served {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-/// What a process has taken of the processor, in seconds, in user mode and in the kernel.
-fn cpu_time(process: u32) -> Result<(f64, f64)> {
-    let place = format!("/proc/{process}/stat");
-    let text = fs::read_to_string(&place).with_context(|| place.clone())?;
-    let ticks = rustix::param::clock_ticks_per_second() as f64;
-    match cpu_ticks(&text) {
-        Some((user, system)) => Ok((user as f64 / ticks, system as f64 / ticks)),
-        None => bail!("{place}: no times in {text}"),
-    }
-}
-
-/// Fields 14 and 15; the second, a name in brackets, may have spaces.
-fn cpu_ticks(stat: &str) -> Option<(u64, u64)> {
-    let (_, behind) = stat.rsplit_once(')')?;
-    let mut fields = behind.split_whitespace().skip(11);
-    Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
 }
 
 /// Medians, and how fast onefold is beside each: the ratio of rates in the same round, and what it is
@@ -542,15 +484,6 @@ mod tests {
     use xtask::workspace;
 
     use super::*;
-
-    #[test]
-    fn times_stand_behind_a_name_of_any_kind() {
-        let stat = "77 (a) b (c) S 1 2 3 4 5 6 7 8 9 10 123 45 0 0 20 0 1";
-        assert_eq!(cpu_ticks(stat), Some((123, 45)));
-        assert_eq!(cpu_ticks("77 (a) S 1"), None);
-        let (user, system) = cpu_time(std::process::id()).unwrap();
-        assert!(user + system < 10_000.0);
-    }
 
     #[test]
     fn a_table_has_ratios_of_the_same_round() {
@@ -623,30 +556,19 @@ mod tests {
     }
 
     #[test]
-    fn a_report_is_of_all_jobs_together() {
-        let group = serde_json::json!({
-            "error": 0,
-            "sync": { "total_ios": 8 },
-            "write": {
-                "runtime": 250,
-                "total_ios": 4096,
-                "io_bytes": 16 << 20,
-                "clat_ns": { "percentile": { "50.000000": 7000, "99.000000": 9500 } },
-            },
-        });
-        let read = |jobs: &[&Value]| {
-            Sample::of(&serde_json::json!({ "jobs": jobs }), Phase::OneFlush, &options(8))
+    fn a_sample_is_what_fio_reported() {
+        let reported = Reported {
+            seconds: 0.25,
+            operations: 4096,
+            bytes: 16 << 20,
+            flushes: 8,
+            p50_us: 7.0,
+            p99_us: 9.5,
         };
-        let sample = read(&[&group]).unwrap();
+        let sample = Sample::of(reported, Phase::OneFlush, &options(8));
         assert_eq!((sample.jobs, sample.operations, sample.bytes), (8, 4096, 16 << 20));
         assert_eq!((sample.rate(), sample.flushes), (16_384.0, 8));
         assert_eq!((sample.p50_us, sample.p99_us), (7.0, 9.5));
-        let error = read(&[&group, &group]).unwrap_err().to_string();
-        assert_eq!(error, "fio reported 2 groups of jobs, expected one");
-        let mut one_job = group;
-        one_job["write"]["io_bytes"] = (2 << 20).into();
-        let error = read(&[&one_job]).unwrap_err().to_string();
-        assert_eq!(error, "fio had 2097152 bytes of writes, expected 16777216");
     }
 
     #[test]

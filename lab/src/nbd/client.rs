@@ -34,7 +34,7 @@ const MAX_ANSWER: u32 = 64 << 10;
 /// No request is longer, whatever the server would take; longer ones are split.
 const MAX_LEN: usize = 32 << 20;
 
-/// How long nothing may come, and nothing be taken.
+/// How long nothing may come, and nothing be taken, unless the caller says otherwise.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 enum Command {
@@ -93,20 +93,30 @@ impl Client {
     ///
     /// Nobody listens there, no such export, and what is no NBD.
     pub fn connect(uri: &Uri) -> Result<Self> {
+        Self::connect_with(uri, PATIENCE)
+    }
+
+    /// The same for a server that may take as long as `patience` before its first reply, because it opens
+    /// something large, and for any later reply.
+    ///
+    /// # Errors
+    ///
+    /// As [`connect`](Self::connect).
+    pub fn connect_with(uri: &Uri, patience: Duration) -> Result<Self> {
         let wire: Box<dyn Wire> = match &uri.place {
             Place::Tcp(host, port) => {
                 let place = || format!("cannot connect to {host}, port {port}");
                 let stream = TcpStream::connect((host.as_str(), *port)).with_context(place)?;
                 stream.set_nodelay(true)?;
-                stream.set_read_timeout(Some(PATIENCE))?;
-                stream.set_write_timeout(Some(PATIENCE))?;
+                stream.set_read_timeout(Some(patience))?;
+                stream.set_write_timeout(Some(patience))?;
                 Box::new(stream)
             }
             Place::Unix(path) => {
                 let place = || format!("cannot connect to socket '{}'", path.display());
                 let stream = UnixStream::connect(path).with_context(place)?;
-                stream.set_read_timeout(Some(PATIENCE))?;
-                stream.set_write_timeout(Some(PATIENCE))?;
+                stream.set_read_timeout(Some(patience))?;
+                stream.set_write_timeout(Some(patience))?;
                 Box::new(stream)
             }
         };
