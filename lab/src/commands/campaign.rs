@@ -4,7 +4,7 @@ use anyhow::Result;
 use clap::{Args, Subcommand};
 
 use crate::exit::Exit;
-use crate::measuring::volumes::memory;
+use crate::measuring::volumes::{memory, qcow2};
 use crate::measuring::{campaign, nbd, traces};
 
 const AFTER_HELP: &str = "\
@@ -19,6 +19,8 @@ Examples:
   cargo lab campaign volume-memory --onefold target/release/onefold \\
       --pages 1000000,10000000 --sweep --index-memory=64MiB,256MiB \\
       --out docs/records/NAME.json
+  cargo lab campaign volume-qcow2 --onefold target/release/onefold \\
+      --size 16384 --memory 8MiB --limit 512MiB --out docs/records/NAME.json
   cargo lab campaign far-away --source DIR --out docs/records/NAME.json";
 
 /// Measure the index, tables, volumes and repositories far away, for hours
@@ -60,6 +62,10 @@ enum Command {
     Traces(traces::Options),
     /// Measure memory and time to open of `onefold serve` against the pages of its pool
     VolumeMemory(memory::Options),
+    /// Measure random reads and writes of a served volume by fio beside a qcow2 image whose map has as
+    /// much memory
+    #[command(name = "volume-qcow2")]
+    VolumeQcow2(qcow2::Options),
     /// Measure commands on a simulated line to a repository far away
     FarAway(campaign::FarAway),
 }
@@ -73,6 +79,7 @@ impl Campaign {
             Command::Nbd(options) => nbd::measure(&options),
             Command::Traces(options) => traces::measure(&options),
             Command::VolumeMemory(options) => memory::measure(&options),
+            Command::VolumeQcow2(options) => qcow2::measure(&options),
             Command::FarAway(options) => campaign::far_away(&options),
         }?;
         Ok(Exit::Fine)

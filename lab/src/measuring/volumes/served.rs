@@ -84,6 +84,11 @@ impl Served {
         Uri { place: Place::Unix(self.socket.clone()), export: self.export.into() }
     }
 
+    /// The address as fio takes it.
+    pub(super) fn uri(&self) -> String {
+        format!("nbd+unix:///{}?socket={}", self.export, self.socket.display())
+    }
+
     /// Connects as soon as the server listens.
     pub(super) fn connect(&mut self) -> Result<Client> {
         let asked = Instant::now();
