@@ -407,12 +407,10 @@ impl Pool<'_> {
             Ok(()) => None,
             // that so much memory is not enough is a result
             Err(error) => match error.downcast_ref::<Ended>() {
-                Some(ended) if ended.is_killed() && variant.limit.is_some() => {
+                Some(ended) if variant.limit.is_some() => {
                     let shape = self.content.shape;
                     self.content.forget_turn(turn.overwrites(shape).map(|(block, _)| block));
-                    Some(format!(
-                        "killed: more memory was needed than the group may have ({ended})"
-                    ))
+                    Some(ended.to_string())
                 }
                 _ => return Err(error),
             },
@@ -613,7 +611,7 @@ fn line(samples: &[&Sample]) -> String {
     let seconds = |value: fn(&Measured) -> Option<f64>| show(middle(samples, value), 2);
     let micros = |value: fn(&Measured) -> Option<f64>| show(middle(samples, value), 0);
     let failed = samples.iter().filter(|one| one.failure.is_some()).count();
-    let failed = if failed == 0 { String::new() } else { format!("  {failed} killed") };
+    let failed = if failed == 0 { String::new() } else { format!("  {failed} failed") };
     format!(
         "{:<30} {:>11} {:>10} {:>10} {:>10} {:>8} {:>8} {:>9} {:>9} {:>8}{failed}",
         one.server,
@@ -723,7 +721,7 @@ pub(super) mod tests {
         let samples = [sample("onefold", 1000, 1, 1.0), killed];
         let table = table(&samples);
         let line = table.lines().last().unwrap();
-        assert!(line.contains(" 2.00 ") && line.ends_with("1 killed"), "{table}");
+        assert!(line.contains(" 2.00 ") && line.ends_with("1 failed"), "{table}");
         let text = serde_json::to_string(&samples).unwrap();
         assert_eq!(serde_json::from_str::<Vec<Sample>>(&text).unwrap(), samples);
     }

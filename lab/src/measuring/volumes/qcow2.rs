@@ -21,7 +21,7 @@ use super::served::{Served, forget};
 use crate::measuring::backups;
 use crate::measuring::fio::{self, Reported};
 use crate::measuring::limited::Limited;
-use crate::measuring::process::cpu_time;
+use crate::measuring::process::{cpu_time, disk_read};
 use crate::measuring::record::Dataset;
 use crate::measuring::table::{lower_bound, median};
 
@@ -173,6 +173,8 @@ pub(crate) struct Sample {
     p99_us: f64,
     server_user_seconds: f64,
     server_system_seconds: f64,
+    /// What the server read from the disk.
+    disk_bytes: u64,
     /// The most memory that the server had resident since it was started for this round.
     peak_rss_bytes: u64,
     /// Of its control group, the kernel's cache included, where the kernel tells.
@@ -392,7 +394,7 @@ impl Filled<'_> {
         let seed = u64::from(round) * 16 + phase as u64;
         let mut fio = fio::over_nbd(&served.uri(), 1, self.options.dedupe, seed, &report);
         fio.args(phase.job(self.options));
-        let before = cpu_time(served.process())?;
+        let (before, read_before) = (cpu_time(served.process())?, disk_read(served.process())?);
         fio::run(&mut fio, || served.ensure_running())?;
         let after = cpu_time(served.process())?;
         let bytes = phase.operations(self.options) * BLOCK;
@@ -409,6 +411,7 @@ impl Filled<'_> {
             p99_us: reported.p99_us,
             server_user_seconds: after.0 - before.0,
             server_system_seconds: after.1 - before.1,
+            disk_bytes: disk_read(served.process())? - read_before,
             peak_rss_bytes: served.peak()?,
             group_peak_bytes: group.and_then(Limited::peak),
         })
@@ -419,8 +422,8 @@ impl Filled<'_> {
 /// with a confidence of 90 %, and the ratios of latencies.
 fn table(samples: &[Sample]) -> String {
     let mut table = String::from(
-        "\nphase                    server         op/s   p50 µs   p99 µs  peak MiB  onefold/server: \
-         op/s  at least    p50    p99\n",
+        "\nphase                    server         op/s   p50 µs   p99 µs  peak MiB  disk MB  \
+         onefold/server: op/s  at least    p50    p99\n",
     );
     let mut servers: Vec<&str> = Vec::new();
     for sample in samples {
@@ -447,12 +450,13 @@ fn table(samples: &[Sample]) -> String {
             };
             let middle = |value| median(ratios(value)).unwrap_or(f64::NAN);
             table.push_str(&format!(
-                "{:<24} {server:<10} {:>8.0} {:>8.1} {:>8.1} {:>9.0} {:>21.2} {:>9.2} {:>6.2} {:>6.2}\n",
+                "{:<24} {server:<10} {:>8.0} {:>8.1} {:>8.1} {:>9.0} {:>8.1} {:>21.2} {:>9.2} {:>6.2} {:>6.2}\n",
                 phase.name(),
                 of(Sample::rate),
                 of(|one| one.p50_us),
                 of(|one| one.p99_us),
                 of(|one| one.peak_rss_bytes as f64 / f64::from(1 << 20)),
+                of(|one| one.disk_bytes as f64 / 1e6),
                 middle(Sample::rate),
                 lower_bound(&ratios(Sample::rate)).unwrap_or(f64::NAN),
                 middle(|one| one.p50_us),
@@ -517,6 +521,7 @@ mod tests {
             p99_us: 20.0,
             server_user_seconds: 0.5,
             server_system_seconds: 0.25,
+            disk_bytes: 0,
             peak_rss_bytes: 64 << 20,
             group_peak_bytes: None,
         };

@@ -1,7 +1,9 @@
 //! A server of one device on a Unix socket, perhaps in a control group.
 
+use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
@@ -35,21 +37,16 @@ pub(super) struct Served {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Ended(pub(super) ExitStatus);
 
-impl std::fmt::Display for Ended {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "the server ended by itself: {}", self.0)
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the server ended by itself: {}", self.0)?;
+        // as the kernel kills where a group has no more memory
+        let is_killed = self.0.signal() == Some(Signal::KILL.as_raw());
+        if is_killed { write!(f, ", perhaps for want of memory") } else { Ok(()) }
     }
 }
 
 impl std::error::Error for Ended {}
-
-impl Ended {
-    /// Whether it was killed, as the kernel does when a group has no more memory.
-    pub(super) fn is_killed(&self) -> bool {
-        use std::os::unix::process::ExitStatusExt;
-        self.0.signal() == Some(Signal::KILL.as_raw())
-    }
-}
 
 impl Served {
     /// Starts `program`, which serves `export` on `socket`, in `group` if there is one.
@@ -208,7 +205,7 @@ mod tests {
         assert_eq!(error.downcast_ref::<Ended>().unwrap().0.code(), Some(3));
         let mut killed = shell("kill -9 $$");
         let error = killed.explained::<()>(Err(anyhow::anyhow!("gone"))).unwrap_err();
-        assert!(error.downcast_ref::<Ended>().unwrap().is_killed());
+        assert!(error.downcast_ref::<Ended>().unwrap().to_string().ends_with("want of memory"));
     }
 
     #[test]
