@@ -45,5 +45,6 @@ pub use memory::Memory;
 pub use place::{Claim, Hint, Place};
 pub use run::{MAX_RUN_ENTRIES, PREFIX, Run, run_id, run_name};
 pub use table::{
-    ChainedTable, CompactTable, Inserted, MAX_HANDLE, Table, TableCounters, TableError, prefetch,
+    ChainedTable, CompactTable, HookTable, Inserted, MAX_HANDLE, Table, TableCounters, TableError,
+    prefetch,
 };

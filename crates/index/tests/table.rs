@@ -1,4 +1,4 @@
-//! Both layouts of the table in memory against a map, filled to the last entry, and shared by
+//! All layouts of the table in memory against a map, filled to the last entry, and shared by
 //! threads.
 
 use std::collections::HashMap;
@@ -6,11 +6,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use onefold_fingerprint::Fingerprint;
-use onefold_index::{ChainedTable, CompactTable, Inserted, MAX_HANDLE, Table, TableError};
+use onefold_index::{
+    ChainedTable, CompactTable, HookTable, Inserted, MAX_HANDLE, Table, TableError,
+};
 use onefold_testkit::SplitMix64;
 
 /// Every kind of table, with at least so many entries.
 fn tables(entries: usize) -> Vec<(&'static str, Box<dyn Table>)> {
+    let hooks = HookTable::new(26 * entries + 256).unwrap();
+    let mut tables = refusing_tables(entries);
+    tables.push(("hooks", Box::new(hooks)));
+    tables
+}
+
+/// Those that refuse what does not fit.
+fn refusing_tables(entries: usize) -> Vec<(&'static str, Box<dyn Table>)> {
     let chained = 67 * entries + 5000;
     let compact = 26 * entries + 256;
     vec![
@@ -78,7 +88,7 @@ fn a_table_answers_as_a_map_does() {
 
 #[test]
 fn many_are_entered_as_one_after_another_would_be() {
-    for ((name, table), (_, other)) in tables(500).into_iter().zip(tables(500)) {
+    for ((name, table), (_, other)) in refusing_tables(500).into_iter().zip(refusing_tables(500)) {
         // the same twice in a batch, those of one bucket, more than there is room for, and again
         let pool = [randoms(11, 900), alike(20), randoms(11, 30)].concat();
         let mut numbers = SplitMix64::new(12);
@@ -152,14 +162,14 @@ fn fill(table: &dyn Table, seed: u64) -> Vec<Fingerprint> {
         match table.insert(&fingerprint, entered.len() as u64) {
             Inserted::New => entered.push(fingerprint),
             Inserted::Full => return entered,
-            Inserted::Replaced(_) => unreachable!("random fingerprints differ"),
+            other => unreachable!("random fingerprints differ: {other:?}"),
         }
     }
 }
 
 #[test]
 fn a_table_fills_up_and_what_was_refused_can_come_later() {
-    for (name, table) in tables(20_000) {
+    for (name, table) in refusing_tables(20_000) {
         let entered = fill(&*table, 5);
         let share = entered.len() as f64 / table.capacity() as f64;
         // chains take all there is; of two buckets with five places each a pair is full before that,

@@ -675,6 +675,7 @@ impl Table for ChainedTable {
             false_positives: self.false_positives.load(Ordering::Relaxed),
             rebuilt_filters: self.rebuilt_filters.load(Ordering::Relaxed),
             refused: self.refused.load(Ordering::Relaxed),
+            passed_over: 0,
         }
     }
 }

@@ -25,7 +25,7 @@ use super::{
 const ENTRIES: usize = 5;
 
 #[repr(C, align(128))]
-struct Bucket {
+pub(super) struct Bucket {
     lock: SequenceLock,
     entries: [Entry; ENTRIES],
 }
@@ -34,7 +34,7 @@ struct Bucket {
 unsafe impl Zeroed for Bucket {}
 
 /// An entry, free if the handle is zero; handles are stored plus one.
-struct Entry {
+pub(super) struct Entry {
     fingerprint: [AtomicU64; 2],
     handle: AtomicU64,
 }
@@ -44,7 +44,7 @@ impl Entry {
         self.handle.load(Ordering::Relaxed) == 0
     }
 
-    fn fingerprint(&self) -> [u64; 2] {
+    pub(super) fn fingerprint(&self) -> [u64; 2] {
         [0, 1].map(|i: usize| self.fingerprint[i].load(Ordering::Relaxed))
     }
 
@@ -65,6 +65,10 @@ impl Bucket {
         Some((entry, entry.handle.load(Ordering::Relaxed).checked_sub(1)?))
     }
 
+    pub(super) fn entries(&self) -> &[Entry; ENTRIES] {
+        &self.entries
+    }
+
     fn free(&self) -> Option<&Entry> {
         self.entries.iter().find(|entry| entry.is_free())
     }
@@ -75,7 +79,7 @@ impl Bucket {
 }
 
 /// The stored part of a fingerprint, which also selects its buckets.
-fn shortened(fingerprint: &Fingerprint) -> [u64; 2] {
+pub(super) fn shortened(fingerprint: &Fingerprint) -> [u64; 2] {
     let Words([first, second, ..]) = Words::of(fingerprint);
     [first, second]
 }
@@ -108,7 +112,7 @@ impl CompactTable {
 
     /// Moves an entry of `buckets`, which are full and locked, to its other bucket; returns the
     /// entry, which is free now.
-    fn make_room<'a>(&self, buckets: [&'a Bucket; 2]) -> Option<&'a Entry> {
+    pub(super) fn make_room<'a>(&self, buckets: [&'a Bucket; 2]) -> Option<&'a Entry> {
         let is_ours = |other: &Bucket| buckets.iter().any(|&ours| ptr::eq(ours, other));
         let entries = || buckets.iter().flat_map(|bucket| &bucket.entries);
         let other = |entry: &Entry| {
@@ -126,6 +130,51 @@ impl CompactTable {
             }
         }
         None
+    }
+
+    /// Prefetches both buckets of a fingerprint.
+    pub(super) fn prefetch_one(&self, fingerprint: &Fingerprint) {
+        let buckets = self.buckets(shortened(fingerprint));
+        buckets.iter().for_each(|bucket| prefetch_bucket(bucket));
+    }
+
+    /// Inserts `fingerprint`, or replaces its handle. If both of its buckets are full, `when_full` gets
+    /// them, locked, and returns the entry to overwrite, one of theirs; [`Inserted::Full`] if there is
+    /// none.
+    ///
+    /// # Panics
+    ///
+    /// If `handle` exceeds [`MAX_HANDLE`].
+    pub(super) fn enter<'a>(
+        &'a self,
+        fingerprint: &Fingerprint,
+        handle: u64,
+        when_full: impl FnOnce([&'a Bucket; 2]) -> Option<&'a Entry>,
+    ) -> Inserted {
+        assert!(handle <= MAX_HANDLE, "handle {handle}, expected at most {MAX_HANDLE}");
+        let fingerprint = shortened(fingerprint);
+        let buckets = self.buckets(fingerprint);
+        buckets.iter().for_each(|bucket| prefetch_bucket(bucket));
+        let _writing = Self::write(buckets);
+        if let Some((entry, before)) = buckets.iter().find_map(|bucket| bucket.find(fingerprint)) {
+            entry.handle.store(handle + 1, Ordering::Relaxed);
+            return Inserted::Replaced(before);
+        }
+        let roomiest = buckets.iter().min_by_key(|bucket| bucket.count()).expect("there are two");
+        let Some(entry) = roomiest.free().or_else(|| when_full(buckets)) else {
+            return Inserted::Full;
+        };
+        entry.set(fingerprint, handle + 1);
+        Inserted::New
+    }
+
+    /// The stored parts of fingerprints in `sample` evenly spaced buckets, or in all buckets if there are
+    /// fewer. Concurrent changes may be seen or not.
+    pub(super) fn sample(&self, sample: usize) -> impl Iterator<Item = [u64; 2]> {
+        let (count, sample) = (self.buckets.len(), sample.min(self.buckets.len()));
+        let buckets = (0..sample).map(move |i| &self.buckets[i * count / sample]);
+        let entries = buckets.flat_map(|bucket| &bucket.entries);
+        entries.filter(|entry| !entry.is_free()).map(Entry::fingerprint)
     }
 
     fn write(buckets: [&Bucket; 2]) -> [Writing<'_>; 2] {
@@ -168,38 +217,19 @@ impl Table for CompactTable {
     }
 
     fn prefetch(&self, fingerprints: &[Fingerprint]) {
-        for fingerprint in fingerprints {
-            let buckets = self.buckets(shortened(fingerprint));
-            buckets.iter().for_each(|bucket| prefetch_bucket(bucket));
-        }
+        fingerprints.iter().for_each(|fingerprint| self.prefetch_one(fingerprint));
     }
 
     fn insert(&self, fingerprint: &Fingerprint, handle: u64) -> Inserted {
-        assert!(handle <= MAX_HANDLE, "handle {handle}, expected at most {MAX_HANDLE}");
-        let fingerprint = shortened(fingerprint);
-        let buckets = self.buckets(fingerprint);
-        buckets.iter().for_each(|bucket| prefetch_bucket(bucket));
-        let _writing = Self::write(buckets);
-        if let Some((entry, before)) = buckets.iter().find_map(|bucket| bucket.find(fingerprint)) {
-            entry.handle.store(handle + 1, Ordering::Relaxed);
-            return Inserted::Replaced(before);
-        }
-        let roomiest = buckets.iter().min_by_key(|bucket| bucket.count()).expect("there are two");
-        let Some(entry) = roomiest.free().or_else(|| self.make_room(buckets)) else {
-            self.refused.fetch_add(1, Ordering::Relaxed);
-            return Inserted::Full;
-        };
-        entry.set(fingerprint, handle + 1);
-        Inserted::New
+        let inserted = self.enter(fingerprint, handle, |buckets| self.make_room(buckets));
+        self.refused.fetch_add(u64::from(inserted == Inserted::Full), Ordering::Relaxed);
+        inserted
     }
 
     fn insert_many(&self, entries: &[(Fingerprint, u64)]) -> usize {
         let mut refused = 0;
         for entries in entries.chunks(BATCH) {
-            for (fingerprint, _) in entries {
-                let buckets = self.buckets(shortened(fingerprint));
-                buckets.iter().for_each(|bucket| prefetch_bucket(bucket));
-            }
+            entries.iter().for_each(|(fingerprint, _)| self.prefetch_one(fingerprint));
             let entered = entries.iter().map(|(one, handle)| self.insert(one, *handle));
             refused += entered.filter(|entered| *entered == Inserted::Full).count();
         }

@@ -1,6 +1,6 @@
 //! The index in memory: fingerprint → handle, for millions of pages per second.
 //!
-//! Like the paged index it is advisory: it refuses entries that do not fit, and may be dropped at any time.
+//! Like the paged index it is advisory: it keeps only entries that fit, and may be dropped at any time.
 //! Its memory is exactly the size requested at the start, and never grows.
 //!
 //! | file | content |
@@ -8,19 +8,22 @@
 //! | chained.rs | StreamDedup's layout: buckets with a Bloom filter, chains of entries of a cache line |
 //! | chained/tags.rs | tags that tell which own entries of a bucket may have a fingerprint |
 //! | compact.rs | Onefold's own layout: shorter entries in one of two buckets |
+//! | hooks.rs | the compact layout, which keeps a sample of the fingerprints when it is full |
 //! | lock.rs | a bucket's lock: one writer, and readers that retry |
 //! | mapped.rs | the memory |
 //!
-//! Both layouts are shared by reference. Readers never block each other; writers block only writers of the
+//! All layouts are shared by reference. Readers never block each other; writers block only writers of the
 //! same bucket.
 
 mod chained;
 mod compact;
+mod hooks;
 mod lock;
 mod mapped;
 
 pub use chained::ChainedTable;
 pub use compact::CompactTable;
+pub use hooks::HookTable;
 
 use onefold_fingerprint::Fingerprint;
 use thiserror::Error;
@@ -32,7 +35,7 @@ const BATCH: usize = 16;
 ///
 /// A handle is any number up to [`MAX_HANDLE`]: the location of a page when it was inserted.
 pub trait Table: Send + Sync {
-    /// The handle with which `fingerprint` was last inserted.
+    /// The handle with which `fingerprint` was last inserted, if the table keeps it.
     fn get(&self, fingerprint: &Fingerprint) -> Option<u64>;
 
     /// Writes the result of [`get`](Self::get) for each of `fingerprints` to `handles`, and prefetches
@@ -85,6 +88,18 @@ pub trait Table: Send + Sync {
         None
     }
 
+    /// Whether the table keeps only a sample of what was inserted. If so, callers should look for a page
+    /// that it does not know among the neighbours of the pages that it knows.
+    fn is_sampled(&self) -> bool {
+        false
+    }
+
+    /// Of so many fingerprints the table keeps about one, estimated from some of its buckets; 1 while it
+    /// keeps all.
+    fn one_in(&self) -> u64 {
+        1
+    }
+
     /// Counters since the start.
     fn counters(&self) -> TableCounters;
 }
@@ -95,12 +110,14 @@ pub const MAX_HANDLE: u64 = u64::MAX - 1;
 /// The result of inserting a fingerprint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Inserted {
-    /// The fingerprint is new.
+    /// The fingerprint is new. A sampled table may have dropped another one for it.
     New,
     /// The fingerprint had this handle, and now has the new one.
     Replaced(u64),
     /// The fingerprint does not fit and was not inserted.
     Full,
+    /// The fingerprint is not in the sample and was not inserted.
+    PassedOver,
 }
 
 /// Counters of a table.
@@ -112,6 +129,8 @@ pub struct TableCounters {
     pub rebuilt_filters: u64,
     /// Fingerprints that did not fit.
     pub refused: u64,
+    /// Fingerprints that a sampled table did not insert, or dropped for others.
+    pub passed_over: u64,
 }
 
 /// Why a table could not be created.

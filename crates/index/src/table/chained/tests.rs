@@ -90,6 +90,7 @@ fn chains_tags_and_filters_agree_whatever_is_done() {
                     }
                     Inserted::New => assert_eq!(map.insert(one, step), None),
                     Inserted::Replaced(before) => assert_eq!(map.insert(one, step), Some(before)),
+                    Inserted::PassedOver => unreachable!("it refuses what does not fit"),
                 },
                 3 => assert_eq!(table.get(&one), map.get(&one).copied()),
                 _ => assert_eq!(table.remove(&one), map.remove(&one)),
@@ -271,6 +272,7 @@ fn readers_see_right_handles_while_entries_move_between_buckets() {
                             table.remove(other);
                             refused += 1;
                         }
+                        Inserted::PassedOver => unreachable!("it refuses what does not fit"),
                     }
                 }
                 refused
