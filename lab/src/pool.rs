@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use onefold_backend::{BackendError, Folder, LocalFolder};
 use onefold_container::Codec;
 use onefold_terminal::{Console, most_files, size};
-use onefold_volume::{Hash, Options, Pool, VolumeError};
+use onefold_volume::{Hash, IndexLayout, Options, Pool, VolumeError};
 
 /// How it works.
 #[derive(Clone, Debug, Args)]
@@ -16,7 +16,8 @@ pub(crate) struct WorkingArgs {
     /// Memory for the table of fingerprints; pages for which it has no room are kept twice
     #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = size::parse)]
     index_memory: usize,
-    /// The layout of that table: StreamDedup's, or a third of the memory and half of a fingerprint
+    /// The layout of that table: StreamDedup's, a third of the memory and half of a fingerprint, or that
+    /// with a sample of the fingerprints when it is full
     #[arg(long, value_name = "LAYOUT", default_value = "paper")]
     index: Layout,
     /// How new pages are compressed [default: as the pool was made to, zstd for a new one]
@@ -35,6 +36,17 @@ pub(crate) struct WorkingArgs {
 enum Layout {
     Paper,
     Compact,
+    Hooks,
+}
+
+impl Layout {
+    fn index(self) -> IndexLayout {
+        match self {
+            Self::Paper => IndexLayout::Chained,
+            Self::Compact => IndexLayout::Compact,
+            Self::Hooks => IndexLayout::Hooks,
+        }
+    }
 }
 
 /// How pages are compressed.
@@ -62,7 +74,7 @@ impl WorkingArgs {
         Options {
             codec: self.compression.map(Compression::codec),
             table_bytes: self.index_memory,
-            is_compact: matches!(self.index, Layout::Compact),
+            index: self.index.index(),
             verify: self.verify,
             quota: self.quota.map(|bytes| bytes as u64),
             open_files: most_files() / 2,

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 use clap::{Args, Command, ValueEnum};
 use onefold_backend::{BackendError, Folder, LocalFolder};
 use onefold_terminal::most_files;
-use onefold_volume::{Options, Pool, Repaired, VolumeError};
+use onefold_volume::{IndexLayout, Options, Pool, Repaired, VolumeError};
 
 use crate::console::Console;
 use crate::service::control::Asking;
@@ -27,12 +27,14 @@ pub(crate) struct PoolArgs {
 /// Options for the operation of a pool.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct WorkingArgs {
-    /// Memory for the table of fingerprints, which `serve` allocates at its start; pages that do not fit
-    /// in the table are not deduplicated [default: 256MiB]
+    /// Memory for the table of fingerprints, which `serve` allocates at its start; duplicates of pages that
+    /// do not fit in the table are stored again, unless they are found with `--index hooks`
+    /// [default: 256MiB]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     index_memory: Option<usize>,
-    /// The layout of the table: StreamDedup's (paper), or one with half of each fingerprint in a third of
-    /// the memory [default: paper]
+    /// The layout of the table: StreamDedup's (paper), one with half of each fingerprint in a third of the
+    /// memory (compact), or the same with a sample of the fingerprints when it is full, whose neighbours
+    /// are looked up in containers (hooks) [default: paper]
     #[arg(long, value_name = "LAYOUT")]
     index: Option<Layout>,
     /// The compression of new pages [default: as set for the pool, zstd for a new one]
@@ -51,6 +53,17 @@ pub(crate) struct WorkingArgs {
 enum Layout {
     Paper,
     Compact,
+    Hooks,
+}
+
+impl Layout {
+    fn index(self) -> IndexLayout {
+        match self {
+            Self::Paper => IndexLayout::Chained,
+            Self::Compact => IndexLayout::Compact,
+            Self::Hooks => IndexLayout::Hooks,
+        }
+    }
 }
 
 impl WorkingArgs {
@@ -58,7 +71,7 @@ impl WorkingArgs {
         Options {
             codec: self.compression.map(Compression::codec),
             table_bytes: self.index_memory.unwrap_or(256 << 20),
-            is_compact: matches!(self.index, Some(Layout::Compact)),
+            index: self.index.map_or_else(IndexLayout::default, Layout::index),
             verify: self.verify,
             quota: self.quota.map(|bytes| bytes as u64),
             open_files: most_files() / 2,

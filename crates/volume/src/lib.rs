@@ -49,7 +49,7 @@ mod upkeep;
 pub use device::Volume;
 #[doc(hidden)]
 pub use engine::hook::Between;
-pub use engine::options::Options;
+pub use engine::options::{IndexLayout, Options};
 pub use error::{ContainerFileError, StreamError, VolumeError};
 pub use ids::{VolumeId, Writer};
 pub use journal::journals::Journals;

@@ -11,7 +11,7 @@ use onefold_backend::crash::CrashDisk;
 use onefold_backend::{BackendError, Folder, MemoryFolder};
 use onefold_block::{BlockDevice, BlockSize, Durability, Extent, Zeroes};
 use onefold_testkit::SplitMix64;
-use onefold_volume::{Between, Codec, Hash, Options, Pool, VolumeError};
+use onefold_volume::{Between, Codec, Hash, IndexLayout, Options, Pool, VolumeError};
 use shards::Shards;
 
 /// Has room for sixty thousand pages, which is more than a run writes.
@@ -410,9 +410,15 @@ fn so_it_does_with_every_option() {
     run(105, Hash::Blake3, Options { codec: Some(Codec::Lz4), ..options() }, 300);
     run(106, Hash::Blake3, Options { codec: Some(Codec::Deflate), ..options() }, 300);
     run(102, Hash::Blake3, Options { verify: true, ..options() }, 300);
-    run(103, Hash::Blake3, Options { is_compact: true, ..options() }, 300);
+    run(103, Hash::Blake3, Options { index: IndexLayout::Compact, ..options() }, 300);
     // a table that is full at once
     run(104, Hash::Blake3, Options { table_bytes: 4300, ..options() }, 300);
+    for (seed, table_bytes) in [(107, 64 << 10), (108, 4300), (109, 300)] {
+        let index = IndexLayout::Hooks;
+        run(seed, Hash::Blake3, Options { index, table_bytes, ..options() }, 300);
+    }
+    let (index, table_bytes) = (IndexLayout::Hooks, 300);
+    run(110, Hash::Blake3, Options { index, table_bytes, verify: true, ..options() }, 300);
 }
 
 #[test]

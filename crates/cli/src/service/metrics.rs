@@ -162,6 +162,16 @@ fn table(page: &mut Page<'_, '_>, sums: &Statistics, counted: &Counted) -> fmt::
     }
     let help = "New pages that did not fit in the table and are not found again";
     page.counter("unindexed_pages", help, sums.unindexed_pages)?;
+    let help = "Of this many fingerprints the table keeps about one; 1 while it keeps all";
+    page.gauge("table_one_in", help, sums.table_one_in)?;
+    let help = "Pages not in the table that were found beside one that is";
+    page.counter("neighbour_pages", help, sums.neighbour_pages)?;
+    let help = "Directories of containers that were read to find such pages";
+    page.counter("directories_read", help, sums.directories_read)?;
+    let help = "Directories of containers in memory, to find such pages";
+    page.gauge("cached_directories", help, sums.cached_directories as u64)?;
+    let help = "Memory of these directories";
+    page.gauge("cached_directory_bytes", help, sums.cached_directory_bytes as u64)?;
     let counters = sums.table_counters;
     let help = "Chain walks after a false positive of a Bloom filter";
     page.counter("table_false_positives", help, counters.false_positives)?;

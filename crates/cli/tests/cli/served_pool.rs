@@ -160,6 +160,11 @@ fn metrics_are_what_was_done() {
     assert_eq!((lengths, chains("24+")), (4096.0, 0.0));
     assert!(chains("0") >= 4096.0 - 11.0);
     expect("unindexed_pages_total", 0.0);
+    expect("table_one_in", 1.0);
+    expect("neighbour_pages_total", 0.0);
+    expect("directories_read_total", 0.0);
+    expect("cached_directories", 0.0);
+    expect("cached_directory_bytes", 0.0);
     expect("table_false_positives_total", 0.0);
     assert!(found["onefold_commits_total"] >= 1.0);
     assert!(!found.contains_key("onefold_quota_bytes"));

@@ -1,7 +1,8 @@
-//! Containers: the files that hold pages, the one that takes new pages, and reads of many pages at
-//! a time.
+//! Containers: the files that hold pages, the one that takes new pages, what is known of those that
+//! were used lately, and reads of many pages at a time.
 
 pub(crate) mod append;
+pub(crate) mod directories;
 pub(crate) mod entry;
 pub(crate) mod files;
 pub(crate) mod located;

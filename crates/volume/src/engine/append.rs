@@ -4,7 +4,6 @@ use onefold_index::Table;
 
 use crate::containers::append::Appender;
 use crate::containers::new_pages::{NewPage, NewPages};
-use crate::engine::counters::count;
 use crate::engine::parts::Engine;
 use crate::engine::room::Purpose;
 use crate::error::VolumeError;
@@ -53,8 +52,7 @@ impl Engine {
                 }
             }
             rest.skip(entered.len());
-            count(&self.counters.unindexed, table.insert_many(&entered));
-            self.table.note_entered();
+            self.enter(table, &entered);
         }
         Ok(())
     }

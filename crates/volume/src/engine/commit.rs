@@ -141,6 +141,7 @@ impl Engine {
                     }
                 }
             }
+            self.neighbours.forget(file.number());
             // What was done is durable; the file goes with a later commit, or when the pool is opened.
             match self.folder.remove(&file.name) {
                 Ok(()) => self.room.note_made(),

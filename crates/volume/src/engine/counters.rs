@@ -9,6 +9,10 @@ pub(crate) struct Counters {
     pub(crate) new: AtomicU64,
     pub(crate) zero: AtomicU64,
     pub(crate) unindexed: AtomicU64,
+    /// Pages found beside the hooks of a sampled table.
+    pub(crate) neighbours: AtomicU64,
+    /// Directories that were read for that.
+    pub(crate) directories_read: AtomicU64,
     pub(crate) commits: AtomicU64,
     /// Of new pages, before they were compressed.
     pub(crate) new_bytes: AtomicU64,

@@ -11,6 +11,7 @@ impl Engine {
     /// Goes on with `table`, which gets all pages first if it is to be filled.
     pub(crate) fn use_table(&self, table: Arc<dyn Table>, fill: bool) {
         self.table.replace(Arc::clone(&table));
+        self.neighbours.clear();
         if fill {
             self.fill_table(&*table);
         }

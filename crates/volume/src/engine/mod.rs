@@ -7,10 +7,10 @@
 //! after a durable batch drops it.
 //!
 //! **Lock order:** `maintenance` (one checkpoint or compaction at a time) or `checking`, block
-//! stripes, [claims](crate::sync::claims), `batches`, `appender`, `state`. Threads fingerprint,
-//! compress and read without the last three. `state` is never held while a file is read, written or
-//! synced. Long work under it is done in steps, and waiters have it in between
-//! ([turns](crate::sync::turns)).
+//! stripes, [claims](crate::sync::claims), `batches`, `appender`, and then `state` or that of
+//! [neighbours]. Threads fingerprint, compress and read without `batches` and those after it. `state`
+//! and that of neighbours are never held while a file is read, written or synced. Long work under
+//! `state` is done in steps, and waiters have it in between ([turns](crate::sync::turns)).
 //!
 //! **Threads.** Each thread takes its pages through all stages itself, many at a time: it
 //! fingerprints them in vector lanes while memory is prefetched for the look-ups and maps of the
@@ -24,6 +24,7 @@ pub(crate) mod erase;
 pub(crate) mod fill;
 pub(crate) mod hook;
 pub(crate) mod look_up;
+pub(crate) mod neighbours;
 pub(crate) mod options;
 pub(crate) mod parts;
 pub(crate) mod read;

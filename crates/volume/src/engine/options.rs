@@ -3,9 +3,24 @@
 use std::sync::Arc;
 
 use onefold_container::Codec;
-use onefold_index::{ChainedTable, CompactTable, Table};
+use onefold_index::{ChainedTable, CompactTable, HookTable, Table};
 
 use crate::error::VolumeError;
+
+/// How the table of fingerprints is laid out.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum IndexLayout {
+    /// StreamDedup's: whole fingerprints, 66 bytes for each. Pages for which it has no room are not found
+    /// again.
+    #[default]
+    Chained,
+    /// Half of each fingerprint, 26 bytes for each. Pages for which it has no room are not found again.
+    Compact,
+    /// The compact one in seven eighths of the memory. If it is full it keeps a sample of the fingerprints,
+    /// and pages that lie beside those are found through directories of containers, which are read when they
+    /// are needed and have the rest of the memory.
+    Hooks,
+}
 
 /// How a pool works; none of it changes what is kept.
 #[derive(Debug, Clone)]
@@ -13,10 +28,10 @@ pub struct Options {
     /// By which codec new pages are compressed, instead of the pool's own. Pages of all codecs can be
     /// read side by side.
     pub codec: Option<Codec>,
-    /// Bytes of memory for the table of fingerprints.
+    /// Bytes of memory for the table of fingerprints, with what belongs to it.
     pub table_bytes: usize,
-    /// Whether the table has entries of a third of the size, which hold half a fingerprint.
-    pub is_compact: bool,
+    /// How that memory is used.
+    pub index: IndexLayout,
     /// Whether a page that seems to be known is compared with the one that is kept.
     pub verify: bool,
     /// Bytes that containers may have together. Who writes new pages beyond them is told that there is
@@ -37,7 +52,7 @@ impl Default for Options {
         Self {
             codec: None,
             table_bytes: 256 << 20,
-            is_compact: false,
+            index: IndexLayout::default(),
             verify: false,
             quota: None,
             container_len: 16 << 20,
@@ -47,11 +62,21 @@ impl Default for Options {
     }
 }
 
+/// The share of a sampled table's memory that directories of containers may take.
+const DIRECTORIES: usize = 8;
+
 impl Options {
+    /// Bytes of memory for directories of containers beside a table that keeps a sample.
+    pub(crate) fn directory_bytes(&self) -> usize {
+        self.table_bytes / DIRECTORIES
+    }
+
     pub(crate) fn table(&self) -> Result<Arc<dyn Table>, VolumeError> {
-        Ok(match self.is_compact {
-            true => Arc::new(CompactTable::new(self.table_bytes)?),
-            false => Arc::new(ChainedTable::new(self.table_bytes)?),
+        let bytes = self.table_bytes;
+        Ok(match self.index {
+            IndexLayout::Chained => Arc::new(ChainedTable::new(bytes)?),
+            IndexLayout::Compact => Arc::new(CompactTable::new(bytes)?),
+            IndexLayout::Hooks => Arc::new(HookTable::new(bytes - self.directory_bytes())?),
         })
     }
 }

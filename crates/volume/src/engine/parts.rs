@@ -11,6 +11,7 @@ use onefold_seal::{Envelope, ObjectId};
 use crate::containers::append::Appender;
 use crate::engine::counters::{Counters, count};
 use crate::engine::hook::{Between, Hook};
+use crate::engine::neighbours::Neighbours;
 use crate::engine::options::Options;
 use crate::engine::room::Room;
 use crate::engine::shard::OwnShard;
@@ -46,6 +47,9 @@ pub(crate) struct Engine {
     pub(super) codec: Codec,
     pub(crate) own_codec: Codec,
     pub(crate) table: CurrentTable,
+    /// Beside what the table knows, if it is sampled. Its lock is held by itself or after all others, and
+    /// never while a file is read.
+    pub(crate) neighbours: Neighbours,
     state: Turns<State>,
     appender: Mutex<Appender>,
     pub(crate) shard: OwnShard,
@@ -68,6 +72,7 @@ impl Engine {
         Self {
             room: Room::new(Arc::clone(&folder), appender.container_len(), options.quota),
             codec: options.codec.unwrap_or(own_codec),
+            neighbours: Neighbours::new(options.directory_bytes()),
             folder,
             id,
             options,

@@ -121,9 +121,7 @@ impl Engine {
     ) -> Result<(), VolumeError> {
         let entered = self.table.entered();
         let fingerprints: Vec<_> = theirs.iter().map(|first| pages[*first].fingerprint).collect();
-        let mut hints = vec![None; fingerprints.len()];
-        table.get_many(&fingerprints, &mut hints);
-        let (mut hints, mut known) = (hints.into_iter(), 0);
+        let (mut hints, mut known) = (self.look_up_again(table, &fingerprints).into_iter(), 0);
         {
             let mut state = self.state();
             theirs.retain(|first| {
@@ -163,9 +161,7 @@ impl Engine {
         if !self.options.verify && self.table.entered() != entered {
             // Another thread may have brought the same meanwhile; from here on none does.
             let fingerprints: Vec<_> = new.all().pages.iter().map(|one| one.fingerprint).collect();
-            let mut hints = vec![None; fingerprints.len()];
-            table.get_many(&fingerprints, &mut hints);
-            let mut hints = hints.into_iter();
+            let mut hints = self.look_up_again(table, &fingerprints).into_iter();
             let mut state = self.state();
             new.retain(|one| {
                 let Some(page) = state.found(hints.next().flatten()) else { return true };

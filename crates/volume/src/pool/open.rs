@@ -8,7 +8,7 @@ use onefold_container::Codec;
 use onefold_seal::{Envelope, ObjectId};
 
 use crate::containers::files::Files;
-use crate::engine::options::Options;
+use crate::engine::options::{IndexLayout, Options};
 use crate::engine::parts::{Engine, Opened};
 use crate::engine::shard::OwnShard;
 use crate::error::VolumeError;
@@ -80,7 +80,7 @@ impl Pool {
         options: Options,
     ) -> Result<(Self, Vec<VolumeError>), VolumeError> {
         // nobody looks pages up by their fingerprints
-        let options = Options { table_bytes: SMALL_TABLE, is_compact: false, ..options };
+        let options = Options { table_bytes: SMALL_TABLE, index: IndexLayout::Chained, ..options };
         let folder: Arc<dyn Folder> = Arc::new(Overlay::open(root)?);
         let (own, head) = open_head(&*folder)?;
         Self::open_here(folder, own, head, options, true)

@@ -45,6 +45,14 @@ pub struct Statistics {
     pub quota: Option<u64>,
     /// New pages for which the table had no room: they are kept, and not found again.
     pub unindexed_pages: u64,
+    /// Pages that the table did not know and that were found beside one that it knew.
+    pub neighbour_pages: u64,
+    /// Directories of containers that were read to find them.
+    pub directories_read: u64,
+    /// Directories that are in memory to find more.
+    pub cached_directories: usize,
+    /// Bytes that they take.
+    pub cached_directory_bytes: usize,
     /// Bytes of new pages, before they were compressed.
     pub new_bytes: u64,
     /// What they took in containers.
@@ -55,6 +63,8 @@ pub struct Statistics {
     pub table_capacity: usize,
     /// Its buckets: entries divided by them are the mean length of a chain.
     pub table_buckets: usize,
+    /// Of so many pages the table keeps about one; 1 while it keeps all.
+    pub table_one_in: u64,
     /// What the table counted.
     pub table_counters: TableCounters,
 }
@@ -98,6 +108,7 @@ impl Pool {
         };
         let counters = &self.0.counters;
         let table = self.0.table.get();
+        let (cached_directories, cached_directory_bytes) = self.0.neighbours.size();
         Statistics {
             mapped_blocks: volumes.iter().map(|one| one.mapped_blocks).sum(),
             mapped_bytes: volumes
@@ -118,11 +129,16 @@ impl Pool {
             quota: self.0.options.quota,
             zero_pages: counters.zero.load(Ordering::Relaxed),
             unindexed_pages: counters.unindexed.load(Ordering::Relaxed),
+            neighbour_pages: counters.neighbours.load(Ordering::Relaxed),
+            directories_read: counters.directories_read.load(Ordering::Relaxed),
+            cached_directories,
+            cached_directory_bytes,
             new_bytes: counters.new_bytes.load(Ordering::Relaxed),
             new_stored_bytes: counters.new_stored_bytes.load(Ordering::Relaxed),
             commits: counters.commits.load(Ordering::Relaxed),
             table_capacity: table.capacity(),
             table_buckets: table.bucket_count(),
+            table_one_in: table.one_in(),
             table_counters: table.counters(),
         }
     }
