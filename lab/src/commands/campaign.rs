@@ -11,6 +11,8 @@ const AFTER_HELP: &str = "\
 Examples:
   cargo lab campaign index --dir DIR --out docs/records/NAME.json
   cargo lab campaign table --out docs/records/NAME.json
+  cargo lab campaign table-loss --images DIR --memories 1024,4096 \\
+      --dir DIR --out docs/records/NAME.json
   cargo lab campaign engine --dir DIR --out docs/records/NAME.json
   cargo lab campaign nbd --onefold target/release/onefold \\
       --out docs/records/NAME.json
@@ -49,6 +51,12 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// Measure what pools store twice whose tables have no room for all pages
+    TableLoss {
+        /// `--images PATH [--images PATH] --memories KIB,KIB --dir DIR --out RECORD`
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
     /// Measure a pool of volumes without NBD, beside fingerprints and compression alone
     Engine {
         /// `--dir DIR --out RECORD [--plot SVG] [--known N] [--operations N] [--rounds N]
@@ -75,6 +83,7 @@ impl Campaign {
         match self.command {
             Command::Index { limit, arguments } => campaign::index(limit, &arguments),
             Command::Table { arguments } => campaign::table(&arguments),
+            Command::TableLoss { arguments } => campaign::table_loss(&arguments),
             Command::Engine { arguments } => campaign::engine(&arguments),
             Command::Nbd(options) => nbd::measure(&options),
             Command::Traces(options) => traces::measure(&options),

@@ -1,17 +1,20 @@
-//! How fast the tables in memory are, half full and full, one thread, whatever memory costs.
+//! How fast the tables in memory are, half full and full, one thread, whatever memory costs; and what a
+//! full one costs a pool ([`measure_table_loss`]).
 //!
 //! Keys are numbers made into fingerprints before the clock starts, in no order. Each answer is
 //! compared with what it has to be.
 
+mod loss;
 mod probed;
 
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
 use onefold_fingerprint::Fingerprint;
-use onefold_index::{ChainedTable, CompactTable, Inserted, Table};
+use onefold_index::{ChainedTable, CompactTable, HookTable, Inserted, Table};
 use serde::{Deserialize, Serialize};
 
+pub use loss::{Images, LossLayout, LossPlan, TableLoss, measure_table_loss};
 pub use probed::ProbedTable;
 
 use crate::index::{fingerprint, mixed};
@@ -29,13 +32,16 @@ pub enum Layout {
     ChainedNoFilters,
     /// Shortened entries in one of two buckets.
     Compact,
+    /// The same, which is sampled when it is full.
+    Hooks,
     /// Open addressing with linear probing: StreamDedup's baseline on CPUs.
     Probed,
 }
 
 impl Layout {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Chained, Self::ChainedNoFilters, Self::Compact, Self::Probed];
+    pub const ALL: [Self; 5] =
+        [Self::Chained, Self::ChainedNoFilters, Self::Compact, Self::Hooks, Self::Probed];
 
     /// Whether it is measured when this share of its room is in use. Looking up what is not there takes
     /// `(1 + 1 / (1 - fill)^2) / 2` steps of linear probing (Knuth, volume 3, 6.4): 20,000 at 99.5 %.
@@ -50,6 +56,7 @@ impl Layout {
             Self::Chained => Box::new(ChainedTable::new(bytes(66.2))?),
             Self::ChainedNoFilters => Box::new(ChainedTable::without_filters(bytes(66.2))?),
             Self::Compact => Box::new(CompactTable::new(bytes(25.7))?),
+            Self::Hooks => Box::new(HookTable::new(bytes(25.7))?),
             Self::Probed => Box::new(ProbedTable::new(entries as usize)?),
         })
     }
@@ -79,7 +86,7 @@ pub struct Measured {
     pub bytes: u64,
     /// Entries that are there.
     pub entries: u64,
-    /// Entries that found no room on the way to this fill.
+    /// Entries that found no room on the way to this fill, or for which others went.
     pub refused: u64,
     /// By kind.
     pub speeds: Vec<Speed>,
@@ -156,7 +163,8 @@ pub fn measure_tables(
                 capacity: table.capacity() as u64,
                 bytes: table.bytes() as u64,
                 entries: table.count() as u64,
-                refused: filled.refused - before.refused,
+                refused: (filled.refused + filled.passed_over)
+                    - (before.refused + before.passed_over),
                 speeds,
                 false_positives: table.counters().false_positives - filled.false_positives,
             };
@@ -235,12 +243,14 @@ fn seconds(table: &dyn Table, tried: u64, work: Work, count: u64, round: u64) ->
                 *handle = table.remove(key);
             }
         }
+        let counters = table.counters();
+        let has_missed = counters.refused + counters.passed_over > 0;
         for (handle, &number) in handles.iter().zip(&numbers) {
-            // a full table refuses some, which then cannot be found
+            // a full table refuses some or drops others, which then cannot be found
             let may_miss = !matches!(work, Work::Absent | Work::AbsentBatched);
             let is_right = match handle {
                 Some(found) => *found == number && may_miss,
-                None => !may_miss || table.counters().refused > 0,
+                None => !may_miss || has_missed,
             };
             wrong += u64::from(!is_right);
         }
@@ -259,7 +269,7 @@ mod tests {
         let plan = Plan { entries: 20_000, fills: vec![0.5, 0.9], operations: 1500, rounds: 2 };
         let mut told = 0;
         let measured = measure_tables(&plan, &Layout::ALL, |_| told += 1).unwrap();
-        assert_eq!((told, measured.len()), (8, 8));
+        assert_eq!((told, measured.len()), (10, 10));
         for one in &measured {
             assert!(one.speeds.iter().all(|speed| speed.seconds.len() == 2), "{one:?}");
             assert!(one.entries + one.refused >= one.capacity / 2 - 1, "{one:?}");
