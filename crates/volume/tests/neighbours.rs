@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::thread;
 
-use onefold_backend::MemoryFolder;
+use onefold_backend::{Folder, LocalFolder, MemoryFolder};
 use onefold_block::{BlockDevice, BlockSize, Durability};
 use onefold_testkit::random;
 use onefold_volume::{Codec, Hash, IndexLayout, Options, Pool, Statistics};
@@ -25,7 +25,10 @@ fn options(index: IndexLayout) -> Options {
 }
 
 fn pool_of(options: Options) -> Pool {
-    let folder = Arc::new(MemoryFolder::new());
+    pool_in(Arc::new(MemoryFolder::new()), options)
+}
+
+fn pool_in(folder: Arc<dyn Folder>, options: Options) -> Pool {
     Pool::create_with(&folder, Hash::Blake3, Codec::Raw).unwrap();
     let (pool, _) = Pool::open(folder, options).unwrap();
     for stream in 0..2 * STREAMS {
@@ -215,6 +218,44 @@ fn what_is_known_of_containers_that_are_gone_does_no_harm() {
             let mut found = vec![0; WRITE * BLOCK];
             volume.read(at * (WRITE * BLOCK) as u64, &mut found).unwrap();
             assert!(found == bytes(stream, at));
+        }
+    }
+    assert_eq!(pool.check(), Vec::<String>::new());
+}
+
+#[test]
+fn directories_that_cannot_be_read_cost_duplicates_and_nothing_else() {
+    let root = tempfile::tempdir().unwrap();
+    let (place, away) = (root.path().join("pool"), root.path().join("away"));
+    let folder = Arc::new(LocalFolder::create(&place).unwrap());
+    let pool = pool_in(folder, Options { open_files: 1, ..options(IndexLayout::Hooks) });
+    (0..2).for_each(|stream| write(&pool, stream, stream));
+    pool.flush().unwrap();
+    let written = pool.statistics();
+    std::fs::create_dir(&away).unwrap();
+    let containers = || {
+        let names = std::fs::read_dir(&place).unwrap().map(|entry| entry.unwrap().file_name());
+        let mut names: Vec<_> =
+            names.filter(|name| name.to_string_lossy().starts_with("container-")).collect();
+        names.sort();
+        // what is open still grows
+        names.truncate(names.len() / 2);
+        names
+    };
+    let gone = containers();
+    gone.iter().for_each(|name| std::fs::rename(place.join(name), away.join(name)).unwrap());
+    write(&pool, STREAMS, 0);
+    let [known, new, ..] = since(&written, &pool.statistics());
+    assert!(new > BLOCKS / 2 && known > BLOCKS / 20, "{known} known, {new} new");
+    for name in &gone {
+        std::fs::rename(away.join(name), place.join(name)).unwrap();
+    }
+    for volume in [0, STREAMS] {
+        let volume = pool.volume(&volume.to_string()).unwrap();
+        for at in 0..BLOCKS / WRITE as u64 {
+            let mut found = vec![0; WRITE * BLOCK];
+            volume.read(at * (WRITE * BLOCK) as u64, &mut found).unwrap();
+            assert!(found == bytes(0, at));
         }
     }
     assert_eq!(pool.check(), Vec::<String>::new());

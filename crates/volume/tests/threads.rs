@@ -17,7 +17,7 @@ use std::time::Duration;
 use onefold_backend::{BackendError, Folder, Log, LogReader, MemoryFolder, Pages, Syncer};
 use onefold_block::{BlockDevice, BlockSize, Durability, Zeroes};
 use onefold_testkit::SplitMix64;
-use onefold_volume::{Hash, Options, Pool};
+use onefold_volume::{Hash, IndexLayout, Options, Pool};
 
 use gate::Gate;
 use over::Over;
@@ -221,12 +221,33 @@ fn writes_beside_a_volume_that_becomes_shorter_leave_a_pool_that_opens() {
 
 #[test]
 fn threads_that_bring_the_same_new_pages_at_once_keep_each_once() {
+    let pool = bring_the_same_at_once(Options { table_bytes: 1 << 20, ..options() }, 0);
+    assert_eq!(pool.statistics().unindexed_pages, 0);
+}
+
+#[test]
+fn so_they_do_when_the_table_keeps_a_sample() {
+    let (index, table_bytes) = (IndexLayout::Hooks, 32 << 10);
+    // more than it has room for
+    let pool = bring_the_same_at_once(Options { index, table_bytes, ..options() }, 2000);
+    let found = pool.statistics();
+    assert!(found.table_one_in > 1 && found.neighbour_pages > 0, "{found:?}");
+}
+
+/// Has each writer write the same pages step by step, of which some are new, to a pool that has `others`
+/// already; returns the pool.
+fn bring_the_same_at_once(options: Options, others: u64) -> Pool {
     const STEPS: u64 = 400;
     let folder: Arc<dyn Folder> = Arc::new(MemoryFolder::new());
     Pool::create(&folder, Hash::Sha3).unwrap();
-    let (pool, _) = Pool::open(folder, Options { table_bytes: 1 << 20, ..options() }).unwrap();
-    pool.create_volume("a", WRITERS * BLOCKS * BLOCK, BlockSize::B4096).unwrap();
-    let (pool, barrier) = (&pool, &Barrier::new(WRITERS as usize));
+    let (opened, _) = Pool::open(folder, options).unwrap();
+    opened.create_volume("a", WRITERS * BLOCKS * BLOCK, BlockSize::B4096).unwrap();
+    opened.create_volume("others", (others + 1) * BLOCK, BlockSize::B4096).unwrap();
+    let volume = opened.volume("others").unwrap();
+    for n in 0..others {
+        volume.write(n * BLOCK, &block(1_000_000 + n), Durability::OnFlush).unwrap();
+    }
+    let (pool, barrier) = (&opened, &Barrier::new(WRITERS as usize));
     thread::scope(|scope| {
         for writer in 0..WRITERS {
             scope.spawn(move || {
@@ -251,9 +272,10 @@ fn threads_that_bring_the_same_new_pages_at_once_keep_each_once() {
         }
     });
     let counted = pool.statistics();
-    assert_eq!(counted.new_pages, 4 * STEPS + 4);
-    assert_eq!(counted.known_pages, 9 * STEPS * WRITERS - counted.new_pages);
+    let new = 4 * STEPS + 4;
+    assert_eq!((counted.new_pages, counted.known_pages), (others + new, 9 * STEPS * WRITERS - new));
     assert_eq!(pool.check(), Vec::<String>::new());
+    opened
 }
 
 #[test]
