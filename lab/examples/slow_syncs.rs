@@ -312,6 +312,10 @@ impl Folder for Slow<MemoryFolder> {
         self.inner.remove(name)
     }
 
+    fn rename(&self, from: &str, to: &str) -> Result<(), BackendError> {
+        self.inner.rename(from, to)
+    }
+
     fn mount(&self) -> Option<MountId> {
         self.inner.mount()
     }

@@ -48,6 +48,7 @@ pub fn folder(make: impl Fn() -> Box<dyn Folder>) {
     pages(|page_size| make().pages("pages", page_size).unwrap());
     files_keep_their_names_and_content(&*make());
     a_log_is_read_beside_its_handle_and_without_one(&*make());
+    a_file_that_is_renamed_takes_the_place_of_another(&*make());
     names_with_directories_are_refused(&*make());
 }
 
@@ -109,11 +110,51 @@ fn a_log_is_read_beside_its_handle_and_without_one(folder: &dyn Folder) {
     }
 }
 
+fn a_file_that_is_renamed_takes_the_place_of_another(folder: &dyn Folder) {
+    let mut old = folder.log("old").unwrap();
+    old.append(b"old").unwrap();
+    let mut new = folder.log("new").unwrap();
+    new.append(b"new").unwrap();
+    let reader = folder.reader("old").unwrap();
+    folder.rename("new", "old").unwrap();
+    assert_eq!(folder.names().unwrap(), ["old"]);
+    let missing = folder.rename("new", "old").unwrap_err();
+    assert!(missing.is_not_found(), "{missing:?}");
+    assert_eq!(new.append(b" and more").unwrap(), 3);
+    old.append(b" and gone").unwrap();
+    old.sync().unwrap();
+    new.sync().unwrap();
+    assert_eq!(
+        (log_bytes(&*old), log_bytes(&*new)),
+        (b"old and gone".into(), b"new and more".into())
+    );
+    let mut found = [0; 3];
+    reader.read(0, &mut found).unwrap();
+    assert_eq!(&found, b"old", "an open file stays");
+    drop((old, new, reader));
+    assert_eq!(log_bytes(&*folder.log("old").unwrap()), b"new and more");
+    folder.rename("old", "old").unwrap();
+    assert_eq!(folder.reader("old").unwrap().len(), 12);
+    folder.rename("old", "free").unwrap();
+    assert_eq!(folder.names().unwrap(), ["free"]);
+    assert!(folder.log("old").unwrap().is_empty(), "the name is free");
+    let mut pages = folder.pages("pages", 16).unwrap();
+    pages.set_count(2).unwrap();
+    pages.sync().unwrap();
+    drop(pages);
+    folder.rename("pages", "others").unwrap();
+    assert_eq!(folder.pages("others", 16).unwrap().count(), 2);
+}
+
 fn names_with_directories_are_refused(folder: &dyn Folder) {
     for bad in ["", "a/b", "../a", "A"] {
         assert!(matches!(folder.log(bad), Err(BackendError::BadName { .. })), "{bad}");
         assert!(matches!(folder.pages(bad, 1), Err(BackendError::BadName { .. })), "{bad}");
         assert!(matches!(folder.remove(bad), Err(BackendError::BadName { .. })), "{bad}");
+        for (from, to) in [(bad, "a"), ("a", bad)] {
+            let refused = folder.rename(from, to);
+            assert!(matches!(refused, Err(BackendError::BadName { .. })), "{bad}");
+        }
     }
 }
 

@@ -30,6 +30,8 @@ pub enum Operation {
     List,
     /// [`Objects::delete`](crate::Objects::delete).
     Delete,
+    /// [`Folder::rename`](crate::Folder::rename).
+    Rename,
     /// [`Log::append`](crate::Log::append).
     Append,
     /// `read` of a log or of pages.
@@ -51,6 +53,7 @@ impl fmt::Display for Operation {
             Self::Size => "measure",
             Self::List => "list",
             Self::Delete => "delete",
+            Self::Rename => "rename",
             Self::Append => "append to",
             Self::Read => "read",
             Self::Write => "write",

@@ -418,6 +418,10 @@ impl<T: Folder> Folder for Faulty<T> {
         self.on_object(Operation::Delete, name, |inner| inner.remove(name))
     }
 
+    fn rename(&self, from: &str, to: &str) -> Result<(), BackendError> {
+        self.on_object(Operation::Rename, from, |inner| inner.rename(from, to))
+    }
+
     fn free_bytes(&self) -> Option<u64> {
         self.inner.free_bytes()
     }

@@ -33,6 +33,18 @@ pub trait Folder: Send + Sync {
     /// The removal is not durable: after a crash the name may exist again, with all or part of its bytes.
     fn remove(&self, name: &str) -> Result<(), BackendError>;
 
+    /// Gives the file `from` the name `to`, in place of the file that has it, if any.
+    ///
+    /// Open handles of either file stay usable, and what they own stays theirs: a handle follows its file,
+    /// not the name. Opening `to` gives one of the two files at any moment. The names are durable on
+    /// return; the content of `from` is as durable as it was before. After a crash in between, `to` is
+    /// either file, and `from` may exist or not.
+    ///
+    /// # Errors
+    /// [`is_not_found`](BackendError::is_not_found) if there is no file `from`. After any other error the
+    /// names are as before or as wanted, and perhaps not durable.
+    fn rename(&self, from: &str, to: &str) -> Result<(), BackendError>;
+
     /// The free space for logs in bytes, if known; other programs may use it first.
     fn free_bytes(&self) -> Option<u64> {
         None
@@ -81,6 +93,10 @@ macro_rules! forward_folder {
 
             fn remove(&self, name: &str) -> Result<(), BackendError> {
                 (**self).remove(name)
+            }
+
+            fn rename(&self, from: &str, to: &str) -> Result<(), BackendError> {
+                (**self).rename(from, to)
             }
 
             fn free_bytes(&self) -> Option<u64> {

@@ -257,6 +257,17 @@ impl Folder for MemoryFolder {
         Ok(())
     }
 
+    fn rename(&self, from: &str, to: &str) -> Result<(), BackendError> {
+        check_part(from)?;
+        check_part(to)?;
+        let mut files = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(file) = files.remove(from) else {
+            return Err(BackendError::NotFound { name: from.to_owned(), place: PLACE.to_owned() });
+        };
+        files.insert(to.to_owned(), file);
+        Ok(())
+    }
+
     /// Always the same: memory never loses written bytes.
     fn mount(&self) -> Option<MountId> {
         Some(MountId { boot: *b"memory of a test", number: 0 })

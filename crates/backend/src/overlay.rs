@@ -26,6 +26,11 @@ impl Overlay {
         Ok(Self { below: LocalFolder::open(root)?, files: Mutex::default() })
     }
 
+    fn not_found(&self, name: &str) -> BackendError {
+        let place = self.below.path().display().to_string();
+        BackendError::NotFound { name: name.to_owned(), place }
+    }
+
     fn file(&self, name: &str) -> Result<Shared, BackendError> {
         check_part(name)?;
         let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
@@ -56,10 +61,7 @@ impl Folder for Overlay {
         let files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
         match files.get(name) {
             Some(Some(file)) => Ok(Box::new(file.clone())),
-            Some(None) => {
-                let place = self.below.path().display().to_string();
-                Err(BackendError::NotFound { name: name.to_owned(), place })
-            }
+            Some(None) => Err(self.not_found(name)),
             None => self.below.reader(name),
         }
     }
@@ -85,6 +87,21 @@ impl Folder for Overlay {
         check_part(name)?;
         let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
         files.insert(name.to_owned(), None);
+        Ok(())
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<(), BackendError> {
+        check_part(from)?;
+        check_part(to)?;
+        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let file = match files.get(from) {
+            Some(Some(file)) => file.clone(),
+            Some(None) => return Err(self.not_found(from)),
+            None => Shared::new(from, Some(self.below.locked_reader(from)?)),
+        };
+        file.write(|content| content.name = to.to_owned());
+        files.insert(from.to_owned(), None);
+        files.insert(to.to_owned(), Some(file));
         Ok(())
     }
 
@@ -302,6 +319,22 @@ mod tests {
             (local.reader("log").unwrap().len(), local.reader("gone").unwrap().len()),
             (6, 1)
         );
+    }
+
+    #[test]
+    fn a_file_below_is_renamed_in_memory_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let local = LocalFolder::open(folder.path()).unwrap();
+        local.log("old").unwrap().append(b"old").unwrap();
+        local.log("new").unwrap().append(b"newer").unwrap();
+        let overlay = Overlay::open(folder.path()).unwrap();
+        overlay.rename("new", "old").unwrap();
+        assert_eq!(overlay.names().unwrap(), ["old"]);
+        assert_eq!(overlay.reader("old").unwrap().len(), 5);
+        assert!(overlay.rename("new", "old").unwrap_err().is_not_found());
+        drop(overlay);
+        assert_eq!(local.names().unwrap(), ["new", "old"]);
+        assert_eq!(local.reader("old").unwrap().len(), 3);
     }
 
     #[test]

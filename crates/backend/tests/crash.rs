@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use onefold_backend::crash::{CrashDisk, DiskBug};
-use onefold_backend::{BackendError, Log, Objects, Pages};
+use onefold_backend::{BackendError, Folder, Log, Objects, Pages};
 
 /// States drawn after each step.
 const CUTS: usize = 256;
@@ -360,6 +360,46 @@ fn synced_pages_survive_every_crash() {
 }
 
 #[test]
+fn a_name_that_is_replaced_is_of_either_file_whole_at_every_crash() {
+    let read = |disk: &CrashDisk| -> Vec<u8> {
+        let reader = disk.folder().reader("a").expect("it has the name, or the other has");
+        let mut bytes = vec![0; reader.len() as usize];
+        reader.read(0, &mut bytes).unwrap();
+        bytes
+    };
+    let replace = |disk: &CrashDisk| -> Result<(), BackendError> {
+        let folder = disk.folder();
+        let mut new = folder.log("b")?;
+        new.append(&[2; 5_000])?;
+        new.sync()?;
+        folder.rename("b", "a")
+    };
+    let make = || {
+        let disk = CrashDisk::new();
+        let mut old = disk.log("a").unwrap();
+        old.append(&[1; 3_000]).unwrap();
+        old.sync().unwrap();
+        drop(old);
+        disk
+    };
+    let (whole, before) = (make(), make().operations());
+    replace(&whole).unwrap();
+    let mut found = [0, 0];
+    for steps in before..=whole.operations() {
+        let disk = make();
+        disk.crash_after(steps);
+        let is_done = replace(&disk).is_ok();
+        for state in disk.durable_states(CUTS, steps) {
+            let bytes = read(&state);
+            let is_new = bytes == [2; 5_000];
+            assert!(is_new || (bytes == [1; 3_000] && !is_done), "step {steps}");
+            found[usize::from(is_new)] += 1;
+        }
+    }
+    assert!(found[0] > 1 && found[1] > 1, "{found:?}");
+}
+
+#[test]
 fn every_seeded_bug_is_caught() {
     for bug in DiskBug::ALL {
         let make = || CrashDisk::new().with_bug(bug);
@@ -393,6 +433,7 @@ fn a_disk_that_crashed_does_nothing_more() {
     assert!(crashed(log.sync().unwrap_err()));
     assert!(crashed(pages.set_count(1).unwrap_err()));
     assert!(crashed(disk.log("other").unwrap_err()));
+    assert!(crashed(disk.folder().rename("journal", "other").unwrap_err()));
     assert_eq!((disk.files(), disk.operations()), (files, steps));
 }
 

@@ -278,6 +278,52 @@ fn local_files_are_found_as_they_were_left() {
 }
 
 #[test]
+fn the_lock_of_a_file_goes_with_it_when_it_is_renamed() {
+    let directory = tempfile::tempdir().unwrap();
+    let folder = LocalFolder::create(directory.path()).unwrap();
+    let in_use = |name: &str| matches!(folder.log(name), Err(BackendError::InUse { .. }));
+    let (old, new) = (folder.log("pool").unwrap(), folder.log("new").unwrap());
+    folder.rename("new", "pool").unwrap();
+    drop(old);
+    assert!(in_use("pool"), "the new one is locked by who made it");
+    drop(new);
+    let newest = folder.log("newer").unwrap();
+    let _new = folder.log("pool").unwrap();
+    folder.rename("newer", "pool").unwrap();
+    drop(newest);
+    assert!(!in_use("pool"), "what was replaced keeps nobody out");
+}
+
+#[test]
+fn whoever_gets_a_log_has_the_file_that_the_name_leads_to() {
+    const ROUNDS: u32 = 50;
+    let directory = tempfile::tempdir().unwrap();
+    let folder = LocalFolder::create(directory.path()).unwrap();
+    let replace = || {
+        let Ok(old) = folder.log("pool") else { return false };
+        let mut number = [0; 4];
+        if !old.is_empty() {
+            old.read(0, &mut number).unwrap();
+        }
+        let mut new = folder.log("new").unwrap();
+        new.truncate(0).unwrap();
+        new.append(&(u32::from_le_bytes(number) + 1).to_le_bytes()).unwrap();
+        folder.rename("new", "pool").unwrap();
+        drop(old);
+        true
+    };
+    // a thread that went on with a file that was replaced would count twice from the same number
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| (0..ROUNDS).for_each(|_| while !replace() {}));
+        }
+    });
+    let mut number = [0; 4];
+    folder.reader("pool").unwrap().read(0, &mut number).unwrap();
+    assert_eq!(u32::from_le_bytes(number), 2 * ROUNDS);
+}
+
+#[test]
 fn a_log_that_a_symbolic_link_leads_to_is_not_read() {
     let folder = tempfile::tempdir().unwrap();
     let logs = LocalFolder::create(folder.path()).unwrap();
@@ -316,7 +362,10 @@ fn nothing_that_a_symbolic_link_leads_to_is_opened_written_or_removed() {
         }
     }
     assert_eq!(kept.names().unwrap(), [""; 0]);
-    kept.remove("to-file").unwrap();
+    kept.rename("to-file", "as-it-is").unwrap();
+    kept.rename("as-it-is", "to-nothing").unwrap();
+    assert!(!folder.path().join("new").exists());
+    kept.remove("to-nothing").unwrap();
     assert_eq!(fs::read(&victim).unwrap(), b"precious");
     assert!(!folder.path().join("new").exists());
     // A folder that is opened stays the one that it was.

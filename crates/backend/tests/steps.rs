@@ -8,7 +8,9 @@ use std::process::Command;
 
 use bytes::Bytes;
 use onefold_backend::crash::{CrashDisk, Step};
-use onefold_backend::{BackendError, LocalLog, LocalObjects, LocalPages, Log, Objects, Pages};
+use onefold_backend::{
+    BackendError, Folder, LocalFolder, LocalLog, LocalObjects, LocalPages, Log, Objects, Pages,
+};
 use onefold_testkit::skip;
 
 const PAGE_SIZE: usize = 512;
@@ -21,6 +23,7 @@ fn program<L: Log, P: Pages>(
     place: impl Objects,
     log: impl Fn() -> Result<L, BackendError>,
     pages: impl Fn() -> Result<P, BackendError>,
+    folder: &dyn Folder,
 ) {
     place.put("config", Bytes::from_static(b"1")).unwrap();
     place.put("a/b/one", Bytes::from_static(b"22")).unwrap();
@@ -51,6 +54,8 @@ fn program<L: Log, P: Pages>(
         pages.sync().unwrap();
         pages.set_count(1).unwrap();
     }
+    folder.rename("table", "journal").unwrap();
+    folder.rename("table", "journal").unwrap_err();
 }
 
 fn run_locally(root: &Path) {
@@ -58,12 +63,14 @@ fn run_locally(root: &Path) {
         LocalObjects::open(&root.join("objects")).unwrap(),
         || LocalLog::open(&root.join("local/journal")),
         || LocalPages::open(&root.join("local/table"), PAGE_SIZE),
+        &LocalFolder::open(&root.join("local")).unwrap(),
     );
 }
 
 fn run_simulated() -> Vec<Step> {
     let disk = CrashDisk::new();
-    program(disk.objects(), || disk.log("journal"), || disk.pages("table", PAGE_SIZE));
+    let (log, pages) = (|| disk.log("journal"), || disk.pages("table", PAGE_SIZE));
+    program(disk.objects(), log, pages, &disk.folder());
     disk.trace()
 }
 
@@ -84,7 +91,7 @@ fn local_storage_takes_the_steps_of_the_simulated_disk() {
     }
     assert_eq!(local.len(), simulated.len());
     let kinds: HashSet<_> = local.iter().map(std::mem::discriminant).collect();
-    assert_eq!(kinds.len(), 8, "every kind of step was taken");
+    assert_eq!(kinds.len(), 9, "every kind of step was taken");
 }
 
 /// Runs this test once more under strace; the calls it made that change a disk, a line each.
@@ -116,7 +123,7 @@ fn traced_calls(root: &Path) -> Option<String> {
 /// path below `root` and changes or syncs something.
 fn step_of(line: &str, root: &Path) -> Option<Step> {
     let (call, arguments) = line.split_once(' ')?.1.trim_start().split_once('(')?;
-    // The last path below the root: the new name of a link, the file of everything else.
+    // The last path below the root: the new name of a link or a rename, the file of everything else.
     let below = format!("{}/", root.display());
     let (call_only, _) = arguments.rsplit_once(" = ")?;
     let rest = call_only.rsplit_once(below.as_str())?.1;
@@ -139,6 +146,8 @@ fn step_of(line: &str, root: &Path) -> Option<Step> {
         "fsync" | "fdatasync" if root.join(&path).is_dir() => Some(Step::SyncDirectory(path)),
         "fsync" | "fdatasync" => Some(Step::SyncFile(path)),
         "link" | "linkat" => Some(Step::Link(path)),
+        // one that fails changes nothing
+        "renameat" | "renameat2" => line.ends_with("= 0").then_some(Step::Rename(path)),
         "unlink" | "unlinkat" => Some(Step::Unlink(path)),
         other => panic!("{other} is no step the simulated disk knows: {line}"),
     }

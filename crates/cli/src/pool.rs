@@ -27,9 +27,14 @@ pub(crate) struct PoolArgs {
 /// Options for the operation of a pool.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct WorkingArgs {
+    /// Memory for all that grows with the pool: the table of fingerprints, maps and tables of pages; what
+    /// does not fit stays on disk. Pools of format 1 keep their maps in memory beyond it: see
+    /// `onefold volume upgrade`
+    #[arg(long, value_name = "SIZE", value_parser = size::parse, default_value = "1GiB")]
+    memory: usize,
     /// Memory for the table of fingerprints, which `serve` allocates at its start; duplicates of pages that
     /// do not fit in the table are stored again, unless they are found with `--index hooks`
-    /// [default: 256MiB]
+    /// [default: a quarter of --memory]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     index_memory: Option<usize>,
     /// The layout of the table: StreamDedup's (paper), one with half of each fingerprint in a third of the
@@ -67,10 +72,22 @@ impl Layout {
 }
 
 impl WorkingArgs {
+    fn table_bytes(&self) -> usize {
+        self.index_memory.unwrap_or(self.memory / 4)
+    }
+
+    /// Two thirds of what the table of fingerprints leaves: the rest is for containers, requests, and
+    /// records that wait.
+    fn node_bytes(&self) -> u64 {
+        (self.memory.saturating_sub(self.table_bytes()) / 3 * 2) as u64
+    }
+
     fn options(&self) -> Options {
         Options {
             codec: self.compression.map(Compression::codec),
-            table_bytes: self.index_memory.unwrap_or(256 << 20),
+            table_bytes: self.table_bytes(),
+            node_bytes: self.node_bytes(),
+            fills_later: true,
             index: self.index.map_or_else(IndexLayout::default, Layout::index),
             verify: self.verify,
             quota: self.quota.map(|bytes| bytes as u64),

@@ -215,7 +215,7 @@ impl Volume {
             let step = blocks.start..end;
             let _blocks = self.engine.blocks.lock(self.id, [step], []);
             self.ensure_there().map_err(block_error)?;
-            self.engine.erase(self.id, blocks.start..end);
+            self.engine.erase(self.id, blocks.start..end).map_err(block_error)?;
             blocks.start = end;
         }
         Ok(())
@@ -370,12 +370,14 @@ impl BlockDevice for Volume {
             // nobody writes meanwhile
             let _blocks = self.engine.blocks.lock(self.id, [], std::iter::once(0..u64::MAX));
             self.ensure_there().map_err(block_error)?;
-            let mut state = self.engine.state();
+            let end = size / self.block_len();
+            let here = self.engine.state_with(|state| state.ensure_here(self.id, end..end + 1));
+            let mut state = here.map_err(block_error)?;
             let State { volumes, pages, .. } = &mut *state;
             let one = volumes.get_mut(&self.id);
             let one = one.ok_or_else(|| block_error(VolumeError::Deleted))?;
             one.size.set(size);
-            let beyond = one.map.split_off(size / self.block_len(), pages);
+            let beyond = one.map.split_off(end, pages).expect("the segment is in memory");
             state.let_die(self.id, beyond, &[Record::Resize { volume: self.id, size }])
         };
         self.engine.settle(shortened).map_err(block_error)

@@ -123,6 +123,12 @@ pub enum VolumeError {
         /// The newest that is known.
         newest: u32,
     },
+    /// A damaged pool was to be upgraded. It is of the version that it was.
+    #[error("the pool is damaged, and was not upgraded: {first}")]
+    NotUpgraded {
+        /// What is damaged, or the first of it.
+        first: Box<VolumeError>,
+    },
     /// The pool has containers, and whoever keeps what is known of it knows nothing.
     #[error(
         "nothing is known of the pool, though it has '{found}': open it with what keeps its volumes, \

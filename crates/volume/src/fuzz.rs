@@ -120,6 +120,7 @@ impl AnyPool {
         let metadata = Journals::new(Arc::clone(&self.0), POOL);
         let taken = metadata.take_over(Shard::of(POOL), &mut |known| {
             match known {
+                Known::Writer(_) => {}
                 Known::Anew => told.clear(),
                 Known::Checkpoint(operations) | Known::Batch(operations) => {
                     told.push(operations.to_vec());

@@ -15,6 +15,34 @@ impl fmt::Display for Writer {
     }
 }
 
+/// The format of a pool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Version {
+    /// Maps and tables of pages are in memory, and a checkpoint has all of them.
+    Whole,
+    /// They are in files of nodes, of which memory holds some.
+    Paged,
+}
+
+impl Version {
+    /// The one that new pools have.
+    pub const NEWEST: Self = Self::Paged;
+
+    pub(crate) const LAST: u32 = Self::NEWEST.code();
+
+    /// The number that the file `pool` has for it.
+    pub const fn code(self) -> u32 {
+        match self {
+            Self::Whole => 1,
+            Self::Paged => 2,
+        }
+    }
+
+    pub(crate) fn from_code(code: u32) -> Option<Self> {
+        [Self::Whole, Self::Paged].into_iter().find(|one| one.code() == code)
+    }
+}
+
 /// Which volume of a pool; never used again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct VolumeId(pub(crate) u32);

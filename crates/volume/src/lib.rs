@@ -8,7 +8,7 @@
 //! | floor | does |
 //! | --- | --- |
 //! | transfer | volumes as streams, and what changed between two |
-//! | upkeep | maintenance, checks, scrubs, repair |
+//! | upkeep | maintenance, checks, scrubs, repair, upgrades |
 //! | pool | making and opening a pool, its volumes, its statistics |
 //! | device | a volume as a block device |
 //! | space | compactions, maps of deleted volumes, room for writes that wait |
@@ -36,6 +36,7 @@ pub mod fuzz;
 mod ids;
 mod journal;
 mod limits;
+mod nodes;
 mod pool;
 mod recovery;
 #[cfg_attr(not(feature = "seeded-bugs"), doc(hidden))]
@@ -51,7 +52,7 @@ pub use device::Volume;
 pub use engine::hook::Between;
 pub use engine::options::{IndexLayout, Options};
 pub use error::{ContainerFileError, StreamError, VolumeError};
-pub use ids::{VolumeId, Writer};
+pub use ids::{Version, VolumeId, Writer};
 pub use journal::journals::Journals;
 pub use journal::metadata::{Checkpoint, Known, MAX_BATCH, Metadata, Shard, Take, Taken};
 pub use onefold_container::Codec;
@@ -63,7 +64,9 @@ pub use pool::volumes::VolumeInfo;
 pub use transfer::stream::StreamHead;
 pub use transfer::volumes::Transferred;
 pub use upkeep::check::Checked;
+pub use upkeep::filling::Filling;
 pub use upkeep::maintain::Maintained;
 pub use upkeep::noting::Noting;
 pub use upkeep::repair::Repaired;
 pub use upkeep::scrub::{BadPage, Scrubbed};
+pub use upkeep::upgrade::Upgraded;

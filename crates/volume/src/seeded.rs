@@ -37,6 +37,12 @@ onefold_backend::seeded_bugs! {
         RemovedUnseen,
         /// What a volume had is let go before the journal tells that it no longer has it.
         ReleasedUntold,
+        /// A checkpoint names nodes that are not durable.
+        NodesUnsynced,
+        /// Files of nodes that the checkpoint before needs go before the next one is durable.
+        NodesRemovedEarly,
+        /// References that are pending are in no checkpoint.
+        PendingUntold,
         /// A compaction passes by what volumes no longer have and still refer to.
         DyingUnforwarded,
     }

@@ -17,7 +17,7 @@ use onefold_container::Codec;
 use onefold_fingerprint::Fingerprint;
 use onefold_seal::Check;
 use onefold_testkit::{flip_bit, random};
-use onefold_volume::{Hash, Options, Pool, Volume, VolumeError};
+use onefold_volume::{Hash, Options, Pool, Version, Volume, VolumeError};
 use tempfile::TempDir;
 
 use forged::Forged;
@@ -48,7 +48,12 @@ fn faulty() -> (TempDir, Faults, Arc<dyn Folder>) {
 
 /// A new pool with the volume `a`.
 fn pool_in(folder: &Arc<dyn Folder>, options: Options) -> Pool {
-    Pool::create(folder, Hash::Blake3).unwrap();
+    pool_as(Version::Paged, folder, options)
+}
+
+/// The same of a version.
+fn pool_as(version: Version, folder: &Arc<dyn Folder>, options: Options) -> Pool {
+    Pool::create_as(folder, Hash::Blake3, Codec::Zstd, version).unwrap();
     let (pool, _) = Pool::open(Arc::clone(folder), options).unwrap();
     pool.create_volume("a", 1 << 20, BlockSize::B4096).unwrap();
     pool
@@ -56,7 +61,12 @@ fn pool_in(folder: &Arc<dyn Folder>, options: Options) -> Pool {
 
 /// A new pool whose volume `a` begins with so many blocks of these bytes, which are durable.
 fn pool_of(folder: &Arc<dyn Folder>, blocks: usize) -> (Pool, Vec<u8>) {
-    let pool = pool_in(folder, options());
+    pool_of_version(Version::Paged, folder, blocks)
+}
+
+/// The same of a version.
+fn pool_of_version(version: Version, folder: &Arc<dyn Folder>, blocks: usize) -> (Pool, Vec<u8>) {
+    let pool = pool_as(version, folder, options());
     let bytes = random(1, blocks * BLOCK);
     pool.volume("a").unwrap().write(0, &bytes, NOW).unwrap();
     (pool, bytes)
@@ -181,7 +191,7 @@ fn a_damaged_page_is_lost_alone_and_named() {
 #[test]
 fn a_container_without_a_footer_costs_its_own_pages() {
     let (_directory, root, folder) = local();
-    let (pool, bytes) = pool_of(&folder, 30);
+    let (pool, bytes) = pool_of_version(Version::Whole, &folder, 30);
     pool.checkpoint().unwrap();
     drop(pool);
     let len = std::fs::metadata(root.join("container-00000001")).unwrap().len();
@@ -225,7 +235,7 @@ fn a_full_disk_keeps_no_pool_from_being_opened_and_read() {
 fn a_container_of_groups_that_are_no_pages_is_damaged() {
     for of_first in [0, 2] {
         let (_directory, root, folder) = local();
-        let (pool, _) = pool_of(&folder, 20);
+        let (pool, _) = pool_of_version(Version::Whole, &folder, 20);
         let volume = pool.volume("a").unwrap();
         volume.erase(0..7 * BLOCK as u64, NOW).unwrap();
         pool.checkpoint().unwrap();
@@ -250,7 +260,7 @@ fn a_container_of_groups_that_are_no_pages_is_damaged() {
 fn a_footer_of_pages_longer_than_any_block_is_damaged() {
     const LONG: usize = 1 << 20;
     let (_directory, root, folder) = local();
-    let (pool, bytes) = pool_of(&folder, 20);
+    let (pool, bytes) = pool_of_version(Version::Whole, &folder, 20);
     pool.checkpoint().unwrap();
     drop(pool);
     let page = vec![0; LONG];
@@ -300,7 +310,7 @@ fn expect_sound(folder: &Arc<dyn Folder>, bytes: &[u8]) {
 #[test]
 fn sectors_that_cannot_be_read_cost_their_container_alone_and_only_as_long() {
     let (_directory, faults, folder) = faulty();
-    let (pool, bytes) = pool_of(&folder, 30);
+    let (pool, bytes) = pool_of_version(Version::Whole, &folder, 30);
     drop(pool);
     faults.add(Fault::new(Failure::Io).on(Operation::Read).named("container-00000001").times(1));
     let (pool, told) = open(&folder);
@@ -314,7 +324,7 @@ fn sectors_that_cannot_be_read_cost_their_container_alone_and_only_as_long() {
 #[test]
 fn a_container_that_got_no_footer_because_it_could_not_be_read_gets_it_later() {
     let (_directory, faults, folder) = faulty();
-    let pool = pool_in(&folder, options());
+    let pool = pool_as(Version::Whole, &folder, options());
     let bytes = random(1, 35 * BLOCK);
     let volume = pool.volume("a").unwrap();
     volume.write(0, &bytes[..25 * BLOCK], NOW).unwrap();

@@ -10,7 +10,7 @@ use format_reader::Pool as ByDocument;
 use onefold_backend::{Folder, LocalFolder};
 use onefold_block::{BlockDevice, BlockSize, Durability};
 use onefold_testkit::{random, text};
-use onefold_volume::{Codec, Hash, Options, Pool};
+use onefold_volume::{Codec, Hash, Options, Pool, Version};
 
 /// What volumes hold, by plain arrays.
 type Arrays = BTreeMap<String, Vec<u8>>;
@@ -55,7 +55,8 @@ fn expect(root: &Path, arrays: &Arrays) -> ByDocument {
 fn use_a_pool(hash: Hash) {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path();
-    Pool::create_with(&LocalFolder::create(root).unwrap(), hash, Codec::Zstd).unwrap();
+    let folder = LocalFolder::create(root).unwrap();
+    Pool::create_as(&folder, hash, Codec::Zstd, Version::Whole).unwrap();
     let (mut arrays, mut kinds, mut codecs) = (Arrays::new(), BTreeSet::new(), BTreeSet::new());
     let all = [Codec::Zstd, Codec::Lz4, Codec::Deflate, Codec::Raw];
     for (round, codec) in all.into_iter().cycle().take(8).enumerate() {

@@ -148,6 +148,15 @@ impl Folder for Disk {
         Ok(())
     }
 
+    fn rename(&self, from: &str, to: &str) -> Result<(), BackendError> {
+        self.inner.rename(from, to)?;
+        let mut used = self.used();
+        let log = used.logs.remove(from);
+        used.logs.remove(to);
+        used.logs.extend(log.map(|log| (to.to_owned(), log)));
+        Ok(())
+    }
+
     fn free_bytes(&self) -> Option<u64> {
         self.tells_free.then(|| self.used().free())
     }

@@ -390,7 +390,7 @@ impl Folder for Hooked {
         self.inner.reader(name)
     }
 
-    pass_on!(pages, names, remove);
+    pass_on!(pages, names, remove, rename);
 }
 
 #[test]

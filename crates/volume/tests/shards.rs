@@ -30,6 +30,7 @@ fn take(metadata: &dyn Metadata, shard: Shard) -> Result<(Taken, Told), VolumeEr
     let mut told = Told::default();
     let taken = metadata.take_over(shard, &mut |known| {
         match known {
+            Known::Writer(_) => {}
             Known::Anew => told = Told::default(),
             Known::Checkpoint(operations) => told.0.extend_from_slice(operations),
             Known::Batch(operations) => told.1.push(operations.to_vec()),

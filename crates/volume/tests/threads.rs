@@ -32,6 +32,8 @@ fn options() -> Options {
         container_len: 40_000,
         commit_len: 4000,
         open_files: 1,
+        node_bytes: 0,
+        least_nodes: 60,
         ..Options::default()
     }
 }
@@ -370,7 +372,7 @@ impl Folder for Slow {
         Ok(Box::new(SlowLog { inner: self.inner.log(name)?, containers, journals }))
     }
 
-    pass_on!(reader, pages, names, remove);
+    pass_on!(reader, pages, names, remove, rename);
 }
 
 #[test]

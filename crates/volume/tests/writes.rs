@@ -64,7 +64,7 @@ impl Folder for SyncsBesideWrites<MemoryFolder> {
         Ok(Box::new(self.around(self.inner.log(name)?)))
     }
 
-    pass_on!(reader, pages, names, remove);
+    pass_on!(reader, pages, names, remove, rename);
 }
 
 impl Log for SyncsBesideWrites<Box<dyn Log + Sync>> {

@@ -259,6 +259,10 @@ impl Folder for Counted<Box<dyn Folder>> {
     fn remove(&self, name: &str) -> Result<(), BackendError> {
         self.inner.remove(name)
     }
+
+    fn rename(&self, from: &str, to: &str) -> Result<(), BackendError> {
+        self.inner.rename(from, to)
+    }
 }
 
 impl Pages for Counted<Box<dyn Pages + Sync>> {

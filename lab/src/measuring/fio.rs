@@ -135,9 +135,8 @@ mod tests {
             return;
         }
         let folder = tempfile::tempdir().unwrap();
-        let report = &folder.path().join("report");
         let drawn = |seed| {
-            let mut fio = over_nbd("nbd+unix:///?socket=none", 1, 50, seed, report);
+            let mut fio = over_nbd("", 1, 50, seed, &folder.path().join("report"));
             // no server: what would be asked for goes to a log
             fio.args([
                 "--ioengine=null",

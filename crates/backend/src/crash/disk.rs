@@ -50,6 +50,8 @@ pub enum Step {
     Link(String),
     /// A name was removed, if it existed.
     Unlink(String),
+    /// A file got this name instead of its own, and the file that had the name lost it.
+    Rename(String),
     /// The names in a directory were made durable.
     SyncDirectory(String),
 }
@@ -64,6 +66,7 @@ impl fmt::Display for Step {
             Self::SyncFile(path) => ("sync file", path),
             Self::Link(path) => ("link", path),
             Self::Unlink(path) => ("unlink", path),
+            Self::Rename(path) => ("rename to", path),
             Self::SyncDirectory(path) => ("sync directory", path),
         };
         write!(f, "{verb} {path}")
@@ -81,6 +84,13 @@ pub(super) struct Disk {
     bug: Option<DiskBug>,
     /// Unique among the disks of this process.
     number: u64,
+}
+
+impl Disk {
+    /// Records a step, which the caller makes before it lets go of the disk.
+    pub(super) fn note(&mut self, step: Step) {
+        self.steps.push(step);
+    }
 }
 
 impl CrashDisk {
@@ -199,7 +209,7 @@ impl CrashDisk {
         step: Step,
     ) -> Result<MutexGuard<'_, Disk>, BackendError> {
         let mut disk = self.read(operation, name)?;
-        disk.steps.push(step);
+        disk.note(step);
         Ok(disk)
     }
 

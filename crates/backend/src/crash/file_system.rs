@@ -86,6 +86,16 @@ impl FileSystem {
         }
     }
 
+    /// Gives `file`, which is at `from`, the name `to` instead, which another file may have.
+    pub(super) fn rename(&mut self, from: &str, file: FileId, to: &str) {
+        if from == to {
+            return;
+        }
+        let (parent, name) = split(to);
+        self.directory(parent).change(NameChange::Add(name.to_owned(), Entry::File(file)));
+        self.unlink(from);
+    }
+
     /// Whether there is such a directory.
     pub(super) fn has_directory(&self, path: &str) -> bool {
         self.directories.contains_key(path)
@@ -237,6 +247,24 @@ mod tests {
         }
         files.sync_directory("");
         assert!(mixtures(&files).iter().all(|state| state == &["a", "b"]));
+    }
+
+    #[test]
+    fn a_name_that_was_replaced_is_of_either_file_and_never_missing() {
+        let mut files = FileSystem::new();
+        let (old, new) = (files.create("a").unwrap(), files.create("b").unwrap());
+        files.sync_directory("");
+        files.rename("b", new, "a");
+        let states = (0..100).map(|seed| {
+            let after = files.after_power_cut(&mut Fate::Mixed(Chance::new(seed)));
+            (after.find("a").expect("one of them has it"), after.find("b"))
+        });
+        let found: std::collections::BTreeSet<_> = states.collect();
+        let possible = [(old, None), (old, Some(new)), (new, None), (new, Some(new))];
+        assert_eq!(found, possible.into());
+        files.sync_directory("");
+        assert!(mixtures(&files).iter().all(|state| state == &["a"]));
+        assert_eq!(files.find("a"), Some(new));
     }
 
     #[test]

@@ -43,6 +43,24 @@ impl Folder for CrashFolder {
         Ok(())
     }
 
+    fn rename(&self, from: &str, to: &str) -> Result<(), BackendError> {
+        check_part(from)?;
+        check_part(to)?;
+        {
+            let path = path_of(from);
+            let mut disk = self.disk.read(Operation::Rename, from)?;
+            let Some(file) = disk.files.find(&path) else {
+                let place = "simulated disk".to_owned();
+                return Err(BackendError::NotFound { name: from.to_owned(), place });
+            };
+            disk.note(Step::Rename(path_of(to)));
+            disk.files.rename(&path, file, &path_of(to));
+        }
+        let step = Step::SyncDirectory(LOCAL.to_owned());
+        self.disk.step(Operation::Rename, from, step)?.files.sync_directory(LOCAL);
+        Ok(())
+    }
+
     /// Each state that a power cut leaves is a mount of its own.
     fn mount(&self) -> Option<MountId> {
         Some(MountId { boot: *b"a simulated disk", number: self.disk.number() })

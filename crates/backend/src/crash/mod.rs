@@ -8,6 +8,7 @@
 //!   (512 or 4,096 bytes) and old or zero in others. The same holds for the file's length.
 //! * A name that was created or removed after the last sync of its directory may be present or not,
 //!   independently of every other name. If the name of a directory is lost, so is its content.
+//! * A name that a rename gave to another file names either the one or the other.
 //! * A sync of a file makes its bytes durable, but not its name. A sync of a directory makes its names
 //!   durable, but not the bytes of its files.
 //!

@@ -4,13 +4,14 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, Dir, FileType, Mode, fstatvfs, mkdirat, statat, unlinkat};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, fstatvfs, mkdirat, renameat, statat, unlinkat};
 use rustix::io::Errno;
 
 use super::itself::Directory;
 use super::log::LocalReader;
 use super::mount::mount_of;
 use super::objects::make_durably;
+use super::owned::TRIES;
 use super::{LocalLog, LocalPages};
 use crate::name::check_part;
 use crate::{BackendError, Folder, Log, LogReader, MountId, Operation, Pages};
@@ -67,11 +68,19 @@ impl LocalFolder {
         self.0.directory(name).map(Self)
     }
 
-    /// A reader of the log `name` that locks out writers while it exists. If the log is owned, fails with
+    /// A reader of the log `name` that locks out writers while it exists, and to which the name leads once
+    /// it is locked. If the log is owned, fails with
     /// [`BackendError::InUse`].
     pub(crate) fn locked_reader(&self, name: &str) -> Result<Box<dyn LogReader>, BackendError> {
         check_part(name)?;
-        Ok(Box::new(LocalReader::open_in(&self.0, name)?.locked()?))
+        for _ in 0..TRIES {
+            let reader = LocalReader::open_in(&self.0, name)?.locked()?;
+            if reader.is_named(&self.0, name)? {
+                return Ok(Box::new(reader));
+            }
+        }
+        let place = self.0.path().display().to_string();
+        Err(BackendError::InUse { name: name.to_owned(), place })
     }
 
     pub(super) const fn directory(&self) -> &Directory {
@@ -146,6 +155,16 @@ impl Folder for LocalFolder {
                 Err(BackendError::from_file(Operation::Delete, &path, errno.into()))
             }
         }
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<(), BackendError> {
+        check_part(from)?;
+        check_part(to)?;
+        let directory = self.0.as_file();
+        let renamed = renameat(directory, from, directory, to).map_err(Into::into);
+        renamed.and_then(|()| self.0.sync()).map_err(|cause| {
+            BackendError::from_file(Operation::Rename, &self.0.path().join(from), cause)
+        })
     }
 
     fn free_bytes(&self) -> Option<u64> {

@@ -8,7 +8,8 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, openat, statat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, openat, statat};
+use rustix::io::Errno;
 use rustix::process::geteuid;
 
 use crate::{BackendError, Operation};
@@ -65,6 +66,16 @@ impl Directory {
         let file = open_itself(&self.file, name, &path, FileType::RegularFile, how)?;
         self.check(&file, &path)?;
         Ok(file)
+    }
+
+    /// Whether `name` still names the open file, which another process may have renamed or removed.
+    pub(super) fn still_names(&self, name: &str, file: &File) -> io::Result<bool> {
+        let opened = fstat(file)?;
+        match statat(&self.file, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(named) => Ok((named.st_dev, named.st_ino) == (opened.st_dev, opened.st_ino)),
+            Err(Errno::NOENT) => Ok(false),
+            Err(errno) => Err(errno.into()),
+        }
     }
 
     pub(super) fn path(&self) -> &Path {

@@ -76,6 +76,12 @@ impl LocalReader {
         Self { file, path, len: 0 }.measured()
     }
 
+    /// Whether `name` in `directory` still names the file.
+    pub(super) fn is_named(&self, directory: &Directory, name: &str) -> Result<bool, BackendError> {
+        let named = directory.still_names(name, &self.file);
+        named.map_err(|cause| BackendError::from_file(Operation::Open, &self.path, cause))
+    }
+
     /// The same file, as long as it is now.
     fn measured(self) -> Result<Self, BackendError> {
         let metadata = self.file.metadata();

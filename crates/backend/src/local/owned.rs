@@ -16,6 +16,9 @@ use super::itself::Directory;
 use crate::error::name_and_place;
 use crate::{BackendError, Operation, Reserved, Syncer};
 
+/// A file is opened so often before it is locked, if its name leads to another one each time.
+pub(super) const TRIES: usize = 8;
+
 /// A file opened for reading and writing, locked against other handles.
 #[derive(Debug)]
 pub(super) struct OwnedFile {
@@ -48,18 +51,28 @@ impl OwnedFile {
 
     /// Opens the file, made empty if there is none. Its name and what it holds are durable on
     /// return: a process that was killed may have left bytes that only the cache has.
+    ///
+    /// The name leads to this file also once it is locked: whoever replaces a file under a name has it
+    /// locked until then, so nobody goes on with the old one.
     pub(super) fn open_in(directory: &Directory, name: &str) -> Result<Self, BackendError> {
         let path = directory.path().join(name);
         let failed = |cause| BackendError::from_file(Operation::Open, &path, cause);
-        let file = directory.file(name, true)?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::Error(cause)) => return Err(failed(cause)),
-            Err(TryLockError::WouldBlock) => {
-                let (name, place) = name_and_place(&path);
-                return Err(BackendError::InUse { name, place });
+        let in_use = || {
+            let (name, place) = name_and_place(&path);
+            BackendError::InUse { name, place }
+        };
+        let mut tries = 0..TRIES;
+        let file = loop {
+            tries.next().ok_or_else(in_use)?;
+            let file = directory.file(name, true)?;
+            file.try_lock().map_err(|error| match error {
+                TryLockError::Error(cause) => failed(cause),
+                TryLockError::WouldBlock => in_use(),
+            })?;
+            if directory.still_names(name, &file).map_err(failed)? {
+                break file;
             }
-        }
+        };
         file.sync_all().map_err(failed)?;
         directory.sync().map_err(failed)?;
         let len = file.metadata().map_err(failed)?.len();

@@ -14,7 +14,7 @@ use onefold_nbd::{
 };
 use onefold_store::Cancel;
 use onefold_terminal::most_files;
-use onefold_volume::{Pool, VolumeError};
+use onefold_volume::{Filling, Pool, VolumeError};
 use rustix::io::Errno;
 use tracing::{info, warn};
 
@@ -177,6 +177,7 @@ impl Serve {
         let noting = pool.start_noting(|error| {
             warn!(%error, "cannot record the last acknowledged position");
         });
+        let filling = (!self.read_only).then(|| self.fill(&pool));
         let volumes = pool.volumes().len();
         let offered = Offered::new(&pool, self.allow_resize, measurements, Arc::clone(&cancel));
         let control = self.control()?;
@@ -236,6 +237,7 @@ impl Serve {
             );
         }
         drop(service);
+        drop(filling);
         pool.let_no_write_wait();
         let ended = server.shutdown(PATIENCE);
         // It also makes durable what no client that is still there has flushed.
@@ -248,6 +250,19 @@ impl Serve {
         all_of(ended, kept)?;
         info!("shut down; everything is durable");
         Ok(Exit::Fine)
+    }
+
+    /// Fills the table of fingerprints of a pool whose pages were not entered when it was opened.
+    fn fill(&self, pool: &Pool) -> Filling {
+        let start = Instant::now();
+        pool.start_filling(move |damage| {
+            for error in damage {
+                let error = format!("{:#}", anyhow::Error::from(error));
+                warn!(error, "a container cannot be read, and its pages are not found again");
+            }
+            let seconds = start.elapsed().as_secs_f64();
+            info!(seconds, "all pages are in the table of fingerprints, as far as it has room");
+        })
     }
 
     fn open(&self) -> Result<Pool> {
@@ -535,7 +550,7 @@ impl<'a> Upkeep<'a> {
     fn keep_up(&mut self, go_on: impl Fn() -> bool) {
         let refused = self.pool.over_quota_pages();
         let wants_room = refused > self.refused && self.last.elapsed() >= ROOM_EVERY;
-        if !wants_room && self.last.elapsed() < CHECKPOINT_EVERY {
+        if !wants_room && !self.pool.wants_checkpoint() && self.last.elapsed() < CHECKPOINT_EVERY {
             return;
         }
         self.refused = refused;

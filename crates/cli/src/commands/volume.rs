@@ -178,7 +178,11 @@ Examples:
   onefold volume stats --pool /srv/pool
 
 With --json: one document with mapped_bytes, pages, page_bytes, container_bytes, reclaimable_bytes,
-dedup_ratio and total_reduction.";
+dedup_ratio, total_reduction and memory: the bytes of the table of fingerprints and for how many
+pages they are (table_bytes, table_capacity), those of maps and tables of pages, how many are in memory
+and may be (node_bytes, resident_node_bytes, most_node_bytes), and since the pool was opened the steps
+that read none of them, those that were read, and those that would not have been with twice the memory
+(node_hits, node_misses, node_misses_for_want).";
 
 const COMPACT_HELP: &str = "\
 Examples:
@@ -192,7 +196,7 @@ pub(crate) fn showing_what_matters(volume: Command) -> Command {
     volume.mut_subcommands(|action| {
         let shown: &[&str] = match action.get_name() {
             "create" => &["compression"],
-            "import" => &["index_memory", "index", "compression", "verify", "quota"],
+            "import" => &["memory", "index_memory", "index", "compression", "verify", "quota"],
             _ => &[],
         };
         WorkingArgs::showing(action, shown)
@@ -675,6 +679,9 @@ impl Export {
 impl Import {
     fn run(self, console: &Console) -> Result<Exit> {
         let pool = self.pool.open_in(self.pool.folder(false)?, console)?;
+        for error in pool.fill_index(|| true) {
+            console.warn(format!("pages are not found again: {error}"));
+        }
         let from = BufReader::with_capacity(STREAMED, io::stdin().lock());
         let Transferred { data_blocks, .. } =
             pool.import_volume(&self.name, self.onto.as_deref(), from)?;
@@ -800,6 +807,12 @@ impl Stats {
         if console.is_json() {
             output.json_document(&sums)?;
         } else {
+            let memory = &sums.memory;
+            let bytes = HumanBytes(memory.table_bytes);
+            let table = format!("{bytes}, for {} pages", memory.table_capacity);
+            let most = memory
+                .most_node_bytes
+                .map_or("all".to_owned(), |most| HumanBytes(most).to_string());
             let rows = [
                 ("written blocks", HumanBytes(sums.mapped_bytes).to_string()),
                 ("distinct pages", sums.pages.to_string()),
@@ -808,6 +821,13 @@ impl Stats {
                 ("compacting would free", HumanBytes(sums.reclaimable_bytes).to_string()),
                 ("deduplication ratio", ratio::times(sums.dedup_ratio)),
                 ("total reduction", ratio::times(sums.total_reduction)),
+                ("table of fingerprints", table),
+                ("maps and tables of pages", HumanBytes(memory.node_bytes).to_string()),
+                ("of them in memory", HumanBytes(memory.resident_node_bytes).to_string()),
+                ("of them may be", most),
+                ("steps that read none", memory.node_hits.to_string()),
+                ("nodes read", memory.node_misses.to_string()),
+                ("not with twice the memory", memory.node_misses_for_want.to_string()),
             ];
             let rows: Vec<_> = rows.map(|(name, value)| vec![name.to_owned(), value]).to_vec();
             for line in table::lines(&rows, &[1]) {

@@ -148,7 +148,25 @@ fn pool(page: &mut Page<'_, '_>, sums: &Statistics) -> fmt::Result {
     page.counter("new_page_bytes", "Bytes of new pages before compression", sums.new_bytes)?;
     let help = "Bytes of new pages in containers";
     page.counter("new_page_stored_bytes", help, sums.new_stored_bytes)?;
-    page.counter("commits", "Commits to the journal", sums.commits)
+    page.counter("commits", "Commits to the journal", sums.commits)?;
+    nodes(page, sums)
+}
+
+/// What memory holds of maps and tables of pages, and what more of it would bring.
+fn nodes(page: &mut Page<'_, '_>, sums: &Statistics) -> fmt::Result {
+    page.gauge("nodes", "Nodes of maps and tables of pages, 4 KiB each", sums.nodes)?;
+    page.gauge("resident_nodes", "Nodes in memory", sums.resident_nodes)?;
+    let help = "Nodes in memory that were changed since they were stored";
+    page.gauge("dirty_nodes", help, sums.dirty_nodes)?;
+    if let Some(most) = sums.most_nodes {
+        page.gauge("most_nodes", "Nodes that may be in memory", most)?;
+    }
+    page.counter("node_hits", "Steps whose nodes were all in memory", sums.node_hits)?;
+    page.counter("node_misses", "Nodes that had to be read", sums.node_misses)?;
+    let help = "Nodes that had to be read, and would not with twice the memory";
+    page.counter("node_misses_for_want", help, sums.node_misses_for_want)?;
+    let help = "References that are not counted with their pages yet";
+    page.gauge("pending_references", help, sums.pending_references)
 }
 
 fn table(page: &mut Page<'_, '_>, sums: &Statistics, counted: &Counted) -> fmt::Result {

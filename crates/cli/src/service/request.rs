@@ -256,6 +256,41 @@ pub(crate) struct Sums {
     pub(crate) reclaimable_bytes: u64,
     pub(crate) dedup_ratio: f64,
     pub(crate) total_reduction: f64,
+    pub(crate) memory: MemoryUse,
+}
+
+/// What of the memory of a pool is used, and what more would bring, in JSON.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct MemoryUse {
+    /// Bytes of the table of fingerprints, and for how many pages that is.
+    pub(crate) table_bytes: u64,
+    pub(crate) table_capacity: u64,
+    /// Bytes of maps and tables of pages.
+    pub(crate) node_bytes: u64,
+    /// How much of that is in memory, and how much may be.
+    pub(crate) resident_node_bytes: u64,
+    pub(crate) most_node_bytes: Option<u64>,
+    /// Steps whose nodes were in memory, nodes that were read, and how many of these would not have been
+    /// with twice the memory.
+    pub(crate) node_hits: u64,
+    pub(crate) node_misses: u64,
+    pub(crate) node_misses_for_want: u64,
+}
+
+impl MemoryUse {
+    fn of(one: &Statistics) -> Self {
+        const NODE: u64 = 4096;
+        Self {
+            table_bytes: one.table_bytes as u64,
+            table_capacity: one.table_capacity as u64,
+            node_bytes: one.nodes * NODE,
+            resident_node_bytes: one.resident_nodes * NODE,
+            most_node_bytes: one.most_nodes.map(|most| most.saturating_mul(NODE)),
+            node_hits: one.node_hits,
+            node_misses: one.node_misses,
+            node_misses_for_want: one.node_misses_for_want,
+        }
+    }
 }
 
 impl From<Statistics> for Sums {
@@ -268,6 +303,7 @@ impl From<Statistics> for Sums {
             reclaimable_bytes: one.reclaimable_bytes,
             dedup_ratio: ratio(one.mapped_blocks, one.pages),
             total_reduction: ratio(one.mapped_bytes, one.container_bytes),
+            memory: MemoryUse::of(&one),
         }
     }
 }
@@ -355,7 +391,10 @@ impl Request {
             Self::Info { name } => return info(pool, offers, &name),
             Self::Check => return check(pool, offers),
             Self::Scrub => return scrub(pool, offers),
-            Self::Stats => return Ok(Answer::Sums(pool.statistics().into())),
+            Self::Stats => {
+                pool.settle()?;
+                return Ok(Answer::Sums(pool.statistics().into()));
+            }
             Self::Compact => return compact(pool, offers),
         }
         Ok(Answer::Done)

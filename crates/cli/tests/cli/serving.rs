@@ -220,13 +220,13 @@ fn a_pool_is_served_once_and_a_newer_one_not_at_all() {
     let head = fs::read(lab.path("pool/pool")).unwrap();
     let mut newer = head.clone();
     // the version stands behind twelve bytes of magic
-    assert_eq!(newer[12..16], [1, 0, 0, 0]);
-    newer[12] = 2;
+    assert_eq!(newer[12..16], [2, 0, 0, 0]);
+    newer[12] = 3;
     let (covered, check) = newer.split_last_chunk_mut::<16>().unwrap();
     check.copy_from_slice(Check::of(&[covered]).as_bytes());
     lab.write("pool/pool", &newer);
     let refused = lab.run("serve --pool pool --unix socket").expect(1);
-    refused.says(&["format version 2, this program reads up to 1"]);
+    refused.says(&["format version 3, this program reads up to 2"]);
     assert!(fs::read(lab.path("pool/pool")).unwrap() == newer, "it was changed");
     lab.write("pool/pool", &head);
     let mut found = [0; BLOCK];

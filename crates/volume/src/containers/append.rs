@@ -9,7 +9,7 @@ use std::sync::Arc;
 use onefold_container::{AppendedContainer, Content, Directory, MAX_FOOTER_LEN};
 use onefold_seal::Envelope;
 
-use crate::containers::entry::{ContainerImage, PageEntry};
+use crate::containers::entry::{ContainerImage, MOST_PAGES, PageEntry};
 use crate::containers::files::{Files, PageFile};
 use crate::containers::new_pages::Rest;
 use crate::error::VolumeError;
@@ -18,11 +18,8 @@ use crate::ids::container_id;
 /// A page and its fingerprint take at most so many bytes in a footer, and so does all else there.
 const FOOTER_ENTRY: u64 = 64;
 
-/// A container with so many pages gets its footer, however short they are.
-const MOST_PAGES: usize = 1 << 19;
-
 // Who finds a longer footer reads none of its pages.
-const _: () = assert!(needed(MOST_PAGES, 0) <= MAX_FOOTER_LEN as u64);
+const _: () = assert!(needed(MOST_PAGES as usize, 0) <= MAX_FOOTER_LEN as u64);
 
 /// Bytes that a container of so many pages, whose footer is yet to come, has more with one of
 /// `stored_len` bytes.
@@ -43,7 +40,7 @@ pub(crate) struct Appender {
 
 impl Appender {
     pub(crate) fn new(files: Arc<Files>, envelope: Envelope, container_len: u64) -> Self {
-        Self { files, envelope, container_len, most_pages: MOST_PAGES, open: None }
+        Self { files, envelope, container_len, most_pages: MOST_PAGES as usize, open: None }
     }
 
     /// The number of the open container.

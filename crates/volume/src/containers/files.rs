@@ -56,6 +56,15 @@ impl Files {
         Ok((file, missing))
     }
 
+    /// The file of container `number`, which has its footer and `len` bytes, is durable, and is opened
+    /// when it is read.
+    pub(crate) fn closed(self: &Arc<Self>, number: u32, len: u64) -> Arc<PageFile> {
+        let file = self.file(number, len, Open::Closed);
+        file.complete();
+        file.may_close.store(true, Ordering::Relaxed);
+        file
+    }
+
     fn file(self: &Arc<Self>, number: u32, len: u64, open: Open) -> Arc<PageFile> {
         Arc::new(PageFile {
             name: container_name(number),

@@ -10,11 +10,13 @@ use crate::error::VolumeError;
 use crate::ids::Handle;
 use crate::journal::record::Record;
 use crate::state::State;
+use crate::state::nodes::Missing;
 
 impl Engine {
     /// Appends `new` to containers, as far as there is room for `purpose`, and inserts it into
     /// `table`. `settle` gets each page's handle and must take its first reference, in the
-    /// state-lock section that adds the page.
+    /// state-lock section that adds the page; `here` fails for a node that it needs and that is not in
+    /// memory.
     ///
     /// On error all of this is done for a prefix of `new`.
     pub(crate) fn append<T>(
@@ -23,6 +25,7 @@ impl Engine {
         new: &NewPages<T>,
         purpose: Purpose,
         table: &dyn Table,
+        here: impl Fn(&State, &NewPage<T>) -> Result<(), Missing>,
         mut settle: impl FnMut(&mut State, Handle, &NewPage<T>),
     ) -> Result<(), VolumeError> {
         let quota = self.options.quota.filter(|_| purpose == Purpose::Write);
@@ -43,8 +46,10 @@ impl Engine {
             };
             entered.clear();
             {
-                let mut state = self.state();
-                for (entry, one) in appended.into_iter().zip(rest.pages) {
+                let now = &rest.pages[..appended.len()];
+                let mut state =
+                    self.state_with(|state| now.iter().try_for_each(|one| here(state, one)))?;
+                for (entry, one) in appended.into_iter().zip(now) {
                     let page = state.pages.push(number, &entry);
                     entered.push((entry.fingerprint, page.to_u64()));
                     state.waiting.push(&Record::Page { container: number, page: entry });

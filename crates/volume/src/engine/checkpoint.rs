@@ -8,7 +8,9 @@ use std::sync::atomic::Ordering;
 use crate::engine::parts::Engine;
 use crate::error::VolumeError;
 use crate::recovery::image::Image;
+use crate::recovery::paged::PagedImage;
 use crate::seeded::fault;
+use crate::state::paging::Paging;
 use crate::sync::maintenance::Maintaining;
 
 impl Engine {
@@ -29,6 +31,47 @@ impl Engine {
     }
 
     fn write_checkpoint(&self) -> Result<(), VolumeError> {
+        match &self.paging {
+            Some(paging) => self.write_paged(paging),
+            None => self.write_whole(),
+        }
+    }
+
+    /// Writes where the nodes of the pool are, and the nodes that were changed.
+    fn write_paged(&self, paging: &Paging) -> Result<(), VolumeError> {
+        let _storing = paging.storing();
+        let (mut image, checkpoint, bytes, before) = {
+            let mut batches = self.shard.batches();
+            self.shard.ensure_running()?;
+            // The image is how the pool is when all that waits is there.
+            let (image, bodies, files) = {
+                let appender = self.appender();
+                let mut state = self.state();
+                let mut bodies = state.waiting.take();
+                fault!(WaitingLost => bodies.clear());
+                (PagedImage::of(&state, &appender), bodies, state.pages.take_unsynced())
+            };
+            self.write(&mut batches, bodies, &files)?;
+            let Some(checkpoint) = self.shard.begin_checkpoint(&batches)? else { return Ok(()) };
+            let bytes = std::mem::take(&mut batches.bytes);
+            (image, checkpoint, bytes, self.counters.journal_bytes.load(Ordering::Relaxed))
+        };
+        let failed = |error| self.shard.checkpoint_failed(bytes, error);
+        let stored = image.store(paging).map_err(failed)?;
+        fault!(NodesRemovedEarly => paging.files.retain(&paging.files_of(image.addresses()))?);
+        image.write(paging, checkpoint).map_err(failed)?;
+        self.counters.journal_bytes.fetch_sub(before, Ordering::Relaxed);
+        let used = {
+            let mut state = self.state();
+            stored.note(&mut state);
+            paging.files_of(image.addresses().chain(state.pages.nodes.addresses()))
+        };
+        // those that no checkpoint names any more
+        paging.files.retain(&used)
+    }
+
+    /// Writes all of the pool.
+    fn write_whole(&self) -> Result<(), VolumeError> {
         let (image, checkpoint, bytes, before) = {
             let mut batches = self.shard.batches();
             self.shard.ensure_running()?;

@@ -66,12 +66,11 @@ impl Engine {
 
     fn commit_to(&self, mut batches: MutexGuard<'_, Batches>) -> Result<(), VolumeError> {
         self.shard.ensure_running()?;
+        self.settle_pending()?;
         let (bodies, came, files) = {
             let mut state = self.state();
             let State { pages, waiting, .. } = &mut *state;
-            if !pages.is_moving() {
-                pages.doom_dead(|record| waiting.push(record));
-            }
+            pages.doom_dead(|record| waiting.push(record));
             (waiting.take(), waiting.came(), pages.take_unsynced())
         };
         fault!(RemovedBeforeDropped => self.remove_files(self.take_doomed()));

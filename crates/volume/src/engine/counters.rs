@@ -14,6 +14,8 @@ pub(crate) struct Counters {
     /// Directories that were read for that.
     pub(crate) directories_read: AtomicU64,
     pub(crate) commits: AtomicU64,
+    /// Steps all of whose nodes were in memory.
+    pub(crate) node_hits: AtomicU64,
     /// Of new pages, before they were compressed.
     pub(crate) new_bytes: AtomicU64,
     /// Of new pages, as they were appended.

@@ -32,6 +32,14 @@ pub struct Options {
     pub table_bytes: usize,
     /// How that memory is used.
     pub index: IndexLayout,
+    /// Bytes of memory for the nodes of maps and tables of pages, of a paged pool.
+    pub node_bytes: u64,
+    /// No fewer of them are in memory: some steps need all of those of a container. For tests.
+    #[doc(hidden)]
+    pub least_nodes: usize,
+    /// Whether the table of fingerprints of a paged pool is filled after it was opened, by
+    /// [`Pool::fill_index`](crate::Pool::fill_index): until then pages are kept that are there already.
+    pub fills_later: bool,
     /// Whether a page that seems to be known is compared with the one that is kept.
     pub verify: bool,
     /// Bytes that containers may have together. Who writes new pages beyond them is told that there is
@@ -53,6 +61,9 @@ impl Default for Options {
             codec: None,
             table_bytes: 256 << 20,
             index: IndexLayout::default(),
+            node_bytes: u64::MAX,
+            least_nodes: 4096,
+            fills_later: false,
             verify: false,
             quota: None,
             container_len: 16 << 20,

@@ -17,6 +17,7 @@ use crate::engine::room::Room;
 use crate::engine::shard::OwnShard;
 use crate::engine::table::CurrentTable;
 use crate::state::State;
+use crate::state::paging::Paging;
 use crate::sync::claims::Claims;
 use crate::sync::maintenance::Maintenance;
 use crate::sync::stripes::Stripes;
@@ -32,6 +33,8 @@ pub(crate) struct Opened {
     pub(crate) own_codec: Codec,
     pub(crate) table: Arc<dyn Table>,
     pub(crate) state: State,
+    /// Where a paged pool keeps nodes.
+    pub(crate) paging: Option<Arc<Paging>>,
     pub(crate) appender: Appender,
     pub(crate) shard: OwnShard,
     /// The pool's own log, which nobody else can have meanwhile.
@@ -51,6 +54,7 @@ pub(crate) struct Engine {
     /// never while a file is read.
     pub(crate) neighbours: Neighbours,
     state: Turns<State>,
+    pub(crate) paging: Option<Arc<Paging>>,
     appender: Mutex<Appender>,
     pub(crate) shard: OwnShard,
     pub(crate) maintenance: Maintenance,
@@ -80,6 +84,7 @@ impl Engine {
             own_codec,
             table: CurrentTable::new(opened.table),
             state: Turns::new(opened.state),
+            paging: opened.paging,
             appender: Mutex::new(appender),
             shard,
             maintenance: Maintenance::default(),

@@ -17,32 +17,46 @@ impl Engine {
         volume: VolumeId,
         blocks: Range<u64>,
     ) -> Result<(u64, bool), VolumeError> {
-        let state = self.state();
-        // one that is gone would be all holes
-        Ok(state.volumes.get(&volume).ok_or(VolumeError::Deleted)?.map.alike(blocks))
+        let alike = self.paged(|state| {
+            // one that is gone would be all holes
+            let Some(one) = state.volumes.get(&volume) else { return Ok(None) };
+            one.map.alike(blocks.clone(), &state.pages.nodes).map(Some)
+        })?;
+        alike.ok_or(VolumeError::Deleted)
     }
 
     /// Where the pages of `blocks` are; holes are `None`.
     pub(crate) fn locate(
         &self,
         volume: VolumeId,
-        blocks: impl Iterator<Item = u64>,
+        blocks: Range<u64>,
     ) -> Result<Vec<Option<Located>>, VolumeError> {
-        let state = self.state();
-        // one that is gone would be all holes
-        let map = &state.volumes.get(&volume).ok_or(VolumeError::Deleted)?.map;
-        let locate = |block: u64| match map.get(block) {
-            page if page.is_hole() => Ok(None),
-            page => match state.pages.locate(page) {
-                Some(located) => Ok(Some(located)),
-                None => Err(VolumeError::Damaged {
-                    object: container_name(page.container()),
-                    at: 0,
-                    problem: format!("block {block} is in it, and it cannot be read"),
-                }),
-            },
-        };
-        blocks.map(locate).collect()
+        drop(self.state_for(volume, || blocks.clone())?);
+        let mut located = Vec::with_capacity((blocks.end - blocks.start) as usize);
+        self.paged(|state| {
+            // one that is gone would be all holes
+            let Some(one) = state.volumes.get(&volume) else {
+                return Ok(Err(VolumeError::Deleted));
+            };
+            // those before a node that was missing are located
+            for block in blocks.start + located.len() as u64..blocks.end {
+                let page = one.map.get(block, &state.pages.nodes)?;
+                if page.is_hole() {
+                    located.push(None);
+                    continue;
+                }
+                let Some(found) = state.pages.locate(page)? else {
+                    return Ok(Err(VolumeError::Damaged {
+                        object: container_name(page.container()),
+                        at: 0,
+                        problem: format!("block {block} is in it, and it cannot be read"),
+                    }));
+                };
+                located.push(Some(found));
+            }
+            Ok(Ok(()))
+        })??;
+        Ok(located)
     }
 
     /// What container `number` holds, unless it is gone.

@@ -12,6 +12,7 @@ use crate::engine::room::Purpose;
 use crate::error::VolumeError;
 use crate::ids::{Handle, VolumeId};
 use crate::seeded::fault;
+use crate::state::State;
 use crate::state::pages::FIRST_CONTAINER;
 
 /// New pages, in bytes before and after compression.
@@ -54,6 +55,7 @@ impl Engine {
     /// On error some blocks are mapped, and the others are as before.
     pub(crate) fn put(&self, volume: VolumeId, pages: &[Page<'_>]) -> Result<(), VolumeError> {
         self.ensure_room(volume)?;
+        self.trim()?;
         let (zeros, pages): (Vec<Page<'_>>, Vec<Page<'_>>) =
             pages.iter().copied().partition(|(_, page)| is_zero(page));
         let bytes: Vec<&[u8]> = pages.iter().map(|(_, page)| *page).collect();
@@ -61,11 +63,12 @@ impl Engine {
         let entered = self.table.entered();
         let LookedUp { fingerprints, mut hints } = self.look_up(volume, &pages, &*table);
         if self.options.verify {
-            self.drop_wrong(&bytes, &mut hints);
+            self.drop_wrong(&bytes, &mut hints)?;
         }
         let mut new = Vec::new();
         {
-            let mut state = self.state();
+            let blocks = || zeros.iter().chain(&pages).map(|(block, _)| *block);
+            let mut state = self.state_for(volume, blocks)?;
             for (block, _) in &zeros {
                 state.map(volume, *block, Handle::HOLE);
             }
@@ -123,7 +126,9 @@ impl Engine {
         let fingerprints: Vec<_> = theirs.iter().map(|first| pages[*first].fingerprint).collect();
         let (mut hints, mut known) = (self.look_up_again(table, &fingerprints).into_iter(), 0);
         {
-            let mut state = self.state();
+            let blocks = || theirs.iter().flat_map(|first| all_same(pages, *first));
+            let blocks = || blocks().map(|page| page.block);
+            let mut state = self.state_for(volume, blocks)?;
             theirs.retain(|first| {
                 let Some(page) = state.found(hints.next().flatten()) else { return true };
                 let blocks = all_same(pages, *first).map(|page| page.block);
@@ -162,7 +167,8 @@ impl Engine {
             // Another thread may have brought the same meanwhile; from here on none does.
             let fingerprints: Vec<_> = new.all().pages.iter().map(|one| one.fingerprint).collect();
             let mut hints = self.look_up_again(table, &fingerprints).into_iter();
-            let mut state = self.state();
+            let all = || new.all().pages.iter().flat_map(|one| blocks(one.of));
+            let mut state = self.state_for(volume, all)?;
             new.retain(|one| {
                 let Some(page) = state.found(hints.next().flatten()) else { return true };
                 known += state.map_all(volume, blocks(one.of), page);
@@ -170,13 +176,15 @@ impl Engine {
             });
         }
         let write = Purpose::Write;
-        let appended = self.append(&mut appender, &new, write, table, |state, page, one| {
+        let here = |state: &State, one: &NewPage<usize>| state.ensure_here(volume, blocks(one.of));
+        let appended = self.append(&mut appender, &new, write, table, here, |state, page, one| {
             known += state.map_all(volume, blocks(one.of), page) - 1;
             added.count(one);
         });
         fault!(RefusedErased => {
-            let refused = distinct[added.pages..].iter().map(|first| pages[*first].block);
-            self.state().map_all(volume, refused, Handle::HOLE)
+            let refused = || distinct[added.pages..].iter().map(|first| pages[*first].block);
+            let mut state = self.state_for(volume, refused)?;
+            state.map_all(volume, refused(), Handle::HOLE)
         });
         count(&self.counters.known, known);
         count(&self.counters.new, added.pages);
@@ -214,12 +222,18 @@ impl Engine {
     }
 
     /// Forgets the hints that lead to other bytes, or to none that can be read.
-    fn drop_wrong(&self, pages: &[&[u8]], hints: &mut [Option<u64>]) {
+    fn drop_wrong(&self, pages: &[&[u8]], hints: &mut [Option<u64>]) -> Result<(), VolumeError> {
         let mut found: Vec<Vec<u8>> = pages.iter().map(|page| vec![0; page.len()]).collect();
         let located: Vec<Option<Located>> = {
-            let state = self.state();
-            let page = |hint: u64| state.pages.locate(Handle::from_u64(hint));
-            hints.iter().map(|hint| page((*hint)?)).collect()
+            let mut located = Vec::with_capacity(hints.len());
+            self.paged(|state| {
+                for hint in &hints[located.len()..] {
+                    let page = hint.map(|hint| state.pages.locate(Handle::from_u64(hint)));
+                    located.push(page.transpose()?.flatten());
+                }
+                Ok(())
+            })?;
+            located
         };
         let each = located.iter().enumerate().zip(&mut found);
         let wanted = each.filter_map(|((at, located), into)| {
@@ -235,6 +249,7 @@ impl Engine {
         for ((hint, found), page) in hints.iter_mut().zip(&found).zip(pages) {
             *hint = hint.filter(|_| found == page);
         }
+        Ok(())
     }
 }
 

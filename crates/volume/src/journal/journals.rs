@@ -129,6 +129,8 @@ struct Journal {
     next: u64,
     /// Of the first frame that is not in the last checkpoint.
     base: u64,
+    /// Whether the next checkpoint is written though nothing came since the last.
+    is_outdated: bool,
     /// Why nothing more is taken.
     stopped: Option<String>,
 }
@@ -363,6 +365,12 @@ impl Journals {
         Mark::create_as(&*self.folder, self.pool, last, Cut::default())
     }
 
+    /// Has the next checkpoint written though there was no batch since the last, which an earlier writer
+    /// wrote: the pool says the same in another form by now. The pool was taken over.
+    pub(crate) fn outdate_checkpoint(&self) {
+        self.journal().is_outdated = true;
+    }
+
     /// What of the folder could not be used, and is not needed to open the pool.
     pub(crate) fn warning(&self) -> Option<VolumeError> {
         let problem = self.record().problem.clone()?;
@@ -467,6 +475,8 @@ impl Metadata for Journals {
         *journal = Journal::default();
         *self.last() = None;
         let mut mark = Mark::claim(&*self.folder, self.pool)?;
+        let refused = |error| damaged(mark::NAME, format!("a writer was refused: {error}"));
+        take(Known::Writer(mark.writer())).map_err(refused)?;
         let read = self.read(&mark, take).and_then(|found| match found.problem {
             Some(problem) => Err(problem),
             None => Ok(found),
@@ -568,7 +578,7 @@ impl Metadata for Journals {
         if sequence != journal.next {
             return Err(VolumeError::OutOfOrder { sequence, expected: journal.next });
         }
-        if journal.base == sequence {
+        if journal.base == sequence && !journal.is_outdated {
             return Ok(None);
         }
         self.begin_journal(&mut journal, writer)?;
@@ -619,7 +629,10 @@ impl Checkpoint for Writing<'_> {
         // a later writer may need the older files
         self.journals.ensure_own(self.begin.writer)?;
         self.is_done = true;
-        self.journals.journal().base = self.begin.first;
+        {
+            let mut journal = self.journals.journal();
+            (journal.base, journal.is_outdated) = (self.begin.first, false);
+        }
         let folder = &*self.journals.folder;
         for name in folder.names()? {
             let is_older =

@@ -38,6 +38,8 @@ impl Shard {
 /// What a shard tells whoever takes it over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Known<'a> {
+    /// Who takes the shard over, if that is known before anything else is told.
+    Writer(Writer),
     /// What follows takes the place of all that was told.
     Anew,
     /// Operations of the checkpoint.

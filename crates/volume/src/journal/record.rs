@@ -7,9 +7,12 @@ use onefold_fingerprint::Fingerprint;
 use onefold_seal::wire::{Put, Reader, WireError};
 use onefold_seal::{CHECK_LEN, Check};
 
-use crate::containers::entry::{MAX_PAGE, PageEntry};
-use crate::ids::{Handle, VolumeId};
+use crate::containers::entry::{MAX_PAGE, MOST_PAGES, PageEntry};
+use crate::ids::{Handle, VolumeId, Writer};
 use crate::limits::{MAX_NAME, check_size};
+
+/// Numbers of writers and files are at most this.
+const MAX_NUMBER: u64 = (1 << 63) - 1;
 
 /// Entries of a segment of a map.
 pub(crate) const SEGMENT: usize = 512;
@@ -49,6 +52,126 @@ pub(crate) enum Record {
     Segment { pages: Vec<Handle> },
     /// What the next of each takes for a number. In checkpoints only.
     Next { volume: VolumeId, container: u32 },
+    /// What follows tells of tables. The first record of a checkpoint that does, and only there.
+    Paged,
+    /// A file of nodes, the next in number. In checkpoints only.
+    NodeFile { writer: Writer, number: u64 },
+    /// A segment that is stored, the next in number. In checkpoints only.
+    Stored { node: StoredNode, mapped: u32 },
+    /// Parts of a volume's map from `index` on are segments from `segment` on. In checkpoints only.
+    PlacedRun { volume: VolumeId, index: u32, segment: u32, count: u32 },
+    /// The same of a map that no volume has any more, whose references are not let go yet. In
+    /// checkpoints only.
+    Dying { map: u32, volume: VolumeId, index: u32, segment: u32, count: u32 },
+    /// The pages of a container and their references. In checkpoints only.
+    Table(Box<TableRecord>),
+    /// So many references of a page are not in its container's table yet. In checkpoints only.
+    Pending { page: Handle, times: i32 },
+}
+
+/// Where a checkpoint says that a node is stored: in which of its files of nodes, and which one there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct StoredNode {
+    pub(crate) file: u32,
+    pub(crate) index: u32,
+}
+
+/// The pages of a container and their references, as a checkpoint tells of them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct TableRecord {
+    pub(crate) container: u32,
+    /// Bytes of its file.
+    pub(crate) len: u64,
+    /// Where its first page begins, and its last ends.
+    pub(crate) begin: u32,
+    pub(crate) end: u32,
+    /// Pages.
+    pub(crate) pages: u32,
+    /// Pages that are referred to, and bytes of them, but for what is pending.
+    pub(crate) live: u32,
+    pub(crate) live_bytes: u64,
+    /// References to its pages, if nobody knows these.
+    pub(crate) lost_references: u64,
+    /// The nodes with a place for each page, and those with its references.
+    pub(crate) places: Vec<StoredNode>,
+    pub(crate) references: Vec<StoredNode>,
+}
+
+impl TableRecord {
+    fn encode(&self, body: &mut Vec<u8>) {
+        body.put_varint(self.container.into());
+        body.put_varint(self.len);
+        body.put_varint(self.begin.into());
+        body.put_varint(self.end.into());
+        body.put_varint(self.pages.into());
+        body.put_varint(self.live.into());
+        body.put_varint(self.live_bytes);
+        body.put_varint(self.lost_references);
+        put_nodes(body, &self.places);
+        put_nodes(body, &self.references);
+    }
+
+    fn decode(container: u32, reader: &mut Reader<'_>) -> Result<Self, WireError> {
+        let max = u64::from(u32::MAX);
+        let len = reader.varint("a length")?;
+        let begin = reader.varint_to(max, "where the first page begins")? as u32;
+        let end = reader.varint_to(max, "where the last page ends")? as u32;
+        let pages = reader.varint_to(MOST_PAGES.into(), "at most 2^19 pages")? as u32;
+        let live = reader.varint_to(pages.into(), "no more pages in use than there are")? as u32;
+        let live_bytes = reader.varint_to(end.into(), "no more bytes in use than there are")?;
+        let lost_references = reader.varint("a number of references")?;
+        let nodes = (pages as usize).div_ceil(SEGMENT);
+        let places = take_nodes(reader, nodes)?;
+        let references = take_nodes(reader, nodes)?;
+        Ok(Self {
+            container,
+            len,
+            begin,
+            end,
+            pages,
+            live,
+            live_bytes,
+            lost_references,
+            places,
+            references,
+        })
+    }
+}
+
+/// Writes nodes as runs: file, first index, count.
+fn put_nodes(body: &mut Vec<u8>, nodes: &[StoredNode]) {
+    let is_next = |one: &StoredNode, next: &StoredNode| {
+        one.file == next.file && one.index.checked_add(1) == Some(next.index)
+    };
+    for run in nodes.chunk_by(is_next) {
+        body.put_varint(run[0].file.into());
+        body.put_varint(run[0].index.into());
+        body.put_varint(run.len() as u64);
+    }
+}
+
+/// Reads runs until there are `count` nodes.
+fn take_nodes(reader: &mut Reader<'_>, count: usize) -> Result<Vec<StoredNode>, WireError> {
+    let mut nodes = Vec::with_capacity(count);
+    while nodes.len() < count {
+        let StoredNode { file, index } = StoredNode::decode(reader)?;
+        let left = (count - nodes.len()) as u64;
+        let run = reader.varint_to(left, "no more nodes than there are pages for")?;
+        let end = u64::from(index) + run;
+        if run == 0 || end > u64::from(u32::MAX) {
+            return Err(reader.error("a run of nodes"));
+        }
+        nodes.extend((index..end as u32).map(|index| StoredNode { file, index }));
+    }
+    Ok(nodes)
+}
+
+impl StoredNode {
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
+        let max = u64::from(u32::MAX);
+        let file = reader.varint_to(max, "a file of nodes")? as u32;
+        Ok(Self { file, index: reader.varint_to(max, "a node")? as u32 })
+    }
 }
 
 impl Record {
@@ -117,6 +240,42 @@ impl Record {
                 body.put_varint(volume.0.into());
                 body.put_varint((*container).into());
             }
+            Self::Paged => body.put_u8(12),
+            Self::NodeFile { writer, number } => {
+                body.put_u8(13);
+                body.put_varint(writer.0);
+                body.put_varint(*number);
+            }
+            Self::Stored { node, mapped } => {
+                body.put_u8(14);
+                body.put_varint(node.file.into());
+                body.put_varint(node.index.into());
+                body.put_varint((*mapped).into());
+            }
+            Self::PlacedRun { volume, index, segment, count } => {
+                body.put_u8(15);
+                body.put_varint(volume.0.into());
+                for number in [index, segment, count] {
+                    body.put_varint((*number).into());
+                }
+            }
+            Self::Dying { map, volume, index, segment, count } => {
+                body.put_u8(16);
+                body.put_varint((*map).into());
+                body.put_varint(volume.0.into());
+                for number in [index, segment, count] {
+                    body.put_varint((*number).into());
+                }
+            }
+            Self::Table(table) => {
+                body.put_u8(17);
+                table.encode(body);
+            }
+            Self::Pending { page, times } => {
+                body.put_u8(18);
+                page.encode(body);
+                body.put_u32(*times as u32);
+            }
         }
     }
 
@@ -164,7 +323,35 @@ impl Record {
                 pages: (0..SEGMENT).map(|_| Handle::decode(reader)).collect::<Result<_, _>>()?,
             },
             11 => Self::Next { volume: VolumeId::decode(reader)?, container: container(reader)? },
-            _ => return Err(reader.error("a kind of record from 1 to 11")),
+            12 => Self::Paged,
+            13 => Self::NodeFile {
+                writer: Writer(reader.varint_to(MAX_NUMBER, "a writer")?),
+                number: reader.varint_to(MAX_NUMBER, "a file of nodes")?,
+            },
+            14 => Self::Stored {
+                node: StoredNode::decode(reader)?,
+                mapped: reader.varint_to(SEGMENT as u64, "at most 512 blocks")? as u32,
+            },
+            15 => {
+                let volume = VolumeId::decode(reader)?;
+                let (index, segment, count) = run(reader)?;
+                Self::PlacedRun { volume, index, segment, count }
+            }
+            16 => {
+                let map = reader.varint_to(max, "a map")? as u32;
+                let volume = VolumeId::decode(reader)?;
+                let (index, segment, count) = run(reader)?;
+                Self::Dying { map, volume, index, segment, count }
+            }
+            17 => {
+                let container = container(reader)?;
+                Self::Table(Box::new(TableRecord::decode(container, reader)?))
+            }
+            18 => match Handle::decode(reader)? {
+                page if page.is_hole() => return Err(reader.error("a page")),
+                page => Self::Pending { page, times: reader.u32("references")? as i32 },
+            },
+            _ => return Err(reader.error("a kind of record from 1 to 18")),
         })
     }
 
@@ -194,6 +381,18 @@ impl Record {
         let made = reader.varint("a time")?;
         Ok(Self::Create { volume, name, size, block_size, is_read_only, source, made })
     }
+}
+
+/// An index, a segment, and how many follow them, which is at least one.
+fn run(reader: &mut Reader<'_>) -> Result<(u32, u32, u32), WireError> {
+    let max = u64::from(u32::MAX);
+    let index = reader.varint_to(max, "a part of a map")?;
+    let segment = reader.varint_to(max, "a segment")?;
+    let count = reader.varint_to(max - index.max(segment), "a number of segments")?;
+    if count == 0 {
+        return Err(reader.error("a segment at least"));
+    }
+    Ok((index as u32, segment as u32, count as u32))
 }
 
 /// A length that a page can have.
@@ -250,6 +449,26 @@ mod tests {
             Record::Moved { from: handle, to: Handle::new(10, 0) },
             Record::Placed { volume: VolumeId(1), index: 2, segment: 3 },
             Record::Segment { pages: (0..SEGMENT as u32).map(|i| Handle::new(1 + i, i)).collect() },
+            Record::Paged,
+            Record::NodeFile { writer: Writer(3), number: MAX_NUMBER },
+            Record::Stored { node: StoredNode { file: 1, index: 70_000 }, mapped: 512 },
+            Record::PlacedRun { volume: VolumeId(1), index: 2, segment: 3, count: 400 },
+            Record::Dying { map: 1, volume: VolumeId(1), index: 2, segment: 3, count: 1 },
+            Record::Table(Box::new(TableRecord {
+                container: 9,
+                len: 1 << 24,
+                begin: 36,
+                end: 1 << 23,
+                pages: 1300,
+                live: 1299,
+                live_bytes: 1 << 22,
+                lost_references: 0,
+                places: [7, 8, 12].map(|index| StoredNode { file: 0, index }).into(),
+                references: [(0, 9), (1, 10), (0, 11)]
+                    .map(|(file, index)| StoredNode { file, index })
+                    .into(),
+            })),
+            Record::Pending { page: handle, times: -3 },
             Record::Next { volume: VolumeId(1), container: 2 },
         ]
     }

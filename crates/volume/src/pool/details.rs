@@ -1,13 +1,14 @@
 //! What one volume has of its own, and what it shares.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
 
+use crate::engine::parts::Engine;
+use crate::engine::walk::Walk;
 use crate::error::VolumeError;
-use crate::ids::Handle;
+use crate::ids::{Handle, VolumeId};
 use crate::pool::open::Pool;
 use crate::pool::volumes::{VolumeInfo, find, info};
-use crate::state::map::Segment;
+use crate::state::map::present;
 
 /// Pages that are looked up at a time, while others wait.
 const BATCH: usize = 4096;
@@ -49,8 +50,8 @@ impl Pool {
         // a page that is moved meanwhile would be counted twice, or not at all
         let _only = self.0.maintenance.lock();
         // what a volume had that was deleted before is not shared with it any more
-        self.0.release_all();
-        let (mut details, segments) = {
+        self.0.release_all()?;
+        let (mut details, id) = {
             let state = self.0.state();
             let (id, one) = find(&state.volumes, name)?;
             let source = one.source.and_then(|source| state.volumes.get(&source));
@@ -66,20 +67,18 @@ impl Pool {
                 source: source.map(|source| source.name.clone()),
                 copies,
             };
-            let segments = one.map.segments();
-            let segments = segments.map(|(_, one)| (Arc::clone(one), one.is_shared()));
-            (details, segments.collect::<Vec<_>>())
+            (details, id)
         };
-        let Some((own, shared)) = named(&segments, &go_on) else { return Ok(None) };
+        let Some((own, shared)) = named(&self.0, id, &go_on)? else { return Ok(None) };
         let pages: Vec<Handle> = own.keys().chain(&shared).copied().collect();
         for pages in pages.chunks(BATCH) {
             if !go_on() {
                 return Ok(None);
             }
-            let state = self.0.state();
             for page in pages {
+                let footprint = self.0.paged(|state| state.pages.footprint(*page))?;
                 // one that is gone was overwritten since
-                let Some((references, bytes)) = state.pages.footprint(*page) else { continue };
+                let Some((references, bytes)) = footprint else { continue };
                 if own.get(page) == Some(&references) {
                     details.own_pages += 1;
                     details.own_bytes += bytes;
@@ -93,24 +92,33 @@ impl Pool {
     }
 }
 
+/// How often pages are named that one volume has alone, and pages that it shares.
+type Named = (HashMap<Handle, u32>, HashSet<Handle>);
+
 /// How often the segments that one volume has alone name a page, for pages that no other segment of
 /// it names; and those that one of the others names. `None` if `go_on` says no.
 fn named(
-    segments: &[(Arc<Segment>, bool)],
+    engine: &Engine,
+    volume: VolumeId,
     go_on: impl Fn() -> bool,
-) -> Option<(HashMap<Handle, u32>, HashSet<Handle>)> {
+) -> Result<Option<Named>, VolumeError> {
     let (mut own, mut shared) = (HashMap::new(), HashSet::new());
-    for (segment, is_shared) in segments {
-        go_on().then_some(())?;
-        for page in segment.present() {
-            if *is_shared {
-                shared.insert(page);
-            } else {
-                let references: &mut u32 = own.entry(page).or_default();
-                *references = references.saturating_add(1);
+    let mut walk = Walk::of_volume(volume);
+    while let Some(steps) = walk.next(engine)? {
+        if !go_on() {
+            return Ok(None);
+        }
+        for step in steps {
+            for page in present(&step.segment) {
+                if step.is_shared {
+                    shared.insert(page);
+                } else {
+                    let references: &mut u32 = own.entry(page).or_default();
+                    *references = references.saturating_add(1);
+                }
             }
         }
     }
     own.retain(|page, _| !shared.contains(page));
-    Some((own, shared))
+    Ok(Some((own, shared)))
 }

@@ -7,20 +7,20 @@ use onefold_seal::wire::{Put, Reader, WireError};
 use onefold_seal::{CHECK_LEN, Check, ObjectId};
 
 use crate::error::VolumeError;
-use crate::ids::is_container;
+use crate::ids::{Version, is_container};
 use crate::journal::journals::Journals;
 
 /// The file that says what the folder is. Who has it open has the pool.
 pub(super) const NAME: &str = "pool";
+
+/// The file that is about to take its place. A crash may leave it.
+const NEW: &str = "pool-new";
 
 /// What it begins with.
 const MAGIC: &[u8; 12] = b"onefold pool";
 
 /// Magic, version, id, hash, codec, check.
 const HEAD_LEN: usize = MAGIC.len() + 4 + ObjectId::LEN + 2 + CHECK_LEN;
-
-/// Of the format, which is frozen.
-const VERSION: u32 = 1;
 
 /// What names the pages of a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,7 +65,7 @@ pub(super) fn is_unfinished(own: &dyn Log) -> Result<bool, VolumeError> {
     }
 }
 
-/// The pool's own log, which is whose the pool is, and what it says.
+/// The pool's own log, which is whose the pool is, and what it says. Removes what was left of replacing it.
 pub(crate) fn open_head(folder: &dyn Folder) -> Result<(Box<dyn Log + Sync>, Head), VolumeError> {
     let names = folder.names()?;
     let none = || match names.iter().find(|name| is_of_used(name)) {
@@ -77,7 +77,12 @@ pub(crate) fn open_head(folder: &dyn Folder) -> Result<(Box<dyn Log + Sync>, Hea
     }
     let own = folder.log(NAME)?;
     match read_head(&*own) {
-        Ok(head) => Ok((own, head)),
+        Ok(head) => {
+            if names.iter().any(|name| name == NEW) {
+                folder.remove(NEW)?;
+            }
+            Ok((own, head))
+        }
         Err(VolumeError::NoPool) => Err(none()),
         Err(error) => Err(error),
     }
@@ -96,6 +101,24 @@ pub(crate) fn write_head(folder: &dyn Folder, head: &Head) -> Result<(), VolumeE
     Ok(own.sync()?)
 }
 
+/// Lets the pool's own log be another one, durably and at once: a crash leaves the one or the other, whole.
+/// The caller must have the one that there is, so that nobody else does this, and must keep both until
+/// nobody may have the pool but through the new one, which is returned.
+///
+/// # Errors
+/// After an error the pool's own log is either of the two.
+pub(crate) fn replace_head(
+    folder: &dyn Folder,
+    head: &Head,
+) -> Result<Box<dyn Log + Sync>, VolumeError> {
+    let mut own = folder.log(NEW)?;
+    own.truncate(0)?;
+    own.append(&head.encode())?;
+    own.sync()?;
+    folder.rename(NEW, NAME)?;
+    Ok(own)
+}
+
 /// Whether `error` says that the pool's own log is lost or damaged.
 pub(crate) fn is_head_lost(error: &VolumeError) -> bool {
     match error {
@@ -108,16 +131,18 @@ pub(crate) fn is_head_lost(error: &VolumeError) -> bool {
 }
 
 /// What a pool's own log says.
+#[derive(Debug, Clone)]
 pub(crate) struct Head {
     pub(crate) id: ObjectId,
     pub(crate) hash: Hash,
     pub(crate) codec: Codec,
+    pub(crate) version: Version,
 }
 
 impl Head {
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut bytes = MAGIC.to_vec();
-        bytes.put_u32(VERSION);
+        bytes.put_u32(self.version.code());
         bytes.extend_from_slice(self.id.as_bytes());
         bytes.put_u8(self.hash.code());
         bytes.put_u8(self.codec.code());
@@ -142,9 +167,11 @@ fn read_head(own: &dyn Log) -> Result<Head, VolumeError> {
     let mut reader = Reader::new(&bytes);
     reader.take(MAGIC.len(), "the magic").map_err(malformed)?;
     let version = reader.u32("a version").map_err(malformed)?;
-    if version > VERSION {
-        return Err(VolumeError::NewerVersion { found: version, newest: VERSION });
+    if version > Version::LAST {
+        return Err(VolumeError::NewerVersion { found: version, newest: Version::LAST });
     }
+    let version = Version::from_code(version);
+    let version = version.ok_or(reader.error("version 1 or 2")).map_err(malformed)?;
     let fields = |reader: &mut Reader<'_>| -> Result<(ObjectId, u8, u8), WireError> {
         let id = ObjectId::from_bytes(reader.array("an id")?);
         let (hash, codec) = (reader.u8("a hash")?, reader.u8("a codec")?);
@@ -156,7 +183,7 @@ fn read_head(own: &dyn Log) -> Result<Head, VolumeError> {
     let hash =
         Hash::from_code(hash).ok_or(reader.error("SHA3-256 or BLAKE3")).map_err(malformed)?;
     let codec = Codec::from_code(codec).ok_or(reader.error("a codec")).map_err(malformed)?;
-    Ok(Head { id, hash, codec })
+    Ok(Head { id, hash, codec, version })
 }
 
 /// Fails unless the check at the end of `bytes` fits those before.

@@ -12,10 +12,13 @@ use crate::engine::options::{IndexLayout, Options};
 use crate::engine::parts::{Engine, Opened};
 use crate::engine::shard::OwnShard;
 use crate::error::VolumeError;
+use crate::ids::Version;
 use crate::journal::journals::Journals;
 use crate::journal::metadata::{Metadata, Shard};
+use crate::nodes::files::NodeFiles;
 use crate::pool::head::{Hash, Head, NAME, is_unfinished, open_head};
 use crate::recovery::recover::recover;
+use crate::state::paging::Paging;
 
 /// Containers are closed within these lengths, whatever was asked for: a page begins before byte
 /// 2^30, as offsets have 30 bits in memory.
@@ -27,7 +30,7 @@ const MAX_CONTAINER: u64 = 1 << 30;
 const MOST_PLACES: u64 = 64;
 
 /// Bytes of the table of fingerprints of a pool that takes no pages.
-const SMALL_TABLE: usize = 64 << 10;
+pub(crate) const SMALL_TABLE: usize = 64 << 10;
 
 /// Volumes that share their pages, in a folder that one process has at a time.
 #[derive(Clone)]
@@ -43,6 +46,16 @@ impl Pool {
 
     /// The same of a pool whose pages are compressed by `codec`, unless its options say otherwise.
     pub fn create_with(folder: &dyn Folder, hash: Hash, codec: Codec) -> Result<(), VolumeError> {
+        Self::create_as(folder, hash, codec, Version::Paged)
+    }
+
+    /// The same of a pool of this version.
+    pub fn create_as(
+        folder: &dyn Folder,
+        hash: Hash,
+        codec: Codec,
+        version: Version,
+    ) -> Result<(), VolumeError> {
         let is_ours = |name: &String| *name == NAME || Journals::is_of_new(name);
         if let Some(found) = folder.names()?.into_iter().find(|name| !is_ours(name)) {
             return Err(VolumeError::NotEmpty { found });
@@ -54,7 +67,7 @@ impl Pool {
         own.truncate(0)?;
         let id = ObjectId::random();
         Journals::create(folder, id)?;
-        own.append(&Head { id, hash, codec }.encode())?;
+        own.append(&Head { id, hash, codec, version }.encode())?;
         Ok(own.sync()?)
     }
 
@@ -116,31 +129,14 @@ impl Pool {
     fn open_as(
         folder: Arc<dyn Folder>,
         own: Box<dyn Log + Sync>,
-        Head { id, hash, codec }: Head,
+        head: Head,
         metadata: Arc<dyn Metadata>,
         options: Options,
         is_read_only: bool,
     ) -> Result<(Self, Vec<VolumeError>), VolumeError> {
-        let container_len = options.container_len.clamp(MIN_CONTAINER, MAX_CONTAINER);
-        let table = options.table()?;
-        let shard = Shard::of(id);
-        let files = Files::new(Arc::clone(&folder), Envelope::plain(id), options.open_files);
-        let found = recover(&folder, &*metadata, shard, files, container_len, &*table)?;
-        let (places, own_codec) = (found.taken.places, codec);
-        let shard = OwnShard::new(metadata, shard, found.taken, found.bytes, is_read_only);
-        let (fingerprinter, state, appender) = (hash.fingerprinter(), found.state, found.appender);
-        let engine = Engine::new(Opened {
-            folder,
-            id,
-            options,
-            fingerprinter,
-            own_codec,
-            table,
-            state,
-            appender,
-            shard,
-            own,
-        });
+        let begun = begin(folder, own, head, metadata, options, is_read_only)?;
+        let Begun { engine, mut damage, places, is_paged } = begun;
+        let fills_now = is_paged && !engine.options.fills_later && !is_read_only;
         if places > MOST_PLACES
             && !is_read_only
             && let Err(error) = engine.checkpoint()
@@ -151,6 +147,69 @@ impl Pool {
                 error => return Err(error),
             }
         }
-        Ok((Self(Arc::new(engine)), found.damage))
+        if fills_now {
+            damage.extend(engine.fill_table(|| true));
+        }
+        Ok((Self(Arc::new(engine)), damage))
     }
+
+    /// Enters all pages into the table of fingerprints, until `go_on` says no, which is asked for each
+    /// container. Others use the pool meanwhile. Only where the options said that it is filled later.
+    /// Returns what is wrong with containers whose pages could not be entered.
+    pub fn fill_index(&self, go_on: impl Fn() -> bool) -> Vec<VolumeError> {
+        self.0.fill_table(go_on)
+    }
+}
+
+/// A pool that was opened but for what may follow: a checkpoint, and filling the table.
+pub(crate) struct Begun {
+    pub(crate) engine: Engine,
+    /// What is damaged.
+    pub(crate) damage: Vec<VolumeError>,
+    /// In how many places its batches since the checkpoint lie.
+    places: u64,
+    /// Whether its pages are not in the table yet.
+    is_paged: bool,
+}
+
+/// Finds a pool as it was left. Where its checkpoint is one of version 1 nothing is written that a pool of
+/// version 1 does not have, whatever version `head` has.
+pub(crate) fn begin(
+    folder: Arc<dyn Folder>,
+    own: Box<dyn Log + Sync>,
+    Head { id, hash, codec, version }: Head,
+    metadata: Arc<dyn Metadata>,
+    options: Options,
+    is_read_only: bool,
+) -> Result<Begun, VolumeError> {
+    let container_len = options.container_len.clamp(MIN_CONTAINER, MAX_CONTAINER);
+    let table = options.table()?;
+    let shard = Shard::of(id);
+    let files = Files::new(Arc::clone(&folder), Envelope::plain(id), options.open_files);
+    let paging = (version == Version::Paged).then(|| {
+        Paging::new(
+            NodeFiles::new(Arc::clone(&folder), id),
+            options.node_bytes,
+            options.least_nodes,
+        )
+    });
+    let nodes = paging.clone();
+    let found = recover(&folder, &*metadata, shard, files, nodes, container_len, &*table)?;
+    let (damage, places, is_paged) = (found.damage, found.taken.places, found.is_paged);
+    let shard = OwnShard::new(metadata, shard, found.taken, found.bytes, is_read_only);
+    let (fingerprinter, state, appender) = (hash.fingerprinter(), found.state, found.appender);
+    let engine = Engine::new(Opened {
+        folder,
+        id,
+        options,
+        fingerprinter,
+        own_codec: codec,
+        table,
+        state,
+        paging,
+        appender,
+        shard,
+        own,
+    });
+    Ok(Begun { engine, damage, places, is_paged })
 }

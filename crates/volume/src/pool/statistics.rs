@@ -6,6 +6,8 @@ use onefold_container::Codec;
 use onefold_fingerprint::FingerprintAlgorithm;
 use onefold_index::TableCounters;
 
+use crate::error::VolumeError;
+use crate::ids::Version;
 use crate::pool::head::Hash;
 use crate::pool::open::Pool;
 use crate::pool::volumes::{VolumeInfo, info};
@@ -21,8 +23,25 @@ pub struct Statistics {
     pub mapped_blocks: u64,
     /// Their bytes.
     pub mapped_bytes: u64,
-    /// Distinct pages that are referred to, also by what of a deleted volume is not let go yet.
+    /// Distinct pages that are referred to, also by what of a deleted volume is not let go yet; but for
+    /// what is [pending](Self::pending_references).
     pub pages: u64,
+    /// Nodes of maps and tables of pages, 4 KiB each.
+    pub nodes: u64,
+    /// How many of them are in memory.
+    pub resident_nodes: u64,
+    /// How many of those are in memory alone, or were changed since they were stored.
+    pub dirty_nodes: u64,
+    /// How many may be in memory; `None` if all.
+    pub most_nodes: Option<u64>,
+    /// How often a step needed nodes that were all in memory.
+    pub node_hits: u64,
+    /// How often a node was read because it was not in memory.
+    pub node_misses: u64,
+    /// How many of these would have been in memory if twice as many could be.
+    pub node_misses_for_want: u64,
+    /// References that are not added to their pages yet, whose nodes are not in memory.
+    pub pending_references: u64,
     /// What they take in containers.
     pub page_bytes: u64,
     /// What containers take, with what nothing refers to any more.
@@ -59,6 +78,8 @@ pub struct Statistics {
     pub new_stored_bytes: u64,
     /// Commits to the journal.
     pub commits: u64,
+    /// Bytes of the table of fingerprints.
+    pub table_bytes: usize,
     /// Entries that the table has room for.
     pub table_capacity: usize,
     /// Its buckets: entries divided by them are the mean length of a chain.
@@ -75,6 +96,14 @@ impl Pool {
         match self.0.fingerprinter.algorithm() {
             FingerprintAlgorithm::Sha3 => Hash::Sha3,
             _ => Hash::Blake3,
+        }
+    }
+
+    /// The version of its format.
+    pub fn version(&self) -> Version {
+        match self.0.paging {
+            None => Version::Whole,
+            Some(_) => Version::Paged,
         }
     }
 
@@ -99,12 +128,19 @@ impl Pool {
         self.0.table.get().count()
     }
 
+    /// Adds all references that are [pending](Statistics::pending_references), so that sums are exact: reads
+    /// nodes that are not in memory.
+    pub fn settle(&self) -> Result<(), VolumeError> {
+        self.0.settle_all()
+    }
+
     /// Sums and counters. Takes a moment for each volume and each container, however much is in them.
     pub fn statistics(&self) -> Statistics {
-        let (volumes, sums, damaged_containers) = {
+        let (volumes, sums, damaged_containers, nodes, pending) = {
             let state = self.0.state();
             let volumes: Vec<VolumeInfo> = state.volumes.values().map(info).collect();
-            (volumes, state.pages.sums(), state.pages.damaged())
+            let pages = &state.pages;
+            (volumes, pages.sums(), pages.damaged(), pages.nodes.counts(), pages.pending())
         };
         let counters = &self.0.counters;
         let table = self.0.table.get();
@@ -118,6 +154,18 @@ impl Pool {
             volumes: volumes.len() as u64,
             snapshots: volumes.iter().filter(|one| one.is_read_only).count() as u64,
             pages: sums.pages,
+            nodes: nodes.nodes,
+            resident_nodes: nodes.resident,
+            dirty_nodes: nodes.dirty,
+            most_nodes: self
+                .0
+                .paging
+                .as_ref()
+                .map(|paging| paging.most(nodes.nodes as usize) as u64),
+            node_hits: counters.node_hits.load(Ordering::Relaxed),
+            node_misses: nodes.read,
+            node_misses_for_want: nodes.read_for_want,
+            pending_references: pending as u64,
             page_bytes: sums.page_bytes,
             container_bytes: sums.container_bytes,
             reclaimable_bytes: sums.reclaimable_bytes,
@@ -136,6 +184,7 @@ impl Pool {
             new_bytes: counters.new_bytes.load(Ordering::Relaxed),
             new_stored_bytes: counters.new_stored_bytes.load(Ordering::Relaxed),
             commits: counters.commits.load(Ordering::Relaxed),
+            table_bytes: table.bytes(),
             table_capacity: table.capacity(),
             table_buckets: table.bucket_count(),
             table_one_in: table.one_in(),

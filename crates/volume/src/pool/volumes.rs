@@ -71,6 +71,7 @@ impl Pool {
         let made = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         {
             let mut state = self.0.state();
+            let state = &mut *state;
             if find(&state.volumes, name).is_ok() {
                 return Err(VolumeError::VolumeExists { name: name.to_owned() });
             }
@@ -94,7 +95,7 @@ impl Pool {
                         is_read_only,
                         source: Some(source),
                         made,
-                        map: one.map.share(),
+                        map: one.map.share(&mut state.pages.nodes),
                     }
                 }
             };
@@ -173,6 +174,7 @@ impl Pool {
             // nobody writes meanwhile
             let _blocks = self.0.blocks.lock(id, [], std::iter::once(0..u64::MAX));
             let mut state = self.0.state();
+            let state = &mut *state;
             // it may have been deleted before it was locked
             let (volume, one) = find(&state.volumes, name)?;
             let (source, of) = find(&state.volumes, snapshot)?;
@@ -180,7 +182,7 @@ impl Pool {
                 return Err(VolumeError::NotASnapshot { name: snapshot.to_owned() });
             }
             one.ensure_like(of.block_size)?;
-            let (size, map) = (of.size.get(), of.map.share());
+            let (size, map) = (of.size.get(), of.map.share(&mut state.pages.nodes));
             let one = state.volumes.get_mut(&volume).expect("just found");
             // those who have the former size change nothing any more
             std::mem::replace(&mut one.size, Size::new(size)).set(0);

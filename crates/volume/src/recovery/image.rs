@@ -11,12 +11,14 @@ use crate::error::VolumeError;
 use crate::ids::VolumeId;
 use crate::journal::metadata::Checkpoint;
 use crate::journal::record::Record;
+use crate::nodes::files::Node;
 use crate::state::State;
-use crate::state::map::Segment;
+use crate::state::map::pages;
+use crate::state::nodes::NodeId;
 use crate::state::volume::VolumeState;
 
 /// Bodies of a checkpoint's frames are about as long.
-const BODY: usize = 1 << 20;
+pub(super) const BODY: usize = 1 << 20;
 
 /// How a pool was at one moment.
 pub(crate) struct Image {
@@ -33,13 +35,16 @@ struct VolumeImage {
     is_read_only: bool,
     source: Option<VolumeId>,
     made: u64,
-    segments: Vec<(u32, Arc<Segment>)>,
+    segments: Vec<(u32, NodeId, Arc<Node>)>,
 }
 
 impl Image {
     pub(crate) fn of(state: &State, appender: &Appender) -> Self {
         let image = |(id, one): (&VolumeId, &VolumeState)| {
-            let segments = one.map.segments().map(|(at, segment)| (at, Arc::clone(segment)));
+            let nodes = &state.pages.nodes;
+            let segments = one.map.segments();
+            let all = "all nodes of a pool of version 1 are in memory";
+            let segments = segments.map(|(at, one)| (at, one, nodes.share(one).expect(all)));
             let image = VolumeImage {
                 name: one.name.clone(),
                 size: one.size.get(),
@@ -80,11 +85,11 @@ impl Image {
                 source: image.source,
                 made: image.made,
             })?;
-            for (index, segment) in &image.segments {
+            for (index, id, segment) in &image.segments {
                 let next = numbers.len() as u32;
-                let number = *numbers.entry(segment.identity()).or_insert(next);
+                let number = *numbers.entry(*id).or_insert(next);
                 if number == next {
-                    put(Record::Segment { pages: segment.pages().to_vec() })?;
+                    put(Record::Segment { pages: pages(segment).collect() })?;
                 }
                 put(Record::Placed { volume: *volume, index: *index, segment: number })?;
             }

@@ -1,6 +1,6 @@
 //! Opening a pool: what is known of it, its containers, and what a crash left over.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use onefold_backend::Folder;
@@ -8,17 +8,16 @@ use onefold_index::Table;
 use onefold_seal::Envelope;
 
 use crate::containers::append::Appender;
-use crate::containers::entry::ContainerImage;
 use crate::containers::files::Files;
 use crate::error::VolumeError;
 use crate::ids::{VolumeId, container_name, container_of, is_container};
 use crate::journal::metadata::{Known, Metadata, Shard, Taken};
-use crate::recovery::replay::Replayed;
+use crate::recovery::replay::{Places, Replayed};
 use crate::seeded::fault;
 use crate::state::State;
-use crate::state::dying::Dying;
-use crate::state::map::References;
+use crate::state::map::{References, present};
 use crate::state::pages::Pages;
+use crate::state::paging::Paging;
 use crate::state::volume::VolumeState;
 use crate::state::waiting::Waiting;
 
@@ -29,9 +28,14 @@ pub(crate) struct Recovered {
     pub(crate) taken: Taken,
     /// Of the batches since the checkpoint.
     pub(crate) bytes: u64,
+    /// Whether its pages are not in the table yet.
+    pub(crate) is_paged: bool,
     /// Containers that cannot be read.
     pub(crate) damage: Vec<VolumeError>,
 }
+
+/// What an error of records is said of.
+const CHECKPOINT: &str = "the checkpoint";
 
 /// So many numbers beyond the last that is known were given out at most: to containers that no batch
 /// tells of. A file with a higher one is none that a pool left, and takes no numbers away.
@@ -53,21 +57,36 @@ pub(crate) fn recover(
     metadata: &dyn Metadata,
     shard: Shard,
     files: Arc<Files>,
+    paging: Option<Arc<Paging>>,
     container_len: u64,
     table: &dyn Table,
 ) -> Result<Recovered, VolumeError> {
-    let (mut replayed, mut is_known) = (Replayed::default(), false);
+    let places = paging.clone().map(|paging| Places { files: Arc::clone(&files), paging });
+    let (mut replayed, mut is_known) = (Replayed::new(places), false);
     let taken = metadata.take_over(shard, &mut |known| {
-        is_known = known != Known::Anew;
+        is_known = !matches!(known, Known::Anew | Known::Writer(_));
         replayed.take(known)
-    })?;
+    });
+    let ended = replayed.end();
+    // what could not be read is no fault of the journal that names it
+    if let Some(error) = replayed.failed.take() {
+        return Err(error);
+    }
+    let taken = taken?;
+    if let Some(paging) = &paging
+        && !replayed.may_store
+    {
+        paging.files.begin(taken.writer)?;
+    }
+    ended.map_err(|source| VolumeError::Malformed { object: CHECKPOINT.to_owned(), source })?;
     if !is_known && let Some(found) = folder.names()?.into_iter().find(|one| is_container(one)) {
         return Err(VolumeError::NothingKnown { found });
     }
-    replayed.forward();
-    let Replayed { volumes, containers, next_volume, next_container, bytes, .. } = replayed;
+    let (is_paged, keeps_pages) = (replayed.is_paged, paging.is_some());
+    let Replayed { volumes, containers, next_volume, next_container, bytes, pages, dying, .. } =
+        replayed;
     let mut appender = Appender::new(files, Envelope::plain(shard.id()), container_len);
-    let mut pages = Pages::new();
+    let mut pages = pages;
     let mut damage = Vec::new();
     let mut waiting = Waiting::default();
     // another one may have the pool by now, and these files with it
@@ -81,32 +100,49 @@ pub(crate) fn recover(
         if !image.is_sealed {
             ensure_current()?;
         }
-        damage.extend(pages.load(&mut appender, table, *container, image)?);
+        damage.extend(match is_paged {
+            true => pages.take_file(&mut appender, table, *container, image)?,
+            false => pages.load(&mut appender, table, *container, image, keeps_pages)?,
+        });
     }
     pages.next = pages.next.max(next_container);
-    recount(&volumes, &mut pages);
-    remove_unnamed(&**folder, &containers, &mut pages, ensure_current)?;
+    let names = folder.names()?;
+    if is_paged {
+        // those that were not there then, and may be by now
+        for number in pages.too_short() {
+            let (file, missing) = appender.files.open_sealed(number)?;
+            if missing.is_none() {
+                file.let_close();
+                pages.replace_file(number, file);
+            }
+        }
+        damage.extend(find_missing(&names, &mut pages));
+        pages.count_bytes();
+    } else {
+        recount(&volumes, &mut pages);
+    }
+    remove_unnamed(&**folder, &names, &mut pages, ensure_current)?;
     if let Some(open) = appender.number()
         && pages.doom_open(open, |record| waiting.push(record))
     {
         appender.abandon();
     }
-    let state = State { volumes, next_volume, dying: Dying::default(), pages, waiting };
-    Ok(Recovered { state, appender, taken, bytes, damage })
+    let state = State { volumes, next_volume, dying, pages, waiting };
+    Ok(Recovered { state, appender, taken, bytes, is_paged, damage })
 }
 
 /// Removes containers that never came to be, or should have gone: those that are not `named`. Numbers
 /// that a pool may have given out are not given out again.
 fn remove_unnamed(
     folder: &dyn Folder,
-    named: &BTreeMap<u32, ContainerImage>,
+    names: &[String],
     pages: &mut Pages,
     ensure_current: impl Fn() -> Result<(), VolumeError>,
 ) -> Result<(), VolumeError> {
-    let names = folder.names()?;
     let far = pages.next.saturating_add(FAR);
     let there = names.iter().filter_map(|name| container_of(name));
-    for number in there.filter(|number| !named.contains_key(number)) {
+    let unnamed: Vec<u32> = there.filter(|number| !pages.has_container(*number)).collect();
+    for number in unnamed {
         if number < far {
             // who began it may go on with it, having lost the pool and not knowing that yet
             pages.next = pages.next.max(number + 1);
@@ -119,12 +155,26 @@ fn remove_unnamed(
     Ok(())
 }
 
+/// Containers whose files are not there. What refers to their pages cannot be read.
+fn find_missing(names: &[String], pages: &mut Pages) -> Vec<VolumeError> {
+    let there: HashSet<u32> = names.iter().filter_map(|name| container_of(name)).collect();
+    let missing = pages.numbers().into_iter().filter(|number| !there.contains(number));
+    let missing: Vec<u32> = missing.collect();
+    let tell = |number: u32| {
+        pages.note_unread(number);
+        let problem = "the file is not there".to_owned();
+        VolumeError::Damaged { object: container_name(number), at: 0, problem }
+    };
+    missing.into_iter().map(tell).collect()
+}
+
 /// Counts what refers to each page: every entry of every segment once.
 fn recount(volumes: &BTreeMap<VolumeId, VolumeState>, references: &mut impl References) {
     let mut seen = BTreeSet::new();
     for (_, segment) in volumes.values().flat_map(|one| one.map.segments()) {
-        if seen.insert(segment.identity()) {
-            segment.present().for_each(|page| references.gain(page));
+        if seen.insert(segment) {
+            let pages = references.nodes().share(segment).expect("what was replayed is in memory");
+            present(&pages).for_each(|page| references.gain(page));
         }
     }
 }

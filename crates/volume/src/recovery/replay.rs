@@ -3,57 +3,143 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use onefold_backend::Folder;
 use onefold_block::BlockSize;
 use onefold_seal::wire::WireError;
+use onefold_seal::{Envelope, ObjectId};
 
 use crate::containers::entry::ContainerImage;
+use crate::containers::files::Files;
+use crate::error::VolumeError;
+use crate::ids::Version;
 use crate::ids::{Handle, VolumeId};
 use crate::journal::metadata::Known;
-use crate::journal::record::{Record, SEGMENT, decode_all};
+use crate::journal::record::{Record, SEGMENT, StoredNode, TableRecord, decode_all};
 use crate::limits::check_size;
-use crate::state::map::{Map, Segment, Uncounted};
-use crate::state::pages::FIRST_CONTAINER;
+use crate::nodes::files::{NodeAddress, NodeFile, NodeFiles};
+use crate::state::dying::Dying;
+use crate::state::map::{Map, References, add_segment, forward};
+use crate::state::nodes::{Missing, NodeId};
+use crate::state::pages::{FIRST_CONTAINER, Pages, Slots, Told};
+use crate::state::paging::{PATIENCE, Paging};
 use crate::state::volume::{Size, VolumeState};
 
 /// A segment of the smallest blocks is so long, in bytes of the volume.
 const MIN_SEGMENT_BYTES: u64 = BlockSize::B512.bytes() as u64 * SEGMENT as u64;
 
-/// What a checkpoint and the batches since give, before containers are opened.
+/// Where so many segments at most belong to no volume any more they are let go of before the pool is
+/// open; more than that, afterwards.
+const MOST_DYING: usize = 4096;
+
+/// Where a paged pool has its containers and its nodes.
+#[derive(Clone)]
+pub(crate) struct Places {
+    pub(crate) files: Arc<Files>,
+    pub(crate) paging: Arc<Paging>,
+}
+
+/// What a checkpoint and the batches since give.
+///
+/// Where the checkpoint tells of tables of pages, references are counted as records change them. Else
+/// nobody counts before containers are opened.
 pub(crate) struct Replayed {
     pub(crate) volumes: BTreeMap<VolumeId, VolumeState>,
+    /// Of a checkpoint without tables all containers; else those that have no footer, or got one since.
     pub(crate) containers: BTreeMap<u32, ContainerImage>,
+    pub(crate) dying: Dying,
     pub(crate) next_volume: u32,
     pub(crate) next_container: u32,
     /// Of all batches.
     pub(crate) bytes: u64,
+    /// The nodes of all maps, and the tables that the checkpoint told of.
+    pub(crate) pages: Pages,
+    /// Whether it told of tables.
+    pub(crate) is_paged: bool,
+    /// Why records could not be taken, if that is not their fault.
+    pub(crate) failed: Option<VolumeError>,
+    places: Option<Places>,
+    /// Whether nodes can be stored, to make room for others.
+    pub(crate) may_store: bool,
     /// Of the checkpoint, by number.
-    segments: Vec<Arc<Segment>>,
-    /// Where pages went that no map knows of yet.
+    segments: Vec<NodeId>,
+    node_files: Vec<NodeFile>,
+    /// Maps that are dying, by their numbers in the checkpoint.
+    dying_maps: BTreeMap<u32, (VolumeId, Map)>,
+    /// Where pages went that no map knows of yet, where nobody counts.
     moved: HashMap<Handle, Handle>,
 }
 
 impl Default for Replayed {
-    /// A pool that nothing has happened to.
+    /// A pool that nothing has happened to, and that has no tables.
     fn default() -> Self {
-        Self {
-            volumes: BTreeMap::new(),
-            containers: BTreeMap::new(),
-            next_volume: 0,
-            next_container: FIRST_CONTAINER,
-            bytes: 0,
-            segments: Vec::new(),
-            moved: HashMap::new(),
-        }
+        Self::new(None)
     }
 }
 
+fn refused<T>(expected: &'static str) -> Result<T, WireError> {
+    Err(WireError { at: 0, expected })
+}
+
 impl Replayed {
+    /// A pool that nothing has happened to; one without `places` takes no tables.
+    pub(crate) fn new(places: Option<Places>) -> Self {
+        Self {
+            volumes: BTreeMap::new(),
+            containers: BTreeMap::new(),
+            dying: Dying::default(),
+            next_volume: 0,
+            next_container: FIRST_CONTAINER,
+            bytes: 0,
+            pages: Pages::new(),
+            is_paged: false,
+            failed: None,
+            places,
+            may_store: false,
+            segments: Vec::new(),
+            node_files: Vec::new(),
+            dying_maps: BTreeMap::new(),
+            moved: HashMap::new(),
+        }
+    }
+
+    /// The same, of a pool in `folder` that is only looked at.
+    pub(crate) fn of_version(version: Version, folder: &Arc<dyn Folder>, pool: ObjectId) -> Self {
+        if version == Version::Whole {
+            return Self::new(None);
+        }
+        let nodes = NodeFiles::new(Arc::clone(folder), pool);
+        Self::new(Some(Places {
+            files: Files::new(Arc::clone(folder), Envelope::plain(pool), 1),
+            paging: Paging::new(nodes, u64::MAX, 0),
+        }))
+    }
+
+    /// The version of the pool, as far as its records tell.
+    pub(crate) fn version(&self) -> Version {
+        match self.segments.is_empty() || self.is_paged {
+            true => Version::Paged,
+            false => Version::Whole,
+        }
+    }
+
     /// Does what is known next.
     pub(crate) fn take(&mut self, known: Known<'_>) -> Result<(), WireError> {
         match known {
-            Known::Anew => *self = Self::default(),
+            Known::Writer(writer) => {
+                if let Some(places) = &self.places {
+                    match places.paging.files.begin(writer) {
+                        Ok(()) => self.may_store = true,
+                        Err(error) => return self.fail(error),
+                    }
+                }
+            }
+            Known::Anew => {
+                let may_store = self.may_store;
+                *self = Self { may_store, ..Self::new(self.places.take()) };
+            }
             Known::Checkpoint(operations) => decode_all(operations, |record| self.place(record))?,
             Known::Batch(operations) => {
+                self.end_checkpoint();
                 decode_all(operations, |record| self.apply(record))?;
                 self.bytes += operations.len() as u64;
             }
@@ -61,9 +147,84 @@ impl Replayed {
         Ok(())
     }
 
+    /// All containers that there are, with the pages that records tell of: of those of which a checkpoint
+    /// has tables, none.
+    pub(crate) fn known_containers(&self) -> BTreeMap<u32, ContainerImage> {
+        let told = |number| (number, ContainerImage { is_sealed: true, pages: Vec::new() });
+        let mut all: BTreeMap<_, _> = self.pages.numbers().into_iter().map(told).collect();
+        all.extend(self.containers.iter().map(|(number, image)| (*number, image.clone())));
+        all
+    }
+
+    /// All records were taken.
+    pub(crate) fn end(&mut self) -> Result<(), WireError> {
+        self.end_checkpoint();
+        if !self.is_paged {
+            return self.forward();
+        }
+        let open = self.containers.iter().filter(|(_, image)| !image.is_sealed);
+        for number in open.map(|(number, _)| *number).collect::<Vec<_>>() {
+            self.paged(|replayed| replayed.pages.reopen(number))?;
+            self.paged(|replayed| replayed.pages.settle(number))?;
+        }
+        match self.dying.segments() <= MOST_DYING {
+            true => self.release_dying(),
+            false => Ok(()),
+        }
+    }
+
+    fn end_checkpoint(&mut self) {
+        for (volume, map) in std::mem::take(&mut self.dying_maps).into_values() {
+            self.dying.add(volume, map);
+        }
+    }
+
+    /// Notes an error that is none of the records'.
+    fn fail<T>(&mut self, error: VolumeError) -> Result<T, WireError> {
+        self.failed = Some(error);
+        refused("a pool that can be read")
+    }
+
+    /// Calls `f` until it misses no node.
+    fn paged<T>(
+        &mut self,
+        mut f: impl FnMut(&mut Self) -> Result<T, Missing>,
+    ) -> Result<T, WireError> {
+        for misses in 0.. {
+            let Missing(node) = match f(self) {
+                Ok(done) => return Ok(done),
+                Err(missing) => missing,
+            };
+            if let Err(error) = self.bring(node, misses) {
+                return self.fail(error);
+            }
+        }
+        unreachable!("it does not end but by what it returns")
+    }
+
+    /// Brings in a node for a step that missed some so many times before.
+    fn bring(&mut self, node: NodeId, misses: u32) -> Result<(), VolumeError> {
+        let places = self.places.as_ref().expect("only a paged pool misses nodes");
+        let nodes = &mut self.pages.nodes;
+        if misses < PATIENCE {
+            places.paging.fit(nodes, self.may_store)?;
+        }
+        let address = nodes.to_read(node).expect("what is missing is stored");
+        nodes.bring(node, address, places.paging.files.read(address)?);
+        Ok(())
+    }
+
+    /// Where a checkpoint says that a node is stored.
+    fn address(&self, node: StoredNode) -> Result<NodeAddress, WireError> {
+        let (Some(places), Some(file)) = (&self.places, self.node_files.get(node.file as usize))
+        else {
+            return refused("a file of nodes that came before");
+        };
+        Ok(places.paging.files.address(*file, node.index))
+    }
+
     /// Takes up what a record of a checkpoint says.
     fn place(&mut self, record: Record) -> Result<(), WireError> {
-        let refused = |expected| Err(WireError { at: 0, expected });
         match record {
             Record::Page { container, page } => {
                 self.containers.entry(container).or_default().pages.push(page);
@@ -76,46 +237,134 @@ impl Replayed {
                 let state = VolumeState { name, size, block_size, is_read_only, source, made, map };
                 self.volumes.insert(volume, state);
             }
-            Record::Segment { pages } => self.segments.push(Arc::new(Segment::new(&pages))),
+            Record::Segment { pages } => {
+                self.segments.push(add_segment(&mut self.pages.nodes, &pages));
+            }
             Record::Placed { volume, index, segment } => {
-                let Some(segment) = self.segments.get(segment as usize) else {
-                    return refused("a segment that came before");
-                };
-                let Some(one) = self.volumes.get_mut(&volume) else {
-                    return refused("a volume that came before");
-                };
-                let is_within = u64::from(index) * MIN_SEGMENT_BYTES < one.size.get().max(1);
-                if !is_within {
-                    return refused("a segment within its volume");
-                }
-                one.map.place(index, Arc::clone(segment));
+                self.place_segments(volume, index, segment, 1)?;
             }
             Record::Next { volume, container } => {
                 (self.next_volume, self.next_container) = (volume.0, container);
             }
-            Record::Dropped { .. }
-            | Record::Map { .. }
-            | Record::Delete { .. }
-            | Record::Resize { .. }
-            | Record::Moved { .. } => return refused("a record of a checkpoint"),
+            Record::Paged if self.places.is_some() => self.is_paged = true,
+            record if self.is_paged => self.place_table(record)?,
+            _ => return refused("a record of a checkpoint"),
         }
+        Ok(())
+    }
+
+    /// The same of a record that a checkpoint has only if it tells of tables.
+    fn place_table(&mut self, record: Record) -> Result<(), WireError> {
+        match record {
+            Record::NodeFile { writer, number } => {
+                self.node_files.push(NodeFile { writer, number })
+            }
+            Record::Stored { node, mapped } => {
+                let address = self.address(node)?;
+                let segment = self.pages.nodes.add_stored(address);
+                self.pages.nodes.set_mapped(segment, mapped);
+                self.segments.push(segment);
+            }
+            Record::PlacedRun { volume, index, segment, count } => {
+                self.place_segments(volume, index, segment, count)?;
+            }
+            Record::Dying { map, volume, index, segment, count } => {
+                let Some(segments) =
+                    self.segments.get(segment as usize..(segment + count) as usize)
+                else {
+                    return refused("segments that came before");
+                };
+                let new = || (volume, Map::default());
+                let (_, map) = self.dying_maps.entry(map).or_insert_with(new);
+                for (index, segment) in (index..).zip(segments) {
+                    map.place(index, *segment, &mut self.pages.nodes);
+                }
+            }
+            Record::Table(table) => self.place_container(*table)?,
+            Record::Pending { page, times } => self.pages.add_pending(page, times),
+            Record::Moved { from, to } => self.pages.note_moved(from, to),
+            _ => return refused("a record of a checkpoint"),
+        }
+        Ok(())
+    }
+
+    fn place_segments(
+        &mut self,
+        volume: VolumeId,
+        index: u32,
+        segment: u32,
+        count: u32,
+    ) -> Result<(), WireError> {
+        let Some(segments) = self.segments.get(segment as usize..(segment + count) as usize) else {
+            return refused("a segment that came before");
+        };
+        let Some(one) = self.volumes.get_mut(&volume) else {
+            return refused("a volume that came before");
+        };
+        let last = u64::from(index) + u64::from(count) - 1;
+        if last * MIN_SEGMENT_BYTES >= one.size.get().max(1) {
+            return refused("a segment within its volume");
+        }
+        for (index, segment) in (index..).zip(segments) {
+            one.map.place(index, *segment, &mut self.pages.nodes);
+        }
+        Ok(())
+    }
+
+    fn place_container(&mut self, table: TableRecord) -> Result<(), WireError> {
+        let mut nodes = |stored: &[StoredNode]| -> Result<Vec<NodeId>, WireError> {
+            let mut nodes = Vec::with_capacity(stored.len());
+            for node in stored {
+                let address = self.address(*node)?;
+                let node = self.pages.nodes.add_stored(address);
+                self.pages.nodes.set_owners(node, 1);
+                nodes.push(node);
+            }
+            Ok(nodes)
+        };
+        let (places, references) = (nodes(&table.places)?, nodes(&table.references)?);
+        let slots = Slots { count: table.pages, places, references, pending: Vec::new() };
+        let files = &self.places.as_ref().expect("it is paged").files;
+        let TableRecord { begin, end, live, live_bytes, lost_references, .. } = table;
+        let told = Told { begin, end, live, live_bytes, lost_references, slots };
+        self.pages.add_told(files.closed(table.container, table.len), told);
         Ok(())
     }
 
     /// Does what a record of a journal says.
     fn apply(&mut self, record: Record) -> Result<(), WireError> {
-        let refused = |expected| Err(WireError { at: 0, expected });
         match record {
             Record::Page { container, page } => {
                 self.next_container = self.next_container.max(container.saturating_add(1));
+                if self.is_paged
+                    && let Some(places) = self.places.clone()
+                {
+                    self.paged(|replayed| replayed.pages.reopen(container))?;
+                    if let Err(error) = self.pages.replay_page(&places.files, container, &page) {
+                        return self.fail(error);
+                    }
+                }
                 self.containers.entry(container).or_default().pages.push(page);
             }
-            Record::Sealed { container } => match self.containers.get_mut(&container) {
-                Some(image) => image.is_sealed = true,
-                None => return refused("a container that came before"),
-            },
+            Record::Sealed { container } => {
+                let is_told = self.is_paged && self.pages.has_container(container);
+                match self.containers.get_mut(&container) {
+                    Some(image) => image.is_sealed = true,
+                    // one that was open, without pages
+                    None if is_told => {}
+                    None => return refused("a container that came before"),
+                }
+                if self.is_paged {
+                    self.pages.replay_sealed(container);
+                }
+            }
             Record::Dropped { container } => {
                 self.containers.remove(&container);
+                if self.is_paged {
+                    // nothing else can have referred to its pages
+                    self.release_dying()?;
+                    self.pages.replay_dropped(container);
+                }
             }
             Record::Map { volume, block, to } => {
                 let Some(one) = self.volumes.get(&volume) else {
@@ -124,18 +373,19 @@ impl Replayed {
                 if block >= one.size.get() / u64::from(one.block_size.bytes()) {
                     return refused("a block within its volume");
                 }
-                if self.moved.contains_key(&to) {
+                if self.moved.contains_key(&to) || self.pages.moved(to).is_some() {
                     // this page is what it was moved from, which was found again since
-                    self.forward();
+                    self.forward()?;
                 }
-                let one = self.volumes.get_mut(&volume).expect("just found");
-                one.map.set(block, to, &mut Uncounted);
+                self.paged(|Self { volumes, pages, .. }| {
+                    volumes.get_mut(&volume).expect("just found").map.set(block, to, pages)
+                })?;
             }
             Record::Create { volume, name, size, block_size, is_read_only, source, made } => {
                 let map = match source {
                     None => Map::default(),
                     Some(source) => match self.volumes.get(&source) {
-                        Some(source) => source.map.share(),
+                        Some(source) => source.map.share(&mut self.pages.nodes),
                         None => return refused("a source that is there"),
                     },
                 };
@@ -145,7 +395,7 @@ impl Replayed {
                 self.volumes.insert(volume, state);
             }
             Record::Delete { volume } => match self.volumes.remove(&volume) {
-                Some(one) => one.map.release(&mut Uncounted),
+                Some(one) => self.let_die(volume, one.map)?,
                 None => return refused("a volume that is there"),
             },
             Record::Resize { volume, size } => {
@@ -156,23 +406,50 @@ impl Replayed {
                     return refused("a size that a volume can have");
                 }
                 one.size.set(size);
-                one.map.truncate(size / u64::from(one.block_size.bytes()), &mut Uncounted);
+                let blocks = size / u64::from(one.block_size.bytes());
+                let beyond = self.paged(|Self { volumes, pages, .. }| {
+                    volumes.get_mut(&volume).expect("just found").map.split_off(blocks, pages)
+                })?;
+                self.let_die(volume, beyond)?;
             }
-            Record::Moved { from, to } => {
-                self.moved.insert(from, to);
+            Record::Moved { from, to } => match self.is_paged {
+                true => self.paged(|replayed| replayed.pages.replay_moved(from, to))?,
+                false => drop(self.moved.insert(from, to)),
+            },
+            _ => return refused("a record of a journal"),
+        }
+        Ok(())
+    }
+
+    /// No volume has `map` any more. Where references are counted they are let go once the pool is open:
+    /// that may take long.
+    fn let_die(&mut self, volume: VolumeId, mut map: Map) -> Result<(), WireError> {
+        if self.is_paged {
+            if !map.is_empty() {
+                self.dying.add(volume, map);
             }
-            Record::Placed { .. } | Record::Segment { .. } | Record::Next { .. } => {
-                return refused("a record of a journal");
-            }
+            return Ok(());
+        }
+        while self.paged(|replayed| map.release_first(&mut replayed.pages))? {}
+        Ok(())
+    }
+
+    /// Lets go of all that is dying.
+    fn release_dying(&mut self) -> Result<(), WireError> {
+        let first = |dying: &Dying| dying.from(0).next().map(|(number, ..)| number);
+        while let Some(number) = first(&self.dying) {
+            while self.paged(|Self { dying, pages, .. }| dying.release_some(number, pages))? {}
         }
         Ok(())
     }
 
     /// Lets the maps know where pages were moved, perhaps more than once.
-    pub(crate) fn forward(&mut self) {
-        let moved = std::mem::take(&mut self.moved);
+    fn forward(&mut self) -> Result<(), WireError> {
+        let mut moved = std::mem::take(&mut self.moved);
+        moved.extend(self.pages.forwards());
+        self.pages.forget_forwards();
         if moved.is_empty() {
-            return;
+            return Ok(());
         }
         let last = |page: Handle| {
             let mut to = *moved.get(&page)?;
@@ -182,9 +459,13 @@ impl Replayed {
             }
             Some(to)
         };
-        let mut replaced = HashMap::new();
-        for volume in self.volumes.values_mut() {
-            volume.map.forward(last, &mut replaced);
+        // a segment that several have is told several times, and nothing changes then
+        let volumes = self.volumes.values().map(|one| &one.map);
+        let segments: Vec<NodeId> =
+            volumes.chain(self.dying.maps()).flat_map(Map::segments).map(|(_, id)| id).collect();
+        for segment in segments {
+            self.paged(|replayed| forward(segment, last, replayed.pages.nodes_mut()))?;
         }
+        Ok(())
     }
 }

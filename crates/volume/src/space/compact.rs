@@ -9,13 +9,14 @@ use std::sync::Arc;
 
 use crate::containers::entry::{PageEntry, entry};
 use crate::containers::files::PageFile;
-use crate::containers::new_pages::Packer;
+use crate::containers::new_pages::{NewPage, Packer};
 use crate::engine::hook::Between;
 use crate::engine::parts::Engine;
 use crate::engine::room::Purpose;
 use crate::error::VolumeError;
 use crate::ids::Handle;
 use crate::seeded::fault;
+use crate::state::State;
 use crate::state::pages::MIN_FILL;
 use crate::sync::maintenance::Maintaining;
 
@@ -101,6 +102,8 @@ impl Engine {
 
     fn compact_emptiest(&self, worth: Worth) -> Result<Compaction, VolumeError> {
         self.shard.ensure_running()?;
+        // how full containers are is not known before
+        self.settle_all()?;
         self.close_sparse(worth)?;
         if worth == Worth::Any {
             // what is dead already takes no work
@@ -111,13 +114,18 @@ impl Engine {
             }
         }
         let emptiest = self.state().pages.emptiest(worth.most());
-        let Some((number, file, slots)) = emptiest else {
+        let Some(number) = emptiest else {
             self.state().pages.take_up_left();
             return Ok(Compaction::Nothing);
         };
+        let pinned = self.paged(|state| state.pages.pin(number))?;
+        let Some((file, slots)) = pinned else { return Ok(Compaction::Done) };
         let left = self.move_pages(number, &file, &slots);
+        self.state().pages.unpin(number);
         // also those that were moved before an error
-        self.forward_maps(number);
+        if self.state().is_worth_forwarding() {
+            self.forward_maps()?;
+        }
         let left = left?;
         self.commit()?;
         Ok(left.map_or(Compaction::Done, Compaction::Left))
@@ -155,7 +163,7 @@ impl Engine {
                         state.pages.note_stuck(from);
                         continue;
                     }
-                    state.pages.locate(from)
+                    state.pages.locate(from).expect("its container is pinned")
                 };
                 let Some(located) = located else { continue };
                 // what lies under its name may be another file than the one that was opened first
@@ -183,7 +191,8 @@ impl Engine {
                 }
                 is_it
             });
-            self.append(&mut self.appender(), &new, Purpose::Move, &*table, |state, to, one| {
+            let (appender, here) = (&mut self.appender(), |_: &State, _: &NewPage<_>| Ok(()));
+            self.append(appender, &new, Purpose::Move, &*table, here, |state, to, one| {
                 let record = state.pages.move_page(one.of.0, to);
                 if let Some(record) = record.filter(|_| !fault!(MovesUntold)) {
                     state.waiting.push(&record);
@@ -193,15 +202,15 @@ impl Engine {
         Ok(None)
     }
 
-    /// Lets every map know where the pages of a container were moved. Others have their turns
-    /// meanwhile.
-    fn forward_maps(&self, number: u32) {
+    /// Lets every map know where pages were moved. Others have their turns meanwhile.
+    fn forward_maps(&self) -> Result<(), VolumeError> {
         let mut next = Some(0);
         while let Some(index) = next {
-            next = self.state().forward_some(number, index);
+            next = self.paged(|state| state.forward_some(index))?;
             self.let_others();
             self.between(Between::Forwards);
         }
         self.state().pages.forget_forwards();
+        Ok(())
     }
 }

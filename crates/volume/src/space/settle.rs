@@ -22,36 +22,35 @@ impl Engine {
         let untold = fault!(ReleasedUntold).then(|| self.state().waiting.take());
         let told = self.commit();
         // whether that could be told or not: nobody can get at the map any more
-        self.release(number);
+        let released = self.release(number);
         fault!(ReleasedUntold => self.state().waiting.put_back(untold.unwrap_or_default()));
-        told?;
+        told.and(released)?;
         self.commit()
     }
 
     /// Lets go of all that map `number` refers to; others have their turns meanwhile.
-    fn release(&self, number: u64) {
+    fn release(&self, number: u64) -> Result<(), VolumeError> {
         self.between(Between::Releases);
-        while self.release_some(number) {
+        while self.release_some(number)? {
             self.let_others();
             self.between(Between::Releases);
         }
+        Ok(())
     }
 
     /// The same of all maps that are dying, whoever else is at it.
-    pub(crate) fn release_all(&self) {
+    pub(crate) fn release_all(&self) -> Result<(), VolumeError> {
         loop {
             let Some(number) = self.state().dying.from(0).next().map(|(number, ..)| number) else {
-                return;
+                return Ok(());
             };
-            while self.release_some(number) {
+            while self.release_some(number)? {
                 self.let_others();
             }
         }
     }
 
-    fn release_some(&self, number: u64) -> bool {
-        let mut state = self.state();
-        let State { dying, pages, .. } = &mut *state;
-        dying.release_some(number, pages)
+    fn release_some(&self, number: u64) -> Result<bool, VolumeError> {
+        self.paged(|State { dying, pages, .. }| dying.release_some(number, pages))
     }
 }

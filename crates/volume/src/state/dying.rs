@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::ids::VolumeId;
 use crate::state::map::{Map, References};
+use crate::state::nodes::Missing;
 
 /// Segments that are let go at a time, while others wait: so many blocks as an erase takes at a time.
 const RELEASED: usize = 8;
@@ -29,18 +30,33 @@ impl Dying {
         self.maps.range(first..).map(|(number, (volume, map))| (*number, *volume, map))
     }
 
-    /// All maps, to be changed.
-    pub(crate) fn maps_mut(&mut self) -> impl Iterator<Item = &mut Map> {
-        self.maps.values_mut().map(|(_, map)| map)
+    /// How many segments all maps have.
+    pub(crate) fn segments(&self) -> usize {
+        self.maps().map(|map| map.segments().count()).sum()
     }
 
-    /// Lets go of some segments of map `number`; whether there are more.
-    pub(crate) fn release_some(&mut self, number: u64, references: &mut impl References) -> bool {
-        let Some((_, map)) = self.maps.get_mut(&number) else { return false };
-        let is_left = (0..RELEASED).all(|_| map.release_first(references)) && !map.is_empty();
+    /// All maps.
+    pub(crate) fn maps(&self) -> impl Iterator<Item = &Map> {
+        self.maps.values().map(|(_, map)| map)
+    }
+
+    /// Lets go of some segments of map `number`; whether there are more. Those before a node that is
+    /// missing are let go.
+    pub(crate) fn release_some(
+        &mut self,
+        number: u64,
+        references: &mut impl References,
+    ) -> Result<bool, Missing> {
+        let Some((_, map)) = self.maps.get_mut(&number) else { return Ok(false) };
+        for _ in 0..RELEASED {
+            if !map.release_first(references)? {
+                break;
+            }
+        }
+        let is_left = !map.is_empty();
         if !is_left {
             self.maps.remove(&number);
         }
-        is_left
+        Ok(is_left)
     }
 }

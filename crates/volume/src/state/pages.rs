@@ -2,26 +2,32 @@
 //!
 //! A container is a log that takes one page after another, each a group of its own, until it is
 //! long enough and gets its footer. From then on it is what a repository's container is. Of each
-//! page three numbers are in memory: where it begins, the first four bytes of its check, and its
-//! references; how long it is follows from where the next begins.
+//! page nodes have four numbers: where it begins, the first four bytes of its check, its references,
+//! and how long it is.
+//!
+//! References are counted in nodes too. Where the node is not in memory, what has to be added is
+//! noted beside the container and added once the node is here: so nobody who gains or lets go of a
+//! reference waits for a file.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use onefold_container::{Codec, Directory};
-use onefold_index::{Table, prefetch};
+use onefold_index::Table;
 use onefold_seal::{Check, Envelope};
 
 use crate::containers::append::Appender;
 use crate::containers::entry::{ContainerImage, MAX_PAGE, PageEntry, entries};
-use crate::containers::files::PageFile;
+use crate::containers::files::{Files, PageFile};
 use crate::containers::located::{Located, short};
 use crate::error::VolumeError;
 use crate::ids::Handle;
 use crate::journal::record::Record;
+use crate::nodes::files::{NODE, Node};
 use crate::seeded::fault;
 use crate::state::bits::Bits;
 use crate::state::map::References;
+use crate::state::nodes::{Missing, NodeId, Nodes};
 use crate::state::sparse::Sparse;
 use crate::state::waiting::Waiting;
 
@@ -48,43 +54,136 @@ impl Place {
     }
 }
 
-struct Slot {
-    place: Place,
-    check: u32,
-    references: u32,
+/// A page's entry in a node of places: where it begins, its codec, and four bytes of its check.
+fn place_entry(place: Place, check: u32) -> u64 {
+    u64::from(place.0) << 32 | u64::from(check)
 }
 
-struct Container {
-    file: Arc<PageFile>,
-    slots: Vec<Slot>,
+fn place_of(entry: u64) -> (Place, u32) {
+    (Place((entry >> 32) as u32), entry as u32)
+}
+
+/// A page's entry in a node of references: how long it is, and how often it is referred to.
+fn reference_entry(stored_len: u32, references: u32) -> u64 {
+    u64::from(stored_len) << 32 | u64::from(references)
+}
+
+fn references_of(entry: u64) -> (u32, u32) {
+    ((entry >> 32) as u32, entry as u32)
+}
+
+/// In which node of a container a slot is, and where there.
+fn split(slot: u32) -> (usize, usize) {
+    (slot as usize / NODE, slot as usize % NODE)
+}
+
+/// The pages of a container, in nodes.
+#[derive(Debug, Default)]
+pub(crate) struct Slots {
+    pub(crate) count: u32,
+    pub(crate) places: Vec<NodeId>,
+    pub(crate) references: Vec<NodeId>,
+    /// What has to be added to references, by slot, whose nodes were not in memory.
+    pub(crate) pending: Vec<(u32, i32)>,
+}
+
+impl Slots {
+    fn push(&mut self, place: Place, stored_len: u32, check: u32, nodes: &mut Nodes) -> u32 {
+        let slot = self.count;
+        let (node, at) = split(slot);
+        if node == self.places.len() {
+            for all in [&mut self.places, &mut self.references] {
+                let id = nodes.add([0; NODE]);
+                nodes.pin(id).expect("just added");
+                all.push(id);
+            }
+        }
+        let here = "the nodes of an open container are pinned";
+        nodes.get_mut(self.places[node]).expect(here)[at] = place_entry(place, check);
+        nodes.get_mut(self.references[node]).expect(here)[at] = reference_entry(stored_len, 0);
+        self.count += 1;
+        slot
+    }
+
+    fn has(&self, slot: u32) -> bool {
+        slot < self.count
+    }
+
+    /// Where the page in `slot`, which is there, begins, and its check.
+    fn place(&self, slot: u32, nodes: &Nodes) -> Result<(Place, u32), Missing> {
+        let (node, at) = split(slot);
+        Ok(place_of(nodes.get(self.places[node])?[at]))
+    }
+
+    /// How long the page in `slot`, which is there, is, and how often it is referred to, but for what is
+    /// pending.
+    fn references(&self, slot: u32, nodes: &Nodes) -> Result<(u32, u32), Missing> {
+        let (node, at) = split(slot);
+        Ok(references_of(nodes.get(self.references[node])?[at]))
+    }
+
+    fn nodes(&self) -> impl Iterator<Item = NodeId> {
+        self.places.iter().chain(&self.references).copied()
+    }
+
+    /// Lets go of all of its pages.
+    fn clear(&mut self, is_pinned: bool, nodes: &mut Nodes) {
+        for id in std::mem::take(self).nodes() {
+            if is_pinned {
+                nodes.unpin(id);
+            }
+            nodes.remove(id);
+        }
+    }
+}
+
+/// What a checkpoint of a paged pool tells of a container.
+pub(crate) struct Told {
+    pub(crate) begin: u32,
+    pub(crate) end: u32,
+    pub(crate) live: u32,
+    pub(crate) live_bytes: u64,
+    pub(crate) lost_references: u64,
+    pub(crate) slots: Slots,
+}
+
+pub(crate) struct Container {
+    pub(crate) file: Arc<PageFile>,
+    pub(crate) slots: Slots,
+    /// Where the first page begins.
+    pub(crate) begin: u32,
     /// Where the last page ends.
-    end: u32,
-    is_sealed: bool,
+    pub(crate) end: u32,
+    pub(crate) is_sealed: bool,
     /// Whether its footer cannot be read. Its pages cannot either, and it is kept for who can.
-    is_damaged: bool,
+    pub(crate) is_damaged: bool,
+    /// Whether its footer could not be read since the pool was opened, though its pages are known.
+    is_unread: bool,
     /// Whether a page of it cannot be read, so that it cannot be emptied.
     is_stuck: bool,
     /// Whether it could not be emptied a moment ago, and others come first.
     is_left: bool,
     /// The pages of one that is damaged and has no footer.
-    lost: Vec<PageEntry>,
+    pub(crate) lost: Vec<PageEntry>,
     /// References to pages of one that is damaged, whose slots nobody knows.
-    lost_references: u64,
-    /// Stored bytes of pages that are referred to.
-    live_bytes: u64,
+    pub(crate) lost_references: u64,
+    /// Stored bytes of pages that are referred to, but for what is pending.
+    pub(crate) live_bytes: u64,
     /// How many those are.
-    live: u32,
+    pub(crate) live: u32,
 }
 
 impl Container {
     /// One without pages, of which `end` bytes are there.
-    fn new(file: Arc<PageFile>, end: u32) -> Self {
+    pub(crate) fn new(file: Arc<PageFile>, end: u32) -> Self {
         Self {
             file,
-            slots: Vec::new(),
+            slots: Slots::default(),
+            begin: end,
             end,
             is_sealed: false,
             is_damaged: false,
+            is_unread: false,
             is_stuck: false,
             is_left: false,
             lost: Vec::new(),
@@ -94,13 +193,6 @@ impl Container {
         }
     }
 
-    /// Bytes that the page in `slot`, which is there, takes.
-    fn stored_len(&self, slot: u32) -> u64 {
-        let next = self.slots.get(slot as usize + 1);
-        let end = next.map_or(self.end, |next| next.place.offset());
-        u64::from(end - self.slots[slot as usize].place.offset())
-    }
-
     /// Takes up the page that comes next; its slot.
     fn push(
         &mut self,
@@ -108,24 +200,36 @@ impl Container {
         stored_len: u32,
         codec: Codec,
         check: &Check,
+        nodes: &mut Nodes,
     ) -> Result<u32, VolumeError> {
         let Some(place) = Place::new(offset, codec) else {
             let problem = format!("a page begins here, expected all of them before {}", 1 << 30);
             return Err(self.file.damaged(offset, problem));
         };
-        let slot = self.slots.len() as u32;
-        self.slots.push(Slot { place, check: short(check.as_bytes()), references: 0 });
+        let slot = self.slots.push(place, stored_len, short(check.as_bytes()), nodes);
+        if slot == 0 {
+            self.begin = place.offset();
+        }
         self.end = place.offset().saturating_add(stored_len);
         Ok(slot)
     }
 
     /// The same of a page that a record tells of.
-    fn push_entry(&mut self, page: &PageEntry) -> Result<u32, VolumeError> {
-        self.push(page.offset.into(), page.stored_len, page.codec, &page.check)
+    pub(crate) fn push_entry(
+        &mut self,
+        page: &PageEntry,
+        nodes: &mut Nodes,
+    ) -> Result<u32, VolumeError> {
+        self.push(page.offset.into(), page.stored_len, page.codec, &page.check, nodes)
     }
 
     /// Takes up what the footer says, and enters the pages into `table`.
-    fn read_footer(&mut self, envelope: &Envelope, table: &dyn Table) -> Result<(), VolumeError> {
+    fn read_footer(
+        &mut self,
+        envelope: &Envelope,
+        table: &dyn Table,
+        nodes: &mut Nodes,
+    ) -> Result<(), VolumeError> {
         let directory = self.file.directory(envelope)?;
         // slots are positions of groups and of chunks alike
         let chunks = directory.chunks.iter().map(|chunk| chunk.group);
@@ -141,7 +245,7 @@ impl Container {
                 );
                 return Err(self.file.damaged(group.offset, problem));
             }
-            self.push(group.offset, group.stored_len, group.codec, &group.check)?;
+            self.push(group.offset, group.stored_len, group.codec, &group.check, nodes)?;
         }
         enter(table, self.file.number(), &directory);
         Ok(())
@@ -153,9 +257,10 @@ impl Container {
         appender: &mut Appender,
         image: &ContainerImage,
         table: &dyn Table,
+        nodes: &mut Nodes,
     ) -> Result<(), VolumeError> {
         for page in &image.pages {
-            self.push_entry(page)?;
+            self.push_entry(page, nodes)?;
         }
         appender.go_on(&self.file, image)?;
         if let Some(directory) = appender.directory() {
@@ -164,13 +269,32 @@ impl Container {
         Ok(())
     }
 
+    /// No page comes into it any more: its nodes need not be in memory.
+    fn close(&mut self, nodes: &mut Nodes) {
+        if !std::mem::replace(&mut self.is_sealed, true) {
+            self.slots.nodes().for_each(|id| nodes.unpin(id));
+        }
+    }
+
+    /// It cannot be read just now, and nobody adds to it or empties it.
+    fn keep(&mut self, image: &ContainerImage, nodes: &mut Nodes) {
+        self.close(nodes);
+        self.is_unread = true;
+        if !image.is_sealed {
+            self.lost.clone_from(&image.pages);
+        }
+    }
+
     /// Whether nothing in it is referred to, and nothing more comes into it.
     fn is_dead(&self) -> bool {
-        self.is_sealed && self.live == 0 && self.lost_references == 0
+        self.is_sealed
+            && self.live == 0
+            && self.lost_references == 0
+            && self.slots.pending.is_empty()
     }
 
     fn can_be_emptied(&self) -> bool {
-        self.is_sealed && !self.is_damaged && !self.is_stuck
+        self.is_sealed && !self.is_damaged && !self.is_unread && !self.is_stuck
     }
 
     /// Whether what is left in it is worth being moved, so that the rest is given back.
@@ -183,17 +307,60 @@ impl Container {
         self.live_bytes as f64 / f64::from(self.end.max(1))
     }
 
-    fn located(&self, slot: u32) -> Option<Located> {
-        let one = self.slots.get(slot as usize)?;
-        Some(Located {
+    fn located(&self, slot: u32, nodes: &Nodes) -> Result<Option<Located>, Missing> {
+        if !self.slots.has(slot) {
+            return Ok(None);
+        }
+        let (place, check) = self.slots.place(slot, nodes)?;
+        let end = match self.slots.has(slot + 1) {
+            true => self.slots.place(slot + 1, nodes)?.0.offset(),
+            false => self.end,
+        };
+        Ok(Some(Located {
             page: Handle::new(self.file.number(), slot),
             file: Arc::clone(&self.file),
-            offset: one.place.offset(),
-            stored_len: self.stored_len(slot) as u32,
-            check: one.check,
-            codec: one.place.codec(),
+            offset: place.offset(),
+            stored_len: end - place.offset(),
+            check,
+            codec: place.codec(),
+        }))
+    }
+
+    /// Adds `times` to the references of a page that is there; whether it may be dead now.
+    fn add(&mut self, slot: u32, times: i64, nodes: &mut Nodes) -> Result<Change, Missing> {
+        let (node, at) = split(slot);
+        let entry = &mut nodes.get_mut(self.slots.references[node])?[at];
+        let (stored_len, before) = references_of(*entry);
+        // one that has had so many keeps them: nobody knows how many there are beyond
+        let after = match before {
+            MOST => MOST,
+            _ => u32::try_from(i64::from(before) + times).unwrap_or(MOST),
+        };
+        *entry = reference_entry(stored_len, after);
+        Ok(match (before, after) {
+            (0, 1..) => {
+                self.live += 1;
+                self.live_bytes += u64::from(stored_len);
+                Change::Found
+            }
+            (1.., 0) => {
+                self.live -= 1;
+                self.live_bytes -= u64::from(stored_len);
+                Change::LetGo
+            }
+            _ => Change::Counted,
         })
     }
+}
+
+/// What became of a page whose references changed.
+#[derive(PartialEq, Eq)]
+enum Change {
+    /// It is referred to for the first time.
+    Found,
+    /// Nothing refers to it any more.
+    LetGo,
+    Counted,
 }
 
 /// The number of the first container of a pool.
@@ -204,6 +371,9 @@ pub(crate) const MOST: u32 = u32::MAX;
 
 /// A container of which a smaller share is referred to is worth compacting.
 pub(crate) const MIN_FILL: f64 = 0.5;
+
+/// The file of a container whose nodes stay in memory, and the slots of pages that are referred to.
+pub(crate) type Pinned = (Arc<PageFile>, Vec<u32>);
 
 /// Sums over containers.
 #[derive(Debug, Default)]
@@ -221,7 +391,9 @@ pub(crate) struct Sums {
 
 /// All pages of a pool.
 pub(crate) struct Pages {
-    all: Sparse<Container>,
+    /// Of the tables of pages, and of maps.
+    pub(crate) nodes: Nodes,
+    pub(crate) all: Sparse<Container>,
     /// The number of the next container.
     pub(crate) next: u32,
     /// Containers with bytes that may not be durable.
@@ -234,6 +406,12 @@ pub(crate) struct Pages {
     bad: HashSet<Handle>,
     /// Where pages went that a compaction moved, until all maps know.
     forwards: HashMap<Handle, Handle>,
+    /// How much is pending beside all containers.
+    pending: usize,
+    /// Containers that would be dead, or nearly, with what is pending beside them.
+    unsettled: BTreeSet<u32>,
+    /// The containers that these were in.
+    moved_from: BTreeSet<u32>,
     /// Bytes of all containers, those that are doomed among them.
     bytes: u64,
     /// Pages that got or lost a reference, while that is noted.
@@ -243,13 +421,17 @@ pub(crate) struct Pages {
 impl Pages {
     pub(crate) fn new() -> Self {
         Self {
+            nodes: Nodes::default(),
             all: Sparse::default(),
+            pending: 0,
+            unsettled: BTreeSet::new(),
             next: FIRST_CONTAINER,
             unsynced: Vec::new(),
             maybe_dead: Vec::new(),
             doomed: Vec::new(),
             bad: HashSet::new(),
             forwards: HashMap::new(),
+            moved_from: BTreeSet::new(),
             bytes: 0,
             watched: None,
         }
@@ -267,8 +449,149 @@ impl Pages {
 
     /// Takes up a container that was there before, and enters its pages into `table`; `appender` goes
     /// on with one that has no footer. Returns what is wrong with one that cannot be read: its pages
-    /// are lost, the others are not.
+    /// are lost, the others are not. Where it `keeps_pages`, those that records tell of stay known.
     pub(crate) fn load(
+        &mut self,
+        appender: &mut Appender,
+        table: &dyn Table,
+        number: u32,
+        image: &ContainerImage,
+        keeps_pages: bool,
+    ) -> Result<Option<VolumeError>, VolumeError> {
+        let (file, missing) = match image.is_sealed {
+            true => appender.files.open_sealed(number)?,
+            false => (appender.files.open(number)?, None),
+        };
+        let mut container = Container::new(file, 0);
+        let loaded = match (missing, image.is_sealed) {
+            (Some(missing), _) => Err(missing.into()),
+            (None, true) => container.read_footer(&appender.envelope, table, &mut self.nodes),
+            (None, false) => container.go_on(appender, image, table, &mut self.nodes),
+        };
+        if loaded.is_err() && keeps_pages && !image.pages.is_empty() {
+            container.slots.clear(true, &mut self.nodes);
+            for page in &image.pages {
+                container.push_entry(page, &mut self.nodes)?;
+            }
+            container.keep(image, &mut self.nodes);
+        } else if loaded.is_err() {
+            container.is_damaged = true;
+            // of one with a footer, that tells of them, whoever can read it again
+            if !image.is_sealed {
+                container.lost = image.pages.clone();
+            }
+            container.slots.clear(true, &mut self.nodes);
+        }
+        // one that cannot be gone on with takes no more pages either
+        if image.is_sealed || loaded.is_err() {
+            container.close(&mut self.nodes);
+        }
+        self.bytes += container.file.len();
+        if container.is_sealed {
+            // what it holds was durable when a record said so, or when it was opened
+            container.file.let_close();
+        }
+        self.all.insert(number, container);
+        self.maybe_dead.push(number);
+        self.next = self.next.max(number + 1);
+        Ok(loaded.err())
+    }
+
+    /// Takes up a container of which a checkpoint of a paged pool tells; `file` is not opened. Without
+    /// nodes for its pages it is one that cannot be read.
+    pub(crate) fn add_told(&mut self, file: Arc<PageFile>, told: Told) {
+        let number = file.number();
+        let mut container = Container::new(file, told.end);
+        container.is_damaged = told.lost_references > 0;
+        container.is_sealed = true;
+        (container.begin, container.end) = (told.begin, told.end);
+        (container.live, container.live_bytes) = (told.live, told.live_bytes);
+        container.lost_references = told.lost_references;
+        container.slots = told.slots;
+        self.next = self.next.max(number + 1);
+        self.maybe_dead.push(number);
+        self.all.insert(number, container);
+    }
+
+    /// Container `number` has no footer yet: its nodes are pinned, and more pages come into it.
+    pub(crate) fn reopen(&mut self, number: u32) -> Result<(), Missing> {
+        let Some(container) = self.all.get_mut(number) else { return Ok(()) };
+        if container.is_sealed {
+            container.slots.nodes().try_for_each(|id| self.nodes.ensure_here(id))?;
+            container.slots.nodes().for_each(|id| self.nodes.pin(id).expect("it is here"));
+            container.is_sealed = false;
+        }
+        Ok(())
+    }
+
+    /// Takes up a page that a record of a journal tells of, in a container whose file is not opened yet.
+    pub(crate) fn replay_page(
+        &mut self,
+        files: &Arc<Files>,
+        number: u32,
+        page: &PageEntry,
+    ) -> Result<(), VolumeError> {
+        self.next = self.next.max(number + 1);
+        let new = || Container::new(files.closed(number, 0), page.offset);
+        let container = self.all.get_or_insert(number, new);
+        container.push_entry(page, &mut self.nodes).map(drop)
+    }
+
+    /// Container `number` has its footer, as a record of a journal says.
+    pub(crate) fn replay_sealed(&mut self, number: u32) {
+        if let Some(container) = self.all.get_mut(number) {
+            container.close(&mut self.nodes);
+            self.maybe_dead.push(number);
+        }
+    }
+
+    /// Container `number` is gone, as a record of a journal says.
+    pub(crate) fn replay_dropped(&mut self, number: u32) {
+        if let Some(mut container) = self.all.remove(number) {
+            self.pending -= container.slots.pending.len();
+            container.slots.clear(!container.is_sealed, &mut self.nodes);
+        }
+        self.unsettled.remove(&number);
+    }
+
+    /// A page was moved with all of its references, as a record of a journal says.
+    pub(crate) fn replay_moved(&mut self, from: Handle, to: Handle) -> Result<(), Missing> {
+        self.settle(from.container())?;
+        if let Some((references, _)) = self.footprint(from)? {
+            self.release_times(from, references);
+            self.gain_times(to, references);
+        }
+        self.note_moved(from, to);
+        Ok(())
+    }
+
+    /// Maps may name a page where it was.
+    pub(crate) fn note_moved(&mut self, from: Handle, to: Handle) {
+        self.forwards.insert(from, to);
+        self.moved_from.insert(from.container());
+    }
+
+    /// Where pages went that maps may name where they were.
+    pub(crate) fn forwards(&self) -> impl Iterator<Item = (Handle, Handle)> {
+        self.forwards.iter().map(|(from, to)| (*from, *to))
+    }
+
+    /// What is to be added to references of a page once its node is here.
+    pub(crate) fn add_pending(&mut self, page: Handle, times: i32) {
+        let Some(container) = self.all.get_mut(page.container()) else { return };
+        if container.slots.has(page.slot()) {
+            container.slots.pending.push((page.slot(), times));
+            self.pending += 1;
+            if container.slots.pending.len() >= container.live.max(1) as usize {
+                self.unsettled.insert(page.container());
+            }
+        }
+    }
+
+    /// Gives a container that was replayed its file, of which `appender` goes on with one that has no
+    /// footer. Returns what is wrong with one that cannot be read; its pages stay known, and none more
+    /// comes into it.
+    pub(crate) fn take_file(
         &mut self,
         appender: &mut Appender,
         table: &dyn Table,
@@ -279,31 +602,62 @@ impl Pages {
             true => appender.files.open_sealed(number)?,
             false => (appender.files.open(number)?, None),
         };
-        let mut container = Container::new(file, 0);
-        let loaded = match (missing, image.is_sealed) {
-            (Some(missing), _) => Err(missing.into()),
-            (None, true) => container.read_footer(&appender.envelope, table),
-            (None, false) => container.go_on(appender, image, table),
+        let Some(container) = self.all.get_mut(number) else {
+            let problem = "pages of it are known, and none of its table".to_owned();
+            return Err(file.damaged(0, problem));
         };
-        if loaded.is_err() {
-            container.is_damaged = true;
-            // of one with a footer, that tells of them, whoever can read it again
-            if !image.is_sealed {
-                container.lost = image.pages.clone();
-            }
-            container.slots.clear();
+        container.file = Arc::clone(&file);
+        if !image.is_sealed && container.slots.count as usize != image.pages.len() {
+            // whose references were lost: they are kept for who can read them
+            container.keep(image, &mut self.nodes);
+            let problem = "nobody knows what refers to its pages".to_owned();
+            return Ok(Some(file.damaged(0, problem)));
         }
-        // one that cannot be gone on with takes no more pages either
-        container.is_sealed = image.is_sealed || loaded.is_err();
-        self.bytes += container.file.len();
-        if container.is_sealed {
-            // what it holds was durable when a record said so, or when it was opened
-            container.file.let_close();
+        let went_on = match (missing, image.is_sealed) {
+            (Some(missing), _) => Err(missing.into()),
+            (None, true) => Ok(()),
+            (None, false) => appender.go_on(&file, image).map(|()| {
+                if let Some(directory) = appender.directory() {
+                    enter(table, number, directory);
+                }
+            }),
+        };
+        if let Err(error) = went_on {
+            container.keep(image, &mut self.nodes);
+            return Ok(Some(error));
         }
-        self.all.insert(number, container);
-        self.maybe_dead.push(number);
-        self.next = self.next.max(number + 1);
-        Ok(loaded.err())
+        if image.is_sealed {
+            file.let_close();
+        }
+        Ok(None)
+    }
+
+    /// The bytes of all containers are those of their files.
+    pub(crate) fn count_bytes(&mut self) {
+        self.bytes = self.all.values().map(|container| container.file.len()).sum();
+    }
+
+    pub(crate) fn has_container(&self, number: u32) -> bool {
+        self.all.get(number).is_some()
+    }
+
+    /// Containers whose files were shorter than their pages when a checkpoint told of them.
+    pub(crate) fn too_short(&self) -> Vec<u32> {
+        let is_short = |one: &Container| one.file.len() < one.end.into();
+        self.all.iter().filter(|(_, one)| is_short(one)).map(|(number, _)| number).collect()
+    }
+
+    /// The file of container `number` is this one.
+    pub(crate) fn replace_file(&mut self, number: u32, file: Arc<PageFile>) {
+        if let Some(container) = self.all.get_mut(number) {
+            container.file = file;
+        }
+    }
+
+    /// The footer of container `number` cannot be read; whether nobody knew that.
+    pub(crate) fn note_unread(&mut self, number: u32) -> bool {
+        let Some(container) = self.all.get_mut(number) else { return false };
+        !std::mem::replace(&mut container.is_unread, true)
     }
 
     /// Gives the open container its footer before another one is taken up: it could not be read once,
@@ -324,9 +678,10 @@ impl Pages {
             Err(error) => {
                 appender.abandon();
                 let container = self.all.get_mut(number).expect("the open one is one of all");
-                container.slots.clear();
+                container.slots.clear(true, &mut self.nodes);
                 container.lost = pages;
-                (container.is_sealed, container.is_damaged) = (true, true);
+                container.close(&mut self.nodes);
+                container.is_damaged = true;
                 Some(error)
             }
         }
@@ -343,7 +698,8 @@ impl Pages {
     /// else has the state.
     pub(crate) fn push(&mut self, number: u32, page: &PageEntry) -> Handle {
         let container = self.all.get_mut(number).expect("the open one is one of all");
-        let slot = container.push_entry(page).expect("it is closed before 2^30 bytes");
+        let slot =
+            container.push_entry(page, &mut self.nodes).expect("it is closed before 2^30 bytes");
         self.bytes += u64::from(page.stored_len);
         let is_noted = self.unsynced.last().is_some_and(|last| last.number() == number);
         if !is_noted {
@@ -356,7 +712,7 @@ impl Pages {
     pub(crate) fn seal(&mut self, number: u32, len: u64) {
         self.bytes += len;
         let container = self.all.get_mut(number).expect("the open one is one of all");
-        container.is_sealed = true;
+        container.close(&mut self.nodes);
         container.file.complete();
         self.maybe_dead.push(number);
         fault!(ClosedUnsynced => container.file.let_close());
@@ -372,21 +728,45 @@ impl Pages {
     }
 
     /// Where a page is that a map or a table names; `None` if its container is gone.
-    pub(crate) fn locate(&self, page: Handle) -> Option<Located> {
+    pub(crate) fn locate(&self, page: Handle) -> Result<Option<Located>, Missing> {
         let page = self.resolve(page);
-        self.all.get(page.container())?.located(page.slot())
+        match self.all.get(page.container()) {
+            Some(container) => container.located(page.slot(), &self.nodes),
+            None => Ok(None),
+        }
     }
 
     /// Where a page is now: elsewhere, if it was moved.
     pub(crate) fn resolve(&self, page: Handle) -> Handle {
-        self.forwards.get(&page).copied().unwrap_or(page)
+        self.moved(page).unwrap_or(page)
+    }
+
+    /// Where a page is now that maps name where it was; `None` if it was not moved.
+    pub(crate) fn moved(&self, page: Handle) -> Option<Handle> {
+        let step = |page: Handle| match self.moved_from.contains(&page.container()) {
+            true => self.forwards.get(&page).copied(),
+            false => None,
+        };
+        // pages move to later places only, so this ends
+        std::iter::successors(step(page), |page| step(*page)).last()
+    }
+
+    /// The pages of a segment, where they are.
+    pub(crate) fn resolved(&self, segment: Arc<Node>) -> Arc<Node> {
+        let moved = |page: &u64| self.moved(Handle::from_u64(*page));
+        if self.forwards.is_empty() || segment.iter().all(|page| moved(page).is_none()) {
+            return segment;
+        }
+        Arc::new(segment.map(|page| moved(&page).map_or(page, Handle::to_u64)))
     }
 
     /// Whether a page is there, referred to or not, and can be referred to once more.
     pub(crate) fn has(&self, page: Handle) -> bool {
-        let container = self.all.get(page.container());
-        let slot = container.and_then(|container| container.slots.get(page.slot() as usize));
-        slot.is_some_and(|slot| slot.references < MOST) && !self.bad.contains(&page)
+        let slots = self.all.get(page.container()).map(|container| &container.slots);
+        let Some(slots) = slots.filter(|slots| slots.has(page.slot())) else { return false };
+        // of one that is not in memory nobody knows that it has so many, and it keeps them
+        let is_full = slots.references(page.slot(), &self.nodes).is_ok_and(|(_, n)| n == MOST);
+        !is_full && !self.bad.contains(&page)
     }
 
     /// A page could not be read: who writes it again has it kept anew.
@@ -417,7 +797,7 @@ impl Pages {
     pub(crate) fn note_stuck(&mut self, page: Handle) {
         self.note_bad(page);
         // it may have been let go since it was to be moved
-        if self.footprint(page).is_some_and(|(references, _)| references > 0) {
+        if !matches!(self.footprint(page), Ok(None | Some((0, _)))) {
             self.keep_for_good(page.container());
         }
     }
@@ -449,7 +829,7 @@ impl Pages {
                 continue;
             }
             record(&Record::Dropped { container: number });
-            self.doomed.extend(self.all.remove(number).map(|container| container.file));
+            self.doom(number);
         }
         let all = &self.all;
         self.bad.retain(|page| all.get(page.container()).is_some());
@@ -461,8 +841,16 @@ impl Pages {
             return false;
         }
         record(&Record::Dropped { container: number });
-        self.doomed.extend(self.all.remove(number).map(|container| container.file));
+        self.doom(number);
         true
+    }
+
+    fn doom(&mut self, number: u32) {
+        let Some(mut container) = self.all.remove(number) else { return };
+        self.unsettled.remove(&number);
+        self.pending -= container.slots.pending.len();
+        container.slots.clear(!container.is_sealed, &mut self.nodes);
+        self.doomed.push(container.file);
     }
 
     /// The files of all that is doomed.
@@ -482,7 +870,10 @@ impl Pages {
     pub(crate) fn share(&self, number: u32) -> Option<f64> {
         let container = self.all.get(number)?;
         // without what stands before the pages: one that has just taken a short one is full
-        let bytes = container.end - container.slots.first()?.place.offset();
+        let bytes = container.end - container.begin;
+        if container.slots.count == 0 {
+            return None;
+        }
         Some(container.live_bytes as f64 / f64::from(bytes))
     }
 
@@ -492,22 +883,41 @@ impl Pages {
     }
 
     /// The container with the smallest share of bytes that are referred to, if that is below `most`
-    /// and it was not left: its number, its file and the slots to move.
-    pub(crate) fn emptiest(&self, most: f64) -> Option<(u32, Arc<PageFile>, Vec<u32>)> {
+    /// and it was not left.
+    pub(crate) fn emptiest(&self, most: f64) -> Option<u32> {
         let sealed = self.all.iter().filter(|(_, one)| one.can_be_emptied() && !one.is_left);
         let least = sealed.min_by(|(_, a), (_, b)| a.fill().total_cmp(&b.fill()));
-        let (number, container) = least.filter(|(_, one)| one.fill() < most)?;
-        let slots = container.slots.iter().enumerate();
-        let live = slots.filter(|(_, slot)| slot.references > 0).map(|(slot, _)| slot as u32);
-        Some((number, Arc::clone(&container.file), live.collect()))
+        least.filter(|(_, one)| one.fill() < most).map(|(number, _)| number)
+    }
+
+    /// The file of container `number` and the slots of pages that are referred to; its nodes stay in
+    /// memory until [`unpin`](Self::unpin). `None` if it is gone.
+    pub(crate) fn pin(&mut self, number: u32) -> Result<Option<Pinned>, Missing> {
+        let Some(references) = self.references(number)? else { return Ok(None) };
+        let container = self.all.get(number).expect("just found");
+        container.slots.nodes().try_for_each(|id| self.nodes.ensure_here(id))?;
+        container.slots.nodes().for_each(|id| self.nodes.pin(id).expect("it is here"));
+        let live = (0..).zip(references).filter(|(_, references)| *references > 0);
+        Ok(Some((Arc::clone(&container.file), live.map(|(slot, _)| slot).collect())))
+    }
+
+    /// Nobody needs the nodes of container `number` in memory any more.
+    pub(crate) fn unpin(&mut self, number: u32) {
+        if let Some(container) = self.all.get(number) {
+            container.slots.nodes().for_each(|id| self.nodes.unpin(id));
+        }
     }
 
     /// How often a page is referred to, and what it takes; `None` if its container is gone.
-    pub(crate) fn footprint(&self, page: Handle) -> Option<(u32, u64)> {
+    pub(crate) fn footprint(&self, page: Handle) -> Result<Option<(u32, u64)>, Missing> {
         let page = self.resolve(page);
-        let container = self.all.get(page.container())?;
-        let slot = container.slots.get(page.slot() as usize)?;
-        Some((slot.references, container.stored_len(page.slot())))
+        let slots = self.all.get(page.container()).map(|container| &container.slots);
+        let Some(slots) = slots.filter(|slots| slots.has(page.slot())) else { return Ok(None) };
+        let (stored_len, references) = slots.references(page.slot(), &self.nodes)?;
+        let pending = slots.pending.iter().filter(|(slot, _)| *slot == page.slot());
+        let pending: i64 = pending.map(|(_, times)| i64::from(*times)).sum();
+        let references = (i64::from(references) + pending).clamp(0, MOST.into()) as u32;
+        Ok(Some((references, stored_len.into())))
     }
 
     /// The page is at `to` from now on, for all who refer to it. Nothing if nobody does any more, or
@@ -523,74 +933,155 @@ impl Pages {
             self.bad.insert(to);
         }
         let container = self.all.get_mut(from.container())?;
-        let references = container.slots[from.slot() as usize].references;
+        let (_, references) = container
+            .slots
+            .references(from.slot(), &self.nodes)
+            .expect("who moves pages has pinned the container");
         container.is_stuck |= references == MOST;
         if references == 0 || references == MOST {
             return None;
         }
         self.release_times(from, references);
         self.gain_times(to, references);
-        self.forwards.insert(from, to);
+        self.note_moved(from, to);
         Some(Record::Moved { from, to })
     }
 
     /// As many more segment entries have the page, which is where it says.
     fn gain_times(&mut self, page: Handle, times: u32) {
-        let Some(container) = self.all.get_mut(page.container()) else { return };
-        if container.is_damaged {
+        if let Some(container) = self.all.get_mut(page.container())
+            && container.is_damaged
+        {
             container.lost_references += u64::from(times);
         }
-        let Some(slot) = container.slots.get_mut(page.slot() as usize) else { return };
-        if let Some(watched) = &mut self.watched {
-            watched.set(page);
-        }
-        let before = slot.references;
-        // one that has had so many keeps them
-        slot.references = before.saturating_add(times);
-        if before == 0 {
-            container.live += 1;
-            container.live_bytes += container.stored_len(page.slot());
-        }
+        self.add(page, times.into());
     }
 
     /// As many less have it.
     fn release_times(&mut self, page: Handle, times: u32) {
-        let Some(container) = self.all.get_mut(page.container()) else { return };
-        if container.is_damaged {
+        if let Some(container) = self.all.get_mut(page.container())
+            && container.is_damaged
+        {
             container.lost_references -= u64::from(times);
             if container.lost_references == 0 {
                 self.maybe_dead.push(page.container());
             }
         }
-        let Some(slot) = container.slots.get_mut(page.slot() as usize) else { return };
+        self.add(page, -i64::from(times));
+    }
+
+    /// Adds to the references of a page, at once or, where they are not in memory, once they are.
+    fn add(&mut self, page: Handle, times: i64) {
+        let number = page.container();
+        let Some(container) = self.all.get_mut(number) else { return };
+        if !container.slots.has(page.slot()) {
+            return;
+        }
         if let Some(watched) = &mut self.watched {
             watched.set(page);
         }
-        // nobody knows how many there are beyond
-        if slot.references == MOST {
+        if !container.slots.pending.is_empty() {
+            self.settle_here(number);
+        }
+        let container = self.all.get_mut(number).expect("just found");
+        match container.add(page.slot(), times, &mut self.nodes) {
+            Ok(change) => self.note_change(page, &change),
+            Err(Missing(_)) => {
+                // more than an i32 is as many additions
+                let mut left = times;
+                while left != 0 {
+                    let some = left.clamp(i32::MIN.into(), i32::MAX.into());
+                    container.slots.pending.push((page.slot(), some as i32));
+                    (self.pending, left) = (self.pending + 1, left - some);
+                }
+                if container.slots.pending.len() >= container.live.max(1) as usize {
+                    self.unsettled.insert(number);
+                }
+            }
+        }
+    }
+
+    fn note_change(&mut self, page: Handle, change: &Change) {
+        if *change != Change::LetGo {
             return;
         }
-        slot.references -= times;
-        if slot.references == 0 {
-            container.live -= 1;
-            container.live_bytes -= container.stored_len(page.slot());
-            if self.bad.contains(&page) {
-                // nobody has to move it any more
-                container.is_stuck = false;
+        let container = self.all.get_mut(page.container()).expect("its page was there");
+        if self.bad.contains(&page) {
+            // nobody has to move it any more
+            container.is_stuck = false;
+        }
+        if container.live == 0 {
+            self.maybe_dead.push(page.container());
+        }
+    }
+
+    /// Adds what is pending beside container `number` and whose nodes are in memory; the first node that
+    /// is not.
+    fn settle_here(&mut self, number: u32) -> Option<Missing> {
+        let container = self.all.get_mut(number)?;
+        let mut pending = std::mem::take(&mut container.slots.pending);
+        self.pending -= pending.len();
+        pending.sort_unstable_by_key(|(slot, _)| *slot);
+        let mut missing = None;
+        for same in pending.chunk_by(|(one, _), (other, _)| one == other) {
+            let (slot, times) = (same[0].0, same.iter().map(|(_, times)| i64::from(*times)).sum());
+            let container = self.all.get_mut(number).expect("just found");
+            match container.add(slot, times, &mut self.nodes) {
+                Ok(change) => self.note_change(Handle::new(number, slot), &change),
+                Err(one) => {
+                    missing.get_or_insert(one);
+                    container.slots.pending.extend_from_slice(same);
+                    self.pending += same.len();
+                }
             }
-            if container.live == 0 {
-                self.maybe_dead.push(page.container());
-            }
+        }
+        if missing.is_none() {
+            self.unsettled.remove(&number);
+            // it may have been dead but for what was pending
+            self.maybe_dead.push(number);
+        }
+        missing
+    }
+
+    /// Adds all that is pending beside container `number`.
+    pub(crate) fn settle(&mut self, number: u32) -> Result<(), Missing> {
+        self.settle_here(number).map_or(Ok(()), Err)
+    }
+
+    /// Nobody can tell how often pages of container `number` are referred to: it is kept for good.
+    pub(crate) fn give_up(&mut self, number: u32) {
+        if let Some(container) = self.all.get_mut(number) {
+            self.pending -= std::mem::take(&mut container.slots.pending).len();
+            // what nobody lets go of any more
+            container.lost_references += 1;
+            container.is_stuck = true;
+        }
+        self.unsettled.remove(&number);
+    }
+
+    /// A container beside which so much is pending that it may be dead, or, if `most` is exceeded in
+    /// all, the one beside which most is.
+    pub(crate) fn to_settle(&self, most: usize) -> Option<u32> {
+        let with_most = || {
+            let all = self.all.iter().max_by_key(|(_, one)| one.slots.pending.len());
+            all.map(|(number, _)| number)
+        };
+        match self.unsettled.first() {
+            Some(first) => Some(*first),
+            None if self.pending > most => with_most(),
+            None => None,
         }
     }
 
     /// Nobody asks for pages where they were any more.
     pub(crate) fn forget_forwards(&mut self) {
         self.forwards.clear();
+        self.moved_from.clear();
     }
 
-    pub(crate) fn is_moving(&self) -> bool {
-        !self.forwards.is_empty()
+    /// Pages that maps may name where they were.
+    pub(crate) fn forwarded(&self) -> usize {
+        self.forwards.len()
     }
 
     /// What a checkpoint has to say of each container; `open` is the one without a footer.
@@ -626,27 +1117,35 @@ impl Pages {
 
     /// Asks memory for what referring to a page will read.
     pub(crate) fn prefetch(&self, page: Handle) {
-        let container = self.all.get(page.container());
-        if let Some(slot) =
-            container.and_then(|container| container.slots.get(page.slot() as usize))
-        {
-            prefetch(slot);
+        let slots = self.all.get(page.container()).map(|container| &container.slots);
+        if let Some(slots) = slots.filter(|slots| slots.has(page.slot())) {
+            let (node, at) = split(page.slot());
+            self.nodes.prefetch(slots.references[node], at);
         }
     }
 
     /// How many pages each container has, by its number.
     pub(crate) fn counts(&self) -> Vec<(u32, u32)> {
-        self.all.iter().map(|(number, one)| (number, one.slots.len() as u32)).collect()
+        self.all.iter().map(|(number, one)| (number, one.slots.count)).collect()
     }
 
     /// The references of the pages of container `number`; `None` if it is gone.
-    pub(crate) fn references(&self, number: u32) -> Option<impl Iterator<Item = u32>> {
-        Some(self.all.get(number)?.slots.iter().map(|slot| slot.references))
+    pub(crate) fn references(&mut self, number: u32) -> Result<Option<Vec<u32>>, Missing> {
+        self.settle(number)?;
+        let Some(container) = self.all.get(number) else { return Ok(None) };
+        let slots = &container.slots;
+        let mut all = Vec::with_capacity(slots.count as usize);
+        for node in &slots.references {
+            let entries = self.nodes.get(*node)?.iter().take(slots.count as usize - all.len());
+            all.extend(entries.map(|entry| references_of(*entry).1));
+        }
+        Ok(Some(all))
     }
 
     /// Whether there is such a page, whoever refers to it.
     pub(crate) fn is_there(&self, page: Handle) -> bool {
-        self.footprint(page).is_some()
+        let page = self.resolve(page);
+        self.all.get(page.container()).is_some_and(|one| one.slots.has(page.slot()))
     }
 
     /// Notes from now on which pages get or lose references.
@@ -673,9 +1172,15 @@ impl Pages {
     /// Containers that cannot be read, or of which a page is known to be lost.
     pub(crate) fn damaged(&self) -> u64 {
         let with_lost: HashSet<u32> = self.bad.iter().map(|page| page.container()).collect();
-        let is_damaged =
-            |(number, one): &(u32, &Container)| one.is_damaged || with_lost.contains(number);
+        let is_damaged = |(number, one): &(u32, &Container)| {
+            one.is_damaged || one.is_unread || with_lost.contains(number)
+        };
         self.all.iter().filter(is_damaged).count() as u64
+    }
+
+    /// References that are not added to their pages yet.
+    pub(crate) fn pending(&self) -> usize {
+        self.pending
     }
 
     /// What there is of all containers together.
@@ -685,7 +1190,7 @@ impl Pages {
             sums.pages += u64::from(container.live);
             sums.page_bytes += container.live_bytes;
             let is_open_and_unused =
-                !container.is_sealed && !container.slots.is_empty() && self.is_unused(number);
+                !container.is_sealed && container.slots.count > 0 && self.is_unused(number);
             if container.is_dead() || is_open_and_unused {
                 sums.reclaimable_bytes += container.file.len();
             } else if container.is_worth_emptying() {
@@ -706,6 +1211,14 @@ fn enter(table: &dyn Table, container: u32, directory: &Directory) {
 }
 
 impl References for Pages {
+    fn nodes(&self) -> &Nodes {
+        &self.nodes
+    }
+
+    fn nodes_mut(&mut self) -> &mut Nodes {
+        &mut self.nodes
+    }
+
     fn gain(&mut self, page: Handle) {
         self.gain_times(self.resolve(page), 1);
     }
@@ -818,12 +1331,12 @@ mod tests {
         let (mut pages, from, to) = two_containers();
         pages.gain(from);
         // one by one that would take a minute
-        pages.all.get_mut(1).unwrap().slots[0].references = MOST - 1;
+        pages.add(from, i64::from(MOST) - 2);
         pages.watch();
         let before = pages.sums();
         assert_eq!(pages.move_page(from, to), Some(Record::Moved { from, to }));
-        assert_eq!(pages.references(1).unwrap().collect::<Vec<_>>(), [0]);
-        assert_eq!(pages.references(2).unwrap().collect::<Vec<_>>(), [MOST - 1]);
+        assert_eq!(pages.references(1).unwrap().unwrap(), [0]);
+        assert_eq!(pages.references(2).unwrap().unwrap(), [MOST - 1]);
         assert_eq!(pages.footprint(from), pages.footprint(to));
         let after = pages.sums();
         assert_eq!((after.pages, after.page_bytes), (before.pages, before.page_bytes));
@@ -838,7 +1351,7 @@ mod tests {
     fn a_page_that_has_more_references_than_can_be_counted_is_kept() {
         let (mut pages, page, other) = two_containers();
         pages.gain(page);
-        pages.all.get_mut(1).unwrap().slots[0].references = MOST - 1;
+        pages.add(page, i64::from(MOST) - 2);
         assert!(pages.has(page));
         pages.gain(page);
         assert!(!pages.has(page));
@@ -848,10 +1361,10 @@ mod tests {
         for _ in 0..3 {
             pages.release(page);
         }
-        assert_eq!(pages.references(1).unwrap().collect::<Vec<_>>(), [MOST]);
-        assert_eq!(pages.references(2).unwrap().collect::<Vec<_>>(), [0]);
+        assert_eq!(pages.references(1).unwrap().unwrap(), [MOST]);
+        assert_eq!(pages.references(2).unwrap().unwrap(), [0]);
         pages.maybe_dead.push(1);
         pages.doom_dead(|record| panic!("{record:?}"));
-        assert_eq!(pages.footprint(page), Some((MOST, 100)));
+        assert_eq!(pages.footprint(page), Ok(Some((MOST, 100))));
     }
 }

@@ -7,12 +7,13 @@ use onefold_block::{BlockDevice, BlockError, BlockSize, Durability};
 
 use crate::device::Volume;
 use crate::error::VolumeError;
-use crate::ids::Handle;
 use crate::journal::record::SEGMENT;
 use crate::limits::{MAX_NAME, check_name};
 use crate::pool::open::Pool;
 use crate::pool::volumes::find;
 use crate::state::map::Map;
+use crate::state::nodes::Missing;
+use crate::state::pages::Pages;
 use crate::transfer::stream::{Decoder, Digest, Encoder, MAX_BLOCKS, Part, StreamHead};
 
 /// What is called so behind its name is being imported, or was when its import was killed.
@@ -186,15 +187,20 @@ impl Pool {
         base: Option<&str>,
         from: u64,
     ) -> Result<Option<Change>, VolumeError> {
-        let state = self.0.state();
-        let (_, one) = find(&state.volumes, name)?;
-        let empty = Map::default();
-        let base = match base {
-            Some(base) => &find(&state.volumes, base)?.1.map,
-            None => &empty,
-        };
-        let blocks = from..one.size.get() / u64::from(one.block_size.bytes());
-        Ok(first_change(&one.map, base, blocks))
+        self.0.paged(|state| {
+            let one = match find(&state.volumes, name) {
+                Ok((_, one)) => one,
+                Err(error) => return Ok(Err(error)),
+            };
+            let empty = Map::default();
+            let base = match base.map(|base| find(&state.volumes, base)) {
+                Some(Ok((_, base))) => &base.map,
+                Some(Err(error)) => return Ok(Err(error)),
+                None => &empty,
+            };
+            let blocks = from..one.size.get() / u64::from(one.block_size.bytes());
+            first_change(&one.map, base, blocks, &state.pages).map(Ok)
+        })?
     }
 
     /// Changes `unfinished`, which is a copy of `base` or empty, as the stream says.
@@ -276,34 +282,35 @@ fn of_volume(name: &str, source: BlockError) -> VolumeError {
 
 /// The first of `blocks` whose pages are others in `map` than in `base`, with those behind them that
 /// changed alike.
-fn first_change(map: &Map, base: &Map, blocks: Range<u64>) -> Option<Change> {
+fn first_change(
+    map: &Map,
+    base: &Map,
+    blocks: Range<u64>,
+    pages: &Pages,
+) -> Result<Option<Change>, Missing> {
     let mut at = blocks.start;
     while at < blocks.end {
         let index = (at / SEGMENT as u64) as u32;
-        let next = [map, base].iter().filter_map(|map| map.next_index(index)).min()?;
+        let next = [map, base].iter().filter_map(|map| map.next_index(index)).min();
+        let Some(next) = next else { return Ok(None) };
         at = at.max(u64::from(next) * SEGMENT as u64);
         let end = blocks.end.min((u64::from(next) + 1) * SEGMENT as u64);
-        if !has_same_segment(map, base, next) {
-            let pages = |block| (map.get(block), base.get(block));
-            let changed = |(page, before): (Handle, Handle)| page != before;
-            if let Some(first) = (at..end).find(|block| changed(pages(*block))) {
-                let are_holes = map.get(first).is_hole();
+        if map.segment(next) != base.segment(next) {
+            let nodes = &pages.nodes;
+            map.ensure_here(at, nodes)?;
+            base.ensure_here(at, nodes)?;
+            // a page may have another name in a map that was not told yet where it is
+            let page = |map: &Map, block| pages.resolve(map.get(block, nodes).expect("it is here"));
+            let changed = |block: u64| page(map, block) != page(base, block);
+            if let Some(first) = (at..end).find(|block| changed(*block)) {
+                let are_holes = page(map, first).is_hole();
                 let is_alike =
-                    |block: &u64| changed(pages(*block)) && map.get(*block).is_hole() == are_holes;
+                    |block: &u64| changed(*block) && page(map, *block).is_hole() == are_holes;
                 let count = (first..end.min(first + MAX_BLOCKS)).take_while(is_alike).count();
-                return Some(Change { blocks: first..first + count as u64, are_holes });
+                return Ok(Some(Change { blocks: first..first + count as u64, are_holes }));
             }
         }
         at = end;
     }
-    None
-}
-
-/// Whether both maps have one and the same segment `index`.
-fn has_same_segment(map: &Map, base: &Map, index: u32) -> bool {
-    let identity = |map: &Map| {
-        let segment = map.segments_from(index).next().filter(|(found, _)| *found == index);
-        segment.map(|(_, segment)| segment.identity())
-    };
-    identity(map) == identity(base)
+    Ok(None)
 }

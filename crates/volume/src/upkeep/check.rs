@@ -8,11 +8,13 @@
 use std::collections::HashSet;
 
 use crate::engine::parts::Engine;
+use crate::engine::walk::{Step, Walk};
 use crate::ids::{Handle, container_name};
 use crate::pool::open::Pool;
+use crate::state::map::pages;
+use crate::state::nodes::{Missing, NodeId};
 use crate::state::pages::MOST;
 use crate::state::sparse::Sparse;
-use crate::upkeep::walk::{Step, Walk};
 
 /// Pages that are compared or looked up at a time, while others wait; of one container all.
 const COMPARED: usize = 1 << 15;
@@ -67,7 +69,16 @@ impl Pool {
         let mut counts = Counts::new(&watched.pages);
         let mut checked = Checked::default();
         let mut walk = Walk::of_all();
-        while let Some(steps) = walk.next(engine) {
+        loop {
+            let steps = match walk.next(engine) {
+                Ok(Some(steps)) => steps,
+                Ok(None) => break,
+                Err(error) => {
+                    // what the rest of the maps refer to nobody knows
+                    checked.tell(|| error.to_string());
+                    return checked;
+                }
+            };
             if !go_on() {
                 checked.is_stopped = true;
                 return checked;
@@ -125,7 +136,7 @@ impl Drop for Watched<'_> {
 struct Counts {
     of: Sparse<Vec<u32>>,
     /// The segments that were counted: one that several volumes share counts once.
-    seen: HashSet<u64>,
+    seen: HashSet<NodeId>,
 }
 
 /// A block whose page was not there at the beginning.
@@ -148,10 +159,10 @@ impl Counts {
     fn count<'a>(&mut self, steps: &'a [Step]) -> Vec<Elsewhere<'a>> {
         let mut elsewhere = Vec::new();
         for step in steps {
-            if !self.seen.insert(step.segment.identity()) {
+            if !self.seen.insert(step.id) {
                 continue;
             }
-            for (place, &page) in step.segment.pages().iter().enumerate() {
+            for (place, page) in pages(&step.segment).enumerate() {
                 if page.is_hole() {
                     continue;
                 }
@@ -189,13 +200,24 @@ impl Engine {
 
     /// Holds the references of some containers against the counts.
     fn compare(&self, numbers: &[(u32, u32)], counts: &Counts, checked: &mut Checked) {
-        let state = self.state();
-        let watched = state.pages.watched().expect("as long as it is checked");
         for (number, _) in numbers {
             let expected = counts.of.get(*number).into_iter().flatten();
-            // of a container that is gone nobody has a page
-            let found = state.pages.references(*number).into_iter().flatten();
-            let found = found.chain(std::iter::repeat(0));
+            let mut state = self.state();
+            let found = loop {
+                match state.pages.references(*number) {
+                    // of a container that is gone nobody has a page
+                    Ok(found) => break found.unwrap_or_default(),
+                    Err(Missing(node)) => {
+                        drop(state);
+                        if let Err(error) = self.bring_again(&[node], u32::MAX) {
+                            return checked.tell(|| error.to_string());
+                        }
+                        state = self.state();
+                    }
+                }
+            };
+            let found = found.into_iter().chain(std::iter::repeat(0));
+            let watched = state.pages.watched().expect("as long as it is checked");
             for (slot, (expected, found)) in (0..).zip(expected.zip(found)) {
                 if watched.has(Handle::new(*number, slot)) {
                     checked.changed += 1;
@@ -224,7 +246,8 @@ mod tests {
     use onefold_testkit::random;
 
     use super::*;
-    use crate::state::map::{References, Uncounted};
+    use crate::ids::VolumeId;
+    use crate::state::map::References;
     use crate::{Hash, Options};
 
     const BLOCK: u64 = 4096;
@@ -274,8 +297,7 @@ mod tests {
         ] {
             {
                 let mut state = pool.0.state();
-                let one = state.volumes.values_mut().next().unwrap();
-                one.map.set(519, nowhere, &mut Uncounted);
+                state.map(VolumeId(0), 519, nowhere);
             }
             let told = format!("block 519 of volume 'a' is {shown}: not there");
             assert_eq!(pool.check(), [told]);

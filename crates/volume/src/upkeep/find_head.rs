@@ -9,7 +9,7 @@ use onefold_seal::{Envelope, ObjectId};
 
 use crate::containers::files::{Files, PageFile};
 use crate::error::VolumeError;
-use crate::ids::container_of;
+use crate::ids::{Version, container_of};
 use crate::journal::journals::Journals;
 use crate::journal::mark::Mark;
 use crate::pool::head::{Hash, Head};
@@ -31,12 +31,22 @@ pub(crate) fn find_head(folder: &Arc<dyn Folder>) -> Result<Head, VolumeError> {
             continue;
         }
         if let Some(hash) = hash_of(folder, id, number)? {
-            return Ok(Head { id, hash, codec: Codec::Zstd });
+            return Ok(Head { id, hash, codec: Codec::Zstd, version: version_of(folder, id)? });
         }
     }
     let found =
         names.into_iter().find(|name| Journals::is_of_writer(name) || container_of(name).is_some());
     Err(VolumeError::HeadMissing { found: found.unwrap_or_default() })
+}
+
+/// The first version, if the pool has a checkpoint with maps of that version. A later one reads that
+/// too, and may be the pool's.
+fn version_of(folder: &Arc<dyn Folder>, id: ObjectId) -> Result<Version, VolumeError> {
+    let mut replayed = Replayed::of_version(Version::Paged, folder, id);
+    let mark = Mark::claim(&**folder, id)?;
+    // what is wrong with journals is told by who repairs them
+    let _ = Journals::new(Arc::clone(folder), id).read(&mark, &mut |known| replayed.take(known))?;
+    Ok(replayed.version())
 }
 
 /// The id of the pool in the header of a container.
@@ -85,7 +95,7 @@ fn first_page(
         Err(error) if error.may_pass() => return Err(error),
         Err(_) => {}
     }
-    let mut replayed = Replayed::default();
+    let mut replayed = Replayed::of_version(Version::Paged, folder, id);
     let mark = Mark::claim(&**folder, id)?;
     Journals::new(Arc::clone(folder), id).read(&mark, &mut |known| replayed.take(known))?;
     let first = replayed.containers.get(&file.number()).and_then(|image| image.pages.first());

@@ -11,6 +11,9 @@ use crate::space::compact::Compaction;
 /// Batches of fewer bytes are not worth a checkpoint.
 const MIN_CHECKPOINT: u64 = 4 << 20;
 
+/// Batches of more bytes take long to read when a pool is opened, and change many nodes.
+const LONG: u64 = 64 << 20;
+
 /// In the background a compaction is followed by a pause of so many times what it took. With one,
 /// compactions have at most half of the time: clients that share the disk and the processor with them
 /// have the other half to themselves, and space comes back half as fast as it could.
@@ -55,12 +58,21 @@ impl Pool {
         self.compact_by(|| self.0.compact(), go_on)
     }
 
+    /// Whether so much was changed since the last checkpoint of a paged pool that it is time for the next:
+    /// opening the pool reads all of it.
+    pub fn wants_checkpoint(&self) -> bool {
+        self.0.paging.is_some() && self.0.shard.batches_len() > LONG
+    }
+
     fn maintain_by(
         &self,
         compact: impl Fn() -> Result<Compaction, VolumeError>,
         go_on: impl Fn() -> bool,
     ) -> Result<Maintained, VolumeError> {
         self.flush()?;
+        // what a crash left of volumes that were deleted
+        self.0.release_all()?;
+        self.0.settle_all()?;
         let compacted = self.compact_by(compact, go_on);
         if compacted.as_ref().is_ok_and(|done| done.is_stopped) {
             return compacted;

@@ -1,9 +1,11 @@
-//! Upkeep of an open pool (maintenance, checks, scrubs), and repair of one that cannot be opened.
+//! Upkeep of an open pool (maintenance, checks, scrubs), repair of one that cannot be opened, and upgrades
+//! to another version of the format.
 
 pub(crate) mod check;
+pub(crate) mod filling;
 pub(crate) mod find_head;
 pub(crate) mod maintain;
 pub(crate) mod noting;
 pub(crate) mod repair;
 pub(crate) mod scrub;
-pub(crate) mod walk;
+pub(crate) mod upgrade;

@@ -19,7 +19,7 @@ use crate::containers::entry::ContainerImage;
 use crate::containers::files::Files;
 use crate::engine::options::Options;
 use crate::error::VolumeError;
-use crate::ids::{Writer, container_name, container_of};
+use crate::ids::{Version, Writer, container_name, container_of};
 use crate::journal::journals::{Found, Journals, kept_name};
 use crate::journal::mark::{self, Mark};
 use crate::pool::head::{is_head_lost, open_head, write_head};
@@ -58,13 +58,14 @@ impl Pool {
             }
             opened => opened?,
         };
-        Repair { folder, pool: head.id, done }.run()
+        Repair { folder, pool: head.id, version: head.version, done }.run()
     }
 }
 
 struct Repair<'a> {
     folder: &'a Arc<dyn Folder>,
     pool: ObjectId,
+    version: Version,
     done: Repaired,
 }
 
@@ -76,15 +77,15 @@ impl Repair<'_> {
             self.done.settled.push(format!("made '{}' anew", mark::NAME));
         }
         let mut mark = Mark::claim(&**self.folder, self.pool)?;
-        let mut replayed = Replayed::default();
+        let mut replayed = Replayed::of_version(self.version, self.folder, self.pool);
         let found = journals.read(&mark, &mut |known| replayed.take(known))?;
         if let Some(problem) = &found.problem {
-            self.keep(&found, mark.writer(), &replayed.containers)?;
+            self.keep(&found, mark.writer(), &replayed.known_containers())?;
             journals.settle_for(&found, &mut mark)?;
             let next = found.next;
             self.done.settled.push(format!("gave up changes from frame {next} on: {problem}"));
         }
-        self.rebuild_footers(&replayed.containers)?;
+        self.rebuild_footers(&replayed.known_containers())?;
         Ok(self.done)
     }
 

@@ -8,11 +8,13 @@ use onefold_container::{ChunkEntry, Directory};
 use crate::containers::entry::MAX_PAGE;
 use crate::containers::located::{Located, Wanted, read_all};
 use crate::engine::parts::Engine;
+use crate::engine::walk::{Step, Walk};
+use crate::error::VolumeError;
 use crate::ids::{Handle, VolumeId, container_name};
 use crate::pool::open::Pool;
 use crate::state::bits::Bits;
+use crate::state::map::pages;
 use crate::state::sparse::Sparse;
-use crate::upkeep::walk::{Step, Walk};
 
 /// Lost pages that are told of.
 const TOLD: usize = 10_000;
@@ -33,6 +35,8 @@ pub struct Scrubbed {
     /// How many pages, some of which nobody may have any more, were not good either. All of them if it
     /// was stopped.
     pub more: u64,
+    /// Why maps could not be read to their end, if so: pages of the rest were not read.
+    pub unread: Option<String>,
     /// Whether it was stopped before its end.
     pub is_stopped: bool,
 }
@@ -75,6 +79,7 @@ impl Pool {
         let mut lost = Lost::default();
         let read = engine.scrub_mapped(&go_on, &mut scrubbed.pages, &mut lost);
         scrubbed.is_stopped = read.and_then(|()| engine.who_has(&go_on, &mut lost)).is_none();
+        scrubbed.unread = lost.unread.take();
         scrubbed.more = lost.more;
         if scrubbed.is_stopped {
             scrubbed.more += lost.pages.len() as u64;
@@ -96,6 +101,8 @@ struct Lost {
     /// Pages that were there, and whose container went meanwhile. Only if a volume has one for all that
     /// it is lost.
     gone: Bits,
+    /// Why maps could not be read to the end, if so.
+    unread: Option<String>,
 }
 
 impl Lost {
@@ -111,6 +118,14 @@ impl Lost {
         let problem = problem();
         let bad = BadPage { container, slot, problem, blocks: Vec::new(), more_blocks: 0 };
         self.pages.insert(page, bad);
+    }
+
+    /// The steps of a walk; none any more where the map cannot be read, which is noted.
+    fn steps(&mut self, steps: Result<Option<Vec<Step>>, VolumeError>) -> Option<Vec<Step>> {
+        steps.unwrap_or_else(|error| {
+            self.unread = Some(with_causes(&error));
+            None
+        })
     }
 
     fn is_empty(&self) -> bool {
@@ -167,10 +182,10 @@ impl Engine {
         }
         let mut mapped = Bits::default();
         let mut walk = Walk::of_volumes();
-        while let Some(steps) = walk.next(self) {
+        while let Some(steps) = lost.steps(walk.next(self)) {
             go_on().then_some(())?;
-            for Step { volume, first_block, segment } in steps {
-                for (block, &page) in (first_block..).zip(segment.pages()) {
+            for Step { volume, first_block, segment, .. } in steps {
+                for (block, page) in (first_block..).zip(pages(&segment)) {
                     // the others came since, and were fingerprinted just now, or are nowhere
                     let was_there = counts.get(page.container()).is_some_and(|n| page.slot() < *n);
                     if was_there {
@@ -190,9 +205,11 @@ impl Engine {
 
     /// Whether a block is a page that is nowhere. One that went since it was found there is not.
     fn is_nowhere(&self, volume: VolumeId, block: u64, page: Handle) -> bool {
-        let state = self.state();
-        let is_it = state.volumes.get(&volume).is_some_and(|one| one.map.get(block) == page);
-        is_it && !state.pages.is_there(page)
+        let now = self.paged(|state| {
+            let Some(one) = state.volumes.get(&volume) else { return Ok(None) };
+            one.map.get(block, &state.pages.nodes).map(Some)
+        });
+        now.is_ok_and(|now| now == Some(page)) && !self.state().pages.is_there(page)
     }
 
     /// Why a page is not there, as far as its container tells.
@@ -242,10 +259,12 @@ impl Engine {
         let mut found = Vec::with_capacity(pages.len());
         let mut there = Vec::with_capacity(pages.len());
         {
-            let state = self.state();
             for (at, &page) in pages.iter().enumerate() {
                 let chunk = expected(directory, page);
-                let located = |chunk| Ok((chunk, state.pages.locate(page).ok_or(NotGood::Gone)?));
+                let located = |chunk| match self.paged(|state| state.pages.locate(page)) {
+                    Ok(located) => Ok((chunk, located.ok_or(NotGood::Gone)?)),
+                    Err(error) => Err(NotGood::Unread(with_causes(&error))),
+                };
                 found.push(chunk.and_then(located).map(|(chunk, located)| {
                     there.push(There { at, chunk, located });
                 }));
@@ -280,15 +299,15 @@ impl Engine {
     fn who_has(&self, go_on: impl Fn() -> bool, lost: &mut Lost) -> Option<()> {
         let mut walk = Walk::of_volumes();
         while !lost.is_empty()
-            && let Some(steps) = walk.next(self)
+            && let Some(steps) = lost.steps(walk.next(self))
         {
             go_on().then_some(())?;
-            for Step { volume, first_block, segment } in steps {
-                for (block, page) in (first_block..).zip(segment.pages()) {
-                    if lost.gone.has(*page) {
-                        lost.add(*page, || GONE.to_owned());
+            for Step { volume, first_block, segment, .. } in steps {
+                for (block, page) in (first_block..).zip(pages(&segment)) {
+                    if lost.gone.has(page) {
+                        lost.add(page, || GONE.to_owned());
                     }
-                    let Some(bad) = lost.pages.get_mut(page) else { continue };
+                    let Some(bad) = lost.pages.get_mut(&page) else { continue };
                     if bad.blocks.len() == TOLD_BLOCKS {
                         bad.more_blocks += 1;
                         continue;

@@ -19,7 +19,13 @@ const BLOCK: u64 = 4096;
 const STRIDE: u64 = 512 * BLOCK;
 
 fn options() -> Options {
-    Options { table_bytes: 16 << 10, container_len: 24_000, ..Options::default() }
+    Options {
+        table_bytes: 16 << 10,
+        container_len: 24_000,
+        node_bytes: 0,
+        least_nodes: 60,
+        ..Options::default()
+    }
 }
 
 /// A block is known by its number; 0 is zeros.
@@ -159,7 +165,7 @@ impl Scene {
     /// What others do between two steps.
     fn between(&self, pool: &Pool, between: Between) {
         self.tell(|told| told.calls += 1);
-        assert_eq!(pool.check(), Vec::<String>::new());
+        expect_sound(pool);
         if self.is_over.load(Ordering::Relaxed) {
             return;
         }
@@ -172,7 +178,7 @@ impl Scene {
             _ => Ok(()),
         };
         self.is_over.store(done.is_err(), Ordering::Relaxed);
-        assert_eq!(pool.check(), Vec::<String>::new());
+        expect_sound(pool);
     }
 
     /// What had nothing to write may succeed without power, and what was written before that failed.
@@ -337,4 +343,11 @@ pub(crate) fn cut_everywhere(seed: u64, states: usize) -> u64 {
         }
     }
     scene.tell(|told| told.calls)
+}
+
+/// Checks a pool, as far as its disk can be read.
+fn expect_sound(pool: &Pool) {
+    let problems = pool.check();
+    let is_crash = |problem: &String| problem.contains("the simulated disk has crashed");
+    assert!(problems.iter().all(is_crash), "{problems:?}");
 }

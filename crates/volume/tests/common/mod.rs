@@ -26,6 +26,8 @@ fn options() -> Options {
         container_len: 24_000,
         commit_len: 1500,
         open_files: 1,
+        node_bytes: 0,
+        least_nodes: 5,
         ..Options::default()
     }
 }

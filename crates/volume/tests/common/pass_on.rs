@@ -23,4 +23,9 @@ macro_rules! pass_on {
             self.inner.remove(name)
         }
     };
+    (@rename) => {
+        fn rename(&self, from: &str, to: &str) -> Result<(), BackendError> {
+            self.inner.rename(from, to)
+        }
+    };
 }

@@ -19,7 +19,13 @@ const BLOCK: u64 = 4096;
 const BLOCKS: u64 = 32;
 
 fn options() -> Options {
-    Options { table_bytes: 16 << 10, container_len: 20_000, ..Options::default() }
+    Options {
+        table_bytes: 16 << 10,
+        container_len: 20_000,
+        node_bytes: 0,
+        least_nodes: 60,
+        ..Options::default()
+    }
 }
 
 /// What one process calls, counted; before one of the calls something else happens.
@@ -99,6 +105,11 @@ impl Folder for Process {
     fn remove(&self, name: &str) -> Result<(), BackendError> {
         self.calls("remove", name);
         self.folder.remove(name)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<(), BackendError> {
+        self.calls("rename", from);
+        self.folder.rename(from, to)
     }
 }
 

@@ -109,7 +109,7 @@ fn a_pool_of_a_later_version_is_refused_by_its_version_and_not_changed() {
     for line in ["list", "check", "scrub", "create --size 1MiB other", "delete disk"] {
         let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
         let refused = lab.run(&format!("volume {word} --pool pool {rest}")).expect(1);
-        refused.says(&["format version 2, this program reads up to 1", "hint: "]);
+        refused.says(&["format version 3, this program reads up to 2", "hint: "]);
     }
     assert_eq!(source::manifest_of(&lab.path("pool")), before);
 }

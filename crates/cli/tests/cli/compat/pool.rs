@@ -10,7 +10,7 @@ use onefold_backend::{Folder, LocalFolder};
 use onefold_block::{BlockDevice, BlockSize, Durability};
 use onefold_fingerprint::Fingerprinter;
 use onefold_testkit::{random, text};
-use onefold_volume::{Codec, Hash, Options, Pool};
+use onefold_volume::{Codec, Hash, Options, Pool, Version};
 
 use super::source::copy;
 use crate::lab::Lab;
@@ -88,7 +88,7 @@ fn manifest_of(pool: &Pool) -> String {
 pub(super) fn make(folder: &Path) {
     let root = folder.join("pool");
     let place = LocalFolder::create(&root).unwrap();
-    Pool::create_with(&place, Hash::Sha3, Codec::Zstd).unwrap();
+    Pool::create_as(&place, Hash::Sha3, Codec::Zstd, Version::Whole).unwrap();
     drop(place);
     let mut models = Models::new();
     for (round, codec) in [Codec::Zstd, Codec::Lz4, Codec::Deflate, Codec::Raw].iter().enumerate() {

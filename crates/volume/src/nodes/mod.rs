@@ -1,0 +1,3 @@
+//! Nodes: blocks of 512 numbers, of which a pool's paged maps and page tables consist.
+
+pub(crate) mod files;
