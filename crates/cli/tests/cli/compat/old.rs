@@ -4,7 +4,9 @@ use std::env;
 use std::fs::{self, File};
 use std::path::PathBuf;
 
+use onefold_backend::LocalFolder;
 use onefold_testkit::{random, skip};
+use onefold_volume::{Codec, Hash, Pool, Version};
 use rustix::process::Signal;
 
 use crate::lab::{Lab, ONEFOLD, number};
@@ -112,6 +114,9 @@ fn the_program_that_froze_the_format_goes_on_from_a_pool_of_this_one() {
     let mut lab = Lab::new();
     // what this program adds to a pool: a reserve, a record of the last acknowledged frame, volumes with
     // other names, or taken back to a snapshot, or brought by a stream
+    let place = LocalFolder::create(lab.path("pool")).unwrap();
+    Pool::create_as(&place, Hash::Blake3, Codec::Zstd, Version::Whole).unwrap();
+    drop(place);
     for name in ["one", "two"] {
         lab.ok(&format!("volume create --pool pool --size {LEN} {name}"));
     }
