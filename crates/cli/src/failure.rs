@@ -96,6 +96,10 @@ const LATER: &str = "a later version of Onefold wrote it: use that version or a 
 const REPAIR: &str = "restore the pool from a backup, or copy its folder and run `onefold volume check \
                       --repair`, which keeps all that is intact; docs/volumes.md says what it gives up";
 
+const NOT_UPGRADED: &str = "`onefold volume check --repair` repairs lost footers, and `onefold volume scrub` \
+                            names the blocks that are lost: write or erase them, or delete the volumes \
+                            that have them; then upgrade";
+
 /// Advice for the user, if there is any.
 fn hint(error: &anyhow::Error) -> Option<String> {
     if let Some(missing) = error.downcast_ref::<NoRepository>() {
@@ -127,6 +131,7 @@ fn hint(error: &anyhow::Error) -> Option<String> {
             | VolumeError::Damaged { .. }
             | VolumeError::HeadMissing { .. },
         ) => return Some(REPAIR.into()),
+        Some(VolumeError::NotUpgraded { .. }) => return Some(NOT_UPGRADED.into()),
         Some(VolumeError::NoPool) => {
             return Some("`onefold volume create` creates a pool with its first volume".into());
         }

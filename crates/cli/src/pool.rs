@@ -7,7 +7,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 use clap::{Args, Command, ValueEnum};
 use onefold_backend::{BackendError, Folder, LocalFolder};
 use onefold_terminal::most_files;
-use onefold_volume::{IndexLayout, Options, Pool, Repaired, VolumeError};
+use onefold_volume::{IndexLayout, Options, Pool, Repaired, Upgraded, VolumeError};
 
 use crate::console::Console;
 use crate::service::control::Asking;
@@ -216,6 +216,14 @@ impl PoolArgs {
     /// Repairs a damaged pool that is not served.
     pub(crate) fn repair(&self) -> Result<Repaired> {
         Pool::repair(&self.folder(false)?).with_context(|| self.place())
+    }
+
+    /// Upgrades a pool that is not served. The versions of its format before and after.
+    pub(crate) fn upgrade(&self, console: &Console) -> Result<(u32, u32)> {
+        let upgraded = Pool::upgrade(&self.folder(false)?, self.working.options());
+        let Upgraded { before, now, warning: found } = upgraded.with_context(|| self.place())?;
+        found.into_iter().for_each(warning(console));
+        Ok((before.code(), now.code()))
     }
 
     /// Opens the pool in `folder`, and warns of damage.

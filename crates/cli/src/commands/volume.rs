@@ -177,8 +177,8 @@ const STATS_HELP: &str = "\
 Examples:
   onefold volume stats --pool /srv/pool
 
-With --json: one document with mapped_bytes, pages, page_bytes, container_bytes, reclaimable_bytes,
-dedup_ratio, total_reduction and memory: the bytes of the table of fingerprints and for how many
+With --json: one document with format_version, mapped_bytes, pages, page_bytes, container_bytes,
+reclaimable_bytes, dedup_ratio, total_reduction and memory: the bytes of the table of fingerprints and for how many
 pages they are (table_bytes, table_capacity), those of maps and tables of pages, how many are in memory
 and may be (node_bytes, resident_node_bytes, most_node_bytes), and since the pool was opened the steps
 that read none of them, those that were read, and those that would not have been with twice the memory
@@ -189,6 +189,20 @@ Examples:
   onefold volume compact --pool /srv/pool
 
 With --json: one document with gave_back_bytes.";
+
+const UPGRADE_HELP: &str = "\
+Earlier programs cannot open the pool afterwards, and there is no way back. Copy the pool's folder first,
+while no process uses it. Volumes, snapshots and clones stay as they are, and share the same pages.
+
+Fails if the pool is served, and if it is damaged. Takes as long as opening the pool and writing a
+checkpoint. If the command is stopped or the power fails, the pool has the one version or the other, and
+the command can be repeated.
+
+Examples:
+  onefold volume upgrade --pool /srv/pool
+
+With --json: one document with format_version and previous_format_version, which are equal if the pool
+had the newest version already.";
 
 /// `volume`, whose actions show only those options for pool operation in their help that affect them.
 /// All of them are accepted, because they are the same wherever a pool is opened.
@@ -228,6 +242,7 @@ enum Action {
     Scrub(Scrub),
     Stats(Stats),
     Compact(Compact),
+    Upgrade(Upgrade),
 }
 
 /// Create an empty volume, and the pool if none exists
@@ -420,6 +435,14 @@ struct Compact {
     pool: PoolArgs,
 }
 
+/// Give the pool the newest version of its format
+#[derive(Debug, Args)]
+#[command(after_help = UPGRADE_HELP)]
+struct Upgrade {
+    #[command(flatten)]
+    pool: PoolArgs,
+}
+
 fn block_size(text: &str) -> Result<BlockSize, String> {
     match size::parse(text)? {
         512 => Ok(BlockSize::B512),
@@ -446,6 +469,7 @@ impl Volume {
             Action::Scrub(scrub) => scrub.run(console),
             Action::Stats(stats) => stats.run(console),
             Action::Compact(compact) => compact.run(console),
+            Action::Upgrade(upgrade) => upgrade.run(console),
         }
     }
 }
@@ -814,6 +838,7 @@ impl Stats {
                 .most_node_bytes
                 .map_or("all".to_owned(), |most| HumanBytes(most).to_string());
             let rows = [
+                ("format version", sums.format_version.to_string()),
                 ("written blocks", HumanBytes(sums.mapped_bytes).to_string()),
                 ("distinct pages", sums.pages.to_string()),
                 ("their stored bytes", HumanBytes(sums.page_bytes).to_string()),
@@ -854,6 +879,28 @@ impl Compact {
         console.notice(format_args!("freed {}", HumanBytes(freed)));
         if console.is_json() {
             document(&Compacted { gave_back_bytes: freed })?;
+        }
+        Ok(Exit::Fine)
+    }
+}
+
+/// The result of an upgrade in JSON.
+#[derive(Serialize)]
+struct UpgradedTo {
+    format_version: u32,
+    previous_format_version: u32,
+}
+
+impl Upgrade {
+    fn run(self, console: &Console) -> Result<Exit> {
+        let (before, now) = self.pool.upgrade(console)?;
+        console.notice(if before == now {
+            format!("the pool has format version {now} already, which is the newest")
+        } else {
+            format!("upgraded the pool from format version {before} to {now}")
+        });
+        if console.is_json() {
+            document(&UpgradedTo { format_version: now, previous_format_version: before })?;
         }
         Ok(Exit::Fine)
     }

@@ -5,7 +5,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use indicatif::HumanBytes;
 use onefold_block::{BlockDevice, BlockSize};
 use onefold_volume::{
-    BadPage, Checked, Codec, Hash, Maintained, Pool, Scrubbed, Statistics, VolumeDetails,
+    BadPage, Checked, Codec, Hash, Maintained, Pool, Scrubbed, Statistics, Version, VolumeDetails,
     VolumeError, VolumeInfo,
 };
 use serde::{Deserialize, Serialize};
@@ -249,6 +249,7 @@ impl From<Scrubbed> for ShownScrub {
 /// Sums over a pool, in JSON.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Sums {
+    pub(crate) format_version: u32,
     pub(crate) mapped_bytes: u64,
     pub(crate) pages: u64,
     pub(crate) page_bytes: u64,
@@ -293,9 +294,10 @@ impl MemoryUse {
     }
 }
 
-impl From<Statistics> for Sums {
-    fn from(one: Statistics) -> Self {
+impl Sums {
+    fn of(version: Version, one: &Statistics) -> Self {
         Self {
+            format_version: version.code(),
             mapped_bytes: one.mapped_bytes,
             pages: one.pages,
             page_bytes: one.page_bytes,
@@ -303,7 +305,7 @@ impl From<Statistics> for Sums {
             reclaimable_bytes: one.reclaimable_bytes,
             dedup_ratio: ratio(one.mapped_blocks, one.pages),
             total_reduction: ratio(one.mapped_bytes, one.container_bytes),
-            memory: MemoryUse::of(&one),
+            memory: MemoryUse::of(one),
         }
     }
 }
@@ -393,7 +395,7 @@ impl Request {
             Self::Scrub => return scrub(pool, offers),
             Self::Stats => {
                 pool.settle()?;
-                return Ok(Answer::Sums(pool.statistics().into()));
+                return Ok(Answer::Sums(Sums::of(pool.version(), &pool.statistics())));
             }
             Self::Compact => return compact(pool, offers),
         }

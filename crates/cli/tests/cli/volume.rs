@@ -4,7 +4,9 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
+use onefold_backend::LocalFolder;
 use onefold_testkit::{qemu_io_patterns, random, skip};
+use onefold_volume::{Codec, Hash, Pool, Version};
 use rustix::process::Signal;
 
 use crate::lab::{Lab, Ran, number};
@@ -56,6 +58,43 @@ fn volumes_are_made_listed_kept_and_deleted() {
     lab.write("letters/letter", "dear");
     lab.run("volume create --pool letters --size 1MiB a").expect(10);
     assert_eq!(fs::read_dir(lab.path("letters")).unwrap().count(), 1);
+}
+
+#[test]
+fn a_pool_is_upgraded_where_nobody_serves_it_and_nothing_is_damaged() {
+    let lab = Lab::new();
+    let folder = LocalFolder::create(&lab.path("pool")).unwrap();
+    Pool::create_as(&folder, Hash::Blake3, Codec::Zstd, Version::Whole).unwrap();
+    lab.run("volume upgrade --pool none").expect(10).says(&["there is no pool"]);
+    lab.ok("volume create --pool pool --size 1MiB disk");
+    let content = random(1, 100 * BLOCK);
+    {
+        let mut served = Served::start(&lab);
+        let mut client = served.client("disk");
+        client.write(0, &content).unwrap();
+        client.flush().unwrap();
+        lab.run("volume upgrade --pool pool").expect(11).says(&["in use", "end `onefold serve`"]);
+        assert_eq!(served.signal(Signal::TERM), 0);
+    }
+    let version = || number(&lab.ok("volume stats --pool pool --json").json(), "format_version");
+    assert_eq!(version(), 1);
+    let container = lab.path("pool/container-00000001");
+    let kept = fs::read(&container).unwrap();
+    fs::remove_file(&container).unwrap();
+    let refused = lab.run("volume upgrade --pool pool").expect(1);
+    refused.says(&["container-00000001", "was not upgraded", "volume scrub"]);
+    assert_eq!(version(), 1);
+    fs::write(&container, kept).unwrap();
+    let done = lab.ok("volume upgrade --pool pool");
+    assert!(done.stderr.contains("from format version 1 to 2"), "{}", done.stderr);
+    assert_eq!(version(), 2);
+    let again = lab.ok("volume upgrade --pool pool --json").json();
+    let versions = ["format_version", "previous_format_version"].map(|name| number(&again, name));
+    assert_eq!(versions, [2, 2]);
+    let served = Served::start(&lab);
+    let mut found = vec![0; content.len()];
+    served.client("disk").read(0, &mut found).unwrap();
+    assert!(found == content);
 }
 
 #[test]

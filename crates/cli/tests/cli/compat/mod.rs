@@ -45,6 +45,14 @@ fn what_is_frozen_is_read_as_it_was_meant_and_goes_on_to_be_used() {
     }
 }
 
+#[test]
+fn a_pool_that_is_frozen_is_upgraded_with_all_that_is_in_it() {
+    for folder in frozen() {
+        println!("{}", folder.display());
+        pool::expect_upgradable(&folder);
+    }
+}
+
 /// With `ONEFOLD_COMPAT` the fixtures are made there, to be kept.
 #[test]
 fn a_fixture_that_is_made_now_is_read_as_it_was_meant_and_goes_on_to_be_used() {

@@ -2,13 +2,14 @@
 
 use std::env;
 use std::fs::{self, File};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use onefold_backend::LocalFolder;
 use onefold_testkit::{random, skip};
 use onefold_volume::{Codec, Hash, Pool, Version};
 use rustix::process::Signal;
 
+use super::source::{copy, manifest_of};
 use crate::lab::{Lab, ONEFOLD, number};
 use crate::served::Served;
 
@@ -28,6 +29,26 @@ fn the_program_that_froze_the_format_goes_on_from_what_this_one_wrote() {
     let (folder, root) = (lab.path().join("made"), lab.path().join("source"));
     super::make(&folder, &root);
     super::expect_usable(&folder, &program);
+}
+
+#[test]
+fn the_program_that_froze_the_format_refuses_a_pool_that_was_upgraded_and_leaves_it_alone() {
+    let Some(program) = old_program() else { return };
+    let mut lab = Lab::new();
+    let compat = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../compat/v1/pool");
+    copy(&compat, &lab.path("pool"));
+    lab.program = program.clone();
+    lab.ok("volume list --pool pool");
+    lab.program = ONEFOLD.into();
+    lab.ok("volume upgrade --pool pool");
+    let before = manifest_of(&lab.path("pool"));
+    lab.program = program;
+    for line in ["list", "check", "check --repair", "create --size 1MiB other", "delete disk"] {
+        let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
+        let refused = lab.run(&format!("volume {word} --pool pool {rest}")).expect(1);
+        refused.says(&["format version 2", "up to 1"]);
+    }
+    assert_eq!(manifest_of(&lab.path("pool")), before);
 }
 
 #[test]
@@ -114,7 +135,7 @@ fn the_program_that_froze_the_format_goes_on_from_a_pool_of_this_one() {
     let mut lab = Lab::new();
     // what this program adds to a pool: a reserve, a record of the last acknowledged frame, volumes with
     // other names, or taken back to a snapshot, or brought by a stream
-    let place = LocalFolder::create(lab.path("pool")).unwrap();
+    let place = LocalFolder::create(&lab.path("pool")).unwrap();
     Pool::create_as(&place, Hash::Blake3, Codec::Zstd, Version::Whole).unwrap();
     drop(place);
     for name in ["one", "two"] {

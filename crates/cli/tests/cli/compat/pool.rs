@@ -166,13 +166,19 @@ fn expect_every_kind(root: &Path) {
     assert!(sealed.len() >= 2 && open.len() == 1, "{sealed:?}, {open:?}");
 }
 
+/// A lab with a copy of the pool in `folder`.
+fn lab_with(folder: &Path) -> Lab {
+    let lab = Lab::new();
+    copy(&folder.join("pool"), &lab.path("pool"));
+    lab
+}
+
 /// The pool in `folder` opens, has nothing wrong with it and every byte of its volumes, and goes on to be
 /// written, and compacted and checked by `program`.
 pub(super) fn expect_usable(folder: &Path, program: &Path) {
-    let mut lab = Lab::new();
+    let mut lab = lab_with(folder);
     lab.program = program.into();
     let root = lab.path("pool");
-    copy(&folder.join("pool"), &root);
     let expected = fs::read_to_string(folder.join("volumes")).unwrap();
     assert_eq!(manifest_of(&opened(&root, options())), expected);
     let clean = |count: u64| {
@@ -211,4 +217,32 @@ pub(super) fn expect_usable(folder: &Path, program: &Path) {
     }
     lab.ok("volume compact --pool pool");
     clean(128);
+}
+
+/// The pool in `folder` has every byte of its volumes after an upgrade, and they share what they shared.
+pub(super) fn expect_upgradable(folder: &Path) {
+    let lab = lab_with(folder);
+    let told = || {
+        let names = ["disk", "small", "monday", "again", "größer"];
+        let stats = ["mapped_bytes", "pages", "page_bytes", "container_bytes"];
+        let sums = lab.ok("volume stats --pool pool --json").json();
+        let infos =
+            names.map(|name| lab.ok(&format!("volume info --pool pool --json {name}")).json());
+        (stats.map(|name| sums[name].clone()), infos, sums["format_version"].clone())
+    };
+    // what a crash left goes with an opening
+    drop(opened(&lab.path("pool"), options()));
+    let (sums, infos, version) = told();
+    let done = lab.ok("volume upgrade --pool pool --json").json();
+    assert_eq!(done["previous_format_version"], version);
+    let expected = serde_json::json!({ "format_version": 2, "previous_format_version": version });
+    assert_eq!(done, expected);
+    assert_eq!(told(), (sums, infos, 2.into()));
+    let again = lab.ok("volume upgrade --pool pool");
+    assert!(again.stderr.contains("format version 2 already"), "{}", again.stderr);
+    let expected = fs::read_to_string(folder.join("volumes")).unwrap();
+    assert_eq!(manifest_of(&opened(&lab.path("pool"), options())), expected);
+    assert!(lab.ok("volume check --pool pool").stdout.contains("no problems"));
+    let scrubbed = lab.ok("volume scrub --pool pool --json").json();
+    assert_eq!(scrubbed["bad"], serde_json::json!([]));
 }
