@@ -34,6 +34,10 @@ pub(crate) struct Recovered {
     pub(crate) damage: Vec<VolumeError>,
 }
 
+/// A container of a paged pool with so many pages gets its footer, however short they are: what is known
+/// of all pages of one container is in memory at a time, about a hundred bytes a page.
+const PAGED_MOST_PAGES: usize = 1 << 15;
+
 /// What an error of records is said of.
 const CHECKPOINT: &str = "the checkpoint";
 
@@ -86,6 +90,9 @@ pub(crate) fn recover(
     let Replayed { volumes, containers, next_volume, next_container, bytes, pages, dying, .. } =
         replayed;
     let mut appender = Appender::new(files, Envelope::plain(shard.id()), container_len);
+    if keeps_pages {
+        appender.most_pages = PAGED_MOST_PAGES;
+    }
     let mut pages = pages;
     let mut damage = Vec::new();
     let mut waiting = Waiting::default();
