@@ -58,6 +58,9 @@ impl Engine {
         };
         let failed = |error| self.shard.checkpoint_failed(bytes, error);
         let stored = image.store(paging).map_err(failed)?;
+        if !fault!(NodesUnsynced) {
+            paging.files.sync().map_err(|error| failed(self.shard.stop_at("nodes", error)))?;
+        }
         fault!(NodesRemovedEarly => paging.files.retain(&paging.files_of(image.addresses()))?);
         image.write(paging, checkpoint).map_err(failed)?;
         self.counters.journal_bytes.fetch_sub(before, Ordering::Relaxed);

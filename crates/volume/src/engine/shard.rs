@@ -120,6 +120,12 @@ impl OwnShard {
         error.into()
     }
 
+    /// The same where the sync was one of several files.
+    pub(super) fn stop_at(&self, objects: &str, error: VolumeError) -> VolumeError {
+        let _ = self.stopped.set(format!("{objects} could not be synced: {}", told(&error)));
+        error
+    }
+
     /// Takes no more changes after an error that is for good.
     fn noted(&self, error: VolumeError) -> VolumeError {
         let why = match &error {

@@ -104,8 +104,8 @@ impl PagedImage {
         }
     }
 
-    /// Stores the nodes that were changed, and copies those of files of which little is needed. All of
-    /// them are durable when this returns.
+    /// Stores the nodes that were changed, and copies those of files of which little is needed. They are not
+    /// durable before their files are synced.
     pub(crate) fn store(&mut self, paging: &Paging) -> Result<StoredNodes, VolumeError> {
         self.number();
         let dirty = std::mem::take(&mut self.dirty);
@@ -114,9 +114,6 @@ impl PagedImage {
             self.nodes.put(taken.id, *address);
         }
         let copied = self.copy(paging)?;
-        if !fault!(NodesUnsynced) {
-            paging.files.sync()?;
-        }
         Ok(StoredNodes { dirty: dirty.into_iter().zip(addresses).collect(), copied })
     }
 
