@@ -182,7 +182,13 @@ fn open(disk: &Disk) -> Pool {
 }
 
 fn open_in(folder: Arc<dyn Folder>) -> Pool {
-    let options = Options { table_bytes: 4 << 20, container_len: 1 << 20, ..Options::default() };
+    let options = Options {
+        table_bytes: 4 << 20,
+        container_len: 1 << 20,
+        node_bytes: 0,
+        least_nodes: 60,
+        ..Options::default()
+    };
     let (pool, damage) = Pool::open(folder, options).unwrap();
     assert!(damage.is_empty(), "{damage:?}");
     pool

@@ -136,7 +136,11 @@ impl Engine {
             if taken.is_empty() {
                 return Ok(());
             }
-            let stored = paging.store(&taken)?;
+            let stored = match paging.store(&taken) {
+                // a pool on a full disk takes more memory rather than fail to make room
+                Err(error) if error.is_full() => return Ok(()),
+                stored => stored?,
+            };
             let mut state = self.state();
             for (one, address) in taken.iter().zip(stored) {
                 state.pages.nodes.note_stored(one, address);

@@ -95,7 +95,11 @@ impl Paging {
             if taken.is_empty() {
                 return Ok(());
             }
-            let stored = self.store(&taken)?;
+            let stored = match self.store(&taken) {
+                // a pool on a full disk is opened in more memory
+                Err(error) if error.is_full() => return Ok(()),
+                stored => stored?,
+            };
             taken.iter().zip(stored).for_each(|(one, address)| nodes.note_stored(one, address));
         }
     }
