@@ -136,7 +136,13 @@ mod tests {
         }
         let folder = tempfile::tempdir().unwrap();
         let drawn = |seed| {
-            let mut fio = over_nbd("nbd+unix:///none?socket=none", 1, 50, seed, &folder.path().join("report"));
+            let mut fio = over_nbd(
+                "nbd+unix:///none?socket=none",
+                1,
+                50,
+                seed,
+                &folder.path().join("report"),
+            );
             // no server: what would be asked for goes to a log
             fio.args([
                 "--ioengine=null",
