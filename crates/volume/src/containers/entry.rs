@@ -9,7 +9,7 @@ use onefold_seal::Check;
 /// as it is.
 pub(crate) const MAX_PAGE: u32 = BlockSize::B4096.bytes();
 
-/// A container with so many pages gets its footer, however short they are.
+/// The most pages of a container: it gets its footer then, however short they are.
 pub(crate) const MOST_PAGES: u32 = 1 << 19;
 
 /// A page in a container.

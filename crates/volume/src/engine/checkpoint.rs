@@ -5,13 +5,26 @@
 
 use std::sync::atomic::Ordering;
 
+use crate::containers::append::Appender;
 use crate::engine::parts::Engine;
 use crate::error::VolumeError;
+use crate::journal::metadata::Checkpoint;
 use crate::recovery::image::Image;
 use crate::recovery::paged::PagedImage;
 use crate::seeded::fault;
+use crate::state::State;
 use crate::state::paging::Paging;
 use crate::sync::maintenance::Maintaining;
+
+/// A checkpoint that is to be written, and what it is to tell of.
+struct Begun<'a, I> {
+    image: I,
+    checkpoint: Box<dyn Checkpoint + 'a>,
+    /// Of the batches that it takes the place of.
+    bytes: u64,
+    /// What the counter of these said.
+    before: u64,
+}
 
 impl Engine {
     /// Writes a checkpoint, which takes the place of the batches before it.
@@ -37,25 +50,34 @@ impl Engine {
         }
     }
 
+    /// Takes an image of the pool between two batches, and begins the checkpoint that is to tell of it.
+    /// `None` if there was no batch since the last one.
+    fn begin_checkpoint<I>(
+        &self,
+        image: impl FnOnce(&State, &Appender) -> I,
+    ) -> Result<Option<Begun<'_, I>>, VolumeError> {
+        let mut batches = self.shard.batches();
+        self.shard.ensure_running()?;
+        // The image is how the pool is when all that waits is there.
+        let (image, bodies, files) = {
+            let appender = self.appender();
+            let mut state = self.state();
+            let mut bodies = state.waiting.take();
+            fault!(WaitingLost => bodies.clear());
+            (image(&state, &appender), bodies, state.pages.take_unsynced())
+        };
+        self.write(&mut batches, bodies, &files)?;
+        let Some(checkpoint) = self.shard.begin_checkpoint(&batches)? else { return Ok(None) };
+        let bytes = std::mem::take(&mut batches.bytes);
+        let before = self.counters.journal_bytes.load(Ordering::Relaxed);
+        Ok(Some(Begun { image, checkpoint, bytes, before }))
+    }
+
     /// Writes where the nodes of the pool are, and the nodes that were changed.
     fn write_paged(&self, paging: &Paging) -> Result<(), VolumeError> {
         let _storing = paging.storing();
-        let (mut image, checkpoint, bytes, before) = {
-            let mut batches = self.shard.batches();
-            self.shard.ensure_running()?;
-            // The image is how the pool is when all that waits is there.
-            let (image, bodies, files) = {
-                let appender = self.appender();
-                let mut state = self.state();
-                let mut bodies = state.waiting.take();
-                fault!(WaitingLost => bodies.clear());
-                (PagedImage::of(&state, &appender), bodies, state.pages.take_unsynced())
-            };
-            self.write(&mut batches, bodies, &files)?;
-            let Some(checkpoint) = self.shard.begin_checkpoint(&batches)? else { return Ok(()) };
-            let bytes = std::mem::take(&mut batches.bytes);
-            (image, checkpoint, bytes, self.counters.journal_bytes.load(Ordering::Relaxed))
-        };
+        let Some(begun) = self.begin_checkpoint(PagedImage::of)? else { return Ok(()) };
+        let Begun { mut image, checkpoint, bytes, before } = begun;
         let failed = |error| self.shard.checkpoint_failed(bytes, error);
         let stored = image.store(paging).map_err(failed)?;
         if !fault!(NodesUnsynced) {
@@ -75,22 +97,8 @@ impl Engine {
 
     /// Writes all of the pool.
     fn write_whole(&self) -> Result<(), VolumeError> {
-        let (image, checkpoint, bytes, before) = {
-            let mut batches = self.shard.batches();
-            self.shard.ensure_running()?;
-            // The image is how the pool is when all that waits is there.
-            let (image, bodies, files) = {
-                let appender = self.appender();
-                let mut state = self.state();
-                let mut bodies = state.waiting.take();
-                fault!(WaitingLost => bodies.clear());
-                (Image::of(&state, &appender), bodies, state.pages.take_unsynced())
-            };
-            self.write(&mut batches, bodies, &files)?;
-            let Some(checkpoint) = self.shard.begin_checkpoint(&batches)? else { return Ok(()) };
-            let bytes = std::mem::take(&mut batches.bytes);
-            (image, checkpoint, bytes, self.counters.journal_bytes.load(Ordering::Relaxed))
-        };
+        let Some(begun) = self.begin_checkpoint(Image::of)? else { return Ok(()) };
+        let Begun { image, checkpoint, bytes, before } = begun;
         image.write(checkpoint).map_err(|error| self.shard.checkpoint_failed(bytes, error))?;
         self.counters.journal_bytes.fetch_sub(before, Ordering::Relaxed);
         Ok(())

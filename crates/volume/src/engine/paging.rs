@@ -17,7 +17,7 @@ const TOGETHER: usize = 1024;
 /// Once there is no room for a node, it is made for this share of all that may be in memory.
 const ROOM: usize = 64;
 
-/// For each node that may be in memory so many references may be pending: an eighth of its bytes.
+/// References that may be pending for each node that memory may hold: they take an eighth of its bytes.
 const PENDING: usize = 64;
 
 impl Engine {
@@ -78,7 +78,7 @@ impl Engine {
         unreachable!("it does not end but by what it returns")
     }
 
-    /// Brings in nodes that are stored, for a step that missed some so many times before. It makes room
+    /// Brings in nodes that are stored, for a step that missed nodes `misses` times before. It makes room
     /// for them first, unless the step has missed many: it may need more than there is room for, which
     /// the next one makes again.
     pub(crate) fn bring_again(&self, nodes: &[NodeId], misses: u32) -> Result<(), VolumeError> {

@@ -12,7 +12,7 @@ use crate::state::map::Map;
 use crate::state::nodes::NodeId;
 use crate::state::pages::Pages;
 
-/// Segments that are taken at a time. Who writes to one of them meanwhile copies it.
+/// Segments that are taken at a time. A thread that writes to one of them meanwhile copies it.
 const TAKEN: usize = 256;
 
 /// Each volume that is there all the while is walked whole, and so is one that is made meanwhile,

@@ -38,7 +38,7 @@ impl Shard {
 /// What a shard tells whoever takes it over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Known<'a> {
-    /// Who takes the shard over, if that is known before anything else is told.
+    /// The writer that takes the shard over. It is told first, or not at all.
     Writer(Writer),
     /// What follows takes the place of all that was told.
     Anew,

@@ -18,7 +18,7 @@ use crate::state::nodes::NodeId;
 use crate::state::volume::VolumeState;
 
 /// Bodies of a checkpoint's frames are about as long.
-pub(super) const BODY: usize = 1 << 20;
+const BODY: usize = 1 << 20;
 
 /// How a pool was at one moment.
 pub(crate) struct Image {
@@ -99,22 +99,27 @@ impl Image {
     }
 
     /// Lets `checkpoint` say so; durable when this returns.
-    pub(crate) fn write(
-        &self,
-        mut checkpoint: Box<dyn Checkpoint + '_>,
-    ) -> Result<(), VolumeError> {
-        let mut body = Vec::with_capacity(BODY);
-        self.records(|record| {
-            record.encode(&mut body);
-            if body.len() >= BODY {
-                checkpoint.put(&body)?;
-                body.clear();
-            }
-            Ok::<_, VolumeError>(())
-        })?;
-        if !body.is_empty() {
-            checkpoint.put(&body)?;
-        }
-        checkpoint.finish()
+    pub(crate) fn write(&self, checkpoint: Box<dyn Checkpoint + '_>) -> Result<(), VolumeError> {
+        write_records(checkpoint, |put| self.records(put))
     }
+}
+
+/// Lets `checkpoint` say what `records` puts; durable when this returns.
+pub(super) fn write_records(
+    mut checkpoint: Box<dyn Checkpoint + '_>,
+    records: impl FnOnce(&mut dyn FnMut(Record) -> Result<(), VolumeError>) -> Result<(), VolumeError>,
+) -> Result<(), VolumeError> {
+    let mut body = Vec::with_capacity(BODY);
+    records(&mut |record| {
+        record.encode(&mut body);
+        if body.len() >= BODY {
+            checkpoint.put(&body)?;
+            body.clear();
+        }
+        Ok(())
+    })?;
+    if !body.is_empty() {
+        checkpoint.put(&body)?;
+    }
+    checkpoint.finish()
 }

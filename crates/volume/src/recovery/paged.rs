@@ -10,7 +10,7 @@ use crate::ids::{Handle, VolumeId};
 use crate::journal::metadata::Checkpoint;
 use crate::journal::record::{Record, StoredNode, TableRecord};
 use crate::nodes::files::{Node, NodeAddress, NodeFile};
-use crate::recovery::image::BODY;
+use crate::recovery::image::write_records;
 use crate::seeded::fault;
 use crate::state::State;
 use crate::state::map::Map;
@@ -163,21 +163,9 @@ impl PagedImage {
     pub(crate) fn write(
         &self,
         paging: &Paging,
-        mut checkpoint: Box<dyn Checkpoint + '_>,
+        checkpoint: Box<dyn Checkpoint + '_>,
     ) -> Result<(), VolumeError> {
-        let mut body = Vec::with_capacity(BODY);
-        self.records(paging, |record| {
-            record.encode(&mut body);
-            if body.len() >= BODY {
-                checkpoint.put(&body)?;
-                body.clear();
-            }
-            Ok::<_, VolumeError>(())
-        })?;
-        if !body.is_empty() {
-            checkpoint.put(&body)?;
-        }
-        checkpoint.finish()
+        write_records(checkpoint, |put| self.records(paging, put))
     }
 
     /// Gives each record of the checkpoint to `put`.
