@@ -189,6 +189,35 @@ fn a_damaged_page_is_lost_alone_and_named() {
 }
 
 #[test]
+fn each_damaged_node_is_told() {
+    let (_directory, root, folder) = local();
+    let (pool, _) = pool_of(&folder, 30);
+    pool.checkpoint().unwrap();
+    drop(pool);
+    let name = "nodes-0000000000000001-0000000000000001";
+    let len = std::fs::metadata(root.join(name)).unwrap().len();
+    let mut unread = 0;
+    // a byte of each node behind the header
+    for at in (4096..len).step_by(4112) {
+        flip_bit(&root.join(name), at);
+        match Pool::open(Arc::clone(&folder), options()) {
+            // the nodes of the open container are read at once
+            Err(error) => assert!(error.to_string().contains("nodes-"), "{error}"),
+            Ok((pool, _)) => {
+                let scrubbed = pool.scrub();
+                unread += u32::from(scrubbed.unread.is_some_and(|why| why.contains("nodes-")));
+                let checked = pool.check();
+                let is_told = checked.iter().any(|problem| problem.contains("nodes-"));
+                assert!(is_told || !scrubbed.bad.is_empty(), "{at}: {checked:?}");
+            }
+        }
+        flip_bit(&root.join(name), at);
+    }
+    assert_eq!(unread, 1, "the volume has one segment");
+    drop(open_sound(&folder));
+}
+
+#[test]
 fn a_container_without_a_footer_costs_its_own_pages() {
     let (_directory, root, folder) = local();
     let (pool, bytes) = pool_of_version(Version::Whole, &folder, 30);

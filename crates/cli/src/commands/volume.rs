@@ -169,8 +169,8 @@ that volumes used when it began and still use when it reaches them.
 Examples:
   onefold volume scrub --pool /srv/pool
 
-With --json: one document with pages, bad (at most 10,000 lost pages) and more (the number of further
-lost pages). Each bad page has container, slot, problem, blocks (at most 100 that map to it) and
+With --json: one document with pages, bad (at most 10,000 lost pages), more (the number of further
+lost pages) and unread (why maps could not be read to their end, so that pages were left out, or null). Each bad page has container, slot, problem, blocks (at most 100 that map to it) and
 more_blocks (the number of further blocks).";
 
 const STATS_HELP: &str = "\
@@ -766,13 +766,16 @@ impl Scrub {
             Answer::Scrubbed(found) => found,
             other => return Err(strange(&other)),
         };
-        let is_good = found.bad.is_empty() && found.more == 0;
+        let is_good = found.bad.is_empty() && found.more == 0 && found.unread.is_none();
         let exit = if is_good { Exit::Fine } else { Exit::Fatal };
         let mut output = Output::new();
         if console.is_json() {
             output.json_document(&found)?;
         } else {
             lost_lines(&found.bad).iter().try_for_each(|line| output.line(line))?;
+            if let Some(why) = &found.unread {
+                output.line(format!("pages of other blocks were not read: {why}"))?;
+            }
             let (good, bad) = (found.pages, found.bad.len() as u64 + found.more);
             let good = count(good, "page is as it was written", "pages are as they were written");
             output.line(format!("{good}, {}", count(bad, "is not", "are not")))?;

@@ -215,6 +215,8 @@ pub(crate) struct ShownScrub {
     pub(crate) pages: u64,
     pub(crate) bad: Vec<ShownPage>,
     pub(crate) more: u64,
+    /// Why maps could not be read to their end, if so.
+    pub(crate) unread: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -233,7 +235,7 @@ pub(crate) struct ShownBlock {
 }
 
 impl From<Scrubbed> for ShownScrub {
-    fn from(Scrubbed { pages, bad, more, .. }: Scrubbed) -> Self {
+    fn from(Scrubbed { pages, bad, more, unread, .. }: Scrubbed) -> Self {
         let block = |(volume, block)| ShownBlock { volume, block };
         let page = |one: BadPage| ShownPage {
             container: one.container,
@@ -242,7 +244,7 @@ impl From<Scrubbed> for ShownScrub {
             blocks: one.blocks.into_iter().map(block).collect(),
             more_blocks: one.more_blocks,
         };
-        Self { pages, bad: bad.into_iter().map(page).collect(), more }
+        Self { pages, bad: bad.into_iter().map(page).collect(), more, unread }
     }
 }
 
