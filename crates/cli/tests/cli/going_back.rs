@@ -111,10 +111,13 @@ fn a_memory_that_cannot_be_had_stops_nothing_and_is_complained_of() {
     lab.ok("snapshots --repo repo").says(&["warning:", "not remembered"]);
     fs::remove_file(lab.path("state")).unwrap();
     lab.ok("snapshots --repo repo");
-    let folder = fs::read_dir(lab.path("state")).unwrap().next().unwrap().unwrap().path();
-    for name in ["seen-1", "seen-2"] {
-        fs::write(folder.join(name), "what no client wrote").unwrap();
+    // Those of the repository and of its location.
+    let memories = fs::read_dir(lab.path("state")).unwrap().map(|entry| entry.unwrap().path());
+    for memory in memories {
+        for name in ["seen-1", "seen-2"] {
+            fs::write(memory.join(name), "what no client wrote").unwrap();
+        }
     }
-    lab.ok("snapshots --repo repo").says(&["warning:", "started again"]);
+    lab.ok("snapshots --repo repo").says(&["warning:", "is started again", "is begun anew"]);
     assert!(lab.ok("snapshots --repo repo").stderr.is_empty());
 }
