@@ -31,6 +31,7 @@ mod name;
 mod objects;
 mod overlay;
 mod pages;
+pub mod rados;
 #[cfg(feature = "s3")]
 mod remote;
 mod retrying;

@@ -53,6 +53,9 @@ pub(crate) struct WorkingArgs {
     quota: Option<usize>,
 }
 
+/// What a server takes that serves an empty pool, requests included.
+const PROGRAM_BYTES: usize = 40 << 20;
+
 /// A layout of the table.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Layout {
@@ -76,10 +79,11 @@ impl WorkingArgs {
         self.index_memory.unwrap_or(self.memory / 4)
     }
 
-    /// Two thirds of what the table of fingerprints leaves: the rest is for containers, requests, and
-    /// records that wait.
+    /// Two thirds of what the table of fingerprints and the program itself leave: the rest is for what
+    /// a node takes besides its numbers, and for records that wait. At least a sixteenth of the memory.
     fn node_bytes(&self) -> u64 {
-        (self.memory.saturating_sub(self.table_bytes()) / 3 * 2) as u64
+        let rest = self.memory.saturating_sub(self.table_bytes()).saturating_sub(PROGRAM_BYTES);
+        (rest / 3 * 2).max(self.memory / 16) as u64
     }
 
     fn options(&self) -> Options {
