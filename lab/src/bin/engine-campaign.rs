@@ -6,11 +6,13 @@
 
 use std::env;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use onefold_bench::{Header, Record, command_line};
-use onefold_lab::engine::{Plan, Results, find_openssl, measure_engine, notes, plot};
+use onefold_lab::engine::{
+    Plan, Results, find_openssl, measure_beyond, measure_engine, notes, plot,
+};
 use onefold_lab::{Argument, mounted};
 
 fn main() -> Result<()> {
@@ -23,6 +25,7 @@ fn main() -> Result<()> {
         has_openssl: true,
     };
     let (mut out, mut directory, mut plotted) = (PathBuf::new(), PathBuf::new(), None);
+    let mut is_beyond = false;
     for argument in Argument::all()? {
         match argument.name.as_str() {
             "--out" => out = argument.value.into(),
@@ -32,12 +35,16 @@ fn main() -> Result<()> {
             "--operations" => plan.operations = argument.number()?.max(1),
             "--rounds" => plan.rounds = argument.number()?.max(1) as u32,
             "--depth" => plan.depth = argument.number()?.max(2) as usize,
+            "--beyond" => is_beyond = argument.number()? > 0,
             "--seconds" => plan.seconds = argument.number()?.max(1) as f64,
             _ => return Err(argument.unknown()),
         }
     }
     ensure!(!out.as_os_str().is_empty(), "--out is needed: the record to write");
     ensure!(!directory.as_os_str().is_empty(), "--dir is needed: where pools may be made");
+    if is_beyond {
+        return beyond(&plan, &directory, &out);
+    }
     let openssl = find_openssl();
     plan.has_openssl = openssl.is_ok();
     if let Err(error) = &openssl {
@@ -62,6 +69,26 @@ fn main() -> Result<()> {
         fs::write(&path, plot(&results)).with_context(|| path.display().to_string())?;
     }
     Record { header, results }.write(&out)
+}
+
+/// Measures pools that do not fit their memory, and writes the record.
+fn beyond(plan: &Plan, directory: &Path, out: &Path) -> Result<()> {
+    let results =
+        measure_beyond(plan, &directory.join("onefold-engine"), |line| println!("{line}"))?;
+    for one in &results {
+        println!(
+            "{:?}: against format 1 {:.2?}, known and found {:?}, nodes hit and missed {:?}",
+            one.setting, one.against_whole, one.known_and_found, one.node_hits_and_misses
+        );
+    }
+    let command = command_line("cargo lab campaign engine", env::args().skip(1));
+    let mut header = Header::here(out, command, "containers and nodes in the kernel's cache")?;
+    header.notes = vec![
+        "one thread, kept to one CPU; pages are made just before each call, off the clock".into(),
+        "nodes and containers that the pool does not hold are read from the kernel's cache".into(),
+    ];
+    header.notes.extend(mounted(directory).map(|medium| format!("pools are on {medium}")));
+    Record { header, results }.write(out)
 }
 
 fn tell(results: &Results) {

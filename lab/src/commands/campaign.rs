@@ -60,7 +60,7 @@ enum Command {
     /// Measure a pool of volumes without NBD, beside fingerprints and compression alone
     Engine {
         /// `--dir DIR --out RECORD [--plot SVG] [--known N] [--operations N] [--rounds N]
-        /// [--depth N]`
+        /// [--depth N]`; with `--beyond 1` pools that do not fit their memory beside one that does
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },

@@ -8,6 +8,7 @@
 //! one of samples that lie close to each other.
 
 mod alone;
+mod beyond;
 mod page;
 mod plot;
 mod pool;
@@ -19,9 +20,11 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 use onefold_fingerprint::Fingerprinter;
 use onefold_index::Table;
+use onefold_volume::Version;
 use serde::{Deserialize, Serialize};
 
 pub use alone::find_openssl;
+pub use beyond::{Beyond, Setting, measure_beyond};
 use onefold_bench::{Pin, last_cpus};
 use page::PAGE;
 pub use plot::plot;
@@ -218,7 +221,7 @@ pub fn measure_engine(
     let cpus = cpus.try_into().ok();
     let _pin = Pin::to(1)?;
     remove(directory)?;
-    let mut pool = Measured::fill(directory, plan.known)?;
+    let mut pool = Measured::fill(directory, plan.known, Version::Paged)?;
     let (container_bytes, kept) = pool.sizes();
     told(format!("{kept} pages in {} MB of containers", container_bytes / 1_000_000));
     let tables = Tables::new(&pool)?;

@@ -10,7 +10,7 @@ use onefold_block::{BlockDevice, BlockSize, Durability};
 use onefold_container::Codec;
 use onefold_fingerprint::Fingerprinter;
 use onefold_index::{ChainedTable, Inserted, Table};
-use onefold_volume::{Hash, Options, Pool, Volume};
+use onefold_volume::{Hash, Options, Pool, Statistics, Version, Volume};
 
 use super::page::{Batch, HALVES, PAGE, PATTERNS, fill, refill};
 use super::together;
@@ -20,7 +20,7 @@ const VOLUME: &str = "measured";
 /// Writes that prepare something are done so many at a time.
 const PREPARED: usize = 256;
 /// Bytes of a table for each entry, rounded up, and what one has at least.
-const ENTRY_BYTES: f64 = 66.2;
+pub(super) const ENTRY_BYTES: f64 = 66.2;
 const LEAST_BYTES: usize = 8 << 10;
 /// A full table has this share of its entries in use: more than 99 of 100, as in StreamDedup's
 /// figure 11.
@@ -85,14 +85,17 @@ fn top_up(table: &dyn Table, share: f64) {
     }
 }
 
-fn open(directory: &Path, compresses: bool) -> Result<Pool> {
-    let folder: Arc<dyn Folder> = Arc::new(LocalFolder::create(directory)?);
-    // the tables to be measured come later
-    let options = Options {
+/// Options of a pool whose table comes later.
+fn options(compresses: bool) -> Options {
+    Options {
         codec: Some(if compresses { Codec::Zstd } else { Codec::Raw }),
         table_bytes: LEAST_BYTES,
         ..Options::default()
-    };
+    }
+}
+
+fn open(directory: &Path, options: Options) -> Result<Pool> {
+    let folder: Arc<dyn Folder> = Arc::new(LocalFolder::create(directory)?);
     let (pool, damage) = Pool::open(folder, options)?;
     ensure!(damage.is_empty(), "the pool is damaged: {damage:?}");
     Ok(pool)
@@ -100,9 +103,10 @@ fn open(directory: &Path, compresses: bool) -> Result<Pool> {
 
 impl Measured {
     /// Writes `known` pages to a new pool, and then each block of the second half once.
-    pub(super) fn fill(directory: &Path, known: u64) -> Result<Self> {
-        Pool::create(&LocalFolder::create(directory)?, Hash::Sha3)?;
-        let pool = open(directory, true)?;
+    pub(super) fn fill(directory: &Path, known: u64, version: Version) -> Result<Self> {
+        let folder = LocalFolder::create(directory)?;
+        Pool::create_as(&folder, Hash::Sha3, Codec::Zstd, version)?;
+        let pool = open(directory, options(true))?;
         pool.create_volume(VOLUME, 2 * known * PAGE as u64, BlockSize::B4096)?;
         let bytes = (2.0 * known as f64 * ENTRY_BYTES) as usize + LEAST_BYTES;
         pool.use_table(Arc::new(ChainedTable::new(bytes)?), false);
@@ -121,12 +125,22 @@ impl Measured {
 
     /// The same pool opened anew, whose new pages are compressed from now on or are not.
     pub(super) fn reopen(self, directory: &Path, compresses: bool) -> Result<Self> {
+        self.reopen_with(directory, options(compresses))
+    }
+
+    /// The same pool opened anew.
+    pub(super) fn reopen_with(self, directory: &Path, options: Options) -> Result<Self> {
         let Self { pool, volume, known, now, new, drawn } = self;
         pool.checkpoint()?;
         drop((volume, pool));
-        let pool = open(directory, compresses)?;
+        let pool = open(directory, options)?;
         let volume = pool.volume(VOLUME)?;
         Ok(Self { pool, volume, known, now, new, drawn })
+    }
+
+    /// What the pool counts.
+    pub(super) fn statistics(&self) -> Statistics {
+        self.pool.statistics()
     }
 
     /// Bytes of containers, and pages that are kept.
@@ -358,11 +372,7 @@ impl Measured {
     /// Makes all blocks known pages again, and takes the pages that were new from `new` on out of
     /// `table`: each sample begins with a pool and a table as full as the others found them.
     pub(super) fn restore(&mut self, new: u64, table: &dyn Table) -> Result<()> {
-        let known = self.known;
-        let own: Vec<u64> =
-            (0..known).filter(|i| self.now[*i as usize] >= HALVES).map(|i| known + i).collect();
-        let pages: Vec<u64> = own.iter().map(|_| self.random(known)).collect();
-        self.prepare(own.into_iter().zip(pages))?;
+        self.make_known()?;
         let (mut batch, mut fingerprints) = (Batch::new(PREPARED), Vec::new());
         for first in (new..self.new).step_by(PREPARED) {
             batch.clear();
@@ -374,6 +384,15 @@ impl Measured {
             }
         }
         Ok(())
+    }
+
+    /// Makes all blocks known pages again.
+    pub(super) fn make_known(&mut self) -> Result<()> {
+        let known = self.known;
+        let own: Vec<u64> =
+            (0..known).filter(|i| self.now[*i as usize] >= HALVES).map(|i| known + i).collect();
+        let pages: Vec<u64> = own.iter().map(|_| self.random(known)).collect();
+        self.prepare(own.into_iter().zip(pages))
     }
 
     /// The next page that nobody knows.
