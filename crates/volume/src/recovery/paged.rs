@@ -16,6 +16,7 @@ use crate::state::State;
 use crate::state::map::Map;
 use crate::state::nodes::{NodeId, NodesImage, Taken};
 use crate::state::paging::{Paging, STORED};
+use crate::state::pending::Pending;
 
 /// A file of nodes of which less than so large a share is needed is rewritten.
 const MIN_SHARE: f64 = 0.5;
@@ -40,7 +41,7 @@ struct ContainerTable {
     told: TableRecord,
     places: Vec<NodeId>,
     references: Vec<NodeId>,
-    pending: Vec<(u32, i32)>,
+    pending: Pending,
     /// Of one without a footer.
     pages: Vec<PageEntry>,
 }
@@ -193,8 +194,7 @@ impl PagedImage {
             let references = references.iter().map(stored).collect();
             put(Record::Table(Box::new(TableRecord { places, references, ..told.clone() })))?;
             for (slot, times) in one.pending.iter().filter(|_| !fault!(PendingUntold)) {
-                let page = Handle::new(told.container, *slot);
-                put(Record::Pending { page, times: *times })?;
+                put(Record::Pending { page: Handle::new(told.container, slot), times })?;
             }
             for page in &one.pages {
                 put(Record::Page { container: told.container, page: page.clone() })?;

@@ -22,6 +22,7 @@ use crate::state::map::{Map, References, add_segment, forward};
 use crate::state::nodes::{Missing, NodeId};
 use crate::state::pages::{FIRST_CONTAINER, Pages, Slots, Told};
 use crate::state::paging::{PATIENCE, Paging};
+use crate::state::pending::Pending;
 use crate::state::volume::{Size, VolumeState};
 
 /// A segment of the smallest blocks is so long, in bytes of the volume.
@@ -323,7 +324,7 @@ impl Replayed {
             Ok(nodes)
         };
         let (places, references) = (nodes(&table.places)?, nodes(&table.references)?);
-        let slots = Slots { count: table.pages, places, references, pending: Vec::new() };
+        let slots = Slots { count: table.pages, places, references, pending: Pending::default() };
         let files = &self.places.as_ref().expect("it is paged").files;
         let TableRecord { begin, end, live, live_bytes, lost_references, .. } = table;
         let told = Told { begin, end, live, live_bytes, lost_references, slots };

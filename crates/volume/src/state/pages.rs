@@ -28,6 +28,7 @@ use crate::seeded::fault;
 use crate::state::bits::Bits;
 use crate::state::map::References;
 use crate::state::nodes::{Missing, NodeId, Nodes};
+use crate::state::pending::Pending;
 use crate::state::sparse::Sparse;
 use crate::state::waiting::Waiting;
 
@@ -83,8 +84,8 @@ pub(crate) struct Slots {
     pub(crate) count: u32,
     pub(crate) places: Vec<NodeId>,
     pub(crate) references: Vec<NodeId>,
-    /// What has to be added to references, by slot, whose nodes were not in memory.
-    pub(crate) pending: Vec<(u32, i32)>,
+    /// What has to be added to references whose nodes were not in memory.
+    pub(crate) pending: Pending,
 }
 
 impl Slots {
@@ -580,7 +581,7 @@ impl Pages {
     pub(crate) fn add_pending(&mut self, page: Handle, times: i32) {
         let Some(container) = self.all.get_mut(page.container()) else { return };
         if container.slots.has(page.slot()) {
-            container.slots.pending.push((page.slot(), times));
+            container.slots.pending.push(page.slot(), times);
             self.pending += 1;
             if container.slots.pending.len() >= container.live.max(1) as usize {
                 self.unsettled.insert(page.container());
@@ -914,8 +915,7 @@ impl Pages {
         let slots = self.all.get(page.container()).map(|container| &container.slots);
         let Some(slots) = slots.filter(|slots| slots.has(page.slot())) else { return Ok(None) };
         let (stored_len, references) = slots.references(page.slot(), &self.nodes)?;
-        let pending = slots.pending.iter().filter(|(slot, _)| *slot == page.slot());
-        let pending: i64 = pending.map(|(_, times)| i64::from(*times)).sum();
+        let pending = slots.pending.of(page.slot());
         let references = (i64::from(references) + pending).clamp(0, MOST.into()) as u32;
         Ok(Some((references, stored_len.into())))
     }
@@ -980,18 +980,19 @@ impl Pages {
         if let Some(watched) = &mut self.watched {
             watched.set(page);
         }
-        if !container.slots.pending.is_empty() {
-            self.settle_here(number);
-        }
-        let container = self.all.get_mut(number).expect("just found");
-        match container.add(page.slot(), times, &mut self.nodes) {
+        let added = self.settle_node(number, Pending::node_of(page.slot())).and_then(|()| {
+            let container = self.all.get_mut(number).expect("just found");
+            container.add(page.slot(), times, &mut self.nodes)
+        });
+        match added {
             Ok(change) => self.note_change(page, &change),
             Err(Missing(_)) => {
+                let container = self.all.get_mut(number).expect("just found");
                 // more than an i32 is as many additions
                 let mut left = times;
                 while left != 0 {
                     let some = left.clamp(i32::MIN.into(), i32::MAX.into());
-                    container.slots.pending.push((page.slot(), some as i32));
+                    container.slots.pending.push(page.slot(), some as i32);
                     (self.pending, left) = (self.pending + 1, left - some);
                 }
                 if container.slots.pending.len() >= container.live.max(1) as usize {
@@ -1015,37 +1016,40 @@ impl Pages {
         }
     }
 
-    /// Adds what is pending beside container `number` and whose nodes are in memory; the first node that
-    /// is not.
-    fn settle_here(&mut self, number: u32) -> Option<Missing> {
-        let container = self.all.get_mut(number)?;
-        let mut pending = std::mem::take(&mut container.slots.pending);
-        self.pending -= pending.len();
-        pending.sort_unstable_by_key(|(slot, _)| *slot);
-        let mut missing = None;
-        for same in pending.chunk_by(|(one, _), (other, _)| one == other) {
-            let (slot, times) = (same[0].0, same.iter().map(|(_, times)| i64::from(*times)).sum());
-            let container = self.all.get_mut(number).expect("just found");
-            match container.add(slot, times, &mut self.nodes) {
-                Ok(change) => self.note_change(Handle::new(number, slot), &change),
-                Err(one) => {
-                    missing.get_or_insert(one);
-                    container.slots.pending.extend_from_slice(same);
-                    self.pending += same.len();
-                }
-            }
+    /// Adds what is pending beside a node of container `number`, unless the node is not in memory.
+    fn settle_node(&mut self, number: u32, node: u32) -> Result<(), Missing> {
+        let Some(container) = self.all.get_mut(number) else { return Ok(()) };
+        if container.slots.pending.is_empty() {
+            return Ok(());
         }
-        if missing.is_none() {
+        self.nodes.get(container.slots.references[node as usize])?;
+        let before = container.slots.pending.len();
+        let taken = container.slots.pending.take(node);
+        let (left, is_all) = (container.slots.pending.len(), container.slots.pending.is_empty());
+        self.pending -= before - left;
+        for (slot, times) in taken {
+            let container = self.all.get_mut(number).expect("just found");
+            let change = container.add(slot, times, &mut self.nodes)?;
+            self.note_change(Handle::new(number, slot), &change);
+        }
+        if is_all {
             self.unsettled.remove(&number);
             // it may have been dead but for what was pending
             self.maybe_dead.push(number);
         }
-        missing
+        Ok(())
     }
 
-    /// Adds all that is pending beside container `number`.
+    /// Adds what is pending beside container `number` and whose nodes are in memory.
+    ///
+    /// # Errors
+    /// The first node that is not.
     pub(crate) fn settle(&mut self, number: u32) -> Result<(), Missing> {
-        self.settle_here(number).map_or(Ok(()), Err)
+        let Some(container) = self.all.get(number) else { return Ok(()) };
+        let nodes: Vec<u32> = container.slots.pending.nodes().collect();
+        let settled = nodes.into_iter().map(|node| self.settle_node(number, node));
+        let settled: Vec<Result<(), Missing>> = settled.collect();
+        settled.into_iter().collect()
     }
 
     /// Nobody can tell how often pages of container `number` are referred to: it is kept for good.
