@@ -6,10 +6,16 @@
 //!
 //! A [`RadosPool`] is a namespace of a pool. One suite holds every implementation to this contract.
 
+#[cfg(feature = "conformance")]
+pub mod conformance;
 mod error;
+mod fates;
+mod memory;
 mod update;
 
 pub use error::{RadosError, Refusal};
+pub use fates::{Fate, FatedRados};
+pub use memory::MemoryRados;
 pub use update::{Compare, Step, Update};
 
 use std::collections::BTreeMap;
@@ -20,7 +26,8 @@ use bytes::Bytes;
 /// What reading an object shall answer, from one moment in time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Query {
-    /// Guards: [`Step::Exists`], [`Step::Version`], [`Step::Xattr`]. A change is a panic.
+    /// Guards: [`Step::Exists`], [`Step::Version`], [`Step::Xattr`]. Any other step is a panic. The object
+    /// must exist in any case.
     pub guards: Vec<Step>,
     /// The bytes to read. The answer is shorter where the object ends.
     pub range: Option<Range<u64>>,
@@ -64,7 +71,8 @@ pub struct PoolKind {
     pub name: String,
     /// Whether objects have an omap: replicated pools do, erasure-coded ones do not.
     pub has_omap: bool,
-    /// What an append must be a multiple of, in bytes, unless it is the last one. One where it need not.
+    /// In bytes: each append must begin at a multiple of it, and nothing else writes. One if there is no
+    /// such rule.
     pub alignment: u64,
     /// The engine refuses objects that are longer, in bytes.
     pub max_object: u64,

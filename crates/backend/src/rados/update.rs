@@ -29,22 +29,22 @@ pub enum Step {
         /// The given value.
         value: Bytes,
     },
-    /// Guard: an entry of the omap compares with `value`. An absent entry is an empty value.
+    /// Guard: an entry of the omap equals `value`. An absent entry is an empty value. The engine knows no
+    /// [`Compare::Different`] here.
     Omap {
         /// The key.
         key: String,
-        /// How.
-        is: Compare,
         /// The given value.
         value: Bytes,
     },
-    /// Makes the object; refused if it exists. It must be the first step of its update, guards included.
+    /// Makes the object; refused if it exists.
     Create,
-    /// Writes at the end.
+    /// Writes at the end. Not in a pool with an alignment if the length is no multiple of it.
     Append(Bytes),
-    /// Writes at an offset in bytes. What lies between the end and the offset becomes zeros.
+    /// Writes at an offset in bytes. What lies between the end and the offset becomes zeros. In a pool
+    /// with an alignment only at the end, as an append.
     Write(u64, Bytes),
-    /// Sets the length in bytes.
+    /// Sets the length in bytes; what it adds is zeros. Not in a pool with an alignment.
     Truncate(u64),
     /// Sets an extended attribute.
     SetXattr(String, Bytes),
@@ -52,7 +52,7 @@ pub enum Step {
     SetOmap(Vec<(String, Bytes)>),
     /// Removes entries of the omap, those that are there.
     RemoveOmap(Vec<String>),
-    /// Removes the object; refused if it does not exist. It must be the last step.
+    /// Removes the object.
     Remove,
 }
 
@@ -64,7 +64,10 @@ impl Step {
 }
 
 /// Steps of one object that are applied together or not at all.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+///
+/// The first one makes the object or requires it: no update makes an object by accident. Guards follow,
+/// then at least one change; a removal is the last. Bytes to be written are not empty.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Update {
     steps: Vec<Step>,
 }
@@ -108,6 +111,32 @@ impl Update {
     /// The steps, in order.
     pub fn steps(&self) -> &[Step] {
         &self.steps
+    }
+
+    /// Panics unless the steps are in the order that an update must have.
+    #[track_caller]
+    pub(super) fn expect_in_order(&self) {
+        let (first, rest) = self.steps.split_first().expect("there is a first step");
+        let guards = rest.iter().take_while(|step| step.is_guard()).count();
+        let changes = &rest[guards..];
+        let is_making = *first == Step::Create;
+        assert!(is_making || !changes.is_empty(), "an update without a change: {self:?}");
+        assert!(!is_making || guards == 0, "a guard of an object that is made: {self:?}");
+        for (at, change) in changes.iter().enumerate() {
+            let is_in_place = match change {
+                Step::Append(bytes) | Step::Write(_, bytes) => !bytes.is_empty(),
+                Step::Remove => !is_making && at + 1 == changes.len(),
+                Step::Truncate(_) | Step::SetXattr(..) => true,
+                Step::SetOmap(entries) => !entries.is_empty(),
+                Step::RemoveOmap(keys) => !keys.is_empty(),
+                Step::Create
+                | Step::Exists
+                | Step::Version(_)
+                | Step::Xattr { .. }
+                | Step::Omap { .. } => false,
+            };
+            assert!(is_in_place, "change {at} is empty or out of place: {self:?}");
+        }
     }
 
     /// The bytes that it writes.
