@@ -27,6 +27,8 @@
 //! The table of fingerprints is advisory: it may be dropped at any time. What a read needs is in
 //! maps and containers.
 
+#[cfg(feature = "conformance")]
+pub mod conformance;
 mod containers;
 mod device;
 mod engine;
@@ -53,6 +55,7 @@ pub use engine::hook::Between;
 pub use engine::options::{IndexLayout, Options};
 pub use error::{ContainerFileError, StreamError, VolumeError};
 pub use ids::{Version, VolumeId, Writer};
+pub use journal::frame::Frame;
 pub use journal::journals::Journals;
 pub use journal::metadata::{Checkpoint, Known, MAX_BATCH, Metadata, Shard, Take, Taken};
 pub use onefold_container::Codec;

@@ -13,9 +13,8 @@ use onefold_backend::{Folder, MemoryFolder, Operation};
 use onefold_block::{BlockDevice, BlockSize, Durability};
 use onefold_seal::ObjectId;
 use onefold_testkit::SplitMix64;
-use onefold_volume::{
-    Hash, Journals, Known, Metadata, Options, Pool, Shard, Taken, VolumeError, Writer,
-};
+use onefold_volume::conformance::{self, take};
+use onefold_volume::{Hash, Journals, Metadata, Options, Pool, Shard, VolumeError, Writer};
 
 use retried::{lose_answers, until_answered};
 use shards::Shards;
@@ -23,107 +22,24 @@ use shards::Shards;
 const POOL: ObjectId = ObjectId::from_bytes([7; 16]);
 const SHARD: Shard = Shard::of(POOL);
 
-/// What a shard tells: a checkpoint, and the batches since.
-type Told = (Vec<u8>, Vec<Vec<u8>>);
-
-fn take(metadata: &dyn Metadata, shard: Shard) -> Result<(Taken, Told), VolumeError> {
-    let mut told = Told::default();
-    let taken = metadata.take_over(shard, &mut |known| {
-        match known {
-            Known::Writer(_) => {}
-            Known::Anew => told = Told::default(),
-            Known::Checkpoint(operations) => told.0.extend_from_slice(operations),
-            Known::Batch(operations) => told.1.push(operations.to_vec()),
-        }
-        Ok(())
-    })?;
-    Ok((taken, told))
-}
-
 fn journals() -> Box<dyn Fn() -> Journals> {
     let folder: Arc<dyn Folder> = Arc::new(MemoryFolder::new());
     Journals::create(&*folder, POOL).unwrap();
     Box::new(move || Journals::new(Arc::clone(&folder), POOL))
 }
 
-/// What whoever keeps what pools know promises. `open` gives the same one again.
-fn promises(open: &dyn Fn() -> Arc<dyn Metadata>) {
-    let first = open();
-    let (Taken { writer, sequence, .. }, told) = take(&*first, SHARD).unwrap();
-    assert_eq!((sequence, told), (0, Told::default()));
-    first.apply_batch(SHARD, writer, 0, b"a").unwrap();
-    // asked again, also with other operations, nothing is done
-    first.apply_batch(SHARD, writer, 0, b"a").unwrap();
-    first.apply_batch(SHARD, writer, 0, b"b").unwrap();
-    let gap = first.apply_batch(SHARD, writer, 2, b"c");
-    assert!(matches!(gap, Err(VolumeError::OutOfOrder { sequence: 2, expected: 1 })), "{gap:?}");
-    first.apply_batch(SHARD, writer, 1, b"b").unwrap();
-    first.expect_current(SHARD, writer).unwrap();
-
-    let second = open();
-    let (taken, told) = take(&*second, SHARD).unwrap();
-    assert!(taken.writer > writer);
-    assert_eq!((taken.sequence, told), (2, (vec![], vec![b"a".to_vec(), b"b".to_vec()])));
-    // the first one is nobody any more
-    for result in [
-        first.apply_batch(SHARD, writer, 2, b"x"),
-        first.apply_batch(SHARD, writer, 1, b"b"),
-        first.expect_current(SHARD, writer),
-        first.checkpoint(SHARD, writer, 2).map(drop),
-    ] {
-        let by = taken.writer;
-        let expected = |e: &VolumeError| matches!(e, VolumeError::Superseded { by: found, .. } if *found == by);
-        assert!(result.as_ref().is_err_and(expected), "{result:?}");
-    }
-
-    let writer = taken.writer;
-    let checkpoint = |operations: &[&[u8]], is_finished: bool| {
-        let sequence = if is_finished { 3 } else { 2 };
-        let mut checkpoint = second.checkpoint(SHARD, writer, sequence).unwrap().unwrap();
-        operations.iter().for_each(|one| checkpoint.put(one).unwrap());
-        // batches go on meanwhile
-        second.apply_batch(SHARD, writer, sequence, b"m").unwrap();
-        if is_finished {
-            checkpoint.finish().unwrap();
-        }
-    };
-    checkpoint(&[b"abandoned"], false);
-    checkpoint(&[b"all of", b" it"], true);
-    let early = second.checkpoint(SHARD, writer, 3).map(drop);
-    assert!(matches!(early, Err(VolumeError::OutOfOrder { sequence: 3, expected: 4 })));
-    drop(first);
-    let third = open();
-    let (taken, told) = take(&*third, SHARD).unwrap();
-    assert_eq!((taken.sequence, told), (4, (b"all of it".to_vec(), vec![b"m".to_vec()])));
-    third.checkpoint(SHARD, taken.writer, 4).unwrap().unwrap().finish().unwrap();
-    // nothing happened since
-    assert!(third.checkpoint(SHARD, taken.writer, 4).unwrap().is_none());
-    let (taken, told) = take(&*open(), SHARD).unwrap();
-    assert_eq!((taken.sequence, told), (4, Told::default()));
-}
-
 #[test]
 fn both_ways_of_keeping_promise_the_same() {
     let open = journals();
-    promises(&|| Arc::new(open()));
+    conformance::metadata(&|| Arc::new(open()), SHARD);
     let shards = Arc::new(Shards::new(0, 0));
-    promises(&|| Arc::clone(&shards) as _);
+    conformance::metadata(&|| Arc::clone(&shards) as _, SHARD);
 }
 
 #[test]
 fn a_shard_is_changed_by_its_own_writer_alone() {
-    let shards = Shards::new(0, 0);
     let other = Shard::of(ObjectId::from_bytes([8; 16]));
-    let (ours, _) = take(&shards, SHARD).unwrap();
-    let (theirs, _) = take(&shards, other).unwrap();
-    shards.apply_batch(SHARD, ours.writer, 0, b"ours").unwrap();
-    shards.apply_batch(other, theirs.writer, 0, b"theirs").unwrap();
-    // who takes one over has not taken the other
-    take(&shards, other).unwrap();
-    shards.apply_batch(SHARD, ours.writer, 1, b"more").unwrap();
-    assert!(shards.apply_batch(other, theirs.writer, 1, b"late").is_err());
-    assert_eq!(take(&shards, SHARD).unwrap().1.1, [b"ours".to_vec(), b"more".to_vec()]);
-    assert_eq!(take(&shards, other).unwrap().1.1, [b"theirs".to_vec()]);
+    conformance::many_shards(&Shards::new(0, 0), SHARD, other);
 }
 
 /// Writers follow one another, each asking again until there is an answer: all that was acknowledged

@@ -54,6 +54,11 @@ pub(crate) fn append(
     number: u64,
     body: &[u8],
 ) -> Result<Check, BackendError> {
+    let (frame, check) = encode(owner, number, body);
+    log.append(&frame).map(|_| check)
+}
+
+fn encode(owner: Owner, number: u64, body: &[u8]) -> (Vec<u8>, Check) {
     assert!(body.len() <= MAX_BATCH, "a frame of {} bytes", body.len());
     let mut frame = Vec::with_capacity(HEAD + body.len());
     frame.extend_from_slice(&(body.len() as u32).to_le_bytes());
@@ -62,7 +67,47 @@ pub(crate) fn append(
     let check = Check::of(&[owner.pool.as_bytes(), &frame, body]);
     frame.extend_from_slice(check.as_bytes());
     frame.extend_from_slice(body);
-    log.append(&frame).map(|_| check)
+    (frame, check)
+}
+
+/// A whole frame, for journals that are not logs of a folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Frame<'a> {
+    /// Its number.
+    pub number: u64,
+    /// Who wrote it.
+    pub writer: Writer,
+    /// What it holds.
+    pub body: &'a [u8],
+}
+
+impl<'a> Frame<'a> {
+    /// The length of the longest one, in bytes.
+    pub const MAX_LEN: usize = HEAD + MAX_BATCH;
+
+    /// Its length, in bytes.
+    #[expect(clippy::len_without_is_empty, reason = "none is empty")]
+    pub const fn len(&self) -> usize {
+        HEAD + self.body.len()
+    }
+
+    /// Its bytes, in the shard `pool`.
+    ///
+    /// # Panics
+    ///
+    /// If the body is longer than [`MAX_BATCH`].
+    pub fn encode(&self, pool: ObjectId) -> Vec<u8> {
+        encode(Owner { pool, writer: self.writer }, self.number, self.body).0
+    }
+
+    /// The frame of the shard `pool` that `bytes` begin with; none if that is damaged or not whole.
+    pub fn decode(pool: ObjectId, bytes: &'a [u8]) -> Option<Self> {
+        let (head, rest) = bytes.split_first_chunk::<HEAD>()?;
+        let head = Head::decode(*head);
+        let body = rest.get(..head.len).filter(|body| body.len() <= MAX_BATCH)?;
+        let Head { number, writer, .. } = head;
+        head.covers(pool, body).then_some(Self { number, writer, body })
+    }
 }
 
 /// Gives the body of each frame of `log` to `take`, from the number `first` on, until frames end as
@@ -256,6 +301,26 @@ mod tests {
             append(&mut *log, OWNER, number, body).unwrap();
         }
         log
+    }
+
+    #[test]
+    fn a_frame_is_the_same_in_a_log_and_by_itself() {
+        let log = log_of(&[b"one"]);
+        let mut bytes = vec![0; log.len() as usize];
+        log.read(0, &mut bytes).unwrap();
+        let frame = Frame { number: 7, writer: OWNER.writer, body: b"one" };
+        assert_eq!((frame.encode(OWNER.pool), frame.len()), (bytes.clone(), bytes.len()));
+        let more = [&bytes[..], b"what follows"].concat();
+        assert_eq!(Frame::decode(OWNER.pool, &more), Some(frame));
+        assert_eq!(Frame::decode(ObjectId::from_bytes([5; 16]), &bytes), None);
+        for len in 0..bytes.len() {
+            assert_eq!(Frame::decode(OWNER.pool, &bytes[..len]), None, "{len}");
+        }
+        for bit in 0..bytes.len() * 8 {
+            let mut damaged = more.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(Frame::decode(OWNER.pool, &damaged), None, "{bit}");
+        }
     }
 
     #[test]
