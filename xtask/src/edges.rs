@@ -36,6 +36,10 @@ const LAYERS: &[Layer] = &[
         name: "volume",
         uses: Only(&["block", "fingerprint", "seal", "backend", "container", "index"]),
     },
+    Layer {
+        name: "cluster",
+        uses: Only(&["block", "volume", "backend", "index", "seal", "fingerprint", "container"]),
+    },
     Layer { name: "nbd", uses: Only(&["block"]) },
     Layer { name: "gpu", uses: Only(&["cdc", "fingerprint"]) },
     Layer { name: "terminal", uses: Only(&["bench"]) },

@@ -1,1 +1,13 @@
-//! Volumes over many machines.
+//! Volumes over many machines, on Ceph RADOS.
+//!
+//! A *shard* is a pool of volumes that one gateway at a time writes. [`RadosJournals`] keeps what shards
+//! durably know in objects that change by guarded updates, so that a gateway that was superseded is
+//! refused by the engine itself.
+
+mod error;
+mod journal;
+#[cfg_attr(not(feature = "seeded-bugs"), doc(hidden))]
+pub mod seeded;
+
+pub use error::ClusterError;
+pub use journal::shards::{JournalSizes, RadosJournals};

@@ -1,0 +1,441 @@
+//! Writers of shards: taking a shard over, batches, checkpoints.
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use onefold_backend::rados::{RadosError, RadosPool, Refusal, Step, Update};
+use onefold_backend::{BackendError, Operation};
+use onefold_volume::{
+    Checkpoint, Frame, Known, MAX_BATCH, Metadata, Shard, Take, Taken, VolumeError, Writer,
+};
+
+use super::head::{Made, State, Trash, Whole};
+use super::objects::{FOLLOW, Head, NEXT, ShardObjects, WRITER, damaged, number};
+use crate::error::{ClusterError, failed};
+use crate::seeded::fault;
+
+/// How long objects of a journal get, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct JournalSizes {
+    /// A segment that would get longer takes no batch any more, unless it is empty.
+    pub segment: u64,
+    /// The same for a part of a checkpoint.
+    pub part: u64,
+}
+
+impl Default for JournalSizes {
+    fn default() -> Self {
+        Self { segment: 64 << 20, part: 16 << 20 }
+    }
+}
+
+/// What shards know, in objects of a replicated pool.
+pub struct RadosJournals {
+    pool: Arc<dyn RadosPool>,
+    sizes: JournalSizes,
+    shards: Mutex<BTreeMap<Shard, Arc<Kept>>>,
+}
+
+/// A shard, as this process knows it.
+struct Kept {
+    objects: ShardObjects,
+    /// None until the shard was taken over.
+    open: Mutex<Option<Open>>,
+}
+
+/// Where batches go.
+#[derive(Clone, Copy)]
+struct Open {
+    writer: Writer,
+    segment: Made,
+    /// The length of the segment, in bytes.
+    length: u64,
+    /// The number of the first batch of the segment.
+    first: u64,
+    /// The number of the next batch.
+    next: u64,
+    /// Whether the next batch was submitted before, and may have been applied.
+    is_unsure: bool,
+    /// How many segments and checkpoints this writer made.
+    made: u64,
+}
+
+impl Open {
+    /// A name that was never used.
+    fn make(&mut self) -> Made {
+        self.made += 1;
+        Made { writer: self.writer, number: self.made }
+    }
+
+    fn go_on_in(&mut self, segment: Made) {
+        (self.segment, self.length, self.first) = (segment, 0, self.next);
+    }
+}
+
+/// The open shard, if `writer` took it over here.
+fn opened(open: &mut Option<Open>, writer: Writer) -> Result<&mut Open, VolumeError> {
+    let nobody = "the shard was not taken over, or a later opening failed";
+    let open = open.as_mut().ok_or_else(|| VolumeError::Stopped { why: nobody.into() })?;
+    if open.writer != writer {
+        return Err(VolumeError::Superseded { writer, by: open.writer });
+    }
+    Ok(open)
+}
+
+impl RadosJournals {
+    /// Those in `pool`.
+    ///
+    /// # Errors
+    ///
+    /// [`ClusterError::Aligned`] if the pool is erasure-coded: batches have any length.
+    pub fn new(pool: Arc<dyn RadosPool>, sizes: JournalSizes) -> Result<Self, ClusterError> {
+        let kind = pool.kind();
+        if kind.alignment > 1 {
+            let (pool, alignment) = (kind.name.clone(), kind.alignment);
+            return Err(ClusterError::Aligned { pool, alignment });
+        }
+        Ok(Self { pool, sizes, shards: Mutex::default() })
+    }
+
+    /// Makes a shard of which nothing is known. A call that failed may be repeated.
+    ///
+    /// # Errors
+    ///
+    /// [`BackendError::AlreadyExists`] if there is the shard, also if an earlier call made it whose answer
+    /// was lost.
+    pub fn create(&self, shard: Shard) -> Result<(), VolumeError> {
+        let kept = self.kept(shard);
+        let first = Made { writer: Writer(0), number: 0 };
+        match kept.objects.create_segment(first, Writer(0), 0) {
+            // an earlier call left it; without a head nothing was ever appended
+            Err(error) if error.refusal() != Some(Refusal::Exists) => {
+                return Err(failed(Operation::Put, error));
+            }
+            _ => {}
+        }
+        match kept.objects.create_head(&State::new(first)) {
+            Ok(_) => Ok(()),
+            Err(error) if error.refusal() == Some(Refusal::Exists) => {
+                let place = format!("pool {}", self.pool.kind().name);
+                Err(BackendError::AlreadyExists { name: kept.objects.head(), place }.into())
+            }
+            Err(error) => Err(failed(Operation::Put, error)),
+        }
+    }
+
+    fn kept(&self, shard: Shard) -> Arc<Kept> {
+        let mut shards = self.shards.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = shards.entry(shard).or_insert_with(|| {
+            let objects = ShardObjects { pool: Arc::clone(&self.pool), shard: shard.id() };
+            Arc::new(Kept { objects, open: Mutex::default() })
+        });
+        Arc::clone(kept)
+    }
+}
+
+/// Fails unless operations are what [`Metadata`] demands.
+#[track_caller]
+fn expect_operations(operations: &[u8]) {
+    let len = operations.len();
+    assert!(len > 0 && len <= MAX_BATCH, "{len} bytes of operations, expected 1 to {MAX_BATCH}");
+}
+
+impl Kept {
+    fn open(&self) -> MutexGuard<'_, Option<Open>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives all that the shard has to `take`, and keeps earlier writers from adding to it.
+    fn read(&self, writer: Writer, take: &mut Take<'_>) -> Result<(Open, u64), VolumeError> {
+        let objects = &self.objects;
+        let State { sequence, mut segment, checkpoint, .. } = objects.own_head(writer)?.state;
+        let mut tell = |object: &str, known: Known<'_>| {
+            let malformed = |source| VolumeError::Malformed { object: object.to_owned(), source };
+            take(known).map_err(malformed)
+        };
+        tell(&objects.head(), Known::Anew)?;
+        if let Some(Whole { name, parts, frames }) = checkpoint {
+            let mut next = 0;
+            for part in 0..parts {
+                let object = objects.part(name, part);
+                objects.read_frames(&object, &[], &mut next, &mut |body| {
+                    tell(&object, Known::Checkpoint(body))
+                })?;
+            }
+            if next != frames {
+                let problem = format!("the checkpoint has {next} frames, expected {frames}");
+                return Err(damaged(&objects.part(name, parts), 0, problem));
+            }
+        }
+        let (mut next, mut places) = (sequence, 0);
+        loop {
+            if !fault!(RaisedLate) {
+                objects.raise(segment, writer)?;
+            }
+            let (object, first) = (objects.segment(segment), next);
+            let found = objects.read_segment(segment, writer, &mut next, &mut |body| {
+                tell(&object, Known::Batch(body))
+            })?;
+            fault!(RaisedLate => objects.raise(segment, writer)?);
+            places += 1;
+            let Some(follow) = found.follow else {
+                let (length, is_unsure, made) = (found.length, false, 0);
+                let open = Open { writer, segment, length, first, next, is_unsure, made };
+                return Ok((open, places));
+            };
+            segment = follow;
+        }
+    }
+
+    /// Appends the next batch.
+    fn append(&self, open: &mut Open, operations: &[u8]) -> Result<(), VolumeError> {
+        let objects = &self.objects;
+        loop {
+            let Open { writer, next, .. } = *open;
+            let frame = Frame { number: next, writer, body: operations };
+            let mut update =
+                Update::existing().expect(WRITER, number(writer.0)).expect(NEXT, number(next));
+            if !fault!(SealUnseen) {
+                update = update.expect(FOLLOW, "");
+            }
+            let append = Step::Append(frame.encode(objects.shard).into());
+            let update = update.set(NEXT, number(next + 1)).then(append);
+            let error = match objects.pool.update(&objects.segment(open.segment), update) {
+                Ok(_) => {
+                    open.length += frame.len() as u64;
+                    (open.next, open.is_unsure) = (next + 1, false);
+                    return Ok(());
+                }
+                Err(error) => error,
+            };
+            open.is_unsure |= matches!(error, RadosError::Unknown { .. });
+            let found = self.refused(open, error)?;
+            if let Some(follow) = found.follow {
+                // the answer to sealing it was lost
+                open.go_on_in(follow);
+                continue;
+            }
+            fault!(BatchTwice => {
+                open.next += 1;
+                continue;
+            });
+            // it was applied before, and the answer was lost
+            open.length = found.length;
+            (open.next, open.is_unsure) = (next + 1, false);
+            return Ok(());
+        }
+    }
+
+    /// What the open segment is that refused an update of its writer. On success either it is sealed
+    /// before the next batch, or the next batch was applied whose answer was lost.
+    ///
+    /// # Errors
+    ///
+    /// [`VolumeError::Superseded`] if there is a later writer, and `error` if it refused nothing.
+    fn refused(
+        &self,
+        open: &Open,
+        error: RadosError,
+    ) -> Result<super::objects::Segment, VolumeError> {
+        if !matches!(error.refusal(), Some(Refusal::Guard | Refusal::Absent)) {
+            return Err(failed(Operation::Append, error));
+        }
+        let name = self.objects.segment(open.segment);
+        let found = self.objects.look(open.segment)?;
+        // After the look: if no later writer has the shard now, none had changed what was found.
+        self.objects.own_head(open.writer)?;
+        let found = found.ok_or_else(|| damaged(&name, 0, "it is missing".into()))?;
+        let is_sealed = found.follow.is_some() && found.next == open.next;
+        let is_applied = found.follow.is_none() && open.is_unsure && found.next == open.next + 1;
+        if !is_sealed && !is_applied {
+            let problem = format!("its next batch is {}, expected {}", found.next, open.next);
+            return Err(damaged(&name, found.length, problem));
+        }
+        Ok(found)
+    }
+
+    /// Lets batches go to a new segment.
+    fn roll(&self, open: &mut Open) -> Result<(), VolumeError> {
+        let (name, Open { writer, next, .. }) = (open.make(), *open);
+        let objects = &self.objects;
+        let created = objects.create_segment(name, writer, next);
+        created.map_err(|error| failed(Operation::Put, error))?;
+        let mut update = Update::existing();
+        if !fault!(SealedUnguarded) {
+            update = update.expect(WRITER, number(writer.0)).expect(NEXT, number(next));
+        }
+        let update = update.expect(FOLLOW, "").set(FOLLOW, name.encode().to_vec());
+        let follow = match objects.pool.update(&objects.segment(open.segment), update) {
+            Ok(_) => name,
+            Err(error) => {
+                let found = self.refused(open, error)?;
+                found.follow.expect("no batch is unsure, so it is sealed")
+            }
+        };
+        open.go_on_in(follow);
+        Ok(())
+    }
+}
+
+impl Metadata for RadosJournals {
+    fn take_over(&self, shard: Shard, take: &mut Take<'_>) -> Result<Taken, VolumeError> {
+        let kept = self.kept(shard);
+        let mut open = kept.open();
+        // what an earlier opening of this process holds
+        *open = None;
+        let writer = kept.objects.claim()?;
+        let refused =
+            |error| damaged(&kept.objects.head(), 0, format!("a writer was refused: {error}"));
+        take(Known::Writer(writer)).map_err(refused)?;
+        let read = kept.read(writer, take);
+        if read.is_err() {
+            // what is missing may have gone since, with a later writer's checkpoint
+            kept.objects.own_head(writer)?;
+        }
+        let (found, places) = read?;
+        let taken = Taken { writer, sequence: found.next, places };
+        *open = Some(found);
+        Ok(taken)
+    }
+
+    fn apply_batch(
+        &self,
+        shard: Shard,
+        writer: Writer,
+        sequence: u64,
+        operations: &[u8],
+    ) -> Result<(), VolumeError> {
+        expect_operations(operations);
+        let kept = self.kept(shard);
+        let mut open = kept.open();
+        let open = opened(&mut open, writer)?;
+        match sequence.cmp(&open.next) {
+            Ordering::Less => return kept.objects.own_head(writer).map(drop),
+            Ordering::Greater => {
+                return Err(VolumeError::OutOfOrder { sequence, expected: open.next });
+            }
+            Ordering::Equal => {}
+        }
+        let end = open.length + Frame { number: sequence, writer, body: operations }.len() as u64;
+        // A batch that may have been applied stays where it may be.
+        if open.length > 0 && end > self.sizes.segment && !open.is_unsure {
+            kept.roll(open)?;
+        }
+        kept.append(open, operations)
+    }
+
+    fn expect_current(&self, shard: Shard, writer: Writer) -> Result<(), VolumeError> {
+        let kept = self.kept(shard);
+        kept.objects.own_head(writer).map(drop)
+    }
+
+    fn checkpoint<'a>(
+        &'a self,
+        shard: Shard,
+        writer: Writer,
+        sequence: u64,
+    ) -> Result<Option<Box<dyn Checkpoint + 'a>>, VolumeError> {
+        let kept = self.kept(shard);
+        let (mut head, name, segment) = {
+            let mut open = kept.open();
+            let open = opened(&mut open, writer)?;
+            if sequence != open.next {
+                return Err(VolumeError::OutOfOrder { sequence, expected: open.next });
+            }
+            let head = kept.objects.own_head(writer)?;
+            if head.state.sequence == sequence {
+                return Ok(None);
+            }
+            if open.is_unsure {
+                let why = format!("batch {sequence} was not answered: submit it again first");
+                return Err(VolumeError::Unanswered { source: why.into() });
+            }
+            if open.first < sequence {
+                kept.roll(open)?;
+            }
+            (head, open.make(), open.segment)
+        };
+        let (state, objects) = (head.state, &kept.objects);
+        objects.remove_trash(state.trash, state.segment)?;
+        // A late update of the head may name what was begun, until another one was applied.
+        let trash = Trash { checkpoint: state.begun, segment: None };
+        fault!(RemovedEarly => objects.remove_trash(trash, state.segment)?);
+        objects.change_head(&mut head, State { begun: Some(name), trash, ..state })?;
+        objects.remove_trash(trash, state.segment)?;
+        let writing = Writing {
+            kept,
+            head,
+            sequence,
+            segment,
+            sizes: self.sizes,
+            whole: Whole { name, parts: 0, frames: 0 },
+            part: Vec::new(),
+        };
+        Ok(Some(Box::new(writing)))
+    }
+}
+
+/// A checkpoint on its way. If it is not finished, the next one removes its parts.
+struct Writing {
+    kept: Arc<Kept>,
+    head: Head,
+    sequence: u64,
+    /// The segment that begins with it.
+    segment: Made,
+    sizes: JournalSizes,
+    /// What is durable.
+    whole: Whole,
+    /// The frames of the next part.
+    part: Vec<u8>,
+}
+
+impl Writing {
+    /// Makes the next part durable.
+    fn store_part(&mut self) -> Result<(), VolumeError> {
+        if self.part.is_empty() {
+            return Ok(());
+        }
+        let bytes = std::mem::take(&mut self.part);
+        let object = self.kept.objects.part(self.whole.name, self.whole.parts);
+        let update = Update::creating().then(Step::Append(bytes.into()));
+        self.kept.objects.update(&object, update)?;
+        self.whole.parts += 1;
+        Ok(())
+    }
+}
+
+impl Checkpoint for Writing {
+    fn put(&mut self, operations: &[u8]) -> Result<(), VolumeError> {
+        expect_operations(operations);
+        let frame = Frame { number: self.whole.frames, writer: self.head.writer, body: operations };
+        if (self.part.len() + frame.len()) as u64 > self.sizes.part {
+            self.store_part()?;
+        }
+        self.part.extend_from_slice(&frame.encode(self.kept.objects.shard));
+        self.whole.frames += 1;
+        Ok(())
+    }
+
+    fn finish(mut self: Box<Self>) -> Result<(), VolumeError> {
+        if !fault!(CheckpointNamedEarly) {
+            self.store_part()?;
+        }
+        let mut whole = self.whole;
+        fault!(CheckpointNamedEarly => whole.parts += u32::from(!self.part.is_empty()));
+        let before = self.head.state;
+        let state = State {
+            sequence: self.sequence,
+            segment: self.segment,
+            checkpoint: Some(whole),
+            begun: None,
+            trash: Trash {
+                checkpoint: before.checkpoint.map(|checkpoint| checkpoint.name),
+                segment: Some(before.segment),
+            },
+        };
+        self.kept.objects.change_head(&mut self.head, state)?;
+        fault!(CheckpointNamedEarly => self.store_part()?);
+        self.kept.objects.remove_trash(state.trash, state.segment)
+    }
+}

@@ -1,0 +1,29 @@
+//! Errors built in on purpose.
+//!
+//! Each [`Bug`] breaks one rule of a protocol; a test switches them on one by one and fails unless the
+//! simulation notices. Without the feature `seeded-bugs` none of them can be switched on and the compiler
+//! removes them.
+
+onefold_backend::seeded_bugs! {
+    /// A rule, broken.
+    pub enum Bug {
+        /// A take-over passes a sealed segment by.
+        SegmentSkipped,
+        /// A take-over reads the segment that takes batches before it raises the writer on it.
+        RaisedLate,
+        /// A batch whose answer was lost is applied again, as the next one.
+        BatchTwice,
+        /// A batch is appended to a segment that may be sealed.
+        SealUnseen,
+        /// A segment is sealed though its writer may have been superseded.
+        SealedUnguarded,
+        /// A head names a checkpoint before all of it is durable.
+        CheckpointNamedEarly,
+        /// What a late update of the head may still name is removed.
+        RemovedEarly,
+        /// The head is changed though another writer may have it.
+        HeadUnguarded,
+    }
+}
+
+pub(crate) use onefold_backend::seeded_fault as fault;

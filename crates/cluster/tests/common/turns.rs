@@ -1,0 +1,87 @@
+//! Threads that run one at a time, in an order that a seed decides.
+
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use onefold_testkit::SplitMix64;
+
+/// Whose turn it is. Each thread calls [`begin`](Self::begin) first and drops what that returns last.
+pub(crate) struct Turns {
+    inner: Mutex<Inner>,
+    /// One for each thread.
+    changed: Vec<Condvar>,
+}
+
+struct Inner {
+    numbers: SplitMix64,
+    /// Which threads wait for their turn.
+    is_waiting: Vec<bool>,
+    /// How many have not begun yet.
+    missing: usize,
+    current: Option<usize>,
+}
+
+impl Turns {
+    pub(crate) fn new(seed: u64, threads: usize) -> Self {
+        let numbers = SplitMix64::new(seed);
+        let is_waiting = vec![false; threads];
+        let inner = Inner { numbers, is_waiting, missing: threads, current: None };
+        Self { inner: Mutex::new(inner), changed: (0..threads).map(|_| Condvar::new()).collect() }
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until all threads have begun and it is this one's turn.
+    pub(crate) fn begin(&self, thread: usize) -> Turn<'_> {
+        self.inner().missing -= 1;
+        self.pass(thread);
+        Turn { turns: self, thread }
+    }
+
+    /// A number below `bound`. The caller must have the turn.
+    pub(crate) fn below(&self, bound: u64) -> u64 {
+        self.inner().numbers.next_u64() % bound
+    }
+
+    /// Lets others run before this thread goes on.
+    pub(crate) fn pass(&self, thread: usize) {
+        let mut inner = self.inner();
+        // A thread that goes on alone for a while gets further, and needs no switch.
+        if inner.current == Some(thread) && inner.numbers.next_u64().is_multiple_of(2) {
+            return;
+        }
+        inner.is_waiting[thread] = true;
+        self.choose(&mut inner);
+        while inner.current != Some(thread) {
+            inner = self.changed[thread].wait(inner).unwrap_or_else(PoisonError::into_inner);
+        }
+        inner.is_waiting[thread] = false;
+    }
+
+    fn choose(&self, inner: &mut Inner) {
+        let waiting: Vec<usize> =
+            (0..inner.is_waiting.len()).filter(|thread| inner.is_waiting[*thread]).collect();
+        if inner.missing > 0 || waiting.is_empty() {
+            return;
+        }
+        let next = waiting[(inner.numbers.next_u64() % waiting.len() as u64) as usize];
+        inner.current = Some(next);
+        self.changed[next].notify_one();
+    }
+}
+
+/// A thread that runs. When it is dropped, also by a panic, others go on.
+pub(crate) struct Turn<'a> {
+    turns: &'a Turns,
+    thread: usize,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let mut inner = self.turns.inner();
+        assert_eq!(inner.current, Some(self.thread), "it has the turn");
+        inner.current = None;
+        self.turns.choose(&mut inner);
+    }
+}
