@@ -155,6 +155,7 @@ fn a_shard_is_made_once() {
     journals.apply_batch(SHARD, taken.writer, 0, b"batch").unwrap();
     let error = journals.create(SHARD).unwrap_err();
     assert!(error.to_string().contains(&format!("{}.head", SHARD.id())), "{error}");
+    assert_eq!(names(&*pool).len(), 2, "nothing was left");
     assert_eq!(take(&journals, SHARD).unwrap().1.1, [b"batch".to_vec()]);
     // what was cut off before there was a head is finished
     let third = Shard::of(ObjectId::from_bytes([9; 16]));

@@ -29,7 +29,7 @@ fn cut(seed: u64) {
 fn look(bug: Bug, seed: u64) {
     match bug {
         Bug::RetryGrown => {
-            retried::lose_answers(seed, shards::Shards::new(seed, 4));
+            shards::lose_answers(seed, shards::Shards::new(seed, 4));
         }
         Bug::SupersededUnseen | Bug::CutUntold | Bug::ClaimedOnce | Bug::RemovedUnseen => {
             takeover::lose_everywhere(seed, &mut takeover::Tally::default());

@@ -16,8 +16,8 @@ use onefold_testkit::SplitMix64;
 use onefold_volume::conformance::{self, take};
 use onefold_volume::{Hash, Journals, Metadata, Options, Pool, Shard, VolumeError, Writer};
 
-use retried::{lose_answers, until_answered};
-use shards::Shards;
+use retried::until_answered;
+use shards::{Shards, lose_answers};
 
 const POOL: ObjectId = ObjectId::from_bytes([7; 16]);
 const SHARD: Shard = Shard::of(POOL);

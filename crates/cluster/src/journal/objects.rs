@@ -97,6 +97,11 @@ impl ShardObjects {
         }
     }
 
+    /// Whether there is such an object.
+    pub(super) fn has(&self, object: &str) -> Result<bool, VolumeError> {
+        self.query(object, &Query::default()).map(|answer| answer.is_some())
+    }
+
     /// What the head is now.
     pub(super) fn read_head(&self) -> Result<Head, VolumeError> {
         let name = self.head();
@@ -274,7 +279,7 @@ impl ShardObjects {
     pub(super) fn remove_trash(&self, trash: Trash, until: Made) -> Result<(), VolumeError> {
         if let Some(checkpoint) = trash.checkpoint {
             let mut parts = 0;
-            while self.query(&self.part(checkpoint, parts), &Query::default())?.is_some() {
+            while self.has(&self.part(checkpoint, parts))? {
                 parts += 1;
             }
             // The first go last: what is left if this fails is found again.

@@ -2,16 +2,18 @@
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use onefold_backend::rados::{RadosError, RadosPool, Refusal, Step, Update};
 use onefold_backend::{BackendError, Operation};
+use onefold_seal::ObjectId;
 use onefold_volume::{
     Checkpoint, Frame, Known, MAX_BATCH, Metadata, Shard, Take, Taken, VolumeError, Writer,
 };
 
 use super::head::{Made, State, Trash, Whole};
-use super::objects::{FOLLOW, Head, NEXT, ShardObjects, WRITER, damaged, number};
+use super::objects::{FOLLOW, Head, NEXT, Segment, ShardObjects, WRITER, damaged, number};
 use crate::error::{ClusterError, failed};
 use crate::seeded::fault;
 
@@ -42,6 +44,8 @@ struct Kept {
     objects: ShardObjects,
     /// None until the shard was taken over.
     open: Mutex<Option<Open>>,
+    /// The writer that has it; none is 0. Apart from `open`, whose holder waits for answers.
+    writer: AtomicU64,
 }
 
 /// Where batches go.
@@ -73,16 +77,6 @@ impl Open {
     }
 }
 
-/// The open shard, if `writer` took it over here.
-fn opened(open: &mut Option<Open>, writer: Writer) -> Result<&mut Open, VolumeError> {
-    let nobody = "the shard was not taken over, or a later opening failed";
-    let open = open.as_mut().ok_or_else(|| VolumeError::Stopped { why: nobody.into() })?;
-    if open.writer != writer {
-        return Err(VolumeError::Superseded { writer, by: open.writer });
-    }
-    Ok(open)
-}
-
 impl RadosJournals {
     /// Those in `pool`.
     ///
@@ -98,7 +92,8 @@ impl RadosJournals {
         Ok(Self { pool, sizes, shards: Mutex::default() })
     }
 
-    /// Makes a shard of which nothing is known. A call that failed may be repeated.
+    /// Makes a shard of which nothing is known. A call that failed may be repeated, and may leave an empty
+    /// segment.
     ///
     /// # Errors
     ///
@@ -106,20 +101,23 @@ impl RadosJournals {
     /// was lost.
     pub fn create(&self, shard: Shard) -> Result<(), VolumeError> {
         let kept = self.kept(shard);
-        let first = Made { writer: Writer(0), number: 0 };
-        match kept.objects.create_segment(first, Writer(0), 0) {
-            // an earlier call left it; without a head nothing was ever appended
-            Err(error) if error.refusal() != Some(Refusal::Exists) => {
-                return Err(failed(Operation::Put, error));
-            }
-            _ => {}
+        let objects = &kept.objects;
+        let exists = || -> VolumeError {
+            let place = format!("pool {}", self.pool.kind().name);
+            BackendError::AlreadyExists { name: objects.head(), place }.into()
+        };
+        if objects.has(&objects.head())? {
+            return Err(exists());
         }
-        match kept.objects.create_head(&State::new(first)) {
+        // An earlier call may have left a segment, and may yet make it. A name of its own keeps it apart.
+        let id = ObjectId::random();
+        let (number, _) = id.as_bytes().split_first_chunk().expect("it is longer");
+        let first = Made { writer: Writer(0), number: u64::from_be_bytes(*number) };
+        let created = objects.create_segment(first, Writer(0), 0);
+        created.map_err(|error| failed(Operation::Put, error))?;
+        match objects.create_head(&State::new(first)) {
             Ok(_) => Ok(()),
-            Err(error) if error.refusal() == Some(Refusal::Exists) => {
-                let place = format!("pool {}", self.pool.kind().name);
-                Err(BackendError::AlreadyExists { name: kept.objects.head(), place }.into())
-            }
+            Err(error) if error.refusal() == Some(Refusal::Exists) => Err(exists()),
             Err(error) => Err(failed(Operation::Put, error)),
         }
     }
@@ -128,7 +126,7 @@ impl RadosJournals {
         let mut shards = self.shards.lock().unwrap_or_else(PoisonError::into_inner);
         let kept = shards.entry(shard).or_insert_with(|| {
             let objects = ShardObjects { pool: Arc::clone(&self.pool), shard: shard.id() };
-            Arc::new(Kept { objects, open: Mutex::default() })
+            Arc::new(Kept { objects, open: Mutex::default(), writer: AtomicU64::new(0) })
         });
         Arc::clone(kept)
     }
@@ -144,6 +142,27 @@ fn expect_operations(operations: &[u8]) {
 impl Kept {
     fn open(&self) -> MutexGuard<'_, Option<Open>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Fails unless `writer` took the shard over here, and nothing did since.
+    fn ensure_taken(&self, writer: Writer) -> Result<(), VolumeError> {
+        match Writer(self.writer.load(Relaxed)) {
+            by if by == writer => Ok(()),
+            Writer(0) => Err(VolumeError::Stopped {
+                why: "the shard was not taken over, or a later opening failed".into(),
+            }),
+            by => Err(VolumeError::Superseded { writer, by }),
+        }
+    }
+
+    /// The open shard, if `writer` took it over here.
+    fn opened<'a>(
+        &self,
+        open: &'a mut Option<Open>,
+        writer: Writer,
+    ) -> Result<&'a mut Open, VolumeError> {
+        self.ensure_taken(writer)?;
+        Ok(open.as_mut().expect("it is open while there is a writer"))
     }
 
     /// Gives all that the shard has to `take`, and keeps earlier writers from adding to it.
@@ -233,11 +252,7 @@ impl Kept {
     /// # Errors
     ///
     /// [`VolumeError::Superseded`] if there is a later writer, and `error` if it refused nothing.
-    fn refused(
-        &self,
-        open: &Open,
-        error: RadosError,
-    ) -> Result<super::objects::Segment, VolumeError> {
+    fn refused(&self, open: &Open, error: RadosError) -> Result<Segment, VolumeError> {
         if !matches!(error.refusal(), Some(Refusal::Guard | Refusal::Absent)) {
             return Err(failed(Operation::Append, error));
         }
@@ -284,6 +299,7 @@ impl Metadata for RadosJournals {
         let mut open = kept.open();
         // what an earlier opening of this process holds
         *open = None;
+        kept.writer.store(0, Relaxed);
         let writer = kept.objects.claim()?;
         let refused =
             |error| damaged(&kept.objects.head(), 0, format!("a writer was refused: {error}"));
@@ -296,6 +312,7 @@ impl Metadata for RadosJournals {
         let (found, places) = read?;
         let taken = Taken { writer, sequence: found.next, places };
         *open = Some(found);
+        kept.writer.store(writer.0, Relaxed);
         Ok(taken)
     }
 
@@ -309,7 +326,7 @@ impl Metadata for RadosJournals {
         expect_operations(operations);
         let kept = self.kept(shard);
         let mut open = kept.open();
-        let open = opened(&mut open, writer)?;
+        let open = kept.opened(&mut open, writer)?;
         match sequence.cmp(&open.next) {
             Ordering::Less => return kept.objects.own_head(writer).map(drop),
             Ordering::Greater => {
@@ -327,6 +344,7 @@ impl Metadata for RadosJournals {
 
     fn expect_current(&self, shard: Shard, writer: Writer) -> Result<(), VolumeError> {
         let kept = self.kept(shard);
+        kept.ensure_taken(writer)?;
         kept.objects.own_head(writer).map(drop)
     }
 
@@ -339,7 +357,7 @@ impl Metadata for RadosJournals {
         let kept = self.kept(shard);
         let (mut head, name, segment) = {
             let mut open = kept.open();
-            let open = opened(&mut open, writer)?;
+            let open = kept.opened(&mut open, writer)?;
             if sequence != open.next {
                 return Err(VolumeError::OutOfOrder { sequence, expected: open.next });
             }
