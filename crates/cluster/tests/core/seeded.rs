@@ -1,0 +1,30 @@
+//! Errors built in on purpose: the checker must find each.
+
+/// An error in the protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Seeded {
+    /// A page of another shard is mapped before its container's registration was sent.
+    MapsBeforeRegistering,
+    /// A page of another shard is mapped although no answer to its registration came.
+    MapsWithoutAsking,
+    /// A drop removes the registration whatever its value is.
+    DropsAnyValue,
+    /// The value of a registration is the writer alone, so two registrations of a writer are alike.
+    ValueIsWriterAlone,
+    /// A take-over goes on writing into the containers that it finds open.
+    LeavesOpen,
+    /// A take-over seals a container by cutting it at the length that the journal knows.
+    CutsWhenSealing,
+    /// A take-over goes on with the registrations whose drops were announced, and forgets the others
+    /// that were announced.
+    LeavesIntents,
+    /// A guard is removed whatever happened since its set was read as empty.
+    RemovesWithoutVersion,
+    /// The creation of a guard is sent again if no answer came.
+    CreatesTwice,
+    /// A take-over reads the journal before it raises the writer on it, and no batch compares the
+    /// sequence.
+    ReadsBeforeRaising,
+    /// No shard looks for registrations of its own that it does not know of.
+    NeverSweeps,
+}
