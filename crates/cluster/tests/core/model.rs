@@ -87,7 +87,7 @@ pub(crate) enum Step {
     /// The announced drop is sent.
     Drop(usize, usize, Answer),
     /// The gateway finds a registration of its shard that it does not know, and drops it.
-    Sweep(usize, usize),
+    Sweep(usize, usize, Answer),
     /// A container is marked as closing.
     Close(usize),
     /// A guard's set is read as empty, and the removal is sent.
@@ -106,18 +106,18 @@ impl Core {
         self.seeded == Some(seeded)
     }
 
-    /// Pushes what the gateway of `shard` can do.
-    fn gateway(&self, state: &State, shard: usize, steps: &mut Vec<Step>) {
+    /// Pushes the operations that the gateway of `shard` can send, with and without their answers.
+    fn operations(&self, state: &State, shard: usize, steps: &mut Vec<Step>) {
         let of = &state.shards[shard];
-        let writes = state.left.writes > 0;
-        let answers: &[Answer] =
-            if state.left.lost > 0 { &[Answer::Arrives, Answer::Lost] } else { &[Answer::Arrives] };
         let mut offer = |step: fn(usize, usize, Answer) -> Step, container| {
-            steps.extend(answers.iter().map(|answer| step(shard, container, *answer)));
+            steps.push(step(shard, container, Answer::Arrives));
+            if state.left.lost > 0 {
+                steps.push(step(shard, container, Answer::Lost));
+            }
         };
         for container in 0..CONTAINERS {
-            let reply = of.replies[container];
-            match (of.memory.registrations[container], reply) {
+            let registration = of.memory.registrations[container];
+            match (registration, of.replies[container]) {
                 (Registration::Creating(_), Reply::Unsent) => offer(Step::Create, container),
                 (Registration::Creating(_), Reply::Unknown) if self.has(Seeded::CreatesTwice) => {
                     offer(Step::Create, container);
@@ -130,19 +130,26 @@ impl Core {
                 }
                 _ => {}
             }
+            let found = state.objects.registered(container, shard);
+            if found.is_some() && found != registration.value() && !self.has(Seeded::NeverSweeps) {
+                offer(Step::Sweep, container);
+            }
         }
         if of.write == Write::Pending || of.write == Write::Unknown {
             offer(|shard, _, answer| Step::Write(shard, answer), 0);
         }
+    }
+
+    /// Pushes the batches by which the gateway of `shard` ends what began.
+    fn endings(&self, state: &State, shard: usize, steps: &mut Vec<Step>) {
+        let of = &state.shards[shard];
         if of.memory.open.is_some() && of.write == Write::None {
             steps.push(Step::Seal(shard));
         }
         for container in 0..CONTAINERS {
-            let reply = of.replies[container];
-            let registration = of.memory.registrations[container];
-            match (registration, reply) {
+            match (of.memory.registrations[container], of.replies[container]) {
                 (Registration::Creating(_) | Registration::Registering(_), Reply::Unknown) => {
-                    steps.push(Step::GiveUp(shard, container))
+                    steps.push(Step::GiveUp(shard, container));
                 }
                 (Registration::Registering(_) | Registration::Dropping(_), Reply::Done)
                 | (Registration::Registering(_), Reply::Refused) => {
@@ -150,50 +157,47 @@ impl Core {
                 }
                 _ => {}
             }
-            let found = state.objects.registered(container, shard);
-            if found.is_some() && found != registration.value() && !self.has(Seeded::NeverSweeps) {
-                steps.push(Step::Sweep(shard, container));
-            }
-            if of.taking_over {
-                continue;
-            }
-            let object = &state.objects.containers[container];
-            let free = match registration {
-                Registration::None if writes && object.length > 0 => {
-                    steps.push(Step::Announce(shard, container));
-                    false
-                }
-                Registration::Registering(_) => match reply {
-                    Reply::Done => true,
-                    Reply::Unknown => self.has(Seeded::MapsWithoutAsking),
-                    Reply::Unsent => self.has(Seeded::MapsBeforeRegistering),
-                    Reply::Refused => false,
+        }
+    }
+
+    /// Pushes what a gateway does of its own accord or for a client once it has taken `shard` over.
+    fn service(&self, state: &State, shard: usize, steps: &mut Vec<Step>) {
+        let of = &state.shards[shard];
+        let writes = state.left.writes > 0;
+        for (container, object) in state.objects.containers.iter().enumerate() {
+            // A page that was ever in a container may be in a hint and in a cached directory.
+            let (may_map, may_announce) = match of.memory.registrations[container] {
+                Registration::None => (false, writes && object.length > 0),
+                Registration::Registered(_) => (writes, false),
+                Registration::Registering(_) => match of.replies[container] {
+                    Reply::Done => (true, false),
+                    Reply::Unknown => (self.has(Seeded::MapsWithoutAsking), false),
+                    Reply::Unsent => (self.has(Seeded::MapsBeforeRegistering), false),
+                    Reply::Refused => (false, false),
                 },
-                _ => false,
+                Registration::Creating(_) | Registration::Dropping(_) => (false, false),
             };
-            if free || writes && matches!(registration, Registration::Registered(_)) {
+            if may_announce {
+                steps.push(Step::Announce(shard, container));
+            }
+            if may_map {
                 let maps = (0..object.length)
                     .filter(|offset| of.memory.map != Some(Place { container, offset: *offset }));
                 steps.extend(maps.map(|offset| Step::MapShared(shard, container, offset)));
             }
-            if matches!(registration, Registration::Registered(_))
+            if matches!(of.memory.registrations[container], Registration::Registered(_))
                 && of.memory.map.is_none_or(|place| place.container != container)
                 && of.memory.open.is_none_or(|(open, _)| open != container)
             {
                 steps.push(Step::AnnounceDrop(shard, container));
             }
         }
-        if of.taking_over {
-            return;
-        }
-        if writes && of.write == Write::None {
-            let fits = match of.memory.open {
-                Some((_, length)) => (length as usize) < PAGES,
-                None => of.creating().is_none() && state.named < CONTAINERS,
-            };
-            if fits {
-                steps.push(Step::Store(shard));
-            }
+        let has_room = match of.memory.open {
+            Some((_, length)) => (length as usize) < PAGES,
+            None => of.creating().is_none() && state.named < CONTAINERS,
+        };
+        if writes && of.write == Write::None && has_room {
+            steps.push(Step::Store(shard));
         }
         if of.write == Write::Written {
             steps.push(Step::MapStored(shard));
@@ -331,9 +335,9 @@ impl Core {
                 state.shards[shard].replies[container] =
                     sent.map_or(Reply::Unknown, |_| Reply::Done);
             }
-            Step::Sweep(shard, container) => {
+            Step::Sweep(shard, container, answer) => {
                 let value = state.objects.registered(container, shard).expect("it was found");
-                state.objects.apply(Operation::Drop { container, shard, value }, self.seeded);
+                self.send(state, Operation::Drop { container, shard, value }, answer);
             }
             Step::Close(container) => state.objects.close(container, self.seeded),
             Step::Remove(container) => state.objects.delay(Operation::Remove { container }),
@@ -474,7 +478,7 @@ impl Step {
             | Self::Seal(shard)
             | Self::AnnounceDrop(shard, _)
             | Self::Drop(shard, ..)
-            | Self::Sweep(shard, _)
+            | Self::Sweep(shard, ..)
             | Self::RaiseJournal(shard, _) => Some(shard),
             Self::Close(_) | Self::Remove(_) | Self::Arrive(_) | Self::RaiseHead(_) => None,
         }
@@ -486,12 +490,12 @@ impl Step {
             Self::Create(.., answer)
             | Self::Write(_, answer)
             | Self::Register(.., answer)
-            | Self::Drop(.., answer) => answer == Answer::Arrives,
+            | Self::Drop(.., answer)
+            | Self::Sweep(.., answer) => answer == Answer::Arrives,
             Self::Settle(..)
             | Self::GiveUp(..)
             | Self::Seal(_)
             | Self::AnnounceDrop(..)
-            | Self::Sweep(..)
             | Self::Remove(_)
             | Self::Arrive(Operation::Remove { .. }) => true,
             _ => false,
@@ -518,8 +522,12 @@ impl Model for Core {
             if shard > 0 && !state.shards[shard - 1].begun {
                 break;
             }
-            self.gateway(state, shard, steps);
             let of = &state.shards[shard];
+            self.operations(state, shard, steps);
+            self.endings(state, shard, steps);
+            if !of.taking_over {
+                self.service(state, shard, steps);
+            }
             if state.left.take_overs > 0 {
                 steps.push(Step::RaiseHead(shard));
             }

@@ -122,7 +122,11 @@ impl Objects {
                 fits && !object.removed
             }
             Operation::Register { shard, value, .. } => match &mut object.guard {
-                Some(guard) if !guard.closing && guard.users[shard] < Some(value) => {
+                Some(guard)
+                    if !guard.closing
+                        && (guard.users[shard] < Some(value)
+                            || seeded == Some(Seeded::RegistersOverAnyValue)) =>
+                {
                     guard.users[shard] = Some(value);
                     true
                 }

@@ -9,6 +9,8 @@ pub(crate) enum Seeded {
     MapsWithoutAsking,
     /// A drop removes the registration whatever its value is.
     DropsAnyValue,
+    /// A registration takes the place of any value.
+    RegistersOverAnyValue,
     /// The value of a registration is the writer alone, so two registrations of a writer are alike.
     ValueIsWriterAlone,
     /// A take-over goes on writing into the containers that it finds open.
