@@ -42,13 +42,13 @@ fn expect_found(seeded: Seeded, property: &'static str, writes: u8, take_overs: 
     assert!(steps.is_some(), "not found: {seeded:?}");
 }
 
-/// STATES states.
+/// 3,843,888 states.
 #[test]
 fn nothing_dangles_or_is_lost_and_space_returns() {
     check(Bound { writes: 3, take_overs: 1, lost: 1 }).assert_properties();
 }
 
-/// STATES states. Here a shard may be taken over while it is being taken over.
+/// 1,090,391 states: a shard may be taken over while its successor is still taking it over.
 #[test]
 fn so_it_is_with_two_take_overs() {
     check(Bound { writes: 2, take_overs: 2, lost: 1 });

@@ -160,7 +160,7 @@ impl Core {
         }
     }
 
-    /// Pushes what a gateway does of its own accord or for a client once it has taken `shard` over.
+    /// Pushes what the gateway of `shard` does of its own accord or for a client.
     fn service(&self, state: &State, shard: usize, steps: &mut Vec<Step>) {
         let of = &state.shards[shard];
         let writes = state.left.writes > 0;
@@ -193,7 +193,7 @@ impl Core {
             }
         }
         let has_room = match of.memory.open {
-            Some((_, length)) => (length as usize) < PAGES,
+            Some((_, length)) => !of.inherited && (length as usize) < PAGES,
             None => of.creating().is_none() && state.named < CONTAINERS,
         };
         if writes && of.write == Write::None && has_room {
@@ -319,7 +319,7 @@ impl Core {
             Step::Seal(shard) => {
                 let (container, known) =
                     state.shards[shard].memory.open.take().expect("it is open");
-                if state.shards[shard].taking_over && self.has(Seeded::CutsWhenSealing) {
+                if state.shards[shard].inherited && self.has(Seeded::CutsWhenSealing) {
                     state.objects.containers[container].length = known;
                 }
                 state.objects.seal(container);
@@ -359,14 +359,14 @@ impl Core {
         if let Some(shard) = step.shard() {
             let of = &mut state.shards[shard];
             of.begun = true;
-            of.taking_over &= of.memory.open.is_some()
-                || of.memory.registrations.iter().any(|it| matches!(it, Registration::Dropping(_)));
+            of.inherited &= of.memory.open.is_some();
         }
         true
     }
 
-    /// Supersedes the gateway of `shard` and takes what its journal says over. The new gateway seals
-    /// what is open, and drops what was announced, before it serves.
+    /// Supersedes the gateway of `shard` and takes over what its journal says. The new gateway serves
+    /// immediately. It only seals what is open, and drops whatever was announced: until such a drop is
+    /// settled, the shard neither maps pages of that container nor registers in it again.
     fn raise_journal(&self, state: &mut State, shard: usize, writer: u8) {
         for operation in state.shards[shard].may_send(shard) {
             state.objects.delay(operation);
@@ -400,7 +400,7 @@ impl Core {
             journal: of.journal.clone(),
             memory,
             read_early: None,
-            taking_over: !self.has(Seeded::LeavesOpen),
+            inherited: !self.has(Seeded::LeavesOpen),
             replies: Default::default(),
             write: Write::None,
             acknowledged: of.acknowledged,
@@ -525,9 +525,7 @@ impl Model for Core {
             let of = &state.shards[shard];
             self.operations(state, shard, steps);
             self.endings(state, shard, steps);
-            if !of.taking_over {
-                self.service(state, shard, steps);
-            }
+            self.service(state, shard, steps);
             if state.left.take_overs > 0 {
                 steps.push(Step::RaiseHead(shard));
             }

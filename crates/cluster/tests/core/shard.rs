@@ -98,8 +98,8 @@ pub(crate) struct Shard {
     pub(crate) memory: Journal,
     /// For [`ReadsBeforeRaising`](crate::seeded::Seeded::ReadsBeforeRaising): the journal as it was read.
     pub(crate) read_early: Option<Journal>,
-    /// Whether the gateway is still taking over, and serves no client.
-    pub(crate) taking_over: bool,
+    /// Whether an earlier gateway filled the open container. Then this one seals it and never writes there.
+    pub(crate) inherited: bool,
     /// What is known of the operations that are announced.
     pub(crate) replies: [Reply; CONTAINERS],
     /// The page that is being stored.
@@ -118,7 +118,7 @@ impl Default for Shard {
             journal: Journal::default(),
             memory: Journal::default(),
             read_early: None,
-            taking_over: false,
+            inherited: false,
             replies: Default::default(),
             write: Write::None,
             acknowledged: None,
