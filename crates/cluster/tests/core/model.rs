@@ -131,7 +131,8 @@ impl Core {
                 _ => {}
             }
             let found = state.objects.registered(container, shard);
-            if found.is_some() && found != registration.value() && !self.has(Seeded::NeverSweeps) {
+            let is_unknown = found != registration.value() || self.has(Seeded::SweepsByOldMemory);
+            if found.is_some() && is_unknown && !self.has(Seeded::NeverSweeps) {
                 offer(Step::Sweep, container);
             }
         }

@@ -27,6 +27,9 @@ pub(crate) enum Seeded {
     /// A take-over reads the journal before it raises the writer on it, and no batch compares the
     /// sequence.
     ReadsBeforeRaising,
+    /// A sweep looks at the shard's registrations before it reads the guard, so that it does not know
+    /// of the last one.
+    SweepsByOldMemory,
     /// No shard looks for registrations of its own that it does not know of.
     NeverSweeps,
 }
