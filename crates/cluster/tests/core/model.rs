@@ -238,7 +238,7 @@ impl Core {
                 let Some((container, offset)) = of.target() else { return false };
                 let (content, before) = (of.writer, of.write);
                 let write = Operation::Write { container, offset, content };
-                // Nobody else writes into the container: that it is longer says that it was done.
+                // No other writer writes into the container, so a greater length proves that it was applied.
                 state.shards[shard].write = match self.send(state, write, answer) {
                     None => Write::Unknown,
                     Some(true) => Write::Written,
