@@ -7,7 +7,7 @@
 
 use stateright::{Model, Property};
 
-use crate::objects::{CONTAINERS, Objects, Operation, PAGES, SHARDS, Value};
+use crate::objects::{Access, CONTAINERS, Objects, Operation, PAGES, SHARDS, Value};
 use crate::properties;
 use crate::seeded::Seeded;
 use crate::shard::{Journal, Place, Registration, Reply, Shard, Write};
@@ -52,6 +52,9 @@ pub(crate) enum Answer {
     Arrives,
     /// The gateway gives up waiting. The operation is applied later, or never.
     Lost,
+    /// As [`Arrives`](Self::Arrives), and the operation arrives once more later, or never. Only a
+    /// creation: any other that is lost and sent again does the same.
+    Repeated,
 }
 
 /// What can happen. The first number is a shard, the second a container.
@@ -59,8 +62,10 @@ pub(crate) enum Answer {
 pub(crate) enum Step {
     /// A client writes a new page. If the shard has no container for it, a batch announces one.
     Store(usize),
-    /// The announced container is made.
+    /// The announced container is made. This is sent once: without an answer the container is given up.
     Create(usize, usize, Answer),
+    /// The guard that was made is opened. If the engine refuses it, the gateway reads that it is open.
+    Open(usize, usize, Answer),
     /// The new page is written into it.
     Write(usize, Answer),
     /// A batch maps the new page, with the registration if it is new, and the write is acknowledged.
@@ -109,6 +114,7 @@ impl Core {
     /// Pushes the operations that the gateway of `shard` can send, with and without their answers.
     fn operations(&self, state: &State, shard: usize, steps: &mut Vec<Step>) {
         let of = &state.shards[shard];
+        let mut repeated = Vec::new();
         let mut offer = |step: fn(usize, usize, Answer) -> Step, container| {
             steps.push(step(shard, container, Answer::Arrives));
             if state.left.lost > 0 {
@@ -118,10 +124,16 @@ impl Core {
         for container in 0..CONTAINERS {
             let registration = of.memory.registrations[container];
             match (registration, of.replies[container]) {
-                (Registration::Creating(_), Reply::Unsent) => offer(Step::Create, container),
-                (Registration::Creating(_), Reply::Unknown) if self.has(Seeded::CreatesTwice) => {
+                (Registration::Creating(_), Reply::Unsent) => {
+                    offer(Step::Create, container);
+                    if state.left.lost > 0 {
+                        repeated.push(Step::Create(shard, container, Answer::Repeated));
+                    }
+                }
+                (Registration::Creating(_), Reply::Unknown) if self.has(Seeded::CreatesAgain) => {
                     offer(Step::Create, container);
                 }
+                (Registration::Creating(_), Reply::Made) => offer(Step::Open, container),
                 (Registration::Registering(_), Reply::Unsent | Reply::Unknown) => {
                     offer(Step::Register, container);
                 }
@@ -139,6 +151,7 @@ impl Core {
         if of.write == Write::Pending || of.write == Write::Unknown {
             offer(|shard, _, answer| Step::Write(shard, answer), 0);
         }
+        steps.append(&mut repeated);
     }
 
     /// Pushes the batches by which the gateway of `shard` ends what began.
@@ -174,7 +187,7 @@ impl Core {
                     Reply::Done => (true, false),
                     Reply::Unknown => (self.has(Seeded::MapsWithoutAsking), false),
                     Reply::Unsent => (self.has(Seeded::MapsBeforeRegistering), false),
-                    Reply::Refused => (false, false),
+                    Reply::Made | Reply::Refused => (false, false),
                 },
                 Registration::Creating(_) | Registration::Dropping(_) => (false, false),
             };
@@ -225,12 +238,18 @@ impl Core {
                 let (_, value) = state.shards[shard].creating().expect("it makes one");
                 let create = Operation::Create { container, shard, value };
                 let sent = self.send(state, create, answer);
-                let of = &mut state.shards[shard];
-                // Only in the variant that sends it twice it may be there already.
-                of.replies[container] = sent.map_or(Reply::Unknown, |_| Reply::Done);
-                if sent.is_none() && !self.has(Seeded::CreatesTwice) {
-                    // The container is given up, and the client's write fails.
-                    of.write = Write::None;
+                state.shards[shard].replies[container] = match sent {
+                    None => Reply::Unknown,
+                    Some(_) if self.has(Seeded::CreatesOpen) => Reply::Done,
+                    Some(_) => Reply::Made,
+                };
+            }
+            Step::Open(shard, container, answer) => {
+                let open = Operation::Open { container, reads_later: false };
+                let sent = self.send(state, open, answer);
+                let guard = state.objects.containers[container].guard.as_ref();
+                if sent.is_some() && guard.is_some_and(|guard| guard.access != Access::New) {
+                    state.shards[shard].replies[container] = Reply::Done;
                 }
             }
             Step::Write(shard, answer) => {
@@ -274,11 +293,13 @@ impl Core {
                 let value = registration.value().expect("it is announced");
                 let register = Operation::Register { container, shard, value };
                 let sent = self.send(state, register, answer);
-                let is_there = state.objects.registered(container, shard) == Some(value);
-                state.shards[shard].replies[container] = match sent {
-                    None => Reply::Unknown,
-                    Some(_) if is_there => Reply::Done,
-                    Some(_) => Reply::Refused,
+                let guard = state.objects.containers[container].guard.as_ref();
+                state.shards[shard].replies[container] = match (sent, guard) {
+                    (None, _) => Reply::Unknown,
+                    (_, Some(guard)) if guard.users[shard] == Some(value) => Reply::Done,
+                    // A late registration is in the way, which the sweep removes.
+                    (_, Some(guard)) if guard.access == Access::Open => Reply::Unknown,
+                    _ => Reply::Refused,
                 };
             }
             Step::MapShared(shard, container, offset) => {
@@ -308,8 +329,12 @@ impl Core {
                 self.append(state, shard);
             }
             Step::GiveUp(shard, container) | Step::AnnounceDrop(shard, container) => {
-                let registration = state.shards[shard].memory.registrations[container];
-                let value = registration.value().expect("it has one");
+                let of = &mut state.shards[shard];
+                if of.creating().is_some_and(|(creating, _)| creating == container) {
+                    // The client's write fails, or goes into another container.
+                    of.write = Write::None;
+                }
+                let value = of.memory.registrations[container].value().expect("it has one");
                 self.announce(state, shard, container, Registration::Dropping(value));
             }
             Step::Discard(shard) => {
@@ -369,7 +394,7 @@ impl Core {
     /// immediately. It only seals what is open, and drops whatever was announced: until such a drop is
     /// settled, the shard neither maps pages of that container nor registers in it again.
     fn raise_journal(&self, state: &mut State, shard: usize, writer: u8) {
-        for operation in state.shards[shard].may_send(shard) {
+        for operation in state.shards[shard].may_send(shard, self.has(Seeded::CreatesAgain)) {
             state.objects.delay(operation);
         }
         for container in 0..CONTAINERS {
@@ -417,6 +442,12 @@ impl Core {
                 state.objects.delay(operation);
                 None
             }
+            Answer::Repeated => {
+                state.left.lost -= 1;
+                let applied = state.objects.apply(operation, self.seeded);
+                state.objects.delay(operation);
+                Some(applied)
+            }
         }
     }
 
@@ -452,7 +483,8 @@ impl Core {
             let Some(next) = steps
                 .into_iter()
                 .filter(|step| step.is_progress())
-                .find_map(|step| self.next_state(&state, step))
+                .filter_map(|step| self.next_state(&state, step))
+                .find(|next| *next != state)
             else {
                 return state;
             };
@@ -468,6 +500,7 @@ impl Step {
         match self {
             Self::Store(shard)
             | Self::Create(shard, ..)
+            | Self::Open(shard, ..)
             | Self::Write(shard, _)
             | Self::MapStored(shard)
             | Self::Announce(shard, _)
@@ -489,6 +522,7 @@ impl Step {
     fn is_progress(self) -> bool {
         match self {
             Self::Create(.., answer)
+            | Self::Open(.., answer)
             | Self::Write(_, answer)
             | Self::Register(.., answer)
             | Self::Drop(.., answer)
@@ -534,7 +568,7 @@ impl Model for Core {
         }
         for (container, object) in state.objects.containers.iter().enumerate() {
             let Some(guard) = &object.guard else { continue };
-            if !guard.closing && object.sealed {
+            if guard.access == Access::Open && object.sealed {
                 steps.push(Step::Close(container));
             }
             let remove = Operation::Remove { container };

@@ -14,7 +14,7 @@ pub(crate) const CONTAINERS: usize = 2;
 pub(crate) const PAGES: usize = 2;
 
 /// What a shard writes under its name into a guard object: the writer that registers, then the number
-/// of the registration, which no writer uses twice. Compared byte by byte, as the engine does.
+/// of the registration, which no writer uses twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Value {
     /// The writer.
@@ -23,13 +23,27 @@ pub(crate) struct Value {
     pub(crate) number: u8,
 }
 
+/// Whether a guard takes registrations. It only ever moves on to the next.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) enum Access {
+    /// Not yet.
+    #[default]
+    New,
+    /// It does.
+    Open,
+    /// No longer.
+    Closing,
+}
+
 /// The guard object of a container.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Guard {
     /// The omap: a shard that may have live pages in the container, and the value it registered.
     pub(crate) users: [Option<Value>; SHARDS],
-    /// Whether registrations are refused. Nothing resets it.
-    pub(crate) closing: bool,
+    /// Whether it takes registrations: from when it is opened until it is closed.
+    pub(crate) access: Access,
+    /// Whether nothing changed since it was made. So its version is that of its creation.
+    pub(crate) is_new: bool,
 }
 
 /// A container: its guard and its pages.
@@ -37,8 +51,6 @@ pub(crate) struct Guard {
 pub(crate) struct Container {
     /// The guard, while it exists.
     pub(crate) guard: Option<Guard>,
-    /// Whether the guard was ever made.
-    pub(crate) created: bool,
     /// Whether the guard was ever removed, after which the pages vanish.
     pub(crate) removed: bool,
     /// The pages by offset; each is known by the writer that wrote it, as only one shard writes here.
@@ -56,7 +68,11 @@ pub(crate) enum Operation {
     Create { container: usize, shard: usize, value: Value },
     /// Writes a page at `offset`, which must be the length; refused if sealed or absent.
     Write { container: usize, offset: u8, content: u8 },
-    /// Registers; refused if the guard is absent or closing or has a value that is not smaller.
+    /// Opens the guard; refused if it changed since it was made.
+    ///
+    /// A superseded gateway may read the version of a guard that it makes later: `reads_later`.
+    Open { container: usize, reads_later: bool },
+    /// Registers; refused if the guard is absent, new or closing, or has a value of the shard.
     Register { container: usize, shard: usize, value: Value },
     /// Drops the registration; refused if its value is another one.
     Drop { container: usize, shard: usize, value: Value },
@@ -70,6 +86,7 @@ impl Operation {
         match self {
             Self::Create { container, .. }
             | Self::Write { container, .. }
+            | Self::Open { container, .. }
             | Self::Register { container, .. }
             | Self::Drop { container, .. }
             | Self::Remove { container } => container,
@@ -106,25 +123,39 @@ impl Objects {
             Operation::Create { shard, value, .. } => {
                 let absent = object.guard.is_none();
                 if absent {
-                    let mut guard = Guard::default();
+                    let mut guard = Guard { is_new: true, ..Guard::default() };
                     guard.users[shard] = Some(value);
+                    if seeded == Some(Seeded::CreatesOpen) {
+                        guard.access = Access::Open;
+                    }
                     object.guard = Some(guard);
-                    object.created = true;
                 }
                 absent
             }
             Operation::Write { offset, content, .. } => {
-                let fits = object.created && !object.sealed && object.length == offset;
-                if fits && !object.removed {
+                // The container is made once the guard is open.
+                let exists = object.guard.as_ref().is_some_and(|it| it.access != Access::New);
+                let fits = exists && !object.sealed && object.length == offset;
+                if fits {
                     object.pages[offset as usize] = content;
                     object.length += 1;
                 }
-                fits && !object.removed
+                fits
             }
+            Operation::Open { .. } => match &mut object.guard {
+                Some(guard)
+                    if guard.access == Access::New
+                        && (guard.is_new || seeded == Some(Seeded::OpensAnyVersion)) =>
+                {
+                    guard.access = Access::Open;
+                    true
+                }
+                _ => false,
+            },
             Operation::Register { shard, value, .. } => match &mut object.guard {
                 Some(guard)
-                    if !guard.closing
-                        && (guard.users[shard] < Some(value)
+                    if guard.access == Access::Open
+                        && (guard.users[shard].is_none()
                             || seeded == Some(Seeded::RegistersOverAnyValue)) =>
                 {
                     guard.users[shard] = Some(value);
@@ -149,6 +180,11 @@ impl Objects {
             }
         };
         if applied {
+            if !matches!(operation, Operation::Create { .. })
+                && let Some(guard) = &mut object.guard
+            {
+                guard.is_new &= matches!(operation, Operation::Write { .. });
+            }
             self.forget_refused(operation, seeded);
         }
         applied
@@ -157,7 +193,8 @@ impl Objects {
     /// Refuses new users of `container` from now on.
     pub(crate) fn close(&mut self, container: usize, seeded: Option<Seeded>) {
         if let Some(guard) = &mut self.containers[container].guard {
-            guard.closing = true;
+            guard.access = Access::Closing;
+            guard.is_new = false;
             self.forget_refused(Operation::Remove { container }, seeded);
         }
     }
@@ -170,7 +207,7 @@ impl Objects {
 
     /// Forgets late operations that the engine is sure to refuse, so that equal futures are one state.
     ///
-    /// `applied` changed the object's version, so a removal that asserts an earlier one is among them.
+    /// `applied` changed the object's version, so operations that assert an earlier one are among them.
     fn forget_refused(&mut self, applied: Operation, seeded: Option<Seeded>) {
         let container = applied.container();
         if matches!(applied, Operation::Write { .. }) {
@@ -181,7 +218,8 @@ impl Objects {
         let recreated = self.late.iter().any(
             |late| matches!(late, Operation::Create { container: other, .. } if *other == container),
         );
-        let closing = object.guard.as_ref().is_some_and(|guard| guard.closing);
+        let closing = object.guard.as_ref().is_some_and(|guard| guard.access == Access::Closing);
+        let is_new = object.guard.as_ref().is_some_and(|guard| guard.is_new);
         let gone = object.guard.is_none() && !recreated;
         self.late.retain(|late| {
             if late.container() != container {
@@ -190,6 +228,9 @@ impl Objects {
             match late {
                 Operation::Remove { .. } => {
                     seeded == Some(Seeded::RemovesWithoutVersion) && object.guard.is_some()
+                }
+                Operation::Open { reads_later, .. } => {
+                    *reads_later && (is_new || recreated) || seeded == Some(Seeded::OpensAnyVersion)
                 }
                 Operation::Register { .. } => !closing && !gone,
                 Operation::Drop { .. } | Operation::Write { .. } => !gone,

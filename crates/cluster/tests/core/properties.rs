@@ -3,6 +3,7 @@
 use stateright::Property;
 
 use crate::model::{Core, State};
+use crate::objects::Access;
 use crate::shard::{Registration, Write};
 
 /// No page that a map names is in a container that is removed.
@@ -67,7 +68,7 @@ pub(crate) fn all() -> Vec<Property<Core>> {
                 state.maps().any(|(_, _, place)| {
                     let others = &state.objects.containers[1 - place.container];
                     others.guard.as_ref().is_some_and(|guard| {
-                        guard.closing && guard.users.iter().all(Option::is_none)
+                        guard.access == Access::Closing && guard.users.iter().all(Option::is_none)
                     })
                 })
             },

@@ -22,8 +22,13 @@ pub(crate) enum Seeded {
     LeavesIntents,
     /// A guard is removed whatever happened since its set was read as empty.
     RemovesWithoutVersion,
-    /// The creation of a guard is sent again if no answer came.
-    CreatesTwice,
+    /// A creation without an answer is sent again. So a superseded gateway can make a container again
+    /// whose removal is on its way.
+    CreatesAgain,
+    /// A guard takes registrations from its creation on, so a late creation brings a removed one back.
+    CreatesOpen,
+    /// A guard is opened whatever its version is, so it is opened again if it comes back.
+    OpensAnyVersion,
     /// A take-over reads the journal before it raises the writer on it, and no batch compares the
     /// sequence.
     ReadsBeforeRaising,

@@ -61,6 +61,8 @@ pub(crate) enum Reply {
     Unsent,
     /// It was sent, and no answer came: it was done, or may be done later, or never.
     Unknown,
+    /// For a container that is made: the guard exists and is new, and its version is known.
+    Made,
     /// It was done.
     Done,
     /// It was not done and never will be.
@@ -145,25 +147,27 @@ impl Shard {
 
     /// The operations that the present gateway may still send if it does not notice that it is
     /// superseded: those its journal announces, and writes into the container that it fills.
-    pub(crate) fn may_send(&self, shard: usize) -> Vec<Operation> {
+    pub(crate) fn may_send(&self, shard: usize, creates_again: bool) -> Vec<Operation> {
         let mut sent = Vec::new();
         for (container, registration) in self.memory.registrations.iter().enumerate() {
-            let open = self.replies[container] == Reply::Unsent
-                || self.replies[container] == Reply::Unknown;
+            let unanswered = matches!(self.replies[container], Reply::Unsent | Reply::Unknown);
             match *registration {
-                Registration::Creating(value) => {
-                    // The creation is sent once.
-                    if self.replies[container] == Reply::Unsent {
+                Registration::Creating(value)
+                    if creates_again || self.replies[container] != Reply::Unknown =>
+                {
+                    let reads_later = unanswered;
+                    if reads_later {
                         sent.push(Operation::Create { container, shard, value });
                     }
-                    if self.replies[container] != Reply::Unknown {
-                        sent.push(Operation::Write { container, offset: 0, content: self.writer });
+                    if self.replies[container] != Reply::Done {
+                        sent.push(Operation::Open { container, reads_later });
                     }
+                    sent.push(Operation::Write { container, offset: 0, content: self.writer });
                 }
-                Registration::Registering(value) if open => {
+                Registration::Registering(value) if unanswered => {
                     sent.push(Operation::Register { container, shard, value });
                 }
-                Registration::Dropping(value) if open => {
+                Registration::Dropping(value) if unanswered => {
                     sent.push(Operation::Drop { container, shard, value });
                 }
                 _ => {}
