@@ -5,9 +5,13 @@
 //! refused by the engine itself.
 
 mod error;
+mod folder;
 mod journal;
+mod pool;
 #[cfg_attr(not(feature = "seeded-bugs"), doc(hidden))]
 pub mod seeded;
 
 pub use error::ClusterError;
+pub use folder::{RadosFolder, WAITING};
 pub use journal::shards::{JournalSizes, RadosJournals};
+pub use pool::{create, find, open};

@@ -16,7 +16,7 @@ use crate::ids::Version;
 use crate::journal::journals::Journals;
 use crate::journal::metadata::{Metadata, Shard};
 use crate::nodes::files::NodeFiles;
-use crate::pool::head::{Hash, Head, NAME, is_unfinished, open_head};
+use crate::pool::head::{Hash, Head, NAME, is_unfinished, open_head, write_head};
 use crate::recovery::recover::recover;
 use crate::state::paging::Paging;
 
@@ -69,6 +69,19 @@ impl Pool {
         Journals::create(folder, id)?;
         own.append(&Head { id, hash, codec, version }.encode())?;
         Ok(own.sync()?)
+    }
+
+    /// Makes the files of the empty pool `id`, of which something else than the folder keeps what is known:
+    /// it is opened by [`open_with`](Self::open_with). It is of version 2, and compressed by zstd unless its
+    /// options say otherwise.
+    ///
+    /// # Errors
+    /// [`VolumeError::NotEmpty`] if the folder holds anything.
+    pub fn create_for(folder: &dyn Folder, id: ObjectId, hash: Hash) -> Result<(), VolumeError> {
+        if let Some(found) = folder.names()?.into_iter().next() {
+            return Err(VolumeError::NotEmpty { found });
+        }
+        write_head(folder, &Head { id, hash, codec: Codec::Zstd, version: Version::Paged })
     }
 
     /// Opens a pool, with what every flush before a crash had acknowledged. Also returned is what is
