@@ -7,6 +7,7 @@
 mod error;
 mod folder;
 mod journal;
+mod lease;
 mod pool;
 #[cfg_attr(not(feature = "seeded-bugs"), doc(hidden))]
 pub mod seeded;
@@ -14,4 +15,5 @@ pub mod seeded;
 pub use error::ClusterError;
 pub use folder::{RadosFolder, WAITING};
 pub use journal::shards::{JournalSizes, RadosJournals};
+pub use lease::{BootClock, Claim, Lease, LeaseClock, LeaseHold, RENEWAL, VALID, WAIT};
 pub use pool::{create, find, open};
