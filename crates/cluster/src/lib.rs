@@ -6,6 +6,8 @@
 
 mod error;
 mod folder;
+#[doc(hidden)]
+pub mod fuzz;
 mod journal;
 mod lease;
 mod pool;

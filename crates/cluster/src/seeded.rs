@@ -23,6 +23,8 @@ onefold_backend::seeded_bugs! {
         RemovedEarly,
         /// The head is changed though another writer may have it.
         HeadUnguarded,
+        /// What a late update may yet name is taken for leaked.
+        OwnRemoved,
     }
 }
 

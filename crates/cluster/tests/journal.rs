@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 use onefold_backend::rados::{Fate, FatedRados, MemoryRados, RadosPool, Refusal, Step, Update};
@@ -136,6 +137,68 @@ fn what_could_not_be_removed_goes_with_the_next_checkpoint() {
         put_all(&whole, taken.writer, next + 1, &[b"one", b"two"]);
         assert_eq!(names(&*pool).len(), 4, "{skip}: {:?}", names(&*pool));
     }
+}
+
+#[test]
+fn a_look_for_leaks_leaves_what_a_successor_needs() {
+    let pool = pool();
+    let first = journals(&pool, TINY);
+    let (taken, _) = take(&first, SHARD).unwrap();
+    first.apply_batch(SHARD, taken.writer, 0, b"batch").unwrap();
+    // which lets batches go to a second segment, and is not finished
+    drop(first.checkpoint(SHARD, taken.writer, 1).unwrap());
+    let [sealed, empty] = &segments(&*pool)[..] else { panic!("{:?}", names(&*pool)) };
+    let sealed = format!("{}.{sealed}", SHARD.id());
+
+    // before it looks at the first segment, a successor makes that needless
+    let (inner, is_armed) = (Arc::clone(&pool), Arc::new(AtomicBool::new(false)));
+    let armed = Arc::clone(&is_armed);
+    let fated = FatedRados::new(Arc::clone(&pool) as _, move |object, _| {
+        if object == sealed && armed.swap(false, Relaxed) {
+            let successor = journals(&inner, TINY);
+            let (taken, _) = take(&successor, SHARD).unwrap();
+            put_all(&successor, taken.writer, 1, &[b"all"]);
+        }
+        Fate::Answered
+    });
+    let second = RadosJournals::new(Arc::new(fated), TINY).unwrap();
+    let (taken, _) = take(&second, SHARD).unwrap();
+    is_armed.store(true, Relaxed);
+    let result = second.remove_leaked(SHARD, taken.writer);
+    assert!(matches!(result, Err(VolumeError::Superseded { .. })), "{result:?}");
+    assert_eq!(segments(&*pool), std::slice::from_ref(empty));
+    let (_, told) = take(&journals(&pool, TINY), SHARD).unwrap();
+    assert_eq!(told, (b"all".to_vec(), vec![]));
+}
+
+#[test]
+fn what_nothing_leads_to_is_found_and_removed() {
+    let pool = pool();
+    let first = journals(&pool, TINY);
+    let (taken, _) = take(&first, SHARD).unwrap();
+    (0..3).for_each(|at| first.apply_batch(SHARD, taken.writer, at, b"batch").unwrap());
+    put_all(&first, taken.writer, 3, &[b"one", b"two"]);
+    let expected = names(&*pool);
+    // as a late creation would leave them, of this writer and of one that may yet come
+    let object = |name: &str| format!("{}.{name}", SHARD.id());
+    let of = |writer: u64| {
+        let made = format!("{writer:016x}.00000000000000ff");
+        [format!("segment.{made}"), format!("checkpoint.{made}.00000000")]
+    };
+    let (leaked, later) = (of(taken.writer.0), of(taken.writer.0 + 1));
+    let others = ["segment.1", "checkpoint", "other"].map(ToOwned::to_owned);
+    for name in leaked.iter().chain(&later).chain(&others) {
+        pool.update(&object(name), Update::creating()).unwrap();
+    }
+    assert_eq!(first.remove_leaked(SHARD, taken.writer).unwrap(), 0, "they may be named yet");
+    let (taken, _) = take(&first, SHARD).unwrap();
+    assert_eq!(first.remove_leaked(SHARD, taken.writer).unwrap(), 2);
+    let left: BTreeSet<String> = names(&*pool).difference(&expected).cloned().collect();
+    assert_eq!(left, later.into_iter().chain(others).collect());
+    let (_, told) = take(&first, SHARD).unwrap();
+    assert_eq!(told, (b"onetwo".to_vec(), vec![]));
+    let old = first.remove_leaked(SHARD, taken.writer);
+    assert!(matches!(old, Err(VolumeError::Superseded { .. })), "{old:?}");
 }
 
 #[test]

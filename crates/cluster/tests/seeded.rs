@@ -13,7 +13,7 @@ use onefold_cluster::seeded::{self, Bug};
 use racing::{Tally, race};
 
 /// Races that are run at most until a bug is caught.
-const SEEDS: u64 = 10_000;
+const SEEDS: u64 = 3_000;
 
 #[test]
 fn every_bug_is_caught() {

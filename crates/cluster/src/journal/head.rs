@@ -11,7 +11,7 @@ use onefold_volume::{VolumeError, Writer};
 const FORMAT: u8 = 1;
 
 /// The name of a segment or a checkpoint: what its writer counted when it made it. No other ever has it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Made {
     pub(super) writer: Writer,
     pub(super) number: u64,
@@ -25,6 +25,14 @@ impl Made {
         bytes[..8].copy_from_slice(&self.writer.0.to_be_bytes());
         bytes[8..].copy_from_slice(&self.number.to_be_bytes());
         bytes
+    }
+
+    /// The name that `text` shows.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let (writer, count) = text.split_once('.')?;
+        let number = |digits| u64::from_str_radix(digits, 16).ok();
+        let made = Self { writer: Writer(number(writer)?), number: number(count)? };
+        (made.to_string() == text).then_some(made)
     }
 
     pub(super) fn decode(bytes: [u8; Self::LEN]) -> Self {
@@ -54,7 +62,7 @@ pub(super) struct Whole {
 
 /// What a head says besides the writer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct State {
+pub(crate) struct State {
     /// The first batch that is not in the checkpoint.
     pub(super) sequence: u64,
     /// The segment that begins with it.
@@ -83,6 +91,14 @@ impl State {
 
     /// The attribute of the head of `shard`.
     pub(super) fn encode(&self, shard: ObjectId) -> Bytes {
+        let mut bytes = self.fields();
+        let check = Check::of(&[shard.as_bytes(), &bytes]);
+        bytes.extend_from_slice(check.as_bytes());
+        bytes.into()
+    }
+
+    /// The same without the check.
+    pub(crate) fn fields(&self) -> Vec<u8> {
         let mut bytes = vec![FORMAT];
         let put = |bytes: &mut Vec<u8>, made: Option<Made>| {
             bytes.put_u8(made.is_some().into());
@@ -98,9 +114,7 @@ impl State {
         put(&mut bytes, self.begun);
         put(&mut bytes, self.trash.checkpoint);
         put(&mut bytes, self.trash.segment);
-        let check = Check::of(&[shard.as_bytes(), &bytes]);
-        bytes.extend_from_slice(check.as_bytes());
-        bytes.into()
+        bytes
     }
 
     /// What the attribute `bytes` of the object `head` of `shard` says.
@@ -128,7 +142,8 @@ impl State {
         Self::read(&mut Reader::new(fields)).map_err(malformed)
     }
 
-    fn read(reader: &mut Reader<'_>) -> Result<Self, WireError> {
+    /// The fields alone, without a check.
+    pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, WireError> {
         let made = |reader: &mut Reader<'_>| {
             reader.array("the name of a segment or checkpoint").map(Made::decode)
         };
@@ -172,6 +187,23 @@ mod tests {
         let trash = Trash { checkpoint: Some(made(4)), segment: Some(made(5)) };
         let full = State { sequence: u64::MAX, checkpoint, begun: Some(made(3)), trash, ..new };
         vec![new, full, State { begun: None, ..full }, State { trash: Trash::default(), ..full }]
+    }
+
+    #[test]
+    fn names_come_back() {
+        for made in [made(0), made(1 << 40), Made { writer: Writer(0), number: u64::MAX }] {
+            assert_eq!(Made::parse(&made.to_string()), Some(made));
+            assert_eq!(Made::decode(made.encode()), made);
+        }
+        let other = [
+            "",
+            ".",
+            "1.1",
+            "0000000000000001.+000000000000001",
+            "000000000000000A.0000000000000001",
+            "0000000000000001.0000000000000001.00000000",
+        ];
+        other.iter().for_each(|text| assert_eq!(Made::parse(text), None, "{text}"));
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! The objects of one shard.
 
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -298,6 +300,44 @@ impl ShardObjects {
             (segment, next) = (found.follow, Some(found.next));
         }
         chain.into_iter().rev().try_for_each(|name| self.remove(&self.segment(name)))
+    }
+
+    /// Removes the segments and parts of checkpoints of writers before `writer`, which has the shard, that
+    /// the head does not lead to. Returns how many.
+    ///
+    /// What `writer` itself made is left: a late update may name it yet. Those of earlier ones are refused.
+    pub(super) fn remove_leaked(&self, writer: Writer) -> Result<u64, VolumeError> {
+        let state = self.own_head(writer)?.state;
+        let mut needed = BTreeSet::new();
+        needed.extend(state.checkpoint.map(|checkpoint| checkpoint.name));
+        needed.extend(state.begun);
+        let mut segment = Some(state.segment);
+        while let Some(name) = segment.filter(|name| needed.insert(*name)) {
+            let found = self.look(name)?;
+            if found.is_none() {
+                // It went with a checkpoint, perhaps a later writer's, which may need what follows.
+                if self.own_head(writer)?.state != state {
+                    return self.remove_leaked(writer);
+                }
+                return Err(damaged(&self.segment(name), 0, "it is missing".into()));
+            }
+            segment = found.and_then(|found| found.follow);
+        }
+        let prefix = format!("{}.", self.shard);
+        let mut leaked = Vec::new();
+        let listed = self.pool.list(&mut |object| {
+            let name = object.strip_prefix(&prefix).unwrap_or_default();
+            let part = name.strip_prefix("checkpoint.").and_then(|rest| rest.rsplit_once('.'));
+            let name = name.strip_prefix("segment.").or_else(|| part.map(|(name, _)| name));
+            let is_leaked = name.and_then(Made::parse).is_some_and(|made| {
+                !needed.contains(&made) && (made.writer < writer || fault!(OwnRemoved))
+            });
+            leaked.extend(is_leaked.then(|| object.to_owned()));
+            ControlFlow::Continue(())
+        });
+        listed.map_err(|error| failed(Operation::List, error))?;
+        leaked.iter().try_for_each(|object| self.remove(object))?;
+        Ok(leaked.len() as u64)
     }
 
     fn remove(&self, object: &str) -> Result<(), VolumeError> {

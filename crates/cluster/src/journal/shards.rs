@@ -122,6 +122,18 @@ impl RadosJournals {
         }
     }
 
+    /// Removes objects of earlier writers that `shard` does not need, and returns how many: what crashes,
+    /// late updates and superseded writers left. It lists all objects of the namespace.
+    ///
+    /// # Errors
+    ///
+    /// [`VolumeError::Superseded`] or [`VolumeError::Stopped`] if `writer` does not have the shard.
+    pub fn remove_leaked(&self, shard: Shard, writer: Writer) -> Result<u64, VolumeError> {
+        let kept = self.kept(shard);
+        kept.ensure_taken(writer)?;
+        kept.objects.remove_leaked(writer)
+    }
+
     fn kept(&self, shard: Shard) -> Arc<Kept> {
         let mut shards = self.shards.lock().unwrap_or_else(PoisonError::into_inner);
         let kept = shards.entry(shard).or_insert_with(|| {

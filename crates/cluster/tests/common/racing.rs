@@ -3,9 +3,10 @@
 //! Threads run one at a time and change between any two operations on objects, as the seed says.
 
 use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
 
-use onefold_backend::rados::{Fate, FatedRados, MemoryRados, Refusal, Step, Update};
+use onefold_backend::rados::{Fate, FatedRados, MemoryRados, RadosPool, Refusal, Step, Update};
 use onefold_cluster::{JournalSizes, RadosJournals};
 use onefold_seal::ObjectId;
 use onefold_volume::{Known, Metadata, Shard, Taken, VolumeError, Writer};
@@ -28,6 +29,8 @@ pub(crate) struct Tally {
     pub(crate) checkpoints: u64,
     /// Updates that happened when nobody waited for them any more.
     pub(crate) late: u64,
+    /// Objects that nothing led to, and that were removed.
+    pub(crate) leaked: u64,
     /// How many segments a later writer read at most.
     pub(crate) places: u64,
 }
@@ -280,6 +283,9 @@ impl Process<'_> {
 
     fn work(&mut self) -> Result<(), Ended> {
         self.take_over()?;
+        if self.below(4) == 0 {
+            self.checkpoint(false)?;
+        }
         for _ in 0..2 + self.below(8) {
             match self.below(8) {
                 0 | 1 => {
@@ -290,11 +296,50 @@ impl Process<'_> {
                     let current = self.journals.expect_current(SHARD, self.writer);
                     self.done(current)?;
                 }
+                3 if self.below(2) == 0 => {
+                    if self.below(2) == 0 {
+                        // behind one that is not finished the last segment is empty
+                        let sequence = self.history.len() as u64;
+                        let begun = self.journals.checkpoint(SHARD, self.writer, sequence);
+                        self.done(begun.map(drop))?;
+                    }
+                    let removed = self.journals.remove_leaked(SHARD, self.writer);
+                    let removed = self.done(removed)?.unwrap_or_default();
+                    self.world.told(|told| told.tally.leaked += removed);
+                }
                 _ => self.batch()?,
             }
         }
         Ok(())
     }
+}
+
+/// Fails unless a checkpoint, and a look for what was leaked, leave nothing but what is needed.
+fn all_returns(journals: &RadosJournals, taken: Taken, pool: &dyn RadosPool) {
+    let Taken { writer, sequence, .. } = taken;
+    journals.apply_batch(SHARD, writer, sequence, b"last").unwrap();
+    let mut checkpoint = journals.checkpoint(SHARD, writer, sequence + 1).unwrap().unwrap();
+    checkpoint.put(b"all").unwrap();
+    checkpoint.finish().unwrap();
+    journals.remove_leaked(SHARD, writer).unwrap();
+    let mut left = Vec::new();
+    pool.list(&mut |name| {
+        left.push(name.to_owned());
+        ControlFlow::Continue(())
+    })
+    .unwrap();
+    let kinds = [".checkpoint.", ".head", ".segment."];
+    let is_needed =
+        left.len() == 3 && left.iter().zip(kinds).all(|(name, kind)| name.contains(kind));
+    assert!(is_needed, "{left:?}");
+    let mut told = Vec::new();
+    let again = journals.take_over(SHARD, &mut |known| {
+        if let Known::Checkpoint(operations) | Known::Batch(operations) = known {
+            told.extend_from_slice(operations);
+        }
+        Ok(())
+    });
+    assert_eq!((again.unwrap().sequence, &told[..]), (sequence + 1, &b"all"[..]));
 }
 
 /// Runs one race, and fails if anything that a gateway was told does not hold.
@@ -332,7 +377,7 @@ pub(crate) fn race(seed: u64, trouble: u64, tally: &mut Tally) {
     });
     while world.deliver_one() {}
     // one more, on whom nothing happens
-    let last = RadosJournals::new(pool, sizes).unwrap();
+    let last = RadosJournals::new(Arc::clone(&pool) as _, sizes).unwrap();
     let mut history = Vec::new();
     let taken = last.take_over(SHARD, &mut |known| {
         if let Known::Checkpoint(operations) | Known::Batch(operations) = known {
@@ -341,6 +386,7 @@ pub(crate) fn race(seed: u64, trouble: u64, tally: &mut Tally) {
         Ok(())
     });
     let taken = taken.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+    all_returns(&last, taken, &*pool);
     world.told(|told| {
         told.take_over(taken.writer, history);
         let found = std::mem::take(&mut told.tally);
@@ -350,6 +396,7 @@ pub(crate) fn race(seed: u64, trouble: u64, tally: &mut Tally) {
         tally.superseded += found.superseded;
         tally.checkpoints += found.checkpoints;
         tally.late += found.late;
+        tally.leaked += found.leaked;
         tally.places = tally.places.max(found.places);
     });
 }

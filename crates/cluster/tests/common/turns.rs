@@ -13,6 +13,8 @@ pub(crate) struct Turns {
 
 struct Inner {
     numbers: SplitMix64,
+    /// A thread goes on alone for so many steps on average: some races need short turns, others long ones.
+    patience: u64,
     /// Which threads wait for their turn.
     is_waiting: Vec<bool>,
     /// How many have not begun yet.
@@ -22,9 +24,9 @@ struct Inner {
 
 impl Turns {
     pub(crate) fn new(seed: u64, threads: usize) -> Self {
-        let numbers = SplitMix64::new(seed);
+        let (numbers, patience) = (SplitMix64::new(seed), 2 + seed % 9);
         let is_waiting = vec![false; threads];
-        let inner = Inner { numbers, is_waiting, missing: threads, current: None };
+        let inner = Inner { numbers, patience, is_waiting, missing: threads, current: None };
         Self { inner: Mutex::new(inner), changed: (0..threads).map(|_| Condvar::new()).collect() }
     }
 
@@ -47,8 +49,8 @@ impl Turns {
     /// Lets others run before this thread goes on.
     pub(crate) fn pass(&self, thread: usize) {
         let mut inner = self.inner();
-        // A thread that goes on alone for a while gets further, and needs no switch.
-        if inner.current == Some(thread) && inner.numbers.next_u64().is_multiple_of(2) {
+        let is_current = inner.current == Some(thread);
+        if is_current && !inner.numbers.next_u64().is_multiple_of(inner.patience) {
             return;
         }
         inner.is_waiting[thread] = true;
