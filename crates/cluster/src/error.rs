@@ -6,16 +6,14 @@ use onefold_volume::VolumeError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClusterError {
-    /// The pool cannot hold what the cluster would keep in it.
+    /// The pool for metadata is erasure-coded.
     #[error(
-        "pool {pool} takes appends only at multiples of {alignment} bytes, as erasure-coded pools do: \
-         expected a replicated pool for metadata"
+        "pool {pool} is erasure-coded, without omap and perhaps without appends of any length: expected a \
+         replicated pool for metadata, and this one for data alone"
     )]
-    Aligned {
+    ErasureCoded {
         /// Its name.
         pool: String,
-        /// In bytes.
-        alignment: u64,
     },
 }
 

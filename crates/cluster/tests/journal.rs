@@ -5,7 +5,9 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
-use onefold_backend::rados::{Fate, FatedRados, MemoryRados, RadosPool, Refusal, Step, Update};
+use onefold_backend::rados::{
+    Fate, FatedRados, MemoryRados, PoolKind, RadosPool, Refusal, Step, Update,
+};
 use onefold_cluster::{ClusterError, JournalSizes, RadosJournals};
 use onefold_seal::ObjectId;
 use onefold_volume::conformance::{self, take};
@@ -203,11 +205,14 @@ fn what_nothing_leads_to_is_found_and_removed() {
 
 #[test]
 fn an_erasure_coded_pool_is_refused() {
-    let pool = Arc::new(MemoryRados::erasure_coded());
-    let error = RadosJournals::new(pool, TINY).err().expect("batches have any length");
-    let ClusterError::Aligned { alignment, .. } = &error else { panic!("{error}") };
-    assert_eq!(*alignment, 8192);
-    assert!(error.to_string().contains("replicated"), "{error}");
+    // also one that takes overwrites, and so appends of any length
+    let kind = MemoryRados::erasure_coded().kind().clone();
+    for alignment in [kind.alignment, 1] {
+        let pool = MemoryRados::new(PoolKind { alignment, ..kind.clone() });
+        let error = RadosJournals::new(Arc::new(pool), TINY).err().expect("it has no omap");
+        assert!(matches!(error, ClusterError::ErasureCoded { .. }), "{error}");
+        assert!(error.to_string().contains("a replicated pool"), "{error}");
+    }
 }
 
 #[test]

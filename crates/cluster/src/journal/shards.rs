@@ -82,12 +82,11 @@ impl RadosJournals {
     ///
     /// # Errors
     ///
-    /// [`ClusterError::Aligned`] if the pool is erasure-coded: batches have any length.
+    /// [`ClusterError::ErasureCoded`]: batches have any length, and the pool for metadata has omaps.
     pub fn new(pool: Arc<dyn RadosPool>, sizes: JournalSizes) -> Result<Self, ClusterError> {
         let kind = pool.kind();
-        if kind.alignment > 1 {
-            let (pool, alignment) = (kind.name.clone(), kind.alignment);
-            return Err(ClusterError::Aligned { pool, alignment });
+        if kind.alignment > 1 || !kind.has_omap {
+            return Err(ClusterError::ErasureCoded { pool: kind.name.clone() });
         }
         Ok(Self { pool, sizes, shards: Mutex::default() })
     }
