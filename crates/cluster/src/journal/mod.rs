@@ -25,11 +25,12 @@
 //!    no longer names is noted there as trash in the same update, and removed afterwards. What was begun
 //!    is noted as well, before the first part. So the next checkpoint removes what a crash left.
 //!
-//! What is left besides, such as a segment that was made and never named, is empty or rare, and goes when
-//! somebody lists all objects.
-//!
 //! Updates of the head compare its version. So one that arrives late is refused once another update was
 //! applied, and trash is removed only after that.
+//!
+//! Little else is leaked: a segment that was made and never named, which is empty, and what a superseded
+//! writer or a late creation adds. A later writer finds it in a list of all objects
+//! ([`remove_leaked`](shards::RadosJournals::remove_leaked)).
 
 pub(crate) mod head;
 mod objects;

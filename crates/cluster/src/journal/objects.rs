@@ -293,8 +293,8 @@ impl ShardObjects {
             && let Some(found) = self.look(name)?
         {
             if found.follow.is_none() || Some(found.next) <= next {
-                let problem = "it is not sealed, expected another segment behind it";
-                return Err(damaged(&self.segment(name), 0, problem.into()));
+                let problem = format!("no way leads on, expected one to segment {until}");
+                return Err(damaged(&self.segment(name), 0, problem));
             }
             chain.push(name);
             (segment, next) = (found.follow, Some(found.next));

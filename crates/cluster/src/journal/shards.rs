@@ -257,12 +257,12 @@ impl Kept {
         }
     }
 
-    /// What the open segment is that refused an update of its writer. On success either it is sealed
-    /// before the next batch, or the next batch was applied whose answer was lost.
+    /// Finds out why the open segment refused an update, as `error` says. On success it is sealed before
+    /// the next batch, or it has the next batch already, whose answer was lost.
     ///
     /// # Errors
     ///
-    /// [`VolumeError::Superseded`] if there is a later writer, and `error` if it refused nothing.
+    /// [`VolumeError::Superseded`] if there is a later writer; `error` if no guard refused the update.
     fn refused(&self, open: &Open, error: RadosError) -> Result<Segment, VolumeError> {
         if !matches!(error.refusal(), Some(Refusal::Guard | Refusal::Absent)) {
             return Err(failed(Operation::Append, error));
