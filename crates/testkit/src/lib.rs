@@ -1,5 +1,5 @@
-//! What tests of several crates share: corpora, reference models, damage, certificates, a server of
-//! S3, a line to a server far away.
+//! What tests of several crates share: corpora, reference models, damage, certificates, servers
+//! of S3 and of Ceph, a line to a server far away.
 //!
 //! Everything but keys is a function of its arguments: a test that fails can be run again. Depends on
 //! no crate of this workspace, so that a model cannot lean on what it judges.
@@ -7,6 +7,7 @@
 #[cfg(feature = "proptest")]
 mod any;
 mod browser;
+pub mod ceph;
 #[cfg(feature = "certificates")]
 mod certificates;
 #[cfg(feature = "command")]
