@@ -16,10 +16,12 @@ pub(crate) enum Area {
     Volumes,
     /// Pages in a browser
     Web,
+    /// Volumes over many machines, and Ceph, which keeps them
+    Cluster,
 }
 
 /// The areas beside the core: packages, and modules of the command's tests.
-const BESIDE_CORE: [(Area, &[&str], &[&str]); 3] = [
+const BESIDE_CORE: [(Area, &[&str], &[&str]); 4] = [
     (
         Area::Places,
         &["onefold-backend", "onefold-testkit"],
@@ -42,7 +44,12 @@ const BESIDE_CORE: [(Area, &[&str], &[&str]); 3] = [
         ],
     ),
     (Area::Web, &[], &["bench_page"]),
+    (Area::Cluster, &["onefold-cluster"], &[]),
 ];
+
+/// Tests that need Ceph, in a package of the places: its name, the file of its tests, the module. They
+/// are of the clusters.
+const ON_CEPH: [&str; 3] = ["onefold-backend", "rados", "ceph::"];
 
 /// The package of the command.
 const COMMAND: &str = "onefold";
@@ -57,11 +64,23 @@ impl Area {
             BESIDE_CORE.iter().find(|(area, ..)| *area == self).expect("each has a row");
         let mut commands = Vec::new();
         if !packages.is_empty() {
-            commands.push(packages.iter().flat_map(|package| words(&["-p", package])).collect());
+            let each = |package: &&str| words(&["-p", package]);
+            let mut command: Vec<String> = packages.iter().flat_map(each).collect();
+            let [package, _, module] = ON_CEPH;
+            if packages.contains(&package) {
+                command.extend(words(&["--", "--skip", module]));
+            }
+            commands.push(command);
         }
-        let mut command = words(&["--workspace", "--test", "cli", "--"]);
-        command.extend(modules.iter().map(|module| format!("{module}::")));
-        commands.push(command);
+        if self == Self::Cluster {
+            let [package, tests, module] = ON_CEPH;
+            commands.push(words(&["-p", package, "--test", tests, "--", module]));
+        }
+        if !modules.is_empty() {
+            let mut command = words(&["--workspace", "--test", "cli", "--"]);
+            command.extend(modules.iter().map(|module| format!("{module}::")));
+            commands.push(command);
+        }
         commands
     }
 }
@@ -111,11 +130,24 @@ mod tests {
     #[test]
     fn the_core_leaves_out_what_another_area_runs() {
         let core = Area::Core.arguments().concat();
-        for area in [Area::Places, Area::Volumes, Area::Web] {
-            for word in area.arguments().concat() {
+        let [.., on_ceph] = ON_CEPH;
+        for area in [Area::Places, Area::Volumes, Area::Web, Area::Cluster] {
+            for word in area.arguments().concat().into_iter().filter(|word| word != on_ceph) {
                 let is_own = word.ends_with("::") || word.starts_with("onefold-");
                 assert!(!is_own || core.contains(&word), "{area:?}: {word}");
             }
         }
+    }
+
+    #[test]
+    fn the_tests_on_ceph_are_there_and_run_once() {
+        let [package, tests, module] = ON_CEPH;
+        let file = workspace::root().join("crates/backend/tests").join(tests).with_extension("rs");
+        let declared = format!("mod {};", module.trim_end_matches("::"));
+        assert!(fs::read_to_string(file).unwrap().contains(&declared));
+        let (places, cluster) = (Area::Places.arguments(), Area::Cluster.arguments());
+        assert!(places[0].ends_with(&words(&["--", "--skip", module])));
+        assert!(places[0].contains(&package.to_owned()));
+        assert!(cluster[1].ends_with(&words(&["--", module])));
     }
 }

@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 
+use crate::area::Area;
 use crate::emulate::Target;
 use crate::workspace::Cargo;
 
@@ -78,15 +79,30 @@ const NEEDS: &[Need] = &[
     },
 ];
 
+/// What the tests of clusters need beside.
+const NEEDS_OF_CLUSTERS: &[Need] = &[
+    Need { program: "ceph", package: "ceph-common", why: "asks and orders a cluster" },
+    Need { program: "ceph-mon", package: "ceph-mon", why: "is the monitor of a cluster" },
+    Need { program: "ceph-mgr", package: "ceph-mgr", why: "is the manager of a cluster" },
+    Need { program: "ceph-osd", package: "ceph-osd", why: "keeps the objects of a cluster" },
+];
+
 /// A cargo subcommand, and the rustup component that brings it.
 const COMPONENTS: &[(&str, &str)] = &[("fmt", "rustfmt"), ("clippy", "clippy")];
 
-/// Installs what is missing, and says what it does.
+/// Installs what `area`, or everything, lacks, and says what it does.
 ///
 /// Failure is only reported: the check that needs the program then fails or skips, by its name.
-pub(crate) fn install<'a>(cargo: Cargo, emulated: impl IntoIterator<Item = &'a Target>) {
+pub(crate) fn install<'a>(
+    cargo: Cargo,
+    area: Option<Area>,
+    emulated: impl IntoIterator<Item = &'a Target>,
+) {
     let emulated: Vec<&Target> = emulated.into_iter().collect();
-    let needs = NEEDS.iter().chain(emulated.iter().flat_map(|target| target.needs));
+    let has_clusters = area.is_none_or(|area| area == Area::Cluster);
+    let of_clusters = if has_clusters { NEEDS_OF_CLUSTERS } else { &[] };
+    let needs =
+        NEEDS.iter().chain(of_clusters).chain(emulated.iter().flat_map(|target| target.needs));
     let missing: Vec<&Need> = needs.filter(|need| !need.is_met()).collect();
     for need in &missing {
         println!("setup: {} is missing; {}", need.program, need.why);

@@ -35,7 +35,7 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options) -> ExitCode {
     let cargo = Cargo { offline: options.offline };
     let emulated = emulate::TARGETS.iter().filter(|_| options.skip_emulation.is_none());
-    programs::install(cargo, emulated);
+    programs::install(cargo, options.area, emulated);
     let places = Places {
         datasets: fetch_datasets(options),
         s3_server: s3_server::install(cargo),

@@ -1,5 +1,7 @@
 //! The model of RADOS passes the suite that holds the engine, and calls meet the fates that are chosen.
 
+mod ceph;
+
 use std::sync::{Arc, Mutex};
 
 use onefold_backend::rados::{

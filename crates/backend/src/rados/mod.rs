@@ -10,11 +10,17 @@
 pub mod conformance;
 mod error;
 mod fates;
+#[cfg(feature = "rados")]
+mod librados;
+mod location;
 mod memory;
 mod update;
 
 pub use error::{RadosError, Refusal};
 pub use fates::{Fate, FatedRados};
+#[cfg(feature = "rados")]
+pub use librados::{CephError, CephOptions, CephPool, CephSpace, RadosCluster};
+pub use location::CephLocation;
 pub use memory::MemoryRados;
 pub use update::{Compare, Step, Update};
 

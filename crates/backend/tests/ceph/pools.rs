@@ -1,0 +1,49 @@
+//! What Ceph does beyond the contract of a pool, or unlike other engines.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+
+use onefold_backend::rados::{RadosPool, Step, Update};
+use onefold_testkit::ceph::{ERASURE_CODED, REPLICATED};
+
+use super::{ceph, connect};
+
+#[test]
+fn the_kind_of_a_pool_is_found_out_and_nothing_is_left_behind() {
+    let Some(ceph) = ceph() else { return };
+    let cluster = connect(&ceph);
+    for (name, has_omap, alignment) in [(REPLICATED, true, 1), (ERASURE_CODED, false, 8192)] {
+        let pool = cluster.pool(name, "kind").unwrap();
+        let kind = pool.kind();
+        assert_eq!((&*kind.name, kind.has_omap, kind.alignment), (name, has_omap, alignment));
+        assert_eq!((kind.max_object, kind.max_update), (128 << 20, 90 << 20));
+        pool.list(&mut |object| -> ControlFlow<()> { panic!("{object} was made") }).unwrap();
+    }
+    // One that lets bytes be overwritten still has no omap.
+    ceph.command(&["osd", "pool", "create", "overwritten", "4", "4", "erasure", "two-and-one"]);
+    ceph.command(&["osd", "pool", "set", "overwritten", "allow_ec_overwrites", "true"]);
+    let pool = cluster.pool("overwritten", "").unwrap();
+    assert_eq!((pool.kind().has_omap, pool.kind().alignment), (false, 1));
+}
+
+#[test]
+fn the_last_owner_of_a_connection_may_be_an_update_that_ends() {
+    let Some(ceph) = ceph() else { return };
+    let cluster = connect(&ceph);
+    let pool = Arc::new(cluster.pool(REPLICATED, "last").unwrap());
+    let (tell, told) = channel();
+    for number in 0..8 {
+        let (tell, owned) = (tell.clone(), pool.clone());
+        let update = Update::creating().then(Step::Append("1".into()));
+        let done = move |result: Result<u64, _>| {
+            drop(owned);
+            tell.send(result.map(drop)).unwrap();
+        };
+        pool.start_update(&format!("object{number}"), update, Box::new(done));
+    }
+    drop((pool, cluster, tell));
+    let results: Vec<_> = told.iter().collect();
+    assert_eq!(results.len(), 8);
+    results.into_iter().for_each(|result| result.unwrap());
+}
