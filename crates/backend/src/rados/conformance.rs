@@ -328,6 +328,17 @@ fn what_is_too_large_is_refused(pool: &dyn RadosPool) {
         refused.push((Update::existing().then(Step::Truncate(max_object + 1)), Refusal::TooLarge));
     }
     expect_unchanged(pool, "a", refused);
+    // the largest updates are done as long as the object has room
+    make(pool, "b");
+    let bytes = Bytes::from(vec![2; max_update as usize]);
+    let append = Update::existing().then(Step::Append(bytes));
+    for _ in 0..max_object / max_update {
+        pool.update("b", append.clone()).unwrap();
+    }
+    expect(&pool.update("b", append), Refusal::TooLarge);
+    let found = pool.query("b", &Query::default()).unwrap();
+    assert_eq!(found.length, max_object / max_update * max_update);
+    pool.update("b", Update::existing().then(Step::Remove)).unwrap();
 }
 
 /// What each update becomes that is started before the first is answered.

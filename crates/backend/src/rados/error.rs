@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Why the engine refused an operation. Nothing changed.
+/// Why the engine refused an operation. Nothing changed; see [`Fenced`](Self::Fenced) for the exception.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Refusal {
@@ -17,6 +17,9 @@ pub enum Refusal {
     /// The pool, the cluster or a quota is full.
     Full,
     /// This client was fenced off: a successor blocklisted it. It stays so.
+    ///
+    /// An update that was sent before may have been applied: if its answer is lost, the client sends it
+    /// again, and gets this.
     Fenced,
     /// The client's key does not allow it.
     Forbidden,

@@ -91,21 +91,22 @@ pub type OnUpdated = Box<dyn FnOnce(Result<u64, RadosError>) + Send>;
 
 /// Objects of one namespace of one pool.
 ///
-/// A name has 1 to 1,024 bytes of printable ASCII. Calls may come from any thread and block until the
+/// A name has 1 to 1,024 bytes of printable ASCII, that of an attribute at most 100. Calls may come from any thread and block until the
 /// answer, [`start_update`](Self::start_update) excepted.
 ///
 /// Updates of one object that one caller starts one after the other are applied in that order.
 ///
 /// # Errors
 ///
-/// [`RadosError::Refused`]: nothing changed. [`RadosError::Unknown`]: no answer came within the time
+/// [`RadosError::Refused`]: nothing changed, unless the client was fenced off. [`RadosError::Unknown`]: no answer came within the time
 /// limit or the connection was lost, and the update may have been applied, or be applied later. The
 /// caller must find out by guards which.
 pub trait RadosPool: Send + Sync {
     /// How the pool keeps its objects.
     fn kind(&self) -> &PoolKind;
 
-    /// Begins an update and returns at once. `done` is called once, from any thread, and must not block.
+    /// Begins an update and returns at once. `done` is called once, from any thread, perhaps before this
+    /// returns; it must neither block nor panic.
     fn start_update(&self, object: &str, update: Update, done: OnUpdated);
 
     /// Applies `update` durably, all of it or nothing. Answers the object's version after it.

@@ -1,5 +1,6 @@
 //! Ceph itself: one cluster of its own for all of these tests.
 
+mod conforming;
 mod connecting;
 mod faults;
 mod pools;

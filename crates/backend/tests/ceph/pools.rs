@@ -4,10 +4,10 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 
-use onefold_backend::rados::{RadosPool, Step, Update};
+use onefold_backend::rados::{RadosPool, Refusal, Step, Update};
 use onefold_testkit::ceph::{ERASURE_CODED, REPLICATED};
 
-use super::{ceph, connect};
+use super::{ceph, connect, expect_refusal};
 
 #[test]
 fn the_kind_of_a_pool_is_found_out_and_nothing_is_left_behind() {
@@ -46,4 +46,16 @@ fn the_last_owner_of_a_connection_may_be_an_update_that_ends() {
     let results: Vec<_> = told.iter().collect();
     assert_eq!(results.len(), 8);
     results.into_iter().for_each(|result| result.unwrap());
+}
+
+#[test]
+fn a_name_that_is_too_long_is_refused() {
+    let Some(ceph) = ceph() else { return };
+    let pool = connect(&ceph).pool(REPLICATED, "names").unwrap();
+    let name = |length| "n".repeat(length);
+    expect_refusal(pool.update(&name(2049), Update::creating()), Refusal::TooLarge);
+    pool.update(&name(1024), Update::creating()).unwrap();
+    let attribute = |length| Update::existing().set(&name(length), "1");
+    expect_refusal(pool.update(&name(1024), attribute(101)), Refusal::TooLarge);
+    pool.update(&name(1024), attribute(100)).unwrap();
 }

@@ -54,6 +54,18 @@ impl Daemons {
         }
     }
 
+    /// Kills each daemon whose name begins with `prefix`, and returns their names.
+    pub(super) fn kill(&mut self, prefix: &str) -> Vec<String> {
+        self.signal(prefix, Signal::KILL);
+        let mut killed = Vec::new();
+        for (name, child) in self.running.extract_if(.., |(name, _)| name.starts_with(prefix)) {
+            let mut child = child;
+            child.wait().expect("it was killed");
+            killed.push(name);
+        }
+        killed
+    }
+
     /// The last lines of each log.
     pub(super) fn ends_of_logs(&self) -> String {
         let mut text = String::new();

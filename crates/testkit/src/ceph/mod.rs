@@ -161,14 +161,23 @@ impl Ceph {
         }
     }
 
-    /// Stops the servers of objects, as a debugger does: nothing answers, and nothing is lost.
-    pub fn pause_servers(&self) {
-        self.daemons.signal("osd.", Signal::STOP);
+    /// Pauses the daemons whose names begin with `prefix`, such as `osd.`, as a debugger does: they do
+    /// not answer, and lose nothing.
+    pub fn pause(&self, prefix: &str) {
+        self.daemons.signal(prefix, Signal::STOP);
     }
 
-    /// Lets paused servers go on.
-    pub fn resume_servers(&self) {
-        self.daemons.signal("osd.", Signal::CONT);
+    /// Lets the daemons whose names begin with `prefix` go on.
+    pub fn resume(&self, prefix: &str) {
+        self.daemons.signal(prefix, Signal::CONT);
+    }
+
+    /// Kills the daemons whose names begin with `prefix`, all before any of them is started again.
+    pub fn kill_and_start(&mut self, prefix: &str) {
+        for name in self.daemons.kill(prefix) {
+            let (kind, id) = name.split_once('.').expect("it is a kind and a number");
+            self.start_daemon(kind, id);
+        }
     }
 
     fn start_daemon(&mut self, kind: &str, id: &str) {

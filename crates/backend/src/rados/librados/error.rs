@@ -136,8 +136,8 @@ pub(super) fn refusal(code: c_int) -> Option<Refusal> {
         // Ceph's code for a client that is blocklisted.
         Errno::SHUTDOWN => Refusal::Fenced,
         Errno::PERM | Errno::ACCESS => Refusal::Forbidden,
-        // The object; the message; what one call of the library takes.
-        Errno::FBIG | Errno::MSGSIZE | Errno::TOOBIG => Refusal::TooLarge,
+        // The object; the message; what one call of the library takes; a name.
+        Errno::FBIG | Errno::MSGSIZE | Errno::TOOBIG | Errno::NAMETOOLONG => Refusal::TooLarge,
         Errno::IO => Refusal::Damaged,
         _ => return None,
     })
