@@ -14,6 +14,9 @@
 //! in S3 (feature `s3`). [`Retrying`] retries transient errors. [`AppendOnly`] forbids deletion. A
 //! [`LocalCache`] keeps copies that may be lost.
 //!
+//! Beside them, [`rados`] has mutable objects that change by guarded operations: in memory, and in Ceph
+//! (feature `rados`).
+//!
 //! This crate does not interpret the bytes. All calls block; none needs an async runtime.
 
 mod append_only;
