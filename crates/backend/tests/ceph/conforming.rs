@@ -29,3 +29,16 @@ fn a_replicated_pool_conforms() {
 fn an_erasure_coded_pool_conforms() {
     conforms(ERASURE_CODED);
 }
+
+#[test]
+fn an_erasure_coded_pool_that_takes_overwrites_conforms() {
+    let Some(ceph) = ceph() else { return };
+    let name = "conforming";
+    ceph.command(&["osd", "pool", "create", name, "4", "4", "erasure", "two-and-one"]);
+    ceph.command(&["osd", "pool", "set", name, "allow_ec_overwrites", "true"]);
+    let kind = connect(&ceph).pool(name, "").unwrap().kind().clone();
+    assert_eq!((kind.has_omap, kind.alignment), (false, 1));
+    // Others may wait to have the cluster for themselves.
+    drop(ceph);
+    conforms(name);
+}

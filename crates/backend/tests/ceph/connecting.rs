@@ -130,6 +130,9 @@ fn a_connection_knows_the_cluster_and_itself() {
     assert_ne!(cluster.address().unwrap(), other.address().unwrap());
     let address = cluster.address().unwrap();
     assert!(address.contains("127."), "{address}");
+    let error = cluster.fence("nowhere", Duration::from_secs(1)).unwrap_err();
+    assert!(matches!(error, CephError::Failed { .. }), "{error}");
+    expect_text(&error, &["blocklist nowhere", "Invalid argument"]);
     let space = cluster.space().unwrap();
     // Three servers of 4 GiB.
     assert_eq!(space.total, 12 << 30);

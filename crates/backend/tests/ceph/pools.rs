@@ -20,11 +20,6 @@ fn the_kind_of_a_pool_is_found_out_and_nothing_is_left_behind() {
         assert_eq!((kind.max_object, kind.max_update), (128 << 20, 90 << 20));
         pool.list(&mut |object| -> ControlFlow<()> { panic!("{object} was made") }).unwrap();
     }
-    // One that lets bytes be overwritten still has no omap.
-    ceph.command(&["osd", "pool", "create", "overwritten", "4", "4", "erasure", "two-and-one"]);
-    ceph.command(&["osd", "pool", "set", "overwritten", "allow_ec_overwrites", "true"]);
-    let pool = cluster.pool("overwritten", "").unwrap();
-    assert_eq!((pool.kind().has_omap, pool.kind().alignment), (false, 1));
 }
 
 #[test]

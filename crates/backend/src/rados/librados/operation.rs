@@ -256,6 +256,8 @@ impl Questions {
         assert!(places.bytes_read <= bytes.capacity(), "the library wrote past the end");
         // SAFETY: the library wrote so many bytes to its start.
         unsafe { bytes.set_len(places.bytes_read) };
+        // The caller may have asked for far more than there was.
+        bytes.shrink_to_fit();
         Ok(Answer {
             version,
             length: places.length,
