@@ -11,7 +11,7 @@ use std::{mem, ptr, slice};
 use bytes::Bytes;
 
 use super::functions::{Functions, Omap, ReadOp, WriteOp, Xattrs};
-use crate::rados::{Answer, Compare, OmapRange, Query, Refusal, Step};
+use crate::rados::{Answer, Compare, OmapRange, Query, Step};
 
 /// `LIBRADOS_CREATE_EXCLUSIVE`
 const EXCLUSIVE: c_int = 1;
@@ -20,7 +20,6 @@ const EXCLUSIVE: c_int = 1;
 const EQUAL: u8 = 1;
 const DIFFERENT: u8 = 2;
 const GREATER: u8 = 3;
-const LESS: u8 = 5;
 
 /// The guards and changes of an [`Update`](crate::rados::Update).
 pub(super) struct Changes {
@@ -36,15 +35,15 @@ impl Drop for Changes {
 }
 
 impl Changes {
-    /// Those of `steps`, or why the engine has no such ones.
-    pub(super) fn new(functions: &'static Functions, steps: &[Step]) -> Result<Self, Refusal> {
+    /// Those of `steps`.
+    pub(super) fn new(functions: &'static Functions, steps: &[Step]) -> Self {
         // SAFETY: it has no preconditions, and allocates or aborts.
         let changes = Self { functions, list: unsafe { (functions.rados_create_write_op)() } };
-        steps.iter().try_for_each(|step| changes.add(step))?;
-        Ok(changes)
+        steps.iter().for_each(|step| changes.add(step));
+        changes
     }
 
-    fn add(&self, step: &Step) -> Result<(), Refusal> {
+    fn add(&self, step: &Step) {
         let (f, list) = (self.functions, self.list);
         // SAFETY, of all blocks below: `list` lives until this drops, lengths are those of the slices
         // that the pointers begin, names end with a NUL, and the library has copied both on return.
@@ -66,20 +65,13 @@ impl Changes {
                     )
                 }
             }
-            Step::Omap { key, is, value } => {
-                let operator = match is {
-                    Compare::Equal => EQUAL,
-                    // Of an omap the engine compares the stored value with the given one, of an
-                    // attribute the other way round.
-                    Compare::Greater => LESS,
-                    Compare::Different => return Err(Refusal::Unsupported),
-                };
+            Step::Omap { key, value } => {
                 let ((key, key_length), (value, length)) = (parts(key.as_bytes()), parts(value));
                 // SAFETY: see above. No result is asked for beside that of the whole list.
                 unsafe {
                     let result = ptr::null_mut();
                     (f.rados_write_op_omap_cmp2)(
-                        list, key, operator, value, key_length, length, result,
+                        list, key, EQUAL, value, key_length, length, result,
                     );
                 }
             }
@@ -121,7 +113,6 @@ impl Changes {
             // SAFETY: see above.
             Step::Remove => unsafe { (f.rados_write_op_remove)(list) },
         }
-        Ok(())
     }
 }
 

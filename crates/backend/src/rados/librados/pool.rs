@@ -115,10 +115,7 @@ impl CephPool {
     /// Begins to apply `steps`, in their order, all of them or none.
     fn send(&self, object: &str, steps: &[Step], done: OnUpdated) {
         let functions = self.io.connection.functions;
-        let changes = match Changes::new(functions, steps) {
-            Ok(changes) => changes,
-            Err(why) => return done(Err(refused(&self.kind, object, why))),
-        };
+        let changes = Changes::new(functions, steps);
         let name = c_name(object);
         let pending = Box::into_raw(Box::new(Pending {
             done,
@@ -230,6 +227,7 @@ impl RadosPool for CephPool {
     }
 
     fn start_update(&self, object: &str, update: Update, done: OnUpdated) {
+        update.expect_in_order();
         if update.bytes() > self.kind.max_update {
             return done(Err(refused(&self.kind, object, Refusal::TooLarge)));
         }
