@@ -21,6 +21,7 @@ mod rounds;
 pub mod run;
 mod source;
 mod survey;
+pub mod trace;
 mod watch;
 
 pub use counters::{Counters, Counts};

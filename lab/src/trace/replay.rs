@@ -15,10 +15,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
 use onefold_bench::Watch;
+use onefold_bench::trace::{Digest, Kind, Operation, Reader, fill, mix};
 use serde::{Deserialize, Serialize};
 
-use super::content::{Digest, fill, mix};
-use super::format::{Kind, Operation, Reader};
 use super::latency::{Latencies, Latency};
 use super::survey::{LOOK_EVERY, Survey};
 use super::target::Target;

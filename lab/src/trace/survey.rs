@@ -5,9 +5,8 @@ use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
 use onefold_bench::Watch;
+use onefold_bench::trace::{Digest, Kind, PageSize, Reader};
 
-use super::content::Digest;
-use super::format::{Kind, PageSize, Reader};
 
 /// Operations between two looks at whether to stop.
 pub(super) const LOOK_EVERY: u64 = 4096;

@@ -81,7 +81,7 @@ impl Numbers {
 }
 
 /// SplitMix64's finaliser: numbers that are near each other have values that are not.
-pub(super) fn mix(number: u64) -> u64 {
+pub fn mix(number: u64) -> u64 {
     let mixed = (number ^ (number >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
     mixed ^ (mixed >> 31)
