@@ -70,8 +70,8 @@ impl Arguments {
 
 /// Whether `words`, which could not be parsed, ask for JSON on standard output.
 pub(crate) fn ask_for_json(words: &[OsString]) -> bool {
-    // commands of `onefold bench` take a place for JSON
-    onefold_terminal::ask_for_json(words, &["bench"])
+    // commands of `onefold bench`, and a simulation, take a place for JSON
+    onefold_terminal::ask_for_json(words, &["bench", "simulate"])
 }
 
 /// The options of all commands.
@@ -79,7 +79,7 @@ pub(crate) fn ask_for_json(words: &[OsString]) -> bool {
 #[command(next_help_heading = "Global options")]
 pub(crate) struct Common {
     /// Write JSON to standard output instead of text
-    // A place, since commands of `onefold bench` take one: there it is where the JSON goes.
+    // A place, since commands of `onefold bench` and a simulation take one: there it is where the JSON goes.
     #[arg(long, global = true, num_args = 0, default_missing_value = STANDARD_OUTPUT)]
     json: Option<PathBuf>,
     /// Show no progress, notices or summaries, only warnings and errors
@@ -128,6 +128,7 @@ pub(crate) enum Command {
     Cache(commands::cache::Cache),
     Volume(commands::volume::Volume),
     Serve(commands::serve::Serve),
+    Cluster(commands::cluster::Cluster),
     #[command(hide = true)]
     Trace(commands::moved::Moved),
     Completion(commands::completion::Completion),
@@ -158,6 +159,7 @@ impl Command {
             Self::Cache(cache) => cache.run(console),
             Self::Volume(volume) => volume.run(console),
             Self::Serve(serve) => serve.run(console),
+            Self::Cluster(cluster) => cluster.run(console),
             Self::Trace(moved) => moved.refuse("trace", "trace"),
             Self::Completion(completion) => completion.run(),
         }

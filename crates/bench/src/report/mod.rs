@@ -5,6 +5,7 @@
 
 #[cfg(test)]
 mod boxes;
+mod curves;
 mod figures;
 mod front;
 #[cfg(test)]
@@ -16,6 +17,7 @@ mod run;
 mod scatter;
 mod tables;
 
+pub use curves::{Curve, Scale, curves, picture};
 pub use page::{Block, Cell, Choice, Column, Figure, Folded, Page, Section, Table, WideFigure};
 pub use plot::{Bar, bars};
 pub use run::of_run;

@@ -6,6 +6,7 @@ pub(crate) mod bench;
 pub(crate) mod cache;
 pub(crate) mod check;
 pub(crate) mod chunk;
+pub(crate) mod cluster;
 pub(crate) mod completion;
 pub(crate) mod copy;
 pub(crate) mod diff;

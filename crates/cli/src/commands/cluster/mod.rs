@@ -1,0 +1,37 @@
+//! `onefold cluster`: volumes over many machines.
+
+mod page;
+mod paper;
+mod simulate;
+mod workload;
+
+use anyhow::Result;
+use clap::{Args, Subcommand};
+
+use crate::console::Console;
+use crate::exit::Exit;
+
+const AFTER_HELP: &str = "\
+Examples:
+  onefold cluster simulate --nodes 1..100 --like mail --html cluster.html";
+
+/// Volumes over many machines
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Cluster {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Simulate(Box<simulate::Simulate>),
+}
+
+impl Cluster {
+    pub(crate) fn run(self, console: &Console) -> Result<Exit> {
+        match self.command {
+            Command::Simulate(simulate) => simulate.run(console),
+        }
+    }
+}
