@@ -121,6 +121,15 @@ fn a_write_takes_its_steps_hops_and_commit_one_after_another() {
 }
 
 #[test]
+fn a_workload_of_the_same_seed_does_not_tell_where_its_pages_come_to() {
+    let times = Times { hop_us: 20.0, fingerprint: Step { unit: 0, us: 1.0 }, ..idle() };
+    let workload = Workload::even(0.5, 7);
+    let two = point(2, Routing::Direct, &times, &workload, 1e-6);
+    // half of the pages are asked for elsewhere, there and back
+    ensure_near(two.mean_us, 1.0 + 0.5 * 40.0, 0.03);
+}
+
+#[test]
 fn hops_are_those_of_the_routing() {
     let workload = Workload::even(0.5, 1);
     let times = Times { fingerprint: Step { unit: 0, us: 1.0 }, ..idle() };
