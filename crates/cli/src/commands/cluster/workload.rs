@@ -103,7 +103,7 @@ mod tests {
     fn a_page_is_new_when_its_digest_is_first_written() {
         let lines = [('W', 1), ('R', 2), ('W', 2), ('W', 1)].map(|(kind, one)| line(kind, one));
         let workload = pages("w".into(), operations(&lines), 100).unwrap();
-        let page = |one, content, is_new| Page { prefix: 257 * one, content, is_new };
+        let page = |one: u16, content, is_new| Page { prefix: 257 * one, content, is_new };
         assert_eq!(workload.pages, [page(1, 0, true), page(2, 1, true), page(1, 0, false)]);
         assert_eq!(workload.page_bytes, 4096);
         assert_eq!(pages("w".into(), operations(&lines), 2).unwrap().pages.len(), 2);
