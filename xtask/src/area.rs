@@ -44,7 +44,7 @@ const BESIDE_CORE: [(Area, &[&str], &[&str]); 4] = [
         ],
     ),
     (Area::Web, &[], &["bench_page"]),
-    (Area::Cluster, &["onefold-cluster"], &[]),
+    (Area::Cluster, &["onefold-cluster"], &["cluster"]),
 ];
 
 /// Tests that need Ceph, in a package of the places: its name, the file of its tests, the module. They

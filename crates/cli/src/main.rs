@@ -6,6 +6,7 @@
 
 mod args;
 mod chunking;
+mod cluster;
 mod commands;
 mod console;
 mod encryption;

@@ -1,27 +1,52 @@
 //! Opening a pool of volumes, and the options for its operation.
 
-use std::path::PathBuf;
+use std::env;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::{Args, Command, ValueEnum};
+use onefold_backend::rados::CephLocation;
 use onefold_backend::{BackendError, Folder, LocalFolder};
+use onefold_cluster::Lease;
 use onefold_terminal::most_files;
-use onefold_volume::{IndexLayout, Options, Pool, Repaired, Upgraded, VolumeError};
+use onefold_volume::{Hash, IndexLayout, Options, Pool, Repaired, Upgraded, VolumeError};
 
+use crate::cluster::{self, CephArgs, Reached};
 use crate::console::Console;
 use crate::service::control::Asking;
 use crate::service::request::{Answer, Compression, NotServed, Request};
 use crate::size;
 
-/// The option that names the pool.
+/// The environment variable that names the folder of the pool.
+const VARIABLE: &str = "ONEFOLD_POOL";
+
+/// The options that name the pool.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct PoolArgs {
     /// The folder of the pool
-    #[arg(long, value_name = "DIR", env = "ONEFOLD_POOL")]
-    pub(crate) pool: PathBuf,
+    #[arg(long, value_name = "DIR", env = VARIABLE, required_unless_present = "cluster")]
+    pool: Option<PathBuf>,
+    /// A pool in a cluster of Ceph instead, which `onefold cluster init` made: ceph:POOL or
+    /// ceph:POOL/NAMESPACE
+    #[arg(long, value_name = "LOCATION", value_parser = cluster::location)]
+    cluster: Option<CephLocation>,
+    #[command(flatten)]
+    ceph: CephArgs,
     #[command(flatten)]
     pub(crate) working: WorkingArgs,
+}
+
+/// A pool that this process has, and its lease if it is in a cluster.
+pub(crate) struct OpenPool {
+    pub(crate) pool: Pool,
+    pub(crate) lease: Option<Arc<Lease>>,
+}
+
+/// Where a pool is.
+enum Where<'a> {
+    Folder(&'a Path),
+    Cluster(&'a CephLocation),
 }
 
 /// Options for the operation of a pool.
@@ -128,10 +153,12 @@ impl WorkingArgs {
 /// The process that executes requests on a pool.
 pub(crate) enum Doer<'a> {
     /// This process, which has opened the pool.
-    Here(Pool),
+    Here(OpenPool),
     /// Another process, which may serve the pool.
     Server {
         place: &'a PoolArgs,
+        /// The folder of its socket.
+        control: PathBuf,
         /// Why this process could not open the pool; none if it is known to be served.
         in_use: Option<anyhow::Error>,
     },
@@ -140,11 +167,11 @@ pub(crate) enum Doer<'a> {
 impl Doer<'_> {
     /// Executes `request`.
     pub(crate) fn ask(&mut self, request: Request) -> Result<Answer> {
-        let (place, in_use) = match self {
-            Self::Here(pool) => return request.perform(pool, &NotServed),
-            Self::Server { place, in_use } => (place, in_use),
+        let (place, control, in_use) = match self {
+            Self::Here(open) => return request.perform(&open.pool, &NotServed),
+            Self::Server { place, control, in_use } => (place, control, in_use),
         };
-        let Some(server) = Asking::connect(&place.pool).with_context(|| place.place())? else {
+        let Some(server) = Asking::connect(control).with_context(|| place.place())? else {
             let ended = || anyhow!("it is no longer served").context(place.place());
             return Err(in_use.take().unwrap_or_else(ended));
         };
@@ -179,91 +206,187 @@ impl PoolArgs {
         self.working.compression
     }
 
+    fn at(&self) -> Result<Where<'_>> {
+        match (&self.pool, &self.cluster) {
+            (Some(pool), None) => Ok(Where::Folder(pool)),
+            (None, Some(location)) => Ok(Where::Cluster(location)),
+            // the environment names the pool of those who name none
+            (Some(pool), Some(location))
+                if env::var_os(VARIABLE).is_some_and(|set| set == *pool) =>
+            {
+                Ok(Where::Cluster(location))
+            }
+            (Some(_), Some(_)) => bail!("--pool and --cluster exclude each other"),
+            (None, None) => bail!("--pool or --cluster must name the pool"),
+        }
+    }
+
+    /// The folder of the pool, for a command that knows pools in folders only.
+    fn own_folder(&self, doing: &str) -> Result<&Path> {
+        match self.at()? {
+            Where::Folder(pool) => Ok(pool),
+            Where::Cluster(location) => {
+                bail!("pool '{location}' is in a cluster: this version cannot {doing} there")
+            }
+        }
+    }
+
     /// Executes `request`: by the server of the pool, or by this process if the pool is not in use. A
-    /// request that only reads writes nothing to the pool, which may be a backup or on a read-only file
-    /// system.
+    /// request that only reads writes nothing to a pool in a folder, which may be a backup or on a read-only
+    /// file system.
     pub(crate) fn ask(&self, request: Request, console: &Console) -> Result<Answer> {
-        let mut doer = match request.only_reads() {
-            true => self.doer_of(self.open_to_read(console))?,
-            false => self.doer(self.folder(false)?, console)?,
+        let mut doer = match (self.at()?, request.only_reads()) {
+            (Where::Folder(pool), true) => self.doer_of(pool, self.open_to_read(console))?,
+            _ => self.doer(console)?,
         };
         doer.ask(request)
     }
 
-    /// The process that executes requests on the pool in `folder`.
-    pub(crate) fn doer(&self, folder: Arc<dyn Folder>, console: &Console) -> Result<Doer<'_>> {
-        self.doer_of(self.open_in(folder, console))
+    /// The process that executes requests on the pool.
+    pub(crate) fn doer(&self, console: &Console) -> Result<Doer<'_>> {
+        let location = match self.at()? {
+            Where::Folder(pool) => return self.doer_of(pool, self.open_in(console)),
+            Where::Cluster(location) => location,
+        };
+        let reached = self.ceph.reach(location)?;
+        let shard = reached.shard()?;
+        let control = cluster::control_folder(shard)?;
+        if Asking::connect(&control).with_context(|| reached.place())?.is_some() {
+            return Ok(Doer::Server { place: self, control, in_use: None });
+        }
+        let tell = |what: &str| console.notice(what);
+        let lease = reached.lease(shard, false, tell, || true)?;
+        self.open_cluster(&reached, lease, warning(console)).map(Doer::Here)
     }
 
-    /// This process if it `opened` the pool, else the process that uses it.
-    fn doer_of(&self, opened: Result<Pool>) -> Result<Doer<'_>> {
+    /// This process if it `opened` the pool in the folder `pool`, else the process that uses it.
+    fn doer_of(&self, pool: &Path, opened: Result<OpenPool>) -> Result<Doer<'_>> {
         let error = match opened {
             Ok(pool) => return Ok(Doer::Here(pool)),
             Err(error) => error,
         };
         match error.downcast_ref() {
             Some(VolumeError::Backend(BackendError::InUse { .. })) => {
-                Ok(Doer::Server { place: self, in_use: Some(error) })
+                let control = pool.to_owned();
+                Ok(Doer::Server { place: self, control, in_use: Some(error) })
             }
             _ => Err(error),
         }
     }
 
-    /// The folder, which is created if `is_made`.
-    pub(crate) fn folder(&self, is_made: bool) -> Result<Arc<dyn Folder>> {
-        if !is_made && !self.pool.is_dir() {
+    /// Makes the pool, unless there is one already. One in a cluster is made by `onefold cluster init`.
+    pub(crate) fn make(&self, hash: Hash, console: &Console) -> Result<()> {
+        let Where::Folder(pool) = self.at()? else { return Ok(()) };
+        let folder = LocalFolder::create(pool).with_context(|| self.place())?;
+        let codec = self.compression().unwrap_or(Compression::Zstd).codec();
+        match Pool::create_with(&folder, hash, codec) {
+            Ok(()) => console.notice(format_args!("made a pool in '{}'", pool.display())),
+            // it may be this pool, and it may be served
+            Err(
+                VolumeError::NotEmpty { .. } | VolumeError::Backend(BackendError::InUse { .. }),
+            ) => {}
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
+
+    fn folder(&self, doing: &str) -> Result<Arc<dyn Folder>> {
+        let pool = self.own_folder(doing)?;
+        if !pool.is_dir() {
             return Err(VolumeError::NoPool).with_context(|| self.place());
         }
-        Ok(Arc::new(LocalFolder::create(&self.pool).with_context(|| self.place())?))
+        Ok(Arc::new(LocalFolder::create(pool).with_context(|| self.place())?))
     }
 
     /// Repairs a damaged pool that is not served.
     pub(crate) fn repair(&self) -> Result<Repaired> {
-        Pool::repair(&self.folder(false)?).with_context(|| self.place())
+        Pool::repair(&self.folder("repair a pool")?).with_context(|| self.place())
     }
 
     /// Upgrades a pool that is not served. The versions of its format before and after.
     pub(crate) fn upgrade(&self, console: &Console) -> Result<(u32, u32)> {
-        let upgraded = Pool::upgrade(&self.folder(false)?, self.working.options());
+        let upgraded = Pool::upgrade(&self.folder("upgrade a pool")?, self.working.options());
         let Upgraded { before, now, warning: found } = upgraded.with_context(|| self.place())?;
         found.into_iter().for_each(warning(console));
         Ok((before.code(), now.code()))
     }
 
-    /// Opens the pool in `folder`, and warns of damage.
-    pub(crate) fn open_in(&self, folder: Arc<dyn Folder>, console: &Console) -> Result<Pool> {
-        self.open_folder(folder, warning(console))
+    /// Opens the pool, and warns of damage.
+    pub(crate) fn open_in(&self, console: &Console) -> Result<OpenPool> {
+        match self.at()? {
+            Where::Folder(_) => self.open_telling(warning(console)),
+            Where::Cluster(location) => {
+                let reached = self.ceph.reach(location)?;
+                let tell = |what: &str| console.notice(what);
+                let lease = reached.lease(reached.shard()?, false, tell, || true)?;
+                self.open_cluster(&reached, lease, warning(console))
+            }
+        }
     }
 
-    /// Opens the pool without writing to it, and warns of damage.
-    pub(crate) fn open_to_read(&self, console: &Console) -> Result<Pool> {
-        self.open_read_only(warning(console))
+    /// Opens the pool without writing to it, and warns of damage. One in a cluster is opened as if to write.
+    pub(crate) fn open_to_read(&self, console: &Console) -> Result<OpenPool> {
+        match self.at()? {
+            Where::Folder(_) => self.open_read_only(warning(console)),
+            Where::Cluster(_) => self.open_in(console),
+        }
     }
 
-    /// Opens the pool without writing to it, and calls `tell` for each damage.
-    pub(crate) fn open_read_only(&self, tell: impl Fn(VolumeError)) -> Result<Pool> {
-        if !self.pool.is_dir() {
+    /// Opens the pool, which is in a folder, without writing to it, and calls `tell` for each damage.
+    pub(crate) fn open_read_only(&self, tell: impl Fn(VolumeError)) -> Result<OpenPool> {
+        let pool = self.own_folder("open a pool read-only")?;
+        if !pool.is_dir() {
             return Err(VolumeError::NoPool).with_context(|| self.place());
         }
-        let opened = Pool::open_read_only(&self.pool, self.working.options());
+        let opened = Pool::open_read_only(pool, self.working.options());
         let (pool, damage) = opened.with_context(|| self.place())?;
         damage.into_iter().for_each(tell);
-        Ok(pool)
+        Ok(OpenPool { pool, lease: None })
     }
 
-    /// Opens the pool, and calls `tell` for each damage.
-    pub(crate) fn open_telling(&self, tell: impl Fn(VolumeError)) -> Result<Pool> {
-        self.open_folder(self.folder(false)?, tell)
-    }
-
-    fn open_folder(&self, folder: Arc<dyn Folder>, tell: impl Fn(VolumeError)) -> Result<Pool> {
-        let options = self.working.options();
+    /// Opens the pool, which is in a folder, and calls `tell` for each damage.
+    pub(crate) fn open_telling(&self, tell: impl Fn(VolumeError)) -> Result<OpenPool> {
+        let (folder, options) = (self.folder("open one as a folder")?, self.working.options());
         let (pool, damage) = Pool::open(folder, options).with_context(|| self.place())?;
         damage.into_iter().for_each(tell);
-        Ok(pool)
+        Ok(OpenPool { pool, lease: None })
+    }
+
+    /// Opens the pool in a cluster by its lease, and calls `tell` for each damage.
+    pub(crate) fn open_cluster(
+        &self,
+        reached: &Reached,
+        lease: Lease,
+        tell: impl Fn(VolumeError),
+    ) -> Result<OpenPool> {
+        let opened = onefold_cluster::open(&reached.pool, self.working.options());
+        let (pool, damage) = opened.with_context(|| reached.place())?;
+        damage.into_iter().for_each(tell);
+        Ok(OpenPool { pool, lease: Some(Arc::new(lease)) })
+    }
+
+    /// The cluster of the pool, unless it is in a folder.
+    pub(crate) fn reach(&self) -> Result<Option<Reached>> {
+        match self.at()? {
+            Where::Folder(_) => Ok(None),
+            Where::Cluster(location) => self.ceph.reach(location).map(Some),
+        }
+    }
+
+    /// The folder of the control socket.
+    pub(crate) fn control(&self, reached: Option<&Reached>) -> Result<PathBuf> {
+        match reached {
+            Some(reached) => cluster::control_folder(reached.shard()?),
+            None => self.own_folder("listen for requests").map(Path::to_owned),
+        }
     }
 
     fn place(&self) -> String {
-        format!("pool '{}'", self.pool.display())
+        match (&self.pool, &self.cluster) {
+            (_, Some(location)) => format!("pool '{location}'"),
+            (pool, None) => {
+                format!("pool '{}'", pool.as_deref().unwrap_or(Path::new("")).display())
+            }
+        }
     }
 }

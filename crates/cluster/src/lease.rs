@@ -107,6 +107,16 @@ fn look(pool: &dyn RadosPool, object: &str) -> Result<Option<Seen>, VolumeError>
     }
 }
 
+/// The name of the gateway that holds the lease of `shard`, or has ended without giving it back; none if the
+/// lease is free.
+///
+/// # Errors
+/// If the pool refuses it or gives no answer.
+pub fn holder(pool: &dyn RadosPool, shard: ObjectId) -> Result<Option<String>, VolumeError> {
+    let seen = look(pool, &format!("{shard}.lease"))?;
+    Ok(seen.filter(|seen| !seen.is_free).map(|seen| seen.name))
+}
+
 impl LeaseHold {
     /// Takes the lease of `shard`, as the gateway `name`. If another one holds it, waits until it has not
     /// changed for [`WAIT`]. If it changes instead, the answer is [`Claim::Held`], or the wait begins anew if

@@ -9,9 +9,11 @@
 //! | simulate | what a number of gateways would reach, by discrete events |
 //! | pool | making and opening a pool of volumes in a namespace |
 //! | journal, folder | what a shard durably knows, and its files |
+//! | device | a volume as a gateway's clients see it |
 //! | lease | who may answer reads of a shard |
 //! | routing | which gateway holds the hints of a fingerprint, and the way there |
 
+mod device;
 mod error;
 mod folder;
 #[doc(hidden)]
@@ -24,8 +26,9 @@ pub mod routing;
 pub mod seeded;
 pub mod simulate;
 
+pub use device::LeasedDevice;
 pub use error::ClusterError;
 pub use folder::{RadosFolder, WAITING};
 pub use journal::shards::{JournalSizes, RadosJournals};
-pub use lease::{BootClock, Claim, Lease, LeaseClock, LeaseHold, RENEWAL, VALID, WAIT};
+pub use lease::{BootClock, Claim, Lease, LeaseClock, LeaseHold, RENEWAL, VALID, WAIT, holder};
 pub use pool::{create, find, open};

@@ -13,9 +13,9 @@ mod survey;
 mod target;
 
 pub use latency::{Latencies, Latency};
-pub use replay::{Pace, Replayed, Wishes, initialise, replay};
 pub use onefold_bench::trace::{
     Digest, Generator, Kind, MAX_LINE, Operation, PageSize, Plan, Reader, SECTOR, Shape, fill,
 };
+pub use replay::{Pace, Replayed, Wishes, initialise, replay};
 pub use survey::Survey;
 pub use target::{Device, Target};

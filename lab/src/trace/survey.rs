@@ -7,7 +7,6 @@ use anyhow::{Result, ensure};
 use onefold_bench::Watch;
 use onefold_bench::trace::{Digest, Kind, PageSize, Reader};
 
-
 /// Operations between two looks at whether to stop.
 pub(super) const LOOK_EVERY: u64 = 4096;
 

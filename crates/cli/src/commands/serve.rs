@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use onefold_block::{MeasuredDevice, Measurements};
+use onefold_cluster::{Lease, LeasedDevice};
 use onefold_nbd::{
     Address, Config, Event, Export, ExportList, Limits, Listen, Server, ServerError, Tls, TlsMode,
 };
@@ -18,11 +19,12 @@ use onefold_volume::{Filling, Pool, VolumeError};
 use rustix::io::Errno;
 use tracing::{info, warn};
 
+use crate::cluster::Reached;
 use crate::console::Console;
 use crate::exit::Exit;
 use crate::failure;
 use crate::interrupt::cancel_telling;
-use crate::pool::PoolArgs;
+use crate::pool::{OpenPool, PoolArgs};
 use crate::service::Service;
 use crate::service::control::Bound;
 use crate::service::logs::{self, Failures, LogArgs};
@@ -52,6 +54,7 @@ Examples:
   onefold serve --pool /srv/pool --unix /run/onefold/socket --unix-mode 0660
   onefold serve --pool /srv/pool --listen 0.0.0.0:10809 --tls-cert c.pem \\
       --tls-key k.pem --tls-client-ca ca.pem
+  onefold serve --cluster ceph:volumes/backup --listen 10.0.0.1:10809 --standby
   onefold serve --pool /srv/pool --quota 500GiB --metrics 127.0.0.1:9809 \\
       --log-format json
   qemu-img convert -n disk.qcow2 nbd://localhost/disk
@@ -85,6 +88,9 @@ const ROOM_EVERY: Duration = Duration::from_secs(2);
 pub(crate) struct Serve {
     #[command(flatten)]
     pool: PoolArgs,
+    /// Wait as long as another gateway has the pool of the cluster, and then serve it
+    #[arg(long, requires = "cluster")]
+    standby: bool,
     /// Listen on this address or host name and port; may be repeated [default: 127.0.0.1:10809, if no
     /// --unix is given and systemd passes no socket]
     #[arg(long, value_name = "ADDRESS", value_parser = tcp_place)]
@@ -165,6 +171,9 @@ impl Serve {
         let cancel = cancel_telling(|| {
             info!("stopping after the requests in flight; a second signal stops immediately");
         })?;
+        let reached = self.pool.reach()?;
+        // a gateway that waits does not listen: its clients try another one
+        let lease = self.lease(reached.as_ref(), &cancel)?;
         let supervisor = Supervisor::of_environment()?;
         let service = Service::start()?;
         // bind every socket before anything long begins, and before accepting clients
@@ -173,14 +182,20 @@ impl Serve {
         let strangers = Arc::new(Failures::of_strangers());
         let server = Server::bind(self.config(&measurements, &strangers)?)?;
         self.warn_of_strangers(&server.addresses());
-        let pool = self.open()?;
+        let OpenPool { pool, lease } = self.open(reached.as_ref().zip(lease))?;
         let noting = pool.start_noting(|error| {
             warn!(%error, "cannot record the last acknowledged position");
         });
         let filling = (!self.read_only).then(|| self.fill(&pool));
         let volumes = pool.volumes().len();
-        let offered = Offered::new(&pool, self.allow_resize, measurements, Arc::clone(&cancel));
-        let control = self.control()?;
+        let offered = Offered::new(
+            &pool,
+            lease.clone(),
+            self.allow_resize,
+            measurements,
+            Arc::clone(&cancel),
+        );
+        let control = self.control(reached.as_ref())?;
         if !self.read_only {
             // else the first clients wait for it; of many GiB that is minutes
             let entries = pool.statistics().table_capacity;
@@ -213,6 +228,12 @@ impl Serve {
                 tell_last();
                 bail!(
                     "the pool stopped accepting changes when {why}; see docs/volumes.md before you use it again"
+                );
+            }
+            if lease.as_ref().is_some_and(|lease| lease.is_lost()) {
+                tell_last();
+                bail!(
+                    "another gateway has taken the pool over; what this one acknowledged is durable"
                 );
             }
             tell_silent();
@@ -265,7 +286,18 @@ impl Serve {
         })
     }
 
-    fn open(&self) -> Result<Pool> {
+    /// The lease of a pool in a cluster.
+    fn lease(&self, reached: Option<&Reached>, cancel: &Arc<Cancel>) -> Result<Option<Lease>> {
+        let Some(reached) = reached else { return Ok(None) };
+        if self.read_only {
+            bail!("a pool in a cluster cannot be served read-only by this version");
+        }
+        let go_on = || !cancel.is_cancelled();
+        let tell = |what: &str| info!("{what}");
+        reached.lease(reached.shard()?, self.standby, tell, go_on).map(Some)
+    }
+
+    fn open(&self, cluster: Option<(&Reached, Lease)>) -> Result<OpenPool> {
         let tell = |error: VolumeError| {
             let is_unread = matches!(error, VolumeError::UnreadRecord { .. });
             let error = format!("{:#}", anyhow::Error::from(error));
@@ -274,18 +306,19 @@ impl Serve {
                 false => warn!(error, "pages are lost, and the blocks that map to them"),
             }
         };
-        match self.read_only {
-            true => self.pool.open_read_only(tell),
-            false => self.pool.open_telling(tell),
+        match (cluster, self.read_only) {
+            (Some((reached, lease)), _) => self.pool.open_cluster(reached, lease, tell),
+            (None, true) => self.pool.open_read_only(tell),
+            (None, false) => self.pool.open_telling(tell),
         }
     }
 
     /// The control socket for `onefold volume`; none if the pool is read-only or cannot hold sockets.
-    fn control(&self) -> Result<Option<Bound>> {
+    fn control(&self, reached: Option<&Reached>) -> Result<Option<Bound>> {
         if self.read_only {
             return Ok(None);
         }
-        match Bound::at(&self.pool.pool) {
+        match Bound::at(&self.pool.control(reached)?) {
             Err(error) if has_no_sockets(&error) => {
                 warn!(
                     "the file system of the pool has no sockets: `onefold volume` cannot send requests"
@@ -359,6 +392,7 @@ impl Serve {
 /// The volumes of a pool, as clients are offered them.
 struct Offered {
     pool: Pool,
+    lease: Option<Arc<Lease>>,
     may_resize: bool,
     measurements: Arc<Measurements>,
     failures: Arc<Failures>,
@@ -388,12 +422,14 @@ impl Drop for UnderWay<'_> {
 impl Offered {
     fn new(
         pool: &Pool,
+        lease: Option<Arc<Lease>>,
         may_resize: bool,
         measurements: Arc<Measurements>,
         cancel: Arc<Cancel>,
     ) -> Self {
         Self {
             pool: pool.clone(),
+            lease,
             may_resize,
             measurements,
             failures: Arc::new(Failures::of_requests()),
@@ -409,7 +445,7 @@ impl Offered {
     }
 
     fn export(&self, name: &str) -> Result<Export> {
-        let volume = self.pool.volume(name)?;
+        let volume = LeasedDevice::new(self.pool.volume(name)?, self.lease.clone());
         let (failures, shown) = (Arc::clone(&self.failures), name.to_owned());
         let measured = MeasuredDevice::new(
             volume,

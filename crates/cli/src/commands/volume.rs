@@ -6,20 +6,19 @@ use std::io::{self, BufReader, BufWriter, IsTerminal};
 use anyhow::{Context, Result, anyhow, ensure};
 use clap::{Args, Command, Subcommand};
 use indicatif::HumanBytes;
-use onefold_backend::BackendError;
 use onefold_block::BlockSize;
 use onefold_store::tree::Time;
-use onefold_volume::{Pool, Transferred, VolumeError};
+use onefold_volume::{Pool, Transferred};
 use serde::Serialize;
 
 use crate::console::Console;
 use crate::count::count;
 use crate::exit::Exit;
 use crate::output::Output;
-use crate::pool::{Doer, PoolArgs, WorkingArgs};
+use crate::pool::{Doer, OpenPool, PoolArgs, WorkingArgs};
 use crate::ratio;
 use crate::service::request::{
-    Answer, Compression, Fingerprint, Request, Shown, ShownBlock, ShownDetails, ShownPage,
+    Answer, Fingerprint, Request, Shown, ShownBlock, ShownDetails, ShownPage,
 };
 use crate::size;
 use crate::table;
@@ -519,17 +518,8 @@ impl Create {
     fn run(self, console: &Console) -> Result<Exit> {
         // before a pool is created needlessly
         Pool::check_new(&self.name, self.size as u64, self.block_size)?;
-        let folder = self.pool.folder(true)?;
         let hash = self.fingerprint.unwrap_or(Fingerprint::Blake3).hash();
-        let codec = self.pool.compression().unwrap_or(Compression::Zstd).codec();
-        match Pool::create_with(&folder, hash, codec) {
-            Ok(()) => console.notice(format_args!("made a pool in '{}'", self.pool.pool.display())),
-            // it may be this pool, and it may be served
-            Err(
-                VolumeError::NotEmpty { .. } | VolumeError::Backend(BackendError::InUse { .. }),
-            ) => {}
-            Err(error) => return Err(error.into()),
-        }
+        self.pool.make(hash, console)?;
         let request = Request::Create {
             name: self.name.clone(),
             size: self.size as u64,
@@ -539,7 +529,7 @@ impl Create {
         };
         let size = HumanBytes(self.size as u64);
         let done = format!("made volume '{}' of {size}", self.name);
-        change(self.pool.doer(folder, console)?, request, self.name, &done, console)
+        change(self.pool.doer(console)?, request, self.name, &done, console)
     }
 }
 
@@ -554,7 +544,7 @@ fn copy(
     let kind = if is_snapshot { "snapshot" } else { "clone" };
     let done = format!("made {kind} '{to}' of '{from}'");
     let request = Request::Copy { from, to: to.clone(), is_snapshot };
-    change(pool.doer(pool.folder(false)?, console)?, request, to, &done, console)
+    change(pool.doer(console)?, request, to, &done, console)
 }
 
 impl List {
@@ -635,7 +625,7 @@ impl Resize {
         let (size, may_shrink) = (self.size as u64, self.shrink);
         let done = format!("volume '{}' has {}", self.name, HumanBytes(size));
         let request = Request::Resize { name: self.name.clone(), size, may_shrink };
-        let doer = self.pool.doer(self.pool.folder(false)?, console)?;
+        let doer = self.pool.doer(console)?;
         change(doer, request, self.name, &done, console)
     }
 }
@@ -664,7 +654,7 @@ impl Rename {
         let Self { pool, force: is_forced, name, to } = self;
         let done = format!("renamed volume '{name}' to '{to}'");
         let request = Request::Rename { name, to: to.clone(), is_forced };
-        change(pool.doer(pool.folder(false)?, console)?, request, to, &done, console)
+        change(pool.doer(console)?, request, to, &done, console)
     }
 }
 
@@ -673,7 +663,7 @@ impl Rollback {
         let Self { pool, force: is_forced, name, snapshot } = self;
         let done = format!("rolled volume '{name}' back to '{snapshot}'");
         let request = Request::RollBack { name: name.clone(), snapshot, is_forced };
-        change(pool.doer(pool.folder(false)?, console)?, request, name, &done, console)
+        change(pool.doer(console)?, request, name, &done, console)
     }
 }
 
@@ -684,7 +674,7 @@ impl Export {
             !output.is_terminal(),
             "a stream cannot be written to a terminal: redirect standard output to a file or a pipe"
         );
-        let pool = self.pool.open_to_read(console)?;
+        let OpenPool { pool, .. } = &self.pool.open_to_read(console)?;
         let into = BufWriter::with_capacity(STREAMED, output.lock());
         let Transferred { data_blocks, hole_blocks } =
             pool.export_volume(&self.name, self.from.as_deref(), into)?;
@@ -702,7 +692,8 @@ impl Export {
 
 impl Import {
     fn run(self, console: &Console) -> Result<Exit> {
-        let pool = self.pool.open_in(self.pool.folder(false)?, console)?;
+        let open = self.pool.open_in(console)?;
+        let pool = &open.pool;
         for error in pool.fill_index(|| true) {
             console.warn(format!("pages are not found again: {error}"));
         }
@@ -712,7 +703,7 @@ impl Import {
         let done = format!("imported volume '{}', blocks: {data_blocks}", self.name);
         console.notice(&done);
         if console.is_json() {
-            show(&mut Doer::Here(pool), self.name, &done)?;
+            show(&mut Doer::Here(open), self.name, &done)?;
         }
         Ok(Exit::Fine)
     }

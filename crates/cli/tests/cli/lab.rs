@@ -58,6 +58,7 @@ impl Lab {
         }
         command.env("ONEFOLD_CACHE_DIR", self.path("cache"));
         command.env("ONEFOLD_STATE_DIR", self.path("state"));
+        command.env("XDG_STATE_HOME", self.path("state-home"));
         command
     }
 

@@ -5,6 +5,7 @@
 mod bench;
 mod bench_page;
 mod cache;
+mod cluster;
 mod cluster_simulate;
 mod commands;
 mod compat;

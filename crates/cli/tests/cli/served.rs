@@ -34,6 +34,11 @@ impl Served {
     /// Runs another line, which listens on the socket `socket` of the lab or elsewhere; an error is
     /// what it said before it ended.
     pub(crate) fn start_with(lab: &Lab, line: &str) -> Result<Self, String> {
+        Self::start_at(lab, line, "socket")
+    }
+
+    /// Runs another line, which listens on the socket `socket` of the lab.
+    pub(crate) fn start_at(lab: &Lab, line: &str, socket: &str) -> Result<Self, String> {
         let mut child = lab.command(line).stderr(Stdio::piped()).spawn().unwrap();
         let mut said = Said::by(&mut child);
         let Some(line) = said.hears("serving on ") else {
@@ -44,7 +49,7 @@ impl Served {
         let (_, place) = line.split_once("serving on ").expect("it was heard");
         // what else the event has comes behind it
         let place = place.split(' ').next().unwrap_or_default().to_owned();
-        Ok(Self { child, socket: lab.path("socket"), place, said })
+        Ok(Self { child, socket: lab.path(socket), place, said })
     }
 
     /// Waits until it has said a line with `words`; that line.

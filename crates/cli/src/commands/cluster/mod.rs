@@ -1,8 +1,10 @@
 //! `onefold cluster`: volumes over many machines.
 
+mod init;
 mod page;
 mod paper;
 mod simulate;
+mod status;
 mod workload;
 
 use anyhow::Result;
@@ -13,6 +15,8 @@ use crate::exit::Exit;
 
 const AFTER_HELP: &str = "\
 Examples:
+  onefold cluster init ceph:volumes/backup
+  onefold cluster status ceph:volumes/backup
   onefold cluster simulate --nodes 1..100 --like mail --html cluster.html";
 
 /// Volumes over many machines
@@ -25,12 +29,16 @@ pub(crate) struct Cluster {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Init(init::Init),
+    Status(status::Status),
     Simulate(Box<simulate::Simulate>),
 }
 
 impl Cluster {
     pub(crate) fn run(self, console: &Console) -> Result<Exit> {
         match self.command {
+            Command::Init(init) => init.run(console),
+            Command::Status(status) => status.run(console),
             Command::Simulate(simulate) => simulate.run(console),
         }
     }
