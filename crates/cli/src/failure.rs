@@ -100,6 +100,9 @@ const NOT_UPGRADED: &str = "`onefold volume check --repair` repairs lost footers
                             names the blocks that are lost: write or erase them, or delete the volumes \
                             that have them; then upgrade";
 
+const OF_CLUSTER: &str = "open the pool through its cluster, with a version of Onefold that has clusters; \
+                          this one changed nothing but the mark of who opened the pool last";
+
 /// Advice for the user, if there is any.
 fn hint(error: &anyhow::Error) -> Option<String> {
     if let Some(missing) = error.downcast_ref::<NoRepository>() {
@@ -132,6 +135,7 @@ fn hint(error: &anyhow::Error) -> Option<String> {
             | VolumeError::HeadMissing { .. },
         ) => return Some(REPAIR.into()),
         Some(VolumeError::NotUpgraded { .. }) => return Some(NOT_UPGRADED.into()),
+        Some(VolumeError::OfCluster { .. }) => return Some(OF_CLUSTER.into()),
         Some(VolumeError::NoPool) => {
             return Some("`onefold volume create` creates a pool with its first volume".into());
         }

@@ -123,6 +123,19 @@ pub enum VolumeError {
         /// The newest that is known.
         newest: u32,
     },
+    /// The pool is part of a cluster: it has containers that other pools made, and a folder does not.
+    #[error(
+        "the pool is of a cluster: its container {container} is object {number} of writer {writer}, \
+         and a pool in a folder has no containers of other writers"
+    )]
+    OfCluster {
+        /// Its number in this pool.
+        container: u32,
+        /// As whose container the object was made.
+        writer: Writer,
+        /// The number of the object among those of that writer.
+        number: u64,
+    },
     /// A damaged pool was to be upgraded. It is of the version that it was.
     #[error("the pool is damaged, and was not upgraded: {first}")]
     NotUpgraded {

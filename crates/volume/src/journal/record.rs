@@ -67,6 +67,15 @@ pub(crate) enum Record {
     Table(Box<TableRecord>),
     /// So many references of a page are not in its container's table yet. In checkpoints only.
     Pending { page: Handle, times: i32 },
+    /// A container is one that another pool of a cluster made and closed. In paged pools only.
+    Foreign {
+        container: u32,
+        /// The writer and the number by which its object is named, both from 1.
+        writer: Writer,
+        number: u64,
+        /// Bytes of the object, footer included.
+        len: u64,
+    },
 }
 
 /// Where a checkpoint says that a node is stored: in which of its files of nodes, and which one there.
@@ -276,6 +285,13 @@ impl Record {
                 page.encode(body);
                 body.put_u32(*times as u32);
             }
+            Self::Foreign { container, writer, number, len } => {
+                body.put_u8(19);
+                body.put_varint((*container).into());
+                for number in [writer.0, *number, *len] {
+                    body.put_varint(number);
+                }
+            }
         }
     }
 
@@ -351,7 +367,20 @@ impl Record {
                 page if page.is_hole() => return Err(reader.error("a page")),
                 page => Self::Pending { page, times: reader.u32("references")? as i32 },
             },
-            _ => return Err(reader.error("a kind of record from 1 to 18")),
+            19 => {
+                let container = container(reader)?;
+                let mut from_1 = |expected| match reader.varint_to(MAX_NUMBER, expected)? {
+                    0 => Err(reader.error(expected)),
+                    number => Ok(number),
+                };
+                Self::Foreign {
+                    container,
+                    writer: Writer(from_1("a writer from 1 on")?),
+                    number: from_1("the number of an object, from 1 on")?,
+                    len: from_1("a length above 0")?,
+                }
+            }
+            _ => return Err(reader.error("a kind of record from 1 to 19")),
         })
     }
 
@@ -469,6 +498,7 @@ mod tests {
                     .into(),
             })),
             Record::Pending { page: handle, times: -3 },
+            foreign(),
             Record::Next { volume: VolumeId(1), container: 2 },
         ]
     }
@@ -490,6 +520,30 @@ mod tests {
             .unwrap();
             assert_eq!(found, [record]);
         }
+    }
+
+    fn foreign() -> Record {
+        Record::Foreign { container: 9, writer: Writer(MAX_NUMBER), number: 7, len: 1 << 24 }
+    }
+
+    #[test]
+    fn a_foreign_container_has_the_documented_bytes_and_no_number_of_it_is_zero() {
+        let mut body = Vec::new();
+        foreign().encode(&mut body);
+        let writer = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f];
+        let documented = [&[19, 9][..], &writer, &[7], &[0x80, 0x80, 0x80, 8]].concat();
+        assert_eq!(body, documented);
+        for bad in [
+            [19, 0, 1, 1, 1].as_slice(),
+            &[19, 1, 0, 1, 1],
+            &[19, 1, 1, 0, 1],
+            &[19, 1, 1, 1, 0],
+            // a writer of 2^63
+            &[19, 1, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 1, 1, 1],
+        ] {
+            assert!(decode_all(bad, |_| Ok::<_, WireError>(())).is_err(), "{bad:?}");
+        }
+        decode_all(&[19, 1, 1, 1, 1], |_| Ok::<_, WireError>(())).unwrap();
     }
 
     #[test]

@@ -11,8 +11,7 @@ use onefold_seal::{Envelope, ObjectId};
 use crate::containers::entry::ContainerImage;
 use crate::containers::files::Files;
 use crate::error::VolumeError;
-use crate::ids::Version;
-use crate::ids::{Handle, VolumeId};
+use crate::ids::{Handle, Version, VolumeId, Writer};
 use crate::journal::metadata::Known;
 use crate::journal::record::{Record, SEGMENT, StoredNode, TableRecord, decode_all};
 use crate::limits::check_size;
@@ -56,6 +55,8 @@ pub(crate) struct Replayed {
     pub(crate) pages: Pages,
     /// Whether it told of tables.
     pub(crate) is_paged: bool,
+    /// Whether a record of it was taken.
+    is_begun: bool,
     /// Why records could not be taken, if that is not their fault.
     pub(crate) failed: Option<VolumeError>,
     places: Option<Places>,
@@ -93,6 +94,7 @@ impl Replayed {
             bytes: 0,
             pages: Pages::new(),
             is_paged: false,
+            is_begun: false,
             failed: None,
             places,
             may_store: false,
@@ -180,6 +182,12 @@ impl Replayed {
         }
     }
 
+    /// Refuses a container that another pool of a cluster made: a folder does not have it.
+    fn refuse_foreign(&mut self, container: u32, writer: Writer, number: u64) -> WireError {
+        self.failed = Some(VolumeError::OfCluster { container, writer, number });
+        WireError { at: 0, expected: "a pool in a folder, without containers of a cluster" }
+    }
+
     /// Notes an error that is none of the records'.
     fn fail<T>(&mut self, error: VolumeError) -> Result<T, WireError> {
         self.failed = Some(error);
@@ -226,11 +234,12 @@ impl Replayed {
 
     /// Takes up what a record of a checkpoint says.
     fn place(&mut self, record: Record) -> Result<(), WireError> {
+        let is_first = !std::mem::replace(&mut self.is_begun, true);
         match record {
             Record::Page { container, page } => {
                 self.containers.entry(container).or_default().pages.push(page);
             }
-            Record::Sealed { container } => {
+            Record::Sealed { container } if !self.is_paged => {
                 self.containers.entry(container).or_default().is_sealed = true;
             }
             Record::Create { volume, name, size, block_size, is_read_only, source, made } => {
@@ -238,16 +247,19 @@ impl Replayed {
                 let state = VolumeState { name, size, block_size, is_read_only, source, made, map };
                 self.volumes.insert(volume, state);
             }
-            Record::Segment { pages } => {
+            Record::Segment { pages } if !self.is_paged => {
                 self.segments.push(add_segment(&mut self.pages.nodes, &pages));
             }
-            Record::Placed { volume, index, segment } => {
+            Record::Placed { volume, index, segment } if !self.is_paged => {
                 self.place_segments(volume, index, segment, 1)?;
             }
             Record::Next { volume, container } => {
                 (self.next_volume, self.next_container) = (volume.0, container);
             }
-            Record::Paged if self.places.is_some() => self.is_paged = true,
+            Record::Paged if is_first && self.places.is_some() => self.is_paged = true,
+            Record::Foreign { container, writer, number, .. } if self.is_paged => {
+                return Err(self.refuse_foreign(container, writer, number));
+            }
             record if self.is_paged => self.place_table(record)?,
             _ => return refused("a record of a checkpoint"),
         }
@@ -417,6 +429,9 @@ impl Replayed {
                 true => self.paged(|replayed| replayed.pages.replay_moved(from, to))?,
                 false => drop(self.moved.insert(from, to)),
             },
+            Record::Foreign { container, writer, number, .. } if self.places.is_some() => {
+                return Err(self.refuse_foreign(container, writer, number));
+            }
             _ => return refused("a record of a journal"),
         }
         Ok(())
