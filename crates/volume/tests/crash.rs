@@ -16,13 +16,14 @@ fn tell(seed: u64, tally: &Tally) -> u64 {
 #[test]
 fn a_power_cut_at_any_step_loses_nothing_that_was_flushed() {
     for seed in 0..6 {
-        tell(seed, &cut_everywhere(seed, 5, None));
+        tell(seed, &cut_everywhere(seed, 5, None, &|_, _| {}));
     }
 }
 
 #[test]
 fn so_does_a_pool_that_meets_its_quota() {
-    let refused: u64 = (0..4).map(|seed| tell(seed, &cut_everywhere(seed, 4, Some(40_000)))).sum();
+    let cut = |seed| cut_everywhere(seed, 4, Some(40_000), &|_, _| {});
+    let refused: u64 = (0..4).map(|seed| tell(seed, &cut(seed))).sum();
     assert!(refused > 0, "the quota is not met");
 }
 

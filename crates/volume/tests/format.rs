@@ -1,16 +1,18 @@
 //! Pools are read by docs/pool-format.md alone: the document is complete, and says what is so.
 
+mod common;
 mod format_reader;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use format_reader::Pool as ByDocument;
+use common::cut_everywhere;
+use format_reader::{Files, Pool as ByDocument};
 use onefold_backend::{Folder, LocalFolder};
 use onefold_block::{BlockDevice, BlockSize, Durability};
 use onefold_testkit::{random, text};
-use onefold_volume::{Codec, Hash, Options, Pool, Version};
+use onefold_volume::{Between, Codec, Hash, Options, Pool, Version, VolumeError};
 
 /// What volumes hold, by plain arrays.
 type Arrays = BTreeMap<String, Vec<u8>>;
@@ -22,6 +24,9 @@ fn opened(root: &Path, codec: Codec) -> Pool {
         table_bytes: 64 << 10,
         container_len: 30_000,
         commit_len: 2000,
+        // so few that some are not in memory when they are needed
+        node_bytes: 0,
+        least_nodes: 5,
         ..Options::default()
     };
     let (pool, damage) = Pool::open(folder, options).unwrap();
@@ -36,8 +41,9 @@ fn write(pool: &Pool, arrays: &mut Arrays, volume: &str, at: usize, bytes: &[u8]
 }
 
 /// All that the document says of the pool in `root` is what was written to it.
-fn expect(root: &Path, arrays: &Arrays) -> ByDocument {
+fn expect(root: &Path, version: Version, arrays: &Arrays) -> ByDocument {
     let mut read = ByDocument::open(root);
+    assert_eq!(read.version, version.code());
     let volumes = read.volumes();
     let names: BTreeSet<_> = volumes.iter().map(|one| one.name.clone()).collect();
     assert_eq!(names, arrays.keys().cloned().collect());
@@ -52,12 +58,13 @@ fn expect(root: &Path, arrays: &Arrays) -> ByDocument {
     read
 }
 
-fn use_a_pool(hash: Hash) {
+fn use_a_pool(hash: Hash, version: Version) {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path();
     let folder = LocalFolder::create(root).unwrap();
-    Pool::create_as(&folder, hash, Codec::Zstd, Version::Whole).unwrap();
-    let (mut arrays, mut kinds, mut codecs) = (Arrays::new(), BTreeSet::new(), BTreeSet::new());
+    Pool::create_as(&folder, hash, Codec::Zstd, version).unwrap();
+    let (mut arrays, mut codecs) = (Arrays::new(), BTreeSet::new());
+    let (mut kinds, mut of_checkpoints) = (BTreeSet::new(), BTreeSet::new());
     let all = [Codec::Zstd, Codec::Lz4, Codec::Deflate, Codec::Raw];
     for (round, codec) in all.into_iter().cycle().take(8).enumerate() {
         let (pool, seed) = (opened(root, codec), round as u64);
@@ -95,20 +102,45 @@ fn use_a_pool(hash: Hash) {
                 pool.flush().unwrap();
             }
             5 => {
+                if version == Version::Paged {
+                    // while it is not all let go of
+                    pool.between_steps(|pool, between| {
+                        if between == Between::Releases {
+                            pool.checkpoint().unwrap();
+                        }
+                    });
+                }
                 pool.delete_volume("small again").unwrap();
                 arrays.remove("small again");
+                of_checkpoints.extend(expect(root, version, &arrays).checkpoint_kinds);
                 while pool.compact().unwrap() {}
+                pool.flush().unwrap();
+                kinds.extend(expect(root, version, &arrays).kinds);
+                if version == Version::Paged {
+                    // while maps name pages where they were
+                    pool.checkpoint().unwrap();
+                }
+            }
+            7 => {
+                pool.clone_volume("small", "small for a moment", false).unwrap();
+                pool.delete_volume("small for a moment").unwrap();
             }
             _ => {}
         }
         pool.flush().unwrap();
         drop(pool);
-        let read = expect(root, &arrays);
+        let read = expect(root, version, &arrays);
         assert!(read.last_acknowledged.is_some(), "the pool was closed");
         kinds.extend(read.kinds);
+        of_checkpoints.extend(read.checkpoint_kinds);
         codecs.extend(read.codecs);
     }
-    assert_eq!(kinds, (1..=11).collect(), "of each record there was one");
+    assert_eq!(kinds, (1..=8).collect(), "of each record there was one");
+    let expected = match version {
+        Version::Whole => BTreeSet::from([1, 2, 5, 9, 10, 11]),
+        Version::Paged => [1, 5, 8].into_iter().chain(11..=18).collect(),
+    };
+    assert_eq!(of_checkpoints, expected, "of each record there was one");
     assert_eq!(codecs, (0..=3).collect());
     // Part of a frame at the end is nothing.
     let journals = std::fs::read_dir(root).unwrap().map(|entry| entry.unwrap().path());
@@ -117,7 +149,7 @@ fn use_a_pool(hash: Hash) {
     let mut torn = std::fs::read(&last).unwrap();
     torn.extend(&[200, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3]);
     rewrite(&last, &torn);
-    expect(root, &arrays);
+    expect(root, version, &arrays);
 }
 
 #[expect(clippy::disallowed_methods, reason = "what a power cut leaves, not what the pool writes")]
@@ -127,8 +159,108 @@ fn rewrite(path: &Path, bytes: &[u8]) {
 
 #[test]
 fn a_pool_is_read_by_the_document_whatever_was_done_to_it() {
-    use_a_pool(Hash::Sha3);
-    use_a_pool(Hash::Blake3);
+    for version in [Version::Whole, Version::Paged] {
+        use_a_pool(Hash::Sha3, version);
+        use_a_pool(Hash::Blake3, version);
+    }
+}
+
+#[test]
+fn an_upgraded_pool_is_read_by_the_document() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    let local: Arc<dyn Folder> = Arc::new(LocalFolder::create(root).unwrap());
+    Pool::create_as(&local, Hash::Blake3, Codec::Zstd, Version::Whole).unwrap();
+    let mut arrays = Arrays::from([("disk".to_owned(), vec![0; 256 << 10])]);
+    {
+        let pool = opened(root, Codec::Zstd);
+        pool.create_volume("disk", 256 << 10, BlockSize::B4096).unwrap();
+        write(&pool, &mut arrays, "disk", 5000, &text(1, 100_000));
+        pool.clone_volume("disk", "monday", true).unwrap();
+        arrays.insert("monday".into(), arrays["disk"].clone());
+        write(&pool, &mut arrays, "disk", 50_000, &random(2, 30_000));
+        pool.flush().unwrap();
+    }
+    expect(root, Version::Whole, &arrays);
+    Pool::upgrade(&local, Options::default()).unwrap();
+    expect(root, Version::Paged, &arrays);
+}
+
+fn files_of(folder: &dyn Folder) -> Files {
+    let read = |name: String| {
+        let reader = folder.reader(&name).unwrap();
+        let mut bytes = vec![0; reader.len() as usize];
+        reader.read(0, &mut bytes).unwrap();
+        (name, bytes)
+    };
+    folder.names().unwrap().into_iter().map(read).collect()
+}
+
+#[test]
+fn what_a_power_cut_leaves_is_read_by_the_document_as_by_the_program() {
+    for seed in 20..22 {
+        let tally = cut_everywhere(seed, 3, None, &|state, found| {
+            let mut read = ByDocument::of(files_of(&state.folder()));
+            let volumes = read.volumes().into_iter();
+            let by_document: Arrays =
+                volumes.map(|one| (one.name.clone(), read.read(&one))).collect();
+            assert!(by_document == *found, "it is another pool");
+        });
+        assert!(tally.states > tally.cuts && tally.states_again > 0, "{tally:?}");
+    }
+}
+
+/// Appends a frame with this body to the last journal of the pool in `root`, as a writer would.
+fn append_frame(root: &Path, body: &[u8]) {
+    let number = ByDocument::open(root).next_frame;
+    let (pool, name, journal) = {
+        let files = files_of(&LocalFolder::create(root).unwrap());
+        let last = files.range("journal-".to_owned().."journal-g".to_owned()).next_back();
+        let (name, journal) = last.unwrap();
+        (files["pool"][16..32].to_vec(), name.clone(), journal.clone())
+    };
+    let writer = u64::from_str_radix(&name[8..24], 16).unwrap();
+    let fields =
+        [&(body.len() as u32).to_le_bytes()[..], &number.to_le_bytes(), &writer.to_le_bytes()];
+    let fields = fields.concat();
+    let check = blake3::hash(&[&pool, &fields, body].concat());
+    rewrite(&root.join(name), &[&journal, &fields, &check.as_bytes()[..16], body].concat());
+}
+
+#[test]
+fn a_pool_with_a_container_of_another_is_refused_as_one_of_a_cluster_and_not_changed() {
+    for version in [Version::Whole, Version::Paged] {
+        let temporary = tempfile::tempdir().unwrap();
+        let root = temporary.path();
+        let folder: Arc<dyn Folder> = Arc::new(LocalFolder::create(root).unwrap());
+        Pool::create_as(&folder, Hash::Blake3, Codec::Zstd, version).unwrap();
+        opened(root, Codec::Zstd).create_volume("disk", 64 << 10, BlockSize::B4096).unwrap();
+        // container 300 is object 3 of writer 5, and has 16,384 bytes
+        append_frame(root, &[19, 0xac, 2, 5, 3, 0x80, 0x80, 1]);
+        let before = files_of(&*folder);
+        let open = || Pool::open(Arc::clone(&folder), Options::default()).map(drop);
+        let open_read_only = || Pool::open_read_only(root, Options::default());
+        let repair = || Pool::repair(&folder).map(drop);
+        for refused in [open(), open_read_only().map(drop), repair()] {
+            let error = refused.unwrap_err();
+            let is_named = matches!(
+                error,
+                VolumeError::OfCluster { container: 300, writer, number: 3 } if writer.0 == 5
+            );
+            let says = error.to_string();
+            match version {
+                // no program writes it to a pool of that version
+                Version::Whole => assert!(says.contains("a record of a journal"), "{says}"),
+                Version::Paged => assert!(says.contains("cluster"), "{says}"),
+            }
+            assert!(is_named || says.contains("journal-"), "{says}");
+        }
+        let changed = |(name, bytes): &(&String, &Vec<u8>)| before.get(*name) != Some(*bytes);
+        let after = files_of(&*folder);
+        let changed: Vec<_> = after.iter().filter(changed).map(|(name, _)| name).collect();
+        assert_eq!(changed, ["writer"]);
+        assert_eq!(after.len(), before.len());
+    }
 }
 
 #[test]

@@ -22,7 +22,7 @@ const SEEDS: u64 = 60;
 
 /// Half of the scripts meet a quota.
 fn cut(seed: u64) {
-    common::cut_everywhere(seed, 6, (seed % 2 == 1).then_some(40_000));
+    common::cut_everywhere(seed, 6, (seed % 2 == 1).then_some(40_000), &|_, _| {});
 }
 
 /// What each bug is looked for by.

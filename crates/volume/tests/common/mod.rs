@@ -14,7 +14,9 @@ use onefold_block::{BlockDevice, BlockError, BlockSize, Durability, Zeroes};
 use onefold_testkit::{SplitMix64, random, text};
 use onefold_volume::{Codec, Hash, Options, Pool, VolumeError};
 
-use registers::{Contents, Register, Registers, whole};
+use registers::{Register, Registers, whole};
+
+pub(crate) use registers::Contents;
 
 /// Of each volume when it is made.
 const BLOCKS: u64 = 24;
@@ -407,8 +409,14 @@ pub(crate) struct Tally {
 }
 
 /// Cuts the power after every step of what `seed` says, and looks at so many states each time. Of
-/// some of these it cuts the opening everywhere as well.
-pub(crate) fn cut_everywhere(seed: u64, states: usize, quota: Option<u64>) -> Tally {
+/// some of these it cuts the opening everywhere as well. `look` gets each state of a pool before it is
+/// opened, and what was found in it then.
+pub(crate) fn cut_everywhere(
+    seed: u64,
+    states: usize,
+    quota: Option<u64>,
+    look: &dyn Fn(&CrashDisk, &Contents),
+) -> Tally {
     const AGAIN_EVERY: u64 = 16;
     let options = Options { quota, ..options() };
     let mut tally = Tally::default();
@@ -427,11 +435,13 @@ pub(crate) fn cut_everywhere(seed: u64, states: usize, quota: Option<u64>) -> Ta
         for (i, state) in (0..).zip(disk.durable_states(states, seed)) {
             let context = format!("seed {seed}, cut at {steps}, state {i}");
             let is_cut_again = (steps + i * 5 + seed).is_multiple_of(AGAIN_EVERY);
-            let before = is_cut_again.then(|| copy(&state));
+            let before = copy(&state);
             let found = verify(&state, &registers, quota, &context);
             tally.states += 1;
-            if let (Some(state), Some(found)) = (before, found) {
-                tally.states_again += cut_again(&state, &found, &context);
+            let Some(found) = found else { continue };
+            look(&before, &found);
+            if is_cut_again {
+                tally.states_again += cut_again(&before, &found, &context);
             }
         }
     }

@@ -2,26 +2,37 @@
 //! It leans on nothing of this workspace, and panics where the document says that a reader refuses.
 #![allow(unreachable_pub, reason = "a module of a test crate")]
 
+mod paged;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use sha3::Digest;
 
+use paged::Checkpoint;
+
+/// The files of a folder, by their names.
+pub type Files = BTreeMap<String, Vec<u8>>;
+
 /// A pool as it lies in a folder.
 pub struct Pool {
-    root: PathBuf,
+    files: Files,
     id: [u8; 16],
     hash: u8,
+    pub version: u32,
     containers: BTreeMap<u32, Container>,
     volumes: BTreeMap<u64, Volume>,
-    /// Which kinds of records there were.
+    /// Which kinds of records there were, in journals and in the checkpoint.
     pub kinds: BTreeSet<u8>,
+    pub checkpoint_kinds: BTreeSet<u8>,
     /// With which codecs pages are compressed that were read.
     pub codecs: BTreeSet<u8>,
     /// The number of the last frame of which it is known that it was acknowledged.
     pub last_acknowledged: Option<u64>,
+    /// The number of the next frame.
+    pub next_frame: u64,
 }
 
 #[derive(Clone)]
@@ -37,9 +48,15 @@ pub struct Volume {
 #[derive(Default)]
 struct Container {
     is_sealed: bool,
+    /// Those that records 1 tell of, and in the end those of the footer, if there is one.
     pages: Vec<Page>,
+    /// What a checkpoint of version 2 says of the pages that there were, and of the length of a file with
+    /// a footer.
+    places: Vec<Place>,
+    len: Option<u64>,
 }
 
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Page {
     offset: usize,
     stored: usize,
@@ -49,11 +66,27 @@ struct Page {
     fingerprint: [u8; 32],
 }
 
+/// What nodes say of a page.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Place {
+    offset: usize,
+    stored: usize,
+    codec: u8,
+    check: [u8; 4],
+}
+
+impl Page {
+    fn place(&self) -> Place {
+        let Self { offset, stored, codec, check, .. } = *self;
+        Place { offset, stored, codec, check: *check.first_chunk().unwrap() }
+    }
+}
+
 /// A writer, and the first frame of one of its journals or behind one of its checkpoints.
 type Begin = (u64, u64);
 
 /// The journals or checkpoints among these names, in order.
-fn begins(names: &[String], prefix: &str) -> Vec<Begin> {
+fn begins<'a>(names: impl Iterator<Item = &'a String>, prefix: &str) -> Vec<Begin> {
     let begin = |name: &String| {
         let (writer, first) = name.strip_prefix(prefix)?.split_once('-')?;
         let number = |digits: &str| {
@@ -61,7 +94,7 @@ fn begins(names: &[String], prefix: &str) -> Vec<Begin> {
         };
         Some((number(writer)?, number(first)?))
     };
-    let mut all: Vec<Begin> = names.iter().filter_map(begin).collect();
+    let mut all: Vec<Begin> = names.filter_map(begin).collect();
     all.sort_unstable();
     all
 }
@@ -120,6 +153,22 @@ impl<'a> Fields<'a> {
         number as u32
     }
 
+    /// Record 1, behind its kind: a page, and its container.
+    fn new_page(&mut self) -> (u32, Page) {
+        let container = self.container();
+        let page = Page {
+            offset: self.varint() as usize,
+            stored: self.varint() as usize,
+            len: self.varint() as usize,
+            codec: self.u8(),
+            check: self.array(),
+            fingerprint: self.array(),
+        };
+        assert!(page.offset < 1 << 30 && page.codec <= 3);
+        assert!(page.stored <= 4096 && page.len <= 4096);
+        (container, page)
+    }
+
     /// A page; nothing if it is a hole.
     fn page(&mut self) -> Option<(u32, u32)> {
         match self.varint() {
@@ -138,30 +187,43 @@ fn check(parts: &[&[u8]]) -> [u8; 16] {
 }
 
 impl Pool {
-    /// "Files" and "What holds".
+    /// The pool in the folder `root`.
     pub fn open(root: &Path) -> Self {
-        let head = fs::read(root.join("pool")).unwrap();
-        let (covered, found) = head.split_last_chunk::<16>().unwrap();
+        let all = fs::read_dir(root).unwrap().map(|entry| entry.unwrap());
+        let file = |entry: fs::DirEntry| {
+            (entry.file_name().into_string().unwrap(), fs::read(entry.path()).unwrap())
+        };
+        Self::of(all.map(file).collect())
+    }
+
+    /// "Files" and "What holds".
+    pub fn of(files: Files) -> Self {
+        let (covered, found) = files["pool"].split_last_chunk::<16>().unwrap();
         let mut fields = Fields(covered);
         assert_eq!(fields.take(12), b"onefold pool");
         assert_eq!(*found, check(&[covered]));
-        assert_eq!(u32::from_le_bytes(fields.array()), 1, "the version");
+        let version = u32::from_le_bytes(fields.array());
+        assert!(matches!(version, 1 | 2), "the version");
         let (id, hash, codec) = (fields.array(), fields.u8(), fields.u8());
         assert!(matches!(hash, 0 | 3) && codec <= 3 && fields.0.is_empty());
         let mut pool = Self {
-            root: root.to_owned(),
             id,
             hash,
+            version,
+            files,
             containers: BTreeMap::new(),
             volumes: BTreeMap::new(),
             kinds: BTreeSet::new(),
+            checkpoint_kinds: BTreeSet::new(),
             codecs: BTreeSet::new(),
             last_acknowledged: None,
+            next_frame: 0,
         };
-        let (mark, names) = (pool.mark(), pool.names());
-        let journals = begins(&names, "journal-");
+        let mark = pool.mark();
+        let journals = begins(pool.files.keys(), "journal-");
         assert!(journals.iter().all(|(writer, _)| *writer <= mark.writer), "of no writer");
-        let base = pool.checkpoint(&mark, &journals, &begins(&names, "checkpoint-"));
+        let checkpoints = begins(pool.files.keys(), "checkpoint-");
+        let base = pool.checkpoint(&mark, &journals, &checkpoints);
         assert!(journals.contains(&base), "the journal of the checkpoint is missing");
         assert!(
             !mark.is_begun || mark.cut.1 < base.1 || journals.contains(&mark.cut),
@@ -184,6 +246,7 @@ impl Pool {
             }
         }
         assert!(next >= mark.cut.1, "frames before the cut are missing");
+        pool.next_frame = next;
         pool.last_acknowledged = pool.acknowledged();
         assert!(
             pool.last_acknowledged.is_none_or(|frame| frame < next),
@@ -193,14 +256,9 @@ impl Pool {
         pool
     }
 
-    fn names(&self) -> Vec<String> {
-        let names = fs::read_dir(&self.root).unwrap();
-        names.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
-    }
-
     /// "Writers": what the mark says.
     fn mark(&self) -> Mark {
-        let bytes = fs::read(self.root.join("writer")).unwrap();
+        let bytes = &self.files["writer"];
         assert_eq!(bytes.len(), 2 * 4096);
         let copy = |slot: usize| {
             let copy = &bytes[slot * 4096..][..4096];
@@ -222,7 +280,7 @@ impl Pool {
 
     /// "The last acknowledged frame": its number, if the file is there and tells of one.
     fn acknowledged(&self) -> Option<u64> {
-        let bytes = fs::read(self.root.join("acknowledged")).ok().filter(|all| !all.is_empty())?;
+        let bytes = self.files.get("acknowledged").filter(|all| !all.is_empty())?;
         assert_eq!(bytes.len(), 2 * 4096);
         let copy = |copy: &[u8]| {
             let (covered, rest) = copy.split_at(4 * 8 + 16 + 16 + 8);
@@ -239,8 +297,8 @@ impl Pool {
             let (frame_check, boot): ([u8; 16], [u8; 16]) = (fields.array(), fields.array());
             assert!(boot != [0; 16] || fields.0 == [0; 8]);
             // the frame lies where it says, if its journal is still there
-            let journal = self.root.join(format!("journal-{writer:016x}-{first:016x}"));
-            if let Ok(journal) = fs::read(journal) {
+            let journal = self.files.get(&format!("journal-{writer:016x}-{first:016x}"));
+            if let Some(journal) = journal {
                 let all = self.frames("journal-", (writer, first), None);
                 let body = &all[(frame - first) as usize];
                 let head = end as usize - body.len() - 36;
@@ -262,12 +320,25 @@ impl Pool {
                 continue;
             }
             let mut segments = Vec::new();
-            for body in bodies {
+            let mut paged = None;
+            for body in &bodies {
                 assert!(!body.is_empty(), "something follows the end");
-                let mut fields = Fields(&body);
-                while !fields.0.is_empty() {
-                    self.place(&mut fields, &mut segments);
+                let mut fields = Fields(body);
+                if self.version == 2 && self.checkpoint_kinds.is_empty() && body[0] == 12 {
+                    fields.u8();
+                    self.checkpoint_kinds.insert(12);
+                    paged = Some(Checkpoint::default());
                 }
+                while !fields.0.is_empty() {
+                    self.checkpoint_kinds.insert(fields.0[0]);
+                    match &mut paged {
+                        Some(paged) => self.place_paged(&mut fields, paged),
+                        None => self.place(&mut fields, &mut segments),
+                    }
+                }
+            }
+            if let Some(paged) = paged {
+                self.end_paged(paged);
             }
             return *checkpoint;
         }
@@ -276,8 +347,8 @@ impl Pool {
 
     /// "Frames": the bodies of those that are whole, before frame `end`.
     fn frames(&self, prefix: &str, (writer, first): Begin, end: Option<u64>) -> Vec<Vec<u8>> {
-        let path = self.root.join(format!("{prefix}{writer:016x}-{first:016x}"));
-        let (bytes, mut bodies, mut at) = (fs::read(path).unwrap(), Vec::new(), 0);
+        let bytes = &self.files[&format!("{prefix}{writer:016x}-{first:016x}")];
+        let (mut bodies, mut at) = (Vec::new(), 0);
         let whole = |at: usize, is_it: &dyn Fn(u64) -> bool| {
             let head = bytes.get(at..at + 36)?;
             let len = u32::from_le_bytes(head[..4].try_into().unwrap()) as usize;
@@ -305,7 +376,7 @@ impl Pool {
         bodies
     }
 
-    /// A record of a checkpoint.
+    /// A record of a checkpoint of version 1.
     fn place(&mut self, fields: &mut Fields<'_>, segments: &mut Vec<Vec<Option<(u32, u32)>>>) {
         let kind = fields.0[0];
         match kind {
@@ -331,7 +402,6 @@ impl Pool {
             }
             _ => panic!("record {kind} in a checkpoint"),
         }
-        self.kinds.insert(kind);
     }
 
     /// A record of a journal.
@@ -344,17 +414,10 @@ impl Pool {
         fields.u8();
         match kind {
             1 => {
-                let container = fields.container();
-                let page = Page {
-                    offset: fields.varint() as usize,
-                    stored: fields.varint() as usize,
-                    len: fields.varint() as usize,
-                    codec: fields.u8(),
-                    check: fields.array(),
-                    fingerprint: fields.array(),
-                };
-                assert!(page.offset < 1 << 30 && page.codec <= 3);
-                self.containers.entry(container).or_default().pages.push(page);
+                let (container, page) = fields.new_page();
+                let container = self.containers.entry(container).or_default();
+                assert!(!container.is_sealed, "a page behind a footer");
+                container.pages.push(page);
             }
             // A checkpoint tells of a container with a footer by this alone.
             2 => self.containers.entry(fields.container()).or_default().is_sealed = true,
@@ -411,6 +474,7 @@ impl Pool {
         let mut containers = std::mem::take(&mut self.containers);
         for (number, container) in containers.iter_mut().filter(|(_, one)| one.is_sealed) {
             let bytes = self.container(*number);
+            assert!(container.len.is_none_or(|len| len == bytes.len() as u64));
             let (covered, found) = bytes.split_last_chunk::<16>().unwrap();
             let (_, len) = covered.split_last_chunk::<4>().unwrap();
             let start = covered.len() - 4 - u32::from_le_bytes(*len) as usize;
@@ -428,15 +492,21 @@ impl Pool {
                 offset += stored;
             }
             assert!(fields.0.is_empty() && offset == start, "groups end where the footer begins");
+            assert!(container.pages.is_empty() || container.pages == pages, "of records 1");
             container.pages = pages;
+        }
+        // nodes say the same of pages as records 1 and footers
+        for (number, container) in &containers {
+            let places: Vec<Place> = container.pages.iter().map(Page::place).collect();
+            assert!(places.starts_with(&container.places), "container {number}");
         }
         self.containers = containers;
     }
 
     /// The bytes of a container, whose header is verified.
-    fn container(&self, number: u32) -> Vec<u8> {
-        let bytes = fs::read(self.root.join(format!("container-{number:08x}"))).unwrap();
-        let mut fields = Fields(&bytes);
+    fn container(&self, number: u32) -> &[u8] {
+        let bytes = &self.files[&format!("container-{number:08x}")];
+        let mut fields = Fields(bytes);
         // Mark, version, kind, suite, reserved, key epoch, flags; then the pool and the container.
         assert_eq!(fields.take(16), b"1FLD\x01\x02\0\0\0\0\0\0\0\0\0\0");
         assert_eq!(fields.array(), self.id);
