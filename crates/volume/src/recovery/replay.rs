@@ -485,3 +485,78 @@ impl Replayed {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use onefold_backend::MemoryFolder;
+
+    use super::*;
+
+    /// What a pool of `version` makes of a checkpoint with these records.
+    fn taken(version: Version, records: &[Record]) -> (bool, Option<VolumeError>) {
+        let folder: Arc<dyn Folder> = Arc::new(MemoryFolder::new());
+        let mut replayed =
+            Replayed::of_version(version, &folder, ObjectId::from_bytes([1; ObjectId::LEN]));
+        let mut body = Vec::new();
+        records.iter().for_each(|record| record.encode(&mut body));
+        (replayed.take(Known::Checkpoint(&body)).is_ok(), replayed.failed)
+    }
+
+    fn is_taken(version: Version, records: &[Record]) -> bool {
+        taken(version, records).0
+    }
+
+    #[test]
+    fn a_checkpoint_has_the_records_of_its_kind_alone() {
+        let volume = VolumeId(0);
+        let create = Record::Create {
+            volume,
+            name: "a".into(),
+            size: 4096,
+            block_size: BlockSize::B4096,
+            is_read_only: false,
+            source: None,
+            made: 0,
+        };
+        let whole = [
+            create.clone(),
+            Record::Sealed { container: 1 },
+            Record::Segment { pages: vec![Handle::HOLE; SEGMENT] },
+            Record::Placed { volume, index: 0, segment: 0 },
+            Record::Next { volume, container: 2 },
+        ];
+        let paged = [
+            Record::Paged,
+            create.clone(),
+            Record::NodeFile { writer: Writer(1), number: 1 },
+            Record::Stored { node: StoredNode { file: 0, index: 0 }, mapped: 0 },
+            Record::PlacedRun { volume, index: 0, segment: 0, count: 1 },
+            Record::Next { volume, container: 2 },
+        ];
+        for version in [Version::Whole, Version::Paged] {
+            assert!(is_taken(version, &whole));
+            assert_eq!(is_taken(version, &paged), version == Version::Paged);
+            // neither kind begins late, or takes over from the other
+            assert!(!is_taken(version, &[create.clone(), Record::Paged]));
+            for index in 1..4 {
+                assert!(!is_taken(version, &[&paged[..], &whole[index..=index]].concat()));
+                assert!(!is_taken(version, &[&whole[..], &paged[index + 1..=index + 1]].concat()));
+            }
+        }
+        assert!(!is_taken(Version::Paged, &[Record::Paged, Record::Paged]));
+    }
+
+    #[test]
+    fn a_foreign_container_in_a_checkpoint_is_refused_and_named() {
+        let foreign = Record::Foreign { container: 9, writer: Writer(7), number: 5, len: 1 << 20 };
+        let (is_taken, failed) = taken(Version::Paged, &[Record::Paged, foreign.clone()]);
+        let is_named = |error| {
+            let VolumeError::OfCluster { container, writer, number } = error else { return false };
+            (container, writer, number) == (9, Writer(7), 5)
+        };
+        assert!(!is_taken && failed.is_some_and(is_named));
+        for version in [Version::Whole, Version::Paged] {
+            assert!(matches!(taken(version, std::slice::from_ref(&foreign)), (false, None)));
+        }
+    }
+}
