@@ -14,6 +14,7 @@ use crate::journal::journals::{self, Journals};
 use crate::journal::mark::{Cut, Mark};
 use crate::journal::metadata::{Known, Metadata, Shard, Taken};
 use crate::journal::record;
+use crate::nodes::files::{NODE, Node, NodeFile, NodeFiles};
 use crate::recovery::replay::Replayed;
 use crate::transfer::stream::{Decoder, Encoder, Part};
 
@@ -55,6 +56,84 @@ pub struct AnyFile {
     pub frames: Vec<Vec<u8>>,
     /// So many bytes are missing at the end.
     pub torn: u8,
+}
+
+/// A file of nodes: some that a writer stored, and what became of their bytes.
+#[derive(Debug, Clone)]
+pub struct AnyNodes {
+    /// Of each node what its numbers begin with; at most [`Self::MOST`] count.
+    pub nodes: Vec<Vec<u64>>,
+    /// Bytes that were overwritten: from which on, counted round the file, and with what.
+    pub written: Vec<(u32, Vec<u8>)>,
+    /// So many bytes are missing at the end, and then these are there.
+    pub torn: u32,
+    /// See [`torn`](Self::torn).
+    pub more: Vec<u8>,
+}
+
+impl AnyNodes {
+    /// Nodes that a file has at most.
+    pub const MOST: usize = 16;
+
+    /// The numbers of node `index`, as they were stored.
+    fn node(&self, index: u32) -> Option<Node> {
+        let start = self.nodes.get(index as usize).filter(|_| (index as usize) < Self::MOST)?;
+        let mut node = [0; NODE];
+        node.iter_mut().zip(start).for_each(|(number, stored)| *number = *stored);
+        Some(node)
+    }
+
+    /// Reads the nodes of these `indices`, one by one and together: both give the same, and of each node
+    /// what was stored or an error. How many gave an error.
+    ///
+    /// # Panics
+    ///
+    /// If they do not.
+    pub fn read(&self, indices: &[u32]) -> Result<usize, VolumeError> {
+        let folder: Arc<dyn Folder> = Arc::new(MemoryFolder::new());
+        let file = NodeFile { writer: Writer(3), number: 1 };
+        self.write(&folder, file)?;
+        let files = NodeFiles::new(folder, POOL);
+        let addresses: Vec<_> = indices.iter().map(|index| files.address(file, *index)).collect();
+        let together = files.read_many(&addresses);
+        assert_eq!(together.len(), indices.len());
+        let mut errors = 0;
+        for ((index, address), found) in indices.iter().zip(addresses).zip(together) {
+            let alone = files.read(address);
+            assert_eq!(alone.is_ok(), found.is_ok(), "node {index}");
+            match found {
+                Ok(found) => {
+                    assert!(Some(*found) == self.node(*index), "node {index} is another");
+                    assert!(*found == *alone?, "node {index} is one alone, another with others");
+                }
+                Err(_) => errors += 1,
+            }
+        }
+        let lens = files.lens();
+        assert!(lens.iter().all(|(one, nodes)| *one == file && *nodes > 0));
+        Ok(errors)
+    }
+
+    fn write(&self, folder: &Arc<dyn Folder>, file: NodeFile) -> Result<(), VolumeError> {
+        let files = NodeFiles::new(Arc::clone(folder), POOL);
+        files.begin(file.writer)?;
+        let nodes: Vec<Node> = (0..).map_while(|index| self.node(index)).collect();
+        files.append(&nodes.iter().collect::<Vec<_>>())?;
+        let mut log = folder.log(&file.name())?;
+        let mut bytes = vec![0; log.len() as usize];
+        log.read(0, &mut bytes)?;
+        for (at, written) in &self.written {
+            for (at, byte) in (*at as usize..).zip(written) {
+                let at = at % bytes.len().max(1);
+                bytes[at..].iter_mut().take(1).for_each(|old| *old = *byte);
+            }
+        }
+        bytes.truncate(bytes.len().saturating_sub(self.torn as usize));
+        bytes.extend_from_slice(&self.more);
+        log.truncate(0)?;
+        log.append(&bytes)?;
+        Ok(())
+    }
 }
 
 /// What the mark says.
@@ -137,6 +216,31 @@ mod tests {
     use onefold_testkit::SplitMix64;
 
     use super::*;
+
+    #[test]
+    fn a_file_of_nodes_gives_what_was_stored_or_errors_whatever_became_of_it() {
+        let mut numbers = SplitMix64::new(2);
+        let mut below = |bound: u64| numbers.next_u64() % bound;
+        let (mut asked, mut refused) = (0, 0);
+        for _ in 0..3000 {
+            let nodes: Vec<Vec<u64>> =
+                (0..below(5)).map(|_| (0..below(4)).map(|_| below(1 << 40)).collect()).collect();
+            let written = (0..below(3))
+                .map(|_| {
+                    (below(30_000) as u32, (0..1 + below(40)).map(|_| below(256) as u8).collect())
+                })
+                .collect();
+            let torn = if below(2) == 0 { below(9000) as u32 } else { 0 };
+            let more = vec![below(256) as u8; (below(2) * below(5000)) as usize];
+            let indices: Vec<u32> = (0..below(8))
+                .map(|_| if below(8) == 0 { u32::MAX - below(3) as u32 } else { below(5) as u32 })
+                .collect();
+            let file = AnyNodes { nodes, written, torn, more };
+            asked += indices.len();
+            refused += file.read(&indices).unwrap_or_else(|error| panic!("{file:?}: {error}"));
+        }
+        assert!(refused > asked / 10 && refused < asked * 9 / 10, "{refused} of {asked}");
+    }
 
     #[test]
     fn what_was_told_once_is_told_again() {
