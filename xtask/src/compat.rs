@@ -14,11 +14,11 @@ use crate::digest;
 use crate::old_program;
 use crate::workspace::{self, Cargo};
 
-/// The version that this program writes.
-const VERSION: &str = "v1";
+/// The newest version: of pools alone, so its fixture is a pool.
+const VERSION: &str = "v2";
 
 /// The versions that were handed on: a repository without a fixture of each is not whole.
-const FROZEN: &[&str] = &["v1"];
+const FROZEN: &[&str] = &["v1", "v2"];
 
 /// The file that says what each folder holds: its name, and a digest over names and bytes of its files.
 const DIGESTS: &str = "digests";
@@ -144,24 +144,27 @@ mod tests {
         let compat = root.path();
         let said = || violations(compat).unwrap();
         // Neither folder nor line: gone as well.
-        assert!(said()[0].contains("v1 is frozen"), "{:?}", said());
-        fs::create_dir_all(compat.join("v1/pool")).unwrap();
-        fs::write(compat.join("v1/pool/pool"), "bytes").unwrap();
+        assert!(said()[0].contains("v1 is frozen") && said()[1].contains("v2 is frozen"));
+        for version in FROZEN {
+            fs::create_dir_all(compat.join(version).join("pool")).unwrap();
+            fs::write(compat.join(version).join("pool/pool"), "bytes").unwrap();
+        }
         fs::write(compat.join("README.md"), "no fixture").unwrap();
-        assert!(said()[1].contains("does not say"), "{:?}", said());
+        assert!(said()[2].contains("does not say"), "{:?}", said());
         let digest = digest::of_tree(&compat.join("v1")).unwrap().digest;
-        let line = format!("v1 {digest}\n");
-        fs::write(compat.join(DIGESTS), &line).unwrap();
+        let lines = format!("v1 {digest}\nv2 {digest}\n");
+        fs::write(compat.join(DIGESTS), &lines).unwrap();
         assert_eq!(said(), [] as [&str; 0]);
         fs::write(compat.join("v1/pool/pool"), "other").unwrap();
         assert!(said()[0].contains("was altered"), "{:?}", said());
         fs::write(compat.join("v1/pool/pool"), "bytes").unwrap();
-        fs::write(compat.join("v1/more"), "").unwrap();
+        fs::write(compat.join("v2/more"), "").unwrap();
         assert!(said()[0].contains("was altered"), "{:?}", said());
         // Another fixture in its place is no way out, nor is another line behind its own.
-        fs::write(compat.join(DIGESTS), format!("{line}v1 blake3:00\n")).unwrap();
+        fs::write(compat.join(DIGESTS), format!("{lines}v1 blake3:00\n")).unwrap();
         assert!(violations(compat).unwrap_err().to_string().contains("v1 twice"));
-        fs::write(compat.join(DIGESTS), &line).unwrap();
+        fs::write(compat.join(DIGESTS), &lines).unwrap();
+        fs::remove_file(compat.join("v2/more")).unwrap();
         fs::remove_dir_all(compat.join("v1")).unwrap();
         assert!(said()[0].contains("is gone"), "{:?}", said());
     }

@@ -1,8 +1,8 @@
 //! What an earlier program made is read as it was meant, byte for byte, and goes on to be used.
 //!
 //! compat/ has a folder for each version of the format that is frozen: repositories, a pool, and what
-//! they hold. `cargo xtask compat` makes that of this version, once; that nobody alters it afterwards is
-//! held by `cargo xtask tidy`.
+//! they hold. Version 2 is one of pools alone, and so is its folder. `cargo xtask compat` makes that of the
+//! newest version, once; that nobody alters it afterwards is held by `cargo xtask tidy`.
 
 mod old;
 mod pool;
@@ -14,6 +14,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use onefold_seal::Check;
+use onefold_volume::Version;
 
 use crate::lab::{Lab, ONEFOLD};
 
@@ -22,18 +23,29 @@ fn frozen() -> Vec<PathBuf> {
     let compat = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../compat");
     let all = fs::read_dir(compat).unwrap().map(|entry| entry.unwrap().path());
     let folders: Vec<PathBuf> = all.filter(|path| path.is_dir()).collect();
-    assert!(folders.iter().any(|folder| folder.ends_with("v1")), "{folders:?}");
+    for version in ["v1", "v2"] {
+        assert!(folders.iter().any(|folder| folder.ends_with(version)), "{folders:?}");
+    }
     folders
 }
 
+/// Makes in `folder` what version 1 has, of a source that lies at `root` meanwhile.
 fn make(folder: &Path, root: &Path) {
     fs::create_dir_all(folder).unwrap();
     repositories::make(folder, root);
-    pool::make(folder);
+    pool::make(folder, Version::Whole);
+}
+
+/// The same of the newest version.
+fn make_newest(folder: &Path) {
+    fs::create_dir_all(folder).unwrap();
+    pool::make(folder, Version::NEWEST);
 }
 
 fn expect_usable(folder: &Path, program: &Path) {
-    repositories::expect_usable(folder, program);
+    if repositories::are_in(folder) {
+        repositories::expect_usable(folder, program);
+    }
     pool::expect_usable(folder, program);
 }
 
@@ -53,20 +65,20 @@ fn a_pool_that_is_frozen_is_upgraded_with_all_that_is_in_it() {
     }
 }
 
-/// With `ONEFOLD_COMPAT` the fixtures are made there, to be kept.
+/// With `ONEFOLD_COMPAT` those of the newest version are made there, to be kept.
 #[test]
 fn a_fixture_that_is_made_now_is_read_as_it_was_meant_and_goes_on_to_be_used() {
     let temporary = tempfile::tempdir().unwrap();
-    let (folder, root) = match env::var_os("ONEFOLD_COMPAT") {
-        // Snapshots record the path of the source, which should say nothing of the machine.
-        Some(folder) => (PathBuf::from(folder), PathBuf::from("/tmp/onefold-source")),
-        None => (temporary.path().join("made"), temporary.path().join("source")),
-    };
-    for path in [&folder, &root] {
-        assert!(!path.exists(), "{} is in the way", path.display());
+    let kept = env::var_os("ONEFOLD_COMPAT").map(PathBuf::from);
+    let newest = kept.clone().unwrap_or_else(|| temporary.path().join("newest"));
+    assert!(!newest.exists(), "{} is in the way", newest.display());
+    make_newest(&newest);
+    expect_usable(&newest, Path::new(ONEFOLD));
+    if kept.is_none() {
+        let first = temporary.path().join("first");
+        make(&first, &temporary.path().join("source"));
+        expect_usable(&first, Path::new(ONEFOLD));
     }
-    make(&folder, &root);
-    expect_usable(&folder, Path::new(ONEFOLD));
 }
 
 /// Makes an object say that a later version wrote it, as if it were so.

@@ -10,7 +10,7 @@ use onefold_backend::{Folder, LocalFolder};
 use onefold_block::{BlockDevice, BlockSize, Durability};
 use onefold_fingerprint::Fingerprinter;
 use onefold_testkit::{random, text};
-use onefold_volume::{Codec, Hash, Options, Pool, Version};
+use onefold_volume::{Between, Codec, Hash, Options, Pool, Version};
 
 use super::source::copy;
 use crate::lab::Lab;
@@ -28,6 +28,12 @@ type Models = BTreeMap<String, Model>;
 
 fn options() -> Options {
     Options { table_bytes: 64 << 10, container_len: 60_000, ..Options::default() }
+}
+
+/// The same, with so few nodes in memory that a checkpoint tells of references that are not added yet, and of
+/// pages that maps name where they were.
+fn with_few_nodes() -> Options {
+    Options { node_bytes: 0, least_nodes: 5, container_len: 30_000, ..options() }
 }
 
 fn opened(folder: &Path, options: Options) -> Pool {
@@ -84,15 +90,15 @@ fn manifest_of(pool: &Pool) -> String {
     manifest(&models.collect())
 }
 
-/// Makes the pool and its manifest in `folder`.
-pub(super) fn make(folder: &Path) {
+/// Makes the pool, of `version`, and its manifest in `folder`.
+pub(super) fn make(folder: &Path, version: Version) {
     let root = folder.join("pool");
     let place = LocalFolder::create(&root).unwrap();
-    Pool::create_as(&place, Hash::Sha3, Codec::Zstd, Version::Whole).unwrap();
+    Pool::create_as(&place, Hash::Sha3, Codec::Zstd, version).unwrap();
     drop(place);
     let mut models = Models::new();
     for (round, codec) in [Codec::Zstd, Codec::Lz4, Codec::Deflate, Codec::Raw].iter().enumerate() {
-        let pool = opened(&root, Options { codec: Some(*codec), ..options() });
+        let pool = opened(&root, Options { codec: Some(*codec), ..with_few_nodes() });
         let models = &mut models;
         if round == 0 {
             create(&pool, models, "disk", 512 << 10, BlockSize::B4096);
@@ -110,15 +116,27 @@ pub(super) fn make(folder: &Path) {
         match round {
             1 => {
                 clone(&pool, models, "disk", "monday", true);
-                pool.delete_volume("deleted").unwrap();
-                models.remove("deleted");
+                if version == Version::Whole {
+                    pool.delete_volume("deleted").unwrap();
+                    models.remove("deleted");
+                }
             }
             2 => {
                 clone(&pool, models, "monday", "again", false);
                 write(&pool, models, "again", 5_000, &text(30, 30_000));
+                // a container of which little is left
+                write(&pool, models, "disk", 327_680, &random(50, 40_960));
+                write(&pool, models, "disk", 331_776, &random(51, 32_768));
                 while pool.compact().unwrap() {}
+                // the pages of the first containers lose references
+                write(&pool, models, "small", 0, &text(52, 30_000));
+                write(&pool, models, "disk", 0, &text(53, 80_000));
+                write(&pool, models, "again", 60_000, &text(54, 20_000));
                 pool.flush().unwrap();
-                pool.checkpoint().unwrap();
+                match version {
+                    Version::Whole => pool.checkpoint().unwrap(),
+                    Version::Paged => delete_around_a_checkpoint(&pool, models),
+                }
             }
             // Only the journal tells of what follows.
             3 => {
@@ -133,12 +151,23 @@ pub(super) fn make(folder: &Path) {
         pool.flush().unwrap();
     }
     fs::write(folder.join("volumes"), manifest(&models)).unwrap();
-    expect_every_kind(&root);
+    expect_every_kind(&root, version);
+}
+
+/// Deletes the volume `deleted`, with a checkpoint before what it had is let go of.
+fn delete_around_a_checkpoint(pool: &Pool, models: &mut Models) {
+    pool.between_steps(|pool, between| {
+        if between == Between::Releases {
+            pool.checkpoint().unwrap();
+        }
+    });
+    pool.delete_volume("deleted").unwrap();
+    models.remove("deleted");
 }
 
 /// Fails unless there is one of each: a container with a footer and one without, a checkpoint, a journal
-/// with something in it.
-fn expect_every_kind(root: &Path) {
+/// with something in it, and nodes where the pool is of a version that has them.
+fn expect_every_kind(root: &Path, version: Version) {
     let named = |prefix: &str| -> Vec<PathBuf> {
         let all = fs::read_dir(root).unwrap().map(|entry| entry.unwrap().path());
         let is_it =
@@ -146,6 +175,7 @@ fn expect_every_kind(root: &Path) {
         all.filter(is_it).collect()
     };
     assert_eq!(named("checkpoint-").len(), 1);
+    assert_eq!(named("nodes-").is_empty(), version == Version::Whole);
     // Each opening has one of its own.
     let journals = named("journal-");
     assert!(

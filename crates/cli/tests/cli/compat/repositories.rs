@@ -68,6 +68,11 @@ fn manifest_name(state: u64) -> String {
     format!("state-{state}")
 }
 
+/// Whether the version whose `folder` this is brought another format of repositories.
+pub(super) fn are_in(folder: &Path) -> bool {
+    ALL.iter().any(|kept| folder.join(kept.name).exists())
+}
+
 /// Makes the repositories and the manifests in `folder`, of a source that lies at `root` meanwhile.
 pub(super) fn make(folder: &Path, root: &Path) {
     let lab = lab();
