@@ -300,7 +300,8 @@ impl PoolArgs {
 
     /// Repairs a damaged pool that is not served.
     pub(crate) fn repair(&self) -> Result<Repaired> {
-        Pool::repair(&self.folder("repair a pool")?).with_context(|| self.place())
+        Pool::repair_with(&self.folder("repair a pool")?, self.working.options())
+            .with_context(|| self.place())
     }
 
     /// Upgrades a pool that is not served. The versions of its format before and after.

@@ -353,6 +353,19 @@ impl VolumeError {
             _ => false,
         }
     }
+
+    /// Whether it says nothing of what is there: the same [may pass](Self::may_pass), or the disk gave
+    /// nothing back.
+    pub(crate) fn is_of_disk(&self) -> bool {
+        let is_read = match self {
+            Self::Backend(error)
+            | Self::Container(ContainerFileError(ContainerError::Backend {
+                source: error, ..
+            })) => matches!(error, BackendError::Io { operation: Operation::Read, .. }),
+            _ => false,
+        };
+        is_read || self.may_pass()
+    }
 }
 
 #[cfg(test)]

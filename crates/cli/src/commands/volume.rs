@@ -144,14 +144,17 @@ Examples:
 With --json: one document, the volume as `onefold volume info` shows it.";
 
 const CHECK_HELP: &str = "\
-Compares the reference count of each page with the maps of all volumes, without reading pages. If the
-pool is served, clients are not blocked: the check skips and counts pages that are written, erased or
-moved while it runs. It takes four bytes of memory per page.
+Compares the reference count of each page with the maps of all volumes, without reading pages, and names
+parts of maps and tables that cannot be read. If the pool is served, clients are not blocked: the check
+skips and counts pages that are written, erased or moved while it counts them. Its counters, four bytes
+per page, take at most a quarter of the memory for maps and tables, or 2 MiB if that is more: it counts
+in as many passes as that needs.
 
 --repair is for a damaged pool that is not served. Copy the pool's folder first. The repair restores the
 checkpoint and all later changes up to the first one that is lost or damaged. It recreates footers of
-containers, `writer` and `pool` where other files have the information. It copies all that it gives up
-to files named lost-... in the folder. Then it checks the pool.
+containers, `writer` and `pool` where other files have the information. Blocks and pages of which only a
+damaged part of a map or table knew are lost, and are named. It copies all that it gives up to files
+named lost-... in the folder. Then it checks the pool.
 
 Examples:
   onefold volume check --pool /srv/pool

@@ -33,6 +33,11 @@ impl Files {
         Arc::new(Self { folder, envelope, most: most.max(1), hand: Mutex::default() })
     }
 
+    /// What containers of this pool are sealed with.
+    pub(crate) fn envelope(&self) -> &Envelope {
+        &self.envelope
+    }
+
     /// The file of container `number`, to append to; made if there is none.
     pub(crate) fn open(self: &Arc<Self>, number: u32) -> Result<Arc<PageFile>, BackendError> {
         let log = self.folder.log(&container_name(number))?;

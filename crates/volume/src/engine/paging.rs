@@ -114,6 +114,58 @@ impl Engine {
         Ok(())
     }
 
+    /// Brings in nodes as far as they can be read. Returns the others, where each is stored, and why it
+    /// cannot be read.
+    ///
+    /// # Errors
+    /// That another process has the pool.
+    pub(crate) fn bring_each(
+        &self,
+        nodes: &[NodeId],
+    ) -> Result<Vec<(NodeId, NodeAddress, VolumeError)>, VolumeError> {
+        let mut unread = Vec::new();
+        for node in nodes {
+            let Some(address) = self.state().pages.nodes.to_read(*node) else { continue };
+            match self.bring(&[*node]) {
+                Ok(()) => {}
+                Err(error @ (VolumeError::Superseded { .. } | VolumeError::Stopped { .. })) => {
+                    return Err(error);
+                }
+                Err(error) => unread.push((*node, address, error)),
+            }
+        }
+        Ok(unread)
+    }
+
+    /// What is wrong with those of `nodes` that are not in memory, without bringing them in.
+    ///
+    /// # Errors
+    /// That another process has the pool.
+    pub(crate) fn verify_nodes<T: Copy>(
+        &self,
+        nodes: &[(T, NodeId)],
+    ) -> Result<Vec<(T, VolumeError)>, VolumeError> {
+        let Some(paging) = &self.paging else { return Ok(Vec::new()) };
+        let mut wrong = Vec::new();
+        for nodes in nodes.chunks(STORED) {
+            let stored: Vec<(T, NodeId, NodeAddress)> = {
+                let state = self.state();
+                let to_read = |id: NodeId| state.pages.nodes.to_read(id);
+                nodes.iter().filter_map(|(of, id)| Some((*of, *id, to_read(*id)?))).collect()
+            };
+            let addresses: Vec<NodeAddress> = stored.iter().map(|(.., address)| *address).collect();
+            for ((of, id, address), read) in stored.iter().zip(paging.files.read_many(&addresses)) {
+                let Err(error) = read else { continue };
+                self.shard.ensure_current()?;
+                // one that was stored elsewhere since, or went, says nothing
+                if self.state().pages.nodes.to_read(*id) == Some(*address) {
+                    wrong.push((*of, error));
+                }
+            }
+        }
+        Ok(wrong)
+    }
+
     /// Lets go of nodes, and stores some, until no more are in memory than may be.
     pub(crate) fn trim(&self) -> Result<(), VolumeError> {
         let Some(paging) = &self.paging else { return Ok(()) };

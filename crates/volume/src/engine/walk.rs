@@ -1,12 +1,13 @@
 //! All segments of all maps, some at a time: the pool goes on in between.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::engine::parts::Engine;
-use crate::error::VolumeError;
+use crate::error::{VolumeError, told};
 use crate::ids::VolumeId;
 use crate::journal::record::SEGMENT;
-use crate::nodes::files::Node;
+use crate::nodes::files::{Node, NodeAddress};
 use crate::state::State;
 use crate::state::map::Map;
 use crate::state::nodes::NodeId;
@@ -24,6 +25,26 @@ pub(crate) struct Walk {
     with_dying: bool,
     /// The only volume of which maps are walked, if it is one.
     only: Option<VolumeId>,
+    /// Segments that cannot be read, where they are passed by: where each is stored, and why.
+    unreadable: Option<HashMap<NodeId, (NodeAddress, Arc<str>)>>,
+    /// Those that were passed by.
+    passed: Vec<Unread>,
+}
+
+/// A segment that cannot be read.
+pub(crate) struct Unread {
+    /// Which had it last, if its map is dying.
+    pub(crate) volume: VolumeId,
+    /// The first of its blocks.
+    pub(crate) first_block: u64,
+    /// The same for all maps that have it.
+    pub(crate) id: NodeId,
+    /// Whether several have it.
+    pub(crate) is_shared: bool,
+    /// How many of its blocks are no holes.
+    pub(crate) mapped: u32,
+    /// The error, and what it came from.
+    pub(crate) problem: Arc<str>,
 }
 
 /// The next segment is one of this map, of this index or after it, or one of a later map.
@@ -53,14 +74,26 @@ struct Taking<'a> {
     steps: Vec<Step>,
     /// Those that are not in memory, and that the steps lack.
     missing: Vec<NodeId>,
+    unreadable: Option<&'a HashMap<NodeId, (NodeAddress, Arc<str>)>>,
+    passed: Vec<Unread>,
 }
 
 impl Taking<'_> {
+    fn count(&self) -> usize {
+        self.steps.len() + self.missing.len() + self.passed.len()
+    }
+
+    /// Why segment `id` cannot be read, if that is known.
+    fn problem(&self, id: NodeId) -> Option<&Arc<str>> {
+        let (address, problem) = self.unreadable?.get(&id)?;
+        (self.pages.nodes.to_read(id) == Some(*address)).then_some(problem)
+    }
+
     /// Takes the segments of a map from index `from` on. Where there are too many: the index of the
     /// next.
     fn take(&mut self, volume: VolumeId, map: &Map, from: u32) -> Option<u32> {
         for (index, id) in map.segments_from(from) {
-            if self.steps.len() + self.missing.len() == TAKEN {
+            if self.count() == TAKEN {
                 return Some(index);
             }
             let first_block = u64::from(index) * SEGMENT as u64;
@@ -70,7 +103,14 @@ impl Taking<'_> {
                     let segment = self.pages.resolved(segment);
                     self.steps.push(Step { volume, first_block, segment, id, is_shared });
                 }
-                Err(_) => self.missing.push(id),
+                Err(_) => match self.problem(id).map(Arc::clone) {
+                    Some(problem) => {
+                        let mapped = self.pages.nodes.mapped(id);
+                        let unread = Unread { volume, first_block, id, is_shared, mapped, problem };
+                        self.passed.push(unread);
+                    }
+                    None => self.missing.push(id),
+                },
             }
         }
         None
@@ -80,13 +120,18 @@ impl Taking<'_> {
 impl Walk {
     /// Along the maps of all volumes.
     pub(crate) fn of_volumes() -> Self {
-        Self { at: Some(Place::Volume(VolumeId(0), 0)), with_dying: false, only: None }
+        Self {
+            at: Some(Place::Volume(VolumeId(0), 0)),
+            with_dying: false,
+            only: None,
+            unreadable: None,
+            passed: Vec::new(),
+        }
     }
 
     /// Along the map of one volume.
     pub(crate) fn of_volume(volume: VolumeId) -> Self {
-        let at = Some(Place::Volume(volume, 0));
-        Self { at, with_dying: false, only: Some(volume) }
+        Self { at: Some(Place::Volume(volume, 0)), only: Some(volume), ..Self::of_volumes() }
     }
 
     /// Along the maps of all volumes, and then along those that are dying: along all that refers to
@@ -95,22 +140,52 @@ impl Walk {
         Self { with_dying: true, ..Self::of_volumes() }
     }
 
+    /// The same, and passes by segments that cannot be read instead of failing.
+    pub(crate) fn past_unreadable(self) -> Self {
+        Self { unreadable: Some(HashMap::new()), ..self }
+    }
+
+    /// Takes the segments that were passed by since the last call.
+    pub(crate) fn take_passed(&mut self) -> Vec<Unread> {
+        std::mem::take(&mut self.passed)
+    }
+
     /// The segments that come next; `None` behind the last.
+    ///
+    /// # Errors
+    /// Why a segment cannot be read, unless those are passed by; and that another process has the pool.
     pub(crate) fn next(&mut self, engine: &Engine) -> Result<Option<Vec<Step>>, VolumeError> {
         let Some(at) = self.at else { return Ok(None) };
         for misses in 0.. {
             let missing = {
                 let state = engine.state();
                 let pages = &state.pages;
-                let mut taking = Taking { pages, steps: Vec::new(), missing: Vec::new() };
+                let mut taking = Taking {
+                    pages,
+                    steps: Vec::new(),
+                    missing: Vec::new(),
+                    unreadable: self.unreadable.as_ref(),
+                    passed: Vec::new(),
+                };
                 let next = self.take(at, &state, &mut taking);
-                if taking.missing.is_empty() {
+                let Taking { steps, missing, passed, .. } = taking;
+                if missing.is_empty() {
                     self.at = next;
-                    return Ok(Some(taking.steps));
+                    self.passed.extend(passed);
+                    return Ok(Some(steps));
                 }
-                taking.missing
+                missing
             };
-            engine.bring_again(&missing, misses)?;
+            let brought = engine.bring_again(&missing, misses);
+            let Some(unreadable) = &mut self.unreadable else {
+                brought?;
+                continue;
+            };
+            if brought.is_err() {
+                for (id, address, error) in engine.bring_each(&missing)? {
+                    unreadable.insert(id, (address, told(&error).into()));
+                }
+            }
         }
         unreachable!("it does not end but by what it returns")
     }

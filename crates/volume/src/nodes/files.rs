@@ -390,7 +390,8 @@ impl NodeFiles {
     /// # Errors
     ///
     /// [`VolumeError::Damaged`] names the file and the byte of the header or slot that is not as this
-    /// node must be. [`VolumeError::Backend`] says that the file is missing or cannot be read.
+    /// node must be, or says that the file is missing. [`VolumeError::Backend`] says that the file cannot
+    /// be read.
     pub(crate) fn read(&self, address: NodeAddress) -> Result<Box<Node>, VolumeError> {
         let index = address.index;
         let (file, slot) = self.read_slots(address.file(), index, 1)?;
@@ -474,9 +475,38 @@ impl NodeFiles {
         Ok((file, reader))
     }
 
+    /// Reads and verifies the node at `address`, whatever the header of its file is: the node's own check
+    /// says of which file it is.
+    ///
+    /// # Errors
+    ///
+    /// As of [`read`](Self::read).
+    pub(crate) fn read_despite_header(
+        &self,
+        address: NodeAddress,
+    ) -> Result<Box<Node>, VolumeError> {
+        let (file, index) = self.place(address);
+        let log = self.reader_of(file)?;
+        let (start, mut slot) = (offset_of(index), vec![0; SLOT]);
+        let (len, end) = (log.len(), start + SLOT as u64);
+        if len < end {
+            let problem = format!("it has {len} bytes, expected a node up to byte {end}");
+            return Err(file.damaged(start, problem));
+        }
+        log.read(start, &mut slot)?;
+        file.decode(self.pool, index, &slot)
+    }
+
+    fn reader_of(&self, file: NodeFile) -> Result<Box<dyn LogReader>, VolumeError> {
+        self.folder.reader(&file.name()).map_err(|error| match error.is_not_found() {
+            true => file.damaged(0, "the file is not there".to_owned()),
+            false => error.into(),
+        })
+    }
+
     /// Opens `file` and verifies its header.
     fn open(&self, file: NodeFile) -> Result<Arc<Reader>, VolumeError> {
-        let log = self.folder.reader(&file.name())?;
+        let log = self.reader_of(file)?;
         let len = log.len();
         if len < HEADER as u64 {
             let problem = format!("it has {len} bytes, expected a header of {HEADER}");
@@ -994,9 +1024,10 @@ mod tests {
     fn a_missing_file_is_named_and_has_no_nodes() {
         let files = files_of(&memory());
         let missing = files.address(file(9), u32::MAX);
+        assert_eq!(damage(files.read_despite_header(missing)), (file(9).name(), 0));
         match files.read(missing) {
-            Err(VolumeError::Backend(error)) => {
-                assert!(error.is_not_found() && error.to_string().contains(&file(9).name()));
+            Err(VolumeError::Damaged { object, at: 0, problem }) => {
+                assert_eq!((object, &problem[..]), (file(9).name(), "the file is not there"));
             }
             other => panic!("{other:?}"),
         }
@@ -1186,7 +1217,7 @@ mod tests {
         for address in &addresses[4..8] {
             assert!(matches!(
                 files.read(*address),
-                Err(VolumeError::Backend(error)) if error.is_not_found()
+                Err(VolumeError::Damaged { object, at: 0, .. }) if object == file(4).name()
             ));
         }
         assert_eq!(files.place(addresses[4]), (file(4), 0));

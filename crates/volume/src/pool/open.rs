@@ -17,7 +17,8 @@ use crate::journal::journals::Journals;
 use crate::journal::metadata::{Metadata, Shard};
 use crate::nodes::files::NodeFiles;
 use crate::pool::head::{Hash, Head, NAME, is_unfinished, open_head, write_head};
-use crate::recovery::recover::recover;
+use crate::recovery::mend::Mending;
+use crate::recovery::recover::{NodePlace, recover};
 use crate::state::paging::Paging;
 
 /// Containers are closed within these lengths, whatever was asked for: a page begins before byte
@@ -147,8 +148,8 @@ impl Pool {
         options: Options,
         is_read_only: bool,
     ) -> Result<(Self, Vec<VolumeError>), VolumeError> {
-        let begun = begin(folder, own, head, metadata, options, is_read_only)?;
-        let Begun { engine, mut damage, places, is_paged } = begun;
+        let begun = begin(folder, own, head, metadata, options, is_read_only, None)?;
+        let Begun { engine, mut damage, places, is_paged, .. } = begun;
         let fills_now = is_paged && !engine.options.fills_later && !is_read_only;
         if places > MOST_PLACES
             && !is_read_only
@@ -183,10 +184,15 @@ pub(crate) struct Begun {
     places: u64,
     /// Whether its pages are not in the table yet.
     is_paged: bool,
+    /// What was given up of nodes, if that was asked for.
+    pub(crate) mending: Option<Mending>,
 }
 
 /// Finds a pool as it was left. Where its checkpoint is one of version 1 nothing is written that a pool of
 /// version 1 does not have, whatever version `head` has.
+///
+/// Nodes that cannot be read are given up if there is a `mending`: then references have to be counted anew
+/// before anything is committed.
 pub(crate) fn begin(
     folder: Arc<dyn Folder>,
     own: Box<dyn Log + Sync>,
@@ -194,6 +200,7 @@ pub(crate) fn begin(
     metadata: Arc<dyn Metadata>,
     options: Options,
     is_read_only: bool,
+    mending: Option<Mending>,
 ) -> Result<Begun, VolumeError> {
     let container_len = options.container_len.clamp(MIN_CONTAINER, MAX_CONTAINER);
     let table = options.table()?;
@@ -206,8 +213,9 @@ pub(crate) fn begin(
             options.least_nodes,
         )
     });
-    let nodes = paging.clone();
+    let nodes = paging.clone().map(|paging| NodePlace { paging, mending });
     let found = recover(&folder, &*metadata, shard, files, nodes, container_len, &*table)?;
+    let mending = found.mending;
     let (damage, places, is_paged) = (found.damage, found.taken.places, found.is_paged);
     let shard = OwnShard::new(metadata, shard, found.taken, found.bytes, is_read_only);
     let (fingerprinter, state, appender) = (hash.fingerprinter(), found.state, found.appender);
@@ -224,5 +232,5 @@ pub(crate) fn begin(
         shard,
         own,
     });
-    Ok(Begun { engine, damage, places, is_paged })
+    Ok(Begun { engine, damage, places, is_paged, mending })
 }

@@ -12,6 +12,7 @@ use crate::containers::files::Files;
 use crate::error::VolumeError;
 use crate::ids::{VolumeId, container_name, container_of, is_container};
 use crate::journal::metadata::{Known, Metadata, Shard, Taken};
+use crate::recovery::mend::Mending;
 use crate::recovery::replay::{Places, Replayed};
 use crate::seeded::fault;
 use crate::state::State;
@@ -32,6 +33,15 @@ pub(crate) struct Recovered {
     pub(crate) is_paged: bool,
     /// Containers that cannot be read.
     pub(crate) damage: Vec<VolumeError>,
+    /// What was given up of nodes, if that was asked for.
+    pub(crate) mending: Option<Mending>,
+}
+
+/// Where a paged pool has its nodes.
+pub(crate) struct NodePlace {
+    pub(crate) paging: Arc<Paging>,
+    /// Where those that cannot be read are given up.
+    pub(crate) mending: Option<Mending>,
 }
 
 /// A container of a paged pool with so many pages gets its footer, however short they are: what is known
@@ -39,7 +49,7 @@ pub(crate) struct Recovered {
 const PAGED_MOST_PAGES: usize = 1 << 15;
 
 /// What an error of records is said of.
-const CHECKPOINT: &str = "the checkpoint";
+pub(crate) const CHECKPOINT: &str = "the checkpoint";
 
 /// So many numbers beyond the last that is known were given out at most: to containers that no batch
 /// tells of. A file with a higher one is none that a pool left, and takes no numbers away.
@@ -54,6 +64,8 @@ const FAR: u32 = 1 << 20;
 /// And those that nothing names are removed, and their numbers not given out by this opening.
 /// Where nothing at all is known of a pool that has containers, nothing is touched: whoever was asked
 /// does not know it.
+/// Nodes that cannot be read are given up if there is a `mending`: then references have to be counted anew
+/// before anything is committed.
 /// Before a container is cut off, gets its footer or is removed it is looked whether the shard is
 /// still this one's.
 pub(crate) fn recover(
@@ -61,12 +73,14 @@ pub(crate) fn recover(
     metadata: &dyn Metadata,
     shard: Shard,
     files: Arc<Files>,
-    paging: Option<Arc<Paging>>,
+    nodes: Option<NodePlace>,
     container_len: u64,
     table: &dyn Table,
 ) -> Result<Recovered, VolumeError> {
+    let (paging, mending) = nodes.map_or((None, None), |one| (Some(one.paging), one.mending));
     let places = paging.clone().map(|paging| Places { files: Arc::clone(&files), paging });
     let (mut replayed, mut is_known) = (Replayed::new(places), false);
+    replayed.mending = mending;
     let taken = metadata.take_over(shard, &mut |known| {
         is_known = !matches!(known, Known::Anew | Known::Writer(_));
         replayed.take(known)
@@ -74,6 +88,12 @@ pub(crate) fn recover(
     let ended = replayed.end();
     // what could not be read is no fault of the journal that names it
     if let Some(error) = replayed.failed.take() {
+        match taken {
+            // who has the pool by now may have removed the file
+            Ok(taken) => metadata.expect_current(shard, taken.writer)?,
+            Err(superseded @ VolumeError::Superseded { .. }) => return Err(superseded),
+            Err(_) => {}
+        }
         return Err(error);
     }
     let taken = taken?;
@@ -87,8 +107,8 @@ pub(crate) fn recover(
         return Err(VolumeError::NothingKnown { found });
     }
     let (is_paged, keeps_pages) = (replayed.is_paged, paging.is_some());
-    let Replayed { volumes, containers, next_volume, next_container, bytes, pages, dying, .. } =
-        replayed;
+    let Replayed { mending, volumes, containers, next_volume, next_container, .. } = replayed;
+    let Replayed { bytes, pages, dying, .. } = replayed;
     let mut appender = Appender::new(files, Envelope::plain(shard.id()), container_len);
     if keeps_pages {
         appender.most_pages = PAGED_MOST_PAGES;
@@ -113,6 +133,9 @@ pub(crate) fn recover(
         });
     }
     pages.next = pages.next.max(next_container);
+    if let Some(mending) = &mending {
+        pages.next = pages.next.max(mending.next());
+    }
     let names = folder.names()?;
     if is_paged {
         // those that were not there then, and may be by now
@@ -129,13 +152,15 @@ pub(crate) fn recover(
         recount(&volumes, &mut pages);
     }
     remove_unnamed(&**folder, &names, &mut pages, ensure_current)?;
-    if let Some(open) = appender.number()
+    // where nodes were given up, what is referred to is counted later
+    if mending.is_none()
+        && let Some(open) = appender.number()
         && pages.doom_open(open, |record| waiting.push(record))
     {
         appender.abandon();
     }
     let state = State { volumes, next_volume, dying, pages, waiting };
-    Ok(Recovered { state, appender, taken, bytes, is_paged, damage })
+    Ok(Recovered { state, appender, taken, bytes, is_paged, damage, mending })
 }
 
 /// Removes containers that never came to be, or should have gone: those that are not `named`. Numbers
@@ -169,7 +194,10 @@ fn find_missing(names: &[String], pages: &mut Pages) -> Vec<VolumeError> {
     let missing: Vec<u32> = missing.collect();
     let tell = |number: u32| {
         pages.note_unread(number);
-        let problem = "the file is not there".to_owned();
+        let problem = match pages.is_lost(number) {
+            true => "it has no file, and stands for pages that a repair gave up".to_owned(),
+            false => "the file is not there".to_owned(),
+        };
         VolumeError::Damaged { object: container_name(number), at: 0, problem }
     };
     missing.into_iter().map(tell).collect()

@@ -16,6 +16,7 @@ use crate::journal::metadata::Known;
 use crate::journal::record::{Record, SEGMENT, StoredNode, TableRecord, decode_all};
 use crate::limits::check_size;
 use crate::nodes::files::{NodeAddress, NodeFile, NodeFiles};
+use crate::recovery::mend::{Mended, Mending};
 use crate::state::dying::Dying;
 use crate::state::map::{Map, References, add_segment, forward};
 use crate::state::nodes::{Missing, NodeId};
@@ -62,6 +63,11 @@ pub(crate) struct Replayed {
     places: Option<Places>,
     /// Whether nodes can be stored, to make room for others.
     pub(crate) may_store: bool,
+    /// Where what nodes knew that cannot be read is given up. Without, such a node keeps records from being
+    /// taken that need it.
+    pub(crate) mending: Option<Mending>,
+    /// Whether all of the checkpoint was taken.
+    has_begun: bool,
     /// Of the checkpoint, by number.
     segments: Vec<NodeId>,
     node_files: Vec<NodeFile>,
@@ -98,6 +104,8 @@ impl Replayed {
             failed: None,
             places,
             may_store: false,
+            mending: None,
+            has_begun: false,
             segments: Vec::new(),
             node_files: Vec::new(),
             dying_maps: BTreeMap::new(),
@@ -105,16 +113,18 @@ impl Replayed {
         }
     }
 
-    /// The same, of a pool in `folder` that is only looked at.
+    /// The same, of a pool in `folder` that is only looked at: what nodes knew that cannot be read counts as
+    /// given up.
     pub(crate) fn of_version(version: Version, folder: &Arc<dyn Folder>, pool: ObjectId) -> Self {
         if version == Version::Whole {
             return Self::new(None);
         }
         let nodes = NodeFiles::new(Arc::clone(folder), pool);
-        Self::new(Some(Places {
+        let places = Places {
             files: Files::new(Arc::clone(folder), Envelope::plain(pool), 1),
             paging: Paging::new(nodes, u64::MAX, 0),
-        }))
+        };
+        Self { mending: Some(Mending::of_looking()), ..Self::new(Some(places)) }
     }
 
     /// The version of the pool, as far as its records tell.
@@ -138,11 +148,12 @@ impl Replayed {
             }
             Known::Anew => {
                 let may_store = self.may_store;
-                *self = Self { may_store, ..Self::new(self.places.take()) };
+                let mending = self.mending.take().map(Mending::again);
+                *self = Self { may_store, mending, ..Self::new(self.places.take()) };
             }
             Known::Checkpoint(operations) => decode_all(operations, |record| self.place(record))?,
             Known::Batch(operations) => {
-                self.end_checkpoint();
+                self.end_checkpoint()?;
                 decode_all(operations, |record| self.apply(record))?;
                 self.bytes += operations.len() as u64;
             }
@@ -150,18 +161,20 @@ impl Replayed {
         Ok(())
     }
 
-    /// All containers that there are, with the pages that records tell of: of those of which a checkpoint
-    /// has tables, none.
+    /// All containers of which there is a file, or should be, with the pages that records tell of: of those
+    /// of which a checkpoint has tables, none.
     pub(crate) fn known_containers(&self) -> BTreeMap<u32, ContainerImage> {
         let told = |number| (number, ContainerImage { is_sealed: true, pages: Vec::new() });
-        let mut all: BTreeMap<_, _> = self.pages.numbers().into_iter().map(told).collect();
+        let numbers = self.pages.numbers().into_iter();
+        let mut all: BTreeMap<_, _> =
+            numbers.filter(|number| !self.pages.is_lost(*number)).map(told).collect();
         all.extend(self.containers.iter().map(|(number, image)| (*number, image.clone())));
         all
     }
 
     /// All records were taken.
     pub(crate) fn end(&mut self) -> Result<(), WireError> {
-        self.end_checkpoint();
+        self.end_checkpoint()?;
         if !self.is_paged {
             return self.forward();
         }
@@ -176,10 +189,32 @@ impl Replayed {
         }
     }
 
-    fn end_checkpoint(&mut self) {
+    /// All of the checkpoint was taken.
+    pub(crate) fn end_checkpoint(&mut self) -> Result<(), WireError> {
+        if std::mem::replace(&mut self.has_begun, true) {
+            return Ok(());
+        }
         for (volume, map) in std::mem::take(&mut self.dying_maps).into_values() {
             self.dying.add(volume, map);
         }
+        let (Some(mending), Some(places)) = (&mut self.mending, &self.places) else {
+            return Ok(());
+        };
+        let mended = mending.mend(Mended {
+            volumes: &mut self.volumes,
+            dying: &mut self.dying,
+            pages: &mut self.pages,
+            containers: &self.containers,
+            files: &places.files,
+            paging: &places.paging,
+            may_store: self.may_store,
+        });
+        mended.or_else(|error| self.fail(error))
+    }
+
+    /// The first number that no container has that records tell of.
+    pub(crate) fn next_container(&self) -> u32 {
+        self.next_container.max(self.pages.next)
     }
 
     /// Refuses a container that another pool of a cluster made: a folder does not have it.

@@ -40,6 +40,11 @@ impl Dying {
         self.maps.values().map(|(_, map)| map)
     }
 
+    /// The same, to be changed.
+    pub(crate) fn maps_mut(&mut self) -> impl Iterator<Item = &mut Map> {
+        self.maps.values_mut().map(|(_, map)| map)
+    }
+
     /// Lets go of some segments of map `number`; whether there are more. Those before a node that is
     /// missing are let go.
     pub(crate) fn release_some(

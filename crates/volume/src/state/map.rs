@@ -229,6 +229,12 @@ impl Map {
         self.segments.insert(index, segment);
     }
 
+    /// Counts anew how many blocks are no holes, as its segments say.
+    pub(crate) fn count_mapped(&mut self, nodes: &Nodes) {
+        let segments = self.segments.values();
+        self.mapped = segments.map(|segment| u64::from(nodes.mapped(*segment))).sum();
+    }
+
     /// The segment `index`, of this map alone.
     fn own(&mut self, index: u32, references: &mut impl References) -> Result<NodeId, Missing> {
         let Some(segment) = self.segment(index) else {

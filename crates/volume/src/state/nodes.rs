@@ -24,7 +24,8 @@ impl NodeId {
         Self(number.expect("a pool has fewer nodes than 2^32"))
     }
 
-    fn at(self) -> usize {
+    /// Its position among all entries of [`Nodes`].
+    pub(crate) fn at(self) -> usize {
         self.0.get() as usize - 1
     }
 }
@@ -222,6 +223,15 @@ impl Nodes {
         }
     }
 
+    /// Gives a node other numbers. What was stored of it is of no use any more.
+    pub(crate) fn replace(&mut self, id: NodeId, content: Box<Node>) {
+        let entry = &mut self.all[id.at()];
+        self.resident += usize::from(entry.content.is_none());
+        self.dirty += usize::from(!std::mem::replace(&mut entry.is_dirty, true));
+        (entry.content, entry.stored) = (Some(Arc::from(content)), None);
+        *entry.is_used.get_mut() = true;
+    }
+
     /// Prefetches memory that [`get`](Self::get) and a look at the number at `place` will read.
     pub(crate) fn prefetch(&self, id: NodeId, place: usize) {
         if let Some(content) = &self.all[id.at()].content {
@@ -299,7 +309,13 @@ impl Nodes {
 
     /// Where nodes are stored that are not dirty, or were before they were changed.
     pub(crate) fn addresses(&self) -> impl Iterator<Item = NodeAddress> {
-        self.all.iter().filter_map(|entry| entry.stored)
+        self.stored().map(|(_, address)| address)
+    }
+
+    /// The same with the node that each is.
+    pub(crate) fn stored(&self) -> impl Iterator<Item = (NodeId, NodeAddress)> {
+        let all = self.all.iter().enumerate();
+        all.filter_map(|(at, entry)| Some((NodeId::new(at), entry.stored?)))
     }
 
     /// Whether no node is missing.

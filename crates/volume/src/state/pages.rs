@@ -10,11 +10,12 @@
 //! reference waits for a file.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 use onefold_container::{Codec, Directory};
 use onefold_index::Table;
-use onefold_seal::{Check, Envelope};
+use onefold_seal::{CHECK_LEN, Check, Envelope};
 
 use crate::containers::append::Appender;
 use crate::containers::entry::{ContainerImage, MAX_PAGE, PageEntry, entries};
@@ -108,6 +109,12 @@ impl Slots {
 
     fn has(&self, slot: u32) -> bool {
         slot < self.count
+    }
+
+    /// The slots of node `at`.
+    fn range(&self, at: usize) -> Range<u32> {
+        let first = (at * NODE) as u32;
+        first.min(self.count)..(first + NODE as u32).min(self.count)
     }
 
     /// Where the page in `slot`, which is there, begins, and its check.
@@ -503,7 +510,9 @@ impl Pages {
     pub(crate) fn add_told(&mut self, file: Arc<PageFile>, told: Told) {
         let number = file.number();
         let mut container = Container::new(file, told.end);
-        container.is_damaged = told.lost_references > 0;
+        // one that was given up has its nodes, and takes no part in anything until a repair
+        container.is_damaged = told.lost_references > 0 && told.slots.count == 0;
+        container.is_stuck = told.lost_references > 0;
         container.is_sealed = true;
         (container.begin, container.end) = (told.begin, told.end);
         (container.live, container.live_bytes) = (told.live, told.live_bytes);
@@ -512,6 +521,156 @@ impl Pages {
         self.next = self.next.max(number + 1);
         self.maybe_dead.push(number);
         self.all.insert(number, container);
+    }
+
+    /// Adds `count` pages that nobody can read to container `number`, which has no file: the first. Nothing
+    /// refers to them before [`set_references`](Self::set_references).
+    pub(crate) fn add_lost(&mut self, files: &Arc<Files>, number: u32, count: u32) -> Handle {
+        let new = || Container { is_unread: true, ..Container::new(files.closed(number, 0), 0) };
+        let container = self.all.get_or_insert(number, new);
+        let first = container.slots.count;
+        for _ in 0..count {
+            let check = Check::from_bytes([0; CHECK_LEN]);
+            container.push(0, 0, Codec::Raw, &check, &mut self.nodes).expect("it begins at 0");
+        }
+        Handle::new(number, first)
+    }
+
+    /// No pages are added to container `number`, which has none that can be read, any more.
+    pub(crate) fn close_lost(&mut self, number: u32) {
+        if let Some(container) = self.all.get_mut(number) {
+            container.close(&mut self.nodes);
+        }
+    }
+
+    /// Whether container `number` has no file, and stands for pages that a repair gave up.
+    pub(crate) fn is_lost(&self, number: u32) -> bool {
+        self.all.get(number).is_some_and(|one| one.end == 0 && one.slots.count > 0)
+    }
+
+    /// The nodes of container `number` that `is_unread` is true of: which of those with places, and which
+    /// of those with references.
+    pub(crate) fn unread_nodes(
+        &self,
+        number: u32,
+        is_unread: impl Fn(&NodeId) -> bool,
+    ) -> (Vec<usize>, Vec<usize>) {
+        let Some(container) = self.all.get(number) else { return Default::default() };
+        let of = |nodes: &[NodeId]| {
+            nodes.iter().enumerate().filter(|(_, id)| is_unread(id)).map(|(at, _)| at).collect()
+        };
+        (of(&container.slots.places), of(&container.slots.references))
+    }
+
+    /// Makes nodes `at` with places of container `number` anew, as `known` says of all of its pages.
+    pub(crate) fn replace_places(&mut self, number: u32, at: &[usize], known: &[PageEntry]) {
+        let Some(container) = self.all.get(number) else { return };
+        for &at in at {
+            let mut node = Box::new([0; NODE]);
+            let known = container.slots.range(at).map(|slot| &known[slot as usize]);
+            for (entry, page) in node.iter_mut().zip(known) {
+                let place = Place::new(page.offset.into(), page.codec);
+                let place = place.expect("who knows the pages made sure of that");
+                *entry = place_entry(place, short(page.check.as_bytes()));
+            }
+            self.nodes.replace(container.slots.places[at], node);
+        }
+    }
+
+    /// Makes nodes `at` with places of container `number` anew, neighbours in it, as those of pages that
+    /// nobody can read; `is_len_known` is whether how long the page before them is can be read. All
+    /// others keep their places.
+    pub(crate) fn lose_places(
+        &mut self,
+        number: u32,
+        at: Range<usize>,
+        is_len_known: bool,
+    ) -> Result<(), Missing> {
+        let Some(container) = self.all.get(number) else { return Ok(()) };
+        let slots = &container.slots;
+        let (first, end_slot) = (slots.range(at.start).start, slots.range(at.end - 1).end);
+        let end = match slots.has(end_slot) {
+            true => slots.place(end_slot, &self.nodes)?.0.offset(),
+            false => container.end,
+        };
+        let begin = match first.checked_sub(1) {
+            None => container.begin,
+            Some(before) => {
+                let offset = slots.place(before, &self.nodes)?.0.offset();
+                let len = if is_len_known { slots.references(before, &self.nodes)?.0 } else { 0 };
+                offset.saturating_add(len)
+            }
+        };
+        // The others take no bytes, whose check is another one. What the first takes is longer than any
+        // page, or has another check as far as four bytes of one tell.
+        let unfit = !short(Check::of(&[]).as_bytes());
+        let entry = |offset: u32| {
+            let offset = offset.min(end).min((1 << Place::OFFSET_BITS) - 1);
+            place_entry(Place::new(offset.into(), Codec::Raw).expect("it is below"), unfit)
+        };
+        for at in at {
+            let mut node = Box::new([entry(end); NODE]);
+            if slots.range(at).start == first {
+                node[0] = entry(begin);
+            }
+            self.nodes.replace(slots.places[at], node);
+        }
+        Ok(())
+    }
+
+    /// Makes node `at` with references of container `number` anew, whose pages are as long as their places
+    /// say: nothing refers to them before [`set_references`](Self::set_references).
+    pub(crate) fn clear_references(&mut self, number: u32, at: usize) -> Result<(), Missing> {
+        let Some(container) = self.all.get(number) else { return Ok(()) };
+        let mut node = Box::new([0; NODE]);
+        for (entry, slot) in node.iter_mut().zip(container.slots.range(at)) {
+            let located = container.located(slot, &self.nodes)?.expect("it has this slot");
+            *entry = reference_entry(located.stored_len, 0);
+        }
+        self.nodes.replace(container.slots.references[at], node);
+        Ok(())
+    }
+
+    /// The pages of node `at` of container `number` are referred to so often, whatever was noted before.
+    /// Returns how many of them are at all, and how many bytes these take.
+    pub(crate) fn set_references(
+        &mut self,
+        number: u32,
+        at: usize,
+        references: &[u32],
+    ) -> Result<(u32, u64), Missing> {
+        let Some(container) = self.all.get(number) else { return Ok((0, 0)) };
+        let (id, range) = (container.slots.references[at], container.slots.range(at));
+        let (mut changed, mut live, mut live_bytes) = (*self.nodes.get(id)?, 0, 0);
+        for ((entry, _), references) in changed.iter_mut().zip(range).zip(references) {
+            let (stored_len, _) = references_of(*entry);
+            *entry = reference_entry(stored_len, *references);
+            if *references > 0 {
+                live += 1;
+                live_bytes += u64::from(stored_len);
+            }
+        }
+        if changed != *self.nodes.get(id)? {
+            *self.nodes.get_mut(id)? = changed;
+        }
+        Ok((live, live_bytes))
+    }
+
+    /// So many pages of container `number` are referred to, and take so many bytes, and so many references
+    /// are to pages that nobody knows: they were counted.
+    pub(crate) fn set_live(&mut self, number: u32, live: u32, live_bytes: u64, lost: u64) {
+        let Some(container) = self.all.get_mut(number) else { return };
+        (container.live, container.live_bytes) = (live, live_bytes);
+        (container.lost_references, container.is_stuck) = (lost, false);
+        self.pending -= std::mem::take(&mut container.slots.pending).len();
+        self.unsettled.remove(&number);
+        self.maybe_dead.push(number);
+    }
+
+    /// What container `number` is, and how many pages it has.
+    pub(crate) fn file_and_count(&self, number: u32) -> Option<(Arc<PageFile>, u32)> {
+        let container = self.all.get(number)?;
+        Some((Arc::clone(&container.file), container.slots.count))
     }
 
     /// Container `number` has no footer yet: its nodes are pinned, and more pages come into it.
@@ -1146,6 +1305,44 @@ impl Pages {
         Ok(Some(all))
     }
 
+    /// The references of the pages in node `at` of container `number`, with what is pending; `None` if it
+    /// has no such node.
+    pub(crate) fn references_in(
+        &self,
+        number: u32,
+        at: usize,
+    ) -> Result<Option<Vec<u32>>, Missing> {
+        let slots = self.all.get(number).map(|container| &container.slots);
+        let node = slots.and_then(|slots| Some((slots, slots.references.get(at)?)));
+        let Some((slots, node)) = node else { return Ok(None) };
+        let range = slots.range(at);
+        let entries = self.nodes.get(*node)?.iter().take(range.len());
+        let mut all: Vec<i64> = entries.map(|entry| references_of(*entry).1.into()).collect();
+        for (slot, times) in slots.pending.iter().filter(|(slot, _)| range.contains(slot)) {
+            let references = &mut all[(slot - range.start) as usize];
+            if *references != i64::from(MOST) {
+                *references += i64::from(*times);
+            }
+        }
+        Ok(Some(all.into_iter().map(|all| all.clamp(0, MOST.into()) as u32).collect()))
+    }
+
+    /// The nodes with places of pages of container `number`, and which one each is.
+    pub(crate) fn places(&self, number: u32) -> Vec<(usize, NodeId)> {
+        let places = self.all.get(number).map(|container| &container.slots.places);
+        places.into_iter().flatten().copied().enumerate().collect()
+    }
+
+    /// The same of those with references.
+    pub(crate) fn reference_nodes(&self, number: u32) -> Vec<NodeId> {
+        self.all.get(number).map_or(Vec::new(), |container| container.slots.references.clone())
+    }
+
+    /// The slots of node `at` of container `number`.
+    pub(crate) fn slots_of(&self, number: u32, at: usize) -> Range<u32> {
+        self.all.get(number).map_or(0..0, |container| container.slots.range(at))
+    }
+
     /// Whether there is such a page, whoever refers to it.
     pub(crate) fn is_there(&self, page: Handle) -> bool {
         let page = self.resolve(page);
@@ -1154,13 +1351,7 @@ impl Pages {
 
     /// Notes from now on which pages get or lose references.
     pub(crate) fn watch(&mut self) {
-        let mut watched = Bits::default();
-        // maps have them where they were, references where they are
-        for (from, to) in &self.forwards {
-            watched.set(*from);
-            watched.set(*to);
-        }
-        self.watched = Some(watched);
+        self.watched = Some(Bits::default());
     }
 
     /// What was noted since; `None` if nothing is.
@@ -1237,7 +1428,7 @@ mod tests {
     use onefold_backend::MemoryFolder;
     use onefold_block::{BlockDevice, BlockSize, Durability};
     use onefold_fingerprint::Fingerprint;
-    use onefold_seal::{CHECK_LEN, ObjectId};
+    use onefold_seal::ObjectId;
     use onefold_testkit::random;
 
     use super::*;

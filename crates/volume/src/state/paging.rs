@@ -1,6 +1,7 @@
 //! Nodes in files: read when they are missing, stored to make room for others.
 
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::error::VolumeError;
@@ -26,20 +27,52 @@ pub(crate) struct Paging {
     pub(crate) files: NodeFiles,
     /// Bytes for nodes, and for what is known of those that are not in memory.
     bytes: u64,
+    /// How many of these something else has for a while.
+    lent: AtomicU64,
     least: usize,
     /// Held from when nodes are appended until the state knows where they are.
     storing: Mutex<()>,
 }
 
+/// Bytes that nodes lack until this is dropped.
+pub(crate) struct Lent<'a> {
+    paging: &'a Paging,
+    bytes: u64,
+}
+
+impl Drop for Lent<'_> {
+    fn drop(&mut self) {
+        self.paging.lent.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
 impl Paging {
     /// About `bytes` of nodes are in memory, and never fewer nodes than `least`.
     pub(crate) fn new(files: NodeFiles, bytes: u64, least: usize) -> Arc<Self> {
-        Arc::new(Self { files, bytes, least, storing: Mutex::default() })
+        Arc::new(Self { files, bytes, lent: AtomicU64::new(0), least, storing: Mutex::default() })
+    }
+
+    /// Bytes for nodes, and for what is known of them, where nothing else has any.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Bytes that something else has now.
+    #[cfg(test)]
+    pub(crate) fn lent(&self) -> u64 {
+        self.lent.load(Ordering::Relaxed)
+    }
+
+    /// Lets something else have `bytes` of those for nodes, as long as it keeps what this returns.
+    pub(crate) fn lend(&self, bytes: u64) -> Lent<'_> {
+        self.lent.fetch_add(bytes, Ordering::Relaxed);
+        Lent { paging: self, bytes }
     }
 
     /// How many of `count` nodes may be in memory.
     pub(crate) fn most(&self, count: usize) -> usize {
-        let left = self.bytes.saturating_sub(count as u64 * KNOWN);
+        let taken = self.lent.load(Ordering::Relaxed).saturating_add(count as u64 * KNOWN);
+        let left = self.bytes.saturating_sub(taken);
         usize::try_from(left / NODE_BYTES).unwrap_or(usize::MAX).max(self.least)
     }
 

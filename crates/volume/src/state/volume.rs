@@ -56,6 +56,11 @@ impl VolumeState {
         }
     }
 
+    /// How many blocks it has.
+    pub(crate) fn blocks(&self) -> u64 {
+        self.size.get() / u64::from(self.block_size.bytes())
+    }
+
     /// Fails unless it can be written and has blocks of this size.
     pub(crate) fn ensure_like(&self, block_size: BlockSize) -> Result<(), VolumeError> {
         if self.is_read_only {

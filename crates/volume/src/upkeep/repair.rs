@@ -7,23 +7,30 @@
 //!
 //! One write of the mark is what counts: it cuts all frames off that are given up. A repair that was
 //! stopped before can begin again, and after it nothing is left to do.
+//!
+//! Then, if nodes of maps or tables cannot be read, what only they knew is given up ([mend](crate::recovery::mend)),
+//! references are counted anew, and a checkpoint tells of that. That checkpoint is what counts: until it
+//! is durable the pool is as it was.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use onefold_backend::{BackendError, Folder};
+use onefold_backend::{BackendError, Folder, Log};
 use onefold_seal::{Envelope, ObjectId};
 
 use crate::containers::append::Appender;
 use crate::containers::entry::ContainerImage;
 use crate::containers::files::Files;
-use crate::engine::options::Options;
+use crate::engine::options::{IndexLayout, Options};
 use crate::error::VolumeError;
 use crate::ids::{Version, Writer, container_name, container_of};
 use crate::journal::journals::{Found, Journals, kept_name};
 use crate::journal::mark::{self, Mark};
-use crate::pool::head::{is_head_lost, open_head, write_head};
-use crate::pool::open::Pool;
+use crate::journal::metadata::Metadata;
+use crate::pool::head::{Head, is_head_lost, open_head, write_head};
+use crate::pool::open::{Begun, Pool, SMALL_TABLE, begin};
+use crate::recovery::mend::Mending;
+use crate::recovery::recover::CHECKPOINT;
 use crate::recovery::replay::Replayed;
 use crate::upkeep::find_head::find_head;
 
@@ -48,8 +55,19 @@ impl Pool {
     /// frame has records that are none: then nothing can be restored. After any error the call can be
     /// repeated.
     pub fn repair(folder: &Arc<dyn Folder>) -> Result<Repaired, VolumeError> {
+        Self::repair_with(folder, Options::default())
+    }
+
+    /// The same within the memory that `options` have for nodes.
+    ///
+    /// # Errors
+    /// As of [`repair`](Self::repair).
+    pub fn repair_with(
+        folder: &Arc<dyn Folder>,
+        options: Options,
+    ) -> Result<Repaired, VolumeError> {
         let mut done = Repaired::default();
-        let (_own, head) = match open_head(&**folder) {
+        let (own, head) = match open_head(&**folder) {
             Err(error) if is_head_lost(&error) => {
                 let head = find_head(folder)?;
                 write_head(&**folder, &head)?;
@@ -58,7 +76,11 @@ impl Pool {
             }
             opened => opened?,
         };
-        Repair { folder, pool: head.id, version: head.version, done }.run()
+        let mut repair = Repair { folder, pool: head.id, version: head.version, done };
+        if let Some(mending) = repair.run()? {
+            repair.mend(own, head, options, mending)?;
+        }
+        Ok(repair.done)
     }
 }
 
@@ -70,7 +92,9 @@ struct Repair<'a> {
 }
 
 impl Repair<'_> {
-    fn run(mut self) -> Result<Repaired, VolumeError> {
+    /// Repairs what keeps the pool's records from being read, and footers. Returns how nodes are to be
+    /// repaired that cannot be read, if there are any, of which copies are kept.
+    fn run(&mut self) -> Result<Option<Mending>, VolumeError> {
         let journals = Journals::new(Arc::clone(self.folder), self.pool);
         if Mark::is_lost(&**self.folder, self.pool)? {
             journals.rebuild_mark()?;
@@ -78,7 +102,17 @@ impl Repair<'_> {
         }
         let mut mark = Mark::claim(&**self.folder, self.pool)?;
         let mut replayed = Replayed::of_version(self.version, self.folder, self.pool);
-        let found = journals.read(&mark, &mut |known| replayed.take(known))?;
+        let read = journals.read(&mark, &mut |known| replayed.take(known));
+        let ended = match &read {
+            Ok(_) => replayed.end_checkpoint(),
+            Err(_) => Ok(()),
+        };
+        // what could not be read is no fault of the journal that names it
+        if let Some(error) = replayed.failed.take() {
+            return Err(error);
+        }
+        let found = read?;
+        ended.map_err(|source| VolumeError::Malformed { object: CHECKPOINT.to_owned(), source })?;
         if let Some(problem) = &found.problem {
             self.keep(&found, mark.writer(), &replayed.known_containers())?;
             journals.settle_for(&found, &mut mark)?;
@@ -86,7 +120,35 @@ impl Repair<'_> {
             self.done.settled.push(format!("gave up changes from frame {next} on: {problem}"));
         }
         self.rebuild_footers(&replayed.known_containers())?;
-        Ok(self.done)
+        let next = replayed.next_container();
+        let Some(mending) = replayed.mending.filter(Mending::is_needed) else { return Ok(None) };
+        let names = self.folder.names()?;
+        for name in mending.files().filter(|name| names.contains(name)) {
+            self.copy(&name, mark.writer())?;
+        }
+        Ok(Some(Mending::new(next, names.iter().filter_map(|name| container_of(name)).collect())))
+    }
+
+    /// Gives up what nodes knew that cannot be read.
+    fn mend(
+        &mut self,
+        own: Box<dyn Log + Sync>,
+        head: Head,
+        options: Options,
+        mending: Mending,
+    ) -> Result<(), VolumeError> {
+        // nobody looks pages up by their fingerprints
+        let options = Options { table_bytes: SMALL_TABLE, index: IndexLayout::Chained, ..options };
+        let folder = Arc::clone(self.folder);
+        let journals = Arc::new(Journals::new(Arc::clone(&folder), self.pool));
+        let metadata = Arc::<Journals>::clone(&journals) as Arc<dyn Metadata>;
+        let begun = begin(folder, own, head, metadata, options, false, Some(mending))?;
+        let Begun { engine, mending, .. } = begun;
+        engine.recount()?;
+        journals.outdate_checkpoint();
+        engine.checkpoint()?;
+        self.done.settled.extend(mending.into_iter().flat_map(Mending::into_settled));
+        Ok(())
     }
 
     /// Copies the journals that have more than what was `found`, and containers with pages that are not

@@ -9,7 +9,6 @@ use crate::containers::entry::MAX_PAGE;
 use crate::containers::located::{Located, Wanted, read_all};
 use crate::engine::parts::Engine;
 use crate::engine::walk::{Step, Walk};
-use crate::error::VolumeError;
 use crate::ids::{Handle, VolumeId, container_name};
 use crate::pool::open::Pool;
 use crate::state::bits::Bits;
@@ -35,7 +34,8 @@ pub struct Scrubbed {
     /// How many pages, some of which nobody may have any more, were not good either. All of them if it
     /// was stopped.
     pub more: u64,
-    /// Why maps could not be read to their end, if so: pages of the rest were not read.
+    /// Why a part of a map could not be read, if so: pages that only such parts name were not read.
+    /// [`Pool::check`] tells of each.
     pub unread: Option<String>,
     /// Whether it was stopped before its end.
     pub is_stopped: bool,
@@ -101,7 +101,7 @@ struct Lost {
     /// Pages that were there, and whose container went meanwhile. Only if a volume has one for all that
     /// it is lost.
     gone: Bits,
-    /// Why maps could not be read to the end, if so.
+    /// Why maps could not be read, if so, or the first part of them that could not.
     unread: Option<String>,
 }
 
@@ -120,12 +120,16 @@ impl Lost {
         self.pages.insert(page, bad);
     }
 
-    /// The steps of a walk; none any more where the map cannot be read, which is noted.
-    fn steps(&mut self, steps: Result<Option<Vec<Step>>, VolumeError>) -> Option<Vec<Step>> {
-        steps.unwrap_or_else(|error| {
+    /// The next steps of a walk. What cannot be read is noted.
+    fn steps(&mut self, walk: &mut Walk, engine: &Engine) -> Option<Vec<Step>> {
+        let steps = walk.next(engine).unwrap_or_else(|error| {
             self.unread = Some(with_causes(&error));
             None
-        })
+        });
+        if let Some(first) = walk.take_passed().first() {
+            self.unread.get_or_insert_with(|| first.problem.to_string());
+        }
+        steps
     }
 
     fn is_empty(&self) -> bool {
@@ -181,8 +185,8 @@ impl Engine {
             counts.insert(number, count);
         }
         let mut mapped = Bits::default();
-        let mut walk = Walk::of_volumes();
-        while let Some(steps) = lost.steps(walk.next(self)) {
+        let mut walk = Walk::of_volumes().past_unreadable();
+        while let Some(steps) = lost.steps(&mut walk, self) {
             go_on().then_some(())?;
             for Step { volume, first_block, segment, .. } in steps {
                 for (block, page) in (first_block..).zip(pages(&segment)) {
@@ -297,9 +301,9 @@ impl Engine {
 
     /// Notes the volumes and blocks that are lost pages; `None` if it was stopped.
     fn who_has(&self, go_on: impl Fn() -> bool, lost: &mut Lost) -> Option<()> {
-        let mut walk = Walk::of_volumes();
+        let mut walk = Walk::of_volumes().past_unreadable();
         while !lost.is_empty()
-            && let Some(steps) = lost.steps(walk.next(self))
+            && let Some(steps) = lost.steps(&mut walk, self)
         {
             go_on().then_some(())?;
             for Step { volume, first_block, segment, .. } in steps {

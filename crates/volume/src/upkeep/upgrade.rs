@@ -54,7 +54,7 @@ impl Pool {
         let options = Options { table_bytes: SMALL_TABLE, index: IndexLayout::Chained, ..options };
         let journals = Arc::new(Journals::new(Arc::clone(folder), head.id));
         let metadata = Arc::<Journals>::clone(&journals) as Arc<dyn Metadata>;
-        let begun = begin(Arc::clone(folder), own, head.clone(), metadata, options, false)?;
+        let begun = begin(Arc::clone(folder), own, head.clone(), metadata, options, false, None)?;
         let Begun { engine, damage, .. } = begun;
         if let Some(first) = damage.into_iter().next() {
             return Err(VolumeError::NotUpgraded { first: Box::new(first) });
