@@ -207,35 +207,42 @@ impl Mended<'_> {
     }
 
     /// Who has each segment that cannot be read.
-    fn owners(&self, unread: &Unread) -> BTreeMap<(String, u32), (NodeId, Owner)> {
+    fn owners(&self, unread: &Unread) -> HashMap<NodeId, Owner> {
         let mut owners: HashMap<NodeId, Owner> = HashMap::new();
         for one in self.volumes.values() {
             for (index, id) in one.map.segments().filter(|(_, id)| unread.contains_key(id)) {
                 let first = u64::from(index) * SEGMENT as u64;
                 let blocks = one.blocks().saturating_sub(first).min(SEGMENT as u64);
-                let new = || Owner { of: (one.name.clone(), index), blocks: 0, is_shared: false };
-                let owner = owners.entry(id).or_insert_with(new);
-                owner.is_shared = owner.blocks > 0;
-                owner.blocks = owner.blocks.max(blocks);
+                if let Some(owner) = owners.get_mut(&id) {
+                    owner.is_shared = true;
+                    owner.blocks = owner.blocks.max(blocks);
+                } else if blocks > 0 {
+                    let of = (one.name.clone(), index);
+                    owners.insert(id, Owner { of, blocks, is_shared: false });
+                }
             }
         }
-        owners.into_iter().map(|(id, owner)| (owner.of.clone(), (id, owner))).collect()
+        owners
     }
 
     fn mend_segments(&mut self, unread: &Unread, mending: &mut Mending) {
         let mut owners = self.owners(unread);
-        // Of a map that is dying nobody wants a block.
         let volumes = self.volumes.values().map(|one| &one.map);
         let all: Vec<NodeId> =
             volumes.chain(self.dying.maps()).flat_map(Map::segments).map(|(_, id)| id).collect();
         for id in all.into_iter().filter(|id| unread.contains_key(id)) {
-            if self.pages.nodes.mapped(id) == 0 || !owners.values().any(|(one, _)| *one == id) {
+            if self.pages.nodes.mapped(id) == 0 {
+                owners.remove(&id);
+            }
+            // of a map that is dying nobody wants a block
+            if !owners.contains_key(&id) {
                 self.pages.nodes.replace(id, Box::new([Handle::HOLE.to_u64(); SEGMENT]));
                 self.pages.nodes.set_mapped(id, 0);
-                owners.retain(|_, (one, _)| *one != id);
             }
         }
-        for (id, Owner { of: (name, index), blocks, is_shared }) in owners.into_values() {
+        let mut owners: Vec<(NodeId, Owner)> = owners.into_iter().collect();
+        owners.sort_unstable_by(|(_, one), (_, other)| one.of.cmp(&other.of));
+        for (id, Owner { of: (name, index), blocks, is_shared }) in owners {
             let lost = mending.lose(blocks as u32, self.files, self.pages);
             let mut segment = Box::new([Handle::HOLE.to_u64(); SEGMENT]);
             for (slot, entry) in (lost.slot()..).zip(&mut segment[..blocks as usize]) {

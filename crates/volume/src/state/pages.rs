@@ -1121,7 +1121,8 @@ impl Pages {
         if let Some(container) = self.all.get_mut(page.container())
             && container.is_damaged
         {
-            container.lost_references -= u64::from(times);
+            // of one that could not get its footer when the pool was opened nobody counted them
+            container.lost_references = container.lost_references.saturating_sub(times.into());
             if container.lost_references == 0 {
                 self.maybe_dead.push(page.container());
             }
