@@ -6,6 +6,8 @@
 mod common;
 #[path = "common/dying.rs"]
 mod dying;
+#[path = "common/lost.rs"]
+mod lost;
 #[path = "common/retried.rs"]
 mod retried;
 #[path = "common/shards.rs"]
@@ -29,7 +31,7 @@ fn cut(seed: u64) {
 fn look(bug: Bug, seed: u64) {
     match bug {
         Bug::RetryGrown => {
-            shards::lose_answers(seed, shards::Shards::new(seed, 4));
+            lost::lose_answers(seed, shards::Shards::new(seed, 4));
         }
         Bug::SupersededUnseen | Bug::CutUntold | Bug::ClaimedOnce | Bug::RemovedUnseen => {
             takeover::lose_everywhere(seed, &mut takeover::Tally::default());

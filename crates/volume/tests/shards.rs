@@ -1,5 +1,7 @@
 //! What pools know is kept once, whoever keeps it and whatever becomes of questions and answers.
 
+#[path = "common/lost.rs"]
+mod lost;
 #[path = "common/retried.rs"]
 mod retried;
 #[path = "common/shards.rs"]
@@ -16,8 +18,9 @@ use onefold_testkit::SplitMix64;
 use onefold_volume::conformance::{self, take};
 use onefold_volume::{Hash, Journals, Metadata, Options, Pool, Shard, VolumeError, Writer};
 
+use lost::lose_answers;
 use retried::until_answered;
-use shards::{Shards, lose_answers};
+use shards::Shards;
 
 const POOL: ObjectId = ObjectId::from_bytes([7; 16]);
 const SHARD: Shard = Shard::of(POOL);

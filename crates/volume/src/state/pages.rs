@@ -1322,7 +1322,7 @@ impl Pages {
         for (slot, times) in slots.pending.iter().filter(|(slot, _)| range.contains(slot)) {
             let references = &mut all[(slot - range.start) as usize];
             if *references != i64::from(MOST) {
-                *references += i64::from(*times);
+                *references += i64::from(times);
             }
         }
         Ok(Some(all.into_iter().map(|all| all.clamp(0, MOST.into()) as u32).collect()))

@@ -2,12 +2,10 @@
 //! requests and answers, and requests arrive late or twice.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard};
 
 use onefold_testkit::SplitMix64;
 use onefold_volume::{Checkpoint, Known, Metadata, Shard, Take, Taken, VolumeError, Writer};
-
-use crate::retried::take_turns;
 
 #[derive(Default)]
 struct One {
@@ -254,11 +252,4 @@ impl Checkpoint for Writing<'_> {
         (one.base, one.checkpoint) = (self.sequence, self.operations);
         if matches!(fate, Fate::Answered) { Ok(()) } else { Err(unanswered()) }
     }
-}
-
-/// Pools take turns at `shards`. How many requests went wrong.
-pub(crate) fn lose_answers(seed: u64, shards: Shards) -> u64 {
-    let shards = Arc::new(shards);
-    take_turns(seed, &(Arc::clone(&shards) as _));
-    shards.troubles()
 }
