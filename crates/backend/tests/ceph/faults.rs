@@ -153,7 +153,13 @@ fn what_was_acknowledged_outlives_a_kill_of_all_servers() {
                 .unwrap();
         }
     }
+    let hurried = CephOptions { operation_limit: Duration::from_secs(1), ..options(&ceph) };
+    let hurried = RadosCluster::connect(&hurried).unwrap();
     ceph.kill_and_start("osd.");
+    // The servers are at other addresses, and this one gives up before they are late by default.
+    ceph.wait_until("a hurried client finds the servers", |_| {
+        hurried.pool(REPLICATED, "killed").is_ok()
+    });
     for pool in &pools {
         for name in ["a", "b", "c"] {
             let query = Query { range: Some(0..9), xattrs: true, ..Query::default() };

@@ -20,6 +20,9 @@ crash_dir = {folder}
 # One machine has all copies.
 osd_crush_chooseleaf_type = 0
 osd_pool_default_pg_autoscale_mode = off
+# Of osd_heartbeat_grace; for so long, 9 s here, objects wait after a server died, since it might still
+# answer reads.
+osd_pool_default_read_lease_ratio = 0.0001
 
 [mon]
 public_addr = {address}

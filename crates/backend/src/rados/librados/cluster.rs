@@ -226,11 +226,17 @@ impl Connection {
             return Err(bad(message(code)));
         }
         let limit = |time| c_string(&whole_seconds(time).to_string());
+        // An operation that is late makes the library ask for the newest map. By default one of less than
+        // ten seconds is not late: were all given up before, the client would never learn that servers
+        // came back at other addresses.
+        let late = (whole_seconds(options.operation_limit) as f64 / 4.0).min(5.0).to_string();
         let mut settings = vec![
             (c"client_mount_timeout", limit(options.connect_limit)?),
             // Without these two an operation waits for ever.
             (c"rados_mon_op_timeout", limit(options.operation_limit)?),
             (c"rados_osd_op_timeout", limit(options.operation_limit)?),
+            (c"objecter_timeout", c_string(&late)?),
+            (c"objecter_tick_interval", c_string(&late)?),
         ];
         if let Some(keyring) = &options.keyring {
             settings.push((c"keyring", path(keyring)?));
