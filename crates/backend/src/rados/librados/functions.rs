@@ -1,5 +1,6 @@
 //! The functions of Ceph's client library, found when the program runs.
 
+use std::error::Error;
 use std::ffi::{c_char, c_int, c_uchar, c_void};
 use std::sync::OnceLock;
 
@@ -202,7 +203,8 @@ impl Functions {
         let library = unsafe { Library::new(name) };
         let library = library.map_err(|error| CephError::LibraryAbsent {
             library: name.to_owned(),
-            reason: error.to_string(),
+            // What the linker said is the cause.
+            reason: error.source().map_or_else(|| error.to_string(), ToString::to_string),
         })?;
         let found = Self::find(&library, name)?;
         // The functions stay valid only while the library is loaded, and it starts threads.
