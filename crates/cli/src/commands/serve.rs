@@ -626,7 +626,7 @@ mod tests {
         let (pool, _) = Pool::open(folder, Options::default()).unwrap();
         pool.create_volume("disk", 1 << 20, BlockSize::B4096).unwrap();
         pool.volume("disk").unwrap().write(0, &[7; 4096], Durability::OnReturn).unwrap();
-        let offered = Offered::new(&pool, false, Arc::default(), Arc::default());
+        let offered = Offered::new(&pool, None, false, Arc::default(), Arc::default());
         let (there, gone) = (Cancel::default(), Cancel::default());
         gone.cancel();
         for request in [Request::Scrub, Request::Check] {
