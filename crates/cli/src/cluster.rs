@@ -1,5 +1,6 @@
 //! Pools of volumes in clusters of Ceph.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -8,7 +9,6 @@ use clap::Args;
 use onefold_backend::rados::{CephLocation, CephOptions, RadosCluster, RadosPool};
 use onefold_cluster::{BootClock, Claim, Lease, LeaseClock, LeaseHold};
 use onefold_seal::ObjectId;
-use onefold_volume::VolumeError;
 
 use crate::host;
 use crate::own_place::own_place;
@@ -25,6 +25,40 @@ pub(crate) struct CephArgs {
     /// The file with the user's key [default: the files that the configuration names]
     #[arg(long, value_name = "FILE")]
     ceph_keyring: Option<PathBuf>,
+}
+
+/// Why a pool in a cluster cannot be had.
+#[derive(Debug)]
+pub(crate) enum Unavailable {
+    /// The namespace holds none.
+    NoPool(CephLocation),
+    /// The gateway of this name has it.
+    Held(String),
+}
+
+impl fmt::Display for Unavailable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoPool(_) => f.write_str("there is no pool of volumes"),
+            Self::Held(name) => write!(f, "gateway {name} has it"),
+        }
+    }
+}
+
+impl std::error::Error for Unavailable {}
+
+impl Unavailable {
+    /// What to do about it.
+    pub(crate) fn hint(&self) -> String {
+        match self {
+            Self::NoPool(location) => format!("`onefold cluster init {location}` makes one"),
+            Self::Held(_) => {
+                "run the command on its machine as the user who runs it, or end it; `onefold \
+                              serve --standby` waits for its end"
+                    .to_owned()
+            }
+        }
+    }
 }
 
 /// A namespace of a pool of Ceph.
@@ -59,11 +93,7 @@ impl Reached {
     /// The shard that the namespace holds.
     pub(crate) fn shard(&self) -> Result<ObjectId> {
         let found = onefold_cluster::find(&*self.pool).with_context(|| self.place())?;
-        found.ok_or_else(|| {
-            let why =
-                format!("it holds no pool; `onefold cluster init {}` makes one", self.location);
-            anyhow::Error::new(VolumeError::NoPool).context(why).context(self.place())
-        })
+        found.ok_or(Unavailable::NoPool(self.location.clone())).with_context(|| self.place())
     }
 
     /// Takes the lease of `shard`, which `tell` hears of when it takes a while, and renews it.
@@ -87,11 +117,7 @@ impl Reached {
             Claim::Taken(hold) => Ok(Lease::start(hold, |error| {
                 tracing::warn!(%error, "the lease was not renewed");
             })),
-            Claim::Held(name) => Err(anyhow!(
-                "gateway {name} has the pool: run the command there, or end it; `onefold serve --standby` \
-                 waits for its end"
-            )
-            .context(self.place())),
+            Claim::Held(name) => Err(Unavailable::Held(name)).with_context(|| self.place()),
             Claim::Stopped => bail!("stopped while waiting for another gateway"),
         }
     }

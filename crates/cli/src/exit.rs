@@ -6,6 +6,7 @@ use onefold_backend::BackendError;
 use onefold_store::StoreError;
 use onefold_volume::VolumeError;
 
+use crate::cluster::Unavailable;
 use crate::repository::NoRepository;
 
 /// How the program ends.
@@ -36,6 +37,11 @@ impl Exit {
     pub(crate) fn of(error: &anyhow::Error) -> Self {
         if error.downcast_ref::<NoRepository>().is_some() {
             return Self::NoRepository;
+        }
+        match error.downcast_ref() {
+            Some(Unavailable::NoPool(_)) => return Self::NoRepository,
+            Some(Unavailable::Held(_)) => return Self::Locked,
+            None => {}
         }
         match error.downcast_ref() {
             Some(VolumeError::NoPool) => return Self::NoRepository,

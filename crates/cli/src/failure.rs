@@ -10,6 +10,7 @@ use onefold_volume::VolumeError;
 use serde::Serialize;
 use tracing::error;
 
+use crate::cluster::Unavailable;
 use crate::commands::bench::TooSmall;
 use crate::commands::moved::MovedToLab;
 use crate::console::Console;
@@ -120,6 +121,9 @@ fn hint(error: &anyhow::Error) -> Option<String> {
     }
     if let Some(moved) = error.downcast_ref::<MovedToLab>() {
         return Some(moved.hint());
+    }
+    if let Some(unavailable) = error.downcast_ref::<Unavailable>() {
+        return Some(unavailable.hint());
     }
     if let Some(small) = error.downcast_ref::<TooSmall>() {
         return Some(small.hint());

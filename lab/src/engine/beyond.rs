@@ -56,6 +56,8 @@ impl Setting {
         Options {
             table_bytes: (entries * ENTRY_BYTES) as usize,
             node_bytes: (pages * NODE_BYTES * nodes) as u64,
+            // so that a small pool does not fit either
+            least_nodes: 20,
             index: if self == Self::Hooks { IndexLayout::Hooks } else { IndexLayout::Chained },
             ..Options::default()
         }

@@ -182,6 +182,14 @@ impl OwnedFile {
     }
 }
 
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // A process that another thread has begun shares the lock until it runs its program: closing the
+        // file here would leave it locked for that long. Where this fails, it is closed all the same.
+        let _ = self.file.unlock();
+    }
+}
+
 impl Shared {
     fn remember(&self, operation: Operation, result: io::Result<()>) -> Result<(), BackendError> {
         result.map_err(|cause| {
@@ -283,6 +291,17 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log");
         let first = OwnedFile::open(&path).unwrap();
+        assert!(matches!(OwnedFile::open(&path), Err(BackendError::InUse { .. })));
+        drop(first);
+        OwnedFile::open(&path).unwrap();
+    }
+
+    #[test]
+    fn a_file_that_is_closed_has_no_owner_though_another_process_has_a_copy_of_its_handle() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let first = OwnedFile::open(&path).unwrap();
+        let _copy = first.shared.file.try_clone().unwrap();
         assert!(matches!(OwnedFile::open(&path), Err(BackendError::InUse { .. })));
         drop(first);
         OwnedFile::open(&path).unwrap();
