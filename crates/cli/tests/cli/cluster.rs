@@ -55,7 +55,7 @@ fn a_gateway_takes_over_what_another_one_acknowledged() {
     for n in 0..200 {
         client.write(n * BLOCK as u64, &page(n)).unwrap();
     }
-    // the same machine asks the gateway, another one is told who it is
+    // A command on the gateway's machine asks the gateway; one elsewhere is told the name of the gateway.
     lab.ok(&format!("volume snapshot {at} disk monday"));
     let status = format!("cluster status ceph:{REPLICATED}/volumes --ceph-conf {}", conf.display());
     let shown = lab.ok(&format!("{status} --json")).json();

@@ -87,7 +87,7 @@ impl Inner {
         })
     }
 
-    /// Changes the object, and then what is known of it. The caller must hold `sending`, or the log.
+    /// Changes the object, then lets `then` record its new state. The caller must hold `sending` or own the log.
     fn change(
         &self,
         operation: Operation,
