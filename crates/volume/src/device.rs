@@ -7,6 +7,7 @@ use onefold_backend::BackendError;
 use onefold_block::{BlockDevice, BlockError, BlockSize, Durability, Extent, Zeroes};
 
 use crate::containers::located::{Wanted, read_all};
+use crate::engine::ahead::Sequence;
 use crate::engine::parts::Engine;
 use crate::error::VolumeError;
 use crate::ids::VolumeId;
@@ -37,6 +38,7 @@ pub struct Volume {
     size: Size,
     block_size: BlockSize,
     is_read_only: bool,
+    reads: Sequence,
 }
 
 impl Volume {
@@ -47,7 +49,7 @@ impl Volume {
         block_size: BlockSize,
         is_read_only: bool,
     ) -> Self {
-        Self { engine, id, size, block_size, is_read_only }
+        Self { engine, id, size, block_size, is_read_only, reads: Sequence::default() }
     }
 
     fn block_len(&self) -> u64 {
@@ -112,7 +114,8 @@ impl Volume {
     fn read_blocks(&self, first: u64, buffer: &mut [u8]) -> Result<(), VolumeError> {
         let pages = buffer.chunks_exact_mut(self.block_len() as usize);
         let blocks = first..first + pages.len() as u64;
-        let located = self.engine.locate(self.id, blocks)?;
+        let ahead = self.reads.note(&blocks);
+        let located = self.engine.locate(self.id, blocks, &ahead)?;
         let mut wanted = Vec::with_capacity(located.len());
         for ((at, located), into) in located.iter().enumerate().zip(pages) {
             match located {
@@ -436,7 +439,7 @@ pub(crate) mod tests {
         let (pool, volume) = small(1 << 20);
         volume.write(0, &[1; 4096], Durability::OnReturn).unwrap();
         // its size is known by then, and that the range lies within
-        let locate = || volume.engine.locate(volume.id, 0..2);
+        let locate = || volume.engine.locate(volume.id, 0..2, &(2..2));
         assert_eq!(
             locate().unwrap().iter().map(Option::is_some).collect::<Vec<_>>(),
             [true, false]

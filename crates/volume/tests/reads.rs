@@ -213,3 +213,49 @@ fn long_reads_find_pages_that_are_moved_and_containers_that_go() {
     assert!(reads > 0 && compacted > 60, "{reads} reads, {compacted} containers emptied");
     assert_eq!(pool.check(), Vec::<String>::new());
 }
+
+#[test]
+fn who_reads_in_sequence_waits_for_few_reads_of_nodes() {
+    const BLOCKS: usize = 20_480;
+    const TOGETHER: usize = 8;
+    let faults = Faults::none();
+    let memory: Arc<dyn Folder> = Arc::new(MemoryFolder::new());
+    let folder: Arc<dyn Folder> = Arc::new(Faulty::new(memory, "", &faults));
+    Pool::create(&*folder, Hash::Blake3).unwrap();
+    let options = |node_bytes| Options {
+        table_bytes: 1 << 20,
+        node_bytes,
+        least_nodes: 20,
+        container_len: 2 << 20,
+        ..Options::default()
+    };
+    let bytes = random(7, BLOCKS * 512);
+    {
+        let (pool, _) = Pool::open(Arc::clone(&folder), options(1 << 20)).unwrap();
+        pool.create_volume("a", bytes.len() as u64, BlockSize::B512).unwrap();
+        pool.volume("a").unwrap().write(0, &bytes, Durability::OnReturn).unwrap();
+        pool.checkpoint().unwrap();
+    }
+    // as many reads as requests, and those of nodes: forty segments, and as many nodes of places
+    let node_reads = |node_bytes, in_sequence: bool| {
+        let (pool, _) = Pool::open(Arc::clone(&folder), options(node_bytes)).unwrap();
+        let volume = pool.volume("a").unwrap();
+        let before = faults.count(Operation::Read);
+        let requests = BLOCKS / TOGETHER;
+        let mut found = vec![0; TOGETHER * 512];
+        for at in 0..requests {
+            // any odd number goes through all of them
+            let at = if in_sequence { at } else { at * 967 % requests };
+            let begin = at * found.len();
+            volume.read(begin as u64, &mut found).unwrap();
+            assert!(found == bytes[begin..begin + found.len()], "{at}");
+        }
+        faults.count(Operation::Read) - before - requests as u64
+    };
+    let (in_sequence, elsewhere) = (node_reads(1 << 20, true), node_reads(1 << 20, false));
+    assert!(in_sequence <= 20, "{in_sequence} reads of nodes");
+    // nearly one for each node, so that the bound above is one
+    assert!(elsewhere >= 60, "{elsewhere} reads of nodes");
+    // and where next to nothing fits
+    assert!(node_reads(0, true) <= 120);
+}

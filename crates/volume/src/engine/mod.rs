@@ -16,6 +16,7 @@
 //! fingerprints them in vector lanes while memory is prefetched for the look-ups and maps of the
 //! pages before ([look_up]), changes maps and references, and appends new pages in one write.
 
+pub(crate) mod ahead;
 pub(crate) mod append;
 pub(crate) mod checkpoint;
 pub(crate) mod commit;

@@ -5,9 +5,12 @@ use std::ops::Range;
 use onefold_container::Directory;
 
 use crate::containers::located::Located;
+use crate::engine::counters::count;
 use crate::engine::parts::Engine;
 use crate::error::VolumeError;
 use crate::ids::{VolumeId, container_name};
+use crate::state::State;
+use crate::state::nodes::Missing;
 
 impl Engine {
     /// How many blocks from the first of `blocks` on are holes alike, or are none alike; and whether
@@ -25,38 +28,30 @@ impl Engine {
         alike.ok_or(VolumeError::Deleted)
     }
 
-    /// Where the pages of `blocks` are; holes are `None`.
+    /// Where the pages of `blocks` are; holes are `None`. Nodes that are missing are read, and with them
+    /// those of `ahead`.
     pub(crate) fn locate(
         &self,
         volume: VolumeId,
         blocks: Range<u64>,
+        ahead: &Range<u64>,
     ) -> Result<Vec<Option<Located>>, VolumeError> {
-        drop(self.state_for(volume, || blocks.clone())?);
+        self.bring_segments(volume, &blocks, ahead)?;
         let mut located = Vec::with_capacity((blocks.end - blocks.start) as usize);
-        self.paged(|state| {
-            // one that is gone would be all holes
-            let Some(one) = state.volumes.get(&volume) else {
-                return Ok(Err(VolumeError::Deleted));
-            };
+        for misses in 0.. {
             // those before a node that was missing are located
-            for block in blocks.start + located.len() as u64..blocks.end {
-                let page = one.map.get(block, &state.pages.nodes)?;
-                if page.is_hole() {
-                    located.push(None);
-                    continue;
+            let rest = blocks.start + located.len() as u64..blocks.end;
+            // the state is let go before a node is brought in
+            let step = self.state().locate(volume, rest.clone(), &mut located);
+            match step {
+                Ok(found) => {
+                    count(&self.counters.node_hits, usize::from(misses == 0));
+                    return found.map(|()| located);
                 }
-                let Some(found) = state.pages.locate(page)? else {
-                    return Ok(Err(VolumeError::Damaged {
-                        object: container_name(page.container()),
-                        at: 0,
-                        problem: format!("block {block} is in it, and it cannot be read"),
-                    }));
-                };
-                located.push(Some(found));
+                Err(missing) => self.bring_places(volume, rest, ahead, missing, misses)?,
             }
-            Ok(Ok(()))
-        })??;
-        Ok(located)
+        }
+        unreachable!("it does not end but by what it returns")
     }
 
     /// What container `number` holds, unless it is gone.
@@ -69,5 +64,34 @@ impl Engine {
         }
         let file = self.state().pages.file(number);
         file.map(|file| file.directory(&self.envelope())).transpose()
+    }
+}
+
+impl State {
+    /// Adds where the pages of `blocks` are to `located`.
+    fn locate(
+        &self,
+        volume: VolumeId,
+        blocks: Range<u64>,
+        located: &mut Vec<Option<Located>>,
+    ) -> Result<Result<(), VolumeError>, Missing> {
+        // one that is gone would be all holes
+        let Some(one) = self.volumes.get(&volume) else { return Ok(Err(VolumeError::Deleted)) };
+        for block in blocks {
+            let page = one.map.get(block, &self.pages.nodes)?;
+            if page.is_hole() {
+                located.push(None);
+                continue;
+            }
+            let Some(found) = self.pages.locate(page)? else {
+                return Ok(Err(VolumeError::Damaged {
+                    object: container_name(page.container()),
+                    at: 0,
+                    problem: format!("block {block} is in it, and it cannot be read"),
+                }));
+            };
+            located.push(Some(found));
+        }
+        Ok(Ok(()))
     }
 }

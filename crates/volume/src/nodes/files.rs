@@ -58,6 +58,10 @@ const READERS: usize = 64;
 /// One read gets at most so many nodes: about 1 MiB.
 const RUN: usize = 256;
 
+/// Nodes so far from one another come with one read, and those between them: to copy some KiB takes no
+/// longer than a call of the system.
+const NEAR: u32 = 4;
+
 /// Numbers of writers and files are below.
 const LIMIT: u64 = 1 << 63;
 
@@ -399,19 +403,18 @@ impl NodeFiles {
     }
 
     /// Reads and verifies the node at each address, as [`read`](Self::read) does, in the order of
-    /// `addresses`. Neighbours in a file come with one read of at most about 1 MiB.
+    /// `addresses`. Those that are near one another in a file come with one read of at most about 1 MiB.
     pub(crate) fn read_many(
         &self,
         addresses: &[NodeAddress],
     ) -> Vec<Result<Box<Node>, VolumeError>> {
         let mut order: Vec<usize> = (0..addresses.len()).collect();
         order.sort_unstable_by_key(|&at| addresses[at]);
-        let are_neighbours = |&a: &usize, &b: &usize| {
-            let (a, b) = (addresses[a], addresses[b]);
-            a.file == b.file && b.index - a.index <= 1
-        };
         let mut found: Vec<_> = addresses.iter().map(|_| None).collect();
-        for run in order.chunk_by(are_neighbours).flat_map(|run| run.chunks(RUN)) {
+        let mut rest = &order[..];
+        while !rest.is_empty() {
+            let (run, behind) = rest.split_at(first_run(rest.iter().map(|&at| addresses[at])));
+            rest = behind;
             let (first, last) = (addresses[run[0]], addresses[run[run.len() - 1]]);
             let nodes = (last.index - first.index) as usize + 1;
             let slots = self.read_slots(first.file(), first.index, nodes);
@@ -679,6 +682,20 @@ impl Table {
     }
 }
 
+/// How many of these addresses, which are sorted, are read together: those from the first on.
+fn first_run(mut addresses: impl Iterator<Item = NodeAddress>) -> usize {
+    let Some(first) = addresses.next() else { return 0 };
+    let mut last = first;
+    let is_next = |one: &NodeAddress| {
+        let is_near = one.file == first.file
+            && one.index - last.index <= NEAR
+            && ((one.index - first.index) as usize) < RUN;
+        last = *one;
+        is_near
+    };
+    1 + addresses.take_while(is_next).count()
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc::{Receiver, Sender, channel};
@@ -884,7 +901,7 @@ mod tests {
     }
 
     #[test]
-    fn many_are_read_in_the_order_asked_and_neighbours_with_one_read() {
+    fn many_are_read_in_the_order_asked_and_those_near_one_another_with_one_read() {
         let faults = Faults::none();
         let folder: Arc<dyn Folder> = Arc::new(Faulty::new(MemoryFolder::new(), "pool", &faults));
         let many = RUN as u64 + 10;
@@ -906,7 +923,9 @@ mod tests {
         assert_eq!(read(&all), 5);
         assert_eq!(read(&all), 3);
         assert_eq!(read(&[]), 0);
-        assert_eq!(read(&[5, 3, 4, 4, 5, 9, many, many - 1]), 4);
+        assert_eq!(read(&[5, 3, 4, 4, 5, 9, many, many - 1]), 3);
+        // as near as NEAR, and not
+        assert_eq!(read(&[20, 24, 29]), 2);
     }
 
     #[test]
