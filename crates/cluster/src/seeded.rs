@@ -29,8 +29,12 @@ onefold_backend::seeded_bugs! {
         TakenUnbroken,
         /// A record of a gateway, a shard or a name is changed though it is not as it was read.
         RecordUnguarded,
+        /// Whether a gateway has a lease is looked up before it is read that it has a shard.
+        LeasesSeenEarlier,
         /// Reads are answered though the lease may be over.
         ReadWithoutLease,
+        /// Reads show writes that are not durable.
+        ReadUnsettled,
     }
 }
 

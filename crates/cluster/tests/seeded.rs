@@ -7,10 +7,14 @@
 mod domain;
 #[path = "common/handover.rs"]
 mod handover;
+#[path = "common/history.rs"]
+mod history;
 #[path = "common/racing.rs"]
 mod racing;
 #[path = "common/turns.rs"]
 mod turns;
+#[path = "common/world.rs"]
+mod world;
 
 use std::panic::{catch_unwind, set_hook, take_hook};
 
@@ -30,6 +34,9 @@ fn every_bug_is_caught() {
         let look = |seed| match bug {
             Bug::TakenUnbroken | Bug::RecordUnguarded | Bug::ReadWithoutLease => {
                 handover::play(seed, &mut handover::Tally::default());
+            }
+            Bug::ReadUnsettled | Bug::LeasesSeenEarlier => {
+                world::run(seed, &mut world::Tally::default());
             }
             _ => race(seed, 3 + seed % 30, &mut Tally::default()),
         };

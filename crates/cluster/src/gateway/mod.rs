@@ -7,7 +7,7 @@
 //! | taking, giving | taking, opening and making shards; giving back, letting go and removing them |
 //! | gateway | what a gateway has, and where a shard is |
 //! | events | what a gateway tells, and asks of the server of its volumes |
-//! | open, device, tenure | an open shard, its volumes as clients see them, and until when |
+//! | open, device, tenure, unsettled | an open shard, its volumes as clients see them, and until when |
 //! | domain | the root object |
 //! | watch | what is seen of other gateways' leases |
 //! | lease | the lease of a gateway: when reads are answered, and when it is broken |
@@ -45,6 +45,7 @@ mod shards;
 mod table;
 mod taking;
 mod tenure;
+mod unsettled;
 mod watch;
 
 use std::sync::Arc;

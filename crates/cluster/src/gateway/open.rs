@@ -10,6 +10,7 @@ use super::device::LeasedDevice;
 use super::names::Names;
 use super::records::{NameRecord, token};
 use super::tenure::Tenure;
+use super::unsettled::Unsettled;
 
 /// A shard that a gateway has open.
 pub struct OpenShard {
@@ -19,6 +20,8 @@ pub struct OpenShard {
     names: Names,
     /// The records of the names of its volumes. Volumes are changed one at a time.
     known: Mutex<BTreeMap<String, NameRecord>>,
+    /// The writes of each volume that a client has used.
+    unsettled: Mutex<BTreeMap<String, Arc<Unsettled>>>,
 }
 
 impl std::fmt::Debug for OpenShard {
@@ -35,7 +38,8 @@ pub struct Changing<'a> {
 
 impl OpenShard {
     pub(super) fn new(id: ObjectId, pool: Pool, tenure: Tenure, names: Names) -> Self {
-        Self { id, pool, tenure: Arc::new(tenure), names, known: Mutex::default() }
+        let tenure = Arc::new(tenure);
+        Self { id, pool, tenure, names, known: Mutex::default(), unsettled: Mutex::default() }
     }
 
     /// The id of the shard.
@@ -58,7 +62,10 @@ impl OpenShard {
     /// # Errors
     /// [`VolumeError::NoVolume`].
     pub fn device(&self, name: &str) -> Result<LeasedDevice<Volume>, VolumeError> {
-        Ok(LeasedDevice::new(self.pool.volume(name)?, Some(Arc::clone(&self.tenure))))
+        let volume = self.pool.volume(name)?;
+        let mut unsettled = self.unsettled.lock().unwrap_or_else(PoisonError::into_inner);
+        let unsettled = Arc::clone(unsettled.entry(name.to_owned()).or_default());
+        Ok(LeasedDevice::new(volume, Arc::clone(&self.tenure), unsettled))
     }
 
     /// Waits until no other caller changes volumes.

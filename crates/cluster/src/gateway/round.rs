@@ -83,7 +83,6 @@ impl Gateway {
         for id in watch.silent().into_iter().filter(|id| *id != own) {
             let host = watch.record(id).map(|record| record.about.host.clone()).unwrap_or_default();
             if fault!(TakenUnbroken) {
-                watch.forget(id);
                 has_broken = true;
             } else if watch.break_lease(id)? {
                 has_broken = true;
@@ -112,6 +111,10 @@ impl Gateway {
 
     fn look_at_shards(&self) -> Result<(), VolumeError> {
         let all = self.shards.all()?;
+        // a gateway that a record names had a lease before: looked at now, it has one or it is over
+        if !fault!(LeasesSeenEarlier) {
+            drop(self.look_at_leases()?);
+        }
         let (mut due, mut given) = (Vec::new(), Vec::new());
         self.forget_absent(&all);
         for (id, seen) in all {
@@ -167,7 +170,10 @@ impl Gateway {
                     (false, _) => Due::Take,
                 }
             }
-            Some(gateway) if watch.has(gateway) => {
+            Some(gateway)
+                if watch.has(gateway)
+                    && !(fault!(TakenUnbroken) && watch.silent().contains(&gateway)) =>
+            {
                 rounds.orphans.remove(&id);
                 drop(rounds);
                 if self.has_slot(id) { Due::Drop } else { Due::Nothing }

@@ -95,11 +95,6 @@ impl Watch {
         Ok(broken == Changed::Done)
     }
 
-    /// Treats the lease of `id` as broken: what the seeded bug does.
-    pub(super) fn forget(&mut self, id: ObjectId) {
-        self.seen.remove(&id);
-    }
-
     /// The serving gateways that renewed their leases lately.
     fn living(&self) -> impl Iterator<Item = ObjectId> {
         let now = self.clock.now();

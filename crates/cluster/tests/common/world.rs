@@ -1,0 +1,438 @@
+//! Gateways that serve one volume, each on a thread of its own, which run one at a time and change between any
+//! two operations on objects, as a seed says. They crash, sleep and lose answers; updates arrive late or twice;
+//! clocks differ in time and rate. Clients note what they saw.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use onefold_backend::rados::{Fate, FatedRados, MemoryRados, RadosPool, Update};
+use onefold_block::{BlockDevice, BlockSize, Durability};
+use onefold_cluster::{
+    About, Audience, Domain, Gateway, GatewayEvent, LeaseClock, OpenShard, Reached, Settings,
+    Shards,
+};
+use onefold_seal::ObjectId;
+use onefold_volume::{Codec, Hash, Options, VolumeError};
+
+use crate::history::{Did, Seen, violation};
+use crate::turns::Turns;
+
+const GATEWAYS: usize = 3;
+/// How often each process is started.
+const LIVES: usize = 3;
+const NAME: &str = "disk";
+const BLOCK: usize = 512;
+const BLOCKS: u64 = 3;
+/// Each operation on an object takes at most so long, in milliseconds.
+const STEP: u64 = 60;
+
+/// What happened in all worlds, so that a test sees that it was tried.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    pub(crate) reads: usize,
+    pub(crate) writes: usize,
+    /// Writes without an answer, or with an error.
+    pub(crate) unanswered: usize,
+    pub(crate) crashes: usize,
+    pub(crate) late: usize,
+    /// How often a gateway opened the shard.
+    pub(crate) opened: usize,
+}
+
+struct World {
+    pool: Arc<MemoryRados>,
+    turns: Turns,
+    /// Milliseconds since the world began.
+    time: AtomicU64,
+    /// Counts what clients ask and are answered.
+    moment: AtomicU64,
+    history: Mutex<Vec<Seen>>,
+    /// What gateways told, for who looks for an error.
+    events: Mutex<Vec<String>>,
+    clients: Mutex<Vec<Arc<FatedRados>>>,
+    /// Of so many operations about one goes wrong; of none if that is 0.
+    trouble: u64,
+    tally: Mutex<Tally>,
+}
+
+/// A clock of one process, which began at any time and runs a little fast or slow.
+struct Skewed {
+    world: Arc<World>,
+    offset: u64,
+    /// In thousandths.
+    rate: u64,
+}
+
+impl LeaseClock for Skewed {
+    fn now(&self) -> Duration {
+        let time = self.world.time.load(Ordering::Relaxed);
+        Duration::from_millis(self.offset + time * self.rate / 1000)
+    }
+}
+
+/// A process of a gateway, and its connection.
+struct Process {
+    world: Arc<World>,
+    number: usize,
+    /// Once it is set nothing that the process does reaches anybody.
+    is_dead: Arc<AtomicBool>,
+}
+
+impl World {
+    fn below(&self, bound: u64) -> u64 {
+        self.turns.below(bound)
+    }
+
+    fn tally(&self, note: impl FnOnce(&mut Tally)) {
+        note(&mut self.tally.lock().unwrap());
+    }
+
+    fn moment(&self) -> u64 {
+        self.moment.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Before each operation of a process: others run, time passes, late updates happen, and it meets its
+    /// fate.
+    fn fate(&self, number: usize, is_dead: &AtomicBool, update: Option<&Update>) -> Fate {
+        self.turns.pass(number);
+        self.time.fetch_add(self.below(STEP), Ordering::Relaxed);
+        if self.trouble > 0 && self.below(5) == 0 {
+            self.deliver_one();
+        }
+        if self.trouble > 0 && self.below(self.trouble * 20) == 0 {
+            is_dead.store(true, Ordering::Relaxed);
+        }
+        if is_dead.load(Ordering::Relaxed) {
+            return Fate::Lost;
+        }
+        let is_making = update.is_some_and(|update| {
+            matches!(update.steps().first(), Some(onefold_backend::rados::Step::Create))
+        });
+        match if self.trouble == 0 { 9 } else { self.below(self.trouble * 5) } {
+            0 => Fate::Lost,
+            1 => Fate::AnswerLost,
+            2 => Fate::Late,
+            3 if !is_making => Fate::Twice,
+            _ => Fate::Answered,
+        }
+    }
+
+    fn deliver_one(&self) -> bool {
+        let clients = self.clients.lock().unwrap();
+        let late: Vec<_> = clients.iter().filter(|client| client.undelivered() > 0).collect();
+        if late.is_empty() {
+            return false;
+        }
+        let client = late[self.below(late.len() as u64) as usize];
+        // whoever sent it waits no more
+        let done = client.deliver(self.below(client.undelivered() as u64) as usize);
+        self.tally(|tally| tally.late += usize::from(done.is_ok()));
+        true
+    }
+}
+
+fn settings(host: &str) -> Settings {
+    let options = Options {
+        table_bytes: 64 << 10,
+        container_len: 4096,
+        node_bytes: 1 << 20,
+        ..Options::default()
+    };
+    let about = About {
+        process: ObjectId::random(),
+        is_serving: true,
+        host: host.to_owned(),
+        nbd: format!("{host}:10809"),
+        rpc: Bytes::new(),
+    };
+    Settings { about, options }
+}
+
+fn page(value: u64) -> Vec<u8> {
+    value.to_le_bytes().repeat(BLOCK / 8)
+}
+
+impl Process {
+    fn below(&self, bound: u64) -> u64 {
+        self.world.below(bound)
+    }
+
+    fn is_dead(&self) -> bool {
+        self.is_dead.load(Ordering::Relaxed)
+    }
+
+    fn audience(&self) -> Arc<Notes> {
+        Arc::new(Notes { world: Arc::clone(&self.world), number: self.number })
+    }
+
+    /// Lets others run until so many milliseconds have passed.
+    fn sleep(&self, milliseconds: u64) {
+        let until = self.world.time.load(Ordering::Relaxed) + milliseconds;
+        while self.world.time.load(Ordering::Relaxed) < until {
+            self.world.turns.pass(self.number);
+            self.world.time.fetch_add(5, Ordering::Relaxed);
+        }
+    }
+
+    /// One request of a client to a block of `shard`.
+    fn ask(&self, shard: &OpenShard) {
+        let Ok(device) = shard.device(NAME) else { return };
+        let register = self.below(BLOCKS);
+        let offset = register * BLOCK as u64;
+        let invoked = self.world.moment();
+        if self.below(2) == 0 {
+            // no two moments are one
+            let value = invoked;
+            let outcome = device.write(offset, &page(value), Durability::OnFlush);
+            let is_answered = outcome.is_ok() && !self.is_dead();
+            let answered = is_answered.then(|| self.world.moment());
+            self.note(Seen {
+                by: self.number,
+                register,
+                did: Did::Write(value),
+                invoked,
+                answered,
+            });
+            self.world.tally(|tally| match is_answered {
+                true => tally.writes += 1,
+                false => tally.unanswered += 1,
+            });
+            return;
+        }
+        let mut found = vec![0; BLOCK];
+        if device.read(offset, &mut found).is_ok() && !self.is_dead() {
+            let value = u64::from_le_bytes(*found.first_chunk().expect("a block is longer"));
+            assert!(found == page(value), "a torn block");
+            let answered = Some(self.world.moment());
+            self.note(Seen { by: self.number, register, did: Did::Read(value), invoked, answered });
+            self.world.tally(|tally| tally.reads += 1);
+        }
+    }
+
+    fn note(&self, seen: Seen) {
+        self.world.history.lock().unwrap().push(seen);
+    }
+
+    /// The shard, if it is here or can be had.
+    fn reach(&self, gateway: &Gateway) -> Result<Option<Arc<OpenShard>>, VolumeError> {
+        let Some(record) = gateway.names().find(NAME)? else { return Ok(None) };
+        match gateway.reach(record.shard)? {
+            Reached::Here(shard) => {
+                self.world.tally(|tally| tally.opened += 1);
+                Ok(Some(shard))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Lives until it ends or crashes. Errors are those of a connection that fails.
+    fn live(&self, client: &Arc<FatedRados>) -> Result<(), VolumeError> {
+        let clock = Skewed {
+            world: Arc::clone(&self.world),
+            offset: self.below(1_000_000),
+            rate: 980 + self.below(40),
+        };
+        let pool: Arc<dyn RadosPool> = Arc::<FatedRados>::clone(client);
+        let clock: Arc<dyn LeaseClock> = Arc::new(clock);
+        let host = format!("node-{}", self.number);
+        let gateway = Gateway::begin(&pool, &clock, settings(&host), self.audience())?;
+        // clients keep the shard that they found, as open connections do
+        let mut shard = None;
+        for _ in 0..20 + self.below(60) {
+            if self.is_dead() {
+                break;
+            }
+            match self.below(24) {
+                0..=9 => {
+                    if shard.is_none() {
+                        shard = self.reach(&gateway).unwrap_or_default();
+                    }
+                    if let Some(shard) = &shard {
+                        self.ask(shard);
+                    }
+                }
+                10..=15 => gateway.renew(),
+                16..=20 => gateway.poll(),
+                21 => self.sleep(self.below(12_000)),
+                22 => shard = None,
+                _ => self.hand_over(&gateway)?,
+            }
+        }
+        if self.below(2) == 0 && !self.is_dead() {
+            return gateway.end();
+        }
+        // nothing that is dropped writes any more
+        self.is_dead.store(true, Ordering::Relaxed);
+        self.world.tally(|tally| tally.crashes += 1);
+        Ok(())
+    }
+
+    fn hand_over(&self, gateway: &Gateway) -> Result<(), VolumeError> {
+        let Some(record) = gateway.names().find(NAME)? else { return Ok(()) };
+        if self.below(2) == 0 {
+            return gateway.give_back(record.shard);
+        }
+        let all = onefold_cluster::gateways(&gateway_pool(&self.world))?;
+        if let Some((to, _)) = all.get(self.below(all.len().max(1) as u64) as usize) {
+            Shards::new(&gateway_pool(&self.world)).want(record.shard, *to)?;
+        }
+        Ok(())
+    }
+}
+
+/// Notes what a gateway tells.
+struct Notes {
+    world: Arc<World>,
+    number: usize,
+}
+
+impl Notes {
+    fn note(&self, what: &str) {
+        let (moment, time) = (&self.world.moment, &self.world.time);
+        let (moment, time) = (moment.load(Ordering::Relaxed), time.load(Ordering::Relaxed));
+        let line = format!("after {moment}, {time} ms: gateway {}: {what}\n", self.number);
+        self.world.events.lock().unwrap().push(line);
+    }
+}
+
+impl Audience for Notes {
+    fn opened(&self, shard: &Arc<OpenShard>, damage: Vec<VolumeError>) {
+        assert!(damage.is_empty(), "{damage:?}");
+        self.note(&format!("opened {:?}", shard.tenure()));
+    }
+
+    fn closing(&self, _: &Arc<OpenShard>) {
+        self.note("closes");
+    }
+
+    fn tell(&self, event: GatewayEvent) {
+        self.note(&format!("{event:?}"));
+    }
+}
+
+/// The pool without fates, as an operator's command sees it.
+fn gateway_pool(world: &World) -> Arc<dyn RadosPool> {
+    Arc::<MemoryRados>::clone(&world.pool)
+}
+
+struct Still;
+
+impl LeaseClock for Still {
+    fn now(&self) -> Duration {
+        Duration::ZERO
+    }
+}
+
+/// A gateway on whom nothing happens, which makes the volume and ends.
+fn make(pool: &Arc<dyn RadosPool>) {
+    Domain::create(pool, Hash::Blake3, Codec::Zstd).unwrap();
+    let clock: Arc<dyn LeaseClock> = Arc::new(Still);
+    let gateway = Gateway::begin(pool, &clock, settings("first"), Arc::new(())).unwrap();
+    gateway.renew();
+    let size = BLOCKS * BLOCK as u64;
+    gateway.create(NAME, |pool| pool.create_volume(NAME, size, BlockSize::B512)).unwrap();
+    gateway.end().unwrap();
+}
+
+/// Runs one world, and fails if clients saw what one register a block cannot have shown.
+pub(crate) fn run(seed: u64, tally: &mut Tally) {
+    let trouble = if seed % 4 == 0 { 0 } else { 2 + seed % 30 };
+    let pool = Arc::new(MemoryRados::replicated());
+    let plain: Arc<dyn RadosPool> = Arc::<MemoryRados>::clone(&pool);
+    make(&plain);
+    let world = Arc::new(World {
+        pool,
+        turns: Turns::new(seed, GATEWAYS),
+        time: AtomicU64::new(0),
+        moment: AtomicU64::new(0),
+        history: Mutex::default(),
+        events: Mutex::default(),
+        clients: Mutex::default(),
+        trouble,
+        tally: Mutex::default(),
+    });
+    let lives = |number: usize| {
+        let _turn = world.turns.begin(number);
+        for _ in 0..LIVES {
+            let is_dead = Arc::new(AtomicBool::new(false));
+            let fates = (Arc::clone(&world), Arc::clone(&is_dead));
+            let fate =
+                move |_: &str, update: Option<&Update>| fates.0.fate(number, &fates.1, update);
+            let client = Arc::new(FatedRados::new(Arc::<MemoryRados>::clone(&world.pool), fate));
+            world.clients.lock().unwrap().push(Arc::clone(&client));
+            let process = Process { world: Arc::clone(&world), number, is_dead };
+            // how it ended makes no difference to the next one
+            let _ = process.live(&client);
+        }
+    };
+    std::thread::scope(|scope| {
+        let lives = &lives;
+        let threads: Vec<_> =
+            (0..GATEWAYS).map(|number| scope.spawn(move || lives(number))).collect();
+        for thread in threads {
+            if let Err(panicked) = thread.join() {
+                std::panic::resume_unwind(panicked);
+            }
+        }
+    });
+    while world.deliver_one() {}
+    read_all(&world, &plain);
+    let problem = violation(&world.history.lock().unwrap());
+    world.clients.lock().unwrap().clear();
+    let history = world.history.lock().unwrap();
+    assert!(
+        problem.is_none(),
+        "seed {seed}: {problem:?}\n{}{}",
+        told(&history),
+        world.events.lock().unwrap().concat()
+    );
+    drop(history);
+    world.tally(|found| {
+        tally.reads += found.reads;
+        tally.writes += found.writes;
+        tally.unanswered += found.unanswered;
+        tally.crashes += found.crashes;
+        tally.late += found.late;
+        tally.opened += found.opened;
+    });
+}
+
+/// A gateway on whom nothing happens takes the shard over and reads all blocks.
+fn read_all(world: &Arc<World>, pool: &Arc<dyn RadosPool>) {
+    let clock = Skewed { world: Arc::clone(world), offset: 0, rate: 1000 };
+    let clock: Arc<dyn LeaseClock> = Arc::new(clock);
+    let gateway = Gateway::begin(pool, &clock, settings("last"), Arc::new(())).unwrap();
+    let record = gateway.names().find(NAME).unwrap().expect("nobody deletes it");
+    let shard = loop {
+        world.time.fetch_add(1000, Ordering::Relaxed);
+        gateway.renew();
+        gateway.poll();
+        match gateway.reach(record.shard).unwrap() {
+            Reached::Here(shard) => break shard,
+            other => assert!(world.time.load(Ordering::Relaxed) < 10_000_000, "{other:?}"),
+        }
+    };
+    let device = shard.device(NAME).unwrap();
+    for register in 0..BLOCKS {
+        let mut found = vec![0; BLOCK];
+        let invoked = world.moment();
+        device.read(register * BLOCK as u64, &mut found).unwrap();
+        let value = u64::from_le_bytes(*found.first_chunk().expect("a block is longer"));
+        let answered = Some(world.moment());
+        let seen = Seen { by: GATEWAYS, register, did: Did::Read(value), invoked, answered };
+        world.history.lock().unwrap().push(seen);
+    }
+    assert_eq!(shard.pool().check(), Vec::<String>::new());
+}
+
+/// A history, a line for each operation.
+fn told(history: &[Seen]) -> String {
+    let line = |one: &Seen| {
+        let Seen { by, register, did, invoked, answered } = *one;
+        let answered = answered.map_or("never".to_owned(), |answered| answered.to_string());
+        format!("{invoked} to {answered}: gateway {by}, block {register}, {did:?}\n")
+    };
+    history.iter().map(line).collect()
+}
