@@ -91,6 +91,11 @@ fn a_dead_gateways_shards_are_taken_over_after_eight_seconds_and_not_before() {
 }
 
 #[test]
+fn a_gateway_that_began_since_others_looked_keeps_what_it_took() {
+    handover::begin_while_another_looks();
+}
+
+#[test]
 fn a_lease_that_is_renewed_is_left_alone() {
     let (pool, clock) = (domain(), Arc::<Moved>::default());
     let (a, b) = (node(&pool, &clock, "a"), node(&pool, &clock, "b"));

@@ -148,3 +148,33 @@ fn player(
     is_troubled.store(true, Ordering::Relaxed);
     Player { node, client }
 }
+
+/// A gateway begins and takes a shard while another one has read the leases and not yet the records of shards.
+pub(crate) fn begin_while_another_looks() {
+    let (pool, clock) = (domain(), Arc::<Moved>::default());
+    let first = try_node(&pool, &clock, "first").unwrap();
+    let id = first.create("disk").id();
+    first.gateway.end().unwrap();
+    let begun: Arc<Mutex<Option<Node>>> = Arc::default();
+    let is_armed = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let begin = {
+        let (pool, clock, begun) = (Arc::clone(&pool), Arc::clone(&clock), Arc::clone(&begun));
+        let is_armed = Arc::clone(&is_armed);
+        move |object: &str, update: Option<&onefold_backend::rados::Update>| {
+            if object == "shards" && update.is_none() && is_armed.swap(false, Ordering::Relaxed) {
+                let node = try_node(&pool, &clock, "begun").unwrap();
+                node.here("disk");
+                *begun.lock().unwrap() = Some(node);
+            }
+            Fate::Answered
+        }
+    };
+    let seen: Arc<dyn RadosPool> = Arc::new(FatedRados::new(Arc::clone(&pool), begin));
+    let looks = try_node(&seen, &clock, "looks").unwrap();
+    is_armed.store(true, Ordering::Relaxed);
+    clock.pass(Duration::from_secs(2));
+    looks.live();
+    let begun = begun.lock().unwrap().take().expect("it read the records of shards");
+    assert!(looks.clients.open().is_empty(), "it took the shard of a gateway that lives");
+    assert_eq!(begun.clients.open()[0].id(), id);
+}
