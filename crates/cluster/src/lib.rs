@@ -9,15 +9,19 @@
 //! | simulate | what a number of gateways would reach, by discrete events |
 //! | pool | making and opening a pool of volumes in a namespace |
 //! | journal, folder | what a shard durably knows, and its files |
+//! | containers | containers that shards share, and who uses each |
+//! | hints | what shards tell one another of pages |
 //! | device | a volume as a gateway's clients see it |
 //! | lease | who may answer reads of a shard |
 //! | routing | which gateway holds the hints of a fingerprint, and the way there |
 
+pub mod containers;
 mod device;
 mod error;
 mod folder;
 #[doc(hidden)]
 pub mod fuzz;
+pub mod hints;
 mod journal;
 mod lease;
 mod pool;

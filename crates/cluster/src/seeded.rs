@@ -25,6 +25,18 @@ onefold_backend::seeded_bugs! {
         HeadUnguarded,
         /// What a late update may yet name is taken for leaked.
         OwnRemoved,
+        /// A drop removes the registration whatever its value is.
+        DroppedAnyValue,
+        /// A registration takes the place of any value.
+        RegisteredOverAnyValue,
+        /// A guard is removed whatever happened since its set was read as empty.
+        RemovedUnversioned,
+        /// A creation without an answer is sent again.
+        CreatedAgain,
+        /// A guard takes registrations from its creation on.
+        CreatedOpen,
+        /// A guard is opened whatever its version is.
+        OpenedAnyVersion,
     }
 }
 
