@@ -54,7 +54,7 @@ pub use device::Volume;
 pub use engine::hook::Between;
 pub use engine::options::{IndexLayout, Options};
 pub use error::{ContainerFileError, StreamError, VolumeError};
-pub use ids::{Version, VolumeId, Writer};
+pub use ids::{SharedName, Version, VolumeId, Writer};
 pub use journal::frame::Frame;
 pub use journal::journals::Journals;
 pub use journal::metadata::{Checkpoint, Known, MAX_BATCH, Metadata, Shard, Take, Taken};
