@@ -17,6 +17,7 @@
 //! | state | maps, pages and their references, queued records |
 //! | journal | what a pool durably knows, and its one writer |
 //! | containers | files of pages |
+//! | sharing | containers that shards of a cluster share |
 //! | sync | locks: blocks, pages, turns |
 //! | limits | names and sizes of volumes |
 //! | error | what can go wrong |
@@ -43,6 +44,7 @@ mod pool;
 mod recovery;
 #[cfg_attr(not(feature = "seeded-bugs"), doc(hidden))]
 pub mod seeded;
+mod sharing;
 mod space;
 mod state;
 mod sync;
@@ -62,8 +64,10 @@ pub use onefold_container::Codec;
 pub use pool::details::VolumeDetails;
 pub use pool::head::Hash;
 pub use pool::open::Pool;
+pub use pool::sharing::Use;
 pub use pool::statistics::Statistics;
 pub use pool::volumes::VolumeInfo;
+pub use sharing::{PageHint, RegisteredAs, SharedLog, SharedState, Sharing};
 pub use transfer::stream::StreamHead;
 pub use transfer::volumes::Transferred;
 pub use upkeep::check::Checked;

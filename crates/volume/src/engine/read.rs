@@ -59,7 +59,7 @@ impl Engine {
         Ok(located)
     }
 
-    /// What container `number` holds, unless it is gone.
+    /// What container `number` holds, by slot, unless it is gone; or another shard has not sealed it yet.
     pub(crate) fn directory(&self, number: u32) -> Result<Option<Directory>, VolumeError> {
         {
             let appender = self.appender();
@@ -68,6 +68,9 @@ impl Engine {
             }
         }
         let file = self.state().pages.file(number);
-        file.map(|file| file.directory(&self.envelope())).transpose()
+        match file {
+            Some(file) if file.is_foreign() => self.foreign_directory(&file),
+            file => file.map(|file| file.directory()).transpose(),
+        }
     }
 }

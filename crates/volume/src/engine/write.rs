@@ -35,16 +35,19 @@ impl Added {
 const WORTH_WAITING: usize = 16;
 
 /// A page of a write that the table does not know.
-struct Unknown<'a> {
-    block: u64,
-    bytes: &'a [u8],
-    fingerprint: Fingerprint,
+pub(super) struct Unknown<'a> {
+    pub(super) block: u64,
+    pub(super) bytes: &'a [u8],
+    pub(super) fingerprint: Fingerprint,
     /// Another one that is the same page.
     same: Option<usize>,
 }
 
 /// The pages that are the same as the one at `first`, and that one.
-fn all_same<'a>(pages: &'a [Unknown<'a>], first: usize) -> impl Iterator<Item = &'a Unknown<'a>> {
+pub(super) fn all_same<'a>(
+    pages: &'a [Unknown<'a>],
+    first: usize,
+) -> impl Iterator<Item = &'a Unknown<'a>> {
     std::iter::successors(Some(&pages[first]), |page| Some(&pages[page.same?]))
 }
 
@@ -151,6 +154,7 @@ impl Engine {
         table: &dyn Table,
         entered: u64,
     ) -> Result<(), VolumeError> {
+        let distinct = &*self.adopt(volume, pages, distinct, table)?;
         if distinct.is_empty() {
             return Ok(());
         }
@@ -162,7 +166,7 @@ impl Engine {
         let mut new = packer.finish();
         let blocks = |first: usize| all_same(pages, first).map(|page| page.block);
         let (mut known, mut added) = (0, Added::default());
-        let mut appender = self.appender();
+        let mut appender = self.held_appender();
         if !self.options.verify && self.table.entered() != entered {
             // Another thread may have brought the same meanwhile; from here on none does.
             let fingerprints: Vec<_> = new.all().pages.iter().map(|one| one.fingerprint).collect();

@@ -113,8 +113,7 @@ impl Announced {
     }
 
     fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
-        let writer =
-            |reader: &mut Reader<'_>| from_1(reader, "a writer from 1 on").map(Writer);
+        let writer = |reader: &mut Reader<'_>| from_1(reader, "a writer from 1 on").map(Writer);
         Ok(match reader.u8("what is announced")? {
             1 => Self::Create(writer(reader)?),
             2 => Self::Register(
@@ -439,7 +438,9 @@ impl Record {
                     len: from_1(reader, "a length above 0")?,
                 }
             }
-            20 => Self::Announce { container: container(reader)?, what: Announced::decode(reader)? },
+            20 => {
+                Self::Announce { container: container(reader)?, what: Announced::decode(reader)? }
+            }
             21 => Self::Settle {
                 container: container(reader)?,
                 is_registered: match reader.u8("whether it is registered")? {

@@ -5,10 +5,7 @@
 //! it is (`forwards` in state/pages.rs) until each of them has been told, some segments at a time:
 //! others go on in between. What is mapped meanwhile is mapped to where pages are.
 
-use std::sync::Arc;
-
 use crate::containers::entry::{PageEntry, entry};
-use crate::containers::files::PageFile;
 use crate::containers::new_pages::{NewPage, Packer};
 use crate::engine::hook::Between;
 use crate::engine::parts::Engine;
@@ -88,6 +85,18 @@ impl Engine {
         self.compact_with(&self.maintenance.lock(), Worth::Sparse)
     }
 
+    /// Whether emptying container `number` gives nothing back, as other shards need it. One that all of them
+    /// are to do without is emptied all the same.
+    fn is_kept_by_others(&self, number: u32) -> Result<bool, VolumeError> {
+        let Some(sharing) = self.sharing() else { return Ok(false) };
+        let name = {
+            let state = self.state();
+            let is_closing = state.pages.all.get(number).is_none_or(|one| one.is_closing);
+            state.pages.file(number).filter(|_| !is_closing).and_then(|file| file.shared())
+        };
+        name.map_or(Ok(false), |name| sharing.has_others(name))
+    }
+
     /// Does the same for a thread that has maintenance, where compacting is worth as much as
     /// `worth` says.
     pub(crate) fn compact_with(
@@ -118,9 +127,13 @@ impl Engine {
             self.state().pages.take_up_left();
             return Ok(Compaction::Nothing);
         };
+        if self.is_kept_by_others(number)? {
+            self.state().pages.leave(number);
+            return Ok(Compaction::Done);
+        }
         let pinned = self.paged(|state| state.pages.pin(number))?;
-        let Some((file, slots)) = pinned else { return Ok(Compaction::Done) };
-        let left = self.move_pages(number, &file, &slots);
+        let Some((_, slots)) = pinned else { return Ok(Compaction::Done) };
+        let left = self.move_pages(number, &slots);
         self.state().pages.unpin(number);
         // also those that were moved before an error
         if self.state().is_worth_forwarding() {
@@ -134,14 +147,13 @@ impl Engine {
     /// Appends the pages in `slots` of a container anew, and notes where they went. One that cannot be
     /// read stays, and with it the container. Returns why nothing more could be moved, if so: the
     /// container is left until later then, if that may pass.
-    fn move_pages(
-        &self,
-        number: u32,
-        file: &Arc<PageFile>,
-        slots: &[u32],
-    ) -> Result<Option<VolumeError>, VolumeError> {
-        let directory = match file.directory(&self.envelope()) {
-            Ok(directory) => directory,
+    fn move_pages(&self, number: u32, slots: &[u32]) -> Result<Option<VolumeError>, VolumeError> {
+        let directory = match self.directory(number) {
+            Ok(Some(directory)) => directory,
+            Ok(None) => {
+                self.state().pages.leave(number);
+                return Ok(None);
+            }
             Err(error) => {
                 let mut state = self.state();
                 match error.may_pass() {
@@ -191,8 +203,9 @@ impl Engine {
                 }
                 is_it
             });
-            let (appender, here) = (&mut self.appender(), |_: &State, _: &NewPage<_>| Ok(()));
-            self.append(appender, &new, Purpose::Move, &*table, here, |state, to, one| {
+            let (mut appender, here) = (self.held_appender(), |_: &State, _: &NewPage<_>| Ok(()));
+            let purpose = Purpose::Move { from: number };
+            self.append(&mut appender, &new, purpose, &*table, here, |state, to, one| {
                 let record = state.pages.move_page(one.of.0, to);
                 if let Some(record) = record.filter(|_| !fault!(MovesUntold)) {
                     state.waiting.push(&record);

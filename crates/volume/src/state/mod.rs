@@ -7,6 +7,7 @@ pub(crate) mod nodes;
 pub(crate) mod pages;
 pub(crate) mod paging;
 pub(crate) mod pending;
+pub(crate) mod registrations;
 pub(crate) mod sparse;
 pub(crate) mod volume;
 pub(crate) mod waiting;

@@ -1,0 +1,348 @@
+//! Pages that other shards stored: found by hints, verified, and mapped once the pool is registered in their
+//! container.
+//!
+//! A hint may be wrong, late, or lead to a container that is gone; then the page is stored anew. What is
+//! mapped was verified against the container's directory, which never changes, or, while the container has
+//! none, by the stored bytes, which never change either. The order is that of
+//! docs/decisions/0053-cluster-core.md: announced, registered, settled and mapped in one batch.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::{Arc, MutexGuard};
+
+use onefold_container::{Codec, Directory, decompress_into};
+use onefold_fingerprint::Fingerprint;
+use onefold_index::Table;
+use onefold_seal::Check;
+
+use crate::containers::entry::{MAX_PAGE, PageEntry, entries};
+use crate::containers::files::PageFile;
+use crate::containers::located::short;
+use crate::engine::counters::count;
+use crate::engine::parts::Engine;
+use crate::engine::write::{Unknown, all_same};
+use crate::error::VolumeError;
+use crate::ids::{SharedName, VolumeId};
+use crate::journal::record::{Announced, Record};
+use crate::sharing::{PageHint, RegisteredAs};
+use crate::state::State;
+use crate::state::registrations::Stage;
+
+/// Directories of containers of other shards that are in memory at most. One of 16,384 pages takes about
+/// two MiB.
+const DIRECTORIES: usize = 8;
+
+/// Bytes that are read together where a container has no directory yet.
+const RUN: u32 = 1 << 20;
+
+/// The pages of a sealed container, by offset.
+type Offsets = HashMap<u32, PageEntry>;
+
+/// Directories of containers of other shards, the ones used last at the end.
+#[derive(Default)]
+pub(crate) struct ForeignDirectories(VecDeque<(SharedName, Arc<Offsets>)>);
+
+impl ForeignDirectories {
+    fn get(&mut self, name: &SharedName) -> Option<Arc<Offsets>> {
+        let place = self.0.iter().position(|(one, _)| one == name)?;
+        let found = self.0.remove(place)?;
+        let offsets = Arc::clone(&found.1);
+        self.0.push_back(found);
+        Some(offsets)
+    }
+
+    fn add(&mut self, name: SharedName, offsets: Arc<Offsets>) {
+        self.0.retain(|(one, _)| *one != name);
+        self.0.push_back((name, offsets));
+        if self.0.len() > DIRECTORIES {
+            self.0.pop_front();
+        }
+    }
+}
+
+/// A page of a write and where it is said to be.
+#[derive(Clone, Copy)]
+struct Hinted<'a> {
+    first: usize,
+    page: &'a [u8],
+    fingerprint: Fingerprint,
+    hint: PageHint,
+}
+
+impl Hinted<'_> {
+    /// Whether the hint is of this page of the container.
+    fn is(&self, entry: &PageEntry) -> bool {
+        entry.fingerprint == self.fingerprint
+            && entry.stored_len == self.hint.stored_len
+            && entry.len as usize == self.page.len()
+            && short(entry.check.as_bytes()) == self.hint.check
+            && entry.is_within()
+    }
+
+    /// The page, if these are its stored bytes.
+    fn entry(&self, stored: &[u8]) -> Option<PageEntry> {
+        let check = Check::of(&[stored]);
+        if short(check.as_bytes()) != self.hint.check {
+            return None;
+        }
+        let mut found = vec![0; self.page.len()];
+        let is_it = |codec: &Codec| match codec {
+            Codec::Raw => stored == self.page,
+            codec => decompress_into(*codec, stored, &mut found).is_ok() && found == self.page,
+        };
+        let codec = Codec::ALL.into_iter().find(is_it)?;
+        Some(PageEntry {
+            offset: self.hint.offset,
+            stored_len: self.hint.stored_len,
+            len: self.page.len() as u32,
+            codec,
+            check,
+            fingerprint: self.fingerprint,
+        })
+    }
+}
+
+impl Engine {
+    /// Maps blocks to those pages at `distinct` that other shards stored. Returns the others.
+    ///
+    /// On error some blocks are mapped.
+    pub(super) fn adopt<'a>(
+        &self,
+        volume: VolumeId,
+        pages: &[Unknown<'_>],
+        distinct: &'a [usize],
+        table: &dyn Table,
+    ) -> Result<Cow<'a, [usize]>, VolumeError> {
+        let Some(sharing) = self.sharing().filter(|_| !distinct.is_empty()) else {
+            return Ok(Cow::Borrowed(distinct));
+        };
+        let fingerprints: Vec<_> = distinct.iter().map(|first| pages[*first].fingerprint).collect();
+        let mut hinted: BTreeMap<SharedName, Vec<Hinted<'_>>> = BTreeMap::new();
+        for (&first, hint) in distinct.iter().zip(sharing.find(&fingerprints)) {
+            let Some(hint) = hint else { continue };
+            let Unknown { bytes: page, fingerprint, .. } = pages[first];
+            if hint.stored_len <= MAX_PAGE && hint.stored_len > 0 {
+                let one = Hinted { first, page, fingerprint, hint };
+                hinted.entry(hint.container).or_default().push(one);
+            }
+        }
+        if hinted.is_empty() {
+            return Ok(Cow::Borrowed(distinct));
+        }
+        let mut adopted = Vec::new();
+        for (name, hinted) in hinted {
+            if !self.may_adopt_from(&name) {
+                continue;
+            }
+            let verified = self.verify(name, hinted);
+            if !verified.is_empty() {
+                self.adopt_from(volume, pages, name, &verified, table, &mut adopted)?;
+            }
+        }
+        if adopted.is_empty() {
+            return Ok(Cow::Borrowed(distinct));
+        }
+        self.table.note_entered();
+        adopted.sort_unstable();
+        let is_left = |first: &usize| adopted.binary_search(first).is_err();
+        Ok(Cow::Owned(distinct.iter().copied().filter(is_left).collect()))
+    }
+
+    /// Whether pages of this container may be mapped now: the pool is registered there and it is foreign, or
+    /// can be.
+    fn may_adopt_from(&self, name: &SharedName) -> bool {
+        let state = self.state();
+        state.pages.registrations.of(name).is_none_or(|(_, one)| {
+            one.is_foreign && matches!(one.stage, Stage::Registered | Stage::Registering)
+        })
+    }
+
+    /// Those of `hinted` that are where they are said to be, and what they are there. What cannot be read
+    /// is none of them.
+    fn verify<'a>(
+        &self,
+        name: SharedName,
+        hinted: Vec<Hinted<'a>>,
+    ) -> Vec<(Hinted<'a>, PageEntry)> {
+        let known = self.foreign().get(&name);
+        let offsets = known.or_else(|| {
+            let sharing = self.sharing().expect("it shares");
+            let state = sharing.look(name).ok().flatten()?;
+            if !state.is_sealed {
+                return None;
+            }
+            let directory = self.files.shared_file(name).directory().ok()?;
+            let entries = entries(&directory).into_iter().map(|entry| (entry.offset, entry));
+            let offsets: Arc<Offsets> = Arc::new(entries.collect());
+            count(&self.counters.directories_read, 1);
+            self.foreign().add(name, Arc::clone(&offsets));
+            Some(offsets)
+        });
+        let Some(offsets) = offsets.filter(|_| !self.options.verify) else {
+            return self.verify_bytes(name, hinted);
+        };
+        let entry = |one: &Hinted<'_>| offsets.get(&one.hint.offset).filter(|found| one.is(found));
+        let found = hinted.iter().filter_map(|one| Some((*one, entry(one)?.clone())));
+        found.collect()
+    }
+
+    fn foreign(&self) -> MutexGuard<'_, ForeignDirectories> {
+        self.foreign.lock().expect("nobody panics with it")
+    }
+
+    /// The same by their stored bytes.
+    fn verify_bytes<'a>(
+        &self,
+        name: SharedName,
+        mut hinted: Vec<Hinted<'a>>,
+    ) -> Vec<(Hinted<'a>, PageEntry)> {
+        let Ok(reader) = self.sharing().expect("it shares").reader(name) else { return Vec::new() };
+        hinted.sort_unstable_by_key(|one| one.hint.offset);
+        let is_within = |one: &Hinted<'_>| {
+            let end = u64::from(one.hint.offset) + u64::from(one.hint.stored_len);
+            end <= reader.len().min(1 << 30)
+        };
+        hinted.retain(is_within);
+        let mut verified = Vec::with_capacity(hinted.len());
+        let end_of = |one: &Hinted<'_>| one.hint.offset + one.hint.stored_len;
+        let mut rest = &hinted[..];
+        while let Some(first) = rest.first() {
+            let begin = first.hint.offset;
+            let together = rest.iter().take_while(|one| end_of(one) - begin <= RUN).count().max(1);
+            let (run, others) = rest.split_at(together);
+            rest = others;
+            let end = run.iter().map(end_of).max().unwrap_or(begin);
+            let mut stored = vec![0; (end - begin) as usize];
+            if reader.read(begin.into(), &mut stored).is_err() {
+                continue;
+            }
+            for one in run {
+                let from = (one.hint.offset - begin) as usize;
+                let stored = &stored[from..from + one.hint.stored_len as usize];
+                verified.extend(one.entry(stored).map(|entry| (*one, entry)));
+            }
+        }
+        verified
+    }
+
+    /// Maps blocks to pages of one container, and notes in `adopted` which.
+    fn adopt_from(
+        &self,
+        volume: VolumeId,
+        pages: &[Unknown<'_>],
+        name: SharedName,
+        verified: &[(Hinted<'_>, PageEntry)],
+        table: &dyn Table,
+        adopted: &mut Vec<usize>,
+    ) -> Result<(), VolumeError> {
+        // others wait for an answer rather than store the pages anew
+        let _only = self.adopting.lock().expect("nobody panics with it");
+        let Some((number, is_new)) = self.registered(name)? else { return Ok(()) };
+        let mut mapped = 0;
+        let mut map_all = || -> Result<(), VolumeError> {
+            for (one, entry) in verified {
+                let blocks = || all_same(pages, one.first).map(|page| page.block);
+                let here = |state: &State| {
+                    state.pages.takes_foreign(number)?;
+                    state.ensure_here(volume, blocks())
+                };
+                let mut state = self.state_with(here)?;
+                if state.pages.takes_foreign(number) != Ok(true) {
+                    return Ok(());
+                }
+                self.settle_registered(&mut state, number);
+                let page = state.pages.push_foreign(number, entry);
+                state.waiting.push(&Record::Page { container: number, page: entry.clone() });
+                let known = state.map_all(volume, blocks(), page);
+                drop(state);
+                count(&self.counters.known, known);
+                count(
+                    &self.counters.unindexed,
+                    table.insert_many(&[(one.fingerprint, page.to_u64())]),
+                );
+                adopted.push(one.first);
+                mapped += 1;
+            }
+            Ok(())
+        };
+        let done = map_all();
+        if is_new && mapped == 0 {
+            self.give_up_number(number);
+        }
+        done
+    }
+
+    /// Lets the registration by `number`, which is known to be there, count.
+    fn settle_registered(&self, state: &mut State, number: u32) {
+        if state.pages.has_container(number) {
+            return;
+        }
+        state.pages.registrations.settle(number, true);
+        state.waiting.push(&Record::Settle { container: number, is_registered: true });
+        state.pages.add_foreign(self.files.closed(number, 0));
+    }
+
+    /// The number by which the pool is registered in foreign container `name`, and whether it was not before;
+    /// nothing if it cannot be. The caller must hold `adopting`.
+    fn registered(&self, name: SharedName) -> Result<Option<(u32, bool)>, VolumeError> {
+        let found = self.state().pages.registrations.of(&name).map(|(number, one)| (number, *one));
+        if let Some((number, one)) = found {
+            let counts = one.is_foreign && one.stage == Stage::Registered;
+            return Ok(counts.then_some((number, false)));
+        }
+        let writer = self.shard.writer();
+        let (number, _) = self.announce_new(Announced::Register(writer, name));
+        self.commit().inspect_err(|_| self.give_up_number(number))?;
+        let sharing = self.sharing().expect("it shares");
+        match sharing.register(name, RegisteredAs { writer, number }) {
+            Ok(true) => {
+                self.state().pages.registrations.note_answered(number);
+                Ok(Some((number, true)))
+            }
+            Ok(false) => {
+                let mut state = self.state();
+                state.pages.registrations.settle(number, false);
+                state.waiting.push(&Record::Settle { container: number, is_registered: false });
+                drop(state);
+                self.files.forget_shared(number);
+                Ok(None)
+            }
+            Err(error @ VolumeError::Superseded { .. }) => Err(error),
+            Err(_) => {
+                self.give_up_number(number);
+                Ok(None)
+            }
+        }
+    }
+
+    /// What foreign container `file` holds, in the order of this pool's slots; nothing if its pool has not
+    /// sealed it yet, or this one does without it by now.
+    pub(super) fn foreign_directory(
+        &self,
+        file: &Arc<PageFile>,
+    ) -> Result<Option<Directory>, VolumeError> {
+        let (Some(name), Some(sharing)) = (file.shared(), self.sharing()) else { return Ok(None) };
+        if sharing.look(name)?.is_some_and(|state| !state.is_sealed) {
+            return Ok(None);
+        }
+        let mut directory = file.directory()?;
+        let Some(offsets) = self.paged(|state| state.pages.offsets(file.number()))? else {
+            return Ok(None);
+        };
+        let places: HashMap<u64, usize> =
+            directory.groups.iter().map(|group| group.offset).zip(0..).collect();
+        let (mut groups, mut chunks) = (Vec::with_capacity(offsets.len()), Vec::new());
+        for (slot, offset) in (0..).zip(offsets) {
+            let Some(&place) = places.get(&u64::from(offset)) else {
+                let problem = format!("slot {slot} is here, expected a page of its directory");
+                return Err(file.damaged(offset.into(), problem));
+            };
+            groups.push(directory.groups[place].clone());
+            let mut chunk = directory.chunks[place].clone();
+            chunk.group = slot;
+            chunks.push(chunk);
+        }
+        (directory.groups, directory.chunks) = (groups, chunks);
+        Ok(Some(directory))
+    }
+}
