@@ -11,6 +11,7 @@
 //! | journal, folder | what a shard durably knows, and its files |
 //! | containers | containers that shards share, and who uses each |
 //! | hints | what shards tell one another of pages |
+//! | shard | one shard of many, which shares its containers |
 //! | device | a volume as a gateway's clients see it |
 //! | lease | who may answer reads of a shard |
 //! | routing | which gateway holds the hints of a fingerprint, and the way there |
@@ -28,6 +29,7 @@ mod pool;
 pub mod routing;
 #[cfg_attr(not(feature = "seeded-bugs"), doc(hidden))]
 pub mod seeded;
+mod shard;
 pub mod simulate;
 
 pub use device::LeasedDevice;
@@ -36,3 +38,4 @@ pub use folder::{RadosFolder, WAITING};
 pub use journal::shards::{JournalSizes, RadosJournals};
 pub use lease::{BootClock, Claim, Lease, LeaseClock, LeaseHold, RENEWAL, VALID, WAIT, holder};
 pub use pool::{create, find, open};
+pub use shard::{SharedShard, create_shard, open_shard};

@@ -26,7 +26,7 @@ const SHARD: &str = "shard";
 const VERSION: u8 = 1;
 
 /// Objects of containers are closed before this length: an engine keeps objects of 128 MiB at most.
-const CONTAINER_LEN: u64 = 64 << 20;
+pub(crate) const CONTAINER_LEN: u64 = 64 << 20;
 
 /// Makes a pool of volumes in the empty namespace `pool`, whose pages are named by `hash`; its shard.
 ///
@@ -104,7 +104,7 @@ pub fn open(
     Pool::open_with(folder, Arc::new(journals(pool)?), Options { container_len, ..options })
 }
 
-fn journals(pool: &Arc<dyn RadosPool>) -> Result<RadosJournals, VolumeError> {
+pub(crate) fn journals(pool: &Arc<dyn RadosPool>) -> Result<RadosJournals, VolumeError> {
     let journals = RadosJournals::new(Arc::clone(pool), JournalSizes::default());
     journals.map_err(|error| {
         let (name, place) = (ROOT.to_owned(), format!("pool {}", pool.kind().name));

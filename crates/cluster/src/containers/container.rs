@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use onefold_backend::rados::{Query, RadosError, RadosPool, Refusal, Step, Update};
+use onefold_backend::{BackendError, Operation};
 
 use super::{TRIES, ask, object, parse};
 use crate::hints::ContainerName;
@@ -28,7 +29,7 @@ pub struct Look {
 /// The containers of a namespace.
 #[derive(Clone)]
 pub struct Containers {
-    pool: Arc<dyn RadosPool>,
+    pub(super) pool: Arc<dyn RadosPool>,
 }
 
 fn number(number: u64) -> Bytes {
@@ -94,26 +95,31 @@ impl Containers {
         }
     }
 
-    /// Seals container `name`: appends `directory`, so that it takes no bytes any more. What it is then.
-    /// Nothing changes if it is sealed.
+    /// Seals container `name`: appends the directory for the length that `directory` is called with, so that
+    /// it takes no bytes any more. What it is then. Nothing changes if it is sealed.
     ///
     /// # Errors
     /// [`Refusal::Absent`] if there is none, or if there is no answer after all tries.
-    pub fn seal(&self, name: &ContainerName, directory: &Bytes) -> Result<Look, RadosError> {
+    pub fn seal(
+        &self,
+        name: &ContainerName,
+        directory: &dyn Fn(u64) -> Vec<u8>,
+    ) -> Result<Look, RadosError> {
         let (object, mut tries) = (object(CONTAINER, name), 0);
         loop {
             tries += 1;
             let Some(found) = self.look(name)? else {
-                return Err(self.refused(object, Refusal::Absent));
+                return Err(self.refused(name, Refusal::Absent));
             };
             if found.sealed.is_some() {
                 return Ok(found);
             }
+            let directory = Bytes::from(directory(found.length));
             let length = found.length + directory.len() as u64;
             let update = Update::existing()
                 .expect(LENGTH, number(found.length))
                 .expect(SEALED, Bytes::new())
-                .then(Step::Write(found.length, directory.clone()))
+                .then(Step::Write(found.length, directory))
                 .set(LENGTH, number(length))
                 .set(SEALED, number(found.length));
             let Err(error) = self.pool.update(&object, update) else {
@@ -164,7 +170,7 @@ impl Containers {
             (Some(length), Some(Some(sealed))) if sealed <= length => {
                 Ok(Some(Look { length, sealed: Some(sealed) }))
             }
-            _ => Err(self.refused(object, Refusal::Damaged)),
+            _ => Err(self.refused(name, Refusal::Damaged)),
         }
     }
 
@@ -181,8 +187,68 @@ impl Containers {
         Ok(ask(&*self.pool, &object(CONTAINER, name), &query)?.map(|answer| answer.bytes))
     }
 
-    fn refused(&self, object: String, why: Refusal) -> RadosError {
-        RadosError::Refused { object, pool: self.pool.kind().name.clone(), why }
+    /// Fills `into` with the bytes of container `name` from `offset` on, which it has.
+    pub(super) fn read_into(
+        &self,
+        name: &ContainerName,
+        offset: u64,
+        into: &mut [u8],
+    ) -> Result<(), BackendError> {
+        if into.is_empty() {
+            return Ok(());
+        }
+        let range = offset..offset + into.len() as u64;
+        let read = self.read(name, range.clone());
+        let read = read.map_err(|error| self.backend(name, Operation::Read, error))?;
+        let bytes = read.ok_or_else(|| self.missing(name))?;
+        if bytes.len() != into.len() {
+            let (name, size) = (self.object(name), offset + bytes.len() as u64);
+            return Err(BackendError::OutOfRange { name, range, size });
+        }
+        into.copy_from_slice(&bytes);
+        Ok(())
+    }
+
+    /// Bytes that a container has at most.
+    pub(super) fn max_len(&self) -> u64 {
+        self.pool.kind().max_object
+    }
+
+    /// The object of container `name`.
+    pub(super) fn object(&self, name: &ContainerName) -> String {
+        object(CONTAINER, name)
+    }
+
+    pub(super) fn place(&self) -> String {
+        format!("pool {}", self.pool.kind().name)
+    }
+
+    /// The error of container `name` that is not there.
+    pub(super) fn missing(&self, name: &ContainerName) -> BackendError {
+        BackendError::NotFound { name: self.object(name), place: self.place() }
+    }
+
+    /// The error of an operation on container `name` that the pool refused or did not answer.
+    pub(super) fn backend(
+        &self,
+        name: &ContainerName,
+        operation: Operation,
+        error: RadosError,
+    ) -> BackendError {
+        let (object, place) = (self.object(name), self.place());
+        match error.refusal() {
+            Some(Refusal::Absent) => BackendError::NotFound { name: object, place },
+            Some(Refusal::Full) => {
+                BackendError::Full { name: object, operation, place, source: error.into() }
+            }
+            Some(Refusal::Fenced | Refusal::Guard) => BackendError::InUse { name: object, place },
+            _ => BackendError::Io { name: object, operation, place, source: error.into() },
+        }
+    }
+
+    pub(super) fn refused(&self, name: &ContainerName, why: Refusal) -> RadosError {
+        let (object, pool) = (self.object(name), self.pool.kind().name.clone());
+        RadosError::Refused { object, pool, why }
     }
 
     /// The container whose pages are the object called `object`.

@@ -99,7 +99,7 @@ pub enum Registered {
 /// The guards of a namespace, as one shard changes them.
 #[derive(Clone)]
 pub struct Guards {
-    pool: Arc<dyn RadosPool>,
+    pub(super) pool: Arc<dyn RadosPool>,
     own: ObjectId,
 }
 

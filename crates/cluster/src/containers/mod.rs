@@ -5,13 +5,20 @@
 //! use it, and its pages in the pool for data. Each function here sends one update of one object, and asks
 //! again where there is no answer; which function is which step of the protocol says the decision.
 
+mod closing;
 mod container;
 mod guard;
+mod log;
 mod release;
+mod shared;
+mod sweep;
 
+pub use closing::{Closed, WASTE};
 pub use container::{Containers, Look};
 pub use guard::{Access, Guard, Guards, MOST_USERS, Registered, Value};
 pub use release::{Found, release, sweep_names};
+pub use shared::SharedContainers;
+pub use sweep::Swept;
 
 use onefold_backend::rados::{Answer, Query, RadosError, RadosPool, Refusal};
 use onefold_seal::ObjectId;

@@ -21,30 +21,30 @@ pub fn release(
     value: Value,
 ) -> Result<(), RadosError> {
     guards.drop(name, value)?;
-    remove_unused(guards, containers, name)
+    remove_unused(guards, containers, name).map(drop)
 }
 
-/// Removes container `name` if nobody is registered there.
+/// Removes container `name` if nobody is registered there; whether there was anything to remove.
 pub(super) fn remove_unused(
     guards: &Guards,
     containers: &Containers,
     name: &ContainerName,
-) -> Result<(), RadosError> {
+) -> Result<bool, RadosError> {
     loop {
         match guards.read(name)? {
-            Some(guard) if !guard.users.is_empty() => return Ok(()),
+            Some(guard) if !guard.users.is_empty() => return Ok(false),
             Some(guard) => {
                 if guards.remove(name, guard.version)? {
-                    return containers.remove(name);
+                    return containers.remove(name).map(|()| true);
                 }
             }
             // An absent guard alone may be one that a superseded gateway is about to make. It makes the
             // container after the guard, so if that was seen first, the guard was there and is gone.
             None => {
                 if containers.look(name)?.is_some() && guards.read(name)?.is_none() {
-                    return containers.remove(name);
+                    return containers.remove(name).map(|()| true);
                 }
-                return Ok(());
+                return Ok(false);
             }
         }
     }

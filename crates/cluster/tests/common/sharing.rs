@@ -268,9 +268,9 @@ pub(crate) fn a_write_lands_once_and_never_after_sealing() {
         // again with the same pages
         assert_eq!(fated.write(&NAME, 3, Bytes::from_static(b"two")).unwrap(), 6);
         scene.fate(&[fate, Fate::Answered]);
-        let sealed = fated.seal(&NAME, &Bytes::from_static(b"directory")).unwrap();
+        let sealed = fated.seal(&NAME, &|_| b"directory".to_vec()).unwrap();
         assert_eq!((sealed.length, sealed.sealed), (15, Some(6)));
-        assert_eq!(fated.seal(&NAME, &Bytes::from_static(b"another")).unwrap(), sealed);
+        assert_eq!(fated.seal(&NAME, &|_| b"another".to_vec()).unwrap(), sealed);
         scene.deliver_all();
         // what came before the directory is there, what comes after is refused
         assert_eq!(fated.write(&NAME, 3, Bytes::from_static(b"two")).unwrap(), 6);
@@ -290,7 +290,7 @@ pub(crate) fn pages_are_padded_to_the_alignment() {
     containers.create(&NAME).unwrap();
     assert_eq!(containers.write(&NAME, 0, Bytes::from_static(b"one")).unwrap(), 8192);
     assert_eq!(containers.write(&NAME, 8192, Bytes::from(vec![7; 8193])).unwrap(), 3 * 8192);
-    let sealed = containers.seal(&NAME, &Bytes::from_static(b"directory")).unwrap();
+    let sealed = containers.seal(&NAME, &|_| b"directory".to_vec()).unwrap();
     assert_eq!((sealed.length, sealed.sealed), (3 * 8192 + 9, Some(3 * 8192)));
     let bytes = containers.read(&NAME, 0..u64::MAX).unwrap().unwrap();
     assert!(&bytes[..4] == b"one\0" && bytes.ends_with(b"\0directory"));

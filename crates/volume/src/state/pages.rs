@@ -1534,6 +1534,7 @@ mod tests {
     use onefold_block::{BlockDevice, BlockSize, Durability};
     use onefold_fingerprint::Fingerprint;
     use onefold_seal::ObjectId;
+    use onefold_seal::Envelope;
     use onefold_testkit::random;
 
     use super::*;
