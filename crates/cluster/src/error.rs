@@ -36,5 +36,9 @@ pub(crate) fn failed(operation: Operation, error: RadosError) -> VolumeError {
 
 /// The error of `object`, whose bytes are not what they must be.
 pub(crate) fn damaged_object(object: &str, error: &WireError) -> VolumeError {
-    VolumeError::Damaged { object: object.to_owned(), at: error.at as u64, problem: error.to_string() }
+    VolumeError::Damaged {
+        object: object.to_owned(),
+        at: error.at as u64,
+        problem: error.to_string(),
+    }
 }

@@ -68,9 +68,8 @@ impl SharedContainers {
             }
         }
         let (object, body) = (Self::live_object(&self.guards.own()), Bytes::from(body));
-        let replaced = |update: Update| {
-            update.then(Step::Truncate(0)).then(Step::Append(body.clone()))
-        };
+        let replaced =
+            |update: Update| update.then(Step::Truncate(0)).then(Step::Append(body.clone()));
         // whichever of several arrives last, it costs space alone
         let stored = match self.guards.pool.update(&object, replaced(Update::existing())) {
             Err(error) if error.refusal() == Some(Refusal::Absent) => {

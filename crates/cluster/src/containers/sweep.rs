@@ -9,10 +9,10 @@ use onefold_backend::rados::{Query, RadosError};
 use onefold_seal::ObjectId;
 use onefold_volume::{Pool, VolumeError, Writer};
 
+use super::ask;
 use super::guard::Access;
 use super::release::{remove_unused, sweep_names};
 use super::shared::{SharedContainers, shared_name, value_of};
-use super::ask;
 use crate::error::failed;
 
 /// What a sweep found and did.
@@ -69,7 +69,8 @@ impl SharedContainers {
             }
         }
         for name in found.guards.union(&found.containers) {
-            let is_removed = remove_unused(&self.guards, &self.containers, name).map_err(refused)?;
+            let is_removed =
+                remove_unused(&self.guards, &self.containers, name).map_err(refused)?;
             swept.removed += u64::from(is_removed);
         }
         Ok(swept)

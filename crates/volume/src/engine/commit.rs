@@ -142,7 +142,9 @@ impl Engine {
                 continue;
             }
             // Who found a page in it before goes on to read it, though its name is gone.
-            if file.keep_open().is_err_and(|error| !error.is_not_found()) {
+            // One that is shared is not removed before that is done.
+            let is_shared = file.shared().is_some();
+            if !is_shared && file.keep_open().is_err_and(|error| !error.is_not_found()) {
                 left.push(file);
                 continue;
             }
@@ -156,7 +158,7 @@ impl Engine {
                 }
             }
             self.neighbours.forget(file.number());
-            if file.shared().is_some() {
+            if is_shared {
                 match self.drop_registration(file) {
                     None => self.room.note_made(),
                     Some(file) => left.push(file),
