@@ -37,6 +37,10 @@ onefold_backend::seeded_bugs! {
         CreatedOpen,
         /// A guard is opened whatever its version is.
         OpenedAnyVersion,
+        /// A sweep looks at the shard's registrations before it reads the guard.
+        SweptByOldMemory,
+        /// No shard looks for registrations of its own that it does not know of.
+        NeverSwept,
     }
 }
 

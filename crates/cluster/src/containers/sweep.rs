@@ -14,6 +14,7 @@ use super::guard::Access;
 use super::release::{remove_unused, sweep_names};
 use super::shared::{SharedContainers, shared_name, value_of};
 use crate::error::failed;
+use crate::seeded::fault;
 
 /// What a sweep found and did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -42,13 +43,14 @@ impl SharedContainers {
         let found = sweep_names(meta, data).map_err(refused)?;
         let (mut swept, mut heads) = (Swept::default(), BTreeMap::new());
         for name in &found.guards {
+            let early = fault!(SweptByOldMemory).then(|| pool.use_of(&shared_name(name)));
             // read before the pool's memory is looked at: else a registration that begins in between would
             // be taken for a dead one
             let Some(guard) = self.guards.read(name).map_err(refused)? else { continue };
             swept.guards += 1;
             for (user, value) in &guard.users {
                 let is_dead = if *user == self.guards.own() {
-                    let known = pool.use_of(&shared_name(name));
+                    let known = early.unwrap_or_else(|| pool.use_of(&shared_name(name)));
                     let is_known = known.is_some_and(|one| value_of(one.registered) == *value);
                     if !is_known && value.writer > pool.writer().0 {
                         let (writer, by) = (pool.writer(), Writer(value.writer));
@@ -62,7 +64,7 @@ impl SharedContainers {
                 } else {
                     !self.has_head(user, &mut heads).map_err(refused)?
                 };
-                if is_dead {
+                if is_dead && !fault!(NeverSwept) {
                     self.guards.drop_of(name, *user, *value).map_err(refused)?;
                     swept.dropped += 1;
                 }

@@ -22,10 +22,12 @@ use crate::engine::counters::count;
 use crate::engine::parts::Engine;
 use crate::engine::write::{Unknown, all_same};
 use crate::error::VolumeError;
-use crate::ids::{SharedName, VolumeId};
+use crate::ids::{Handle, SharedName, VolumeId};
 use crate::journal::record::{Announced, Record};
+use crate::seeded::fault;
 use crate::sharing::{PageHint, RegisteredAs};
 use crate::state::State;
+use crate::state::nodes::Missing;
 use crate::state::registrations::Stage;
 
 /// Directories of containers of other shards that are in memory at most. One of 16,384 pages takes about
@@ -60,10 +62,18 @@ impl ForeignDirectories {
     }
 }
 
-/// A page of a write and where it is said to be.
+/// A page that is wanted.
+pub(crate) struct Sought<'a> {
+    /// Which one of those that the caller wants.
+    pub(crate) at: usize,
+    pub(crate) page: &'a [u8],
+    pub(crate) fingerprint: Fingerprint,
+}
+
+/// A page that is wanted and where it is said to be.
 #[derive(Clone, Copy)]
 struct Hinted<'a> {
-    first: usize,
+    at: usize,
     page: &'a [u8],
     fingerprint: Fingerprint,
     hint: PageHint,
@@ -72,7 +82,7 @@ struct Hinted<'a> {
 impl Hinted<'_> {
     /// Whether the hint is of this page of the container.
     fn is(&self, entry: &PageEntry) -> bool {
-        entry.fingerprint == self.fingerprint
+        (entry.fingerprint == self.fingerprint || fault!(HintBelieved))
             && entry.stored_len == self.hint.stored_len
             && entry.len as usize == self.page.len()
             && short(entry.check.as_bytes()) == self.hint.check
@@ -113,47 +123,87 @@ impl Engine {
         distinct: &'a [usize],
         table: &dyn Table,
     ) -> Result<Cow<'a, [usize]>, VolumeError> {
-        let Some(sharing) = self.sharing().filter(|_| !distinct.is_empty()) else {
-            return Ok(Cow::Borrowed(distinct));
-        };
-        let fingerprints: Vec<_> = distinct.iter().map(|first| pages[*first].fingerprint).collect();
-        let mut hinted: BTreeMap<SharedName, Vec<Hinted<'_>>> = BTreeMap::new();
-        for (&first, hint) in distinct.iter().zip(sharing.find(&fingerprints)) {
-            let Some(hint) = hint else { continue };
-            let Unknown { bytes: page, fingerprint, .. } = pages[first];
-            if hint.stored_len <= MAX_PAGE && hint.stored_len > 0 {
-                let one = Hinted { first, page, fingerprint, hint };
-                hinted.entry(hint.container).or_default().push(one);
-            }
-        }
-        if hinted.is_empty() {
+        if self.sharing().is_none() {
             return Ok(Cow::Borrowed(distinct));
         }
-        let mut adopted = Vec::new();
-        for (name, hinted) in hinted {
-            if !self.may_adopt_from(&name) {
-                continue;
-            }
-            let verified = self.verify(name, hinted);
-            if !verified.is_empty() {
-                self.adopt_from(volume, pages, name, &verified, table, &mut adopted)?;
-            }
-        }
+        let sought = distinct.iter().map(|&at| {
+            let Unknown { bytes: page, fingerprint, .. } = pages[at];
+            Sought { at, page, fingerprint }
+        });
+        let blocks = |at: usize| all_same(pages, at).map(|page| page.block);
+        let here = |state: &State, at: usize| state.ensure_here(volume, blocks(at));
+        let mut known = 0;
+        let adopted = self.adopt_pages(sought.collect(), 0, table, here, |state, page, at| {
+            known += state.map_all(volume, blocks(at), page);
+        })?;
+        count(&self.counters.known, known);
         if adopted.is_empty() {
             return Ok(Cow::Borrowed(distinct));
         }
-        self.table.note_entered();
-        adopted.sort_unstable();
-        let is_left = |first: &usize| adopted.binary_search(first).is_err();
+        let is_left = |at: &usize| adopted.binary_search(at).is_err();
         Ok(Cow::Owned(distinct.iter().copied().filter(is_left).collect()))
     }
 
-    /// Whether pages of this container may be mapped now: the pool is registered there and it is foreign, or
-    /// can be.
-    fn may_adopt_from(&self, name: &SharedName) -> bool {
+    /// Finds those of `sought` that other shards stored, registers in their containers, and takes them up in
+    /// containers of numbers above `above`. `settle` gets each page's handle and must take its first reference;
+    /// `here` fails for a node that it needs and that is not in memory. Returns which ones, sorted.
+    ///
+    /// On error this is done for some.
+    pub(crate) fn adopt_pages(
+        &self,
+        sought: Vec<Sought<'_>>,
+        above: u32,
+        table: &dyn Table,
+        here: impl Fn(&State, usize) -> Result<(), Missing>,
+        mut settle: impl FnMut(&mut State, Handle, usize),
+    ) -> Result<Vec<usize>, VolumeError> {
+        let Some(sharing) = self.sharing().filter(|_| !sought.is_empty()) else {
+            return Ok(Vec::new());
+        };
+        let fingerprints: Vec<_> = sought.iter().map(|one| one.fingerprint).collect();
+        let mut hinted: BTreeMap<SharedName, Vec<Hinted<'_>>> = BTreeMap::new();
+        for (Sought { at, page, fingerprint }, hint) in
+            sought.into_iter().zip(sharing.find(&fingerprints))
+        {
+            let Some(hint) = hint else { continue };
+            if (1..=MAX_PAGE).contains(&hint.stored_len) {
+                let one = Hinted { at, page, fingerprint, hint };
+                hinted.entry(hint.container).or_default().push(one);
+            }
+        }
+        let mut adopted = Vec::new();
+        for (name, hinted) in hinted {
+            if !self.may_adopt_from(&name, above) {
+                continue;
+            }
+            let verified = self.verify(name, hinted);
+            if verified.is_empty() {
+                continue;
+            }
+            // others wait for an answer rather than store the pages anew
+            let _only = self.adopting.lock().expect("nobody panics with it");
+            let Some((number, is_new)) = self.registered(name)? else { continue };
+            let before = adopted.len();
+            let taken = self.take_up(number, &verified, table, &here, &mut settle, &mut adopted);
+            if is_new && adopted.len() == before {
+                self.give_up_number(number);
+            }
+            taken?;
+        }
+        if !adopted.is_empty() {
+            self.table.note_entered();
+        }
+        adopted.sort_unstable();
+        Ok(adopted)
+    }
+
+    /// Whether pages of this container may be mapped now: the pool is registered there, by a number above
+    /// `above`, and it is foreign; or can be.
+    fn may_adopt_from(&self, name: &SharedName, above: u32) -> bool {
         let state = self.state();
-        state.pages.registrations.of(name).is_none_or(|(_, one)| {
-            one.is_foreign && matches!(one.stage, Stage::Registered | Stage::Registering)
+        state.pages.registrations.of(name).is_none_or(|(number, one)| {
+            let may_be = matches!(one.stage, Stage::Registered | Stage::Registering);
+            one.is_foreign && may_be && number > above
         })
     }
 
@@ -225,51 +275,34 @@ impl Engine {
         verified
     }
 
-    /// Maps blocks to pages of one container, and notes in `adopted` which.
-    fn adopt_from(
+    /// Takes up pages of one container, and notes in `adopted` which.
+    fn take_up(
         &self,
-        volume: VolumeId,
-        pages: &[Unknown<'_>],
-        name: SharedName,
+        number: u32,
         verified: &[(Hinted<'_>, PageEntry)],
         table: &dyn Table,
+        here: impl Fn(&State, usize) -> Result<(), Missing>,
+        settle: &mut impl FnMut(&mut State, Handle, usize),
         adopted: &mut Vec<usize>,
     ) -> Result<(), VolumeError> {
-        // others wait for an answer rather than store the pages anew
-        let _only = self.adopting.lock().expect("nobody panics with it");
-        let Some((number, is_new)) = self.registered(name)? else { return Ok(()) };
-        let mut mapped = 0;
-        let mut map_all = || -> Result<(), VolumeError> {
-            for (one, entry) in verified {
-                let blocks = || all_same(pages, one.first).map(|page| page.block);
-                let here = |state: &State| {
-                    state.pages.takes_foreign(number)?;
-                    state.ensure_here(volume, blocks())
-                };
-                let mut state = self.state_with(here)?;
-                if state.pages.takes_foreign(number) != Ok(true) {
-                    return Ok(());
-                }
-                self.settle_registered(&mut state, number);
-                let page = state.pages.push_foreign(number, entry);
-                state.waiting.push(&Record::Page { container: number, page: entry.clone() });
-                let known = state.map_all(volume, blocks(), page);
-                drop(state);
-                count(&self.counters.known, known);
-                count(
-                    &self.counters.unindexed,
-                    table.insert_many(&[(one.fingerprint, page.to_u64())]),
-                );
-                adopted.push(one.first);
-                mapped += 1;
+        for (one, entry) in verified {
+            let mut state = self.state_with(|state| {
+                state.pages.takes_foreign(number)?;
+                here(state, one.at)
+            })?;
+            if state.pages.takes_foreign(number) != Ok(true) {
+                return Ok(());
             }
-            Ok(())
-        };
-        let done = map_all();
-        if is_new && mapped == 0 {
-            self.give_up_number(number);
+            self.settle_registered(&mut state, number);
+            let page = state.pages.push_foreign(number, entry);
+            state.waiting.push(&Record::Page { container: number, page: entry.clone() });
+            settle(&mut state, page, one.at);
+            drop(state);
+            let unindexed = table.insert_many(&[(one.fingerprint, page.to_u64())]);
+            count(&self.counters.unindexed, unindexed);
+            adopted.push(one.at);
         }
-        done
+        Ok(())
     }
 
     /// Lets the registration by `number`, which is known to be there, count.
@@ -294,7 +327,14 @@ impl Engine {
         let (number, _) = self.announce_new(Announced::Register(writer, name));
         self.commit().inspect_err(|_| self.give_up_number(number))?;
         let sharing = self.sharing().expect("it shares");
-        match sharing.register(name, RegisteredAs { writer, number }) {
+        let value = RegisteredAs { writer, number };
+        let registered =
+            if fault!(MappedUnregistered) { Ok(true) } else { sharing.register(name, value) };
+        match registered {
+            Err(_) if fault!(MappedUnanswered) => {
+                self.state().pages.registrations.note_answered(number);
+                Ok(Some((number, true)))
+            }
             Ok(true) => {
                 self.state().pages.registrations.note_answered(number);
                 Ok(Some((number, true)))

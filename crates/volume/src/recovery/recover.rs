@@ -203,6 +203,11 @@ fn end_unfinished(files: &Arc<Files>, pages: &mut Pages, waiting: &mut Waiting) 
         .map(|(number, one)| (number, one.stage))
         .collect();
     for (number, stage) in unfinished {
+        if fault!(DropsForgotten) && stage == Stage::Dropping {
+            pages.registrations.settle(number, true);
+            pages.add_foreign(files.closed(number, 0));
+            continue;
+        }
         let record = pages.give_up_registration(files.closed(number, 0));
         if stage != Stage::Dropping {
             waiting.push(&record);

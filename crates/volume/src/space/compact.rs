@@ -5,8 +5,16 @@
 //! it is (`forwards` in state/pages.rs) until each of them has been told, some segments at a time:
 //! others go on in between. What is mapped meanwhile is mapped to where pages are.
 
+use std::borrow::Cow;
+use std::collections::HashSet;
+
+use onefold_container::Directory;
+use onefold_index::Table;
+
 use crate::containers::entry::{PageEntry, entry};
+use crate::containers::located::{Wanted, read_all};
 use crate::containers::new_pages::{NewPage, Packer};
+use crate::engine::adopt::Sought;
 use crate::engine::hook::Between;
 use crate::engine::parts::Engine;
 use crate::engine::room::Purpose;
@@ -165,6 +173,7 @@ impl Engine {
         };
         let table = self.table.get();
         for slots in slots.chunks(MOVED) {
+            let slots = &*self.move_to_others(number, slots, &directory, &*table)?;
             let mut packer = Packer::new(slots.len());
             for &slot in slots {
                 let from = Handle::new(number, slot);
@@ -213,6 +222,49 @@ impl Engine {
             })?;
         }
         Ok(None)
+    }
+
+    /// Moves those pages in `slots` of a container that is closing to where another shard has stored them by
+    /// now. Returns the other slots.
+    fn move_to_others<'a>(
+        &self,
+        number: u32,
+        slots: &'a [u32],
+        directory: &Directory,
+        table: &dyn Table,
+    ) -> Result<Cow<'a, [u32]>, VolumeError> {
+        let mut found = Vec::with_capacity(slots.len());
+        {
+            let state = self.state();
+            if !state.pages.all.get(number).is_some_and(|one| one.is_closing) {
+                return Ok(Cow::Borrowed(slots));
+            }
+            for &slot in slots {
+                let page = Handle::new(number, slot);
+                let located = state.pages.locate(page).expect("its container is pinned");
+                let said = entry(directory, slot).filter(|_| !state.pages.is_bad(page));
+                found.extend(located.zip(said));
+            }
+        }
+        let mut bytes: Vec<Vec<u8>> =
+            found.iter().map(|(_, said)| vec![0; said.len as usize]).collect();
+        let wanted = found.iter().zip(&mut bytes).enumerate();
+        let wanted = wanted.map(|(at, ((located, _), into))| Wanted { at, located, into });
+        let unread: HashSet<usize> =
+            read_all(wanted.collect()).into_iter().map(|(at, _)| at).collect();
+        let sought = found.iter().zip(&bytes).enumerate();
+        let sought = sought
+            .filter(|(at, _)| !unread.contains(at))
+            .map(|(at, ((_, said), page))| Sought { at, page, fingerprint: said.fingerprint });
+        let here = |_: &State, _| Ok(());
+        let moved = self.adopt_pages(sought.collect(), number, table, here, |state, to, at| {
+            let record = state.pages.move_page(found[at].0.page, to);
+            if let Some(record) = record {
+                state.waiting.push(&record);
+            }
+        })?;
+        let moved: HashSet<u32> = moved.into_iter().map(|at| found[at].0.page.slot()).collect();
+        Ok(Cow::Owned(slots.iter().copied().filter(|slot| !moved.contains(slot)).collect()))
     }
 
     /// Lets every map know where pages were moved. Others have their turns meanwhile.

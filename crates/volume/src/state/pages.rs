@@ -1533,8 +1533,8 @@ mod tests {
     use onefold_backend::MemoryFolder;
     use onefold_block::{BlockDevice, BlockSize, Durability};
     use onefold_fingerprint::Fingerprint;
-    use onefold_seal::ObjectId;
     use onefold_seal::Envelope;
+    use onefold_seal::ObjectId;
     use onefold_testkit::random;
 
     use super::*;
