@@ -139,11 +139,12 @@ impl Appender {
         Ok(entries)
     }
 
-    /// Gives the open container its footer; its number, and how long the footer is. After an error it
+    /// Gives the open container its footer; its number, and how many bytes come after its last page. After an error it
     /// is open as before.
     pub(crate) fn seal(&mut self) -> Result<(u32, u64), VolumeError> {
         let (file, writer) = self.open.as_ref().expect("a container is open");
-        let sealed = (file.number(), file.append_footer(writer.directory())?);
+        file.append_footer(writer.directory())?;
+        let sealed = (file.number(), file.len() - writer.len());
         self.open = None;
         Ok(sealed)
     }

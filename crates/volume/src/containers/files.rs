@@ -255,26 +255,24 @@ impl PageFile {
         }
     }
 
-    /// Ends the container, which holds the pages of `directory`, with its footer; how long that is.
+    /// Ends the container, which holds the pages of `directory`, with its footer.
     ///
     /// # Panics
     ///
     /// If the file may be closed.
-    pub(crate) fn append_footer(&self, directory: &Directory) -> Result<u64, BackendError> {
+    pub(crate) fn append_footer(&self, directory: &Directory) -> Result<(), BackendError> {
         let (id, envelope) = self.identity();
         let footer = |end| footer(&envelope, id, directory, end);
         {
             let mut open = self.lock();
             if let Open::Shared { log, .. } = &mut *open {
-                let before = log.len();
                 let ended = log.end(&footer);
                 self.len.store(log.len(), Ordering::Release);
-                return ended.map(|()| self.len() - before);
+                return ended;
             }
         }
         let footer = footer(self.len());
-        self.append(&footer)?;
-        Ok(footer.len() as u64)
+        self.append(&footer).map(drop)
     }
 
     pub(crate) fn len(&self) -> u64 {
@@ -460,8 +458,8 @@ impl PageFile {
         if start != expected {
             return Err(self.is_another("it does not begin as this container of this pool".into()));
         }
-        if self.shared.is_some() {
-            // another shard may have added to it since it was last opened
+        if self.is_foreign() {
+            // its pool may have added to it since it was last opened
             self.len.store(reader.len(), Ordering::Release);
         }
         *open = Open::Reader(reader);

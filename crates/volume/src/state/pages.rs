@@ -888,9 +888,11 @@ impl Pages {
     /// else has the state.
     pub(crate) fn push(&mut self, number: u32, page: &PageEntry) -> Handle {
         let container = self.all.get_mut(number).expect("the open one is one of all");
+        let before = container.end;
         let slot =
             container.push_entry(page, &mut self.nodes).expect("it is closed before 2^30 bytes");
-        self.bytes += u64::from(page.stored_len);
+        // with what lies unused before it
+        self.bytes += u64::from(container.end - before);
         if let Some(name) = container.file.shared() {
             let PageEntry { offset, stored_len, fingerprint, .. } = *page;
             let check = short(page.check.as_bytes());
@@ -903,10 +905,10 @@ impl Pages {
         Handle::new(number, slot)
     }
 
-    /// Container `number` has its footer, of so many bytes.
+    /// Container `number` has its footer, of so many bytes with what lies unused before it.
     pub(crate) fn seal(&mut self, number: u32, len: u64) {
-        self.bytes += len;
         let container = self.all.get_mut(number).expect("the open one is one of all");
+        self.bytes += len;
         container.close(&mut self.nodes);
         container.file.complete();
         self.maybe_dead.push(number);
