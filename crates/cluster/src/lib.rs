@@ -38,4 +38,4 @@ pub use folder::{RadosFolder, WAITING};
 pub use journal::shards::{JournalSizes, RadosJournals};
 pub use lease::{BootClock, Claim, Lease, LeaseClock, LeaseHold, RENEWAL, VALID, WAIT, holder};
 pub use pool::{create, find, open};
-pub use shard::{SharedShard, create_shard, open_shard};
+pub use shard::{SharedShard, create_shard, detach, open_shard};

@@ -2,6 +2,7 @@
 //! nothing that was acknowledged is missing, in any shard; after everything is deleted nothing is left.
 
 #[path = "common/shards.rs"]
+#[allow(dead_code, reason = "not all of it is used here")]
 mod shards;
 
 use std::sync::Arc;

@@ -64,7 +64,7 @@ pub use onefold_container::Codec;
 pub use pool::details::VolumeDetails;
 pub use pool::head::Hash;
 pub use pool::open::Pool;
-pub use pool::sharing::Use;
+pub use pool::sharing::{SharedPage, Use};
 pub use pool::statistics::Statistics;
 pub use pool::volumes::VolumeInfo;
 pub use sharing::{PageHint, RegisteredAs, SharedLog, SharedState, Sharing};

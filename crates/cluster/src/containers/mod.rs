@@ -7,6 +7,7 @@
 
 mod closing;
 mod container;
+mod fsck;
 mod guard;
 mod log;
 mod release;
@@ -15,6 +16,7 @@ mod sweep;
 
 pub use closing::{Closed, WASTE};
 pub use container::{Containers, Look};
+pub use fsck::{Checked, Problem, fsck};
 pub use guard::{Access, Guard, Guards, MOST_USERS, Registered, Value};
 pub use release::{Found, release, sweep_names};
 pub use shared::SharedContainers;

@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use onefold_backend::rados::{Fate, FatedRados, MemoryRados, Step, Update};
 use onefold_block::{BlockDevice, BlockSize, Durability};
-use onefold_cluster::containers::Guards;
-use onefold_cluster::{SharedShard, open_shard};
+use onefold_cluster::containers::{Containers, Guards, Problem, Value, fsck};
+use onefold_cluster::hints::ContainerName;
+use onefold_cluster::{SharedShard, detach, open_shard};
 
 use crate::shards::{Space, expect, expect_sound, id, image, options, put};
 
@@ -159,6 +160,77 @@ pub(crate) fn a_late_registration_is_swept() {
     put(&second, "a", &bytes);
     second.maintain().unwrap();
     client.deliver(0).unwrap();
+    expect_empty(&space, &[&first, &second]);
+}
+
+/// A check of the namespace names what is leaked, and a repair takes it away and nothing else.
+pub(crate) fn leaks_are_found_and_repaired() {
+    let space = Space::new();
+    let (first, second) = (space.add(1), space.add(2));
+    let bytes = image(1, 150);
+    put(&first, "a", &bytes);
+    put(&second, "a", &bytes);
+    let check = |repair| fsck(&[&first, &second], repair).unwrap();
+    assert_eq!(check(false).problems, []);
+    // a late registration of each of two shards, one of which does not exist; a late guard and a late
+    // container
+    let names: Vec<_> = space.left().iter().filter_map(|name| Guards::name_of(name)).collect();
+    let guards = |n| Guards::new(Arc::clone(&space.meta), id(n));
+    let containers = Containers::new(Arc::clone(&space.data));
+    let value = Value { writer: 1, number: 77 };
+    guards(9).register(&names[0], value).unwrap();
+    let late = |number| ContainerName { number, ..names[0] };
+    guards(1).create(&late(1000), value).unwrap();
+    containers.create(&late(1001)).unwrap();
+    let found = check(false);
+    let expected = [
+        Problem::NoShard { container: names[0], shard: id(9), value },
+        Problem::LeakedRegistration { container: late(1000), shard: id(1), value },
+        Problem::Unused { container: late(1001) },
+    ];
+    assert_eq!(found.problems, expected);
+    // a shard that is not open here is not asked
+    assert!(fsck(&[&first], false).unwrap().unasked > 0);
+    assert_eq!(check(true).repaired, 3);
+    assert_eq!(check(false).problems, []);
+    // what is lost is named, and stays
+    containers.remove(&names[0]).unwrap();
+    assert_eq!(check(true).problems, [Problem::Missing { container: names[0] }]);
+    let used = guards(1).read(&names[0]).unwrap().unwrap();
+    guards(1).drop(&names[0], used.users[&id(1)]).unwrap();
+    let unprotected = Problem::Unprotected { container: names[0], shard: id(1) };
+    assert!(check(true).problems.contains(&unprotected));
+}
+
+/// A clone in another shard stores no page again, and outlives what it was made of.
+pub(crate) fn a_detached_clone_stores_nothing_again() {
+    let space = Space::new();
+    let (first, second) = (space.add(1), space.add(2));
+    let mut bytes = image(1, 150);
+    put(&first, "a", &bytes);
+    first.pool().create_volume("holes", 1 << 30, BlockSize::B4096).unwrap();
+    assert!(detach(&first, "a", &second, "b").is_err());
+    assert!(second.pool().volumes().is_empty());
+    first.pool().clone_volume("a", "s", true).unwrap();
+    first.pool().seal_open().unwrap();
+    let before = space.stored();
+    assert_eq!(detach(&first, "s", &second, "b").unwrap(), 0);
+    assert_eq!(space.stored(), before);
+    expect(&second, "b", &bytes);
+    expect_sound(&second);
+    // each has its own from here on
+    for (shard, name) in [(&first, "a"), (&second, "b")] {
+        let volume = shard.pool().volume(name).unwrap();
+        volume.write(0, &image(u64::from(name == "a"), 3), Durability::OnReturn).unwrap();
+    }
+    bytes[..3 * PAGE].copy_from_slice(&image(0, 3));
+    drop(second);
+    let second = space.open(2);
+    expect(&second, "b", &bytes);
+    delete(&first, "a");
+    delete(&first, "s");
+    expect(&second, "b", &bytes);
+    expect_sound(&second);
     expect_empty(&space, &[&first, &second]);
 }
 

@@ -66,7 +66,10 @@ impl ForeignDirectories {
 pub(crate) struct Sought<'a> {
     /// Which one of those that the caller wants.
     pub(crate) at: usize,
-    pub(crate) page: &'a [u8],
+    /// Its bytes. Without them it is found only where a directory lists it.
+    pub(crate) page: Option<&'a [u8]>,
+    /// In bytes.
+    pub(crate) len: u32,
     pub(crate) fingerprint: Fingerprint,
 }
 
@@ -74,7 +77,8 @@ pub(crate) struct Sought<'a> {
 #[derive(Clone, Copy)]
 struct Hinted<'a> {
     at: usize,
-    page: &'a [u8],
+    page: Option<&'a [u8]>,
+    len: u32,
     fingerprint: Fingerprint,
     hint: PageHint,
 }
@@ -84,27 +88,27 @@ impl Hinted<'_> {
     fn is(&self, entry: &PageEntry) -> bool {
         (entry.fingerprint == self.fingerprint || fault!(HintBelieved))
             && entry.stored_len == self.hint.stored_len
-            && entry.len as usize == self.page.len()
+            && entry.len == self.len
             && short(entry.check.as_bytes()) == self.hint.check
             && entry.is_within()
     }
 
     /// The page, if these are its stored bytes.
     fn entry(&self, stored: &[u8]) -> Option<PageEntry> {
-        let check = Check::of(&[stored]);
+        let (page, check) = (self.page?, Check::of(&[stored]));
         if short(check.as_bytes()) != self.hint.check {
             return None;
         }
-        let mut found = vec![0; self.page.len()];
+        let mut found = vec![0; page.len()];
         let is_it = |codec: &Codec| match codec {
-            Codec::Raw => stored == self.page,
-            codec => decompress_into(*codec, stored, &mut found).is_ok() && found == self.page,
+            Codec::Raw => stored == page,
+            codec => decompress_into(*codec, stored, &mut found).is_ok() && found == page,
         };
         let codec = Codec::ALL.into_iter().find(is_it)?;
         Some(PageEntry {
             offset: self.hint.offset,
             stored_len: self.hint.stored_len,
-            len: self.page.len() as u32,
+            len: self.len,
             codec,
             check,
             fingerprint: self.fingerprint,
@@ -123,12 +127,15 @@ impl Engine {
         distinct: &'a [usize],
         table: &dyn Table,
     ) -> Result<Cow<'a, [usize]>, VolumeError> {
-        if self.sharing().is_none() {
+        let Some(sharing) = self.sharing().filter(|_| !distinct.is_empty()) else {
             return Ok(Cow::Borrowed(distinct));
-        }
-        let sought = distinct.iter().map(|&at| {
-            let Unknown { bytes: page, fingerprint, .. } = pages[at];
-            Sought { at, page, fingerprint }
+        };
+        let fingerprints: Vec<_> = distinct.iter().map(|at| pages[*at].fingerprint).collect();
+        let hints = sharing.find(&fingerprints);
+        let sought = distinct.iter().zip(hints).filter_map(|(&at, hint)| {
+            let Unknown { bytes, fingerprint, .. } = pages[at];
+            let (page, len) = (Some(bytes), bytes.len() as u32);
+            Some((Sought { at, page, len, fingerprint }, hint?))
         });
         let blocks = |at: usize| all_same(pages, at).map(|page| page.block);
         let here = |state: &State, at: usize| state.ensure_here(volume, blocks(at));
@@ -144,30 +151,23 @@ impl Engine {
         Ok(Cow::Owned(distinct.iter().copied().filter(is_left).collect()))
     }
 
-    /// Finds those of `sought` that other shards stored, registers in their containers, and takes them up in
-    /// containers of numbers above `above`. `settle` gets each page's handle and must take its first reference;
+    /// Verifies those of `sought` that other shards are said to have stored, registers in their containers, and
+    /// takes them up in containers of numbers above `above`. `settle` gets each page's handle and must take its first reference;
     /// `here` fails for a node that it needs and that is not in memory. Returns which ones, sorted.
     ///
     /// On error this is done for some.
     pub(crate) fn adopt_pages(
         &self,
-        sought: Vec<Sought<'_>>,
+        sought: Vec<(Sought<'_>, PageHint)>,
         above: u32,
         table: &dyn Table,
         here: impl Fn(&State, usize) -> Result<(), Missing>,
         mut settle: impl FnMut(&mut State, Handle, usize),
     ) -> Result<Vec<usize>, VolumeError> {
-        let Some(sharing) = self.sharing().filter(|_| !sought.is_empty()) else {
-            return Ok(Vec::new());
-        };
-        let fingerprints: Vec<_> = sought.iter().map(|one| one.fingerprint).collect();
         let mut hinted: BTreeMap<SharedName, Vec<Hinted<'_>>> = BTreeMap::new();
-        for (Sought { at, page, fingerprint }, hint) in
-            sought.into_iter().zip(sharing.find(&fingerprints))
-        {
-            let Some(hint) = hint else { continue };
+        for (Sought { at, page, len, fingerprint }, hint) in sought {
             if (1..=MAX_PAGE).contains(&hint.stored_len) {
-                let one = Hinted { at, page, fingerprint, hint };
+                let one = Hinted { at, page, len, fingerprint, hint };
                 hinted.entry(hint.container).or_default().push(one);
             }
         }

@@ -1,11 +1,33 @@
 //! What a pool that shares containers tells those who sweep them.
 
+use std::ops::Range;
+
+use onefold_container::Directory;
+use onefold_fingerprint::Fingerprint;
+
+use crate::containers::located::Located;
+use crate::engine::adopt::Sought;
 use crate::engine::parts::Engine;
 use crate::error::VolumeError;
 use crate::ids::{SharedName, Writer};
 use crate::pool::open::Pool;
-use crate::sharing::RegisteredAs;
+use crate::pool::volumes::find;
+use crate::sharing::{PageHint, RegisteredAs};
+use crate::state::State;
 use crate::state::registrations::Stage;
+
+/// A page in a container that shards share, and the first block that it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SharedPage {
+    /// The block.
+    pub block: u64,
+    /// What names the page.
+    pub fingerprint: Fingerprint,
+    /// In bytes.
+    pub len: u32,
+    /// Where it is stored.
+    pub hint: PageHint,
+}
 
 /// How a pool uses a container that shards share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,6 +78,83 @@ impl Pool {
         // the first announces, the second settles
         self.0.commit()?;
         self.0.commit()
+    }
+
+    /// Closes the container that takes new pages, so that its directory lists them.
+    ///
+    /// # Errors
+    /// If that cannot be made durable.
+    pub fn seal_open(&self) -> Result<(), VolumeError> {
+        let engine = &*self.0;
+        {
+            let mut appender = engine.appender();
+            if appender.number().is_some() {
+                engine.shard.ensure_current()?;
+                engine.seal(&mut appender)?;
+            }
+        }
+        engine.commit()
+    }
+
+    /// The pages of those of `blocks` of volume `name` that are no holes, as far as they are in containers
+    /// that shards share and that are sealed; and whether that is all of them.
+    ///
+    /// # Errors
+    /// If a container cannot be read.
+    pub fn shared_pages(
+        &self,
+        name: &str,
+        blocks: Range<u64>,
+    ) -> Result<(Vec<SharedPage>, bool), VolumeError> {
+        let engine = &*self.0;
+        let volume = find(&engine.state().volumes, name)?.0;
+        let located = engine.locate(volume, blocks.clone())?;
+        let mut directory: Option<(u32, Option<Directory>)> = None;
+        let (mut found, mut is_all) = (Vec::with_capacity(located.len()), true);
+        for (block, located) in blocks.zip(located) {
+            let Some(Located { page, file, offset, stored_len, check, .. }) = located else {
+                continue;
+            };
+            let number = page.container();
+            if directory.as_ref().is_none_or(|(one, _)| *one != number) {
+                directory = Some((number, engine.directory(number)?));
+            }
+            let listed = directory.as_ref().and_then(|(_, directory)| directory.as_ref());
+            let chunk = listed.and_then(|listed| listed.chunks.get(page.slot() as usize));
+            match chunk.zip(file.shared()) {
+                Some((chunk, container)) => {
+                    let (fingerprint, len) = (chunk.fingerprint, chunk.len);
+                    let hint = PageHint { container, offset, stored_len, check };
+                    found.push(SharedPage { block, fingerprint, len, hint });
+                }
+                None => is_all = false,
+            }
+        }
+        Ok((found, is_all))
+    }
+
+    /// Maps blocks of volume `name`, to which nothing writes, to pages that another shard has, without reading
+    /// them: they are looked up in the directories of their containers. Returns which of `pages` it did; they
+    /// are durable with the next flush.
+    ///
+    /// # Errors
+    /// If the pool cannot be changed. Some are mapped then.
+    pub fn map_shared(&self, name: &str, pages: &[SharedPage]) -> Result<Vec<usize>, VolumeError> {
+        let engine = &*self.0;
+        let volume = find(&engine.state().volumes, name)?.0;
+        engine.ensure_room(volume)?;
+        let whole = pages.iter().map(|page| page.block..page.block + 1);
+        let _blocks = engine.blocks.lock(volume, whole, []);
+        let sought = pages.iter().enumerate().map(|(at, page)| {
+            let SharedPage { fingerprint, len, hint, .. } = *page;
+            (Sought { at, page: None, len, fingerprint }, hint)
+        });
+        let block = |at: usize| std::iter::once(pages[at].block);
+        let here = |state: &State, at| state.ensure_here(volume, block(at));
+        let table = engine.table.get();
+        engine.adopt_pages(sought.collect(), 0, &*table, here, |state, page, at| {
+            state.map_all(volume, block(at), page);
+        })
     }
 }
 

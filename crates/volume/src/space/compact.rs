@@ -252,10 +252,14 @@ impl Engine {
         let wanted = wanted.map(|(at, ((located, _), into))| Wanted { at, located, into });
         let unread: HashSet<usize> =
             read_all(wanted.collect()).into_iter().map(|(at, _)| at).collect();
-        let sought = found.iter().zip(&bytes).enumerate();
-        let sought = sought
-            .filter(|(at, _)| !unread.contains(at))
-            .map(|(at, ((_, said), page))| Sought { at, page, fingerprint: said.fingerprint });
+        let fingerprints: Vec<_> = found.iter().map(|(_, said)| said.fingerprint).collect();
+        let hints = self.sharing().map(|sharing| sharing.find(&fingerprints)).unwrap_or_default();
+        let sought = found.iter().zip(&bytes).zip(hints).enumerate();
+        let sought = sought.filter(|(at, _)| !unread.contains(at));
+        let sought = sought.filter_map(|(at, (((_, said), page), hint))| {
+            let (fingerprint, len, page) = (said.fingerprint, said.len, Some(&page[..]));
+            Some((Sought { at, page, len, fingerprint }, hint?))
+        });
         let here = |_: &State, _| Ok(());
         let moved = self.adopt_pages(sought.collect(), number, table, here, |state, to, at| {
             let record = state.pages.move_page(found[at].0.page, to);
