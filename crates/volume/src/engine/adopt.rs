@@ -4,10 +4,10 @@
 //! A hint may be wrong, late, or lead to a container that is gone; then the page is stored anew. What is
 //! mapped was verified against the container's directory, which never changes, or, while the container has
 //! none, by the stored bytes, which never change either. The order is that of
-//! docs/decisions/0053-cluster-core.md: announced, registered, settled and mapped in one batch.
+//! docs/decisions/0053-cluster-core.md: announced by a durable batch, registered, and then settled and mapped
+//! by one batch.
 
-use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, MutexGuard};
 
 use onefold_container::{Codec, Directory, decompress_into};
@@ -17,12 +17,12 @@ use onefold_seal::Check;
 
 use crate::containers::entry::{MAX_PAGE, PageEntry, entries};
 use crate::containers::files::PageFile;
+use crate::containers::foreign::{ForeignDirectories, Offsets};
 use crate::containers::located::short;
 use crate::engine::counters::count;
 use crate::engine::parts::Engine;
-use crate::engine::write::{Unknown, all_same};
 use crate::error::VolumeError;
-use crate::ids::{Handle, SharedName, VolumeId};
+use crate::ids::{Handle, SharedName};
 use crate::journal::record::{Announced, Record};
 use crate::seeded::fault;
 use crate::sharing::{PageHint, RegisteredAs};
@@ -30,37 +30,8 @@ use crate::state::State;
 use crate::state::nodes::Missing;
 use crate::state::registrations::Stage;
 
-/// Directories of containers of other shards that are in memory at most. One of 16,384 pages takes about
-/// two MiB.
-const DIRECTORIES: usize = 8;
-
 /// Bytes that are read together where a container has no directory yet.
 const RUN: u32 = 1 << 20;
-
-/// The pages of a sealed container, by offset.
-type Offsets = HashMap<u32, PageEntry>;
-
-/// Directories of containers of other shards, the ones used last at the end.
-#[derive(Default)]
-pub(crate) struct ForeignDirectories(VecDeque<(SharedName, Arc<Offsets>)>);
-
-impl ForeignDirectories {
-    fn get(&mut self, name: &SharedName) -> Option<Arc<Offsets>> {
-        let place = self.0.iter().position(|(one, _)| one == name)?;
-        let found = self.0.remove(place)?;
-        let offsets = Arc::clone(&found.1);
-        self.0.push_back(found);
-        Some(offsets)
-    }
-
-    fn add(&mut self, name: SharedName, offsets: Arc<Offsets>) {
-        self.0.retain(|(one, _)| *one != name);
-        self.0.push_back((name, offsets));
-        if self.0.len() > DIRECTORIES {
-            self.0.pop_front();
-        }
-    }
-}
 
 /// A page that is wanted.
 pub(crate) struct Sought<'a> {
@@ -117,40 +88,6 @@ impl Hinted<'_> {
 }
 
 impl Engine {
-    /// Maps blocks to those pages at `distinct` that other shards stored. Returns the others.
-    ///
-    /// On error some blocks are mapped.
-    pub(super) fn adopt<'a>(
-        &self,
-        volume: VolumeId,
-        pages: &[Unknown<'_>],
-        distinct: &'a [usize],
-        table: &dyn Table,
-    ) -> Result<Cow<'a, [usize]>, VolumeError> {
-        let Some(sharing) = self.sharing().filter(|_| !distinct.is_empty()) else {
-            return Ok(Cow::Borrowed(distinct));
-        };
-        let fingerprints: Vec<_> = distinct.iter().map(|at| pages[*at].fingerprint).collect();
-        let hints = sharing.find(&fingerprints);
-        let sought = distinct.iter().zip(hints).filter_map(|(&at, hint)| {
-            let Unknown { bytes, fingerprint, .. } = pages[at];
-            let (page, len) = (Some(bytes), bytes.len() as u32);
-            Some((Sought { at, page, len, fingerprint }, hint?))
-        });
-        let blocks = |at: usize| all_same(pages, at).map(|page| page.block);
-        let here = |state: &State, at: usize| state.ensure_here(volume, blocks(at));
-        let mut known = 0;
-        let adopted = self.adopt_pages(sought.collect(), 0, table, here, |state, page, at| {
-            known += state.map_all(volume, blocks(at), page);
-        })?;
-        count(&self.counters.known, known);
-        if adopted.is_empty() {
-            return Ok(Cow::Borrowed(distinct));
-        }
-        let is_left = |at: &usize| adopted.binary_search(at).is_err();
-        Ok(Cow::Owned(distinct.iter().copied().filter(is_left).collect()))
-    }
-
     /// Verifies those of `sought` that other shards are said to have stored, registers in their containers, and
     /// takes them up in containers of numbers above `above`. `settle` gets each page's handle and must take its first reference;
     /// `here` fails for a node that it needs and that is not in memory. Returns which ones, sorted.

@@ -9,7 +9,7 @@ use onefold_index::Table;
 
 use crate::containers::append::Appender;
 use crate::containers::files::Files;
-use crate::engine::adopt::ForeignDirectories;
+use crate::containers::foreign::ForeignDirectories;
 use crate::engine::counters::{Counters, count};
 use crate::engine::hook::{Between, Hook};
 use crate::engine::neighbours::Neighbours;

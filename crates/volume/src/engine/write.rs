@@ -1,10 +1,13 @@
 //! Writes: a known page gets one more reference, a new one is compressed and appended.
 
+use std::borrow::Cow;
+
 use onefold_fingerprint::Fingerprint;
 use onefold_index::Table;
 
 use crate::containers::located::{Located, Wanted, read_all};
 use crate::containers::new_pages::{NewPage, Packer};
+use crate::engine::adopt::Sought;
 use crate::engine::counters::count;
 use crate::engine::look_up::{LookedUp, Page};
 use crate::engine::parts::Engine;
@@ -35,19 +38,16 @@ impl Added {
 const WORTH_WAITING: usize = 16;
 
 /// A page of a write that the table does not know.
-pub(super) struct Unknown<'a> {
-    pub(super) block: u64,
-    pub(super) bytes: &'a [u8],
-    pub(super) fingerprint: Fingerprint,
+struct Unknown<'a> {
+    block: u64,
+    bytes: &'a [u8],
+    fingerprint: Fingerprint,
     /// Another one that is the same page.
     same: Option<usize>,
 }
 
 /// The pages that are the same as the one at `first`, and that one.
-pub(super) fn all_same<'a>(
-    pages: &'a [Unknown<'a>],
-    first: usize,
-) -> impl Iterator<Item = &'a Unknown<'a>> {
+fn all_same<'a>(pages: &'a [Unknown<'a>], first: usize) -> impl Iterator<Item = &'a Unknown<'a>> {
     std::iter::successors(Some(&pages[first]), |page| Some(&pages[page.same?]))
 }
 
@@ -195,6 +195,40 @@ impl Engine {
         count(&self.counters.new_bytes, added.bytes);
         count(&self.counters.new_stored_bytes, added.stored_bytes);
         appended.map_err(|error| self.room.note_refused(error))
+    }
+
+    /// Maps blocks to those pages at `distinct` that other shards stored. Returns the others.
+    ///
+    /// On error some blocks are mapped.
+    fn adopt<'a>(
+        &self,
+        volume: VolumeId,
+        pages: &[Unknown<'_>],
+        distinct: &'a [usize],
+        table: &dyn Table,
+    ) -> Result<Cow<'a, [usize]>, VolumeError> {
+        let Some(sharing) = self.sharing().filter(|_| !distinct.is_empty()) else {
+            return Ok(Cow::Borrowed(distinct));
+        };
+        let fingerprints: Vec<_> = distinct.iter().map(|at| pages[*at].fingerprint).collect();
+        let hints = sharing.find(&fingerprints);
+        let sought = distinct.iter().zip(hints).filter_map(|(&at, hint)| {
+            let Unknown { bytes, fingerprint, .. } = pages[at];
+            let (page, len) = (Some(bytes), bytes.len() as u32);
+            Some((Sought { at, page, len, fingerprint }, hint?))
+        });
+        let blocks = |at: usize| all_same(pages, at).map(|page| page.block);
+        let here = |state: &State, at: usize| state.ensure_here(volume, blocks(at));
+        let mut known = 0;
+        let adopted = self.adopt_pages(sought.collect(), 0, table, here, |state, page, at| {
+            known += state.map_all(volume, blocks(at), page);
+        })?;
+        count(&self.counters.known, known);
+        if adopted.is_empty() {
+            return Ok(Cow::Borrowed(distinct));
+        }
+        let is_left = |at: &usize| adopted.binary_search(at).is_err();
+        Ok(Cow::Owned(distinct.iter().copied().filter(is_left).collect()))
     }
 
     /// Joins pages that came several times at once; the first of each.
