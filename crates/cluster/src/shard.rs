@@ -109,8 +109,9 @@ impl SharedShard {
 }
 
 /// Makes volume `name` of shard `target` as `snapshot` of shard `source` is. No page is stored again that is in
-/// a container: `target` registers in each container once, and only the map is copied. The snapshot must stay
-/// until this returns. Returns how many blocks could not be mapped that way, which were written.
+/// a sealed container: `target` registers in each container once, and only the map is copied. The snapshot must stay
+/// until this returns. Blocks in containers that are not sealed yet are read and written, and found in the index or
+/// by hints; returns how many.
 ///
 /// # Errors
 /// [`VolumeError::NotASnapshot`], if `target` has a volume of this name, or if either cannot be read or changed.

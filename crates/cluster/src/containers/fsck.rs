@@ -106,8 +106,8 @@ pub struct Checked {
 }
 
 /// Looks at all guards and containers. Only the gateway that has a shard open can tell which of its
-/// registrations are leaked, so `served` are those that are open here. With `repair`, leaks are taken away,
-/// which is safe while others serve the namespace.
+/// registrations are leaked, so `served` are those that are open here; they learn which of their containers are
+/// closing. With `repair`, leaks are taken away, which is safe while others serve the namespace.
 ///
 /// # Errors
 /// If a pool of RADOS refuses something or gives no answer. What was repaired until then is.
@@ -149,6 +149,9 @@ pub fn fsck(served: &[&SharedShard], repair: bool) -> Result<Checked, VolumeErro
                 Some(open) => {
                     let known = open.pool().use_of(&shared_name(name));
                     let is_known = known.is_some_and(|one| value_of(one.registered) == value);
+                    if is_known && guard.access == Access::Closing {
+                        open.pool().note_closing(&shared_name(name));
+                    }
                     (!is_known).then_some(Problem::LeakedRegistration { container, shard, value })
                 }
                 None if containers.has_head(&shard, &mut heads).map_err(refused)? => {

@@ -218,6 +218,13 @@ pub(crate) fn a_detached_clone_stores_nothing_again() {
     assert_eq!(space.stored(), before);
     expect(&second, "b", &bytes);
     expect_sound(&second);
+    // and back, where the pages are in containers of the target
+    second.pool().clone_volume("b", "s", true).unwrap();
+    assert_eq!(detach(&second, "s", &first, "c").unwrap(), 0);
+    assert_eq!(space.stored(), before);
+    expect(&first, "c", &bytes);
+    delete(&second, "s");
+    delete(&first, "c");
     // each has its own from here on
     for (shard, name) in [(&first, "a"), (&second, "b")] {
         let volume = shard.pool().volume(name).unwrap();

@@ -10,8 +10,8 @@ use crate::ids::SharedName;
 /// two MiB.
 const DIRECTORIES: usize = 8;
 
-/// The pages of a sealed container, by offset.
-pub(crate) type Offsets = HashMap<u32, PageEntry>;
+/// The pages of a sealed container, by offset, with their places in its directory.
+pub(crate) type Offsets = HashMap<u32, (u32, PageEntry)>;
 
 /// Directories of containers of other shards, the ones used last at the end.
 #[derive(Default)]

@@ -54,6 +54,14 @@ struct Hinted<'a> {
     hint: PageHint,
 }
 
+/// A page that is where it was said to be.
+struct Verified<'a> {
+    of: Hinted<'a>,
+    /// Its place in the container's directory, if there is one.
+    slot: Option<u32>,
+    entry: PageEntry,
+}
+
 impl Hinted<'_> {
     /// Whether the hint is of this page of the container.
     fn is(&self, entry: &PageEntry) -> bool {
@@ -87,6 +95,17 @@ impl Hinted<'_> {
     }
 }
 
+/// Whose container it is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    /// This pool made it, under this number.
+    Own(u32),
+    /// Another one did, or this one that did without it since.
+    Foreign,
+    /// Pages of it cannot be mapped now.
+    Unusable,
+}
+
 impl Engine {
     /// Verifies those of `sought` that other shards are said to have stored, registers in their containers, and
     /// takes them up in containers of numbers above `above`. `settle` gets each page's handle and must take its first reference;
@@ -110,11 +129,16 @@ impl Engine {
         }
         let mut adopted = Vec::new();
         for (name, hinted) in hinted {
-            if !self.may_adopt_from(&name, above) {
+            let origin = self.origin(&name, above);
+            if origin == Origin::Unusable {
                 continue;
             }
             let verified = self.verify(name, hinted);
             if verified.is_empty() {
+                continue;
+            }
+            if let Origin::Own(number) = origin {
+                self.refer(number, &verified, &here, &mut settle, &mut adopted)?;
                 continue;
             }
             // others wait for an answer rather than store the pages anew
@@ -134,23 +158,46 @@ impl Engine {
         Ok(adopted)
     }
 
-    /// Whether pages of this container may be mapped now: the pool is registered there, by a number above
-    /// `above`, and it is foreign; or can be.
-    fn may_adopt_from(&self, name: &SharedName, above: u32) -> bool {
+    /// Whether pages of this container may be mapped now, in a container of a number above `above`.
+    fn origin(&self, name: &SharedName, above: u32) -> Origin {
         let state = self.state();
-        state.pages.registrations.of(name).is_none_or(|(number, one)| {
-            let may_be = matches!(one.stage, Stage::Registered | Stage::Registering);
-            one.is_foreign && may_be && number > above
-        })
+        match state.pages.registrations.of(name) {
+            None => Origin::Foreign,
+            Some((number, _)) if number <= above => Origin::Unusable,
+            Some((number, one)) => match (one.is_foreign, one.stage) {
+                (false, Stage::Registered) => Origin::Own(number),
+                (true, Stage::Registered | Stage::Registering) => Origin::Foreign,
+                _ => Origin::Unusable,
+            },
+        }
+    }
+
+    /// Refers to pages of container `number`, which this pool made and of which its table did not know, and
+    /// notes in `adopted` which.
+    fn refer(
+        &self,
+        number: u32,
+        verified: &[Verified<'_>],
+        here: impl Fn(&State, usize) -> Result<(), Missing>,
+        settle: &mut impl FnMut(&mut State, Handle, usize),
+        adopted: &mut Vec<usize>,
+    ) -> Result<(), VolumeError> {
+        for Verified { of: one, slot, .. } in verified {
+            let Some(slot) = slot else { continue };
+            let mut state = self.state_with(|state| here(state, one.at))?;
+            let is_closing = state.pages.all.get(number).is_none_or(|one| one.is_closing);
+            let page = state.found(Some(Handle::new(number, *slot).to_u64()));
+            if let Some(page) = page.filter(|_| !is_closing) {
+                settle(&mut state, page, one.at);
+                adopted.push(one.at);
+            }
+        }
+        Ok(())
     }
 
     /// Those of `hinted` that are where they are said to be, and what they are there. What cannot be read
     /// is none of them.
-    fn verify<'a>(
-        &self,
-        name: SharedName,
-        hinted: Vec<Hinted<'a>>,
-    ) -> Vec<(Hinted<'a>, PageEntry)> {
+    fn verify<'a>(&self, name: SharedName, hinted: Vec<Hinted<'a>>) -> Vec<Verified<'a>> {
         let known = self.foreign().get(&name);
         let offsets = known.or_else(|| {
             let sharing = self.sharing().expect("it shares");
@@ -159,7 +206,7 @@ impl Engine {
                 return None;
             }
             let directory = self.files.shared_file(name).directory().ok()?;
-            let entries = entries(&directory).into_iter().map(|entry| (entry.offset, entry));
+            let entries = (0..).zip(entries(&directory)).map(|(slot, of)| (of.offset, (slot, of)));
             let offsets: Arc<Offsets> = Arc::new(entries.collect());
             count(&self.counters.directories_read, 1);
             self.foreign().add(name, Arc::clone(&offsets));
@@ -168,8 +215,10 @@ impl Engine {
         let Some(offsets) = offsets.filter(|_| !self.options.verify) else {
             return self.verify_bytes(name, hinted);
         };
-        let entry = |one: &Hinted<'_>| offsets.get(&one.hint.offset).filter(|found| one.is(found));
-        let found = hinted.iter().filter_map(|one| Some((*one, entry(one)?.clone())));
+        let found = hinted.into_iter().filter_map(|of| {
+            let (slot, entry) = offsets.get(&of.hint.offset).filter(|(_, entry)| of.is(entry))?;
+            Some(Verified { of, slot: Some(*slot), entry: entry.clone() })
+        });
         found.collect()
     }
 
@@ -178,11 +227,7 @@ impl Engine {
     }
 
     /// The same by their stored bytes.
-    fn verify_bytes<'a>(
-        &self,
-        name: SharedName,
-        mut hinted: Vec<Hinted<'a>>,
-    ) -> Vec<(Hinted<'a>, PageEntry)> {
+    fn verify_bytes<'a>(&self, name: SharedName, mut hinted: Vec<Hinted<'a>>) -> Vec<Verified<'a>> {
         let Ok(reader) = self.sharing().expect("it shares").reader(name) else { return Vec::new() };
         hinted.sort_unstable_by_key(|one| one.hint.offset);
         let is_within = |one: &Hinted<'_>| {
@@ -206,7 +251,8 @@ impl Engine {
             for one in run {
                 let from = (one.hint.offset - begin) as usize;
                 let stored = &stored[from..from + one.hint.stored_len as usize];
-                verified.extend(one.entry(stored).map(|entry| (*one, entry)));
+                let entry = one.entry(stored);
+                verified.extend(entry.map(|entry| Verified { of: *one, slot: None, entry }));
             }
         }
         verified
@@ -216,13 +262,13 @@ impl Engine {
     fn take_up(
         &self,
         number: u32,
-        verified: &[(Hinted<'_>, PageEntry)],
+        verified: &[Verified<'_>],
         table: &dyn Table,
         here: impl Fn(&State, usize) -> Result<(), Missing>,
         settle: &mut impl FnMut(&mut State, Handle, usize),
         adopted: &mut Vec<usize>,
     ) -> Result<(), VolumeError> {
-        for (one, entry) in verified {
+        for Verified { of: one, entry, .. } in verified {
             let mut state = self.state_with(|state| {
                 state.pages.takes_foreign(number)?;
                 here(state, one.at)

@@ -148,7 +148,8 @@ impl Engine {
         }
         let number = file.number();
         let found = self.state().pages.registrations.get(number).copied();
-        let Some(one) = found.filter(|one| one.stage == Stage::Dropping) else { return None };
+        // one that was settled needs no second try
+        let one = found.filter(|one| one.stage == Stage::Dropping)?;
         if sharing.release(name, RegisteredAs { writer: one.writer, number }).is_err() {
             return Some(file);
         }

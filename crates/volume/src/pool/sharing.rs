@@ -134,7 +134,7 @@ impl Pool {
     }
 
     /// Maps blocks of volume `name`, to which nothing writes, to pages that another shard has, without reading
-    /// them: they are looked up in the directories of their containers. Returns which of `pages` it did; they
+    /// them: they are looked up in this pool's table, and then in the directories of their containers. Returns which of `pages` it did; they
     /// are durable with the next flush.
     ///
     /// # Errors
@@ -145,16 +145,27 @@ impl Pool {
         engine.ensure_room(volume)?;
         let whole = pages.iter().map(|page| page.block..page.block + 1);
         let _blocks = engine.blocks.lock(volume, whole, []);
-        let sought = pages.iter().enumerate().map(|(at, page)| {
-            let SharedPage { fingerprint, len, hint, .. } = *page;
-            (Sought { at, page: None, len, fingerprint }, hint)
-        });
         let block = |at: usize| std::iter::once(pages[at].block);
         let here = |state: &State, at| state.ensure_here(volume, block(at));
         let table = engine.table.get();
-        engine.adopt_pages(sought.collect(), 0, &*table, here, |state, page, at| {
+        let fingerprints: Vec<Fingerprint> = pages.iter().map(|page| page.fingerprint).collect();
+        let known = engine.look_up_again(&*table, &fingerprints);
+        let (mut mapped, mut sought) = (Vec::new(), Vec::new());
+        for (at, known) in known.into_iter().enumerate() {
+            let mut state = engine.state_with(|state| here(state, at))?;
+            if let Some(page) = state.found(known) {
+                state.map_all(volume, block(at), page);
+                mapped.push(at);
+                continue;
+            }
+            let SharedPage { fingerprint, len, hint, .. } = pages[at];
+            sought.push((Sought { at, page: None, len, fingerprint }, hint));
+        }
+        let adopted = engine.adopt_pages(sought, 0, &*table, here, |state, page, at| {
             state.map_all(volume, block(at), page);
-        })
+        })?;
+        mapped.extend(adopted);
+        Ok(mapped)
     }
 }
 

@@ -2,6 +2,7 @@
 
 pub(crate) mod bits;
 pub(crate) mod dying;
+pub(crate) mod foreign;
 pub(crate) mod map;
 pub(crate) mod nodes;
 pub(crate) mod pages;

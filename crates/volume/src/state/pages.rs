@@ -19,12 +19,12 @@ use onefold_index::Table;
 use onefold_seal::{CHECK_LEN, Check};
 
 use crate::containers::append::Appender;
-use crate::containers::entry::{ContainerImage, MAX_PAGE, MOST_PAGES, PageEntry, entries};
+use crate::containers::entry::{ContainerImage, MAX_PAGE, PageEntry, entries};
 use crate::containers::files::{Files, PageFile};
 use crate::containers::located::{Located, short};
 use crate::error::VolumeError;
-use crate::ids::{Handle, SharedName};
-use crate::journal::record::{Announced, Record};
+use crate::ids::Handle;
+use crate::journal::record::Record;
 use crate::nodes::files::{NODE, Node};
 use crate::seeded::fault;
 use crate::sharing::PageHint;
@@ -32,7 +32,7 @@ use crate::state::bits::Bits;
 use crate::state::map::References;
 use crate::state::nodes::{Missing, NodeId, Nodes};
 use crate::state::pending::Pending;
-use crate::state::registrations::{Registration, Registrations, Stage};
+use crate::state::registrations::Registrations;
 use crate::state::sparse::Sparse;
 use crate::state::waiting::Waiting;
 
@@ -120,7 +120,7 @@ impl Slots {
     }
 
     /// Fails unless the nodes are here into which the next page goes.
-    fn ensure_next_here(&self, nodes: &Nodes) -> Result<(), Missing> {
+    pub(super) fn ensure_next_here(&self, nodes: &Nodes) -> Result<(), Missing> {
         let (node, _) = split(self.count);
         let all = [&self.places, &self.references];
         all.iter().filter_map(|all| all.get(node)).try_for_each(|id| nodes.ensure_here(*id))
@@ -134,6 +134,11 @@ impl Slots {
     fn range(&self, at: usize) -> Range<u32> {
         let first = (at * NODE) as u32;
         first.min(self.count)..(first + NODE as u32).min(self.count)
+    }
+
+    /// Where all pages begin.
+    pub(super) fn offsets(&self, nodes: &Nodes) -> Result<Vec<u32>, Missing> {
+        (0..self.count).map(|slot| Ok(self.place(slot, nodes)?.0.offset())).collect()
     }
 
     /// Where the page in `slot`, which is there, begins, and its check.
@@ -431,9 +436,9 @@ pub(crate) struct Pages {
     /// Containers with bytes that may not be durable.
     unsynced: Vec<Arc<PageFile>>,
     /// Containers that may have become dead.
-    maybe_dead: Vec<u32>,
+    pub(super) maybe_dead: Vec<u32>,
     /// Containers that are dead, whose files go once the journal says so.
-    doomed: Vec<Arc<PageFile>>,
+    pub(super) doomed: Vec<Arc<PageFile>>,
     /// Pages that could not be read.
     bad: HashSet<Handle>,
     /// Where pages went that a compaction moved, until all maps know.
@@ -451,7 +456,7 @@ pub(crate) struct Pages {
     /// In containers that shards share.
     pub(crate) registrations: Registrations,
     /// Pages in those of which no batch tells yet, for the others.
-    added: Vec<(Fingerprint, PageHint)>,
+    pub(super) added: Vec<(Fingerprint, PageHint)>,
 }
 
 impl Pages {
@@ -1053,70 +1058,6 @@ impl Pages {
             return Record::Dropped { container: number };
         }
         self.give_up_registration(container.file)
-    }
-
-    /// The pool does without the registration that `file` stands for; what the journal has to know.
-    pub(crate) fn give_up_registration(&mut self, file: Arc<PageFile>) -> Record {
-        let (number, what) = (file.number(), Announced::Drop);
-        let own = file.shared().expect("it is registered").shard;
-        self.registrations.announce(own, number, what);
-        self.doomed.push(file);
-        Record::Announce { container: number, what }
-    }
-
-    /// Takes up container `file`, which is foreign and registered, without pages.
-    pub(crate) fn add_foreign(&mut self, file: Arc<PageFile>) {
-        let number = file.number();
-        self.next = self.next.max(number + 1);
-        self.maybe_dead.push(number);
-        let container = Container { is_sealed: true, ..Container::new(file, 0) };
-        self.all.insert(number, container);
-    }
-
-    /// Whether a page of foreign container `number` can be taken up, and its nodes are here.
-    pub(crate) fn takes_foreign(&self, number: u32) -> Result<bool, Missing> {
-        let is_answered = |one: &Registration| {
-            one.stage == Stage::Registered || one.stage == Stage::Registering && one.is_answered
-        };
-        if !self.registrations.get(number).is_some_and(is_answered) {
-            return Ok(false);
-        }
-        let Some(container) = self.all.get(number) else { return Ok(true) };
-        container.slots.ensure_next_here(&self.nodes)?;
-        Ok(!container.is_closing && container.slots.count < MOST_PAGES)
-    }
-
-    /// Takes up a page of foreign container `number`; its first reference has to follow before anyone else has
-    /// the state.
-    ///
-    /// # Panics
-    ///
-    /// Unless the container takes pages.
-    pub(crate) fn push_foreign(&mut self, number: u32, page: &PageEntry) -> Handle {
-        let container = self.all.get_mut(number).expect("it takes pages");
-        let slot = container.push_entry(page, &mut self.nodes).expect("it was looked at");
-        Handle::new(number, slot)
-    }
-
-    /// Where each page of container `number` begins; `None` if it is gone.
-    pub(crate) fn offsets(&self, number: u32) -> Result<Option<Vec<u32>>, Missing> {
-        let Some(container) = self.all.get(number) else { return Ok(None) };
-        let slots = &container.slots;
-        let offset = |slot| Ok(slots.place(slot, &self.nodes)?.0.offset());
-        (0..slots.count).map(offset).collect::<Result<_, _>>().map(Some)
-    }
-
-    /// Container `name` is to be emptied, if there is such a one; its number.
-    pub(crate) fn note_closing(&mut self, name: &SharedName) -> Option<u32> {
-        let (number, _) = self.registrations.of(name)?;
-        let container = self.all.get_mut(number)?;
-        container.is_closing = true;
-        Some(number)
-    }
-
-    /// The pages for the others that came since this was last asked.
-    pub(crate) fn take_added(&mut self) -> Vec<(Fingerprint, PageHint)> {
-        std::mem::take(&mut self.added)
     }
 
     /// The files of all that is doomed.
