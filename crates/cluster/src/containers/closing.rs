@@ -59,15 +59,9 @@ impl SharedContainers {
     /// # Errors
     /// If the pool of RADOS refuses it or gives no answer.
     pub fn store_live(&self, pool: &Pool) -> Result<(), VolumeError> {
-        let mut body = vec![VERSION];
-        for one in pool.uses().into_iter().filter(|one| one.is_registered) {
-            let name = name_of(&one.container);
-            body.extend_from_slice(name.shard.as_bytes());
-            for number in [name.writer, name.number, one.live_bytes] {
-                body.put_u64(number);
-            }
-        }
-        let (object, body) = (Self::live_object(&self.guards.own()), Bytes::from(body));
+        let uses = pool.uses().into_iter().filter(|one| one.is_registered);
+        let uses: Uses = uses.map(|one| (name_of(&one.container), one.live_bytes)).collect();
+        let (object, body) = (Self::live_object(&self.guards.own()), Bytes::from(encode(&uses)));
         let replaced =
             |update: Update| update.then(Step::Truncate(0)).then(Step::Append(body.clone()));
         // whichever of several arrives last, it costs space alone
@@ -148,6 +142,22 @@ impl SharedContainers {
     }
 }
 
+fn encode(uses: &Uses) -> Vec<u8> {
+    let mut body = vec![VERSION];
+    for (name, live_bytes) in uses {
+        body.extend_from_slice(name.shard.as_bytes());
+        for number in [name.writer, name.number, *live_bytes] {
+            body.put_u64(number);
+        }
+    }
+    body
+}
+
+/// For fuzzing: uses as they are stored, decoded and encoded again.
+pub(crate) fn reuse(bytes: &[u8]) -> Result<Vec<u8>, WireError> {
+    decode(bytes).map(|uses| encode(&uses))
+}
+
 fn decode(bytes: &[u8]) -> Result<Uses, WireError> {
     let mut reader = Reader::new(bytes);
     if reader.u8("a version")? != VERSION {
@@ -157,7 +167,11 @@ fn decode(bytes: &[u8]) -> Result<Uses, WireError> {
     while reader.remaining() > 0 {
         let shard = ObjectId::from_bytes(reader.array("a shard")?);
         let (writer, number) = (reader.u64("a writer")?, reader.u64("a number")?);
-        uses.insert(ContainerName { shard, writer, number }, reader.u64("bytes")?);
+        let name = ContainerName { shard, writer, number };
+        if uses.last_key_value().is_some_and(|(last, _)| *last >= name) {
+            return Err(reader.error("containers in the order of their names"));
+        }
+        uses.insert(name, reader.u64("bytes")?);
     }
     Ok(uses)
 }

@@ -14,6 +14,7 @@ mod release;
 mod shared;
 mod sweep;
 
+pub(crate) use closing::reuse;
 pub use closing::{Closed, WASTE};
 pub use container::{Containers, Look};
 pub use fsck::{Checked, Problem, fsck};

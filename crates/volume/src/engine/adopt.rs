@@ -185,9 +185,8 @@ impl Engine {
         for Verified { of: one, slot, .. } in verified {
             let Some(slot) = slot else { continue };
             let mut state = self.state_with(|state| here(state, one.at))?;
-            let is_closing = state.pages.all.get(number).is_none_or(|one| one.is_closing);
             let page = state.found(Some(Handle::new(number, *slot).to_u64()));
-            if let Some(page) = page.filter(|_| !is_closing) {
+            if let Some(page) = page {
                 settle(&mut state, page, one.at);
                 adopted.push(one.at);
             }

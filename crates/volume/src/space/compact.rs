@@ -130,15 +130,17 @@ impl Engine {
                 return Ok(Compaction::Done);
             }
         }
-        let emptiest = self.state().pages.emptiest(worth.most());
-        let Some(number) = emptiest else {
-            self.state().pages.take_up_left();
-            return Ok(Compaction::Nothing);
-        };
-        if self.is_kept_by_others(number)? {
+        let number = loop {
+            let emptiest = self.state().pages.emptiest(worth.most());
+            let Some(number) = emptiest else {
+                self.state().pages.take_up_left();
+                return Ok(Compaction::Nothing);
+            };
+            if !self.is_kept_by_others(number)? {
+                break number;
+            }
             self.state().pages.leave(number);
-            return Ok(Compaction::Done);
-        }
+        };
         let pinned = self.paged(|state| state.pages.pin(number))?;
         let Some((_, slots)) = pinned else { return Ok(Compaction::Done) };
         let left = self.move_pages(number, &slots);

@@ -962,9 +962,11 @@ impl Pages {
         Arc::new(segment.map(|page| moved(&page).map_or(page, Handle::to_u64)))
     }
 
-    /// Whether a page is there, referred to or not, and can be referred to once more.
+    /// Whether a page is there, referred to or not, and can be referred to once more. Pages of a container
+    /// that is closing are stored elsewhere.
     pub(crate) fn has(&self, page: Handle) -> bool {
-        let slots = self.all.get(page.container()).map(|container| &container.slots);
+        let container = self.all.get(page.container()).filter(|container| !container.is_closing);
+        let slots = container.map(|container| &container.slots);
         let Some(slots) = slots.filter(|slots| slots.has(page.slot())) else { return false };
         // of one that is not in memory nobody knows that it has so many, and it keeps them
         let is_full = slots.references(page.slot(), &self.nodes).is_ok_and(|(_, n)| n == MOST);
