@@ -24,6 +24,7 @@ scenes! {
     a_late_drop_takes_nothing_from_the_successor
     a_sweep_leaves_what_begins_meanwhile
     leaks_are_found_and_repaired
+    a_removed_shard_leaves_nothing
     a_detached_clone_stores_nothing_again
     wrong_hints_cost_space_alone
     sparse_containers_are_closed_and_their_pages_stay_shared

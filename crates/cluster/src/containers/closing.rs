@@ -23,6 +23,9 @@ use crate::hints::ContainerName;
 /// The share of all containers' bytes that may be unused, unless the operator says otherwise.
 pub const WASTE: f64 = 0.2;
 
+/// What comes after the shard in the name of the object of its uses.
+pub(super) const LIVE: &str = "live";
+
 /// The version of the object of a shard's uses.
 const VERSION: u8 = 1;
 
@@ -50,8 +53,8 @@ struct Candidate {
 }
 
 impl SharedContainers {
-    fn live_object(shard: &ObjectId) -> String {
-        format!("{shard}.live")
+    pub(super) fn live_object(shard: &ObjectId) -> String {
+        format!("{shard}.{LIVE}")
     }
 
     /// Stores how many bytes `pool`, the open pool of this shard, uses of each container.

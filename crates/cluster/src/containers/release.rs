@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use onefold_backend::rados::{RadosError, RadosPool};
+use onefold_seal::ObjectId;
 
+use super::closing::LIVE;
 use super::container::Containers;
 use super::guard::{Guards, Value};
 use crate::hints::ContainerName;
@@ -57,6 +59,8 @@ pub struct Found {
     pub guards: BTreeSet<ContainerName>,
     /// Those that have pages.
     pub containers: BTreeSet<ContainerName>,
+    /// The shards that said what they use.
+    pub tellers: BTreeSet<ObjectId>,
 }
 
 /// All guards in `meta` and containers in `data`, which may be the same pool.
@@ -72,6 +76,8 @@ pub fn sweep_names(meta: &dyn RadosPool, data: &dyn RadosPool) -> Result<Found, 
     })?;
     meta.list(&mut |object| {
         found.guards.extend(Guards::name_of(object));
+        let teller = object.strip_suffix(LIVE).and_then(|shard| shard.strip_suffix('.'));
+        found.tellers.extend(teller.and_then(|shard| shard.parse::<ObjectId>().ok()));
         ControlFlow::Continue(())
     })?;
     Ok(found)

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use onefold_backend::Operation;
-use onefold_backend::rados::{Query, RadosError};
+use onefold_backend::rados::{Query, RadosError, Refusal, Step, Update};
 use onefold_seal::ObjectId;
 use onefold_volume::{Pool, VolumeError, Writer};
 
@@ -23,7 +23,8 @@ pub struct Swept {
     pub guards: u64,
     /// Registrations that no journal knew, of this shard or of one that is gone: they were dropped.
     pub dropped: u64,
-    /// Guards and containers that nobody needed: they were removed.
+    /// Guards and containers that nobody needed, and what shards that are gone said of them: all of this was
+    /// removed.
     pub removed: u64,
     /// Containers of this shard's pages that are closing.
     pub closing: u64,
@@ -68,6 +69,17 @@ impl SharedContainers {
                     self.guards.drop_of(name, *user, *value).map_err(refused)?;
                     swept.dropped += 1;
                 }
+            }
+        }
+        for shard in &found.tellers {
+            if self.has_head(shard, &mut heads).map_err(refused)? {
+                continue;
+            }
+            let removal = Update::existing().then(Step::Remove);
+            match meta.update(&Self::live_object(shard), removal) {
+                Ok(_) => swept.removed += 1,
+                Err(error) if error.refusal() == Some(Refusal::Absent) => {}
+                Err(error) => return Err(failed(Operation::Delete, error)),
             }
         }
         for name in found.guards.union(&found.containers) {

@@ -202,6 +202,29 @@ pub(crate) fn leaks_are_found_and_repaired() {
     assert!(check(true).problems.contains(&unprotected));
 }
 
+/// What a shard that was removed with its head left is swept by another one.
+pub(crate) fn a_removed_shard_leaves_nothing() {
+    let space = Space::new();
+    let (first, second) = (space.add(1), space.add(2));
+    let bytes = image(1, 150);
+    put(&first, "a", &bytes);
+    put(&second, "a", &bytes);
+    put(&second, "b", &image(2, 150));
+    second.maintain().unwrap();
+    drop(second);
+    let remove = |object: &str| {
+        let removal = Update::existing().then(Step::Remove);
+        space.meta.update(object, removal).unwrap();
+    };
+    assert!(space.has(&format!("{}.live", id(2))));
+    remove(&format!("{}.head", id(2)));
+    first.sweep().unwrap();
+    assert!(!space.has(&format!("{}.live", id(2))));
+    expect(&first, "a", &bytes);
+    expect_sound(&first);
+    expect_empty(&space, &[&first]);
+}
+
 /// A clone in another shard stores no page again, and outlives what it was made of.
 pub(crate) fn a_detached_clone_stores_nothing_again() {
     let space = Space::new();
