@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use onefold_backend::rados::{Fate, FatedRados, MemoryRados, RadosPool, Step};
 use onefold_block::{BlockDevice, BlockSize, Durability};
-use onefold_cluster::containers::{Containers, Guards};
+use onefold_cluster::containers::{Containers, Guards, fsck};
 use onefold_cluster::{SharedShard, open_shard};
 use onefold_testkit::SplitMix64;
 use shards::{Space, expect_sound, id, image, options};
@@ -242,6 +242,11 @@ impl Storm {
             let gateway = self.open(n);
             self.gateways[n] = gateway;
         }
+        let open: Vec<&SharedShard> = self.gateways.iter().map(|one| &one.shard).collect();
+        let checked = fsck(&open, false).unwrap();
+        let lost: Vec<_> = checked.problems.iter().filter(|problem| !problem.is_leak()).collect();
+        assert!(lost.is_empty(), "seed {}: {lost:?}", self.seed);
+        assert_eq!(checked.unasked, 0);
         for gateway in &self.gateways {
             expect_sound(&gateway.shard);
             gateway.shard.maintain().unwrap();
